@@ -1,0 +1,168 @@
+//! The columns: every name that a row can carry, its type and its meaning. Nothing else names a column first.
+//!
+//! A row is one call of the policy: one turn of one episode. `(iteration, task, sample, attempt, turn, phase)`
+//! names it, so rows can be joined and sorted without ever relying on where they arrived.
+
+use arrow::array::{Array, ArrayRef, BooleanArray, Float32Array, ListArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
+use arrow::compute::{concat_batches, lexsort_to_indices, take_record_batch, SortColumn};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use std::sync::Arc;
+
+/// The type of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    U64,
+    U32,
+    F32,
+    Bool,
+    Text,
+    U32List,
+    F32List,
+}
+
+impl Kind {
+    pub fn arrow(self) -> DataType {
+        let list = |inner| DataType::List(Arc::new(Field::new("item", inner, false)));
+        match self {
+            Kind::U64 => DataType::UInt64,
+            Kind::U32 => DataType::UInt32,
+            Kind::F32 => DataType::Float32,
+            Kind::Bool => DataType::Boolean,
+            Kind::Text => DataType::Utf8,
+            Kind::U32List => list(DataType::UInt32),
+            Kind::F32List => list(DataType::Float32),
+        }
+    }
+}
+
+/// One column: its name, its type, what it means.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub about: &'static str,
+}
+
+const fn column(name: &'static str, kind: Kind, about: &'static str) -> Column {
+    Column { name, kind, about }
+}
+
+/// Every column, in the order in which tables show them.
+pub const COLUMNS: &[Column] = &[
+    column("iteration", Kind::U64, "the training iteration, from 0"),
+    column("task", Kind::Text, "the task's name, made from its content: environment, settings, seed"),
+    column("sample", Kind::U32, "which of the trajectories of the task"),
+    column("attempt", Kind::U32, "which attempt at the task, from 0"),
+    column("turn", Kind::U32, "the turn in the episode, from 0"),
+    column("phase", Kind::Text, "play or reflect"),
+    column("observation", Kind::Text, "what the environment showed before the turn"),
+    column("state", Kind::U64, "hash of the environment's canonical state before the turn"),
+    column("prompt_tokens", Kind::U32List, "the tokens the policy read"),
+    column("response_tokens", Kind::U32List, "the tokens the policy wrote, the end token with them"),
+    column("choices", Kind::U32List, "the token sequences decoding was held to, each closed by the end token; empty when it was free"),
+    column("logprobs", Kind::F32List, "log-probability of each response token under the policy that acted"),
+    column("response", Kind::Text, "the response as text"),
+    column("action", Kind::Text, "the action parsed from the response"),
+    column("valid", Kind::Bool, "whether the action could be carried out"),
+    column("mode", Kind::Text, "plain or memory"),
+    column("reward", Kind::F32, "the reward of the turn"),
+    column("done", Kind::Bool, "whether the episode ended with this turn"),
+    column("won", Kind::Bool, "whether the episode was won with this turn"),
+    column("score", Kind::F32, "the sum of the episode's rewards up to and with this turn"),
+    column("weights", Kind::U64, "version of the weights that acted"),
+    column("seed", Kind::U64, "the seed the turn was sampled with"),
+    column("visitation_depth", Kind::U32, "how many earlier turns of the same trajectory were in the same state"),
+    column("group", Kind::U64, "the group the row is compared in: a hash of its values in the grouping columns"),
+    column("group_size", Kind::U32, "rows in the group"),
+    column("return", Kind::F32, "the value that the advantage compares: a return or a reward"),
+    column("baseline", Kind::F32, "what was subtracted from the return"),
+    column("scale", Kind::F32, "what the difference was divided by"),
+    column("advantage", Kind::F32, "the advantage"),
+    column("used", Kind::Text, "yes, or why the row was not trained on"),
+    column("version", Kind::U64, "version of the weights that the update made"),
+];
+
+/// The columns that name a row, in sorting order.
+pub const NAME: [&str; 6] = ["iteration", "task", "sample", "attempt", "turn", "phase"];
+
+/// The column called `name`, if there is one.
+pub fn find(name: &str) -> Option<&'static Column> {
+    COLUMNS.iter().find(|c| c.name == name)
+}
+
+/// What can be wrong with rows.
+#[derive(Debug, thiserror::Error)]
+pub enum RowError {
+    #[error("there is no column `{0}` in these rows")]
+    Missing(String),
+    #[error("column `{name}` holds {found}, wanted {wanted}")]
+    Type { name: String, found: DataType, wanted: DataType },
+    #[error("{0}")]
+    Arrow(#[from] arrow::error::ArrowError),
+}
+
+/// The schema of rows with these columns. Columns outside the table are an error of the caller's.
+pub fn schema(names: &[&str]) -> Result<SchemaRef, RowError> {
+    let field = |name: &&str| find(name).map(|c| Field::new(c.name, c.kind.arrow(), false)).ok_or_else(|| RowError::Missing(name.to_string()));
+    Ok(Arc::new(Schema::new(names.iter().map(field).collect::<Result<Vec<_>, _>>()?)))
+}
+
+/// Rows from columns, types checked against the table.
+pub fn batch(columns: Vec<(&str, ArrayRef)>) -> Result<RecordBatch, RowError> {
+    let names: Vec<&str> = columns.iter().map(|c| c.0).collect();
+    Ok(RecordBatch::try_new(schema(&names)?, columns.into_iter().map(|c| c.1).collect())?)
+}
+
+/// `rows` with `column` put in place of the one of that name, or added at the end.
+pub fn with(rows: &RecordBatch, name: &str, values: ArrayRef) -> Result<RecordBatch, RowError> {
+    let mut columns: Vec<(&str, ArrayRef)> = Vec::with_capacity(rows.num_columns() + 1);
+    let schema = rows.schema();
+    for (field, array) in schema.fields().iter().zip(rows.columns()) {
+        if field.name() != name {
+            columns.push((field.name(), array.clone()));
+        }
+    }
+    columns.push((name, values));
+    batch(columns)
+}
+
+macro_rules! typed {
+    ($name:ident, $array:ty, $kind:expr) => {
+        #[doc = concat!("The column `name` as `", stringify!($array), "`.")]
+        pub fn $name<'a>(rows: &'a RecordBatch, name: &str) -> Result<&'a $array, RowError> {
+            let array = rows.column_by_name(name).ok_or_else(|| RowError::Missing(name.into()))?;
+            array.as_any().downcast_ref().ok_or_else(|| RowError::Type { name: name.into(), found: array.data_type().clone(), wanted: $kind.arrow() })
+        }
+    };
+}
+typed!(u64s, UInt64Array, Kind::U64);
+typed!(u32s, UInt32Array, Kind::U32);
+typed!(f32s, Float32Array, Kind::F32);
+typed!(bools, BooleanArray, Kind::Bool);
+typed!(texts, StringArray, Kind::Text);
+typed!(lists, ListArray, Kind::U32List);
+
+/// Row `i` of a list column of `u32`.
+pub fn u32_list(lists: &ListArray, i: usize) -> Vec<u32> {
+    let values = lists.value(i);
+    values.as_any().downcast_ref::<UInt32Array>().map(|v| v.values().to_vec()).unwrap_or_default()
+}
+
+/// Row `i` of a list column of `f32`.
+pub fn f32_list(lists: &ListArray, i: usize) -> Vec<f32> {
+    let values = lists.value(i);
+    values.as_any().downcast_ref::<Float32Array>().map(|v| v.values().to_vec()).unwrap_or_default()
+}
+
+/// All batches as one, sorted by the rows' names: the form in which every fold over rows must see them.
+/// `None` when there are no rows.
+pub fn sorted(batches: &[RecordBatch]) -> Result<Option<RecordBatch>, RowError> {
+    let Some(first) = batches.first() else { return Ok(None) };
+    let all = concat_batches(&first.schema(), batches)?;
+    let keys: Vec<SortColumn> = NAME.iter().filter_map(|n| all.column_by_name(n)).map(|values| SortColumn { values: values.clone(), options: None }).collect();
+    if keys.is_empty() || all.num_rows() < 2 {
+        return Ok(Some(all));
+    }
+    let order = lexsort_to_indices(&keys, None)?;
+    Ok(Some(take_record_batch(&all, &order)?))
+}
