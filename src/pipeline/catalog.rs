@@ -1,0 +1,73 @@
+//! What the layer above says about its operators. This module knows none of them: it checks a file against this list.
+
+/// Every operator, what an entry of `models:` looks like, and the names of all columns.
+#[derive(Clone, Debug)]
+pub struct Catalog {
+    pub operators: Vec<OperatorSpec>,
+    /// JSON Schema of one entry of `models:`.
+    pub model: serde_json::Value,
+    /// The names of all columns that a row can have.
+    pub columns: Vec<&'static str>,
+}
+
+/// One operator, as a pipeline's author sees it.
+#[derive(Clone, Debug)]
+pub struct OperatorSpec {
+    pub name: &'static str,
+    pub about: &'static str,
+    /// The first port is the main one.
+    pub ports: &'static [Port],
+    /// Whether the output carries the main input's columns too.
+    pub keeps: bool,
+    /// The columns that the operator makes.
+    pub adds: &'static [&'static str],
+    /// Whether it does something besides making rows (trains, measures), so that nobody has to read its output.
+    pub effect: bool,
+    /// JSON Schema of `with`.
+    pub settings: serde_json::Value,
+    /// Further columns that these settings call for. Only asked about settings that fit the schema.
+    pub needs: fn(&serde_json::Value) -> Vec<Need>,
+}
+
+/// One input of an operator.
+#[derive(Clone, Copy, Debug)]
+pub struct Port {
+    /// `*` stands for any number of ports that the pipeline names itself.
+    pub name: &'static str,
+    pub about: &'static str,
+    /// The columns that must arrive here.
+    pub needs: &'static [&'static str],
+    pub optional: bool,
+    pub delay: Delay,
+}
+
+/// Whether an edge into a port may come from an earlier iteration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delay {
+    Never,
+    Either,
+    Always,
+}
+
+/// A column that certain settings call for, such as `state` for `by: [state]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    pub port: &'static str,
+    pub column: String,
+    /// Where the settings say so: the path inside `with`.
+    pub at: Vec<String>,
+}
+
+impl Catalog {
+    /// The operator called `name`.
+    pub fn operator(&self, name: &str) -> Option<&OperatorSpec> {
+        self.operators.iter().find(|o| o.name == name)
+    }
+}
+
+impl OperatorSpec {
+    /// The port that an input called `name` goes to.
+    pub fn port(&self, name: &str) -> Option<&'static Port> {
+        self.ports.iter().find(|p| p.name == name).or_else(|| self.ports.iter().find(|p| p.name == "*"))
+    }
+}

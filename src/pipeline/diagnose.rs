@@ -1,0 +1,70 @@
+//! Mistakes, each with the place in the text where it can be mended.
+
+use annotate_snippets::{AnnotationKind, Level, Origin, Renderer, Snippet};
+use serde::Serialize;
+use std::fmt;
+
+/// One mistake.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Diagnostic {
+    pub message: String,
+    /// The file, or `--set path` for an override.
+    pub file: String,
+    /// From 1.
+    pub line: usize,
+    /// From 1, in characters.
+    pub column: usize,
+    pub help: Option<String>,
+    /// The line of text itself; none when there is no text, as for a file that cannot be opened.
+    #[serde(skip)]
+    pub source: Option<String>,
+}
+
+/// Every mistake found, in the order in which they stand in the file. Displayed with the source line and a caret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+pub struct Diagnostics(pub Vec<Diagnostic>);
+
+impl fmt::Display for Diagnostics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, diagnostic) in self.0.iter().enumerate() {
+            if i > 0 {
+                f.write_str("\n\n")?;
+            }
+            write!(f, "{diagnostic}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let title = Level::ERROR.primary_title(self.message.as_str());
+        let mut group = match &self.source {
+            None => title.element(Origin::path(self.file.as_str())),
+            Some(line) => {
+                let span = token(line, self.column);
+                let mark = AnnotationKind::Primary.span(span);
+                title.element(Snippet::source(line.as_str()).line_start(self.line).path(self.file.as_str()).annotation(mark))
+            }
+        };
+        if let Some(help) = &self.help {
+            group = group.element(Level::HELP.message(help.as_str()));
+        }
+        f.write_str(&Renderer::plain().render(&[group]))
+    }
+}
+
+/// The bytes of the word or the quoted text that starts at `column` of `line`.
+fn token(line: &str, column: usize) -> std::ops::Range<usize> {
+    let start = line.char_indices().nth(column.saturating_sub(1)).map_or(line.len(), |(i, _)| i);
+    let rest = &line[start..];
+    let length = match rest.chars().next() {
+        None => 0,
+        Some(quote @ ('"' | '\'')) => rest[1..].find(quote).map_or(rest.trim_end().len(), |i| i + 2),
+        Some(first) => {
+            let end = rest.find(|c: char| c.is_whitespace() || ",:[]{}=".contains(c)).unwrap_or(rest.len());
+            end.max(first.len_utf8())
+        }
+    };
+    start..start + length
+}
