@@ -1,1 +1,38 @@
-//! placeholder
+//! Credit: what each turn earned, compared with others of its kind. Pure functions on columns.
+//!
+//! Two stages, because they need different rows on hand:
+//!
+//! 1. with whole trajectories, [`values`] turns rewards into the number a row is compared by (and
+//!    [`visitation_depth`] says how often its state was seen before);
+//! 2. with whole groups, [`advantages`] compares those numbers.
+//!
+//! Rows are sorted by their names before either, so every sum runs in one order and the bits don't depend on
+//! which worker a row came from.
+//!
+//! ```
+//! use flow::credit::{advantages, episodes, group_id, values, AdvantageSettings};
+//! use flow::seed::text;
+//! // Four trajectories of one turn each, all of one task: GRPO.
+//! let rewards = [1.0, 0.0, 0.0, 1.0];
+//! let settings = AdvantageSettings::default();
+//! let value = values(&rewards, &[true; 4], &episodes(|_| false, 4), &settings);
+//! let group = [group_id(&[text("a task")]); 4];
+//! let result = advantages(&value, &group, &[0, 1, 2, 3], &settings);
+//! assert!((result.advantage[0] - 0.866024).abs() < 1e-6);
+//! ```
+
+mod advantage;
+mod combine;
+mod depth;
+mod group;
+mod returns;
+mod settings;
+#[cfg(test)]
+mod worked;
+
+pub use advantage::{advantages, values, Advantages, Used};
+pub use combine::weighted_sum;
+pub use depth::visitation_depth;
+pub use group::{group_id, group_ids, sizes, Groups};
+pub use returns::{episode_return, episodes, step_return};
+pub use settings::{AdvantageSettings, Baseline, Of, Penalty, Scale, Singleton, Unit};

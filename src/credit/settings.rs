@@ -1,0 +1,144 @@
+//! The conventions on which published methods and their code differ, each a field. The defaults are GRPO as published.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What an advantage compares, and how.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct AdvantageSettings {
+    /// The value of a row. Default: episode_return.
+    pub of: Of,
+    /// The discount of step_return, from 0 to 1. Default: 1.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub gamma: f64,
+    /// What is subtracted. Default: mean.
+    pub baseline: Baseline,
+    /// What the difference is divided by. Default: std.
+    pub scale: Scale,
+    /// The standard deviation divides by n - ddof: 1 for the sample's (papers and PyTorch), 0 for the population's (NumPy). Default: 1.
+    #[schemars(range(min = 0, max = 1))]
+    pub ddof: u8,
+    /// Added to the standard deviation before it divides. Where the sum is 0, nothing is divided. Default: 1e-6.
+    #[schemars(range(min = 0.0))]
+    pub eps: f64,
+    /// What becomes of a row with nobody to compare it with. Default: zero.
+    pub singleton: Singleton,
+    /// How often an episode's return counts in its group. Default: trajectory.
+    pub unit: Unit,
+    /// What an invalid action costs; GiGPO's scripts use 0.1. Default: 0.
+    #[schemars(range(min = 0.0))]
+    pub invalid_penalty: f64,
+    /// When that is subtracted. Default: before_return.
+    pub penalty: Penalty,
+}
+
+impl Default for AdvantageSettings {
+    fn default() -> Self {
+        AdvantageSettings {
+            of: Of::default(),
+            gamma: 1.0,
+            baseline: Baseline::default(),
+            scale: Scale::default(),
+            ddof: 1,
+            eps: 1e-6,
+            singleton: Singleton::default(),
+            unit: Unit::default(),
+            invalid_penalty: 0.0,
+            penalty: Penalty::default(),
+        }
+    }
+}
+
+/// The value of a row.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Of {
+    /// The sum of the trajectory's rewards (EMPO2, section 2: GRPO).
+    #[default]
+    EpisodeReturn,
+    /// The discounted sum of the rewards from this turn on (GiGPO; SLEA-RL, Eq. 5; EAPO, Eq. 4).
+    StepReturn,
+    /// The reward of the turn alone (EAPO, Eq. 14 read literally).
+    Reward,
+}
+
+/// What is subtracted from a value.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Baseline {
+    /// The group's mean (GRPO: SLEA-RL, section 3).
+    #[default]
+    Mean,
+    /// The mean of the others in the group (RLOO: Ahmadian et al. 2024).
+    LeaveOneOut,
+    /// Nothing (REINFORCE).
+    None,
+}
+
+/// What the difference is divided by.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Scale {
+    /// The group's standard deviation plus eps (GRPO; EAPO, Eq. 14).
+    #[default]
+    Std,
+    /// One (Dr.GRPO: Liu et al. 2025; GiGPO's variant without std).
+    None,
+}
+
+/// What becomes of a row with nobody to compare it with: its group is one row, or the rows of one trajectory.
+/// (With neither baseline nor scale nothing is compared, and nothing special happens.)
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Singleton {
+    /// Baseline 0 and scale 1: the value itself is the advantage (GRPO in verl).
+    Raw,
+    /// The value is its own baseline: the advantage is 0 (the step advantage in GiGPO's code).
+    #[default]
+    Zero,
+    /// As zero, and the row isn't trained on.
+    Drop,
+}
+
+/// How often the return of an episode counts in the statistics of its group.
+///
+/// A step_return or a reward belongs to one turn, and always counts once: the papers' groups are sets of transitions
+/// (EAPO, Eq. 13; SLEA-RL, above Eq. 5), in which a trajectory that comes back to a state stands more than once.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Once a trajectory, as published. (With after_return, its rows can differ: their mean counts.)
+    #[default]
+    Trajectory,
+    /// Once a turn, as in GiGPO's released code, so that long trajectories weigh more.
+    Turn,
+}
+
+/// When the penalty for an invalid action is subtracted.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Penalty {
+    /// From the turn's reward: part of every return that the turn is in, like any other reward.
+    #[default]
+    BeforeReturn,
+    /// From the row's value only, as in GiGPO's released code: the turns before it don't feel it.
+    AfterReturn,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_names_the_fields_and_their_ranges() {
+        let settings: AdvantageSettings = serde_json::from_str(r#"{"of": "step_return", "gamma": 0.9, "baseline": "none"}"#).unwrap();
+        assert_eq!(settings, AdvantageSettings { of: Of::StepReturn, gamma: 0.9, baseline: Baseline::None, ..Default::default() });
+        assert!(serde_json::from_str::<AdvantageSettings>(r#"{"gama": 0.9}"#).is_err());
+        let schema = serde_json::to_value(schemars::schema_for!(AdvantageSettings)).unwrap();
+        assert_eq!(schema["properties"]["gamma"]["maximum"], 1.0);
+        assert_eq!(schema["properties"]["ddof"]["maximum"], 1);
+        assert_eq!(schema["additionalProperties"], false);
+        assert_eq!(schema["properties"]["eps"]["default"], 1e-6);
+    }
+}
