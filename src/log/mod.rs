@@ -1,1 +1,29 @@
-//! placeholder
+//! The log: what a run leaves on disk, and the questions one can ask it. The only code that knows Parquet and DuckDB.
+//!
+//! ```text
+//! RUN/pipeline.yaml                                    the resolved pipeline
+//! RUN/manifest.json                                    what is committed: replaced atomically, the only thing readers trust
+//! RUN/log/<node>/iteration=<i>/part-<worker>.parquet   the rows
+//! ```
+//!
+//! A worker writes a part ([`write_part`]); one thread commits an iteration once all its parts are written ([`Committer`]).
+//! What no commit names doesn't exist for [`read`] and [`query`], so a kill at any moment loses only iterations in hand.
+
+mod disk;
+mod error;
+mod guard;
+mod manifest;
+mod print;
+mod query;
+mod reader;
+mod run;
+mod views;
+mod writer;
+
+pub use error::LogError;
+pub use manifest::{Committer, Iteration, Manifest, Metrics, NodeInfo, Part, RunInfo, Status, WeightsAt};
+pub use print::{print, Format};
+pub use query::{query, tables, Answer, Table};
+pub use reader::read;
+pub use run::Run;
+pub use writer::write_part;

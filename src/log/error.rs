@@ -1,0 +1,49 @@
+//! What can go wrong with a log. Every message names the file and says what to do about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A failure of the log.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    #[error("{0} exists and isn't empty: choose another folder with --out, or remove it")]
+    Exists(PathBuf),
+    #[error("{0} isn't a run folder: it has no manifest.json")]
+    NotARun(PathBuf),
+    #[error("{path} can't be read as a manifest ({why}): it was damaged after the run wrote it; restore it from a copy")]
+    Manifest { path: PathBuf, why: String },
+    #[error("{0} is missing though the manifest names it: restore it from a copy, or make the run again from its pipeline.yaml")]
+    Missing(PathBuf),
+    #[error("{path} is damaged ({why}): restore it from a copy, or make the run again from its pipeline.yaml")]
+    Damaged { path: PathBuf, why: String },
+    #[error("the disk is full: {0} could not be written; the iterations committed before are safe: free some space, then resume the run")]
+    Full(PathBuf),
+    #[error("{path}: {source}")]
+    Io { path: PathBuf, source: io::Error },
+    #[error("`{node}` is no logged node of this run; logged are {known}")]
+    Node { node: String, known: String },
+    #[error("iteration {iteration} can't be committed after iteration {last}: they are committed in order")]
+    Order { iteration: u64, last: u64 },
+    #[error("only one SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN statement can be asked of a log: {0}")]
+    Refused(String),
+    #[error("{0}")]
+    Sql(String),
+    #[error("rows of the log: {0}")]
+    Rows(#[from] crate::row::RowError),
+    #[error("rows of the log: {0}")]
+    Arrow(#[from] arrow::error::ArrowError),
+    #[error("rows to Parquet: {0}")]
+    Parquet(#[from] parquet::errors::ParquetError),
+    #[error("the answer could not be written: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl LogError {
+    /// An input or output error on `path`; a full disk (or a quota) gets a message of its own.
+    pub(super) fn io(path: &Path) -> impl FnOnce(io::Error) -> LogError + '_ {
+        move |source| match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => LogError::Full(path.into()),
+            _ => LogError::Io { path: path.into(), source },
+        }
+    }
+}

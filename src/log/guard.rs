@@ -1,0 +1,1 @@
+//! Which statements may be asked.

@@ -1,0 +1,65 @@
+//! The folder of a run.
+
+use super::{disk, manifest, Committer, LogError, Manifest, RunInfo};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// A run's folder. Cheap to clone: it holds nothing open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    root: PathBuf,
+}
+
+impl Run {
+    /// Makes the folder of a new run, with its pipeline and an empty manifest. A folder with something in it is refused.
+    pub fn create(root: &Path, pipeline_yaml: &str, info: &RunInfo) -> Result<Run, LogError> {
+        let taken = match fs::read_dir(root) {
+            Ok(mut entries) => entries.next().is_some(),
+            Err(e) if e.kind() == ErrorKind::NotFound => false,
+            Err(e) => return Err(LogError::io(root)(e)),
+        };
+        if taken {
+            return Err(LogError::Exists(root.into()));
+        }
+        let run = Run { root: root.into() };
+        fs::create_dir_all(run.log()).map_err(LogError::io(root))?;
+        disk::replace(&run.pipeline(), &[pipeline_yaml.as_bytes()])?;
+        Committer::start(run.clone(), Manifest::new(info))?;
+        Ok(run)
+    }
+
+    /// The run in `root`, which must have a manifest.
+    pub fn open(root: &Path) -> Result<Run, LogError> {
+        let run = Run { root: root.into() };
+        match run.manifest_path().try_exists() {
+            Ok(true) => Ok(run),
+            Ok(false) => Err(LogError::NotARun(root.into())),
+            Err(e) => Err(LogError::io(root)(e)),
+        }
+    }
+
+    /// What is committed so far. Asking again while the run goes on gives more.
+    pub fn manifest(&self) -> Result<Manifest, LogError> {
+        manifest::load(self)
+    }
+
+    /// The folder itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where the resolved pipeline lies.
+    pub fn pipeline(&self) -> PathBuf {
+        self.root.join("pipeline.yaml")
+    }
+
+    /// Where the parts lie.
+    pub fn log(&self) -> PathBuf {
+        self.root.join("log")
+    }
+
+    pub(super) fn manifest_path(&self) -> PathBuf {
+        self.root.join("manifest.json")
+    }
+}

@@ -1,0 +1,1 @@
+//! Views over the committed files.
