@@ -1,8 +1,11 @@
-//! SQL over a run.
+//! SQL over a run, by DuckDB.
 
-use super::{LogError, Run};
-use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use super::{guard, views, LogError, Run};
+use arrow::array::{ArrayRef, AsArray, RecordBatch};
+use arrow::compute::{cast_with_options, CastOptions};
+use arrow::datatypes::{DataType, Decimal128Type, Field, Schema, SchemaRef};
+use duckdb::Connection;
+use std::sync::Arc;
 
 /// What a query gives.
 #[derive(Clone, Debug)]
@@ -19,14 +22,74 @@ pub struct Table {
     pub columns: Vec<(String, String)>,
 }
 
-/// Asks the run's committed iterations: a table a logged node, `metrics`, and `trajectories`, which joins the nodes row by row.
+/// Asks the run's committed iterations: a table a logged node; `metrics` (iteration, node, name, value); and `trajectories`,
+/// which joins the nodes row by row. One statement that reads; nothing can be written, and nothing outside the run be read.
 pub fn query(run: &Run, sql: &str) -> Result<Answer, LogError> {
-    let _ = (run, sql);
-    Err(LogError::Sql("not there yet".into()))
+    guard::check(sql)?;
+    let db = views::connect(run, &run.manifest()?)?;
+    ask(&db, sql).map_err(|e| explained(&db, &e.to_string()))
 }
 
 /// The tables that a query can name, with their columns.
 pub fn tables(run: &Run) -> Result<Vec<Table>, LogError> {
-    let _ = run;
-    Err(LogError::Sql("not there yet".into()))
+    let db = views::connect(run, &run.manifest()?)?;
+    views::tables(&db).map_err(|e| LogError::Sql(e.to_string()))
+}
+
+fn ask(db: &Connection, sql: &str) -> Result<Answer, Box<dyn std::error::Error>> {
+    let mut statement = db.prepare(sql)?;
+    let rows = statement.query_arrow([])?;
+    let schema = rows.get_schema();
+    let batches: Vec<RecordBatch> = rows.collect();
+    Ok(plain(schema, batches)?)
+}
+
+/// DuckDB sums integers in 128 bits, which Arrow can only call a decimal of 38 digits. Such columns become 64-bit integers where
+/// all values fit, so that a count looks like a count in every format.
+fn plain(schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<Answer, arrow::error::ArrowError> {
+    let wide = DataType::Decimal128(38, 0);
+    let fits =
+        |i: usize| batches.iter().all(|b| b.column(i).as_primitive::<Decimal128Type>().iter().flatten().all(|v| i64::try_from(v).is_ok()));
+    let narrow: Vec<bool> = schema.fields().iter().enumerate().map(|(i, f)| *f.data_type() == wide && fits(i)).collect();
+    let field = |(f, narrow): (&Arc<Field>, &bool)| if *narrow { Arc::new(Field::new(f.name(), DataType::Int64, true)) } else { f.clone() };
+    let schema = Arc::new(Schema::new(schema.fields().iter().zip(&narrow).map(field).collect::<Vec<_>>()));
+    let column = |(c, narrow): (&ArrayRef, &bool)| match narrow {
+        true => cast_with_options(c, &DataType::Int64, &CastOptions::default()),
+        false => Ok(c.clone()),
+    };
+    let batch =
+        |b: &RecordBatch| RecordBatch::try_new(schema.clone(), b.columns().iter().zip(&narrow).map(column).collect::<Result<Vec<_>, _>>()?);
+    let batches = batches.iter().map(batch).collect::<Result<Vec<_>, _>>()?;
+    Ok(Answer { schema, batches })
+}
+
+/// DuckDB's message, the nearest name when one was not found, and what there is to ask.
+fn explained(db: &Connection, message: &str) -> LogError {
+    let first = message.lines().next().unwrap_or("DuckDB gave no reason");
+    let tables = views::tables(db).unwrap_or_default();
+    let mut text = first.to_string();
+    let candidates = tables.iter().flat_map(|t| std::iter::once(&t.name).chain(t.columns.iter().map(|c| &c.0)));
+    if let Some(near) = unfound(first).and_then(|name| nearest(&name, candidates)) {
+        text += &format!("\ndid you mean `{near}`?");
+    }
+    text += "\nthere are:";
+    for table in &tables {
+        let columns: Vec<&str> = table.columns.iter().map(|c| c.0.as_str()).collect();
+        text += &format!("\n  {} ({})", table.name, columns.join(", "));
+    }
+    LogError::Sql(text)
+}
+
+/// The name that DuckDB says it has not found.
+fn unfound(message: &str) -> Option<String> {
+    let after = ["Table with name ", "Referenced column ", "Referenced table ", "does not have a column named "]
+        .iter()
+        .find_map(|start| message.split_once(start).map(|(_, after)| after))?;
+    let name = after.split_whitespace().next()?.trim_matches(|c| c == '"' || c == '!');
+    Some(name.to_lowercase())
+}
+
+fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a String>) -> Option<&'a String> {
+    let near = candidates.map(|c| (strsim::damerau_levenshtein(name, c), c)).min_by_key(|(distance, _)| *distance)?;
+    (near.0 <= 1 + name.len() / 4).then_some(near.1)
 }

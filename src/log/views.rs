@@ -1,1 +1,129 @@
-//! Views over the committed files.
+//! What a query can name: a view a logged node, the table `metrics`, and the joined view `trajectories`.
+
+use super::{reader, LogError, Manifest, Run, Table};
+use crate::row::{self, Kind, NAME};
+use duckdb::{params, Connection, Result as Sql};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// Nodes whose rows aren't turns of the training rollouts: what they log has tables of its own and no place in `trajectories`.
+const APART: [&str; 2] = ["evaluate", "tasks"];
+
+/// An in-memory DuckDB with all the views, which can read the committed files and nothing else. It can't be unlocked.
+pub(super) fn connect(run: &Run, manifest: &Manifest) -> Result<Connection, LogError> {
+    let root = run.root().canonicalize().map_err(LogError::io(run.root()))?;
+    let run = Run::open(&root)?; // absolute paths: what may be read is compared by path
+    let mut nodes = Vec::new();
+    for node in &manifest.info.nodes {
+        nodes.push((node.id.as_str(), reader::files(&run, manifest, &node.id)?));
+    }
+    build(manifest, &nodes).map_err(|e| LogError::Sql(e.to_string()))
+}
+
+fn build(manifest: &Manifest, nodes: &[(&str, Vec<PathBuf>)]) -> Sql<Connection> {
+    let db = Connection::open_in_memory()?;
+    db.execute_batch("SET autoinstall_known_extensions = false; SET autoload_known_extensions = false; SET temp_directory = ''")?;
+    for ((id, files), info) in nodes.iter().zip(&manifest.info.nodes) {
+        let source = if files.is_empty() {
+            let columns: Vec<&str> = if info.columns.is_empty() { NAME.into() } else { info.columns.iter().map(String::as_str).collect() };
+            let empty = |name: &&str| row::find(name).map(|c| format!("CAST(NULL AS {}) AS {}", sql_type(c.kind), quoted(name)));
+            format!("SELECT {} WHERE false", columns.iter().filter_map(empty).collect::<Vec<_>>().join(", "))
+        } else {
+            format!("FROM read_parquet({}, hive_partitioning = false)", list(files))
+        };
+        db.execute_batch(&format!("CREATE VIEW {} AS {source}", quoted(id)))?;
+    }
+    metrics(&db, manifest)?;
+    let columns: BTreeMap<String, Vec<String>> =
+        tables(&db)?.into_iter().map(|t| (t.name, t.columns.into_iter().map(|(name, _)| name).collect())).collect();
+    let joined =
+        |op: &str, id: &str| !APART.contains(&op) && columns.get(id).is_some_and(|c| NAME.iter().all(|n| c.iter().any(|c| c == n)));
+    let turns: Vec<(&str, &[String])> =
+        manifest.info.nodes.iter().filter(|n| joined(&n.op, &n.id)).map(|n| (n.id.as_str(), columns[&n.id].as_slice())).collect();
+    if !turns.is_empty() && !columns.contains_key("trajectories") {
+        db.execute_batch(&trajectories(&turns))?;
+    }
+    let readable: Vec<PathBuf> = nodes.iter().flat_map(|(_, files)| files.iter().cloned()).collect();
+    if !readable.is_empty() {
+        db.execute_batch(&format!("SET allowed_paths = {}", list(&readable)))?;
+    }
+    db.execute_batch("SET enable_external_access = false; SET lock_configuration = true")?;
+    Ok(db)
+}
+
+fn metrics(db: &Connection, manifest: &Manifest) -> Sql<()> {
+    if manifest.info.nodes.iter().any(|n| n.id.eq_ignore_ascii_case("metrics")) {
+        return Ok(());
+    }
+    db.execute_batch("CREATE TABLE metrics (iteration UBIGINT, node VARCHAR, name VARCHAR, value DOUBLE)")?;
+    let mut rows = db.appender("metrics")?;
+    for i in &manifest.committed {
+        for (node, values) in &i.metrics {
+            for (name, value) in values {
+                rows.append_row(params![i.iteration, node, name, value])?;
+            }
+        }
+    }
+    rows.flush()
+}
+
+/// All nodes side by side, joined by the rows' names. A column that several nodes logged keeps its name where it was logged
+/// last, and is called `node_column` elsewhere.
+fn trajectories(nodes: &[(&str, &[String])]) -> String {
+    let key = NAME.map(quoted).join(", ");
+    let mut last = BTreeMap::new();
+    for (id, columns) in nodes {
+        last.extend(columns.iter().map(|c| (c.as_str(), *id)));
+    }
+    let mut names = BTreeSet::new();
+    let mut select = vec![key.clone()];
+    let mut from = String::new();
+    for (id, columns) in nodes {
+        for column in columns.iter().filter(|c| !NAME.contains(&c.as_str())) {
+            let name = if last[column.as_str()] == *id { column.clone() } else { format!("{id}_{column}") };
+            if names.insert(name.clone()) {
+                select.push(format!("{}.{} AS {}", quoted(id), quoted(column), quoted(&name)));
+            }
+        }
+        from += &if from.is_empty() { quoted(id) } else { format!(" FULL JOIN {} USING ({key})", quoted(id)) };
+    }
+    format!("CREATE VIEW trajectories AS SELECT {} FROM {from}", select.join(", "))
+}
+
+/// The tables and views there are, with their columns.
+pub(super) fn tables(db: &Connection) -> Sql<Vec<Table>> {
+    let mut statement = db.prepare(
+        "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE NOT internal ORDER BY table_oid, table_name, column_index",
+    )?;
+    let rows = statement.query_map([], |r| Ok((r.get::<_, String>(0)?, (r.get(1)?, r.get(2)?))))?;
+    let mut tables: Vec<Table> = Vec::new();
+    for row in rows {
+        let (name, column) = row?;
+        match tables.last_mut() {
+            Some(table) if table.name == name => table.columns.push(column),
+            _ => tables.push(Table { name, columns: vec![column] }),
+        }
+    }
+    Ok(tables)
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn list(files: &[PathBuf]) -> String {
+    let texts: Vec<String> = files.iter().map(|f| format!("'{}'", f.display().to_string().replace('\'', "''"))).collect();
+    format!("[{}]", texts.join(", "))
+}
+
+fn sql_type(kind: Kind) -> &'static str {
+    match kind {
+        Kind::U64 => "UBIGINT",
+        Kind::U32 => "UINTEGER",
+        Kind::F32 => "FLOAT",
+        Kind::Bool => "BOOLEAN",
+        Kind::Text => "VARCHAR",
+        Kind::U32List => "UINTEGER[]",
+        Kind::F32List => "FLOAT[]",
+    }
+}

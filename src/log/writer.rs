@@ -1,10 +1,67 @@
-//! Rows to Parquet.
+//! Rows to Parquet, made small: a run's log should be something one keeps.
+//!
+//! Three things make it small. Text and hashes repeat (the same board, the same task), so they go through a dictionary that may
+//! grow large. A list of tokens repeats as a whole, which a dictionary of single tokens would hide from the compressor, so tokens
+//! stay plain and each column is one page: compression works within a page. And a part may hold a few rows only, so whatever grows
+//! with the number of columns instead of rows (statistics, page indexes, a second copy of the schema) is left out.
 
-use super::{LogError, Part, Run};
+use super::{disk, LogError, Part, Run};
 use arrow::array::RecordBatch;
+use arrow::datatypes::DataType;
+use parquet::arrow::arrow_writer::{ArrowWriter, ArrowWriterOptions};
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
+use std::fs;
+
+/// Room for a dictionary or a page. The default of 1 MiB makes the writer give up the dictionary of observations half-way.
+const PAGE: usize = 32 << 20;
 
 /// Writes the rows that `worker` logged for `node` in `iteration`. Readers see them once a [`super::Committer`] has committed them.
+/// A file that a killed run left under the same name is replaced.
 pub fn write_part(run: &Run, node: &str, iteration: u64, worker: usize, rows: &RecordBatch) -> Result<Part, LogError> {
-    let _ = (run, node, iteration, worker, rows);
-    Err(LogError::Sql("not there yet".into()))
+    let bytes = encode(rows, properties(rows)?)?;
+    let path = format!("log/{node}/iteration={iteration}/part-{worker}.parquet");
+    let file = run.root().join(&path);
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder).map_err(LogError::io(folder))?;
+        disk::replace(&file, &[&bytes])?;
+        folder.parent().map_or(Ok(()), disk::sync_folder)?;
+    }
+    Ok(Part { node: node.into(), iteration, worker, path, rows: rows.num_rows() as u64, bytes: bytes.len() as u64 })
+}
+
+/// One Parquet file in memory: it is written to disk in one piece, and a full disk is then told from a bad row.
+fn encode(rows: &RecordBatch, properties: WriterProperties) -> Result<Vec<u8>, LogError> {
+    let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
+    let mut writer = ArrowWriter::try_new_with_options(Vec::new(), rows.schema(), options)?;
+    writer.write(rows)?;
+    Ok(writer.into_inner()?)
+}
+
+fn properties(rows: &RecordBatch) -> Result<WriterProperties, LogError> {
+    let mut properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(6)?))
+        .set_max_row_group_row_count(None)
+        .set_dictionary_page_size_limit(PAGE)
+        .set_data_page_size_limit(PAGE)
+        .set_data_page_row_count_limit(usize::MAX)
+        .set_statistics_enabled(EnabledStatistics::None)
+        .set_offset_index_disabled(true)
+        .set_created_by("flow".into());
+    for field in rows.schema().fields() {
+        let column = ColumnPath::from(field.name().as_str());
+        properties = match field.data_type() {
+            DataType::List(item) => {
+                let leaf = ColumnPath::from(vec![field.name().clone(), "list".into(), item.name().clone()]);
+                properties.set_column_dictionary_enabled(leaf, false)
+            }
+            // A seed is new in each row: a dictionary of it would be a second copy.
+            DataType::UInt64 if field.name() == "seed" => {
+                properties.set_column_dictionary_enabled(column.clone(), false).set_column_encoding(column, Encoding::PLAIN)
+            }
+            _ => properties,
+        };
+    }
+    Ok(properties.build())
 }
