@@ -1,1 +1,21 @@
-//! placeholder
+//! The engine: the only code that knows timely. It knows no operator; operators meet it in [`Render`].
+//!
+//! - [`edge`]: Arrow record batches as timely's container, and how they are routed between workers
+//! - [`stage`]: the one operator shape: wait for the frontier, run, emit
+//! - [`source`]: opens iterations
+//! - [`render`]: pipeline -> timely
+//! - [`journal`]: rows -> Parquet parts -> committed iterations
+//! - [`run`]: starts workers, stops them, reports
+
+pub mod context;
+pub mod edge;
+pub mod journal;
+pub mod render;
+pub mod run;
+pub mod source;
+pub mod stage;
+
+pub use context::{Context, Failure};
+pub use edge::{Edge, Route};
+pub use render::{Ports, Render};
+pub use stage::Place;

@@ -1,1 +1,112 @@
-//! placeholder
+//! The operator table: the one list of operators. Parsing, checking, the JSON Schema, `flow ops` and the engine all
+//! read it. To add an operator: one file here, one line in [`TABLE`], one pipeline that uses it.
+
+mod advantage;
+mod combine;
+mod evaluate;
+mod gpu_update;
+mod group;
+mod play;
+mod prompt;
+mod reward;
+mod rollout;
+mod tasks;
+
+use crate::dataflow::{Edge, Ports, Render};
+use crate::env::Game;
+use crate::pipeline::{Catalog, Node, OperatorSpec, Pipeline};
+use crate::policy::ModelSettings;
+use crate::row;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// What an author sees of an operator, and how it becomes timely.
+pub struct Operator {
+    pub spec: fn() -> OperatorSpec,
+    pub render: Render,
+}
+
+/// THE operator table.
+pub const TABLE: &[Operator] = &[
+    Operator { spec: tasks::spec, render: tasks::render },
+    Operator { spec: rollout::spec, render: rollout::render },
+    Operator { spec: reward::spec, render: reward::render },
+    Operator { spec: group::spec, render: group::render },
+    Operator { spec: advantage::spec, render: advantage::render },
+    Operator { spec: combine::spec, render: combine::render },
+    Operator { spec: gpu_update::spec, render: gpu_update::render },
+    Operator { spec: evaluate::spec, render: evaluate::render },
+];
+
+/// The table as the pipeline language reads it.
+pub fn catalog() -> Catalog {
+    Catalog {
+        operators: TABLE.iter().map(|o| (o.spec)()).collect(),
+        model: schema::<ModelSettings>(),
+        columns: row::COLUMNS.iter().map(|c| c.name).collect(),
+    }
+}
+
+/// How the operator called `name` becomes timely.
+pub fn find(name: &str) -> Option<Render> {
+    TABLE.iter().find(|o| (o.spec)().name == name).map(|o| o.render)
+}
+
+/// The columns that the operator called `name` adds, and so logs.
+pub fn adds(name: &str) -> &'static [&'static str] {
+    TABLE.iter().map(|o| (o.spec)()).find(|s| s.name == name).map_or(&[], |s| s.adds)
+}
+
+/// Every game that the pipeline plays: what the words of a new model's vocabulary come from.
+pub fn games(pipeline: &Pipeline) -> Result<Vec<Game>, String> {
+    let mut games: Vec<Game> = Vec::new();
+    for node in &pipeline.nodes {
+        let game = match node.op.as_str() {
+            "tasks" => tasks::game(node)?,
+            "evaluate" => evaluate::game(node)?,
+            _ => continue,
+        };
+        if !games.contains(&game) {
+            games.push(game);
+        }
+    }
+    Ok(games)
+}
+
+/// The words of every text that the pipeline's games and prompts can show, each once.
+pub fn words(pipeline: &Pipeline) -> Result<Vec<String>, String> {
+    let mut words: Vec<String> = Vec::new();
+    for word in games(pipeline)?.iter().flat_map(crate::env::vocabulary).chain(prompt::words()) {
+        if !words.contains(&word) {
+            words.push(word);
+        }
+    }
+    Ok(words)
+}
+
+/// JSON Schema of a settings struct.
+fn schema<T: JsonSchema>() -> Value {
+    schemars::schema_for!(T).to_value()
+}
+
+/// A node's settings, typed. The checker has held them against the schema already; what is left to say is rare.
+fn settings<T: DeserializeOwned>(node: &Node) -> Result<T, String> {
+    let with = if node.with.is_null() { Value::Object(Default::default()) } else { node.with.clone() };
+    serde_json::from_value(with).map_err(|e| format!("with: {e}"))
+}
+
+/// The edge into `name`, if it is connected.
+fn port<'s>(ports: &Ports<'s>, name: &str) -> Option<Edge<'s>> {
+    ports.iter().find(|(n, _)| n == name).map(|(_, edge)| edge.clone())
+}
+
+/// The edge into `name`, which the checker has seen to be there.
+fn must<'s>(ports: &Ports<'s>, name: &str) -> Result<Edge<'s>, String> {
+    port(ports, name).ok_or_else(|| format!("needs an input `{name}`"))
+}
+
+/// No further columns needed, whatever the settings.
+fn nothing(_: &Value) -> Vec<crate::pipeline::Need> {
+    Vec::new()
+}

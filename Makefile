@@ -1,0 +1,36 @@
+# `make run` trains the quickstart, `make test` passes every test. Both fetch what they need first, once.
+SHELL := /bin/bash
+export LIBTORCH ?= $(CURDIR)/.libtorch/torch
+export DUCKDB_LIB_DIR ?= $(CURDIR)/.duckdb
+CARGO ?= cargo
+# Only what wasn't named by the caller is fetched.
+FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
+
+.PHONY: run test build check doc libtorch libduckdb interop parity bench schema
+
+run: build
+	@echo "flow: training pipelines/quickstart.yaml"
+	@target/release/flow run pipelines/quickstart.yaml
+
+build: $(FETCH)
+	@echo "flow: building (some six minutes the first time)"
+	@$(CARGO) build --release --quiet
+
+# One libtorch thread: OpenMP's spinning threads get in each other's way.
+test: $(FETCH)
+	@echo "flow: building and running the tests (some eight minutes the first time)"
+	OMP_NUM_THREADS=1 $(CARGO) test --release
+
+# What CI checks beside the tests.
+check: $(FETCH)
+	$(CARGO) fmt --check
+	$(CARGO) clippy --release --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --no-deps
+
+libtorch:
+	@scripts/get-libtorch.sh
+libduckdb:
+	@scripts/get-duckdb.sh
+
+schema: build
+	target/release/flow schema > schemas/flow.schema.json

@@ -1,0 +1,61 @@
+//! `flow ops`: the operator table, for a person.
+
+use super::{answer, Outcome};
+use crate::ops;
+use crate::pipeline::{Delay, OperatorSpec};
+use clap::Args;
+use serde_json::Value;
+use std::process::ExitCode;
+
+#[derive(Args)]
+pub struct Ops {
+    /// Explains this operator
+    operator: Option<String>,
+}
+
+impl Ops {
+    pub fn run(self) -> Outcome {
+        let catalog = ops::catalog();
+        let Some(name) = self.operator else {
+            let mut text = String::new();
+            for spec in &catalog.operators {
+                text.push_str(&format!("{:<12} {}\n", spec.name, spec.about));
+            }
+            answer(&format!("{text}\n`flow ops NAME` explains one."));
+            return Ok(ExitCode::SUCCESS);
+        };
+        match catalog.operator(&name) {
+            Some(spec) => answer(&explain(spec)),
+            None => {
+                let names: Vec<&str> = catalog.operators.iter().map(|o| o.name).collect();
+                return Err(format!("error: there is no operator `{name}`; there are {}", names.join(", ")));
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn explain(spec: &OperatorSpec) -> String {
+    let mut text = format!("{}: {}\n\ninputs\n", spec.name, spec.about);
+    for port in spec.ports {
+        let optional = if port.optional { " (optional)" } else { "" };
+        let delay = if port.delay == Delay::Always { ", from an earlier iteration" } else { "" };
+        text.push_str(&format!("  {:<10} {}{optional}{delay}\n             needs {}\n", port.name, port.about, port.needs.join(", ")));
+    }
+    if spec.ports.is_empty() {
+        text.push_str("  none\n");
+    }
+    let keeps = if spec.keeps { "the input's columns and " } else { "" };
+    text.push_str(&format!("\nmakes\n  {keeps}{}\n\nwith\n", spec.adds.join(", ")));
+    let required: Vec<&str> = spec.settings["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    for (name, property) in spec.settings["properties"].as_object().into_iter().flatten() {
+        let default = match &property["default"] {
+            _ if required.contains(&name.as_str()) => " (required)".to_owned(),
+            Value::Null => String::new(),
+            value => format!(" (default {value})"),
+        };
+        let about = property["description"].as_str().unwrap_or("").replace('\n', " ");
+        text.push_str(&format!("  {name:<14} {about}{default}\n"));
+    }
+    text
+}

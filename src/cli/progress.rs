@@ -1,0 +1,95 @@
+//! Live progress: a line that moves at a terminal, a plain line from time to time elsewhere.
+
+use crate::dataflow::journal::Committed;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Shows iterations as they are committed, and remembers what the summary needs.
+pub struct Progress {
+    bar: Option<ProgressBar>,
+    start: Instant,
+    iterations: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    last: Option<Instant>,
+    done: u64,
+    before: Option<f64>,
+    after: Option<f64>,
+    turns: f64,
+}
+
+/// What the summary says.
+pub struct Summary {
+    pub iterations: u64,
+    pub before: Option<f64>,
+    pub after: Option<f64>,
+    pub seconds: f64,
+}
+
+impl Progress {
+    pub fn new(iterations: u64, quiet: bool) -> Self {
+        let bar = (std::io::stderr().is_terminal() && !quiet).then(|| {
+            let bar = ProgressBar::with_draw_target(Some(iterations), ProgressDrawTarget::stderr());
+            // The template is a constant; if indicatif should refuse it, its own default serves.
+            if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg} | {eta} left") {
+                bar.set_style(style);
+            }
+            bar
+        });
+        Progress { bar, start: Instant::now(), iterations, state: Mutex::default() }
+    }
+
+    /// Takes in a committed iteration. `evaluations` are the nodes that measure on a frozen panel.
+    pub fn saw(&self, committed: &Committed, evaluations: &[String]) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let measured = evaluations.iter().find_map(|n| committed.figures.get(n)?.get("success")).copied();
+        if let Some(success) = measured {
+            state.before.get_or_insert(success);
+            state.after = Some(success);
+        }
+        let find = |name: &str| committed.figures.iter().filter(|(n, _)| !evaluations.contains(n)).find_map(|(_, f)| f.get(name)).copied();
+        if committed.iteration < self.iterations {
+            state.done = committed.iteration + 1;
+        }
+        state.turns += find("turns").unwrap_or(0.0);
+        let seconds = self.start.elapsed().as_secs_f64();
+        let mut line = String::new();
+        for (name, value) in [("success", find("success")), ("return", find("return")), ("loss", find("loss")), ("KL", find("kl"))] {
+            if let Some(value) = value {
+                line.push_str(&format!("{name} {value:.3}  "));
+            }
+        }
+        line.push_str(&format!("{:.0} turns/s", state.turns / seconds.max(1e-9)));
+        if let Some(success) = state.after {
+            line.push_str(&format!("  panel {:.1}%", 100.0 * success));
+        }
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position(state.done);
+                bar.set_message(line);
+            }
+            // Without a terminal: the first, the last, each measurement, and one every two seconds.
+            None => {
+                let due = state.last.is_none_or(|t| t.elapsed() > Duration::from_secs(2)) || measured.is_some() || state.done == self.iterations;
+                if due {
+                    state.last = Some(Instant::now());
+                    let left = seconds / state.done.max(1) as f64 * (self.iterations - state.done) as f64;
+                    eprintln!("{}/{}  {line}  {left:.0}s left", state.done, self.iterations);
+                }
+            }
+        }
+    }
+
+    pub fn finish(&self) -> Summary {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Summary { iterations: state.done, before: state.before, after: state.after, seconds: self.start.elapsed().as_secs_f64() }
+    }
+}

@@ -1,0 +1,40 @@
+//! `flow query`: SQL over a run's committed iterations.
+
+use super::Outcome;
+use crate::log;
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    Table,
+    Csv,
+    Json,
+    Parquet,
+}
+
+#[derive(Args)]
+pub struct Query {
+    /// The run's folder
+    run: PathBuf,
+    /// One SELECT; the tables are the logged nodes, `trajectories` and `metrics`
+    sql: String,
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+}
+
+impl Query {
+    pub fn run(self) -> Outcome {
+        let run = log::Run::open(&self.run).map_err(|e| format!("error: {e}"))?;
+        let answer = log::query(&run, &self.sql).map_err(|e| format!("error: {e}"))?;
+        let format = match self.format {
+            Format::Table => log::Format::Table,
+            Format::Csv => log::Format::Csv,
+            Format::Json => log::Format::Json,
+            Format::Parquet => log::Format::Parquet,
+        };
+        log::print(&answer, format, &mut std::io::stdout().lock()).map_err(|e| format!("error: {e}"))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,191 @@
+//! What flows: an Arrow record batch as a timely container, counted by rows, sent between processes as Arrow IPC.
+
+use crate::seed;
+use arrow::array::{Array, AsArray, RecordBatch, UInt32Array};
+use arrow::compute::{concat_batches, take_record_batch};
+use arrow::datatypes::{DataType, Schema, UInt32Type, UInt64Type};
+use arrow::ipc::{reader::StreamDecoder, writer::StreamWriter};
+use std::io::Write;
+use std::sync::{Arc, OnceLock};
+use timely::bytes::arc::Bytes;
+use timely::communication::Push;
+use timely::dataflow::channels::pact::DistributorPact;
+use timely::dataflow::channels::pushers::exchange::Distributor;
+use timely::dataflow::channels::{ContainerBytes, Message};
+use timely::dataflow::Stream;
+use timely::Accountable;
+
+/// A stream of batches; its time is the training iteration.
+pub type Edge<'s> = Stream<'s, u64, Batch>;
+
+/// A record batch in a form that timely can count, send and receive.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    pub rows: RecordBatch,
+    /// Encoded once: timely asks for the length first and for the bytes second.
+    ipc: OnceLock<Arc<Vec<u8>>>,
+}
+
+impl Batch {
+    pub fn new(rows: RecordBatch) -> Self {
+        Batch { rows, ipc: OnceLock::new() }
+    }
+
+    fn encoded(&self) -> &Arc<Vec<u8>> {
+        self.ipc.get_or_init(|| {
+            // Writing to memory what Arrow itself built cannot fail; a failure is a defect of ours, and ends the process by the panic hook.
+            let encode = || {
+                let mut writer = StreamWriter::try_new(Vec::new(), &self.rows.schema())?;
+                writer.write(&self.rows)?;
+                writer.into_inner()
+            };
+            Arc::new(encode().expect("Arrow IPC to memory"))
+        })
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Batch::new(RecordBatch::new_empty(Arc::new(Schema::empty())))
+    }
+}
+
+impl Accountable for Batch {
+    fn record_count(&self) -> i64 {
+        self.rows.num_rows() as i64
+    }
+}
+
+impl ContainerBytes for Batch {
+    /// Without a copy: the Arrow buffers keep timely's slab alive.
+    fn from_bytes(bytes: Bytes) -> Self {
+        struct Owner(Bytes);
+        impl AsRef<[u8]> for Owner {
+            fn as_ref(&self) -> &[u8] {
+                &self.0
+            }
+        }
+        let mut buffer = arrow::buffer::Buffer::from(bytes::Bytes::from_owner(Owner(bytes)));
+        let rows = StreamDecoder::new().decode(&mut buffer).expect("Arrow IPC from a peer").expect("one batch a message");
+        Batch::new(rows)
+    }
+    fn length_in_bytes(&self) -> usize {
+        self.encoded().len().next_multiple_of(8)
+    }
+    fn into_bytes<W: Write>(&self, writer: &mut W) {
+        let bytes = self.encoded();
+        let padding = bytes.len().next_multiple_of(8) - bytes.len();
+        writer.write_all(bytes).and_then(|_| writer.write_all(&[0; 8][..padding])).expect("timely's own buffer");
+    }
+}
+
+/// Which worker a row goes to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Route {
+    /// Where it is.
+    Stay,
+    /// The first worker.
+    One,
+    /// By a hash of these columns: equal values meet on one worker.
+    By(Vec<String>),
+}
+
+impl Route {
+    pub fn by(columns: &[&str]) -> Route {
+        Route::By(columns.iter().map(|c| c.to_string()).collect())
+    }
+
+    pub(super) fn pact(self, here: usize) -> DistributorPact<impl FnOnce(usize) -> Router> {
+        DistributorPact(move |peers| Router { route: self, here, pending: vec![Vec::new(); peers] })
+    }
+}
+
+/// Splits batches by a route, and lets small slices leave as one batch.
+pub struct Router {
+    route: Route,
+    here: usize,
+    pending: Vec<Vec<RecordBatch>>,
+}
+
+impl Distributor<Batch> for Router {
+    fn partition<T: Clone, P: Push<Message<T, Batch>>>(&mut self, batch: &mut Batch, _time: &T, pushers: &mut [P]) {
+        let rows = std::mem::take(batch).rows;
+        let peers = pushers.len();
+        match &self.route {
+            _ if rows.num_rows() == 0 => {}
+            Route::Stay => self.pending[self.here].push(rows),
+            Route::By(columns) if peers > 1 => {
+                let mut to: Vec<Vec<u32>> = vec![Vec::new(); peers];
+                for (i, key) in keys(&rows, columns).into_iter().enumerate() {
+                    to[(key % peers as u64) as usize].push(i as u32);
+                }
+                for (peer, indices) in to.into_iter().enumerate().filter(|(_, i)| !i.is_empty()) {
+                    let slice = take_record_batch(&rows, &UInt32Array::from(indices)).expect("indices lie within the batch");
+                    self.pending[peer].push(slice);
+                }
+            }
+            Route::One | Route::By(_) => self.pending[0].push(rows),
+        }
+    }
+
+    fn flush<T: Clone, P: Push<Message<T, Batch>>>(&mut self, time: &T, pushers: &mut [P]) {
+        for (pending, pusher) in self.pending.iter_mut().zip(pushers) {
+            if let Some(first) = pending.first() {
+                let rows = concat_batches(&first.schema(), pending.iter()).expect("batches of one edge share a schema");
+                pending.clear();
+                Message::push_at(&mut Batch::new(rows), time.clone(), pusher);
+            }
+        }
+    }
+}
+
+/// A fixed hash of each row's values in `columns`. A column that isn't there, or of a type no key has, counts as 0.
+pub fn keys(rows: &RecordBatch, columns: &[String]) -> Vec<u64> {
+    let mut keys = vec![0u64; rows.num_rows()];
+    for array in columns.iter().filter_map(|c| rows.column_by_name(c)) {
+        let value: Box<dyn Fn(usize) -> u64> = match array.data_type() {
+            DataType::UInt64 => Box::new(|i| array.as_primitive::<UInt64Type>().value(i)),
+            DataType::UInt32 => Box::new(|i| array.as_primitive::<UInt32Type>().value(i) as u64),
+            DataType::Boolean => Box::new(|i| array.as_boolean().value(i) as u64),
+            DataType::Utf8 => Box::new(|i| seed::text(array.as_string::<i32>().value(i))),
+            DataType::Float32 => Box::new(|i| array.as_primitive::<arrow::datatypes::Float32Type>().value(i).to_bits() as u64),
+            _ => Box::new(|_| 0),
+        };
+        for (i, key) in keys.iter_mut().enumerate() {
+            *key = seed::mix(*key, value(i));
+        }
+    }
+    keys
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row;
+    use arrow::array::{StringArray, UInt64Array};
+
+    fn rows() -> RecordBatch {
+        let task = Arc::new(StringArray::from(vec!["a", "b", "a"]));
+        let state = Arc::new(UInt64Array::from(vec![1, 1, 1]));
+        row::batch(vec![("task", task), ("state", state)]).unwrap()
+    }
+
+    #[test]
+    fn bytes_round_trip() {
+        let batch = Batch::new(rows());
+        let mut bytes = Vec::new();
+        batch.into_bytes(&mut bytes);
+        assert_eq!(bytes.len(), batch.length_in_bytes());
+        assert_eq!(bytes.len() % 8, 0);
+        let mut slab = timely::bytes::arc::BytesMut::from(bytes).freeze();
+        let length = slab.len();
+        assert_eq!(Batch::from_bytes(slab.extract_to(length)).rows, batch.rows);
+    }
+
+    #[test]
+    fn equal_values_share_a_key() {
+        let k = keys(&rows(), &["task".into(), "state".into()]);
+        assert_eq!(k[0], k[2]);
+        assert_ne!(k[0], k[1]);
+    }
+}

@@ -1,0 +1,83 @@
+//! Starts the workers, keeps them stepping, ends them together.
+
+use super::context::{Context, Failure, Gate, Shared};
+use super::journal::{journal, Journal};
+use super::render::{render, Render};
+use crate::pipeline::Pipeline;
+use crate::policy::Policy;
+use std::sync::Arc;
+use std::time::Duration;
+use timely::dataflow::operators::Probe;
+
+/// What a run needs beside the pipeline.
+pub struct Plan {
+    pub pipeline: Pipeline,
+    pub workers: usize,
+    pub policy: Option<Policy>,
+    /// Name -> how the operator becomes timely.
+    pub find: fn(&str) -> Option<Render>,
+    /// Name -> the columns the operator adds, which are those it logs.
+    pub adds: fn(&str) -> &'static [&'static str],
+    pub journal: Journal,
+    pub shared: Shared,
+}
+
+/// Runs the pipeline to its end, to a stop that was asked for, or to its first failure.
+pub fn run(plan: Plan) -> Result<(), Failure> {
+    let outside = |message: String| Failure { node: "engine".into(), iteration: 0, message };
+    let ahead = lookahead(&plan.pipeline);
+    let shared = plan.shared.clone();
+    let workers = plan.workers.max(1);
+    let plan = Arc::new(plan);
+    let config = if workers == 1 { timely::Config::thread() } else { timely::Config::process(workers) };
+    let guards = timely::execute(config, move |worker| {
+        let gate = Gate::new();
+        let context = Context {
+            seed: plan.pipeline.seed,
+            iterations: plan.pipeline.iterations,
+            ahead,
+            keep: ahead as usize + 2,
+            policy: plan.policy.clone(),
+            shared: plan.shared.clone(),
+            gate: gate.clone(),
+        };
+        let built = worker.dataflow_named::<u64, _, _>(&plan.pipeline.name, |scope| {
+            let made = render(&plan.pipeline, scope, &context, &plan.find)?;
+            let columns = plan.pipeline.nodes.iter().map(|n| (n.id.clone(), logged(&plan, &n.id, &n.op))).collect();
+            journal(&made, &columns, &plan.journal, &context).probe_with(&gate.probe);
+            Ok::<_, String>(())
+        });
+        if let Err(message) = built {
+            plan.shared.fail(Failure { node: "engine".into(), iteration: 0, message });
+        }
+        let mut frontier = 0;
+        let mut stopping = false;
+        while !gate.probe.done() && !plan.shared.failed() {
+            worker.step_or_park(Some(Duration::from_millis(50)));
+            let now = gate.probe.with_frontier(|f| f.first().copied().unwrap_or(u64::MAX));
+            if now != frontier || stopping != plan.shared.stopping() {
+                (frontier, stopping) = (now, plan.shared.stopping());
+                gate.nudge();
+            }
+        }
+        // A failed run is dropped, not drained: a worker must never wait for one that gave up.
+        for dataflow in worker.installed_dataflows() {
+            worker.drop_dataflow(dataflow);
+        }
+    })
+    .map_err(outside)?;
+    for guard in guards.join() {
+        guard.map_err(outside)?;
+    }
+    shared.failure().map_or(Ok(()), Err)
+}
+
+/// One iteration beyond what staleness asks for, so that the log is written while the next rollout plays.
+fn lookahead(pipeline: &Pipeline) -> u64 {
+    pipeline.nodes.iter().flat_map(|n| &n.inputs).filter_map(|i| i.staleness).max().unwrap_or(0) + 1
+}
+
+fn logged(plan: &Plan, node: &str, op: &str) -> Option<Vec<String>> {
+    let wanted = plan.pipeline.log.iter().any(|l| l == node);
+    wanted.then(|| crate::row::NAME.iter().chain((plan.adds)(op)).map(|c| c.to_string()).collect())
+}

@@ -1,0 +1,39 @@
+//! Opens iterations. The gate is the flow control: an iteration opens once the one `ahead + 1` before it is committed.
+
+use super::edge::{Batch, Edge};
+use super::{Context, Failure};
+use arrow::array::RecordBatch;
+use timely::container::CapacityContainerBuilder;
+use timely::dataflow::operators::generic::source;
+use timely::dataflow::Scope;
+
+/// Emits what `make` says for each iteration, on the first worker. Stopping takes effect between iterations.
+pub fn iterations<'s>(name: &str, scope: Scope<'s, u64>, ctx: &Context, mut make: impl FnMut(u64) -> Result<Vec<RecordBatch>, String> + 'static) -> Edge<'s> {
+    let first = scope.index() == 0;
+    let (ctx, node) = (ctx.clone(), name.to_owned());
+    source::<_, CapacityContainerBuilder<Batch>, _, _>(scope, name, move |capability, info| {
+        let mut capability = first.then_some(capability);
+        if first {
+            ctx.gate.wait(scope.activator_for(info.address));
+        }
+        move |output| {
+            while let Some(mut open) = capability.take() {
+                let time = *open.time();
+                // Dropping the capability drains the graph and so ends the run.
+                if time >= ctx.iterations || ctx.shared.stopping() || ctx.shared.failed() {
+                    return;
+                }
+                if time > ctx.ahead && ctx.gate.probe.less_equal(&(time - 1 - ctx.ahead)) {
+                    capability = Some(open);
+                    return;
+                }
+                match make(time) {
+                    Ok(batches) => batches.into_iter().filter(|b| b.num_rows() > 0).for_each(|rows| output.session(&open).give_container(&mut Batch::new(rows))),
+                    Err(message) => return ctx.shared.fail(Failure { node: node.clone(), iteration: time, message }),
+                }
+                open.downgrade(&(time + 1));
+                capability = Some(open);
+            }
+        }
+    })
+}

@@ -1,0 +1,156 @@
+//! The one operator shape. A stage holds what arrives until the frontier of every input has passed an iteration,
+//! then runs once for that iteration and emits. Nothing waits on a count.
+
+use super::edge::{Batch, Edge, Route};
+use super::{Context, Failure};
+use arrow::array::RecordBatch;
+use crossbeam_channel::{unbounded, Receiver, Sender};
+use std::collections::BTreeMap;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use timely::container::CapacityContainerBuilder;
+use timely::dataflow::operators::generic::{builder_rc::OperatorBuilder, OutputBuilder};
+use timely::dataflow::operators::Capability;
+use timely::progress::frontier::MutableAntichain;
+use timely::scheduling::SyncActivator;
+
+/// Where a stage runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Place {
+    /// On the timely worker: for what takes microseconds.
+    Worker,
+    /// On a thread of its own: for whatever may wait (the policy, an environment, a disk).
+    Thread,
+}
+
+/// What a stage is.
+pub struct Stage<'s> {
+    pub name: String,
+    pub inputs: Vec<(Edge<'s>, Route)>,
+    /// Runs at iteration 0 (on the first worker) though nothing has arrived.
+    pub begins: bool,
+    pub place: Place,
+}
+
+type Rows = Vec<Vec<RecordBatch>>;
+type Answer = Result<Vec<RecordBatch>, String>;
+
+/// Builds the stage. `run` gets the iteration and, for each input, the batches that arrived since the last run up to
+/// and with that iteration, in no particular order: sort before any fold over floats. Its error ends the run.
+pub fn stage<'s>(stage: Stage<'s>, ctx: &Context, run: impl FnMut(u64, Rows) -> Result<Vec<RecordBatch>, String> + Send + 'static) -> Edge<'s> {
+    let scope = stage.inputs[0].0.scope();
+    let (here, begins) = (scope.index(), stage.begins && scope.index() == 0);
+    let mut builder = OperatorBuilder::new(stage.name.clone(), scope);
+    let wake = scope.worker().sync_activator_for(builder.operator_info().address.to_vec());
+    let mut inputs: Vec<_> = stage.inputs.into_iter().map(|(edge, route)| builder.new_input(edge, route.pact(here))).collect();
+    let (output, stream) = builder.new_output();
+    let mut output = OutputBuilder::<_, CapacityContainerBuilder<Batch>>::from(output);
+    let mut runner = Runner::new(&stage.name, stage.place, wake, run);
+    let (shared, name) = (ctx.shared.clone(), stage.name);
+    builder.build(move |mut capabilities| {
+        let mut due: BTreeMap<u64, Capability<u64>> = BTreeMap::new();
+        if let Some(start) = capabilities.pop().filter(|_| begins) {
+            due.insert(0, start);
+        }
+        let mut held: Vec<BTreeMap<u64, Vec<RecordBatch>>> = vec![BTreeMap::new(); inputs.len()];
+        let mut running: Option<Capability<u64>> = None;
+        move |frontiers: &[MutableAntichain<u64>]| {
+            for (input, held) in inputs.iter_mut().zip(&mut held) {
+                input.for_each_time(|capability, batches| {
+                    let time = *capability.time();
+                    due.entry(time).or_insert_with(|| capability.retain(0));
+                    held.entry(time).or_default().extend(batches.map(|b| std::mem::take(b).rows));
+                });
+            }
+            if shared.failed() {
+                return;
+            }
+            let mut output = output.activate();
+            loop {
+                if let Some(capability) = running.take() {
+                    match runner.poll() {
+                        None => {
+                            running = Some(capability);
+                            return;
+                        }
+                        Some(Ok(batches)) => {
+                            for rows in batches.into_iter().filter(|b| b.num_rows() > 0) {
+                                output.session(&capability).give_container(&mut Batch::new(rows));
+                            }
+                        }
+                        Some(Err(message)) => return shared.fail(Failure { node: name.clone(), iteration: *capability.time(), message }),
+                    }
+                }
+                let Some(next) = due.first_entry() else { return };
+                let time = *next.key();
+                if frontiers.iter().any(|f| f.less_equal(&time)) {
+                    return;
+                }
+                running = Some(next.remove());
+                let rows = held.iter_mut().map(|held| take_up_to(held, time)).collect();
+                runner.start(time, rows);
+            }
+        }
+    });
+    stream
+}
+
+fn take_up_to(held: &mut BTreeMap<u64, Vec<RecordBatch>>, time: u64) -> Vec<RecordBatch> {
+    let later = held.split_off(&(time + 1));
+    std::mem::replace(held, later).into_values().flatten().collect()
+}
+
+/// Runs one iteration at a time, here or on a thread.
+enum Runner<F> {
+    Here { run: F, answer: Option<Answer> },
+    There { jobs: Sender<(u64, Rows)>, answers: Receiver<Answer> },
+}
+
+impl<F: FnMut(u64, Rows) -> Answer + Send + 'static> Runner<F> {
+    fn new(name: &str, place: Place, wake: SyncActivator, mut run: F) -> Self {
+        if place == Place::Worker {
+            return Runner::Here { run, answer: None };
+        }
+        let (jobs, inbox) = unbounded::<(u64, Rows)>();
+        let (outbox, answers) = unbounded();
+        let body = move || {
+            for (time, rows) in inbox {
+                let answer = guarded(|| run(time, rows));
+                if outbox.send(answer).is_err() {
+                    return;
+                }
+                // Waking an operator that is gone is no error: the run is over.
+                let _ = wake.activate();
+            }
+        };
+        // Without the thread the answers' channel is closed, which `poll` reports.
+        let _ = std::thread::Builder::new().name(name.into()).spawn(body);
+        Runner::There { jobs, answers }
+    }
+
+    fn start(&mut self, time: u64, rows: Rows) {
+        match self {
+            Runner::Here { run, answer } => *answer = Some(run(time, rows)),
+            // A closed channel shows in `poll`.
+            Runner::There { jobs, .. } => drop(jobs.send((time, rows))),
+        }
+    }
+
+    fn poll(&mut self) -> Option<Answer> {
+        match self {
+            Runner::Here { answer, .. } => answer.take(),
+            Runner::There { answers, .. } => match answers.try_recv() {
+                Ok(answer) => Some(answer),
+                Err(crossbeam_channel::TryRecvError::Empty) => None,
+                Err(crossbeam_channel::TryRecvError::Disconnected) => Some(Err("its thread is gone".into())),
+            },
+        }
+    }
+}
+
+/// A panic becomes an error with the panic's own words.
+fn guarded(run: impl FnOnce() -> Answer) -> Answer {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
+        Err(format!("panicked: {}", text.unwrap_or_else(|| "without a message".into())))
+    })
+}

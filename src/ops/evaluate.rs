@@ -1,0 +1,129 @@
+//! `evaluate`: plays a frozen panel of tasks every few iterations. At iteration t it measures the weights that t
+//! updates made, so 0 is the untrained policy and the last one is what the run leaves behind.
+
+use super::play::{play, Actor, Decode, Play, COLUMNS};
+use super::prompt::Prompt;
+use super::rollout::{newest, tokens};
+use super::{must, nothing, schema, settings};
+use crate::dataflow::stage::{stage, Stage};
+use crate::dataflow::{Context, Edge, Place, Ports, Route};
+use crate::env::{Game, Panel};
+use crate::pipeline::{Delay, Node, OperatorSpec, Port};
+use crate::policy::Sampling;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::time::Instant;
+use timely::dataflow::Scope;
+
+/// Settings of `evaluate`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Evaluate {
+    /// The model that plays.
+    model: String,
+    /// The file of a frozen panel.
+    panel: String,
+    /// Measures at iterations 0, `every`, 2 * `every` and at the end.
+    #[serde(default = "ten")]
+    #[schemars(range(min = 1))]
+    every: u64,
+    /// Trajectories a task.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 10_000))]
+    samples: u32,
+    /// Turns after which an episode is cut.
+    #[schemars(range(min = 1, max = 10_000))]
+    max_turns: u32,
+    /// How a response becomes an action.
+    #[serde(default)]
+    decode: Decode,
+    /// How much the prompt tells.
+    #[serde(default)]
+    prompt: Prompt,
+    /// Earlier turns that a full prompt retells.
+    #[serde(default)]
+    history: usize,
+    /// Sampling temperature; 0 takes the likeliest. LaMer evaluates at 0.7.
+    #[serde(default = "cool")]
+    #[schemars(range(min = 0.0, max = 10.0))]
+    temperature: f64,
+    /// Tokens of a response, at most.
+    #[serde(default = "tokens")]
+    #[schemars(range(min = 1, max = 100_000))]
+    max_tokens: usize,
+}
+
+fn ten() -> u64 {
+    10
+}
+fn one() -> u32 {
+    1
+}
+fn cool() -> f64 {
+    0.7
+}
+
+pub fn spec() -> OperatorSpec {
+    OperatorSpec {
+        name: "evaluate",
+        about: "plays a frozen panel of tasks every few iterations",
+        ports: &[Port { name: "weights", about: "the update whose weights are measured", needs: &["version"], optional: false, delay: Delay::Always }],
+        keeps: false,
+        adds: COLUMNS,
+        effect: true,
+        settings: schema::<Evaluate>(),
+        needs: nothing,
+    }
+}
+
+fn panel(file: &str) -> Result<Panel, String> {
+    Panel::load(Path::new(file)).map_err(|e| format!("panel: {e}"))
+}
+
+/// The game of the node's panel.
+pub fn game(node: &Node) -> Result<Game, String> {
+    let with: Evaluate = settings(node)?;
+    let tasks = panel(&with.panel).map_err(|e| format!("{}: {e}", node.id))?.tasks;
+    tasks.into_iter().next().map(|t| t.game).ok_or_else(|| format!("{}: panel `{}` has no tasks", node.id, with.panel))
+}
+
+pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
+    let with: Evaluate = settings(node)?;
+    let policy = ctx.policy.clone().ok_or("needs a model")?;
+    let names: Vec<String> = panel(&with.panel)?.tasks.iter().map(|t| t.name()).collect();
+    let how = Play {
+        model: with.model,
+        samples: with.samples,
+        max_turns: with.max_turns,
+        sampling: Sampling { temperature: with.temperature, top_p: 1.0, max_tokens: with.max_tokens },
+        actor: Actor::Policy,
+        decode: with.decode,
+        prompt: with.prompt,
+        history: with.history,
+    };
+    let (shared, id, seed, last) = (ctx.shared.clone(), node.id.clone(), ctx.seed, ctx.iterations);
+    let mut version = 0;
+    let shape = Stage { name: node.id.clone(), inputs: vec![(must(&ports, "weights")?, Route::One)], begins: true, place: Place::Thread };
+    Ok(stage(shape, ctx, move |iteration, rows| {
+        version = newest(version, rows.first())?;
+        if iteration % with.every != 0 && iteration < last {
+            return Ok(vec![]);
+        }
+        let start = Instant::now();
+        // Sampled with the same numbers each time, so that curves move by the weights alone.
+        let (rows, tally) = play(&policy, &how, &names, 0, version, seed)?;
+        let rows = rows.iter().map(|r| stamped(r, iteration)).collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
+        for (name, value) in tally.figures() {
+            shared.measure(iteration, &id, name, value);
+        }
+        shared.measure(iteration, &id, "seconds", start.elapsed().as_secs_f64());
+        Ok(rows)
+    }))
+}
+
+/// The rows with the iteration in which they were measured.
+fn stamped(rows: &arrow::array::RecordBatch, iteration: u64) -> Result<arrow::array::RecordBatch, crate::row::RowError> {
+    let iterations = arrow::array::UInt64Array::from(vec![iteration; rows.num_rows()]);
+    crate::row::with(rows, "iteration", std::sync::Arc::new(iterations))
+}

@@ -1,0 +1,142 @@
+//! `rollout`: plays episodes of the iteration's tasks with the policy (or the expert) and emits their turns.
+//!
+//! All tasks of an iteration are played by the first worker, as one batch: the policy is one thread however many
+//! workers there are, and the same batch gives the same bits.
+
+use super::play::{play, Actor, Decode, Play, COLUMNS};
+use super::prompt::Prompt;
+use super::{must, nothing, port, schema, settings};
+use crate::dataflow::stage::{stage, Stage};
+use crate::dataflow::{Context, Edge, Place, Ports, Route};
+use crate::pipeline::{Delay, Node, OperatorSpec, Port};
+use crate::policy::Sampling;
+use crate::row;
+use arrow::array::RecordBatch;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::time::Instant;
+use timely::dataflow::Scope;
+
+/// Settings of `rollout`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Rollout {
+    /// The model that acts, or whose tokens an expert's actions are written in.
+    model: String,
+    /// Trajectories a task.
+    #[serde(default = "eight")]
+    #[schemars(range(min = 1, max = 10_000))]
+    samples: u32,
+    /// Turns after which an episode is cut.
+    #[schemars(range(min = 1, max = 10_000))]
+    max_turns: u32,
+    /// Who chooses the actions.
+    #[serde(default)]
+    actor: Actor,
+    /// How a response becomes an action.
+    #[serde(default)]
+    decode: Decode,
+    /// How much the prompt tells.
+    #[serde(default)]
+    prompt: Prompt,
+    /// Earlier turns that a full prompt retells.
+    #[serde(default = "two")]
+    history: usize,
+    /// Sampling temperature; 0 takes the likeliest.
+    #[serde(default = "one")]
+    #[schemars(range(min = 0.0, max = 10.0))]
+    temperature: f64,
+    /// Samples from the smallest set of tokens that has this much probability.
+    #[serde(default = "one")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    top_p: f64,
+    /// Tokens of a response, at most.
+    #[serde(default = "tokens")]
+    #[schemars(range(min = 1, max = 100_000))]
+    max_tokens: usize,
+}
+
+fn eight() -> u32 {
+    8
+}
+fn two() -> usize {
+    2
+}
+fn one() -> f64 {
+    1.0
+}
+pub(super) fn tokens() -> usize {
+    32
+}
+
+const PORTS: &[Port] = &[
+    Port { name: "tasks", about: "the tasks to play", needs: &["iteration", "task"], optional: false, delay: Delay::Never },
+    Port { name: "weights", about: "the update whose weights act; the untrained ones without it", needs: &["version"], optional: true, delay: Delay::Always },
+];
+
+pub fn spec() -> OperatorSpec {
+    OperatorSpec {
+        name: "rollout",
+        about: "plays episodes and emits their turns",
+        ports: PORTS,
+        keeps: false,
+        adds: COLUMNS,
+        effect: false,
+        settings: schema::<Rollout>(),
+        needs: nothing,
+    }
+}
+
+pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
+    let with: Rollout = settings(node)?;
+    let policy = ctx.policy.clone().ok_or("needs a model")?;
+    let how = Play {
+        model: with.model,
+        samples: with.samples,
+        max_turns: with.max_turns,
+        sampling: Sampling { temperature: with.temperature, top_p: with.top_p, max_tokens: with.max_tokens },
+        actor: with.actor,
+        decode: with.decode,
+        prompt: with.prompt,
+        history: with.history,
+    };
+    let mut inputs = vec![(must(&ports, "tasks")?, Route::One)];
+    inputs.extend(port(&ports, "weights").map(|edge| (edge, Route::One)));
+    let (shared, seed, id) = (ctx.shared.clone(), ctx.seed, node.id.clone());
+    let mut version = 0;
+    Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread }, ctx, move |iteration, rows| {
+        version = newest(version, rows.get(1))?;
+        let names = names(&rows[0])?;
+        if names.is_empty() {
+            return Ok(vec![]);
+        }
+        let start = Instant::now();
+        let (rows, tally) = play(&policy, &how, &names, iteration, version, seed)?;
+        let seconds = start.elapsed().as_secs_f64();
+        for (name, value) in tally.figures() {
+            shared.measure(iteration, &id, name, value);
+        }
+        shared.measure(iteration, &id, "seconds", seconds);
+        Ok(rows)
+    }))
+}
+
+/// The newest version of the weights among these batches, or the one there was.
+pub fn newest(had: u64, batches: Option<&Vec<RecordBatch>>) -> Result<u64, String> {
+    let mut version = had;
+    for batch in batches.into_iter().flatten() {
+        let versions = row::u64s(batch, "version").map_err(|e| e.to_string())?;
+        version = versions.values().iter().copied().fold(version, u64::max);
+    }
+    Ok(version)
+}
+
+/// The tasks' names, sorted.
+fn names(batches: &[RecordBatch]) -> Result<Vec<String>, String> {
+    let mut names = Vec::new();
+    for batch in batches {
+        names.extend(row::texts(batch, "task").map_err(|e| e.to_string())?.iter().flatten().map(String::from));
+    }
+    names.sort();
+    Ok(names)
+}

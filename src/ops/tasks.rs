@@ -1,0 +1,100 @@
+//! `tasks`: opens each iteration with a batch of fresh tasks. Their seeds follow from the run's seed and the
+//! iteration alone, and never meet those of the frozen panels.
+
+use super::{nothing, schema, settings};
+use crate::dataflow::{source, Context, Edge, Ports};
+use crate::env::{self, Game, MinesweeperSettings, SokobanSettings};
+use crate::pipeline::{Node, OperatorSpec};
+use crate::row;
+use arrow::array::{StringArray, UInt64Array};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use timely::dataflow::Scope;
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum EnvName {
+    /// Push every box onto a target.
+    Sokoban,
+    /// Open every cell that hides no mine.
+    Minesweeper,
+}
+
+/// Settings of `tasks`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Tasks {
+    /// The game.
+    env: EnvName,
+    /// Rows and columns of the board.
+    #[serde(default = "six")]
+    #[schemars(range(min = 3, max = 20))]
+    size: usize,
+    /// Boxes of a Sokoban room; 1 unless given.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 10))]
+    boxes: Option<usize>,
+    /// Moves that one turn of Sokoban may make; 1 unless given.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 3))]
+    moves: Option<usize>,
+    /// Mines of a MineSweeper board; 3 unless given.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 100))]
+    mines: Option<usize>,
+    /// Tasks in an iteration.
+    #[schemars(range(min = 1, max = 100_000))]
+    batch: usize,
+}
+
+fn six() -> usize {
+    6
+}
+
+pub fn spec() -> OperatorSpec {
+    OperatorSpec {
+        name: "tasks",
+        about: "opens each iteration with a batch of fresh tasks",
+        ports: &[],
+        keeps: false,
+        adds: &["iteration", "task"],
+        effect: false,
+        settings: schema::<Tasks>(),
+        needs: nothing,
+    }
+}
+
+/// The game whose tasks the node makes.
+pub fn game(node: &Node) -> Result<Game, String> {
+    let with: Tasks = settings(node)?;
+    let foreign = |name: &str| Err(format!("{}: `{name}` is no setting of {:?}", node.id, with.env));
+    let game = match with.env {
+        EnvName::Sokoban => {
+            if with.mines.is_some() {
+                return foreign("mines");
+            }
+            let usual = SokobanSettings { size: with.size, ..SokobanSettings::default() };
+            Game::Sokoban(SokobanSettings { boxes: with.boxes.unwrap_or(1), moves_per_turn: with.moves.unwrap_or(1), ..usual })
+        }
+        EnvName::Minesweeper => {
+            if with.boxes.is_some() || with.moves.is_some() {
+                return foreign(if with.boxes.is_some() { "boxes" } else { "moves" });
+            }
+            Game::Minesweeper(MinesweeperSettings { size: with.size, mines: with.mines.unwrap_or(3) })
+        }
+    };
+    game.check().map_err(|e| format!("{}: {e}", node.id))?;
+    Ok(game)
+}
+
+pub fn render<'s>(node: &Node, _: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
+    let with: Tasks = settings(node)?;
+    let (game, seed) = (game(node)?, ctx.seed);
+    Ok(source::iterations(&node.id, scope, ctx, move |iteration| {
+        let names: Vec<String> = env::training(&game, seed, iteration, with.batch).iter().map(|t| t.name()).collect();
+        let iterations = UInt64Array::from(vec![iteration; names.len()]);
+        let rows = row::batch(vec![("iteration", Arc::new(iterations)), ("task", Arc::new(StringArray::from(names)))]);
+        Ok(vec![rows.map_err(|e| e.to_string())?])
+    }))
+}
