@@ -5,15 +5,28 @@
 //! then everything is checked in one pass ([`check`], [`settings`], [`flow`]), so that one look shows all that is wrong.
 
 mod catalog;
+mod check;
 mod diagnose;
 mod draw;
+#[cfg(test)]
+mod fake;
+mod flow;
+mod report;
+mod schema;
+mod sets;
+mod settings;
+mod tree;
 
 pub use catalog::{Catalog, Delay, Need, OperatorSpec, Port};
 pub use diagnose::{Diagnostic, Diagnostics};
 pub use draw::{draw, Format};
+pub use schema::schema;
 
+use check::Sketch;
+use report::{Report, Text};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::Path;
 
 /// A pipeline that passed every check, overrides applied.
@@ -66,17 +79,80 @@ impl Pipeline {
     }
 }
 
+/// A longer file is no pipeline that a person wrote.
+const MOST_BYTES: usize = 256 * 1024;
+
 /// Reads and checks a pipeline file; `sets` are the `path=value` texts of `--set`.
 pub fn load(path: &Path, sets: &[String], catalog: &Catalog) -> Result<Pipeline, Diagnostics> {
-    todo!()
+    let name = path.display().to_string();
+    let refused =
+        |message: String| Diagnostics(vec![Diagnostic { message, file: name.clone(), line: 1, column: 1, help: None, source: None }]);
+    let file = std::fs::File::open(path).map_err(|e| refused(format!("the file can't be opened: {}", plainly(&e))))?;
+    let mut bytes = Vec::new();
+    // One byte more than allowed is enough to know: the file may be a device without an end.
+    file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|e| refused(format!("the file can't be read: {}", plainly(&e))))?;
+    if bytes.len() > MOST_BYTES {
+        return Err(refused(format!("the file is longer than {} KiB, that is no pipeline", MOST_BYTES / 1024)));
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => parse(&name, &text, sets, catalog),
+        Err(error) => {
+            let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = before.iter().filter(|b| **b == b'\n').count() + 1;
+            Err(refused(format!("the file is not text in UTF-8: line {line} has a byte that belongs to no character")))
+        }
+    }
+}
+
+/// An error of the operating system without its number.
+fn plainly(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }
 
 /// Checks a pipeline given as text; `name` is what messages call the file.
 pub fn parse(name: &str, text: &str, sets: &[String], catalog: &Catalog) -> Result<Pipeline, Diagnostics> {
-    todo!()
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut texts = vec![Text { name: name.into(), text: text.into(), yaml: 0 }];
+    texts.extend(sets.iter().map(|set| sets::text(set)));
+    let mut report = Report::new(&texts);
+    if text.lines().all(|line| line.trim_start().starts_with('#') || line.trim().is_empty()) {
+        let message = "the file is empty".into();
+        let help = Some("a pipeline has at least `flow`, `iterations` and `nodes`".into());
+        return Err(Diagnostics(vec![Diagnostic { message, file: name.into(), line: 1, column: 1, help, source: None }]));
+    }
+    let (mut tree, duplicates) = match tree::read(text, 0) {
+        Ok(read) => read,
+        Err(error) => {
+            report.unreadable(0, error);
+            return Err(report.finish());
+        }
+    };
+    for duplicate in duplicates {
+        let help = format!("the first is in line {}", report.line(duplicate.first));
+        report.add(duplicate.at, format!("the key `{}` stands here twice", duplicate.key), Some(help));
+    }
+    for (i, text) in texts.iter().enumerate().skip(1) {
+        sets::apply(&mut tree, i, text, &mut report);
+    }
+    let sketch = check::check(&tree, catalog, &mut report);
+    let order = flow::order(&sketch.nodes, &mut report);
+    flow::columns(&sketch.nodes, &order.cyclic, catalog, &mut report);
+    flow::ends(&sketch, &mut report);
+    if report.len() > 0 {
+        return Err(report.finish());
+    }
+    Ok(finished(sketch, &order.sorted, tree.json()))
 }
 
-/// JSON Schema of a whole pipeline file, for editors: what `with` holds follows from `op`.
-pub fn schema(catalog: &Catalog) -> Value {
-    todo!()
+fn finished(sketch: Sketch, order: &[usize], source: Value) -> Pipeline {
+    let node = |i: &usize| {
+        let draft = &sketch.nodes[*i];
+        let input = |e: &check::Edge| Input { port: e.port.into(), from: e.from.into(), staleness: e.staleness };
+        let op = draft.spec.map(|s| s.name).unwrap_or_default().into();
+        Node { id: draft.id.into(), op, inputs: draft.edges.iter().map(input).collect(), with: draft.with.clone().unwrap_or_default() }
+    };
+    let nodes = order.iter().map(node).collect();
+    let Sketch { name, about, iterations, seed, models, log, .. } = sketch;
+    Pipeline { name, about, iterations, seed, models, nodes, log, source }
 }

@@ -1,0 +1,139 @@
+//! A small operator table for the tests of this module: the shape of the real one, without any of its code.
+
+use super::{Catalog, Delay, Need, OperatorSpec, Port};
+use serde_json::{json, Value};
+
+const fn port(name: &'static str, needs: &'static [&'static str], optional: bool, delay: Delay) -> Port {
+    Port { name, about: "rows", needs, optional, delay }
+}
+
+fn nothing(_: &Value) -> Vec<Need> {
+    Vec::new()
+}
+
+fn grouped(with: &Value) -> Vec<Need> {
+    let by = with["by"].as_array().into_iter().flatten().enumerate();
+    by.filter_map(|(i, c)| Some(Need { port: "rows", column: c.as_str()?.into(), at: vec!["by".into(), i.to_string()] })).collect()
+}
+
+fn settings(properties: Value, required: &[&str]) -> Value {
+    json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
+}
+
+pub fn catalog() -> Catalog {
+    let count = json!({ "type": "integer", "format": "uint32", "minimum": 1, "description": "How many.\nMore." });
+    let of = json!({ "oneOf": [{ "type": "string", "const": "episode_return" }, { "type": "string", "const": "step_return" }, { "type": "string", "const": "reward" }] });
+    let kl = json!({ "anyOf": [{ "type": "number", "minimum": 0 }, { "$ref": "#/$defs/Kl" }, { "type": "null" }] });
+    let mut update = settings(
+        json!({ "model": { "type": "string" }, "reference": { "type": ["string", "null"] }, "lr": { "type": "number", "exclusiveMinimum": 0, "description": "The learning rate." }, "kl": kl }),
+        &["model", "lr"],
+    );
+    update["$defs"] =
+        json!({ "Kl": settings(json!({ "weight": { "type": "number" }, "kind": { "enum": ["k1", "k2", "k3"] } }), &["weight"]) });
+    let spec = |name, ports, keeps, adds, effect, settings, needs| OperatorSpec {
+        name,
+        about: "An operator.",
+        ports,
+        keeps,
+        adds,
+        effect,
+        settings,
+        needs,
+    };
+    const ROWS: Port = port("rows", &["task", "reward"], false, Delay::Never);
+    let operators = vec![
+        spec(
+            "tasks",
+            &[],
+            false,
+            &["iteration", "task"],
+            false,
+            settings(json!({ "env": { "enum": ["sokoban", "minesweeper"] }, "batch": count }), &["env", "batch"]),
+            nothing as fn(&Value) -> Vec<Need>,
+        ),
+        spec(
+            "rollout",
+            const { &[port("tasks", &["iteration", "task"], false, Delay::Never), port("weights", &["version"], true, Delay::Always)] },
+            false,
+            &["iteration", "task", "sample", "turn", "state", "reward"],
+            false,
+            settings(json!({ "model": { "type": "string" }, "samples": count }), &["model"]),
+            nothing,
+        ),
+        spec(
+            "group",
+            const { &[ROWS] },
+            true,
+            &["group", "group_size", "visitation_depth"],
+            false,
+            settings(json!({ "by": { "type": "array", "items": { "type": "string" }, "minItems": 1 } }), &["by"]),
+            grouped,
+        ),
+        spec(
+            "advantage",
+            const { &[port("rows", &["group"], false, Delay::Never)] },
+            true,
+            &["return", "advantage"],
+            false,
+            settings(json!({ "of": of, "gamma": { "type": "number", "minimum": 0, "maximum": 1 } }), &[]),
+            nothing,
+        ),
+        spec(
+            "combine",
+            const { &[port("*", &["advantage"], false, Delay::Never)] },
+            true,
+            &["advantage"],
+            false,
+            settings(json!({}), &[]),
+            nothing,
+        ),
+        spec("gpu-update", const { &[port("rows", &["advantage"], false, Delay::Either)] }, false, &["version"], true, update, nothing),
+        spec(
+            "evaluate",
+            const { &[port("weights", &["version"], false, Delay::Either)] },
+            false,
+            &["won"],
+            true,
+            settings(json!({ "model": { "type": "string" } }), &["model"]),
+            nothing,
+        ),
+    ];
+    let model = json!({ "anyOf": [
+        settings(json!({ "new": { "const": "tiny" }, "layers": count }), &["new"]),
+        settings(json!({ "load": { "type": "string" }, "lora": settings(json!({ "rank": count }), &["rank"]) }), &["load"]),
+    ] });
+    let columns = vec![
+        "iteration",
+        "task",
+        "sample",
+        "turn",
+        "state",
+        "reward",
+        "won",
+        "visitation_depth",
+        "group",
+        "group_size",
+        "return",
+        "advantage",
+        "version",
+    ];
+    Catalog { operators, model, columns }
+}
+
+/// A pipeline without a mistake.
+pub const GOOD: &str = "flow: eapo
+about: a test
+iterations: 3
+models:
+  actor: { new: tiny }
+nodes:
+  tasks: { op: tasks, with: { env: sokoban, batch: 4 } }
+  rollout:
+    op: rollout
+    inputs: { tasks: tasks, weights: { after: update, staleness: 0 } }
+    with: { model: actor, samples: 8 }
+  group: { op: group, inputs: rollout, with: { by: [task, state] } }
+  advantage: { op: advantage, inputs: group, with: { of: step_return, gamma: 0.9 } }
+  update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-6 } }
+log: [rollout, update]
+";

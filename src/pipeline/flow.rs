@@ -1,0 +1,179 @@
+//! How the nodes fit together: an order for them, cycles, the columns that arrive at each port, and what nobody reads.
+
+use super::catalog::{Catalog, Delay};
+use super::check::{Draft, Sketch};
+use super::report::{listed, Report};
+use std::collections::BTreeSet;
+
+/// The nodes by position in the file.
+#[derive(Default)]
+pub struct Order {
+    /// Each after those that it reads in time.
+    pub sorted: Vec<usize>,
+    /// Those on a cycle.
+    pub cyclic: BTreeSet<usize>,
+}
+
+/// Sorts the nodes; cycles without a delayed edge are reported.
+pub fn order(nodes: &[Draft], report: &mut Report) -> Order {
+    let sources = |i: usize| nodes[i].edges.iter().filter(|e| e.staleness.is_none()).filter_map(|e| e.node);
+    let mut readers = vec![Vec::new(); nodes.len()];
+    let mut waits = vec![0usize; nodes.len()];
+    for i in 0..nodes.len() {
+        for from in sources(i) {
+            readers[from].push(i);
+            waits[i] += 1;
+        }
+    }
+    let mut ready: BTreeSet<usize> = (0..nodes.len()).filter(|i| waits[*i] == 0).collect();
+    let mut done = vec![false; nodes.len()];
+    let mut out = Order::default();
+    loop {
+        while let Some(next) = ready.pop_first() {
+            done[next] = true;
+            out.sorted.push(next);
+            for &reader in &readers[next] {
+                waits[reader] = waits[reader].saturating_sub(1);
+                if waits[reader] == 0 && !done[reader] {
+                    ready.insert(reader);
+                }
+            }
+        }
+        // Who is left waits for somebody who is left: going from source to source must come back to where it has been.
+        let Some(start) = (0..nodes.len()).find(|i| !done[*i]) else { return out };
+        let mut walk = vec![start];
+        let cycle = loop {
+            let here = walk[walk.len() - 1];
+            let Some(from) = sources(here).find(|i| !done[*i]) else { return out };
+            if let Some(i) = walk.iter().position(|n| *n == from) {
+                break walk.split_off(i);
+            }
+            walk.push(from);
+        };
+        report_cycle(nodes, &cycle, report);
+        out.cyclic.extend(cycle.iter().copied());
+        ready.extend(cycle);
+    }
+}
+
+/// `cycle` goes from each node to the one that it reads; told the way rows go, from the node that stands first.
+fn report_cycle(nodes: &[Draft], cycle: &[usize], report: &mut Report) {
+    let mut path: Vec<usize> = cycle.iter().rev().copied().collect();
+    let first = (0..path.len()).min_by_key(|i| path[*i]).unwrap_or(0);
+    path.rotate_left(first);
+    path.push(path[0]);
+    let shown: Vec<&str> = path.iter().map(|i| nodes[*i].id).collect();
+    // The edge that closes the circle is the likeliest to be the delayed one, if its port allows that.
+    let edge =
+        |pair: &[usize]| nodes[pair[1]].edges.iter().find(|e| e.node == Some(pair[0]) && e.staleness.is_none()).map(|e| (pair[1], e));
+    let edges: Vec<_> = path.windows(2).rev().filter_map(edge).collect();
+    let delayable = edges.iter().find(|(_, e)| e.spec.is_some_and(|p| p.delay != Delay::Never));
+    let help = match delayable {
+        Some((i, e)) => {
+            format!("if `{}` may use what an earlier iteration made: `{}: {{ after: {}, staleness: 0 }}`", nodes[*i].id, e.port, e.from)
+        }
+        None => "none of its ports takes what an earlier iteration made: one of the edges has to go".into(),
+    };
+    let at = delayable.or(edges.first()).map_or(nodes[path[0]].at, |(_, e)| e.at);
+    report.add(at, format!("{} is a cycle within one iteration, so no node of it can start", shown.join(" -> ")), Some(help));
+}
+
+/// Checks that every column that a port needs is made upstream.
+pub fn columns(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog, report: &mut Report) {
+    let made = made(nodes, cyclic, catalog);
+    let has = |node: usize, column: &str| made[node].contains(column);
+    for draft in nodes {
+        let Some(spec) = draft.spec else { continue };
+        for edge in &draft.edges {
+            let (Some(port), Some(from)) = (edge.spec, edge.node) else { continue };
+            for column in port.needs.iter().filter(|c| !has(from, c)) {
+                let message = format!(
+                    "the port `{}` of `{}` needs the column `{column}`, and nothing up to `{}` makes it",
+                    edge.port, draft.id, edge.from
+                );
+                report.add(edge.at, message, makers(column, edge.from, draft.id, catalog));
+            }
+        }
+        let Some(with) = &draft.with else { continue };
+        for need in (spec.needs)(with) {
+            let at = draft.with_tree.map_or(draft.op_at, |t| t.deepest(need.at.iter().map(String::as_str)).at);
+            if !catalog.columns.contains(&need.column.as_str()) {
+                report.add(
+                    at,
+                    format!("there is no column `{}`", need.column),
+                    report.nearest(&need.column, catalog.columns.iter().copied()),
+                );
+                continue;
+            }
+            for edge in draft.edges.iter().filter(|e| e.spec.is_some_and(|p| p.name == need.port)) {
+                if edge.node.is_some_and(|from| !has(from, &need.column)) {
+                    let message =
+                        format!("`{}` needs the column `{}` here, and nothing up to `{}` makes it", draft.id, need.column, edge.from);
+                    report.add(at, message, makers(&need.column, edge.from, draft.id, catalog));
+                }
+            }
+        }
+    }
+}
+
+/// The columns of each node's output: the least that follows from the operators, so a column must come from somewhere,
+/// also around a delayed edge. A node that isn't understood or is on a cycle is given all, so that its mistake is told once.
+fn made<'a>(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &'a Catalog) -> Vec<BTreeSet<&'a str>> {
+    let all: BTreeSet<&str> = catalog.columns.iter().copied().collect();
+    let main = |d: &Draft| {
+        let port = d.spec.and_then(|s| s.ports.first())?;
+        d.edges.iter().find(|e| e.spec.is_some_and(|p| p.name == port.name)).and_then(|e| e.node)
+    };
+    let mut made: Vec<BTreeSet<&str>> = vec![BTreeSet::new(); nodes.len()];
+    loop {
+        let mut grew = false;
+        for (i, draft) in nodes.iter().enumerate() {
+            let before = made[i].len();
+            let source = main(draft);
+            match draft.spec {
+                _ if cyclic.contains(&i) => made[i] = all.clone(),
+                None => made[i] = all.clone(),
+                Some(spec) if spec.keeps && source.is_none() => made[i] = all.clone(),
+                Some(spec) => {
+                    made[i].extend(spec.adds.iter().copied());
+                    if let (true, Some(from)) = (spec.keeps, source) {
+                        let more = made[from].clone();
+                        made[i].extend(more);
+                    }
+                }
+            }
+            grew |= made[i].len() > before;
+        }
+        if !grew {
+            return made;
+        }
+    }
+}
+
+fn makers(column: &str, from: &str, to: &str, catalog: &Catalog) -> Option<String> {
+    let names: Vec<&str> = catalog.operators.iter().filter(|o| o.adds.contains(&column)).map(|o| o.name).collect();
+    let verb = if names.len() == 1 { "makes" } else { "make" };
+    (!names.is_empty()).then(|| format!("{} {verb} it: put such a node between `{from}` and `{to}`", listed(&names, "and")))
+}
+
+/// Reports ports left open, and nodes whose rows go nowhere.
+pub fn ends(sketch: &Sketch, report: &mut Report) {
+    for draft in &sketch.nodes {
+        let Some(spec) = draft.spec else { continue };
+        // Inputs that could not be read at all were told about already.
+        for port in spec.ports.iter().filter(|p| !p.optional) {
+            let fed = draft.edges.iter().any(|e| e.spec.is_some_and(|s| s.name == port.name));
+            if !fed && !draft.broken_inputs {
+                let message = match port.name {
+                    "*" => format!("`{}` needs at least one input", draft.id),
+                    name => format!("`{}` needs the input `{name}`", draft.id),
+                };
+                report.add(draft.op_at, message, Some(format!("`{}`: {}", port.name, port.about)));
+            }
+        }
+        if !spec.effect && !sketch.mentioned.contains(draft.id) && !sketch.log.iter().any(|n| n == draft.id) {
+            let help = format!("let a node read `{}`, add it to `log`, or leave it out", draft.id);
+            report.add(draft.at, format!("nothing reads the rows of `{}`, and they are not logged", draft.id), Some(help));
+        }
+    }
+}

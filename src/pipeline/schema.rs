@@ -1,0 +1,135 @@
+//! The JSON Schema of a whole pipeline file, for editors: what `inputs` and `with` hold follows from `op`.
+
+use super::catalog::{Catalog, Delay, OperatorSpec, Port};
+use super::check::MOST_STALENESS;
+use serde_json::{json, Map, Value};
+
+/// JSON Schema (draft 2020-12) of a pipeline that uses the catalog's operators.
+pub fn schema(catalog: &Catalog) -> Value {
+    let mut defs = Map::new();
+    let model = hoisted(&catalog.model, "model", &mut defs);
+    defs.insert("model".into(), model);
+    let edge = json!({
+        "description": "What the node made at least one iteration ago.",
+        "type": "object",
+        "properties": {
+            "after": { "type": "string", "description": "The node that is read." },
+            "staleness": { "type": "integer", "minimum": 0, "maximum": MOST_STALENESS, "default": 0, "description": "How many iterations older than the newest it may be." },
+        },
+        "required": ["after"],
+        "additionalProperties": false,
+    });
+    defs.insert("after".into(), edge);
+    let names: Vec<Value> = catalog.operators.iter().map(|o| json!({ "const": o.name, "description": o.about })).collect();
+    let cases: Vec<Value> = catalog.operators.iter().map(|o| case(o, &mut defs)).collect();
+    let node = json!({
+        "type": "object",
+        "properties": {
+            "op": { "description": "The operator.", "oneOf": names },
+            "inputs": { "description": "A node (for the first port), or a map from ports to nodes." },
+            "with": { "description": "The operator's settings." },
+        },
+        "required": ["op"],
+        "additionalProperties": false,
+        "allOf": cases,
+    });
+    defs.insert("node".into(), node);
+    let name = json!({ "type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_-]{0,63}$" });
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A pipeline",
+        "type": "object",
+        "properties": {
+            "flow": { "description": "The pipeline's name.", "$ref": "#/$defs/name" },
+            "about": { "description": "What it is for.", "type": "string" },
+            "iterations": { "description": "How many training iterations to run.", "type": "integer", "minimum": 1 },
+            "seed": { "description": "What all randomness follows from.", "type": "integer", "minimum": 0, "default": 0 },
+            "models": { "description": "The policies, by name.", "type": "object", "propertyNames": { "$ref": "#/$defs/name" }, "additionalProperties": { "$ref": "#/$defs/model" } },
+            "nodes": { "description": "The operators at work, by name.", "type": "object", "minProperties": 1, "propertyNames": { "$ref": "#/$defs/name" }, "additionalProperties": { "$ref": "#/$defs/node" } },
+            "log": { "description": "The nodes whose rows are kept.", "type": "array", "items": { "type": "string" }, "uniqueItems": true },
+        },
+        "required": ["flow", "iterations", "nodes"],
+        "additionalProperties": false,
+        "$defs": with_name(defs, name),
+    })
+}
+
+fn with_name(mut defs: Map<String, Value>, name: Value) -> Value {
+    defs.insert("name".into(), name);
+    Value::Object(defs)
+}
+
+/// What holds of a node with this operator.
+fn case(operator: &OperatorSpec, defs: &mut Map<String, Value>) -> Value {
+    let name = format!("with.{}", operator.name);
+    let settings = hoisted(&operator.settings, &name, defs);
+    let needs = |key: &str| settings.get(key).and_then(Value::as_array).is_some_and(|r| !r.is_empty());
+    let mut required = Vec::new();
+    if operator.ports.iter().any(|p| !p.optional) {
+        required.push("inputs");
+    }
+    if needs("required") {
+        required.push("with");
+    }
+    let reference = json!({ "$ref": format!("#/$defs/{name}") });
+    let with = if needs("required") { reference } else { json!({ "anyOf": [reference, { "type": "null" }] }) };
+    defs.insert(name, settings);
+    json!({
+        "if": { "properties": { "op": { "const": operator.name } }, "required": ["op"] },
+        "then": { "properties": { "inputs": inputs(operator.ports), "with": with }, "required": required },
+    })
+}
+
+fn inputs(ports: &[Port]) -> Value {
+    let Some(first) = ports.first() else { return json!(false) };
+    let named = ports.iter().filter(|p| p.name != "*");
+    let properties: Map<String, Value> = named.clone().map(|p| (p.name.to_string(), edge(p))).collect();
+    let required: Vec<&str> = named.filter(|p| !p.optional).map(|p| p.name).collect();
+    let free = ports.iter().find(|p| p.name == "*");
+    let others = free.map_or(json!(false), edge);
+    let least = if free.is_some_and(|p| !p.optional) { 1 } else { 0 };
+    let map =
+        json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": others, "minProperties": least });
+    let alone = first.name != "*" && first.delay != Delay::Always && ports.iter().skip(1).all(|p| p.optional);
+    let short = json!({ "type": "string", "description": format!("The node for `{}`: {}", first.name, first.about) });
+    if alone {
+        json!({ "anyOf": [short, map] })
+    } else {
+        map
+    }
+}
+
+fn edge(port: &Port) -> Value {
+    let (now, after) = (json!({ "type": "string" }), json!({ "$ref": "#/$defs/after" }));
+    match port.delay {
+        Delay::Never => json!({ "description": port.about, "type": "string" }),
+        Delay::Always => json!({ "description": port.about, "$ref": "#/$defs/after" }),
+        Delay::Either => json!({ "description": port.about, "anyOf": [now, after] }),
+    }
+}
+
+/// The schema without its own definitions: they go to `defs`, under names that cannot meet those of other schemas.
+fn hoisted(schema: &Value, prefix: &str, defs: &mut Map<String, Value>) -> Value {
+    let mut schema = renamed(schema, prefix);
+    if let Value::Object(fields) = &mut schema {
+        fields.remove("$schema");
+        if let Some(Value::Object(own)) = fields.remove("$defs") {
+            defs.extend(own.into_iter().map(|(name, def)| (format!("{prefix}.{name}"), def)));
+        }
+    }
+    schema
+}
+
+fn renamed(schema: &Value, prefix: &str) -> Value {
+    match schema {
+        Value::Array(items) => items.iter().map(|v| renamed(v, prefix)).collect(),
+        Value::Object(fields) => {
+            let field = |(key, value): (&String, &Value)| match (key.as_str(), value.as_str().and_then(|v| v.strip_prefix("#/$defs/"))) {
+                ("$ref", Some(name)) => (key.clone(), json!(format!("#/$defs/{prefix}.{name}"))),
+                _ => (key.clone(), renamed(value, prefix)),
+            };
+            Value::Object(fields.iter().map(field).collect())
+        }
+        other => other.clone(),
+    }
+}
