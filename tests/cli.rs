@@ -1,0 +1,102 @@
+//! The command line as its users meet it.
+
+mod common;
+use common::*;
+
+#[test]
+fn every_pipeline_of_the_repository_is_fine() {
+    let mut files: Vec<_> = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/pipelines")).unwrap().map(|e| e.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 9);
+    done(flow().arg("check").args(files));
+}
+
+#[test]
+fn the_committed_schema_is_the_generated_one() {
+    let committed = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/flow.schema.json")).unwrap();
+    assert_eq!(done(flow().arg("schema")), committed, "run `make schema`");
+}
+
+#[test]
+fn every_operator_is_listed_and_explained() {
+    let list = done(flow().arg("ops"));
+    for op in ["tasks", "rollout", "reward", "group", "advantage", "combine", "gpu-update", "evaluate"] {
+        assert!(list.contains(op), "{op} is not in\n{list}");
+        let told = done(flow().args(["ops", op]));
+        assert!(told.contains("inputs") && told.contains("makes"), "{told}");
+    }
+    assert!(fails(flow().args(["ops", "rolout"])).contains("there is no operator `rolout`"));
+}
+
+#[test]
+fn a_run_folder_that_exists_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    std::fs::create_dir(&out).unwrap();
+    std::fs::write(out.join("precious"), "mine").unwrap();
+    let said = fails(flow().arg("run").arg(pipeline(folder.path(), SMALL)).arg("--out").arg(&out));
+    assert!(said.contains(&out.display().to_string()), "{said}");
+    assert_eq!(std::fs::read_to_string(out.join("precious")).unwrap(), "mine");
+    assert_eq!(std::fs::read_dir(&out).unwrap().count(), 1);
+}
+
+#[test]
+fn overrides_are_checked_like_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = pipeline(folder.path(), SMALL);
+    for (set, word) in [
+        ("nonsense", "="),
+        ("=1", ""),
+        ("nodes.update.with.lr=fast", "lr"),
+        ("nodes.update.with.lrr=1", "lr"),
+        ("nodes.updat.with.lr=1", "update"),
+        ("seed.deep=1", "seed"),
+        ("iterations=-1", "iterations"),
+    ] {
+        let said = fails(flow().arg("check").arg(&path).args(["--set", set]));
+        assert!(said.contains("--set") && said.contains(word), "{set}: {said}");
+    }
+}
+
+#[test]
+fn dry_run_makes_no_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    done(flow().arg("run").arg(pipeline(folder.path(), SMALL)).arg("--dry-run").arg("--out").arg(&out));
+    assert!(!out.exists());
+}
+
+#[test]
+fn an_interrupt_commits_what_is_in_hand() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    let path = pipeline(folder.path(), SMALL);
+    let mut command = flow();
+    command.arg("run").arg(path).arg("--out").arg(&out).args(["--set", "iterations=100000"]);
+    let child = command.stderr(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let committed = || std::fs::read_to_string(out.join("manifest.json")).is_ok_and(|m| m.contains("part-0.parquet"));
+    let start = std::time::Instant::now();
+    while !committed() && start.elapsed().as_secs() < 60 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert!(committed(), "nothing was committed in a minute");
+    let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("stopped after"), "{}", text(&output.stderr));
+    let rows = done(flow().arg("query").arg(&out).arg("select count(*) as n from rollout").args(["--format", "csv"]));
+    assert!(rows.lines().nth(1).unwrap().parse::<u64>().unwrap() > 0);
+}
+
+#[test]
+fn queries_answer_and_errors_explain() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained(folder.path(), "run", SMALL, &[]);
+    let count = |sql: &str| done(flow().arg("query").arg(&run).arg(sql).args(["--format", "csv"])).lines().nth(1).unwrap().to_owned();
+    assert_eq!(count("select count(distinct (iteration, task, sample)) from trajectories"), (3 * 6 * 4).to_string());
+    assert_eq!(count("select count(*) from rollout anti join update using (iteration, task, sample, attempt, turn, phase)"), "0", "every row went into an update");
+    let said = fails(flow().arg("query").arg(&run).arg("select rewrd from trajectories"));
+    assert!(said.contains("reward"), "{said}");
+    fails(flow().arg("query").arg(&run).arg("create table t (x int)"));
+}

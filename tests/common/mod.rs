@@ -1,0 +1,64 @@
+//! Drives the real binary in a folder of its own.
+#![allow(dead_code)] // each test file uses a part
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The binary, to be run from the repository's root with one libtorch thread.
+pub fn flow() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flow"));
+    command.current_dir(env!("CARGO_MANIFEST_DIR")).env("OMP_NUM_THREADS", "1");
+    command
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs and insists on success; answers with standard output.
+pub fn done(command: &mut Command) -> String {
+    let output = command.output().expect("the binary starts");
+    assert!(output.status.success(), "{command:?}\n{}{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// Runs and insists on failure; answers with standard error.
+pub fn fails(command: &mut Command) -> String {
+    let output: Output = command.output().expect("the binary starts");
+    assert!(!output.status.success(), "{command:?} should fail\n{}", text(&output.stdout));
+    text(&output.stderr)
+}
+
+/// A small pipeline with every kind of operator: 3 iterations of GiGPO and an evaluation.
+pub const SMALL: &str = r#"
+flow: small
+iterations: 3
+seed: 5
+models:
+  actor: { new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }
+nodes:
+  tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 2, batch: 6 } }
+  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { model: actor, samples: 4, max_turns: 5 } }
+  reward: { op: reward, inputs: rollout, with: { format: 0.5 } }
+  episodes: { op: group, inputs: reward, with: { by: [task] } }
+  episode_advantage: { op: advantage, inputs: episodes, with: { of: episode_return } }
+  states: { op: group, inputs: reward, with: { by: [task, state, visitation_depth] } }
+  step_advantage: { op: advantage, inputs: states, with: { of: step_return, gamma: 0.95 } }
+  advantage: { op: combine, inputs: { episode: episode_advantage, step: step_advantage } }
+  update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-3 } }
+log: [rollout, states, advantage, update]
+"#;
+
+/// Writes `yaml` into `folder` and answers with its path.
+pub fn pipeline(folder: &Path, yaml: &str) -> PathBuf {
+    let path = folder.join("pipeline.yaml");
+    std::fs::write(&path, yaml).expect("the test's folder can be written");
+    path
+}
+
+/// Runs `yaml` into `folder`/`name`.
+pub fn trained(folder: &Path, name: &str, yaml: &str, extra: &[&str]) -> PathBuf {
+    let out = folder.join(name);
+    done(flow().arg("run").arg(pipeline(folder, yaml)).arg("--out").arg(&out).args(extra));
+    out
+}
