@@ -27,10 +27,8 @@ pub struct Diagnostics(pub Vec<Diagnostic>);
 impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, diagnostic) in self.0.iter().enumerate() {
-            if i > 0 {
-                f.write_str("\n\n")?;
-            }
-            write!(f, "{diagnostic}")?;
+            let between = if i > 0 { "\n" } else { "" };
+            writeln!(f, "{between}{diagnostic}")?;
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! How the nodes fit together: an order for them, cycles, the columns that arrive at each port, and what nobody reads.
 
 use super::catalog::{Catalog, Delay};
-use super::check::{Draft, Sketch};
+use super::check::Sketch;
+use super::nodes::Draft;
 use super::report::{listed, Report};
 use std::collections::BTreeSet;
 
@@ -107,6 +108,8 @@ pub fn columns(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog, rep
             }
             for edge in draft.edges.iter().filter(|e| e.spec.is_some_and(|p| p.name == need.port)) {
                 if edge.node.is_some_and(|from| !has(from, &need.column)) {
+                    // Settings that call for a column without naming it are better shown the input that lacks it.
+                    let at = if need.at.is_empty() { edge.at } else { at };
                     let message =
                         format!("`{}` needs the column `{}` here, and nothing up to `{}` makes it", draft.id, need.column, edge.from);
                     report.add(at, message, makers(&need.column, edge.from, draft.id, catalog));

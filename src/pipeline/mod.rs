@@ -1,16 +1,19 @@
 //! The pipeline language: a YAML file in, a checked [`Pipeline`] or every mistake in it out.
 //!
 //! This is the only code that knows YAML, and it knows no operator: those come as data, in a [`Catalog`].
-//! A file is read into a tree that remembers where each value stands ([`tree`]), overrides are put in ([`sets`]),
-//! then everything is checked in one pass ([`check`], [`settings`], [`flow`]), so that one look shows all that is wrong.
+//! A file is read into a tree that remembers where each value stands, overrides are put in, then everything is checked
+//! in one pass, so that one look shows all that is wrong.
 
 mod catalog;
 mod check;
+mod choices;
 mod diagnose;
 mod draw;
 #[cfg(test)]
 mod fake;
 mod flow;
+mod nodes;
+mod read;
 mod report;
 mod schema;
 mod sets;
@@ -121,7 +124,7 @@ pub fn parse(name: &str, text: &str, sets: &[String], catalog: &Catalog) -> Resu
         let help = Some("a pipeline has at least `flow`, `iterations` and `nodes`".into());
         return Err(Diagnostics(vec![Diagnostic { message, file: name.into(), line: 1, column: 1, help, source: None }]));
     }
-    let (mut tree, duplicates) = match tree::read(text, 0) {
+    let (mut tree, duplicates) = match read::read(text, 0) {
         Ok(read) => read,
         Err(error) => {
             report.unreadable(0, error);
@@ -148,7 +151,7 @@ pub fn parse(name: &str, text: &str, sets: &[String], catalog: &Catalog) -> Resu
 fn finished(sketch: Sketch, order: &[usize], source: Value) -> Pipeline {
     let node = |i: &usize| {
         let draft = &sketch.nodes[*i];
-        let input = |e: &check::Edge| Input { port: e.port.into(), from: e.from.into(), staleness: e.staleness };
+        let input = |e: &nodes::Edge| Input { port: e.port.into(), from: e.from.into(), staleness: e.staleness };
         let op = draft.spec.map(|s| s.name).unwrap_or_default().into();
         Node { id: draft.id.into(), op, inputs: draft.edges.iter().map(input).collect(), with: draft.with.clone().unwrap_or_default() }
     };

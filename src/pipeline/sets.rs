@@ -1,7 +1,8 @@
 //! `--set path=value`: overrides, put into the tree before it is checked, so that they are checked like the file itself.
 
+use super::read::read;
 use super::report::{Report, Text};
-use super::tree::{read, At, Entry, Shape, Spot, Tree};
+use super::tree::{At, Entry, Shape, Spot, Tree};
 
 /// The keys that an override may add to a map on its way, with a map of their own behind them.
 const OPENED: [&str; 3] = ["with", "inputs", "models"];

@@ -1,0 +1,167 @@
+//! Text to tree, and numbers back to lines and columns.
+//!
+//! `serde_yaml` tells a place only when reading fails there. So values and keys are numbered in reading order, and
+//! the place of number n is found by reading once more and failing at n on purpose. That costs a second reading for
+//! each mistake, and nothing for a file without one.
+
+use super::tree::{At, Duplicate, Entry, Shape, Spot, Tree, Unreadable};
+use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Number, Value};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::fmt;
+
+/// More values than this are taken for a mistake: short texts with many aliases can stand for billions.
+const MOST_VALUES: usize = 50_000;
+
+/// Reads a text; a key that stands twice keeps its first value and is reported.
+pub fn read(text: &str, number: usize) -> Result<(Tree, Vec<Duplicate>), Unreadable> {
+    let walk = Walk { text: number, next: Cell::new(0), stop: None, duplicates: RefCell::new(Vec::new()) };
+    let tree = Reading(&walk).deserialize(serde_yaml::Deserializer::from_str(text)).map_err(|e| unreadable(&e))?;
+    Ok((tree, walk.duplicates.into_inner()))
+}
+
+/// Line and column, from 1, of the `spot`-th value or key.
+pub fn locate(text: &str, spot: usize) -> (usize, usize) {
+    let walk = Walk { text: 0, next: Cell::new(0), stop: Some(spot), duplicates: RefCell::new(Vec::new()) };
+    let found = Reading(&walk).deserialize(serde_yaml::Deserializer::from_str(text)).err().and_then(|e| e.location());
+    found.map_or((1, 1), |l| (l.line(), l.column()))
+}
+
+fn unreadable(error: &serde_yaml::Error) -> Unreadable {
+    let (line, column) = error.location().map_or((1, 1), |l| (l.line(), l.column()));
+    let whole = error.to_string();
+    // The place is told apart from the message, and a path before it means nothing to a reader of the text.
+    let message = whole.split(" at line ").next().unwrap_or_default();
+    let message = match message.rsplit_once(": ") {
+        Some((_, last)) if last.contains("a name as the key") => "a key must be a name",
+        Some((_, last)) => last,
+        None => message,
+    };
+    Unreadable { message: message.into(), line, column }
+}
+
+/// One reading: the count so far, and the number to fail at.
+struct Walk {
+    text: usize,
+    next: Cell<usize>,
+    stop: Option<usize>,
+    duplicates: RefCell<Vec<Duplicate>>,
+}
+
+impl Walk {
+    fn enter<E: Error>(&self) -> Result<At, E> {
+        let number = self.next.get();
+        self.next.set(number + 1);
+        if self.stop == Some(number) {
+            return Err(E::custom("here"));
+        }
+        if number > MOST_VALUES {
+            return Err(E::custom(format!("more than {MOST_VALUES} values, aliases counted as often as they are used")));
+        }
+        Ok(At { text: self.text, spot: Spot::Number(number) })
+    }
+
+    fn scalar<E: Error>(&self, value: impl Into<Value>) -> Result<Tree, E> {
+        Ok(Tree { at: self.enter()?, value: Shape::Scalar(value.into()) })
+    }
+}
+
+/// Reads the next value, whatever it is.
+struct Reading<'a>(&'a Walk);
+
+impl<'de> DeserializeSeed<'de> for Reading<'_> {
+    type Value = Tree;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Tree, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Reading<'_> {
+    type Value = Tree;
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a value")
+    }
+    fn visit_unit<E: Error>(self) -> Result<Tree, E> {
+        self.0.scalar(Value::Null)
+    }
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Tree, E> {
+        self.0.scalar(value)
+    }
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Tree, E> {
+        self.0.scalar(value)
+    }
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Tree, E> {
+        self.0.scalar(value)
+    }
+    fn visit_u128<E: Error>(self, value: u128) -> Result<Tree, E> {
+        Err(E::custom(format!("the number {value} is too large")))
+    }
+    fn visit_i128<E: Error>(self, value: i128) -> Result<Tree, E> {
+        Err(E::custom(format!("the number {value} is too large")))
+    }
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Tree, E> {
+        if value.fract() == 0.0 && value.abs() < 9e15 {
+            return self.0.scalar(value as i64);
+        }
+        // JSON has no infinity: as text it is refused wherever a number is wanted.
+        let text = if value.is_nan() {
+            ".nan"
+        } else if value > 0.0 {
+            ".inf"
+        } else {
+            "-.inf"
+        };
+        self.0.scalar(Number::from_f64(value).map_or(Value::from(text), Value::Number))
+    }
+    fn visit_str<E: Error>(self, value: &str) -> Result<Tree, E> {
+        self.0.scalar(value)
+    }
+    fn visit_enum<A: EnumAccess<'de>>(self, _: A) -> Result<Tree, A::Error> {
+        Err(A::Error::custom("tags (`!name`) have no meaning here"))
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Tree, A::Error> {
+        let at = self.0.enter()?;
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(Reading(self.0))? {
+            list.push(item);
+        }
+        Ok(Tree { at, value: Shape::List(list) })
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut pairs: A) -> Result<Tree, A::Error> {
+        let at = self.0.enter()?;
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut places = HashMap::new();
+        while let Some((key, at)) = pairs.next_key_seed(Key(self.0))? {
+            let value = pairs.next_value_seed(Reading(self.0))?;
+            match places.get(&key) {
+                Some(&first) => self.0.duplicates.borrow_mut().push(Duplicate { key, at, first }),
+                None => {
+                    places.insert(key.clone(), at);
+                    entries.push(Entry { key, at, value });
+                }
+            }
+        }
+        Ok(Tree { at, value: Shape::Map(entries) })
+    }
+}
+
+/// Reads a key. A bare number or `true` counts as the text it is written with.
+struct Key<'a>(&'a Walk);
+
+impl<'de> DeserializeSeed<'de> for Key<'_> {
+    type Value = (String, At);
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Key<'_> {
+    type Value = (String, At);
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a name as the key")
+    }
+    fn visit_str<E: Error>(self, value: &str) -> Result<Self::Value, E> {
+        Ok((value.into(), self.0.enter()?))
+    }
+}
