@@ -100,3 +100,18 @@ fn queries_answer_and_errors_explain() {
     assert!(said.contains("reward"), "{said}");
     fails(flow().arg("query").arg(&run).arg("create table t (x int)"));
 }
+
+#[test]
+fn every_pipeline_fits_the_published_schema() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"));
+    let schema: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(format!("{root}/schemas/flow.schema.json")).unwrap()).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    for entry in std::fs::read_dir(format!("{root}/pipelines")).unwrap() {
+        let path = entry.unwrap().path();
+        let value: serde_json::Value = serde_yaml::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        let errors: Vec<String> = validator.iter_errors(&value).map(|e| format!("{}: {e}", e.instance_path)).collect();
+        assert!(errors.is_empty(), "{path:?}: {errors:?}");
+    }
+    let broken = serde_json::json!({ "flow": "x", "iterations": 1, "nodes": { "t": { "op": "tasks", "with": { "env": "chess", "batch": 1 } } } });
+    assert!(!validator.is_valid(&broken), "the schema must refuse an unknown game");
+}
