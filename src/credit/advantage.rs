@@ -107,7 +107,6 @@ pub fn advantages(values: &[f64], groups: &[u64], trajectories: &[u64], settings
         Some(members) => members.group.iter().zip(&members.value).for_each(|(group, value)| sums[*group as usize].add(*value)),
         None => groups.index().iter().zip(values).for_each(|(group, value)| sums[*group as usize].add(*value)),
     }
-    let shared: Vec<Shared> = sums.iter().map(|sums| share(sums, settings)).collect();
     let mut result = Advantages {
         value: values.iter().map(|value| *value as f32).collect(),
         baseline: Vec::with_capacity(values.len()),
@@ -116,7 +115,7 @@ pub fn advantages(values: &[f64], groups: &[u64], trajectories: &[u64], settings
         used: Vec::with_capacity(values.len()),
     };
     for (i, (value, group)) in values.iter().zip(groups.index()).enumerate() {
-        let Shared { mut baseline, scale, alone } = shared[*group as usize];
+        let Shared { mut baseline, scale, alone } = share(&sums[*group as usize], settings);
         if alone && settings.singleton != Singleton::Raw {
             baseline = *value;
         } else if !alone && settings.baseline == Baseline::LeaveOneOut {

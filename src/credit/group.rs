@@ -1,6 +1,7 @@
 //! Groups: which rows are compared with one another.
 
 use crate::seed::mix;
+use std::hint::black_box;
 
 /// The id of the group of a row whose grouping columns hold `keys`: a fixed hash, so a group has one id on every machine.
 pub fn group_id(keys: &[u64]) -> u64 {
@@ -9,18 +10,19 @@ pub fn group_id(keys: &[u64]) -> u64 {
 
 /// [`group_id`] of each of `rows` rows, column by column.
 pub fn group_ids(columns: &[&[u64]], rows: usize) -> Vec<u64> {
-    let mut ids = vec![columns.len() as u64; rows];
-    for column in columns {
-        // Sorted rows repeat their leading columns, so the last answer often serves again.
-        let (mut before, mut key, mut after) = (0, 0, mix(0, 0));
-        for (id, value) in ids.iter_mut().zip(*column) {
-            if (*id, *value) != (before, key) {
-                (before, key, after) = (*id, *value, mix(*id, *value));
-            }
-            *id = after;
-        }
-    }
+    let mut ids = begin_ids(columns.len(), rows);
+    columns.iter().for_each(|column| fold_ids(&mut ids, column.iter().copied()));
     ids
+}
+
+/// Ids to which [`fold_ids`] adds `columns` columns, for columns that are no slices of `u64`.
+pub fn begin_ids(columns: usize, rows: usize) -> Vec<u64> {
+    vec![columns as u64; rows]
+}
+
+/// Adds a column to the ids.
+pub fn fold_ids(ids: &mut [u64], column: impl Iterator<Item = u64>) {
+    ids.iter_mut().zip(column).for_each(|(id, key)| *id = mix(*id, key));
 }
 
 /// How many rows are in the group of each row.
@@ -37,40 +39,52 @@ pub struct Groups {
     len: usize,
 }
 
-/// A slot of the table: an id and the number of its group plus one; 0 marks a free slot.
-#[derive(Clone, Copy, Default)]
-struct Slot {
-    id: u64,
-    number: u32,
-}
+/// How many rows ahead the table is touched, so that the memory's answers overlap.
+const AHEAD: usize = 64;
 
 impl Groups {
-    /// Numbers the groups of these rows (at most `u32::MAX - 1` of them).
+    /// Numbers the groups of these rows (fewer than `u32::MAX`).
     ///
-    /// An open-addressed table of which at most half is used. It is only ever asked for an id, never walked, so
-    /// its layout can't reach the result; that is also why a plain multiplication is hash enough.
+    /// A slot of the open-addressed table holds no id, only where one first stands (counted from 1; 0 is free) and,
+    /// in the bits left over, a tag that settles nearly every comparison of different ids: so the table stays small.
+    /// It is only ever asked for an id, never walked, so its layout can't reach the result.
     pub fn of(ids: &[u64]) -> Groups {
-        let mut table = vec![Slot::default(); 1024];
+        let mut table = vec![0u32; (ids.len() * 2).next_power_of_two()];
+        let mask = table.len() - 1;
+        let rows = (ids.len() + 1).next_power_of_two().wrapping_sub(1) as u32;
+        // Fibonacci hashing (Knuth): the upper half of the product is spread well even when ids are 0, 1, 2, ...
+        let spread = |id: u64| id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let home = |hash: u64| (hash >> 32) as usize & mask;
+        let mut index: Vec<u32> = Vec::with_capacity(ids.len());
         let mut len = 0;
-        let (mut last, mut number) = (0, 0);
-        let index = ids
-            .iter()
-            .map(|id| {
-                if number == 0 || *id != last {
-                    let slot = find(&mut table, *id);
-                    if slot.number == 0 {
-                        len += 1;
-                        *slot = Slot { id: *id, number: len as u32 };
-                    }
-                    (last, number) = (*id, slot.number);
-                    if len * 2 > table.len() {
-                        grow(&mut table);
-                    }
+        for chunk in ids.chunks(AHEAD) {
+            black_box(chunk.iter().fold(0, |touched, id| touched | table[home(spread(*id))]));
+            for id in chunk {
+                let row = index.len();
+                if row > 0 && ids[row - 1] == *id {
+                    index.push(index[row - 1]);
+                    continue;
                 }
-                number - 1
-            })
-            .collect();
-        Groups { index, len }
+                let hash = spread(*id);
+                let tag = hash as u32 & !rows;
+                let mut at = home(hash);
+                let number = loop {
+                    let slot = table[at];
+                    let first = (slot & rows) as usize;
+                    if first == 0 {
+                        table[at] = tag | (row as u32 + 1);
+                        len += 1;
+                        break len - 1;
+                    }
+                    if slot & !rows == tag && ids[first - 1] == *id {
+                        break index[first - 1];
+                    }
+                    at = (at + 1) & mask;
+                };
+                index.push(number);
+            }
+        }
+        Groups { index, len: len as usize }
     }
     /// The number of each row's group.
     pub fn index(&self) -> &[u32] {
@@ -83,25 +97,6 @@ impl Groups {
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
-}
-
-/// The slot that holds `id`, or the free one where it belongs. The table's length is a power of two.
-fn find(table: &mut [Slot], id: u64) -> &mut Slot {
-    let mask = table.len() - 1;
-    // Fibonacci hashing (Knuth): the upper half of the product is spread well even when ids are 0, 1, 2, ...
-    let mut at = (id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask;
-    while table[at].number != 0 && table[at].id != id {
-        at = (at + 1) & mask;
-    }
-    &mut table[at]
-}
-
-fn grow(table: &mut Vec<Slot>) {
-    let mut larger = vec![Slot::default(); table.len() * 4];
-    for slot in table.iter().filter(|slot| slot.number != 0) {
-        *find(&mut larger, slot.id) = *slot;
-    }
-    *table = larger;
 }
 
 #[cfg(test)]
@@ -131,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_grew_agrees_with_a_map() {
+    fn a_large_table_agrees_with_a_map() {
         let mut random = Random::new(1);
         let ids: Vec<u64> = (0..20_000).map(|i| if i % 2 == 0 { random.below(9_000) as u64 } else { random.next() }).collect();
         let mut numbers = HashMap::new();
