@@ -66,6 +66,12 @@ fn plain(schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<Answer, arrow::
 /// DuckDB's message, the nearest name when one was not found, and what there is to ask.
 fn explained(db: &Connection, message: &str) -> LogError {
     let first = message.lines().next().unwrap_or("DuckDB gave no reason");
+    if first.contains(".parquet'") && !first.starts_with("Permission Error") {
+        return LogError::Sql(format!("{first}\nthe file is damaged: restore it from a copy, or make the run again from its pipeline.yaml"));
+    }
+    if !["Catalog Error", "Binder Error", "Parser Error"].iter().any(|kind| first.starts_with(kind)) {
+        return LogError::Sql(first.into());
+    }
     let tables = views::tables(db).unwrap_or_default();
     let mut text = first.to_string();
     let candidates = tables.iter().flat_map(|t| std::iter::once(&t.name).chain(t.columns.iter().map(|c| &c.0)));

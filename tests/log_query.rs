@@ -1,0 +1,153 @@
+//! Questions to a run's log: what can be asked, what can't be, and what comes back.
+
+mod log_common;
+
+use flow::log::{print, query, tables, Answer, Committer, Format, LogError, Metrics, NodeInfo, Run, RunInfo};
+use log_common::{advantages, rollout, run};
+use std::fs;
+
+fn json(run: &Run, sql: &str) -> serde_json::Value {
+    serde_json::from_str(&text(&query(run, sql).unwrap(), Format::Json)).unwrap()
+}
+
+fn text(answer: &Answer, format: Format) -> String {
+    let mut out = Vec::new();
+    print(answer, format, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn refusal(run: &Run, sql: &str) -> String {
+    query(run, sql).expect_err(sql).to_string()
+}
+
+/// Two nodes, two workers, three iterations, of which the last isn't committed.
+fn logged() -> (tempfile::TempDir, Run) {
+    let (folder, run) = run();
+    let mut committer = Committer::new(run.clone()).unwrap();
+    for iteration in 0..3 {
+        let mut parts = Vec::new();
+        for worker in 0..2 {
+            parts.push(flow::log::write_part(&run, "rollout", iteration, worker, &rollout(iteration, worker, 2)).unwrap());
+            parts.push(flow::log::write_part(&run, "advantage", iteration, worker, &advantages(iteration, worker, 2)).unwrap());
+        }
+        let metrics = Metrics::from([("update".into(), [("loss".to_string(), 0.5), ("kl".to_string(), f64::NAN)].into())]);
+        if iteration < 2 {
+            committer.commit(iteration, parts, metrics, None).unwrap();
+        }
+    }
+    (folder, run)
+}
+
+#[test]
+fn tables_are_named_after_nodes_and_hold_committed_rows() {
+    let (_folder, run) = logged();
+    let rows = rollout(0, 0, 2).num_rows() as u64;
+    assert_eq!(json(&run, "SELECT count(*) AS n, max(iteration) AS last FROM rollout"), serde_json::json!([{ "n": 4 * rows, "last": 1 }]));
+    let names: Vec<String> = tables(&run).unwrap().into_iter().map(|t| t.name).collect();
+    for name in ["rollout", "advantage", "update", "panel", "metrics", "trajectories"] {
+        assert!(names.iter().any(|n| n == name), "{name} in {names:?}");
+    }
+    assert_eq!(json(&run, "SELECT count(*) AS n FROM panel"), serde_json::json!([{ "n": 0 }]));
+    assert_eq!(json(&run, "SELECT sum(turn::int) AS turns FROM rollout")[0]["turns"], json(&run, "SELECT sum(turn)::bigint AS t FROM rollout")[0]["t"]);
+}
+
+#[test]
+fn metrics_come_from_the_manifest() {
+    let (_folder, run) = logged();
+    let loss = json(&run, "SELECT iteration, value FROM metrics WHERE node = 'update' AND name = 'loss' ORDER BY 1");
+    assert_eq!(loss, serde_json::json!([{ "iteration": 0, "value": 0.5 }, { "iteration": 1, "value": 0.5 }]));
+    assert_eq!(json(&run, "SELECT isnan(value) AS lost FROM metrics WHERE name = 'kl' LIMIT 1"), serde_json::json!([{ "lost": true }]));
+}
+
+#[test]
+fn trajectories_join_the_nodes_row_by_row() {
+    let (_folder, run) = logged();
+    let rows = 4 * rollout(0, 0, 2).num_rows() as u64;
+    let all = "SELECT count(*) AS n, count(observation) AS seen, count(advantage) AS judged, count(rollout_reward) AS first FROM trajectories";
+    // `advantages` keeps every second row only.
+    assert_eq!(json(&run, all), serde_json::json!([{ "n": rows, "seen": rows, "judged": rows / 2, "first": rows }]));
+    // `reward` is logged by both: the plain name is the later node's.
+    let both = "SELECT bool_and(reward = 10 * rollout_reward + 1) AS same FROM trajectories WHERE reward IS NOT NULL";
+    assert_eq!(json(&run, both), serde_json::json!([{ "same": true }]));
+}
+
+#[test]
+fn nothing_is_written_and_nothing_outside_is_read() {
+    let (folder, run) = logged();
+    let outside = folder.path().join("secret.csv");
+    fs::write(&outside, "a\n1\n").unwrap();
+    let part = run.root().join("log/rollout/iteration=0/part-0.parquet");
+    let uncommitted = run.root().join("log/rollout/iteration=2/part-0.parquet");
+    let before = fs::read(&part).unwrap();
+    for sql in [
+        "CREATE TABLE a AS SELECT 1",
+        "INSERT INTO metrics VALUES (1, 'a', 'b', 1)",
+        "COPY (SELECT 1) TO 'a.csv'",
+        &format!("COPY (SELECT 1 AS a) TO '{}' (FORMAT parquet)", part.display()),
+        &format!("EXPLAIN ANALYZE COPY (SELECT 1 AS a) TO '{}' (FORMAT parquet)", part.display()),
+        "ATTACH 'a.db'",
+        "PRAGMA database_list",
+        "SET enable_external_access = true",
+        "RESET lock_configuration",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SELECT 1; SELECT 2",
+    ] {
+        assert!(matches!(query(&run, sql), Err(LogError::Refused(_))), "{sql}: {:?}", query(&run, sql).err());
+    }
+    for sql in [
+        "SELECT * FROM read_text('/etc/passwd')".to_string(),
+        format!("SELECT * FROM '{}'", outside.display()),
+        format!("SELECT * FROM read_csv('{}')", outside.display()),
+        format!("SELECT * FROM read_parquet('{}')", uncommitted.display()),
+        format!("SELECT * FROM read_text('{}/*')", folder.path().display()),
+        format!("SELECT * FROM glob('{}/*')", folder.path().display()),
+        "SELECT * FROM glob('/etc/*')".into(),
+        format!("SELECT * FROM read_text('{}/../secret.csv')", run.root().display()),
+    ] {
+        let told = refusal(&run, &sql);
+        assert!(told.contains("Permission Error"), "{sql}: {told}");
+    }
+    assert_eq!(fs::read(&part).unwrap(), before);
+}
+
+#[test]
+fn a_wrong_name_is_answered_with_the_nearest_and_all() {
+    let (_folder, run) = logged();
+    let told = refusal(&run, "SELECT * FROM rolout");
+    assert!(told.contains("did you mean `rollout`?") && told.contains("advantage (iteration, task"), "{told}");
+    let told = refusal(&run, "SELECT rewrd FROM rollout");
+    assert!(told.contains("did you mean `reward`?"), "{told}");
+    assert!(refusal(&run, "SELECT FROM WHERE").starts_with("Parser Error"));
+}
+
+#[test]
+fn answers_print_in_four_formats() {
+    let (_folder, run) = logged();
+    let sql = "SELECT turn, action, observation, logprobs, reward FROM rollout WHERE iteration = 0 ORDER BY ALL LIMIT 2";
+    let answer = query(&run, sql).unwrap();
+    let table = text(&answer, Format::Table);
+    assert!(table.lines().all(|l| l.chars().count() < 200) && table.ends_with("2 rows\n") && table.contains("⏎"), "{table}");
+    let csv = text(&answer, Format::Csv);
+    assert!(csv.starts_with("turn,action,observation,logprobs,reward\n0,"), "{csv}");
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&text(&answer, Format::Json)).unwrap();
+    assert_eq!(rows.len(), 2);
+    assert!(rows[0]["logprobs"].is_array() && rows[0]["observation"].as_str().unwrap().contains('\n'));
+    let mut parquet = Vec::new();
+    print(&answer, Format::Parquet, &mut parquet).unwrap();
+    assert_eq!(&parquet[..4], b"PAR1");
+    let none = query(&run, "SELECT turn FROM rollout WHERE false").unwrap();
+    assert_eq!(text(&none, Format::Json).split_whitespace().collect::<String>(), "[]");
+    assert_eq!(text(&none, Format::Csv), "turn\n");
+    assert!(text(&none, Format::Table).ends_with("0 rows\n"));
+}
+
+#[test]
+fn a_run_with_nothing_committed_has_empty_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let nodes = vec![NodeInfo { id: "gpu-update".into(), op: "gpu-update".into(), columns: vec![] }];
+    let run = Run::create(&folder.path().join("run"), "flow: a\n", &RunInfo { name: "a".into(), nodes, iterations: 1, seed: 1 }).unwrap();
+    assert_eq!(json(&run, "SELECT count(*) AS n FROM \"gpu-update\""), serde_json::json!([{ "n": 0 }]));
+    assert_eq!(json(&run, "SELECT count(*) AS n FROM trajectories"), serde_json::json!([{ "n": 0 }]));
+    assert!(refusal(&run, "SELECT * FROM read_text('/etc/passwd')").contains("Permission Error"));
+}
