@@ -1,4 +1,64 @@
-//! `flow`: reinforcement learning of language agents as a dataflow graph.
+//! `flow` trains language agents by reinforcement learning. A training run is a YAML file: a graph of operators that
+//! runs on timely dataflow and logs every row it made.
+//!
+//! # A tour
+//!
+//! A pipeline is text until [`pipeline::parse`] has held it against the operator table ([`ops::catalog`]):
+//!
+//! ```
+//! use flow::{dataflow, ops, pipeline, policy};
+//!
+//! let text = "
+//! flow: tour
+//! iterations: 2
+//! models:
+//!   actor: { new: tiny, layers: 1, width: 16, heads: 2, kv_heads: 1 }
+//! nodes:
+//!   tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 2, batch: 2 } }
+//!   rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { model: actor, samples: 4, max_turns: 3 } }
+//!   group: { op: group, inputs: rollout, with: { by: [task] } }
+//!   advantage: { op: advantage, inputs: group, with: { of: episode_return } }
+//!   update: { op: gpu-update, inputs: advantage, with: { model: actor } }
+//! ";
+//! let pipeline = pipeline::parse("tour.yaml", text, &[], &ops::catalog())?;
+//! assert_eq!(pipeline.nodes[0].id, "tasks");
+//!
+//! // The policy lives on a thread of its own; workers hand it jobs and never wait for it.
+//! let models = pipeline.models.iter().map(|(name, value)| Ok((name.clone(), serde_json::from_value(value.clone())?)));
+//! let models = models.collect::<Result<std::collections::BTreeMap<String, policy::ModelSettings>, serde_json::Error>>()?;
+//! let policy = policy::Policy::start(&models, &ops::words(&pipeline)?, pipeline.seed, 1)?;
+//!
+//! // The engine calls the observer for each committed iteration; with a run folder in the journal it also logs.
+//! let losses = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+//! let seen = losses.clone();
+//! let observer: dataflow::journal::Observer = std::sync::Arc::new(move |committed| seen.lock().unwrap().push(committed.figures["update"]["loss"]));
+//! dataflow::run::run(dataflow::run::Plan {
+//!     pipeline,
+//!     workers: 2,
+//!     policy: Some(policy),
+//!     find: ops::find,
+//!     adds: ops::adds,
+//!     journal: dataflow::journal::Journal { run: None, committer: None, observer },
+//!     shared: Default::default(),
+//! })?;
+//! assert_eq!(losses.lock().unwrap().len(), 2);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Where things are
+//!
+//! Arrows go down only: [`cli`] -> [`ops`] -> [`dataflow`] -> {[`env`], [`policy`], [`credit`], [`log`]} -> {[`pipeline`], [`row`], [`seed`]}.
+//! One operator is one file in [`ops`] and one line in [`ops::TABLE`]; an environment knows no policy, credit knows no
+//! graph, and only [`dataflow`] knows how iterations overlap.
+//!
+//! # What is guaranteed
+//!
+//! - On one machine, the same binary, pipeline, seed and number of libtorch threads give the same rows, advantages and
+//!   final weights, bit for bit, on any number of workers. An iteration's tasks are played as one batch and its rows
+//!   are learnt from in the order of their names, so nothing depends on which worker or which moment a row came from.
+//! - From the same logged rows the same advantages come out on every machine: credit is computed in a fixed order.
+//! - Another processor, another libtorch or a GPU may round differently, and a sampled token can turn on a last bit.
+//!   There the rows are as valid, but they are other rows.
 pub mod cli;
 pub mod credit;
 pub mod dataflow;
