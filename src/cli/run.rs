@@ -134,9 +134,20 @@ fn models(pipeline: &Pipeline, threads: usize) -> Result<Option<Policy>, String>
     }
     let mut models: BTreeMap<String, ModelSettings> = BTreeMap::new();
     for (name, value) in &pipeline.models {
-        models.insert(name.clone(), serde_json::from_value(value.clone()).map_err(|e| format!("models.{name}: {e}"))?);
+        let mut settings = serde_json::from_value(value.clone()).map_err(|e| format!("models.{name}: {e}"))?;
+        if let ModelSettings::Load(load) = &mut settings {
+            load.load = newest(Path::new(&load.load), name).display().to_string();
+        }
+        models.insert(name.clone(), settings);
     }
     Policy::start(&models, &ops::words(pipeline)?, pipeline.seed, threads).map(Some).map_err(|e| e.to_string())
+}
+
+/// Where a model lies: `path` itself, or, if that is a run, the newest weights that the run left of the model.
+fn newest(path: &Path, model: &str) -> PathBuf {
+    let versions = std::fs::read_dir(path.join("weights")).into_iter().flatten().flatten();
+    let version = versions.filter_map(|v| Some((v.file_name().to_str()?.parse::<u64>().ok()?, v.path()))).max();
+    version.map_or(path.to_owned(), |(_, folder)| folder.join(model))
 }
 
 fn save(policy: &Policy, model: &str, root: &Path) -> Result<(), String> {
