@@ -34,7 +34,7 @@ pub fn check<'a>(tree: &'a Tree, catalog: &'a Catalog, report: &mut Report) -> S
     }
     unknown_keys(tree, &TOP, "a pipeline", report);
     for key in ["flow", "iterations", "nodes"] {
-        if tree.entry(key).is_none() {
+        if tree.entry(key).is_none() && !misspelt(tree, key, &TOP, report) {
             let help = match key {
                 "flow" => "write `flow: a-name` first: it names the pipeline",
                 "iterations" => "write `iterations: 100`: how often to train",
@@ -47,9 +47,7 @@ pub fn check<'a>(tree: &'a Tree, catalog: &'a Catalog, report: &mut Report) -> S
         match flow.text() {
             Some(name) if plain(name) => sketch.name = name.into(),
             Some(name) => report.add(flow.at, format!("`{name}` can't be a pipeline's name"), Some(PLAIN.into())),
-            None => {
-                report.add(flow.at, format!("`flow` must be a name, found {}", flow.called()), Some("text in quotes is a name too".into()))
-            }
+            None => report.add(flow.at, format!("`flow` must be a name, found {}", flow.called()), Some(PLAIN.into())),
         }
     }
     if let Some(about) = tree.get("about") {
@@ -141,6 +139,12 @@ pub fn unknown_keys(tree: &Tree, known: &[&str], what: &str, report: &mut Report
         };
         report.add(entry.at, format!("{what} has no key `{}`", entry.key), help);
     }
+}
+
+/// Whether a key that has no meaning was probably meant as `key`: then saying so is enough.
+pub fn misspelt(tree: &Tree, key: &str, known: &[&str], report: &Report) -> bool {
+    let strangers = tree.entries().iter().filter(|e| !known.contains(&e.key.as_str()));
+    strangers.map(|e| report.guess(&e.key, known.iter().copied())).any(|guess| guess == Some(key))
 }
 
 /// What a name must be like.

@@ -1,6 +1,6 @@
 //! Mistakes, each with the place in the text where it can be mended.
 
-use annotate_snippets::{AnnotationKind, Level, Origin, Renderer, Snippet};
+use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use serde::Serialize;
 use std::fmt;
 
@@ -36,31 +36,29 @@ impl fmt::Display for Diagnostics {
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let title = Level::ERROR.primary_title(self.message.as_str());
-        let mut group = match &self.source {
-            None => title.element(Origin::path(self.file.as_str())),
-            Some(line) => {
-                let span = token(line, self.column);
-                let mark = AnnotationKind::Primary.span(span);
-                title.element(Snippet::source(line.as_str()).line_start(self.line).path(self.file.as_str()).annotation(mark))
-            }
+        let Some(line) = &self.source else {
+            write!(f, "error: {}\n --> {}", self.message, self.file)?;
+            return self.help.iter().try_for_each(|help| write!(f, "\n  = help: {help}"));
         };
-        if let Some(help) = &self.help {
-            group = group.element(Level::HELP.message(help.as_str()));
-        }
+        let mark = AnnotationKind::Primary.span(token(line, self.column, self.file.starts_with("--set ")));
+        let snippet = Snippet::source(line.as_str()).line_start(self.line).path(self.file.as_str()).annotation(mark);
+        let help = self.help.iter().map(|help| Level::HELP.message(help.as_str()));
+        let group = Level::ERROR.primary_title(self.message.as_str()).element(snippet).elements(help);
         f.write_str(&Renderer::plain().render(&[group]))
     }
 }
 
 /// The bytes of the word or the quoted text that starts at `column` of `line`.
-fn token(line: &str, column: usize) -> std::ops::Range<usize> {
+fn token(line: &str, column: usize, set: bool) -> std::ops::Range<usize> {
     let start = line.char_indices().nth(column.saturating_sub(1)).map_or(line.len(), |(i, _)| i);
+    // Before its `=`, an override is a path, and one step of it is meant.
+    let path = set && line.find('=').is_none_or(|equals| start < equals);
     let rest = &line[start..];
     let length = match rest.chars().next() {
         None => 0,
         Some(quote @ ('"' | '\'')) => rest[1..].find(quote).map_or(rest.trim_end().len(), |i| i + 2),
         Some(first) => {
-            let end = rest.find(|c: char| c.is_whitespace() || ",:[]{}=".contains(c)).unwrap_or(rest.len());
+            let end = rest.find(|c: char| c.is_whitespace() || ",:[]{}=".contains(c) || path && c == '.').unwrap_or(rest.len());
             end.max(first.len_utf8())
         }
     };

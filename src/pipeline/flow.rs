@@ -2,7 +2,7 @@
 
 use super::catalog::{Catalog, Delay};
 use super::check::Sketch;
-use super::nodes::Draft;
+use super::nodes::{Draft, Edge};
 use super::report::{listed, Report};
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub struct Order {
 
 /// Sorts the nodes; cycles without a delayed edge are reported.
 pub fn order(nodes: &[Draft], report: &mut Report) -> Order {
-    let sources = |i: usize| nodes[i].edges.iter().filter(|e| e.staleness.is_none()).filter_map(|e| e.node);
+    let sources = |i: usize| nodes[i].edges.iter().filter(|e| in_time(e)).filter_map(|e| e.node);
     let mut readers = vec![Vec::new(); nodes.len()];
     let mut waits = vec![0usize; nodes.len()];
     for i in 0..nodes.len() {
@@ -57,6 +57,11 @@ pub fn order(nodes: &[Draft], report: &mut Report) -> Order {
     }
 }
 
+/// Whether an edge makes its reader wait. One that was written so where only a delayed edge may be was told about already.
+fn in_time(edge: &Edge) -> bool {
+    edge.staleness.is_none() && edge.spec.is_none_or(|p| p.delay != Delay::Always)
+}
+
 /// `cycle` goes from each node to the one that it reads; told the way rows go, from the node that stands first.
 fn report_cycle(nodes: &[Draft], cycle: &[usize], report: &mut Report) {
     let mut path: Vec<usize> = cycle.iter().rev().copied().collect();
@@ -65,8 +70,7 @@ fn report_cycle(nodes: &[Draft], cycle: &[usize], report: &mut Report) {
     path.push(path[0]);
     let shown: Vec<&str> = path.iter().map(|i| nodes[*i].id).collect();
     // The edge that closes the circle is the likeliest to be the delayed one, if its port allows that.
-    let edge =
-        |pair: &[usize]| nodes[pair[1]].edges.iter().find(|e| e.node == Some(pair[0]) && e.staleness.is_none()).map(|e| (pair[1], e));
+    let edge = |pair: &[usize]| nodes[pair[1]].edges.iter().find(|e| e.node == Some(pair[0]) && in_time(e)).map(|e| (pair[1], e));
     let edges: Vec<_> = path.windows(2).rev().filter_map(edge).collect();
     let delayable = edges.iter().find(|(_, e)| e.spec.is_some_and(|p| p.delay != Delay::Never));
     let help = match delayable {
@@ -167,11 +171,11 @@ pub fn ends(sketch: &Sketch, report: &mut Report) {
         for port in spec.ports.iter().filter(|p| !p.optional) {
             let fed = draft.edges.iter().any(|e| e.spec.is_some_and(|s| s.name == port.name));
             if !fed && !draft.broken_inputs {
-                let message = match port.name {
-                    "*" => format!("`{}` needs at least one input", draft.id),
-                    name => format!("`{}` needs the input `{name}`", draft.id),
+                let (message, help) = match port.name {
+                    "*" => (format!("`{}` needs at least one input", draft.id), "write `inputs: { a: node, b: other }`".into()),
+                    name => (format!("`{}` needs the input `{name}`", draft.id), format!("`{name}`: {}", port.about)),
                 };
-                report.add(draft.op_at, message, Some(format!("`{}`: {}", port.name, port.about)));
+                report.add(draft.op_at, message, Some(help));
             }
         }
         if !spec.effect && !sketch.mentioned.contains(draft.id) && !sketch.log.iter().any(|n| n == draft.id) {

@@ -1,7 +1,7 @@
 //! The nodes, one by one: their keys, and the names of operators, ports, nodes and models in them.
 
 use super::catalog::{Catalog, Delay, OperatorSpec, Port};
-use super::check::{map, plain, unknown_keys, whole, Sketch, PLAIN};
+use super::check::{map, misspelt, plain, unknown_keys, whole, Sketch, PLAIN};
 use super::report::Report;
 use super::settings::{self, Subject};
 use super::tree::{At, Entry, Shape, Tree};
@@ -77,12 +77,13 @@ pub fn nodes<'a>(tree: &'a Tree, catalog: &'a Catalog, sketch: &mut Sketch<'a>, 
         }
         unknown_keys(value, &NODE, "a node", report);
         operator(value, &mut draft, catalog, report);
+        draft.broken_inputs = misspelt(value, "inputs", &NODE, report);
+        value.entries().iter().filter(|e| !["op", "with"].contains(&e.key.as_str())).for_each(|e| mention(&e.value, &mut sketch.mentioned));
         if let Some(inputs) = value.get("inputs") {
-            mention(inputs, &mut sketch.mentioned);
             let before = report.len();
             edges(inputs, &mut draft, &places, sketch, report);
             let wanted = inputs.entries().len().max(1);
-            draft.broken_inputs = report.len() > before && draft.edges.iter().filter(|e| e.spec.is_some()).count() < wanted;
+            draft.broken_inputs |= report.len() > before && draft.edges.iter().filter(|e| e.spec.is_some()).count() < wanted;
         }
         with(value, &mut draft, sketch, &mut used, report);
         sketch.nodes.push(draft);
@@ -96,6 +97,9 @@ pub fn nodes<'a>(tree: &'a Tree, catalog: &'a Catalog, sketch: &mut Sketch<'a>, 
 fn operator<'a>(node: &'a Tree, draft: &mut Draft<'a>, catalog: &'a Catalog, report: &mut Report) {
     let known = || catalog.operators.iter().map(|o| o.name);
     let Some(op) = node.get("op") else {
+        if misspelt(node, "op", &NODE, report) {
+            return;
+        }
         let help =
             report.guess(draft.id, known()).map(|name| format!("write `op: {name}`")).unwrap_or("`flow ops` lists the operators".into());
         return report.add(draft.at, format!("the node `{}` has no `op`", draft.id), Some(help));

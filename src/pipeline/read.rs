@@ -35,6 +35,9 @@ fn unreadable(error: &serde_yaml::Error) -> Unreadable {
     let message = whole.split(" at line ").next().unwrap_or_default();
     let message = match message.rsplit_once(": ") {
         Some((_, last)) if last.contains("a name as the key") => "a key must be a name",
+        _ if message.contains("unknown anchor") => "this alias stands for nothing",
+        _ if message.contains("recursion limit") => "values are nested too deeply",
+        _ if message.contains("more than one document") => "a file holds one pipeline, and behind `---` there is another",
         Some((_, last)) => last,
         None => message,
     };
@@ -57,7 +60,7 @@ impl Walk {
             return Err(E::custom("here"));
         }
         if number > MOST_VALUES {
-            return Err(E::custom(format!("more than {MOST_VALUES} values, aliases counted as often as they are used")));
+            return Err(E::custom(format!("more than {MOST_VALUES} values, counting what each `*name` stands for")));
         }
         Ok(At { text: self.text, spot: Spot::Number(number) })
     }

@@ -46,12 +46,18 @@ impl<'a> Report<'a> {
 
     /// A text that isn't YAML.
     pub fn unreadable(&mut self, text: usize, error: Unreadable) {
-        let (line, column) = self.shift(text, error.line, error.column);
+        let (mut line, mut column) = self.shift(text, error.line, error.column);
+        // What is missing at the end is missing behind the last character.
+        let lines: Vec<&str> = self.texts[text].text.lines().collect();
+        if line > lines.len() {
+            line = lines.len().max(1);
+            column = lines.last().map_or(0, |l| l.chars().count()) + 1;
+        }
         let shown = self.texts[text].text.lines().nth(line - 1).unwrap_or_default();
         let help = if shown.contains('\t') {
             Some("YAML is indented with spaces, not with tabs".into())
         } else {
-            error.message.contains("alias").then(|| "`*name` stands for what `&name` marked before".into())
+            error.message.contains("alias").then(|| "`*name` stands for what `&name` marked before it".into())
         };
         self.put(text, line, column, error.message, help);
     }
@@ -66,7 +72,7 @@ impl<'a> Report<'a> {
         let names: Vec<&str> = names.into_iter().collect();
         match self.guess(word, names.iter().copied()) {
             Some(name) => Some(format!("did you mean `{name}`?")),
-            None if (1..=12).contains(&names.len()) => {
+            None if (1..=24).contains(&names.len()) => {
                 Some(format!("there {} {}", if names.len() == 1 { "is" } else { "are" }, listed(&names, "and")))
             }
             None => None,

@@ -74,18 +74,26 @@ pub fn explain(error: &ValidationError, tree: &Tree, subject: &Subject, report: 
     };
     let mut must = |what: String| report.add(here.at, format!("{name} must be {what}, found {found}"), help.clone());
     match &error.kind {
+        // An operator is no map; what is behind its `with` is.
+        Kind::Type { .. } if path.is_empty() && subject.whole.starts_with('`') => {
+            report.add(here.at, format!("the settings of {name} must be a map, found {found}"), None);
+        }
         Kind::Type { kind } => must(types(kind).join(" or ")),
-        Kind::Minimum { limit } => must(format!("at least {limit}")),
-        Kind::Maximum { limit } => must(format!("at most {limit}")),
-        Kind::ExclusiveMinimum { limit } => must(format!("above {limit}")),
-        Kind::ExclusiveMaximum { limit } => must(format!("below {limit}")),
+        Kind::Minimum { limit } => must(format!("at least {}", number(limit))),
+        Kind::Maximum { limit } => must(format!("at most {}", number(limit))),
+        Kind::ExclusiveMinimum { limit } => must(format!("above {}", number(limit))),
+        Kind::ExclusiveMaximum { limit } => must(format!("below {}", number(limit))),
         Kind::MultipleOf { multiple_of } => must(format!("a multiple of {multiple_of}")),
         Kind::Pattern { pattern } => must(format!("of the form {pattern}")),
         Kind::MinLength { limit: 1 } => must("a text that isn't empty".into()),
         Kind::MinLength { limit } => must(format!("at least {limit} characters long")),
         Kind::MaxLength { limit } => must(format!("at most {limit} characters long")),
-        Kind::MinItems { limit } => must(format!("a list of at least {limit}")),
-        Kind::MaxItems { limit } => must(format!("a list of at most {limit}")),
+        Kind::MinItems { limit } => {
+            report.add(here.at, format!("{name} must have at least {limit} {}, found {}", items(*limit), here.length()), help)
+        }
+        Kind::MaxItems { limit } => {
+            report.add(here.at, format!("{name} must have at most {limit} {}, found {}", items(*limit), here.length()), help)
+        }
         Kind::MinProperties { limit } => must(format!("a map of at least {limit}")),
         Kind::UniqueItems => report.add(here.at, format!("{name} names something twice"), help),
         Kind::Constant { .. } | Kind::Enum { .. } => choices(&[error], here, &name, help, report),
@@ -93,6 +101,10 @@ pub fn explain(error: &ValidationError, tree: &Tree, subject: &Subject, report: 
             let known = choices::known_at(subject.schema, &path);
             for key in unexpected {
                 let at = here.entry(key).map_or(here.at, |e| e.at);
+                if known.contains(key) {
+                    report.add(at, format!("{name} can't have `{key}` beside its other settings"), None);
+                    continue;
+                }
                 let help = report.nearest(key, known.iter().map(String::as_str));
                 report.add(at, format!("{name} has no setting `{key}`"), help);
             }
@@ -106,6 +118,20 @@ pub fn explain(error: &ValidationError, tree: &Tree, subject: &Subject, report: 
         Kind::OneOfMultipleValid { .. } => report.add(here.at, format!("{name} mixes settings that exclude one another"), help),
         _ => report.add(here.at, format!("{name}: {error}"), help),
     }
+}
+
+fn items(count: u64) -> &'static str {
+    if count == 1 {
+        "item"
+    } else {
+        "items"
+    }
+}
+
+/// A limit as people write it: `1`, not `1.0`.
+fn number(limit: &Value) -> String {
+    let text = limit.to_string();
+    text.strip_suffix(".0").unwrap_or(&text).into()
 }
 
 /// The steps of a JSON pointer.

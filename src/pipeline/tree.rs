@@ -117,6 +117,14 @@ impl Tree {
         here
     }
 
+    /// How many items a list has.
+    pub fn length(&self) -> usize {
+        match &self.value {
+            Shape::List(items) => items.len(),
+            _ => 0,
+        }
+    }
+
     /// What a reader would call the value: `the text "abc"`, `a list`.
     pub fn called(&self) -> String {
         match &self.value {
