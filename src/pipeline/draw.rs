@@ -47,3 +47,21 @@ pub fn draw(pipeline: &Pipeline, format: Format) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::fake::{catalog, GOOD};
+    use crate::pipeline::parse;
+
+    #[test]
+    fn every_node_and_edge_is_drawn() {
+        let pipeline = parse("x", GOOD, &[], &catalog()).unwrap();
+        let mermaid = draw(&pipeline, Format::Mermaid);
+        assert!(mermaid.starts_with("graph LR\n  n0[\"tasks\"]\n  n1[[\"rollout\"]]\n"), "{mermaid}");
+        assert!(mermaid.contains("  n4 -.->|\"weights, staleness 0\"| n1\n") && mermaid.contains("  n0 -->|tasks| n1\n"), "{mermaid}");
+        let dot = draw(&pipeline, Format::Dot);
+        assert!(dot.contains("n4 [label=\"update: gpu-update\", peripheries=2];") && dot.ends_with("}\n"), "{dot}");
+        assert_eq!(dot.matches(" -> ").count(), 5);
+    }
+}

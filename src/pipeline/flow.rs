@@ -184,3 +184,55 @@ pub fn ends(sketch: &Sketch, report: &mut Report) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::pipeline::fake::{catalog, GOOD};
+    use crate::pipeline::parse;
+
+    fn order(text: &str) -> Result<Vec<String>, String> {
+        parse("x", text, &[], &catalog()).map(|p| p.nodes.into_iter().map(|n| n.id).collect()).map_err(|d| d.to_string())
+    }
+
+    #[test]
+    fn nodes_come_after_what_they_read_and_else_as_written() {
+        assert_eq!(order(GOOD).unwrap(), ["tasks", "rollout", "group", "advantage", "update"]);
+        let (head, rest) = GOOD.split_once("nodes:\n").unwrap();
+        let (nodes, tail) = rest.split_once("log:").unwrap();
+        let update = nodes.lines().find(|l| l.starts_with("  update")).unwrap();
+        let others: String = nodes.lines().filter(|l| *l != update).map(|l| format!("{l}\n")).collect();
+        let more = "  late: { op: tasks, with: { env: sokoban, batch: 1 } }\n";
+        let shuffled = format!("{head}nodes:\n{update}\n{more}{others}log: [late, rollout]\n");
+        assert_eq!(order(&shuffled).unwrap(), ["late", "tasks", "rollout", "group", "advantage", "update"], "{tail}");
+    }
+
+    #[test]
+    fn each_cycle_is_shown_once_the_way_rows_go() {
+        let said = order(&GOOD.replace("inputs: rollout", "inputs: advantage")).unwrap_err();
+        assert!(said.contains("error: group -> advantage -> group is a cycle"), "{said}");
+        assert_eq!(said.matches("is a cycle").count(), 1, "{said}");
+        assert!(!said.contains("makes it"), "no column is missed on a cycle: {said}");
+    }
+
+    #[test]
+    fn a_column_comes_through_operators_that_keep_it_and_no_further() {
+        let through = GOOD.replace("by: [task, state]", "by: [turn, reward]");
+        assert!(order(&through).is_ok());
+        let lost = GOOD.replace("inputs: rollout", "inputs: tasks").replace("by: [task, state]", "by: [task]");
+        let said = order(&lost).unwrap_err();
+        assert!(
+            said.contains("needs the column `reward`, and nothing up to `tasks` makes it") && said.contains("`rollout` makes it"),
+            "{said}"
+        );
+        let late = GOOD.replace("after: update", "after: group");
+        assert!(order(&late).unwrap_err().contains("`weights` of `rollout` needs the column `version`"));
+    }
+
+    #[test]
+    fn a_node_that_nobody_reads_is_reported_unless_it_is_logged_or_has_an_effect() {
+        let more = GOOD.replace("log:", "  more: { op: group, inputs: rollout, with: { by: [task] } }\nlog:");
+        assert!(order(&more).unwrap_err().contains("nothing reads the rows of `more`"));
+        assert!(order(&more.replace("[rollout,", "[more, rollout,")).is_ok());
+        assert!(order(&GOOD.replace("[rollout, update]", "[]")).is_ok(), "`update` trains, `rollout` is read");
+    }
+}

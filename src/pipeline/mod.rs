@@ -159,3 +159,85 @@ fn finished(sketch: Sketch, order: &[usize], source: Value) -> Pipeline {
     let Sketch { name, about, iterations, seed, models, log, .. } = sketch;
     Pipeline { name, about, iterations, seed, models, nodes, log, source }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::fake::{catalog, GOOD};
+    use super::*;
+
+    #[test]
+    fn a_good_file_becomes_a_pipeline() {
+        let pipeline = parse("x", GOOD, &[], &catalog()).unwrap();
+        assert_eq!((pipeline.name.as_str(), pipeline.about.as_str(), pipeline.iterations, pipeline.seed), ("eapo", "a test", 3, 0));
+        assert_eq!(pipeline.models["actor"]["new"], "tiny");
+        assert_eq!(pipeline.log, ["rollout", "update"]);
+        let input = |port: &str, from: &str, staleness| Input { port: port.into(), from: from.into(), staleness };
+        assert_eq!(pipeline.node("rollout").unwrap().inputs, [input("tasks", "tasks", None), input("weights", "update", Some(0))]);
+        assert_eq!(pipeline.node("group").unwrap().inputs, [input("rows", "rollout", None)]);
+    }
+
+    #[test]
+    fn the_source_reads_back_as_the_same_pipeline() {
+        let first = parse("x", GOOD, &["nodes.update.with.lr=0.1".into()], &catalog()).unwrap();
+        assert_eq!(parse("x", &first.to_yaml(), &[], &catalog()).unwrap(), first);
+    }
+
+    #[test]
+    fn line_ends_and_a_byte_order_mark_make_no_difference() {
+        let other = format!("\u{feff}{}", GOOD.replace('\n', "\r\n"));
+        assert_eq!(parse("x", &other, &[], &catalog()).unwrap(), parse("x", GOOD, &[], &catalog()).unwrap());
+        let broken = parse("x", &other.replace("gamma", "gama"), &[], &catalog()).unwrap_err();
+        assert_eq!((broken.0[0].line, broken.0[0].column), (13, 71));
+    }
+
+    /// Every file that typing GOOD passes through, and every slip of one character, gets an answer.
+    #[test]
+    fn no_text_makes_it_panic() {
+        let catalog = catalog();
+        for (i, c) in GOOD.char_indices() {
+            let (before, after) = (&GOOD[..i], &GOOD[i + c.len_utf8()..]);
+            for text in [
+                before.to_string(),
+                format!("{before}{after}"),
+                format!("{before}:{after}"),
+                format!("{before}[{after}"),
+                format!("{before}é{c}{after}"),
+            ] {
+                if let Err(found) = parse("x", &text, &[], &catalog) {
+                    assert!(!found.0.is_empty());
+                    found.to_string();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_hopeless_file_is_answered_within_bounds() {
+        let nodes: String = (0..3000).map(|i| format!("  n{i}: {{ op: gruop, inputs: m{i} }}\n")).collect();
+        let found = parse("x", &format!("flow: x\niterations: 1\nnodes:\n{nodes}"), &[], &catalog()).unwrap_err();
+        assert_eq!(found.0.len(), 100);
+        let folder = std::env::temp_dir().join(format!("flow-pipeline-{}", std::process::id()));
+        std::fs::write(&folder, "# ".repeat(MOST_BYTES)).unwrap();
+        let found = load(&folder, &[], &catalog()).unwrap_err().to_string();
+        std::fs::remove_file(&folder).unwrap();
+        assert!(found.contains("longer than 256 KiB"), "{found}");
+    }
+
+    #[test]
+    fn a_typing_error_is_told_once() {
+        for (from, to, message) in [
+            ("inputs: rollout", "inputs: rolout", "there is no node `rolout`"),
+            ("op: group", "op: gruop", "there is no operator `gruop`"),
+            ("tasks: { op", "taks: { op", "there is no node `tasks`"),
+            ("{ model: actor, lr", "{ model: acter, lr", "there is no model `acter`"),
+            ("iterations:", "iteratons:", "a pipeline has no key `iteratons`"),
+            ("inputs: rollout", "input: rollout", "a node has no key `input`"),
+            ("by: [task, state]", "by: [task, stat]", "there is no column `stat`"),
+            ("weights: { after: update, staleness: 0 }", "weights: update", "takes what an earlier iteration made"),
+        ] {
+            let found = parse("x", &GOOD.replacen(from, to, 1), &[], &catalog()).unwrap_err();
+            assert_eq!(found.0.len(), 1, "{found}");
+            assert!(found.0[0].message.contains(message), "{found}");
+        }
+    }
+}

@@ -168,3 +168,56 @@ impl Visitor<'_> for Key<'_> {
         Ok((value.into(), self.0.enter()?))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(text: &str, tree: &Tree) -> (usize, usize) {
+        match tree.at.spot {
+            Spot::Number(n) => locate(text, n),
+            Spot::Character(_) => unreachable!("only overrides have those"),
+        }
+    }
+
+    #[test]
+    fn values_and_keys_are_found_again() {
+        let text = "a: 1\nb:\n  - x\n  - { c: \"é\", d: [1, ~] }\ne:\n  f: g\n";
+        let (tree, _) = read(text, 0).unwrap();
+        let at = |path: &[&str]| place(text, tree.deepest(path.iter().copied()));
+        assert_eq!(at(&["a"]), (1, 4));
+        assert_eq!(at(&["b", "0"]), (3, 5));
+        assert_eq!(at(&["b", "1", "d"]), (4, 18), "columns count characters");
+        assert_eq!(at(&["b", "1", "d", "1"]), (4, 22));
+        assert_eq!(at(&["e", "f"]), (6, 6));
+        let Spot::Number(key) = tree.get("e").unwrap().entry("f").unwrap().at.spot else { panic!() };
+        assert_eq!(locate(text, key), (6, 3));
+    }
+
+    #[test]
+    fn the_first_of_two_equal_keys_stays_and_the_second_is_reported() {
+        let text = "a: 1\nb: { c: 1, c: 2 }\na: 3\n";
+        let (tree, duplicates) = read(text, 0).unwrap();
+        assert_eq!(tree.json(), serde_json::json!({ "a": 1, "b": { "c": 1 } }));
+        assert_eq!(duplicates.iter().map(|d| d.key.as_str()).collect::<Vec<_>>(), ["c", "a"]);
+        let Spot::Number(second) = duplicates[1].at.spot else { panic!() };
+        assert_eq!(locate(text, second), (3, 1));
+    }
+
+    #[test]
+    fn floats_without_a_fraction_are_whole() {
+        let (tree, _) = read("[1e3, 2.0, 0.5, .inf, 1e-6, 1e15]", 0).unwrap();
+        assert_eq!(tree.json().to_string(), r#"[1000,2,0.5,".inf",1e-6,1000000000000000]"#);
+    }
+
+    #[test]
+    fn what_stands_for_billions_is_refused_soon() {
+        let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+        for i in 1..30 {
+            text += &format!("a{i}: &a{i} [*a{0}, *a{0}, *a{0}, *a{0}, *a{0}, *a{0}]\n", i - 1);
+        }
+        assert!(read(&text, 0).unwrap_err().message.contains("50000 values"));
+        assert!(read(&"[".repeat(100_000), 0).is_err());
+        assert!(read("a: &a [*a]", 0).is_err());
+    }
+}

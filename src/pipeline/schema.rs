@@ -133,3 +133,48 @@ fn renamed(schema: &Value, prefix: &str) -> Value {
         other => other.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::pipeline::fake::{catalog, GOOD};
+    use crate::pipeline::{parse, schema};
+
+    /// What the schema can say at all, it says as the checker does.
+    #[test]
+    fn schema_and_checker_agree() {
+        let catalog = catalog();
+        let schema = schema(&catalog);
+        let validator = jsonschema::draft202012::new(&schema).unwrap();
+        let changes = [
+            ("flow: eapo", "flow: eapo", true),
+            ("with: { of: step_return, gamma: 0.9 }", "with:", true),
+            (", with: { of: step_return, gamma: 0.9 }", "", true),
+            ("inputs: group", "inputs: { rows: group }", true),
+            ("inputs: advantage", "inputs: { rows: { after: advantage } }", true),
+            ("lr: 1.0e-6", "lr: 1.0e-6, kl: { weight: 1, kind: k3 }", true),
+            ("flow: eapo", "flow: an eapo", false),
+            ("iterations: 3", "iterations: 0", false),
+            ("op: group", "op: groop", false),
+            ("gamma: 0.9", "gamma: 2", false),
+            ("gamma: 0.9", "gama: 1", false),
+            ("batch: 4", "batch: 0", false),
+            ("lr: 1.0e-6", "lr: 0", false),
+            ("lr: 1.0e-6", "lr: 1, kl: { kind: k3 }", false),
+            (", with: { env: sokoban, batch: 4 }", "", false),
+            ("new: tiny", "new: tiny, rank: 3", false),
+            ("tasks: tasks, ", "", false),
+            ("weights: { after: update, staleness: 0 }", "weights: update", false),
+            ("staleness: 0", "staleness: -1", false),
+            ("inputs: group", "inputs: [group]", false),
+            ("inputs: group", "inputs: { row: group }", false),
+        ];
+        for (from, to, good) in changes {
+            assert!(GOOD.contains(from), "{from}");
+            let text = GOOD.replace(from, to);
+            let value = super::super::read::read(&text, 0).unwrap().0.json();
+            assert_eq!(validator.is_valid(&value), good, "schema: {to}");
+            let said = parse("x", &text, &[], &catalog).err().map(|d| d.to_string()).unwrap_or_default();
+            assert_eq!(said.is_empty(), good, "checker: {to}: {said}");
+        }
+    }
+}

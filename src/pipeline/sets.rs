@@ -95,3 +95,65 @@ pub fn apply(tree: &mut Tree, number: usize, text: &Text, report: &mut Report) {
     }
     *here = value;
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::pipeline::fake::{catalog, GOOD};
+    use crate::pipeline::parse;
+
+    fn with(sets: &[&str]) -> Result<crate::pipeline::Pipeline, String> {
+        let sets: Vec<String> = sets.iter().map(|s| s.to_string()).collect();
+        parse("good.yaml", GOOD, &sets, &catalog()).map_err(|d| d.to_string())
+    }
+
+    #[test]
+    fn the_last_override_wins_and_is_part_of_the_source() {
+        let pipeline = with(&["nodes.update.with.lr=1e-3", "nodes.update.with.lr=0.5", "iterations=9", "log.1=group"]).unwrap();
+        assert_eq!(pipeline.node("update").unwrap().with["lr"], 0.5);
+        assert_eq!((pipeline.iterations, pipeline.source["iterations"].as_u64()), (9, Some(9)));
+        assert_eq!(pipeline.log, ["rollout", "group"]);
+    }
+
+    #[test]
+    fn what_is_missing_is_made_under_a_map_that_is_there() {
+        let pipeline = with(&["seed=3", "nodes.advantage.with.gamma=0.5", "nodes.update.with.kl={ weight: 1, kind: k2 }"]).unwrap();
+        assert_eq!(pipeline.seed, 3);
+        assert_eq!(pipeline.node("update").unwrap().with["kl"]["kind"], "k2");
+        assert!(with(&["nodes.updat.with.lr=1"]).unwrap_err().contains("did you mean `update`?"));
+        assert!(with(&["nodes.new=1"]).unwrap_err().contains("there is no `nodes.new`"));
+    }
+
+    #[test]
+    fn overrides_are_located_in_their_own_text() {
+        let said = with(&["nodes.update.with={ model: actor, lr: 1, klip: 2 }"]).unwrap_err();
+        assert!(said.contains("--> --set nodes.update.with:1:42\n"), "{said}");
+        let said = with(&["seed=1", "iterations=0"]).unwrap_err();
+        assert!(said.contains("--> --set iterations:1:12\n") && said.contains("1 | iterations=0\n"), "{said}");
+    }
+
+    #[test]
+    fn nonsense_is_refused_without_a_panic() {
+        for set in [
+            "",
+            "=",
+            "==",
+            ".",
+            ".=",
+            "a",
+            "a.b.c=1",
+            "=1",
+            "flow.x=1",
+            "log.9=x",
+            "nodes=",
+            "nodes.=1",
+            "é=ü",
+            "nodes.group.with.by.é=1",
+            "seed={",
+            "seed=\n",
+            "models.actor=*a",
+            "nodes.tasks=3",
+        ] {
+            assert!(with(&[set]).is_err(), "{set}");
+        }
+    }
+}
