@@ -1,1 +1,94 @@
-//! The loss of a token.
+//! The loss of each token, as small functions on vectors of one value a token. Formulas: PPO (Schulman et al. 2017),
+//! dual clip (Ye et al. 2020, equation 5), asymmetric clip (DAPO, Yu et al. 2025), estimates of a divergence (Schulman 2020).
+
+use super::{Aggregation, KlKind};
+use tch::Tensor;
+
+/// How far the logarithm of a ratio may go.
+const LOG_RATIO: f64 = 20.0;
+
+/// exp(clamp(new - old)).
+pub fn ratio(new: &Tensor, old: &Tensor) -> Tensor {
+    (new - old).clamp(-LOG_RATIO, LOG_RATIO).exp()
+}
+
+/// The policy loss, and whether the clipped branch decided:
+/// m = max(-A ratio, -A clamp(ratio, 1 - low, 1 + high)), and where A < 0 the lesser of m and -A c.
+pub fn policy(ratio: &Tensor, advantage: &Tensor, low: f64, high: f64, dual: f64) -> (Tensor, Tensor) {
+    let against = -advantage;
+    let free = &against * ratio;
+    let held = &against * ratio.clamp(1.0 - low, 1.0 + high);
+    let clipped = held.gt_tensor(&free);
+    let loss = free.maximum(&held);
+    let bounded = loss.minimum(&(&against * dual));
+    (bounded.where_self(&advantage.lt(0.0), &loss), clipped)
+}
+
+/// The estimate of the divergence from the reference.
+pub fn divergence(new: &Tensor, reference: &Tensor, kind: KlKind) -> Tensor {
+    let d = new - reference;
+    match kind {
+        KlKind::K1 => d,
+        KlKind::K2 => d.square() / 2.0,
+        KlKind::K3 => (-&d).exp() + d - 1.0,
+    }
+}
+
+/// The weight of each token of a response of `length` tokens in the loss of a step over `rows` responses of `tokens` tokens together:
+/// the loss of the step is the weighted sum over its tokens, however they are split into passes.
+pub fn weight(aggregation: Aggregation, length: usize, rows: usize, tokens: usize, norm: f64) -> f64 {
+    match aggregation {
+        Aggregation::TokenMean => 1.0 / tokens as f64,
+        Aggregation::SeqMeanTokenSum => 1.0 / rows as f64,
+        Aggregation::SeqMeanTokenMean => 1.0 / (rows * length) as f64,
+        Aggregation::SeqMeanTokenSumNorm => 1.0 / (rows as f64 * norm),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy_at(advantage: f32, r: f64, high: f64, dual: f64) -> f64 {
+        let t = |x: f32| Tensor::from_slice(&[x]);
+        policy(&ratio(&t(r.ln() as f32), &t(0.0)), &t(advantage), 0.2, high, dual).0.double_value(&[0])
+    }
+
+    #[test]
+    fn policy_loss_as_worked_by_hand() {
+        let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-5, "{a} is not {b}");
+        close(policy_at(1.0, 1.5, 0.28, 3.0), -1.28);
+        close(policy_at(-1.0, 0.5, 0.28, 3.0), 0.8);
+        close(policy_at(-1.0, 5.0, 0.28, 3.0), 3.0);
+        close(policy_at(-1.0, 5.0, 0.28, 10.0), 5.0);
+        close(policy_at(1.0, 0.5, 0.2, 3.0), -0.5);
+    }
+
+    #[test]
+    fn divergences_as_worked_by_hand() {
+        let t = |x: f32| Tensor::from_slice(&[x]);
+        for (kind, wanted) in [(KlKind::K1, 0.5), (KlKind::K2, 0.125), (KlKind::K3, 0.106531)] {
+            let found = divergence(&t(-1.0), &t(-1.5), kind).double_value(&[0]);
+            assert!((found - wanted).abs() < 1e-6, "{kind:?}: {found}");
+        }
+    }
+
+    #[test]
+    fn far_ratios_stay_numbers() {
+        let t = |x: f32| Tensor::from_slice(&[x]);
+        assert!((ratio(&t(0.0), &t(-100.0)).double_value(&[0]) / 20f64.exp() - 1.0).abs() < 1e-5);
+    }
+
+    #[test]
+    fn aggregations_of_two_responses() {
+        // Losses 1, 2, 3 and 6.
+        let sum = |aggregation| {
+            let w = |length| weight(aggregation, length, 2, 4, 8.0);
+            w(3) * 6.0 + w(1) * 6.0
+        };
+        assert_eq!(sum(Aggregation::TokenMean), 3.0);
+        assert_eq!(sum(Aggregation::SeqMeanTokenSum), 6.0);
+        assert_eq!(sum(Aggregation::SeqMeanTokenMean), 4.0);
+        assert_eq!(sum(Aggregation::SeqMeanTokenSumNorm), 0.75);
+    }
+}

@@ -10,8 +10,21 @@
 //! attention never sees the padding and positions count from 0; a batch holds sequences of one padded length and is padded to a
 //! multiple of [`PAD_TO`] rows; a token is drawn from a hash of the row's seed and the token's index. Threads share the work by whole
 //! batches, each computed on one thread, and gradients are summed in a fixed order, so the number of threads changes no bit.
+mod adamw;
+mod choices;
+mod generate;
 mod loss;
+mod model;
+mod passes;
+mod sample;
+mod shape;
+mod spread;
+mod state;
+mod store;
+mod update;
 mod settings;
+#[cfg(test)]
+mod tests;
 mod thread;
 mod tokenizer;
 

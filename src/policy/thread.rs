@@ -1,51 +1,108 @@
 //! The policy thread: one thread owns the tensors of a process, and everyone else holds a handle.
 
+use super::spread::panic_text;
+use super::state::State;
 use super::{Example, ModelSettings, PolicyError, Reply, Request, Sampling, Tokenizer, UpdateReport, UpdateSettings};
+use crossbeam_channel::{bounded, unbounded, Sender};
 use std::collections::BTreeMap;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A handle on the policy thread. Its calls block until the answer is there, so they belong on threads that may wait.
+type Job = Box<dyn FnOnce(&mut State) + Send>;
+
+/// A handle on the policy thread, which ends with its last handle.
+/// Its calls block until the answer is there, so they belong on threads that may wait.
+///
+/// libtorch answers what it can't do with a panic; on this thread and its helpers (their names begin with `policy`) that becomes
+/// an error of the call, so a panic hook that ends the process should leave these threads out.
 #[derive(Clone)]
 pub struct Policy {
+    jobs: Sender<Job>,
     tokenizers: Arc<BTreeMap<String, Arc<Tokenizer>>>,
 }
 
 impl Policy {
     /// Starts the thread and makes the models, on a GPU where there is one. `threads` is how many threads share the work on a CPU.
-    pub fn start(_models: &BTreeMap<String, ModelSettings>, _words: &[String], _seed: u64, _threads: usize) -> Result<Policy, PolicyError> {
-        Err(PolicyError::Gone)
+    /// `words` are the vocabulary of new models that ask for words. Random weights follow from `seed` and the model's name.
+    pub fn start(models: &BTreeMap<String, ModelSettings>, words: &[String], seed: u64, threads: usize) -> Result<Policy, PolicyError> {
+        let (jobs, queue) = unbounded::<Job>();
+        let (ready, started) = bounded(1);
+        let (models, words) = (models.clone(), words.to_vec());
+        let body = move || {
+            let state = guarded(|| State::new(&models, &words, seed, threads));
+            match state {
+                Err(error) => drop(ready.send(Err(error))),
+                Ok(mut state) => {
+                    let tokenizers = state.models().map(|(name, model)| (name.clone(), model.tokenizer.clone())).collect();
+                    drop(ready.send(Ok(tokenizers)));
+                    queue.iter().for_each(|job| job(&mut state));
+                }
+            }
+        };
+        std::thread::Builder::new().name("policy".into()).spawn(body).map_err(|e| PolicyError::Torch(format!("no thread: {e}")))?;
+        let tokenizers = Arc::new(started.recv().map_err(|_| PolicyError::Gone)??);
+        Ok(Policy { jobs, tokenizers })
     }
+
+    /// Runs `work` on the policy thread and waits for what it gives.
+    fn ask<T: Send + 'static>(&self, work: impl FnOnce(&mut State) -> Result<T, PolicyError> + Send + 'static) -> Result<T, PolicyError> {
+        let (done, answer) = bounded(1);
+        let job: Job = Box::new(move |state| drop(done.send(guarded(|| work(state)))));
+        self.jobs.send(job).map_err(|_| PolicyError::Gone)?;
+        answer.recv().map_err(|_| PolicyError::Gone)?
+    }
+
     /// The vocabulary of `model`.
     pub fn tokenizer(&self, model: &str) -> Result<Arc<Tokenizer>, PolicyError> {
         self.tokenizers.get(model).cloned().ok_or_else(|| PolicyError::NoModel(model.into()))
     }
+
     /// Answers `requests` with version `version` of the weights, one reply a request, in order.
-    pub fn generate(&self, _model: &str, _version: u64, _requests: Vec<Request>, _sampling: Sampling) -> Result<Vec<Reply>, PolicyError> {
-        Err(PolicyError::Gone)
+    pub fn generate(&self, model: &str, version: u64, requests: Vec<Request>, sampling: Sampling) -> Result<Vec<Reply>, PolicyError> {
+        let model = model.to_string();
+        self.ask(move |state| state.generate(&model, version, &requests, &sampling))
     }
+
     /// Makes the next version of the weights from `rows`, whose order is part of the input: sort them.
-    pub fn update(&self, _model: &str, _rows: Vec<Example>, _settings: &UpdateSettings) -> Result<UpdateReport, PolicyError> {
-        Err(PolicyError::Gone)
+    pub fn update(&self, model: &str, rows: Vec<Example>, settings: &UpdateSettings) -> Result<UpdateReport, PolicyError> {
+        let (model, settings) = (model.to_string(), settings.clone());
+        self.ask(move |state| state.update(&model, &rows, &settings))
     }
+
     /// The log-probability of each response token under the newest weights, as an update computes it.
-    pub fn logprobs(&self, _model: &str, _rows: &[Example], _temperature: f64) -> Result<Vec<Vec<f32>>, PolicyError> {
-        Err(PolicyError::Gone)
+    pub fn logprobs(&self, model: &str, rows: &[Example], temperature: f64) -> Result<Vec<Vec<f32>>, PolicyError> {
+        let (model, rows) = (model.to_string(), rows.to_vec());
+        self.ask(move |state| state.logprobs(&model, &rows, temperature))
     }
+
     /// Writes the newest weights and the optimiser's moments into `folder`, which appears complete or not at all.
-    pub fn save(&self, _model: &str, _folder: &Path) -> Result<(), PolicyError> {
-        Err(PolicyError::Gone)
+    pub fn save(&self, model: &str, folder: &Path) -> Result<(), PolicyError> {
+        let (model, folder) = (model.to_string(), folder.to_path_buf());
+        self.ask(move |state| state.save(&model, &folder))
     }
-    /// Takes weights, moments and version from `folder`, bit for bit; older versions are dropped, the reference of the start stays.
-    pub fn load(&self, _model: &str, _folder: &Path) -> Result<u64, PolicyError> {
-        Err(PolicyError::Gone)
+
+    /// Takes weights, moments and version from `folder`, bit for bit, and gives the version. Older versions are dropped;
+    /// the frozen start that a KL term compares with stays what it was.
+    pub fn load(&self, model: &str, folder: &Path) -> Result<u64, PolicyError> {
+        let (model, folder) = (model.to_string(), folder.to_path_buf());
+        self.ask(move |state| state.load(&model, &folder))
     }
+
     /// The versions that `generate` can use, oldest first.
-    pub fn versions(&self, _model: &str) -> Result<Vec<u64>, PolicyError> {
-        Err(PolicyError::Gone)
+    pub fn versions(&self, model: &str) -> Result<Vec<u64>, PolicyError> {
+        let model = model.to_string();
+        self.ask(move |state| state.versions(&model))
     }
+
     /// How many parameters `model` has.
-    pub fn parameters(&self, _model: &str) -> Result<usize, PolicyError> {
-        Err(PolicyError::Gone)
+    pub fn parameters(&self, model: &str) -> Result<usize, PolicyError> {
+        let model = model.to_string();
+        self.ask(move |state| state.parameters(&model))
     }
+}
+
+/// A panic of libtorch's as an error.
+fn guarded<T>(work: impl FnOnce() -> Result<T, PolicyError>) -> Result<T, PolicyError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(PolicyError::Torch(panic_text(panic.as_ref()))))
 }

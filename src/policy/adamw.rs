@@ -1,0 +1,61 @@
+//! AdamW (Loshchilov and Hutter 2019) on the flat vector of parameters, in plain tensor operations, so that its state can be saved.
+
+use super::UpdateSettings;
+use tch::{Kind, Tensor};
+
+/// The moments, and how many steps made them.
+pub struct Moments {
+    pub first: Tensor,
+    pub second: Tensor,
+    pub steps: u64,
+}
+
+impl Moments {
+    pub fn new(like: &Tensor) -> Moments {
+        Moments { first: like.zeros_like(), second: like.zeros_like(), steps: 0 }
+    }
+
+    pub fn share(&self) -> Moments {
+        Moments { first: self.first.shallow_clone(), second: self.second.shallow_clone(), steps: self.steps }
+    }
+}
+
+/// The norm of a gradient, summed in double precision.
+pub fn norm(gradient: &Tensor) -> f64 {
+    gradient.to_kind(Kind::Double).norm().double_value(&[])
+}
+
+/// One step: new weights and moments; the old ones stay as they are. Only the first `decayed` weights decay.
+pub fn step(weights: &Tensor, moments: &Moments, gradient: &Tensor, settings: &UpdateSettings, decayed: i64) -> (Tensor, Moments) {
+    let [b1, b2] = settings.betas;
+    let steps = moments.steps + 1;
+    let first = &moments.first * b1 + gradient * (1.0 - b1);
+    let second = &moments.second * b2 + gradient.square() * (1.0 - b2);
+    let (c1, c2) = (1.0 - b1.powf(steps as f64), 1.0 - b2.powf(steps as f64));
+    let change = &first / (second.sqrt() / c2.sqrt() + settings.eps) * (settings.lr / c1);
+    let mut new = weights.copy();
+    let _ = new.narrow(0, 0, decayed).g_mul_scalar_(1.0 - settings.lr * settings.weight_decay);
+    new -= change;
+    (new, Moments { first, second, steps })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_steps_as_worked_by_hand() {
+        let settings = UpdateSettings { lr: 0.1, weight_decay: 0.5, ..Default::default() };
+        let start = Tensor::from_slice(&[1.0f32, 1.0]);
+        let (one, moments) = step(&start, &Moments::new(&start), &Tensor::from_slice(&[2.0f32, -4.0]), &settings, 1);
+        // The first step is lr * sign of the gradient; the first weight also decays by lr * 0.5.
+        let values = |t: &Tensor| [t.double_value(&[0]), t.double_value(&[1])];
+        let close = |a: [f64; 2], b: [f64; 2]| assert!((a[0] - b[0]).abs() + (a[1] - b[1]).abs() < 1e-6, "{a:?} {b:?}");
+        close(values(&one), [0.85, 1.1]);
+        let (two, moments) = step(&one, &moments, &Tensor::from_slice(&[0.0f32, -4.0]), &settings, 1);
+        let (m, v) = (0.9 * 0.2 / 0.19, 0.999 * 0.004 / (1.0 - 0.999f64.powi(2)));
+        close(values(&two), [0.85 * 0.95 - 0.1 * m / v.sqrt(), 1.2]);
+        assert_eq!(moments.steps, 2);
+        close(values(&start), [1.0, 1.0]);
+    }
+}

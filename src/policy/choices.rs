@@ -1,0 +1,91 @@
+//! Decoding held to a set of answers: a walk down the trie of their tokens.
+
+use super::END;
+
+/// A walk: the answers that still agree with what was written, in order and each once, and how much was written.
+#[derive(Clone, Debug)]
+pub struct Walk<'a> {
+    alive: Vec<&'a [u32]>,
+    depth: usize,
+}
+
+impl<'a> Walk<'a> {
+    /// At the root of the trie of `choices`, each of which must be closed by [`END`] and hold it nowhere else.
+    pub fn new(choices: &'a [Vec<u32>]) -> Result<Walk<'a>, String> {
+        for choice in choices {
+            if choice.iter().position(|&t| t == END) != choice.len().checked_sub(1) {
+                return Err(format!("the choice {choice:?} isn't closed by the end token"));
+            }
+        }
+        let mut alive: Vec<&[u32]> = choices.iter().map(Vec::as_slice).collect();
+        alive.sort_unstable();
+        alive.dedup();
+        Ok(Walk { alive, depth: 0 })
+    }
+
+    /// The tokens that may come next, ascending.
+    pub fn allowed(&self) -> Vec<u32> {
+        let mut tokens: Vec<u32> = self.alive.iter().filter_map(|choice| choice.get(self.depth).copied()).collect();
+        tokens.dedup();
+        tokens
+    }
+
+    /// The next token when only one may come.
+    pub fn forced(&self) -> Option<u32> {
+        let (first, last) = (self.alive.first()?.get(self.depth)?, self.alive.last()?.get(self.depth)?);
+        (first == last).then_some(*first)
+    }
+
+    /// What is left to write, when only one answer is left.
+    pub fn settled(&self) -> Option<&'a [u32]> {
+        match self.alive[..] {
+            [only] => Some(&only[self.depth..]),
+            _ => None,
+        }
+    }
+
+    /// Whether some token after the next may have to be chosen, too.
+    pub fn chooses_again(&self) -> bool {
+        self.alive.windows(2).any(|pair| pair[0].get(self.depth) == pair[1].get(self.depth))
+    }
+
+    /// Writes `token`; whether it was allowed.
+    pub fn push(&mut self, token: u32) -> bool {
+        self.alive.retain(|choice| choice.get(self.depth) == Some(&token));
+        self.depth += 1;
+        !self.alive.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_down_a_trie() {
+        let choices = vec![vec![7, 9, END], vec![5, END], vec![7, 8, END], vec![7, 8, END], vec![7, END]];
+        let mut walk = Walk::new(&choices).unwrap();
+        assert_eq!(walk.allowed(), [5, 7]);
+        assert_eq!((walk.forced(), walk.settled(), walk.chooses_again()), (None, None, true));
+        assert!(walk.push(7));
+        assert_eq!(walk.allowed(), [END, 8, 9]);
+        assert!(!walk.chooses_again());
+        assert!(walk.push(8));
+        assert_eq!((walk.forced(), walk.settled()), (Some(END), Some(&[END][..])));
+        assert!(!walk.push(3));
+    }
+
+    #[test]
+    fn a_common_beginning_is_forced() {
+        let choices = vec![vec![4, 5, END], vec![4, 6, END]];
+        let walk = Walk::new(&choices).unwrap();
+        assert_eq!((walk.forced(), walk.settled()), (Some(4), None));
+    }
+
+    #[test]
+    fn an_open_choice_is_refused() {
+        assert!(Walk::new(&[vec![5]]).is_err());
+        assert!(Walk::new(&[vec![]]).is_err());
+        assert!(Walk::new(&[vec![END, 5, END]]).is_err());
+    }
+}

@@ -1,0 +1,189 @@
+//! Rows to learn from, cut into forward passes of fixed shapes.
+//!
+//! Only tokens that were chosen cost anything: a sequence ends before the last of them, and rows that read the same are read once.
+
+use super::choices::Walk;
+use super::generate::{check, padded};
+use super::model::{Net, NEVER};
+use super::shape::Shape;
+use super::{Example, PolicyError, PAD_TO};
+use std::collections::BTreeMap;
+use tch::{Kind, Tensor};
+
+/// One token that was chosen among several.
+struct Choice {
+    /// Its place in the response.
+    index: usize,
+    /// What it was chosen from; `None`: the whole vocabulary.
+    allowed: Option<Vec<u32>>,
+}
+
+/// A row, checked.
+pub struct Row<'a> {
+    example: &'a Example,
+    choices: Vec<Choice>,
+}
+
+impl<'a> Row<'a> {
+    /// Checks one row; the error names it.
+    pub fn new(row: usize, example: &'a Example, shape: &Shape) -> Result<Row<'a>, PolicyError> {
+        Row::read(example, shape).map_err(|what| PolicyError::Row { row, what })
+    }
+
+    fn read(example: &'a Example, shape: &Shape) -> Result<Row<'a>, String> {
+        let response = &example.response;
+        check(&example.prompt, &example.choices, response.len(), shape)?;
+        check(response, &[], 0, shape).map_err(|_| "the response is empty or has a token that isn't in the vocabulary".to_string())?;
+        if !example.advantage.is_finite() {
+            return Err(format!("the advantage is {}", example.advantage));
+        }
+        let mut choices = Vec::new();
+        if example.choices.is_empty() {
+            choices.extend((0..response.len()).map(|index| Choice { index, allowed: None }));
+            return Ok(Row { example, choices });
+        }
+        let mut walk = Walk::new(&example.choices)?;
+        for (index, &token) in response.iter().enumerate() {
+            if walk.forced().is_none() {
+                choices.push(Choice { index, allowed: Some(walk.allowed()) });
+            }
+            if !walk.push(token) {
+                return Err(format!("the response {response:?} is none of its choices"));
+            }
+        }
+        Ok(Row { example, choices })
+    }
+
+    /// Tokens of the response.
+    pub fn len(&self) -> usize {
+        self.example.response.len()
+    }
+
+    /// What has to be read: up to the place before the last choice.
+    fn sequence(&self) -> Vec<u32> {
+        let until = self.choices.last().map_or(0, |choice| choice.index);
+        self.example.prompt.iter().chain(&self.example.response[..until]).copied().collect()
+    }
+
+    /// The places whose final states make the choices.
+    fn places(&self) -> Vec<i64> {
+        self.choices.iter().map(|choice| (self.example.prompt.len() + choice.index) as i64 - 1).collect()
+    }
+}
+
+/// One forward pass: sequences of one padded length, each with the places that are asked for and the rows that it stands for.
+pub struct Pass {
+    places: usize,
+    batch: usize,
+    sequences: Vec<(Vec<u32>, Vec<i64>)>,
+    /// Rows, and which sequence each reads; in this order their tokens follow one another.
+    pub rows: Vec<(usize, usize)>,
+}
+
+/// The passes over the rows called `which`, `size` sequences each.
+pub fn passes(rows: &[Row], which: &[usize], size: usize) -> Vec<Pass> {
+    let mut unique: BTreeMap<(usize, Vec<u32>, Vec<i64>), Vec<usize>> = BTreeMap::new();
+    let mut certain = Vec::new();
+    for &i in which {
+        if rows[i].choices.is_empty() {
+            certain.push((i, 0));
+            continue;
+        }
+        let sequence = rows[i].sequence();
+        unique.entry((sequence.len().next_multiple_of(PAD_TO), sequence, rows[i].places())).or_default().push(i);
+    }
+    let mut passes: Vec<Pass> = Vec::new();
+    for ((places, sequence, at), members) in unique {
+        if passes.last().is_none_or(|pass| pass.places != places || pass.sequences.len() == size) {
+            passes.push(Pass { places, batch: 0, sequences: Vec::new(), rows: Vec::new() });
+        }
+        if let Some(pass) = passes.last_mut() {
+            pass.rows.extend(members.into_iter().map(|row| (row, pass.sequences.len())));
+            pass.sequences.push((sequence, at));
+            pass.batch = pass.sequences.len().next_multiple_of(PAD_TO);
+        }
+    }
+    if !certain.is_empty() {
+        passes.push(Pass { places: 0, batch: 0, sequences: Vec::new(), rows: certain });
+    }
+    passes
+}
+
+impl Pass {
+    /// Whether anything was chosen in it.
+    pub fn learns(&self) -> bool {
+        !self.sequences.is_empty()
+    }
+
+    /// Log-probability of each response token of the rows, and the entropy (without gradient) of what it was drawn from.
+    pub fn logprobs(&self, net: &Net, rows: &[Row], temperature: f64) -> (Tensor, Tensor) {
+        let device = net.device();
+        let tokens: usize = self.rows.iter().map(|&(row, _)| rows[row].len()).sum();
+        let none = Tensor::zeros([tokens as i64], (Kind::Float, device));
+        if !self.learns() {
+            return (none.copy(), none);
+        }
+        let tensor = |values: &[i64]| Tensor::from_slice(values).to_device(device);
+        let queries = self.sequences.iter().map(|s| s.1.len()).max().unwrap_or(1);
+        let mut at = vec![0i64; self.batch * queries];
+        for (i, (_, places)) in self.sequences.iter().enumerate() {
+            at[i * queries..i * queries + places.len()].copy_from_slice(places);
+        }
+        let (mut from, mut to, mut target, mut token) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let vocab = net.shape.vocab;
+        let mut mask: Vec<f32> = Vec::new();
+        let held = self.rows.iter().any(|&(row, _)| rows[row].choices.iter().any(|choice| choice.allowed.is_some()));
+        for &(row, sequence) in &self.rows {
+            for (j, choice) in rows[row].choices.iter().enumerate() {
+                from.push((sequence * queries + j) as i64);
+                to.push((token + choice.index) as i64);
+                target.push(rows[row].example.response[choice.index] as i64);
+                if held {
+                    let start = mask.len();
+                    mask.resize(start + vocab, if choice.allowed.is_some() { NEVER as f32 } else { 0.0 });
+                    choice.allowed.iter().flatten().for_each(|&token| mask[start + token as usize] = 0.0);
+                }
+            }
+            token += rows[row].len();
+        }
+        let ids = padded(self.sequences.iter().map(|s| s.0.as_slice()), self.batch, self.places);
+        let (ids, at) = (tensor(&ids).view([-1, self.places as i64]), tensor(&at).view([-1, queries as i64]));
+        let (states, _) = net.forward(&ids, &at, false);
+        let mut logits = net.logits(&states.view([-1, net.shape.width as i64])).index_select(0, &tensor(&from));
+        if temperature != 1.0 {
+            logits = logits / temperature;
+        }
+        if held {
+            logits += Tensor::from_slice(&mask).view([-1, vocab as i64]).to_device(device);
+        }
+        let all = logits.log_softmax(-1, None);
+        let chosen = all.gather(1, &tensor(&target).unsqueeze(1), false).squeeze_dim(1);
+        let entropy = tch::no_grad(|| -(all.exp() * &all).sum_dim_intlist(-1, false, None));
+        let to = tensor(&to);
+        (none.index_copy(0, &to, &chosen), none.index_copy(0, &to, &entropy))
+    }
+}
+
+/// The log-probability of each response token of `examples`, at equal weights the same as recorded by generation up to rounding.
+pub fn logprobs(net: &Net, examples: &[Example], temperature: f64, size: usize) -> Result<Vec<Vec<f32>>, PolicyError> {
+    let rows = examples.iter().enumerate().map(|(i, e)| Row::new(i, e, &net.shape)).collect::<Result<Vec<_>, _>>()?;
+    let mut out = vec![Vec::new(); rows.len()];
+    for pass in passes(&rows, &(0..rows.len()).collect::<Vec<_>>(), size) {
+        let values = values(&tch::no_grad(|| pass.logprobs(net, &rows, temperature).0));
+        let mut rest = values.as_slice();
+        for &(row, _) in &pass.rows {
+            let (own, others) = rest.split_at(rows[row].len());
+            out[row] = own.to_vec();
+            rest = others;
+        }
+    }
+    Ok(out)
+}
+
+/// A tensor's values.
+pub fn values(tensor: &Tensor) -> Vec<f32> {
+    let tensor = tensor.to_device(tch::Device::Cpu).contiguous();
+    let mut values = vec![0.0; tensor.numel()];
+    tensor.copy_data(&mut values, tensor.numel());
+    values
+}

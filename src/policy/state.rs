@@ -1,0 +1,158 @@
+//! What the policy thread owns: the models with their versions, and what is asked of them.
+
+use super::adamw::Moments;
+use super::generate::generate;
+use super::model::{random, Net, Rope};
+use super::passes::logprobs;
+use super::shape::Shape;
+use super::store::{self, Saved};
+use super::update::{update, Before};
+use super::{Example, ModelSettings, PolicyError, Reply, Request, Sampling, TokenKind, Tokenizer, UpdateReport, UpdateSettings};
+use crate::seed::{mix, text};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::sync::Arc;
+use tch::{Device, Tensor};
+
+/// One model: its newest versions, its moments, and the weights it began with.
+pub struct Model {
+    shape: Shape,
+    rope: Rope,
+    pub tokenizer: Arc<Tokenizer>,
+    /// Oldest first, the newest last; never empty.
+    versions: VecDeque<(u64, Tensor)>,
+    moments: Moments,
+    start: Tensor,
+    seed: u64,
+}
+
+/// All models of a process.
+pub struct State {
+    models: BTreeMap<String, Model>,
+    device: Device,
+    threads: usize,
+}
+
+impl Model {
+    fn new(name: &str, settings: &ModelSettings, words: &[String], seed: u64, device: Device) -> Result<Model, PolicyError> {
+        let seed = mix(seed, text(name));
+        let (shape, tokenizer, version, flat, moments) = match settings {
+            ModelSettings::New(new) => {
+                let tokenizer = match new.tokens {
+                    TokenKind::Words => Tokenizer::new(words),
+                    TokenKind::Bytes => Tokenizer::bytes(),
+                };
+                let shape = Shape::new(new, tokenizer.vocab_size())
+                    .map_err(|error| PolicyError::Settings(format!("model `{name}`: {error}")))?;
+                let flat = Tensor::from_slice(&random(&shape, seed)).to_device(device);
+                let moments = Moments::new(&flat);
+                (shape, tokenizer, 0, flat, moments)
+            }
+            ModelSettings::Load(load) => {
+                // The weights are taken, the training isn't: it starts at version 0 with fresh moments.
+                let saved = store::load(Path::new(&load.load), device)?;
+                let moments = Moments::new(&saved.flat);
+                (saved.shape, Tokenizer::new(&saved.words), 0, saved.flat, moments)
+            }
+        };
+        let rope = Rope::new(&shape, device);
+        let start = flat.shallow_clone();
+        Ok(Model { shape, rope, tokenizer: Arc::new(tokenizer), versions: VecDeque::from([(version, flat)]), moments, start, seed })
+    }
+
+    fn newest(&self) -> (u64, &Tensor) {
+        // Never empty, so the fallback is never taken.
+        self.versions.back().map_or((0, &self.start), |(version, flat)| (*version, flat))
+    }
+
+    fn net(&self, flat: &Tensor) -> Net {
+        Net::new(&self.shape, flat, &self.rope, false)
+    }
+}
+
+impl State {
+    pub fn new(models: &BTreeMap<String, ModelSettings>, words: &[String], seed: u64, threads: usize) -> Result<State, PolicyError> {
+        tch::set_num_threads(1);
+        let device = Device::cuda_if_available();
+        let threads = if device.is_cuda() { 1 } else { threads.max(1) };
+        let make = |(name, settings): (&String, &ModelSettings)| Ok((name.clone(), Model::new(name, settings, words, seed, device)?));
+        Ok(State { models: models.iter().map(make).collect::<Result<_, PolicyError>>()?, device, threads })
+    }
+
+    pub fn models(&self) -> impl Iterator<Item = (&String, &Model)> {
+        self.models.iter()
+    }
+
+    fn model(&self, name: &str) -> Result<&Model, PolicyError> {
+        self.models.get(name).ok_or_else(|| PolicyError::NoModel(name.into()))
+    }
+
+    pub fn versions(&self, name: &str) -> Result<Vec<u64>, PolicyError> {
+        Ok(self.model(name)?.versions.iter().map(|(version, _)| *version).collect())
+    }
+
+    pub fn parameters(&self, name: &str) -> Result<usize, PolicyError> {
+        Ok(self.model(name)?.shape.parameters())
+    }
+
+    pub fn generate(&self, name: &str, version: u64, requests: &[Request], sampling: &Sampling) -> Result<Vec<Reply>, PolicyError> {
+        let model = self.model(name)?;
+        let flat = model.versions.iter().find(|(kept, _)| *kept == version).map(|(_, flat)| flat);
+        let kept = || model.versions.iter().map(|(version, _)| *version).collect();
+        let flat = flat.ok_or_else(|| PolicyError::NoVersion { model: name.into(), version, kept: kept() })?;
+        generate(&model.net(flat), requests, sampling, self.threads)
+    }
+
+    pub fn logprobs(&self, name: &str, rows: &[Example], temperature: f64) -> Result<Vec<Vec<f32>>, PolicyError> {
+        let model = self.model(name)?;
+        logprobs(&model.net(model.newest().1), rows, temperature, UpdateSettings::default().micro_batch)
+    }
+
+    pub fn update(&mut self, name: &str, rows: &[Example], settings: &UpdateSettings) -> Result<UpdateReport, PolicyError> {
+        let model = self.model(name)?;
+        let (version, flat) = model.newest();
+        let reference = match &settings.reference {
+            _ if settings.kl == 0.0 => None,
+            None => Some(model.net(&model.start)),
+            Some(other) => {
+                let reference = self.model(other)?;
+                if reference.tokenizer != model.tokenizer {
+                    return Err(PolicyError::Settings(format!("reference `{other}` has another vocabulary than `{name}`")));
+                }
+                Some(reference.net(reference.newest().1))
+            }
+        };
+        let net = model.net(flat);
+        let seed = mix(model.seed, version + 1);
+        let before = Before { name, net: &net, flat, moments: &model.moments, reference, seed, threads: self.threads };
+        let (flat, moments, mut report) = update(&before, rows, settings)?;
+        report.version = version + 1;
+        let model = self.models.get_mut(name).ok_or_else(|| PolicyError::NoModel(name.into()))?;
+        model.moments = moments;
+        model.versions.push_back((report.version, flat));
+        while model.versions.len() > settings.keep + 1 {
+            model.versions.pop_front();
+        }
+        Ok(report)
+    }
+
+    pub fn save(&self, name: &str, folder: &Path) -> Result<(), PolicyError> {
+        let model = self.model(name)?;
+        let (version, flat) = model.newest();
+        let words = model.tokenizer.words().to_vec();
+        let saved = Saved { shape: model.shape.clone(), words, version, flat: flat.shallow_clone(), moments: model.moments.share() };
+        store::save(&saved, folder)
+    }
+
+    pub fn load(&mut self, name: &str, folder: &Path) -> Result<u64, PolicyError> {
+        let saved = store::load(folder, self.device)?;
+        let model = self.models.get_mut(name).ok_or_else(|| PolicyError::NoModel(name.into()))?;
+        if saved.shape != model.shape || saved.words != model.tokenizer.words() {
+            let what = format!("the sizes or the vocabulary aren't those of model `{name}`");
+            return Err(PolicyError::File { path: folder.display().to_string(), what });
+        }
+        model.versions = VecDeque::from([(saved.version, saved.flat)]);
+        model.moments = saved.moments;
+        Ok(saved.version)
+    }
+}

@@ -1,0 +1,276 @@
+//! The policy as a whole: what is recorded is what is recomputed, nothing depends on neighbours, and it learns.
+
+use super::*;
+use crate::seed::Random;
+use std::collections::BTreeMap;
+
+fn tiny() -> NewModel {
+    NewModel { tokens: TokenKind::Bytes, layers: 2, width: 32, heads: 4, kv_heads: 2, context: 128, ..Default::default() }
+}
+
+fn start(threads: usize) -> Policy {
+    let models = BTreeMap::from([
+        ("actor".to_string(), ModelSettings::New(tiny())),
+        ("other".to_string(), ModelSettings::New(NewModel { tied: true, layers: 1, ..tiny() })),
+    ]);
+    Policy::start(&models, &[], 3, threads).unwrap()
+}
+
+/// Requests of many lengths: free ones, ones held to single tokens, and ones held to longer answers that share beginnings.
+fn requests(count: usize) -> Vec<Request> {
+    let mut random = Random::new(1);
+    let request = |i: usize| {
+        let length = 1 + random.below(40);
+        let prompt = (0..length).map(|_| 2 + random.below(250) as u32).collect();
+        let choices = match i % 4 {
+            0 => vec![],
+            1 => vec![vec![100, END], vec![101, END], vec![102, END]],
+            2 => vec![vec![50, 100, END], vec![50, 101, 7, END], vec![50, 101, END], vec![50, END]],
+            _ => vec![vec![60, 61, 62, END], vec![60, 61, 63, 64, END], vec![70, END]],
+        };
+        Request { prompt, seed: random.next(), choices }
+    };
+    (0..count).map(request).collect()
+}
+
+fn sampling(temperature: f64) -> Sampling {
+    Sampling { temperature, top_p: 1.0, max_tokens: 6 }
+}
+
+fn examples(requests: &[Request], replies: &[Reply]) -> Vec<Example> {
+    let example = |(i, (request, reply)): (usize, (&Request, &Reply))| Example {
+        prompt: request.prompt.clone(),
+        response: reply.tokens.clone(),
+        logprobs: reply.logprobs.clone(),
+        choices: request.choices.clone(),
+        advantage: [1.0, -0.5, 0.25][i % 3],
+    };
+    requests.iter().zip(replies).enumerate().map(example).collect()
+}
+
+/// Bits of the weights after an update, through a file.
+fn weights(policy: &Policy) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    policy.save("actor", &folder.path().join("w")).unwrap();
+    ["model.safetensors", "optimizer.safetensors"].iter().flat_map(|file| std::fs::read(folder.path().join("w").join(file)).unwrap()).collect()
+}
+
+#[test]
+fn recorded_is_recomputed() {
+    let policy = start(1);
+    let requests = requests(60);
+    for temperature in [1.0, 0.7, 1.5] {
+        let replies = policy.generate("actor", 0, requests.clone(), sampling(temperature)).unwrap();
+        let again = policy.logprobs("actor", &examples(&requests, &replies), temperature).unwrap();
+        for ((request, reply), again) in requests.iter().zip(&replies).zip(&again) {
+            assert_eq!(reply.tokens.len(), again.len());
+            if !request.choices.is_empty() {
+                assert!(request.choices.contains(&reply.tokens), "{:?} is no choice", reply.tokens);
+            }
+            for (a, b) in reply.logprobs.iter().zip(again) {
+                assert!((a - b).abs() < 1e-5, "{a} was recorded, {b} recomputed at temperature {temperature}");
+            }
+        }
+        assert!(replies.iter().any(|reply| reply.logprobs.iter().filter(|&&x| x < 0.0).count() > 2), "some replies need several choices");
+    }
+}
+
+#[test]
+fn greedy_and_truncated_replies_record_the_whole_distribution() {
+    let policy = start(1);
+    let requests = requests(32);
+    for sampling in [sampling(0.0), Sampling { top_p: 0.3, ..sampling(1.0) }] {
+        let replies = policy.generate("actor", 0, requests.clone(), sampling).unwrap();
+        let again = policy.logprobs("actor", &examples(&requests, &replies), 1.0).unwrap();
+        let close = |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-5);
+        assert!(replies.iter().zip(&again).all(|(reply, again)| close(&reply.logprobs, again)));
+    }
+}
+
+#[test]
+fn a_row_depends_on_itself_alone() {
+    let requests = requests(150);
+    let all = start(1).generate("actor", 0, requests.clone(), sampling(1.0)).unwrap();
+    let policy = start(3);
+    assert_eq!(policy.generate("actor", 0, requests.clone(), sampling(1.0)).unwrap(), all, "the number of threads");
+    let backwards: Vec<_> = requests.iter().rev().cloned().collect();
+    let mut turned = policy.generate("actor", 0, backwards, sampling(1.0)).unwrap();
+    turned.reverse();
+    assert_eq!(turned, all, "the order");
+    for (request, reply) in requests.iter().zip(&all).take(24) {
+        assert_eq!(policy.generate("actor", 0, vec![request.clone()], sampling(1.0)).unwrap()[0], *reply, "the neighbours");
+    }
+}
+
+#[test]
+fn an_update_gives_the_same_bits_on_any_number_of_threads() {
+    let requests = requests(70);
+    let settings = UpdateSettings { lr: 1e-2, micro_batch: 16, epochs: 2, minibatch: 40, kl: 0.1, ..Default::default() };
+    let run = |threads| {
+        let policy = start(threads);
+        let replies = policy.generate("actor", 0, requests.clone(), sampling(1.0)).unwrap();
+        let reports: Vec<_> = (0..2).map(|_| policy.update("actor", examples(&requests, &replies), &settings).unwrap()).collect();
+        (weights(&policy), reports)
+    };
+    let (bits, reports) = run(1);
+    assert!((bits, reports) == run(2));
+}
+
+#[test]
+fn the_split_into_passes_only_rounds() {
+    let requests = requests(50);
+    for aggregation in [Aggregation::TokenMean, Aggregation::SeqMeanTokenSum, Aggregation::SeqMeanTokenMean, Aggregation::SeqMeanTokenSumNorm] {
+        let run = |micro_batch| {
+            let policy = start(1);
+            let replies = policy.generate("actor", 0, requests.clone(), sampling(1.0)).unwrap();
+            let settings = UpdateSettings { micro_batch, aggregation, ..Default::default() };
+            policy.update("actor", examples(&requests, &replies), &settings).unwrap()
+        };
+        let (small, large) = (run(16), run(64));
+        assert!((small.loss - large.loss).abs() < 1e-6 && (small.grad_norm / large.grad_norm - 1.0).abs() < 1e-4, "{small:?} {large:?}");
+    }
+}
+
+#[test]
+fn the_first_step_has_ratio_one() {
+    let policy = start(1);
+    let requests = requests(30);
+    let replies = policy.generate("actor", 0, requests.clone(), sampling(1.0)).unwrap();
+    let rows = examples(&requests, &replies);
+    let tokens: usize = rows.iter().map(|row| row.response.len()).sum();
+    let report = policy.update("actor", rows.clone(), &UpdateSettings { lr: 0.0, kl: 0.5, ..Default::default() }).unwrap();
+    assert_eq!((report.version, report.tokens, report.clip_fraction), (1, tokens, 0.0));
+    assert!(report.rows.iter().all(|row| (row.ratio - 1.0).abs() < 1e-4) && report.kl.abs() < 1e-6);
+    let wanted = -rows.iter().map(|row| row.advantage as f64 * row.response.len() as f64).sum::<f64>() / tokens as f64;
+    assert!((report.loss - wanted).abs() < 1e-5, "{} is not {wanted}", report.loss);
+}
+
+#[test]
+fn a_rewarded_choice_becomes_likely() {
+    let policy = start(2);
+    let choices: Vec<Vec<u32>> = (10..14).map(|token| vec![token, END]).collect();
+    let settings = UpdateSettings { lr: 3e-3, keep: 0, ..Default::default() };
+    let (mut first, mut last) = (0, 0);
+    for iteration in 0..25u64 {
+        let request = |i: u64| Request { prompt: vec![5, 6, 7], seed: iteration * 64 + i, choices: choices.clone() };
+        let requests: Vec<_> = (0..64).map(request).collect();
+        let replies = policy.generate("actor", iteration, requests.clone(), sampling(1.0)).unwrap();
+        let mut rows = examples(&requests, &replies);
+        rows.iter_mut().for_each(|row| row.advantage = if row.response[0] == 12 { 1.0 } else { -0.3 });
+        last = rows.iter().filter(|row| row.response[0] == 12).count();
+        if iteration == 0 {
+            first = last;
+        }
+        policy.update("actor", rows, &settings).unwrap();
+    }
+    assert!(first < 40 && last > 58, "{first} then {last} of 64");
+}
+
+#[test]
+fn supervised_learning_fits_a_mapping() {
+    let policy = start(2);
+    let row = |i: u32| Example { prompt: vec![20 + i % 8, 30, 40 + i / 8], response: vec![50 + (i * 5) % 16, 90 + i % 3, END], ..Default::default() };
+    let rows: Vec<_> = (0..32).map(row).collect();
+    let settings = UpdateSettings { objective: Objective::Sft, lr: 5e-3, keep: 0, ..Default::default() };
+    let losses: Vec<f64> = (0..80).map(|_| policy.update("actor", rows.clone(), &settings).unwrap().loss).collect();
+    assert!(losses[0] > 4.0 && losses[79] < 0.1, "{} to {}", losses[0], losses[79]);
+    let request = |row: &Example| Request { prompt: row.prompt.clone(), seed: 0, choices: vec![] };
+    let replies = policy.generate("actor", 80, rows.iter().map(request).collect(), sampling(0.0)).unwrap();
+    assert!(rows.iter().zip(&replies).all(|(row, reply)| row.response == reply.tokens));
+}
+
+#[test]
+fn saved_and_loaded_bit_for_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("weights");
+    let settings = UpdateSettings { lr: 1e-2, kl: 0.1, ..Default::default() };
+    let (requests, policy) = (requests(20), start(1));
+    let replies = policy.generate("actor", 0, requests.clone(), sampling(1.0)).unwrap();
+    policy.save("actor", &path).unwrap();
+    policy.update("actor", examples(&requests, &replies), &settings).unwrap();
+    policy.save("actor", &path).unwrap();
+    let other = start(1);
+    assert_eq!(other.load("actor", &path).unwrap(), 1);
+    assert_eq!(weights(&other), weights(&policy));
+    let next = |policy: &Policy| policy.update("actor", examples(&requests, &replies), &settings).unwrap();
+    assert_eq!(next(&policy), next(&other), "the moments and the frozen start, too");
+    assert_eq!(weights(&other), weights(&policy));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing unfinished is left");
+    assert!(matches!(start(1).load("other", &path), Err(PolicyError::File { .. })));
+    let load = BTreeMap::from([("actor".to_string(), ModelSettings::Load(LoadModel { load: path.display().to_string() }))]);
+    assert_eq!(Policy::start(&load, &[], 0, 1).unwrap().versions("actor").unwrap(), [0]);
+}
+
+#[test]
+fn old_versions_stay_as_long_as_asked() {
+    let (policy, requests) = (start(1), requests(8));
+    let first = policy.generate("actor", 0, requests.clone(), sampling(1.0)).unwrap();
+    let rows = examples(&requests, &first);
+    policy.update("actor", rows.clone(), &UpdateSettings { lr: 0.1, ..Default::default() }).unwrap();
+    assert_eq!(policy.generate("actor", 0, requests.clone(), sampling(1.0)).unwrap(), first);
+    assert_ne!(policy.generate("actor", 1, requests.clone(), sampling(1.0)).unwrap(), first);
+    policy.update("actor", rows, &UpdateSettings::default()).unwrap();
+    assert_eq!(policy.versions("actor").unwrap(), [1, 2]);
+    let error = policy.generate("actor", 0, requests, sampling(1.0)).unwrap_err();
+    assert!(matches!(error, PolicyError::NoVersion { version: 0, .. }));
+}
+
+#[test]
+fn bad_rows_are_named_and_change_nothing() {
+    let policy = start(2);
+    let requests = requests(40);
+    let replies = policy.generate("actor", 0, requests.clone(), sampling(1.0)).unwrap();
+    let before = weights(&policy);
+    let rows = examples(&requests, &replies);
+    let update = |change: &dyn Fn(&mut Vec<Example>)| {
+        let mut rows = rows.clone();
+        change(&mut rows);
+        policy.update("actor", rows, &UpdateSettings::default()).unwrap_err()
+    };
+    assert!(matches!(update(&|rows| rows[7].advantage = f32::NAN), PolicyError::Row { row: 7, .. }));
+    assert!(matches!(update(&|rows| rows[5].response = vec![99, END]), PolicyError::Row { row: 5, .. }));
+    assert!(matches!(update(&|rows| rows[4].response = vec![]), PolicyError::Row { row: 4, .. }));
+    assert!(matches!(update(&|rows| rows[4].prompt = vec![9999]), PolicyError::Row { row: 4, .. }));
+    assert!(matches!(update(&|rows| rows.clear()), PolicyError::Settings(_)));
+    let error = update(&|rows| {
+        rows[9].advantage = f32::MAX;
+        rows[9].logprobs.iter_mut().for_each(|x| *x = -50.0);
+    });
+    assert!(matches!(&error, PolicyError::NotFinite { rows, .. } if rows == &[9]), "{error}");
+    assert_eq!(weights(&policy), before);
+    assert_eq!(policy.versions("actor").unwrap(), [0]);
+    let long = Request { prompt: vec![5; 125], ..Default::default() };
+    assert!(matches!(policy.generate("actor", 0, vec![long], sampling(1.0)), Err(PolicyError::Row { row: 0, .. })));
+    assert!(matches!(policy.parameters("nobody"), Err(PolicyError::NoModel(_))));
+}
+
+/// Figures for the documentation: `cargo test --release --lib policy -- --ignored --nocapture`.
+#[test]
+#[ignore = "measures"]
+fn speed() {
+    for threads in [1, 2] {
+        let models = BTreeMap::from([("actor".to_string(), ModelSettings::New(NewModel { tokens: TokenKind::Bytes, ..Default::default() }))]);
+        let policy = Policy::start(&models, &[], 3, threads).unwrap();
+        let mut random = Random::new(5);
+        let choices: Vec<Vec<u32>> = (10..14).map(|token| vec![token, END]).collect();
+        let request = |_| Request { prompt: (0..48).map(|_| 2 + random.below(250) as u32).collect(), seed: 1, choices: choices.clone() };
+        let requests: Vec<_> = (0..512).map(request).collect();
+        let rate = |work: &mut dyn FnMut()| {
+            work();
+            let clock = std::time::Instant::now();
+            let mut runs = 0;
+            while clock.elapsed().as_secs_f64() < 2.0 {
+                work();
+                runs += 1;
+            }
+            (512.0 * runs as f64 / clock.elapsed().as_secs_f64()) as usize
+        };
+        let mut replies = Vec::new();
+        let held = rate(&mut || replies = policy.generate("actor", 0, requests.clone(), sampling(1.0)).unwrap());
+        let rows = examples(&requests, &replies);
+        let free: Vec<_> = requests.iter().map(|r| Request { choices: vec![], ..r.clone() }).collect();
+        let free = rate(&mut || drop(policy.generate("actor", 0, free.clone(), Sampling { max_tokens: 16, ..sampling(1.0) }).unwrap()));
+        let update = rate(&mut || drop(policy.update("actor", rows.clone(), &UpdateSettings::default()).unwrap()));
+        println!("{threads} threads: {held} rows/s held to choices, {free} rows/s of 16 free tokens, {update} rows/s of update");
+    }
+}
