@@ -13,7 +13,7 @@ impl<'a> Walk<'a> {
     /// At the root of the trie of `choices`, each of which must be closed by [`END`] and hold it nowhere else.
     pub fn new(choices: &'a [Vec<u32>]) -> Result<Walk<'a>, String> {
         for choice in choices {
-            if choice.iter().position(|&t| t == END) != choice.len().checked_sub(1) {
+            if choice.is_empty() || choice.iter().position(|&t| t == END) != Some(choice.len() - 1) {
                 return Err(format!("the choice {choice:?} isn't closed by the end token"));
             }
         }

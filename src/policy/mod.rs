@@ -17,16 +17,16 @@ mod loss;
 mod model;
 mod passes;
 mod sample;
+mod settings;
 mod shape;
 mod spread;
 mod state;
 mod store;
-mod update;
-mod settings;
 #[cfg(test)]
 mod tests;
 mod thread;
 mod tokenizer;
+mod update;
 
 pub use settings::{Aggregation, KlKind, LoadModel, ModelSettings, NewKind, NewModel, Objective, Sampling, TokenKind, UpdateSettings};
 pub use thread::Policy;

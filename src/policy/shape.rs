@@ -65,8 +65,13 @@ impl Shape {
     /// Matrices start with deviation 1 / sqrt(inputs), those that write to the residual stream smaller by sqrt(2 layers)
     /// (Radford et al. 2019), the output layer at 0.02, so that a new policy is close to uniform.
     pub fn parts(&self) -> Vec<Part> {
-        let (d, h, k, f, v) =
-            (self.width as i64, (self.heads * self.head()) as i64, (self.kv_heads * self.head()) as i64, self.hidden as i64, self.vocab as i64);
+        let (d, h, k, f, v) = (
+            self.width as i64,
+            (self.heads * self.head()) as i64,
+            (self.kv_heads * self.head()) as i64,
+            self.hidden as i64,
+            self.vocab as i64,
+        );
         let mut parts = Vec::new();
         let mut part = |name: String, size: &[i64], deviation| parts.push(Part { name, size: size.to_vec(), deviation });
         let matrix = |inputs: i64| Some(1.0 / (inputs as f64).sqrt());

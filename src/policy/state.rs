@@ -42,8 +42,8 @@ impl Model {
                     TokenKind::Words => Tokenizer::new(words),
                     TokenKind::Bytes => Tokenizer::bytes(),
                 };
-                let shape = Shape::new(new, tokenizer.vocab_size())
-                    .map_err(|error| PolicyError::Settings(format!("model `{name}`: {error}")))?;
+                let shape =
+                    Shape::new(new, tokenizer.vocab_size()).map_err(|error| PolicyError::Settings(format!("model `{name}`: {error}")))?;
                 let flat = Tensor::from_slice(&random(&shape, seed)).to_device(device);
                 let moments = Moments::new(&flat);
                 (shape, tokenizer, 0, flat, moments)

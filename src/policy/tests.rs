@@ -52,7 +52,10 @@ fn examples(requests: &[Request], replies: &[Reply]) -> Vec<Example> {
 fn weights(policy: &Policy) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     policy.save("actor", &folder.path().join("w")).unwrap();
-    ["model.safetensors", "optimizer.safetensors"].iter().flat_map(|file| std::fs::read(folder.path().join("w").join(file)).unwrap()).collect()
+    ["model.safetensors", "optimizer.safetensors"]
+        .iter()
+        .flat_map(|file| std::fs::read(folder.path().join("w").join(file)).unwrap())
+        .collect()
 }
 
 #[test]
@@ -119,7 +122,9 @@ fn an_update_gives_the_same_bits_on_any_number_of_threads() {
 #[test]
 fn the_split_into_passes_only_rounds() {
     let requests = requests(50);
-    for aggregation in [Aggregation::TokenMean, Aggregation::SeqMeanTokenSum, Aggregation::SeqMeanTokenMean, Aggregation::SeqMeanTokenSumNorm] {
+    for aggregation in
+        [Aggregation::TokenMean, Aggregation::SeqMeanTokenSum, Aggregation::SeqMeanTokenMean, Aggregation::SeqMeanTokenSumNorm]
+    {
         let run = |micro_batch| {
             let policy = start(1);
             let replies = policy.generate("actor", 0, requests.clone(), sampling(1.0)).unwrap();
@@ -169,7 +174,11 @@ fn a_rewarded_choice_becomes_likely() {
 #[test]
 fn supervised_learning_fits_a_mapping() {
     let policy = start(2);
-    let row = |i: u32| Example { prompt: vec![20 + i % 8, 30, 40 + i / 8], response: vec![50 + (i * 5) % 16, 90 + i % 3, END], ..Default::default() };
+    let row = |i: u32| Example {
+        prompt: vec![20 + i % 8, 30, 40 + i / 8],
+        response: vec![50 + (i * 5) % 16, 90 + i % 3, END],
+        ..Default::default()
+    };
     let rows: Vec<_> = (0..32).map(row).collect();
     let settings = UpdateSettings { objective: Objective::Sft, lr: 5e-3, keep: 0, ..Default::default() };
     let losses: Vec<f64> = (0..80).map(|_| policy.update("actor", rows.clone(), &settings).unwrap().loss).collect();
@@ -249,7 +258,8 @@ fn bad_rows_are_named_and_change_nothing() {
 #[ignore = "measures"]
 fn speed() {
     for threads in [1, 2] {
-        let models = BTreeMap::from([("actor".to_string(), ModelSettings::New(NewModel { tokens: TokenKind::Bytes, ..Default::default() }))]);
+        let models =
+            BTreeMap::from([("actor".to_string(), ModelSettings::New(NewModel { tokens: TokenKind::Bytes, ..Default::default() }))]);
         let policy = Policy::start(&models, &[], 3, threads).unwrap();
         let mut random = Random::new(5);
         let choices: Vec<Vec<u32>> = (10..14).map(|token| vec![token, END]).collect();
