@@ -1,8 +1,13 @@
 //! MineSweeper, with the rewards of the published agents' results.
 
+mod field;
+mod inference;
+
 use super::{within, EnvError, Environment, Seen};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use field::{Field, Opened};
 
 /// The settings of MineSweeper.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
@@ -30,28 +35,162 @@ impl MinesweeperSettings {
     }
 }
 
-/// A board being played.
-pub struct Minesweeper {}
+/// A field being played.
+#[derive(Clone, Debug)]
+pub struct Minesweeper {
+    closed: Field,
+    first: usize,
+    field: Field,
+    mines: usize,
+    lost: bool,
+}
 
 impl Minesweeper {
-    /// The board of a seed.
-    pub fn new(settings: &MinesweeperSettings, _seed: u64) -> Result<Self, EnvError> {
+    /// The field of a seed, its first cell open.
+    pub fn new(settings: &MinesweeperSettings, seed: u64) -> Result<Self, EnvError> {
         settings.check()?;
-        Err(EnvError::Unmade { what: "board".into(), tries: 0 })
+        let (closed, first) = Field::make(settings, seed)?;
+        let mut game = Minesweeper { field: closed.clone(), closed, first, mines: settings.mines, lost: false };
+        game.restart();
+        Ok(game)
+    }
+
+    fn restart(&mut self) {
+        self.field.clone_from(&self.closed);
+        self.field.dig(self.first);
+        self.lost = false;
+    }
+
+    /// Opens a cell without any text: the reward, and whether the game is over. A finished game stays as it is.
+    pub fn open(&mut self, row: usize, column: usize) -> (f32, bool) {
+        if self.over() || row >= self.field.size || column >= self.field.size {
+            return (0.0, self.over());
+        }
+        let reward = match self.field.dig(row * self.field.size + column) {
+            Opened::Nothing => -1.0,
+            Opened::Mine => {
+                self.lost = true;
+                -0.1
+            }
+            _ if self.field.left == 0 => 10.0,
+            Opened::Cascade => 2.0,
+            Opened::One => 0.5,
+        };
+        (reward, self.over())
+    }
+
+    fn over(&self) -> bool {
+        self.lost || self.field.left == 0
+    }
+
+    fn see(&self, reward: f32, valid: bool) -> Seen {
+        let (observation, state) = (self.field.draw(), self.field.hash());
+        Seen { observation, state, reward, done: self.over(), won: self.field.left == 0 && !self.lost, valid }
+    }
+
+    /// Row and column of an action, from 0.
+    fn parse(&self, action: &str) -> Option<(usize, usize)> {
+        let (row, column) = action.trim().strip_prefix('(')?.strip_suffix(')')?.split_once(',')?;
+        let number = |text: &str| text.trim().parse::<usize>().ok().filter(|n| (1..=self.field.size).contains(n)).map(|n| n - 1);
+        Some((number(row)?, number(column)?))
+    }
+
+    fn text(&self, at: usize) -> String {
+        format!("({}, {})", at / self.field.size + 1, at % self.field.size + 1)
     }
 }
 
 impl Environment for Minesweeper {
     fn reset(&mut self) -> Seen {
-        Seen { observation: String::new(), state: 0, reward: 0.0, done: false, won: false, valid: true }
+        self.restart();
+        self.see(0.0, true)
     }
-    fn step(&mut self, _action: &str) -> Seen {
-        self.reset()
+
+    /// `(row, column)`, counted from 1. Opening an open cell is valid, but costs 1; a cell outside the field is invalid.
+    fn step(&mut self, action: &str) -> Seen {
+        match self.parse(action) {
+            Some((row, column)) if !self.over() => {
+                let (reward, _) = self.open(row, column);
+                self.see(reward, true)
+            }
+            _ => self.see(0.0, false),
+        }
     }
+
+    /// The closed cells. `step` takes open ones too, but nobody gains by them.
     fn admissible(&self) -> Vec<String> {
-        Vec::new()
+        if self.over() {
+            return Vec::new();
+        }
+        (0..self.field.open.len()).filter(|&at| !self.field.open[at]).map(|at| self.text(at)).collect()
     }
+
+    /// The cell least likely to hide a mine; it sees what the player sees, never the mines.
     fn expert(&mut self) -> Option<String> {
-        None
+        if self.over() {
+            return None;
+        }
+        inference::choose(&self.field, self.mines).map(|at| self.text(at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn game(mines: &[usize], first: usize) -> Minesweeper {
+        let closed = Field::new(4, (0..16).map(|at| mines.contains(&at)).collect());
+        let mut game = Minesweeper { field: closed.clone(), closed, first, mines: mines.len(), lost: false };
+        game.restart();
+        game
+    }
+
+    #[test]
+    fn rewards_are_those_published() {
+        let mut game = game(&[2, 11], 1);
+        assert_eq!(game.reset().observation.lines().next(), Some("Row 1: ? 1 ? ?"));
+        let rewards: Vec<f32> = ["(1, 2)", "(4, 1)", "(1, 4)", "( 2,4 )", "(4, 4)"].iter().map(|a| game.step(a).reward).collect();
+        assert_eq!(rewards, [-1.0, 2.0, 0.5, 0.5, 10.0]);
+        let seen = game.see(0.0, true);
+        assert!(seen.done && seen.won && game.expert().is_none() && game.admissible().is_empty());
+        game.reset();
+        let seen = game.step("(3, 4)");
+        assert_eq!((seen.reward, seen.done, seen.won, seen.valid), (-0.1, true, false, true));
+        assert!(!game.step("(1, 1)").valid, "nothing opens after the end");
+    }
+
+    #[test]
+    fn what_is_no_cell_is_invalid_and_changes_nothing() {
+        let mut game = game(&[2, 11], 1);
+        let before = game.reset();
+        for bad in ["", "(0, 1)", "(5, 1)", "(1)", "(1, 2, 3)", "1, 2", "(a, b)", "(-1, 1)", "(1, 99999999999999999999999)", "up", "(√, 1)"]
+        {
+            let seen = game.step(bad);
+            assert_eq!((seen.valid, seen.reward, seen.state), (false, 0.0, before.state), "{bad}");
+        }
+        assert_eq!(game.admissible().len(), 15);
+    }
+
+    #[test]
+    fn the_state_is_what_is_seen() {
+        let (mut a, mut b) = (game(&[2, 11], 1), game(&[0, 15], 1));
+        assert_eq!(a.reset(), b.reset());
+        assert_ne!(a.step("(4, 1)").state, b.step("(4, 1)").state);
+    }
+
+    #[test]
+    fn the_expert_wins_nine_in_ten() {
+        let settings = MinesweeperSettings { size: 6, mines: 3 };
+        let won = (0..200).filter(|&seed| {
+            let mut game = Minesweeper::new(&settings, seed).unwrap();
+            let mut seen = game.reset();
+            while let Some(action) = game.expert() {
+                seen = game.step(&action);
+            }
+            assert!(seen.done);
+            seen.won
+        });
+        let won = won.count();
+        assert!(won > 180, "{won} of 200");
     }
 }
