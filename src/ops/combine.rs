@@ -19,6 +19,7 @@ use timely::dataflow::Scope;
 struct Combine {
     /// The weight of each input, by its name; 1 unless given.
     #[serde(default)]
+    #[schemars(extend("x-keys" = "inputs"))]
     weights: BTreeMap<String, f32>,
 }
 
@@ -26,7 +27,13 @@ pub fn spec() -> OperatorSpec {
     OperatorSpec {
         name: "combine",
         about: "a weighted sum of advantages over the same rows",
-        ports: &[Port { name: "*", about: "rows with an advantage; the first input's other columns are kept", needs: &["task", "advantage", "used"], optional: false, delay: Delay::Never }],
+        ports: &[Port {
+            name: "*",
+            about: "rows with an advantage; the first input's other columns are kept",
+            needs: &["task", "advantage", "used"],
+            optional: false,
+            delay: Delay::Never,
+        }],
         keeps: true,
         adds: &["advantage", "used"],
         effect: false,

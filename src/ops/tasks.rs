@@ -9,6 +9,7 @@ use crate::row;
 use arrow::array::{StringArray, UInt64Array};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{json, Value};
 use std::sync::Arc;
 use timely::dataflow::Scope;
 
@@ -24,6 +25,7 @@ enum EnvName {
 /// Settings of `tasks`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("allOf" = [of_one_game("sokoban", &["mines"]), of_one_game("minesweeper", &["boxes", "moves"])]))]
 struct Tasks {
     /// The game.
     env: EnvName,
@@ -46,6 +48,12 @@ struct Tasks {
     /// Tasks in an iteration.
     #[schemars(range(min = 1, max = 100_000))]
     batch: usize,
+}
+
+/// That these settings have no place beside this game, so that a mistake is found before anything runs.
+fn of_one_game(game: &str, foreign: &[&str]) -> Value {
+    let none: serde_json::Map<String, Value> = foreign.iter().map(|name| (name.to_string(), Value::Bool(false))).collect();
+    json!({ "if": { "properties": { "env": { "const": game } }, "required": ["env"] }, "then": { "properties": none } })
 }
 
 fn six() -> usize {
