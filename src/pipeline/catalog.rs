@@ -23,7 +23,7 @@ pub struct OperatorSpec {
     pub adds: &'static [&'static str],
     /// Whether it does something besides making rows (trains, measures), so that nobody has to read its output.
     pub effect: bool,
-    /// JSON Schema of `with`.
+    /// JSON Schema of `with`. A map whose keys are names of the node's inputs is marked with `x-keys: inputs`.
     pub settings: serde_json::Value,
     /// Further columns that these settings call for. Only asked about settings that fit the schema.
     pub needs: fn(&serde_json::Value) -> Vec<Need>,

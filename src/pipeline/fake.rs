@@ -84,7 +84,7 @@ pub fn catalog() -> Catalog {
             true,
             &["advantage"],
             false,
-            settings(json!({}), &[]),
+            settings(json!({ "weights": { "type": "object", "x-keys": "inputs" } }), &[]),
             nothing,
         ),
         spec("gpu-update", const { &[port("rows", &["advantage"], false, Delay::Either)] }, false, &["version"], true, update, nothing),

@@ -2,7 +2,8 @@
 
 use super::catalog::{Catalog, Delay};
 use super::check::Sketch;
-use super::nodes::{Draft, Edge};
+use super::edges::Edge;
+use super::nodes::Draft;
 use super::report::{listed, Report};
 use std::collections::BTreeSet;
 
@@ -20,10 +21,10 @@ pub fn order(nodes: &[Draft], report: &mut Report) -> Order {
     let sources = |i: usize| nodes[i].edges.iter().filter(|e| in_time(e)).filter_map(|e| e.node);
     let mut readers = vec![Vec::new(); nodes.len()];
     let mut waits = vec![0usize; nodes.len()];
-    for i in 0..nodes.len() {
+    for (i, wait) in waits.iter_mut().enumerate() {
         for from in sources(i) {
             readers[from].push(i);
-            waits[i] += 1;
+            *wait += 1;
         }
     }
     let mut ready: BTreeSet<usize> = (0..nodes.len()).filter(|i| waits[*i] == 0).collect();

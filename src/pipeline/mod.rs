@@ -9,6 +9,7 @@ mod check;
 mod choices;
 mod diagnose;
 mod draw;
+mod edges;
 #[cfg(test)]
 mod fake;
 mod flow;
@@ -151,7 +152,7 @@ pub fn parse(name: &str, text: &str, sets: &[String], catalog: &Catalog) -> Resu
 fn finished(sketch: Sketch, order: &[usize], source: Value) -> Pipeline {
     let node = |i: &usize| {
         let draft = &sketch.nodes[*i];
-        let input = |e: &nodes::Edge| Input { port: e.port.into(), from: e.from.into(), staleness: e.staleness };
+        let input = |e: &edges::Edge| Input { port: e.port.into(), from: e.from.into(), staleness: e.staleness };
         let op = draft.spec.map(|s| s.name).unwrap_or_default().into();
         Node { id: draft.id.into(), op, inputs: draft.edges.iter().map(input).collect(), with: draft.with.clone().unwrap_or_default() }
     };

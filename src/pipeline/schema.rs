@@ -1,7 +1,7 @@
 //! The JSON Schema of a whole pipeline file, for editors: what `inputs` and `with` hold follows from `op`.
 
 use super::catalog::{Catalog, Delay, OperatorSpec, Port};
-use super::nodes::MOST_STALENESS;
+use super::edges::MOST_STALENESS;
 use serde_json::{json, Map, Value};
 
 /// JSON Schema (draft 2020-12) of a pipeline that uses the catalog's operators.

@@ -95,6 +95,8 @@ pub fn explain(error: &ValidationError, tree: &Tree, subject: &Subject, report: 
             report.add(here.at, format!("{name} must have at most {limit} {}, found {}", items(*limit), here.length()), help)
         }
         Kind::MinProperties { limit } => must(format!("a map of at least {limit}")),
+        // How a schema says that a setting has no place beside certain others.
+        Kind::FalseSchema => report.add(holder(tree, subject, &path), format!("nothing reads {name} with these settings"), help),
         Kind::UniqueItems => report.add(here.at, format!("{name} names something twice"), help),
         Kind::Constant { .. } | Kind::Enum { .. } => choices(&[error], here, &name, help, report),
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
