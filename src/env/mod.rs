@@ -74,7 +74,7 @@ pub enum EnvError {
     Name(String),
     #[error("{what} is {found}, but must lie between {least} and {most}")]
     Range { what: &'static str, found: usize, least: usize, most: usize },
-    #[error("no {what} found in {tries} tries: its settings leave too little room")]
+    #[error("no {what} found in {tries} tries; other settings leave more room")]
     Unmade { what: String, tries: usize },
     #[error("board: {0}")]
     Board(String),
@@ -111,6 +111,16 @@ impl Task {
     }
 }
 
+impl Task {
+    /// Hash of all that the seed decides, what a player can't see included: tasks with equal hashes are played alike.
+    pub fn board(&self) -> Result<u64, EnvError> {
+        Ok(match &self.game {
+            Game::Sokoban(settings) => sokoban::Sokoban::new(settings, self.seed)?.board().hash(),
+            Game::Minesweeper(settings) => minesweeper::Minesweeper::new(settings, self.seed)?.content(),
+        })
+    }
+}
+
 impl Game {
     /// Refuses settings that no board can have.
     pub fn check(&self) -> Result<(), EnvError> {
@@ -127,4 +137,86 @@ fn within(what: &'static str, found: usize, least: usize, most: usize) -> Result
         return Ok(());
     }
     Err(EnvError::Range { what, found, least, most })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seed::Random;
+
+    /// 10,000 actions of every kind of nonsense, mixed with real ones.
+    #[test]
+    fn no_text_makes_an_environment_panic_or_move_wrongly() {
+        let pieces = [
+            "up",
+            "down",
+            "left",
+            "right",
+            ",",
+            " ",
+            "(",
+            ")",
+            "1",
+            "2",
+            "6",
+            "0",
+            "-",
+            "√",
+            "\u{0}",
+            "<action>",
+            "99999999999999999999",
+            "\n",
+        ];
+        let mut random = Random::new(11);
+        for name in ["sokoban-6x6-b2-m3-s1", "minesweeper-6x6-m3-s1"] {
+            let mut env = Task::parse(name).unwrap().make().unwrap();
+            let mut last = env.reset();
+            let (mut moved, mut refused) = (0, 0);
+            for _ in 0..5000 {
+                let choices = env.admissible();
+                let real = random.below(3) == 0 && !choices.is_empty();
+                let action = match real {
+                    true => choices[random.below(choices.len())].clone(),
+                    false => (0..random.below(7)).map(|_| pieces[random.below(pieces.len())]).collect(),
+                };
+                let seen = env.step(&action);
+                assert!(seen.valid || !real, "{action}");
+                if seen.valid {
+                    moved += 1;
+                } else {
+                    assert_eq!((seen.state, &seen.observation, seen.reward), (last.state, &last.observation, 0.0), "{action}");
+                    refused += 1;
+                }
+                last = if seen.done { env.reset() } else { seen };
+            }
+            assert!(moved > 1000 && refused > 1000, "{moved} moved, {refused} refused");
+        }
+    }
+
+    #[test]
+    fn settings_out_of_range_are_refused() {
+        for name in [
+            "sokoban-3x3-b1-m1-s1",
+            "sokoban-6x6-b9-m1-s1",
+            "sokoban-6x6-b1-m0-s1",
+            "minesweeper-4x4-m15-s1",
+            "minesweeper-99x99-m1-s1",
+            "sokoban-6x6-b1-m1-l9to3-s1",
+        ] {
+            assert!(matches!(Task::parse(name).unwrap().make(), Err(EnvError::Range { .. })), "{name}");
+        }
+    }
+
+    #[test]
+    fn equal_tasks_play_alike() {
+        for name in ["sokoban-6x6-b2-m1-s9", "minesweeper-5x5-m3-s9"] {
+            let task = Task::parse(name).unwrap();
+            let (mut a, mut b) = (task.make().unwrap(), task.make().unwrap());
+            assert_eq!(a.reset(), b.reset());
+            while let Some(action) = a.expert() {
+                assert_eq!(Some(&action), b.expert().as_ref());
+                assert_eq!(a.step(&action), b.step(&action));
+            }
+        }
+    }
 }

@@ -79,6 +79,11 @@ impl Minesweeper {
         (reward, self.over())
     }
 
+    /// Hash of the field, its mines and its first cell.
+    pub fn content(&self) -> u64 {
+        self.closed.content(self.first)
+    }
+
     fn over(&self) -> bool {
         self.lost || self.field.left == 0
     }

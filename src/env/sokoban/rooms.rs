@@ -8,7 +8,7 @@ use crate::env::{EnvError, Split};
 use crate::seed::{mix, Random};
 
 /// Rooms made and thrown away before giving up.
-const TRIES: usize = 20_000;
+const TRIES: usize = 4_000;
 /// The chance that the walk turns before a step.
 const TURN: f64 = 0.35;
 /// What one step of the walk digs around itself, as offsets of row and column.
