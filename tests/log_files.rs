@@ -46,6 +46,7 @@ fn only_committed_rows_are_there() {
     let manifest = run.manifest().unwrap();
     assert_eq!((manifest.next(), &manifest.committed[0].weights, &manifest.committed[0].parts), (1, &Some(weights), &vec![part]));
     let mut committer = Committer::new(run.clone()).unwrap();
+    assert!(!folder.exists() && run.root().join("log/rollout/iteration=0/part-0.parquet").exists());
     let again = write_part(&run, "rollout", 1, 0, &rollout(1, 0, 1)).unwrap();
     assert!(matches!(committer.commit(0, vec![], Metrics::new(), None), Err(LogError::Order { iteration: 0, last: 0 })));
     committer.commit(1, vec![again], Metrics::new(), None).unwrap();

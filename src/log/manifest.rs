@@ -1,6 +1,6 @@
 //! The manifest: which iterations are committed, with which files, metrics and weights.
 
-use super::{disk, LogError, Run};
+use super::{disk, sweep, LogError, Run};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -142,9 +142,10 @@ pub struct Committer {
 }
 
 impl Committer {
-    /// Goes on from the run's manifest.
+    /// Goes on from the run's manifest. Removes the parts that no commit names, so it comes before any part is written.
     pub fn new(run: Run) -> Result<Committer, LogError> {
         let manifest = run.manifest()?;
+        sweep::sweep(&run, &manifest)?;
         Committer::start(run, manifest)
     }
 
@@ -176,10 +177,11 @@ impl Committer {
         Ok(())
     }
 
-    /// Says how the run ended. The committer may go on after it.
+    /// Says how the run ended, and removes the parts that were not committed.
     pub fn finish(&mut self, status: Status) -> Result<(), LogError> {
         self.head.status = status;
-        self.save()
+        self.save()?;
+        sweep::sweep(&self.run, &self.run.manifest()?)
     }
 
     fn push(&mut self, iteration: &Iteration) -> Result<(), LogError> {

@@ -17,6 +17,7 @@ mod print;
 mod query;
 mod reader;
 mod run;
+mod sweep;
 mod views;
 mod writer;
 
