@@ -14,12 +14,13 @@ fn rows_come_back_sorted_and_whole_on_any_number_of_workers() {
     let whole = row::sorted(&[rollout(0, 0, 3), rollout(0, 1, 3)]).unwrap().unwrap();
     for workers in [1, 2] {
         let (_folder, run) = run();
+        let mut committer = Committer::new(run.clone()).unwrap();
         let mut parts = Vec::new();
         let (start, size) = (|w| w * whole.num_rows() / workers, whole.num_rows() / workers);
         for worker in (0..workers).rev() {
             parts.push(write_part(&run, "rollout", 0, worker, &whole.slice(start(worker), size)).unwrap());
         }
-        Committer::new(run.clone()).unwrap().commit(0, parts, Metrics::new(), None).unwrap();
+        committer.commit(0, parts, Metrics::new(), None).unwrap();
         assert_eq!(read(&run, "rollout").unwrap(), [whole.clone()]);
         let workers_seen: Vec<usize> = run.manifest().unwrap().committed[0].parts.iter().map(|p| p.worker).collect();
         assert_eq!(workers_seen, (0..workers).collect::<Vec<_>>());
@@ -119,7 +120,8 @@ fn a_full_disk_is_told_and_loses_nothing_committed() {
         return;
     }
     let nodes = vec![NodeInfo { id: "rollout".into(), op: "rollout".into(), columns: vec![] }];
-    let run = Run::create(&folder.path().join("run"), "flow: test\n", &RunInfo { name: "test".into(), nodes, iterations: 99, seed: 7 }).unwrap();
+    let run =
+        Run::create(&folder.path().join("run"), "flow: test\n", &RunInfo { name: "test".into(), nodes, iterations: 99, seed: 7 }).unwrap();
     let mut committer = Committer::new(run.clone()).unwrap();
     let mut committed = 0;
     let failure = loop {
@@ -141,8 +143,8 @@ fn a_full_disk_is_told_and_loses_nothing_committed() {
 #[test]
 fn thousands_of_commits_stay_cheap() {
     let (_folder, run) = run();
-    let part = write_part(&run, "rollout", 0, 0, &rollout(0, 0, 1)).unwrap();
     let mut committer = Committer::new(run.clone()).unwrap();
+    let part = write_part(&run, "rollout", 0, 0, &rollout(0, 0, 1)).unwrap();
     let start = std::time::Instant::now();
     for iteration in 0..2000 {
         let parts = (0..6).map(|worker| flow::log::Part { worker, ..part.clone() }).collect();
@@ -150,7 +152,10 @@ fn thousands_of_commits_stay_cheap() {
         committer.commit(iteration, parts, metrics, None).unwrap();
     }
     let each = start.elapsed() / 2000;
-    println!("{each:?} a commit over 2,000 iterations, {} bytes of manifest", fs::metadata(run.root().join("manifest.json")).unwrap().len());
+    println!(
+        "{each:?} a commit over 2,000 iterations, {} bytes of manifest",
+        fs::metadata(run.root().join("manifest.json")).unwrap().len()
+    );
     assert_eq!(run.manifest().unwrap().committed.len(), 2000);
     assert!(each.as_millis() < 50, "{each:?}");
 }

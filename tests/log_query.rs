@@ -48,7 +48,10 @@ fn tables_are_named_after_nodes_and_hold_committed_rows() {
         assert!(names.iter().any(|n| n == name), "{name} in {names:?}");
     }
     assert_eq!(json(&run, "SELECT count(*) AS n FROM panel"), serde_json::json!([{ "n": 0 }]));
-    assert_eq!(json(&run, "SELECT sum(turn::int) AS turns FROM rollout")[0]["turns"], json(&run, "SELECT sum(turn)::bigint AS t FROM rollout")[0]["t"]);
+    assert_eq!(
+        json(&run, "SELECT sum(turn::int) AS turns FROM rollout")[0]["turns"],
+        json(&run, "SELECT sum(turn)::bigint AS t FROM rollout")[0]["t"]
+    );
 }
 
 #[test]
@@ -63,7 +66,8 @@ fn metrics_come_from_the_manifest() {
 fn trajectories_join_the_nodes_row_by_row() {
     let (_folder, run) = logged();
     let rows = 4 * rollout(0, 0, 2).num_rows() as u64;
-    let all = "SELECT count(*) AS n, count(observation) AS seen, count(advantage) AS judged, count(rollout_reward) AS first FROM trajectories";
+    let all =
+        "SELECT count(*) AS n, count(observation) AS seen, count(advantage) AS judged, count(rollout_reward) AS first FROM trajectories";
     // `advantages` keeps every second row only.
     assert_eq!(json(&run, all), serde_json::json!([{ "n": rows, "seen": rows, "judged": rows / 2, "first": rows }]));
     // `reward` is logged by both: the plain name is the later node's.

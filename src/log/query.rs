@@ -67,7 +67,9 @@ fn plain(schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<Answer, arrow::
 fn explained(db: &Connection, message: &str) -> LogError {
     let first = message.lines().next().unwrap_or("DuckDB gave no reason");
     if first.contains(".parquet'") && !first.starts_with("Permission Error") {
-        return LogError::Sql(format!("{first}\nthe file is damaged: restore it from a copy, or make the run again from its pipeline.yaml"));
+        return LogError::Sql(format!(
+            "{first}\nthe file is damaged: restore it from a copy, or make the run again from its pipeline.yaml"
+        ));
     }
     if !["Catalog Error", "Binder Error", "Parser Error"].iter().any(|kind| first.starts_with(kind)) {
         return LogError::Sql(first.into());

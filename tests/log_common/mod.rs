@@ -13,7 +13,11 @@ use std::sync::Arc;
 /// A run folder with the nodes `rollout`, `advantage`, `update` and `panel`.
 pub fn run() -> (tempfile::TempDir, Run) {
     let folder = tempfile::tempdir().unwrap();
-    let node = |id: &str, op: &str, columns: &[&str]| NodeInfo { id: id.into(), op: op.into(), columns: columns.iter().map(|c| c.to_string()).collect() };
+    let node = |id: &str, op: &str, columns: &[&str]| NodeInfo {
+        id: id.into(),
+        op: op.into(),
+        columns: columns.iter().map(|c| c.to_string()).collect(),
+    };
     let nodes = vec![
         node("rollout", "rollout", &[]),
         node("advantage", "advantage", &[]),
@@ -33,7 +37,9 @@ pub fn list(values: ArrayRef, item: DataType, each: usize) -> ArrayRef {
 /// A 6x6 board as text: one of `kinds` rooms, with the player somewhere.
 fn board(room: u64, place: u64) -> String {
     let mut random = Random::new(room);
-    let mut cells: Vec<char> = (0..36).map(|i| if i % 6 == 0 || i % 6 == 5 || !(6..30).contains(&i) { '#' } else { ['_', '_', 'X', 'O'][random.below(4)] }).collect();
+    let mut cells: Vec<char> = (0..36)
+        .map(|i| if i % 6 == 0 || i % 6 == 5 || !(6..30).contains(&i) { '#' } else { ['_', '_', 'X', 'O'][random.below(4)] })
+        .collect();
     cells[7 + (place % 4) as usize + 6 * (place / 4 % 4) as usize] = 'P';
     cells.chunks(6).map(|r| r.iter().map(|c| format!("{c} ")).collect::<String>().trim_end().to_string()).collect::<Vec<_>>().join("\n")
 }
@@ -41,8 +47,9 @@ fn board(room: u64, place: u64) -> String {
 /// The rollouts of one worker: 2 tasks, `samples` samples each, 10 turns, sorted by name.
 pub fn rollout(iteration: u64, worker: usize, samples: u32) -> RecordBatch {
     let mut random = Random::new(mix(iteration, worker as u64));
-    let names: Vec<(u64, u32, u32)> =
-        (0..2).flat_map(|t| (0..samples).flat_map(move |s| (0..10).map(move |turn| (iteration * 1000 + worker as u64 * 10 + t, s, turn)))).collect();
+    let names: Vec<(u64, u32, u32)> = (0..2)
+        .flat_map(|t| (0..samples).flat_map(move |s| (0..10).map(move |turn| (iteration * 1000 + worker as u64 * 10 + t, s, turn))))
+        .collect();
     let n = names.len();
     let mut place = 0;
     let seen: Vec<String> = names
