@@ -30,7 +30,7 @@ impl Split {
     /// Whether a board with this hash is dealt to this split: a quarter of all boards goes to panels. Seeds apart aren't
     /// enough on small boards, where two seeds often give the same one.
     pub fn owns(self, board: u64) -> bool {
-        (mix(board, text("split")) % 4 == 0) == (self == Split::Panel)
+        (mix(board, text("split")) & 3 == 0) == (self == Split::Panel)
     }
 }
 
