@@ -150,7 +150,7 @@ fn batches<'a>(prompts: BTreeMap<(usize, Vec<u32>), Vec<usize>>, requests: &'a [
     batches
 }
 
-/// The tokens of `prompts` padded to `places`, and the place of the last of each; padded to `rows` rows.
+/// The tokens of `prompts`, each padded to `places`, with padding for what is missing to `rows` rows.
 pub fn padded<'a>(prompts: impl Iterator<Item = &'a [u32]>, rows: usize, places: usize) -> Vec<i64> {
     let mut ids = vec![PAD as i64; rows * places];
     for (row, prompt) in prompts.enumerate() {
@@ -161,6 +161,7 @@ pub fn padded<'a>(prompts: impl Iterator<Item = &'a [u32]>, rows: usize, places:
     ids
 }
 
+/// The logits of the final states, row after row.
 fn rows_of(states: &Tensor, net: &Net) -> Vec<f32> {
     let logits = net.logits(&states.view([-1, net.shape.width as i64])).to_device(tch::Device::Cpu).contiguous();
     let mut values = vec![0.0; logits.numel()];
@@ -212,11 +213,11 @@ fn decode(net: &Net, rows: &mut [Row], from: &[usize], cache: &Cache, sampling: 
     };
     let mut size = live.len().next_multiple_of(PAD_TO);
     let mut cache = cache.select(&tensor(&fill(live.iter().map(|&i| from[i] as i64).collect())), room);
-    let places = cache.prefix + room;
+    let (prefix, places) = (cache.prefix, cache.prefix + room);
     let mask_of = |live: &[usize], rows: &[Row]| {
         let lengths = tensor(&fill(live.iter().map(|&i| rows[i].prompt as i64).collect())).view([-1, 1]);
         let place = Tensor::arange(places, (Kind::Int64, device));
-        let hidden = place.ge_tensor(&lengths).logical_and(&place.lt(cache_prefix(places, room)));
+        let hidden = place.ge_tensor(&lengths).logical_and(&place.lt(prefix));
         (hidden.to_kind(Kind::Float) * NEVER).view([-1, 1, 1, places])
     };
     let mut mask = mask_of(&live, rows);
@@ -245,9 +246,4 @@ fn decode(net: &Net, rows: &mut [Row], from: &[usize], cache: &Cache, sampling: 
             mask = mask_of(&live, rows);
         }
     }
-}
-
-/// Where the places of the prompts end.
-fn cache_prefix(places: i64, room: i64) -> i64 {
-    places - room
 }

@@ -11,8 +11,8 @@ pub fn draw(logits: &[f32], allowed: Option<&[u32]>, sampling: &Sampling, unit: 
     let count = allowed.map_or(logits.len(), <[u32]>::len);
     let scaled: Vec<f64> = (0..count).map(|i| logits[token(i) as usize] as f64 / temperature).collect();
     let mut best = 0;
-    for i in 1..count {
-        if scaled[i] > scaled[best] {
+    for (i, x) in scaled.iter().enumerate() {
+        if *x > scaled[best] {
             best = i;
         }
     }

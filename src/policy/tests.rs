@@ -74,6 +74,11 @@ fn recorded_is_recomputed() {
                 assert!((a - b).abs() < 1e-5, "{a} was recorded, {b} recomputed at temperature {temperature}");
             }
         }
+        let other = policy.generate("other", 0, requests.clone(), sampling(temperature)).unwrap();
+        let again = policy.logprobs("other", &examples(&requests, &other), temperature).unwrap();
+        let flat = |lists: Vec<Vec<f32>>| lists.into_iter().flatten().collect::<Vec<_>>();
+        let (other, again) = (flat(other.into_iter().map(|reply| reply.logprobs).collect()), flat(again));
+        assert!(other.iter().zip(&again).all(|(a, b)| (a - b).abs() < 1e-5), "one layer, tied");
         assert!(replies.iter().any(|reply| reply.logprobs.iter().filter(|&&x| x < 0.0).count() > 2), "some replies need several choices");
     }
 }
@@ -92,7 +97,15 @@ fn greedy_and_truncated_replies_record_the_whole_distribution() {
 
 #[test]
 fn a_row_depends_on_itself_alone() {
+    for shape in [tiny(), NewModel { tokens: TokenKind::Bytes, ..Default::default() }] {
+        alone(shape);
+    }
+}
+
+fn alone(shape: NewModel) {
     let requests = requests(150);
+    let models = BTreeMap::from([("actor".to_string(), ModelSettings::New(shape))]);
+    let start = |threads| Policy::start(&models, &[], 3, threads).unwrap();
     let all = start(1).generate("actor", 0, requests.clone(), sampling(1.0)).unwrap();
     let policy = start(3);
     assert_eq!(policy.generate("actor", 0, requests.clone(), sampling(1.0)).unwrap(), all, "the number of threads");
