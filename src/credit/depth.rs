@@ -34,11 +34,12 @@ pub fn visitation_depth(states: &[u64], episodes: &[Range<usize>]) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::credit::episodes;
     use crate::seed::Random;
 
     #[test]
     fn a_revisit_counts_the_visits_before_it() {
-        assert_eq!(visitation_depth(&[7, 8, 7, 7], &[0..4]), [0, 0, 1, 2]);
+        assert_eq!(visitation_depth(&[7, 8, 7, 7], &episodes(|_| true, 4)), [0, 0, 1, 2]);
         assert_eq!(visitation_depth(&[7, 7, 7, 7], &[0..2, 2..4]), [0, 1, 0, 1], "each trajectory for itself");
         assert_eq!(visitation_depth(&[], &[]), [0u32; 0]);
     }
@@ -49,7 +50,7 @@ mod tests {
         for turns in [SHORT, SHORT + 1, 300] {
             let states: Vec<u64> = (0..turns).map(|_| random.below(9) as u64).collect();
             let defined: Vec<u32> = (0..turns).map(|t| states[..t].iter().filter(|s| **s == states[t]).count() as u32).collect();
-            assert_eq!(visitation_depth(&states, std::slice::from_ref(&(0..turns))), defined);
+            assert_eq!(visitation_depth(&states, &episodes(|_| true, turns)), defined);
         }
     }
 }

@@ -59,7 +59,7 @@ mod tests {
         let names = [1, 1, 2, 3, 3, 3];
         assert_eq!(episodes(|i| names[i] == names[i - 1], 6), [0..2, 2..3, 3..6]);
         assert!(episodes(|_| true, 0).is_empty());
-        assert_eq!(episodes(|_| true, 1), [0..1]);
+        assert_eq!(episodes(|_| false, 2), [0..1, 1..2]);
     }
 
     #[test]
