@@ -99,9 +99,13 @@ struct Shared {
 ///
 /// `trajectories` holds an id of each row's trajectory, for `unit: trajectory`; other settings don't read it.
 pub fn advantages(values: &[f64], groups: &[u64], trajectories: &[u64], settings: &AdvantageSettings) -> Advantages {
-    let groups = Groups::of(groups);
+    advantages_in(values, &Groups::of(groups), trajectories, settings)
+}
+
+/// [`advantages`] where the groups are already numbered.
+pub fn advantages_in(values: &[f64], groups: &Groups, trajectories: &[u64], settings: &AdvantageSettings) -> Advantages {
     let by_trajectory = settings.of == Of::EpisodeReturn && settings.unit == Unit::Trajectory;
-    let members = by_trajectory.then(|| Members::of(values, &groups, trajectories));
+    let members = by_trajectory.then(|| Members::of(values, groups, trajectories));
     let mut sums = vec![Sums::default(); groups.len()];
     match &members {
         Some(members) => members.group.iter().zip(&members.value).for_each(|(group, value)| sums[*group as usize].add(*value)),

@@ -25,12 +25,22 @@ pub fn fold_ids(ids: &mut [u64], column: impl Iterator<Item = u64>) {
     ids.iter_mut().zip(column).for_each(|(id, key)| *id = mix(*id, key));
 }
 
+/// Adds a column in which all these rows hold `key`, as rows sorted by task hold one task. The ids may still be equal
+/// too, so the last answer serves again.
+pub fn fold_run(ids: &mut [u64], key: u64) {
+    let Some(first) = ids.first() else { return };
+    let (mut before, mut after) = (*first, mix(*first, key));
+    for id in ids {
+        if *id != before {
+            (before, after) = (*id, mix(*id, key));
+        }
+        *id = after;
+    }
+}
+
 /// How many rows are in the group of each row.
 pub fn sizes(groups: &[u64]) -> Vec<u32> {
-    let groups = Groups::of(groups);
-    let mut counts = vec![0; groups.len()];
-    groups.index().iter().for_each(|g| counts[*g as usize] += 1);
-    groups.index().iter().map(|g| counts[*g as usize]).collect()
+    Groups::of(groups).sizes()
 }
 
 /// Groups numbered 0, 1, 2, ... in the order in which their first rows stand.
@@ -97,6 +107,12 @@ impl Groups {
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
+    /// How many rows are in the group of each row.
+    pub fn sizes(&self) -> Vec<u32> {
+        let mut counts = vec![0; self.len];
+        self.index.iter().for_each(|group| counts[*group as usize] += 1);
+        self.index.iter().map(|group| counts[*group as usize]).collect()
+    }
 }
 
 #[cfg(test)]
@@ -113,6 +129,10 @@ mod tests {
         let (a, b) = ([1, 1, 2, 0, 0], [5, 5, 5, 0, 1]);
         let expected: Vec<u64> = (0..5).map(|i| group_id(&[a[i], b[i]])).collect();
         assert_eq!(group_ids(&[&a, &b], 5), expected);
+        let mut runs = group_ids(&[&a], 5);
+        fold_run(&mut runs, 5);
+        let mixed: Vec<u64> = a.iter().map(|a| mix(group_id(&[*a]), 5)).collect();
+        assert_eq!(runs, mixed);
         assert_eq!(group_ids(&[], 2), [group_id(&[]); 2], "no columns: all rows are one group");
         assert_eq!(group_ids(&[&[0]], 1), [group_id(&[0])]);
     }

@@ -30,9 +30,9 @@ mod settings;
 #[cfg(test)]
 mod worked;
 
-pub use advantage::{advantages, values, Advantages, Used};
+pub use advantage::{advantages, advantages_in, values, Advantages, Used};
 pub use combine::weighted_sum;
 pub use depth::visitation_depth;
-pub use group::{begin_ids, fold_ids, group_id, group_ids, sizes, Groups};
+pub use group::{begin_ids, fold_ids, fold_run, group_id, group_ids, sizes, Groups};
 pub use returns::{episode_return, episodes, step_return};
 pub use settings::{AdvantageSettings, Baseline, Of, Penalty, Scale, Singleton, Unit};
