@@ -130,10 +130,8 @@ fn walks() -> Result<RecordBatch> {
 
 /// Everything that the run made: it stays in memory, as it does for the others.
 struct Credit {
-    #[allow(dead_code)]
-    ids: Vec<u64>,
-    #[allow(dead_code)]
-    depths: Vec<u32>,
+    _ids: Vec<u64>,
+    _depths: Vec<u32>,
     sizes: Vec<u32>,
     advantages: Advantages,
 }
@@ -158,7 +156,7 @@ fn credit(rows: &RecordBatch) -> Result<Credit> {
     let groups = Groups::of(&ids);
     let values = values(rewards, &vec![true; rows.num_rows()], &episodes, &settings);
     // A step's return is a turn's own, so it takes no ids of trajectories.
-    Ok(Credit { ids, depths, sizes: groups.sizes(), advantages: advantages_in(&values, &groups, &[], &settings) })
+    Ok(Credit { _ids: ids, _depths: depths, sizes: groups.sizes(), advantages: advantages_in(&values, &groups, &[], &settings) })
 }
 
 /// The same in SQL, in the two ways that suggest themselves; the faster one counts.
