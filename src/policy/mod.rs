@@ -13,9 +13,13 @@
 mod adamw;
 mod choices;
 mod generate;
+#[cfg(test)]
+mod learning;
 mod loss;
 mod model;
+mod objective;
 mod passes;
+mod rope;
 mod sample;
 mod settings;
 mod shape;
@@ -28,7 +32,8 @@ mod thread;
 mod tokenizer;
 mod update;
 
-pub use settings::{Aggregation, KlKind, LoadModel, ModelSettings, NewKind, NewModel, Objective, Sampling, TokenKind, UpdateSettings};
+pub use objective::{Aggregation, KlKind, Objective, UpdateSettings};
+pub use settings::{LoadModel, ModelSettings, NewKind, NewModel, Sampling, TokenKind};
 pub use thread::Policy;
 pub use tokenizer::{Tokenizer, END, PAD};
 

@@ -4,12 +4,12 @@
 //! Whole sequences come padded on the right, so causal attention needs no mask. Only some positions are asked for (the last of a
 //! prompt, or those where a response token was chosen), so the last block works out keys and values everywhere and the rest there.
 
+use super::rope::{turn, Rope};
 use super::shape::Shape;
 use crate::seed::Random;
 use tch::{Device, Kind, Tensor};
 
 const NORM_EPS: f64 = 1e-6;
-const ROPE_BASE: f64 = 10_000.0;
 /// Stands for minus infinity: its exponential is 0, and 0 times it is still a number.
 pub const NEVER: f64 = -1e30;
 
@@ -31,33 +31,6 @@ pub struct Net {
     blocks: Vec<Block>,
     norm: Tensor,
     rope: Rope,
-}
-
-/// Cosine and sine of position x frequency, `[context, head]` each.
-pub struct Rope {
-    cos: Tensor,
-    sin: Tensor,
-}
-
-impl Rope {
-    pub fn new(shape: &Shape, device: Device) -> Rope {
-        let half = shape.head() as i64 / 2;
-        let frequency = (Tensor::arange(half, (Kind::Double, device)) * (-ROPE_BASE.ln() / half as f64)).exp();
-        let angle = Tensor::arange(shape.context as i64, (Kind::Double, device)).outer(&frequency);
-        let angle = Tensor::cat(&[&angle, &angle], -1);
-        // The sign of the turned half is folded into the sine.
-        let sign = Tensor::cat(&[-Tensor::ones([half], (Kind::Double, device)), Tensor::ones([half], (Kind::Double, device))], 0);
-        Rope { cos: angle.cos().to_kind(Kind::Float), sin: (angle.sin() * sign).to_kind(Kind::Float) }
-    }
-    pub fn share(&self) -> Rope {
-        Rope { cos: self.cos.shallow_clone(), sin: self.sin.shallow_clone() }
-    }
-}
-
-/// `x` turned: the halves swapped, times sine, plus itself times cosine.
-fn turn(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Tensor {
-    let half = x.size()[x.dim() - 1] / 2;
-    (x * cos).addcmul_(&x.roll([half], [-1]), sin)
 }
 
 /// Keys and values of one batch, a pair a block: `[rows, kv_heads, places, head]`. The first `prefix` places are the prompt's.

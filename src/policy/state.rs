@@ -2,8 +2,9 @@
 
 use super::adamw::Moments;
 use super::generate::generate;
-use super::model::{random, Net, Rope};
+use super::model::{random, Net};
 use super::passes::logprobs;
+use super::rope::Rope;
 use super::shape::Shape;
 use super::store::{self, Saved};
 use super::update::{update, Before};

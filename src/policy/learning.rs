@@ -1,0 +1,76 @@
+//! The policy learns, and how fast.
+
+use super::tests::{examples, sampling, start};
+use super::*;
+use crate::seed::Random;
+use std::collections::BTreeMap;
+
+#[test]
+fn a_rewarded_choice_becomes_likely() {
+    let policy = start(2);
+    let choices: Vec<Vec<u32>> = (10..14).map(|token| vec![token, END]).collect();
+    let settings = UpdateSettings { lr: 3e-3, keep: 0, ..Default::default() };
+    let (mut first, mut last) = (0, 0);
+    for iteration in 0..25u64 {
+        let request = |i: u64| Request { prompt: vec![5, 6, 7], seed: iteration * 64 + i, choices: choices.clone() };
+        let requests: Vec<_> = (0..64).map(request).collect();
+        let replies = policy.generate("actor", iteration, requests.clone(), sampling(1.0)).unwrap();
+        let mut rows = examples(&requests, &replies);
+        rows.iter_mut().for_each(|row| row.advantage = if row.response[0] == 12 { 1.0 } else { -0.3 });
+        last = rows.iter().filter(|row| row.response[0] == 12).count();
+        if iteration == 0 {
+            first = last;
+        }
+        policy.update("actor", rows, &settings).unwrap();
+    }
+    assert!(first < 40 && last > 58, "{first} then {last} of 64");
+}
+
+#[test]
+fn supervised_learning_fits_a_mapping() {
+    let policy = start(2);
+    let row = |i: u32| Example {
+        prompt: vec![20 + i % 8, 30, 40 + i / 8],
+        response: vec![50 + (i * 5) % 16, 90 + i % 3, END],
+        ..Default::default()
+    };
+    let rows: Vec<_> = (0..32).map(row).collect();
+    let settings = UpdateSettings { objective: Objective::Sft, lr: 5e-3, keep: 0, ..Default::default() };
+    let losses: Vec<f64> = (0..80).map(|_| policy.update("actor", rows.clone(), &settings).unwrap().loss).collect();
+    assert!(losses[0] > 4.0 && losses[79] < 0.1, "{} to {}", losses[0], losses[79]);
+    let request = |row: &Example| Request { prompt: row.prompt.clone(), seed: 0, choices: vec![] };
+    let replies = policy.generate("actor", 80, rows.iter().map(request).collect(), sampling(0.0)).unwrap();
+    assert!(rows.iter().zip(&replies).all(|(row, reply)| row.response == reply.tokens));
+}
+
+/// Figures for the documentation: `cargo test --release --lib policy -- --ignored --nocapture`.
+#[test]
+#[ignore = "measures"]
+fn speed() {
+    for threads in [1, 2] {
+        let models =
+            BTreeMap::from([("actor".to_string(), ModelSettings::New(NewModel { tokens: TokenKind::Bytes, ..Default::default() }))]);
+        let policy = Policy::start(&models, &[], 3, threads).unwrap();
+        let mut random = Random::new(5);
+        let choices: Vec<Vec<u32>> = (10..14).map(|token| vec![token, END]).collect();
+        let request = |_| Request { prompt: (0..48).map(|_| 2 + random.below(250) as u32).collect(), seed: 1, choices: choices.clone() };
+        let requests: Vec<_> = (0..512).map(request).collect();
+        let rate = |work: &mut dyn FnMut()| {
+            work();
+            let clock = std::time::Instant::now();
+            let mut runs = 0;
+            while clock.elapsed().as_secs_f64() < 2.0 {
+                work();
+                runs += 1;
+            }
+            (512.0 * runs as f64 / clock.elapsed().as_secs_f64()) as usize
+        };
+        let mut replies = Vec::new();
+        let held = rate(&mut || replies = policy.generate("actor", 0, requests.clone(), sampling(1.0)).unwrap());
+        let rows = examples(&requests, &replies);
+        let free: Vec<_> = requests.iter().map(|r| Request { choices: vec![], ..r.clone() }).collect();
+        let free = rate(&mut || drop(policy.generate("actor", 0, free.clone(), Sampling { max_tokens: 16, ..sampling(1.0) }).unwrap()));
+        let update = rate(&mut || drop(policy.update("actor", rows.clone(), &UpdateSettings::default()).unwrap()));
+        println!("{threads} threads: {held} rows/s held to choices, {free} rows/s of 16 free tokens, {update} rows/s of update");
+    }
+}

@@ -1,0 +1,129 @@
+//! What a pipeline can say about updates.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What an update optimises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Objective {
+    /// The clipped policy gradient of PPO, from the rows' advantages.
+    #[default]
+    PolicyGradient,
+    /// Cross-entropy of the responses: supervised learning. Over the whole vocabulary for a row without choices, over what they allow for one with.
+    Sft,
+}
+
+/// The estimate of the divergence from the reference; d is the log-probability less the reference's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KlKind {
+    /// d
+    K1,
+    /// d^2 / 2
+    K2,
+    /// exp(-d) + d - 1
+    #[default]
+    K3,
+}
+
+/// How the losses of tokens become one number. Always over all rows of an optimiser step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Aggregation {
+    /// Mean over all response tokens.
+    #[default]
+    TokenMean,
+    /// Sum over a response's tokens, mean over rows.
+    SeqMeanTokenSum,
+    /// Mean over a response's tokens, mean over rows.
+    SeqMeanTokenMean,
+    /// Sum over a response's tokens, mean over rows, divided by a constant (`norm`): Dr.GRPO.
+    SeqMeanTokenSumNorm,
+}
+
+/// How the weights are updated.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct UpdateSettings {
+    /// What is optimised.
+    pub objective: Objective,
+    /// Learning rate of AdamW.
+    #[schemars(range(min = 0.0))]
+    pub lr: f64,
+    /// The ratio is clipped to 1 - clip from below, and to 1 + clip from above unless `clip_high` is given.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub clip: f64,
+    /// The ratio is clipped to 1 + clip_high from above.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
+    pub clip_high: Option<f64>,
+    /// Where the advantage is negative, the loss of a token is at most this many times its size.
+    #[schemars(range(min = 1.0))]
+    pub dual_clip: f64,
+    /// Weight of the divergence from the reference model.
+    #[schemars(range(min = 0.0))]
+    pub kl: f64,
+    /// How that divergence is estimated.
+    pub kl_kind: KlKind,
+    /// The reference model; the same model as it was when the run began when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
+    /// How the losses of tokens become one number.
+    pub aggregation: Aggregation,
+    /// The constant of `seq_mean_token_sum_norm`; the longest response of the update when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1.0))]
+    pub norm: Option<f64>,
+    /// Passes over the rows.
+    #[schemars(range(min = 1))]
+    pub epochs: usize,
+    /// Rows of one optimiser step, drawn without replacement; 0 takes all rows in one step.
+    pub minibatch: usize,
+    /// Rows of one forward pass: bounds memory and moves the result by rounding only.
+    #[schemars(range(min = 1))]
+    pub micro_batch: usize,
+    /// A gradient whose norm is larger is scaled down to it; 0 leaves it alone.
+    #[schemars(range(min = 0.0))]
+    pub max_grad_norm: f64,
+    /// Decay rates of AdamW's two moments.
+    pub betas: [f64; 2],
+    /// AdamW's epsilon.
+    #[schemars(range(min = 0.0))]
+    pub eps: f64,
+    /// AdamW's weight decay: of matrices and embeddings, not of the gains of the norms.
+    #[schemars(range(min = 0.0))]
+    pub weight_decay: f64,
+    /// The temperature that the rows were drawn at.
+    #[schemars(range(min = 0.0))]
+    pub temperature: f64,
+    /// How many versions before the newest stay available to `generate`: the staleness of the weights. Set by the pipeline's edges.
+    #[serde(skip)]
+    pub keep: usize,
+}
+
+impl Default for UpdateSettings {
+    fn default() -> Self {
+        UpdateSettings {
+            objective: Objective::PolicyGradient,
+            lr: 1e-6,
+            clip: 0.2,
+            clip_high: None,
+            dual_clip: 3.0,
+            kl: 0.0,
+            kl_kind: KlKind::K3,
+            reference: None,
+            aggregation: Aggregation::TokenMean,
+            norm: None,
+            epochs: 1,
+            minibatch: 0,
+            micro_batch: 64,
+            max_grad_norm: 1.0,
+            betas: [0.9, 0.999],
+            eps: 1e-8,
+            weight_decay: 0.01,
+            temperature: 1.0,
+            keep: 1,
+        }
+    }
+}
