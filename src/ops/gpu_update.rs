@@ -1,7 +1,7 @@
 //! `gpu-update`: one step of learning from the iteration's rows, wherever the model lives: on a GPU when libtorch
 //! sees one, else on the CPU. Emits for each row whether it was used, and the version of the weights it helped to make.
 
-use super::{must, schema};
+use super::{must, port, schema};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Place, Ports, Route};
 use crate::pipeline::{Delay, Need, Node, OperatorSpec, Port};
@@ -13,13 +13,22 @@ use std::sync::Arc;
 use std::time::Instant;
 use timely::dataflow::Scope;
 
-const PORTS: &[Port] = &[Port {
-    name: "rows",
-    about: "the rows to learn from",
-    needs: &["iteration", "task", "sample", "attempt", "turn", "phase", "prompt_tokens", "response_tokens", "choices", "logprobs"],
-    optional: false,
-    delay: Delay::Never,
-}];
+const PORTS: &[Port] = &[
+    Port {
+        name: "rows",
+        about: "the rows to learn from",
+        needs: &["iteration", "task", "sample", "attempt", "turn", "phase", "prompt_tokens", "response_tokens", "choices", "logprobs"],
+        optional: false,
+        delay: Delay::Never,
+    },
+    Port {
+        name: "weights",
+        about: "another update of the same model that goes first; two updates of one model need an order",
+        needs: &["version"],
+        optional: true,
+        delay: Delay::Either,
+    },
+];
 
 pub fn spec() -> OperatorSpec {
     OperatorSpec {
@@ -55,7 +64,10 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let mut settings: UpdateSettings = serde_json::from_value(with).map_err(|e| format!("with: {e}"))?;
     settings.keep = ctx.keep;
     let (shared, id) = (ctx.shared.clone(), node.id.clone());
-    let shape = Stage { name: node.id.clone(), inputs: vec![(must(&ports, "rows")?, Route::One)], begins: false, place: Place::Thread };
+    let mut inputs = vec![(must(&ports, "rows")?, Route::One)];
+    // Its frontier is all that is asked of it: the weights themselves are on the policy thread.
+    inputs.extend(port(&ports, "weights").map(|edge| (edge, Route::One)));
+    let shape = Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread };
     Ok(stage(shape, ctx, move |iteration, rows| {
         let Some(rows) = row::sorted(&rows[0]).map_err(|e| e.to_string())? else { return Ok(vec![]) };
         let start = Instant::now();
