@@ -21,7 +21,7 @@ fn rows_come_back_sorted_and_whole_on_any_number_of_workers() {
             parts.push(write_part(&run, "rollout", 0, worker, &whole.slice(start(worker), size)).unwrap());
         }
         committer.commit(0, parts, Metrics::new(), None).unwrap();
-        assert_eq!(read(&run, "rollout").unwrap(), [whole.clone()]);
+        assert_eq!(read(&run, "rollout").unwrap(), std::slice::from_ref(&whole));
         let workers_seen: Vec<usize> = run.manifest().unwrap().committed[0].parts.iter().map(|p| p.worker).collect();
         assert_eq!(workers_seen, (0..workers).collect::<Vec<_>>());
     }
