@@ -76,7 +76,10 @@ fn main() -> Result<(), String> {
         microseconds(200, workers)?;
         let mut times = (0..5).map(|_| microseconds(2000, workers)).collect::<Result<Vec<_>, _>>()?;
         times.sort_by(f64::total_cmp);
-        println!("{workers} worker(s): an empty iteration of six nodes takes {:.0} us (median of 5 runs of 2000; {:.0} to {:.0})", times[2], times[0], times[4]);
+        println!(
+            "{workers} worker(s): an empty iteration of six nodes takes {:.0} us (median of 5 runs of 2000; {:.0} to {:.0})",
+            times[2], times[0], times[4]
+        );
         println!("{}", serde_json::json!({ "bench": "engine", "workers": workers, "microseconds": times[2] }));
     }
     Ok(())

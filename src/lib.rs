@@ -53,8 +53,8 @@
 //!
 //! # What is guaranteed
 //!
-//! - On one machine, the same binary, pipeline, seed and number of libtorch threads give the same rows, advantages and
-//!   final weights, bit for bit, on any number of workers. An iteration's tasks are played as one batch and its rows
+//! - On one machine, the same binary, pipeline and seed give the same rows, advantages and final weights, bit for bit, on
+//!   any number of workers and of libtorch threads. An iteration's tasks are played as one batch and its rows
 //!   are learnt from in the order of their names, so nothing depends on which worker or which moment a row came from.
 //! - From the same logged rows the same advantages come out on every machine: credit is computed in a fixed order.
 //! - Another processor, another libtorch or a GPU may round differently, and a sampled token can turn on a last bit.

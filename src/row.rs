@@ -103,7 +103,8 @@ pub enum RowError {
 
 /// The schema of rows with these columns. Columns outside the table are an error of the caller's.
 pub fn schema(names: &[&str]) -> Result<SchemaRef, RowError> {
-    let field = |name: &&str| find(name).map(|c| Field::new(c.name, c.kind.arrow(), false)).ok_or_else(|| RowError::Missing(name.to_string()));
+    let field =
+        |name: &&str| find(name).map(|c| Field::new(c.name, c.kind.arrow(), false)).ok_or_else(|| RowError::Missing(name.to_string()));
     Ok(Arc::new(Schema::new(names.iter().map(field).collect::<Result<Vec<_>, _>>()?)))
 }
 
@@ -131,7 +132,11 @@ macro_rules! typed {
         #[doc = concat!("The column `name` as `", stringify!($array), "`.")]
         pub fn $name<'a>(rows: &'a RecordBatch, name: &str) -> Result<&'a $array, RowError> {
             let array = rows.column_by_name(name).ok_or_else(|| RowError::Missing(name.into()))?;
-            array.as_any().downcast_ref().ok_or_else(|| RowError::Type { name: name.into(), found: array.data_type().clone(), wanted: $kind.arrow() })
+            array.as_any().downcast_ref().ok_or_else(|| RowError::Type {
+                name: name.into(),
+                found: array.data_type().clone(),
+                wanted: $kind.arrow(),
+            })
         }
     };
 }
@@ -159,7 +164,8 @@ pub fn f32_list(lists: &ListArray, i: usize) -> Vec<f32> {
 pub fn sorted(batches: &[RecordBatch]) -> Result<Option<RecordBatch>, RowError> {
     let Some(first) = batches.first() else { return Ok(None) };
     let all = concat_batches(&first.schema(), batches)?;
-    let keys: Vec<SortColumn> = NAME.iter().filter_map(|n| all.column_by_name(n)).map(|values| SortColumn { values: values.clone(), options: None }).collect();
+    let keys: Vec<SortColumn> =
+        NAME.iter().filter_map(|n| all.column_by_name(n)).map(|values| SortColumn { values: values.clone(), options: None }).collect();
     if keys.is_empty() || all.num_rows() < 2 {
         return Ok(Some(all));
     }

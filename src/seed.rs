@@ -40,6 +40,8 @@ impl Random {
     pub fn new(seed: u64) -> Self {
         Random(seed)
     }
+    // Not an iterator: it never ends and is never adapted.
+    #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         finish(self.0)

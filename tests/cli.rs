@@ -5,7 +5,8 @@ use common::*;
 
 #[test]
 fn every_pipeline_of_the_repository_is_fine() {
-    let mut files: Vec<_> = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/pipelines")).unwrap().map(|e| e.unwrap().path()).collect();
+    let mut files: Vec<_> =
+        std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/pipelines")).unwrap().map(|e| e.unwrap().path()).collect();
     files.sort();
     assert!(files.len() >= 9);
     done(flow().arg("check").args(files));
@@ -95,7 +96,11 @@ fn queries_answer_and_errors_explain() {
     let run = trained(folder.path(), "run", SMALL, &[]);
     let count = |sql: &str| done(flow().arg("query").arg(&run).arg(sql).args(["--format", "csv"])).lines().nth(1).unwrap().to_owned();
     assert_eq!(count("select count(distinct (iteration, task, sample)) from trajectories"), (3 * 6 * 4).to_string());
-    assert_eq!(count("select count(*) from rollout anti join update using (iteration, task, sample, attempt, turn, phase)"), "0", "every row went into an update");
+    assert_eq!(
+        count("select count(*) from rollout anti join update using (iteration, task, sample, attempt, turn, phase)"),
+        "0",
+        "every row went into an update"
+    );
     let said = fails(flow().arg("query").arg(&run).arg("select rewrd from trajectories"));
     assert!(said.contains("reward"), "{said}");
     fails(flow().arg("query").arg(&run).arg("create table t (x int)"));
@@ -104,7 +109,8 @@ fn queries_answer_and_errors_explain() {
 #[test]
 fn every_pipeline_fits_the_published_schema() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"));
-    let schema: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(format!("{root}/schemas/flow.schema.json")).unwrap()).unwrap();
+    let schema: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(format!("{root}/schemas/flow.schema.json")).unwrap()).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     for entry in std::fs::read_dir(format!("{root}/pipelines")).unwrap() {
         let path = entry.unwrap().path();
@@ -112,6 +118,7 @@ fn every_pipeline_fits_the_published_schema() {
         let errors: Vec<String> = validator.iter_errors(&value).map(|e| format!("{}: {e}", e.instance_path)).collect();
         assert!(errors.is_empty(), "{path:?}: {errors:?}");
     }
-    let broken = serde_json::json!({ "flow": "x", "iterations": 1, "nodes": { "t": { "op": "tasks", "with": { "env": "chess", "batch": 1 } } } });
+    let broken =
+        serde_json::json!({ "flow": "x", "iterations": 1, "nodes": { "t": { "op": "tasks", "with": { "env": "chess", "batch": 1 } } } });
     assert!(!validator.is_valid(&broken), "the schema must refuse an unknown game");
 }

@@ -30,9 +30,13 @@ impl Check {
         let mut wrong = Vec::new();
         for path in &self.pipelines {
             match pipeline::load(path, &self.sets, &catalog) {
-                Ok(pipeline) if self.format == Format::Text => {
-                    answer(&format!("{}: {} is fine: {} nodes, {} iterations", path.display(), pipeline.name, pipeline.nodes.len(), pipeline.iterations))
-                }
+                Ok(pipeline) if self.format == Format::Text => answer(&format!(
+                    "{}: {} is fine: {} nodes, {} iterations",
+                    path.display(),
+                    pipeline.name,
+                    pipeline.nodes.len(),
+                    pipeline.iterations
+                )),
                 Ok(_) => {}
                 Err(diagnostics) => {
                     if self.format == Format::Text {

@@ -56,7 +56,7 @@ impl Progress {
         if committed.iteration < self.iterations {
             state.done = committed.iteration + 1;
         }
-        state.turns += find("turns").unwrap_or(0.0);
+        state.turns += committed.figures.values().filter_map(|f| f.get("turns")).sum::<f64>();
         let seconds = self.start.elapsed().as_secs_f64();
         let mut line = String::new();
         for (name, value) in [("success", find("success")), ("return", find("return")), ("loss", find("loss")), ("KL", find("kl"))] {
@@ -75,7 +75,8 @@ impl Progress {
             }
             // Without a terminal: the first, the last, each measurement, and one every two seconds.
             None => {
-                let due = state.last.is_none_or(|t| t.elapsed() > Duration::from_secs(2)) || measured.is_some() || state.done == self.iterations;
+                let due =
+                    state.last.is_none_or(|t| t.elapsed() > Duration::from_secs(2)) || measured.is_some() || state.done == self.iterations;
                 if due {
                     state.last = Some(Instant::now());
                     let left = seconds / state.done.max(1) as f64 * (self.iterations - state.done) as f64;

@@ -55,10 +55,21 @@ impl Run {
         let progress = Arc::new(Progress::new(pipeline.iterations, false));
         let evaluations: Vec<String> = pipeline.nodes.iter().filter(|n| n.op == "evaluate").map(|n| n.id.clone()).collect();
         let eye = progress.clone();
-        let journal =
-            Journal { run: Some(folder), committer: Some(committer.clone()), observer: Arc::new(move |committed| eye.saw(committed, &evaluations)) };
+        let journal = Journal {
+            run: Some(folder),
+            committer: Some(committer.clone()),
+            observer: Arc::new(move |committed| eye.saw(committed, &evaluations)),
+        };
         let models: Vec<String> = pipeline.models.keys().cloned().collect();
-        let plan = Plan { pipeline, workers: self.workers as usize, policy: policy.clone(), find: ops::find, adds: ops::adds, journal, shared: shared.clone() };
+        let plan = Plan {
+            pipeline,
+            workers: self.workers as usize,
+            policy: policy.clone(),
+            find: ops::find,
+            adds: ops::adds,
+            journal,
+            shared: shared.clone(),
+        };
         let ended = run(plan);
         let summary = progress.finish();
         let status = match &ended {
@@ -78,7 +89,11 @@ impl Run {
             }
         }
         if shared.stopping() {
-            eprintln!("stopped after {} iterations; they are committed in {}, with the weights they made", summary.iterations, root.display());
+            eprintln!(
+                "stopped after {} iterations; they are committed in {}, with the weights they made",
+                summary.iterations,
+                root.display()
+            );
             return Ok(ExitCode::from(130));
         }
         self.say(&root, &summary)?;
@@ -106,7 +121,9 @@ impl Run {
             text.push_str(&format!("success on the frozen panel: {} before training, {} after\n", percent(before), percent(after)));
         }
         text.push_str("\nTry next:\n");
-        text.push_str(&format!("  flow query {run} \"select node, iteration, value as success from metrics where name = 'success' order by all\"\n"));
+        text.push_str(&format!(
+            "  flow query {run} \"select node, iteration, value as success from metrics where name = 'success' order by all\"\n"
+        ));
         text.push_str(&format!("  flow query {run} \"select task, sample, turn, action, reward from trajectories limit 20\"\n"));
         text.push_str(&format!("  flow graph {}\n", self.pipeline.display()));
         answer(&text);
@@ -122,7 +139,9 @@ fn free(name: &str) -> PathBuf {
 
 fn info(pipeline: &Pipeline) -> RunInfo {
     let logged = pipeline.nodes.iter().filter(|n| pipeline.log.contains(&n.id));
-    let columns = |op: &str| row::COLUMNS.iter().map(|c| c.name).filter(|c| row::NAME.contains(c) || ops::adds(op).contains(c)).map(String::from).collect();
+    let columns = |op: &str| {
+        row::COLUMNS.iter().map(|c| c.name).filter(|c| row::NAME.contains(c) || ops::adds(op).contains(c)).map(String::from).collect()
+    };
     let nodes = logged.map(|n| NodeInfo { id: n.id.clone(), op: n.op.clone(), columns: columns(&n.op) }).collect();
     RunInfo { name: pipeline.name.clone(), nodes, iterations: pipeline.iterations, seed: pipeline.seed }
 }

@@ -33,7 +33,12 @@ pub struct Journal {
 }
 
 /// Builds the log of every node in `columns` (node -> what it logs; `None`: only awaited) and the commit behind it.
-pub fn journal<'s>(made: &BTreeMap<String, Edge<'s>>, columns: &BTreeMap<String, Option<Vec<String>>>, journal: &Journal, ctx: &Context) -> Edge<'s> {
+pub fn journal<'s>(
+    made: &BTreeMap<String, Edge<'s>>,
+    columns: &BTreeMap<String, Option<Vec<String>>>,
+    journal: &Journal,
+    ctx: &Context,
+) -> Edge<'s> {
     let mut parts = Vec::new();
     for (node, edge) in made {
         let (id, run, worker) = (node.clone(), journal.run.clone(), edge.scope().index());
@@ -43,7 +48,8 @@ pub fn journal<'s>(made: &BTreeMap<String, Edge<'s>>, columns: &BTreeMap<String,
         let written = stage(stay, ctx, move |iteration, rows| {
             let mut part = String::new();
             if let (Some(keep), Some(run)) = (&keep, &run) {
-                let slim = rows.iter().flatten().map(|batch| select(batch, keep)).collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
+                let slim =
+                    rows.iter().flatten().map(|batch| select(batch, keep)).collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
                 if let Some(rows) = row::sorted(&slim).map_err(|e| e.to_string())? {
                     let made = write_part(run, &id, iteration, worker, &rows).map_err(|e| e.to_string())?;
                     part = serde_json::to_string(&made).map_err(|e| e.to_string())?;

@@ -14,7 +14,12 @@ pub type Render = for<'s> fn(&Node, Ports<'s>, Scope<'s, u64>, &Context) -> Resu
 
 /// Every node's output. A delayed edge is a feedback edge whose path summary is its staleness plus one, so that
 /// progress tracking itself enforces the bound.
-pub fn render<'s>(pipeline: &Pipeline, scope: Scope<'s, u64>, ctx: &Context, find: &dyn Fn(&str) -> Option<Render>) -> Result<BTreeMap<String, Edge<'s>>, String> {
+pub fn render<'s>(
+    pipeline: &Pipeline,
+    scope: Scope<'s, u64>,
+    ctx: &Context,
+    find: &dyn Fn(&str) -> Option<Render>,
+) -> Result<BTreeMap<String, Edge<'s>>, String> {
     let mut made: BTreeMap<String, Edge<'s>> = BTreeMap::new();
     let mut loops: Vec<(String, Handle<'s, u64, super::edge::Batch>)> = Vec::new();
     for node in &pipeline.nodes {

@@ -30,6 +30,7 @@ pub fn run(plan: Plan) -> Result<(), Failure> {
     let workers = plan.workers.max(1);
     let plan = Arc::new(plan);
     let config = if workers == 1 { timely::Config::thread() } else { timely::Config::process(workers) };
+    end_on_panic();
     let guards = timely::execute(config, move |worker| {
         let gate = Gate::new();
         let context = Context {
@@ -80,4 +81,20 @@ fn lookahead(pipeline: &Pipeline) -> u64 {
 fn logged(plan: &Plan, node: &str, op: &str) -> Option<Vec<String>> {
     let wanted = plan.pipeline.log.iter().any(|l| l == node);
     wanted.then(|| crate::row::NAME.iter().chain((plan.adds)(op)).map(|c| c.to_string()).collect())
+}
+
+/// A stage's panic is caught and named; any other panic on a worker would leave the other workers waiting for it for
+/// ever, so it ends the process, at once and with its message.
+fn end_on_panic() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            usual(info);
+            let caught = super::stage::guarding();
+            if !caught && std::thread::current().name().is_some_and(|n| n.starts_with("timely")) {
+                std::process::exit(101);
+            }
+        }));
+    });
 }

@@ -8,7 +8,12 @@ use timely::dataflow::operators::generic::source;
 use timely::dataflow::Scope;
 
 /// Emits what `make` says for each iteration, on the first worker. Stopping takes effect between iterations.
-pub fn iterations<'s>(name: &str, scope: Scope<'s, u64>, ctx: &Context, mut make: impl FnMut(u64) -> Result<Vec<RecordBatch>, String> + 'static) -> Edge<'s> {
+pub fn iterations<'s>(
+    name: &str,
+    scope: Scope<'s, u64>,
+    ctx: &Context,
+    mut make: impl FnMut(u64) -> Result<Vec<RecordBatch>, String> + 'static,
+) -> Edge<'s> {
     let first = scope.index() == 0;
     let (ctx, node) = (ctx.clone(), name.to_owned());
     source::<_, CapacityContainerBuilder<Batch>, _, _>(scope, name, move |capability, info| {
@@ -28,7 +33,10 @@ pub fn iterations<'s>(name: &str, scope: Scope<'s, u64>, ctx: &Context, mut make
                     return;
                 }
                 match make(time) {
-                    Ok(batches) => batches.into_iter().filter(|b| b.num_rows() > 0).for_each(|rows| output.session(&open).give_container(&mut Batch::new(rows))),
+                    Ok(batches) => batches
+                        .into_iter()
+                        .filter(|b| b.num_rows() > 0)
+                        .for_each(|rows| output.session(&open).give_container(&mut Batch::new(rows))),
                     Err(message) => return ctx.shared.fail(Failure { node: node.clone(), iteration: time, message }),
                 }
                 open.downgrade(&(time + 1));

@@ -5,6 +5,7 @@ use super::edge::{Batch, Edge, Route};
 use super::{Context, Failure};
 use arrow::array::RecordBatch;
 use crossbeam_channel::{unbounded, Receiver, Sender};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use timely::container::CapacityContainerBuilder;
@@ -36,7 +37,11 @@ type Answer = Result<Vec<RecordBatch>, String>;
 
 /// Builds the stage. `run` gets the iteration and, for each input, the batches that arrived since the last run up to
 /// and with that iteration, in no particular order: sort before any fold over floats. Its error ends the run.
-pub fn stage<'s>(stage: Stage<'s>, ctx: &Context, run: impl FnMut(u64, Rows) -> Result<Vec<RecordBatch>, String> + Send + 'static) -> Edge<'s> {
+pub fn stage<'s>(
+    stage: Stage<'s>,
+    ctx: &Context,
+    run: impl FnMut(u64, Rows) -> Result<Vec<RecordBatch>, String> + Send + 'static,
+) -> Edge<'s> {
     let scope = stage.inputs[0].0.scope();
     let (here, begins) = (scope.index(), stage.begins && scope.index() == 0);
     let mut builder = OperatorBuilder::new(stage.name.clone(), scope);
@@ -129,7 +134,7 @@ impl<F: FnMut(u64, Rows) -> Answer + Send + 'static> Runner<F> {
 
     fn start(&mut self, time: u64, rows: Rows) {
         match self {
-            Runner::Here { run, answer } => *answer = Some(run(time, rows)),
+            Runner::Here { run, answer } => *answer = Some(guarded(|| run(time, rows))),
             // A closed channel shows in `poll`.
             Runner::There { jobs, .. } => drop(jobs.send((time, rows))),
         }
@@ -147,9 +152,21 @@ impl<F: FnMut(u64, Rows) -> Answer + Send + 'static> Runner<F> {
     }
 }
 
+thread_local! {
+    static GUARDING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a panic on this thread will be caught and reported by its stage.
+pub(super) fn guarding() -> bool {
+    GUARDING.get()
+}
+
 /// A panic becomes an error with the panic's own words.
 fn guarded(run: impl FnOnce() -> Answer) -> Answer {
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+    GUARDING.set(true);
+    let answer = catch_unwind(AssertUnwindSafe(run));
+    GUARDING.set(false);
+    answer.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
         Err(format!("panicked: {}", text.unwrap_or_else(|| "without a message".into())))
     })

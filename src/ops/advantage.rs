@@ -38,7 +38,8 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let trajectories = Stage { name: node.id.clone(), inputs: vec![(rows, Route::by(&["task"]))], begins: false, place: Place::Worker };
     let first = with.clone();
     let valued = stage(trajectories, ctx, move |_, rows| value(&rows[0], &first).map_err(|e| e.to_string()));
-    let groups = Stage { name: format!("{} groups", node.id), inputs: vec![(valued, Route::by(&["group"]))], begins: false, place: Place::Worker };
+    let groups =
+        Stage { name: format!("{} groups", node.id), inputs: vec![(valued, Route::by(&["group"]))], begins: false, place: Place::Worker };
     Ok(stage(groups, ctx, move |_, rows| compare(&rows[0], &with).map_err(|e| e.to_string())))
 }
 

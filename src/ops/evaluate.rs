@@ -68,7 +68,13 @@ pub fn spec() -> OperatorSpec {
     OperatorSpec {
         name: "evaluate",
         about: "plays a frozen panel of tasks every few iterations",
-        ports: &[Port { name: "weights", about: "the update whose weights are measured", needs: &["version"], optional: false, delay: Delay::Always }],
+        ports: &[Port {
+            name: "weights",
+            about: "the update whose weights are measured",
+            needs: &["version"],
+            optional: false,
+            delay: Delay::Always,
+        }],
         keeps: false,
         adds: COLUMNS,
         effect: true,

@@ -60,7 +60,8 @@ fn needs(with: &Value) -> Vec<Need> {
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
     let policy = ctx.policy.clone().ok_or("needs a model")?;
     let mut with = node.with.clone();
-    let model = with.as_object_mut().and_then(|w| w.remove("model")).and_then(|m| m.as_str().map(String::from)).ok_or("with: needs `model`")?;
+    let model =
+        with.as_object_mut().and_then(|w| w.remove("model")).and_then(|m| m.as_str().map(String::from)).ok_or("with: needs `model`")?;
     let mut settings: UpdateSettings = serde_json::from_value(with).map_err(|e| format!("with: {e}"))?;
     settings.keep = ctx.keep;
     let (shared, id) = (ctx.shared.clone(), node.id.clone());
@@ -97,8 +98,12 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
 
 /// The rows to learn from, in order, and for every row `yes` or the reason why not.
 fn examples(rows: &RecordBatch, objective: Objective) -> Result<(Vec<Example>, Vec<String>), RowError> {
-    let (prompts, responses, choices, logprobs) =
-        (row::lists(rows, "prompt_tokens")?, row::lists(rows, "response_tokens")?, row::lists(rows, "choices")?, row::lists(rows, "logprobs")?);
+    let (prompts, responses, choices, logprobs) = (
+        row::lists(rows, "prompt_tokens")?,
+        row::lists(rows, "response_tokens")?,
+        row::lists(rows, "choices")?,
+        row::lists(rows, "logprobs")?,
+    );
     let advantages = if objective == Objective::PolicyGradient { Some(row::f32s(rows, "advantage")?) } else { None };
     let why = if advantages.is_some() { row::texts(rows, "used").ok() } else { None };
     let (mut examples, mut used) = (Vec::new(), Vec::new());

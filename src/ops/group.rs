@@ -29,7 +29,13 @@ pub fn spec() -> OperatorSpec {
     OperatorSpec {
         name: "group",
         about: "says which rows are compared with each other",
-        ports: &[Port { name: "rows", about: "whole episodes", needs: &["task", "sample", "attempt", "turn", "state"], optional: false, delay: Delay::Never }],
+        ports: &[Port {
+            name: "rows",
+            about: "whole episodes",
+            needs: &["task", "sample", "attempt", "turn", "state"],
+            optional: false,
+            delay: Delay::Never,
+        }],
         keeps: true,
         adds: &["visitation_depth", "group", "group_size"],
         effect: false,
@@ -41,7 +47,9 @@ pub fn spec() -> OperatorSpec {
 fn needs(with: &Value) -> Vec<Need> {
     let by = with["by"].as_array().into_iter().flatten().filter_map(Value::as_str).enumerate();
     // The depth is made here, from `state` and `turn`.
-    by.filter(|(_, c)| *c != "visitation_depth").map(|(i, c)| Need { port: "rows", column: c.into(), at: vec!["by".into(), i.to_string()] }).collect()
+    by.filter(|(_, c)| *c != "visitation_depth")
+        .map(|(i, c)| Need { port: "rows", column: c.into(), at: vec!["by".into(), i.to_string()] })
+        .collect()
 }
 
 /// Two steps, because they need two views of the rows: the depth needs whole trajectories, the size needs whole groups.
@@ -50,7 +58,8 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let rows = must(&ports, "rows")?;
     let whole = Stage { name: node.id.clone(), inputs: vec![(rows, Route::by(&["task"]))], begins: false, place: Place::Worker };
     let marked = stage(whole, ctx, move |_, rows| mark(&rows[0], &by).map_err(|e| e.to_string()));
-    let groups = Stage { name: format!("{} sizes", node.id), inputs: vec![(marked, Route::by(&["group"]))], begins: false, place: Place::Worker };
+    let groups =
+        Stage { name: format!("{} sizes", node.id), inputs: vec![(marked, Route::by(&["group"]))], begins: false, place: Place::Worker };
     Ok(stage(groups, ctx, |_, rows| measure(&rows[0]).map_err(|e| e.to_string())))
 }
 
@@ -73,6 +82,7 @@ fn measure(batches: &[RecordBatch]) -> Result<Vec<RecordBatch>, RowError> {
 /// The trajectories of rows sorted by name: runs of equal task, sample and attempt.
 pub fn episodes(rows: &RecordBatch) -> Result<Vec<Range<usize>>, RowError> {
     let (task, sample, attempt) = (row::texts(rows, "task")?, row::u32s(rows, "sample")?, row::u32s(rows, "attempt")?);
-    let same = |i: usize| sample.value(i) == sample.value(i - 1) && attempt.value(i) == attempt.value(i - 1) && task.value(i) == task.value(i - 1);
+    let same =
+        |i: usize| sample.value(i) == sample.value(i - 1) && attempt.value(i) == attempt.value(i - 1) && task.value(i) == task.value(i - 1);
     Ok(credit::episodes(same, rows.num_rows()))
 }

@@ -49,8 +49,28 @@ pub struct Play {
 
 /// The columns of a played turn, in the table's order.
 pub const COLUMNS: &[&str] = &[
-    "iteration", "task", "sample", "attempt", "turn", "phase", "observation", "state", "prompt_tokens", "response_tokens", "choices", "logprobs",
-    "response", "action", "valid", "mode", "reward", "done", "won", "score", "weights", "seed",
+    "iteration",
+    "task",
+    "sample",
+    "attempt",
+    "turn",
+    "phase",
+    "observation",
+    "state",
+    "prompt_tokens",
+    "response_tokens",
+    "choices",
+    "logprobs",
+    "response",
+    "action",
+    "valid",
+    "mode",
+    "reward",
+    "done",
+    "won",
+    "score",
+    "weights",
+    "seed",
 ];
 
 /// What a batch of episodes came to.
@@ -90,7 +110,14 @@ struct Turn {
 }
 
 /// Plays `samples` episodes of each task with the weights `version`. Seeds follow from the names alone.
-pub fn play(policy: &Policy, play: &Play, names: &[String], iteration: u64, version: u64, run_seed: u64) -> Result<(Vec<RecordBatch>, Tally), String> {
+pub fn play(
+    policy: &Policy,
+    play: &Play,
+    names: &[String],
+    iteration: u64,
+    version: u64,
+    run_seed: u64,
+) -> Result<(Vec<RecordBatch>, Tally), String> {
     let tokenizer = policy.tokenizer(&play.model).map_err(|e| e.to_string())?;
     let tasks: Vec<Task> = names.iter().map(|n| Task::parse(n)).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
     let mut episodes = Vec::with_capacity(tasks.len() * play.samples as usize);
@@ -255,4 +282,3 @@ impl Tally {
         ]
     }
 }
-

@@ -47,7 +47,9 @@ pub fn spec() -> OperatorSpec {
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
     let with: Weights = settings(node)?;
     let shape = Stage { name: node.id.clone(), inputs: vec![(must(&ports, "rows")?, Route::Stay)], begins: false, place: Place::Worker };
-    Ok(stage(shape, ctx, move |_, rows| rows[0].iter().map(|batch| weigh(batch, &with)).collect::<Result<_, _>>().map_err(|e: RowError| e.to_string())))
+    Ok(stage(shape, ctx, move |_, rows| {
+        rows[0].iter().map(|batch| weigh(batch, &with)).collect::<Result<_, _>>().map_err(|e: RowError| e.to_string())
+    }))
 }
 
 fn weigh(rows: &RecordBatch, with: &Weights) -> Result<RecordBatch, RowError> {

@@ -71,7 +71,13 @@ pub(super) fn tokens() -> usize {
 
 const PORTS: &[Port] = &[
     Port { name: "tasks", about: "the tasks to play", needs: &["iteration", "task"], optional: false, delay: Delay::Never },
-    Port { name: "weights", about: "the update whose weights act; the untrained ones without it", needs: &["version"], optional: true, delay: Delay::Always },
+    Port {
+        name: "weights",
+        about: "the update whose weights act; the untrained ones without it",
+        needs: &["version"],
+        optional: true,
+        delay: Delay::Always,
+    },
 ];
 
 pub fn spec() -> OperatorSpec {
@@ -103,6 +109,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let mut inputs = vec![(must(&ports, "tasks")?, Route::One)];
     inputs.extend(port(&ports, "weights").map(|edge| (edge, Route::One)));
     let (shared, seed, id) = (ctx.shared.clone(), ctx.seed, node.id.clone());
+    let expert = how.actor == Actor::Expert;
     let mut version = 0;
     Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread }, ctx, move |iteration, rows| {
         version = newest(version, rows.get(1))?;
@@ -114,7 +121,9 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         let (rows, tally) = play(&policy, &how, &names, iteration, version, seed)?;
         let seconds = start.elapsed().as_secs_f64();
         for (name, value) in tally.figures() {
-            shared.measure(iteration, &id, name, value);
+            // An expert's success is not the policy's, and must not be read as it.
+            let name = if expert && name != "turns" { format!("expert_{name}") } else { name.to_owned() };
+            shared.measure(iteration, &id, &name, value);
         }
         shared.measure(iteration, &id, "seconds", seconds);
         Ok(rows)

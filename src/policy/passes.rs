@@ -151,7 +151,7 @@ impl Pass {
         let (states, _) = net.forward(&ids, &at, false);
         let mut logits = net.logits(&states.view([-1, net.shape.width as i64])).index_select(0, &tensor(&from));
         if temperature != 1.0 {
-            logits = logits / temperature;
+            logits = logits.g_div_scalar(temperature);
         }
         if held {
             logits += Tensor::from_slice(&mask).view([-1, vocab as i64]).to_device(device);

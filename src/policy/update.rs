@@ -182,7 +182,7 @@ fn pass(net: &Net, reference: Option<&Net>, task: &Task, pass: &Pass, weight: &d
         Some(reference) => {
             let base = tch::no_grad(|| pass.logprobs(reference, &task.rows, settings.temperature).0);
             let kl = loss::divergence(&new, &base, settings.kl_kind);
-            loss = loss + &kl * settings.kl;
+            loss = loss.g_add(&(&kl * settings.kl));
             kl
         }
         None => tch::no_grad(|| loss::divergence(&new, &old, super::KlKind::K3)),
