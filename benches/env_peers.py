@@ -13,12 +13,12 @@ import time
 import types
 import warnings
 
-warnings.filterwarnings("ignore")
 # gem registers other people's data sets as it is imported; an empty catalogue spares their download and changes no game.
 sys.modules["reasoning_gym"] = types.SimpleNamespace(factory=types.SimpleNamespace(DATASETS={}))
 import gym
 
 gym.logger.set_level(40)
+warnings.filterwarnings("ignore")  # after gym, which turns them on
 from gem.envs.game_env.minesweeper import MinesweeperEnv
 from gem.envs.game_env.sokoban import SokobanEnv as GemSokoban
 from gym_sokoban.envs.sokoban_env import SokobanEnv as GymSokoban

@@ -1,5 +1,5 @@
 //! The policy against the same transformer in eager PyTorch on the same libtorch: rows a second of generation and of updates, two
-//! threads each. Every prompt is a different one, so nothing is gained by prompts that rows share.
+//! threads each (`BENCH_THREADS` sets another number). Every prompt is a different one, so nothing is gained by prompts that rows share.
 //!
 //! `cargo bench --bench policy`
 
@@ -58,9 +58,14 @@ type Ours = fn(&Policy, &mut Random, usize, bool) -> Result<(f64, usize), String
 fn main() -> Result<(), String> {
     let words: Vec<String> = (0..WORDS).map(|i| format!("word{i:02}")).collect();
     let models = BTreeMap::from([("actor".to_string(), ModelSettings::New(NewModel::default()))]);
-    let policy = Policy::start(&models, &words, 1, 2).map_err(|e| e.to_string())?;
+    let threads = std::env::var("BENCH_THREADS").ok().and_then(|n| n.parse().ok()).unwrap_or(2);
+    let policy = Policy::start(&models, &words, 1, threads).map_err(|e| e.to_string())?;
     let mut peer = Peer::start("policy_peer.py")?;
-    println!("{} parameters; the peer: {}", policy.parameters("actor").map_err(|e| e.to_string())?, peer.as_ref().map_or("none", |p| &p.hello));
+    println!(
+        "{} parameters, {threads} thread(s) each; the peer: {}",
+        policy.parameters("actor").map_err(|e| e.to_string())?,
+        peer.as_ref().map_or("none", |p| &p.hello)
+    );
     let mut random = Random::new(1);
     // The peer may read its rows 64 at a time or all at once, and is held to whichever suits it better.
     let cases: [(&str, Ours, usize, bool, &str, &[usize]); 4] = [

@@ -4,6 +4,7 @@ A line names a case, a number of rows, and the rows of one pass; the answer is s
 random tokens, none of them equal, as on the other side.
 """
 
+import os
 import sys
 import time
 
@@ -134,7 +135,7 @@ def learn(model, optimiser, prompts, size, held):
 
 
 def main():
-    torch.set_num_threads(2)
+    torch.set_num_threads(int(os.environ.get("BENCH_THREADS", "2")))
     torch.manual_seed(1)
     model = Model()
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-6, weight_decay=0.01)
