@@ -47,7 +47,7 @@
 //!
 //! # Where things are
 //!
-//! Arrows go down only: [`cli`] -> [`ops`] -> [`dataflow`] -> {[`env`], [`policy`], [`credit`], [`log`]} -> {[`pipeline`], [`row`], [`seed`]}.
+//! Arrows go down only: [`cli`] -> [`ops`] -> [`dataflow`] -> {[`mod@env`], [`policy`], [`credit`], [`log`]} -> {[`pipeline`], [`row`], [`seed`]}.
 //! One operator is one file in [`ops`] and one line in [`ops::TABLE`]; an environment knows no policy, credit knows no
 //! graph, and only [`dataflow`] knows how iterations overlap.
 //!
