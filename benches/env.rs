@@ -38,7 +38,7 @@ fn timed<G: Clone, A>(pool: &[G], actions: &[A], mut play: impl FnMut(&mut G, &A
     total / at as f64
 }
 
-fn text(game: &mut impl Environment, action: &String) -> bool {
+fn text(game: &mut impl Environment, action: &str) -> bool {
     black_box(game.step(action)).done
 }
 
@@ -92,7 +92,7 @@ fn main() -> Result<(), String> {
         Case {
             name: "sokoban 6x6, 2 boxes: text in, text out",
             unit: "step",
-            ours: Box::new(|| timed(&rooms, &words, text)),
+            ours: Box::new(|| timed(&rooms, &words, |game, word| text(game, word))),
             peers: vec![("gym-rgb", 400), ("gym-tiny", 2000), ("gem-sokoban", 10_000)],
         },
         Case {
@@ -104,7 +104,7 @@ fn main() -> Result<(), String> {
         Case {
             name: "minesweeper 6x6, 3 mines: text in, text out",
             unit: "step",
-            ours: Box::new(|| timed(&fields, &cells, text)),
+            ours: Box::new(|| timed(&fields, &cells, |game, cell| text(game, cell))),
             peers: vec![("gem-minesweeper", 5_000)],
         },
         Case {

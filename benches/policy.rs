@@ -54,6 +54,8 @@ fn update(policy: &Policy, random: &mut Random, rows: usize, held: bool) -> Resu
 }
 
 type Ours = fn(&Policy, &mut Random, usize, bool) -> Result<(f64, usize), String>;
+/// A name, our side, rows, whether choices hold the answer, the peer's case, and its rows a pass.
+type Case = (&'static str, Ours, usize, bool, &'static str, &'static [usize]);
 
 fn main() -> Result<(), String> {
     let words: Vec<String> = (0..WORDS).map(|i| format!("word{i:02}")).collect();
@@ -68,7 +70,7 @@ fn main() -> Result<(), String> {
     );
     let mut random = Random::new(1);
     // The peer may read its rows 64 at a time or all at once, and is held to whichever suits it better.
-    let cases: [(&str, Ours, usize, bool, &str, &[usize]); 4] = [
+    let cases: [Case; 4] = [
         ("generation, one choice of four actions", generate, 512, true, "choose", &[64, 512]),
         ("generation, 16 free tokens", generate, 256, false, "write", &[64, 256]),
         ("update, one choice of four actions", update, 512, true, "learn-choice", &[64, 512]),
