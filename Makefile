@@ -34,3 +34,17 @@ libduckdb:
 
 schema: build
 	target/release/flow schema > schemas/flow.schema.json
+	target/release/flow ops --columns > schemas/columns.md
+
+# The log of a run, read by DuckDB and Polars from PyPI, row by row the same as by `flow query`.
+interop: build
+	run=$$(mktemp -d)/run && target/release/flow run pipelines/quickstart.yaml --set iterations=2 --out $$run && python3 scripts/interop.py $$run
+
+# Sokoban against gym-sokoban 0.0.6: 1,000 action sequences on the same rooms.
+parity: $(FETCH)
+	$(CARGO) build --release --example sokoban_steps
+	python3 scripts/parity.py
+
+# Every ratio in benches/README.md.
+bench: build
+	scripts/bench.sh

@@ -21,6 +21,19 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// As a person reads it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::U64 => "u64",
+            Kind::U32 => "u32",
+            Kind::F32 => "f32",
+            Kind::Bool => "bool",
+            Kind::Text => "utf8",
+            Kind::U32List => "list of u32",
+            Kind::F32List => "list of f32",
+        }
+    }
+
     pub fn arrow(self) -> DataType {
         let list = |inner| DataType::List(Arc::new(Field::new("item", inner, false)));
         match self {

@@ -16,6 +16,8 @@ fn every_pipeline_of_the_repository_is_fine() {
 fn the_committed_schema_is_the_generated_one() {
     let committed = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/flow.schema.json")).unwrap();
     assert_eq!(done(flow().arg("schema")), committed, "run `make schema`");
+    let columns = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/columns.md")).unwrap();
+    assert_eq!(done(flow().args(["ops", "--columns"])), columns, "run `make schema`");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! `flow ops`: the operator table, for a person.
 
 use super::{answer, Outcome};
-use crate::ops;
 use crate::pipeline::{Delay, OperatorSpec};
+use crate::{ops, row};
 use clap::Args;
 use serde_json::Value;
 use std::process::ExitCode;
@@ -11,10 +11,17 @@ use std::process::ExitCode;
 pub struct Ops {
     /// Explains this operator
     operator: Option<String>,
+    /// Lists the columns instead, as Markdown
+    #[arg(long, conflicts_with = "operator")]
+    columns: bool,
 }
 
 impl Ops {
     pub fn run(self) -> Outcome {
+        if self.columns {
+            answer(&columns());
+            return Ok(ExitCode::SUCCESS);
+        }
         let catalog = ops::catalog();
         let Some(name) = self.operator else {
             let mut text = String::new();
@@ -33,6 +40,15 @@ impl Ops {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Every column, as the table that lies in `schemas/`.
+fn columns() -> String {
+    let mut text = "# Columns\n\n| column | type | meaning |\n| --- | --- | --- |\n".to_owned();
+    for column in row::COLUMNS {
+        text.push_str(&format!("| `{}` | {} | {} |\n", column.name, column.kind.name(), column.about));
+    }
+    text
 }
 
 fn explain(spec: &OperatorSpec) -> String {
