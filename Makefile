@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test build check doc libtorch libduckdb interop parity bench schema
+.PHONY: run test build check doc libtorch libduckdb interop parity bench schema compare
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -14,7 +14,7 @@ run: build
 
 build: $(FETCH)
 	@echo "flow: building (some six minutes the first time)"
-	@$(CARGO) build --release --quiet
+	@$(CARGO) build --release
 
 # One libtorch thread: OpenMP's spinning threads get in each other's way.
 test: $(FETCH)
@@ -48,3 +48,7 @@ parity: $(FETCH)
 # Every ratio in benches/README.md.
 bench: build
 	scripts/bench.sh
+
+# GRPO against GiGPO from one warm start: three seeds each, one run at a time, going on where it was left.
+compare: build
+	python3 scripts/compare.py
