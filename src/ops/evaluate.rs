@@ -90,8 +90,8 @@ fn panel(file: &str) -> Result<Panel, String> {
 /// The game of the node's panel.
 pub fn game(node: &Node) -> Result<Game, String> {
     let with: Evaluate = settings(node)?;
-    let tasks = panel(&with.panel).map_err(|e| format!("{}: {e}", node.id))?.tasks;
-    tasks.into_iter().next().map(|t| t.game).ok_or_else(|| format!("{}: panel `{}` has no tasks", node.id, with.panel))
+    let tasks = panel(&with.panel)?.tasks;
+    tasks.into_iter().next().map(|t| t.game).ok_or_else(|| format!("panel `{}` has no tasks", with.panel))
 }
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {

@@ -14,7 +14,7 @@ mod tasks;
 
 use crate::dataflow::{Edge, Ports, Render};
 use crate::env::Game;
-use crate::pipeline::{Catalog, Node, OperatorSpec, Pipeline};
+use crate::pipeline::{Catalog, Node, OperatorSpec, Pipeline, Wrong};
 use crate::policy::ModelSettings;
 use crate::row;
 use schemars::JsonSchema;
@@ -45,6 +45,7 @@ pub fn catalog() -> Catalog {
         operators: TABLE.iter().map(|o| (o.spec)()).collect(),
         model: schema::<ModelSettings>(),
         columns: row::COLUMNS.iter().map(|c| c.name).collect(),
+        wrong,
     }
 }
 
@@ -83,6 +84,46 @@ pub fn words(pipeline: &Pipeline) -> Result<Vec<String>, String> {
         }
     }
     Ok(words)
+}
+
+/// What only the operators can see: settings that no board can have, a panel that isn't there, updates without an order.
+fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
+    let mut found = Vec::new();
+    for node in &pipeline.nodes {
+        let (looked, setting) = match node.op.as_str() {
+            "tasks" => (tasks::game(node), "size"),
+            "evaluate" => (evaluate::game(node), "panel"),
+            _ => continue,
+        };
+        if let Err(message) = looked {
+            // A message about a range begins with the setting's name.
+            let named = message.split(' ').next().filter(|word| node.with.get(word).is_some()).unwrap_or(setting);
+            let at = ["nodes", &node.id, "with", named].map(String::from).to_vec();
+            found.push(Wrong { at, message, help: None });
+        }
+    }
+    found.extend(pipeline.models.keys().flat_map(|model| unordered(pipeline, model)));
+    found
+}
+
+/// Several updates of one model must take turns: each waits for the one before it, the first for the last one's previous
+/// iteration. Otherwise which weights a row was made with would be a matter of timing.
+fn unordered(pipeline: &Pipeline, model: &str) -> Vec<Wrong> {
+    let turns: Vec<&Node> = pipeline.nodes.iter().filter(|n| n.op == "gpu-update" && n.with["model"] == model).collect();
+    let mut found = Vec::new();
+    for (i, node) in turns.iter().enumerate().filter(|_| turns.len() > 1) {
+        let before = &turns[(i + turns.len() - 1) % turns.len()].id;
+        let waits = node.inputs.iter().any(|e| e.port == "weights" && &e.from == before && e.staleness.unwrap_or(0) == 0);
+        if !waits {
+            let edge = if i == 0 { format!("{{ after: {before} }}") } else { before.clone() };
+            found.push(Wrong {
+                at: ["nodes", &node.id].map(String::from).to_vec(),
+                message: format!("`{model}` is updated by {} nodes, which must take turns", turns.len()),
+                help: Some(format!("give `{}` the input `weights: {edge}`", node.id)),
+            });
+        }
+    }
+    found
 }
 
 /// JSON Schema of a settings struct.

@@ -76,7 +76,7 @@ pub fn spec() -> OperatorSpec {
 /// The game whose tasks the node makes.
 pub fn game(node: &Node) -> Result<Game, String> {
     let with: Tasks = settings(node)?;
-    let foreign = |name: &str| Err(format!("{}: `{name}` is no setting of {:?}", node.id, with.env));
+    let foreign = |name: &str| Err(format!("`{name}` is no setting of {:?}", with.env));
     let game = match with.env {
         EnvName::Sokoban => {
             if with.mines.is_some() {
@@ -92,7 +92,7 @@ pub fn game(node: &Node) -> Result<Game, String> {
             Game::Minesweeper(MinesweeperSettings { size: with.size, mines: with.mines.unwrap_or(3) })
         }
     };
-    game.check().map_err(|e| format!("{}: {e}", node.id))?;
+    game.check().map_err(|e| e.to_string())?;
     Ok(game)
 }
 

@@ -1,5 +1,7 @@
 //! What the layer above says about its operators. This module knows none of them: it checks a file against this list.
 
+use super::Pipeline;
+
 /// Every operator, what an entry of `models:` looks like, and the names of all columns.
 #[derive(Clone, Debug)]
 pub struct Catalog {
@@ -8,6 +10,17 @@ pub struct Catalog {
     pub model: serde_json::Value,
     /// The names of all columns that a row can have.
     pub columns: Vec<&'static str>,
+    /// What only the operators themselves can see in a pipeline whose every part is well formed.
+    pub wrong: fn(&Pipeline) -> Vec<Wrong>,
+}
+
+/// A mistake that an operator found in its own settings or in how the nodes fit together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// The path of the value that is wrong, such as nodes, tasks, with, mines.
+    pub at: Vec<String>,
+    pub message: String,
+    pub help: Option<String>,
 }
 
 /// One operator, as a pipeline's author sees it.

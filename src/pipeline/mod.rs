@@ -21,7 +21,7 @@ mod sets;
 mod settings;
 mod tree;
 
-pub use catalog::{Catalog, Delay, Need, OperatorSpec, Port};
+pub use catalog::{Catalog, Delay, Need, OperatorSpec, Port, Wrong};
 pub use diagnose::{Diagnostic, Diagnostics};
 pub use draw::{draw, Format};
 pub use schema::schema;
@@ -146,7 +146,14 @@ pub fn parse(name: &str, text: &str, sets: &[String], catalog: &Catalog) -> Resu
     if report.len() > 0 {
         return Err(report.finish());
     }
-    Ok(finished(sketch, &order.sorted, tree.json()))
+    let pipeline = finished(sketch, &order.sorted, tree.json());
+    for wrong in (catalog.wrong)(&pipeline) {
+        report.add(tree.deepest(wrong.at.iter().map(String::as_str)).at, wrong.message, wrong.help);
+    }
+    if report.len() > 0 {
+        return Err(report.finish());
+    }
+    Ok(pipeline)
 }
 
 fn finished(sketch: Sketch, order: &[usize], source: Value) -> Pipeline {
