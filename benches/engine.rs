@@ -3,7 +3,6 @@
 //!
 //! `cargo bench --bench engine`
 
-use flow::dataflow::context::Shared;
 use flow::dataflow::journal::Journal;
 use flow::dataflow::run::{run, Plan};
 use flow::dataflow::stage::{stage, Stage};
@@ -65,7 +64,7 @@ fn microseconds(iterations: u64, workers: usize) -> Result<f64, String> {
         source: serde_json::Value::Null,
     };
     let journal = Journal { run: None, committer: None, observer: Arc::new(|_| ()) };
-    let plan = Plan { pipeline, workers, policy: None, find, adds: |_| &[], journal, shared: Shared::default() };
+    let plan = Plan { workers, journal, ..Plan::new(pipeline, find, |_| &[]) };
     let start = Instant::now();
     run(plan).map_err(|e| e.to_string())?;
     Ok(start.elapsed().as_secs_f64() * 1e6 / iterations as f64)

@@ -33,13 +33,10 @@
 //! let seen = losses.clone();
 //! let observer: dataflow::journal::Observer = std::sync::Arc::new(move |committed| seen.lock().unwrap().push(committed.figures["update"]["loss"]));
 //! dataflow::run::run(dataflow::run::Plan {
-//!     pipeline,
 //!     workers: 2,
 //!     policy: Some(policy),
-//!     find: ops::find,
-//!     adds: ops::adds,
 //!     journal: dataflow::journal::Journal { run: None, committer: None, observer },
-//!     shared: Default::default(),
+//!     ..dataflow::run::Plan::new(pipeline, ops::find, ops::adds)
 //! })?;
 //! assert_eq!(losses.lock().unwrap().len(), 2);
 //! # Ok::<(), Box<dyn std::error::Error>>(())

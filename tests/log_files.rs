@@ -20,7 +20,7 @@ fn rows_come_back_sorted_and_whole_on_any_number_of_workers() {
         for worker in (0..workers).rev() {
             parts.push(write_part(&run, "rollout", 0, worker, &whole.slice(start(worker), size)).unwrap());
         }
-        committer.commit(0, parts, Metrics::new(), None).unwrap();
+        committer.commit(0, parts, Metrics::new(), vec![]).unwrap();
         assert_eq!(read(&run, "rollout").unwrap(), std::slice::from_ref(&whole));
         let workers_seen: Vec<usize> = run.manifest().unwrap().committed[0].parts.iter().map(|p| p.worker).collect();
         assert_eq!(workers_seen, (0..workers).collect::<Vec<_>>());
@@ -34,8 +34,8 @@ fn only_committed_rows_are_there() {
     let mut committer = Committer::new(run.clone()).unwrap();
     let part = write_part(&run, "rollout", 0, 0, &rows).unwrap();
     assert!(read(&run, "rollout").unwrap().is_empty());
-    let weights = WeightsAt { model: "actor".into(), version: 1, path: "weights/1".into() };
-    committer.commit(0, vec![part.clone()], Metrics::new(), Some(weights.clone())).unwrap();
+    let weights = WeightsAt { node: "update".into(), model: "actor".into(), version: 1, path: "weights/1".into() };
+    committer.commit(0, vec![part.clone()], Metrics::new(), vec![weights.clone()]).unwrap();
     assert_eq!(read(&run, "rollout").unwrap(), [rows]);
     // What a kill leaves: a part without its commit, a temporary part, a temporary manifest.
     write_part(&run, "rollout", 1, 0, &rollout(1, 0, 1)).unwrap();
@@ -45,12 +45,12 @@ fn only_committed_rows_are_there() {
     assert_eq!(read(&Run::open(run.root()).unwrap(), "rollout").unwrap().len(), 1);
     // And the run goes on from there.
     let manifest = run.manifest().unwrap();
-    assert_eq!((manifest.next(), &manifest.committed[0].weights, &manifest.committed[0].parts), (1, &Some(weights), &vec![part]));
+    assert_eq!((manifest.next(), &manifest.committed[0].weights, &manifest.committed[0].parts), (1, &vec![weights], &vec![part]));
     let mut committer = Committer::new(run.clone()).unwrap();
     assert!(!folder.exists() && run.root().join("log/rollout/iteration=0/part-0.parquet").exists());
     let again = write_part(&run, "rollout", 1, 0, &rollout(1, 0, 1)).unwrap();
-    assert!(matches!(committer.commit(0, vec![], Metrics::new(), None), Err(LogError::Order { iteration: 0, last: 0 })));
-    committer.commit(1, vec![again], Metrics::new(), None).unwrap();
+    assert!(matches!(committer.commit(0, vec![], Metrics::new(), vec![]), Err(LogError::Order { iteration: 0, last: 0 })));
+    committer.commit(1, vec![again], Metrics::new(), vec![]).unwrap();
     committer.finish(Status::Failed("out of memory".into())).unwrap();
     assert_eq!(read(&run, "rollout").unwrap().len(), 2);
     assert_eq!(run.manifest().unwrap().status, Status::Failed("out of memory".into()));
@@ -72,7 +72,7 @@ fn two() -> (tempfile::TempDir, Run) {
     let mut committer = Committer::new(run.clone()).unwrap();
     for iteration in 0..2 {
         let part = write_part(&run, "rollout", iteration, 0, &rollout(iteration, 0, 1)).unwrap();
-        committer.commit(iteration, vec![part], Metrics::new(), None).unwrap();
+        committer.commit(iteration, vec![part], Metrics::new(), vec![]).unwrap();
     }
     (folder, run)
 }
@@ -120,13 +120,17 @@ fn a_full_disk_is_told_and_loses_nothing_committed() {
         return;
     }
     let nodes = vec![NodeInfo { id: "rollout".into(), op: "rollout".into(), columns: vec![] }];
-    let run =
-        Run::create(&folder.path().join("run"), "flow: test\n", &RunInfo { name: "test".into(), nodes, iterations: 99, seed: 7 }).unwrap();
+    let run = Run::create(
+        &folder.path().join("run"),
+        "flow: test\n",
+        &RunInfo { name: "test".into(), nodes, iterations: 99, seed: 7, ..Default::default() },
+    )
+    .unwrap();
     let mut committer = Committer::new(run.clone()).unwrap();
     let mut committed = 0;
     let failure = loop {
         let part = write_part(&run, "rollout", committed, 0, &rollout(committed, 0, 20));
-        match part.and_then(|p| committer.commit(committed, vec![p], Metrics::new(), None)) {
+        match part.and_then(|p| committer.commit(committed, vec![p], Metrics::new(), vec![])) {
             Ok(()) => committed += 1,
             Err(e) => break e,
         }
@@ -149,7 +153,7 @@ fn thousands_of_commits_stay_cheap() {
     for iteration in 0..2000 {
         let parts = (0..6).map(|worker| flow::log::Part { worker, ..part.clone() }).collect();
         let metrics = Metrics::from([("update".into(), (0..10).map(|m| (format!("metric_{m}"), 0.1)).collect())]);
-        committer.commit(iteration, parts, metrics, None).unwrap();
+        committer.commit(iteration, parts, metrics, vec![]).unwrap();
     }
     let each = start.elapsed() / 2000;
     println!(

@@ -32,7 +32,7 @@ fn logged() -> (tempfile::TempDir, Run) {
         }
         let metrics = Metrics::from([("update".into(), [("loss".to_string(), 0.5), ("kl".to_string(), f64::NAN)].into())]);
         if iteration < 2 {
-            committer.commit(iteration, parts, metrics, None).unwrap();
+            committer.commit(iteration, parts, metrics, vec![]).unwrap();
         }
     }
     (folder, run)
@@ -150,7 +150,12 @@ fn answers_print_in_four_formats() {
 fn a_run_with_nothing_committed_has_empty_tables() {
     let folder = tempfile::tempdir().unwrap();
     let nodes = vec![NodeInfo { id: "gpu-update".into(), op: "gpu-update".into(), columns: vec![] }];
-    let run = Run::create(&folder.path().join("run"), "flow: a\n", &RunInfo { name: "a".into(), nodes, iterations: 1, seed: 1 }).unwrap();
+    let run = Run::create(
+        &folder.path().join("run"),
+        "flow: a\n",
+        &RunInfo { name: "a".into(), nodes, iterations: 1, seed: 1, ..Default::default() },
+    )
+    .unwrap();
     assert_eq!(json(&run, "SELECT count(*) AS n FROM \"gpu-update\""), serde_json::json!([{ "n": 0 }]));
     assert_eq!(json(&run, "SELECT count(*) AS n FROM trajectories"), serde_json::json!([{ "n": 0 }]));
     assert!(refusal(&run, "SELECT * FROM read_text('/etc/passwd')").contains("Permission Error"));

@@ -2,11 +2,14 @@
 
 mod check;
 mod graph;
+mod models;
 mod ops;
 mod progress;
 mod query;
+mod resume;
 mod run;
 mod schema;
+mod session;
 
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
@@ -24,6 +27,8 @@ struct Arguments {
 enum Verb {
     /// Trains, with live progress
     Run(run::Run),
+    /// Goes on with a run that was stopped, killed or cut off
+    Resume(resume::Resume),
     /// Says everything that is wrong with pipelines, before anything runs
     Check(check::Check),
     /// Draws a pipeline
@@ -51,6 +56,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let outcome = match arguments.verb {
         Verb::Run(verb) => verb.run(),
+        Verb::Resume(verb) => verb.run(),
         Verb::Check(verb) => verb.run(),
         Verb::Graph(verb) => verb.run(),
         Verb::Ops(verb) => verb.run(),

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 pub struct Progress {
     bar: Option<ProgressBar>,
     start: Instant,
+    first: u64,
     iterations: u64,
     state: Mutex<State>,
 }
@@ -32,8 +33,9 @@ pub struct Summary {
 }
 
 impl Progress {
-    pub fn new(iterations: u64, quiet: bool) -> Self {
-        let bar = (std::io::stderr().is_terminal() && !quiet).then(|| {
+    /// For a run that starts with iteration `first`; `before` is the success that an earlier part of it began with.
+    pub fn new(first: u64, iterations: u64, before: Option<f64>) -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::with_draw_target(Some(iterations), ProgressDrawTarget::stderr());
             // The template is a constant; if indicatif should refuse it, its own default serves.
             if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg} | {eta} left") {
@@ -41,7 +43,8 @@ impl Progress {
             }
             bar
         });
-        Progress { bar, start: Instant::now(), iterations, state: Mutex::default() }
+        let state = Mutex::new(State { done: first, before, ..State::default() });
+        Progress { bar, start: Instant::now(), first, iterations, state }
     }
 
     /// Takes in a committed iteration. `evaluations` are the nodes that measure on a frozen panel.
@@ -79,7 +82,7 @@ impl Progress {
                     state.last.is_none_or(|t| t.elapsed() > Duration::from_secs(2)) || measured.is_some() || state.done == self.iterations;
                 if due {
                     state.last = Some(Instant::now());
-                    let left = seconds / state.done.max(1) as f64 * (self.iterations - state.done) as f64;
+                    let left = seconds / (state.done - self.first).max(1) as f64 * (self.iterations - state.done) as f64;
                     eprintln!("{}/{}  {line}  {left:.0}s left", state.done, self.iterations);
                 }
             }

@@ -1,5 +1,6 @@
 //! What a running pipeline shares: the policy, the metrics, how to stop and how to fail.
 
+use crate::log::{Run, WeightsAt};
 use crate::policy::Policy;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,10 +25,19 @@ pub type Figures = BTreeMap<String, BTreeMap<String, f64>>;
 /// Shared by all workers of a process.
 #[derive(Clone, Default)]
 pub struct Shared {
-    stop: Arc<AtomicBool>,
+    opening: Arc<Mutex<Opening>>,
     failed: Arc<AtomicBool>,
     failure: Arc<Mutex<Option<Failure>>>,
     metrics: Arc<Mutex<BTreeMap<u64, Figures>>>,
+    weights: Arc<Mutex<BTreeMap<u64, Vec<WeightsAt>>>>,
+}
+
+/// Which iterations are open. Several sources must stop at the same one, or its rows would be half there.
+#[derive(Default)]
+struct Opening {
+    /// One more than the newest that any source has opened.
+    opened: u64,
+    until: Option<u64>,
 }
 
 /// A value behind a lock that a panic elsewhere may have poisoned: the value is whole, because every critical section here is one call.
@@ -36,12 +46,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// Opens no further iteration; those in hand are completed.
+    /// Opens no further iteration; those that some source has opened are completed.
     pub fn stop(&self) {
-        self.stop.store(true, Ordering::SeqCst);
+        let mut opening = lock(&self.opening);
+        let opened = opening.opened;
+        opening.until.get_or_insert(opened);
     }
-    pub fn stopping(&self) -> bool {
-        self.stop.load(Ordering::SeqCst)
+
+    /// The first iteration that a stop cuts off; it is the same for every source.
+    pub fn until(&self) -> Option<u64> {
+        lock(&self.opening).until
+    }
+
+    /// Whether a source may open `iteration`.
+    pub fn open(&self, iteration: u64) -> bool {
+        let mut opening = lock(&self.opening);
+        opening.opened = opening.opened.max(iteration + 1).min(opening.until.unwrap_or(u64::MAX));
+        iteration < opening.opened
     }
     /// The first failure is the one that counts.
     pub fn fail(&self, failure: Failure) {
@@ -58,6 +79,18 @@ impl Shared {
     pub fn measure(&self, iteration: u64, node: &str, name: &str, value: f64) {
         lock(&self.metrics).entry(iteration).or_default().entry(node.into()).or_default().insert(name.into(), value);
     }
+    /// Notes weights that an iteration made and saved; they are committed with it.
+    pub fn saved(&self, iteration: u64, weights: WeightsAt) {
+        lock(&self.weights).entry(iteration).or_default().push(weights);
+    }
+
+    /// The weights of an iteration, taken out, oldest first.
+    pub fn take_weights(&self, iteration: u64) -> Vec<WeightsAt> {
+        let mut made = lock(&self.weights).remove(&iteration).unwrap_or_default();
+        made.sort_by(|a, b| (&a.model, a.version).cmp(&(&b.model, b.version)));
+        made
+    }
+
     /// The figures of an iteration, taken out.
     pub fn take(&self, iteration: u64) -> Figures {
         lock(&self.metrics).remove(&iteration).unwrap_or_default()
@@ -68,12 +101,16 @@ impl Shared {
 #[derive(Clone)]
 pub struct Context {
     pub seed: u64,
+    /// The iteration to start with: above 0 when a run is resumed.
+    pub first: u64,
     pub iterations: u64,
     /// How many iterations may be open beyond the oldest one that isn't committed.
     pub ahead: u64,
     /// How many old versions of the weights an update keeps for those that still ask for them.
     pub keep: usize,
     pub policy: Option<Policy>,
+    /// Where weights are saved, if the run keeps a log.
+    pub run: Option<Run>,
     pub shared: Shared,
     pub(super) gate: Gate,
 }

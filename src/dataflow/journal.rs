@@ -59,8 +59,12 @@ pub fn journal<'s>(
         });
         parts.push((written, Route::One));
     }
-    let (shared, journal) = (ctx.shared.clone(), journal.clone());
+    let (shared, journal, iterations) = (ctx.shared.clone(), journal.clone(), ctx.iterations);
     stage(Stage { name: "commit".into(), inputs: parts, begins: false, place: Place::Thread }, ctx, move |iteration, rows| {
+        // What delayed edges carry beyond a stop is half an iteration: the run goes on with it when it is resumed.
+        if iteration < iterations && shared.until().is_some_and(|until| iteration >= until) {
+            return Ok(vec![]);
+        }
         let mut parts = Vec::new();
         for text in rows.iter().flatten().flat_map(|b| b.column(0).as_string::<i32>().iter().flatten()).filter(|t| !t.is_empty()) {
             parts.push(serde_json::from_str::<Part>(text).map_err(|e| e.to_string())?);
@@ -68,7 +72,7 @@ pub fn journal<'s>(
         let committed = Committed { iteration, figures: shared.take(iteration), parts: parts.len() };
         if let Some(committer) = &journal.committer {
             let mut committer = committer.lock().unwrap_or_else(PoisonError::into_inner);
-            committer.commit(iteration, parts, committed.figures.clone(), None).map_err(|e| e.to_string())?;
+            committer.commit(iteration, parts, committed.figures.clone(), shared.take_weights(iteration)).map_err(|e| e.to_string())?;
         }
         (journal.observer)(&committed);
         Ok(vec![])

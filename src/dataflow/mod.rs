@@ -3,12 +3,14 @@
 //! - [`edge`]: Arrow record batches as timely's container, and how they are routed between workers
 //! - [`stage`]: the one operator shape: wait for the frontier, run, emit
 //! - [`source`]: opens iterations
+//! - [`feed`]: rows that no operator of this run made: a log's, a test's
 //! - [`render`]: pipeline -> timely
 //! - [`journal`]: rows -> Parquet parts -> committed iterations
 //! - [`run`]: starts workers, stops them, reports
 
 pub mod context;
 pub mod edge;
+pub mod feed;
 pub mod journal;
 pub mod render;
 pub mod run;
@@ -17,5 +19,6 @@ pub mod stage;
 
 pub use context::{Context, Failure};
 pub use edge::{Edge, Route};
+pub use feed::Feed;
 pub use render::{Ports, Render};
 pub use stage::Place;

@@ -1,6 +1,7 @@
 //! Starts the workers, keeps them stepping, ends them together.
 
 use super::context::{Context, Failure, Gate, Shared};
+use super::feed::Feeds;
 use super::journal::{journal, Journal};
 use super::render::{render, Render};
 use crate::pipeline::Pipeline;
@@ -13,6 +14,14 @@ use timely::dataflow::operators::Probe;
 pub struct Plan {
     pub pipeline: Pipeline,
     pub workers: usize,
+    /// The iteration to start with: above 0 when a run is resumed.
+    pub first: u64,
+    /// How many versions of the weights an iteration makes, at most: old ones are kept for as long as some node may ask for them.
+    pub updates: usize,
+    /// Nodes whose rows come from elsewhere, instead of from their operators.
+    pub feeds: Feeds,
+    /// What nodes with delayed readers had made before `first`.
+    pub past: Feeds,
     pub policy: Option<Policy>,
     /// Name -> how the operator becomes timely.
     pub find: fn(&str) -> Option<Render>,
@@ -20,6 +29,15 @@ pub struct Plan {
     pub adds: fn(&str) -> &'static [&'static str],
     pub journal: Journal,
     pub shared: Shared,
+}
+
+impl Plan {
+    /// A run from its beginning, on one worker, without models or a log: change what is different.
+    pub fn new(pipeline: Pipeline, find: fn(&str) -> Option<Render>, adds: fn(&str) -> &'static [&'static str]) -> Plan {
+        let journal = Journal { run: None, committer: None, observer: Arc::new(|_| {}) };
+        let (feeds, past) = Default::default();
+        Plan { pipeline, workers: 1, first: 0, updates: 1, feeds, past, policy: None, find, adds, journal, shared: Shared::default() }
+    }
 }
 
 /// Runs the pipeline to its end, to a stop that was asked for, or to its first failure.
@@ -35,15 +53,17 @@ pub fn run(plan: Plan) -> Result<(), Failure> {
         let gate = Gate::new();
         let context = Context {
             seed: plan.pipeline.seed,
+            first: plan.first,
             iterations: plan.pipeline.iterations,
             ahead,
-            keep: ahead as usize + 2,
+            keep: (ahead as usize + 2) * plan.updates.max(1),
+            run: plan.journal.run.clone(),
             policy: plan.policy.clone(),
             shared: plan.shared.clone(),
             gate: gate.clone(),
         };
         let built = worker.dataflow_named::<u64, _, _>(&plan.pipeline.name, |scope| {
-            let made = render(&plan.pipeline, scope, &context, &plan.find)?;
+            let made = render(&plan.pipeline, scope, &context, (&plan.feeds, &plan.past), &plan.find)?;
             let columns = plan.pipeline.nodes.iter().map(|n| (n.id.clone(), logged(&plan, &n.id, &n.op))).collect();
             journal(&made, &columns, &plan.journal, &context).probe_with(&gate.probe);
             Ok::<_, String>(())
@@ -52,12 +72,12 @@ pub fn run(plan: Plan) -> Result<(), Failure> {
             plan.shared.fail(Failure { node: "engine".into(), iteration: 0, message });
         }
         let mut frontier = 0;
-        let mut stopping = false;
+        let mut until = None;
         while !gate.probe.done() && !plan.shared.failed() {
             worker.step_or_park(Some(Duration::from_millis(50)));
             let now = gate.probe.with_frontier(|f| f.first().copied().unwrap_or(u64::MAX));
-            if now != frontier || stopping != plan.shared.stopping() {
-                (frontier, stopping) = (now, plan.shared.stopping());
+            if now != frontier || until != plan.shared.until() {
+                (frontier, until) = (now, plan.shared.until());
                 gate.nudge();
             }
         }

@@ -18,6 +18,9 @@ pub fn iterations<'s>(
     let (ctx, node) = (ctx.clone(), name.to_owned());
     source::<_, CapacityContainerBuilder<Batch>, _, _>(scope, name, move |capability, info| {
         let mut capability = first.then_some(capability);
+        if let Some(open) = capability.as_mut() {
+            open.downgrade(&ctx.first);
+        }
         if first {
             ctx.gate.wait(scope.activator_for(info.address));
         }
@@ -25,11 +28,14 @@ pub fn iterations<'s>(
             while let Some(mut open) = capability.take() {
                 let time = *open.time();
                 // Dropping the capability drains the graph and so ends the run.
-                if time >= ctx.iterations || ctx.shared.stopping() || ctx.shared.failed() {
+                if time >= ctx.iterations || ctx.shared.failed() || ctx.shared.until().is_some_and(|until| time >= until) {
                     return;
                 }
                 if time > ctx.ahead && ctx.gate.probe.less_equal(&(time - 1 - ctx.ahead)) {
                     capability = Some(open);
+                    return;
+                }
+                if !ctx.shared.open(time) {
                     return;
                 }
                 match make(time) {

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 pub enum LogError {
     #[error("{0} exists and isn't empty: choose another folder with --out, or remove it")]
     Exists(PathBuf),
+    #[error("{0} is being written by another process: wait for it, or stop it")]
+    Busy(PathBuf),
     #[error("{0} isn't a run folder: it has no manifest.json")]
     NotARun(PathBuf),
     #[error("{path} can't be read as a manifest ({why}): it was damaged after the run wrote it; restore it from a copy")]

@@ -1,6 +1,8 @@
 //! The manifest: which iterations are committed, with which files, metrics and weights.
 
+use super::keep::Keeper;
 use super::{disk, sweep, LogError, Run};
+use crate::pipeline::Keep;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,6 +21,12 @@ pub struct RunInfo {
     /// How many iterations are planned.
     pub iterations: u64,
     pub seed: u64,
+    /// Which old weights are kept.
+    #[serde(default)]
+    pub keep: Keep,
+    /// How many iterations back a delayed edge looks, at most: weights as old as that are needed to resume.
+    #[serde(default)]
+    pub delay: u64,
 }
 
 /// A logged node.
@@ -53,9 +61,10 @@ pub struct Part {
     pub bytes: u64,
 }
 
-/// The weights that an iteration ended with.
+/// Weights that a node made in an iteration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WeightsAt {
+    pub node: String,
     pub model: String,
     pub version: u64,
     /// Relative to the run's folder.
@@ -70,8 +79,9 @@ pub struct Iteration {
     pub parts: Vec<Part>,
     #[serde(deserialize_with = "null_is_nan")]
     pub metrics: Metrics,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub weights: Option<WeightsAt>,
+    /// Oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub weights: Vec<WeightsAt>,
     /// Since the commit before.
     pub seconds: f64,
 }
@@ -111,7 +121,17 @@ impl Manifest {
         self.committed.iter().flat_map(|i| &i.parts).filter(move |p| p.node == node)
     }
 
-    pub(super) fn unknown(&self, node: &str) -> LogError {
+    /// The logged node called `id`.
+    pub fn node(&self, id: &str) -> Result<&NodeInfo, LogError> {
+        self.info.nodes.iter().find(|n| n.id == id).ok_or_else(|| self.unknown(id))
+    }
+
+    /// The newest version of any model that is committed.
+    pub(super) fn newest(&self) -> u64 {
+        self.committed.iter().flat_map(|i| &i.weights).map(|w| w.version).max().unwrap_or(0)
+    }
+
+    fn unknown(&self, node: &str) -> LogError {
         let known: Vec<&str> = self.info.nodes.iter().map(|n| n.id.as_str()).collect();
         LogError::Node { node: node.into(), known: if known.is_empty() { "none".into() } else { known.join(", ") } }
     }
@@ -131,6 +151,17 @@ pub(super) fn load(run: &Run) -> Result<Manifest, LogError> {
     Ok(manifest)
 }
 
+/// Takes back the commits from `first` on, and answers with what is left.
+pub(super) fn rewind(run: &Run, first: u64) -> Result<Manifest, LogError> {
+    let mut manifest = load(run)?;
+    let before = manifest.committed.len();
+    manifest.committed.retain(|i| i.iteration < first);
+    if manifest.committed.len() < before {
+        Committer::start(run.clone(), manifest.clone())?;
+    }
+    Ok(manifest)
+}
+
 /// Commits iterations. Owned by one thread of one process: two would overwrite each other's manifest.
 pub struct Committer {
     run: Run,
@@ -138,6 +169,7 @@ pub struct Committer {
     head: Manifest,
     last: Option<u64>,
     body: Vec<u8>,
+    keeper: Keeper,
     since: Instant,
 }
 
@@ -152,9 +184,11 @@ impl Committer {
     pub(super) fn start(run: Run, mut head: Manifest) -> Result<Committer, LogError> {
         let committed = std::mem::take(&mut head.committed);
         let last = committed.last().map(|i| i.iteration);
-        let mut committer = Committer { run, head, last, body: Vec::new(), since: Instant::now() };
+        let keeper = Keeper::new(&head.info);
+        let mut committer = Committer { run, head, last, body: Vec::new(), keeper, since: Instant::now() };
         for iteration in &committed {
             committer.push(iteration)?;
+            committer.keeper.saw(iteration);
         }
         committer.head.status = Status::Running;
         committer.save()?;
@@ -162,19 +196,26 @@ impl Committer {
     }
 
     /// Commits `iteration`: from now on readers see its parts. Iterations must grow; not each needs to be there.
-    pub fn commit(&mut self, iteration: u64, mut parts: Vec<Part>, metrics: Metrics, weights: Option<WeightsAt>) -> Result<(), LogError> {
+    pub fn commit(&mut self, iteration: u64, mut parts: Vec<Part>, metrics: Metrics, weights: Vec<WeightsAt>) -> Result<(), LogError> {
         if let Some(last) = self.last.filter(|last| *last >= iteration) {
             return Err(LogError::Order { iteration, last });
         }
         parts.sort_by(|a, b| (&a.node, a.worker).cmp(&(&b.node, b.worker)));
         let seconds = self.since.elapsed().as_secs_f64();
         let before = self.body.len();
-        self.push(&Iteration { iteration, parts, metrics, weights, seconds })?;
+        let made = Iteration { iteration, parts, metrics, weights, seconds };
+        self.push(&made)?;
         // An iteration that could not be saved must not slip in with the next one.
         self.save().inspect_err(|_| self.body.truncate(before))?;
         self.last = Some(iteration);
         self.since = Instant::now();
-        Ok(())
+        self.keeper.saw(&made);
+        self.keeper.tidy(&self.run)
+    }
+
+    /// Plans another number of iterations than before.
+    pub fn plan(&mut self, iterations: u64) {
+        self.head.info.iterations = iterations;
     }
 
     /// Says how the run ended, and removes the parts that were not committed.

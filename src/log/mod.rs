@@ -12,6 +12,8 @@
 mod disk;
 mod error;
 mod guard;
+mod keep;
+mod lock;
 mod manifest;
 mod print;
 mod query;
@@ -22,9 +24,10 @@ mod views;
 mod writer;
 
 pub use error::LogError;
+pub use lock::Lock;
 pub use manifest::{Committer, Iteration, Manifest, Metrics, NodeInfo, Part, RunInfo, Status, WeightsAt};
 pub use print::{print, Format};
 pub use query::{query, tables, Answer, Table};
-pub use reader::read;
+pub use reader::{read, read_iteration};
 pub use run::Run;
 pub use writer::write_part;

@@ -13,18 +13,22 @@ use std::path::{Path, PathBuf};
 /// however many workers wrote them.
 pub fn read(run: &Run, node: &str) -> Result<Vec<RecordBatch>, LogError> {
     let manifest = run.manifest()?;
-    if !manifest.info.nodes.iter().any(|n| n.id == node) {
-        return Err(manifest.unknown(node));
-    }
-    let mut iterations = Vec::new();
+    manifest.node(node)?;
+    let mut rows = Vec::new();
     for iteration in &manifest.committed {
-        let mut batches = Vec::new();
-        for part in iteration.parts.iter().filter(|p| p.node == node) {
-            batches.extend(read_part(run, part)?);
-        }
-        iterations.extend(row::sorted(&batches)?);
+        rows.extend(read_iteration(run, &manifest, node, iteration.iteration)?);
     }
-    Ok(iterations)
+    Ok(rows)
+}
+
+/// The rows of `node` in one committed iteration: one batch, sorted by the rows' names, or none.
+pub fn read_iteration(run: &Run, manifest: &Manifest, node: &str, iteration: u64) -> Result<Vec<RecordBatch>, LogError> {
+    let Ok(at) = manifest.committed.binary_search_by_key(&iteration, |i| i.iteration) else { return Ok(Vec::new()) };
+    let mut batches = Vec::new();
+    for part in manifest.committed[at].parts.iter().filter(|p| p.node == node) {
+        batches.extend(read_part(run, part)?);
+    }
+    Ok(row::sorted(&batches)?.into_iter().collect())
 }
 
 fn read_part(run: &Run, part: &Part) -> Result<Vec<RecordBatch>, LogError> {

@@ -44,6 +44,11 @@ impl Run {
         manifest::load(self)
     }
 
+    /// Takes back the commits from iteration `first` on, for a run that is to go on from there.
+    pub fn rewind(&self, first: u64) -> Result<Manifest, LogError> {
+        manifest::rewind(self, first)
+    }
+
     /// The folder itself.
     pub fn root(&self) -> &Path {
         &self.root
@@ -57,6 +62,16 @@ impl Run {
     /// Where the parts lie.
     pub fn log(&self) -> PathBuf {
         self.root.join("log")
+    }
+
+    /// Where the weights lie, one folder a version.
+    pub fn weights(&self) -> PathBuf {
+        self.root.join("weights")
+    }
+
+    /// Where a version of a model's weights lies, relative to the run's folder.
+    pub fn version(version: u64, model: &str) -> String {
+        format!("weights/{version}/{model}")
     }
 
     pub(super) fn manifest_path(&self) -> PathBuf {

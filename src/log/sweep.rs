@@ -1,6 +1,7 @@
-//! What a kill leaves behind is nothing to our readers, but a person who points another program at `log/<node>/*/*.parquet` would
+//! What a kill leaves behind (rows, weights) is nothing to our readers, but a person who points another program at `log/<node>/*/*.parquet` would
 //! see it. So it goes when a run starts again and when it ends.
 
+use super::keep;
 use super::{LogError, Manifest, Run};
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +18,7 @@ pub(super) fn sweep(run: &Run, manifest: &Manifest) -> Result<(), LogError> {
             let _ = fs::remove_dir(&iteration); // refused where something is left
         }
     }
-    Ok(())
+    keep::drop_uncommitted(run, manifest.newest())
 }
 
 /// What lies in `folder`; nothing where it is no folder.

@@ -123,6 +123,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         for (name, value) in tally.figures() {
             shared.measure(iteration, &id, name, value);
         }
+        shared.measure(iteration, &id, "panel", names.len() as f64);
         shared.measure(iteration, &id, "seconds", start.elapsed().as_secs_f64());
         Ok(rows)
     }))

@@ -4,6 +4,7 @@
 use super::{must, port, schema};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Place, Ports, Route};
+use crate::log::{Run, WeightsAt};
 use crate::pipeline::{Delay, Need, Node, OperatorSpec, Port};
 use crate::policy::{Example, Objective, UpdateSettings, END};
 use crate::row::{self, RowError};
@@ -64,7 +65,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         with.as_object_mut().and_then(|w| w.remove("model")).and_then(|m| m.as_str().map(String::from)).ok_or("with: needs `model`")?;
     let mut settings: UpdateSettings = serde_json::from_value(with).map_err(|e| format!("with: {e}"))?;
     settings.keep = ctx.keep;
-    let (shared, id) = (ctx.shared.clone(), node.id.clone());
+    let (shared, id, run) = (ctx.shared.clone(), node.id.clone(), ctx.run.clone());
     let mut inputs = vec![(must(&ports, "rows")?, Route::One)];
     // Its frontier is all that is asked of it: the weights themselves are on the policy thread.
     inputs.extend(port(&ports, "weights").map(|edge| (edge, Route::One)));
@@ -78,6 +79,11 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         }
         let count = examples.len();
         let report = policy.update(&model, examples, &settings).map_err(|e| e.to_string())?;
+        if let Some(run) = &run {
+            let path = Run::version(report.version, &model);
+            policy.save(&model, &run.root().join(&path)).map_err(|e| e.to_string())?;
+            shared.saved(iteration, WeightsAt { node: id.clone(), model: model.clone(), version: report.version, path });
+        }
         let seconds = start.elapsed().as_secs_f64();
         let figures = [
             ("loss", report.loss),

@@ -59,6 +59,11 @@ pub fn adds(name: &str) -> &'static [&'static str] {
     TABLE.iter().map(|o| (o.spec)()).find(|s| s.name == name).map_or(&[], |s| s.adds)
 }
 
+/// How many versions of the weights an iteration makes, at most.
+pub fn updates(pipeline: &Pipeline) -> usize {
+    pipeline.nodes.iter().filter(|n| n.op == "gpu-update").count()
+}
+
 /// Every game that the pipeline plays: what the words of a new model's vocabulary come from.
 pub fn games(pipeline: &Pipeline) -> Result<Vec<Game>, String> {
     let mut games: Vec<Game> = Vec::new();

@@ -2,6 +2,7 @@
 //! how the nodes fit together is looked at in [`super::flow`].
 
 use super::catalog::Catalog;
+use super::keep::Keep;
 use super::nodes::{nodes, Draft};
 use super::report::{listed, Report};
 use super::settings::{self, Subject};
@@ -9,7 +10,7 @@ use super::tree::{Entry, Shape, Tree};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub const TOP: [&str; 7] = ["flow", "about", "iterations", "seed", "models", "nodes", "log"];
+pub const TOP: [&str; 8] = ["flow", "about", "iterations", "seed", "models", "nodes", "log", "keep"];
 
 /// The file as far as it could be understood.
 #[derive(Default)]
@@ -21,6 +22,7 @@ pub struct Sketch<'a> {
     pub models: BTreeMap<String, Value>,
     pub nodes: Vec<Draft<'a>>,
     pub log: Vec<String>,
+    pub keep: Keep,
     /// Nodes that something names, be it with a typing error: nobody needs to hear that they are not used.
     pub mentioned: BTreeSet<String>,
 }
@@ -61,6 +63,7 @@ pub fn check<'a>(tree: &'a Tree, catalog: &'a Catalog, report: &mut Report) -> S
     models(tree, catalog, &mut sketch, report);
     nodes(tree, catalog, &mut sketch, report);
     log(tree, &mut sketch, report);
+    keep(tree, &mut sketch, report);
     sketch
 }
 
@@ -101,6 +104,14 @@ fn log(tree: &Tree, sketch: &mut Sketch, report: &mut Report) {
             sketch.log.push(name.into());
         }
     }
+}
+
+fn keep(tree: &Tree, sketch: &mut Sketch, report: &mut Report) {
+    let Some(keep) = tree.get("keep").filter(|t| !t.is_null()) else { return };
+    let schema = Keep::schema();
+    settings::check(keep, &Subject { whole: "`keep`".into(), schema: &schema, owner: keep.at }, report);
+    // What doesn't fit has been reported.
+    sketch.keep = serde_json::from_value(keep.json()).unwrap_or_default();
 }
 
 /// The map under `key`; an empty one counts as absent, anything else is reported.

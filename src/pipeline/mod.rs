@@ -13,6 +13,7 @@ mod edges;
 #[cfg(test)]
 mod fake;
 mod flow;
+mod keep;
 mod nodes;
 mod read;
 mod report;
@@ -24,6 +25,7 @@ mod tree;
 pub use catalog::{Catalog, Delay, Need, OperatorSpec, Port, Wrong};
 pub use diagnose::{Diagnostic, Diagnostics};
 pub use draw::{draw, Format};
+pub use keep::Keep;
 pub use schema::schema;
 
 use check::Sketch;
@@ -46,6 +48,8 @@ pub struct Pipeline {
     pub nodes: Vec<Node>,
     /// The nodes whose rows are logged.
     pub log: Vec<String>,
+    /// Which old weights stay on disk.
+    pub keep: Keep,
     /// The file as it was understood.
     pub source: Value,
 }
@@ -164,8 +168,8 @@ fn finished(sketch: Sketch, order: &[usize], source: Value) -> Pipeline {
         Node { id: draft.id.into(), op, inputs: draft.edges.iter().map(input).collect(), with: draft.with.clone().unwrap_or_default() }
     };
     let nodes = order.iter().map(node).collect();
-    let Sketch { name, about, iterations, seed, models, log, .. } = sketch;
-    Pipeline { name, about, iterations, seed, models, nodes, log, source }
+    let Sketch { name, about, iterations, seed, models, log, keep, .. } = sketch;
+    Pipeline { name, about, iterations, seed, models, nodes, log, keep, source }
 }
 
 #[cfg(test)]

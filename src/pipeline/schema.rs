@@ -2,6 +2,7 @@
 
 use super::catalog::{Catalog, Delay, OperatorSpec, Port};
 use super::edges::MOST_STALENESS;
+use super::keep::Keep;
 use serde_json::{json, Map, Value};
 
 /// JSON Schema (draft 2020-12) of a pipeline that uses the catalog's operators.
@@ -34,6 +35,7 @@ pub fn schema(catalog: &Catalog) -> Value {
         "allOf": cases,
     });
     defs.insert("node".into(), node);
+    let keep = hoisted(&Keep::schema(), "keep", &mut defs);
     let name = json!({ "type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_-]{0,63}$" });
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -47,6 +49,7 @@ pub fn schema(catalog: &Catalog) -> Value {
             "models": { "description": "The policies, by name.", "type": "object", "propertyNames": { "$ref": "#/$defs/name" }, "additionalProperties": { "$ref": "#/$defs/model" } },
             "nodes": { "description": "The operators at work, by name.", "type": "object", "minProperties": 1, "propertyNames": { "$ref": "#/$defs/name" }, "additionalProperties": { "$ref": "#/$defs/node" } },
             "log": { "description": "The nodes whose rows are kept.", "type": "array", "items": { "type": "string" }, "uniqueItems": true },
+            "keep": keep,
         },
         "required": ["flow", "iterations", "nodes"],
         "additionalProperties": false,

@@ -11,7 +11,7 @@ use super::update::{update, Before};
 use super::{Example, ModelSettings, PolicyError, Reply, Request, Sampling, TokenKind, Tokenizer, UpdateReport, UpdateSettings};
 use crate::seed::{mix, text};
 use std::collections::{BTreeMap, VecDeque};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tch::{Device, Tensor};
 
@@ -143,6 +143,20 @@ impl State {
         let words = model.tokenizer.words().to_vec();
         let saved = Saved { shape: model.shape.clone(), words, version, flat: flat.shallow_clone(), moments: model.moments.share() };
         store::save(&saved, folder)
+    }
+
+    /// Takes the versions in `folders`, oldest first, in place of those there are, and the moments of the last one.
+    pub fn restore(&mut self, name: &str, folders: &[PathBuf]) -> Result<u64, PolicyError> {
+        let mut versions = VecDeque::new();
+        let mut newest = self.model(name)?.newest().0;
+        for folder in folders {
+            newest = self.load(name, folder)?;
+            versions.extend(self.models.get_mut(name).and_then(|model| model.versions.pop_back()));
+        }
+        if let Some(model) = self.models.get_mut(name).filter(|_| !versions.is_empty()) {
+            model.versions = versions;
+        }
+        Ok(newest)
     }
 
     pub fn load(&mut self, name: &str, folder: &Path) -> Result<u64, PolicyError> {

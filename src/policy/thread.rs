@@ -6,7 +6,7 @@ use super::{Example, ModelSettings, PolicyError, Reply, Request, Sampling, Token
 use crossbeam_channel::{bounded, unbounded, Sender};
 use std::collections::BTreeMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 type Job = Box<dyn FnOnce(&mut State) + Send>;
@@ -87,6 +87,12 @@ impl Policy {
     pub fn load(&self, model: &str, folder: &Path) -> Result<u64, PolicyError> {
         let (model, folder) = (model.to_string(), folder.to_path_buf());
         self.ask(move |state| state.load(&model, &folder))
+    }
+
+    /// As [`Policy::load`], with older versions beside the newest for those that still ask for them; oldest first.
+    pub fn restore(&self, model: &str, folders: &[PathBuf]) -> Result<u64, PolicyError> {
+        let (model, folders) = (model.to_string(), folders.to_vec());
+        self.ask(move |state| state.restore(&model, &folders))
     }
 
     /// The versions that `generate` can use, oldest first.

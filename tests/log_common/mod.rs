@@ -24,7 +24,7 @@ pub fn run() -> (tempfile::TempDir, Run) {
         node("update", "gpu-update", &["iteration", "version"]),
         node("panel", "evaluate", &["iteration", "task", "sample", "attempt", "turn", "phase", "won"]),
     ];
-    let info = RunInfo { name: "test".into(), nodes, iterations: 3, seed: 7 };
+    let info = RunInfo { name: "test".into(), nodes, iterations: 3, seed: 7, ..Default::default() };
     let run = Run::create(&folder.path().join("run"), "flow: test\n", &info).unwrap();
     (folder, run)
 }

@@ -1,0 +1,68 @@
+//! The models of a pipeline: made, loaded, or brought back from a run.
+
+use crate::log::{Manifest, Run};
+use crate::ops;
+use crate::pipeline::Pipeline;
+use crate::policy::{LoadModel, ModelSettings, Policy};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The policy thread with the pipeline's models; none for a pipeline without models.
+/// A model that `from` has the start of begins as it did there, whatever the pipeline loads today.
+pub fn start(pipeline: &Pipeline, threads: usize, from: Option<&Run>) -> Result<Option<Policy>, String> {
+    if pipeline.models.is_empty() {
+        return Ok(None);
+    }
+    let mut models: BTreeMap<String, ModelSettings> = BTreeMap::new();
+    for (name, value) in &pipeline.models {
+        let mut settings = serde_json::from_value(value.clone()).map_err(|e| format!("error: models.{name}: {e}"))?;
+        let began = from.map(|run| run.root().join(Run::version(0, name))).filter(|folder| folder.exists());
+        if let Some(began) = began {
+            settings = ModelSettings::Load(LoadModel { load: began.display().to_string() });
+        } else if let ModelSettings::Load(load) = &mut settings {
+            load.load = newest(Path::new(&load.load), name).display().to_string();
+        }
+        models.insert(name.clone(), settings);
+    }
+    let words = ops::words(pipeline).map_err(|e| format!("error: {e}"))?;
+    Policy::start(&models, &words, pipeline.seed, threads).map(Some).map_err(|e| format!("error: {e}"))
+}
+
+/// Saves what the models begin with, unless it is there, so that a resumed run can compare with it and a replay can begin with it.
+pub fn save_start(policy: &Policy, pipeline: &Pipeline, run: &Run) -> Result<(), String> {
+    let mut names = pipeline.models.keys();
+    names.try_for_each(|name| {
+        let folder = run.root().join(Run::version(0, name));
+        let save = || policy.save(name, &folder).map_err(|e| format!("error: {e}"));
+        if folder.exists() {
+            Ok(())
+        } else {
+            save()
+        }
+    })
+}
+
+/// Takes the weights that a resumed run needs: what delayed edges look back at, and the newest, from which it learns on.
+pub fn restore(policy: &Policy, pipeline: &Pipeline, run: &Run, manifest: &Manifest) -> Result<(), String> {
+    // What a delayed edge brings first; before the first iteration of all stands the start.
+    let oldest = manifest.next().checked_sub(manifest.info.delay + 1);
+    for name in pipeline.models.keys() {
+        let made =
+            || manifest.committed.iter().flat_map(|i| i.weights.iter().map(move |w| (i.iteration, w))).filter(|(_, w)| &w.model == name);
+        let before = oldest.and_then(|oldest| made().rev().find(|(iteration, _)| *iteration <= oldest)).map(|(_, w)| w.path.clone());
+        let mut paths = vec![before.unwrap_or_else(|| Run::version(0, name))];
+        paths.extend(made().filter(|(iteration, _)| Some(*iteration) >= oldest).map(|(_, w)| w.path.clone()));
+        paths.dedup();
+        let folders: Vec<PathBuf> = paths.iter().map(|path| run.root().join(path)).collect();
+        let help = "the run can't go on without these weights: restore them from a copy";
+        policy.restore(name, &folders).map_err(|e| format!("error: {e}\n{help}"))?;
+    }
+    Ok(())
+}
+
+/// Where a model lies: `path` itself, or, if that is a run, the newest weights that the run left of the model.
+fn newest(path: &Path, model: &str) -> PathBuf {
+    let versions = std::fs::read_dir(path.join("weights")).into_iter().flatten().flatten();
+    let version = versions.filter_map(|v| Some((v.file_name().to_str()?.parse::<u64>().ok()?, v.path()))).max();
+    version.map_or(path.to_owned(), |(_, folder)| folder.join(model))
+}

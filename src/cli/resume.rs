@@ -1,0 +1,97 @@
+//! `flow resume`: goes on with a run that was stopped, killed or cut off, as if it never had been.
+
+use super::session::{Machine, Session};
+use super::{answer, models, Outcome};
+use crate::dataflow::feed::{self, Feed, Feeds};
+use crate::log::{self, Lock, Manifest, Status};
+use crate::pipeline::Pipeline;
+use crate::row::{self, RowError};
+use crate::{ops, pipeline};
+use arrow::array::{RecordBatch, UInt64Array};
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+#[derive(Args)]
+pub struct Resume {
+    /// The run's folder
+    run: PathBuf,
+    /// Trains up to this many iterations instead of those planned
+    #[arg(long)]
+    iterations: Option<u64>,
+    #[command(flatten)]
+    machine: Machine,
+}
+
+impl Resume {
+    pub fn run(self) -> Outcome {
+        let wrong = |e: log::LogError| format!("error: {e}");
+        let folder = log::Run::open(&self.run).map_err(wrong)?;
+        let lock = Lock::take(&folder).map_err(wrong)?;
+        let manifest = folder.manifest().map_err(wrong)?;
+        let sets: Vec<String> = self.iterations.iter().map(|n| format!("iterations={n}")).collect();
+        let mut pipeline = pipeline::load(&folder.pipeline(), &sets, &ops::catalog()).map_err(|d| d.to_string())?;
+        if self.iterations.is_none() {
+            pipeline.iterations = manifest.info.iterations;
+        }
+        let (first, planned) = (manifest.next(), pipeline.iterations);
+        if planned < first.min(manifest.info.iterations) {
+            return Err(format!("error: {first} iterations are committed already; --iterations {planned} would take some back"));
+        }
+        if manifest.status == Status::Finished && planned <= manifest.info.iterations {
+            answer(&format!("{} is finished: all {planned} iterations are committed; `--iterations N` trains on", self.run.display()));
+            return Ok(ExitCode::SUCCESS);
+        }
+        // A finished run has measured its last weights at one time more than it has iterations; training on does that again.
+        let first = first.min(if planned > manifest.info.iterations { manifest.info.iterations } else { first });
+        let manifest = folder.rewind(first).map_err(wrong)?;
+        let policy = models::start(&pipeline, self.machine.threads(), Some(&folder))?;
+        if let Some(policy) = &policy {
+            models::save_start(policy, &pipeline, &folder)?;
+            models::restore(policy, &pipeline, &folder, &manifest)?;
+        }
+        eprintln!("going on with iteration {first} of {planned}");
+        let past = past(&pipeline, &folder, &manifest)?;
+        let before = before(&pipeline, &manifest);
+        Session { machine: &self.machine, pipeline, policy, folder, first, feeds: Feeds::new(), past, before, lock }.conduct()
+    }
+}
+
+/// What nodes with delayed readers had made: the weights they ended each iteration with, as the manifest has it.
+fn past(pipeline: &Pipeline, folder: &log::Run, manifest: &Manifest) -> Result<Feeds, String> {
+    let mut feeds = Feeds::new();
+    for input in pipeline.nodes.iter().flat_map(|n| &n.inputs).filter(|i| i.staleness.is_some()) {
+        let from = &input.from;
+        let update = pipeline.node(from).is_some_and(|n| n.op == "gpu-update");
+        let feed: Feed = if update { versions(from, manifest) } else { logged(from, folder)? };
+        feeds.insert(from.clone(), feed);
+    }
+    Ok(feeds)
+}
+
+/// The newest version that the update `node` had made by an iteration.
+fn versions(node: &str, manifest: &Manifest) -> Feed {
+    let of = |i: &log::Iteration| i.weights.iter().filter(|w| w.node == node).map(|w| (i.iteration, w.version)).next_back();
+    let made: Vec<(u64, u64)> = manifest.committed.iter().filter_map(of).collect();
+    Arc::new(move |iteration| {
+        let version = made.iter().rev().find(|(at, _)| *at <= iteration).map(|(_, version)| *version);
+        version.map(one).into_iter().collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())
+    })
+}
+
+fn one(version: u64) -> Result<RecordBatch, RowError> {
+    row::batch(vec![("version", Arc::new(UInt64Array::from(vec![version])))])
+}
+
+/// The rows that `node` had logged.
+fn logged(node: &str, folder: &log::Run) -> Result<Feed, String> {
+    let help = format!("`{node}` has a delayed reader, so it must be logged for its run to be resumed");
+    feed::logged(folder, node).map_err(|e| format!("error: {e}\n{help}"))
+}
+
+/// Success of the untrained policy, where it was measured.
+fn before(pipeline: &Pipeline, manifest: &Manifest) -> Option<f64> {
+    let node = pipeline.nodes.iter().find(|n| n.op == "evaluate")?;
+    manifest.committed.iter().find_map(|i| i.metrics.get(&node.id)?.get("success")).copied()
+}

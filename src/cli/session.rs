@@ -1,0 +1,158 @@
+//! One training, from the first iteration it makes to its summary: what `run`, `resume` and `replay` have in common.
+
+use super::check::Format;
+use super::progress::{Progress, Summary};
+use super::{answer, Outcome};
+use crate::dataflow::context::Shared;
+use crate::dataflow::feed::Feeds;
+use crate::dataflow::journal::Journal;
+use crate::dataflow::run::{run, Plan};
+use crate::log::{self, Committer, Lock, NodeInfo, RunInfo, Status};
+use crate::pipeline::Pipeline;
+use crate::policy::Policy;
+use crate::{ops, row};
+use clap::Args;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a machine gives to a training; never part of a pipeline.
+#[derive(Args)]
+pub struct Machine {
+    /// Worker threads of the dataflow; the rows are the same on any number
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    workers: u32,
+    /// Threads of libtorch; one a core unless given here or by OMP_NUM_THREADS
+    #[arg(long)]
+    threads: Option<usize>,
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+impl Machine {
+    pub fn threads(&self) -> usize {
+        let named = std::env::var("OMP_NUM_THREADS").ok().and_then(|t| t.parse().ok());
+        let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
+        self.threads.or(named).filter(|t| *t > 0).unwrap_or_else(cores)
+    }
+}
+
+/// A training that is ready to start.
+pub struct Session<'a> {
+    pub machine: &'a Machine,
+    pub pipeline: Pipeline,
+    pub policy: Option<Policy>,
+    pub folder: log::Run,
+    /// The iteration to start with.
+    pub first: u64,
+    /// Nodes whose rows come from elsewhere.
+    pub feeds: Feeds,
+    /// What nodes with delayed readers had made before `first`.
+    pub past: Feeds,
+    /// Success on the frozen panel before any training, where an earlier part of the run measured it.
+    pub before: Option<f64>,
+    pub lock: Lock,
+}
+
+impl Session<'_> {
+    /// Trains, and says how it went.
+    pub fn conduct(self) -> Outcome {
+        let mut committer = Committer::new(self.folder.clone()).map_err(|e| format!("error: {e}"))?;
+        committer.plan(self.pipeline.iterations);
+        let (committer, iterations) = (Arc::new(Mutex::new(committer)), self.pipeline.iterations);
+        let shared = Shared::default();
+        interrupt(&shared)?;
+        let progress = Arc::new(Progress::new(self.first, self.pipeline.iterations, self.before));
+        let evaluations: Vec<String> = self.pipeline.nodes.iter().filter(|n| n.op == "evaluate").map(|n| n.id.clone()).collect();
+        let eye = progress.clone();
+        let journal = Journal {
+            run: Some(self.folder.clone()),
+            committer: Some(committer.clone()),
+            observer: Arc::new(move |committed| eye.saw(committed, &evaluations)),
+        };
+        let ended = run(Plan {
+            workers: self.machine.workers as usize,
+            first: self.first,
+            updates: ops::updates(&self.pipeline),
+            feeds: self.feeds,
+            past: self.past,
+            policy: self.policy,
+            journal,
+            shared: shared.clone(),
+            ..Plan::new(self.pipeline, ops::find, ops::adds)
+        });
+        let summary = progress.finish();
+        let stopped = shared.until().is_some_and(|until| until < iterations);
+        let status = match &ended {
+            Err(failure) => Status::Failed(failure.to_string()),
+            Ok(()) if stopped => Status::Stopped,
+            Ok(()) => Status::Finished,
+        };
+        let kept = committer.lock().unwrap_or_else(PoisonError::into_inner).finish(status).map_err(|e| format!("error: {e}"));
+        let root = self.folder.root().display();
+        if let Err(failure) = ended {
+            let on =
+                format!("{} iterations are committed in {root}; they can be queried, and `flow resume {root}` goes on", summary.iterations);
+            return Err(format!("error: {failure}\n{on}"));
+        }
+        kept?;
+        drop(self.lock);
+        if stopped {
+            eprintln!("stopped after {} iterations; they are committed, and `flow resume {root}` goes on", summary.iterations);
+            return Ok(ExitCode::from(130));
+        }
+        say(self.machine.format, self.folder.root(), &summary);
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The summary, with what one may want to do next.
+fn say(format: Format, root: &Path, summary: &Summary) {
+    let run = root.display().to_string();
+    if format == Format::Json {
+        let object = serde_json::json!({
+            "run": run, "iterations": summary.iterations, "success_before": summary.before, "success_after": summary.after, "seconds": summary.seconds,
+        });
+        return answer(&object.to_string());
+    }
+    let percent = |x: f64| format!("{:.1}%", 100.0 * x);
+    let mut text = format!("{} iterations in {:.0} s -> {run}\n", summary.iterations, summary.seconds);
+    if let (Some(before), Some(after)) = (summary.before, summary.after) {
+        text.push_str(&format!("success on the frozen panel: {} before training, {} after\n", percent(before), percent(after)));
+    }
+    text.push_str("\nTry next:\n");
+    text.push_str(&format!(
+        "  flow query {run} \"select node, iteration, value as success from metrics where name = 'success' order by all\"\n"
+    ));
+    text.push_str(&format!("  flow query {run} \"select task, sample, turn, action, reward from trajectories limit 20\"\n"));
+    text.push_str(&format!("  flow replay {run} --set nodes.advantage.with.baseline=leave_one_out\n"));
+    answer(&text);
+}
+
+/// What the manifest says of a pipeline.
+pub fn info(pipeline: &Pipeline) -> RunInfo {
+    let logged = pipeline.nodes.iter().filter(|n| pipeline.log.contains(&n.id));
+    let columns = |op: &str| {
+        row::COLUMNS.iter().map(|c| c.name).filter(|c| row::NAME.contains(c) || ops::adds(op).contains(c)).map(String::from).collect()
+    };
+    let nodes = logged.map(|n| NodeInfo { id: n.id.clone(), op: n.op.clone(), columns: columns(&n.op) }).collect();
+    let delay = pipeline.nodes.iter().flat_map(|n| &n.inputs).filter_map(|i| i.staleness).max().unwrap_or(0);
+    RunInfo { name: pipeline.name.clone(), nodes, iterations: pipeline.iterations, seed: pipeline.seed, keep: pipeline.keep.clone(), delay }
+}
+
+/// The first Ctrl-C asks for a stop between two iterations, the second one ends the process.
+fn interrupt(shared: &Shared) -> Result<(), String> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).map_err(|e| format!("error: signals: {e}"))?;
+    let shared = shared.clone();
+    let watch = move || {
+        for (count, _) in signals.forever().enumerate() {
+            if count > 0 {
+                std::process::exit(130);
+            }
+            eprintln!("\nstopping once the iteration in hand is committed; again to end at once, which drops it");
+            shared.stop();
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(watch).map(drop).map_err(|e| format!("error: {e}"))
+}

@@ -1,0 +1,112 @@
+//! Which old weights stay on disk: those the pipeline's `keep` names, those that a resumed run needs, and the start.
+
+use super::{Iteration, LogError, Run, RunInfo};
+use crate::pipeline::Keep;
+use std::collections::BTreeSet;
+use std::fs;
+
+/// Remembers what each committed iteration made, and removes what nobody keeps.
+pub(super) struct Keeper {
+    keep: Keep,
+    delay: u64,
+    made: Vec<Made>,
+}
+
+struct Made {
+    iteration: u64,
+    versions: Vec<u64>,
+    /// On a frozen panel, of the weights that the iteration began with.
+    success: Option<f64>,
+}
+
+impl Keeper {
+    pub fn new(info: &RunInfo) -> Keeper {
+        Keeper { keep: info.keep.clone(), delay: info.delay, made: Vec::new() }
+    }
+
+    pub fn saw(&mut self, iteration: &Iteration) {
+        let versions = iteration.weights.iter().map(|w| w.version).collect();
+        // A node that trains measures `return` and `loss`; one that only evaluates says so by the number of its tasks.
+        let success = iteration.metrics.values().find_map(|f| f.get("panel").and(f.get("success"))).copied();
+        self.made.push(Made { iteration: iteration.iteration, versions, success });
+    }
+
+    /// The versions that stay.
+    fn kept(&self) -> BTreeSet<u64> {
+        let mut kept = BTreeSet::from([0]);
+        let Some(newest) = self.made.last().map(|m| m.iteration) else { return kept };
+        let back = self.delay.max(self.keep.last.max(1) - 1);
+        for made in &self.made {
+            let due = self.keep.every.is_some_and(|every| (made.iteration + 1) % every == 0);
+            if due || made.iteration + back >= newest {
+                kept.extend(&made.versions);
+            }
+        }
+        // An iteration that made none leaves the ones before it in use.
+        kept.extend(self.made.iter().rev().filter(|m| m.iteration + back <= newest).find_map(|m| m.versions.last()));
+        if self.keep.best {
+            kept.extend(self.best());
+        }
+        kept
+    }
+
+    /// The version that did best on a frozen panel; of equals the oldest.
+    fn best(&self) -> Option<u64> {
+        let (mut before, mut best) = (0, None);
+        for made in &self.made {
+            if let Some(success) = made.success.filter(|s| best.is_none_or(|(most, _)| *s > most)) {
+                best = Some((success, before));
+            }
+            before = made.versions.last().copied().unwrap_or(before);
+        }
+        best.map(|(_, version)| version)
+    }
+
+    /// Removes from the run's folder the weights that nobody keeps. Newer ones than the last committed stay: their iteration is on its way.
+    pub fn tidy(&self, run: &Run) -> Result<(), LogError> {
+        let kept = self.kept();
+        let newest = self.made.iter().flat_map(|m| m.versions.iter().copied()).max().unwrap_or(0);
+        remove(run, |version| version <= newest && !kept.contains(&version))
+    }
+}
+
+/// Removes what a stopped run had made and not committed.
+pub(super) fn drop_uncommitted(run: &Run, newest: u64) -> Result<(), LogError> {
+    remove(run, |version| version > newest)
+}
+
+fn remove(run: &Run, gone: impl Fn(u64) -> bool) -> Result<(), LogError> {
+    let folder = run.weights();
+    let Ok(entries) = fs::read_dir(&folder) else { return Ok(()) };
+    for path in entries.flatten().map(|e| e.path()) {
+        let version = path.file_name().and_then(|n| n.to_str()).and_then(|n| n.parse().ok());
+        if version.is_some_and(&gone) {
+            fs::remove_dir_all(&path).map_err(LogError::io(&path))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two versions an iteration; a panel measured before iterations 0, 2 and 4.
+    fn kept(keep: Keep, delay: u64) -> Vec<u64> {
+        let mut keeper = Keeper::new(&RunInfo { keep, delay, ..Default::default() });
+        for (i, success) in [Some(0.1), None, Some(0.9), None, Some(0.5)].into_iter().enumerate() {
+            let i = i as u64;
+            keeper.made.push(Made { iteration: i, versions: vec![2 * i + 1, 2 * i + 2], success });
+        }
+        keeper.kept().into_iter().collect()
+    }
+
+    #[test]
+    fn the_last_the_due_and_the_best_stay() {
+        assert_eq!(kept(Keep::default(), 0), [0, 9, 10]);
+        assert_eq!(kept(Keep { last: 2, ..Default::default() }, 0), [0, 7, 8, 9, 10]);
+        assert_eq!(kept(Keep { every: Some(2), ..Default::default() }, 0), [0, 3, 4, 7, 8, 9, 10]);
+        assert_eq!(kept(Keep { best: true, ..Default::default() }, 0), [0, 4, 9, 10], "0.9 was measured of what iteration 1 left");
+        assert_eq!(kept(Keep::default(), 1), [0, 7, 8, 9, 10], "a delayed edge may still ask");
+    }
+}

@@ -1,0 +1,20 @@
+//! One process at a time writes a run. The lock is the operating system's: it ends with the process, however that ends.
+
+use super::{LogError, Run};
+use std::fs::{File, TryLockError};
+
+/// Held for as long as the run is written.
+pub struct Lock(#[allow(dead_code)] File);
+
+impl Lock {
+    /// Takes the lock, or says that another process has it.
+    pub fn take(run: &Run) -> Result<Lock, LogError> {
+        let path = run.root().join("lock");
+        let file = File::create(&path).map_err(LogError::io(&path))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Lock(file)),
+            Err(TryLockError::WouldBlock) => Err(LogError::Busy(run.root().into())),
+            Err(TryLockError::Error(e)) => Err(LogError::io(&path)(e)),
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! `keep`: which old weights stay on disk.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Which versions of the weights stay. The start stays always, and so does what a stopped run needs to go on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Keep {
+    /// Those of the last so many iterations.
+    #[schemars(range(min = 1))]
+    pub last: u64,
+    /// Those of every so many iterations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub every: Option<u64>,
+    /// Those that did best on a frozen panel (an `evaluate` node's success).
+    pub best: bool,
+}
+
+impl Default for Keep {
+    fn default() -> Self {
+        Keep { last: 1, every: None, best: false }
+    }
+}
+
+impl Keep {
+    pub(super) fn schema() -> Value {
+        schemars::schema_for!(Keep).to_value()
+    }
+}
