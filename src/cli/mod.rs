@@ -1,6 +1,7 @@
 //! The command line: one file a verb. Answers go to standard output, everything about the work to standard error.
 
 mod check;
+mod follow;
 mod graph;
 mod models;
 mod ops;

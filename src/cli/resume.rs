@@ -1,5 +1,6 @@
 //! `flow resume`: goes on with a run that was stopped, killed or cut off, as if it never had been.
 
+use super::follow::follow;
 use super::session::{Machine, Session};
 use super::{answer, models, Outcome};
 use crate::dataflow::feed::{self, Feed, Feeds};
@@ -28,12 +29,15 @@ impl Resume {
     pub fn run(self) -> Outcome {
         let wrong = |e: log::LogError| format!("error: {e}");
         let folder = log::Run::open(&self.run).map_err(wrong)?;
-        let lock = Lock::take(&folder).map_err(wrong)?;
+        let lock = if self.machine.process == 0 { Some(Lock::take(&folder).map_err(wrong)?) } else { None };
         let manifest = folder.manifest().map_err(wrong)?;
         let sets: Vec<String> = self.iterations.iter().map(|n| format!("iterations={n}")).collect();
         let mut pipeline = pipeline::load(&folder.pipeline(), &sets, &ops::catalog()).map_err(|d| d.to_string())?;
         if self.iterations.is_none() {
             pipeline.iterations = manifest.info.iterations;
+        }
+        if let Some(hosts) = self.machine.hosts()?.filter(|hosts| hosts.process > 0) {
+            return follow(&hosts, &self.machine, pipeline);
         }
         let (first, planned) = (manifest.next(), pipeline.iterations);
         if planned < first.min(manifest.info.iterations) {
@@ -59,7 +63,7 @@ impl Resume {
 }
 
 /// What nodes with delayed readers had made: the weights they ended each iteration with, as the manifest has it.
-fn past(pipeline: &Pipeline, folder: &log::Run, manifest: &Manifest) -> Result<Feeds, String> {
+pub fn past(pipeline: &Pipeline, folder: &log::Run, manifest: &Manifest) -> Result<Feeds, String> {
     let mut feeds = Feeds::new();
     for input in pipeline.nodes.iter().flat_map(|n| &n.inputs).filter(|i| i.staleness.is_some()) {
         let from = &input.from;

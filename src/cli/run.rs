@@ -1,5 +1,6 @@
 //! `flow run`: trains.
 
+use super::follow::follow;
 use super::session::{info, Machine, Session};
 use super::{answer, models, Outcome};
 use crate::log::{self, Lock};
@@ -28,6 +29,9 @@ pub struct Run {
 impl Run {
     pub fn run(self) -> Outcome {
         let pipeline = pipeline::load(&self.pipeline, &self.sets, &ops::catalog()).map_err(|d| d.to_string())?;
+        if let Some(hosts) = self.machine.hosts()?.filter(|hosts| hosts.process > 0 && !self.dry_run) {
+            return follow(&hosts, &self.machine, pipeline);
+        }
         let policy = models::start(&pipeline, self.machine.threads(), None)?;
         if self.dry_run {
             answer(&format!("{} is ready to run: {} nodes, {} iterations", pipeline.name, pipeline.nodes.len(), pipeline.iterations));
@@ -35,7 +39,7 @@ impl Run {
         }
         let root = self.out.clone().unwrap_or_else(|| free(&pipeline.name));
         let folder = log::Run::create(&root, &pipeline.to_yaml(), &info(&pipeline)).map_err(|e| format!("error: {e}"))?;
-        let lock = Lock::take(&folder).map_err(|e| format!("error: {e}"))?;
+        let lock = Some(Lock::take(&folder).map_err(|e| format!("error: {e}"))?);
         if let Some(policy) = &policy {
             models::save_start(policy, &pipeline, &folder)?;
         }

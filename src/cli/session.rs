@@ -1,8 +1,10 @@
 //! One training, from the first iteration it makes to its summary: what `run`, `resume` and `replay` have in common.
 
 use super::check::Format;
+use super::follow::{same, News};
 use super::progress::{Progress, Summary};
 use super::{answer, Outcome};
+use crate::dataflow::cluster::{Cluster, Hosts};
 use crate::dataflow::context::Shared;
 use crate::dataflow::feed::Feeds;
 use crate::dataflow::journal::Journal;
@@ -12,7 +14,7 @@ use crate::pipeline::Pipeline;
 use crate::policy::Policy;
 use crate::{ops, row};
 use clap::Args;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,7 +23,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct Machine {
     /// Worker threads of the dataflow; the rows are the same on any number
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
-    workers: u32,
+    pub workers: u32,
+    /// A file with one `address:port` a line, one for each process of the run; all of them start with the same arguments
+    /// but --process. The connections have no authentication: use loopback or a private network
+    #[arg(long, value_name = "FILE")]
+    hosts: Option<PathBuf>,
+    /// Which line of --hosts this process is, from 0
+    #[arg(long, default_value_t = 0, requires = "hosts", value_name = "P")]
+    pub process: usize,
     /// Threads of libtorch; one a core unless given here or by OMP_NUM_THREADS
     #[arg(long)]
     threads: Option<usize>,
@@ -30,6 +39,14 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// The processes of the run, if it has more than one.
+    pub fn hosts(&self) -> Result<Option<Hosts>, String> {
+        let Some(path) = &self.hosts else { return Ok(None) };
+        let named = |e: String| format!("error: {}: {e}", path.display());
+        let text = std::fs::read_to_string(path).map_err(|e| named(e.to_string()))?;
+        Hosts::parse(&text, self.process).map(Some).map_err(named)
+    }
+
     pub fn threads(&self) -> usize {
         let named = std::env::var("OMP_NUM_THREADS").ok().and_then(|t| t.parse().ok());
         let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
@@ -51,7 +68,7 @@ pub struct Session<'a> {
     pub past: Feeds,
     /// Success on the frozen panel before any training, where an earlier part of the run measured it.
     pub before: Option<f64>,
-    pub lock: Lock,
+    pub lock: Option<Lock>,
 }
 
 impl Session<'_> {
@@ -70,7 +87,16 @@ impl Session<'_> {
             committer: Some(committer.clone()),
             observer: Arc::new(move |committed| eye.saw(committed, &evaluations)),
         };
+        let cluster = match self.machine.hosts()? {
+            None => None,
+            Some(hosts) => {
+                let run = self.folder.root().canonicalize().map_err(|e| format!("error: {e}"))?;
+                let news = serde_json::json!(News { run, first: self.first });
+                Some(Cluster::join(&hosts, &same(&hosts, self.machine, &self.pipeline), news).map_err(|e| format!("error: {e}"))?)
+            }
+        };
         let ended = run(Plan {
+            cluster,
             workers: self.machine.workers as usize,
             first: self.first,
             updates: ops::updates(&self.pipeline),
@@ -138,6 +164,11 @@ pub fn info(pipeline: &Pipeline) -> RunInfo {
     let nodes = logged.map(|n| NodeInfo { id: n.id.clone(), op: n.op.clone(), columns: columns(&n.op) }).collect();
     let delay = pipeline.nodes.iter().flat_map(|n| &n.inputs).filter_map(|i| i.staleness).max().unwrap_or(0);
     RunInfo { name: pipeline.name.clone(), nodes, iterations: pipeline.iterations, seed: pipeline.seed, keep: pipeline.keep.clone(), delay }
+}
+
+/// The journal of a process that writes its share and leaves the commits to the first.
+pub fn journal_of(folder: &log::Run) -> Journal {
+    Journal { run: Some(folder.clone()), committer: None, observer: Arc::new(|_| {}) }
 }
 
 /// The first Ctrl-C asks for a stop between two iterations, the second one ends the process.

@@ -6,8 +6,10 @@
 //! - [`feed`]: rows that no operator of this run made: a log's, a test's
 //! - [`render`]: pipeline -> timely
 //! - [`journal`]: rows -> Parquet parts -> committed iterations
+//! - [`cluster`]: several processes as one
 //! - [`run`]: starts workers, stops them, reports
 
+pub mod cluster;
 pub mod context;
 pub mod edge;
 pub mod feed;

@@ -1,5 +1,6 @@
 //! Starts the workers, keeps them stepping, ends them together.
 
+use super::cluster::Cluster;
 use super::context::{Context, Failure, Gate, Shared};
 use super::feed::Feeds;
 use super::journal::{journal, Journal};
@@ -13,7 +14,10 @@ use timely::dataflow::operators::Probe;
 /// What a run needs beside the pipeline.
 pub struct Plan {
     pub pipeline: Pipeline,
+    /// Worker threads of this process.
     pub workers: usize,
+    /// The other processes, if there are any.
+    pub cluster: Option<Cluster>,
     /// The iteration to start with: above 0 when a run is resumed.
     pub first: u64,
     /// How many versions of the weights an iteration makes, at most: old ones are kept for as long as some node may ask for them.
@@ -36,20 +40,36 @@ impl Plan {
     pub fn new(pipeline: Pipeline, find: fn(&str) -> Option<Render>, adds: fn(&str) -> &'static [&'static str]) -> Plan {
         let journal = Journal { run: None, committer: None, observer: Arc::new(|_| {}) };
         let (feeds, past) = Default::default();
-        Plan { pipeline, workers: 1, first: 0, updates: 1, feeds, past, policy: None, find, adds, journal, shared: Shared::default() }
+        Plan {
+            pipeline,
+            workers: 1,
+            cluster: None,
+            first: 0,
+            updates: 1,
+            feeds,
+            past,
+            policy: None,
+            find,
+            adds,
+            journal,
+            shared: Shared::default(),
+        }
     }
 }
 
 /// Runs the pipeline to its end, to a stop that was asked for, or to its first failure.
-pub fn run(plan: Plan) -> Result<(), Failure> {
+pub fn run(mut plan: Plan) -> Result<(), Failure> {
     let outside = |message: String| Failure { node: "engine".into(), iteration: 0, message };
     let ahead = lookahead(&plan.pipeline);
     let shared = plan.shared.clone();
     let workers = plan.workers.max(1);
-    let plan = Arc::new(plan);
-    let config = if workers == 1 { timely::Config::thread() } else { timely::Config::process(workers) };
+    let cluster = plan.cluster.take();
+    let alone = cluster.is_none();
     end_on_panic();
-    let guards = timely::execute(config, move |worker| {
+    let within = if workers == 1 { timely::CommunicationConfig::Thread } else { timely::CommunicationConfig::Process(workers) };
+    let (builders, others) = cluster.map_or_else(|| within.try_build(), Cluster::build).map_err(outside)?;
+    let plan = Arc::new(plan);
+    let guards = timely::execute::execute_from(builders, others, timely::WorkerConfig::default(), move |worker| {
         let gate = Gate::new();
         let context = Context {
             seed: plan.pipeline.seed,
@@ -87,6 +107,15 @@ pub fn run(plan: Plan) -> Result<(), Failure> {
         }
     })
     .map_err(outside)?;
+    while guards.guards().iter().any(|g| !g.is_finished()) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    if let Some(failure) = shared.failure().filter(|_| !alone) {
+        // Waiting for the other processes to say goodbye would be waiting for ever: they don't know yet. They learn it when
+        // this process ends, which is what its caller does with a failure.
+        std::mem::forget(guards);
+        return Err(failure);
+    }
     for guard in guards.join() {
         guard.map_err(outside)?;
     }
@@ -103,6 +132,12 @@ fn logged(plan: &Plan, node: &str, op: &str) -> Option<Vec<String>> {
     wanted.then(|| crate::row::NAME.iter().chain((plan.adds)(op)).map(|c| c.to_string()).collect())
 }
 
+/// What to say when the connection to another process breaks.
+fn lost(thread: &str) -> Option<String> {
+    let process = thread.strip_prefix("timely:recv-").or(thread.strip_prefix("timely:send-"))?;
+    Some(format!("error: process {process} is gone, and the run ends with it; what was committed is safe: start all processes again with `flow resume`"))
+}
+
 /// A stage's panic is caught and named; any other panic on a worker would leave the other workers waiting for it for
 /// ever, so it ends the process, at once and with its message.
 fn end_on_panic() {
@@ -110,6 +145,10 @@ fn end_on_panic() {
     ONCE.call_once(|| {
         let usual = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
+            if let Some(message) = std::thread::current().name().and_then(lost) {
+                eprintln!("{message}");
+                std::process::exit(1);
+            }
             usual(info);
             let caught = super::stage::guarding();
             if !caught && std::thread::current().name().is_some_and(|n| n.starts_with("timely")) {
