@@ -44,6 +44,13 @@ fn a_run_folder_that_exists_is_left_alone() {
 }
 
 #[test]
+fn check_says_what_overlaps() {
+    let said = done(flow().args(["check", "pipelines/grpo-sokoban.yaml", "--set", "nodes.rollout.inputs.weights.staleness=1"]));
+    assert!(said.contains("update -> rollout.weights: staleness 1: `rollout` may run 1 iteration ahead"), "{said}");
+    assert!(!done(flow().args(["check", "pipelines/grpo-sokoban.yaml"])).contains("staleness"));
+}
+
+#[test]
 fn overrides_are_checked_like_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = pipeline(folder.path(), SMALL);

@@ -1,15 +1,31 @@
 //! `flow check`: every mistake in one pass.
 
 use super::{answer, Outcome};
+use crate::pipeline::Pipeline;
 use crate::{ops, pipeline};
 use clap::{Args, ValueEnum};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub enum Format {
     Text,
     Json,
+}
+
+/// What there is to say of a pipeline without mistakes: its size, and how far delayed edges let iterations overlap.
+fn fine(path: &Path, pipeline: &Pipeline) -> String {
+    let (nodes, iterations) = (pipeline.nodes.len(), pipeline.iterations);
+    let mut text = format!("{}: {} is fine: {nodes} nodes, {iterations} iterations\n", path.display(), pipeline.name);
+    for o in pipeline::overlaps(pipeline).iter().filter(|o| o.staleness > 0) {
+        let edge = format!("  {} -> {}.{}: staleness {}", o.from, o.to, o.port, o.staleness);
+        text.push_str(&match o.effective {
+            0 => format!("{edge}, but another way through the graph makes `{}` wait for the newest: nothing overlaps\n", o.to),
+            n if n < o.staleness => format!("{edge}, of which another way through the graph leaves {n}\n"),
+            n => format!("{edge}: `{}` may run {n} iteration{} ahead\n", o.to, if n == 1 { "" } else { "s" }),
+        });
+    }
+    text
 }
 
 #[derive(Args)]
@@ -30,13 +46,7 @@ impl Check {
         let mut wrong = Vec::new();
         for path in &self.pipelines {
             match pipeline::load(path, &self.sets, &catalog) {
-                Ok(pipeline) if self.format == Format::Text => answer(&format!(
-                    "{}: {} is fine: {} nodes, {} iterations",
-                    path.display(),
-                    pipeline.name,
-                    pipeline.nodes.len(),
-                    pipeline.iterations
-                )),
+                Ok(pipeline) if self.format == Format::Text => answer(&fine(path, &pipeline)),
                 Ok(_) => {}
                 Err(diagnostics) => {
                     if self.format == Format::Text {

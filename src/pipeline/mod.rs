@@ -15,6 +15,7 @@ mod fake;
 mod flow;
 mod keep;
 mod nodes;
+mod overlap;
 mod read;
 mod report;
 mod schema;
@@ -26,6 +27,7 @@ pub use catalog::{Catalog, Delay, Need, OperatorSpec, Port, Wrong};
 pub use diagnose::{Diagnostic, Diagnostics};
 pub use draw::{draw, Format};
 pub use keep::Keep;
+pub use overlap::{overlaps, Overlap};
 pub use schema::schema;
 
 use check::Sketch;
