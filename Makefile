@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test build check doc libtorch libduckdb interop parity bench schema compare
+.PHONY: run test build check doc libtorch libduckdb interop parity bench schema compare survive
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -48,6 +48,10 @@ parity: $(FETCH)
 # Every ratio in benches/README.md.
 bench: build
 	scripts/bench.sh
+
+# A run killed at 50 random instants ends, resumed, with the same bits.
+survive: build
+	python3 scripts/survive.py
 
 # GRPO against GiGPO from one warm start: three seeds each, one run at a time, going on where it was left.
 compare: build

@@ -1,0 +1,87 @@
+"""Kills a run at random instants, resumes it, and compares what it ends with: `make survive`.
+
+    python3 scripts/survive.py [KILLS]
+
+A small run of 20 iterations is made once without a break. Then KILLS more (50) are killed with SIGKILL, and a fifth as many
+are stopped with SIGINT, each at a random instant of that time; each is resumed until it says that it is finished. All must
+end with the same rows and the same weights and moments, bit for bit.
+"""
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+FLOW = Path("target/release/flow").resolve()
+PIPELINE = """
+flow: survive
+iterations: 20
+seed: 11
+models:
+  actor: { new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }
+nodes:
+  tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 2, batch: 6 } }
+  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update, staleness: 1 } }, with: { model: actor, samples: 4, max_turns: 5 } }
+  group: { op: group, inputs: rollout, with: { by: [task, state, visitation_depth] } }
+  advantage: { op: advantage, inputs: group, with: { of: step_return, gamma: 0.95 } }
+  update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-3 } }
+log: [rollout, group, advantage, update]
+"""
+
+
+def digest(run):
+    """Of every committed row, the newest weights and the optimiser's moments."""
+    sql = "select * from trajectories order by iteration, task, sample, turn"
+    rows = subprocess.run([FLOW, "query", run, sql, "--format", "json"], check=True, stdout=subprocess.PIPE).stdout
+    newest = max((run / "weights").iterdir(), key=lambda v: int(v.name))
+    files = [newest / "actor" / name for name in ("model.safetensors", "optimizer.safetensors")]
+    return hashlib.sha256(rows + b"".join(f.read_bytes() for f in files)).hexdigest()
+
+
+def committed(run):
+    manifest = run / "manifest.json"
+    return len(json.loads(manifest.read_text())["committed"]) if manifest.exists() else -1
+
+
+def main():
+    kills = int(sys.argv[1]) if len(sys.argv) > 1 else 50
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": {**os.environ, "OMP_NUM_THREADS": "1"}}
+    draws = random.Random(7)
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        pipeline = home / "survive.yaml"
+        pipeline.write_text(PIPELINE)
+        start = time.monotonic()
+        subprocess.run([FLOW, "run", pipeline, "--out", home / "whole"], check=True, **quiet)
+        seconds = time.monotonic() - start
+        whole = digest(home / "whole")
+        print(f"an unbroken run takes {seconds:.1f} s; digest {whole[:16]}", flush=True)
+        for sent, times in [(signal.SIGKILL, kills), (signal.SIGINT, kills // 5)]:
+            same, never, after = 0, 0, []
+            for i in range(times):
+                run = home / f"{sent.name}-{i}"
+                child = subprocess.Popen([FLOW, "run", pipeline, "--out", run], **quiet)
+                time.sleep(draws.uniform(0, seconds))
+                child.send_signal(sent)
+                child.wait()
+                after.append(committed(run))
+                if after[-1] < 0:
+                    # Killed before the run's folder was made: there is nothing to resume, so it is run.
+                    never += 1
+                    subprocess.run([FLOW, "run", pipeline, "--out", run], check=True, **quiet)
+                else:
+                    subprocess.run([FLOW, "resume", run], check=True, **quiet)
+                same += digest(run) == whole
+            spread = f"{min(after)} to {max(after)} iterations committed at the time, {never} before there was a run"
+            print(f"{sent.name}: {same} of {times} end with the digest of the unbroken run ({spread})", flush=True)
+            if same < times:
+                sys.exit(1)
+
+
+main()
