@@ -3,7 +3,7 @@
 use crate::log::{Run, WeightsAt};
 use crate::policy::Policy;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -109,6 +109,8 @@ pub struct Context {
     /// How many old versions of the weights an update keeps for those that still ask for them.
     pub keep: usize,
     pub policy: Option<Policy>,
+    /// The nodes whose output outlives its iteration: a delayed edge reads it, or no edge at all does.
+    pub lasting: Arc<BTreeSet<String>>,
     /// Where weights are saved, if the run keeps a log.
     pub run: Option<Run>,
     pub shared: Shared,

@@ -7,6 +7,7 @@ use super::journal::{journal, Journal};
 use super::render::{render, Render};
 use crate::pipeline::Pipeline;
 use crate::policy::Policy;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use timely::dataflow::operators::Probe;
@@ -61,6 +62,7 @@ impl Plan {
 pub fn run(mut plan: Plan) -> Result<(), Failure> {
     let outside = |message: String| Failure { node: "engine".into(), iteration: 0, message };
     let ahead = lookahead(&plan.pipeline);
+    let lasting = Arc::new(lasting(&plan.pipeline));
     let shared = plan.shared.clone();
     let workers = plan.workers.max(1);
     let cluster = plan.cluster.take();
@@ -77,6 +79,7 @@ pub fn run(mut plan: Plan) -> Result<(), Failure> {
             iterations: plan.pipeline.iterations,
             ahead,
             keep: (ahead as usize + 2) * plan.updates.max(1),
+            lasting: lasting.clone(),
             run: plan.journal.run.clone(),
             policy: plan.policy.clone(),
             shared: plan.shared.clone(),
@@ -125,6 +128,14 @@ pub fn run(mut plan: Plan) -> Result<(), Failure> {
 /// One iteration beyond what staleness asks for, so that the log is written while the next rollout plays.
 fn lookahead(pipeline: &Pipeline) -> u64 {
     pipeline.nodes.iter().flat_map(|n| &n.inputs).filter_map(|i| i.staleness).max().unwrap_or(0) + 1
+}
+
+/// The nodes whose output outlives its iteration.
+fn lasting(pipeline: &Pipeline) -> BTreeSet<String> {
+    let read = |node: &str, delayed: bool| {
+        pipeline.nodes.iter().flat_map(|n| &n.inputs).any(|i| i.from == node && i.staleness.is_some() == delayed)
+    };
+    pipeline.nodes.iter().filter(|n| read(&n.id, true) || !read(&n.id, false)).map(|n| n.id.clone()).collect()
 }
 
 fn logged(plan: &Plan, node: &str, op: &str) -> Option<Vec<String>> {

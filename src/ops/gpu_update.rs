@@ -65,7 +65,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         with.as_object_mut().and_then(|w| w.remove("model")).and_then(|m| m.as_str().map(String::from)).ok_or("with: needs `model`")?;
     let mut settings: UpdateSettings = serde_json::from_value(with).map_err(|e| format!("with: {e}"))?;
     settings.keep = ctx.keep;
-    let (shared, id, run) = (ctx.shared.clone(), node.id.clone(), ctx.run.clone());
+    let (shared, id, run) = (ctx.shared.clone(), node.id.clone(), ctx.run.clone().filter(|_| ctx.lasting.contains(&node.id)));
     let mut inputs = vec![(must(&ports, "rows")?, Route::One)];
     // Its frontier is all that is asked of it: the weights themselves are on the policy thread.
     inputs.extend(port(&ports, "weights").map(|edge| (edge, Route::One)));
