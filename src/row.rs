@@ -91,8 +91,24 @@ pub const COLUMNS: &[Column] = &[
     column("baseline", Kind::F32, "what was subtracted from the return"),
     column("scale", Kind::F32, "what the difference was divided by"),
     column("advantage", Kind::F32, "the advantage"),
-    column("used", Kind::Text, "yes, or why the row was not trained on"),
-    column("version", Kind::U64, "version of the weights that the update made"),
+    column("used", Kind::Text, "yes, or why the row was not trained on: one of the reasons below"),
+    column("version", Kind::U64, "version of the weights that the update made; the one before where no row was used"),
+    column("ratio", Kind::F32, "mean over the row's tokens of the ratio that is clipped, in the update's last pass over it; 1 if unused"),
+    column("clip_share", Kind::F32, "share of the row's tokens for which the clip decided, in that pass; 0 if unused"),
+    column("loss_share", Kind::F32, "what the row added to the loss of its optimiser step in that pass: a step's rows add up to its loss; 0 if unused"),
+    column("row_kl", Kind::F32, "mean over the row's tokens of the divergence from the reference, in nats, in that pass; without a KL term from the policy that acted; 0 if unused"),
+];
+
+/// Why a row was not trained on: the values of column `used` besides `yes`, with what they mean. Credit gives the first two,
+/// the update the others, and the first reason stands.
+pub const REASONS: &[(&str, &str)] = &[
+    ("singleton", "nobody to compare it with (`singleton: drop`)"),
+    ("dropped_equal_rewards", "its group's values are all equal, so that nothing can be learnt from comparing them"),
+    ("empty", "its response has no token"),
+    ("invalid", "its action could not be carried out (`invalid: drop`)"),
+    ("too_stale", "made by weights more than `max_staleness` versions behind"),
+    ("masked_low_probability", "every token that was chosen in it is masked (`mask_below`)"),
+    ("remainder", "drawn into no full minibatch (`remainder: drop`)"),
 ];
 
 /// The columns that name a row, in sorting order.

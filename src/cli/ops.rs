@@ -48,6 +48,10 @@ fn columns() -> String {
     for column in row::COLUMNS {
         text.push_str(&format!("| `{}` | {} | {} |\n", column.name, column.kind.name(), column.about));
     }
+    text.push_str("\n# Reasons\n\nWhat column `used` says besides `yes`.\n\n| reason | meaning |\n| --- | --- |\n");
+    for (reason, about) in row::REASONS {
+        text.push_str(&format!("| `{reason}` | {about} |\n"));
+    }
     text
 }
 

@@ -1,15 +1,18 @@
 //! `gpu-update`: one step of learning from the iteration's rows, wherever the model lives: on a GPU when libtorch
-//! sees one, else on the CPU. Emits for each row whether it was used, and the version of the weights it helped to make.
+//! sees one, else on the CPU. Emits for each row whether it was used, what the update saw of it, and the version of the
+//! weights it helped to make.
 
+use super::select::{examples, Select};
 use super::{must, port, schema};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Place, Ports, Route};
 use crate::log::{Run, WeightsAt};
 use crate::pipeline::{Delay, Need, Node, OperatorSpec, Port};
-use crate::policy::{Example, Objective, UpdateSettings, END};
+use crate::policy::{PolicyError, RowReport, UpdateReport, UpdateSettings};
 use crate::row::{self, RowError};
-use arrow::array::{RecordBatch, StringArray, UInt64Array};
-use serde_json::{json, Value};
+use arrow::array::{ArrayRef, Float32Array, RecordBatch, StringArray, UInt64Array};
+use serde::de::DeserializeOwned;
+use serde_json::{json, Map, Value};
 use std::sync::Arc;
 use std::time::Instant;
 use timely::dataflow::Scope;
@@ -37,33 +40,62 @@ pub fn spec() -> OperatorSpec {
         about: "learns from the iteration's rows and makes the next version of the weights",
         ports: PORTS,
         keeps: false,
-        adds: &["iteration", "task", "sample", "attempt", "turn", "phase", "used", "version"],
+        adds: &[
+            "iteration",
+            "task",
+            "sample",
+            "attempt",
+            "turn",
+            "phase",
+            "used",
+            "version",
+            "ratio",
+            "clip_share",
+            "loss_share",
+            "row_kl",
+        ],
         effect: true,
-        settings: with_model(schema::<UpdateSettings>()),
+        settings: settings_schema(),
         needs,
     }
 }
 
-/// The update's settings and, beside them, the model that is updated.
-fn with_model(mut schema: Value) -> Value {
-    schema["properties"]["model"] = json!({ "type": "string", "description": "The model that learns." });
-    schema["required"] = json!(["model"]);
-    schema
+/// The update's settings and, beside them, the model that is updated and which rows it learns from.
+fn settings_schema() -> Value {
+    let (mut whole, select) = (schema::<UpdateSettings>(), schema::<Select>());
+    for part in ["properties", "$defs"] {
+        let more = select[part].as_object().into_iter().flatten();
+        more.for_each(|(key, value)| whole[part][key] = value.clone());
+    }
+    whole["properties"]["model"] = json!({ "type": "string", "description": "The model that learns." });
+    whole["required"] = json!(["model"]);
+    whole
 }
 
 fn needs(with: &Value) -> Vec<Need> {
-    if with["objective"] == "sft" {
-        return Vec::new();
+    let mut needs = Select::needs(with);
+    if with["objective"] != "sft" {
+        needs.push(Need { port: "rows", column: "advantage".into(), at: vec![] });
     }
-    vec![Need { port: "rows", column: "advantage".into(), at: vec![] }]
+    needs
+}
+
+/// The model, which rows, and the update's own settings.
+fn settings(node: &Node) -> Result<(String, Select, UpdateSettings), String> {
+    fn typed<T: DeserializeOwned>(with: Map<String, Value>) -> Result<T, String> {
+        serde_json::from_value(Value::Object(with)).map_err(|e| format!("with: {e}"))
+    }
+    let mut with = node.with.as_object().cloned().unwrap_or_default();
+    let model = with.remove("model").and_then(|m| m.as_str().map(String::from)).ok_or("with: needs `model`")?;
+    let select = schema::<Select>();
+    let chosen = with.iter().filter(|(key, _)| select["properties"].get(key).is_some()).map(|(k, v)| (k.clone(), v.clone())).collect();
+    with.retain(|key, _| select["properties"].get(key).is_none());
+    Ok((model, typed(chosen)?, typed(with)?))
 }
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
     let policy = ctx.policy.clone().ok_or("needs a model")?;
-    let mut with = node.with.clone();
-    let model =
-        with.as_object_mut().and_then(|w| w.remove("model")).and_then(|m| m.as_str().map(String::from)).ok_or("with: needs `model`")?;
-    let mut settings: UpdateSettings = serde_json::from_value(with).map_err(|e| format!("with: {e}"))?;
+    let (model, select, mut settings) = settings(node)?;
     settings.keep = ctx.keep;
     let (shared, id, run) = (ctx.shared.clone(), node.id.clone(), ctx.run.clone().filter(|_| ctx.lasting.contains(&node.id)));
     let mut inputs = vec![(must(&ports, "rows")?, Route::One)];
@@ -71,21 +103,64 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     inputs.extend(port(&ports, "weights").map(|edge| (edge, Route::One)));
     let shape = Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread };
     Ok(stage(shape, ctx, move |iteration, rows| {
-        let Some(rows) = row::sorted(&rows[0]).map_err(|e| e.to_string())? else { return Ok(vec![]) };
+        let text = |e: RowError| e.to_string();
+        let Some(rows) = row::sorted(&rows[0]).map_err(text)? else { return Ok(vec![]) };
         let start = Instant::now();
-        let (examples, used) = examples(&rows, settings.objective).map_err(|e| e.to_string())?;
-        if examples.is_empty() {
-            return Err("no row is left to learn from: each was dropped; see the column `used`".into());
+        let newest = policy.versions(&model).map_err(|e| e.to_string())?.last().copied().unwrap_or(0);
+        let used = select.used(&rows, settings.objective, newest).map_err(text)?;
+        let which: Vec<usize> = (0..used.len()).filter(|&i| used[i] == "yes").collect();
+        let mut outcome = Outcome::new(used, newest);
+        if !which.is_empty() {
+            let named = |error: PolicyError| error.told(|example| name(&rows, which[example]));
+            let examples = examples(&rows, &which, settings.objective).map_err(text)?;
+            outcome.saw(&which, &policy.update(&model, examples, &settings).map_err(named)?);
         }
-        let count = examples.len();
-        let report = policy.update(&model, examples, &settings).map_err(|e| e.to_string())?;
-        if let Some(run) = &run {
-            let path = Run::version(report.version, &model);
+        if let Some(run) = run.as_ref().filter(|_| outcome.version > newest) {
+            let (version, path) = (outcome.version, Run::version(outcome.version, &model));
             policy.save(&model, &run.root().join(&path)).map_err(|e| e.to_string())?;
-            shared.saved(iteration, WeightsAt { node: id.clone(), model: model.clone(), version: report.version, path });
+            shared.saved(iteration, WeightsAt { node: id.clone(), model: model.clone(), version, path });
         }
-        let seconds = start.elapsed().as_secs_f64();
-        let figures = [
+        for (name, value) in outcome.figures.iter().chain(&[("seconds", start.elapsed().as_secs_f64())]) {
+            shared.measure(iteration, &id, name, *value);
+        }
+        Ok(vec![outcome.rows(&rows).map_err(text)?])
+    }))
+}
+
+/// A row's name, as a person would ask for it.
+fn name(rows: &RecordBatch, i: usize) -> String {
+    let number = |column| row::u32s(rows, column).map_or(0, |values| values.value(i));
+    let task = row::texts(rows, "task").map_or("", |tasks| tasks.value(i));
+    format!("task {task}, sample {}, attempt {}, turn {}", number("sample"), number("attempt"), number("turn"))
+}
+
+/// What became of each row that reached the update.
+struct Outcome {
+    used: Vec<String>,
+    seen: Vec<RowReport>,
+    version: u64,
+    figures: Vec<(&'static str, f64)>,
+}
+
+impl Outcome {
+    /// Before anything was learnt: `version` is that of the weights as they are.
+    fn new(used: Vec<String>, version: u64) -> Outcome {
+        Outcome { seen: vec![RowReport::default(); used.len()], used, version, figures: vec![("rows", 0.0)] }
+    }
+
+    /// Takes in the report on the rows at `which`.
+    fn saw(&mut self, which: &[usize], report: &UpdateReport) {
+        let mut count = 0;
+        for (&row, seen) in which.iter().zip(&report.rows) {
+            self.seen[row] = *seen;
+            self.used[row] = seen.used.as_str().into();
+            count += (self.used[row] == "yes") as usize;
+        }
+        if self.version == report.version {
+            return;
+        }
+        self.version = report.version;
+        self.figures = vec![
             ("loss", report.loss),
             ("kl", report.kl),
             ("entropy", report.entropy),
@@ -93,69 +168,22 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
             ("grad_norm", report.grad_norm),
             ("tokens", report.tokens as f64),
             ("rows", count as f64),
-            ("seconds", seconds),
         ];
-        for (name, value) in figures {
-            shared.measure(iteration, &id, name, value);
-        }
-        Ok(vec![outcome(&rows, used, report.version).map_err(|e| e.to_string())?])
-    }))
-}
-
-/// The rows to learn from, in order, and for every row `yes` or the reason why not.
-fn examples(rows: &RecordBatch, objective: Objective) -> Result<(Vec<Example>, Vec<String>), RowError> {
-    let (prompts, responses, choices, logprobs) = (
-        row::lists(rows, "prompt_tokens")?,
-        row::lists(rows, "response_tokens")?,
-        row::lists(rows, "choices")?,
-        row::lists(rows, "logprobs")?,
-    );
-    let advantages = if objective == Objective::PolicyGradient { Some(row::f32s(rows, "advantage")?) } else { None };
-    let why = if advantages.is_some() { row::texts(rows, "used").ok() } else { None };
-    let (mut examples, mut used) = (Vec::new(), Vec::new());
-    for i in 0..rows.num_rows() {
-        let response = row::u32_list(responses, i);
-        let reason = match why.map_or("yes", |w| w.value(i)) {
-            "yes" if response.is_empty() => "empty",
-            reason => reason,
-        };
-        used.push(reason.to_owned());
-        if reason == "yes" {
-            examples.push(Example {
-                prompt: row::u32_list(prompts, i),
-                response,
-                logprobs: row::f32_list(logprobs, i),
-                choices: split(&row::u32_list(choices, i)),
-                advantage: advantages.map_or(1.0, |a| a.value(i)),
-            });
-        }
     }
-    Ok((examples, used))
-}
 
-/// The sequences of a `choices` value, each closed by the end token.
-fn split(choices: &[u32]) -> Vec<Vec<u32>> {
-    choices.split_inclusive(|t| *t == END).map(<[u32]>::to_vec).collect()
-}
-
-fn outcome(rows: &RecordBatch, used: Vec<String>, version: u64) -> Result<RecordBatch, RowError> {
-    let mut columns = Vec::new();
-    for name in row::NAME {
-        columns.push((name, rows.column_by_name(name).ok_or_else(|| RowError::Missing(name.into()))?.clone()));
-    }
-    columns.push(("version", Arc::new(UInt64Array::from(vec![version; used.len()]))));
-    columns.push(("used", Arc::new(StringArray::from(used))));
-    row::batch(columns)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn choices_split_at_the_end_token() {
-        let end = END;
-        assert_eq!(split(&[5, end, 6, 7, end]), vec![vec![5, end], vec![6, 7, end]]);
-        assert!(split(&[]).is_empty());
+    /// As rows with the names of `rows`.
+    fn rows(self, rows: &RecordBatch) -> Result<RecordBatch, RowError> {
+        let mut columns = Vec::new();
+        for name in row::NAME {
+            columns.push((name, rows.column_by_name(name).ok_or_else(|| RowError::Missing(name.into()))?.clone()));
+        }
+        let figure = |of: fn(&RowReport) -> f32| Arc::new(Float32Array::from_iter_values(self.seen.iter().map(of))) as ArrayRef;
+        columns.push(("version", Arc::new(UInt64Array::from(vec![self.version; self.used.len()]))));
+        columns.push(("ratio", figure(|row| row.ratio)));
+        columns.push(("clip_share", figure(|row| row.clip_share)));
+        columns.push(("loss_share", figure(|row| row.loss_share)));
+        columns.push(("row_kl", figure(|row| row.kl)));
+        columns.push(("used", Arc::new(StringArray::from(self.used))));
+        row::batch(columns)
     }
 }

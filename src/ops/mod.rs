@@ -10,6 +10,7 @@ mod play;
 mod prompt;
 mod reward;
 mod rollout;
+mod select;
 mod tasks;
 
 use crate::dataflow::{Edge, Ports, Render};

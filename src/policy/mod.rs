@@ -12,13 +12,17 @@
 //! batches, each computed on one thread, and gradients are summed in a fixed order, so the number of threads changes no bit.
 mod adamw;
 mod choices;
+mod error;
 mod generate;
+mod gradient;
 #[cfg(test)]
 mod learning;
 mod loss;
+mod minibatch;
 mod model;
 mod objective;
 mod passes;
+mod report;
 mod rope;
 mod sample;
 mod settings;
@@ -26,13 +30,18 @@ mod shape;
 mod spread;
 mod state;
 mod store;
+mod task;
 #[cfg(test)]
 mod tests;
 mod thread;
 mod tokenizer;
 mod update;
+#[cfg(test)]
+mod updating;
 
-pub use objective::{Aggregation, KlKind, Objective, UpdateSettings};
+pub use error::PolicyError;
+pub use objective::{Aggregation, KlKind, MaskUnit, Objective, Remainder, UpdateSettings};
+pub use report::{RowReport, UpdateReport, Use};
 pub use settings::{LoadModel, ModelSettings, NewKind, NewModel, Sampling, TokenKind};
 pub use thread::Policy;
 pub use tokenizer::{Tokenizer, END, PAD};
@@ -70,64 +79,4 @@ pub struct Example {
     /// As in [`Request`].
     pub choices: Vec<Vec<u32>>,
     pub advantage: f32,
-}
-
-/// What an update did.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct UpdateReport {
-    /// The version of the weights that it made.
-    pub version: u64,
-    /// The objective, the KL term with it: the mean over the optimiser steps, each before its step.
-    pub loss: f64,
-    /// Mean over tokens of the divergence from the reference when there is a KL term, else (by k3) from the policy that acted.
-    pub kl: f64,
-    /// Mean over response tokens of the entropy of the distribution they were drawn from, in nats.
-    pub entropy: f64,
-    /// The share of response tokens for which the clipped branch decided.
-    pub clip_fraction: f64,
-    /// Norm of the gradient before clipping: the mean over the optimiser steps.
-    pub grad_norm: f64,
-    /// Response tokens in the rows.
-    pub tokens: usize,
-    /// One a row, in the rows' order.
-    pub rows: Vec<RowReport>,
-}
-
-/// What an update saw of one row, in its last pass over it.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct RowReport {
-    /// Mean over the response's tokens of the probability under the weights being trained over that under the policy that acted.
-    pub ratio: f32,
-}
-
-/// What can go wrong with a policy.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum PolicyError {
-    #[error("there is no model called `{0}`")]
-    NoModel(String),
-    #[error("model `{model}`: version {version} of the weights is no longer kept; kept: {kept:?}")]
-    NoVersion { model: String, version: u64, kept: Vec<u64> },
-    #[error("{0}")]
-    Settings(String),
-    #[error("row {row}: {what}")]
-    Row { row: usize, what: String },
-    #[error("the update of `{model}` isn't a number ({what}); rows {rows:?}; the weights are untouched")]
-    NotFinite { model: String, what: &'static str, rows: Vec<usize> },
-    #[error("{path}: {what}")]
-    File { path: String, what: String },
-    #[error("libtorch: {0}")]
-    Torch(String),
-    #[error("the policy thread has ended")]
-    Gone,
-}
-
-impl From<tch::TchError> for PolicyError {
-    fn from(error: tch::TchError) -> Self {
-        PolicyError::Torch(first_line(&error.to_string()))
-    }
-}
-
-/// An error of libtorch carries a C++ stack trace after its first line.
-fn first_line(text: &str) -> String {
-    text.lines().find(|line| !line.trim().is_empty()).unwrap_or("no message").trim().to_string()
 }

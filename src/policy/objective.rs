@@ -42,6 +42,28 @@ pub enum Aggregation {
     SeqMeanTokenSumNorm,
 }
 
+/// How much one improbable token masks: EMPO2's paper and its released code differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MaskUnit {
+    /// Itself (the paper, section 4.2).
+    #[default]
+    Token,
+    /// The whole row (the released code, with a log-probability of -5: `mask_below: 0.0067`).
+    Row,
+}
+
+/// What becomes of the rows that don't fill a minibatch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Remainder {
+    /// They are a smaller minibatch.
+    #[default]
+    Keep,
+    /// They are left out, the same ones in every epoch.
+    Drop,
+}
+
 /// How the weights are updated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -80,6 +102,15 @@ pub struct UpdateSettings {
     pub epochs: usize,
     /// Rows of one optimiser step, drawn without replacement; 0 takes all rows in one step.
     pub minibatch: usize,
+    /// What becomes of the rows that don't fill a minibatch: kept as a smaller one, or dropped with the reason `remainder`.
+    pub remainder: Remainder,
+    /// A response token takes no part (in the loss, the KL term, any mean) when its probability under the weights that the update starts
+    /// from is below this: EMPO2, section 4.2. A row that is left without a token to learn has the reason `masked_low_probability`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub mask_below: Option<f64>,
+    /// What such a token masks: itself, or its row.
+    pub mask_unit: MaskUnit,
     /// Rows of one forward pass: bounds memory and moves the result by rounding only.
     #[schemars(range(min = 1))]
     pub micro_batch: usize,
@@ -117,6 +148,9 @@ impl Default for UpdateSettings {
             norm: None,
             epochs: 1,
             minibatch: 0,
+            remainder: Remainder::Keep,
+            mask_below: None,
+            mask_unit: MaskUnit::Token,
             micro_batch: 64,
             max_grad_norm: 1.0,
             betas: [0.9, 0.999],

@@ -6,6 +6,7 @@ use super::choices::Walk;
 use super::generate::{check, padded};
 use super::model::{Net, NEVER};
 use super::shape::Shape;
+use super::spread::spread;
 use super::{Example, PolicyError, PAD_TO};
 use std::collections::BTreeMap;
 use tch::{Kind, Tensor};
@@ -57,6 +58,11 @@ impl<'a> Row<'a> {
     /// Tokens of the response.
     pub fn len(&self) -> usize {
         self.example.response.len()
+    }
+
+    /// Whether something is learnt from the row when only these of its tokens take part: forced ones, which have probability 1, teach nothing.
+    pub fn teaches(&self, part: &[bool]) -> bool {
+        !part.contains(&false) || self.choices.iter().any(|choice| part[choice.index])
     }
 
     /// What has to be read: up to the place before the last choice.
@@ -164,12 +170,13 @@ impl Pass {
     }
 }
 
-/// The log-probability of each response token of `examples`, at equal weights the same as recorded by generation up to rounding.
-pub fn logprobs(net: &Net, examples: &[Example], temperature: f64, size: usize) -> Result<Vec<Vec<f32>>, PolicyError> {
-    let rows = examples.iter().enumerate().map(|(i, e)| Row::new(i, e, &net.shape)).collect::<Result<Vec<_>, _>>()?;
+/// The log-probability of each response token of `rows`, at equal weights the same as recorded by generation up to rounding.
+pub fn logprobs(net: &Net, rows: &[Row], temperature: f64, size: usize, threads: usize) -> Result<Vec<Vec<f32>>, PolicyError> {
+    let passes = passes(rows, &(0..rows.len()).collect::<Vec<_>>(), size);
+    let read = |net: &Net, pass: &Pass| Ok(values(&tch::no_grad(|| pass.logprobs(net, rows, temperature).0)));
+    let found = spread(threads, || net.share(false), &passes, read)?;
     let mut out = vec![Vec::new(); rows.len()];
-    for pass in passes(&rows, &(0..rows.len()).collect::<Vec<_>>(), size) {
-        let values = values(&tch::no_grad(|| pass.logprobs(net, &rows, temperature).0));
+    for (pass, values) in passes.iter().zip(&found) {
         let mut rest = values.as_slice();
         for &(row, _) in &pass.rows {
             let (own, others) = rest.split_at(rows[row].len());

@@ -1,6 +1,7 @@
 //! Shares independent pieces of work among threads, so that what comes out doesn't depend on how many there are.
 
-use super::{first_line, PolicyError};
+use super::error::first_line;
+use super::PolicyError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 

@@ -3,7 +3,7 @@
 use super::adamw::Moments;
 use super::generate::generate;
 use super::model::{random, Net};
-use super::passes::logprobs;
+use super::passes::{logprobs, Row};
 use super::rope::Rope;
 use super::shape::Shape;
 use super::store::{self, Saved};
@@ -106,7 +106,9 @@ impl State {
 
     pub fn logprobs(&self, name: &str, rows: &[Example], temperature: f64) -> Result<Vec<Vec<f32>>, PolicyError> {
         let model = self.model(name)?;
-        logprobs(&model.net(model.newest().1), rows, temperature, UpdateSettings::default().micro_batch)
+        let net = model.net(model.newest().1);
+        let rows = rows.iter().enumerate().map(|(i, e)| Row::new(i, e, &net.shape)).collect::<Result<Vec<_>, _>>()?;
+        logprobs(&net, &rows, temperature, UpdateSettings::default().micro_batch, self.threads)
     }
 
     pub fn update(&mut self, name: &str, rows: &[Example], settings: &UpdateSettings) -> Result<UpdateReport, PolicyError> {
@@ -126,7 +128,11 @@ impl State {
         let net = model.net(flat);
         let seed = mix(model.seed, version + 1);
         let before = Before { name, net: &net, flat, moments: &model.moments, reference, seed, threads: self.threads };
-        let (flat, moments, mut report) = update(&before, rows, settings)?;
+        let (made, mut report) = update(&before, rows, settings)?;
+        let Some((flat, moments)) = made else {
+            report.version = version;
+            return Ok(report);
+        };
         report.version = version + 1;
         let model = self.models.get_mut(name).ok_or_else(|| PolicyError::NoModel(name.into()))?;
         model.moments = moments;

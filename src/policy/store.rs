@@ -33,7 +33,7 @@ pub struct Saved {
 }
 
 fn failed(path: &Path, what: impl std::fmt::Display) -> PolicyError {
-    PolicyError::File { path: path.display().to_string(), what: super::first_line(&what.to_string()) }
+    PolicyError::File { path: path.display().to_string(), what: super::error::first_line(&what.to_string()) }
 }
 
 fn beside(folder: &Path, tail: &str) -> PathBuf {

@@ -49,7 +49,7 @@ pub fn examples(requests: &[Request], replies: &[Reply]) -> Vec<Example> {
 }
 
 /// Bits of the weights after an update, through a file.
-fn weights(policy: &Policy) -> Vec<u8> {
+pub fn weights(policy: &Policy) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     policy.save("actor", &folder.path().join("w")).unwrap();
     ["model.safetensors", "optimizer.safetensors"]

@@ -1,0 +1,136 @@
+//! Which rows an update learns from, and for every other row the reason why not.
+
+use crate::pipeline::Need;
+use crate::policy::{Example, Objective, END};
+use crate::row::{self, RowError};
+use arrow::array::{Array, RecordBatch};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Whether an update learns from rows whose action was not valid.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Invalid {
+    /// Like any other row.
+    #[default]
+    Keep,
+    /// They are left out.
+    Drop,
+}
+
+/// The settings of `gpu-update` that choose among its rows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Select {
+    /// Whether rows whose column `valid` is false are learnt from; if not, their reason is `invalid`.
+    pub invalid: Invalid,
+    /// Rows made by weights that are more versions behind those the update starts from are left out, with the reason `too_stale`. Every
+    /// update of the model makes one version: where two nodes update it in an iteration, rows played by its newest weights are one version
+    /// behind for the second node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_staleness: Option<u64>,
+}
+
+impl Select {
+    /// The columns that these settings call for.
+    pub fn needs(with: &Value) -> Vec<Need> {
+        let need = |setting: &str, column: &str| Need { port: "rows", column: column.into(), at: vec![setting.into()] };
+        let mut needs = Vec::new();
+        if with["invalid"] == "drop" {
+            needs.push(need("invalid", "valid"));
+        }
+        if !with["max_staleness"].is_null() {
+            needs.push(need("max_staleness", "weights"));
+        }
+        needs
+    }
+
+    /// For every row `yes` or the first reason why it isn't learnt from: one from upstream, then `empty`, `invalid`, `too_stale`.
+    /// `newest` is the version of the weights that the update starts from.
+    pub fn used(&self, rows: &RecordBatch, objective: Objective, newest: u64) -> Result<Vec<String>, RowError> {
+        let responses = row::lists(rows, "response_tokens")?;
+        // What a comparison left out has no advantage, but can still be imitated.
+        let upstream = if objective == Objective::PolicyGradient { row::texts(rows, "used").ok() } else { None };
+        let valid = if self.invalid == Invalid::Drop { Some(row::bools(rows, "valid")?) } else { None };
+        let made = if self.max_staleness.is_some() { Some(row::u64s(rows, "weights")?) } else { None };
+        let stale = |i: usize| made.zip(self.max_staleness).is_some_and(|(made, most)| newest.saturating_sub(made.value(i)) > most);
+        let reason = |i: usize| match upstream.map_or("yes", |why| why.value(i)) {
+            "yes" if responses.value(i).is_empty() => "empty",
+            "yes" if valid.is_some_and(|valid| !valid.value(i)) => "invalid",
+            "yes" if stale(i) => "too_stale",
+            reason => reason,
+        };
+        Ok((0..rows.num_rows()).map(|i| reason(i).to_owned()).collect())
+    }
+}
+
+/// The rows at `which` as the policy learns from them.
+pub fn examples(rows: &RecordBatch, which: &[usize], objective: Objective) -> Result<Vec<Example>, RowError> {
+    let (prompts, responses) = (row::lists(rows, "prompt_tokens")?, row::lists(rows, "response_tokens")?);
+    let (choices, logprobs) = (row::lists(rows, "choices")?, row::lists(rows, "logprobs")?);
+    let advantages = if objective == Objective::PolicyGradient { Some(row::f32s(rows, "advantage")?) } else { None };
+    let example = |&i: &usize| Example {
+        prompt: row::u32_list(prompts, i),
+        response: row::u32_list(responses, i),
+        logprobs: row::f32_list(logprobs, i),
+        choices: split(&row::u32_list(choices, i)),
+        advantage: advantages.map_or(1.0, |a| a.value(i)),
+    };
+    Ok(which.iter().map(example).collect())
+}
+
+/// The sequences of a `choices` value, each closed by the end token.
+fn split(choices: &[u32]) -> Vec<Vec<u32>> {
+    choices.split_inclusive(|t| *t == END).map(<[u32]>::to_vec).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{ArrayRef, BooleanArray, ListArray, StringArray, UInt64Array};
+    use arrow::datatypes::UInt32Type;
+    use std::sync::Arc;
+
+    #[test]
+    fn choices_split_at_the_end_token() {
+        let end = END;
+        assert_eq!(split(&[5, end, 6, 7, end]), vec![vec![5, end], vec![6, 7, end]]);
+        assert!(split(&[]).is_empty());
+    }
+
+    fn rows() -> RecordBatch {
+        let list = |x: Option<u32>| Some(x.into_iter().map(Some).collect::<Vec<_>>());
+        let responses = ListArray::from_iter_primitive::<UInt32Type, _, _>([list(None), list(Some(7)), list(Some(7)), list(Some(7))]);
+        let responses: ArrayRef = Arc::new(ListArray::new(
+            Arc::new(arrow::datatypes::Field::new("item", arrow::datatypes::DataType::UInt32, false)),
+            responses.offsets().clone(),
+            responses.values().clone(),
+            None,
+        ));
+        row::batch(vec![
+            ("response_tokens", responses),
+            ("valid", Arc::new(BooleanArray::from(vec![false, false, true, true]))),
+            ("weights", Arc::new(UInt64Array::from(vec![0, 0, 2, 3]))),
+            ("used", Arc::new(StringArray::from(vec!["yes", "yes", "yes", "singleton"]))),
+        ])
+        .unwrap()
+    }
+
+    #[test]
+    fn every_row_has_its_first_reason() {
+        let used = |select: Select, objective| select.used(&rows(), objective, 4).unwrap();
+        let all = Select { invalid: Invalid::Drop, max_staleness: Some(1) };
+        assert_eq!(used(all.clone(), Objective::PolicyGradient), ["empty", "invalid", "too_stale", "singleton"]);
+        assert_eq!(used(all, Objective::Sft), ["empty", "invalid", "too_stale", "yes"], "what has no advantage can still be imitated");
+        assert_eq!(used(Select { max_staleness: Some(2), ..Default::default() }, Objective::Sft), ["empty", "too_stale", "yes", "yes"]);
+        assert_eq!(used(Select::default(), Objective::PolicyGradient), ["empty", "yes", "yes", "singleton"]);
+    }
+
+    #[test]
+    fn settings_call_for_their_columns() {
+        let columns = |with: Value| Select::needs(&with).into_iter().map(|n| n.column).collect::<Vec<_>>();
+        assert_eq!(columns(serde_json::json!({"invalid": "drop", "max_staleness": 0})), ["valid", "weights"]);
+        assert!(columns(serde_json::json!({"invalid": "keep", "max_staleness": null})).is_empty());
+    }
+}

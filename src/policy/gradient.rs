@@ -1,0 +1,129 @@
+//! The gradient of one optimiser step, summed over its passes in a fixed order.
+
+use super::loss;
+use super::model::Net;
+use super::passes::{values, Pass};
+use super::spread::spread;
+use super::task::Task;
+use super::update::Before;
+use super::{KlKind, Objective, PolicyError};
+use tch::Tensor;
+
+/// Gradients of passes are summed into this many sums, pass i into sum i modulo this, and these in their order: the same additions
+/// on any number of threads. On a GPU, where one thread does it all, memory counts for more and there is one sum.
+const LANES: usize = 8;
+
+/// What one pass saw, a value a response token.
+pub struct Seen {
+    pub loss: Vec<f32>,
+    pub kl: Vec<f32>,
+    pub entropy: Vec<f32>,
+    pub clipped: Vec<f32>,
+    pub ratio: Vec<f32>,
+    /// What isn't a number, if something isn't, and in which rows.
+    wrong: Option<(&'static str, Vec<usize>)>,
+}
+
+/// The weight of each token of a row in the loss of a step.
+pub type Weight<'a> = dyn Fn(usize) -> f64 + Sync + 'a;
+
+/// The gradient of the loss of one step, flat, and what the passes saw.
+pub fn gradients(net: &Net, before: &Before, task: &Task, passes: &[Pass], weight: &Weight) -> Result<(Tensor, Vec<Seen>), PolicyError> {
+    let count = if net.device().is_cuda() { 1 } else { LANES };
+    let lanes: Vec<Vec<usize>> = (0..count.min(passes.len())).map(|lane| (lane..passes.len()).step_by(count).collect()).collect();
+    let nets = || (net.share(true), before.reference.as_ref().map(|reference| reference.share(false)));
+    let done = spread(before.threads, nets, &lanes, |(net, reference), lane| {
+        let mut sum: Option<Tensor> = None;
+        let mut seen = Vec::new();
+        for &i in lane {
+            let (gradient, one) = pass(net, reference.as_ref(), task, &passes[i], weight);
+            if let Some((what, rows)) = one.wrong {
+                return Err(PolicyError::NotFinite { model: before.name.into(), what, rows });
+            }
+            if let Some(gradient) = gradient {
+                sum = Some(match sum {
+                    None => gradient,
+                    Some(mut sum) => sum.g_add_(&gradient),
+                });
+            }
+            seen.push((i, one));
+        }
+        Ok((sum, seen))
+    })?;
+    let mut total = before.flat.zeros_like();
+    let mut seen = Vec::new();
+    for (sum, part) in done {
+        if let Some(sum) = sum {
+            total += sum;
+        }
+        seen.extend(part);
+    }
+    seen.sort_by_key(|(i, _)| *i);
+    Ok((total, seen.into_iter().map(|(_, one)| one).collect()))
+}
+
+/// Forward and backward of one pass.
+fn pass(net: &Net, reference: Option<&Net>, task: &Task, pass: &Pass, weight: &Weight) -> (Option<Tensor>, Seen) {
+    let settings = task.settings;
+    let (new, entropy) = pass.logprobs(net, &task.rows, settings.temperature);
+    let tokens = || pass.rows.iter().flat_map(|&(row, _)| std::iter::repeat_n(row, task.rows[row].len()));
+    let part = || pass.rows.iter().flat_map(|&(row, _)| &task.part[row]);
+    let tensor = |values: Vec<f32>| Tensor::from_slice(&values).to_device(net.device());
+    let weights = tensor(tokens().zip(part()).map(|(row, part)| if *part { weight(row) as f32 } else { 0.0 }).collect());
+    let old = match settings.objective {
+        Objective::Sft => new.detach(),
+        Objective::PolicyGradient => tensor(pass.rows.iter().flat_map(|&(row, _)| task.examples[row].logprobs.iter().copied()).collect()),
+    };
+    let ratio = loss::ratio(&new, &old);
+    let (mut loss, clipped) = match settings.objective {
+        Objective::Sft => (-&new, new.zeros_like()),
+        Objective::PolicyGradient => {
+            let advantage = tensor(tokens().map(|row| task.examples[row].advantage).collect());
+            loss::policy(&ratio, &advantage, settings.clip, settings.clip_high.unwrap_or(settings.clip), settings.dual_clip)
+        }
+    };
+    let kl = match reference {
+        Some(reference) => {
+            let base = tch::no_grad(|| pass.logprobs(reference, &task.rows, settings.temperature).0);
+            let kl = loss::divergence(&new, &base, settings.kl_kind);
+            loss = loss.g_add(&(&kl * settings.kl));
+            kl
+        }
+        None => tch::no_grad(|| loss::divergence(&new, &old, KlKind::K3)),
+    };
+    let gradient = pass.learns().then(|| {
+        let total = (&loss * &weights).sum(None);
+        let gradients = Tensor::run_backward(&[total], &net.leaves(), false, false);
+        Tensor::cat(&gradients.iter().map(|g| g.reshape([-1])).collect::<Vec<_>>(), 0)
+    });
+    let seen = tch::no_grad(|| {
+        let (new, loss) = (values(&new), values(&loss));
+        let wrong = culprits(task, pass, &new).map(|rows| ("a log-probability", rows));
+        let wrong = wrong.or_else(|| culprits(task, pass, &loss).map(|rows| ("the loss", rows)));
+        let lost = gradient.as_ref().is_some_and(|gradient| !gradient.sum(None).double_value(&[]).is_finite());
+        let wrong = wrong.or_else(|| lost.then(|| ("the gradient", sorted(pass.rows.iter().map(|&(row, _)| row)))));
+        let clipped = values(&clipped.to_kind(tch::Kind::Float));
+        Seen { loss, kl: values(&kl), entropy: values(&entropy), clipped, ratio: values(&ratio), wrong }
+    });
+    (gradient, seen)
+}
+
+/// The rows with a token whose value isn't a number, if there are any.
+fn culprits(task: &Task, pass: &Pass, values: &[f32]) -> Option<Vec<usize>> {
+    let mut rest = values;
+    let mut bad = Vec::new();
+    for &(row, _) in &pass.rows {
+        let (own, others) = rest.split_at(task.rows[row].len());
+        if own.iter().any(|x| !x.is_finite()) {
+            bad.push(row);
+        }
+        rest = others;
+    }
+    (!bad.is_empty()).then(|| sorted(bad.into_iter()))
+}
+
+fn sorted(rows: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut rows: Vec<usize> = rows.collect();
+    rows.sort_unstable();
+    rows
+}

@@ -1,0 +1,65 @@
+//! What an update says of itself and of each row that it was given.
+
+/// What an update did. Means over tokens are over those that took part.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UpdateReport {
+    /// The version of the weights that it made; the one there was where no row was left to learn from.
+    pub version: u64,
+    /// The objective, the KL term with it: the mean over the optimiser steps, each before its step.
+    pub loss: f64,
+    /// Mean over tokens of the divergence from the reference when there is a KL term, else (by k3) from the policy that acted.
+    pub kl: f64,
+    /// Mean over response tokens of the entropy of the distribution they were drawn from, in nats.
+    pub entropy: f64,
+    /// The share of response tokens for which the clipped branch decided.
+    pub clip_fraction: f64,
+    /// Norm of the gradient before clipping: the mean over the optimiser steps.
+    pub grad_norm: f64,
+    /// Response tokens that took part.
+    pub tokens: usize,
+    /// One a row, in the rows' order.
+    pub rows: Vec<RowReport>,
+}
+
+/// Whether a row was learnt from, or why not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Use {
+    #[default]
+    Yes,
+    /// `mask_below`: every token that was chosen in it is masked.
+    MaskedLowProbability,
+    /// `remainder: drop`: it was drawn into no full minibatch.
+    Remainder,
+}
+
+impl Use {
+    /// The text of column `used`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Use::Yes => "yes",
+            Use::MaskedLowProbability => "masked_low_probability",
+            Use::Remainder => "remainder",
+        }
+    }
+}
+
+/// What an update saw of one row in its last pass over it, before that optimiser step. Means are over the row's tokens that took part.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RowReport {
+    pub used: Use,
+    /// Mean of the ratio that is clipped: the probability under the weights being trained over that under the old ones.
+    pub ratio: f32,
+    /// Share of the tokens for which the clipped branch decided.
+    pub clip_share: f32,
+    /// What the row added to the loss of its optimiser step: its tokens' losses, each times its weight. The rows of a step add up to its loss.
+    pub loss_share: f32,
+    /// Mean of the divergence that [`UpdateReport::kl`] tells, in nats.
+    pub kl: f32,
+}
+
+impl Default for RowReport {
+    /// Of a row that no pass has seen.
+    fn default() -> Self {
+        RowReport { used: Use::Yes, ratio: 1.0, clip_share: 0.0, loss_share: 0.0, kl: 0.0 }
+    }
+}

@@ -1,0 +1,101 @@
+//! The rows of one update with what every pass over them needs, fixed before the first step.
+//!
+//! The mask of EMPO2 (section 4.2) is drawn here. Its paper reads the indicator off the weights of each step and divides by all N T
+//! tokens; its released code reads it off the weights at the start (`low_prob_token_masking`: a row with a log-probability below -5)
+//! and divides by the tokens left. We do as the code does, so a masked token takes no part at all; `mask_unit` is what they differ in.
+
+use super::model::Net;
+use super::passes::{logprobs, Row};
+use super::{Example, MaskUnit, Objective, PolicyError, UpdateSettings, Use};
+
+/// The rows of an update.
+pub struct Task<'a> {
+    pub examples: &'a [Example],
+    pub rows: Vec<Row<'a>>,
+    pub settings: &'a UpdateSettings,
+    pub used: Vec<Use>,
+    /// For each row and response token, whether it takes part: in the loss, in the KL term, in every mean.
+    pub part: Vec<Vec<bool>>,
+}
+
+impl<'a> Task<'a> {
+    /// Checks the rows and masks the tokens that the weights in `net` find too improbable.
+    pub fn new(
+        model: &str,
+        net: &Net,
+        examples: &'a [Example],
+        settings: &'a UpdateSettings,
+        threads: usize,
+    ) -> Result<Task<'a>, PolicyError> {
+        check(examples, settings)?;
+        let rows = examples.iter().enumerate().map(|(i, e)| Row::new(i, e, &net.shape)).collect::<Result<Vec<_>, _>>()?;
+        let mut used = vec![Use::Yes; rows.len()];
+        let mut part: Vec<Vec<bool>> = rows.iter().map(|row| vec![true; row.len()]).collect();
+        if let Some(below) = settings.mask_below.filter(|_| settings.objective == Objective::PolicyGradient) {
+            let start = logprobs(net, &rows, settings.temperature, settings.micro_batch, threads)?;
+            let bad: Vec<usize> = (0..rows.len()).filter(|&row| start[row].iter().any(|x| !x.is_finite())).collect();
+            if !bad.is_empty() {
+                return Err(PolicyError::NotFinite { model: model.into(), what: "a log-probability", rows: bad });
+            }
+            for (row, start) in start.iter().enumerate() {
+                part[row] = kept(start, below, settings.mask_unit);
+                if !rows[row].teaches(&part[row]) {
+                    used[row] = Use::MaskedLowProbability;
+                }
+            }
+        }
+        Ok(Task { examples, rows, settings, used, part })
+    }
+
+    /// The rows that take part.
+    pub fn kept(&self) -> Vec<usize> {
+        (0..self.rows.len()).filter(|&row| self.used[row] == Use::Yes).collect()
+    }
+
+    /// How many tokens of `row` take part.
+    pub fn tokens(&self, row: usize) -> usize {
+        self.part[row].iter().filter(|&&part| part).count()
+    }
+}
+
+/// Refuses what no update can be made from.
+fn check(examples: &[Example], settings: &UpdateSettings) -> Result<(), PolicyError> {
+    if examples.is_empty() {
+        return Err(PolicyError::Settings("an update needs at least one row".into()));
+    }
+    if settings.epochs == 0 || settings.micro_batch == 0 || settings.temperature <= 0.0 {
+        return Err(PolicyError::Settings("epochs, micro_batch and temperature of an update must be above 0".into()));
+    }
+    let acted = settings.objective == Objective::PolicyGradient;
+    for (row, example) in examples.iter().enumerate() {
+        if acted && (example.logprobs.len() != example.response.len() || example.logprobs.iter().any(|x| !x.is_finite())) {
+            let what = format!("{} tokens need as many log-probabilities, and numbers", example.response.len());
+            return Err(PolicyError::Row { row, what });
+        }
+    }
+    Ok(())
+}
+
+/// Which tokens are left of a row with these log-probabilities.
+fn kept(logprobs: &[f32], below: f64, unit: MaskUnit) -> Vec<bool> {
+    let fine: Vec<bool> = logprobs.iter().map(|x| f64::from(*x) >= below.ln()).collect();
+    match unit {
+        MaskUnit::Row if fine.contains(&false) => vec![false; fine.len()],
+        _ => fine,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_below_the_threshold_is_masked() {
+        // Probabilities 0.5, 0.01, 1.
+        let logprobs = [0.5f32.ln(), 0.01f32.ln(), 0.0];
+        assert_eq!(kept(&logprobs, 0.02, MaskUnit::Token), [true, false, true]);
+        assert_eq!(kept(&logprobs, 0.02, MaskUnit::Row), [false; 3]);
+        assert_eq!(kept(&logprobs, 0.005, MaskUnit::Row), [true; 3]);
+        assert_eq!(kept(&logprobs, 0.0, MaskUnit::Token), [true; 3], "nothing is below 0");
+    }
+}

@@ -1,0 +1,118 @@
+//! What an update says of its rows, which of them it leaves out, and that it stops before it breaks anything.
+
+use super::tests::{examples, requests, sampling, start, weights};
+use super::*;
+
+/// A policy, and rows that it made.
+fn acted(count: usize) -> (Policy, Vec<Example>) {
+    let (policy, requests) = (start(2), requests(count));
+    let replies = policy.generate("actor", 0, requests.clone(), sampling(1.0)).unwrap();
+    (policy, examples(&requests, &replies))
+}
+
+fn used(report: &UpdateReport, wanted: Use) -> Vec<usize> {
+    (0..report.rows.len()).filter(|&row| report.rows[row].used == wanted).collect()
+}
+
+#[test]
+fn rows_add_up_to_the_loss() {
+    for objective in [Objective::PolicyGradient, Objective::Sft] {
+        for aggregation in
+            [Aggregation::TokenMean, Aggregation::SeqMeanTokenSum, Aggregation::SeqMeanTokenMean, Aggregation::SeqMeanTokenSumNorm]
+        {
+            let (policy, rows) = acted(50);
+            let settings = UpdateSettings { objective, aggregation, lr: 0.03, kl: 0.1, micro_batch: 16, clip: 0.05, ..Default::default() };
+            policy.update("actor", rows.clone(), &settings).unwrap();
+            let report = policy.update("actor", rows.clone(), &settings).unwrap();
+            let sum: f64 = report.rows.iter().map(|row| f64::from(row.loss_share)).sum();
+            assert!((sum - report.loss).abs() < 1e-5 * report.loss.abs().max(1.0), "{sum} is not {}", report.loss);
+            let mean = |of: fn(&RowReport) -> f32| {
+                let sum = rows.iter().zip(&report.rows).map(|(row, seen)| f64::from(of(seen)) * row.response.len() as f64).sum::<f64>();
+                sum / report.tokens as f64
+            };
+            assert!((mean(|row| row.kl) - report.kl).abs() < 1e-5 && report.kl > 1e-3);
+            assert!((mean(|row| row.clip_share) - report.clip_fraction).abs() < 1e-6);
+            assert_eq!(report.clip_fraction > 0.1, objective == Objective::PolicyGradient, "{}", report.clip_fraction);
+            assert_eq!(mean(|row| row.ratio) == 1.0, objective == Objective::Sft);
+        }
+    }
+}
+
+#[test]
+fn the_last_pass_is_told() {
+    let (policy, rows) = acted(12);
+    let settings = UpdateSettings { lr: 0.01, epochs: 2, ..Default::default() };
+    let report = policy.update("actor", rows.clone(), &settings).unwrap();
+    let (policy, _) = acted(12);
+    policy.update("actor", rows.clone(), &UpdateSettings { epochs: 1, ..settings.clone() }).unwrap();
+    let second = policy.update("actor", rows, &UpdateSettings { epochs: 1, ..settings }).unwrap();
+    assert_eq!(report.rows, second.rows);
+}
+
+#[test]
+fn masked_rows_are_as_if_they_had_not_been_there() {
+    // Free rows choose among 258 tokens at about 1/258 each, held ones among two or three.
+    let free: Vec<usize> = (0..40).filter(|row| row % 4 == 0).collect();
+    for mask_unit in [MaskUnit::Token, MaskUnit::Row] {
+        let (policy, rows) = acted(40);
+        let settings = UpdateSettings { lr: 1e-2, mask_below: Some(0.1), mask_unit, ..Default::default() };
+        let report = policy.update("actor", rows.clone(), &settings).unwrap();
+        assert_eq!(used(&report, Use::MaskedLowProbability), free);
+        assert_eq!(report.rows[0], RowReport { used: Use::MaskedLowProbability, ..Default::default() });
+        let (other, _) = acted(40);
+        let kept: Vec<Example> = (0..40).filter(|row| row % 4 != 0).map(|row| rows[row].clone()).collect();
+        let alone = other.update("actor", kept, &UpdateSettings { mask_below: None, ..settings.clone() }).unwrap();
+        assert_eq!((report.loss, report.kl, report.tokens), (alone.loss, alone.kl, alone.tokens));
+        assert!(weights(&policy) == weights(&other));
+    }
+}
+
+#[test]
+fn a_masked_token_leaves_the_others_of_its_row() {
+    // After the forced 50 come 100, 101 or the end, at a third each; after 101 come 7 or the end, at a half each.
+    let choices = vec![vec![50, 100, END], vec![50, 101, 7, END], vec![50, 101, END], vec![50, END]];
+    let response = vec![50, 101, 7, END];
+    let (policy, mut rows) = acted(1);
+    rows[0] = Example { response: response.clone(), logprobs: vec![0.0; 4], choices, advantage: 1.0, ..rows[0].clone() };
+    let at = policy.logprobs("actor", &rows, 1.0).unwrap().remove(0);
+    assert!(at[0] == 0.0 && at[1] < -0.9 && (-0.9..-0.5).contains(&at[2]), "{at:?}");
+    let settings = UpdateSettings { mask_below: Some(0.4), ..Default::default() };
+    let row = policy.update("actor", rows.clone(), &UpdateSettings { mask_unit: MaskUnit::Row, ..settings.clone() }).unwrap();
+    assert_eq!((row.rows[0].used, row.version), (Use::MaskedLowProbability, 0), "nothing is left, so no version is made");
+    assert_eq!(policy.versions("actor").unwrap(), [0]);
+    let token = policy.update("actor", rows.clone(), &settings).unwrap();
+    let wanted = (1.0 + f64::from(at[2]).exp() + 1.0) / 3.0;
+    assert_eq!((token.rows[0].used, token.tokens, token.version), (Use::Yes, 3, 1));
+    assert!((f64::from(token.rows[0].ratio) - wanted).abs() < 1e-4 && (token.loss + wanted).abs() < 1e-4, "{token:?}");
+    let forced = UpdateSettings { mask_below: Some(0.9), ..settings };
+    let report = policy.update("actor", rows, &forced).unwrap();
+    assert_eq!(report.rows[0].used, Use::MaskedLowProbability, "tokens that were forced teach nothing");
+}
+
+#[test]
+fn the_remainder_is_named() {
+    let (policy, rows) = acted(10);
+    let settings = UpdateSettings { minibatch: 4, epochs: 2, remainder: Remainder::Drop, ..Default::default() };
+    let report = policy.update("actor", rows.clone(), &settings).unwrap();
+    let left = used(&report, Use::Remainder);
+    assert_eq!((left.len(), used(&report, Use::Yes).len()), (2, 8));
+    assert_eq!(report.rows[left[0]], RowReport { used: Use::Remainder, ..Default::default() });
+    let tokens: usize = used(&report, Use::Yes).iter().map(|&row| rows[row].response.len()).sum();
+    assert_eq!(report.tokens, tokens);
+    let report = policy.update("actor", rows[..3].to_vec(), &settings).unwrap();
+    assert_eq!((used(&report, Use::Remainder).len(), report.version), (3, 1), "fewer rows than a minibatch make no version");
+}
+
+#[test]
+fn a_policy_that_went_astray_is_not_updated() {
+    let (policy, rows) = acted(20);
+    // Finite weights, but so large that nothing computed with them is a number.
+    policy.update("actor", rows.clone(), &UpdateSettings { lr: 1e30, weight_decay: 0.0, ..Default::default() }).unwrap();
+    let before = weights(&policy);
+    for mask_below in [None, Some(0.5)] {
+        let settings = UpdateSettings { mask_below, ..Default::default() };
+        let error = policy.update("actor", rows.clone(), &settings).unwrap_err();
+        assert!(matches!(&error, PolicyError::NotFinite { what: "a log-probability", rows, .. } if !rows.is_empty()), "{error}");
+    }
+    assert!(weights(&policy) == before && policy.versions("actor").unwrap() == [0, 1]);
+}

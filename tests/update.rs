@@ -1,0 +1,72 @@
+//! What `gpu-update` logs of every row that reached it, asked as its users ask it.
+
+mod common;
+use common::*;
+use std::path::Path;
+
+/// The answer to `sql` over the run, as JSON values.
+fn ask(run: &Path, sql: &str) -> Vec<serde_json::Value> {
+    let lines = done(flow().arg("query").arg(run).arg(sql).args(["--format", "json"]));
+    match serde_json::from_str(&lines).expect("an array of objects") {
+        serde_json::Value::Array(rows) => rows,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn every_row_is_accounted_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let sets = ["minibatch=32", "remainder=drop", "invalid=drop", "kl=0.1", "mask_below=0.08"].map(|s| format!("nodes.update.with.{s}"));
+    let extra: Vec<&str> = sets.iter().flat_map(|s| ["--set", s]).chain(["--set", "iterations=1"]).collect();
+    let run = trained(folder.path(), "run", SMALL, &extra);
+    let all = ask(&run, "select (select count(*) from rollout) as played, (select count(*) from \"update\") as reached");
+    assert_eq!(all[0]["played"], all[0]["reached"]);
+    let counts = ask(&run, "select used, count(*) as n from \"update\" group by used order by used");
+    let count = |used: &str| counts.iter().find(|c| c["used"] == used).map_or(0, |c| c["n"].as_u64().unwrap());
+    assert!(count("remainder") > 0 && count("yes") > 0 && count("yes") % 32 == 0, "{counts:?}");
+    assert!(count("invalid") + count("masked_low_probability") > 0, "{counts:?}");
+    let neutral = "select count(*) as n from \"update\" where used <> 'yes' and (ratio, clip_share, loss_share, row_kl) <> (1, 0, 0, 0)";
+    assert_eq!(ask(&run, neutral)[0]["n"], 0);
+    let sums = ask(
+        &run,
+        "select sum(loss_share) as shares, (select value from metrics where node = 'update' and name = 'loss')
+            * ((count(*) filter (used = 'yes')) / 32) as loss from \"update\"",
+    );
+    let number = |name: &str| sums[0][name].as_f64().unwrap();
+    assert!((number("shares") - number("loss")).abs() < 1e-4 && number("loss").abs() > 1e-6, "{sums:?}");
+}
+
+#[test]
+fn weights_that_aged_are_told_from_new_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let late = SMALL.replace("weights: { after: update }", "weights: { after: update, staleness: 2 }");
+    let stale = |name: &str, most: &str| {
+        let set = format!("nodes.update.with.max_staleness={most}");
+        let run = trained(folder.path(), name, &late, &["--set", &set, "--set", "iterations=4"]);
+        let sql =
+            "select u.iteration, any_value(u.version) as version, any_value(r.weights) as weights, bool_and(u.used = 'too_stale') as stale,
+            bool_or(u.used = 'too_stale') as some from \"update\" u join rollout r using (iteration, task, sample, attempt, turn, phase)
+            group by u.iteration order by u.iteration";
+        ask(&run, sql)
+    };
+    for (name, most) in [("one", 1), ("three", 3)] {
+        let mut newest = 0;
+        for row in stale(name, &most.to_string()) {
+            let too_old = newest - row["weights"].as_u64().unwrap() > most;
+            assert!(row["stale"] == too_old && row["some"] == too_old, "{row}");
+            assert_eq!(row["version"], newest + !too_old as u64, "an update without rows makes no version");
+            newest = row["version"].as_u64().unwrap();
+        }
+        assert_eq!(newest == 4, most == 3);
+    }
+}
+
+#[test]
+fn rows_that_break_an_update_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = pipeline(folder.path(), SMALL);
+    let set = ["--set", "nodes.update.with.lr=1e30"];
+    let said = fails(flow().arg("run").arg(path).arg("--out").arg(folder.path().join("run")).args(set));
+    assert!(said.contains("update, iteration 1: ") && said.contains("task minesweeper-4x4-m2-"), "{said}");
+    assert!(said.contains("sample ") && said.contains("turn "), "{said}");
+}
