@@ -61,6 +61,7 @@ fn microseconds(iterations: u64, workers: usize) -> Result<f64, String> {
         models: Default::default(),
         nodes,
         log: vec![],
+        keep: Default::default(),
         source: serde_json::Value::Null,
     };
     let journal = Journal { run: None, committer: None, observer: Arc::new(|_| ()) };

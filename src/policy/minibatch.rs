@@ -17,7 +17,7 @@ pub fn draw(rows: &[usize], settings: &UpdateSettings, seed: u64) -> Steps {
     let size = settings.minibatch;
     let mut kept = rows.to_vec();
     let mut left = Vec::new();
-    if settings.remainder == Remainder::Drop && size > 0 && rows.len() % size > 0 {
+    if settings.remainder == Remainder::Drop && size > 0 && !rows.len().is_multiple_of(size) {
         Random::new(mix(seed, u64::MAX)).shuffle(&mut kept);
         left = kept.split_off(rows.len() - rows.len() % size);
         kept.sort_unstable();

@@ -45,10 +45,10 @@ impl Shape {
         if [self.vocab, self.layers, self.width, self.heads, self.kv_heads, self.hidden, self.context].contains(&0) {
             return wrong("every size of a model is at least 1".into());
         }
-        if self.width % (2 * self.heads) != 0 {
+        if !self.width.is_multiple_of(2 * self.heads) {
             return wrong(format!("width {} is no multiple of twice the {} heads", self.width, self.heads));
         }
-        if self.heads % self.kv_heads != 0 {
+        if !self.heads.is_multiple_of(self.kv_heads) {
             return wrong(format!("{} heads are no multiple of {} kv_heads", self.heads, self.kv_heads));
         }
         Ok(self)
