@@ -115,10 +115,14 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
             let examples = examples(&rows, &which, settings.objective).map_err(text)?;
             outcome.saw(&which, &policy.update(&model, examples, &settings).map_err(named)?);
         }
-        if let Some(run) = run.as_ref().filter(|_| outcome.version > newest) {
+        if let Some(run) = &run {
             let (version, path) = (outcome.version, Run::version(outcome.version, &model));
-            policy.save(&model, &run.root().join(&path)).map_err(|e| e.to_string())?;
-            shared.saved(iteration, WeightsAt { node: id.clone(), model: model.clone(), version, path });
+            let folder = run.root().join(&path);
+            // An update without rows passes on what the one before it made, which may not be saved yet.
+            if version > newest || !folder.exists() {
+                policy.save(&model, &folder).map_err(|e| e.to_string())?;
+                shared.saved(iteration, WeightsAt { node: id.clone(), model: model.clone(), version, path });
+            }
         }
         for (name, value) in outcome.figures.iter().chain(&[("seconds", start.elapsed().as_secs_f64())]) {
             shared.measure(iteration, &id, name, *value);
