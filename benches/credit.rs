@@ -6,7 +6,7 @@
 
 use arrow::array::{ArrayRef, Float32Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use flow::credit::{
-    advantages_in, begin_ids, episodes, fold_ids, fold_run, values, visitation_depth, AdvantageSettings, Advantages, Groups, Of,
+    advantages_in, begin_ids, episodes, fold_ids, fold_run, values, visitation_depth, AdvantageSettings, Advantages, Columns, Groups, Of,
 };
 use flow::row;
 use flow::seed::{mix, text, Random};
@@ -154,9 +154,9 @@ fn credit(rows: &RecordBatch) -> Result<Credit> {
     fold_ids(&mut ids, states.iter().copied());
     fold_ids(&mut ids, depths.iter().map(|depth| u64::from(*depth)));
     let groups = Groups::of(&ids);
-    let values = values(rewards, &vec![true; rows.num_rows()], &episodes, &settings);
-    // A step's return is a turn's own, so it takes no ids of trajectories.
-    Ok(Credit { _ids: ids, _depths: depths, sizes: groups.sizes(), advantages: advantages_in(&values, &groups, &[], &settings) })
+    let columns = Columns { reward: rewards, ..Default::default() };
+    let values = values(&columns, &episodes, &settings);
+    Ok(Credit { _ids: ids, _depths: depths, sizes: groups.sizes(), advantages: advantages_in(&values, &groups, &columns, &settings) })
 }
 
 /// The same in SQL, in the two ways that suggest themselves; the faster one counts.

@@ -87,7 +87,7 @@ pub const COLUMNS: &[Column] = &[
     column("visitation_depth", Kind::U32, "how many earlier turns of the same trajectory were in the same state"),
     column("group", Kind::U64, "the group the row is compared in: a hash of its values in the grouping columns"),
     column("group_size", Kind::U32, "rows in the group"),
-    column("return", Kind::F32, "the value that the advantage compares: a return or a reward"),
+    column("return", Kind::F32, "the value that the advantage compares: a return, a reward, or an advantage made upstream"),
     column("baseline", Kind::F32, "what was subtracted from the return"),
     column("scale", Kind::F32, "what the difference was divided by"),
     column("advantage", Kind::F32, "the advantage"),

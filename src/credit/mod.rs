@@ -10,29 +10,32 @@
 //! which worker a row came from.
 //!
 //! ```
-//! use flow::credit::{advantages, episodes, group_id, values, AdvantageSettings};
+//! use flow::credit::{advantages, episodes, group_id, values, AdvantageSettings, Columns};
 //! use flow::seed::text;
 //! // Four trajectories of one turn each, all of one task: GRPO.
-//! let rewards = [1.0, 0.0, 0.0, 1.0];
+//! let rows = Columns { reward: &[1.0, 0.0, 0.0, 1.0], trajectory: &[0, 1, 2, 3], ..Default::default() };
 //! let settings = AdvantageSettings::default();
-//! let value = values(&rewards, &[true; 4], &episodes(|_| false, 4), &settings);
+//! let value = values(&rows, &episodes(|_| false, 4), &settings);
 //! let group = [group_id(&[text("a task")]); 4];
-//! let result = advantages(&value, &group, &[0, 1, 2, 3], &settings);
+//! let result = advantages(&value, &group, &rows, &settings);
 //! assert!((result.advantage[0] - 0.866024).abs() < 1e-6);
 //! ```
 
 mod advantage;
+mod columns;
 mod combine;
 mod depth;
 mod group;
 mod returns;
 mod settings;
+mod sums;
 #[cfg(test)]
 mod worked;
 
 pub use advantage::{advantages, advantages_in, values, Advantages, Used};
+pub use columns::Columns;
 pub use combine::weighted_sum;
 pub use depth::visitation_depth;
 pub use group::{begin_ids, fold_ids, fold_run, group_id, group_ids, sizes, Groups};
 pub use returns::{episode_return, episodes, step_return};
-pub use settings::{AdvantageSettings, Baseline, Of, Penalty, Scale, Singleton, Unit};
+pub use settings::{AdvantageSettings, Baseline, EpsIn, Of, Penalty, Scale, Singleton, Unit};

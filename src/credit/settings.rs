@@ -2,10 +2,12 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{json, Value};
 
 /// What an advantage compares, and how.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("allOf" = [of_rewards_only()]))]
 pub struct AdvantageSettings {
     /// The value of a row. Default: episode_return.
     pub of: Of,
@@ -19,12 +21,14 @@ pub struct AdvantageSettings {
     /// The standard deviation divides by n - ddof: 1 for the sample's (papers and PyTorch), 0 for the population's (NumPy). Default: 1.
     #[schemars(range(min = 0, max = 1))]
     pub ddof: u8,
-    /// Added to the standard deviation before it divides. Where the sum is 0, nothing is divided. Default: 1e-6.
+    /// What keeps the divisor away from 0; where it is 0 all the same, nothing is divided. Default: 1e-6.
     #[schemars(range(min = 0.0))]
     pub eps: f64,
+    /// Where eps stands. Default: std.
+    pub eps_in: EpsIn,
     /// What becomes of a row with nobody to compare it with. Default: zero.
     pub singleton: Singleton,
-    /// How often an episode's return counts in its group. Default: trajectory.
+    /// How often a row counts in the statistics of its group. Default: trajectory.
     pub unit: Unit,
     /// What an invalid action costs; GiGPO's scripts use 0.1. Default: 0.
     #[schemars(range(min = 0.0))]
@@ -42,12 +46,21 @@ impl Default for AdvantageSettings {
             scale: Scale::default(),
             ddof: 1,
             eps: 1e-6,
+            eps_in: EpsIn::default(),
             singleton: Singleton::default(),
             unit: Unit::default(),
             invalid_penalty: 0.0,
             penalty: Penalty::default(),
         }
     }
+}
+
+/// That an advantage made upstream is taken as it is: what turns rewards into values has no place beside it.
+fn of_rewards_only() -> Value {
+    json!({
+        "if": { "properties": { "of": { "const": "advantage" } }, "required": ["of"] },
+        "then": { "properties": { "gamma": false, "invalid_penalty": false, "penalty": false } },
+    })
 }
 
 /// The value of a row.
@@ -61,6 +74,8 @@ pub enum Of {
     StepReturn,
     /// The reward of the turn alone (EAPO, Eq. 14 read literally).
     Reward,
+    /// The advantage that a node upstream made, to be compared once more (the second step of REINFORCE++ with baseline).
+    Advantage,
 }
 
 /// What is subtracted from a value.
@@ -80,11 +95,24 @@ pub enum Baseline {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
-    /// The group's standard deviation plus eps (GRPO; EAPO, Eq. 14).
+    /// The group's standard deviation, kept above 0 by eps (GRPO; EAPO, Eq. 14).
     #[default]
     Std,
     /// One (Dr.GRPO: Liu et al. 2025; GiGPO's variant without std).
     None,
+}
+
+/// Where eps stands in the divisor.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum EpsIn {
+    /// std + eps (GRPO: SLEA-RL, section 3; verl's GRPO).
+    #[default]
+    Std,
+    /// sqrt(variance + eps) (verl's whitening, with eps 1e-8).
+    Variance,
+    /// sqrt(max(variance, eps)) (OpenRLHF's whitening, with eps 1e-8 and ddof 0).
+    VarianceFloor,
 }
 
 /// What becomes of a row with nobody to compare it with: its group is one row, or the rows of one trajectory.
@@ -101,18 +129,21 @@ pub enum Singleton {
     Drop,
 }
 
-/// How often the return of an episode counts in the statistics of its group.
+/// How often a row counts in the statistics of its group.
 ///
-/// A step_return or a reward belongs to one turn, and always counts once: the papers' groups are sets of transitions
-/// (EAPO, Eq. 13; SLEA-RL, above Eq. 5), in which a trajectory that comes back to a state stands more than once.
+/// A step_return, a reward or an advantage belongs to one turn, and counts once with `trajectory` as with `turn`: the
+/// papers' groups are sets of transitions (EAPO, Eq. 13; SLEA-RL, above Eq. 5), in which a trajectory that comes back to
+/// a state stands more than once.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// Once a trajectory, as published. (With after_return, its rows can differ: their mean counts.)
+    /// An episode's return once a trajectory, as published. (With after_return, its rows can differ: their mean counts.)
     #[default]
     Trajectory,
     /// Once a turn, as in GiGPO's released code, so that long trajectories weigh more.
     Turn,
+    /// Once a response token (REINFORCE++: verl and OpenRLHF whiten over all response tokens of a batch).
+    Token,
 }
 
 /// When the penalty for an invalid action is subtracted.
@@ -140,5 +171,6 @@ mod tests {
         assert_eq!(schema["properties"]["ddof"]["maximum"], 1);
         assert_eq!(schema["additionalProperties"], false);
         assert_eq!(schema["properties"]["eps"]["default"], 1e-6);
+        assert_eq!(schema["allOf"][0]["then"]["properties"]["gamma"], false);
     }
 }

@@ -1,5 +1,5 @@
 //! `group`: says which rows are compared with each other. `[task]` is GRPO's group, `[task, state]` GiGPO's,
-//! `[task, state, visitation_depth]` EAPO's: three settings of one operator.
+//! `[task, state, visitation_depth]` EAPO's, `[]` REINFORCE++'s whole batch: four settings of one operator.
 
 use super::{must, schema, settings};
 use crate::credit;
@@ -20,8 +20,7 @@ use timely::dataflow::Scope;
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Group {
-    /// The columns in which the rows of a group agree, such as [task, state, visitation_depth].
-    #[schemars(length(min = 1))]
+    /// The columns in which the rows of a group agree, such as [task, state, visitation_depth]; [] makes one group of the whole iteration.
     by: Vec<String>,
 }
 

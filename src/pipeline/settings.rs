@@ -165,3 +165,15 @@ fn holder(tree: &Tree, subject: &Subject, path: &[&str]) -> At {
 pub fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::pipeline::fake::{catalog, GOOD};
+    use crate::pipeline::parse;
+
+    #[test]
+    fn a_list_that_may_not_be_empty_is_told_about_in_the_singular() {
+        let said = parse("x", &GOOD.replace("by: [task, state]", "by: []"), &[], &catalog()).unwrap_err();
+        assert_eq!(said.0[0].message, "`by` must have at least 1 item, found 0", "{said}");
+    }
+}

@@ -1,0 +1,28 @@
+//! The columns that credit reads.
+
+/// What is known of each row, a slice a column, all as long as there are rows. A column may be left empty where the
+/// settings (or, for `valid` and `dropped`, the rows) have no use for it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Columns<'a> {
+    /// The reward of the turn.
+    pub reward: &'a [f32],
+    /// Whether the action could be carried out; empty: all could.
+    pub valid: &'a [bool],
+    /// The advantage made upstream, for `of: advantage`.
+    pub advantage: &'a [f32],
+    /// An id of the row's trajectory, for `unit: trajectory`.
+    pub trajectory: &'a [u64],
+    /// How many tokens the response has, for `unit: token`.
+    pub tokens: &'a [u32],
+    /// Whether a node upstream dropped the row; empty: none did.
+    pub dropped: &'a [bool],
+}
+
+impl Columns<'_> {
+    pub(super) fn invalid(&self, row: usize) -> bool {
+        self.valid.get(row) == Some(&false)
+    }
+    pub(super) fn dropped(&self, row: usize) -> bool {
+        self.dropped.get(row) == Some(&true)
+    }
+}

@@ -1,0 +1,71 @@
+//! Mean and deviation of a group in one pass, each member counted as often as it weighs.
+
+/// What a group's members add up to, measured from the first of them.
+///
+/// The first value as origin makes equal values exactly equal to their mean. It is also what lets one pass do: a
+/// member is at most about `sqrt(n)` deviations away from the mean, so little can cancel in the sum of squares.
+#[derive(Clone, Copy, Default)]
+pub struct Sums {
+    members: u32,
+    weight: f64,
+    origin: f64,
+    sum: f64,
+    squares: f64,
+}
+
+impl Sums {
+    /// Adds a member that counts `weight` times. One that counts 0 times leaves no trace.
+    pub fn add(&mut self, value: f64, weight: f64) {
+        if weight == 0.0 {
+            return;
+        }
+        if self.members == 0 {
+            self.origin = value;
+        }
+        let offset = value - self.origin;
+        self.members += 1;
+        self.weight += weight;
+        self.sum += weight * offset;
+        self.squares += weight * offset * offset;
+    }
+    /// How many members left a trace.
+    pub fn members(&self) -> u32 {
+        self.members
+    }
+    /// Of at least one member.
+    pub fn mean(&self) -> f64 {
+        self.origin + self.sum / self.weight
+    }
+    /// The mean of the others, of which there is at least one.
+    pub fn mean_without(&self, value: f64, weight: f64) -> f64 {
+        self.origin + (self.sum - weight * (value - self.origin)) / (self.weight - weight)
+    }
+    /// The sum of squared distances from the mean, divided by `n - ddof` (by 1 where that would be less).
+    pub fn variance(&self, ddof: u8) -> f64 {
+        let left = (self.weight - f64::from(ddof)).max(1.0);
+        (self.squares - self.sum * self.sum / self.weight).max(0.0) / left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_weight_is_as_many_members() {
+        let (mut weighed, mut repeated) = (Sums::default(), Sums::default());
+        for (value, times) in [(3.0, 2), (9.0, 0), (-1.0, 3), (0.5, 1)] {
+            weighed.add(value, f64::from(times));
+            (0..times).for_each(|_| repeated.add(value, 1.0));
+        }
+        assert_eq!((weighed.members(), repeated.members()), (3, 6));
+        let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} is not {b}");
+        for sums in [weighed, repeated] {
+            // 2 * 9 + 3 * 1 + 0.25 less 6 * mean^2 is 21.25 - 12.25 / 6.
+            close(sums.mean(), 3.5 / 6.0);
+            close(sums.variance(1), (21.25 - 12.25 / 6.0) / 5.0);
+            close(sums.variance(0), (21.25 - 12.25 / 6.0) / 6.0);
+            close(sums.mean_without(-1.0, 3.0), 6.5 / 3.0);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Trajectories compared with those of the same task: GRPO, Dr.GRPO, RLOO.
+
+use super::*;
+
+const R: [f64; 4] = [1.0, 0.0, 0.0, 1.0];
+
+#[test]
+fn grpo() {
+    let result = of_group(&R, &AdvantageSettings::default());
+    close(&result.advantage, &[0.866024, -0.866024, -0.866024, 0.866024]);
+    close(&result.baseline, &[0.5; 4]);
+    close(&result.scale, &[0.577351; 4]);
+    assert_eq!(result.value, [1.0, 0.0, 0.0, 1.0]);
+    assert!(result.used.iter().all(|used| used.as_str() == "yes"));
+}
+
+#[test]
+fn grpo_without_scale_is_dr_grpo() {
+    let settings = AdvantageSettings { scale: Scale::None, ..Default::default() };
+    close(&of_group(&R, &settings).advantage, &[0.5, -0.5, -0.5, 0.5]);
+}
+
+#[test]
+fn rloo() {
+    let settings = AdvantageSettings { baseline: Baseline::LeaveOneOut, scale: Scale::None, ..Default::default() };
+    let result = of_group(&R, &settings);
+    close(&result.advantage, &[0.666667, -0.666667, -0.666667, 0.666667]);
+    close(&result.baseline, &[0.333333, 0.666667, 0.666667, 0.333333]);
+}
+
+#[test]
+fn population_deviation_and_eps() {
+    let settings = AdvantageSettings { ddof: 0, eps: 0.5, ..Default::default() };
+    close(&of_group(&R, &settings).advantage, &[0.5, -0.5, -0.5, 0.5]);
+    let settings = AdvantageSettings { eps: 0.0, ..Default::default() };
+    let equal = of_group(&[0.1, 0.1, 0.1], &settings);
+    assert_eq!((equal.advantage, equal.scale), (vec![0.0; 3], vec![1.0; 3]), "nothing is divided by 0");
+}
+
+#[test]
+fn a_trajectory_is_left_out_as_a_whole() {
+    let settings = AdvantageSettings { baseline: Baseline::LeaveOneOut, scale: Scale::None, ..Default::default() };
+    let whole = TwoTrajectories::advantages(&[], &[7; 5], &settings);
+    close(&whole.advantage, &[10.0, 10.0, 10.0, -10.0, -10.0]);
+    let by_turn = TwoTrajectories::advantages(&[], &[7; 5], &AdvantageSettings { unit: Unit::Turn, ..settings });
+    close(&by_turn.advantage, &[5.0, 5.0, 5.0, -7.5, -7.5]);
+}
+
+#[test]
+fn a_row_alone() {
+    let alone = |singleton| {
+        let settings = AdvantageSettings { singleton, ..Default::default() };
+        // The rows of one trajectory are alone too; rows 2 and 3 are company and don't care.
+        let columns = Columns { trajectory: &[1, 1, 1, 2], ..Default::default() };
+        advantages(&[3.0, 3.0, 1.0, 2.0], &[1, 1, 2, 2], &columns, &settings)
+    };
+    let half = 0.5f32.sqrt();
+    let raw = alone(Singleton::Raw);
+    close(&raw.advantage, &[3.0, 3.0, -half, half]);
+    assert_eq!((raw.baseline[0], raw.scale[0]), (0.0, 1.0));
+    let zero = alone(Singleton::Zero);
+    close(&zero.advantage, &[0.0, 0.0, -half, half]);
+    assert_eq!((zero.baseline[0], zero.scale[0], zero.used[0]), (3.0, 1.0, Used::Yes));
+    let drop = alone(Singleton::Drop);
+    close(&drop.advantage, &zero.advantage);
+    assert_eq!(texts(&drop.used), ["singleton", "singleton", "yes", "yes"]);
+    let reinforce = AdvantageSettings { baseline: Baseline::None, scale: Scale::None, singleton: Singleton::Drop, ..Default::default() };
+    let result = of_group(&[3.0], &reinforce);
+    assert_eq!((result.advantage[0], result.used[0]), (3.0, Used::Yes), "nothing is compared, so nobody is missed");
+}
+
+#[test]
+fn an_invalid_action_costs() {
+    let valid = [true, false, true, true, true];
+    let found = |of, penalty| {
+        let settings = AdvantageSettings { of, penalty, gamma: 0.5, invalid_penalty: 2.0, ..Default::default() };
+        values(&TwoTrajectories::columns(&valid), &[0..3, 3..5], &settings)
+    };
+    assert_eq!(found(Of::StepReturn, Penalty::BeforeReturn), [1.5, 3.0, 10.0, 0.0, 0.0]);
+    assert_eq!(found(Of::StepReturn, Penalty::AfterReturn), [2.5, 3.0, 10.0, 0.0, 0.0]);
+    assert_eq!(found(Of::EpisodeReturn, Penalty::BeforeReturn), [8.0, 8.0, 8.0, 0.0, 0.0]);
+    assert_eq!(found(Of::EpisodeReturn, Penalty::AfterReturn), [10.0, 8.0, 10.0, 0.0, 0.0]);
+    assert_eq!(found(Of::Reward, Penalty::BeforeReturn), [0.0, -2.0, 10.0, 0.0, 0.0]);
+    assert_eq!(found(Of::Reward, Penalty::AfterReturn), [0.0, -2.0, 10.0, 0.0, 0.0]);
+    // After the return the rows of a trajectory differ: 10, 8, 10 count once, as 28/3.
+    let settings = AdvantageSettings { penalty: Penalty::AfterReturn, invalid_penalty: 2.0, scale: Scale::None, ..Default::default() };
+    close(&TwoTrajectories::advantages(&valid, &[7; 5], &settings).baseline, &[14.0 / 3.0; 5]);
+}

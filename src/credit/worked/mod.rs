@@ -1,0 +1,52 @@
+//! The numbers worked out by hand, and what must hold for any rows. A file each for what compares trajectories, turns
+//! and whole batches.
+
+mod batch;
+mod episode;
+mod properties;
+mod step;
+
+use super::*;
+
+fn close(found: &[f32], wanted: &[f32]) {
+    assert_eq!(found.len(), wanted.len());
+    for (f, w) in found.iter().zip(wanted) {
+        assert!((f - w).abs() <= 1e-5 * w.abs().max(1.0), "found {found:?}, wanted {wanted:?}");
+    }
+}
+
+fn texts(used: &[Used]) -> Vec<&'static str> {
+    used.iter().map(|used| used.as_str()).collect()
+}
+
+/// Advantages of trajectories of one turn each, in one group.
+fn of_group(values: &[f64], settings: &AdvantageSettings) -> Advantages {
+    let trajectory: Vec<u64> = (0..values.len() as u64).collect();
+    advantages(values, &vec![0; values.len()], &Columns { trajectory: &trajectory, ..Default::default() }, settings)
+}
+
+/// Trajectory 1 in s0, s1, s2 with rewards 0, 0, 10; trajectory 2 in s0, s1 with 0, 0.
+struct TwoTrajectories;
+impl TwoTrajectories {
+    const REWARDS: [f32; 5] = [0.0, 0.0, 10.0, 0.0, 0.0];
+    const STATES: [u64; 5] = [0, 1, 2, 0, 1];
+    const TRAJECTORIES: [u64; 5] = [1, 1, 1, 2, 2];
+
+    fn columns(valid: &[bool]) -> Columns<'_> {
+        Columns { reward: &Self::REWARDS, valid, trajectory: &Self::TRAJECTORIES, ..Default::default() }
+    }
+    fn advantages(valid: &[bool], groups: &[u64], settings: &AdvantageSettings) -> Advantages {
+        let episodes = episodes(|i| Self::TRAJECTORIES[i] == Self::TRAJECTORIES[i - 1], 5);
+        let columns = Self::columns(valid);
+        advantages(&values(&columns, &episodes, settings), groups, &columns, settings)
+    }
+    fn gigpo(unit: Unit, scale: Scale) -> Vec<f32> {
+        let episode = AdvantageSettings { unit, scale, ..Default::default() };
+        let step = AdvantageSettings { of: Of::StepReturn, gamma: 0.95, ..episode.clone() };
+        let states = group_ids(&[&[7; 5], &Self::STATES], 5);
+        let episode = Self::advantages(&[], &[7; 5], &episode);
+        let step = Self::advantages(&[], &states, &step);
+        close(&step.value, &[9.025, 9.5, 10.0, 0.0, 0.0]);
+        weighted_sum(&[(&episode.advantage, 1.0), (&step.advantage, 1.0)])
+    }
+}
