@@ -116,6 +116,22 @@ fn queries_answer_and_errors_explain() {
 }
 
 #[test]
+fn an_iteration_without_a_row_to_learn_from_is_logged_with_the_reasons() {
+    let folder = tempfile::tempdir().unwrap();
+    let (head, _) = SMALL.split_once("  reward:").unwrap();
+    let nodes = "  group: { op: group, inputs: rollout, with: { by: [task, sample] } }
+  advantage: { op: advantage, inputs: group, with: { singleton: drop } }
+  update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-3 } }
+log: [rollout, update]\n";
+    let run = trained(folder.path(), "run", &format!("{head}{nodes}"), &[]);
+    let ask =
+        |sql: &str| done(flow().arg("query").arg(&run).arg(sql).args(["--format", "csv"])).lines().skip(1).collect::<Vec<_>>().join(" ");
+    assert_eq!(ask("select distinct iteration, used, version from update order by all"), "0,singleton,0 1,singleton,0 2,singleton,0");
+    assert_eq!(ask("select iteration, value::int from metrics where node = 'update' and name = 'rows' order by all"), "0,0 1,0 2,0");
+    assert_eq!(ask("select count(*) from rollout anti join update using (iteration, task, sample, attempt, turn, phase)"), "0");
+}
+
+#[test]
 fn every_pipeline_fits_the_published_schema() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"));
     let schema: serde_json::Value =

@@ -32,6 +32,52 @@ fn workers_change_nothing() {
     }
 }
 
+/// The whole batch as one group, tokens as what counts, and tasks that are played until enough of them tell.
+const SAMPLED: &str = r#"
+flow: sampled
+iterations: 3
+seed: 5
+models:
+  actor: { new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }
+nodes:
+  tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 4, batch: 9 } }
+  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { model: actor, samples: 2, groups: 4, max_turns: 2 } }
+  group: { op: group, inputs: rollout, with: { by: [task] } }
+  centred: { op: advantage, inputs: group, with: { of: episode_return, scale: none, equal: drop } }
+  batch: { op: group, inputs: centred, with: { by: [] } }
+  advantage: { op: advantage, inputs: batch, with: { of: advantage, unit: token, eps: 1.0e-8, eps_in: variance } }
+  update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-3 } }
+log: [rollout, centred, advantage, update]
+"#;
+
+#[test]
+fn workers_change_nothing_where_tasks_are_resampled() {
+    let folder = tempfile::tempdir().unwrap();
+    let ask = |run: &Path, sql: &str| done(flow().arg("query").arg(run).arg(sql).args(["--format", "csv"]));
+    let all = "select iteration, task, sample, turn, r.action, r.reward, a.advantage, u.used, u.version
+        from rollout r join advantage a using (iteration, task, sample, turn) join update u using (iteration, task, sample, turn) order by all";
+    let one = trained(folder.path(), "one", SAMPLED, &["--workers", "1"]);
+    let two = trained(folder.path(), "two", SAMPLED, &["--workers", "2"]);
+    assert!(ask(&one, all) == ask(&two, all), "rows differ on two workers");
+    assert!(weights(&one) == weights(&two), "weights differ on two workers");
+
+    let played = "select iteration, count(distinct task) from rollout group by all order by all";
+    let telling = "select iteration, count(distinct task) from update where used = 'yes' group by all order by all";
+    let dull = "select count(distinct (iteration, task)) from update where used = 'dropped_equal_rewards'";
+    let figures = "select iteration, value::int from metrics where node = 'rollout' and name = 'groups' order by all";
+    let lines = |sql: &str| ask(&one, sql).lines().skip(1).map(String::from).collect::<Vec<_>>();
+    assert_eq!(lines(telling), lines(figures), "what rollout counts is what advantage keeps");
+    assert!(lines(telling).iter().all(|line| line.ends_with(",4")), "{:?}", lines(telling));
+    assert!(lines(played).iter().any(|line| !line.ends_with(",4")) && lines(dull) != ["0"], "{:?}", lines(played));
+    let whole = "select sum(advantage * len(response_tokens)) as s, sum(advantage * advantage * len(response_tokens)) - sum(len(response_tokens)) + 1 as v
+        from rollout join advantage using (iteration, task, sample, turn) join update using (iteration, task, sample, turn)
+        where update.used = 'yes' group by iteration";
+    for line in lines(whole) {
+        let off: Vec<f64> = line.split(',').map(|x| x.parse().unwrap()).collect();
+        assert!(off.iter().all(|x| x.abs() < 1e-3), "mean 0 and variance 1 over the tokens: {line}");
+    }
+}
+
 #[test]
 fn another_seed_is_another_run() {
     let folder = tempfile::tempdir().unwrap();

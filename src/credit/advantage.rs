@@ -3,7 +3,7 @@
 use super::columns::Columns;
 use super::group::Groups;
 use super::returns::{discounted, summed};
-use super::settings::{AdvantageSettings, Baseline, EpsIn, Of, Penalty, Scale, Singleton, Unit};
+use super::settings::{AdvantageSettings, Baseline, EpsIn, Equal, Of, Penalty, Scale, Singleton, Unit};
 use super::sums::Sums;
 use crate::seed::mix;
 use std::ops::Range;
@@ -14,6 +14,8 @@ pub enum Used {
     Yes,
     /// Nobody to compare it with, and `singleton: drop`.
     Singleton,
+    /// All of its group are worth the same, and `equal: drop`.
+    EqualRewards,
     /// A node upstream dropped it, and said why.
     Upstream,
 }
@@ -24,6 +26,7 @@ impl Used {
         match self {
             Used::Yes => "yes",
             Used::Singleton => "singleton",
+            Used::EqualRewards => "dropped_equal_rewards",
             Used::Upstream => "dropped_upstream",
         }
     }
@@ -107,10 +110,14 @@ pub fn advantages_in(values: &[f64], groups: &Groups, columns: &Columns, setting
         result.baseline.push(baseline as f32);
         result.scale.push(scale as f32);
         result.advantage.push(((value - baseline) / scale) as f32);
-        result.used.push(match settings.singleton {
-            _ if dropped => Used::Upstream,
-            Singleton::Drop if alone => Used::Singleton,
-            _ => Used::Yes,
+        result.used.push(if dropped {
+            Used::Upstream
+        } else if alone && settings.singleton == Singleton::Drop {
+            Used::Singleton
+        } else if sums.all_equal() && settings.equal == Equal::Drop {
+            Used::EqualRewards
+        } else {
+            Used::Yes
         });
     }
     result

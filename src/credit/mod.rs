@@ -38,4 +38,4 @@ pub use combine::weighted_sum;
 pub use depth::visitation_depth;
 pub use group::{begin_ids, fold_ids, fold_run, group_id, group_ids, sizes, Groups};
 pub use returns::{episode_return, episodes, step_return};
-pub use settings::{AdvantageSettings, Baseline, EpsIn, Of, Penalty, Scale, Singleton, Unit};
+pub use settings::{AdvantageSettings, Baseline, EpsIn, Equal, Of, Penalty, Scale, Singleton, Unit};

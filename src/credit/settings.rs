@@ -28,6 +28,8 @@ pub struct AdvantageSettings {
     pub eps_in: EpsIn,
     /// What becomes of a row with nobody to compare it with. Default: zero.
     pub singleton: Singleton,
+    /// What becomes of a group whose values are all equal. Default: keep.
+    pub equal: Equal,
     /// How often a row counts in the statistics of its group. Default: trajectory.
     pub unit: Unit,
     /// What an invalid action costs; GiGPO's scripts use 0.1. Default: 0.
@@ -48,6 +50,7 @@ impl Default for AdvantageSettings {
             eps: 1e-6,
             eps_in: EpsIn::default(),
             singleton: Singleton::default(),
+            equal: Equal::default(),
             unit: Unit::default(),
             invalid_penalty: 0.0,
             penalty: Penalty::default(),
@@ -126,6 +129,17 @@ pub enum Singleton {
     #[default]
     Zero,
     /// As zero, and the row isn't trained on.
+    Drop,
+}
+
+/// What becomes of a group of two or more whose values are all equal, so that comparing them says nothing.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Equal {
+    /// It is trained on: with a baseline its advantages are 0, and only a divergence from the reference moves the weights.
+    #[default]
+    Keep,
+    /// Its rows aren't trained on (DAPO: Yu et al. 2025, section 3.2); `used` says dropped_equal_rewards.
     Drop,
 }
 

@@ -11,6 +11,7 @@ pub struct Sums {
     origin: f64,
     sum: f64,
     squares: f64,
+    varied: bool,
 }
 
 impl Sums {
@@ -27,10 +28,15 @@ impl Sums {
         self.weight += weight;
         self.sum += weight * offset;
         self.squares += weight * offset * offset;
+        self.varied |= offset != 0.0;
     }
     /// How many members left a trace.
     pub fn members(&self) -> u32 {
         self.members
+    }
+    /// Whether two or more members, and no two of them different, left a trace.
+    pub fn all_equal(&self) -> bool {
+        self.members > 1 && !self.varied
     }
     /// Of at least one member.
     pub fn mean(&self) -> f64 {

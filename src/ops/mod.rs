@@ -8,6 +8,7 @@ mod gpu_update;
 mod group;
 mod play;
 mod prompt;
+mod resample;
 mod reward;
 mod rollout;
 mod select;
@@ -108,6 +109,11 @@ fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
             found.push(Wrong { at, message, help: None });
         }
     }
+    found.extend(pipeline.nodes.iter().filter_map(|node| match node.op.as_str() {
+        "reward" => reward::wrong(node),
+        "rollout" => rollout::wrong(node, pipeline),
+        _ => None,
+    }));
     found.extend(pipeline.models.keys().flat_map(|model| unordered(pipeline, model)));
     found
 }

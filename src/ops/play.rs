@@ -271,6 +271,14 @@ fn table(turns: &[Turn], episodes: &[Episode], names: &[String], iteration: u64,
 }
 
 impl Tally {
+    /// Takes in what further episodes came to.
+    pub fn add(&mut self, more: &Tally) {
+        self.episodes += more.episodes;
+        self.turns += more.turns;
+        self.won += more.won;
+        self.score += more.score;
+        self.invalid += more.invalid;
+    }
     /// The figures that progress and `metrics` show.
     pub fn figures(&self) -> [(&'static str, f64); 4] {
         let episodes = self.episodes.max(1) as f64;

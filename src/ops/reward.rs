@@ -1,18 +1,20 @@
-//! `reward`: weighs what the task pays, what the format earns and what an invalid action costs.
+//! `reward`: weighs what the task pays, what the format earns, what an invalid action costs and what length costs.
 //! With 1, 0.5 and 0 it is EAPO's R_task + 0.5 R_format (remark 5.1, without the exploration part).
 
-use super::{must, nothing, schema, settings};
+use super::{must, schema, settings};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Place, Ports, Route};
-use crate::pipeline::{Delay, Node, OperatorSpec, Port};
+use crate::pipeline::{Delay, Need, Node, OperatorSpec, Port, Wrong};
 use crate::row::{self, RowError};
 use arrow::array::{Float32Array, RecordBatch};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::sync::Arc;
 use timely::dataflow::Scope;
 
-/// Settings of `reward`: new reward = task * reward + format * (an action could be read) + invalid * (it could not be carried out).
+/// Settings of `reward`: new reward = task * reward + format * (an action could be read) + invalid * (it could not be carried out)
+/// - overlong.weight * (how far into the buffer the response went, from 0 to 1).
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Weights {
@@ -25,6 +27,34 @@ struct Weights {
     /// Added for an action that could not be carried out; -0.1 in GiGPO's scripts.
     #[serde(default)]
     invalid: f32,
+    /// What a long response costs (DAPO, Eq. 13); nothing unless given.
+    #[serde(default)]
+    overlong: Option<Overlong>,
+}
+
+/// DAPO's soft overlong punishment (Yu et al. 2025, Eq. 13), of the response of a turn: 0 up to max - buffer tokens, from there
+/// in a straight line to -weight at max tokens, and -weight beyond.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Overlong {
+    /// The length in tokens, the end token with them, from which on a response costs the whole weight.
+    #[schemars(range(min = 1))]
+    max: u32,
+    /// Over how many tokens before max the cost grows; at most max.
+    #[schemars(range(min = 1))]
+    buffer: u32,
+    /// What an overlong response costs; the paper and its code say 1.
+    #[serde(default = "one")]
+    #[schemars(range(min = 0.0))]
+    weight: f32,
+}
+
+impl Overlong {
+    /// What `tokens` tokens earn: 0 or less.
+    fn of(&self, tokens: u32) -> f32 {
+        let into_buffer = tokens.saturating_sub(self.max.saturating_sub(self.buffer));
+        -self.weight * (into_buffer as f32 / self.buffer as f32).min(1.0)
+    }
 }
 
 fn one() -> f32 {
@@ -34,14 +64,29 @@ fn one() -> f32 {
 pub fn spec() -> OperatorSpec {
     OperatorSpec {
         name: "reward",
-        about: "weighs the task's reward, the format and the validity of an action",
+        about: "weighs the task's reward, the format, the validity of an action and the length of a response",
         ports: &[Port { name: "rows", about: "turns", needs: &["reward", "action", "valid"], optional: false, delay: Delay::Never }],
         keeps: true,
         adds: &["reward"],
         effect: false,
         settings: schema::<Weights>(),
-        needs: nothing,
+        needs,
     }
+}
+
+fn needs(with: &Value) -> Vec<Need> {
+    let overlong = with.get("overlong").filter(|o| !o.is_null());
+    overlong.map(|_| Need { port: "rows", column: "response_tokens".into(), at: vec!["overlong".into()] }).into_iter().collect()
+}
+
+/// A buffer that would begin before the response does.
+pub fn wrong(node: &Node) -> Option<Wrong> {
+    let overlong = settings::<Weights>(node).ok()?.overlong?;
+    (overlong.buffer > overlong.max).then(|| Wrong {
+        at: ["nodes", &node.id, "with", "overlong", "buffer"].map(String::from).to_vec(),
+        message: format!("`buffer` must be at most `max`, found {} and {}", overlong.buffer, overlong.max),
+        help: Some("a response of `max` tokens costs the whole weight, one of `max` - `buffer` tokens nothing".into()),
+    })
 }
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
@@ -54,18 +99,25 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
 
 fn weigh(rows: &RecordBatch, with: &Weights) -> Result<RecordBatch, RowError> {
     let (reward, action, valid) = (row::f32s(rows, "reward")?, row::texts(rows, "action")?, row::bools(rows, "valid")?);
-    let weighed = (0..rows.num_rows()).map(|i| {
-        let format = if action.value(i).is_empty() { 0.0 } else { with.format };
-        let invalid = if valid.value(i) { 0.0 } else { with.invalid };
-        with.task * reward.value(i) + format + invalid
-    });
-    row::with(rows, "reward", Arc::new(Float32Array::from_iter_values(weighed)))
+    let mut weighed: Vec<f32> = (0..rows.num_rows())
+        .map(|i| {
+            let format = if action.value(i).is_empty() { 0.0 } else { with.format };
+            let invalid = if valid.value(i) { 0.0 } else { with.invalid };
+            with.task * reward.value(i) + format + invalid
+        })
+        .collect();
+    if let Some(overlong) = &with.overlong {
+        let lengths = row::lists(rows, "response_tokens")?.offsets().lengths();
+        weighed.iter_mut().zip(lengths).for_each(|(reward, tokens)| *reward += overlong.of(tokens as u32));
+    }
+    row::with(rows, "reward", Arc::new(Float32Array::from(weighed)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::array::{BooleanArray, StringArray};
+    use arrow::array::{BooleanArray, ListArray, StringArray};
+    use arrow::datatypes::UInt32Type;
 
     #[test]
     fn each_part_has_its_weight() {
@@ -75,7 +127,27 @@ mod tests {
             ("reward", Arc::new(Float32Array::from(vec![2.0, 0.0, 0.0]))),
         ])
         .unwrap();
-        let weighed = weigh(&rows, &Weights { task: 1.0, format: 0.5, invalid: -0.1 }).unwrap();
+        let weighed = weigh(&rows, &Weights { task: 1.0, format: 0.5, invalid: -0.1, overlong: None }).unwrap();
         assert_eq!(row::f32s(&weighed, "reward").unwrap().values(), &[2.5, -0.1, 0.4]);
+    }
+
+    /// DAPO, Eq. 13, with a longest response of 16 tokens and a buffer of 4.
+    #[test]
+    fn a_long_response_costs() {
+        let overlong = Overlong { max: 16, buffer: 4, weight: 1.0 };
+        let found: Vec<f32> = [0, 11, 12, 13, 14, 15, 16, 17, 1000].map(|tokens| overlong.of(tokens)).to_vec();
+        assert_eq!(found, [0.0, 0.0, 0.0, -0.25, -0.5, -0.75, -1.0, -1.0, -1.0]);
+        assert_eq!(Overlong { max: 4, buffer: 4, weight: 2.0 }.of(1), -0.5, "a buffer that is the whole response");
+
+        let tokens = ListArray::from_iter_primitive::<UInt32Type, _, _>([12, 14, 20].map(|n| Some(vec![Some(7); n])));
+        let rows = row::batch(vec![
+            ("action", Arc::new(StringArray::from(vec!["up", "", "up"])) as arrow::array::ArrayRef),
+            ("valid", Arc::new(BooleanArray::from(vec![true, false, true]))),
+            ("reward", Arc::new(Float32Array::from(vec![2.0, 1.0, 0.0]))),
+            ("response_tokens", arrow::compute::cast(&tokens, &row::Kind::U32List.arrow()).unwrap()),
+        ])
+        .unwrap();
+        let weighed = weigh(&rows, &Weights { task: 1.0, format: 0.0, invalid: -0.25, overlong: Some(overlong) }).unwrap();
+        assert_eq!(row::f32s(&weighed, "reward").unwrap().values(), &[2.0, 0.25, -1.0]);
     }
 }

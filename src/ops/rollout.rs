@@ -1,14 +1,16 @@
-//! `rollout`: plays episodes of the iteration's tasks with the policy (or the expert) and emits their turns.
+//! `rollout`: plays episodes of the iteration's tasks with the policy (or the expert) and emits their turns: of all tasks,
+//! or of as many as it takes until enough of them tell good from bad.
 //!
 //! All tasks of an iteration are played by the first worker, as one batch: the policy is one thread however many
 //! workers there are, and the same batch gives the same bits.
 
 use super::play::{play, Actor, Decode, Play, COLUMNS};
 use super::prompt::Prompt;
+use super::resample::{resample, Sampled};
 use super::{must, nothing, port, schema, settings};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Place, Ports, Route};
-use crate::pipeline::{Delay, Node, OperatorSpec, Port};
+use crate::pipeline::{Delay, Node, OperatorSpec, Pipeline, Port, Wrong};
 use crate::policy::Sampling;
 use crate::row;
 use arrow::array::RecordBatch;
@@ -27,6 +29,11 @@ struct Rollout {
     #[serde(default = "eight")]
     #[schemars(range(min = 1, max = 10_000))]
     samples: u32,
+    /// Plays tasks, in their order, until this many have returns that are not all equal; all of them when left out.
+    /// DAPO's dynamic sampling: give `tasks` a larger batch. The tasks that are left over stay unplayed.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    groups: Option<u32>,
     /// Turns after which an episode is cut.
     #[schemars(range(min = 1, max = 10_000))]
     max_turns: u32,
@@ -109,7 +116,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let mut inputs = vec![(must(&ports, "tasks")?, Route::One)];
     inputs.extend(port(&ports, "weights").map(|edge| (edge, Route::One)));
     let (shared, seed, id) = (ctx.shared.clone(), ctx.seed, node.id.clone());
-    let expert = how.actor == Actor::Expert;
+    let (expert, groups) = (how.actor == Actor::Expert, with.groups);
     let mut version = 0;
     Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread }, ctx, move |iteration, rows| {
         version = newest(version, rows.get(1))?;
@@ -118,7 +125,16 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
             return Ok(vec![]);
         }
         let start = Instant::now();
-        let (rows, tally) = play(&policy, &how, &names, iteration, version, seed)?;
+        let play = |names: &[String]| play(&policy, &how, names, iteration, version, seed);
+        let (rows, tally) = match groups {
+            None => play(&names)?,
+            Some(groups) => {
+                let Sampled { rows, tally, telling, rounds } = resample(&names, groups as usize, play)?;
+                shared.measure(iteration, &id, "groups", telling as f64);
+                shared.measure(iteration, &id, "rounds", rounds as f64);
+                (rows, tally)
+            }
+        };
         let seconds = start.elapsed().as_secs_f64();
         for (name, value) in tally.figures() {
             // An expert's success is not the policy's, and must not be read as it.
@@ -128,6 +144,23 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         shared.measure(iteration, &id, "seconds", seconds);
         Ok(rows)
     }))
+}
+
+/// A number of groups that can't be reached.
+pub fn wrong(node: &Node, pipeline: &Pipeline) -> Option<Wrong> {
+    let with = settings::<Rollout>(node).ok()?;
+    let groups = with.groups?;
+    let source = node.inputs.iter().find(|input| input.port == "tasks")?;
+    let batch = pipeline.nodes.iter().find(|n| n.id == source.from).and_then(|n| n.with["batch"].as_u64());
+    let (message, help) = if with.actor == Actor::Expert || with.samples < 2 {
+        ("`groups` needs trajectories that can differ: two samples or more, played by the policy".into(), None)
+    } else if let Some(batch) = batch.filter(|batch| *batch < groups.into()) {
+        let help = format!("give `{}` a `batch` above {groups}, so that there are tasks to play in place of dull ones", source.from);
+        (format!("`groups` is {groups}, but `{}` makes no more than {batch} tasks", source.from), Some(help))
+    } else {
+        return None;
+    };
+    Some(Wrong { at: ["nodes", &node.id, "with", "groups"].map(String::from).to_vec(), message, help })
 }
 
 /// The newest version of the weights among these batches, or the one there was.

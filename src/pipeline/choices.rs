@@ -52,8 +52,8 @@ pub fn choices(errors: &[&ValidationError], here: &Tree, name: &str, help: Optio
     let mut values: Vec<String> = Vec::new();
     let mut kinds: Vec<String> = Vec::new();
     collect(errors, &mut values, &mut kinds);
-    // A text was given where names are allowed: that one of them is wanted says enough.
-    if here.text().is_some() && !values.is_empty() {
+    // Where names are allowed, that one of them is wanted says enough.
+    if !values.is_empty() {
         kinds.retain(|k| k != "text" && k != "a text");
     }
     let mut wanted: Vec<String> = Vec::new();

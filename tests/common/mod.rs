@@ -39,7 +39,7 @@ models:
 nodes:
   tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 2, batch: 6 } }
   rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { model: actor, samples: 4, max_turns: 5 } }
-  reward: { op: reward, inputs: rollout, with: { format: 0.5 } }
+  reward: { op: reward, inputs: rollout, with: { format: 0.5, overlong: { max: 8, buffer: 4, weight: 0.1 } } }
   episodes: { op: group, inputs: reward, with: { by: [task] } }
   episode_advantage: { op: advantage, inputs: episodes, with: { of: episode_return } }
   states: { op: group, inputs: reward, with: { by: [task, state, visitation_depth] } }

@@ -1,4 +1,4 @@
-//! Trajectories compared with those of the same task: GRPO, Dr.GRPO, RLOO.
+//! Trajectories compared with those of the same task: GRPO, Dr.GRPO, RLOO, DAPO.
 
 use super::*;
 
@@ -35,6 +35,37 @@ fn population_deviation_and_eps() {
     let settings = AdvantageSettings { eps: 0.0, ..Default::default() };
     let equal = of_group(&[0.1, 0.1, 0.1], &settings);
     assert_eq!((equal.advantage, equal.scale), (vec![0.0; 3], vec![1.0; 3]), "nothing is divided by 0");
+}
+
+/// DAPO's advantage is GRPO's; a task that all trajectories won, or all lost, is dropped.
+#[test]
+fn dapo() {
+    let with = |equal| {
+        let settings = AdvantageSettings { equal, ..Default::default() };
+        let columns = Columns { trajectory: &[0, 1, 2, 3, 4, 5, 6, 7, 8], ..Default::default() };
+        let returns = [1.0, 0.0, 0.0, 1.0, 0.1, 0.1, 0.1, 0.1, 5.0];
+        advantages(&returns, &[7, 7, 7, 7, 8, 8, 8, 8, 9], &columns, &settings)
+    };
+    let (keep, drop) = (with(Equal::Keep), with(Equal::Drop));
+    close(&drop.advantage, &[0.866024, -0.866024, -0.866024, 0.866024, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    assert_eq!(keep.advantage, drop.advantage);
+    assert_eq!(texts(&keep.used), ["yes"; 9]);
+    let dull = "dropped_equal_rewards";
+    assert_eq!(texts(&drop.used), ["yes", "yes", "yes", "yes", dull, dull, dull, dull, "yes"], "one alone is the business of `singleton`");
+}
+
+#[test]
+fn a_group_is_dull_by_its_trajectories() {
+    let settings = AdvantageSettings { equal: Equal::Drop, scale: Scale::None, ..Default::default() };
+    let dull = Used::EqualRewards;
+    let used = |values: &[f64], settings: &AdvantageSettings| {
+        advantages(values, &[0; 3], &Columns { trajectory: &[1, 1, 2], tokens: &[1, 0, 4], ..Default::default() }, settings).used
+    };
+    assert_eq!(used(&[4.0, 4.0, 4.0], &settings), [dull; 3]);
+    // After a penalty the rows of a trajectory differ; their mean, which is what counts, need not.
+    assert_eq!(used(&[5.0, 3.0, 4.0], &settings), [dull; 3]);
+    assert_eq!(used(&[5.0, 3.0, 4.0], &AdvantageSettings { unit: Unit::Turn, ..settings.clone() }), [Used::Yes; 3]);
+    assert_eq!(used(&[4.0, 3.0, 4.0], &AdvantageSettings { unit: Unit::Token, ..settings }), [dull; 3], "the second row has no tokens");
 }
 
 #[test]

@@ -1,0 +1,100 @@
+//! Dynamic sampling (DAPO, Yu et al. 2025, section 3.2 and the constraint of Eq. 11): a task on which every trajectory
+//! earned the same teaches nothing by comparison, so further tasks are played in its place.
+
+use super::group::episodes;
+use super::play::Tally;
+use crate::credit;
+use crate::row::{self, RowError};
+use arrow::array::RecordBatch;
+
+type Played = Result<(Vec<RecordBatch>, Tally), String>;
+
+/// What was played: all rows, those of dull tasks with them.
+pub struct Sampled {
+    pub rows: Vec<RecordBatch>,
+    pub tally: Tally,
+    /// Tasks whose returns weren't all equal.
+    pub telling: usize,
+    pub rounds: usize,
+}
+
+/// Plays tasks in their order, in rounds of as many as are still missing, until `wanted` of them have returns that are
+/// not all equal, or no task is left. So no more than `wanted` ever have, and which ones follows from the order alone.
+pub fn resample(tasks: &[String], wanted: usize, mut play: impl FnMut(&[String]) -> Played) -> Result<Sampled, String> {
+    let mut sampled = Sampled { rows: vec![], tally: Tally::default(), telling: 0, rounds: 0 };
+    let mut left = tasks;
+    while sampled.telling < wanted && !left.is_empty() {
+        let (now, later) = left.split_at(left.len().min(wanted - sampled.telling));
+        let (rows, tally) = play(now)?;
+        sampled.telling += telling(&rows).map_err(|e| e.to_string())?;
+        sampled.rows.extend(rows);
+        sampled.tally.add(&tally);
+        sampled.rounds += 1;
+        left = later;
+    }
+    Ok(sampled)
+}
+
+/// How many tasks have trajectories whose returns, as `advantage` would compare them, are not all equal.
+fn telling(rows: &[RecordBatch]) -> Result<usize, RowError> {
+    let Some(rows) = row::sorted(rows)? else { return Ok(0) };
+    let (tasks, episodes) = (row::texts(&rows, "task")?, episodes(&rows)?);
+    let returns: Vec<f32> = credit::episode_return(row::f32s(&rows, "reward")?.values(), &episodes).iter().map(|r| *r as f32).collect();
+    let same_task = |i: usize| tasks.value(episodes[i].start) == tasks.value(episodes[i - 1].start);
+    let of_episode = |i: usize| returns[episodes[i].start];
+    let varied = |task: &std::ops::Range<usize>| task.clone().any(|i| of_episode(i) != of_episode(task.start));
+    Ok(credit::episodes(same_task, episodes.len()).iter().filter(|task| varied(task)).count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{Float32Array, StringArray, UInt32Array};
+    use std::sync::Arc;
+
+    /// Two trajectories of three turns each. Both earn 1 on a task that ends in s, though in another order, and as f32
+    /// only one of the sums would be 1; on others the second one earns more.
+    fn played(tasks: &[String]) -> Played {
+        let n = 6 * tasks.len();
+        let each = |f: &dyn Fn(u32) -> u32| Arc::new(UInt32Array::from_iter_values((0..n as u32).map(|i| f(i % 6))));
+        let reward = |i: usize| match i % 6 {
+            3.. if tasks[i / 6].ends_with('t') => 2.0,
+            other => [1e8, 1.0, -1e8, 1e8, -1e8, 1.0][other],
+        };
+        let rows = row::batch(vec![
+            ("task", Arc::new(StringArray::from_iter_values((0..n).map(|i| &tasks[i / 6])))),
+            ("sample", each(&|i| i / 3)),
+            ("attempt", each(&|_| 0)),
+            ("turn", each(&|i| i % 3)),
+            ("reward", Arc::new(Float32Array::from_iter_values((0..n).map(reward)))),
+        ]);
+        Ok((vec![rows.map_err(|e| e.to_string())?], Tally { episodes: n / 3, ..Default::default() }))
+    }
+
+    /// The tasks of each round, and what came of them: a task that ends in s is dull, one that ends in t tells.
+    fn rounds(tasks: &[&str], wanted: usize) -> (Vec<Vec<String>>, Sampled) {
+        let tasks: Vec<String> = tasks.iter().map(|t| t.to_string()).collect();
+        let mut rounds = Vec::new();
+        let sampled = resample(&tasks, wanted, |now| {
+            rounds.push(now.to_vec());
+            played(now)
+        });
+        (rounds, sampled.unwrap())
+    }
+
+    #[test]
+    fn dull_tasks_are_made_up_for_and_kept() {
+        let (rounds, sampled) = rounds(&["1s", "2t", "3s", "4s", "5t", "6t", "7t"], 3);
+        assert_eq!(rounds, [vec!["1s", "2t", "3s"], vec!["4s", "5t"], vec!["6t"]]);
+        assert_eq!((sampled.telling, sampled.rounds, sampled.tally.episodes), (3, 3, 12));
+        assert_eq!(sampled.rows.iter().map(RecordBatch::num_rows).sum::<usize>(), 6 * 6, "the rows of dull tasks too");
+    }
+
+    #[test]
+    fn tasks_run_out() {
+        let (rounds, sampled) = rounds(&["1s", "2s", "3t"], 2);
+        assert_eq!(rounds, [vec!["1s", "2s"], vec!["3t"]]);
+        assert_eq!((sampled.telling, sampled.rounds), (1, 2));
+        assert_eq!(resample(&[], 2, played).unwrap().rounds, 0);
+    }
+}
