@@ -1,5 +1,6 @@
 //! The conventions on which published methods and their code differ, each a field. The defaults are GRPO as published.
 
+use super::preset::Preset;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
@@ -9,6 +10,8 @@ use serde_json::{json, Value};
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend("allOf" = [of_rewards_only()]))]
 pub struct AdvantageSettings {
+    /// Whose conventions hold for the fields that aren't given. Default: paper.
+    pub preset: Preset,
     /// The value of a row. Default: episode_return.
     pub of: Of,
     /// The discount of step_return, from 0 to 1. Default: 1.
@@ -42,6 +45,7 @@ pub struct AdvantageSettings {
 impl Default for AdvantageSettings {
     fn default() -> Self {
         AdvantageSettings {
+            preset: Preset::default(),
             of: Of::default(),
             gamma: 1.0,
             baseline: Baseline::default(),
@@ -123,7 +127,7 @@ pub enum EpsIn {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Singleton {
-    /// Baseline 0 and scale 1: the value itself is the advantage (GRPO in verl).
+    /// Baseline 0 and scale 1: the value itself is the advantage (GRPO in verl, which divides it by 1 + eps besides).
     Raw,
     /// The value is its own baseline: the advantage is 0 (the step advantage in GiGPO's code).
     #[default]

@@ -1,7 +1,7 @@
 //! `advantage`: how much better a row did than its group. The formulas are in `credit`.
 
 use super::group::episodes;
-use super::{must, schema, settings};
+use super::{must, schema};
 use crate::credit::{self, AdvantageSettings, Columns, Of, Unit, Used};
 use crate::dataflow::edge::keys;
 use crate::dataflow::stage::{stage, Stage};
@@ -34,15 +34,21 @@ pub fn spec() -> OperatorSpec {
 
 /// The columns that only some settings read.
 fn needs(with: &Value) -> Vec<Need> {
-    let need = |key: &str, value: &str, column: &str| {
-        (with[key] == value).then(|| Need { port: "rows", column: column.into(), at: vec![key.into()] })
-    };
-    need("of", "advantage", "advantage").into_iter().chain(need("unit", "token", "response_tokens")).collect()
+    let Ok(meant) = AdvantageSettings::meant(with) else { return Vec::new() };
+    let need = |column: &str, key: &str| Need { port: "rows", column: column.into(), at: vec![key.into()] };
+    let mut needs = Vec::new();
+    if meant.of == Of::Advantage {
+        needs.push(need("advantage", "of"));
+    }
+    if meant.unit == Unit::Token {
+        needs.push(need("response_tokens", if with.get("unit").is_some() { "unit" } else { "preset" }));
+    }
+    needs
 }
 
 /// Two steps: the return needs whole trajectories, the baseline whole groups.
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
-    let with: AdvantageSettings = settings(node)?;
+    let with = AdvantageSettings::meant(&node.with).map_err(|e| format!("with: {e}"))?;
     let rows = must(&ports, "rows")?;
     let trajectories = Stage { name: node.id.clone(), inputs: vec![(rows, Route::by(&["task"]))], begins: false, place: Place::Worker };
     let first = with.clone();

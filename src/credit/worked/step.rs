@@ -1,4 +1,4 @@
-//! Turns compared with turns in the same state: GiGPO and EAPO.
+//! Turns compared with turns in the same state, or in one like it: GiGPO, EAPO, SLEA-RL.
 
 use super::*;
 
@@ -30,4 +30,35 @@ fn grouping_by_visitation_depth() {
     let columns = Columns { reward: &rewards, ..Default::default() };
     let result = advantages(&values(&columns, &episodes, &settings), &groups, &columns, &settings);
     close(&result.advantage, &[0.5, 0.0, 2.0, 4.0, -0.5, -2.0, -4.0]);
+    // As published, divided by the deviation: half the distance between two values is 1 / sqrt(2) of it.
+    let settings = AdvantageSettings { scale: Scale::Std, eps: 0.0, ..settings };
+    let half = 0.5f32.sqrt();
+    let result = advantages(&values(&columns, &episodes, &settings), &groups, &columns, &settings);
+    close(&result.advantage, &[half, 0.0, half, half, -half, -half, -half]);
+}
+
+/// SLEA-RL, Eq. 4 to 6, where s1 and s2 are one cluster: values 9.5, 10 and 0 have mean 6.5 and variance 63.5 / 2.
+#[test]
+fn grouping_by_cluster() {
+    let (clusters, episode) = ([0, 1, 1, 0, 1], AdvantageSettings::default());
+    let step = AdvantageSettings { of: Of::StepReturn, gamma: 0.95, ..Default::default() };
+    let episode = TwoTrajectories::advantages(&[], &[7; 5], &episode).advantage;
+    let step = TwoTrajectories::advantages(&[], &group_ids(&[&[7; 5], &clusters], 5), &step).advantage;
+    let half = 0.5f32.sqrt();
+    close(&step, &[half, 0.532414, 0.62115, -half, -1.153563]);
+    close(&weighted_sum(&[(&episode, 1.0), (&step, 1.0)]), &[2.0 * half, 1.239521, 1.328257, -2.0 * half, -1.86067]);
+}
+
+/// GiGPO as its code has it, without the deviation: the second action is invalid, and costs its own row 0.1.
+#[test]
+fn gigpo_as_released() {
+    let meant =
+        |of: &str| AdvantageSettings::meant(&serde_json::json!({ "preset": "code", "of": of, "gamma": 0.95, "scale": "none" })).unwrap();
+    let valid = [true, false, true, true, true];
+    let states = group_ids(&[&[7; 5], &TwoTrajectories::STATES], 5);
+    let episode = TwoTrajectories::advantages(&valid, &[7; 5], &meant("episode_return"));
+    let step = TwoTrajectories::advantages(&valid, &states, &meant("step_return"));
+    // Returns 10, 9.9, 10, 0, 0, each counted: mean 5.98. Values 9.025 and 0 in s0, 9.4 and 0 in s1, 10 alone in s2.
+    close(&episode.advantage, &[4.02, 3.92, 4.02, -5.98, -5.98]);
+    close(&step.advantage, &[4.5125, 4.7, 0.0, -4.5125, -4.7]);
 }
