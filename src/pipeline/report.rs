@@ -72,7 +72,7 @@ impl<'a> Report<'a> {
         let names: Vec<&str> = names.into_iter().collect();
         match self.guess(word, names.iter().copied()) {
             Some(name) => Some(format!("did you mean `{name}`?")),
-            None if (1..=24).contains(&names.len()) => {
+            None if (1..=32).contains(&names.len()) => {
                 Some(format!("there {} {}", if names.len() == 1 { "is" } else { "are" }, listed(&names, "and")))
             }
             None => None,

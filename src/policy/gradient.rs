@@ -6,7 +6,7 @@ use super::passes::{values, Pass};
 use super::spread::spread;
 use super::task::Task;
 use super::update::Before;
-use super::{KlKind, Objective, PolicyError};
+use super::{KlKind, Objective, Old, PolicyError, RatioKind};
 use tch::Tensor;
 
 /// Gradients of passes are summed into this many sums, pass i into sum i modulo this, and these in their order: the same additions
@@ -66,22 +66,37 @@ pub fn gradients(net: &Net, before: &Before, task: &Task, passes: &[Pass], weigh
 fn pass(net: &Net, reference: Option<&Net>, task: &Task, pass: &Pass, weight: &Weight) -> (Option<Tensor>, Seen) {
     let settings = task.settings;
     let (new, entropy) = pass.logprobs(net, &task.rows, settings.temperature);
-    let tokens = || pass.rows.iter().flat_map(|&(row, _)| std::iter::repeat_n(row, task.rows[row].len()));
-    let part = || pass.rows.iter().flat_map(|&(row, _)| &task.part[row]);
     let tensor = |values: Vec<f32>| Tensor::from_slice(&values).to_device(net.device());
-    let weights = tensor(tokens().zip(part()).map(|(row, part)| if *part { weight(row) as f32 } else { 0.0 }).collect());
-    let old = match settings.objective {
-        Objective::Sft => new.detach(),
-        Objective::PolicyGradient => tensor(pass.rows.iter().flat_map(|&(row, _)| task.examples[row].logprobs.iter().copied()).collect()),
+    let each = |value: &dyn Fn(usize) -> f32| {
+        tensor(pass.rows.iter().flat_map(|&(row, _)| std::iter::repeat_n(value(row), task.rows[row].len())).collect())
     };
-    let ratio = loss::ratio(&new, &old);
+    let own = |values: &dyn Fn(usize) -> Vec<f32>| tensor(pass.rows.iter().flat_map(|&(row, _)| values(row)).collect());
+    let part = own(&|row| task.part[row].iter().map(|&part| part as u8 as f32).collect());
+    let weights = each(&|row| weight(row) as f32) * &part;
+    let acted = match settings.objective {
+        Objective::Sft => new.detach(),
+        Objective::PolicyGradient => own(&|row| task.examples[row].logprobs.clone()),
+    };
+    let start = task.start.as_ref().filter(|_| settings.old == Old::Recomputed).map(|start| own(&|row| start[row].clone()));
+    let old = start.as_ref().unwrap_or(&acted);
+    let ratio = match settings.ratio {
+        RatioKind::Token => loss::ratio(&new, old),
+        RatioKind::Sequence => {
+            let place = pass.rows.iter().enumerate().flat_map(|(i, &(row, _))| std::iter::repeat_n(i as i64, task.rows[row].len()));
+            let place = Tensor::from_slice(&place.collect::<Vec<_>>()).to_device(net.device());
+            loss::sequence_ratio(&new, old, &place, &part, pass.rows.len() as i64)
+        }
+    };
     let (mut loss, clipped) = match settings.objective {
         Objective::Sft => (-&new, new.zeros_like()),
         Objective::PolicyGradient => {
-            let advantage = tensor(tokens().map(|row| task.examples[row].advantage).collect());
+            let advantage = each(&|row| task.examples[row].advantage);
             loss::policy(&ratio, &advantage, settings.clip, settings.clip_high.unwrap_or(settings.clip), settings.dual_clip)
         }
     };
+    if let Some(start) = &start {
+        loss = loss.g_mul(&loss::importance(start, &acted, settings.truncate));
+    }
     let kl = match reference {
         Some(reference) => {
             let base = tch::no_grad(|| pass.logprobs(reference, &task.rows, settings.temperature).0);
@@ -89,7 +104,7 @@ fn pass(net: &Net, reference: Option<&Net>, task: &Task, pass: &Pass, weight: &W
             loss = loss.g_add(&(&kl * settings.kl));
             kl
         }
-        None => tch::no_grad(|| loss::divergence(&new, &old, KlKind::K3)),
+        None => tch::no_grad(|| loss::divergence(&new, &acted, KlKind::K3)),
     };
     let gradient = pass.learns().then(|| {
         let total = (&loss * &weights).sum(None);

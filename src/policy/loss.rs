@@ -2,7 +2,7 @@
 //! dual clip (Ye et al. 2020, equation 5), asymmetric clip (DAPO, Yu et al. 2025), estimates of a divergence (Schulman 2020).
 
 use super::{Aggregation, KlKind};
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
 /// How far the logarithm of a ratio may go.
 const LOG_RATIO: f64 = 20.0;
@@ -10,6 +10,19 @@ const LOG_RATIO: f64 = 20.0;
 /// exp(clamp(new - old)).
 pub fn ratio(new: &Tensor, old: &Tensor) -> Tensor {
     (new - old).clamp(-LOG_RATIO, LOG_RATIO).exp()
+}
+
+/// The geometric mean of each row's token ratios, at each of its tokens: s = exp(mean of new - old) over the tokens that take part
+/// (GSPO, Zheng et al. 2025, Eq. 7). `rows` says for each token which of `count` rows it is in, `part` is 1 where it takes part, else 0.
+pub fn sequence_ratio(new: &Tensor, old: &Tensor, rows: &Tensor, part: &Tensor, count: i64) -> Tensor {
+    let none = Tensor::zeros([count], (Kind::Float, new.device()));
+    let mean = none.index_add(0, rows, &((new - old) * part)) / none.index_add(0, rows, part);
+    mean.clamp(-LOG_RATIO, LOG_RATIO).exp().index_select(0, rows)
+}
+
+/// min(exp(clamp(start - acted)), truncate): how much likelier the weights that the update starts from make a token than those that acted.
+pub fn importance(start: &Tensor, acted: &Tensor, truncate: f64) -> Tensor {
+    ratio(start, acted).clamp_max(truncate)
 }
 
 /// The policy loss, and whether the clipped branch decided:
@@ -31,6 +44,7 @@ pub fn divergence(new: &Tensor, reference: &Tensor, kind: KlKind) -> Tensor {
         KlKind::K1 => d,
         KlKind::K2 => d.square() / 2.0,
         KlKind::K3 => (-&d).exp() + d - 1.0,
+        KlKind::Abs => d.abs(),
     }
 }
 
@@ -67,9 +81,37 @@ mod tests {
     #[test]
     fn divergences_as_worked_by_hand() {
         let t = |x: f32| Tensor::from_slice(&[x]);
-        for (kind, wanted) in [(KlKind::K1, 0.5), (KlKind::K2, 0.125), (KlKind::K3, 0.106531)] {
+        for (kind, wanted) in [(KlKind::K1, 0.5), (KlKind::K2, 0.125), (KlKind::K3, 0.106531), (KlKind::Abs, 0.5)] {
             let found = divergence(&t(-1.0), &t(-1.5), kind).double_value(&[0]);
             assert!((found - wanted).abs() < 1e-6, "{kind:?}: {found}");
+        }
+        assert_eq!(divergence(&t(-1.5), &t(-1.0), KlKind::Abs).double_value(&[0]), 0.5);
+    }
+
+    #[test]
+    fn a_sequence_ratio_is_a_geometric_mean() {
+        // Row 0 has token ratios 4, 1 and a masked 7; row 1 has 1/4 alone.
+        let new = Tensor::from_slice(&[4f32.ln(), 0.0, 7f32.ln(), 0.25f32.ln()]).set_requires_grad(true);
+        let (rows, part) = (Tensor::from_slice(&[0i64, 0, 0, 1]), Tensor::from_slice(&[1f32, 1.0, 0.0, 1.0]));
+        let ratio = sequence_ratio(&new, &new.zeros_like().detach(), &rows, &part, 2);
+        let values = |t: &Tensor| (0..4).map(|i| t.double_value(&[i])).collect::<Vec<_>>();
+        let close = |t: &Tensor, wanted: [f64; 4]| assert!(values(t).iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-6), "{t:?}");
+        close(&ratio, [2.0, 2.0, 2.0, 0.25]);
+        // The gradient of s by a token's log-probability is s / length: row 0 stands once for each of its three tokens, row 1 once.
+        let gradient = Tensor::run_backward(&[ratio.sum(None)], &[&new], false, false);
+        close(&gradient[0], [3.0, 3.0, 0.0, 0.25]);
+        // Advantages 1 and -1, clips 0.2 and 0.28: both rows are clipped, -1.28 and 0.8.
+        let (loss, clipped) = policy(&ratio, &Tensor::from_slice(&[1f32, 1.0, 1.0, -1.0]), 0.2, 0.28, 3.0);
+        close(&loss, [-1.28, -1.28, -1.28, 0.8]);
+        close(&clipped.to_kind(Kind::Double), [1.0; 4]);
+    }
+
+    #[test]
+    fn importance_is_truncated() {
+        let start = Tensor::from_slice(&[1.5f32.ln(), 5f32.ln(), 0.1f32.ln()]);
+        let weights = importance(&start, &start.zeros_like(), 2.0);
+        for (i, wanted) in [1.5, 2.0, 0.1].into_iter().enumerate() {
+            assert!((weights.double_value(&[i as i64]) - wanted).abs() < 1e-6);
         }
     }
 

@@ -27,6 +27,8 @@ mod rope;
 mod sample;
 mod settings;
 mod shape;
+#[cfg(test)]
+mod splits;
 mod spread;
 mod state;
 mod store;
@@ -40,7 +42,7 @@ mod update;
 mod updating;
 
 pub use error::PolicyError;
-pub use objective::{Aggregation, KlKind, MaskUnit, Objective, Remainder, UpdateSettings};
+pub use objective::{Aggregation, KlKind, MaskUnit, Objective, Old, RatioKind, Remainder, UpdateSettings};
 pub use report::{RowReport, UpdateReport, Use};
 pub use settings::{LoadModel, ModelSettings, NewKind, NewModel, Sampling, TokenKind};
 pub use thread::Policy;

@@ -25,6 +25,33 @@ pub enum KlKind {
     /// exp(-d) + d - 1
     #[default]
     K3,
+    /// |d|
+    Abs,
+}
+
+/// What is clipped: a ratio a token, or one a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RatioKind {
+    /// Of each token's probabilities (PPO, GRPO).
+    #[default]
+    Token,
+    /// The geometric mean of the row's token ratios (GSPO, Zheng et al. 2025, Eq. 7), with clips of 3e-4 and 4e-4 in its section 5.1. Its
+    /// objective (Eq. 5) is a mean over rows: `aggregation: seq_mean_token_mean`.
+    Sequence,
+}
+
+/// The log-probabilities that a ratio divides by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Old {
+    /// Those that the policy recorded when it acted (PPO).
+    #[default]
+    Recorded,
+    /// Those under the weights that the update starts from. Each token is then weighted by how much likelier these weights make it than
+    /// the policy that acted did, at most `truncate` times: decoupled PPO (Hilton et al. 2022) with truncated importance sampling
+    /// (Ionides 2008; Yao et al. 2025).
+    Recomputed,
 }
 
 /// How the losses of tokens become one number. Always over all rows of an optimiser step.
@@ -80,6 +107,13 @@ pub struct UpdateSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
     pub clip_high: Option<f64>,
+    /// What is clipped: each token's ratio, or one ratio a row.
+    pub ratio: RatioKind,
+    /// What a ratio divides by: the recorded log-probabilities, or recomputed ones with an importance weight a token.
+    pub old: Old,
+    /// The most that such an importance weight may be; 2 as in released code (SkyRL's scripts, verl's documentation).
+    #[schemars(range(min = 1.0))]
+    pub truncate: f64,
     /// Where the advantage is negative, the loss of a token is at most this many times its size.
     #[schemars(range(min = 1.0))]
     pub dual_clip: f64,
@@ -140,6 +174,9 @@ impl Default for UpdateSettings {
             lr: 1e-6,
             clip: 0.2,
             clip_high: None,
+            ratio: RatioKind::Token,
+            old: Old::Recorded,
+            truncate: 2.0,
             dual_clip: 3.0,
             kl: 0.0,
             kl_kind: KlKind::K3,

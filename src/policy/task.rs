@@ -6,7 +6,7 @@
 
 use super::model::Net;
 use super::passes::{logprobs, Row};
-use super::{Example, MaskUnit, Objective, PolicyError, UpdateSettings, Use};
+use super::{Example, MaskUnit, Objective, Old, PolicyError, UpdateSettings, Use};
 
 /// The rows of an update.
 pub struct Task<'a> {
@@ -16,6 +16,8 @@ pub struct Task<'a> {
     pub used: Vec<Use>,
     /// For each row and response token, whether it takes part: in the loss, in the KL term, in every mean.
     pub part: Vec<Vec<bool>>,
+    /// For each row the log-probabilities of its tokens under the weights that the update starts from, where the settings ask for them.
+    pub start: Option<Vec<Vec<f32>>>,
 }
 
 impl<'a> Task<'a> {
@@ -31,12 +33,10 @@ impl<'a> Task<'a> {
         let rows = examples.iter().enumerate().map(|(i, e)| Row::new(i, e, &net.shape)).collect::<Result<Vec<_>, _>>()?;
         let mut used = vec![Use::Yes; rows.len()];
         let mut part: Vec<Vec<bool>> = rows.iter().map(|row| vec![true; row.len()]).collect();
-        if let Some(below) = settings.mask_below.filter(|_| settings.objective == Objective::PolicyGradient) {
-            let start = logprobs(net, &rows, settings.temperature, settings.micro_batch, threads)?;
-            let bad: Vec<usize> = (0..rows.len()).filter(|&row| start[row].iter().any(|x| !x.is_finite())).collect();
-            if !bad.is_empty() {
-                return Err(PolicyError::NotFinite { model: model.into(), what: "a log-probability", rows: bad });
-            }
+        let acted = settings.objective == Objective::PolicyGradient;
+        let asked = acted && (settings.mask_below.is_some() || settings.old == Old::Recomputed);
+        let start = if asked { Some(begin(model, net, &rows, settings, threads)?) } else { None };
+        if let (Some(start), Some(below)) = (&start, settings.mask_below) {
             for (row, start) in start.iter().enumerate() {
                 part[row] = kept(start, below, settings.mask_unit);
                 if !rows[row].teaches(&part[row]) {
@@ -44,7 +44,7 @@ impl<'a> Task<'a> {
                 }
             }
         }
-        Ok(Task { examples, rows, settings, used, part })
+        Ok(Task { examples, rows, settings, used, part, start })
     }
 
     /// The rows that take part.
@@ -56,6 +56,16 @@ impl<'a> Task<'a> {
     pub fn tokens(&self, row: usize) -> usize {
         self.part[row].iter().filter(|&&part| part).count()
     }
+}
+
+/// The log-probabilities of the rows' tokens under the weights in `net`.
+fn begin(model: &str, net: &Net, rows: &[Row], settings: &UpdateSettings, threads: usize) -> Result<Vec<Vec<f32>>, PolicyError> {
+    let start = logprobs(net, rows, settings.temperature, settings.micro_batch, threads)?;
+    let bad: Vec<usize> = (0..rows.len()).filter(|&row| start[row].iter().any(|x| !x.is_finite())).collect();
+    if bad.is_empty() {
+        return Ok(start);
+    }
+    Err(PolicyError::NotFinite { model: model.into(), what: "a log-probability", rows: bad })
 }
 
 /// Refuses what no update can be made from.

@@ -133,23 +133,6 @@ fn an_update_gives_the_same_bits_on_any_number_of_threads() {
 }
 
 #[test]
-fn the_split_into_passes_only_rounds() {
-    let requests = requests(50);
-    for aggregation in
-        [Aggregation::TokenMean, Aggregation::SeqMeanTokenSum, Aggregation::SeqMeanTokenMean, Aggregation::SeqMeanTokenSumNorm]
-    {
-        let run = |micro_batch| {
-            let policy = start(1);
-            let replies = policy.generate("actor", 0, requests.clone(), sampling(1.0)).unwrap();
-            let settings = UpdateSettings { micro_batch, aggregation, ..Default::default() };
-            policy.update("actor", examples(&requests, &replies), &settings).unwrap()
-        };
-        let (small, large) = (run(16), run(64));
-        assert!((small.loss - large.loss).abs() < 1e-6 && (small.grad_norm / large.grad_norm - 1.0).abs() < 1e-4, "{small:?} {large:?}");
-    }
-}
-
-#[test]
 fn the_first_step_has_ratio_one() {
     let policy = start(1);
     let requests = requests(30);

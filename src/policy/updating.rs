@@ -116,3 +116,75 @@ fn a_policy_that_went_astray_is_not_updated() {
     }
     assert!(weights(&policy) == before && policy.versions("actor").unwrap() == [0, 1]);
 }
+
+/// The rows as the policy at version 0 made them, and the policy at version 1.
+fn aged(count: usize) -> (Policy, Vec<Example>) {
+    let (policy, rows) = acted(count);
+    policy.update("actor", rows.clone(), &UpdateSettings { lr: 0.03, ..Default::default() }).unwrap();
+    (policy, rows)
+}
+
+#[test]
+fn fresh_rows_have_no_need_of_recomputing() {
+    let run = |old, ratio| {
+        let (policy, rows) = acted(40);
+        let settings = UpdateSettings { lr: 1e-3, old, ratio, ..Default::default() };
+        let report = policy.update("actor", rows.clone(), &settings).unwrap();
+        (report, policy.logprobs("actor", &rows, 1.0).unwrap().concat())
+    };
+    for ratio in [RatioKind::Token, RatioKind::Sequence] {
+        let ((recorded, one), (recomputed, two)) = (run(Old::Recorded, ratio), run(Old::Recomputed, ratio));
+        let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-5, "{ratio:?}: {a} is not {b}");
+        close(recorded.loss, recomputed.loss);
+        close(recorded.grad_norm, recomputed.grad_norm);
+        close(recorded.kl, recomputed.kl);
+        one.iter().zip(&two).for_each(|(a, b)| close(f64::from(*a), f64::from(*b)));
+    }
+}
+
+#[test]
+fn aged_rows_are_weighted_by_their_importance() {
+    let (policy, rows) = aged(40);
+    let start = policy.logprobs("actor", &rows, 1.0).unwrap();
+    let settings = UpdateSettings { old: Old::Recomputed, truncate: 1.1, ..Default::default() };
+    let report = policy.update("actor", rows.clone(), &settings).unwrap();
+    let (mut wanted, mut truncated, mut tokens) = (0.0, 0, 0);
+    for (row, start) in rows.iter().zip(&start) {
+        for (acted, start) in row.logprobs.iter().zip(start) {
+            let importance = f64::from(start - acted).exp();
+            truncated += (importance > 1.1) as usize;
+            tokens += 1;
+            wanted -= f64::from(row.advantage) * importance.min(1.1);
+        }
+    }
+    assert!(truncated > 5 && truncated < tokens / 2, "{truncated} of {tokens}");
+    // At the first step the ratio to the weights it starts from is 1, so nothing is clipped.
+    assert!((report.loss - wanted / tokens as f64).abs() < 1e-5, "{} is not {}", report.loss, wanted / tokens as f64);
+    assert!(report.clip_fraction == 0.0 && report.kl > 1e-4, "the divergence is still from the policy that acted");
+    assert!(report.rows.iter().all(|row| (row.ratio - 1.0).abs() < 1e-5));
+}
+
+#[test]
+fn a_sequence_is_clipped_as_a_whole() {
+    let (policy, rows) = aged(40);
+    let start = policy.logprobs("actor", &rows, 1.0).unwrap();
+    let settings = UpdateSettings {
+        ratio: RatioKind::Sequence,
+        aggregation: Aggregation::SeqMeanTokenMean,
+        clip: 0.3,
+        clip_high: Some(0.4),
+        ..Default::default()
+    };
+    let report = policy.update("actor", rows.clone(), &settings).unwrap();
+    let mut loss = 0.0;
+    for ((row, start), seen) in rows.iter().zip(&start).zip(&report.rows) {
+        let mean = start.iter().zip(&row.logprobs).map(|(new, old)| f64::from(new - old)).sum::<f64>() / start.len() as f64;
+        let (ratio, advantage) = (mean.exp(), f64::from(row.advantage));
+        let (free, held) = (-advantage * ratio, -advantage * ratio.clamp(0.7, 1.4));
+        loss += free.max(held) / rows.len() as f64;
+        assert!((f64::from(seen.ratio) - ratio).abs() < 1e-5);
+        assert_eq!(seen.clip_share, (held > free) as u8 as f32, "all tokens of a row or none");
+    }
+    assert!((report.loss - loss).abs() < 1e-5, "{} is not {loss}", report.loss);
+    assert!((0.05..0.9).contains(&report.clip_fraction), "{}", report.clip_fraction);
+}
