@@ -22,6 +22,7 @@ use crate::row;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// What an author sees of an operator, and how it becomes timely.
 pub struct Operator {
@@ -47,8 +48,20 @@ pub fn catalog() -> Catalog {
         operators: TABLE.iter().map(|o| (o.spec)()).collect(),
         model: schema::<ModelSettings>(),
         columns: row::COLUMNS.iter().map(|c| c.name).collect(),
+        logged: Default::default(),
         wrong,
     }
+}
+
+/// The table for a pipeline that is replayed: it plays no board and no panel, so that nothing can be wrong with them, and
+/// the nodes of `logged` have the columns that a log has of them.
+pub fn replayed(logged: BTreeMap<String, Vec<String>>) -> Catalog {
+    Catalog { logged, wrong: judged_wrong, ..catalog() }
+}
+
+/// Whether the operator called `name` plays episodes: what a replay doesn't do.
+pub fn plays(name: &str) -> bool {
+    ["rollout", "evaluate"].contains(&name)
 }
 
 /// How the operator called `name` becomes timely.
@@ -109,11 +122,14 @@ fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
             found.push(Wrong { at, message, help: None });
         }
     }
-    found.extend(pipeline.nodes.iter().filter_map(|node| match node.op.as_str() {
-        "reward" => reward::wrong(node),
-        "rollout" => rollout::wrong(node, pipeline),
-        _ => None,
-    }));
+    found.extend(pipeline.nodes.iter().filter(|n| n.op == "rollout").filter_map(|node| rollout::wrong(node, pipeline)));
+    found.extend(judged_wrong(pipeline));
+    found
+}
+
+/// Of that, what is about rows that are there already.
+fn judged_wrong(pipeline: &Pipeline) -> Vec<Wrong> {
+    let mut found: Vec<Wrong> = pipeline.nodes.iter().filter(|n| n.op == "reward").filter_map(reward::wrong).collect();
     found.extend(pipeline.models.keys().flat_map(|model| unordered(pipeline, model)));
     found
 }

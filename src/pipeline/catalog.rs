@@ -1,6 +1,7 @@
 //! What the layer above says about its operators. This module knows none of them: it checks a file against this list.
 
 use super::Pipeline;
+use std::collections::BTreeMap;
 
 /// Every operator, what an entry of `models:` looks like, and the names of all columns.
 #[derive(Clone, Debug)]
@@ -10,6 +11,8 @@ pub struct Catalog {
     pub model: serde_json::Value,
     /// The names of all columns that a row can have.
     pub columns: Vec<&'static str>,
+    /// Nodes whose rows come from a log, with the columns that it has of them, whatever their operators make.
+    pub logged: BTreeMap<String, Vec<String>>,
     /// What only the operators themselves can see in a pipeline whose every part is well formed.
     pub wrong: fn(&Pipeline) -> Vec<Wrong>,
 }

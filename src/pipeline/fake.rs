@@ -117,7 +117,7 @@ pub fn catalog() -> Catalog {
         "advantage",
         "version",
     ];
-    Catalog { operators, model, columns, wrong: |_| Vec::new() }
+    Catalog { operators, model, columns, logged: Default::default(), wrong: |_| Vec::new() }
 }
 
 /// A pipeline without a mistake.

@@ -93,11 +93,9 @@ pub fn columns(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog, rep
         for edge in &draft.edges {
             let (Some(port), Some(from)) = (edge.spec, edge.node) else { continue };
             for column in port.needs.iter().filter(|c| !has(from, c)) {
-                let message = format!(
-                    "the port `{}` of `{}` needs the column `{column}`, and nothing up to `{}` makes it",
-                    edge.port, draft.id, edge.from
-                );
-                report.add(edge.at, message, makers(column, edge.from, draft.id, catalog));
+                let who = format!("the port `{}` of `{}` needs the column `{column}`", edge.port, draft.id);
+                let (why, help) = missing(column, edge, draft.id, nodes, catalog);
+                report.add(edge.at, format!("{who}, {why}"), help);
             }
         }
         let Some(with) = &draft.with else { continue };
@@ -115,9 +113,8 @@ pub fn columns(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog, rep
                 if edge.node.is_some_and(|from| !has(from, &need.column)) {
                     // Settings that call for a column without naming it are better shown the input that lacks it.
                     let at = if need.at.is_empty() { edge.at } else { at };
-                    let message =
-                        format!("`{}` needs the column `{}` here, and nothing up to `{}` makes it", draft.id, need.column, edge.from);
-                    report.add(at, message, makers(&need.column, edge.from, draft.id, catalog));
+                    let (why, help) = missing(&need.column, edge, draft.id, nodes, catalog);
+                    report.add(at, format!("`{}` needs the column `{}` here, {why}", draft.id, need.column), help);
                 }
             }
         }
@@ -128,10 +125,7 @@ pub fn columns(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog, rep
 /// also around a delayed edge. A node that isn't understood or is on a cycle is given all, so that its mistake is told once.
 fn made<'a>(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &'a Catalog) -> Vec<BTreeSet<&'a str>> {
     let all: BTreeSet<&str> = catalog.columns.iter().copied().collect();
-    let main = |d: &Draft| {
-        let port = d.spec.and_then(|s| s.ports.first())?;
-        d.edges.iter().find(|e| e.spec.is_some_and(|p| p.name == port.name)).and_then(|e| e.node)
-    };
+    let logged = |columns: &[String]| catalog.columns.iter().copied().filter(|c| columns.iter().any(|l| l == c)).collect();
     let mut made: Vec<BTreeSet<&str>> = vec![BTreeSet::new(); nodes.len()];
     loop {
         let mut grew = false;
@@ -140,6 +134,7 @@ fn made<'a>(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &'a Catalog) -> 
             let source = main(draft);
             match draft.spec {
                 _ if cyclic.contains(&i) => made[i] = all.clone(),
+                _ if catalog.logged.contains_key(draft.id) => made[i] = logged(&catalog.logged[draft.id]),
                 None => made[i] = all.clone(),
                 Some(spec) if spec.keeps && source.is_none() => made[i] = all.clone(),
                 Some(spec) => {
@@ -158,10 +153,30 @@ fn made<'a>(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &'a Catalog) -> 
     }
 }
 
-fn makers(column: &str, from: &str, to: &str, catalog: &Catalog) -> Option<String> {
+/// The node that a draft's main port reads: the one whose columns an operator may keep.
+fn main(draft: &Draft) -> Option<usize> {
+    let port = draft.spec.and_then(|s| s.ports.first())?;
+    draft.edges.iter().find(|e| e.spec.is_some_and(|p| p.name == port.name)).and_then(|e| e.node)
+}
+
+/// Why a column doesn't arrive by `edge` at the node `to`, and what can be done.
+fn missing(column: &str, edge: &Edge, to: &str, nodes: &[Draft], catalog: &Catalog) -> (String, Option<String>) {
+    // Where the rows come from a log, its node is the one to look at; operators only hand them on.
+    let mut source = edge.node;
+    for _ in nodes {
+        let Some(draft) = source.map(|i| &nodes[i]) else { break };
+        let of_log = catalog.logged.get(draft.id).filter(|_| draft.spec.is_some_and(|s| s.adds.contains(&column)));
+        if let Some(columns) = of_log {
+            let names: Vec<&String> = columns.iter().collect();
+            let help = format!("the log has of `{}` the columns {}", draft.id, listed(&names, "and"));
+            return (format!("and the log has no such column of `{}`", draft.id), Some(help));
+        }
+        source = main(draft).filter(|_| draft.spec.is_some_and(|s| s.keeps));
+    }
     let names: Vec<&str> = catalog.operators.iter().filter(|o| o.adds.contains(&column)).map(|o| o.name).collect();
     let verb = if names.len() == 1 { "makes" } else { "make" };
-    (!names.is_empty()).then(|| format!("{} {verb} it: put such a node between `{from}` and `{to}`", listed(&names, "and")))
+    let help = || format!("{} {verb} it: put such a node between `{}` and `{to}`", listed(&names, "and"), edge.from);
+    (format!("and nothing up to `{}` makes it", edge.from), (!names.is_empty()).then(help))
 }
 
 /// Reports ports left open, and nodes whose rows go nowhere.
@@ -227,6 +242,21 @@ mod tests {
         );
         let late = GOOD.replace("after: update", "after: group");
         assert!(order(&late).unwrap_err().contains("`weights` of `rollout` needs the column `version`"));
+    }
+
+    #[test]
+    fn rows_of_a_log_have_the_columns_that_were_logged() {
+        let logged = |columns: &[&str]| {
+            let columns = columns.iter().map(|c| c.to_string()).collect();
+            let catalog = crate::pipeline::Catalog { logged: [("rollout".to_string(), columns)].into(), ..catalog() };
+            parse("x", GOOD, &[], &catalog).map_err(|d| d.to_string())
+        };
+        assert!(logged(&["task", "state", "reward", "iteration"]).is_ok());
+        let said = logged(&["task", "reward"]).unwrap_err();
+        assert!(said.contains("`group` needs the column `state` here, and the log has no such column of `rollout`"), "{said}");
+        assert!(said.contains("the log has of `rollout` the columns `task` and `reward`"), "{said}");
+        let said = logged(&["task", "state"]).unwrap_err();
+        assert!(said.contains("the port `rows` of `group` needs the column `reward`, and the log has"), "{said}");
     }
 
     #[test]

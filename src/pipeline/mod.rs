@@ -8,10 +8,12 @@ mod catalog;
 mod check;
 mod choices;
 mod diagnose;
+mod differ;
 mod draw;
 mod edges;
 #[cfg(test)]
 mod fake;
+mod fed;
 mod flow;
 mod keep;
 mod nodes;
@@ -25,6 +27,7 @@ mod tree;
 
 pub use catalog::{Catalog, Delay, Need, OperatorSpec, Port, Wrong};
 pub use diagnose::{Diagnostic, Diagnostics};
+pub use differ::{contents, differences, Difference};
 pub use draw::{draw, Format};
 pub use keep::Keep;
 pub use overlap::{overlaps, Overlap};
@@ -94,24 +97,29 @@ const MOST_BYTES: usize = 256 * 1024;
 
 /// Reads and checks a pipeline file; `sets` are the `path=value` texts of `--set`.
 pub fn load(path: &Path, sets: &[String], catalog: &Catalog) -> Result<Pipeline, Diagnostics> {
-    let name = path.display().to_string();
-    let refused =
-        |message: String| Diagnostics(vec![Diagnostic { message, file: name.clone(), line: 1, column: 1, help: None, source: None }]);
-    let file = std::fs::File::open(path).map_err(|e| refused(format!("the file can't be opened: {}", plainly(&e))))?;
+    parse(&path.display().to_string(), &text_of(path)?, sets, catalog)
+}
+
+/// The text of a pipeline file.
+fn text_of(path: &Path) -> Result<String, Diagnostics> {
+    let file = std::fs::File::open(path).map_err(|e| refused(path, format!("the file can't be opened: {}", plainly(&e))))?;
     let mut bytes = Vec::new();
     // One byte more than allowed is enough to know: the file may be a device without an end.
-    file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|e| refused(format!("the file can't be read: {}", plainly(&e))))?;
+    let read = file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|e| refused(path, format!("the file can't be read: {}", plainly(&e))))?;
     if bytes.len() > MOST_BYTES {
-        return Err(refused(format!("the file is longer than {} KiB, that is no pipeline", MOST_BYTES / 1024)));
+        return Err(refused(path, format!("the file is longer than {} KiB, that is no pipeline", MOST_BYTES / 1024)));
     }
-    match String::from_utf8(bytes) {
-        Ok(text) => parse(&name, &text, sets, catalog),
-        Err(error) => {
-            let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-            let line = before.iter().filter(|b| **b == b'\n').count() + 1;
-            Err(refused(format!("the file is not text in UTF-8: line {line} has a byte that belongs to no character")))
-        }
-    }
+    String::from_utf8(bytes).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = before.iter().filter(|b| **b == b'\n').count() + 1;
+        refused(path, format!("the file is not text in UTF-8: line {line} has a byte that belongs to no character"))
+    })
+}
+
+/// What is wrong with a file as a whole.
+fn refused(path: &Path, message: String) -> Diagnostics {
+    Diagnostics(vec![Diagnostic { message, file: path.display().to_string(), line: 1, column: 1, help: None, source: None }])
 }
 
 /// An error of the operating system without its number.
