@@ -1,6 +1,7 @@
 //! The command line: one file a verb. Answers go to standard output, everything about the work to standard error.
 
 mod check;
+mod diff;
 mod follow;
 mod graph;
 mod models;
@@ -30,6 +31,8 @@ enum Verb {
     Run(run::Run),
     /// Goes on with a run that was stopped, killed or cut off
     Resume(resume::Resume),
+    /// Compares two runs row by row
+    Diff(diff::Diff),
     /// Says everything that is wrong with pipelines, before anything runs
     Check(check::Check),
     /// Draws a pipeline
@@ -58,6 +61,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let outcome = match arguments.verb {
         Verb::Run(verb) => verb.run(),
         Verb::Resume(verb) => verb.run(),
+        Verb::Diff(verb) => verb.run(),
         Verb::Check(verb) => verb.run(),
         Verb::Graph(verb) => verb.run(),
         Verb::Ops(verb) => verb.run(),

@@ -8,7 +8,10 @@
 //!
 //! A worker writes a part ([`write_part`]); one thread commits an iteration once all its parts are written ([`Committer`]).
 //! What no commit names doesn't exist for [`read`] and [`query`], so a kill at any moment loses only iterations in hand.
+//! [`diff()`] joins two runs by the names of their rows.
 
+mod both;
+mod diff;
 mod disk;
 mod error;
 mod guard;
@@ -23,6 +26,7 @@ mod sweep;
 mod views;
 mod writer;
 
+pub use diff::{diff, weights, Credit, Diff, NodeDiff, Shared, Used, WeightsDiff};
 pub use error::LogError;
 pub use lock::Lock;
 pub use manifest::{Committer, Iteration, Manifest, Metrics, NodeInfo, Part, RunInfo, Status, WeightsAt};

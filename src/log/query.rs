@@ -36,7 +36,7 @@ pub fn tables(run: &Run) -> Result<Vec<Table>, LogError> {
     views::tables(&db).map_err(|e| LogError::Sql(e.to_string()))
 }
 
-fn ask(db: &Connection, sql: &str) -> Result<Answer, Box<dyn std::error::Error>> {
+pub(super) fn ask(db: &Connection, sql: &str) -> Result<Answer, Box<dyn std::error::Error>> {
     let mut statement = db.prepare(sql)?;
     let rows = statement.query_arrow([])?;
     let schema = rows.get_schema();

@@ -9,33 +9,74 @@ use std::path::PathBuf;
 /// Nodes whose rows aren't turns of the training rollouts: what they log has tables of its own and no place in `trajectories`.
 const APART: [&str; 2] = ["evaluate", "tasks"];
 
+/// The committed files of each logged node.
+type Files<'a> = Vec<(&'a str, Vec<PathBuf>)>;
+
 /// An in-memory DuckDB with all the views, which can read the committed files and nothing else. It can't be unlocked.
 pub(super) fn connect(run: &Run, manifest: &Manifest) -> Result<Connection, LogError> {
-    let root = run.root().canonicalize().map_err(LogError::io(run.root()))?;
-    let run = Run::open(&root)?; // absolute paths: what may be read is compared by path
-    let mut nodes = Vec::new();
-    for node in &manifest.info.nodes {
-        nodes.push((node.id.as_str(), reader::files(&run, manifest, &node.id)?));
-    }
-    build(manifest, &nodes).map_err(|e| LogError::Sql(e.to_string()))
+    let nodes = files(run, manifest)?;
+    let build = || {
+        let db = open()?;
+        fill(&db, "main", manifest, &nodes)?;
+        lock(&db, &nodes)?;
+        Ok(db)
+    };
+    build().map_err(|e: duckdb::Error| LogError::Sql(e.to_string()))
 }
 
-fn build(manifest: &Manifest, nodes: &[(&str, Vec<PathBuf>)]) -> Sql<Connection> {
+/// The same for two runs, with the views of each in a schema of its own, and what tables there are in each.
+/// It works on one thread, so that sums of floats come out the same each time.
+pub(super) fn connect_both(sides: [(&str, &Run, &Manifest); 2]) -> Result<(Connection, [Vec<Table>; 2]), LogError> {
+    let all = [files(sides[0].1, sides[0].2)?, files(sides[1].1, sides[1].2)?];
+    let build = || {
+        let db = open()?;
+        let mut found = [Vec::new(), Vec::new()];
+        for (((schema, _, manifest), nodes), found) in sides.iter().zip(&all).zip(&mut found) {
+            db.execute_batch(&format!("CREATE SCHEMA {0}; SET schema = '{0}'", schema))?;
+            fill(&db, schema, manifest, nodes)?;
+            *found = tables(&db)?;
+        }
+        db.execute_batch("SET schema = 'main'; SET threads = 1")?;
+        lock(&db, &all.concat())?;
+        Ok((db, found))
+    };
+    build().map_err(|e: duckdb::Error| LogError::Sql(e.to_string()))
+}
+
+fn files<'a>(run: &Run, manifest: &'a Manifest) -> Result<Files<'a>, LogError> {
+    let root = run.root().canonicalize().map_err(LogError::io(run.root()))?;
+    let run = Run::open(&root)?; // absolute paths: what may be read is compared by path
+    manifest.info.nodes.iter().map(|node| Ok((node.id.as_str(), reader::files(&run, manifest, &node.id)?))).collect()
+}
+
+fn open() -> Sql<Connection> {
     let db = Connection::open_in_memory()?;
     db.execute_batch("SET autoinstall_known_extensions = false; SET autoload_known_extensions = false; SET temp_directory = ''")?;
+    Ok(db)
+}
+
+fn lock(db: &Connection, nodes: &Files) -> Sql<()> {
+    let readable: Vec<PathBuf> = nodes.iter().flat_map(|(_, files)| files.iter().cloned()).collect();
+    if !readable.is_empty() {
+        db.execute_batch(&format!("SET allowed_paths = {}", list(&readable)))?;
+    }
+    db.execute_batch("SET enable_external_access = false; SET lock_configuration = true")
+}
+
+/// Makes the views of one run in the schema that is set.
+fn fill(db: &Connection, schema: &str, manifest: &Manifest, nodes: &Files) -> Sql<()> {
     for ((id, files), info) in nodes.iter().zip(&manifest.info.nodes) {
         let source = if files.is_empty() {
             let columns: Vec<&str> = if info.columns.is_empty() { NAME.into() } else { info.columns.iter().map(String::as_str).collect() };
-            let empty = |name: &&str| row::find(name).map(|c| format!("CAST(NULL AS {}) AS {}", sql_type(c.kind), quoted(name)));
-            format!("SELECT {} WHERE false", columns.iter().filter_map(empty).collect::<Vec<_>>().join(", "))
+            empty(&columns)
         } else {
             format!("FROM read_parquet({}, hive_partitioning = false)", list(files))
         };
         db.execute_batch(&format!("CREATE VIEW {} AS {source}", quoted(id)))?;
     }
-    metrics(&db, manifest)?;
+    metrics(db, schema, manifest)?;
     let columns: BTreeMap<String, Vec<String>> =
-        tables(&db)?.into_iter().map(|t| (t.name, t.columns.into_iter().map(|(name, _)| name).collect())).collect();
+        tables(db)?.into_iter().map(|t| (t.name, t.columns.into_iter().map(|(name, _)| name).collect())).collect();
     let joined =
         |op: &str, id: &str| !APART.contains(&op) && columns.get(id).is_some_and(|c| NAME.iter().all(|n| c.iter().any(|c| c == n)));
     let turns: Vec<(&str, &[String])> =
@@ -43,20 +84,21 @@ fn build(manifest: &Manifest, nodes: &[(&str, Vec<PathBuf>)]) -> Sql<Connection>
     if !turns.is_empty() && !columns.contains_key("trajectories") {
         db.execute_batch(&trajectories(&turns))?;
     }
-    let readable: Vec<PathBuf> = nodes.iter().flat_map(|(_, files)| files.iter().cloned()).collect();
-    if !readable.is_empty() {
-        db.execute_batch(&format!("SET allowed_paths = {}", list(&readable)))?;
-    }
-    db.execute_batch("SET enable_external_access = false; SET lock_configuration = true")?;
-    Ok(db)
+    Ok(())
 }
 
-fn metrics(db: &Connection, manifest: &Manifest) -> Sql<()> {
+/// A table with these columns and no row.
+pub(super) fn empty(columns: &[&str]) -> String {
+    let column = |name: &&str| row::find(name).map(|c| format!("CAST(NULL AS {}) AS {}", sql_type(c.kind), quoted(name)));
+    format!("SELECT {} WHERE false", columns.iter().filter_map(column).collect::<Vec<_>>().join(", "))
+}
+
+fn metrics(db: &Connection, schema: &str, manifest: &Manifest) -> Sql<()> {
     if manifest.info.nodes.iter().any(|n| n.id.eq_ignore_ascii_case("metrics")) {
         return Ok(());
     }
     db.execute_batch("CREATE TABLE metrics (iteration UBIGINT, node VARCHAR, name VARCHAR, value DOUBLE)")?;
-    let mut rows = db.appender("metrics")?;
+    let mut rows = db.appender_to_db("metrics", schema)?;
     for i in &manifest.committed {
         for (node, values) in &i.metrics {
             for (name, value) in values {
@@ -90,10 +132,11 @@ fn trajectories(nodes: &[(&str, &[String])]) -> String {
     format!("CREATE VIEW trajectories AS SELECT {} FROM {from}", select.join(", "))
 }
 
-/// The tables and views there are, with their columns.
+/// The tables and views there are in the schema that is set, with their columns.
 pub(super) fn tables(db: &Connection) -> Sql<Vec<Table>> {
     let mut statement = db.prepare(
-        "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE NOT internal ORDER BY table_oid, table_name, column_index",
+        "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE NOT internal AND schema_name = current_schema() \
+         ORDER BY table_oid, table_name, column_index",
     )?;
     let rows = statement.query_map([], |r| Ok((r.get::<_, String>(0)?, (r.get(1)?, r.get(2)?))))?;
     let mut tables: Vec<Table> = Vec::new();
@@ -107,7 +150,7 @@ pub(super) fn tables(db: &Connection) -> Sql<Vec<Table>> {
     Ok(tables)
 }
 
-fn quoted(name: &str) -> String {
+pub(super) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 

@@ -1,0 +1,232 @@
+//! `flow diff`: two runs side by side, row by row.
+
+use super::check::Format;
+use super::{answer, Outcome};
+use crate::log::{self, Credit, Diff as Rows, LogError, Run, Used, WeightsDiff};
+use crate::pipeline::{contents, differences, Difference};
+use clap::Args;
+use serde_json::{json, Value};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Args)]
+pub struct Diff {
+    /// The folder of a run
+    a: PathBuf,
+    /// The folder of the run that is compared with it
+    b: PathBuf,
+    /// The node whose advantages are compared; the last one that has them in both runs unless given
+    #[arg(long)]
+    node: Option<String>,
+    /// How many of the rows that moved most are shown, each way
+    #[arg(long, default_value_t = 5)]
+    top: usize,
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+/// All that differs.
+struct Found {
+    names: [String; 2],
+    settings: Vec<Difference>,
+    /// The settings that decide which tasks are played, of those that differ.
+    tasks: Vec<Difference>,
+    weights: Vec<WeightsDiff>,
+    rows: Rows,
+}
+
+impl Diff {
+    pub fn run(self) -> Outcome {
+        let wrong = |e: LogError| format!("error: {e}");
+        let (a, b) = (Run::open(&self.a).map_err(wrong)?, Run::open(&self.b).map_err(wrong)?);
+        let pipelines = [contents(&a.pipeline()).map_err(|d| d.to_string())?, contents(&b.pipeline()).map_err(|d| d.to_string())?];
+        let settings = differences(&pipelines[0], &pipelines[1]);
+        let makes_tasks = |path: &str| {
+            let id = path.split('.').nth(1).unwrap_or_default();
+            path == "seed" || path.starts_with("nodes.") && pipelines.iter().any(|p| p["nodes"][id]["op"] == "tasks")
+        };
+        let found = Found {
+            names: [self.a.display().to_string(), self.b.display().to_string()],
+            tasks: settings.iter().filter(|d| makes_tasks(&d.path)).cloned().collect(),
+            settings,
+            weights: log::weights(&a, &b).map_err(wrong)?,
+            rows: log::diff(&a, &b, self.node.as_deref(), self.top).map_err(wrong)?,
+        };
+        let text = match self.format {
+            Format::Json => serde_json::to_string_pretty(&found.json()).map_err(|e| format!("error: {e}"))?,
+            Format::Text if found.rows.rows.both == 0 => found.strangers(),
+            Format::Text if found.equal() => found.twins(),
+            Format::Text => found.text(),
+        };
+        answer(&text);
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Found {
+    /// Whether nothing that both runs have differs: rows, columns of the nodes that both logged, final weights.
+    fn equal(&self) -> bool {
+        let alike = |shared: &log::Shared| shared.only_a + shared.only_b == 0;
+        let nodes = self.rows.nodes.iter().all(|n| alike(&n.rows) && n.differ.is_empty());
+        self.rows.rows.both > 0 && alike(&self.rows.rows) && nodes && self.weights.iter().all(|w| w.equal == Some(true))
+    }
+
+    fn json(&self) -> Value {
+        let mut whole =
+            json!({ "a": self.names[0], "b": self.names[1], "equal": self.equal(), "settings": self.settings, "weights": self.weights });
+        if let (Some(whole), Ok(Value::Object(rows))) = (whole.as_object_mut(), serde_json::to_value(&self.rows)) {
+            whole.extend(rows);
+        }
+        whole
+    }
+
+    fn twins(&self) -> String {
+        let nodes: Vec<String> = self.rows.nodes.iter().map(|n| format!("`{}`", n.node)).collect();
+        let weights = if self.weights.is_empty() { "" } else { ", and so are the final weights" };
+        let [a, b] = &self.names;
+        let mut text =
+            format!("{a} and {b} are equal: {} rows, the same in every column of {}{weights}\n", self.rows.rows.both, nodes.join(", "));
+        if !self.settings.is_empty() {
+            text += &format!("\ntheir settings differ\n{}", told(&self.settings));
+        }
+        text
+    }
+
+    fn strangers(&self) -> String {
+        let ([a, b], rows) = (&self.names, &self.rows.rows);
+        let mut text = format!("{a} and {b} have no row in common: {} and {} rows are logged\n", rows.only_a, rows.only_b);
+        text += "rows are joined by iteration, task, sample, attempt, turn and phase; a task's name comes from its game and its seed\n\n";
+        text += &match self.tasks.is_empty() {
+            false => format!("check that both play the same tasks; these settings differ\n{}", told(&self.tasks)),
+            true => {
+                "check that both logged a rollout, and in the same iterations: `seed` and the settings of their tasks are the same\n".into()
+            }
+        };
+        text
+    }
+
+    fn text(&self) -> String {
+        let ([a, b], rows) = (&self.names, &self.rows.rows);
+        let mut text = format!("a: {a}\nb: {b}\n\n");
+        text += &match self.settings.is_empty() {
+            true => "the settings are the same\n".to_string(),
+            false => format!("settings that differ\n{}", told(&self.settings)),
+        };
+        self.weights.iter().for_each(|w| text += &weights(w));
+        text += &format!("\nrows: {} in both, {} only in a, {} only in b\n", rows.both, rows.only_a, rows.only_b);
+        if let Some(other) = self.rows.other_turns.filter(|n| *n > 0) {
+            text +=
+                &format!("{other} of those in both are other turns of the same name: another state was met or another response given\n");
+        }
+        for node in &self.rows.nodes {
+            let counts: Vec<String> = node.differ.iter().map(|(column, n)| format!("{column} in {n}")).collect();
+            let said = if counts.is_empty() { "the same".into() } else { format!("differ: {}", counts.join(", ")) };
+            text += &format!("  {:<18} {}\n", node.node, said);
+        }
+        match &self.rows.credit {
+            Some(found) => text += &credit(found),
+            None => text += "\nno node has advantages in both\n",
+        }
+        self.rows.used.iter().for_each(|found| text += &used(found));
+        text
+    }
+}
+
+/// A value on one line.
+fn short(value: &Option<Value>) -> String {
+    let text = match value {
+        None => return "(not given)".into(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    };
+    cut(&text, 60)
+}
+
+fn cut(text: &str, width: usize) -> String {
+    let line: String = text.chars().map(|c| if c == '\n' { '⏎' } else { c }).collect();
+    if line.chars().count() <= width {
+        return line;
+    }
+    line.chars().take(width - 1).chain(['…']).collect()
+}
+
+fn told(settings: &[Difference]) -> String {
+    settings.iter().map(|d| format!("  {}: {} -> {}\n", d.path, short(&d.a), short(&d.b))).collect()
+}
+
+fn weights(found: &WeightsDiff) -> String {
+    let version = |v: Option<u64>| v.map_or("never trained".into(), |v| format!("version {v}"));
+    let said = match found.equal {
+        Some(true) => "the same, bit for bit",
+        Some(false) => "differ",
+        None => "can't be compared",
+    };
+    format!("final weights of `{}`: {said} ({} and {})\n", found.model, version(found.a), version(found.b))
+}
+
+fn both(a: &str, b: &str) -> String {
+    if a == b {
+        format!("`{a}`")
+    } else {
+        format!("`{a}` and `{b}`")
+    }
+}
+
+fn credit(found: &Credit) -> String {
+    let mut text = format!("\nadvantages of {}: ", both(&found.node_a, &found.node_b));
+    if found.moved == 0 {
+        return text + &format!("the same in all {} rows\n", found.rows);
+    }
+    text += &format!("{} of {} rows moved", found.moved, found.rows);
+    if let (Some(mean), Some(most)) = (found.mean_move, found.max_move) {
+        text += &format!(", by {mean:.4} on average and {most:.4} at most");
+    }
+    text += &format!("\n{} turned their sign, {} became 0, {} were 0 and aren't any more", found.turned, found.to_zero, found.from_zero);
+    if let Some(correlation) = found.correlation {
+        text += &format!("; correlation {correlation:.4}");
+    }
+    text.push('\n');
+    for (rows, way) in [(&found.up, "up"), (&found.down, "down")] {
+        if !rows.is_empty() {
+            text += &format!("\nmoved farthest {way}\n");
+        }
+        rows.iter().for_each(|row| text += &moved(row));
+    }
+    text
+}
+
+/// Which row it is, and what was done in it.
+fn named(row: &Value) -> String {
+    let part = |key: &str| row[key].as_str().map_or_else(|| row[key].to_string(), String::from);
+    let mut text = format!("iteration {}, {}, sample {}", part("iteration"), part("task"), part("sample"));
+    if row["attempt"] != 0 {
+        text += &format!(", attempt {}", part("attempt"));
+    }
+    text += &format!(", turn {}", part("turn"));
+    let (action, response) = (row["action"].as_str(), row["response"].as_str());
+    text += &action.map_or(String::new(), |action| format!(": {}", if action.is_empty() { "no action" } else { action }));
+    text + &response.filter(|said| Some(*said) != action).map_or(String::new(), |said| format!(", said {:?}", cut(said, 60)))
+}
+
+fn moved(row: &Value) -> String {
+    let figure = |key: &str| row[key].as_f64().map_or("-".into(), |x| format!("{x:.4}"));
+    let pair = |key: &str| format!("{} -> {}", figure(&format!("{key}_a")), figure(&format!("{key}_b")));
+    let more: Vec<String> = ["return", "baseline"]
+        .iter()
+        .filter(|key| row[format!("{key}_a")].is_number() || row[format!("{key}_b")].is_number())
+        .map(|key| format!("{key} {}", pair(key)))
+        .collect();
+    let indent = if more.is_empty() { String::new() } else { format!("    {}\n", more.join(", ")) };
+    format!("  {}  {}\n{indent}", pair("advantage"), named(row))
+}
+
+fn used(found: &Used) -> String {
+    if found.changed == 0 {
+        return String::new();
+    }
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), String::from);
+    let mut said = format!("\nused by {}: changed in {} rows\n", both(&found.node_a, &found.node_b), found.changed);
+    found.kinds.iter().for_each(|k| said += &format!("  {} -> {}: {} rows\n", text(&k["a"]), text(&k["b"]), k["rows"]));
+    found.rows.iter().for_each(|row| said += &format!("    {} -> {}  {}\n", text(&row["used_a"]), text(&row["used_b"]), named(row)));
+    said
+}

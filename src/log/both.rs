@@ -1,0 +1,222 @@
+//! What is asked of two runs in SQL, for [`super::diff()`].
+
+use super::diff::{Credit, NodeDiff, Shared, Used};
+use super::query::ask;
+use super::views::{connect_both, empty, quoted};
+use super::{print, Format, LogError, Manifest, Run, Table};
+use crate::row::NAME;
+use duckdb::Connection;
+use serde_json::Value;
+
+/// Name and SQL type.
+type Columns = Vec<(String, String)>;
+pub(super) type Work<T> = Result<T, Box<dyn std::error::Error>>;
+
+fn has(columns: &Columns, name: &str) -> bool {
+    columns.iter().any(|(c, _)| c == name)
+}
+
+/// Two runs in one database, as the schemas `a` and `b`.
+pub(super) struct Both {
+    db: Connection,
+    tables: [Vec<Table>; 2],
+    /// The nodes with named rows and their columns, in topological order.
+    sides: [Vec<(String, Columns)>; 2],
+}
+
+const JOINED: &str = "x.task IS NOT NULL AND y.task IS NOT NULL";
+const SHARED: &str = "count(*) FILTER (WHERE x.task IS NOT NULL AND y.task IS NOT NULL), \
+                      count(*) FILTER (WHERE y.task IS NULL), count(*) FILTER (WHERE x.task IS NULL)";
+
+fn key() -> String {
+    NAME.map(quoted).join(", ")
+}
+
+impl Both {
+    pub fn open(a: &Run, b: &Run) -> Result<Both, LogError> {
+        let (of_a, of_b) = (a.manifest()?, b.manifest()?);
+        let (db, tables) = connect_both([("a", a, &of_a), ("b", b, &of_b)])?;
+        let named = |manifest: &Manifest, tables: &[Table]| {
+            let of = |id: &str| tables.iter().find(|t| t.name == id).map(|t| t.columns.clone()).unwrap_or_default();
+            let all = manifest.info.nodes.iter().map(|n| (n.id.clone(), of(&n.id)));
+            all.filter(|(_, columns)| NAME.iter().all(|n| has(columns, n))).collect()
+        };
+        let sides = [named(&of_a, &tables[0]), named(&of_b, &tables[1])];
+        Ok(Both { db, tables, sides })
+    }
+
+    /// The nodes to compare by `column`: the one asked for, else the last that has it in both, else the last of each.
+    pub fn pick(&self, column: &str, node: Option<&str>) -> Option<(String, String)> {
+        let having = |side: usize| self.sides[side].iter().filter(|(_, c)| has(c, column)).map(|(id, _)| id.clone()).collect::<Vec<_>>();
+        let (a, b) = (having(0), having(1));
+        let same = a.iter().rev().find(|id| b.contains(id) && node.is_none_or(|node| node == *id));
+        match same {
+            Some(id) => Some((id.clone(), id.clone())),
+            None => Some((a.last()?.clone(), b.last()?.clone())),
+        }
+    }
+
+    /// Insists that both logged `column` of `node`.
+    pub fn must(&self, node: &str, column: &str) -> Result<(), LogError> {
+        let having = |side: usize| self.sides[side].iter().filter(|(_, c)| has(c, column)).map(|(id, _)| id.as_str()).collect::<Vec<_>>();
+        let (a, b) = (having(0), having(1));
+        if a.contains(&node) && b.contains(&node) {
+            return Ok(());
+        }
+        let known: Vec<&str> = a.into_iter().filter(|id| b.contains(id)).collect();
+        let known = if known.is_empty() { "none".to_string() } else { known.join(", ") };
+        Err(LogError::Sql(format!("`{node}` is no node of which both runs logged `{column}`; there are: {known}")))
+    }
+
+    /// The joined turns of a side, empty where it logged none.
+    fn turns(&self, side: usize) -> String {
+        let there = self.tables[side].iter().any(|t| t.name == "trajectories");
+        if there {
+            format!("{}.trajectories", ["a", "b"][side])
+        } else {
+            format!("({})", empty(&NAME))
+        }
+    }
+
+    /// Whether the joined turns of a side have a column.
+    fn turns_have(&self, side: usize, column: &str) -> bool {
+        self.tables[side].iter().any(|t| t.name == "trajectories" && has(&t.columns, column))
+    }
+
+    fn counts(&self, select: &str, from: &str) -> Work<Vec<u64>> {
+        let mut statement = self.db.prepare(&format!("SELECT {select} FROM {from}"))?;
+        let mut rows = statement.query([])?;
+        let row = rows.next()?.ok_or("no row")?;
+        let width = row.as_ref().column_count();
+        (0..width).map(|i| Ok(row.get::<_, i64>(i)? as u64)).collect()
+    }
+
+    pub fn shared(&self) -> Work<Shared> {
+        let from = format!("{} x FULL JOIN {} y USING ({})", self.turns(0), self.turns(1), key());
+        Ok(shared(&self.counts(SHARED, &from)?))
+    }
+
+    pub fn other_turns(&self) -> Work<Option<u64>> {
+        let logged = ["state", "response_tokens"].iter().all(|c| self.turns_have(0, c) && self.turns_have(1, c));
+        if !logged {
+            return Ok(None);
+        }
+        let other = "count(*) FILTER (WHERE x.state IS DISTINCT FROM y.state OR hash(x.response_tokens) <> hash(y.response_tokens))";
+        let from = format!("a.trajectories x JOIN b.trajectories y USING ({})", key());
+        Ok(self.counts(other, &from)?.first().copied())
+    }
+
+    pub fn nodes(&self) -> Work<Vec<NodeDiff>> {
+        let mut found = Vec::new();
+        for (node, columns) in &self.sides[0] {
+            let Some((_, theirs)) = self.sides[1].iter().find(|(id, _)| id == node) else { continue };
+            let compared: Vec<&(String, String)> = columns.iter().filter(|(c, _)| !NAME.contains(&c.as_str()) && has(theirs, c)).collect();
+            let mut select = SHARED.to_string();
+            for (column, kind) in &compared {
+                // A list is compared by its hash: a join that holds all prompts twice would be large.
+                let of = |side: &str| {
+                    if kind.ends_with("[]") {
+                        format!("hash({side}.{})", quoted(column))
+                    } else {
+                        format!("{side}.{}", quoted(column))
+                    }
+                };
+                select += &format!(", count(*) FILTER (WHERE {JOINED} AND {} IS DISTINCT FROM {})", of("x"), of("y"));
+            }
+            let from = format!("a.{0} x FULL JOIN b.{0} y USING ({1})", quoted(node), key());
+            let counts = self.counts(&select, &from)?;
+            let differ = compared.iter().zip(&counts[3..]).filter(|(_, n)| **n > 0).map(|((c, _), n)| (c.clone(), *n)).collect();
+            found.push(NodeDiff { node: node.clone(), rows: shared(&counts), differ });
+        }
+        Ok(found)
+    }
+
+    pub fn credit(&self, (a, b): (String, String), top: usize) -> Work<Credit> {
+        self.moves(&a, &b)?;
+        let rows = self.counts(
+            "count(*), count(*) FILTER (WHERE a IS DISTINCT FROM b), count(*) FILTER (WHERE a * b < 0), \
+             count(*) FILTER (WHERE a <> 0 AND b = 0), count(*) FILTER (WHERE a = 0 AND b <> 0)",
+            "moves",
+        )?;
+        let moved = "SELECT avg(abs(move)) FILTER (WHERE move <> 0), max(abs(move)) FILTER (WHERE move <> 0), corr(a, b) FROM moves";
+        let (mean_move, max_move, correlation) = self.db.query_row(moved, [], |r| {
+            let figure = |i| r.get::<_, Option<f64>>(i).map(|x| x.filter(|x| x.is_finite()));
+            Ok((figure(0)?, figure(1)?, figure(2)?))
+        })?;
+        Ok(Credit {
+            node_a: a,
+            node_b: b,
+            rows: rows[0],
+            moved: rows[1],
+            mean_move,
+            max_move,
+            turned: rows[2],
+            to_zero: rows[3],
+            from_zero: rows[4],
+            correlation,
+            up: self.told("moves", "a AS advantage_a, b AS advantage_b, move", "move > 0", "move DESC", top)?,
+            down: self.told("moves", "a AS advantage_a, b AS advantage_b, move", "move < 0", "move", top)?,
+        })
+    }
+
+    /// Makes the table `moves`: the advantages on both sides, with the returns and baselines behind them as far as they are logged.
+    fn moves(&self, a: &str, b: &str) -> Work<()> {
+        let mut select =
+            "x.advantage::DOUBLE AS a, y.advantage::DOUBLE AS b, y.advantage::DOUBLE - x.advantage::DOUBLE AS move".to_string();
+        for column in ["return", "baseline"] {
+            for (side, node, name) in [(0, a, "x"), (1, b, "y")] {
+                let own = self.sides[side].iter().any(|(id, columns)| id == node && has(columns, column));
+                let from = if own { name } else { ["t", "u"][side] };
+                let there = own || self.turns_have(side, column);
+                let value = if there { format!("{from}.{}::DOUBLE", quoted(column)) } else { "NULL::DOUBLE".into() };
+                select += &format!(", {value} AS {column}_{}", ["a", "b"][side]);
+            }
+        }
+        let key = key();
+        let from = format!("a.{} x JOIN b.{} y USING ({key})", quoted(a), quoted(b));
+        let more = format!("LEFT JOIN {} t USING ({key}) LEFT JOIN {} u USING ({key})", self.turns(0), self.turns(1));
+        self.db.execute_batch(&format!("CREATE TABLE moves AS SELECT {key}, {select} FROM {from} {more} ORDER BY {key}"))?;
+        Ok(())
+    }
+
+    pub fn used(&self, (a, b): (String, String), top: usize) -> Work<Used> {
+        let key = key();
+        let from = format!("a.{} x JOIN b.{} y USING ({key}) WHERE x.used IS DISTINCT FROM y.used", quoted(&a), quoted(&b));
+        self.db.execute_batch(&format!("CREATE TABLE changed AS SELECT {key}, x.used AS a, y.used AS b FROM {from} ORDER BY {key}"))?;
+        Ok(Used {
+            node_a: a,
+            node_b: b,
+            changed: self.counts("count(*)", "changed")?[0],
+            kinds: self.rows("SELECT a, b, count(*) AS \"rows\" FROM changed GROUP BY ALL ORDER BY ALL")?,
+            rows: self.told("changed", "a AS used_a, b AS used_b", "true", &key, top)?,
+        })
+    }
+
+    /// Rows of `table` with what was done and said in them.
+    fn told(&self, table: &str, select: &str, which: &str, order: &str, top: usize) -> Work<Vec<Value>> {
+        let key = key();
+        let mut said = String::new();
+        for column in ["action", "response"] {
+            let side = (0..2).find(|side| self.turns_have(*side, column));
+            said += &side.map_or(String::new(), |side| format!(", {}.{column}", ["t", "u"][side]));
+        }
+        let more = ["return", "baseline"].map(|c| format!(", {c}_a, {c}_b")).concat();
+        let more = if table == "moves" { more.as_str() } else { "" };
+        self.rows(&format!(
+            "SELECT {key}{said}, {select}{more} FROM (FROM {table} WHERE {which} ORDER BY {order}, {key} LIMIT {top}) m \
+             LEFT JOIN {} t USING ({key}) LEFT JOIN {} u USING ({key}) ORDER BY {order}, {key}",
+            self.turns(0),
+            self.turns(1)
+        ))
+    }
+
+    fn rows(&self, sql: &str) -> Work<Vec<Value>> {
+        let mut text = Vec::new();
+        print(&ask(&self.db, sql)?, Format::Json, &mut text)?;
+        Ok(serde_json::from_slice(&text)?)
+    }
+}
+
+fn shared(counts: &[u64]) -> Shared {
+    Shared { both: counts[0], only_a: counts[1], only_b: counts[2] }
+}

@@ -1,0 +1,135 @@
+//! Two runs side by side. Rows are joined by their names, so neither the order of rows nor the number of workers matters.
+
+use super::both::Both;
+use super::{LogError, Manifest, Run};
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+/// How many rows two tables share by name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Shared {
+    pub both: u64,
+    pub only_a: u64,
+    pub only_b: u64,
+}
+
+/// A node that both runs logged.
+#[derive(Clone, Debug, Serialize)]
+pub struct NodeDiff {
+    pub node: String,
+    pub rows: Shared,
+    /// In how many of the rows in both a column differs; columns that never do are left out.
+    pub differ: BTreeMap<String, u64>,
+}
+
+/// How the advantages of the rows in both moved from `a` to `b`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Credit {
+    pub node_a: String,
+    pub node_b: String,
+    pub rows: u64,
+    /// Rows whose advantage isn't the same.
+    pub moved: u64,
+    /// By how much those moved, on average and at most, without sign.
+    pub mean_move: Option<f64>,
+    pub max_move: Option<f64>,
+    /// Rows whose advantage was above 0 and is below it now, or the other way round.
+    pub turned: u64,
+    pub to_zero: u64,
+    pub from_zero: u64,
+    /// Pearson's, over all rows in both; none where one side is constant.
+    pub correlation: Option<f64>,
+    /// The rows that moved most, the farthest first.
+    pub up: Vec<Value>,
+    pub down: Vec<Value>,
+}
+
+/// Rows that one run trained on and the other didn't, or left out for another reason.
+#[derive(Clone, Debug, Serialize)]
+pub struct Used {
+    pub node_a: String,
+    pub node_b: String,
+    pub changed: u64,
+    /// What `used` says on either side, and of how many rows.
+    pub kinds: Vec<Value>,
+    /// The first of these rows.
+    pub rows: Vec<Value>,
+}
+
+/// The weights that the runs ended with, by model; versions are none where a run made none.
+#[derive(Clone, Debug, Serialize)]
+pub struct WeightsDiff {
+    pub model: String,
+    pub a: Option<u64>,
+    pub b: Option<u64>,
+    /// Bit for bit; none where a side has no such file.
+    pub equal: Option<bool>,
+}
+
+/// What differs in the rows.
+#[derive(Clone, Debug, Serialize)]
+pub struct Diff {
+    /// Turns of the training rollouts.
+    pub rows: Shared,
+    /// Rows in both that met another state or gave another response: the same name, another turn. None where it isn't logged.
+    pub other_turns: Option<u64>,
+    pub nodes: Vec<NodeDiff>,
+    pub credit: Option<Credit>,
+    pub used: Option<Used>,
+}
+
+/// Compares the committed rows of `a` and `b`: the advantages of `node`, or of the last node that has them in both; of the
+/// rows that moved most `top` each way.
+pub fn diff(a: &Run, b: &Run, node: Option<&str>, top: usize) -> Result<Diff, LogError> {
+    let both = Both::open(a, b)?;
+    if let Some(node) = node {
+        both.must(node, "advantage")?;
+    }
+    let work = || {
+        Ok(Diff {
+            rows: both.shared()?,
+            other_turns: both.other_turns()?,
+            nodes: both.nodes()?,
+            credit: both.pick("advantage", node).map(|nodes| both.credit(nodes, top)).transpose()?,
+            used: both.pick("used", None).map(|nodes| both.used(nodes, top)).transpose()?,
+        })
+    };
+    work().map_err(|e: Box<dyn std::error::Error>| LogError::Sql(e.to_string()))
+}
+
+/// Compares the newest committed weights of each model.
+pub fn weights(a: &Run, b: &Run) -> Result<Vec<WeightsDiff>, LogError> {
+    let (of_a, of_b) = (a.manifest()?, b.manifest()?);
+    let newest = |manifest: &Manifest, model: &str| {
+        let made = manifest.committed.iter().rev().flat_map(|i| i.weights.iter().rev());
+        made.filter(|w| w.model == model).map(|w| (w.version, w.path.clone())).next()
+    };
+    let all = |manifest: &Manifest| manifest.committed.iter().flat_map(|i| &i.weights).map(|w| w.model.clone()).collect::<BTreeSet<_>>();
+    let compare = |model: &String| {
+        let (in_a, in_b) = (newest(&of_a, model), newest(&of_b, model));
+        let equal = match (&in_a, &in_b) {
+            (Some((_, in_a)), Some((_, in_b))) => same(&a.root().join(in_a), &b.root().join(in_b)),
+            _ => None,
+        };
+        WeightsDiff { model: model.clone(), a: in_a.map(|w| w.0), b: in_b.map(|w| w.0), equal }
+    };
+    Ok(all(&of_a).union(&all(&of_b)).map(compare).collect())
+}
+
+/// Whether two folders hold the same weights, bit for bit; none where they can't be read.
+fn same(a: &Path, b: &Path) -> Option<bool> {
+    let open = |folder: &Path| File::open(folder.join("model.safetensors")).ok().map(BufReader::new);
+    let (a, b) = (open(a)?, open(b)?);
+    let (mut a, mut b) = (a.bytes(), b.bytes());
+    loop {
+        match (a.next(), b.next()) {
+            (None, None) => return Some(true),
+            (Some(x), Some(y)) if x.as_ref().ok()? == y.as_ref().ok()? => {}
+            _ => return Some(false),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Two runs side by side: joined by the rows' names, whatever the order they were written in.
+
+mod common;
+mod log_common;
+use arrow::array::{Float32Array, RecordBatch, StringArray, UInt32Array};
+use arrow::compute::take_record_batch;
+use common::*;
+use flow::log::{self, Committer, Metrics, NodeInfo, Run, RunInfo};
+use flow::row;
+use std::path::Path;
+use std::sync::Arc;
+
+fn told(a: &Path, b: &Path, extra: &[&str]) -> String {
+    done(flow().arg("diff").arg(a).arg(b).args(extra))
+}
+
+/// A run of one iteration whose node `advantage` holds these advantages, in parts of their own and in this order.
+fn run(folder: &Path, name: &str, rows: &[(usize, f32, &str)]) -> Run {
+    let node = |id: &str, op: &str| NodeInfo { id: id.into(), op: op.into(), columns: vec![] };
+    let nodes = vec![node("rollout", "rollout"), node("advantage", "advantage")];
+    let info = RunInfo { name: name.into(), nodes, iterations: 1, seed: 7, ..Default::default() };
+    let run = Run::create(&folder.join(name), &format!("flow: {name}\n"), &info).unwrap();
+    let all = log_common::rollout(0, 0, 2);
+    let pick = |which: usize| take_record_batch(&all, &UInt32Array::from(vec![which as u32])).unwrap();
+    let credit = |which: usize, advantage: f32, used: &str| -> RecordBatch {
+        let keys = pick(which).project(&[0, 1, 2, 3, 4, 5]).unwrap();
+        let keys = row::with(&keys, "baseline", Arc::new(Float32Array::from(vec![advantage / 2.0]))).unwrap();
+        let keys = row::with(&keys, "advantage", Arc::new(Float32Array::from(vec![advantage]))).unwrap();
+        row::with(&keys, "used", Arc::new(StringArray::from(vec![used]))).unwrap()
+    };
+    let mut committer = Committer::new(run.clone()).unwrap();
+    let mut parts = Vec::new();
+    for (worker, (which, advantage, used)) in rows.iter().enumerate() {
+        parts.push(log::write_part(&run, "rollout", 0, worker, &pick(*which)).unwrap());
+        parts.push(log::write_part(&run, "advantage", 0, worker, &credit(*which, *advantage, used)).unwrap());
+    }
+    committer.commit(0, parts, Metrics::new(), vec![]).unwrap();
+    run
+}
+
+/// Worked by hand: rows 0 to 5, of which 4 is only in a and 5 only in b.
+#[test]
+fn advantages_are_compared_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let a = run(folder.path(), "a", &[(0, 1.0, "yes"), (1, -1.0, "yes"), (2, 0.0, "yes"), (3, 0.5, "yes"), (4, 9.0, "yes")]);
+    let b = run(folder.path(), "b", &[(5, 9.0, "yes"), (3, 0.5, "yes"), (2, 0.25, "yes"), (1, 2.0, "yes"), (0, 0.0, "singleton")]);
+    let found = log::diff(&a, &b, None, 10).unwrap();
+    assert_eq!(found.rows, log::Shared { both: 4, only_a: 1, only_b: 1 });
+    assert_eq!(found.other_turns, Some(0));
+    let nodes: Vec<(&str, Vec<(&str, u64)>)> =
+        found.nodes.iter().map(|n| (n.node.as_str(), n.differ.iter().map(|(c, n)| (c.as_str(), *n)).collect())).collect();
+    assert_eq!(nodes, [("rollout", vec![]), ("advantage", vec![("advantage", 3), ("baseline", 3), ("used", 1)])]);
+    let credit = found.credit.unwrap();
+    assert_eq!((credit.rows, credit.moved, credit.turned, credit.to_zero, credit.from_zero), (4, 3, 1, 1, 1));
+    // Moves -1, 3 and 0.25; of (1, -1, 0, 0.5) and (0, 2, 0.25, 0.5) the means are 0.125 and 0.6875.
+    assert_eq!((credit.mean_move, credit.max_move), (Some(4.25 / 3.0), Some(3.0)));
+    let covariance = 0.875 * -0.6875 + -1.125 * 1.3125 + -0.125 * -0.4375 + 0.375 * -0.1875;
+    let (of_a, of_b) = (0.875f64.powi(2) + 1.125f64.powi(2) + 0.125f64.powi(2) + 0.375f64.powi(2), {
+        0.6875f64.powi(2) + 1.3125f64.powi(2) + 0.4375f64.powi(2) + 0.1875f64.powi(2)
+    });
+    assert!((credit.correlation.unwrap() - covariance / (of_a * of_b).sqrt()).abs() < 1e-12);
+    let moves = |rows: &[serde_json::Value]| rows.iter().map(|r| r["move"].as_f64().unwrap()).collect::<Vec<_>>();
+    assert_eq!((moves(&credit.up), moves(&credit.down)), (vec![3.0, 0.25], vec![-1.0]));
+    assert_eq!((credit.up[0]["baseline_a"].as_f64(), credit.up[0]["baseline_b"].as_f64()), (Some(-0.5), Some(1.0)));
+    let used = found.used.unwrap();
+    assert_eq!((used.changed, used.kinds.clone()), (1, vec![serde_json::json!({ "a": "yes", "b": "singleton", "rows": 1 })]));
+    assert_eq!(log::diff(&a, &b, None, 1).unwrap().credit.unwrap().up.len(), 1);
+    // The other way round, everything is mirrored.
+    let back = log::diff(&b, &a, Some("advantage"), 10).unwrap().credit.unwrap();
+    assert_eq!((moves(&back.up), moves(&back.down)), (vec![1.0], vec![-3.0, -0.25]));
+    let said = log::diff(&a, &b, Some("rollout"), 1).unwrap_err().to_string();
+    assert!(said.contains("`rollout` is no node of which both runs logged `advantage`; there are: advantage"), "{said}");
+    let said = told(a.root(), b.root(), &[]);
+    assert!(said.contains("rows: 4 in both, 1 only in a, 1 only in b") && said.contains("yes -> singleton: 1 rows"), "{said}");
+}
+
+#[test]
+fn the_order_and_the_workers_make_no_difference() {
+    let folder = tempfile::tempdir().unwrap();
+    let a = run(folder.path(), "a", &[(0, 1.0, "yes"), (1, -1.0, "yes"), (2, 0.0, "yes")]);
+    let b = run(folder.path(), "b", &[(2, 0.0, "yes"), (0, 1.0, "yes"), (1, -1.0, "yes")]);
+    let said = told(a.root(), b.root(), &[]);
+    assert!(said.contains("are equal: 3 rows, the same in every column of `rollout`, `advantage`\n"), "{said}");
+    assert!(said.contains("their settings differ\n  flow: a -> b"), "{said}");
+    let one = trained(folder.path(), "one", SMALL, &[]);
+    let four = trained(folder.path(), "four", SMALL, &["--workers", "4"]);
+    let said = told(&one, &four, &[]);
+    assert!(said.contains("are equal") && said.contains("and so are the final weights") && said.lines().count() == 1, "{said}");
+    let json: serde_json::Value = serde_json::from_str(&told(&one, &four, &["--format", "json"])).unwrap();
+    assert_eq!((&json["equal"], &json["credit"]["moved"], &json["weights"][0]["a"]), (&true.into(), &0.into(), &3.into()));
+}
+
+#[test]
+fn other_runs_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = trained(folder.path(), "one", SMALL, &[]);
+    let seed = trained(folder.path(), "seed", SMALL, &["--set", "seed=6"]);
+    let said = told(&one, &seed, &[]);
+    assert!(said.contains("have no row in common") && said.contains("these settings differ\n  seed: 5 -> 6"), "{said}");
+    // The same tasks played by other weights: the names are those of the first run's rows, the turns aren't.
+    let lr = trained(folder.path(), "lr", SMALL, &["--set", "nodes.update.with.lr=0.03"]);
+    let said = told(&one, &lr, &[]);
+    assert!(said.contains("other turns of the same name") && said.contains("nodes.update.with.lr: 0.001 -> 0.03"), "{said}");
+    assert!(said.contains("final weights of `actor`: differ (version 3 and version 3)"), "{said}");
+    let said = fails(flow().arg("diff").arg(&one).arg(&lr).args(["--node", "rollout"]));
+    assert!(said.contains("there are: advantage"), "{said}");
+    assert!(fails(flow().arg("diff").arg(&one).arg(folder.path())).contains("isn't a run folder"));
+    // Nothing outside the runs can be read through a name, and nothing is written.
+    let said = fails(flow().arg("diff").arg(&one).arg(&lr).args(["--node", "x\"; COPY a TO 'b' --"]));
+    assert!(said.contains("is no node"), "{said}");
+}
