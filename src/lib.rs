@@ -54,6 +54,8 @@
 //!   any number of workers and of libtorch threads. An iteration's tasks are played as one batch and its rows
 //!   are learnt from in the order of their names, so nothing depends on which worker or which moment a row came from.
 //! - From the same logged rows the same advantages come out on every machine: credit is computed in a fixed order.
+//! - `flow replay` of a run under its own pipeline gives the same advantages and final weights as the run, bit for bit, from
+//!   the logged rollouts and the first weights alone.
 //! - Another processor, another libtorch or a GPU may round differently, and a sampled token can turn on a last bit.
 //!   There the rows are as valid, but they are other rows.
 pub mod cli;

@@ -39,7 +39,7 @@ pub fn follow(hosts: &Hosts, machine: &Machine, mut pipeline: Pipeline) -> Outco
     let folder = log::Run::open(&news.run).map_err(wrong)?;
     let manifest = folder.manifest().map_err(wrong)?;
     pipeline.iterations = manifest.info.iterations;
-    let policy = models::start(&pipeline, machine.threads(), Some(&folder))?;
+    let policy = models::start(&pipeline, machine.threads(), &models::starts(&folder))?;
     let past = resume::past(&pipeline, &folder, &manifest)?;
     let plan = Plan {
         workers: machine.workers as usize,

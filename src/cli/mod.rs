@@ -8,10 +8,12 @@ mod models;
 mod ops;
 mod progress;
 mod query;
+mod replay;
 mod resume;
 mod run;
 mod schema;
 mod session;
+mod source;
 
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
@@ -31,6 +33,8 @@ enum Verb {
     Run(run::Run),
     /// Goes on with a run that was stopped, killed or cut off
     Resume(resume::Resume),
+    /// Repeats a run's credit and updates from its logged rollouts, under its own pipeline or another one
+    Replay(replay::Replay),
     /// Compares two runs row by row
     Diff(diff::Diff),
     /// Says everything that is wrong with pipelines, before anything runs
@@ -61,6 +65,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let outcome = match arguments.verb {
         Verb::Run(verb) => verb.run(),
         Verb::Resume(verb) => verb.run(),
+        Verb::Replay(verb) => verb.run(),
         Verb::Diff(verb) => verb.run(),
         Verb::Check(verb) => verb.run(),
         Verb::Graph(verb) => verb.run(),

@@ -7,17 +7,26 @@ use crate::policy::{LoadModel, ModelSettings, Policy};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+/// Folders by model.
+pub type Starts = BTreeMap<String, PathBuf>;
+
+/// What each model of `run` began with.
+pub fn starts(run: &Run) -> Starts {
+    let folders = std::fs::read_dir(run.weights().join("0")).into_iter().flatten().flatten();
+    let named = |name: String| (!name.starts_with('.')).then(|| (name.clone(), run.root().join(Run::version(0, &name))));
+    folders.filter_map(|f| named(f.file_name().into_string().ok()?)).collect()
+}
+
 /// The policy thread with the pipeline's models; none for a pipeline without models.
-/// A model that `from` has the start of begins as it did there, whatever the pipeline loads today.
-pub fn start(pipeline: &Pipeline, threads: usize, from: Option<&Run>) -> Result<Option<Policy>, String> {
+/// A model that is in `began` begins as it did there, whatever the pipeline loads today.
+pub fn start(pipeline: &Pipeline, threads: usize, began: &Starts) -> Result<Option<Policy>, String> {
     if pipeline.models.is_empty() {
         return Ok(None);
     }
     let mut models: BTreeMap<String, ModelSettings> = BTreeMap::new();
     for (name, value) in &pipeline.models {
         let mut settings = serde_json::from_value(value.clone()).map_err(|e| format!("error: models.{name}: {e}"))?;
-        let began = from.map(|run| run.root().join(Run::version(0, name))).filter(|folder| folder.exists());
-        if let Some(began) = began {
+        if let Some(began) = began.get(name) {
             settings = ModelSettings::Load(LoadModel { load: began.display().to_string() });
         } else if let ModelSettings::Load(load) = &mut settings {
             load.load = newest(Path::new(&load.load), name).display().to_string();

@@ -67,7 +67,9 @@ impl Progress {
                 line.push_str(&format!("{name} {value:.3}  "));
             }
         }
-        line.push_str(&format!("{:.0} turns/s", state.turns / seconds.max(1e-9)));
+        if state.turns > 0.0 {
+            line.push_str(&format!("{:.0} turns/s", state.turns / seconds.max(1e-9)));
+        }
         if let Some(success) = state.after {
             line.push_str(&format!("  panel {:.1}%", 100.0 * success));
         }
@@ -83,7 +85,7 @@ impl Progress {
                 if due {
                     state.last = Some(Instant::now());
                     let left = seconds / (state.done - self.first).max(1) as f64 * (self.iterations - state.done) as f64;
-                    eprintln!("{}/{}  {line}  {left:.0}s left", state.done, self.iterations);
+                    eprintln!("{}/{}  {}  {left:.0}s left", state.done, self.iterations, line.trim_end());
                 }
             }
         }

@@ -2,6 +2,7 @@
 
 use super::follow::follow;
 use super::session::{Machine, Session};
+use super::source::{reduced, Source};
 use super::{answer, models, Outcome};
 use crate::dataflow::feed::{self, Feed, Feeds};
 use crate::log::{self, Lock, Manifest, Status};
@@ -10,7 +11,7 @@ use crate::row::{self, RowError};
 use crate::{ops, pipeline};
 use arrow::array::{RecordBatch, UInt64Array};
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -32,7 +33,12 @@ impl Resume {
         let lock = if self.machine.process == 0 { Some(Lock::take(&folder).map_err(wrong)?) } else { None };
         let manifest = folder.manifest().map_err(wrong)?;
         let sets: Vec<String> = self.iterations.iter().map(|n| format!("iterations={n}")).collect();
-        let mut pipeline = pipeline::load(&folder.pipeline(), &sets, &ops::catalog()).map_err(|d| d.to_string())?;
+        let replays = manifest.info.replays.clone();
+        if replays.is_some() {
+            self.machine.alone("a replay")?;
+        }
+        let catalog = if replays.is_some() { ops::replayed(Default::default()) } else { ops::catalog() };
+        let mut pipeline = pipeline::load(&folder.pipeline(), &sets, &catalog).map_err(|d| d.to_string())?;
         if self.iterations.is_none() {
             pipeline.iterations = manifest.info.iterations;
         }
@@ -47,10 +53,19 @@ impl Resume {
             answer(&format!("{} is finished: all {planned} iterations are committed; `--iterations N` trains on", self.run.display()));
             return Ok(ExitCode::SUCCESS);
         }
+        let feeds = match &replays {
+            None => Feeds::new(),
+            Some(replays) => {
+                let source = Source::open(Path::new(&replays.run))?;
+                source.holds(planned)?;
+                pipeline = reduced(&pipeline, replays);
+                source.feeds(replays)?
+            }
+        };
         // A finished run has measured its last weights at one time more than it has iterations; training on does that again.
         let first = first.min(if planned > manifest.info.iterations { manifest.info.iterations } else { first });
         let manifest = folder.rewind(first).map_err(wrong)?;
-        let policy = models::start(&pipeline, self.machine.threads(), Some(&folder))?;
+        let policy = models::start(&pipeline, self.machine.threads(), &models::starts(&folder))?;
         if let Some(policy) = &policy {
             models::save_start(policy, &pipeline, &folder)?;
             models::restore(policy, &pipeline, &folder, &manifest)?;
@@ -58,7 +73,7 @@ impl Resume {
         eprintln!("going on with iteration {first} of {planned}");
         let past = past(&pipeline, &folder, &manifest)?;
         let before = before(&pipeline, &manifest);
-        Session { machine: &self.machine, pipeline, policy, folder, first, feeds: Feeds::new(), past, before, lock }.conduct()
+        Session { machine: &self.machine, pipeline, policy, folder, first, feeds, past, replays, before, lock }.conduct()
     }
 }
 

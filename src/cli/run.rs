@@ -32,7 +32,7 @@ impl Run {
         if let Some(hosts) = self.machine.hosts()?.filter(|hosts| hosts.process > 0 && !self.dry_run) {
             return follow(&hosts, &self.machine, pipeline);
         }
-        let policy = models::start(&pipeline, self.machine.threads(), None)?;
+        let policy = models::start(&pipeline, self.machine.threads(), &models::Starts::new())?;
         if self.dry_run {
             answer(&format!("{} is ready to run: {} nodes, {} iterations", pipeline.name, pipeline.nodes.len(), pipeline.iterations));
             return Ok(ExitCode::SUCCESS);
@@ -44,7 +44,7 @@ impl Run {
             models::save_start(policy, &pipeline, &folder)?;
         }
         let (feeds, past) = Default::default();
-        Session { machine: &self.machine, pipeline, policy, folder, first: 0, feeds, past, before: None, lock }.conduct()
+        Session { machine: &self.machine, pipeline, policy, folder, first: 0, feeds, past, replays: None, before: None, lock }.conduct()
     }
 }
 

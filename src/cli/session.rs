@@ -9,7 +9,7 @@ use crate::dataflow::context::Shared;
 use crate::dataflow::feed::Feeds;
 use crate::dataflow::journal::Journal;
 use crate::dataflow::run::{run, Plan};
-use crate::log::{self, Committer, Lock, NodeInfo, RunInfo, Status};
+use crate::log::{self, Committer, Lock, NodeInfo, Replays, RunInfo, Status};
 use crate::pipeline::Pipeline;
 use crate::policy::Policy;
 use crate::{ops, row};
@@ -47,6 +47,14 @@ impl Machine {
         Hosts::parse(&text, self.process).map(Some).map_err(named)
     }
 
+    /// Insists on one process.
+    pub fn alone(&self, what: &str) -> Result<(), String> {
+        match self.hosts {
+            Some(_) => Err(format!("error: {what} plays nothing and runs in one process: leave --hosts out")),
+            None => Ok(()),
+        }
+    }
+
     pub fn threads(&self) -> usize {
         let named = std::env::var("OMP_NUM_THREADS").ok().and_then(|t| t.parse().ok());
         let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
@@ -66,6 +74,8 @@ pub struct Session<'a> {
     pub feeds: Feeds,
     /// What nodes with delayed readers had made before `first`.
     pub past: Feeds,
+    /// The run whose rows are repeated, if nothing is played.
+    pub replays: Option<Replays>,
     /// Success on the frozen panel before any training, where an earlier part of the run measured it.
     pub before: Option<f64>,
     pub lock: Option<Lock>,
@@ -95,6 +105,7 @@ impl Session<'_> {
                 Some(Cluster::join(&hosts, &same(&hosts, self.machine, &self.pipeline), news).map_err(|e| format!("error: {e}"))?)
             }
         };
+        let advantage = regraded(&self.pipeline);
         let ended = run(Plan {
             cluster,
             workers: self.machine.workers as usize,
@@ -127,17 +138,23 @@ impl Session<'_> {
             eprintln!("stopped after {} iterations; they are committed, and `flow resume {root}` goes on", summary.iterations);
             return Ok(ExitCode::from(130));
         }
-        say(self.machine.format, self.folder.root(), &summary);
+        say(self.machine.format, self.folder.root(), self.replays.map(|r| r.run), advantage, &summary);
         Ok(ExitCode::SUCCESS)
     }
 }
 
+/// A node by which a replay could judge the same rows in another way, if the log allows a replay.
+fn regraded(pipeline: &Pipeline) -> Option<String> {
+    let played = pipeline.nodes.iter().filter(|n| n.op == "rollout").all(|n| pipeline.log.contains(&n.id));
+    pipeline.nodes.iter().find(|n| played && n.op == "advantage").map(|n| n.id.clone())
+}
+
 /// The summary, with what one may want to do next.
-fn say(format: Format, root: &Path, summary: &Summary) {
+fn say(format: Format, root: &Path, replays: Option<String>, advantage: Option<String>, summary: &Summary) {
     let run = root.display().to_string();
     if format == Format::Json {
         let object = serde_json::json!({
-            "run": run, "iterations": summary.iterations, "success_before": summary.before, "success_after": summary.after, "seconds": summary.seconds,
+            "run": run, "replays": replays, "iterations": summary.iterations, "success_before": summary.before, "success_after": summary.after, "seconds": summary.seconds,
         });
         return answer(&object.to_string());
     }
@@ -147,11 +164,17 @@ fn say(format: Format, root: &Path, summary: &Summary) {
         text.push_str(&format!("success on the frozen panel: {} before training, {} after\n", percent(before), percent(after)));
     }
     text.push_str("\nTry next:\n");
+    if let Some(other) = replays {
+        text.push_str(&format!("  flow diff {other} {run}\n"));
+        return answer(&text);
+    }
     text.push_str(&format!(
         "  flow query {run} \"select node, iteration, value as success from metrics where name = 'success' order by all\"\n"
     ));
     text.push_str(&format!("  flow query {run} \"select task, sample, turn, action, reward from trajectories limit 20\"\n"));
-    text.push_str(&format!("  flow replay {run} --set nodes.advantage.with.baseline=leave_one_out\n"));
+    if let Some(node) = advantage {
+        text.push_str(&format!("  flow replay {run} --set nodes.{node}.with.baseline=leave_one_out\n"));
+    }
     answer(&text);
 }
 
@@ -163,7 +186,15 @@ pub fn info(pipeline: &Pipeline) -> RunInfo {
     };
     let nodes = logged.map(|n| NodeInfo { id: n.id.clone(), op: n.op.clone(), columns: columns(&n.op) }).collect();
     let delay = pipeline.nodes.iter().flat_map(|n| &n.inputs).filter_map(|i| i.staleness).max().unwrap_or(0);
-    RunInfo { name: pipeline.name.clone(), nodes, iterations: pipeline.iterations, seed: pipeline.seed, keep: pipeline.keep.clone(), delay }
+    RunInfo {
+        name: pipeline.name.clone(),
+        nodes,
+        iterations: pipeline.iterations,
+        seed: pipeline.seed,
+        keep: pipeline.keep.clone(),
+        delay,
+        replays: None,
+    }
 }
 
 /// The journal of a process that writes its share and leaves the commits to the first.

@@ -27,6 +27,18 @@ pub struct RunInfo {
     /// How many iterations back a delayed edge looks, at most: weights as old as that are needed to resume.
     #[serde(default)]
     pub delay: u64,
+    /// The run whose rows this one repeats, if it plays none itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replays: Option<Replays>,
+}
+
+/// Rows of another run in place of played ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replays {
+    /// The folder of that run, as it was named.
+    pub run: String,
+    /// Node here -> the node there whose rows it has.
+    pub nodes: BTreeMap<String, String>,
 }
 
 /// A logged node.
@@ -114,6 +126,11 @@ impl Manifest {
     /// The iteration that a resumed run starts with.
     pub fn next(&self) -> u64 {
         self.committed.last().map_or(0, |i| i.iteration + 1)
+    }
+
+    /// How many iterations have been trained; a finished run may have committed a last evaluation after them.
+    pub fn trained(&self) -> u64 {
+        self.next().min(self.info.iterations)
     }
 
     /// The committed files of `node`, oldest iteration first.

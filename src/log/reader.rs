@@ -31,6 +31,16 @@ pub fn read_iteration(run: &Run, manifest: &Manifest, node: &str, iteration: u64
     Ok(row::sorted(&batches)?.into_iter().collect())
 }
 
+/// The columns that the log has of `node`, as its first committed file has them; none where there is no row.
+pub fn columns(run: &Run, manifest: &Manifest, node: &str) -> Result<Vec<String>, LogError> {
+    let Some(part) = manifest.parts(node).next() else { return Ok(Vec::new()) };
+    let path = whole(run, part)?;
+    let file = File::open(&path).map_err(LogError::io(&path))?;
+    let reader = ParquetRecordBatchReaderBuilder::try_new(file);
+    let reader = reader.map_err(|e| LogError::Damaged { path: path.clone(), why: e.to_string() })?;
+    Ok(reader.schema().fields().iter().map(|f| f.name().clone()).collect())
+}
+
 fn read_part(run: &Run, part: &Part) -> Result<Vec<RecordBatch>, LogError> {
     let path = whole(run, part)?;
     let file = File::open(&path).map_err(LogError::io(&path))?;

@@ -1,0 +1,83 @@
+//! `flow replay`: repeats a run's credit and updates from its logged rollouts, without a game and without a generated token.
+
+use super::run::free;
+use super::session::{info, Machine, Session};
+use super::source::{reduced, Source};
+use super::{models, Outcome};
+use crate::dataflow::feed::Feeds;
+use crate::log::{self, Lock, Replays, RunInfo};
+use crate::pipeline::{contents, differences, Pipeline};
+use crate::{ops, pipeline};
+use clap::Args;
+use std::path::PathBuf;
+
+#[derive(Args)]
+pub struct Replay {
+    /// The folder of the run whose rollouts are taken
+    run: PathBuf,
+    /// Another pipeline than the run's own; its rollouts are those of the same name, or the only one on each side
+    #[arg(long, value_name = "PIPELINE")]
+    with: Option<PathBuf>,
+    /// Overrides a value, as `nodes.advantage.with.baseline=leave_one_out`
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    sets: Vec<String>,
+    /// The new run's folder; runs/<name>-replay (and a number) unless given
+    #[arg(long)]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    machine: Machine,
+}
+
+impl Replay {
+    pub fn run(self) -> Outcome {
+        let wrong = |e: log::LogError| format!("error: {e}");
+        self.machine.alone("a replay")?;
+        let source = Source::open(&self.run)?;
+        let file = self.with.clone().unwrap_or_else(|| source.run().pipeline());
+        // As many iterations as there are, unless fewer are asked for.
+        let sets: Vec<String> = [format!("iterations={}", source.iterations()?)].into_iter().chain(self.sets.clone()).collect();
+        let whole = pipeline::load(&file, &sets, &ops::replayed(Default::default())).map_err(|d| d.to_string())?;
+        source.holds(whole.iterations)?;
+        let replays = source.rollouts(&whole, &file)?;
+        // Once more, now that it is known which nodes have a log's columns.
+        let whole = pipeline::load(&file, &sets, &ops::replayed(source.columns(&replays)?)).map_err(|d| d.to_string())?;
+        let pipeline = reduced(&whole, &replays);
+        let feeds = source.feeds(&replays)?;
+        let starts = source.starts(&pipeline)?;
+        let policy = models::start(&pipeline, self.machine.threads(), &starts)?;
+        idle(&source, &whole, &pipeline, &replays);
+        let root = self.out.clone().unwrap_or_else(|| free(&format!("{}-replay", whole.name)));
+        let about = RunInfo { replays: Some(replays.clone()), ..info(&pipeline) };
+        let folder = log::Run::create(&root, &whole.to_yaml(), &about).map_err(wrong)?;
+        let lock = Some(Lock::take(&folder).map_err(wrong)?);
+        if let Some(policy) = &policy {
+            models::save_start(policy, &pipeline, &folder)?;
+        }
+        let (machine, replays) = (&self.machine, Some(replays));
+        Session { machine, pipeline, policy, folder, first: 0, feeds, past: Feeds::new(), replays, before: None, lock }.conduct()
+    }
+}
+
+/// Says which settings differ from the run's and yet change nothing, because what they are about has happened already.
+fn idle(source: &Source, whole: &Pipeline, pipeline: &Pipeline, replays: &Replays) {
+    // A run whose own file can't be read can still be replayed with another one.
+    let Ok(theirs) = contents(&source.run().pipeline()) else { return };
+    let over = |path: &str| {
+        let mut steps = path.split('.');
+        match (steps.next(), steps.next()) {
+            (Some("nodes"), Some(id)) => {
+                theirs["nodes"].get(id).is_some() && (pipeline.node(id).is_none() || replays.nodes.contains_key(id))
+            }
+            (Some("models"), Some(name)) => theirs["models"].get(name).is_some(),
+            _ => false,
+        }
+    };
+    let idle: Vec<String> = differences(&theirs, &whole.source).into_iter().map(|d| d.path).filter(|path| over(path)).collect();
+    if !idle.is_empty() {
+        eprintln!(
+            "note: nothing is played and the models begin as they did in {}, so these make no difference: {}",
+            replays.run,
+            idle.join(", ")
+        );
+    }
+}

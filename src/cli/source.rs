@@ -1,0 +1,162 @@
+//! What a replay takes from the run that it repeats: rows in place of played ones, and what the models began with.
+
+use super::models::{starts, Starts};
+use crate::dataflow::feed::{self, Feeds};
+use crate::log::{self, LogError, Manifest, Replays, Run};
+use crate::ops;
+use crate::pipeline::{Node, Pipeline};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// The run that is repeated.
+pub struct Source {
+    run: Run,
+    manifest: Manifest,
+    /// As the user named it.
+    name: String,
+}
+
+/// What there is to do when the rows of played nodes are there already. These rows are logged in any case, so that a
+/// replay can be replayed.
+pub fn reduced(pipeline: &Pipeline, replays: &Replays) -> Pipeline {
+    let fed: BTreeSet<&str> = replays.nodes.keys().map(String::as_str).collect();
+    let mut left = pipeline.fed(&fed, |node| ops::plays(&node.op));
+    left.log.extend(replays.nodes.keys().filter(|id| !pipeline.log.contains(id)).cloned());
+    left
+}
+
+/// Names in backquotes, for a sentence.
+fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    names.into_iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ")
+}
+
+impl Source {
+    pub fn open(run: &Path) -> Result<Source, String> {
+        let wrong = |e: LogError| format!("error: {e}");
+        let name = run.display().to_string();
+        let run = Run::open(run).map_err(wrong)?;
+        let manifest = run.manifest().map_err(wrong)?;
+        Ok(Source { run, manifest, name })
+    }
+
+    pub fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// How many iterations can be repeated.
+    pub fn iterations(&self) -> Result<u64, String> {
+        match self.manifest.trained() {
+            0 => Err(format!("error: {} has no committed iteration yet, so there is nothing to replay", self.name)),
+            n => Ok(n),
+        }
+    }
+
+    /// Insists on that many iterations.
+    pub fn holds(&self, iterations: u64) -> Result<(), String> {
+        let there = self.iterations()?;
+        if iterations > there {
+            return Err(format!("error: {iterations} iterations can't be replayed: {} has committed {there}", self.name));
+        }
+        Ok(())
+    }
+
+    /// Which logged node stands for each rollout of `pipeline` (from the file `file`): the one of the same name, else the
+    /// only one that either has. The tasks come from the log too where both log them.
+    pub fn rollouts(&self, pipeline: &Pipeline, file: &Path) -> Result<Replays, String> {
+        let logged = |op: &str| self.manifest.info.nodes.iter().filter(move |n| n.op == op).map(|n| n.id.as_str()).collect::<Vec<_>>();
+        let ours = |op: &'static str| pipeline.nodes.iter().filter(move |n| n.op == op);
+        let (theirs, wanted) = (logged("rollout"), ours("rollout").collect::<Vec<_>>());
+        if wanted.is_empty() {
+            return Err(format!("error: {} has no rollout, so there are no rows to put in place of its own", file.display()));
+        }
+        let mut nodes: BTreeMap<String, String> = BTreeMap::new();
+        for node in &wanted {
+            let same = theirs.iter().find(|id| **id == node.id);
+            if let Some(id) = same.or(theirs.first().filter(|_| theirs.len() == 1 && wanted.len() == 1)) {
+                nodes.insert(node.id.clone(), id.to_string());
+            }
+        }
+        let lacking: Vec<&Node> = wanted.iter().filter(|n| !nodes.contains_key(&n.id)).copied().collect();
+        if !lacking.is_empty() {
+            let spare: Vec<&str> = theirs.into_iter().filter(|id| !nodes.values().any(|used| used == id)).collect();
+            return Err(self.unlogged(pipeline, file, &lacking, &spare));
+        }
+        let tasks = logged("tasks");
+        let both = ours("tasks").filter(|n| pipeline.log.contains(&n.id) && tasks.contains(&n.id.as_str()));
+        nodes.extend(both.map(|n| (n.id.clone(), n.id.clone())));
+        Ok(Replays { run: self.name.clone(), nodes })
+    }
+
+    /// That rollouts of a pipeline are not in the log, who needs them, and what to do.
+    fn unlogged(&self, pipeline: &Pipeline, file: &Path, lacking: &[&Node], spare: &[&str]) -> String {
+        let ids: Vec<&str> = lacking.iter().map(|n| n.id.as_str()).collect();
+        let readers = pipeline.nodes.iter().filter(|n| n.inputs.iter().any(|i| ids.contains(&i.from.as_str())));
+        let readers = quoted(readers.map(|n| n.id.as_str()));
+        let logged: Vec<&str> = self.manifest.info.nodes.iter().map(|n| n.id.as_str()).collect();
+        let mut text = format!("error: {} has not logged the rows of {}", self.name, quoted(ids.iter().copied()));
+        if !readers.is_empty() {
+            let verb = if readers.contains(", ") { "read" } else { "reads" };
+            text += &format!(", which {readers} {verb}");
+        }
+        text += "\na replay plays nothing: it needs the logged rows of each rollout\n";
+        if !spare.is_empty() {
+            let name = spare.first().copied().unwrap_or_default();
+            return text
+                + &format!(
+                    "its logged rollouts are {}: if one of them is meant, call the node `{name}` in {} too",
+                    quoted(spare.iter().copied()),
+                    file.display()
+                );
+        }
+        let all: Vec<&str> = ids.iter().copied().chain(logged.iter().copied()).collect();
+        text += &format!("to have them, run it again with `log: [{}]`", all.join(", "));
+        if pipeline.nodes.iter().filter(|n| n.op == "rollout").count() > lacking.len() {
+            text += &format!("\nor replay a pipeline without {}: `flow replay {} --with other.yaml`", quoted(ids), self.name);
+        }
+        text
+    }
+
+    /// The columns that the log has of each node that stands for a played one.
+    pub fn columns(&self, replays: &Replays) -> Result<BTreeMap<String, Vec<String>>, String> {
+        let mut all = BTreeMap::new();
+        for (node, theirs) in &replays.nodes {
+            let columns = log::columns(&self.run, &self.manifest, theirs).map_err(|e| format!("error: {e}"))?;
+            if columns.is_empty() {
+                return Err(format!("error: {} has logged no row of `{theirs}`, so there is nothing to replay", self.name));
+            }
+            all.insert(node.clone(), columns);
+        }
+        Ok(all)
+    }
+
+    /// The rows themselves.
+    pub fn feeds(&self, replays: &Replays) -> Result<Feeds, String> {
+        let feed = |(node, theirs): (&String, &String)| Ok((node.clone(), feed::logged(&self.run, theirs)?));
+        replays.nodes.iter().map(feed).collect::<Result<_, LogError>>().map_err(|e| format!("error: {e}"))
+    }
+
+    /// What the models of a reduced pipeline begin with: as the model of the same name, else as the only one did that either has.
+    /// A model that is only compared with may be one that the run didn't have.
+    pub fn starts(&self, pipeline: &Pipeline) -> Result<Starts, String> {
+        let theirs = starts(&self.run);
+        let only = theirs.values().next().filter(|_| theirs.len() == 1 && pipeline.models.len() == 1);
+        let mut found = Starts::new();
+        for name in pipeline.models.keys() {
+            if let Some(folder) = theirs.get(name).or(only) {
+                found.insert(name.clone(), folder.clone());
+                continue;
+            }
+            // Nodes without inputs are those whose rows are there already.
+            let trains = pipeline.nodes.iter().find(|n| !n.inputs.is_empty() && n.with["model"] == *name.as_str());
+            if let Some(node) = trains {
+                let known = if theirs.is_empty() { "none".into() } else { quoted(theirs.keys().map(String::as_str)) };
+                return Err(format!(
+                    "error: `{}` trains the model `{name}`, and {} has no weights that `{name}` began with (it has of: {known})\n\
+                     a replay begins as its run did: give the model the name that it has there",
+                    node.id, self.name
+                ));
+            }
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,265 @@
+//! A replay repeats credit and updates from logged rollouts: its own run's bit for bit, or another pipeline's on the same rows.
+
+mod common;
+use common::*;
+use flow::log::{read, Committer, Metrics, Run};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Everything that a run has to be judged by: its committed rows and the newest weights.
+fn digest(run: &Path) -> (String, Vec<u8>) {
+    let versions = std::fs::read_dir(run.join("weights")).unwrap();
+    let newest = versions.filter_map(|v| v.unwrap().file_name().to_str()?.parse::<u64>().ok()).max().unwrap();
+    let weights = run.join("weights").join(newest.to_string()).join("actor");
+    let read = |name: &str| std::fs::read(weights.join(name)).unwrap();
+    let rows = ask(run, "select * from trajectories order by iteration, task, sample, turn");
+    (rows, [read("model.safetensors"), read("optimizer.safetensors")].concat())
+}
+
+fn ask(run: &Path, sql: &str) -> String {
+    done(flow().arg("query").arg(run).arg(sql).args(["--format", "json"]))
+}
+
+fn replayed(folder: &Path, run: &Path, name: &str, extra: &[&str]) -> PathBuf {
+    let out = folder.join(name);
+    done(flow().arg("replay").arg(run).arg("--out").arg(&out).args(extra));
+    out
+}
+
+fn refused(folder: &Path, run: &Path, extra: &[&str]) -> String {
+    let out = folder.join("refused");
+    let said = fails(flow().arg("replay").arg(run).arg("--out").arg(&out).args(extra));
+    assert!(!out.exists(), "nothing is left behind");
+    said
+}
+
+fn diff(a: &Path, b: &Path) -> Value {
+    serde_json::from_str(&done(flow().arg("diff").arg(a).arg(b).args(["--format", "json", "--top", "100000"]))).unwrap()
+}
+
+/// [`SMALL`] with all that an update draws on: shuffled minibatches, the frozen start, weights of two iterations.
+fn rich() -> String {
+    let panel = "  evaluate:\n    op: evaluate\n    inputs: { weights: { after: update } }\n    with: { model: actor, \
+                 panel: datasets/minesweeper-6x6-m3-72494b580fd3.json, every: 9, max_turns: 1 }\nlog: [evaluate, ";
+    let small = SMALL.replace("lr: 1.0e-3", "lr: 1.0e-3, kl: 0.05, minibatch: 24, epochs: 2").replace("log: [", panel);
+    small.replace("{ after: update } }, with: { model: actor, samples", "{ after: update, staleness: 1 } }, with: { model: actor, samples")
+}
+
+const GRPO: &str = r#"
+flow: grpo
+iterations: 3
+seed: 5
+models:
+  actor: { new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }
+nodes:
+  tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 2, batch: 6 } }
+  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { model: actor, samples: 4, max_turns: 5 } }
+  group: { op: group, inputs: rollout, with: { by: [task] } }
+  advantage: { op: advantage, inputs: group, with: { of: episode_return } }
+  update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-3 } }
+log: [rollout, advantage, update]
+"#;
+
+#[test]
+fn a_replay_repeats_its_run_bit_for_bit_on_any_number_of_workers() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained(folder.path(), "run", &rich(), &[]);
+    let whole = digest(&run);
+    assert!(whole.0.lines().count() > 100);
+    for workers in ["1", "2"] {
+        let replay = replayed(folder.path(), &run, workers, &["--workers", workers]);
+        assert!(digest(&replay) == whole, "on {workers} workers");
+        let said = done(flow().arg("diff").arg(&run).arg(&replay));
+        assert!(said.contains(" are equal: ") && said.lines().count() == 1, "{said}");
+    }
+    // Nothing but the rollouts was needed: what the run had made from them is gone, and so is its panel.
+    let bare = folder.path().join("bare");
+    copied(&run, &bare, &["rollout"], |rows| rows);
+    let replay = replayed(folder.path(), &bare, "again", &[]);
+    assert!(digest(&replay) == whole, "from its rollouts alone");
+}
+
+#[test]
+fn a_replay_of_a_replay_is_the_replay() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained(folder.path(), "run", GRPO, &[]);
+    let first = replayed(folder.path(), &run, "first", &["--set", "nodes.advantage.with.baseline=leave_one_out", "--set", "log=[update]"]);
+    let second = replayed(folder.path(), &first, "second", &["--workers", "2"]);
+    assert!(digest(&first) == digest(&second));
+    assert!(digest(&first) != digest(&run));
+    assert_eq!(diff(&first, &second)["equal"], true);
+}
+
+/// Taught by hand: of n = 4 the baseline without the own return is (4 m - r) / 3, so r - baseline grows by 4/3, and the scale stays.
+#[test]
+fn leaving_one_out_moves_baselines_by_the_factor_it_must() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained(folder.path(), "run", GRPO, &[]);
+    let replay = replayed(folder.path(), &run, "replay", &["--set", "nodes.advantage.with.baseline=leave_one_out"]);
+    let found = diff(&run, &replay);
+    assert_eq!(found["equal"], false);
+    assert_eq!(found["other_turns"], 0, "the rollouts are the same");
+    let settings: Vec<&str> = found["settings"].as_array().unwrap().iter().filter_map(|s| s["path"].as_str()).collect();
+    assert_eq!(settings, ["nodes.advantage.with.baseline"]);
+    assert_eq!(found["weights"][0]["equal"], false);
+    let credit = &found["credit"];
+    let moved: Vec<&Value> = ["up", "down"].iter().flat_map(|way| credit[*way].as_array().unwrap()).collect();
+    assert_eq!(moved.len() as u64, credit["moved"].as_u64().unwrap());
+    assert!(moved.len() > 20, "{}", moved.len());
+    for row in moved {
+        let x = |key: &str| row[key].as_f64().unwrap();
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-5 * (1.0 + b.abs());
+        assert!(near(x("return_b") - x("baseline_b"), 4.0 / 3.0 * (x("return_a") - x("baseline_a"))), "{row}");
+        assert!(near(x("advantage_b"), 4.0 / 3.0 * x("advantage_a")), "{row}");
+        assert!(near(x("move"), x("advantage_b") - x("advantage_a")), "{row}");
+        assert!(row["action"].is_string() && row["response"].is_string());
+    }
+    assert!((credit["correlation"].as_f64().unwrap() - 1.0).abs() < 1e-6);
+    assert_eq!((credit["turned"].as_u64(), credit["rows"].as_u64()), (Some(0), found["rows"]["both"].as_u64()));
+    let said = done(flow().arg("diff").arg(&run).arg(&replay));
+    for word in
+        ["nodes.advantage.with.baseline: (not given) -> leave_one_out", "moved farthest up", "baseline", "final weights of `actor`: differ"]
+    {
+        assert!(said.contains(word), "{word} in\n{said}");
+    }
+}
+
+#[test]
+fn the_same_rollouts_go_through_another_pipeline() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained(folder.path(), "run", GRPO, &[]);
+    // Other names for the only rollout and the only model, another model and other tasks: none of that matters any more.
+    let other = SMALL.replace("rollout", "play").replace("op: play", "op: rollout").replace("actor", "agent");
+    let other = other.replace("layers: 1", "layers: 2").replace("batch: 6", "batch: 9");
+    let other = pipeline(folder.path(), &other);
+    let replay = replayed(folder.path(), &run, "replay", &["--with", other.to_str().unwrap()]);
+    let rows = |run: &Path, table: &str| ask(run, &format!("select * from {table} order by iteration, task, sample, turn"));
+    assert_eq!(rows(&run, "rollout"), rows(&replay, "play"));
+    let start = |run: &Path, name: &str| std::fs::read(run.join("weights/0").join(name).join("model.safetensors")).unwrap();
+    assert!(start(&run, "actor") == start(&replay, "agent"));
+    let credit = diff(&run, &replay)["credit"].clone();
+    assert!(credit["moved"].as_u64().unwrap() > 20, "{credit}");
+    // Its pipeline.yaml is the whole pipeline, so that it reads like any other run's, and is replayed in turn.
+    let again = replayed(folder.path(), &replay, "again", &[]);
+    assert_eq!(diff(&replay, &again)["equal"], true);
+    // Settings of what is not played any more are told to make no difference.
+    let output = flow()
+        .arg("replay")
+        .arg(&run)
+        .arg("--out")
+        .arg(folder.path().join("told"))
+        .args(["--set", "nodes.rollout.with.samples=9"])
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success() && text(&output.stderr).contains("make no difference: nodes.rollout.with.samples"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn a_stopped_replay_goes_on_with_the_same_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained(folder.path(), "run", GRPO, &[]);
+    let change = ["--set", "nodes.advantage.with.scale=none"];
+    let whole = replayed(folder.path(), &run, "whole", &change);
+    let part = replayed(folder.path(), &run, "part", &[&change[..], &["--set", "iterations=1"]].concat());
+    assert!(digest(&part) != digest(&whole));
+    done(flow().arg("resume").arg(&part).args(["--iterations", "3"]));
+    assert!(digest(&part) == digest(&whole));
+    let said = fails(flow().arg("resume").arg(&part).args(["--iterations", "4"]));
+    assert!(said.contains("4 iterations can't be replayed") && said.contains("has committed 3"), "{said}");
+    let said = refused(folder.path(), &run, &["--set", "iterations=4"]);
+    assert!(said.contains("4 iterations can't be replayed"), "{said}");
+}
+
+/// Two rollouts and two updates that take turns, as in the quickstart.
+fn turns() -> String {
+    let demos = "  demos: { op: rollout, inputs: tasks, with: { model: actor, actor: expert, samples: 1, max_turns: 5 } }\n  \
+                 imitate: { op: gpu-update, inputs: { rows: demos, weights: { after: update } }, with: { model: actor, objective: sft } }\n  rollout:";
+    GRPO.replacen("  rollout:", demos, 1).replace("inputs: advantage,", "inputs: { rows: advantage, weights: imitate },")
+}
+
+#[test]
+fn rollouts_that_were_not_logged_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained(folder.path(), "run", &turns(), &[]);
+    let said = refused(folder.path(), &run, &[]);
+    for word in
+        ["has not logged the rows of `demos`, which `imitate` reads", "`log: [demos, rollout, advantage, update]`", "--with other.yaml"]
+    {
+        assert!(said.contains(word), "{word} in\n{said}");
+    }
+    // Without the demonstrations the rest can be replayed, and with them logged all of it.
+    let grpo = pipeline(folder.path(), GRPO);
+    let replay = replayed(folder.path(), &run, "grpo", &["--with", grpo.to_str().unwrap()]);
+    assert_eq!(diff(&run, &replay)["credit"]["moved"], 0);
+    let run = trained(folder.path(), "logged", &turns().replace("log: [", "log: [tasks, demos, imitate, "), &["--workers", "2"]);
+    let replay = replayed(folder.path(), &run, "all", &[]);
+    assert!(digest(&run) == digest(&replay));
+    assert_eq!(diff(&run, &replay)["equal"], true);
+    assert_eq!(ask(&run, "from tasks order by all"), ask(&replay, "from tasks order by all"));
+
+    let silent = trained(folder.path(), "silent", &GRPO.replace("log: [rollout, ", "log: ["), &[]);
+    let said = refused(folder.path(), &silent, &[]);
+    assert!(said.contains("has not logged the rows of `rollout`, which `group` reads"), "{said}");
+    assert!(said.contains("`log: [rollout, advantage, update]`") && !said.contains("--with"), "{said}");
+
+    let named = turns().replace("demos", "first").replace("  rollout:", "  second:").replace("inputs: rollout", "inputs: second");
+    let named = pipeline(folder.path(), &named.replace("log: [rollout", "log: [second"));
+    let said = refused(folder.path(), &run, &["--with", named.to_str().unwrap()]);
+    assert!(said.contains("`first`, `second`") && said.contains("its logged rollouts are `demos`, `rollout`"), "{said}");
+
+    let strange =
+        GRPO.replace("actor:", "left:").replace("model: actor", "model: left").replace("nodes:\n", "  right: { new: tiny }\nnodes:\n");
+    let strange = pipeline(folder.path(), &strange.replace("lr: 1.0e-3", "reference: right, kl: 0.1"));
+    let said = refused(folder.path(), &run, &["--with", strange.to_str().unwrap()]);
+    assert!(said.contains("`update` trains the model `left`") && said.contains("it has of: `actor`"), "{said}");
+}
+
+/// A copy of a run that logged `nodes` only, its rollouts changed by `change`.
+fn copied(from: &Path, to: &Path, nodes: &[&str], change: impl Fn(arrow::array::RecordBatch) -> arrow::array::RecordBatch) {
+    let old = Run::open(from).unwrap();
+    let manifest = old.manifest().unwrap();
+    let mut info = manifest.info.clone();
+    info.nodes.retain(|n| nodes.contains(&n.id.as_str()));
+    let yaml = std::fs::read_to_string(old.pipeline()).unwrap();
+    let yaml = yaml.replace("datasets/", "no/such/folder/");
+    let new = Run::create(to, &yaml, &info).unwrap();
+    let mut committer = Committer::new(new.clone()).unwrap();
+    let rows: Vec<_> = read(&old, "rollout").unwrap().into_iter().map(change).collect();
+    for (iteration, rows) in rows.iter().enumerate() {
+        let part = flow::log::write_part(&new, "rollout", iteration as u64, 0, rows).unwrap();
+        committer.commit(iteration as u64, vec![part], Metrics::new(), vec![]).unwrap();
+    }
+    let start = "weights/0/actor";
+    std::fs::create_dir_all(to.join(start)).unwrap();
+    for file in std::fs::read_dir(from.join(start)).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), to.join(start).join(file.file_name())).unwrap();
+    }
+}
+
+#[test]
+fn a_column_that_was_not_logged_is_named_with_who_needs_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained(folder.path(), "run", GRPO, &[]);
+    let without = |rows: arrow::array::RecordBatch| {
+        let keep: Vec<usize> = (0..rows.num_columns()).filter(|i| rows.schema().field(*i).name() != "choices").collect();
+        rows.project(&keep).unwrap()
+    };
+    let lacking = folder.path().join("lacking");
+    copied(&run, &lacking, &["rollout"], without);
+    let said = refused(folder.path(), &lacking, &[]);
+    let expected = "error: the port `rows` of `update` needs the column `choices`, and the log has no such column of `rollout`";
+    assert!(said.contains(expected) && said.contains("pipeline.yaml:") && said.contains("`logprobs`"), "{said}");
+    // Only what the other pipeline needs is asked for.
+    let credit: String = GRPO.lines().filter(|l| !l.contains("  update:")).map(|l| format!("{l}\n")).collect();
+    let credit = credit.replace(", update]", "]").replace("inputs: { tasks: tasks, weights: { after: update } }", "inputs: tasks");
+    let credit = pipeline(folder.path(), &credit);
+    let replay = replayed(folder.path(), &lacking, "credit", &["--with", credit.to_str().unwrap()]);
+    assert_eq!(diff(&run, &replay)["credit"]["moved"], 0);
+    let said = refused(folder.path(), folder.path(), &[]);
+    assert!(said.contains("isn't a run folder"), "{said}");
+}
