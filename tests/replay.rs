@@ -142,20 +142,16 @@ fn the_same_rollouts_go_through_another_pipeline() {
     // Its pipeline.yaml is the whole pipeline, so that it reads like any other run's, and is replayed in turn.
     let again = replayed(folder.path(), &replay, "again", &[]);
     assert_eq!(diff(&replay, &again)["equal"], true);
-    // Settings of what is not played any more are told to make no difference.
-    let output = flow()
-        .arg("replay")
-        .arg(&run)
-        .arg("--out")
-        .arg(folder.path().join("told"))
-        .args(["--set", "nodes.rollout.with.samples=9"])
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success() && text(&output.stderr).contains("make no difference: nodes.rollout.with.samples"),
-        "{}",
-        text(&output.stderr)
-    );
+    // Settings of what is not played any more are told to make no difference, and no others.
+    let told = |extra: &[&str]| {
+        let out = tempfile::tempdir().unwrap();
+        let output = flow().arg("replay").arg(&run).arg("--out").arg(out.path()).args(extra).output().unwrap();
+        assert!(output.status.success());
+        text(&output.stderr).lines().find(|l| l.starts_with("note: ")).map(|l| l.split_once("no difference: ").unwrap().1.to_string())
+    };
+    assert_eq!(told(&["--set", "nodes.rollout.with.samples=9"]).as_deref(), Some("nodes.rollout.with.samples"));
+    assert_eq!(told(&["--set", "nodes.update.with.lr=0.1"]), None);
+    assert_eq!(told(&["--with", other.to_str().unwrap()]).as_deref(), Some("nodes.tasks.with.batch"));
 }
 
 #[test]

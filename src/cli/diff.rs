@@ -209,7 +209,7 @@ fn named(row: &Value) -> String {
 }
 
 fn moved(row: &Value) -> String {
-    let figure = |key: &str| row[key].as_f64().map_or("-".into(), |x| format!("{x:.4}"));
+    let figure = |key: &str| row[key].as_f64().map_or("(not logged)".into(), |x| format!("{x:.4}"));
     let pair = |key: &str| format!("{} -> {}", figure(&format!("{key}_a")), figure(&format!("{key}_b")));
     let more: Vec<String> = ["return", "baseline"]
         .iter()

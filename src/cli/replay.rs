@@ -66,9 +66,10 @@ fn idle(source: &Source, whole: &Pipeline, pipeline: &Pipeline, replays: &Replay
         let mut steps = path.split('.');
         match (steps.next(), steps.next()) {
             (Some("nodes"), Some(id)) => {
-                theirs["nodes"].get(id).is_some() && (pipeline.node(id).is_none() || replays.nodes.contains_key(id))
+                let both = theirs["nodes"].get(id).is_some() && whole.node(id).is_some();
+                both && (pipeline.node(id).is_none() || replays.nodes.contains_key(id))
             }
-            (Some("models"), Some(name)) => theirs["models"].get(name).is_some(),
+            (Some("models"), Some(name)) => theirs["models"].get(name).is_some() && whole.models.contains_key(name),
             _ => false,
         }
     };
