@@ -13,6 +13,15 @@ pub const NODE: [&str; 3] = ["op", "inputs", "with"];
 /// The settings of any operator that name an entry of `models:`.
 pub const MODEL_SETTINGS: [&str; 2] = ["model", "reference"];
 
+/// Names that already mean something to a query over the run, or in its metrics.
+const TAKEN: [(&str, &str); 5] = [
+    ("trajectories", "that is the view in which a query sees all nodes joined"),
+    ("provenance", "that is the view in which a query sees what each update made of each row"),
+    ("metrics", "that is the table in which a query sees the figures of all nodes"),
+    ("errors", "that is the table in which a query sees the episodes that failed"),
+    ("engine", "that is what the metrics call the figures of the run itself"),
+];
+
 /// One node as far as it could be understood.
 pub struct Draft<'a> {
     pub id: &'a str,
@@ -38,9 +47,12 @@ pub fn nodes<'a>(tree: &'a Tree, catalog: &'a Catalog, sketch: &mut Sketch<'a>, 
     }
     let mut used = BTreeSet::new();
     for Entry { key, at, value } in nodes.entries() {
-        if !plain(key) || key == "trajectories" {
-            let help = if key == "trajectories" { "that is the view in which a query sees all nodes joined" } else { PLAIN };
+        let lower = key.to_lowercase();
+        if let Some(help) = TAKEN.iter().find(|(name, _)| lower == *name).map(|(_, what)| *what).or((!plain(key)).then_some(PLAIN)) {
             report.add(*at, format!("`{key}` can't be a node's name"), Some(help.into()));
+        } else if let Some(twin) = names.iter().take_while(|n| **n != key).find(|n| n.to_lowercase() == lower) {
+            let help = "SQL doesn't tell capitals from small letters, and the names of nodes are names of tables";
+            report.add(*at, format!("`{key}` and `{twin}` differ only in capitals"), Some(help.into()));
         }
         let mut draft = Draft {
             id: key,
