@@ -16,7 +16,7 @@ fn told(a: &Path, b: &Path, extra: &[&str]) -> String {
 
 /// A run of one iteration whose node `advantage` holds these advantages, in parts of their own and in this order.
 fn run(folder: &Path, name: &str, rows: &[(usize, f32, &str)]) -> Run {
-    let node = |id: &str, op: &str| NodeInfo { id: id.into(), op: op.into(), columns: vec![] };
+    let node = |id: &str, op: &str| NodeInfo { id: id.into(), op: op.into(), ..Default::default() };
     let nodes = vec![node("rollout", "rollout"), node("advantage", "advantage")];
     let info = RunInfo { name: name.into(), nodes, iterations: 1, seed: 7, ..Default::default() };
     let run = Run::create(&folder.join(name), &format!("flow: {name}\n"), &info).unwrap();

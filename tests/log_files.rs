@@ -119,7 +119,7 @@ fn a_full_disk_is_told_and_loses_nothing_committed() {
         println!("skipped: mounting a small tmpfs needs root");
         return;
     }
-    let nodes = vec![NodeInfo { id: "rollout".into(), op: "rollout".into(), columns: vec![] }];
+    let nodes = vec![NodeInfo { id: "rollout".into(), op: "rollout".into(), ..Default::default() }];
     let run = Run::create(
         &folder.path().join("run"),
         "flow: test\n",

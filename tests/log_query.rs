@@ -1,5 +1,6 @@
 //! Questions to a run's log: what can be asked, what can't be, and what comes back.
 
+mod common;
 mod log_common;
 
 use flow::log::{print, query, tables, Answer, Committer, Format, LogError, Metrics, NodeInfo, Run, RunInfo};
@@ -149,7 +150,7 @@ fn answers_print_in_four_formats() {
 #[test]
 fn a_run_with_nothing_committed_has_empty_tables() {
     let folder = tempfile::tempdir().unwrap();
-    let nodes = vec![NodeInfo { id: "gpu-update".into(), op: "gpu-update".into(), columns: vec![] }];
+    let nodes = vec![NodeInfo { id: "gpu-update".into(), op: "gpu-update".into(), ..Default::default() }];
     let run = Run::create(
         &folder.path().join("run"),
         "flow: a\n",
@@ -159,4 +160,76 @@ fn a_run_with_nothing_committed_has_empty_tables() {
     assert_eq!(json(&run, "SELECT count(*) AS n FROM \"gpu-update\""), serde_json::json!([{ "n": 0 }]));
     assert_eq!(json(&run, "SELECT count(*) AS n FROM trajectories"), serde_json::json!([{ "n": 0 }]));
     assert!(refusal(&run, "SELECT * FROM read_text('/etc/passwd')").contains("Permission Error"));
+}
+
+/// Imitation and GRPO on one model: two updates, of which the second learns from grouped rows.
+const TAUGHT: &str = r#"
+flow: taught
+iterations: 2
+seed: 3
+models:
+  actor: { new: tiny, layers: 1, width: 16, heads: 2, kv_heads: 1 }
+nodes:
+  tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 2, batch: 4 } }
+  demos: { op: rollout, inputs: tasks, with: { model: actor, actor: expert, samples: 1, max_turns: 3 } }
+  imitate: { op: gpu-update, inputs: { rows: demos, weights: { after: update } }, with: { model: actor, objective: sft } }
+  own: { op: tasks, with: { env: minesweeper, size: 4, mines: 2, batch: 3 } }
+  rollout: { op: rollout, inputs: { tasks: own, weights: { after: update } }, with: { model: actor, samples: 4, max_turns: 3 } }
+  group: { op: group, inputs: rollout, with: { by: [task] } }
+  advantage: { op: advantage, inputs: group, with: { of: episode_return } }
+  update: { op: gpu-update, inputs: { rows: advantage, weights: imitate }, with: { model: actor } }
+log: [demos, imitate, rollout, group, advantage, update]
+"#;
+
+#[test]
+fn provenance_leads_from_updates_to_rows_and_from_rows_to_updates() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = Run::open(&common::trained(folder.path(), "run", TAUGHT, &[])).unwrap();
+    let upstream = |id: &str| run.manifest().unwrap().info.nodes.iter().find(|n| n.id == id).unwrap().upstream.clone().unwrap();
+    assert_eq!(upstream("update"), ["own", "rollout", "group", "advantage"], "an order between updates is no way for rows");
+    assert_eq!(upstream("imitate"), ["tasks", "demos"]);
+    let number = |sql: &str| json(&run, sql)[0]["n"].as_u64().unwrap();
+    assert_eq!(
+        number("SELECT count(*) AS n FROM provenance"),
+        number("SELECT (SELECT count(*) FROM demos) + (SELECT count(*) FROM rollout) AS n")
+    );
+    // Each iteration is two updates: the imitation makes the odd versions from demonstrations, which nobody grouped, although some
+    // are of the tasks that are played too.
+    let updates = "SELECT node, iteration, version, count(\"group\") > 0 AS grouped, count(DISTINCT task) AS tasks FROM provenance GROUP BY ALL ORDER BY version";
+    let line = |node: &str, iteration: u64, version: u64, grouped: bool, tasks: u64| serde_json::json!({ "node": node, "iteration": iteration, "version": version, "grouped": grouped, "tasks": tasks });
+    assert_eq!(
+        json(&run, updates),
+        serde_json::json!([
+            line("imitate", 0, 1, false, 4),
+            line("update", 0, 2, true, 3),
+            line("imitate", 1, 3, false, 4),
+            line("update", 1, 4, true, 3)
+        ])
+    );
+    // The credit is that of the nodes that gave it, row by row.
+    let wrong = "SELECT count(*) AS n FROM provenance p JOIN advantage a USING (iteration, task, sample, attempt, turn, phase) JOIN \"group\" g USING (iteration, task, sample, attempt, turn, phase)
+        WHERE p.node = 'update' AND ((p.advantage, p.\"return\", p.baseline, p.scale) != (a.advantage, a.\"return\", a.baseline, a.scale) OR (p.\"group\", p.group_size, p.visitation_depth) != (g.\"group\", g.group_size, g.visitation_depth))";
+    assert_eq!(number(wrong), 0);
+    assert_eq!(number("SELECT count(*) AS n FROM provenance WHERE node = 'update' AND advantage IS NULL"), 0);
+    // So is what the update saw of the row.
+    let seen = "SELECT count(*) AS n FROM provenance p JOIN \"update\" u USING (version, iteration, task, sample, attempt, turn, phase)
+        WHERE (p.ratio, p.clip_share, p.loss_share, p.row_kl) = (u.ratio, u.clip_share, u.loss_share, u.row_kl)";
+    assert_eq!(number(seen), number("SELECT count(*) AS n FROM \"update\""));
+    // Back: what made version 2. Forward: what became of one row (not of a first sample, whose name a demonstration may share).
+    let back = json(&run, "SELECT task, sample, turn, \"group\", group_size, advantage FROM provenance WHERE version = 2 AND used = 'yes' AND sample > 0 ORDER BY abs(advantage) DESC LIMIT 10");
+    assert_eq!(back.as_array().unwrap().len(), 10);
+    let task = back[0]["task"].as_str().unwrap();
+    let forward = format!("SELECT node, version, used, \"return\", baseline, scale, advantage FROM provenance WHERE iteration = 0 AND task = '{task}' AND sample = {} AND turn = {}", back[0]["sample"], back[0]["turn"]);
+    let forward = json(&run, &forward);
+    assert_eq!(forward.as_array().unwrap().len(), 1);
+    assert_eq!((&forward[0]["node"], &forward[0]["version"], &forward[0]["used"]), (&"update".into(), &2.into(), &"yes".into()));
+    assert_eq!(forward[0]["advantage"], back[0]["advantage"]);
+}
+
+#[test]
+fn a_run_whose_updates_are_not_logged_has_no_provenance() {
+    let (_folder, run) = logged();
+    // This run's `update` logs no rows by name.
+    let told = refusal(&run, "SELECT * FROM provenance");
+    assert!(told.contains("there are:\n  rollout (iteration"), "{told}");
 }

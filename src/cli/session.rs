@@ -10,7 +10,7 @@ use crate::dataflow::feed::Feeds;
 use crate::dataflow::journal::Journal;
 use crate::dataflow::run::{run, Plan};
 use crate::log::{self, Committer, Lock, NodeInfo, Replays, RunInfo, Status};
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Node, Pipeline};
 use crate::policy::Policy;
 use crate::{ops, row};
 use clap::Args;
@@ -184,7 +184,9 @@ pub fn info(pipeline: &Pipeline) -> RunInfo {
     let columns = |op: &str| {
         row::COLUMNS.iter().map(|c| c.name).filter(|c| row::NAME.contains(c) || ops::adds(op).contains(c)).map(String::from).collect()
     };
-    let nodes = logged.map(|n| NodeInfo { id: n.id.clone(), op: n.op.clone(), columns: columns(&n.op) }).collect();
+    let upstream = |id: &str| Some(pipeline.upstream(id).into_iter().map(String::from).collect());
+    let node = |n: &Node| NodeInfo { id: n.id.clone(), op: n.op.clone(), columns: columns(&n.op), upstream: upstream(&n.id) };
+    let nodes = logged.map(node).collect();
     let delay = pipeline.nodes.iter().flat_map(|n| &n.inputs).filter_map(|i| i.staleness).max().unwrap_or(0);
     RunInfo {
         name: pipeline.name.clone(),

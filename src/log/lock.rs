@@ -17,4 +17,9 @@ impl Lock {
             Err(TryLockError::Error(e)) => Err(LogError::io(&path)(e)),
         }
     }
+
+    /// Whether some process has it: a run whose manifest says `running` and that nobody holds was killed.
+    pub fn held(run: &Run) -> bool {
+        File::open(run.root().join("lock")).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    }
 }

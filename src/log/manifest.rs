@@ -49,6 +49,9 @@ pub struct NodeInfo {
     /// The columns it logs. They give a node without rows its empty table; may be left empty.
     #[serde(default)]
     pub columns: Vec<String>,
+    /// The nodes that its rows came through, logged or not; unknown in runs of before this was noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream: Option<Vec<String>>,
 }
 
 /// How a run stands.

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A worker writes a part ([`write_part`]); one thread commits an iteration once all its parts are written ([`Committer`]).
-//! What no commit names doesn't exist for [`read`] and [`query`], so a kill at any moment loses only iterations in hand.
+//! What no commit names doesn't exist for [`read`] and [`query()`], so a kill at any moment loses only iterations in hand.
 //! [`diff()`] joins two runs by the names of their rows.
 
 mod both;
@@ -15,6 +15,7 @@ mod diff;
 mod disk;
 mod error;
 mod guard;
+mod joined;
 mod keep;
 mod lock;
 mod manifest;
@@ -31,7 +32,7 @@ pub use error::LogError;
 pub use lock::Lock;
 pub use manifest::{Committer, Iteration, Manifest, Metrics, NodeInfo, Part, Replays, RunInfo, Status, WeightsAt};
 pub use print::{print, Format};
-pub use query::{query, tables, Answer, Table};
+pub use query::{query, query_within, tables, Answer, Table};
 pub use reader::{columns, read, read_iteration};
 pub use run::Run;
 pub use writer::write_part;

@@ -5,6 +5,7 @@ use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{cast_with_options, CastOptions};
 use arrow::datatypes::{DataType, Decimal128Type, Field, Schema, SchemaRef};
 use duckdb::Connection;
+use std::ops::RangeBounds;
 use std::sync::Arc;
 
 /// What a query gives.
@@ -22,11 +23,19 @@ pub struct Table {
     pub columns: Vec<(String, String)>,
 }
 
-/// Asks the run's committed iterations: a table a logged node; `metrics` (iteration, node, name, value); and `trajectories`,
-/// which joins the nodes row by row. One statement that reads; nothing can be written, and nothing outside the run be read.
+/// Asks the run's committed iterations: a table a logged node; `metrics` (iteration, node, name, value); `trajectories`, which
+/// joins the nodes row by row; and `provenance`, which says what each update made of each row. One statement that reads; nothing
+/// can be written, and nothing outside the run be read.
 pub fn query(run: &Run, sql: &str) -> Result<Answer, LogError> {
+    query_within(run, .., sql)
+}
+
+/// The same over some of the iterations: what an answer about a few of them costs then doesn't grow with the run.
+pub fn query_within(run: &Run, iterations: impl RangeBounds<u64>, sql: &str) -> Result<Answer, LogError> {
     guard::check(sql)?;
-    let db = views::connect(run, &run.manifest()?)?;
+    let mut manifest = run.manifest()?;
+    manifest.committed.retain(|i| iterations.contains(&i.iteration));
+    let db = views::connect(run, &manifest)?;
     ask(&db, sql).map_err(|e| explained(&db, &e.to_string()))
 }
 

@@ -1,9 +1,10 @@
-//! What a query can name: a view a logged node, the table `metrics`, and the joined view `trajectories`.
+//! What a query can name: a view a logged node, the table `metrics`, and the joined views `trajectories` and `provenance`.
 
+use super::joined::{provenance, trajectories, Turns};
 use super::{reader, LogError, Manifest, Run, Table};
 use crate::row::{self, Kind, NAME};
 use duckdb::{params, Connection, Result as Sql};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Nodes whose rows aren't turns of the training rollouts: what they log has tables of its own and no place in `trajectories`.
@@ -77,12 +78,22 @@ fn fill(db: &Connection, schema: &str, manifest: &Manifest, nodes: &Files) -> Sq
     metrics(db, schema, manifest)?;
     let columns: BTreeMap<String, Vec<String>> =
         tables(db)?.into_iter().map(|t| (t.name, t.columns.into_iter().map(|(name, _)| name).collect())).collect();
-    let joined =
-        |op: &str, id: &str| !APART.contains(&op) && columns.get(id).is_some_and(|c| NAME.iter().all(|n| c.iter().any(|c| c == n)));
-    let turns: Vec<(&str, &[String])> =
-        manifest.info.nodes.iter().filter(|n| joined(&n.op, &n.id)).map(|n| (n.id.as_str(), columns[&n.id].as_slice())).collect();
-    if !turns.is_empty() && !columns.contains_key("trajectories") {
-        db.execute_batch(&trajectories(&turns))?;
+    let turns: Vec<Turns> = manifest
+        .info
+        .nodes
+        .iter()
+        .filter(|n| !APART.contains(&n.op.as_str()))
+        .filter_map(|n| {
+            let turns = Turns { id: &n.id, op: &n.op, columns: columns.get(&n.id)?, upstream: n.upstream.as_deref() };
+            NAME.iter().all(|c| turns.has(c)).then_some(turns)
+        })
+        .collect();
+    for (name, view) in [("trajectories", trajectories(&turns)), ("provenance", provenance(&turns))] {
+        // A run made before such names were refused may have a node of that name, which is what the name means there.
+        let free = !columns.keys().any(|table| table.eq_ignore_ascii_case(name));
+        if let Some(view) = view.filter(|_| free) {
+            db.execute_batch(&format!("CREATE VIEW {name} AS {view}"))?;
+        }
     }
     Ok(())
 }
@@ -107,29 +118,6 @@ fn metrics(db: &Connection, schema: &str, manifest: &Manifest) -> Sql<()> {
         }
     }
     rows.flush()
-}
-
-/// All nodes side by side, joined by the rows' names. A column that several nodes logged keeps its name where it was logged
-/// last, and is called `node_column` elsewhere.
-fn trajectories(nodes: &[(&str, &[String])]) -> String {
-    let key = NAME.map(quoted).join(", ");
-    let mut last = BTreeMap::new();
-    for (id, columns) in nodes {
-        last.extend(columns.iter().map(|c| (c.as_str(), *id)));
-    }
-    let mut names = BTreeSet::new();
-    let mut select = vec![key.clone()];
-    let mut from = String::new();
-    for (id, columns) in nodes {
-        for column in columns.iter().filter(|c| !NAME.contains(&c.as_str())) {
-            let name = if last[column.as_str()] == *id { column.clone() } else { format!("{id}_{column}") };
-            if names.insert(name.clone()) {
-                select.push(format!("{}.{} AS {}", quoted(id), quoted(column), quoted(&name)));
-            }
-        }
-        from += &if from.is_empty() { quoted(id) } else { format!(" FULL JOIN {} USING ({key})", quoted(id)) };
-    }
-    format!("CREATE VIEW trajectories AS SELECT {} FROM {from}", select.join(", "))
 }
 
 /// The tables and views there are in the schema that is set, with their columns.
@@ -159,7 +147,7 @@ fn list(files: &[PathBuf]) -> String {
     format!("[{}]", texts.join(", "))
 }
 
-fn sql_type(kind: Kind) -> &'static str {
+pub(super) fn sql_type(kind: Kind) -> &'static str {
     match kind {
         Kind::U64 => "UBIGINT",
         Kind::U32 => "UINTEGER",

@@ -90,6 +90,18 @@ impl Pipeline {
     pub fn node(&self, id: &str) -> Option<&Node> {
         self.nodes.iter().find(|n| n.id == id)
     }
+
+    /// The nodes that the rows of the node `id` came through in their iteration, in topological order. An order between two
+    /// updates is no way for rows.
+    pub fn upstream(&self, id: &str) -> Vec<&str> {
+        let mut found: Vec<&str> = vec![id];
+        for node in self.nodes.iter().rev() {
+            if found.contains(&node.id.as_str()) {
+                found.extend(node.inputs.iter().filter(|i| i.staleness.is_none() && i.port != "weights").map(|i| i.from.as_str()));
+            }
+        }
+        self.nodes.iter().map(|n| n.id.as_str()).filter(|n| *n != id && found.contains(n)).collect()
+    }
 }
 
 /// A longer file is no pipeline that a person wrote.

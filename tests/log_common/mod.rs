@@ -17,6 +17,7 @@ pub fn run() -> (tempfile::TempDir, Run) {
         id: id.into(),
         op: op.into(),
         columns: columns.iter().map(|c| c.to_string()).collect(),
+        upstream: None,
     };
     let nodes = vec![
         node("rollout", "rollout", &[]),

@@ -1,0 +1,113 @@
+//! The two views that join the logged nodes by the rows' names: what happened to each turn, and what each update made of it.
+
+use super::views::{quoted, sql_type};
+use crate::row::{self, NAME};
+use std::collections::BTreeMap;
+
+/// A logged node whose rows are turns of the training rollouts.
+pub(super) struct Turns<'a> {
+    pub id: &'a str,
+    pub op: &'a str,
+    pub columns: &'a [String],
+    /// The nodes that its rows came through, if that is known.
+    pub upstream: Option<&'a [String]>,
+}
+
+impl Turns<'_> {
+    pub fn has(&self, column: &str) -> bool {
+        self.columns.iter().any(|c| c == column)
+    }
+}
+
+/// All nodes side by side. A column that several nodes logged keeps its name where it was logged last, and is called
+/// `node_column` elsewhere.
+pub(super) fn trajectories(nodes: &[Turns]) -> Option<String> {
+    let key = key();
+    let (first, rest) = nodes.split_first()?;
+    let columns: String =
+        beside(nodes, |c| !NAME.contains(&c)).iter().map(|(name, source)| format!(", {source} AS {}", quoted(name))).collect();
+    let joins: String = rest.iter().map(|n| format!(" FULL JOIN {} USING ({key})", quoted(n.id))).collect();
+    Some(format!("SELECT {key}{columns} FROM {}{joins}", quoted(first.id)))
+}
+
+/// What says how much a row counted, and why.
+const CREDIT: [&str; 7] = ["visitation_depth", "group", "group_size", "baseline", "scale", "return", "advantage"];
+
+/// The view `provenance`: from any update back to the rows behind it, and from any row forward to what it did.
+///
+/// One line for each row of each logged `gpu-update`, and these columns:
+///
+/// - `iteration`, `node`, `version`: when, which update, and the version of the weights that it made
+/// - `task`, `sample`, `attempt`, `turn`, `phase`: with `iteration` the row's name, by which any other table joins
+/// - `used`: `yes`, or why the row was not trained on
+/// - `visitation_depth`, `group`, `group_size`, `baseline`, `scale`, `return`, `advantage`: the credit that the row came with,
+///   NULL where no node logged it. What two nodes logged keeps its plain name where it was logged last, and is called
+///   `node_column` elsewhere, as in `trajectories`
+/// - whatever else the update logged of the row
+///
+/// Which rows made version 12, and which of them pulled hardest?
+///
+/// ```sql
+/// SELECT task, sample, turn, "group", group_size, advantage FROM provenance
+/// WHERE version = 12 AND used = 'yes' ORDER BY abs(advantage) DESC LIMIT 10
+/// ```
+///
+/// What became of the first turn of a trajectory, and what had it been compared with?
+///
+/// ```sql
+/// SELECT node, version, used, "return", baseline, scale, advantage FROM provenance
+/// WHERE iteration = 11 AND task = 'sokoban-6x6-b1-m1-s2010794321636730654' AND sample = 2 AND turn = 0
+/// ```
+pub(super) fn provenance(nodes: &[Turns]) -> Option<String> {
+    let views: Vec<String> = nodes.iter().filter(|n| n.op == "gpu-update" && n.has("version")).map(|update| of(update, nodes)).collect();
+    (!views.is_empty()).then(|| views.join(" UNION ALL BY NAME "))
+}
+
+/// The part of one update. Its rows had their credit from the nodes that they came through: another node's row of the same name
+/// (a demonstration of the same task, say) is another row.
+fn of(update: &Turns, nodes: &[Turns]) -> String {
+    let before = |n: &&Turns| n.op != "gpu-update" && update.upstream.is_none_or(|ids| ids.iter().any(|id| id == n.id));
+    let credit: Vec<&Turns> = nodes.iter().filter(before).filter(|n| CREDIT.iter().any(|c| n.has(c))).collect();
+    let made = beside(credit.iter().copied(), |c| CREDIT.contains(&c));
+    let (key, id) = (key(), quoted(update.id));
+    let [iteration, name @ ..] = NAME.map(quoted);
+    let mut select = vec![iteration, format!("'{}' AS node", update.id.replace('\'', "''")), format!("{id}.version")];
+    select.extend(name);
+    let mut put = |name: &str, source: &str| select.push(format!("{source} AS {}", quoted(name)));
+    let own = |name: &str| update.has(name).then(|| format!("{id}.{}", quoted(name)));
+    put("used", &own("used").unwrap_or("CAST(NULL AS VARCHAR)".into()));
+    for column in CREDIT {
+        let logged = made.iter().find(|(name, _)| name == column).map(|(_, source)| source.clone());
+        let none = || row::find(column).map(|c| format!("CAST(NULL AS {})", sql_type(c.kind)));
+        if let Some(source) = own(column).or(logged).or_else(none) {
+            put(column, &source);
+        }
+    }
+    made.iter().filter(|(name, _)| !CREDIT.contains(&name.as_str())).for_each(|(name, source)| put(name, source));
+    let told = |c: &str| NAME.contains(&c) || CREDIT.contains(&c) || ["used", "version"].contains(&c);
+    update.columns.iter().filter(|c| !told(c)).for_each(|c| put(c, &format!("{id}.{}", quoted(c))));
+    let joins: String = credit.iter().map(|n| format!(" LEFT JOIN {} USING ({key})", quoted(n.id))).collect();
+    format!("SELECT {} FROM {id}{joins}", select.join(", "))
+}
+
+/// The wanted columns of several nodes: what each is called and where it comes from.
+fn beside<'a>(nodes: impl IntoIterator<Item = &'a Turns<'a>> + Clone, wanted: impl Fn(&str) -> bool) -> Vec<(String, String)> {
+    let mut last = BTreeMap::new();
+    for node in nodes.clone() {
+        last.extend(node.columns.iter().map(|c| (c.as_str(), node.id)));
+    }
+    let mut named: Vec<(String, String)> = Vec::new();
+    for node in nodes {
+        for column in node.columns.iter().filter(|c| wanted(c)) {
+            let name = if last[column.as_str()] == node.id { column.clone() } else { format!("{}_{column}", node.id) };
+            if !named.iter().any(|(n, _)| *n == name) {
+                named.push((name, format!("{}.{}", quoted(node.id), quoted(column))));
+            }
+        }
+    }
+    named
+}
+
+fn key() -> String {
+    NAME.map(quoted).join(", ")
+}
