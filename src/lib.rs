@@ -44,7 +44,7 @@
 //!
 //! # Where things are
 //!
-//! Arrows go down only: [`cli`] -> [`ops`] -> [`dataflow`] -> {[`mod@env`], [`policy`], [`credit`], [`log`]} -> {[`pipeline`], [`row`], [`seed`]}.
+//! Arrows go down only: [`cli`] -> [`ops`] -> [`dataflow`] -> {[`mod@env`], [`policy`], [`credit`], [`log`]} -> {[`pipeline`], [`row`], [`seed`], [`pulse`]}.
 //! One operator is one file in [`ops`] and one line in [`ops::TABLE`]; an environment knows no policy, credit knows no
 //! graph, and only [`dataflow`] knows how iterations overlap.
 //!
@@ -66,5 +66,6 @@ pub mod log;
 pub mod ops;
 pub mod pipeline;
 pub mod policy;
+pub mod pulse;
 pub mod row;
 pub mod seed;

@@ -49,6 +49,7 @@ pub fn follow(hosts: &Hosts, machine: &Machine, mut pipeline: Pipeline) -> Outco
         policy,
         journal: journal_of(&folder),
         cluster: Some(cluster),
+        stall: machine.stall(),
         ..Plan::new(pipeline, ops::find, ops::adds)
     };
     run(plan).map_err(|failure| format!("error: {failure}"))?;

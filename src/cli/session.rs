@@ -17,6 +17,7 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// What a machine gives to a training; never part of a pipeline.
 #[derive(Args)]
@@ -34,6 +35,9 @@ pub struct Machine {
     /// Threads of libtorch; one a core unless given here or by OMP_NUM_THREADS
     #[arg(long)]
     threads: Option<usize>,
+    /// Ends the run when nothing at all has moved for this long, and says who waits for whom; 0 never does
+    #[arg(long, default_value_t = 300, value_name = "SECONDS")]
+    stall: u64,
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 }
@@ -53,6 +57,11 @@ impl Machine {
             Some(_) => Err(format!("error: {what} plays nothing and runs in one process: leave --hosts out")),
             None => Ok(()),
         }
+    }
+
+    /// How long a run may stand still.
+    pub fn stall(&self) -> Option<Duration> {
+        (self.stall > 0).then(|| Duration::from_secs(self.stall))
     }
 
     pub fn threads(&self) -> usize {
@@ -115,6 +124,7 @@ impl Session<'_> {
             past: self.past,
             policy: self.policy,
             journal,
+            stall: self.machine.stall(),
             shared: shared.clone(),
             ..Plan::new(self.pipeline, ops::find, ops::adds)
         });

@@ -105,6 +105,11 @@ impl Cluster {
         Ok(cluster)
     }
 
+    /// Whether this is the process that commits and reports.
+    pub(super) fn is_first(&self) -> bool {
+        self.process == 0
+    }
+
     /// Waits for the processes with higher numbers.
     fn accept(&mut self, listener: &TcpListener, same: &Same, end: Instant) -> Result<(), String> {
         listener.set_nonblocking(true).map_err(|e| e.to_string())?;

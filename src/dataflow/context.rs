@@ -1,5 +1,6 @@
 //! What a running pipeline shares: the policy, the metrics, how to stop and how to fail.
 
+use super::watch::Watch;
 use crate::log::{Run, WeightsAt};
 use crate::policy::Policy;
 use std::cell::RefCell;
@@ -30,6 +31,8 @@ pub struct Shared {
     failure: Arc<Mutex<Option<Failure>>>,
     metrics: Arc<Mutex<BTreeMap<u64, Figures>>>,
     weights: Arc<Mutex<BTreeMap<u64, Vec<WeightsAt>>>>,
+    /// What every stage is doing.
+    pub watch: Arc<Watch>,
 }
 
 /// Which iterations are open. Several sources must stop at the same one, or its rows would be half there.

@@ -44,7 +44,7 @@ pub fn journal<'s>(
         let (id, run, worker) = (node.clone(), journal.run.clone(), edge.scope().index());
         let keep = columns.get(node).cloned().flatten().filter(|_| run.is_some());
         let place = if keep.is_some() { Place::Thread } else { Place::Worker };
-        let stay = Stage { name: format!("log {node}"), inputs: vec![(edge.clone(), Route::Stay)], begins: false, place };
+        let stay = Stage { name: format!("the log of {node}"), inputs: vec![(edge.clone(), Route::Stay)], begins: false, place };
         let written = stage(stay, ctx, move |iteration, rows| {
             let mut part = String::new();
             if let (Some(keep), Some(run)) = (&keep, &run) {
@@ -60,7 +60,7 @@ pub fn journal<'s>(
         parts.push((written, Route::One));
     }
     let (shared, journal, iterations) = (ctx.shared.clone(), journal.clone(), ctx.iterations);
-    stage(Stage { name: "commit".into(), inputs: parts, begins: false, place: Place::Thread }, ctx, move |iteration, rows| {
+    stage(Stage { name: "the commit".into(), inputs: parts, begins: false, place: Place::Thread }, ctx, move |iteration, rows| {
         // What delayed edges carry beyond a stop is half an iteration: the run goes on with it when it is resumed.
         if iteration < iterations && shared.until().is_some_and(|until| iteration >= until) {
             return Ok(vec![]);
@@ -69,7 +69,9 @@ pub fn journal<'s>(
         for text in rows.iter().flatten().flat_map(|b| b.column(0).as_string::<i32>().iter().flatten()).filter(|t| !t.is_empty()) {
             parts.push(serde_json::from_str::<Part>(text).map_err(|e| e.to_string())?);
         }
-        let committed = Committed { iteration, figures: shared.take(iteration), parts: parts.len() };
+        let mut figures = shared.take(iteration);
+        shared.watch.figures(iteration, &mut figures);
+        let committed = Committed { iteration, figures, parts: parts.len() };
         if let Some(committer) = &journal.committer {
             let mut committer = committer.lock().unwrap_or_else(PoisonError::into_inner);
             committer.commit(iteration, parts, committed.figures.clone(), shared.take_weights(iteration)).map_err(|e| e.to_string())?;

@@ -7,10 +7,12 @@
 //! - [`render`]: pipeline -> timely
 //! - [`journal`]: rows -> Parquet parts -> committed iterations
 //! - [`cluster`]: several processes as one
+//! - [`watch`], [`doing`], [`watchdog`]: what every stage is doing, for whoever looks on, and the end of a run in which nothing moves
 //! - [`run`]: starts workers, stops them, reports
 
 pub mod cluster;
 pub mod context;
+pub mod doing;
 pub mod edge;
 pub mod feed;
 pub mod journal;
@@ -18,6 +20,8 @@ pub mod render;
 pub mod run;
 pub mod source;
 pub mod stage;
+pub mod watch;
+pub mod watchdog;
 
 pub use context::{Context, Failure};
 pub use edge::{Edge, Route};

@@ -36,16 +36,19 @@ pub fn render<'s>(
                 Some(staleness) => {
                     let (handle, edge) = scope.feedback(staleness + 1);
                     loops.push((input.from.clone(), handle));
-                    match past.get(&input.from).filter(|_| ctx.first > 0) {
+                    let edge = match past.get(&input.from).filter(|_| ctx.first > 0) {
                         Some(past) => edge.concat(owed(&format!("past {}", input.from), scope, ctx, staleness + 1, past.clone())),
                         None => edge,
-                    }
+                    };
+                    ctx.shared.watch.name(&edge, format!("{} of an earlier iteration", input.from));
+                    edge
                 }
             };
             ports.push((input.port.clone(), edge));
         }
         let operator = find(&node.op).ok_or_else(|| format!("there is no operator `{}`", node.op))?;
         let edge = operator(node, ports, scope, ctx).map_err(|e| format!("{}: {e}", node.id))?;
+        ctx.shared.watch.name(&edge, node.id.clone());
         made.insert(node.id.clone(), edge);
     }
     for (from, handle) in loops {

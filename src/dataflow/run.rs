@@ -5,6 +5,7 @@ use super::context::{Context, Failure, Gate, Shared};
 use super::feed::Feeds;
 use super::journal::{journal, Journal};
 use super::render::{render, Render};
+use super::watchdog::Watchdog;
 use crate::pipeline::Pipeline;
 use crate::policy::Policy;
 use std::collections::BTreeSet;
@@ -33,6 +34,8 @@ pub struct Plan {
     /// Name -> the columns the operator adds, which are those it logs.
     pub adds: fn(&str) -> &'static [&'static str],
     pub journal: Journal,
+    /// How long nothing at all may move before the run ends with a failure; no limit if there is none.
+    pub stall: Option<Duration>,
     pub shared: Shared,
 }
 
@@ -53,6 +56,7 @@ impl Plan {
             find,
             adds,
             journal,
+            stall: Some(Duration::from_secs(300)),
             shared: Shared::default(),
         }
     }
@@ -67,6 +71,10 @@ pub fn run(mut plan: Plan) -> Result<(), Failure> {
     let workers = plan.workers.max(1);
     let cluster = plan.cluster.take();
     let alone = cluster.is_none();
+    let decides = cluster.as_ref().is_none_or(Cluster::is_first);
+    shared.watch.begin(plan.first, plan.policy.as_ref().map(Policy::pulse));
+    let folder = plan.journal.run.as_ref().map(|run| run.root()).filter(|_| decides);
+    let _watchdog = Watchdog::start(&shared, folder, plan.pipeline.iterations, plan.stall, decides);
     end_on_panic();
     let within = if workers == 1 { timely::CommunicationConfig::Thread } else { timely::CommunicationConfig::Process(workers) };
     let (builders, others) = cluster.map_or_else(|| within.try_build(), Cluster::build).map_err(outside)?;

@@ -1,6 +1,7 @@
 //! Opens iterations. The gate is the flow control: an iteration opens once the one `ahead + 1` before it is committed.
 
 use super::edge::{Batch, Edge};
+use super::watch::COMMIT;
 use super::{Context, Failure};
 use arrow::array::RecordBatch;
 use timely::container::CapacityContainerBuilder;
@@ -21,6 +22,7 @@ pub fn iterations<'s>(
         if let Some(open) = capability.as_mut() {
             open.downgrade(&ctx.first);
         }
+        let seat = ctx.shared.watch.seat(&node, scope.index(), info.local_id, vec![COMMIT]);
         if first {
             ctx.gate.wait(scope.activator_for(info.address));
         }
@@ -29,16 +31,16 @@ pub fn iterations<'s>(
                 let time = *open.time();
                 // Dropping the capability drains the graph and so ends the run.
                 if time >= ctx.iterations || ctx.shared.failed() || ctx.shared.until().is_some_and(|until| time >= until) {
-                    return;
+                    return seat.rests();
                 }
                 if time > ctx.ahead && ctx.gate.probe.less_equal(&(time - 1 - ctx.ahead)) {
                     capability = Some(open);
-                    return;
+                    return seat.waits(time, std::iter::once(true));
                 }
                 if !ctx.shared.open(time) {
-                    return;
+                    return seat.rests();
                 }
-                match make(time) {
+                match seat.timed(|time, _| make(time))(time, vec![]) {
                     Ok(batches) => batches
                         .into_iter()
                         .filter(|b| b.num_rows() > 0)

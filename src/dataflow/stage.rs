@@ -32,8 +32,8 @@ pub struct Stage<'s> {
     pub place: Place,
 }
 
-type Rows = Vec<Vec<RecordBatch>>;
-type Answer = Result<Vec<RecordBatch>, String>;
+pub(super) type Rows = Vec<Vec<RecordBatch>>;
+pub(super) type Answer = Result<Vec<RecordBatch>, String>;
 
 /// Builds the stage. `run` gets the iteration and, for each input, the batches that arrived since the last run up to
 /// and with that iteration, in no particular order: sort before any fold over floats. Its error ends the run.
@@ -46,10 +46,12 @@ pub fn stage<'s>(
     let (here, begins) = (scope.index(), stage.begins && scope.index() == 0 && ctx.first == 0);
     let mut builder = OperatorBuilder::new(stage.name.clone(), scope);
     let wake = scope.worker().sync_activator_for(builder.operator_info().address.to_vec());
+    let sources = stage.inputs.iter().map(|(edge, _)| edge.name().node).collect();
+    let seat = ctx.shared.watch.seat(&stage.name, here, builder.index(), sources);
     let mut inputs: Vec<_> = stage.inputs.into_iter().map(|(edge, route)| builder.new_input(edge, route.pact(here))).collect();
     let (output, stream) = builder.new_output();
     let mut output = OutputBuilder::<_, CapacityContainerBuilder<Batch>>::from(output);
-    let mut runner = Runner::new(&stage.name, stage.place, wake, run);
+    let mut runner = Runner::new(&stage.name, stage.place, wake, seat.timed(run));
     let (shared, name) = (ctx.shared.clone(), stage.name);
     builder.build(move |mut capabilities| {
         let mut due: BTreeMap<u64, Capability<u64>> = BTreeMap::new();
@@ -85,10 +87,10 @@ pub fn stage<'s>(
                         Some(Err(message)) => return shared.fail(Failure { node: name.clone(), iteration: *capability.time(), message }),
                     }
                 }
-                let Some(next) = due.first_entry() else { return };
+                let Some(next) = due.first_entry() else { return seat.rests() };
                 let time = *next.key();
                 if frontiers.iter().any(|f| f.less_equal(&time)) {
-                    return;
+                    return seat.waits(time, frontiers.iter().map(|f| f.less_equal(&time)));
                 }
                 running = Some(next.remove());
                 let rows = held.iter_mut().map(|held| take_up_to(held, time)).collect();

@@ -3,6 +3,7 @@
 use super::spread::panic_text;
 use super::state::State;
 use super::{Example, ModelSettings, PolicyError, Reply, Request, Sampling, Tokenizer, UpdateReport, UpdateSettings};
+use crate::pulse::Pulse;
 use crossbeam_channel::{bounded, unbounded, Sender};
 use std::collections::BTreeMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -20,6 +21,7 @@ type Job = Box<dyn FnOnce(&mut State) + Send>;
 pub struct Policy {
     jobs: Sender<Job>,
     tokenizers: Arc<BTreeMap<String, Arc<Tokenizer>>>,
+    pulse: Arc<Pulse>,
 }
 
 impl Policy {
@@ -29,6 +31,8 @@ impl Policy {
         let (jobs, queue) = unbounded::<Job>();
         let (ready, started) = bounded(1);
         let (models, words) = (models.clone(), words.to_vec());
+        let pulse = Arc::new(Pulse::default());
+        let beat = pulse.clone();
         let body = move || {
             let state = guarded(|| State::new(&models, &words, seed, threads));
             match state {
@@ -36,21 +40,32 @@ impl Policy {
                 Ok(mut state) => {
                     let tokenizers = state.models().map(|(name, model)| (name.clone(), model.tokenizer.clone())).collect();
                     drop(ready.send(Ok(tokenizers)));
-                    queue.iter().for_each(|job| job(&mut state));
+                    for job in queue {
+                        beat.unqueue();
+                        beat.begin();
+                        job(&mut state);
+                        beat.end();
+                    }
                 }
             }
         };
         std::thread::Builder::new().name("policy".into()).spawn(body).map_err(|e| PolicyError::Torch(format!("no thread: {e}")))?;
         let tokenizers = Arc::new(started.recv().map_err(|_| PolicyError::Gone)??);
-        Ok(Policy { jobs, tokenizers })
+        Ok(Policy { jobs, tokenizers, pulse })
     }
 
     /// Runs `work` on the policy thread and waits for what it gives.
     fn ask<T: Send + 'static>(&self, work: impl FnOnce(&mut State) -> Result<T, PolicyError> + Send + 'static) -> Result<T, PolicyError> {
         let (done, answer) = bounded(1);
         let job: Job = Box::new(move |state| drop(done.send(guarded(|| work(state)))));
+        self.pulse.queue();
         self.jobs.send(job).map_err(|_| PolicyError::Gone)?;
         answer.recv().map_err(|_| PolicyError::Gone)?
+    }
+
+    /// How busy the thread is, and how many jobs wait for it.
+    pub fn pulse(&self) -> Arc<Pulse> {
+        self.pulse.clone()
     }
 
     /// The vocabulary of `model`.

@@ -1,0 +1,134 @@
+//! What a run is doing, as `flow top` shows it: the stages' readings, summed up by node.
+
+use super::watch::Reading;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::Path;
+
+/// The file in the run's folder that says what a run is doing. It is there while the run goes on.
+pub const STATUS: &str = "status.json";
+
+/// What a run is doing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Doing {
+    /// The operating system's number of the process, while there is one.
+    pub process: Option<u32>,
+    /// How long it has been running.
+    pub seconds: f64,
+    pub iterations: u64,
+    /// The iteration that is committed next: those before it are.
+    pub next: u64,
+    /// The oldest iteration that some node holds, and which.
+    pub oldest: Option<Held>,
+    /// In the order of the pipeline; then the engine's own.
+    pub nodes: Vec<Node>,
+    /// The policy thread, if there is one.
+    pub policy: Option<PolicyThread>,
+    /// What the watchdog had to say.
+    pub warnings: Vec<String>,
+}
+
+/// An iteration that somebody holds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Held {
+    pub iteration: u64,
+    pub node: String,
+}
+
+/// What a node is doing, over all workers: the furthest behind is the one that is told.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    pub node: String,
+    pub state: State,
+    /// The oldest iteration that it holds.
+    pub iteration: Option<u64>,
+    /// For how long it has been running that iteration.
+    pub running_seconds: Option<f64>,
+    pub waits_for: Vec<String>,
+    /// Rows that it emitted; 0 for the engine's own, whose rows are no one's.
+    pub rows: u64,
+    /// Summed over workers.
+    pub busy_seconds: f64,
+}
+
+/// Whether a node works.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    Running,
+    /// It holds an iteration and waits for its inputs.
+    Waiting,
+    /// It holds nothing.
+    #[default]
+    Idle,
+}
+
+/// What the policy thread is doing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PolicyThread {
+    pub busy_seconds: f64,
+    /// Of the time the run has taken.
+    pub busy_share: f64,
+    /// How long its job in hand has taken so far.
+    pub running_seconds: Option<f64>,
+    /// Jobs that wait.
+    pub queue: u64,
+}
+
+/// Replaces the file at once. It is a help for people who look on: where it can't be written the run goes on without.
+pub(super) fn write(path: &Path, doing: &Doing) {
+    let temporary = path.with_extension("json.tmp");
+    let written = serde_json::to_vec(doing).map_err(std::io::Error::from).and_then(|text| fs::write(&temporary, text));
+    let _ = written.and_then(|()| fs::rename(&temporary, path));
+}
+
+/// The nodes, and who holds the oldest iteration.
+pub(super) fn told(readings: &[Reading]) -> (Option<Held>, Vec<Node>) {
+    let mut nodes: Vec<Node> = Vec::new();
+    let known: Vec<&str> = readings.iter().map(|r| r.node.as_str()).collect();
+    for (i, name) in known.iter().enumerate().filter(|(i, name)| !known[..*i].contains(name)) {
+        let of: Vec<&Reading> = readings[i..].iter().filter(|r| r.node == *name).collect();
+        // Who runs is told before who waits, the oldest iteration first.
+        let most = of.iter().filter(|r| r.iteration.is_some()).min_by_key(|r| (r.running.is_none(), r.iteration));
+        nodes.push(Node {
+            node: name.to_string(),
+            state: most.map_or(State::Idle, |r| if r.running.is_some() { State::Running } else { State::Waiting }),
+            iteration: most.and_then(|r| r.iteration),
+            running_seconds: most.and_then(|r| r.running).map(|r| r.as_secs_f64()),
+            waits_for: most.map(|r| r.waits_for.clone()).unwrap_or_default(),
+            rows: if name.contains(' ') { 0 } else { of.iter().map(|r| r.rows).sum() },
+            busy_seconds: of.iter().map(|r| r.busy.as_secs_f64()).sum(),
+        });
+    }
+    nodes.sort_by_key(|n| n.node.contains(' '));
+    let oldest = readings.iter().filter_map(|r| Some((r.iteration?, r.waits_for.len(), &r.node))).min();
+    (oldest.map(|(iteration, _, node)| Held { iteration, node: node.clone() }), nodes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn nodes_are_told_by_their_furthest_behind() {
+        let second = Duration::from_secs(1);
+        let group = Reading { stage: "group".into(), node: "group".into(), busy: second, ..Reading::default() };
+        let running = Reading { iteration: Some(4), running: Some(second), ..group.clone() };
+        let waiting =
+            Reading { stage: "group sizes".into(), iteration: Some(3), waits_for: vec!["group".into()], rows: 5, ..group.clone() };
+        let log = Reading {
+            stage: "the log of group".into(),
+            node: "the log".into(),
+            iteration: Some(2),
+            waits_for: vec!["group".into()],
+            ..Reading::default()
+        };
+        let (oldest, nodes) = told(&[log, waiting, running]);
+        assert_eq!(oldest, Some(Held { iteration: 2, node: "the log".into() }));
+        assert_eq!(nodes.iter().map(|n| n.node.as_str()).collect::<Vec<_>>(), ["group", "the log"]);
+        assert_eq!((nodes[0].state, nodes[0].iteration, nodes[0].running_seconds), (State::Running, Some(4), Some(1.0)));
+        assert_eq!((nodes[0].rows, nodes[0].busy_seconds), (5, 2.0));
+        assert_eq!((nodes[1].state, nodes[1].iteration), (State::Waiting, Some(2)));
+    }
+}

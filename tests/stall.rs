@@ -1,0 +1,93 @@
+//! No run waits for ever: one in which nothing moves ends, and says who holds what and for whom.
+
+use flow::dataflow::edge::Batch;
+use flow::dataflow::run::{run, Plan};
+use flow::dataflow::stage::{stage, Stage};
+use flow::dataflow::{source, Context, Edge, Failure, Place, Ports, Render, Route};
+use flow::pipeline::{Input, Node, Pipeline};
+use flow::row;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use timely::container::CapacityContainerBuilder;
+use timely::dataflow::channels::pact;
+use timely::dataflow::operators::generic::Operator;
+use timely::dataflow::Scope;
+
+fn open<'s>(node: &Node, _: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
+    Ok(source::iterations(&node.id, scope, ctx, |iteration| {
+        let column = Arc::new(arrow::array::UInt64Array::from(vec![iteration]));
+        row::batch(vec![("iteration", column)]).map(|rows| vec![rows]).map_err(|e| e.to_string())
+    }))
+}
+
+fn after<'s>(node: &Node, ports: Ports<'s>, place: Place, ctx: &Context, takes: Duration) -> Result<Edge<'s>, String> {
+    let inputs = ports.into_iter().map(|(_, edge)| (edge, Route::One)).collect();
+    Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place }, ctx, move |_, mut rows| {
+        std::thread::sleep(takes);
+        Ok(rows.swap_remove(0))
+    }))
+}
+
+fn quick<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
+    after(node, ports, Place::Worker, ctx, Duration::ZERO)
+}
+
+fn slow<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
+    after(node, ports, Place::Thread, ctx, Duration::from_millis(2500))
+}
+
+/// Hands rows on and keeps the right to send more: the mistake that stalls a dataflow in silence.
+fn keep<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, _: &Context) -> Result<Edge<'s>, String> {
+    let edge = ports[0].1.clone();
+    Ok(edge.unary_frontier::<CapacityContainerBuilder<Batch>, _, _, _>(pact::Pipeline, &node.id, |capability, _| {
+        let mut kept = Some(capability);
+        move |(input, _), output| {
+            let _ = kept.get_or_insert_with(|| unreachable!("it is kept"));
+            input.for_each_time(|time, batches| {
+                let mut session = output.session(&time);
+                batches.for_each(|batch| session.give_container(batch));
+            });
+        }
+    }))
+}
+
+fn find(op: &str) -> Option<Render> {
+    Some(match op {
+        "open" => open,
+        "keep" => keep,
+        "slow" => slow,
+        _ => quick,
+    })
+}
+
+/// Two iterations of tasks -> middle -> last, with a second to stand still.
+fn ran(middle: &str, workers: usize) -> (Result<(), Failure>, Duration) {
+    let input = |from: &str| vec![Input { port: "rows".into(), from: from.into(), staleness: None }];
+    let node = |id: &str, op: &str, inputs| Node { id: id.into(), op: op.into(), inputs, with: serde_json::Value::Null };
+    let nodes = vec![node("tasks", "open", vec![]), node("middle", middle, input("tasks")), node("last", "quick", input("middle"))];
+    let pipeline = Pipeline { nodes, ..flow::pipeline::parse("x", MINIMAL, &[], &flow::ops::catalog()).unwrap() };
+    let start = Instant::now();
+    let ended = run(Plan { workers, stall: Some(Duration::from_secs(1)), ..Plan::new(pipeline, find, |_| &[]) });
+    (ended, start.elapsed())
+}
+
+const MINIMAL: &str = "{ flow: x, iterations: 2, nodes: { t: { op: tasks, with: { env: sokoban, batch: 1 } } }, log: [t] }";
+
+#[test]
+fn a_capability_kept_by_accident_ends_the_run_with_the_names_of_those_who_wait() {
+    for workers in [1, 2] {
+        let (ended, took) = ran("keep", workers);
+        let failure = ended.unwrap_err();
+        assert_eq!((failure.node.as_str(), failure.iteration), ("engine", 0), "{failure}");
+        assert!(failure.message.contains("nothing has moved for 1 s, and the run isn't over"), "{failure}");
+        assert!(failure.message.contains("\n  `last` holds iteration 0 and waits for `middle`"), "{failure}");
+        assert!(took < Duration::from_secs(8), "it took {took:?}");
+    }
+}
+
+#[test]
+fn a_stage_that_takes_its_time_is_left_to_it() {
+    let (ended, took) = ran("slow", 1);
+    ended.unwrap();
+    assert!(took > Duration::from_secs(5), "two iterations, each longer than the run may stand still");
+}
