@@ -2,6 +2,7 @@
 
 mod check;
 mod diff;
+mod episode;
 mod follow;
 mod graph;
 mod models;
@@ -13,10 +14,14 @@ mod resume;
 mod run;
 mod schema;
 mod session;
+mod show;
 mod source;
+mod tap;
+mod top;
 
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::process::ExitCode;
 
 /// Trains language agents by reinforcement learning. A training run is a YAML file.
@@ -47,6 +52,12 @@ enum Verb {
     Schema(schema::Schema),
     /// Asks a run's log in SQL
     Query(query::Query),
+    /// Shows one trajectory in full, turn by turn, with its credit
+    Show(show::Show),
+    /// Prints a node's rows as they pass
+    Tap(tap::Tap),
+    /// Shows what a run does now and what it waits for
+    Top(top::Top),
 }
 
 /// What a verb ends with: an exit code, or what to say on the way to exit code 1.
@@ -72,6 +83,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Ops(verb) => verb.run(),
         Verb::Schema(verb) => verb.run(),
         Verb::Query(verb) => verb.run(),
+        Verb::Show(verb) => verb.run(),
+        Verb::Tap(verb) => verb.run(),
+        Verb::Top(verb) => verb.run(),
     };
     outcome.unwrap_or_else(|message| {
         eprintln!("{}", message.trim_end());
@@ -81,7 +95,33 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// Prints to standard output; a reader that went away (`| head`) is no error.
 fn answer(text: &str) {
-    use std::io::Write;
-    let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|_| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") });
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    let mut out = io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|_| out.write_all(end.as_bytes()));
+}
+
+type Printing = Result<(), Box<dyn std::error::Error>>;
+
+/// Lets `print` write to standard output as much as it wants; a reader that goes away (`| head`) ends it quietly.
+fn printed(print: impl FnOnce(&mut dyn Write) -> Printing) -> Outcome {
+    let mut out = BufWriter::new(Pipe { gone: false });
+    let wrote = print(&mut out).and_then(|()| Ok(out.flush()?));
+    match wrote {
+        Err(error) if !out.into_parts().0.gone => Err(format!("error: {error}")),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Standard output, and whether its reader is gone: that can't be told from the errors of everything between.
+struct Pipe {
+    gone: bool,
+}
+
+impl Write for Pipe {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        io::stdout().write(bytes).inspect_err(|e| self.gone |= e.kind() == ErrorKind::BrokenPipe)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        io::stdout().flush().inspect_err(|e| self.gone |= e.kind() == ErrorKind::BrokenPipe)
+    }
 }

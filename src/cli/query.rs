@@ -1,10 +1,9 @@
 //! `flow query`: SQL over a run's committed iterations.
 
-use super::Outcome;
+use super::{printed, Outcome};
 use crate::log;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Format {
@@ -18,7 +17,7 @@ enum Format {
 pub struct Query {
     /// The run's folder
     run: PathBuf,
-    /// One SELECT; the tables are the logged nodes, `trajectories` and `metrics`
+    /// One SELECT; the tables are the logged nodes, `metrics`, `trajectories` and `provenance`
     sql: String,
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
@@ -34,7 +33,6 @@ impl Query {
             Format::Json => log::Format::Json,
             Format::Parquet => log::Format::Parquet,
         };
-        log::print(&answer, format, &mut std::io::stdout().lock()).map_err(|e| format!("error: {e}"))?;
-        Ok(ExitCode::SUCCESS)
+        printed(|out| Ok(log::print(&answer, format, out)?))
     }
 }

@@ -1,0 +1,190 @@
+//! Rows as a person reads them: turn by turn what was seen, said, done and earned, and the credit for it.
+
+use crate::log::{self, Answer};
+use crate::row::NAME;
+use serde_json::{Map, Value};
+
+/// One row: its columns in the table's order.
+pub type Row = Map<String, Value>;
+
+/// Where several nodes play the same task, a row has several of these, and the last one's are told.
+const ONCE: [&str; 10] = ["observation", "state", "response", "action", "valid", "done", "won", "mode", "weights", "seed"];
+
+/// The rows of an answer.
+pub fn rows(answer: &Answer) -> Result<Vec<Row>, String> {
+    let mut json = Vec::new();
+    log::print(answer, log::Format::Json, &mut json).map_err(|e| e.to_string())?;
+    serde_json::from_slice(&json).map_err(|e| e.to_string())
+}
+
+/// Tells rows one by one, with a heading where another episode begins.
+pub struct Teller {
+    /// The logged nodes: where several logged a column, all but one call it `node_column`.
+    nodes: Vec<String>,
+    heading: Option<String>,
+}
+
+impl Teller {
+    pub fn new(nodes: Vec<String>) -> Self {
+        Teller { nodes, heading: None }
+    }
+
+    pub fn tell(&mut self, mut row: Row) -> String {
+        let heading = heading(&row);
+        let mut text = String::new();
+        if !heading.is_empty() && self.heading.as_ref() != Some(&heading) {
+            text = format!("{}{heading}\n", if self.heading.is_some() { "\n" } else { "" });
+            self.heading = Some(heading);
+        }
+        let mut turn = row.get("turn").map(|turn| format!("turn {turn}")).unwrap_or_default();
+        if let Some(phase) = row.get("phase").and_then(Value::as_str).filter(|phase| *phase != "play") {
+            turn += &format!(" ({phase})");
+        }
+        let told = self.told(&mut row);
+        let twice = |name: &str| self.nodes.iter().filter_map(|n| name.strip_prefix(n)?.strip_prefix('_')).any(|c| ONCE.contains(&c));
+        row.retain(|name, value| {
+            let hidden = NAME.contains(&name.as_str()) || name == "seed" || twice(name);
+            !hidden && !value.is_array() && !value.is_null()
+        });
+        let rest: Vec<String> = row.iter().map(|(name, value)| format!("{name} {}", plain(value))).collect();
+        if told.is_empty() {
+            let parts: Vec<String> =
+                std::iter::once(turn).filter(|t| !t.is_empty()).chain((!rest.is_empty()).then(|| rest.join(", "))).collect();
+            return if parts.is_empty() { text } else { format!("{text}{}\n", parts.join("  ")) };
+        }
+        text += &format!("\n{turn}\n");
+        told.iter().for_each(|(label, value)| text += &labelled(label, value));
+        if !rest.is_empty() {
+            text += &labelled("credit", &wrapped(&rest));
+        }
+        text
+    }
+
+    /// What was seen, said, done and earned, taken out of the row.
+    fn told(&self, row: &mut Row) -> Vec<(&'static str, String)> {
+        let mut told = Vec::new();
+        told.extend(self.take(row, "observation").map(|seen| ("seen", seen)));
+        told.extend(self.take(row, "response").map(|said| ("said", said)));
+        if let Some(action) = self.take(row, "action") {
+            let valid = self.take(row, "valid").is_none_or(|valid| valid == "true");
+            told.push(("done", if valid { action } else { format!("{action} (not valid)").trim_start().to_owned() }));
+        }
+        // Of a row that has none of these the rest is a line of figures.
+        if !told.is_empty() {
+            let mut earned: Vec<String> = self.take(row, "reward").into_iter().collect();
+            earned.extend(self.take(row, "score").map(|score| format!("score {score}")));
+            earned.extend(self.take(row, "done").filter(|done| done == "true").map(|_| "the episode is over".into()));
+            earned.extend(self.take(row, "won").filter(|won| won == "true").map(|_| "won".into()));
+            told.extend((!earned.is_empty()).then(|| ("earned", earned.join(", "))));
+        }
+        told
+    }
+
+    /// The value of a column, wherever it was logged.
+    fn take(&self, row: &mut Row, column: &str) -> Option<String> {
+        let name = std::iter::once(column.to_owned()).chain(self.nodes.iter().map(|node| format!("{node}_{column}")));
+        let value = name.filter_map(|name| row.get(&name).filter(|v| !v.is_null()).cloned().map(|v| (name, v))).next();
+        value.map(|(name, value)| {
+            row.insert(name, Value::Null);
+            plain(&value)
+        })
+    }
+}
+
+/// Whose turn it is: the row's name but for the turn.
+fn heading(row: &Row) -> String {
+    let part = |name: &&str| row.get(*name).map(|value| if *name == "task" { plain(value) } else { format!("{name} {}", plain(value)) });
+    ["iteration", "task", "sample", "attempt"].iter().filter_map(part).collect::<Vec<_>>().join(", ")
+}
+
+/// A value as one writes it by hand: no quotes, and no more digits than anyone reads.
+pub fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) if number.is_f64() => {
+            let x = number.as_f64().unwrap_or(f64::NAN);
+            if x != 0.0 && x.abs() < 1e-3 {
+                return format!("{x:.2e}");
+            }
+            let text = format!("{x:.4}");
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
+        other => other.to_string(),
+    }
+}
+
+fn labelled(label: &str, value: &str) -> String {
+    let lines =
+        value.lines().enumerate().map(|(i, line)| format!("  {:<7} {line}", if i == 0 { label } else { "" }).trim_end().to_owned() + "\n");
+    if value.is_empty() {
+        return format!("  {label:<7} (nothing)\n");
+    }
+    lines.collect()
+}
+
+/// Items on lines of at most 100 characters.
+fn wrapped(items: &[String]) -> String {
+    let mut text = String::new();
+    let mut width = 0;
+    for item in items {
+        if width > 0 {
+            let fits = width + item.chars().count() + 2 <= 100;
+            text += if fits { ", " } else { ",\n" };
+            width = if fits { width + 2 } else { 0 };
+        }
+        text += item;
+        width += item.chars().count();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn row(value: Value) -> Row {
+        value.as_object().cloned().unwrap()
+    }
+
+    #[test]
+    fn a_turn_reads_as_seen_said_done_earned() {
+        let mut teller = Teller::new(vec!["rollout".into()]);
+        let turn = json!({
+            "iteration": 2, "task": "room", "sample": 1, "attempt": 0, "turn": 0, "phase": "play", "observation": "# #\n#P#", "state": 18446744073709551615u64,
+            "prompt_tokens": [1, 2], "response": "<action>fly</action>", "action": "fly", "valid": false, "reward": -0.1f32 as f64, "rollout_reward": 0.5,
+            "done": true, "won": false, "score": -0.25, "advantage": -0.8660254, "used": "yes", "ratio": null,
+        });
+        let told = teller.tell(row(turn.clone()));
+        let expected = "iteration 2, room, sample 1, attempt 0\n\nturn 0\n  seen    # #\n          #P#\n  said    <action>fly</action>\n  done    fly (not valid)\n  earned  -0.1, score -0.25, the episode is over\n  \
+            credit  state 18446744073709551615, rollout_reward 0.5, advantage -0.866, used yes\n";
+        assert_eq!(told, expected);
+        assert!(teller.tell(row(turn)).starts_with("\nturn 0\n"), "the heading is not repeated");
+    }
+
+    #[test]
+    fn rows_that_only_one_of_several_players_logged_are_told_too() {
+        let mut teller = Teller::new(vec!["demos".into(), "rollout".into()]);
+        let told =
+            teller.tell(row(json!({ "turn": 3, "observation": null, "demos_observation": "a board", "demos_score": 1e-5, "used": "yes" })));
+        assert_eq!(told, "\nturn 3\n  seen    a board\n  earned  score 1.00e-5\n  credit  used yes\n");
+    }
+
+    #[test]
+    fn a_row_that_two_players_share_is_told_once() {
+        let mut teller = Teller::new(vec!["demos".into(), "rollout".into()]);
+        let shared = json!({ "turn": 0, "observation": "mine", "demos_observation": "its", "demos_seed": 1, "seed": 2, "demos_score": 1, "score": 3, "weights": 4 });
+        assert_eq!(teller.tell(row(shared)), "\nturn 0\n  seen    mine\n  earned  score 3\n  credit  demos_score 1, weights 4\n");
+    }
+
+    #[test]
+    fn rows_without_a_board_take_a_line_each() {
+        let mut teller = Teller::new(vec![]);
+        assert_eq!(
+            teller.tell(row(json!({ "iteration": 0, "task": "a", "turn": 1, "reward": 2, "used": "yes" }))),
+            "iteration 0, a\nturn 1  reward 2, used yes\n"
+        );
+        assert_eq!(teller.tell(row(json!({ "iteration": 0, "task": "b" }))), "\niteration 0, b\n");
+        assert_eq!(teller.tell(row(json!({ "name": "loss", "value": 0.5 }))), "name loss, value 0.5\n");
+    }
+}

@@ -1,0 +1,200 @@
+//! `flow show`: one trajectory in full.
+
+use super::check::Format;
+use super::episode::{rows, Row, Teller};
+use super::{printed, Outcome};
+use crate::log;
+use clap::Args;
+use std::path::PathBuf;
+
+#[derive(Args)]
+pub struct Show {
+    /// The run's folder
+    run: PathBuf,
+    /// Any part of the task's name that no other task has
+    #[arg(long)]
+    task: Option<String>,
+    /// Which of the task's trajectories
+    #[arg(long)]
+    sample: Option<u32>,
+    /// The newest iteration that has such a trajectory unless given
+    #[arg(long)]
+    iteration: Option<u64>,
+    /// All attempts of the trajectory unless given
+    #[arg(long)]
+    attempt: Option<u32>,
+    /// The trajectory with the highest score
+    #[arg(long, conflicts_with = "worst")]
+    best: bool,
+    /// The trajectory with the lowest score
+    #[arg(long)]
+    worst: bool,
+    /// Rows of this node alone, such as those of an evaluation; all nodes of the training joined unless given
+    #[arg(long)]
+    node: Option<String>,
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+/// How many names an error lists.
+const NAMES: usize = 5;
+
+impl Show {
+    pub fn run(self) -> Outcome {
+        let run = log::Run::open(&self.run).map_err(|e| format!("error: {e}"))?;
+        let nodes: Vec<String> = run.manifest().map_err(|e| format!("error: {e}"))?.info.nodes.into_iter().map(|n| n.id).collect();
+        let (turns, others) = self.find(&run).map_err(|e| format!("error: {e}"))?;
+        if self.format == Format::Json {
+            let first = |name: &str| turns.first().and_then(|t| t.get(name)).cloned();
+            let object = serde_json::json!({
+                "run": self.run.display().to_string(), "iteration": first("iteration"), "task": first("task"), "sample": first("sample"), "turns": turns,
+            });
+            return printed(|out| Ok(writeln!(out, "{object}")?));
+        }
+        let iteration = turns.first().and_then(|t| t.get("iteration")).cloned().unwrap_or_default();
+        let mut teller = Teller::new(nodes);
+        printed(|out| {
+            turns.into_iter().try_for_each(|turn| out.write_all(teller.tell(turn).as_bytes()))?;
+            if others > 1 {
+                writeln!(
+                    out,
+                    "\none of {others} trajectories of iteration {iteration}: --task, --sample, --iteration, --best and --worst choose"
+                )?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The turns of the trajectory asked for, and how many trajectories it was chosen from.
+    fn find(&self, run: &log::Run) -> Result<(Vec<Row>, usize), String> {
+        let (table, score) = self.table(run)?;
+        let asked = |sql: &str| log::query(run, sql).map_err(|e| e.to_string()).and_then(|a| rows(&a));
+        let task = match &self.task {
+            Some(part) => Some(self.task(&table, part, asked)?),
+            None => None,
+        };
+        let mut of = task.as_ref().map_or("true".into(), |t| format!("task = {}", text(t)));
+        let iteration = match self.iteration {
+            Some(iteration) => iteration,
+            None => {
+                let newest = asked(&format!("SELECT max(iteration) AS iteration FROM {table} WHERE {of}"))?;
+                newest.first().and_then(|r| r["iteration"].as_u64()).ok_or("nothing is committed yet: look again once an iteration is")?
+            }
+        };
+        // From here on one iteration is all that is read.
+        let asked = |sql: &str| log::query_within(run, iteration..=iteration, sql).map_err(|e| e.to_string()).and_then(|a| rows(&a));
+        let order = match (self.best, self.worst) {
+            (true, _) => "score DESC NULLS LAST, ",
+            (_, true) => "score ASC NULLS LAST, ",
+            _ => "",
+        };
+        let trajectories = asked(&format!(
+            "SELECT task, sample, last({score} ORDER BY attempt, turn, phase) AS score FROM {table} WHERE {of} GROUP BY task, sample ORDER BY {order}task, sample"
+        ))?;
+        if trajectories.is_empty() {
+            let there = self.iterations(&table, run)?;
+            return Err(format!("iteration {iteration} has no trajectories{there}"));
+        }
+        let chosen = trajectories.iter().find(|t| self.sample.is_none_or(|s| t["sample"] == s)).ok_or_else(|| {
+            let mut samples: Vec<u64> = trajectories.iter().filter_map(|t| t["sample"].as_u64()).collect();
+            samples.sort();
+            samples.dedup();
+            format!("there is no such sample in iteration {iteration}; there are {}", listed(samples.iter().map(u64::to_string)))
+        })?;
+        of = format!("task = {} AND sample = {}", text(chosen["task"].as_str().unwrap_or_default()), chosen["sample"]);
+        if let Some(attempt) = self.attempt {
+            of += &format!(" AND attempt = {attempt}");
+        }
+        let turns = asked(&format!("SELECT * FROM {table} WHERE {of} ORDER BY attempt, turn, phase"))?;
+        if turns.is_empty() {
+            return Err("the trajectory has no such attempt: leave --attempt out to see all".into());
+        }
+        Ok((turns, trajectories.len()))
+    }
+
+    /// The table to read, and how its score is found.
+    fn table(&self, run: &log::Run) -> Result<(String, String), String> {
+        let tables = log::tables(run).map_err(|e| e.to_string())?;
+        let name = self.node.as_deref().unwrap_or("trajectories");
+        let episodes = |t: &&log::Table| ["task", "sample", "attempt", "turn"].iter().all(|c| t.columns.iter().any(|(name, _)| name == c));
+        let Some(table) = tables.iter().filter(episodes).find(|t| t.name == name) else {
+            let there: Vec<String> = tables.iter().filter(episodes).map(|t| t.name.clone()).collect();
+            let help = match there.is_empty() {
+                true => "this run logged no turns: name its rollout in `log`".into(),
+                false => format!("--node can be {}", listed(there.into_iter())),
+            };
+            return Err(format!("there are no trajectories in `{name}`; {help}"));
+        };
+        let scores: Vec<String> =
+            table.columns.iter().filter(|(c, _)| c == "score" || c.ends_with("_score")).map(|(c, _)| quoted(c)).collect();
+        if scores.is_empty() && (self.best || self.worst) {
+            return Err(format!("`{name}` has no score to choose by"));
+        }
+        Ok((quoted(name), if scores.is_empty() { "NULL".into() } else { format!("coalesce({})", scores.join(", ")) }))
+    }
+
+    /// The task whose name is `part`, or the only one that has it in its name.
+    fn task(&self, table: &str, part: &str, asked: impl Fn(&str) -> Result<Vec<Row>, String>) -> Result<String, String> {
+        let within = self.iteration.map_or("true".into(), |i| format!("iteration = {i}"));
+        let names = |condition: &str| {
+            let rows = asked(&format!(
+                "SELECT task FROM {table} WHERE {within} AND {condition} GROUP BY task ORDER BY max(iteration) DESC, task"
+            ))?;
+            Ok::<_, String>(rows.iter().filter_map(|r| r["task"].as_str().map(String::from)).collect::<Vec<_>>())
+        };
+        let mut found = names(&format!("contains(task, {})", text(part)))?;
+        if let Some(exact) = found.iter().position(|t| t == part) {
+            return Ok(found.swap_remove(exact));
+        }
+        let place = self.iteration.map_or("this run".into(), |i| format!("iteration {i}"));
+        match found.as_slice() {
+            [only] => Ok(only.clone()),
+            [] => {
+                let all = names("true")?;
+                let there = if all.is_empty() { " none".into() } else { lines(all) };
+                Err(format!("no task of {place} has `{part}` in its name; there are:{there}\nany part of a name that no other has will do"))
+            }
+            many => {
+                let all = lines(many.to_vec());
+                let count = many.len();
+                Err(format!("{count} tasks of {place} have `{part}` in their names:{all}\ngive a part that only one of them has"))
+            }
+        }
+    }
+
+    /// What to say about the iterations that do have trajectories.
+    fn iterations(&self, table: &str, run: &log::Run) -> Result<String, String> {
+        let answer = log::query(run, &format!("SELECT DISTINCT iteration FROM {table} ORDER BY iteration")).map_err(|e| e.to_string())?;
+        let all: Vec<u64> = rows(&answer)?.iter().filter_map(|r| r["iteration"].as_u64()).collect();
+        Ok(match all.as_slice() {
+            [] => ": none has any yet".into(),
+            [only] => format!("; iteration {only} has"),
+            [first, .., last] if last - first + 1 == all.len() as u64 => format!("; iterations {first} to {last} have"),
+            many => format!("; iterations {} have", listed(many.iter().map(u64::to_string))),
+        })
+    }
+}
+
+/// The first few, and how many more there are.
+fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
+    let more = names.len().saturating_sub(NAMES);
+    let shown = names.take(NAMES).collect::<Vec<_>>().join(", ");
+    if more == 0 {
+        shown
+    } else {
+        format!("{shown} and {more} more")
+    }
+}
+
+/// The first few, one a line.
+fn lines(names: Vec<String>) -> String {
+    format!("\n  {}", listed(names.into_iter()).replace(", ", "\n  ").replace(" and ", "\n  and "))
+}
+
+fn text(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}

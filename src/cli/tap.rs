@@ -1,0 +1,163 @@
+//! `flow tap`: a node's rows as they pass.
+
+use super::check::Format;
+use super::episode::{rows, Teller};
+use super::{printed, Outcome, Printing};
+use crate::log::{self, Lock, Manifest, Run, Status};
+use clap::Args;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Args)]
+pub struct Tap {
+    /// The run's folder
+    run: PathBuf,
+    /// A logged node; `trajectories` for all of them joined
+    node: String,
+    /// Only rows for which this holds, as `reward > 0 and turn = 0`: SQL over the node's columns
+    #[arg(long = "where", value_name = "SQL", default_value = "true")]
+    condition: String,
+    /// Goes on with the iterations that a running run commits, until it ends
+    #[arg(long)]
+    follow: bool,
+    /// As text that reads as episodes, or one JSON object a row
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+/// How often a run that goes on is looked at.
+const POLL: Duration = Duration::from_millis(250);
+/// After so many looks at a run that nobody writes it counts as cut off.
+const PATIENCE: u32 = 8;
+/// So many rows are asked for at once: a long run is told without being held in memory.
+const ROWS: u64 = 4000;
+
+impl Tap {
+    pub fn run(self) -> Outcome {
+        let run = Run::open(&self.run).map_err(|e| format!("error: {e}"))?;
+        let manifest = run.manifest().map_err(|e| format!("error: {e}"))?;
+        let select = self.select(&run)?;
+        let nodes = manifest.info.nodes.iter().map(|n| n.id.clone()).collect();
+        printed(|out| self.follow(&run, manifest, &select, Teller::new(nodes), out))
+    }
+
+    /// The question, once it is known to have an answer: mistakes are told before any row is.
+    fn select(&self, run: &Run) -> Result<String, String> {
+        let tables = log::tables(run).map_err(|e| format!("error: {e}"))?;
+        let Some(table) = tables.iter().find(|t| t.name == self.node) else {
+            let there: Vec<&str> = tables.iter().map(|t| t.name.as_str()).collect();
+            return Err(format!("error: `{}` isn't logged by this run; logged are {}", self.node, there.join(", ")));
+        };
+        let key: Vec<&str> = crate::row::NAME.into_iter().filter(|n| table.columns.iter().any(|(c, _)| c == n)).collect();
+        // On lines of its own, so that a comment at its end ends there.
+        let select = format!(
+            "SELECT * FROM \"{}\" WHERE (\n{}\n) ORDER BY {}",
+            self.node,
+            self.condition,
+            if key.is_empty() { "ALL".into() } else { key.join(", ") }
+        );
+        log::query_within(run, 0..0, &select).map_err(|e| self.wrong(&e.to_string()))?;
+        Ok(select)
+    }
+
+    /// What is wrong with the condition, and the columns that this node has: the other tables are no help here.
+    fn wrong(&self, message: &str) -> String {
+        let own = format!("  {} (", self.node);
+        let lines: Vec<&str> = message.lines().filter(|line| !line.starts_with("  ") || line.starts_with(&own)).collect();
+        format!("error: --where {}: {}", self.condition, lines.join("\n"))
+    }
+
+    fn follow(&self, run: &Run, mut manifest: Manifest, select: &str, mut teller: Teller, out: &mut dyn Write) -> Printing {
+        let mut next = 0;
+        loop {
+            for (first, last) in chunks(&manifest, &self.node, next) {
+                let answer = log::query_within(run, first..=last, select)?;
+                for row in rows(&answer)? {
+                    match self.format {
+                        Format::Json => writeln!(out, "{}", serde_json::Value::Object(row))?,
+                        Format::Text => out.write_all(teller.tell(row).as_bytes())?,
+                    }
+                }
+                out.flush()?;
+            }
+            next = manifest.next();
+            if manifest.status != Status::Running {
+                return Ok(());
+            }
+            if !self.follow {
+                eprintln!("the run goes on; --follow goes with it");
+                return Ok(());
+            }
+            match changed(run, &manifest)? {
+                Some(more) => manifest = more,
+                None => {
+                    eprintln!("the run was cut off; `flow resume {}` goes on with it", self.run.display());
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// The committed iterations from `next` on, as first and last of stretches with some [`ROWS`] rows each.
+fn chunks(manifest: &Manifest, node: &str, next: u64) -> Vec<(u64, u64)> {
+    let logged = manifest.info.nodes.iter().any(|n| n.id == node);
+    let mut chunks: Vec<(u64, u64)> = Vec::new();
+    let mut rows = ROWS;
+    for iteration in manifest.committed.iter().filter(|i| i.iteration >= next) {
+        let more: u64 = iteration.parts.iter().filter(|p| !logged || p.node == node).map(|p| p.rows).sum();
+        match chunks.last_mut().filter(|_| rows + more <= ROWS) {
+            Some(chunk) => chunk.1 = iteration.iteration,
+            None => {
+                chunks.push((iteration.iteration, iteration.iteration));
+                rows = 0;
+            }
+        }
+        rows += more;
+    }
+    chunks
+}
+
+/// The next manifest that says more than `known`; none if nobody writes the run any more.
+fn changed(run: &Run, known: &Manifest) -> Result<Option<Manifest>, log::LogError> {
+    let mut alone = 0;
+    loop {
+        // Asked first: what the writer did before it let go is in the manifest then.
+        alone = if Lock::held(run) { 0 } else { alone + 1 };
+        let manifest = run.manifest()?;
+        if manifest.next() != known.next() || manifest.status != known.status {
+            return Ok(Some(manifest));
+        }
+        // A run that has only just begun takes its lock in a moment.
+        if alone == PATIENCE {
+            return Ok(None);
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::{Iteration, Part};
+
+    #[test]
+    fn long_runs_are_told_in_stretches() {
+        let part = |node: &str, rows| Part { node: node.into(), iteration: 0, worker: 0, path: String::new(), rows, bytes: 0 };
+        let iteration = |i, rows| Iteration {
+            iteration: i,
+            parts: vec![part("a", rows), part("b", 1)],
+            metrics: Default::default(),
+            weights: vec![],
+            seconds: 0.0,
+        };
+        let committed = vec![iteration(0, 9), iteration(1, ROWS), iteration(2, ROWS / 2), iteration(3, ROWS / 2), iteration(5, 1)];
+        let info = log::RunInfo { nodes: vec![log::NodeInfo { id: "a".into(), ..Default::default() }], ..Default::default() };
+        let manifest = Manifest { format: 1, info, status: Status::Running, committed };
+        assert_eq!(chunks(&manifest, "a", 0), [(0, 0), (1, 1), (2, 3), (5, 5)]);
+        assert_eq!(chunks(&manifest, "a", 3), [(3, 5)]);
+        assert_eq!(chunks(&manifest, "trajectories", 2), [(2, 2), (3, 5)], "all nodes count");
+        assert_eq!(chunks(&manifest, "a", 6), []);
+    }
+}

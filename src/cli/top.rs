@@ -1,0 +1,141 @@
+//! `flow top`: what a run does now and what it waits for; of a run that has ended, where its time went.
+
+use super::check::Format;
+use super::{answer, Outcome};
+use crate::dataflow::doing::{Doing, Node, PolicyThread, State, STATUS};
+use crate::log::{self, Lock, Manifest, Status};
+use clap::Args;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+#[derive(Args)]
+pub struct Top {
+    /// The run's folder
+    run: PathBuf,
+    /// At a terminal the text is drawn anew each second until the run ends; JSON is written once
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+/// What is known of a run.
+#[derive(Serialize)]
+struct Picture {
+    run: String,
+    /// `running`, `finished`, `stopped`, `failed`, or `cut off`.
+    state: &'static str,
+    #[serde(flatten)]
+    doing: Doing,
+}
+
+impl Top {
+    pub fn run(self) -> Outcome {
+        let run = log::Run::open(&self.run).map_err(|e| format!("error: {e}"))?;
+        let live = self.format == Format::Text && std::io::stdout().is_terminal();
+        loop {
+            let picture = self.picture(&run)?;
+            if self.format == Format::Json {
+                answer(&serde_json::to_string(&picture).map_err(|e| e.to_string())?);
+                return Ok(ExitCode::SUCCESS);
+            }
+            let text = drawn(&picture);
+            if !live {
+                answer(&text);
+                return Ok(ExitCode::SUCCESS);
+            }
+            // From the upper left corner over what was there: nothing flickers.
+            answer(&format!("\x1b[H{}\x1b[J", text.replace('\n', "\x1b[K\n")));
+            if picture.state != "running" {
+                return Ok(ExitCode::SUCCESS);
+            }
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+
+    fn picture(&self, run: &log::Run) -> Result<Picture, String> {
+        // Asked first: what the writer did before it let go is in the manifest then.
+        let held = Lock::held(run);
+        let manifest = run.manifest().map_err(|e| format!("error: {e}"))?;
+        let state = match manifest.status {
+            Status::Running if held => "running",
+            Status::Running => "cut off",
+            Status::Finished => "finished",
+            Status::Stopped => "stopped",
+            Status::Failed(_) => "failed",
+        };
+        // A run that has only just begun says nothing yet.
+        let now = std::fs::read(run.root().join(STATUS)).ok().filter(|_| state == "running");
+        let doing = now.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_else(|| logged(&manifest));
+        Ok(Picture { run: self.run.display().to_string(), state, doing })
+    }
+}
+
+/// What the log says about where the time went, the busiest node first.
+fn logged(manifest: &Manifest) -> Doing {
+    let mut nodes: BTreeMap<&str, Node> = BTreeMap::new();
+    let mut policy: Option<f64> = None;
+    for (node, figures) in manifest.committed.iter().flat_map(|i| &i.metrics) {
+        if let Some(busy) = figures.get("busy_seconds") {
+            let sum = nodes.entry(node).or_insert_with(|| Node { node: node.clone(), ..Node::default() });
+            sum.busy_seconds += busy;
+            sum.rows += figures.get("rows_out").copied().unwrap_or(0.0) as u64;
+        }
+        if let Some(busy) = figures.get("policy_busy_seconds").filter(|_| node == "engine") {
+            *policy.get_or_insert(0.0) += busy;
+        }
+    }
+    let mut nodes: Vec<Node> = nodes.into_values().collect();
+    nodes.sort_by(|a, b| b.busy_seconds.total_cmp(&a.busy_seconds));
+    let seconds: f64 = manifest.committed.iter().map(|i| i.seconds).sum();
+    let policy = policy.map(|busy| PolicyThread { busy_seconds: busy, busy_share: busy / seconds.max(1e-9), ..PolicyThread::default() });
+    Doing { seconds, iterations: manifest.info.iterations, next: manifest.next(), nodes, policy, ..Doing::default() }
+}
+
+fn drawn(picture: &Picture) -> String {
+    let Picture { run, state, doing } = picture;
+    let running = *state == "running";
+    let mut text =
+        format!("{run}: {state}, {} of {} iterations in {:.0} s", doing.next.min(doing.iterations), doing.iterations, doing.seconds);
+    if let Some(oldest) = &doing.oldest {
+        text += &format!("; the oldest held is {} by {}", oldest.iteration, oldest.node);
+    }
+    if doing.nodes.is_empty() {
+        return text + "\n\nnothing is known of its nodes: it has only just begun, or an earlier version of flow made it\n";
+    }
+    let width = doing.nodes.iter().map(|n| n.node.chars().count()).max().unwrap_or(0).max("policy thread".len());
+    text += &format!("\n\n{:<width$}  {:>10}  {:>9}  {:>6}{}\n", "node", "rows", "busy s", "share", if running { "  now" } else { "" });
+    let share = |busy: f64| format!("{:.1}%", 100.0 * busy / doing.seconds.max(1e-9));
+    for node in &doing.nodes {
+        let now = if running { format!("  {}", now(node)) } else { String::new() };
+        let rows = if node.node.contains(' ') { String::new() } else { node.rows.to_string() };
+        text += &format!("{:<width$}  {rows:>10}  {:>9.2}  {:>6}{now}\n", node.node, node.busy_seconds, share(node.busy_seconds));
+    }
+    if let Some(policy) = &doing.policy {
+        let now = match policy.running_seconds {
+            Some(seconds) if running => format!("  works, {seconds:.1} s so far; {} more wait", policy.queue),
+            None if running => "  idle".into(),
+            _ => String::new(),
+        };
+        text += &format!("{:<width$}  {:>10}  {:>9.2}  {:>6}{now}\n", "policy thread", "", policy.busy_seconds, share(policy.busy_seconds));
+    }
+    doing.warnings.iter().for_each(|warning| text += &format!("\nwarning: {warning}\n"));
+    text
+}
+
+fn now(node: &Node) -> String {
+    let iteration = node.iteration.unwrap_or_default();
+    match node.state {
+        State::Running => format!("runs {iteration}, {:.1} s so far", node.running_seconds.unwrap_or_default()),
+        State::Waiting if node.waits_for.is_empty() => format!("has {iteration} ready"),
+        State::Waiting => match node.waits_for.as_slice() {
+            [first, second, third, more @ ..] if !more.is_empty() => {
+                format!("holds {iteration}, waits for {first}, {second}, {third} and {} more", more.len())
+            }
+            few => format!("holds {iteration}, waits for {}", few.join(", ")),
+        },
+        State::Idle => "idle".into(),
+    }
+}

@@ -1,0 +1,243 @@
+//! Looking at a run: one trajectory in full, and rows as they pass.
+
+mod common;
+use common::*;
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+fn json(run: &Path, sql: &str) -> Vec<Value> {
+    serde_json::from_str(&done(flow().arg("query").arg(run).arg(sql).args(["--format", "json"]))).unwrap()
+}
+
+fn show(run: &Path, extra: &[&str]) -> Value {
+    serde_json::from_str(&done(flow().arg("show").arg(run).args(extra).args(["--format", "json"]))).unwrap()
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
+}
+
+/// Reads one line and goes away, as `head -1` does.
+fn head(command: &mut Command) -> (String, String, Option<i32>) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let output = child.wait_with_output().unwrap();
+    (line, text(&output.stderr), output.status.code())
+}
+
+#[test]
+fn one_trajectory_is_shown_in_full() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained(folder.path(), "run", SMALL, &[]);
+    // Without a choice: the first of the newest iteration.
+    let first = &json(&run, "select task, sample from trajectories where iteration = 2 order by task, sample limit 1")[0];
+    let shown = show(&run, &[]);
+    assert_eq!((&shown["iteration"], &shown["task"], &shown["sample"]), (&2.into(), &first["task"], &first["sample"]));
+    // Best and worst by the score of the last turn.
+    let score = |shown: &Value| shown["turns"].as_array().unwrap().last().unwrap()["score"].clone();
+    let ends = &json(&run, "select max(s) as best, min(s) as worst from (select last(score order by turn) as s from trajectories where iteration = 1 group by task, sample)")[0];
+    assert_ne!(ends["best"], ends["worst"]);
+    assert_eq!(score(&show(&run, &["--iteration", "1", "--best"])), ends["best"]);
+    assert_eq!(score(&show(&run, &["--iteration", "1", "--worst"])), ends["worst"]);
+    // By a part of the task's name; the rows are those of the view.
+    let task = json(&run, "select min(task) as task from rollout where iteration = 0")[0]["task"].as_str().unwrap().to_owned();
+    let part = task.rsplit('-').next().unwrap();
+    let shown = show(&run, &["--task", part, "--sample", "3", "--attempt", "0"]);
+    let rows = json(&run, &format!("select * from trajectories where task = '{task}' and sample = 3 order by turn"));
+    assert_eq!((&shown["task"], &shown["iteration"]), (&Value::from(task.as_str()), &0.into()));
+    assert_eq!(shown["turns"], Value::from(rows.clone()));
+    // For a person: the board as it was, and the credit.
+    let told = done(flow().arg("show").arg(&run).args(["--task", part, "--sample", "3"]));
+    for row in &rows {
+        let board = row["observation"].as_str().unwrap().lines().last().unwrap();
+        let turn =
+            told.split("\nturn ").find(|t| t.starts_with(&format!("{}\n", row["turn"]))).unwrap_or_else(|| panic!("no turn in\n{told}"));
+        assert!(turn.contains(board) && turn.contains(&format!("said    {}", row["response"].as_str().unwrap())), "{turn}");
+        assert!(turn.contains("visitation_depth ") && turn.contains("advantage ") && turn.contains("used yes"), "{turn}");
+    }
+    assert_eq!(told.matches(&task).count(), 1, "{told}");
+    assert!(told.contains("one of 4 trajectories of iteration 0"), "{told}");
+    // What isn't there.
+    let said = |extra: &[&str]| fails(flow().arg("show").arg(&run).args(extra));
+    let ambiguous = said(&["--task", "minesweeper"]);
+    assert!(
+        ambiguous.contains("18 tasks")
+            && ambiguous.contains(&format!("\n  {}", first["task"].as_str().unwrap()))
+            && ambiguous.contains("and 13 more"),
+        "{ambiguous}"
+    );
+    assert!(said(&["--task", "chess"]).contains("there are:\n  minesweeper"), "{}", said(&["--task", "chess"]));
+    assert!(said(&["--iteration", "7"]).contains("iterations 0 to 2 have"));
+    assert!(said(&["--task", part, "--sample", "4"]).contains("there are 0, 1, 2, 3"));
+    assert!(said(&["--task", part, "--attempt", "1"]).contains("no such attempt"));
+    assert!(said(&["--node", "rolout"]).contains("--node can be rollout, states, advantage, update, trajectories"));
+    assert!(said(&["--node", "update", "--best"]).contains("`update` has no score"));
+}
+
+#[test]
+fn committed_rows_are_tapped_and_filtered() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained(folder.path(), "run", SMALL, &[]);
+    let tap = |extra: &[&str]| done(flow().arg("tap").arg(&run).args(extra));
+    let order = "order by iteration, task, sample, attempt, turn, phase";
+    assert_eq!(lines(&tap(&["rollout", "--format", "json"])), json(&run, &format!("from rollout {order}")));
+    assert_eq!(
+        lines(&tap(&["trajectories", "--follow", "--format", "json"])),
+        json(&run, &format!("from trajectories {order}")),
+        "a finished run is not waited for"
+    );
+    let some = lines(&tap(&["rollout", "--format", "json", "--where", "turn = 0 and reward > 0 -- the good ones"]));
+    assert_eq!(some, json(&run, &format!("from rollout where turn = 0 and reward > 0 {order}")));
+    assert!(!some.is_empty());
+    // For a person: an episode each.
+    let told = tap(&["rollout", "--where", "iteration = 1"]);
+    assert_eq!(told.matches("iteration 1, minesweeper").count(), 6 * 4);
+    let turns = json(&run, "select count(*) as n from rollout where iteration = 1")[0]["n"].as_u64().unwrap() as usize;
+    assert_eq!(
+        (told.matches("\nturn ").count(), told.matches("\n  seen ").count(), told.matches("\n  earned ").count()),
+        (turns, turns, turns)
+    );
+    assert!(tap(&["update", "--where", "iteration = 0"]).contains("turn 0  used yes, version 1"));
+    // Mistakes.
+    let said = |extra: &[&str]| fails(flow().arg("tap").arg(&run).args(extra));
+    let wrong = said(&["rollout", "--where", "rewrd > 0"]);
+    assert!(wrong.starts_with("error: --where rewrd > 0: ") && wrong.contains("did you mean `reward`?"), "{wrong}");
+    assert!(wrong.contains("\n  rollout (") && !wrong.contains("\n  states ("), "{wrong}");
+    assert!(said(&["rollout", "--where", "turn ="]).contains("Parser Error"));
+    assert!(said(&["tasks"]).contains("`tasks` isn't logged by this run; logged are rollout, states, advantage, update"));
+}
+
+#[test]
+fn a_running_run_is_followed_to_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    let mut command = flow();
+    command.arg("run").arg(pipeline(folder.path(), SMALL)).arg("--out").arg(&out).args(["--set", "iterations=100000"]);
+    let trains = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let start = std::time::Instant::now();
+    while !out.join("manifest.json").exists() {
+        assert!(start.elapsed().as_secs() < 60, "no run in a minute");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let mut tap = flow().arg("tap").arg(&out).args(["rollout", "--follow", "--format", "json"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut seen: Vec<Value> = Vec::new();
+    let mut stopped = false;
+    for line in BufReader::new(tap.stdout.take().unwrap()).lines() {
+        seen.push(serde_json::from_str(&line.unwrap()).unwrap());
+        if !stopped && seen.last().unwrap()["iteration"].as_u64().unwrap() >= 3 {
+            stopped = true;
+            assert!(Command::new("kill").args(["-INT", &trains.id().to_string()]).status().unwrap().success());
+        }
+    }
+    assert!(tap.wait().unwrap().success());
+    assert_eq!(trains.wait_with_output().unwrap().status.code(), Some(130));
+    assert_eq!(seen, json(&out, "from rollout order by iteration, task, sample, attempt, turn, phase"), "every row once, in order");
+}
+
+#[test]
+fn a_run_that_was_cut_off_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained(folder.path(), "run", SMALL, &["--set", "iterations=1"]);
+    // What a kill leaves: a manifest that says `running`, and nobody who holds the lock.
+    let manifest = std::fs::read_to_string(run.join("manifest.json")).unwrap();
+    std::fs::write(run.join("manifest.json"), manifest.replacen("\"finished\"", "\"running\"", 1)).unwrap();
+    let output = flow().arg("tap").arg(&run).args(["rollout", "--follow"]).output().unwrap();
+    assert!(output.status.success() && text(&output.stdout).contains("turn 0"));
+    assert!(text(&output.stderr).contains("was cut off; `flow resume"), "{}", text(&output.stderr));
+}
+
+fn top(run: &Path) -> Value {
+    serde_json::from_str(&done(flow().arg("top").arg(run).args(["--format", "json"]))).unwrap()
+}
+
+fn node<'a>(top: &'a Value, name: &str) -> &'a Value {
+    top["nodes"].as_array().unwrap().iter().find(|n| n["node"] == name).unwrap_or_else(|| panic!("no {name} in {top}"))
+}
+
+#[test]
+fn a_finished_run_says_where_its_time_went() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained(folder.path(), "run", SMALL, &["--workers", "2", "--stall", "1"]);
+    assert!(!run.join("status.json").exists(), "the status goes with the run");
+    let said = top(&run);
+    assert_eq!((&said["state"], &said["iterations"], &said["next"]), (&"finished".into(), &3.into(), &3.into()));
+    let turns = json(&run, "select count(*) as n from rollout")[0]["n"].clone();
+    // Every node is there, logged or not, and counts the rows that it handed on.
+    for name in ["rollout", "reward", "episodes", "episode_advantage", "states", "step_advantage", "advantage", "update"] {
+        assert_eq!(node(&said, name)["rows"], turns, "{name}");
+        assert!(node(&said, name)["busy_seconds"].as_f64().unwrap() > 0.0, "{name}");
+    }
+    assert_eq!(node(&said, "tasks")["rows"], 3 * 6);
+    let [all, policy] = [&said["seconds"], &said["policy"]["busy_seconds"]].map(|v| v.as_f64().unwrap());
+    assert!(policy > 0.0 && policy < all, "{said}");
+    // The same figures are in the log, by iteration.
+    let figures = json(&run, "select sum(value) filter (name = 'rows_out')::bigint as rows, sum(value) filter (name = 'busy_seconds') as busy from metrics where node = 'states'");
+    assert_eq!(figures[0]["rows"], turns);
+    let (a, b) = (figures[0]["busy"].as_f64().unwrap(), node(&said, "states")["busy_seconds"].as_f64().unwrap());
+    assert!((a - b).abs() < 1e-9);
+    let told = done(flow().arg("top").arg(&run));
+    assert!(told.contains(": finished, 3 of 3 iterations in ") && told.contains("policy thread"), "{told}");
+}
+
+#[test]
+fn a_running_run_says_what_it_does_and_waits_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    let mut command = flow();
+    command.arg("run").arg(pipeline(folder.path(), SMALL)).arg("--out").arg(&out).args(["--set", "iterations=100000"]);
+    let trains = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let start = std::time::Instant::now();
+    while !out.join("status.json").exists() {
+        assert!(start.elapsed().as_secs() < 60, "no status in a minute");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    // Whoever is asked at a bad moment has nothing in hand, so several looks are taken.
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..200 {
+        let said = top(&out);
+        assert_eq!(said["state"], "running", "{said}");
+        assert_eq!(said["process"], Value::from(trains.id()));
+        assert!(said["policy"]["busy_share"].as_f64().unwrap() > 0.0 && said["warnings"] == Value::from(Vec::<Value>::new()));
+        for node in said["nodes"].as_array().unwrap() {
+            for waits in node["waits_for"].as_array().unwrap() {
+                seen.insert(format!("{} for {}", node["node"].as_str().unwrap(), waits.as_str().unwrap()));
+            }
+            if node["state"] == "running" {
+                seen.insert(format!("{} runs", node["node"].as_str().unwrap()));
+            }
+        }
+        if ["rollout runs", "rollout for update of an earlier iteration", "tasks for the commit"].iter().all(|s| seen.contains(*s)) {
+            break;
+        }
+    }
+    assert!(seen.contains("rollout runs") && seen.contains("tasks for the commit"), "{seen:?}");
+    assert!(seen.contains("rollout for update of an earlier iteration"), "{seen:?}");
+    let told = done(flow().arg("top").arg(&out));
+    assert!(told.contains(": running, ") && told.contains("holds") && told.contains("policy thread"), "{told}");
+    assert!(Command::new("kill").args(["-INT", &trains.id().to_string()]).status().unwrap().success());
+    assert_eq!(trains.wait_with_output().unwrap().status.code(), Some(130));
+    let said = top(&out);
+    assert_eq!(said["state"], "stopped");
+    assert!(node(&said, "rollout")["busy_seconds"].as_f64().unwrap() > 0.0);
+    assert!(!out.join("status.json").exists());
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_it_quietly() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained(folder.path(), "run", SMALL, &["--set", "iterations=1"]);
+    // Each answer is far longer than a pipe holds.
+    for format in ["table", "csv", "json"] {
+        let columns = ["repeat('x', 1000)"; 20].join(", ");
+        let (line, said, code) =
+            head(flow().arg("query").arg(&run).arg(format!("select {columns} from rollout, range(10)")).args(["--format", format]));
+        assert!(!line.is_empty() && said.is_empty() && code == Some(0), "{format}: {line:?} {said:?} {code:?}");
+    }
+    for format in ["text", "json"] {
+        let (line, said, code) = head(flow().arg("tap").arg(&run).args(["trajectories", "--format", format]));
+        assert!(line.contains("minesweeper") && said.is_empty() && code == Some(0), "{format}: {line:?} {said:?} {code:?}");
+    }
+}
