@@ -44,7 +44,8 @@ fn update(policy: &Policy, random: &mut Random, rows: usize, held: bool) -> Resu
             let text: Vec<u32> = (0..FREE).map(|_| 2 + random.below(VOCAB - 2) as u32).collect();
             let response = if held { vec![CHOICES[random.below(4)], END] } else { text };
             let logprobs = if held { vec![-1.38, 0.0] } else { vec![-5.7; FREE] };
-            Example { prompt: prompt(random), response, logprobs, choices: choices(held), advantage: random.unit() as f32 * 2.0 - 1.0 }
+            let advantage = random.unit() as f32 * 2.0 - 1.0;
+            Example { prompt: prompt(random), response, logprobs, choices: choices(held), advantage, ..Default::default() }
         })
         .collect();
     let settings = UpdateSettings::default();

@@ -23,7 +23,7 @@ fn the_committed_schema_is_the_generated_one() {
 #[test]
 fn every_operator_is_listed_and_explained() {
     let list = done(flow().arg("ops"));
-    for op in ["tasks", "rollout", "reward", "group", "advantage", "combine", "gpu-update", "evaluate"] {
+    for op in ["tasks", "rollout", "reward", "value", "group", "advantage", "combine", "gpu-update", "evaluate"] {
         assert!(list.contains(op), "{op} is not in\n{list}");
         let told = done(flow().args(["ops", op]));
         assert!(told.contains("inputs") && told.contains("makes"), "{told}");

@@ -27,9 +27,9 @@ pub fn start(pipeline: &Pipeline, threads: usize, began: &Starts) -> Result<Opti
     for (name, value) in &pipeline.models {
         let mut settings = serde_json::from_value(value.clone()).map_err(|e| format!("error: models.{name}: {e}"))?;
         if let Some(began) = began.get(name) {
-            settings = ModelSettings::Load(LoadModel { load: began.display().to_string() });
+            settings = ModelSettings::Load(LoadModel { load: began.display().to_string(), of: None, head: None });
         } else if let ModelSettings::Load(load) = &mut settings {
-            load.load = newest(Path::new(&load.load), name).display().to_string();
+            load.load = newest(Path::new(&load.load), load.of.as_deref().unwrap_or(name)).display().to_string();
         }
         models.insert(name.clone(), settings);
     }
@@ -72,6 +72,8 @@ pub fn restore(policy: &Policy, pipeline: &Pipeline, run: &Run, manifest: &Manif
 /// Where a model lies: `path` itself, or, if that is a run, the newest weights that the run left of the model.
 fn newest(path: &Path, model: &str) -> PathBuf {
     let versions = std::fs::read_dir(path.join("weights")).into_iter().flatten().flatten();
-    let version = versions.filter_map(|v| Some((v.file_name().to_str()?.parse::<u64>().ok()?, v.path()))).max();
-    version.map_or(path.to_owned(), |(_, folder)| folder.join(model))
+    let saved = versions.filter_map(|v| Some((v.file_name().to_str()?.parse::<u64>().ok()?, v.path().join(model))));
+    // Not every iteration makes new weights of every model.
+    let newest = saved.max_by_key(|(version, folder)| (folder.exists(), *version));
+    newest.map_or(path.to_owned(), |(_, folder)| folder)
 }

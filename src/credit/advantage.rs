@@ -1,6 +1,7 @@
 //! Advantages: the value of a row, compared with its group.
 
 use super::columns::Columns;
+use super::gae::gae;
 use super::group::Groups;
 use super::returns::{discounted, summed};
 use super::settings::{AdvantageSettings, Baseline, EpsIn, Equal, Of, Penalty, Scale, Singleton, Unit};
@@ -52,6 +53,7 @@ pub fn values(columns: &Columns, episodes: &[Range<usize>], settings: &Advantage
         Of::EpisodeReturn => summed(rows, episodes, reward),
         Of::StepReturn => discounted(rows, episodes, settings.gamma, reward),
         Of::Reward => (0..rows).map(reward).collect(),
+        Of::Gae => gae(columns.value, episodes, settings.gamma, settings.lambda, reward),
         Of::Advantage => return columns.advantage.iter().map(|advantage| f64::from(*advantage)).collect(),
     };
     if !before {

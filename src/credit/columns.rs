@@ -10,6 +10,8 @@ pub struct Columns<'a> {
     pub valid: &'a [bool],
     /// The advantage made upstream, for `of: advantage`.
     pub advantage: &'a [f32],
+    /// What a critic expected after the prompt, for `of: gae`.
+    pub value: &'a [f32],
     /// An id of the row's trajectory, for `unit: trajectory`.
     pub trajectory: &'a [u64],
     /// How many tokens the response has, for `unit: token`.

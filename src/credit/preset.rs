@@ -14,8 +14,8 @@ pub enum Preset {
     Paper,
     /// The released code's. For returns and rewards that of GiGPO (verl-agent, whose GRPO for agents is the same with
     /// episodes alone): unit: turn, invalid_penalty: 0.1, penalty: after_return, and singleton: raw for an
-    /// episode_return but zero for the others. For an advantage verl's whitening: unit: token, eps: 1e-8,
-    /// eps_in: variance. Everything else as published.
+    /// episode_return but zero for the others. For an advantage and for gae verl's whitening: unit: token, eps: 1e-8,
+    /// eps_in: variance; for gae also lambda: 1. Everything else as published.
     Code,
 }
 
@@ -26,6 +26,7 @@ impl Preset {
         match (self, of) {
             (Preset::Paper, _) => paper,
             (Preset::Code, Of::Advantage) => AdvantageSettings { unit: Unit::Token, eps: 1e-8, eps_in: EpsIn::Variance, ..paper },
+            (Preset::Code, Of::Gae) => AdvantageSettings { of, lambda: 1.0, ..self.settings(Of::Advantage) },
             (Preset::Code, _) => {
                 let singleton = if of == Of::EpisodeReturn { Singleton::Raw } else { Singleton::Zero };
                 AdvantageSettings { unit: Unit::Turn, invalid_penalty: 0.1, penalty: Penalty::AfterReturn, singleton, ..paper }
@@ -69,7 +70,10 @@ mod tests {
         let (after, before) = (Penalty::AfterReturn, Penalty::BeforeReturn);
         assert_eq!(said(&meant("{ preset: code }")), (Unit::Turn, Singleton::Raw, 0.1, after, 1e-6, EpsIn::Std));
         assert_eq!(said(&meant("{ preset: code, of: step_return }")), (Unit::Turn, Singleton::Zero, 0.1, after, 1e-6, EpsIn::Std));
-        assert_eq!(said(&meant("{ preset: code, of: advantage }")), (Unit::Token, Singleton::Zero, 0.0, before, 1e-8, EpsIn::Variance));
+        let white = (Unit::Token, Singleton::Zero, 0.0, before, 1e-8, EpsIn::Variance);
+        assert_eq!(said(&meant("{ preset: code, of: advantage }")), white);
+        let gae = meant("{ preset: code, of: gae }");
+        assert_eq!((said(&gae), gae.of, gae.lambda), (white, Of::Gae, 1.0));
     }
 
     #[test]

@@ -14,9 +14,12 @@ pub struct AdvantageSettings {
     pub preset: Preset,
     /// The value of a row. Default: episode_return.
     pub of: Of,
-    /// The discount of step_return, from 0 to 1. Default: 1.
+    /// The discount of step_return and gae, from 0 to 1. Default: 1.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub gamma: f64,
+    /// How far gae looks past the critic: 0 one turn, 1 to the end. Default: 0.95 (PPO, Schulman et al. 2017, Table 3; verl: 1).
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub lambda: f64,
     /// What is subtracted. Default: mean.
     pub baseline: Baseline,
     /// What the difference is divided by. Default: std.
@@ -48,6 +51,7 @@ impl Default for AdvantageSettings {
             preset: Preset::default(),
             of: Of::default(),
             gamma: 1.0,
+            lambda: 0.95,
             baseline: Baseline::default(),
             scale: Scale::default(),
             ddof: 1,
@@ -66,7 +70,7 @@ impl Default for AdvantageSettings {
 fn of_rewards_only() -> Value {
     json!({
         "if": { "properties": { "of": { "const": "advantage" } }, "required": ["of"] },
-        "then": { "properties": { "gamma": false, "invalid_penalty": false, "penalty": false } },
+        "then": { "properties": { "gamma": false, "lambda": false, "invalid_penalty": false, "penalty": false } },
     })
 }
 
@@ -81,6 +85,8 @@ pub enum Of {
     StepReturn,
     /// The reward of the turn alone (EAPO, Eq. 14 read literally).
     Reward,
+    /// Generalised advantage estimation from a critic's column `value` (PPO; Schulman et al. 2016). Also makes `value_target`.
+    Gae,
     /// The advantage that a node upstream made, to be compared once more (the second step of REINFORCE++ with baseline).
     Advantage,
 }

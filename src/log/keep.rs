@@ -14,7 +14,8 @@ pub(super) struct Keeper {
 
 struct Made {
     iteration: u64,
-    versions: Vec<u64>,
+    /// Of each model, oldest first.
+    versions: Vec<(String, u64)>,
     /// On a frozen panel, of the weights that the iteration began with.
     success: Option<f64>,
 }
@@ -25,7 +26,7 @@ impl Keeper {
     }
 
     pub fn saw(&mut self, iteration: &Iteration) {
-        let versions = iteration.weights.iter().map(|w| w.version).collect();
+        let versions = iteration.weights.iter().map(|w| (w.model.clone(), w.version)).collect();
         // A node that trains measures `return` and `loss`; one that only evaluates says so by the number of its tasks.
         let success = iteration.metrics.values().find_map(|f| f.get("panel").and(f.get("success"))).copied();
         self.made.push(Made { iteration: iteration.iteration, versions, success });
@@ -39,11 +40,14 @@ impl Keeper {
         for made in &self.made {
             let due = self.keep.every.is_some_and(|every| (made.iteration + 1) % every == 0);
             if due || made.iteration + back >= newest {
-                kept.extend(&made.versions);
+                kept.extend(made.versions.iter().map(|(_, version)| version));
             }
         }
-        // An iteration that made none leaves the ones before it in use.
-        kept.extend(self.made.iter().rev().filter(|m| m.iteration + back <= newest).find_map(|m| m.versions.last()));
+        // An iteration that made none of a model leaves the ones before it in use.
+        for model in self.made.iter().flat_map(|m| &m.versions).map(|(model, _)| model).collect::<BTreeSet<_>>() {
+            let old = self.made.iter().rev().filter(|m| m.iteration + back <= newest);
+            kept.extend(old.flat_map(|m| m.versions.iter().rev()).find(|(made, _)| made == model).map(|(_, version)| version));
+        }
         if self.keep.best {
             kept.extend(self.best());
         }
@@ -57,7 +61,7 @@ impl Keeper {
             if let Some(success) = made.success.filter(|s| best.is_none_or(|(most, _)| *s > most)) {
                 best = Some((success, before));
             }
-            before = made.versions.last().copied().unwrap_or(before);
+            before = made.versions.last().map_or(before, |(_, version)| *version);
         }
         best.map(|(_, version)| version)
     }
@@ -65,7 +69,7 @@ impl Keeper {
     /// Removes from the run's folder the weights that nobody keeps. Newer ones than the last committed stay: their iteration is on its way.
     pub fn tidy(&self, run: &Run) -> Result<(), LogError> {
         let kept = self.kept();
-        let newest = self.made.iter().flat_map(|m| m.versions.iter().copied()).max().unwrap_or(0);
+        let newest = self.made.iter().flat_map(|m| &m.versions).map(|(_, version)| *version).max().unwrap_or(0);
         remove(run, |version| version <= newest && !kept.contains(&version))
     }
 }
@@ -96,9 +100,19 @@ mod tests {
         let mut keeper = Keeper::new(&RunInfo { keep, delay, ..Default::default() });
         for (i, success) in [Some(0.1), None, Some(0.9), None, Some(0.5)].into_iter().enumerate() {
             let i = i as u64;
-            keeper.made.push(Made { iteration: i, versions: vec![2 * i + 1, 2 * i + 2], success });
+            keeper.made.push(Made { iteration: i, versions: vec![("a".into(), 2 * i + 1), ("a".into(), 2 * i + 2)], success });
         }
         keeper.kept().into_iter().collect()
+    }
+
+    #[test]
+    fn a_model_that_was_left_alone_keeps_its_newest() {
+        let mut keeper = Keeper::new(&RunInfo::default());
+        for (i, versions) in [vec![("actor", 1), ("critic", 1)], vec![("critic", 2)], vec![("critic", 3)]].into_iter().enumerate() {
+            let versions = versions.into_iter().map(|(model, version)| (model.into(), version)).collect();
+            keeper.made.push(Made { iteration: i as u64, versions, success: None });
+        }
+        assert_eq!(keeper.kept().into_iter().collect::<Vec<_>>(), [0, 1, 3]);
     }
 
     #[test]

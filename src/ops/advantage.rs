@@ -25,7 +25,7 @@ pub fn spec() -> OperatorSpec {
             delay: Delay::Never,
         }],
         keeps: true,
-        adds: &["return", "baseline", "scale", "advantage", "used"],
+        adds: &["return", "baseline", "scale", "advantage", "value_target", "used"],
         effect: false,
         settings: schema::<AdvantageSettings>(),
         needs,
@@ -39,6 +39,9 @@ fn needs(with: &Value) -> Vec<Need> {
     let mut needs = Vec::new();
     if meant.of == Of::Advantage {
         needs.push(need("advantage", "of"));
+    }
+    if meant.of == Of::Gae {
+        needs.push(need("value", "of"));
     }
     if meant.unit == Unit::Token {
         needs.push(need("response_tokens", if with.get("unit").is_some() { "unit" } else { "preset" }));
@@ -58,7 +61,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     Ok(stage(groups, ctx, move |_, rows| compare(&rows[0], &with).map_err(|e| e.to_string())))
 }
 
-/// Adds `return`.
+/// Adds `return`, and with it, where a critic was asked, `value_target`.
 fn value(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<RecordBatch>, RowError> {
     let Some(rows) = row::sorted(batches)? else { return Ok(vec![]) };
     let valid: Vec<bool> = row::bools(&rows, "valid")?.values().iter().collect();
@@ -66,9 +69,16 @@ fn value(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<Record
     if with.of == Of::Advantage {
         columns.advantage = row::f32s(&rows, "advantage")?.values();
     }
+    if with.of == Of::Gae {
+        columns.value = row::f32s(&rows, "value")?.values();
+    }
     let values = credit::values(&columns, &episodes(&rows)?, with);
-    let values = Float32Array::from_iter_values(values.into_iter().map(|v| v as f32));
-    Ok(vec![row::with(&rows, "return", Arc::new(values))?])
+    let column = |values: &[f64]| Arc::new(Float32Array::from_iter_values(values.iter().map(|v| *v as f32)));
+    let made = row::with(&rows, "return", column(&values))?;
+    Ok(vec![match with.of {
+        Of::Gae => row::with(&made, "value_target", column(&credit::targets(&values, columns.value)))?,
+        _ => made,
+    }])
 }
 
 /// Adds `baseline`, `scale`, `advantage` and `used`. A row that was dropped upstream keeps its reason.

@@ -4,11 +4,12 @@
 
 use super::select::{examples, Select};
 use super::{must, port, schema};
+use crate::credit::explained_variance;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Place, Ports, Route};
 use crate::log::{Run, WeightsAt};
 use crate::pipeline::{Delay, Need, Node, OperatorSpec, Port};
-use crate::policy::{PolicyError, RowReport, UpdateReport, UpdateSettings};
+use crate::policy::{Example, Objective, PolicyError, RowReport, UpdateReport, UpdateSettings};
 use crate::row::{self, RowError};
 use arrow::array::{ArrayRef, Float32Array, RecordBatch, StringArray, UInt64Array};
 use serde::de::DeserializeOwned;
@@ -74,9 +75,12 @@ fn settings_schema() -> Value {
 
 fn needs(with: &Value) -> Vec<Need> {
     let mut needs = Select::needs(with);
-    if with["objective"] != "sft" {
-        needs.push(Need { port: "rows", column: "advantage".into(), at: vec![] });
-    }
+    let columns: &[&str] = match with["objective"].as_str() {
+        Some("sft") => &[],
+        Some("value") => &["value", "value_target"],
+        _ => &["advantage"],
+    };
+    needs.extend(columns.iter().map(|column| Need { port: "rows", column: column.to_string(), at: vec![] }));
     needs
 }
 
@@ -113,7 +117,11 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         if !which.is_empty() {
             let named = |error: PolicyError| error.told(|example| name(&rows, which[example]));
             let examples = examples(&rows, &which, settings.objective).map_err(text)?;
+            let explained = explained(&examples, settings.objective);
             outcome.saw(&which, &policy.update(&model, examples, &settings).map_err(named)?);
+            outcome.figures.extend(explained.map(|share| ("explained_variance", share)));
+            // A critic has neither.
+            outcome.figures.retain(|(name, _)| settings.objective != Objective::Value || !["kl", "entropy"].contains(name));
         }
         if let Some(run) = &run {
             let (version, path) = (outcome.version, Run::version(outcome.version, &model));
@@ -129,6 +137,16 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         }
         Ok(vec![outcome.rows(&rows).map_err(text)?])
     }))
+}
+
+/// How much of what the critic should have expected it did expect.
+fn explained(examples: &[Example], objective: Objective) -> Option<f64> {
+    let (values, targets): (Vec<f32>, Vec<f32>) = examples.iter().map(|e| (e.value, e.target)).unzip();
+    if objective == Objective::Value {
+        explained_variance(&values, &targets)
+    } else {
+        None
+    }
 }
 
 /// A row's name, as a person would ask for it.

@@ -6,6 +6,7 @@ mod combine;
 mod evaluate;
 mod gpu_update;
 mod group;
+mod heads;
 mod play;
 mod prompt;
 mod resample;
@@ -13,6 +14,7 @@ mod reward;
 mod rollout;
 mod select;
 mod tasks;
+mod value;
 
 use crate::dataflow::{Edge, Ports, Render};
 use crate::env::Game;
@@ -35,6 +37,7 @@ pub const TABLE: &[Operator] = &[
     Operator { spec: tasks::spec, render: tasks::render },
     Operator { spec: rollout::spec, render: rollout::render },
     Operator { spec: reward::spec, render: reward::render },
+    Operator { spec: value::spec, render: value::render },
     Operator { spec: group::spec, render: group::render },
     Operator { spec: advantage::spec, render: advantage::render },
     Operator { spec: combine::spec, render: combine::render },
@@ -131,6 +134,7 @@ fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
 fn judged_wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     let mut found: Vec<Wrong> = pipeline.nodes.iter().filter(|n| n.op == "reward").filter_map(reward::wrong).collect();
     found.extend(pipeline.models.keys().flat_map(|model| unordered(pipeline, model)));
+    found.extend(heads::wrong(pipeline));
     found
 }
 

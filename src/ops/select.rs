@@ -50,13 +50,15 @@ impl Select {
     /// `newest` is the version of the weights that the update starts from.
     pub fn used(&self, rows: &RecordBatch, objective: Objective, newest: u64) -> Result<Vec<String>, RowError> {
         let responses = row::lists(rows, "response_tokens")?;
-        // What a comparison left out has no advantage, but can still be imitated.
+        // A critic reads prompts alone.
+        let reads = objective != Objective::Value;
+        // What a comparison left out has no advantage, but can still be imitated or have a value.
         let upstream = if objective == Objective::PolicyGradient { row::texts(rows, "used").ok() } else { None };
         let valid = if self.invalid == Invalid::Drop { Some(row::bools(rows, "valid")?) } else { None };
         let made = if self.max_staleness.is_some() { Some(row::u64s(rows, "weights")?) } else { None };
         let stale = |i: usize| made.zip(self.max_staleness).is_some_and(|(made, most)| newest.saturating_sub(made.value(i)) > most);
         let reason = |i: usize| match upstream.map_or("yes", |why| why.value(i)) {
-            "yes" if responses.value(i).is_empty() => "empty",
+            "yes" if reads && responses.value(i).is_empty() => "empty",
             "yes" if valid.is_some_and(|valid| !valid.value(i)) => "invalid",
             "yes" if stale(i) => "too_stale",
             reason => reason,
@@ -69,13 +71,17 @@ impl Select {
 pub fn examples(rows: &RecordBatch, which: &[usize], objective: Objective) -> Result<Vec<Example>, RowError> {
     let (prompts, responses) = (row::lists(rows, "prompt_tokens")?, row::lists(rows, "response_tokens")?);
     let (choices, logprobs) = (row::lists(rows, "choices")?, row::lists(rows, "logprobs")?);
-    let advantages = if objective == Objective::PolicyGradient { Some(row::f32s(rows, "advantage")?) } else { None };
+    let read = |name, wanted: Objective| if objective == wanted { row::f32s(rows, name).map(Some) } else { Ok(None) };
+    let advantages = read("advantage", Objective::PolicyGradient)?;
+    let (values, targets) = (read("value", Objective::Value)?, read("value_target", Objective::Value)?);
     let example = |&i: &usize| Example {
         prompt: row::u32_list(prompts, i),
         response: row::u32_list(responses, i),
         logprobs: row::f32_list(logprobs, i),
         choices: split(&row::u32_list(choices, i)),
         advantage: advantages.map_or(1.0, |a| a.value(i)),
+        value: values.map_or(0.0, |v| v.value(i)),
+        target: targets.map_or(0.0, |t| t.value(i)),
     };
     Ok(which.iter().map(example).collect())
 }
@@ -122,7 +128,8 @@ mod tests {
         let used = |select: Select, objective| select.used(&rows(), objective, 4).unwrap();
         let all = Select { invalid: Invalid::Drop, max_staleness: Some(1) };
         assert_eq!(used(all.clone(), Objective::PolicyGradient), ["empty", "invalid", "too_stale", "singleton"]);
-        assert_eq!(used(all, Objective::Sft), ["empty", "invalid", "too_stale", "yes"], "what has no advantage can still be imitated");
+        assert_eq!(used(all.clone(), Objective::Sft), ["empty", "invalid", "too_stale", "yes"], "what has no advantage can be imitated");
+        assert_eq!(used(all, Objective::Value), ["invalid", "invalid", "too_stale", "yes"], "a critic reads prompts alone");
         assert_eq!(used(Select { max_staleness: Some(2), ..Default::default() }, Objective::Sft), ["empty", "too_stale", "yes", "yes"]);
         assert_eq!(used(Select::default(), Objective::PolicyGradient), ["empty", "yes", "yes", "singleton"]);
     }

@@ -1,12 +1,12 @@
 //! The gradient of one optimiser step, summed over its passes in a fixed order.
 
-use super::loss;
 use super::model::Net;
 use super::passes::{values, Pass};
 use super::spread::spread;
 use super::task::Task;
+use super::terms::{Terms, Tokens};
 use super::update::Before;
-use super::{KlKind, Objective, Old, PolicyError, RatioKind};
+use super::{Objective, PolicyError};
 use tch::Tensor;
 
 /// Gradients of passes are summed into this many sums, pass i into sum i modulo this, and these in their order: the same additions
@@ -64,56 +64,18 @@ pub fn gradients(net: &Net, before: &Before, task: &Task, passes: &[Pass], weigh
 
 /// Forward and backward of one pass.
 fn pass(net: &Net, reference: Option<&Net>, task: &Task, pass: &Pass, weight: &Weight) -> (Option<Tensor>, Seen) {
-    let settings = task.settings;
-    let (new, entropy) = pass.logprobs(net, &task.rows, settings.temperature);
-    let tensor = |values: Vec<f32>| Tensor::from_slice(&values).to_device(net.device());
-    let each = |value: &dyn Fn(usize) -> f32| {
-        tensor(pass.rows.iter().flat_map(|&(row, _)| std::iter::repeat_n(value(row), task.rows[row].len())).collect())
-    };
-    let own = |values: &dyn Fn(usize) -> Vec<f32>| tensor(pass.rows.iter().flat_map(|&(row, _)| values(row)).collect());
-    let part = own(&|row| task.part[row].iter().map(|&part| part as u8 as f32).collect());
-    let weights = each(&|row| weight(row) as f32) * &part;
-    let acted = match settings.objective {
-        Objective::Sft => new.detach(),
-        Objective::PolicyGradient => own(&|row| task.examples[row].logprobs.clone()),
-    };
-    let start = task.start.as_ref().filter(|_| settings.old == Old::Recomputed).map(|start| own(&|row| start[row].clone()));
-    let old = start.as_ref().unwrap_or(&acted);
-    let ratio = match settings.ratio {
-        RatioKind::Token => loss::ratio(&new, old),
-        RatioKind::Sequence => {
-            let place = pass.rows.iter().enumerate().flat_map(|(i, &(row, _))| std::iter::repeat_n(i as i64, task.rows[row].len()));
-            let place = Tensor::from_slice(&place.collect::<Vec<_>>()).to_device(net.device());
-            loss::sequence_ratio(&new, old, &place, &part, pass.rows.len() as i64)
-        }
-    };
-    let (mut loss, clipped) = match settings.objective {
-        Objective::Sft => (-&new, new.zeros_like()),
-        Objective::PolicyGradient => {
-            let advantage = each(&|row| task.examples[row].advantage);
-            loss::policy(&ratio, &advantage, settings.clip, settings.clip_high.unwrap_or(settings.clip), settings.dual_clip)
-        }
-    };
-    if let Some(start) = &start {
-        loss = loss.g_mul(&loss::importance(start, &acted, settings.truncate));
-    }
-    let kl = match reference {
-        Some(reference) => {
-            let base = tch::no_grad(|| pass.logprobs(reference, &task.rows, settings.temperature).0);
-            let kl = loss::divergence(&new, &base, settings.kl_kind);
-            loss = loss.g_add(&(&kl * settings.kl));
-            kl
-        }
-        None => tch::no_grad(|| loss::divergence(&new, &acted, KlKind::K3)),
-    };
+    let tokens = Tokens { task, pass, net };
+    let Terms { loss, kl, entropy, clipped, ratio, found } = tokens.terms(reference);
+    let weights = tokens.each(&|row| weight(row) as f32) * tokens.part();
     let gradient = pass.learns().then(|| {
         let total = (&loss * &weights).sum(None);
         let gradients = Tensor::run_backward(&[total], &net.leaves(), false, false);
         Tensor::cat(&gradients.iter().map(|g| g.reshape([-1])).collect::<Vec<_>>(), 0)
     });
     let seen = tch::no_grad(|| {
-        let (new, loss) = (values(&new), values(&loss));
-        let wrong = culprits(task, pass, &new).map(|rows| ("a log-probability", rows));
+        let (found, loss) = (values(&found), values(&loss));
+        let what = if task.settings.objective == Objective::Value { "a value" } else { "a log-probability" };
+        let wrong = culprits(task, pass, &found).map(|rows| (what, rows));
         let wrong = wrong.or_else(|| culprits(task, pass, &loss).map(|rows| ("the loss", rows)));
         let lost = gradient.as_ref().is_some_and(|gradient| !gradient.sum(None).double_value(&[]).is_finite());
         let wrong = wrong.or_else(|| lost.then(|| ("the gradient", sorted(pass.rows.iter().map(|&(row, _)| row)))));

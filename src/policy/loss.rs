@@ -37,6 +37,19 @@ pub fn policy(ratio: &Tensor, advantage: &Tensor, low: f64, high: f64, dual: f64
     (bounded.where_self(&advantage.lt(0.0), &loss), clipped)
 }
 
+/// The value loss, and whether the clipped branch decided: max((V - R)^2, (clamp(V, V_old - clip, V_old + clip) - R)^2) / 2, with R the
+/// target; (V - R)^2 / 2 where `clip` is 0. PPO's paper has the plain square; the clip and the half are those of its code (OpenAI Baselines).
+pub fn value(value: &Tensor, old: &Tensor, target: &Tensor, clip: f64) -> (Tensor, Tensor) {
+    let free = (value - target).square() / 2.0;
+    if clip == 0.0 {
+        return (free, value.zeros_like());
+    }
+    let change = value - old;
+    let held = (old + change.clamp(-clip, clip) - target).square() / 2.0;
+    let clipped = held.gt_tensor(&free).logical_and(&change.abs().gt(clip));
+    (free.maximum(&held), clipped)
+}
+
 /// The estimate of the divergence from the reference.
 pub fn divergence(new: &Tensor, reference: &Tensor, kind: KlKind) -> Tensor {
     let d = new - reference;
@@ -104,6 +117,20 @@ mod tests {
         let (loss, clipped) = policy(&ratio, &Tensor::from_slice(&[1f32, 1.0, 1.0, -1.0]), 0.2, 0.28, 3.0);
         close(&loss, [-1.28, -1.28, -1.28, 0.8]);
         close(&clipped.to_kind(Kind::Double), [1.0; 4]);
+    }
+
+    #[test]
+    fn value_loss_as_worked_by_hand() {
+        // V_old 1, target 3, clip 0.2: a V of 1.5 or 4 counts as 1.2, a V of 0.9 as itself.
+        let t = Tensor::from_slice(&[1.5f32, 0.9, 4.0]);
+        let of = |clip| value(&t, &t.ones_like(), &(t.ones_like() * 3.0), clip);
+        for (clip, wanted, decided) in [(0.2, [1.62, 2.205, 1.62], [1.0, 0.0, 1.0]), (0.0, [1.125, 2.205, 0.5], [0.0; 3])] {
+            let (loss, clipped) = of(clip);
+            for i in 0..3 {
+                assert!((loss.double_value(&[i as i64]) - wanted[i]).abs() < 1e-6, "{loss}");
+                assert_eq!(clipped.double_value(&[i as i64]), decided[i]);
+            }
+        }
     }
 
     #[test]

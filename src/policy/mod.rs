@@ -12,6 +12,8 @@
 //! batches, each computed on one thread, and gradients are summed in a fixed order, so the number of threads changes no bit.
 mod adamw;
 mod choices;
+#[cfg(test)]
+mod critic;
 mod error;
 mod generate;
 mod gradient;
@@ -33,6 +35,7 @@ mod spread;
 mod state;
 mod store;
 mod task;
+mod terms;
 #[cfg(test)]
 mod tests;
 mod thread;
@@ -44,7 +47,7 @@ mod updating;
 pub use error::PolicyError;
 pub use objective::{Aggregation, KlKind, MaskUnit, Objective, Old, RatioKind, Remainder, UpdateSettings};
 pub use report::{RowReport, UpdateReport, Use};
-pub use settings::{LoadModel, ModelSettings, NewKind, NewModel, Sampling, TokenKind};
+pub use settings::{Head, LoadModel, ModelSettings, NewKind, NewModel, Sampling, TokenKind};
 pub use thread::Policy;
 pub use tokenizer::{Tokenizer, END, PAD};
 
@@ -81,4 +84,7 @@ pub struct Example {
     /// As in [`Request`].
     pub choices: Vec<Vec<u32>>,
     pub advantage: f32,
+    /// What the critic expected after the prompt, and what it should have: read by the objective `value` alone, which reads no response.
+    pub value: f32,
+    pub target: f32,
 }

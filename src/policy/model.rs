@@ -88,7 +88,11 @@ impl Net {
         let (d, f, v) = (shape.width as i64, shape.hidden as i64, shape.vocab as i64);
         let heads = ((shape.heads + 2 * shape.kv_heads) * shape.head()) as i64;
         let embed = take(v, d);
-        let head = if shape.tied { embed.shallow_clone() } else { take(v, d) };
+        let head = match shape {
+            Shape { value: true, .. } => take(1, d),
+            Shape { tied: true, .. } => embed.shallow_clone(),
+            _ => take(v, d),
+        };
         let matrices: Vec<_> = (0..shape.layers).map(|_| (take(heads, d), take(d, d), take(2 * f, d), take(d, f))).collect();
         let blocks = matrices
             .into_iter()
@@ -114,7 +118,7 @@ impl Net {
     /// The leaves in the order of the flat vector.
     pub fn leaves(&self) -> Vec<&Tensor> {
         let mut leaves = vec![&self.embed];
-        if !self.shape.tied {
+        if self.shape.value || !self.shape.tied {
             leaves.push(&self.head);
         }
         leaves.extend(self.blocks.iter().flat_map(|b| [&b.qkv, &b.out, &b.gate_up, &b.down]));
@@ -217,7 +221,7 @@ impl Net {
         self.normed(&x, &self.norm)
     }
 
-    /// The logits of final states `[n, width]`.
+    /// The logits of final states `[n, width]`, or with a value head their values `[n, 1]`.
     pub fn logits(&self, states: &Tensor) -> Tensor {
         states.linear::<Tensor>(&self.head, None)
     }

@@ -12,6 +12,8 @@ pub enum Objective {
     PolicyGradient,
     /// Cross-entropy of the responses: supervised learning. Over the whole vocabulary for a row without choices, over what they allow for one with.
     Sft,
+    /// The clipped value loss of PPO's code: a critic (a model with a value head) learns the rows' value targets.
+    Value,
 }
 
 /// The estimate of the divergence from the reference; d is the log-probability less the reference's.
@@ -117,6 +119,10 @@ pub struct UpdateSettings {
     /// Where the advantage is negative, the loss of a token is at most this many times its size.
     #[schemars(range(min = 1.0))]
     pub dual_clip: f64,
+    /// A critic's values count as at most this far from what they were when they were recorded; 0 leaves them alone. OpenAI Baselines: the
+    /// clip of the ratio, 0.2; verl: 0.5. In units of the return, so a matter of its scale.
+    #[schemars(range(min = 0.0))]
+    pub value_clip: f64,
     /// Weight of the divergence from the reference model.
     #[schemars(range(min = 0.0))]
     pub kl: f64,
@@ -178,6 +184,7 @@ impl Default for UpdateSettings {
             old: Old::Recorded,
             truncate: 2.0,
             dual_clip: 3.0,
+            value_clip: 0.2,
             kl: 0.0,
             kl_kind: KlKind::K3,
             reference: None,

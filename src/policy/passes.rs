@@ -23,6 +23,7 @@ struct Choice {
 pub struct Row<'a> {
     example: &'a Example,
     choices: Vec<Choice>,
+    length: usize,
 }
 
 impl<'a> Row<'a> {
@@ -41,7 +42,7 @@ impl<'a> Row<'a> {
         let mut choices = Vec::new();
         if example.choices.is_empty() {
             choices.extend((0..response.len()).map(|index| Choice { index, allowed: None }));
-            return Ok(Row { example, choices });
+            return Ok(Row { example, choices, length: response.len() });
         }
         let mut walk = Walk::new(&example.choices)?;
         for (index, &token) in response.iter().enumerate() {
@@ -52,12 +53,21 @@ impl<'a> Row<'a> {
                 return Err(format!("the response {response:?} is none of its choices"));
             }
         }
-        Ok(Row { example, choices })
+        Ok(Row { example, choices, length: response.len() })
     }
 
-    /// Tokens of the response.
+    /// Checks one row whose value is asked for: it is read to the end of its prompt, and counts as one token.
+    pub fn value(row: usize, example: &'a Example, shape: &Shape) -> Result<Row<'a>, PolicyError> {
+        check(&example.prompt, &[], 0, shape).map_err(|what| PolicyError::Row { row, what })?;
+        if let Some(x) = [example.value, example.target].iter().find(|x| !x.is_finite()) {
+            return Err(PolicyError::Row { row, what: format!("the value or its target is {x}") });
+        }
+        Ok(Row { example, choices: vec![Choice { index: 0, allowed: None }], length: 1 })
+    }
+
+    /// How many tokens a pass has of it.
     pub fn len(&self) -> usize {
-        self.example.response.len()
+        self.length
     }
 
     /// Whether something is learnt from the row when only these of its tokens take part: forced ones, which have probability 1, teach nothing.
@@ -121,6 +131,27 @@ impl Pass {
         !self.sequences.is_empty()
     }
 
+    /// What the model's head makes of the states that the choices are made from: `[choices, vocabulary]`, or with a value head `[choices, 1]`.
+    fn outputs(&self, net: &Net, rows: &[Row]) -> Tensor {
+        let tensor = |values: &[i64]| Tensor::from_slice(values).to_device(net.device());
+        let queries = self.sequences.iter().map(|s| s.1.len()).max().unwrap_or(1);
+        let mut at = vec![0i64; self.batch * queries];
+        for (i, (_, places)) in self.sequences.iter().enumerate() {
+            at[i * queries..i * queries + places.len()].copy_from_slice(places);
+        }
+        let from = self.rows.iter().flat_map(|&(row, sequence)| (0..rows[row].choices.len()).map(move |j| (sequence * queries + j) as i64));
+        let from: Vec<i64> = from.collect();
+        let ids = padded(self.sequences.iter().map(|s| s.0.as_slice()), self.batch, self.places);
+        let (ids, at) = (tensor(&ids).view([-1, self.places as i64]), tensor(&at).view([-1, queries as i64]));
+        let (states, _) = net.forward(&ids, &at, false);
+        net.logits(&states.view([-1, net.shape.width as i64])).index_select(0, &tensor(&from))
+    }
+
+    /// The value of each row, by a net with a value head.
+    pub fn values(&self, net: &Net, rows: &[Row]) -> Tensor {
+        self.outputs(net, rows).squeeze_dim(1)
+    }
+
     /// Log-probability of each response token of the rows, and the entropy (without gradient) of what it was drawn from.
     pub fn logprobs(&self, net: &Net, rows: &[Row], temperature: f64) -> (Tensor, Tensor) {
         let device = net.device();
@@ -130,18 +161,12 @@ impl Pass {
             return (none.copy(), none);
         }
         let tensor = |values: &[i64]| Tensor::from_slice(values).to_device(device);
-        let queries = self.sequences.iter().map(|s| s.1.len()).max().unwrap_or(1);
-        let mut at = vec![0i64; self.batch * queries];
-        for (i, (_, places)) in self.sequences.iter().enumerate() {
-            at[i * queries..i * queries + places.len()].copy_from_slice(places);
-        }
-        let (mut from, mut to, mut target, mut token) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let (mut to, mut target, mut token) = (Vec::new(), Vec::new(), 0);
         let vocab = net.shape.vocab;
         let mut mask: Vec<f32> = Vec::new();
         let held = self.rows.iter().any(|&(row, _)| rows[row].choices.iter().any(|choice| choice.allowed.is_some()));
-        for &(row, sequence) in &self.rows {
-            for (j, choice) in rows[row].choices.iter().enumerate() {
-                from.push((sequence * queries + j) as i64);
+        for &(row, _) in &self.rows {
+            for choice in &rows[row].choices {
                 to.push((token + choice.index) as i64);
                 target.push(rows[row].example.response[choice.index] as i64);
                 if held {
@@ -152,10 +177,7 @@ impl Pass {
             }
             token += rows[row].len();
         }
-        let ids = padded(self.sequences.iter().map(|s| s.0.as_slice()), self.batch, self.places);
-        let (ids, at) = (tensor(&ids).view([-1, self.places as i64]), tensor(&at).view([-1, queries as i64]));
-        let (states, _) = net.forward(&ids, &at, false);
-        let mut logits = net.logits(&states.view([-1, net.shape.width as i64])).index_select(0, &tensor(&from));
+        let mut logits = self.outputs(net, rows);
         if temperature != 1.0 {
             logits = logits.g_div_scalar(temperature);
         }
@@ -170,11 +192,16 @@ impl Pass {
     }
 }
 
-/// The log-probability of each response token of `rows`, at equal weights the same as recorded by generation up to rounding.
-pub fn logprobs(net: &Net, rows: &[Row], temperature: f64, size: usize, threads: usize) -> Result<Vec<Vec<f32>>, PolicyError> {
+/// What `read` finds in each pass over `rows`, `size` sequences a pass, a value a token: one list a row.
+pub fn read_rows(
+    net: &Net,
+    rows: &[Row],
+    size: usize,
+    threads: usize,
+    read: impl Fn(&Pass, &Net) -> Tensor + Sync,
+) -> Result<Vec<Vec<f32>>, PolicyError> {
     let passes = passes(rows, &(0..rows.len()).collect::<Vec<_>>(), size);
-    let read = |net: &Net, pass: &Pass| Ok(values(&tch::no_grad(|| pass.logprobs(net, rows, temperature).0)));
-    let found = spread(threads, || net.share(false), &passes, read)?;
+    let found = spread(threads, || net.share(false), &passes, |net, pass| Ok(values(&tch::no_grad(|| read(pass, net)))))?;
     let mut out = vec![Vec::new(); rows.len()];
     for (pass, values) in passes.iter().zip(&found) {
         let mut rest = values.as_slice();
@@ -185,6 +212,11 @@ pub fn logprobs(net: &Net, rows: &[Row], temperature: f64, size: usize, threads:
         }
     }
     Ok(out)
+}
+
+/// The log-probability of each response token of `rows`, at equal weights the same as recorded by generation up to rounding.
+pub fn logprobs(net: &Net, rows: &[Row], temperature: f64, size: usize, threads: usize) -> Result<Vec<Vec<f32>>, PolicyError> {
+    read_rows(net, rows, size, threads, |pass, net| pass.logprobs(net, rows, temperature).0)
 }
 
 /// A tensor's values.

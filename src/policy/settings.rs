@@ -49,14 +49,34 @@ pub struct NewModel {
     /// Whether the output layer shares the weights of the token embedding.
     #[serde(default)]
     pub tied: bool,
+    /// What the model makes of what it read: tokens, or one number.
+    #[serde(default)]
+    pub head: Head,
+}
+
+/// What a model makes of what it read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Head {
+    /// The next token: a policy.
+    #[default]
+    Language,
+    /// The return to expect after the prompt, read at its last token: a critic (the operator `value`, the objective `value`).
+    Value,
 }
 
 /// A model that `flow` saved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LoadModel {
-    /// The folder of a saved version: configuration, vocabulary and weights.
+    /// The folder of a saved version (configuration, vocabulary and weights), or a run: then the newest weights that it left.
     pub load: String,
+    /// What the model is called in that run, if not as here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
+    /// The head; the one that was saved when left out. Another one than that starts anew: `value` makes a critic of a saved policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<Head>,
 }
 
 /// Families of new models.
@@ -107,6 +127,7 @@ impl Default for NewModel {
             hidden: None,
             context: context(),
             tied: false,
+            head: Head::Language,
         }
     }
 }

@@ -1,7 +1,10 @@
 //! The sizes of a model, and where each of its tensors lies in the one flat vector that holds all its parameters.
 
-use super::{NewModel, PolicyError};
+use super::{Head, NewModel, PolicyError};
 use serde::{Deserialize, Serialize};
+
+/// The name of a value head's weights; it has no bias.
+pub const VALUE_HEAD: &str = "value_head.weight";
 
 /// The sizes of a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -15,6 +18,9 @@ pub struct Shape {
     pub hidden: usize,
     pub context: usize,
     pub tied: bool,
+    /// A value head in place of the output layer: one number instead of logits.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub value: bool,
 }
 
 /// One tensor: its name (that of the Llama family on Hugging Face), its sizes, the deviation of its random start.
@@ -35,8 +41,8 @@ impl Shape {
     /// The sizes of a new model, checked.
     pub fn new(settings: &NewModel, vocab: usize) -> Result<Shape, PolicyError> {
         let hidden = settings.hidden.unwrap_or_else(|| (((settings.width * 8) as f64 / 3.0 / 16.0).round() as usize * 16).max(16));
-        let NewModel { layers, width, heads, kv_heads, context, tied, .. } = *settings;
-        Shape { vocab, layers, width, heads, kv_heads, hidden, context, tied }.checked()
+        let NewModel { layers, width, heads, kv_heads, context, tied, head, .. } = *settings;
+        Shape { vocab, layers, width, heads, kv_heads, hidden, context, tied, value: head == Head::Value }.checked()
     }
 
     /// Itself, if its sizes fit one another.
@@ -63,7 +69,7 @@ impl Shape {
     /// is one span; the parts of a fused matrix next to each other, so that it is a view.
     ///
     /// Matrices start with deviation 1 / sqrt(inputs), those that write to the residual stream smaller by sqrt(2 layers)
-    /// (Radford et al. 2019), the output layer at 0.02, so that a new policy is close to uniform.
+    /// (Radford et al. 2019), the output layer at 0.02, so that a new policy is close to uniform, a value head at 0: it expects nothing yet.
     pub fn parts(&self) -> Vec<Part> {
         let (d, h, k, f, v) = (
             self.width as i64,
@@ -77,7 +83,9 @@ impl Shape {
         let matrix = |inputs: i64| Some(1.0 / (inputs as f64).sqrt());
         let residual = |inputs: i64| Some(1.0 / (inputs as f64 * 2.0 * self.layers as f64).sqrt());
         part("model.embed_tokens.weight".into(), &[v, d], Some(if self.tied { 0.02 } else { 0.5 }));
-        if !self.tied {
+        if self.value {
+            part(VALUE_HEAD.into(), &[1, d], Some(0.0));
+        } else if !self.tied {
             part("lm_head.weight".into(), &[v, d], Some(0.02));
         }
         for i in 0..self.layers {

@@ -3,12 +3,14 @@
 use super::adamw::Moments;
 use super::generate::generate;
 use super::model::{random, Net};
-use super::passes::{logprobs, Row};
+use super::passes::{logprobs, read_rows, Row};
 use super::rope::Rope;
 use super::shape::Shape;
 use super::store::{self, Saved};
 use super::update::{update, Before};
-use super::{Example, ModelSettings, PolicyError, Reply, Request, Sampling, TokenKind, Tokenizer, UpdateReport, UpdateSettings};
+use super::{
+    Example, Head, ModelSettings, Objective, PolicyError, Reply, Request, Sampling, TokenKind, Tokenizer, UpdateReport, UpdateSettings,
+};
 use crate::seed::{mix, text};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -51,7 +53,10 @@ impl Model {
             }
             ModelSettings::Load(load) => {
                 // The weights are taken, the training isn't: it starts at version 0 with fresh moments.
-                let saved = store::load(Path::new(&load.load), device)?;
+                let mut saved = store::load(Path::new(&load.load), device)?;
+                if let Some(head) = load.head {
+                    saved = saved.with_head(head).map_err(|error| PolicyError::Settings(format!("model `{name}`: {error}")))?;
+                }
                 let moments = Moments::new(&saved.flat);
                 (saved.shape, Tokenizer::new(&saved.words), 0, saved.flat, moments)
             }
@@ -66,6 +71,13 @@ impl Model {
         self.versions.back().map_or((0, &self.start), |(version, flat)| (*version, flat))
     }
 
+    /// The net at a version that is still kept.
+    fn at(&self, name: &str, version: u64) -> Result<Net, PolicyError> {
+        let flat = self.versions.iter().find(|(kept, _)| *kept == version).map(|(_, flat)| flat);
+        let kept = || self.versions.iter().map(|(version, _)| *version).collect();
+        flat.map(|flat| self.net(flat)).ok_or_else(|| PolicyError::NoVersion { model: name.into(), version, kept: kept() })
+    }
+
     fn net(&self, flat: &Tensor) -> Net {
         Net::new(&self.shape, flat, &self.rope, false)
     }
@@ -77,11 +89,34 @@ impl State {
         let device = Device::cuda_if_available();
         let threads = if device.is_cuda() { 1 } else { threads.max(1) };
         let make = |(name, settings): (&String, &ModelSettings)| Ok((name.clone(), Model::new(name, settings, words, seed, device)?));
-        Ok(State { models: models.iter().map(make).collect::<Result<_, PolicyError>>()?, device, threads })
+        let state = State { models: models.iter().map(make).collect::<Result<_, PolicyError>>()?, device, threads };
+        state.understood()?;
+        Ok(state)
+    }
+
+    /// Refuses a critic that reads the tokens of no policy there is.
+    fn understood(&self) -> Result<(), PolicyError> {
+        let policies: Vec<&Model> = self.models.values().filter(|model| !model.shape.value).collect();
+        let alone = |model: &Model| model.shape.value && !policies.iter().any(|policy| policy.tokenizer == model.tokenizer);
+        match self.models.iter().find(|(_, model)| !policies.is_empty() && alone(model)) {
+            Some((name, _)) => Err(PolicyError::Settings(format!("the critic `{name}` has another vocabulary than every policy"))),
+            None => Ok(()),
+        }
     }
 
     pub fn models(&self) -> impl Iterator<Item = (&String, &Model)> {
         self.models.iter()
+    }
+
+    /// The model called `name` if it has that head.
+    fn with_head(&self, name: &str, head: Head) -> Result<&Model, PolicyError> {
+        let model = self.model(name)?;
+        let wrong = match head {
+            Head::Language if model.shape.value => "has a value head and writes nothing",
+            Head::Value if !model.shape.value => "has no value head: give it `head: value`",
+            _ => return Ok(model),
+        };
+        Err(PolicyError::Settings(format!("model `{name}` {wrong}")))
     }
 
     fn model(&self, name: &str) -> Result<&Model, PolicyError> {
@@ -97,28 +132,33 @@ impl State {
     }
 
     pub fn generate(&self, name: &str, version: u64, requests: &[Request], sampling: &Sampling) -> Result<Vec<Reply>, PolicyError> {
-        let model = self.model(name)?;
-        let flat = model.versions.iter().find(|(kept, _)| *kept == version).map(|(_, flat)| flat);
-        let kept = || model.versions.iter().map(|(version, _)| *version).collect();
-        let flat = flat.ok_or_else(|| PolicyError::NoVersion { model: name.into(), version, kept: kept() })?;
-        generate(&model.net(flat), requests, sampling, self.threads)
+        let net = self.with_head(name, Head::Language)?.at(name, version)?;
+        generate(&net, requests, sampling, self.threads)
+    }
+
+    pub fn values(&self, name: &str, version: u64, prompts: &[Example]) -> Result<Vec<f32>, PolicyError> {
+        let net = self.with_head(name, Head::Value)?.at(name, version)?;
+        let rows = prompts.iter().enumerate().map(|(i, e)| Row::value(i, e, &net.shape)).collect::<Result<Vec<_>, _>>()?;
+        let size = UpdateSettings::default().micro_batch;
+        Ok(read_rows(&net, &rows, size, self.threads, |pass, net| pass.values(net, &rows))?.concat())
     }
 
     pub fn logprobs(&self, name: &str, rows: &[Example], temperature: f64) -> Result<Vec<Vec<f32>>, PolicyError> {
-        let model = self.model(name)?;
+        let model = self.with_head(name, Head::Language)?;
         let net = model.net(model.newest().1);
         let rows = rows.iter().enumerate().map(|(i, e)| Row::new(i, e, &net.shape)).collect::<Result<Vec<_>, _>>()?;
         logprobs(&net, &rows, temperature, UpdateSettings::default().micro_batch, self.threads)
     }
 
     pub fn update(&mut self, name: &str, rows: &[Example], settings: &UpdateSettings) -> Result<UpdateReport, PolicyError> {
-        let model = self.model(name)?;
+        let head = if settings.objective == Objective::Value { Head::Value } else { Head::Language };
+        let model = self.with_head(name, head)?;
         let (version, flat) = model.newest();
         let reference = match &settings.reference {
-            _ if settings.kl == 0.0 => None,
+            _ if settings.kl == 0.0 || head == Head::Value => None,
             None => Some(model.net(&model.start)),
             Some(other) => {
-                let reference = self.model(other)?;
+                let reference = self.with_head(other, Head::Language)?;
                 if reference.tokenizer != model.tokenizer {
                     return Err(PolicyError::Settings(format!("reference `{other}` has another vocabulary than `{name}`")));
                 }

@@ -3,7 +3,7 @@
 
 use super::adamw::Moments;
 use super::shape::Shape;
-use super::PolicyError;
+use super::{Head, PolicyError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -30,6 +30,32 @@ pub struct Saved {
     pub version: u64,
     pub flat: Tensor,
     pub moments: Moments,
+}
+
+impl Saved {
+    /// With `head` in place of the head it has: weights that both have stay, a value head starts at 0. No policy comes of a critic.
+    pub fn with_head(self, head: Head) -> Result<Saved, String> {
+        if self.shape.value == (head == Head::Value) {
+            return Ok(self);
+        }
+        if head == Head::Language {
+            return Err("the saved model has a value head and writes nothing: it can't be loaded with `head: language`".into());
+        }
+        let kept = |at: i64, len: i64| self.flat.narrow(0, at, len);
+        let shape = Shape { value: true, ..self.shape.clone() };
+        let mut places = BTreeMap::new();
+        let mut at = 0;
+        for part in self.shape.parts() {
+            places.insert(part.name.clone(), at);
+            at += part.len();
+        }
+        let begin = |part: super::shape::Part| match places.get(&part.name) {
+            Some(at) => kept(*at, part.len()),
+            None => Tensor::zeros([part.len()], (Kind::Float, self.flat.device())),
+        };
+        let flat = Tensor::cat(&shape.parts().into_iter().map(begin).collect::<Vec<_>>(), 0);
+        Ok(Saved { moments: Moments::new(&flat), shape, flat, ..self })
+    }
 }
 
 fn failed(path: &Path, what: impl std::fmt::Display) -> PolicyError {

@@ -30,7 +30,8 @@ impl<'a> Task<'a> {
         threads: usize,
     ) -> Result<Task<'a>, PolicyError> {
         check(examples, settings)?;
-        let rows = examples.iter().enumerate().map(|(i, e)| Row::new(i, e, &net.shape)).collect::<Result<Vec<_>, _>>()?;
+        let read = if settings.objective == Objective::Value { Row::value } else { Row::new };
+        let rows = examples.iter().enumerate().map(|(i, e)| read(i, e, &net.shape)).collect::<Result<Vec<_>, _>>()?;
         let mut used = vec![Use::Yes; rows.len()];
         let mut part: Vec<Vec<bool>> = rows.iter().map(|row| vec![true; row.len()]).collect();
         let acted = settings.objective == Objective::PolicyGradient;

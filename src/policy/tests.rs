@@ -4,7 +4,7 @@ use super::*;
 use crate::seed::Random;
 use std::collections::BTreeMap;
 
-fn tiny() -> NewModel {
+pub fn tiny() -> NewModel {
     NewModel { tokens: TokenKind::Bytes, layers: 2, width: 32, heads: 4, kv_heads: 2, context: 128, ..Default::default() }
 }
 
@@ -44,6 +44,7 @@ pub fn examples(requests: &[Request], replies: &[Reply]) -> Vec<Example> {
         logprobs: reply.logprobs.clone(),
         choices: request.choices.clone(),
         advantage: [1.0, -0.5, 0.25][i % 3],
+        ..Default::default()
     };
     requests.iter().zip(replies).enumerate().map(example).collect()
 }
@@ -164,7 +165,8 @@ fn saved_and_loaded_bit_for_bit() {
     assert_eq!(weights(&other), weights(&policy));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing unfinished is left");
     assert!(matches!(start(1).load("other", &path), Err(PolicyError::File { .. })));
-    let load = BTreeMap::from([("actor".to_string(), ModelSettings::Load(LoadModel { load: path.display().to_string() }))]);
+    let load =
+        BTreeMap::from([("actor".to_string(), ModelSettings::Load(LoadModel { load: path.display().to_string(), of: None, head: None }))]);
     assert_eq!(Policy::start(&load, &[], 0, 1).unwrap().versions("actor").unwrap(), [0]);
 }
 

@@ -91,6 +91,12 @@ impl Policy {
         self.ask(move |state| state.logprobs(&model, &rows, temperature))
     }
 
+    /// What version `version` of a critic expects after each prompt; `prompts` are rows of which only the prompt is read.
+    pub fn values(&self, model: &str, version: u64, prompts: Vec<Example>) -> Result<Vec<f32>, PolicyError> {
+        let model = model.to_string();
+        self.ask(move |state| state.values(&model, version, &prompts))
+    }
+
     /// Writes the newest weights and the optimiser's moments into `folder`, which appears complete or not at all.
     pub fn save(&self, model: &str, folder: &Path) -> Result<(), PolicyError> {
         let (model, folder) = (model.to_string(), folder.to_path_buf());

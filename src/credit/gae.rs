@@ -1,0 +1,77 @@
+//! Generalised advantage estimation (Schulman et al. 2016), at the level of turns.
+
+use std::ops::Range;
+
+/// A_t = d_t + gamma * lambda * A_{t+1} with d_t = r_t + gamma * V_{t+1} - V_t within each trajectory (Eq. 12 and 16). Nothing is expected
+/// after the last turn: an episode that was cut counts as ended, because the state it was cut in has no row and so no value.
+/// `values` are the critic's, `reward` gives each row's reward.
+pub fn gae(values: &[f32], episodes: &[Range<usize>], gamma: f64, lambda: f64, reward: impl Fn(usize) -> f64) -> Vec<f64> {
+    let mut advantages = vec![0.0; values.len()];
+    for episode in episodes {
+        let (mut advantage, mut next) = (0.0, 0.0);
+        for i in episode.clone().rev() {
+            let value = f64::from(values[i]);
+            advantage = reward(i) + gamma * next - value + gamma * lambda * advantage;
+            advantages[i] = advantage;
+            next = value;
+        }
+    }
+    advantages
+}
+
+/// What the critic should have expected: A + V, before any comparison of the advantages (PPO's code: OpenAI Baselines, verl).
+pub fn targets(advantages: &[f64], values: &[f32]) -> Vec<f64> {
+    advantages.iter().zip(values).map(|(advantage, value)| advantage + f64::from(*value)).collect()
+}
+
+/// The share of the targets' variance that the critic's values explain: 1 - Var(target - value) / Var(target), at most 1, and 0 for a
+/// critic that knows a constant. `None` where all targets are equal.
+pub fn explained_variance(values: &[f32], targets: &[f32]) -> Option<f64> {
+    let variance = |of: &dyn Fn(usize) -> f64| {
+        let mean = (0..targets.len()).map(of).sum::<f64>() / targets.len() as f64;
+        (0..targets.len()).map(|i| (of(i) - mean).powi(2)).sum::<f64>()
+    };
+    let whole = variance(&|i| f64::from(targets[i]));
+    let left = variance(&|i| f64::from(targets[i]) - f64::from(values[i]));
+    (whole > 0.0).then(|| 1.0 - left / whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::credit::step_return;
+
+    const REWARDS: [f32; 5] = [0.0, 0.0, 10.0, 1.0, 2.0];
+    const VALUES: [f32; 5] = [1.0, 2.0, 4.0, 0.5, 3.0];
+    const EPISODES: [Range<usize>; 2] = [0..3, 3..5];
+
+    fn of(gamma: f64, lambda: f64) -> Vec<f64> {
+        gae(&VALUES, &EPISODES, gamma, lambda, |i| f64::from(REWARDS[i]))
+    }
+
+    #[test]
+    fn as_worked_by_hand() {
+        // d = 0 + 0.5 * 2 - 1 = 0, 0 + 0.5 * 4 - 2 = 0, 10 - 4 = 6; then 1 + 0.5 * 3 - 0.5 = 2, 2 - 3 = -1.
+        let advantages = of(0.5, 0.5);
+        assert_eq!(advantages, [0.375, 1.5, 6.0, 1.75, -1.0]);
+        assert_eq!(targets(&advantages, &VALUES), [1.375, 3.5, 10.0, 2.25, 2.0]);
+        assert_eq!(of(0.5, 0.0), [0.0, 0.0, 6.0, 2.0, -1.0], "lambda 0: the surprise of one turn");
+    }
+
+    #[test]
+    fn a_critic_explains_what_it_knows() {
+        assert_eq!(explained_variance(&[1.0, 2.0, 3.0], &[2.0, 4.0, 6.0]), Some(0.75));
+        assert_eq!(explained_variance(&[7.0; 3], &[2.0, 4.0, 6.0]), Some(0.0));
+        assert_eq!(explained_variance(&[7.0], &[2.0]), None);
+    }
+
+    #[test]
+    fn lambda_1_compares_with_the_return() {
+        let returns = step_return(&REWARDS, &EPISODES, 0.9);
+        for ((advantage, target), (value, whole)) in
+            of(0.9, 1.0).iter().zip(targets(&of(0.9, 1.0), &VALUES)).zip(VALUES.iter().zip(returns))
+        {
+            assert!((advantage - (whole - f64::from(*value))).abs() < 1e-9 && (target - whole).abs() < 1e-9);
+        }
+    }
+}

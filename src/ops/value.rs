@@ -1,0 +1,74 @@
+//! `value`: what a critic expects after each row's prompt, before the row's action: PPO's V(s_t), at the level of turns.
+
+use super::rollout::newest;
+use super::{must, nothing, port, schema, settings};
+use crate::dataflow::stage::{stage, Stage};
+use crate::dataflow::{Context, Edge, Place, Ports, Route};
+use crate::pipeline::{Delay, Node, OperatorSpec, Port};
+use crate::policy::Example;
+use crate::row;
+use arrow::array::Float32Array;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Instant;
+use timely::dataflow::Scope;
+
+/// Settings of `value`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ValueOf {
+    /// The critic: a model with `head: value`.
+    model: String,
+}
+
+const PORTS: &[Port] = &[
+    Port {
+        name: "rows",
+        about: "the rows to value",
+        needs: &["iteration", "task", "sample", "attempt", "turn", "phase", "prompt_tokens"],
+        optional: false,
+        delay: Delay::Never,
+    },
+    Port {
+        name: "weights",
+        about: "the update of the critic whose weights value; the untrained ones without it",
+        needs: &["version"],
+        optional: true,
+        delay: Delay::Always,
+    },
+];
+
+pub fn spec() -> OperatorSpec {
+    OperatorSpec {
+        name: "value",
+        about: "asks a critic what return each row's prompt promises",
+        ports: PORTS,
+        keeps: true,
+        adds: &["value"],
+        effect: false,
+        settings: schema::<ValueOf>(),
+        needs: nothing,
+    }
+}
+
+/// All rows on the first worker: the critic is on the policy thread, and one batch gives the same bits on any number of workers.
+pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
+    let ValueOf { model } = settings(node)?;
+    let policy = ctx.policy.clone().ok_or("needs a model")?;
+    let mut inputs = vec![(must(&ports, "rows")?, Route::One)];
+    inputs.extend(port(&ports, "weights").map(|edge| (edge, Route::One)));
+    let (shared, id) = (ctx.shared.clone(), node.id.clone());
+    let mut version = 0;
+    Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread }, ctx, move |iteration, rows| {
+        version = newest(version, rows.get(1))?;
+        let Some(rows) = row::sorted(&rows[0]).map_err(|e| e.to_string())? else { return Ok(vec![]) };
+        let start = Instant::now();
+        let prompts = row::lists(&rows, "prompt_tokens").map_err(|e| e.to_string())?;
+        let prompts = (0..rows.num_rows()).map(|i| Example { prompt: row::u32_list(prompts, i), ..Default::default() }).collect();
+        let values = policy.values(&model, version, prompts).map_err(|e| e.to_string())?;
+        shared.measure(iteration, &id, "value", values.iter().map(|v| f64::from(*v)).sum::<f64>() / values.len().max(1) as f64);
+        shared.measure(iteration, &id, "seconds", start.elapsed().as_secs_f64());
+        Ok(vec![row::with(&rows, "value", Arc::new(Float32Array::from(values))).map_err(|e| e.to_string())?])
+    }))
+}

@@ -1,0 +1,91 @@
+//! PPO from end to end: a critic that values, advantages and targets made of its values, and both models learning.
+
+mod common;
+use common::*;
+use std::path::Path;
+
+const PPO: &str = r#"
+flow: ppo
+iterations: 3
+seed: 5
+models:
+  actor: { new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }
+  critic: { new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1, head: value }
+nodes:
+  tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 2, batch: 6 } }
+  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { model: actor, samples: 4, max_turns: 5 } }
+  value: { op: value, inputs: { rows: rollout, weights: { after: learn } }, with: { model: critic } }
+  batch: { op: group, inputs: value, with: { by: [iteration] } }
+  advantage: { op: advantage, inputs: batch, with: { of: gae, gamma: 0.9, lambda: 0.8 } }
+  learn: { op: gpu-update, inputs: advantage, with: { model: critic, objective: value, lr: 1.0e-2 } }
+  update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-3 } }
+log: [rollout, value, advantage, learn, update]
+"#;
+
+fn ask(run: &Path, sql: &str) -> Vec<serde_json::Value> {
+    let text = done(flow().arg("query").arg(run).arg(sql).args(["--format", "json"]));
+    serde_json::from_str(&text).expect("an array of objects")
+}
+
+fn number(value: &serde_json::Value) -> f64 {
+    value.as_f64().expect("a number")
+}
+
+#[test]
+fn advantages_and_targets_follow_from_rewards_and_values() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained(folder.path(), "run", PPO, &[]);
+    // The recursion of generalised advantage estimation, row by row, over the next turn of the same trajectory.
+    let rows = ask(
+        &run,
+        "select r.reward + 0.9 * coalesce(lead(v.value) over w, 0) - v.value + 0.9 * 0.8 * coalesce(lead(a.\"return\") over w, 0) as wanted,
+            a.\"return\" as found, a.value_target - v.value as target, v.value, r.iteration
+        from rollout r join value v using (iteration, task, sample, attempt, turn, phase)
+            join advantage a using (iteration, task, sample, attempt, turn, phase)
+        window w as (partition by r.iteration, r.task, r.sample, r.attempt order by r.turn)",
+    );
+    assert!(rows.len() > 100);
+    for row in &rows {
+        assert!((number(&row["wanted"]) - number(&row["found"])).abs() < 1e-4, "{row}");
+        assert!((number(&row["target"]) - number(&row["found"])).abs() < 1e-4, "{row}");
+        assert_eq!(number(&row["value"]) == 0.0, row["iteration"] == 0, "a new critic expects nothing, one that learnt does: {row}");
+    }
+    let white = ask(&run, "select avg(advantage) as mean, stddev_samp(advantage) as deviation from advantage group by iteration");
+    assert!(white.iter().all(|row| number(&row["mean"]).abs() < 1e-4 && (number(&row["deviation"]) - 1.0).abs() < 1e-3), "{white:?}");
+    let learnt = ask(&run, "select name, value from metrics where node = 'learn' and iteration = 2 order by name");
+    let names: Vec<&str> = learnt.iter().filter_map(|row| row["name"].as_str()).collect();
+    assert_eq!(names, ["clip_fraction", "explained_variance", "grad_norm", "loss", "rows", "seconds", "tokens"]);
+}
+
+#[test]
+fn workers_change_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = |workers: &str| {
+        let run = trained(folder.path(), workers, PPO, &["--workers", workers]);
+        ask(&run, "select * from trajectories order by iteration, task, sample, turn")
+    };
+    assert!(rows("1") == rows("2"));
+}
+
+#[test]
+fn both_models_are_resumed() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = trained(folder.path(), "whole", PPO, &[]);
+    let run = trained(folder.path(), "short", PPO, &["--set", "iterations=2"]);
+    done(flow().arg("resume").arg(&run).args(["--iterations", "3"]));
+    let rows = |run: &Path| ask(run, "select * from trajectories order by iteration, task, sample, turn");
+    assert!(rows(&run) == rows(&whole));
+}
+
+#[test]
+fn a_critic_begins_as_a_policy_that_a_run_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = trained(folder.path(), "first", SMALL, &["--set", "iterations=1"]);
+    let load = |more: &str| format!("{{ load: {}{more} }}", first.display());
+    let (actor, critic) = (load(""), load(", of: actor, head: value"));
+    let sets = [format!("models.actor={actor}"), format!("models.critic={critic}"), "iterations=1".into()];
+    let extra: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
+    let run = trained(folder.path(), "second", PPO, &extra);
+    let learnt = ask(&run, "select count(*) as n from learn where used = 'yes' and version = 1 and loss_share > 0");
+    assert!(number(&learnt[0]["n"]) > 10.0);
+}
