@@ -154,7 +154,7 @@ fn say(format: Format, root: &Path, replays: Option<String>, advantage: Option<S
     let run = root.display().to_string();
     if format == Format::Json {
         let object = serde_json::json!({
-            "run": run, "replays": replays, "iterations": summary.iterations, "success_before": summary.before, "success_after": summary.after, "seconds": summary.seconds,
+            "run": run, "replays": replays, "iterations": summary.iterations, "success_before": summary.before, "success_after": summary.after, "failed": summary.failed, "seconds": summary.seconds,
         });
         return answer(&object.to_string());
     }
@@ -163,10 +163,18 @@ fn say(format: Format, root: &Path, replays: Option<String>, advantage: Option<S
     if let (Some(before), Some(after)) = (summary.before, summary.after) {
         text.push_str(&format!("success on the frozen panel: {} before training, {} after\n", percent(before), percent(after)));
     }
+    if summary.failed > 0 {
+        text.push_str(&format!("{} episodes failed and were left out\n", summary.failed));
+    }
     text.push_str("\nTry next:\n");
     if let Some(other) = replays {
         text.push_str(&format!("  flow diff {other} {run}\n"));
         return answer(&text);
+    }
+    if summary.failed > 0 {
+        text.push_str(&format!(
+            "  flow query {run} \"select cause, count(*) as episodes, any_value(error) as error from errors group by cause\"\n"
+        ));
     }
     text.push_str(&format!(
         "  flow query {run} \"select node, iteration, value as success from metrics where name = 'success' order by all\"\n"
@@ -210,6 +218,7 @@ fn interrupt(shared: &Shared) -> Result<(), String> {
     let watch = move || {
         for (count, _) in signals.forever().enumerate() {
             if count > 0 {
+                shared.outside.close();
                 std::process::exit(130);
             }
             eprintln!("\nstopping once the iteration in hand is committed; again to end at once, which drops it");

@@ -3,7 +3,7 @@
 
 use super::edge::{Edge, Route};
 use super::stage::{stage, Place, Stage};
-use super::Context;
+use super::{lost, Context};
 use crate::log::{write_part, Committer, Part, Run};
 use crate::row;
 use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
@@ -68,6 +68,9 @@ pub fn journal<'s>(
         let mut parts = Vec::new();
         for text in rows.iter().flatten().flat_map(|b| b.column(0).as_string::<i32>().iter().flatten()).filter(|t| !t.is_empty()) {
             parts.push(serde_json::from_str::<Part>(text).map_err(|e| e.to_string())?);
+        }
+        if let Some(run) = &journal.run {
+            parts.extend(lost::write(run, iteration, &shared.take_lost(iteration)).map_err(|e| e.to_string())?);
         }
         let committed = Committed { iteration, figures: shared.take(iteration), parts: parts.len() };
         if let Some(committer) = &journal.committer {

@@ -7,6 +7,7 @@
 //! - [`render`]: pipeline -> timely
 //! - [`journal`]: rows -> Parquet parts -> committed iterations
 //! - [`cluster`]: several processes as one
+//! - [`lost`]: episodes that failed, on their way to the table `errors`
 //! - [`run`]: starts workers, stops them, reports
 
 pub mod cluster;
@@ -14,6 +15,7 @@ pub mod context;
 pub mod edge;
 pub mod feed;
 pub mod journal;
+pub mod lost;
 pub mod render;
 pub mod run;
 pub mod source;
@@ -22,5 +24,6 @@ pub mod stage;
 pub use context::{Context, Failure};
 pub use edge::{Edge, Route};
 pub use feed::Feed;
+pub use lost::Lost;
 pub use render::{Ports, Render};
 pub use stage::Place;

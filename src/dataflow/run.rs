@@ -113,6 +113,7 @@ pub fn run(mut plan: Plan) -> Result<(), Failure> {
     while guards.guards().iter().any(|g| !g.is_finished()) {
         std::thread::sleep(Duration::from_millis(5));
     }
+    shared.outside.close();
     if let Some(failure) = shared.failure().filter(|_| !alone) {
         // Waiting for the other processes to say goodbye would be waiting for ever: they don't know yet. They learn it when
         // this process ends, which is what its caller does with a failure.
@@ -149,8 +150,8 @@ fn lost(thread: &str) -> Option<String> {
     Some(format!("error: process {process} is gone, and the run ends with it; what was committed is safe: start all processes again with `flow resume`"))
 }
 
-/// A stage's panic is caught and named; any other panic on a worker would leave the other workers waiting for it for
-/// ever, so it ends the process, at once and with its message.
+/// A panic of an environment costs its episode, and a stage's is caught and named; any other panic on a worker would leave the
+/// other workers waiting for it for ever, so it ends the process, at once and with its message.
 fn end_on_panic() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
@@ -159,6 +160,9 @@ fn end_on_panic() {
             if let Some(message) = std::thread::current().name().and_then(lost) {
                 eprintln!("{message}");
                 std::process::exit(1);
+            }
+            if crate::env::hushed(info) {
+                return;
             }
             usual(info);
             let caught = super::stage::guarding();
