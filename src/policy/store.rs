@@ -33,7 +33,11 @@ pub struct Saved {
 }
 
 fn failed(path: &Path, what: impl std::fmt::Display) -> PolicyError {
-    PolicyError::File { path: path.display().to_string(), what: super::error::first_line(&what.to_string()) }
+    let what = super::error::first_line(&what.to_string());
+    // libtorch hands on what the system said as text: no space, a quota, a limit on files.
+    let full = ["(os error 28)", "(os error 122)", "(os error 27)"].iter().any(|code| what.contains(code));
+    let what = if full { "the disk is full: free some space, then resume the run".into() } else { what };
+    PolicyError::File { path: path.display().to_string(), what }
 }
 
 fn beside(folder: &Path, tail: &str) -> PathBuf {
