@@ -8,7 +8,7 @@ use crate::dataflow::cluster::{Cluster, Hosts};
 use crate::dataflow::context::Shared;
 use crate::dataflow::feed::Feeds;
 use crate::dataflow::journal::Journal;
-use crate::dataflow::run::{run, Plan};
+use crate::dataflow::run::{end_process, run, Plan};
 use crate::log::{self, Committer, Lock, NodeInfo, Replays, RunInfo, Status};
 use crate::pipeline::Pipeline;
 use crate::policy::Policy;
@@ -219,7 +219,7 @@ fn interrupt(shared: &Shared) -> Result<(), String> {
         for (count, _) in signals.forever().enumerate() {
             if count > 0 {
                 shared.outside.close();
-                std::process::exit(130);
+                end_process(130);
             }
             eprintln!("\nstopping once the iteration in hand is committed; again to end at once, which drops it");
             shared.stop();

@@ -34,8 +34,8 @@ pub struct Saved {
 
 fn failed(path: &Path, what: impl std::fmt::Display) -> PolicyError {
     let what = super::error::first_line(&what.to_string());
-    // libtorch hands on what the system said as text: no space, a quota, a limit on files.
-    let full = ["(os error 28)", "(os error 122)", "(os error 27)"].iter().any(|code| what.contains(code));
+    // libtorch hands on what the system said as text: no space left, a quota, a limit on files.
+    let full = [28, 122, 27].iter().any(|e| what.contains(&format!("(os error {e})")) || what.contains(&format!("code: {e},")));
     let what = if full { "the disk is full: free some space, then resume the run".into() } else { what };
     PolicyError::File { path: path.display().to_string(), what }
 }
