@@ -56,6 +56,8 @@
 //! - From the same logged rows the same advantages come out on every machine: credit is computed in a fixed order.
 //! - `flow replay` of a run under its own pipeline gives the same advantages and final weights as the run, bit for bit, from
 //!   the logged rollouts and the first weights alone.
+//! - An environment that fails (panics, hangs, dies, answers garbage) costs its episode, never half of one: the episode is played
+//!   again as if nothing had been, or is left out and noted in the table `errors`.
 //! - Another processor, another libtorch or a GPU may round differently, and a sampled token can turn on a last bit.
 //!   There the rows are as valid, but they are other rows.
 pub mod cli;

@@ -99,6 +99,10 @@ pub const COLUMNS: &[Column] = &[
     column("clip_share", Kind::F32, "share of the row's tokens for which the clip decided, in that pass; 0 if unused"),
     column("loss_share", Kind::F32, "what the row added to the loss of its optimiser step in that pass: a step's rows add up to its loss; 0 if unused"),
     column("row_kl", Kind::F32, "mean over the row's tokens of the divergence from the reference, in nats, in that pass; without a KL term from the policy that acted; 0 if unused"),
+    column("node", Kind::Text, "the node that played the episode that failed"),
+    column("cause", Kind::Text, "how its environment failed: panic, timeout, crash or malformed"),
+    column("error", Kind::Text, "what the environment said last, or what it did"),
+    column("tries", Kind::U32, "how often the episode was tried before it was given up"),
 ];
 
 /// Why a row was not trained on: the values of column `used` besides `yes`, with what they mean. Credit gives the first two,
@@ -115,6 +119,9 @@ pub const REASONS: &[(&str, &str)] = &[
 
 /// The columns that name a row, in sorting order.
 pub const NAME: [&str; 6] = ["iteration", "task", "sample", "attempt", "turn", "phase"];
+
+/// The columns of the table `errors`: one row for each episode that was given up.
+pub const ERRORS: [&str; 10] = ["iteration", "task", "sample", "attempt", "turn", "phase", "node", "cause", "error", "tries"];
 
 /// The column called `name`, if there is one.
 pub fn find(name: &str) -> Option<&'static Column> {

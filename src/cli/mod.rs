@@ -19,6 +19,7 @@ mod source;
 mod tap;
 mod top;
 
+use crate::dataflow::run::end_process;
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -63,7 +64,8 @@ enum Verb {
 /// What a verb ends with: an exit code, or what to say on the way to exit code 1.
 type Outcome = Result<ExitCode, String>;
 
-/// Runs the command line and answers with the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+/// Runs the command line and answers with the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted. A verb that fails
+/// ends the process, whatever else is still at work in it.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
@@ -89,7 +91,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     outcome.unwrap_or_else(|message| {
         eprintln!("{}", message.trim_end());
-        ExitCode::FAILURE
+        end_process(1)
     })
 }
 

@@ -33,7 +33,9 @@ pub fn start(pipeline: &Pipeline, threads: usize, began: &Starts) -> Result<Opti
         }
         models.insert(name.clone(), settings);
     }
-    let words = ops::words(pipeline).map_err(|e| format!("error: {e}"))?;
+    // A model that is loaded has its words.
+    let new = models.values().any(|model| matches!(model, ModelSettings::New(_)));
+    let words = if new { ops::words(pipeline).map_err(|e| format!("error: {e}"))? } else { Vec::new() };
     Policy::start(&models, &words, pipeline.seed, threads).map(Some).map_err(|e| format!("error: {e}"))
 }
 

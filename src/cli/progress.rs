@@ -22,6 +22,7 @@ struct State {
     before: Option<f64>,
     after: Option<f64>,
     turns: f64,
+    failed: f64,
 }
 
 /// What the summary says.
@@ -29,6 +30,8 @@ pub struct Summary {
     pub iterations: u64,
     pub before: Option<f64>,
     pub after: Option<f64>,
+    /// Episodes that were given up.
+    pub failed: u64,
     pub seconds: f64,
 }
 
@@ -59,6 +62,7 @@ impl Progress {
         if committed.iteration < self.iterations {
             state.done = committed.iteration + 1;
         }
+        state.failed += committed.figures.values().filter_map(|f| f.get("failed")).sum::<f64>();
         state.turns += committed.figures.values().filter_map(|f| f.get("turns")).sum::<f64>();
         let seconds = self.start.elapsed().as_secs_f64();
         let mut line = String::new();
@@ -72,6 +76,9 @@ impl Progress {
         }
         if let Some(success) = state.after {
             line.push_str(&format!("  panel {:.1}%", 100.0 * success));
+        }
+        if state.failed > 0.0 {
+            line.push_str(&format!("  {} failed", state.failed));
         }
         match &self.bar {
             Some(bar) => {
@@ -96,6 +103,7 @@ impl Progress {
             bar.finish_and_clear();
         }
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        Summary { iterations: state.done, before: state.before, after: state.after, seconds: self.start.elapsed().as_secs_f64() }
+        let (failed, seconds) = (state.failed as u64, self.start.elapsed().as_secs_f64());
+        Summary { iterations: state.done, before: state.before, after: state.after, failed, seconds }
     }
 }

@@ -8,7 +8,7 @@ use crate::dataflow::cluster::{Cluster, Hosts};
 use crate::dataflow::context::Shared;
 use crate::dataflow::feed::Feeds;
 use crate::dataflow::journal::Journal;
-use crate::dataflow::run::{run, Plan};
+use crate::dataflow::run::{end_process, run, Plan};
 use crate::log::{self, Committer, Lock, NodeInfo, Replays, RunInfo, Status};
 use crate::pipeline::{Node, Pipeline};
 use crate::policy::Policy;
@@ -164,7 +164,7 @@ fn say(format: Format, root: &Path, replays: Option<String>, advantage: Option<S
     let run = root.display().to_string();
     if format == Format::Json {
         let object = serde_json::json!({
-            "run": run, "replays": replays, "iterations": summary.iterations, "success_before": summary.before, "success_after": summary.after, "seconds": summary.seconds,
+            "run": run, "replays": replays, "iterations": summary.iterations, "success_before": summary.before, "success_after": summary.after, "failed": summary.failed, "seconds": summary.seconds,
         });
         return answer(&object.to_string());
     }
@@ -173,10 +173,18 @@ fn say(format: Format, root: &Path, replays: Option<String>, advantage: Option<S
     if let (Some(before), Some(after)) = (summary.before, summary.after) {
         text.push_str(&format!("success on the frozen panel: {} before training, {} after\n", percent(before), percent(after)));
     }
+    if summary.failed > 0 {
+        text.push_str(&format!("{} episodes failed and were left out\n", summary.failed));
+    }
     text.push_str("\nTry next:\n");
     if let Some(other) = replays {
         text.push_str(&format!("  flow diff {other} {run}\n"));
         return answer(&text);
+    }
+    if summary.failed > 0 {
+        text.push_str(&format!(
+            "  flow query {run} \"select cause, count(*) as episodes, any_value(error) as error from errors group by cause\"\n"
+        ));
     }
     text.push_str(&format!(
         "  flow query {run} \"select node, iteration, value as success from metrics where name = 'success' order by all\"\n"
@@ -222,7 +230,8 @@ fn interrupt(shared: &Shared) -> Result<(), String> {
     let watch = move || {
         for (count, _) in signals.forever().enumerate() {
             if count > 0 {
-                std::process::exit(130);
+                shared.outside.close();
+                end_process(130);
             }
             eprintln!("\nstopping once the iteration in hand is committed; again to end at once, which drops it");
             shared.stop();

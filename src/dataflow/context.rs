@@ -1,6 +1,8 @@
 //! What a running pipeline shares: the policy, the metrics, how to stop and how to fail.
 
 use super::watch::Watch;
+use super::Lost;
+use crate::env::process::Outside;
 use crate::log::{Run, WeightsAt};
 use crate::policy::Policy;
 use std::cell::RefCell;
@@ -33,6 +35,9 @@ pub struct Shared {
     weights: Arc<Mutex<BTreeMap<u64, Vec<WeightsAt>>>>,
     /// What every stage is doing.
     pub watch: Arc<Watch>,
+    lost: Arc<Mutex<BTreeMap<u64, Vec<Lost>>>>,
+    /// The programs that environments run in; they end with the run.
+    pub outside: Outside,
 }
 
 /// Which iterations are open. Several sources must stop at the same one, or its rows would be half there.
@@ -92,6 +97,18 @@ impl Shared {
         let mut made = lock(&self.weights).remove(&iteration).unwrap_or_default();
         made.sort_by(|a, b| (&a.model, a.version).cmp(&(&b.model, b.version)));
         made
+    }
+
+    /// Notes episodes that failed in an iteration; they are committed with it.
+    pub fn lose(&self, iteration: u64, episodes: impl IntoIterator<Item = Lost>) {
+        lock(&self.lost).entry(iteration).or_default().extend(episodes);
+    }
+
+    /// The episodes that failed in an iteration, taken out, in the order of their names and nodes.
+    pub fn take_lost(&self, iteration: u64) -> Vec<Lost> {
+        let mut lost = lock(&self.lost).remove(&iteration).unwrap_or_default();
+        lost.sort();
+        lost
     }
 
     /// The figures of an iteration, taken out.

@@ -3,7 +3,7 @@
 
 use super::edge::{Edge, Route};
 use super::stage::{stage, Place, Stage};
-use super::Context;
+use super::{lost, Context};
 use crate::log::{write_part, Committer, Part, Run};
 use crate::row;
 use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
@@ -71,6 +71,9 @@ pub fn journal<'s>(
         }
         let mut figures = shared.take(iteration);
         shared.watch.figures(iteration, &mut figures);
+        if let Some(run) = &journal.run {
+            parts.extend(lost::write(run, iteration, &shared.take_lost(iteration)).map_err(|e| e.to_string())?);
+        }
         let committed = Committed { iteration, figures, parts: parts.len() };
         if let Some(committer) = &journal.committer {
             let mut committer = committer.lock().unwrap_or_else(PoisonError::into_inner);

@@ -8,6 +8,7 @@
 //! - [`journal`]: rows -> Parquet parts -> committed iterations
 //! - [`cluster`]: several processes as one
 //! - [`watch`], [`doing`], [`watchdog`]: what every stage is doing, for whoever looks on, and the end of a run in which nothing moves
+//! - [`lost`]: episodes that failed, on their way to the table `errors`
 //! - [`run`]: starts workers, stops them, reports
 
 pub mod cluster;
@@ -16,6 +17,7 @@ pub mod doing;
 pub mod edge;
 pub mod feed;
 pub mod journal;
+pub mod lost;
 pub mod render;
 pub mod run;
 pub mod source;
@@ -26,5 +28,6 @@ pub mod watchdog;
 pub use context::{Context, Failure};
 pub use edge::{Edge, Route};
 pub use feed::Feed;
+pub use lost::Lost;
 pub use render::{Ports, Render};
 pub use stage::Place;

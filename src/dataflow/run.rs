@@ -9,6 +9,7 @@ use super::watchdog::Watchdog;
 use crate::pipeline::Pipeline;
 use crate::policy::Policy;
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 use timely::dataflow::operators::Probe;
@@ -121,6 +122,7 @@ pub fn run(mut plan: Plan) -> Result<(), Failure> {
     while guards.guards().iter().any(|g| !g.is_finished()) {
         std::thread::sleep(Duration::from_millis(5));
     }
+    shared.outside.close();
     if let Some(failure) = shared.failure().filter(|_| !alone) {
         // Waiting for the other processes to say goodbye would be waiting for ever: they don't know yet. They learn it when
         // this process ends, which is what its caller does with a failure.
@@ -157,8 +159,16 @@ fn lost(thread: &str) -> Option<String> {
     Some(format!("error: process {process} is gone, and the run ends with it; what was committed is safe: start all processes again with `flow resume`"))
 }
 
-/// A stage's panic is caught and named; any other panic on a worker would leave the other workers waiting for it for
-/// ever, so it ends the process, at once and with its message.
+/// Ends the process at once. An ordinary exit would take libtorch's globals from under threads that are still at work, and
+/// each of them would have its say about it.
+pub fn end_process(code: i32) -> ! {
+    // What nobody reads any more is nothing to fail over.
+    let _ = std::io::stdout().flush();
+    signal_hook::low_level::exit(code)
+}
+
+/// A panic of an environment costs its episode, and a stage's is caught and named; any other panic on a worker would leave the
+/// other workers waiting for it for ever, so it ends the process, at once and with its message.
 fn end_on_panic() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
@@ -166,12 +176,15 @@ fn end_on_panic() {
         std::panic::set_hook(Box::new(move |info| {
             if let Some(message) = std::thread::current().name().and_then(lost) {
                 eprintln!("{message}");
-                std::process::exit(1);
+                end_process(1);
+            }
+            if crate::env::hushed(info) {
+                return;
             }
             usual(info);
             let caught = super::stage::guarding();
             if !caught && std::thread::current().name().is_some_and(|n| n.starts_with("timely")) {
-                std::process::exit(101);
+                end_process(101);
             }
         }));
     });

@@ -14,19 +14,24 @@
 //! # Ok::<(), flow::env::EnvError>(())
 //! ```
 
+mod fault;
 pub mod minesweeper;
 mod name;
+pub mod process;
 pub mod sokoban;
 pub mod tasks;
 mod words;
+mod worlds;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use fault::{hushed, Cause, Fault};
 pub use minesweeper::MinesweeperSettings;
 pub use sokoban::SokobanSettings;
 pub use tasks::{freeze, training, Panel, Split};
 pub use words::{rules, vocabulary};
+pub use worlds::{View, Worlds};
 
 /// What an environment answers.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,7 +50,7 @@ pub struct Seen {
     pub valid: bool,
 }
 
-/// One live episode. No method panics, whatever text it is given.
+/// One live episode. No method should panic, whatever text it is given; one that does costs its episode ([`Worlds`]), not the run.
 pub trait Environment: Send {
     /// Starts the episode of the task again.
     fn reset(&mut self) -> Seen;
@@ -65,17 +70,21 @@ pub enum Game {
     Sokoban(SokobanSettings),
     /// Open every cell that hides no mine.
     Minesweeper(MinesweeperSettings),
+    /// Played by a program of its own.
+    Process(process::ProcessGame),
 }
 
 /// What can be wrong with an environment, a task or a panel.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvError {
-    #[error("`{0}` names no task; a name looks like sokoban-6x6-b2-m1-s123 or minesweeper-6x6-m3-s123")]
+    #[error("`{0}` names no task; a name looks like sokoban-6x6-b2-m1-s123, minesweeper-6x6-m3-s123 or process-corridor-s123")]
     Name(String),
     #[error("{what} is {found}, but must lie between {least} and {most}")]
     Range { what: &'static str, found: usize, least: usize, most: usize },
     #[error("no {what} found in {tries} tries; other settings leave more room")]
     Unmade { what: String, tries: usize },
+    #[error("`{0}` is played by a process of its own, which only `rollout` starts")]
+    Outside(String),
     #[error("board: {0}")]
     Board(String),
     #[error("{path}: {source}")]
@@ -107,6 +116,7 @@ impl Task {
         Ok(match &self.game {
             Game::Sokoban(settings) => Box::new(sokoban::Sokoban::new(settings, self.seed)?),
             Game::Minesweeper(settings) => Box::new(minesweeper::Minesweeper::new(settings, self.seed)?),
+            Game::Process(_) => return Err(EnvError::Outside(self.name())),
         })
     }
 }
@@ -117,6 +127,7 @@ impl Task {
         Ok(match &self.game {
             Game::Sokoban(settings) => sokoban::Sokoban::new(settings, self.seed)?.board().hash(),
             Game::Minesweeper(settings) => minesweeper::Minesweeper::new(settings, self.seed)?.content(),
+            Game::Process(_) => return Err(EnvError::Outside(self.name())),
         })
     }
 }
@@ -127,6 +138,7 @@ impl Game {
         match self {
             Game::Sokoban(settings) => settings.check(),
             Game::Minesweeper(settings) => settings.check(),
+            Game::Process(_) => Ok(()),
         }
     }
 }

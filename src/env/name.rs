@@ -1,5 +1,6 @@
 //! Names of tasks: settings and seed in one short word, readable both ways.
 
+use super::process::{is_name, ProcessGame};
 use super::{Game, MinesweeperSettings, SokobanSettings, Task};
 
 /// The name of a task.
@@ -17,11 +18,17 @@ pub fn write(task: &Task) -> String {
             format!("{name}-s{}", task.seed)
         }
         Game::Minesweeper(s) => format!("minesweeper-{0}x{0}-m{1}-s{2}", s.size, s.mines, task.seed),
+        Game::Process(p) => format!("process-{}-s{}", p.name, task.seed),
     }
 }
 
 /// The task of a name. Only what `write` writes is read, so a task has one name.
 pub fn read(name: &str) -> Option<Task> {
+    if let Some(rest) = name.strip_prefix("process-") {
+        let (process, seed) = rest.split_once("-s").filter(|(process, _)| is_name(process))?;
+        let task = Task { game: Game::Process(ProcessGame { name: process.into() }), seed: seed.parse().ok()? };
+        return (write(&task) == name).then_some(task);
+    }
     let mut parts = name.split('-');
     let kind = parts.next()?;
     let (size, height) = parts.next()?.split_once('x')?;
@@ -64,6 +71,7 @@ mod tests {
             (Game::Sokoban(usual), "sokoban-6x6-b2-m1-s123"),
             (Game::Sokoban(odd), "sokoban-6x6-b2-m3-l3to30-d77-s123"),
             (Game::Minesweeper(MinesweeperSettings { size: 5, mines: 3 }), "minesweeper-5x5-m3-s123"),
+            (Game::Process(ProcessGame { name: "my_game2".into() }), "process-my_game2-s123"),
         ] {
             let task = Task { game, seed: 123 };
             assert_eq!(task.name(), expected);
@@ -83,6 +91,11 @@ mod tests {
             "minesweeper-6x6-m03-s1",
             "sokoban-6x6-√-s1",
             "sokoban-6x6--s1",
+            "process-s1",
+            "process--s1",
+            "process-my game-s1",
+            "process-game-s01",
+            "process-a-b-s1",
         ] {
             assert_eq!(read(name), None, "{name}");
         }

@@ -2,11 +2,12 @@
 
 use super::{Game, MinesweeperSettings, SokobanSettings};
 
-/// The rules of the game, for the head of a full prompt: the symbols, the goal, and how to answer.
+/// The rules of the game, for the head of a full prompt: the symbols, the goal, and how to answer. Those of a process are its own to tell.
 pub fn rules(game: &Game) -> String {
     match game {
         Game::Sokoban(settings) => sokoban(settings),
         Game::Minesweeper(settings) => minesweeper(settings),
+        Game::Process(_) => String::new(),
     }
 }
 
@@ -36,12 +37,13 @@ fn minesweeper(settings: &MinesweeperSettings) -> String {
 }
 
 /// Every word and symbol of the game's texts, for a tokenizer that always takes the longest match. A board costs one entry a
-/// cell and one a row; a direction and a MineSweeper action cost one each. Free text falls back on bytes.
+/// cell and one a row; a direction and a MineSweeper action cost one each. Free text falls back on bytes. A process has words of its own.
 pub fn vocabulary(game: &Game) -> Vec<String> {
     let mut all: Vec<String> = ["<action>", "</action>", "\n", " ", ",", ", ", ".", ". ", ":", ": "].map(String::from).to_vec();
     let (size, symbols) = match game {
         Game::Sokoban(s) => (s.size, "#_OXPS√"),
         Game::Minesweeper(s) => (s.size, "?.12345678*"),
+        Game::Process(_) => (0, ""),
     };
     for row in 1..=size {
         all.extend([format!("Row {row}:"), format!("\nRow {row}:")]);
@@ -50,6 +52,7 @@ pub fn vocabulary(game: &Game) -> Vec<String> {
         all.extend([format!(" {symbol}"), symbol.to_string()]);
     }
     match game {
+        Game::Process(_) => {}
         Game::Sokoban(_) => all.extend(["up", "down", "left", "right"].map(String::from)),
         Game::Minesweeper(_) => {
             all.extend((1..=size).flat_map(|row| (1..=size).map(move |column| format!("({row}, {column})"))));

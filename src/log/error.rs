@@ -41,10 +41,10 @@ pub enum LogError {
 }
 
 impl LogError {
-    /// An input or output error on `path`; a full disk (or a quota) gets a message of its own.
+    /// An input or output error on `path`; a full disk (or a quota, or a limit on files) gets a message of its own.
     pub(super) fn io(path: &Path) -> impl FnOnce(io::Error) -> LogError + '_ {
         move |source| match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => LogError::Full(path.into()),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => LogError::Full(path.into()),
             _ => LogError::Io { path: path.into(), source },
         }
     }

@@ -10,7 +10,10 @@ use std::path::PathBuf;
 /// Nodes whose rows aren't turns of the training rollouts: what they log has tables of its own and no place in `trajectories`.
 const APART: [&str; 2] = ["evaluate", "tasks"];
 
-/// The committed files of each logged node.
+/// Where the episodes that failed are found: no node's table, but there in every run.
+const ERRORS: &str = "errors";
+
+/// The committed files of each logged node, and of the table `errors`.
 type Files<'a> = Vec<(&'a str, Vec<PathBuf>)>;
 
 /// An in-memory DuckDB with all the views, which can read the committed files and nothing else. It can't be unlocked.
@@ -47,7 +50,10 @@ pub(super) fn connect_both(sides: [(&str, &Run, &Manifest); 2]) -> Result<(Conne
 fn files<'a>(run: &Run, manifest: &'a Manifest) -> Result<Files<'a>, LogError> {
     let root = run.root().canonicalize().map_err(LogError::io(run.root()))?;
     let run = Run::open(&root)?; // absolute paths: what may be read is compared by path
-    manifest.info.nodes.iter().map(|node| Ok((node.id.as_str(), reader::files(&run, manifest, &node.id)?))).collect()
+    let nodes = manifest.info.nodes.iter().map(|node| node.id.as_str());
+    // A run made before the name was refused may have a node that is called so.
+    let errors = (!nodes.clone().any(|id| id.eq_ignore_ascii_case(ERRORS))).then_some(ERRORS);
+    nodes.chain(errors).map(|id| Ok((id, reader::files(&run, manifest, id)?))).collect()
 }
 
 fn open() -> Sql<Connection> {
@@ -66,10 +72,13 @@ fn lock(db: &Connection, nodes: &Files) -> Sql<()> {
 
 /// Makes the views of one run in the schema that is set.
 fn fill(db: &Connection, schema: &str, manifest: &Manifest, nodes: &Files) -> Sql<()> {
-    for ((id, files), info) in nodes.iter().zip(&manifest.info.nodes) {
+    for (id, files) in nodes {
         let source = if files.is_empty() {
-            let columns: Vec<&str> = if info.columns.is_empty() { NAME.into() } else { info.columns.iter().map(String::as_str).collect() };
-            empty(&columns)
+            match manifest.info.nodes.iter().find(|n| n.id == *id) {
+                None => empty(&row::ERRORS),
+                Some(info) if info.columns.is_empty() => empty(&NAME),
+                Some(info) => empty(&info.columns.iter().map(String::as_str).collect::<Vec<_>>()),
+            }
         } else {
             format!("FROM read_parquet({}, hive_partitioning = false)", list(files))
         };

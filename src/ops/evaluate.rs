@@ -1,13 +1,15 @@
 //! `evaluate`: plays a frozen panel of tasks every few iterations. At iteration t it measures the weights that t
-//! updates made, so 0 is the untrained policy and the last one is what the run leaves behind.
+//! updates made, so 0 is the untrained policy and the last one is what the run leaves behind. An episode that fails is not won.
 
-use super::play::{play, Actor, Decode, Play, COLUMNS};
+use super::play::{play, Actor, Decode, Play};
 use super::prompt::Prompt;
-use super::rollout::{newest, tokens};
+use super::rollout::{newest, tokens, tries};
+use super::tries::Patience;
+use super::turns::COLUMNS;
 use super::{must, nothing, schema, settings};
 use crate::dataflow::stage::{stage, Stage};
-use crate::dataflow::{Context, Edge, Place, Ports, Route};
-use crate::env::{Game, Panel};
+use crate::dataflow::{Context, Edge, Lost, Place, Ports, Route};
+use crate::env::{Game, Panel, Worlds};
 use crate::pipeline::{Delay, Node, OperatorSpec, Port};
 use crate::policy::Sampling;
 use schemars::JsonSchema;
@@ -91,7 +93,14 @@ fn panel(file: &str) -> Result<Panel, String> {
 pub fn game(node: &Node) -> Result<Game, String> {
     let with: Evaluate = settings(node)?;
     let tasks = panel(&with.panel)?.tasks;
-    tasks.into_iter().next().map(|t| t.game).ok_or_else(|| format!("panel `{}` has no tasks", with.panel))
+    match tasks.into_iter().next().map(|t| t.game) {
+        Some(Game::Process(process)) => Err(format!(
+            "panel `{}` has tasks of the process `{}`, and a process has no frozen panels; `success` in the metrics of `rollout` measures it",
+            with.panel, process.name
+        )),
+        Some(game) => Ok(game),
+        None => Err(format!("panel `{}` has no tasks", with.panel)),
+    }
 }
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
@@ -107,8 +116,10 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         decode: with.decode,
         prompt: with.prompt,
         history: with.history,
+        patience: Patience::new(tries(), 1.0),
     };
     let (shared, id, seed, last) = (ctx.shared.clone(), node.id.clone(), ctx.seed, ctx.iterations);
+    let mut worlds = Worlds::default();
     let mut version = 0;
     let shape = Stage { name: node.id.clone(), inputs: vec![(must(&ports, "weights")?, Route::One)], begins: true, place: Place::Thread };
     Ok(stage(shape, ctx, move |iteration, rows| {
@@ -118,13 +129,14 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         }
         let start = Instant::now();
         // Sampled with the same numbers each time, so that curves move by the weights alone.
-        let (rows, tally) = play(&policy, &how, &names, 0, version, seed)?;
-        let rows = rows.iter().map(|r| stamped(r, iteration)).collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
-        for (name, value) in tally.figures() {
+        let played = play(&policy, &how, &mut worlds, &names, 0, version, seed)?;
+        let rows = played.rows.iter().map(|r| stamped(r, iteration)).collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
+        for (name, value) in played.tally.figures() {
             shared.measure(iteration, &id, name, value);
         }
         shared.measure(iteration, &id, "panel", names.len() as f64);
         shared.measure(iteration, &id, "seconds", start.elapsed().as_secs_f64());
+        shared.lose(iteration, played.lost.into_iter().map(|lost| Lost { node: id.clone(), ..lost }));
         Ok(rows)
     }))
 }

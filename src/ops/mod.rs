@@ -15,11 +15,14 @@ mod rollout;
 mod select;
 mod tasks;
 mod value;
+mod tries;
+mod turns;
 
 use crate::dataflow::{Edge, Ports, Render};
+use crate::env::process::{self, ProcessSettings};
 use crate::env::Game;
 use crate::pipeline::{Catalog, Node, OperatorSpec, Pipeline, Wrong};
-use crate::policy::ModelSettings;
+use crate::policy::{ModelSettings, NewModel, TokenKind};
 use crate::row;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -98,14 +101,34 @@ pub fn games(pipeline: &Pipeline) -> Result<Vec<Game>, String> {
     Ok(games)
 }
 
-/// The words of every text that the pipeline's games and prompts can show, each once.
+/// The programs that the pipeline plays with.
+fn processes(pipeline: &Pipeline) -> Result<Vec<ProcessSettings>, String> {
+    let nodes = pipeline.nodes.iter().filter(|n| n.op == "tasks");
+    Ok(nodes.map(tasks::process).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+}
+
+/// The words of every text that the pipeline's games and prompts can show, each once. What a process shows it is asked for, if
+/// some model is made of words.
 pub fn words(pipeline: &Pipeline) -> Result<Vec<String>, String> {
-    let mut words: Vec<String> = Vec::new();
-    for word in games(pipeline)?.iter().flat_map(crate::env::vocabulary).chain(prompt::words()) {
-        if !words.contains(&word) {
-            words.push(word);
+    let mut words: Vec<String> = games(pipeline)?.iter().flat_map(crate::env::vocabulary).chain(prompt::words()).collect();
+    let of_words = |model: &&String| {
+        let new = serde_json::from_value::<NewModel>(pipeline.models[*model].clone());
+        new.is_ok_and(|new| new.tokens == TokenKind::Words)
+    };
+    if let Some(model) = pipeline.models.keys().find(of_words) {
+        for settings in processes(pipeline)? {
+            let hello = process::greet(&settings)?;
+            if hello.words.is_empty() {
+                let name = settings.name;
+                return Err(format!(
+                    "the process `{name}` names no words, and the model `{model}` is made of words: let its hello name the `words` of its texts, or write `tokens: bytes` in the model"
+                ));
+            }
+            words.extend(hello.words);
         }
     }
+    let mut seen = std::collections::BTreeSet::new();
+    words.retain(|word| seen.insert(word.clone()));
     Ok(words)
 }
 
@@ -126,6 +149,7 @@ fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
         }
     }
     found.extend(pipeline.nodes.iter().filter(|n| n.op == "rollout").filter_map(|node| rollout::wrong(node, pipeline)));
+    found.extend(namesakes(pipeline));
     found.extend(judged_wrong(pipeline));
     found
 }
@@ -135,6 +159,27 @@ fn judged_wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     let mut found: Vec<Wrong> = pipeline.nodes.iter().filter(|n| n.op == "reward").filter_map(reward::wrong).collect();
     found.extend(pipeline.models.keys().flat_map(|model| unordered(pipeline, model)));
     found.extend(heads::wrong(pipeline));
+    found
+}
+
+/// Two programs of one name: a task's name would not say which of them it is played by.
+fn namesakes(pipeline: &Pipeline) -> Vec<Wrong> {
+    let mut known: Vec<(&Node, ProcessSettings)> = Vec::new();
+    let mut found = Vec::new();
+    for node in pipeline.nodes.iter().filter(|n| n.op == "tasks") {
+        // What is wrong with the settings themselves is told by `tasks::game`.
+        let Ok(Some(process)) = tasks::process(node) else { continue };
+        match known.iter().find(|(_, other)| other.name == process.name && *other != process) {
+            Some((other, _)) => found.push(Wrong {
+                at: ["nodes", &node.id, "with", "name"].map(String::from).to_vec(),
+                message: format!("`{}` starts the process `{}` otherwise than `{}` does", node.id, process.name, other.id),
+                help: Some(
+                    "tasks are known by the name of their process: give one of the two another name, or both the same settings".into(),
+                ),
+            }),
+            None => known.push((node, process)),
+        }
+    }
     found
 }
 

@@ -1,6 +1,5 @@
 //! What the policy is shown in a turn.
 
-use crate::env::{self, Game};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -31,11 +30,11 @@ pub fn words() -> Vec<String> {
 pub type Past = (String, String);
 
 impl Prompt {
-    pub fn text(self, game: &Game, history: &[Past], observation: &str, admissible: &[String]) -> String {
+    pub fn text(self, rules: &str, history: &[Past], observation: &str, admissible: &[String]) -> String {
         if self == Prompt::Board {
             return observation.to_owned();
         }
-        let mut text = format!("{}\n", env::rules(game));
+        let mut text = format!("{rules}\n");
         if !history.is_empty() {
             text.push_str(HISTORY);
             for (seen, done) in history {

@@ -2,17 +2,16 @@
 //! earned the same teaches nothing by comparison, so further tasks are played in its place.
 
 use super::group::episodes;
-use super::play::Tally;
+use super::play::Outcome;
 use crate::credit;
 use crate::row::{self, RowError};
 use arrow::array::RecordBatch;
 
-type Played = Result<(Vec<RecordBatch>, Tally), String>;
+type Played = Result<Outcome, String>;
 
 /// What was played: all rows, those of dull tasks with them.
 pub struct Sampled {
-    pub rows: Vec<RecordBatch>,
-    pub tally: Tally,
+    pub made: Outcome,
     /// Tasks whose returns weren't all equal.
     pub telling: usize,
     pub rounds: usize,
@@ -21,14 +20,13 @@ pub struct Sampled {
 /// Plays tasks in their order, in rounds of as many as are still missing, until `wanted` of them have returns that are
 /// not all equal, or no task is left. So no more than `wanted` ever have, and which ones follows from the order alone.
 pub fn resample(tasks: &[String], wanted: usize, mut play: impl FnMut(&[String]) -> Played) -> Result<Sampled, String> {
-    let mut sampled = Sampled { rows: vec![], tally: Tally::default(), telling: 0, rounds: 0 };
+    let mut sampled = Sampled { made: Outcome::default(), telling: 0, rounds: 0 };
     let mut left = tasks;
     while sampled.telling < wanted && !left.is_empty() {
         let (now, later) = left.split_at(left.len().min(wanted - sampled.telling));
-        let (rows, tally) = play(now)?;
-        sampled.telling += telling(&rows).map_err(|e| e.to_string())?;
-        sampled.rows.extend(rows);
-        sampled.tally.add(&tally);
+        let made = play(now)?;
+        sampled.telling += telling(&made.rows).map_err(|e| e.to_string())?;
+        sampled.made.add(made);
         sampled.rounds += 1;
         left = later;
     }
@@ -48,6 +46,7 @@ fn telling(rows: &[RecordBatch]) -> Result<usize, RowError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::play::Tally;
     use super::*;
     use arrow::array::{Float32Array, StringArray, UInt32Array};
     use std::sync::Arc;
@@ -68,7 +67,8 @@ mod tests {
             ("turn", each(&|i| i % 3)),
             ("reward", Arc::new(Float32Array::from_iter_values((0..n).map(reward)))),
         ]);
-        Ok((vec![rows.map_err(|e| e.to_string())?], Tally { episodes: n / 3, ..Default::default() }))
+        let (rows, tally) = (vec![rows.map_err(|e| e.to_string())?], Tally { episodes: n / 3, ..Default::default() });
+        Ok(Outcome { rows, tally, ..Default::default() })
     }
 
     /// The tasks of each round, and what came of them: a task that ends in s is dull, one that ends in t tells.
@@ -86,8 +86,8 @@ mod tests {
     fn dull_tasks_are_made_up_for_and_kept() {
         let (rounds, sampled) = rounds(&["1s", "2t", "3s", "4s", "5t", "6t", "7t"], 3);
         assert_eq!(rounds, [vec!["1s", "2t", "3s"], vec!["4s", "5t"], vec!["6t"]]);
-        assert_eq!((sampled.telling, sampled.rounds, sampled.tally.episodes), (3, 3, 12));
-        assert_eq!(sampled.rows.iter().map(RecordBatch::num_rows).sum::<usize>(), 6 * 6, "the rows of dull tasks too");
+        assert_eq!((sampled.telling, sampled.rounds, sampled.made.tally.episodes), (3, 3, 12));
+        assert_eq!(sampled.made.rows.iter().map(RecordBatch::num_rows).sum::<usize>(), 6 * 6, "the rows of dull tasks too");
     }
 
     #[test]

@@ -4,12 +4,15 @@
 //! All tasks of an iteration are played by the first worker, as one batch: the policy is one thread however many
 //! workers there are, and the same batch gives the same bits.
 
-use super::play::{play, Actor, Decode, Play, COLUMNS};
+use super::play::{play, Actor, Decode, Play};
 use super::prompt::Prompt;
 use super::resample::{resample, Sampled};
+use super::tries::Patience;
+use super::turns::COLUMNS;
 use super::{must, nothing, port, schema, settings};
 use crate::dataflow::stage::{stage, Stage};
-use crate::dataflow::{Context, Edge, Place, Ports, Route};
+use crate::dataflow::{Context, Edge, Lost, Place, Ports, Route};
+use crate::env::Worlds;
 use crate::pipeline::{Delay, Node, OperatorSpec, Pipeline, Port, Wrong};
 use crate::policy::Sampling;
 use crate::row;
@@ -61,6 +64,14 @@ struct Rollout {
     #[serde(default = "tokens")]
     #[schemars(range(min = 1, max = 100_000))]
     max_tokens: usize,
+    /// How often an episode is played before it is given up as failed. A later try that succeeds gives the rows that the first would have given.
+    #[serde(default = "tries")]
+    #[schemars(range(min = 1, max = 100))]
+    tries: u32,
+    /// The share of an iteration's episodes that may fail; the run stops when more do.
+    #[serde(default = "max_failed")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    max_failed: f64,
 }
 
 fn eight() -> u32 {
@@ -74,6 +85,12 @@ fn one() -> f64 {
 }
 pub(super) fn tokens() -> usize {
     32
+}
+pub(super) fn tries() -> u32 {
+    2
+}
+fn max_failed() -> f64 {
+    0.1
 }
 
 const PORTS: &[Port] = &[
@@ -112,11 +129,13 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         decode: with.decode,
         prompt: with.prompt,
         history: with.history,
+        patience: Patience::new(with.tries, with.max_failed),
     };
     let mut inputs = vec![(must(&ports, "tasks")?, Route::One)];
     inputs.extend(port(&ports, "weights").map(|edge| (edge, Route::One)));
     let (shared, seed, id) = (ctx.shared.clone(), ctx.seed, node.id.clone());
     let (expert, groups) = (how.actor == Actor::Expert, with.groups);
+    let mut worlds = Worlds::new(shared.outside.clone());
     let mut version = 0;
     Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread }, ctx, move |iteration, rows| {
         version = newest(version, rows.get(1))?;
@@ -125,24 +144,31 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
             return Ok(vec![]);
         }
         let start = Instant::now();
-        let play = |names: &[String]| play(&policy, &how, names, iteration, version, seed);
-        let (rows, tally) = match groups {
+        let mut how = how.clone();
+        let mut play = |names: &[String]| {
+            let made = play(&policy, &how, &mut worlds, names, iteration, version, seed)?;
+            how.patience.episodes += made.tally.episodes;
+            how.patience.failed += made.tally.failed;
+            Ok::<_, String>(made)
+        };
+        let played = match groups {
             None => play(&names)?,
             Some(groups) => {
-                let Sampled { rows, tally, telling, rounds } = resample(&names, groups as usize, play)?;
+                let Sampled { made, telling, rounds } = resample(&names, groups as usize, play)?;
                 shared.measure(iteration, &id, "groups", telling as f64);
                 shared.measure(iteration, &id, "rounds", rounds as f64);
-                (rows, tally)
+                made
             }
         };
         let seconds = start.elapsed().as_secs_f64();
-        for (name, value) in tally.figures() {
+        for (name, value) in played.tally.figures() {
             // An expert's success is not the policy's, and must not be read as it.
-            let name = if expert && name != "turns" { format!("expert_{name}") } else { name.to_owned() };
+            let name = if expert && ["success", "return", "invalid"].contains(&name) { format!("expert_{name}") } else { name.to_owned() };
             shared.measure(iteration, &id, &name, value);
         }
         shared.measure(iteration, &id, "seconds", seconds);
-        Ok(rows)
+        shared.lose(iteration, played.lost.into_iter().map(|lost| Lost { node: id.clone(), ..lost }));
+        Ok(played.rows)
     }))
 }
 

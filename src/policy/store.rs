@@ -59,7 +59,11 @@ impl Saved {
 }
 
 fn failed(path: &Path, what: impl std::fmt::Display) -> PolicyError {
-    PolicyError::File { path: path.display().to_string(), what: super::error::first_line(&what.to_string()) }
+    let what = super::error::first_line(&what.to_string());
+    // libtorch hands on what the system said as text: no space left, a quota, a limit on files.
+    let full = [28, 122, 27].iter().any(|e| what.contains(&format!("(os error {e})")) || what.contains(&format!("code: {e},")));
+    let what = if full { "the disk is full: free some space, then resume the run".into() } else { what };
+    PolicyError::File { path: path.display().to_string(), what }
 }
 
 fn beside(folder: &Path, tail: &str) -> PathBuf {

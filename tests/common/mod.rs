@@ -62,3 +62,14 @@ pub fn trained(folder: &Path, name: &str, yaml: &str, extra: &[&str]) -> PathBuf
     done(flow().arg("run").arg(pipeline(folder, yaml)).arg("--out").arg(&out).args(extra));
     out
 }
+
+/// Everything that a run has to be judged by: its committed rows and the newest weights.
+pub fn digest(run: &Path) -> (String, Vec<u8>) {
+    let query = "select * exclude (seed) from trajectories order by iteration, task, sample, turn";
+    let rows = done(flow().arg("query").arg(run).arg(query).args(["--format", "json"]));
+    let versions = std::fs::read_dir(run.join("weights")).unwrap();
+    let newest = versions.filter_map(|v| v.unwrap().file_name().to_str()?.parse::<u64>().ok()).max().unwrap();
+    let weights = run.join("weights").join(newest.to_string()).join("actor");
+    let read = |name: &str| std::fs::read(weights.join(name)).unwrap();
+    (rows, [read("model.safetensors"), read("optimizer.safetensors")].concat())
+}

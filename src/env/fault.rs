@@ -1,0 +1,76 @@
+//! What can happen to an episode's environment, as a value: nothing that an environment does ends a run by itself.
+
+use std::cell::{Cell, RefCell};
+use std::panic::{catch_unwind, AssertUnwindSafe, PanicHookInfo};
+
+/// In what way an environment failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Its code panicked, or its process reported an error of this episode alone.
+    Panic,
+    /// It didn't answer in time.
+    Timeout,
+    /// Its process ended.
+    Crash,
+    /// It answered what is no answer.
+    Malformed,
+}
+
+impl Cause {
+    /// As the table `errors` names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::Panic => "panic",
+            Cause::Timeout => "timeout",
+            Cause::Crash => "crash",
+            Cause::Malformed => "malformed",
+        }
+    }
+}
+
+/// A failure of an episode's environment. What the episode was is gone; it can only be started again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub cause: Cause,
+    pub text: String,
+    /// Whether this episode brought it about. One that merely shared a process with it has lost nothing but its progress.
+    pub own: bool,
+}
+
+impl Fault {
+    pub fn new(cause: Cause, text: impl Into<String>) -> Fault {
+        Fault { cause, text: text.into(), own: true }
+    }
+
+    /// The same for an episode that only lost its process by it.
+    pub fn of_another(&self) -> Fault {
+        Fault { own: false, ..self.clone() }
+    }
+}
+
+thread_local! {
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+    static PLACE: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Runs code of an environment; its panic becomes a value.
+pub fn guarded<T>(run: impl FnOnce() -> T) -> Result<T, Fault> {
+    GUARDED.set(true);
+    PLACE.with(|place| place.borrow_mut().clear());
+    let answer = catch_unwind(AssertUnwindSafe(run));
+    GUARDED.set(false);
+    answer.map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
+        let text = text.unwrap_or_else(|| "a panic without a message".into());
+        Fault::new(Cause::Panic, text + &PLACE.with(|place| place.borrow().clone()))
+    })
+}
+
+/// For a panic hook: whether this panic is an environment's and is on its way to be a [`Fault`], so that nobody has to hear of it.
+pub fn hushed(info: &PanicHookInfo) -> bool {
+    let guarded = GUARDED.get();
+    if let (true, Some(at)) = (guarded, info.location()) {
+        PLACE.with(|place| *place.borrow_mut() = format!(" ({}:{})", at.file(), at.line()));
+    }
+    guarded
+}

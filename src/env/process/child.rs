@@ -1,0 +1,123 @@
+//! One running program: lines to it, lines from it with the moment they came, and the end of what it complained about.
+
+use super::outside::{Outside, Pipes};
+use crossbeam_channel::{bounded, unbounded, Receiver, RecvTimeoutError, Sender};
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The longest line that is read.
+pub const LONGEST: usize = 1 << 20;
+/// Lines of standard error that are remembered, and how much of each.
+const TAIL: (usize, usize) = (12, 300);
+
+/// What comes from a process.
+pub enum Came {
+    Line(Vec<u8>),
+    TooLong,
+    /// It closed its output.
+    End,
+    /// Nothing, and time is up.
+    Late,
+}
+
+/// A process with a thread for each of its streams, so that neither side ever waits for the other to read.
+pub struct Child {
+    outside: Outside,
+    id: u32,
+    input: Sender<Vec<u8>>,
+    output: Receiver<(Instant, Came)>,
+    /// When the last line came or the last request went.
+    last: Instant,
+    tail: Arc<Mutex<VecDeque<String>>>,
+    silent: Receiver<()>,
+}
+
+impl Child {
+    pub fn start(outside: &Outside, command: &[String]) -> Result<Child, String> {
+        let (id, Pipes { input: mut stdin, output, errors }) = outside.start(command)?;
+        let (input, inbox) = unbounded::<Vec<u8>>();
+        let (outbox, lines) = unbounded();
+        let (hush, silent) = bounded(0);
+        let tail = Arc::new(Mutex::new(VecDeque::new()));
+        let child = Child { outside: outside.clone(), id, input, output: lines, last: Instant::now(), tail: tail.clone(), silent };
+        // A process that is gone doesn't read: its end shows in its output.
+        thread(move || drop(inbox.iter().try_for_each(|bytes| stdin.write_all(&bytes).and_then(|()| stdin.flush()))))?;
+        thread(move || read(BufReader::new(output), |came| outbox.send((Instant::now(), came)).is_ok()))?;
+        thread(move || {
+            let _hush = hush;
+            read(BufReader::new(errors), |came| {
+                if let Came::Line(line) = came {
+                    let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
+                    tail.push_back(String::from_utf8_lossy(&line).trim_end().chars().take(TAIL.1).collect());
+                    if tail.len() > TAIL.0 {
+                        tail.pop_front();
+                    }
+                }
+                true
+            });
+        })?;
+        Ok(child)
+    }
+
+    pub fn send(&mut self, bytes: Vec<u8>) {
+        self.last = Instant::now();
+        let _ = self.input.send(bytes); // refused when the process is gone, which its output tells
+    }
+
+    /// The next line, which must come within `limit` of the last one or of the last request.
+    pub fn next(&mut self, limit: Duration) -> Came {
+        match self.output.recv_deadline(self.last + limit) {
+            Ok((at, came)) => {
+                self.last = self.last.max(at);
+                came
+            }
+            Err(RecvTimeoutError::Timeout) => Came::Late,
+            Err(RecvTimeoutError::Disconnected) => Came::End,
+        }
+    }
+
+    /// Ends the process, and says how it had ended if it had, with the last lines of its standard error.
+    pub fn end(self, ended: bool) -> String {
+        let status = if ended { self.outside.ended(self.id) } else { None };
+        self.outside.kill(self.id);
+        // Closed pipes end the threads; what still holds one open is not waited for.
+        let _ = self.silent.recv_timeout(Duration::from_millis(500));
+        let mut text = match status {
+            Some(status) => format!(" ({status})"),
+            None => String::new(),
+        };
+        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        if !tail.is_empty() {
+            text += &format!("; it last said: {}", tail.iter().map(String::as_str).collect::<Vec<_>>().join("\n"));
+        }
+        text
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.outside.kill(self.id);
+    }
+}
+
+fn thread(body: impl FnOnce() + Send + 'static) -> Result<(), String> {
+    std::thread::Builder::new().name("process".into()).spawn(body).map(drop).map_err(|e| format!("no thread: {e}"))
+}
+
+/// Hands over line after line until `take` has enough or the stream ends.
+fn read(mut from: impl BufRead, mut take: impl FnMut(Came) -> bool) {
+    loop {
+        let mut line = Vec::new();
+        let came = match from.by_ref().take(LONGEST as u64 + 1).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => Came::End,
+            Ok(n) if n > LONGEST => Came::TooLong,
+            Ok(_) => Came::Line(line),
+        };
+        let over = matches!(came, Came::End);
+        if !take(came) || over {
+            return;
+        }
+    }
+}

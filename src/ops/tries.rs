@@ -1,0 +1,143 @@
+//! Episodes that fail: which are tried again, which are given up, and when it has been too many.
+//!
+//! Seeds follow from names, so an episode that is tried again from its start plays as if it had never failed. An episode that
+//! has failed waits with its next try until those that haven't are done: what it does to a process that they share is done to few.
+
+use crate::env::Fault;
+
+/// How much failure is borne.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// Tries that an episode has.
+    pub tries: u32,
+    /// The share of an iteration's episodes that may be given up.
+    pub max_failed: f64,
+    /// Episodes that were played before in the same iteration, and how many of them were given up.
+    pub episodes: usize,
+    pub failed: usize,
+}
+
+impl Patience {
+    pub fn new(tries: u32, max_failed: f64) -> Patience {
+        Patience { tries, max_failed, episodes: 0, failed: 0 }
+    }
+}
+
+/// What has failed in one batch of episodes.
+pub struct Tries {
+    patience: Patience,
+    episodes: usize,
+    /// How often each has failed.
+    failures: Vec<u32>,
+    /// To be started next.
+    due: Vec<usize>,
+    /// To be started when no other is left.
+    later: Vec<usize>,
+    /// Tries that failed and were followed by another.
+    pub retried: usize,
+    pub given_up: Vec<GivenUp>,
+}
+
+/// An episode that has failed in its last try.
+#[derive(Clone, Debug)]
+pub struct GivenUp {
+    pub episode: usize,
+    pub turn: u32,
+    pub fault: Fault,
+    pub tries: u32,
+}
+
+impl Tries {
+    /// All episodes are to be started.
+    pub fn new(patience: Patience, episodes: usize) -> Tries {
+        let (failures, due) = (vec![0; episodes], (0..episodes).collect());
+        Tries { patience, episodes, failures, due, later: vec![], retried: 0, given_up: vec![] }
+    }
+
+    /// The episodes to start now, in order; `idle` says that none is being played.
+    pub fn start(&mut self, idle: bool) -> Vec<usize> {
+        let mut now = std::mem::take(&mut self.due);
+        // Once so many wait that giving them up would end the run, there is nothing left to gain by waiting.
+        if idle && now.is_empty() || self.many(self.given_up.len() + self.later.len()) {
+            now.append(&mut self.later);
+        }
+        now.sort_unstable();
+        now
+    }
+
+    /// Notes a failure in a turn of an episode, which is over or will be started again.
+    pub fn failed(&mut self, episode: usize, turn: u32, fault: Fault) {
+        self.failures[episode] += fault.own as u32;
+        let tries = self.failures[episode];
+        if fault.own && tries >= self.patience.tries {
+            self.given_up.push(GivenUp { episode, turn, fault, tries });
+            return;
+        }
+        self.retried += 1;
+        if tries > 0 {
+            self.later.push(episode);
+        } else {
+            self.due.push(episode);
+        }
+    }
+
+    /// Whether more was given up than is borne.
+    pub fn too_many(&self) -> bool {
+        self.many(self.given_up.len())
+    }
+
+    fn many(&self, failed: usize) -> bool {
+        let Patience { max_failed, episodes, failed: before, .. } = self.patience;
+        (failed + before) as f64 > max_failed * (self.episodes + episodes) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::Cause;
+
+    fn tries(most: u32, max_failed: f64) -> Tries {
+        Tries::new(Patience::new(most, max_failed), 4)
+    }
+
+    #[test]
+    fn the_reason_waits_and_the_victims_go_on() {
+        let mut tries = tries(2, 0.5);
+        assert_eq!(tries.start(true), [0, 1, 2, 3]);
+        let fault = Fault::new(Cause::Crash, "gone");
+        tries.failed(1, 3, fault.clone());
+        tries.failed(3, 3, fault.of_another());
+        assert_eq!(tries.start(false), [3], "the other has been tried once, too, but not failed");
+        assert_eq!(tries.start(false), [0; 0]);
+        assert_eq!(tries.start(true), [1]);
+        tries.failed(1, 2, fault.clone());
+        assert_eq!(tries.start(true), [0; 0], "two tries are all");
+        assert_eq!((tries.retried, tries.given_up.len(), tries.given_up[0].tries, tries.given_up[0].turn), (2, 1, 2, 2));
+    }
+
+    #[test]
+    fn the_share_that_is_borne_may_be_reached_but_not_passed() {
+        let mut tries = tries(1, 0.5);
+        for (episode, too_many) in [(0, false), (1, false), (2, true)] {
+            tries.failed(episode, 0, Fault::new(Cause::Panic, "no"));
+            assert_eq!(tries.too_many(), too_many, "{episode}");
+        }
+        let before = Patience { episodes: 4, failed: 1, ..Patience::new(1, 0.25) };
+        let mut tries = Tries::new(before, 4);
+        for (episode, too_many) in [(0, false), (1, true)] {
+            tries.failed(episode, 0, Fault::new(Cause::Panic, "no"));
+            assert_eq!(tries.too_many(), too_many, "two of eight are a quarter: {episode}");
+        }
+    }
+
+    #[test]
+    fn what_would_end_the_run_is_not_waited_for() {
+        let mut tries = tries(2, 0.25);
+        tries.start(true);
+        tries.failed(0, 0, Fault::new(Cause::Timeout, "late"));
+        assert_eq!(tries.start(false), [0; 0]);
+        tries.failed(1, 0, Fault::new(Cause::Timeout, "late"));
+        assert_eq!(tries.start(false), [0, 1]);
+    }
+}

@@ -1,0 +1,175 @@
+//! Environments that fail: each failure is a row, the run goes on without it, and what it would have been doesn't change the rest.
+
+mod common;
+use common::*;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// A corridor in a program that fails; see tests/programs/flaky.py for its arguments.
+fn flaky(arguments: &str) -> String {
+    format!(
+        r#"
+flow: flaky
+iterations: 3
+seed: 4
+models:
+  actor: {{ new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }}
+nodes:
+  tasks:
+    op: tasks
+    with: {{ env: process, name: flaky, command: [python3, tests/programs/flaky.py, {arguments}], processes: 2, seconds: 4, batch: 32 }}
+  rollout:
+    op: rollout
+    inputs: {{ tasks: tasks, weights: {{ after: update }} }}
+    with: {{ model: actor, samples: 2, max_turns: 6, max_failed: 0.5 }}
+  group: {{ op: group, inputs: rollout, with: {{ by: [task] }} }}
+  advantage: {{ op: advantage, inputs: group, with: {{ of: episode_return }} }}
+  update: {{ op: gpu-update, inputs: advantage, with: {{ model: actor, lr: 1.0e-3 }} }}
+log: [rollout, update]
+"#
+    )
+}
+
+fn ask(run: &Path, sql: &str) -> String {
+    done(flow().arg("query").arg(run).arg(sql).args(["--format", "csv"]))
+}
+
+/// Everything that a run has to be judged by: rows, errors, weights.
+fn made(run: &Path) -> (String, String, Vec<u8>) {
+    let rows = ask(run, "select * from trajectories order by iteration, task, sample, turn");
+    let errors = ask(run, "select * exclude (error) from errors order by iteration, task, sample");
+    let versions = std::fs::read_dir(run.join("weights")).unwrap();
+    let newest = versions.filter_map(|v| v.unwrap().file_name().to_str()?.parse::<u64>().ok()).max().unwrap();
+    (rows, errors, std::fs::read(run.join(format!("weights/{newest}/actor/model.safetensors"))).unwrap())
+}
+
+/// The turns that the program noted as failing: the task, and the turn as `errors` counts (a reset belongs to turn 0).
+fn noted(notes: &Path) -> BTreeSet<(String, u32)> {
+    let text = std::fs::read_to_string(notes).unwrap();
+    let turn = |count: &str| count.parse::<u32>().unwrap().saturating_sub(1);
+    text.lines().map(|line| line.split_once(' ').unwrap()).map(|(task, count)| (task.to_owned(), turn(count))).collect()
+}
+
+/// Whether some process of the program is still there.
+fn alive(notes: &Path) -> bool {
+    let mut pids = notes.to_owned().into_os_string();
+    pids.push(".pids");
+    let pids = std::fs::read_to_string(PathBuf::from(pids)).unwrap();
+    let command = |pid: &str| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| text(&line).contains("flaky.py"));
+    pids.lines().any(command)
+}
+
+#[test]
+fn each_failure_is_a_row_and_the_run_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |workers: &str| {
+        let notes = folder.path().join(format!("notes-{workers}"));
+        let yaml = flaky(&format!("'20', {}", notes.display()));
+        (trained(folder.path(), workers, &yaml, &["--workers", workers]), notes)
+    };
+    let (one, notes) = run("1");
+    let errors = ask(&one, "select distinct task, turn from errors");
+    let found: BTreeSet<(String, u32)> =
+        errors.lines().skip(1).map(|l| l.split_once(',').unwrap()).map(|(task, turn)| (task.into(), turn.parse().unwrap())).collect();
+    assert_eq!(found, noted(&notes), "what failed is what the program says has failed");
+    assert!(found.len() >= 4, "too few failures to tell anything: {found:?}");
+    let kinds = ask(&one, "select distinct cause from errors order by 1");
+    assert_eq!(kinds.lines().skip(1).collect::<Vec<_>>(), ["crash", "malformed", "timeout"]);
+    let count = |sql: &str| ask(&one, sql).lines().nth(1).unwrap().to_owned();
+    assert_eq!(count("select count(*) from errors where node <> 'rollout' or tries <> 2 or phase <> 'play' or error = ''"), "0");
+    assert_eq!(
+        count(
+            "select count(*) from errors where cause = 'crash' and error not like '%exit status: 3%the roof of ' || task || ' came down'"
+        ),
+        "0"
+    );
+    assert_eq!(
+        count(
+            "select count(*) from (select iteration, task, sample from errors union select distinct iteration, task, sample from rollout)"
+        ),
+        (3 * 32 * 2).to_string()
+    );
+    assert_eq!(count("select count(*) from errors join rollout using (iteration, task, sample)"), "0", "no half episodes");
+    assert_eq!(count("select count(*) from (select bool_or(done) as over, max(turn) + 1 = count(*) as whole from rollout group by iteration, task, sample) where not over or not whole"), "0");
+    assert_eq!(count("select sum(value)::int = (select count(*) from errors) from metrics where name = 'failed'"), "true");
+    assert!(!alive(&notes), "no process outlives the run");
+    let (two, _) = run("2");
+    assert!(made(&one) == made(&two), "another number of workers makes another run");
+}
+
+#[test]
+fn what_fails_once_leaves_no_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let smooth = made(&trained(folder.path(), "smooth", &flaky("'0', '-'"), &[]));
+    let notes = folder.path().join("notes");
+    std::fs::write(&notes, "").unwrap();
+    let mut command = flow();
+    let yaml = pipeline(folder.path(), &flaky(&format!("'30', {}, once", notes.display())));
+    let out = folder.path().join("once");
+    // A task may have several turns that fail.
+    command.arg("run").arg(yaml).arg("--out").arg(&out).args(["--set", "nodes.rollout.with.tries=7"]);
+    done(command.env("FLAKY", "exit garbage text error"));
+    assert!(noted(&notes).len() > 5, "something failed");
+    assert!(made(&out) == smooth, "a second try gives what the first would have given");
+    assert_ne!(ask(&out, "select sum(value)::int from metrics where name = 'retried'").lines().nth(1), Some("0"));
+    let columns = ask(&out, "select column_name from (describe errors)");
+    assert_eq!(
+        columns.lines().skip(1).collect::<Vec<_>>(),
+        ["iteration", "task", "sample", "attempt", "turn", "phase", "node", "cause", "error", "tries"],
+        "the table is there without a row"
+    );
+}
+
+#[test]
+fn too_much_failure_ends_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let notes = folder.path().join("notes");
+    let yaml = pipeline(folder.path(), &flaky(&format!("'30', {}", notes.display())));
+    let out = folder.path().join("run");
+    let mut command = flow();
+    command.arg("run").arg(yaml).arg("--out").arg(&out).args(["--set", "nodes.rollout.with.max_failed=0"]).env("FLAKY", "garbage");
+    let said = fails(&mut command);
+    let message = said.lines().find(|l| l.starts_with("error: rollout, iteration ")).unwrap_or_else(|| panic!("{said}"));
+    let noted = noted(&notes);
+    let named = |(task, turn): &(String, u32)| {
+        message.contains(&format!("{task}, sample ")) && message.contains(&format!(", turn {turn} (malformed)"))
+    };
+    assert!(noted.iter().any(named), "{message}\n{noted:?}");
+    assert!(message.contains("of 64 episodes ha") && message.contains("`max_failed: 0` allows"), "{message}");
+    assert!(!said.contains("panicked"), "{said}");
+    assert!(!alive(&notes), "no process outlives the run");
+    ask(&out, "select count(*) from errors");
+}
+
+#[test]
+fn a_program_that_does_not_start_or_names_no_words_is_told_about_before_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |command: &str, sets: &[&str]| {
+        let yaml = flaky("").replace("[python3, tests/programs/flaky.py, ]", command);
+        let out = folder.path().join("run");
+        let mut run = flow();
+        run.arg("run").arg(pipeline(folder.path(), &yaml)).arg("--out").arg(&out);
+        for set in sets {
+            run.args(["--set", set]);
+        }
+        let said = fails(&mut run);
+        assert!(!out.exists() || sets.len() > 0, "nothing was begun");
+        said
+    };
+    assert!(refused("[no-such-program]", &[]).contains("`no-such-program` can't be started"));
+    let mute = r#"[python3, -c, "print('{\"protocol\": 1}', flush=True); input()"]"#;
+    let said = refused(mute, &[]);
+    assert!(said.contains("names no words") && said.contains("`tokens: bytes`"), "{said}");
+    let said = refused("[no-such-program]", &["models.actor.tokens=bytes"]);
+    assert!(said.contains("can't be started"), "{said}");
+}
+
+#[test]
+fn the_example_is_learnt() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    done(flow().args(["run", "pipelines/process-corridor.yaml", "--out"]).arg(&out));
+    let success = ask(&out, "select round(avg(value), 3) from metrics where name = 'success' and iteration >= 15");
+    let success: f64 = success.lines().nth(1).unwrap().parse().unwrap();
+    assert!(success > 0.9, "{success} of the corridors end at the flag");
+}
