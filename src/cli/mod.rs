@@ -11,6 +11,7 @@ mod resume;
 mod run;
 mod schema;
 mod session;
+mod test;
 
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
@@ -32,6 +33,8 @@ enum Verb {
     Resume(resume::Resume),
     /// Says everything that is wrong with pipelines, before anything runs
     Check(check::Check),
+    /// Runs the tests that pipelines bring along: rows fed to some nodes, rows expected from others
+    Test(test::Test),
     /// Draws a pipeline
     Graph(graph::Graph),
     /// Lists the operators, or explains one
@@ -59,6 +62,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Run(verb) => verb.run(),
         Verb::Resume(verb) => verb.run(),
         Verb::Check(verb) => verb.run(),
+        Verb::Test(verb) => verb.run(),
         Verb::Graph(verb) => verb.run(),
         Verb::Ops(verb) => verb.run(),
         Verb::Schema(verb) => verb.run(),

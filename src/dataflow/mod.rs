@@ -7,6 +7,7 @@
 //! - [`render`]: pipeline -> timely
 //! - [`journal`]: rows -> Parquet parts -> committed iterations
 //! - [`cluster`]: several processes as one
+//! - [`sink`]: rows kept in memory
 //! - [`run`]: starts workers, stops them, reports
 
 pub mod cluster;
@@ -16,6 +17,7 @@ pub mod feed;
 pub mod journal;
 pub mod render;
 pub mod run;
+pub mod sink;
 pub mod source;
 pub mod stage;
 
@@ -23,4 +25,5 @@ pub use context::{Context, Failure};
 pub use edge::{Edge, Route};
 pub use feed::Feed;
 pub use render::{Ports, Render};
+pub use sink::Sink;
 pub use stage::Place;

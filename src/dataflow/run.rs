@@ -5,6 +5,7 @@ use super::context::{Context, Failure, Gate, Shared};
 use super::feed::Feeds;
 use super::journal::{journal, Journal};
 use super::render::{render, Render};
+use super::sink::Sink;
 use crate::pipeline::Pipeline;
 use crate::policy::Policy;
 use std::collections::BTreeSet;
@@ -33,6 +34,8 @@ pub struct Plan {
     /// Name -> the columns the operator adds, which are those it logs.
     pub adds: fn(&str) -> &'static [&'static str],
     pub journal: Journal,
+    /// Nodes whose rows are kept in memory besides.
+    pub sink: Option<Sink>,
     pub shared: Shared,
 }
 
@@ -53,6 +56,7 @@ impl Plan {
             find,
             adds,
             journal,
+            sink: None,
             shared: Shared::default(),
         }
     }
@@ -86,7 +90,10 @@ pub fn run(mut plan: Plan) -> Result<(), Failure> {
             gate: gate.clone(),
         };
         let built = worker.dataflow_named::<u64, _, _>(&plan.pipeline.name, |scope| {
-            let made = render(&plan.pipeline, scope, &context, (&plan.feeds, &plan.past), &plan.find)?;
+            let mut made = render(&plan.pipeline, scope, &context, (&plan.feeds, &plan.past), &plan.find)?;
+            if let Some(sink) = &plan.sink {
+                made = sink.behind(made, &context);
+            }
             let columns = plan.pipeline.nodes.iter().map(|n| (n.id.clone(), logged(&plan, &n.id, &n.op))).collect();
             journal(&made, &columns, &plan.journal, &context).probe_with(&gate.probe);
             Ok::<_, String>(())
