@@ -19,8 +19,10 @@ fn tested() -> Vec<PathBuf> {
 fn the_pipelines_make_the_rows_that_were_worked_out_by_hand() {
     let files = tested();
     let said = done(flow().arg("test").args(&files));
-    assert!(files.len() >= 6 && said.ends_with(&format!("{} tests, 0 failed\n", said.matches("ok  ").count())), "{said}");
-    for formula in ["GRPO", "Dr.GRPO", "RLOO", "GiGPO", "GiGPO, each turn counted"] {
+    assert!(files.len() >= 9 && said.ends_with(&format!("{} tests, 0 failed\n", said.matches("ok  ").count())), "{said}");
+    for formula in
+        ["GRPO", "Dr.GRPO", "RLOO", "REINFORCE++", "REINFORCE++ with a group baseline", "DAPO", "GiGPO", "GiGPO, each turn counted"]
+    {
         assert!(said.contains(&format!(": the advantage of {formula}\n")), "{formula} is not in\n{said}");
     }
     assert!(said.contains("eapo-grouping-sokoban.yaml: groups by state and visitation depth\n"), "{said}");
@@ -36,8 +38,12 @@ fn another_formula_fails_the_test_of_each_pipeline() {
         ("pipelines/gigpo-sokoban.yaml", "nodes.advantage.with.weights.step=0.5", "advantage"),
         ("pipelines/eapo-grouping-sokoban.yaml", "nodes.group.with.by=[task, state]", "group_size"),
         ("pipelines/eapo-grouping-sokoban.yaml", "nodes.advantage.with.singleton=raw", "baseline"),
-        ("pipelines/tests/dr-grpo.yaml", "nodes.advantage.with.scale=std", "scale"),
-        ("pipelines/tests/rloo.yaml", "nodes.advantage.with.baseline=mean", "baseline"),
+        ("pipelines/dr-grpo-sokoban.yaml", "nodes.advantage.with.scale=std", "scale"),
+        ("pipelines/rloo-sokoban.yaml", "nodes.advantage.with.baseline=mean", "baseline"),
+        ("pipelines/reinforce-plus-plus-sokoban.yaml", "nodes.advantage.with.unit=turn", "baseline"),
+        ("pipelines/reinforce-plus-plus-baseline-sokoban.yaml", "nodes.group.with.by=[]", "advantage"),
+        ("pipelines/dapo-sokoban.yaml", "nodes.advantage.with.equal=keep", "used"),
+        ("pipelines/dapo-sokoban.yaml", "nodes.reward.with.overlong.buffer=16", "reward"),
         ("pipelines/tests/gigpo-turns.yaml", "nodes.episode_advantage.with.unit=trajectory", "advantage"),
     ] {
         let output = flow().args(["test", file, "--set", set]).output().unwrap();
