@@ -62,6 +62,7 @@ fn microseconds(iterations: u64, workers: usize) -> Result<f64, String> {
         nodes,
         log: vec![],
         keep: Default::default(),
+        tests: Vec::new(),
         source: serde_json::Value::Null,
     };
     let journal = Journal { run: None, committer: None, observer: Arc::new(|_| ()) };

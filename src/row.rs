@@ -3,6 +3,13 @@
 //! A row is one call of the policy: one turn of one episode. `(iteration, task, sample, attempt, turn, phase)`
 //! names it, so rows can be joined and sorted without ever relying on where they arrived.
 
+mod cell;
+pub mod lines;
+mod name;
+
+pub use cell::Cell;
+pub use name::Name;
+
 use arrow::array::{Array, ArrayRef, BooleanArray, Float32Array, ListArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use arrow::compute::{concat_batches, lexsort_to_indices, take_record_batch, SortColumn};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};

@@ -3,12 +3,19 @@
 mod common;
 use common::*;
 
+/// Every pipeline of the repository.
+fn pipelines() -> Vec<std::path::PathBuf> {
+    let folders = ["/pipelines", "/pipelines/tests"].map(|folder| format!("{}{folder}", env!("CARGO_MANIFEST_DIR")));
+    let files = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap()).map(|e| e.unwrap().path());
+    let mut files: Vec<_> = files.filter(|p| p.extension().is_some_and(|e| e == "yaml")).collect();
+    files.sort();
+    files
+}
+
 #[test]
 fn every_pipeline_of_the_repository_is_fine() {
-    let mut files: Vec<_> =
-        std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/pipelines")).unwrap().map(|e| e.unwrap().path()).collect();
-    files.sort();
-    assert!(files.len() >= 9);
+    let files = pipelines();
+    assert!(files.len() >= 12);
     done(flow().arg("check").args(files));
 }
 
@@ -137,8 +144,7 @@ fn every_pipeline_fits_the_published_schema() {
     let schema: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(format!("{root}/schemas/flow.schema.json")).unwrap()).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
-    for entry in std::fs::read_dir(format!("{root}/pipelines")).unwrap() {
-        let path = entry.unwrap().path();
+    for path in pipelines() {
         let value: serde_json::Value = serde_yaml::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
         let errors: Vec<String> = validator.iter_errors(&value).map(|e| format!("{}: {e}", e.instance_path)).collect();
         assert!(errors.is_empty(), "{path:?}: {errors:?}");

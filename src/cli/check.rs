@@ -45,7 +45,7 @@ impl Check {
         let catalog = ops::catalog();
         let mut wrong = Vec::new();
         for path in &self.pipelines {
-            match pipeline::load(path, &self.sets, &catalog) {
+            match pipeline::load_with_tests(path, &self.sets, &catalog) {
                 Ok(pipeline) if self.format == Format::Text => answer(&fine(path, &pipeline)),
                 Ok(_) => {}
                 Err(diagnostics) => {

@@ -18,6 +18,7 @@ mod show;
 mod source;
 mod tap;
 mod top;
+mod test;
 
 use crate::dataflow::run::end_process;
 use clap::{Parser, Subcommand};
@@ -45,6 +46,8 @@ enum Verb {
     Diff(diff::Diff),
     /// Says everything that is wrong with pipelines, before anything runs
     Check(check::Check),
+    /// Runs the tests that pipelines bring along: rows fed to some nodes, rows expected from others
+    Test(test::Test),
     /// Draws a pipeline
     Graph(graph::Graph),
     /// Lists the operators, or explains one
@@ -81,6 +84,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Replay(verb) => verb.run(),
         Verb::Diff(verb) => verb.run(),
         Verb::Check(verb) => verb.run(),
+        Verb::Test(verb) => verb.run(),
         Verb::Graph(verb) => verb.run(),
         Verb::Ops(verb) => verb.run(),
         Verb::Schema(verb) => verb.run(),

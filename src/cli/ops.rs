@@ -52,7 +52,8 @@ fn columns() -> String {
     for (reason, about) in row::REASONS {
         text.push_str(&format!("| `{reason}` | {about} |\n"));
     }
-    text
+    let defaults = row::COLUMNS.iter().filter_map(|c| Some(format!("`{}` {}", c.name, row::lines::default(c.name)?.json())));
+    text + &format!("\nA row in a test's file may leave these out, and then has {}.\n", defaults.collect::<Vec<_>>().join(", "))
 }
 
 fn explain(spec: &OperatorSpec) -> String {

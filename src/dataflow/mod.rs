@@ -9,6 +9,7 @@
 //! - [`cluster`]: several processes as one
 //! - [`watch`], [`doing`], [`watchdog`]: what every stage is doing, for whoever looks on, and the end of a run in which nothing moves
 //! - [`lost`]: episodes that failed, on their way to the table `errors`
+//! - [`sink`]: rows kept in memory
 //! - [`run`]: starts workers, stops them, reports
 
 pub mod cluster;
@@ -20,6 +21,7 @@ pub mod journal;
 pub mod lost;
 pub mod render;
 pub mod run;
+pub mod sink;
 pub mod source;
 pub mod stage;
 pub mod watch;
@@ -30,4 +32,5 @@ pub use edge::{Edge, Route};
 pub use feed::Feed;
 pub use lost::Lost;
 pub use render::{Ports, Render};
+pub use sink::Sink;
 pub use stage::Place;

@@ -6,6 +6,7 @@ use super::feed::Feeds;
 use super::journal::{journal, Journal};
 use super::render::{render, Render};
 use super::watchdog::Watchdog;
+use super::sink::Sink;
 use crate::pipeline::Pipeline;
 use crate::policy::Policy;
 use std::collections::BTreeSet;
@@ -37,6 +38,8 @@ pub struct Plan {
     pub journal: Journal,
     /// How long nothing at all may move before the run ends with a failure; no limit if there is none.
     pub stall: Option<Duration>,
+    /// Nodes whose rows are kept in memory besides.
+    pub sink: Option<Sink>,
     pub shared: Shared,
 }
 
@@ -58,6 +61,7 @@ impl Plan {
             adds,
             journal,
             stall: Some(Duration::from_secs(300)),
+            sink: None,
             shared: Shared::default(),
         }
     }
@@ -95,7 +99,10 @@ pub fn run(mut plan: Plan) -> Result<(), Failure> {
             gate: gate.clone(),
         };
         let built = worker.dataflow_named::<u64, _, _>(&plan.pipeline.name, |scope| {
-            let made = render(&plan.pipeline, scope, &context, (&plan.feeds, &plan.past), &plan.find)?;
+            let mut made = render(&plan.pipeline, scope, &context, (&plan.feeds, &plan.past), &plan.find)?;
+            if let Some(sink) = &plan.sink {
+                made = sink.behind(made, &context);
+            }
             let columns = plan.pipeline.nodes.iter().map(|n| (n.id.clone(), logged(&plan, &n.id, &n.op))).collect();
             journal(&made, &columns, &plan.journal, &context).probe_with(&gate.probe);
             Ok::<_, String>(())

@@ -7,10 +7,11 @@ use super::nodes::{nodes, Draft};
 use super::report::{listed, Report};
 use super::settings::{self, Subject};
 use super::tree::{Entry, Shape, Tree};
+use super::trial::Test;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub const TOP: [&str; 8] = ["flow", "about", "iterations", "seed", "models", "nodes", "log", "keep"];
+pub const TOP: [&str; 9] = ["flow", "about", "iterations", "seed", "models", "nodes", "log", "keep", "tests"];
 
 /// The file as far as it could be understood.
 #[derive(Default)]
@@ -23,6 +24,7 @@ pub struct Sketch<'a> {
     pub nodes: Vec<Draft<'a>>,
     pub log: Vec<String>,
     pub keep: Keep,
+    pub tests: Vec<Test>,
     /// Nodes that something names, be it with a typing error: nobody needs to hear that they are not used.
     pub mentioned: BTreeSet<String>,
 }

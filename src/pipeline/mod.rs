@@ -18,12 +18,14 @@ mod flow;
 mod keep;
 mod nodes;
 mod overlap;
+mod part;
 mod read;
 mod report;
 mod schema;
 mod sets;
 mod settings;
 mod tree;
+mod trial;
 
 pub use catalog::{Catalog, Delay, Need, OperatorSpec, Port, Wrong};
 pub use diagnose::{Diagnostic, Diagnostics};
@@ -31,7 +33,9 @@ pub use differ::{contents, differences, Difference};
 pub use draw::{draw, Format};
 pub use keep::Keep;
 pub use overlap::{overlaps, Overlap};
+pub use part::Needed;
 pub use schema::schema;
+pub use trial::Test;
 
 use check::Sketch;
 use report::{Report, Text};
@@ -55,7 +59,9 @@ pub struct Pipeline {
     pub log: Vec<String>,
     /// Which old weights stay on disk.
     pub keep: Keep,
-    /// The file as it was understood.
+    /// Rows fed and rows expected; no part of `source`.
+    pub tests: Vec<Test>,
+    /// The file as it was understood, without its tests: a run has no use for them.
     pub source: Value,
 }
 
@@ -109,7 +115,12 @@ const MOST_BYTES: usize = 256 * 1024;
 
 /// Reads and checks a pipeline file; `sets` are the `path=value` texts of `--set`.
 pub fn load(path: &Path, sets: &[String], catalog: &Catalog) -> Result<Pipeline, Diagnostics> {
-    parse(&path.display().to_string(), &text_of(path)?, sets, catalog)
+    understand(&path.display().to_string(), &text_of(path)?, sets, catalog, false)
+}
+
+/// As [`load`], and looks whether the files that its tests name are there, which a run has no use for.
+pub fn load_with_tests(path: &Path, sets: &[String], catalog: &Catalog) -> Result<Pipeline, Diagnostics> {
+    understand(&path.display().to_string(), &text_of(path)?, sets, catalog, true)
 }
 
 /// The text of a pipeline file.
@@ -142,6 +153,10 @@ fn plainly(error: &std::io::Error) -> String {
 
 /// Checks a pipeline given as text; `name` is what messages call the file.
 pub fn parse(name: &str, text: &str, sets: &[String], catalog: &Catalog) -> Result<Pipeline, Diagnostics> {
+    understand(name, text, sets, catalog, false)
+}
+
+fn understand(name: &str, text: &str, sets: &[String], catalog: &Catalog, look: bool) -> Result<Pipeline, Diagnostics> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut texts = vec![Text { name: name.into(), text: text.into(), yaml: 0 }];
     texts.extend(sets.iter().map(|set| sets::text(set)));
@@ -165,7 +180,9 @@ pub fn parse(name: &str, text: &str, sets: &[String], catalog: &Catalog) -> Resu
     for (i, text) in texts.iter().enumerate().skip(1) {
         sets::apply(&mut tree, i, text, &mut report);
     }
-    let sketch = check::check(&tree, catalog, &mut report);
+    let mut sketch = check::check(&tree, catalog, &mut report);
+    let folder = Path::new(name).parent().unwrap_or(Path::new(""));
+    trial::tests(&tree, folder, look, &mut sketch, &mut report);
     let order = flow::order(&sketch.nodes, &mut report);
     flow::columns(&sketch.nodes, &order.cyclic, catalog, &mut report);
     flow::ends(&sketch, &mut report);
@@ -182,7 +199,10 @@ pub fn parse(name: &str, text: &str, sets: &[String], catalog: &Catalog) -> Resu
     Ok(pipeline)
 }
 
-fn finished(sketch: Sketch, order: &[usize], source: Value) -> Pipeline {
+fn finished(sketch: Sketch, order: &[usize], mut source: Value) -> Pipeline {
+    if let Some(source) = source.as_object_mut() {
+        source.shift_remove("tests");
+    }
     let node = |i: &usize| {
         let draft = &sketch.nodes[*i];
         let input = |e: &edges::Edge| Input { port: e.port.into(), from: e.from.into(), staleness: e.staleness };
@@ -190,8 +210,8 @@ fn finished(sketch: Sketch, order: &[usize], source: Value) -> Pipeline {
         Node { id: draft.id.into(), op, inputs: draft.edges.iter().map(input).collect(), with: draft.with.clone().unwrap_or_default() }
     };
     let nodes = order.iter().map(node).collect();
-    let Sketch { name, about, iterations, seed, models, log, keep, .. } = sketch;
-    Pipeline { name, about, iterations, seed, models, nodes, log, keep, source }
+    let Sketch { name, about, iterations, seed, models, log, keep, tests, .. } = sketch;
+    Pipeline { name, about, iterations, seed, models, nodes, log, keep, tests, source }
 }
 
 #[cfg(test)]

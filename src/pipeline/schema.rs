@@ -3,6 +3,7 @@
 use super::catalog::{Catalog, Delay, OperatorSpec, Port};
 use super::edges::MOST_STALENESS;
 use super::keep::Keep;
+use super::trial::Test;
 use serde_json::{json, Map, Value};
 
 /// JSON Schema (draft 2020-12) of a pipeline that uses the catalog's operators.
@@ -36,6 +37,7 @@ pub fn schema(catalog: &Catalog) -> Value {
     });
     defs.insert("node".into(), node);
     let keep = hoisted(&Keep::schema(), "keep", &mut defs);
+    let test = hoisted(&Test::schema(), "test", &mut defs);
     let name = json!({ "type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_-]{0,63}$" });
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -50,6 +52,7 @@ pub fn schema(catalog: &Catalog) -> Value {
             "nodes": { "description": "The operators at work, by name.", "type": "object", "minProperties": 1, "propertyNames": { "$ref": "#/$defs/name" }, "additionalProperties": { "$ref": "#/$defs/node" } },
             "log": { "description": "The nodes whose rows are kept.", "type": "array", "items": { "type": "string" }, "uniqueItems": true },
             "keep": keep,
+            "tests": { "description": "Rows fed to nodes and rows expected from others: `flow test` runs them.", "type": ["array", "null"], "items": test },
         },
         "required": ["flow", "iterations", "nodes"],
         "additionalProperties": false,

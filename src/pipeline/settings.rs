@@ -94,7 +94,9 @@ pub fn explain(error: &ValidationError, tree: &Tree, subject: &Subject, report: 
         Kind::MaxItems { limit } => {
             report.add(here.at, format!("{name} must have at most {limit} {}, found {}", items(*limit), here.length()), help)
         }
-        Kind::MinProperties { limit } => must(format!("a map of at least {limit}")),
+        Kind::MinProperties { limit } => {
+            report.add(here.at, format!("{name} must have at least {limit} {}, found {}", entries(*limit), here.entries().len()), help)
+        }
         // How a schema says that a setting has no place beside certain others.
         Kind::FalseSchema => report.add(holder(tree, subject, &path), format!("nothing reads {name} with these settings"), help),
         Kind::UniqueItems => report.add(here.at, format!("{name} names something twice"), help),
@@ -119,6 +121,14 @@ pub fn explain(error: &ValidationError, tree: &Tree, subject: &Subject, report: 
         Kind::AnyOf { context } | Kind::OneOfNotValid { context } => alternatives(context, error, tree, subject, report),
         Kind::OneOfMultipleValid { .. } => report.add(here.at, format!("{name} mixes settings that exclude one another"), help),
         _ => report.add(here.at, format!("{name}: {error}"), help),
+    }
+}
+
+fn entries(count: u64) -> &'static str {
+    if count == 1 {
+        "entry"
+    } else {
+        "entries"
     }
 }
 

@@ -1,0 +1,93 @@
+//! Rows expected against rows that came, by name.
+
+use crate::row::lines::Line;
+use crate::row::{self, Cell, Name, NAME};
+use arrow::array::RecordBatch;
+use std::collections::BTreeMap;
+
+/// One row of a node, expected, made, or both.
+pub struct Compared {
+    pub node: String,
+    pub name: Name,
+    pub presence: Presence,
+    /// The columns that the expected row names, its name aside. Empty unless the row is there and expected.
+    pub columns: Vec<Column>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Presence {
+    Both,
+    Missing,
+    Extra,
+}
+
+/// One value expected, and what came; none where the rows have no such column.
+pub struct Column {
+    pub name: &'static str,
+    pub expected: Cell,
+    pub got: Option<Cell>,
+    pub agrees: bool,
+}
+
+impl Compared {
+    pub fn agrees(&self) -> bool {
+        self.presence == Presence::Both && self.columns.iter().all(|c| c.agrees)
+    }
+}
+
+/// Every row of either side, ordered by name. `made` may hold a name twice, as no operator should: then the second is extra.
+pub fn compare(node: &str, expected: &[Line], made: Option<&RecordBatch>, tolerance: f64) -> Vec<Compared> {
+    let mut missing: BTreeMap<&Name, &Line> = expected.iter().map(|line| (&line.name, line)).collect();
+    let compared = |name: Name, presence, columns| Compared { node: node.to_owned(), name, presence, columns };
+    let mut all = Vec::new();
+    for (rows, i) in made.iter().flat_map(|rows| (0..rows.num_rows()).map(move |i| (rows, i))) {
+        let name = Name::of(rows, i);
+        match missing.remove(&name) {
+            Some(line) => all.push(compared(name, Presence::Both, columns(line, rows, i, tolerance))),
+            None => all.push(compared(name, Presence::Extra, Vec::new())),
+        }
+    }
+    all.extend(missing.into_keys().map(|name| compared(name.clone(), Presence::Missing, Vec::new())));
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+fn columns(line: &Line, rows: &RecordBatch, i: usize, tolerance: f64) -> Vec<Column> {
+    let asked = row::COLUMNS.iter().filter(|c| !NAME.contains(&c.name)).filter_map(|c| Some((c, line.cells.get(c.name)?)));
+    let column = |(column, expected): (&row::Column, &Cell)| {
+        let got = rows.column_by_name(column.name).and_then(|values| Cell::of(column.kind, values, i));
+        let agrees = got.as_ref().is_some_and(|got| expected.agrees(got, tolerance));
+        Column { name: column.name, expected: expected.clone(), got, agrees }
+    };
+    asked.map(column).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::lines;
+    use std::collections::BTreeMap;
+
+    fn rows(text: &str) -> RecordBatch {
+        row::sorted(&[lines::batch("made", &lines::parse("made", text).unwrap(), &BTreeMap::new()).unwrap().unwrap()]).unwrap().unwrap()
+    }
+
+    #[test]
+    fn rows_meet_by_name_in_any_order() {
+        let expected = lines::parse(
+            "e",
+            "{\"task\": \"b\", \"reward\": 1}\n{\"task\": \"a\", \"turn\": 1, \"reward\": 2, \"used\": \"no\"}\n{\"task\": \"c\"}",
+        )
+        .unwrap();
+        let made =
+            rows("{\"task\": \"a\", \"turn\": 1, \"reward\": 2.5}\n{\"task\": \"b\", \"reward\": 1}\n{\"task\": \"d\", \"reward\": 0}");
+        let all = compare("n", &expected, Some(&made), 1e-6);
+        let said: Vec<_> = all.iter().map(|c| (c.name.task.as_str(), c.presence, c.agrees())).collect();
+        use Presence::*;
+        assert_eq!(said, [("a", Both, false), ("b", Both, true), ("c", Missing, false), ("d", Extra, false)]);
+        let a: Vec<_> = all[0].columns.iter().map(|c| (c.name, c.got.clone(), c.agrees)).collect();
+        assert_eq!(a, [("reward", Some(Cell::F32(2.5)), false), ("used", None, false)], "a column that isn't there doesn't agree");
+        assert!(compare("n", &[], None, 0.0).is_empty(), "no rows expected, none made");
+        assert_eq!(compare("n", &expected, None, 0.0).iter().filter(|c| c.presence == Missing).count(), 3);
+    }
+}

@@ -1,0 +1,68 @@
+//! `flow test`: runs the tests that pipelines bring along: rows fed to some nodes, rows expected from others.
+
+mod compare;
+mod conduct;
+mod show;
+
+use super::check::Format;
+use super::{answer, Outcome};
+use crate::{ops, pipeline};
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Args)]
+pub struct Test {
+    /// Pipeline files with `tests:`
+    #[arg(required = true)]
+    pipelines: Vec<PathBuf>,
+    /// Runs only the tests of this name
+    #[arg(long)]
+    name: Option<String>,
+    /// Overrides a value, as `nodes.advantage.with.baseline=none`
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    sets: Vec<String>,
+    /// json: an object a line: one for each row, then one for its test
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+impl Test {
+    pub fn run(self) -> Outcome {
+        let catalog = ops::catalog();
+        let mut pipelines = Vec::new();
+        for path in &self.pipelines {
+            let loaded = pipeline::load_with_tests(path, &self.sets, &catalog).map_err(|d| d.to_string())?;
+            pipelines.push((path.display().to_string(), loaded));
+        }
+        let (mut ran, mut failed) = (0, 0);
+        for (file, pipeline) in &pipelines {
+            for test in pipeline.tests.iter().filter(|t| self.name.as_ref().is_none_or(|name| name == &t.name)) {
+                let outcome = conduct::conduct(pipeline, test, &catalog);
+                let good = outcome.as_ref().is_ok_and(|rows| rows.iter().all(|r| r.agrees()));
+                (ran, failed) = (ran + 1, failed + usize::from(!good));
+                match self.format {
+                    Format::Text => answer(&show::text(file, &test.name, &outcome)),
+                    Format::Json => answer(&show::json(file, &test.name, &outcome)),
+                }
+            }
+        }
+        if ran == 0 {
+            return Err(self.nothing(pipelines.iter().flat_map(|(_, p)| &p.tests).map(|t| t.name.as_str()).collect()));
+        }
+        if self.format == Format::Text {
+            let plural = if ran == 1 { "" } else { "s" };
+            answer(&format!("{ran} test{plural}, {failed} failed"));
+        }
+        Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn nothing(&self, names: Vec<&str>) -> String {
+        match &self.name {
+            Some(name) if !names.is_empty() => {
+                format!("error: there is no test `{name}`\n  = help: there are {}", names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", "))
+            }
+            _ => "error: there are no tests\n  = help: write `tests:` and under it one `- { name: ..., feed: { node: rows.jsonl }, expect: { node: rows.jsonl } }` a test".into(),
+        }
+    }
+}

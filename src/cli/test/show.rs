@@ -1,0 +1,112 @@
+//! How a test went, for a person and for a program.
+
+use super::compare::{Compared, Presence};
+use serde_json::{json, Map, Value};
+
+/// A person reads so many differences; `--format json` has them all.
+const MOST_SHOWN: usize = 10;
+
+type Outcome = Result<Vec<Compared>, String>;
+
+/// `ok` or `FAILED`, and below it what differs.
+pub fn text(file: &str, test: &str, outcome: &Outcome) -> String {
+    let rows = match outcome {
+        Ok(rows) if rows.iter().all(|r| r.agrees()) => return format!("ok      {file}: {test}"),
+        Ok(rows) => rows,
+        Err(why) => return format!("FAILED  {file}: {test}\n{}", indented(why)),
+    };
+    let mut table = vec![["node", "column", "expected", "got", "difference", "row"].map(String::from)];
+    let differences: Vec<[String; 6]> = rows.iter().filter(|r| !r.agrees()).flat_map(differences).collect();
+    let more = differences.len().saturating_sub(MOST_SHOWN);
+    table.extend(differences.into_iter().take(MOST_SHOWN));
+    let mut text = format!("FAILED  {file}: {test}\n{}", indented(&aligned(&table)));
+    if more > 0 {
+        text.push_str(&format!("\n  and {more} more"));
+    }
+    text
+}
+
+fn differences(row: &Compared) -> Vec<[String; 6]> {
+    let line = |column: &str, expected: String, got: String, difference: String| {
+        [row.node.clone(), column.into(), expected, got, difference, row.name.to_string()]
+    };
+    match row.presence {
+        Presence::Missing => vec![line("", "a row".into(), "none".into(), String::new())],
+        Presence::Extra => vec![line("", "no row".into(), "one".into(), String::new())],
+        Presence::Both => {
+            let differing = row.columns.iter().filter(|c| !c.agrees);
+            differing
+                .map(|c| {
+                    let got = c.got.as_ref().map_or("no such column".into(), |got| short(&got.to_string()));
+                    let difference = c.got.as_ref().and_then(|got| c.expected.difference(got));
+                    line(c.name, short(&c.expected.to_string()), got, difference.map_or(String::new(), rounded))
+                })
+                .collect()
+        }
+    }
+}
+
+/// Six digits that count: a difference of rounding errors has no more.
+fn rounded(difference: f64) -> String {
+    let short = format!("{difference:.5e}").parse().unwrap_or(difference);
+    format!("{short:+}")
+}
+
+fn short(text: &str) -> String {
+    match text.char_indices().nth(40) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.into(),
+    }
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|l| format!("  {l}")).collect::<Vec<_>>().join("\n")
+}
+
+fn aligned(table: &[[String; 6]]) -> String {
+    let width = |i: usize| table.iter().map(|line| line[i].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..6).map(width).collect();
+    let line = |line: &[String; 6]| {
+        let cells: Vec<String> = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        cells.join("  ").trim_end().to_owned()
+    };
+    table.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// One object a row, each with what was expected and what came, and at the end one for the test.
+pub fn json(file: &str, test: &str, outcome: &Outcome) -> String {
+    let mut lines = Vec::new();
+    let mut end = json!({ "pipeline": file, "test": test, "ok": false });
+    match outcome {
+        Err(why) => end["error"] = json!(why),
+        Ok(rows) => {
+            lines.extend(rows.iter().map(|row| object(file, test, row)));
+            end["ok"] = json!(rows.iter().all(|r| r.agrees()));
+            end["rows"] = json!(rows.len());
+            end["differing"] = json!(rows.iter().filter(|r| !r.agrees()).count());
+        }
+    }
+    lines.push(end);
+    lines.iter().map(Value::to_string).collect::<Vec<_>>().join("\n")
+}
+
+fn object(file: &str, test: &str, row: &Compared) -> Value {
+    let (mut expected, mut got, mut difference) = (Map::new(), Map::new(), Map::new());
+    for column in &row.columns {
+        expected.insert(column.name.into(), column.expected.json());
+        got.insert(column.name.into(), column.got.as_ref().map_or(Value::Null, |g| g.json()));
+        let apart = column.got.as_ref().and_then(|got| column.expected.difference(got));
+        apart.map(|apart| difference.insert(column.name.into(), json!(apart)));
+    }
+    let side = |there: bool, values: Map<String, Value>| if there { Value::Object(values) } else { Value::Null };
+    json!({
+        "pipeline": file,
+        "test": test,
+        "node": row.node,
+        "row": row.name.json(),
+        "ok": row.agrees(),
+        "expected": side(row.presence != Presence::Extra, expected),
+        "got": side(row.presence != Presence::Missing, got),
+        "difference": difference,
+    })
+}

@@ -1,0 +1,120 @@
+//! A part of a pipeline: what is left of it when some nodes' rows come from elsewhere and only some nodes' rows matter.
+
+use super::nodes::MODEL_SETTINGS;
+use super::{Catalog, Input, Node, Pipeline};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The columns that a node's rows must have, each with who needs it, in words.
+pub type Needed = BTreeMap<String, String>;
+
+impl Pipeline {
+    /// The nodes `wanted` and all that they read, directly or not, up to those whose rows are `fed`: these stay without
+    /// inputs. Models that none of the others uses are left out.
+    pub fn part(&self, wanted: &BTreeSet<String>, fed: &BTreeSet<String>, catalog: &Catalog) -> Pipeline {
+        let mut kept: BTreeSet<&str> = BTreeSet::new();
+        let mut walk: Vec<&str> = wanted.iter().map(String::as_str).collect();
+        while let Some(node) = walk.pop().and_then(|id| self.node(id)) {
+            if kept.insert(&node.id) && !fed.contains(&node.id) {
+                walk.extend(node.inputs.iter().map(|i| i.from.as_str()));
+            }
+        }
+        let mut part = Pipeline { tests: Vec::new(), ..self.clone() };
+        part.nodes.retain(|n| kept.contains(n.id.as_str()));
+        part.nodes.iter_mut().filter(|n| fed.contains(&n.id)).for_each(|n| n.inputs.clear());
+        part.log.retain(|id| kept.contains(id.as_str()));
+        let working = part.nodes.iter().filter(|n| !fed.contains(&n.id));
+        let used: BTreeSet<&str> = working.flat_map(|n| MODEL_SETTINGS.iter().filter_map(|key| named(n, key, catalog))).collect();
+        part.models = self.models.iter().filter(|(name, _)| used.contains(name.as_str())).map(|(n, m)| (n.clone(), m.clone())).collect();
+        part
+    }
+
+    /// The columns that the rows of each node must have, so that its readers find what they need and the rows of the nodes
+    /// in `asked` have these columns.
+    pub fn needed(&self, asked: &BTreeMap<String, BTreeSet<&str>>, catalog: &Catalog) -> BTreeMap<String, Needed> {
+        let mut all: BTreeMap<String, Needed> = BTreeMap::new();
+        for (node, columns) in asked {
+            all.insert(node.clone(), columns.iter().map(|c| (c.to_string(), format!("the expectation of `{node}`"))).collect());
+        }
+        // A delayed edge may hand a need back to a node that stands later in the file.
+        loop {
+            let before: usize = all.values().map(BTreeMap::len).sum();
+            for node in self.nodes.iter().rev() {
+                for input in &node.inputs {
+                    let needs = needs(node, input, all.get(&node.id), catalog);
+                    let at = all.entry(input.from.clone()).or_default();
+                    for (column, who) in needs {
+                        at.entry(column).or_insert(who);
+                    }
+                }
+            }
+            if all.values().map(BTreeMap::len).sum::<usize>() == before {
+                return all;
+            }
+        }
+    }
+}
+
+/// What `node` needs of an input: what its port and its settings call for and, where it hands its rows on, what is asked of it.
+fn needs(node: &Node, input: &Input, asked: Option<&Needed>, catalog: &Catalog) -> Needed {
+    let Some(spec) = catalog.operator(&node.op) else { return Needed::new() };
+    let Some(port) = spec.port(&input.port) else { return Needed::new() };
+    let fixed = port.needs.iter().map(|c| c.to_string());
+    let called = (spec.needs)(&node.with).into_iter().filter(|n| n.port == port.name).map(|n| n.column);
+    let mut needed: Needed = fixed.chain(called).map(|column| (column, format!("`{}`", node.id))).collect();
+    let main = node.inputs.iter().find(|i| spec.port(&i.port).map(|p| p.name) == spec.ports.first().map(|p| p.name));
+    if spec.keeps && main == Some(input) {
+        for (column, who) in asked.into_iter().flatten().filter(|(column, _)| !spec.adds.contains(&column.as_str())) {
+            needed.entry(column.clone()).or_insert(who.clone());
+        }
+    }
+    needed
+}
+
+/// The model that this setting of a node names, be it by default.
+fn named<'a>(node: &'a Node, key: &str, catalog: &'a Catalog) -> Option<&'a str> {
+    let default = || catalog.operator(&node.op)?.settings.pointer(&format!("/properties/{key}/default"))?.as_str();
+    node.with.get(key).and_then(|v| v.as_str()).or_else(default)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipeline::fake::{catalog, GOOD};
+    use crate::pipeline::{parse, Pipeline};
+    use std::collections::{BTreeMap, BTreeSet};
+
+    fn good() -> Pipeline {
+        parse("x", GOOD, &[], &catalog()).unwrap()
+    }
+
+    fn set(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|n| n.to_string()).collect()
+    }
+
+    fn ids(pipeline: &Pipeline) -> Vec<&str> {
+        pipeline.nodes.iter().map(|n| n.id.as_str()).collect()
+    }
+
+    #[test]
+    fn a_part_holds_what_the_wanted_follow_from_and_no_more() {
+        let part = good().part(&set(&["advantage"]), &set(&["rollout"]), &catalog());
+        assert_eq!(ids(&part), ["rollout", "group", "advantage"]);
+        assert!(part.node("rollout").unwrap().inputs.is_empty() && part.models.is_empty());
+        assert_eq!(part.log, ["rollout"]);
+        let part = good().part(&set(&["update"]), &set(&["advantage"]), &catalog());
+        assert_eq!((ids(&part), part.models.len()), (vec!["advantage", "update"], 1), "an update needs its model");
+        let part = good().part(&set(&["rollout"]), &set(&["update"]), &catalog());
+        assert_eq!(ids(&part), ["tasks", "rollout", "update"], "through a delayed edge, and without what feeds it");
+        let part = good().part(&set(&["group"]), &set(&[]), &catalog());
+        assert_eq!(ids(&part), ["tasks", "rollout", "group", "advantage", "update"], "weights come from all of them");
+    }
+
+    #[test]
+    fn needs_come_through_operators_that_keep_columns() {
+        let part = good().part(&set(&["advantage"]), &set(&["rollout"]), &catalog());
+        let asked = BTreeMap::from([("advantage".to_string(), BTreeSet::from(["advantage", "won"]))]);
+        let needed = &part.needed(&asked, &catalog())["rollout"];
+        let who = |column: &str| needed.get(column).map(String::as_str);
+        assert_eq!((who("reward"), who("state"), who("won")), (Some("`group`"), Some("`group`"), Some("the expectation of `advantage`")));
+        assert_eq!((who("group"), who("advantage"), who("version")), (None, None, None), "made on the way, or nobody's need");
+    }
+}

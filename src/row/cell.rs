@@ -1,0 +1,221 @@
+//! One value of a row, as people write it and as Arrow keeps it.
+
+use super::Kind;
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float32Array, ListArray, StringArray, UInt32Array, UInt64Array};
+use arrow::buffer::OffsetBuffer;
+use arrow::datatypes::{DataType, Field, Float32Type, UInt32Type, UInt64Type};
+use serde_json::{json, Value};
+use std::fmt;
+use std::sync::Arc;
+
+/// A value of one of the [`Kind`]s. Floats keep what was written, so that the nearest `f32` is no difference.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    U64(u64),
+    U32(u32),
+    F32(f64),
+    Bool(bool),
+    Text(String),
+    U32List(Vec<u32>),
+    F32List(Vec<f64>),
+}
+
+impl Cell {
+    /// The value as a column of this kind holds it, or what is wrong with it: `must be a number, found a list`.
+    pub fn read(kind: Kind, value: &Value) -> Result<Cell, String> {
+        let wrong = |wanted: &str| format!("must be {wanted}, found {}", called(value));
+        let items = |wanted: &str| value.as_array().ok_or_else(|| wrong(wanted));
+        let within = |i: usize, error: String| format!("has a wrong item {}: it {error}", i + 1);
+        match kind {
+            Kind::U64 => value.as_u64().map(Cell::U64).ok_or_else(|| wrong("a whole number of at least 0")),
+            Kind::U32 => u32_of(value).map(Cell::U32),
+            Kind::F32 => f32_of(value).map(Cell::F32),
+            Kind::Bool => value.as_bool().map(Cell::Bool).ok_or_else(|| wrong("`true` or `false`")),
+            Kind::Text => value.as_str().map(|text| Cell::Text(text.into())).ok_or_else(|| wrong("a text")),
+            Kind::U32List => {
+                let items = items("a list of whole numbers")?.iter().enumerate();
+                items.map(|(i, item)| u32_of(item).map_err(|e| within(i, e))).collect::<Result<_, _>>().map(Cell::U32List)
+            }
+            Kind::F32List => {
+                let items = items("a list of numbers")?.iter().enumerate();
+                items.map(|(i, item)| f32_of(item).map_err(|e| within(i, e))).collect::<Result<_, _>>().map(Cell::F32List)
+            }
+        }
+    }
+
+    /// Row `i` of a column of this kind; none if the column isn't one.
+    pub fn of(kind: Kind, column: &ArrayRef, i: usize) -> Option<Cell> {
+        if column.data_type() != &kind.arrow() || i >= column.len() {
+            return None;
+        }
+        Some(match kind {
+            Kind::U64 => Cell::U64(column.as_primitive::<UInt64Type>().value(i)),
+            Kind::U32 => Cell::U32(column.as_primitive::<UInt32Type>().value(i)),
+            Kind::F32 => Cell::F32(column.as_primitive::<Float32Type>().value(i).into()),
+            Kind::Bool => Cell::Bool(column.as_boolean().value(i)),
+            Kind::Text => Cell::Text(column.as_string::<i32>().value(i).into()),
+            Kind::U32List => Cell::U32List(super::u32_list(column.as_list(), i)),
+            Kind::F32List => Cell::F32List(super::f32_list(column.as_list(), i).into_iter().map(f64::from).collect()),
+        })
+    }
+
+    /// Whether `got` is what was expected. A float may be off by `tolerance`, or, where more than 1 is expected, by
+    /// `tolerance` times that; the nearest `f32` always agrees. Everything else must be equal.
+    pub fn agrees(&self, got: &Cell, tolerance: f64) -> bool {
+        let near = |e: f64, g: f64| e as f32 == g as f32 || (g - e).abs() <= tolerance * e.abs().max(1.0);
+        match (self, got) {
+            (Cell::F32(e), Cell::F32(g)) => near(*e, *g),
+            (Cell::F32List(e), Cell::F32List(g)) => e.len() == g.len() && e.iter().zip(g).all(|(e, g)| near(*e, *g)),
+            _ => self == got,
+        }
+    }
+
+    /// `got` less what was expected, where that is a number.
+    pub fn difference(&self, got: &Cell) -> Option<f64> {
+        match (self, got) {
+            (Cell::F32(e), Cell::F32(g)) => Some(g - e),
+            (Cell::U32(e), Cell::U32(g)) => Some(f64::from(*g) - f64::from(*e)),
+            // Hashes differ by nothing that means anything, and counts stay small.
+            (Cell::U64(e), Cell::U64(g)) if e.max(g) < &(1 << 53) => Some(*g as f64 - *e as f64),
+            _ => None,
+        }
+    }
+
+    /// As JSON; what isn't finite has no JSON and becomes a text.
+    pub fn json(&self) -> Value {
+        let float = |f: &f64| if f.is_finite() { json!(shortest(*f)) } else { json!(f.to_string()) };
+        match self {
+            Cell::U64(n) => json!(n),
+            Cell::U32(n) => json!(n),
+            Cell::F32(f) => float(f),
+            Cell::Bool(b) => json!(b),
+            Cell::Text(text) => json!(text),
+            Cell::U32List(list) => json!(list),
+            Cell::F32List(list) => list.iter().map(float).collect(),
+        }
+    }
+}
+
+/// The shortest number that is the same `f32`: 0.1, where the `f32` next to it is 0.10000000149.
+fn shortest(f: f64) -> f64 {
+    (f as f32).to_string().parse().unwrap_or(f)
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cell::Text(text) if text.is_empty() => f.write_str("an empty text"),
+            Cell::Text(text) => f.write_str(text),
+            other => f.write_str(&other.json().to_string()),
+        }
+    }
+}
+
+/// A column of this kind; cells of another kind are an error of the caller's and count as 0.
+pub fn column(kind: Kind, cells: &[Cell]) -> ArrayRef {
+    let floats = |cell: &Cell| if let Cell::F32(f) = cell { *f as f32 } else { 0.0 };
+    match kind {
+        Kind::U64 => Arc::new(UInt64Array::from_iter_values(cells.iter().map(|c| if let Cell::U64(n) = c { *n } else { 0 }))),
+        Kind::U32 => Arc::new(UInt32Array::from_iter_values(cells.iter().map(|c| if let Cell::U32(n) = c { *n } else { 0 }))),
+        Kind::F32 => Arc::new(Float32Array::from_iter_values(cells.iter().map(floats))),
+        Kind::Bool => Arc::new(BooleanArray::from_iter(cells.iter().map(|c| Some(c == &Cell::Bool(true))))),
+        Kind::Text => Arc::new(StringArray::from_iter_values(cells.iter().map(|c| if let Cell::Text(t) = c { t.as_str() } else { "" }))),
+        Kind::U32List => {
+            let lists: Vec<&[u32]> = cells.iter().map(|c| if let Cell::U32List(l) = c { l.as_slice() } else { &[] }).collect();
+            list(DataType::UInt32, lists.iter().map(|l| l.len()), Arc::new(UInt32Array::from(lists.concat())))
+        }
+        Kind::F32List => {
+            let lists: Vec<&[f64]> = cells.iter().map(|c| if let Cell::F32List(l) = c { l.as_slice() } else { &[] }).collect();
+            let values = Float32Array::from_iter_values(lists.iter().flat_map(|l| l.iter()).map(|f| *f as f32));
+            list(DataType::Float32, lists.iter().map(|l| l.len()), Arc::new(values))
+        }
+    }
+}
+
+fn list(inner: DataType, lengths: impl Iterator<Item = usize>, values: ArrayRef) -> ArrayRef {
+    Arc::new(ListArray::new(Arc::new(Field::new("item", inner, false)), OffsetBuffer::from_lengths(lengths), values, None))
+}
+
+fn u32_of(value: &Value) -> Result<u32, String> {
+    let small = value.as_u64().and_then(|n| u32::try_from(n).ok());
+    small.ok_or_else(|| format!("must be a whole number from 0 to {}, found {}", u32::MAX, called(value)))
+}
+
+fn f32_of(value: &Value) -> Result<f64, String> {
+    let number = value.as_f64().ok_or_else(|| format!("must be a number, found {}", called(value)))?;
+    let fits = (number as f32).is_finite();
+    fits.then_some(number).ok_or_else(|| format!("must be a number that an f32 can hold, found {}", called(value)))
+}
+
+/// What a reader would call the value.
+pub fn called(value: &Value) -> String {
+    match value {
+        Value::Null => "`null`".into(),
+        Value::Bool(b) => format!("`{b}`"),
+        Value::Number(n) => format!("the number {n}"),
+        Value::String(text) if text.chars().count() > 40 => "a long text".into(),
+        Value::String(text) => format!("the text {}", Value::String(text.clone())),
+        Value::Array(_) => "a list".into(),
+        Value::Object(_) => "an object".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_agree_within_the_tolerance_and_nothing_else_does() {
+        let f = Cell::F32;
+        assert!(f(0.866024).agrees(&f(0.866_024_5), 1e-6) && !f(0.866024).agrees(&f(0.866_026), 1e-6));
+        assert!(f(1000.0).agrees(&f(1000.0005), 1e-6) && !f(1000.0).agrees(&f(1000.002), 1e-6), "relative above 1");
+        assert!(f(0.1).agrees(&f(0.1f32.into()), 0.0), "the nearest f32 is what can be had");
+        assert!(!f(1.0).agrees(&f(f64::NAN), 1.0) && !f(1.0).agrees(&f(f64::INFINITY), 1.0));
+        assert!(Cell::F32List(vec![1.0, 2.0]).agrees(&Cell::F32List(vec![1.0, 2.1]), 0.2));
+        assert!(!Cell::F32List(vec![1.0]).agrees(&Cell::F32List(vec![1.0, 2.0]), 9.0));
+        assert!(!Cell::U32(3).agrees(&Cell::U32(4), 9.0) && Cell::U32(3).agrees(&Cell::U32(3), 0.0));
+        assert!(!Cell::Text("yes".into()).agrees(&Cell::Text("no".into()), 9.0));
+    }
+
+    #[test]
+    fn differences_are_got_less_expected() {
+        assert_eq!(Cell::F32(0.5).difference(&Cell::F32(0.25)), Some(-0.25));
+        assert_eq!(Cell::U32(1).difference(&Cell::U32(3)), Some(2.0));
+        assert_eq!(Cell::U64(u64::MAX).difference(&Cell::U64(1)), None);
+        assert_eq!(Cell::Bool(true).difference(&Cell::Bool(false)), None);
+    }
+
+    #[test]
+    fn cells_come_back_out_of_a_column() {
+        let floats = vec![Cell::F32List(vec![]), Cell::F32List(vec![0.5, -2.0])];
+        let numbers = vec![Cell::U32List(vec![7]), Cell::U32List(vec![])];
+        for (kind, cells) in [
+            (Kind::U64, vec![Cell::U64(u64::MAX), Cell::U64(0)]),
+            (Kind::U32, vec![Cell::U32(u32::MAX), Cell::U32(0)]),
+            (Kind::F32, vec![Cell::F32(0.5), Cell::F32(-2.0)]),
+            (Kind::Bool, vec![Cell::Bool(true), Cell::Bool(false)]),
+            (Kind::Text, vec![Cell::Text("a".into()), Cell::Text(String::new())]),
+            (Kind::U32List, numbers),
+            (Kind::F32List, floats),
+        ] {
+            let array = column(kind, &cells);
+            assert_eq!(array.data_type(), &kind.arrow());
+            assert_eq!([0, 1].map(|i| Cell::of(kind, &array, i).unwrap()).to_vec(), cells);
+            assert_eq!(cells.iter().map(|c| Cell::read(kind, &c.json()).unwrap()).collect::<Vec<_>>(), cells);
+            assert_eq!(Cell::of(kind, &array, 2), None);
+        }
+    }
+
+    #[test]
+    fn a_wrong_value_is_told_with_what_is_wanted() {
+        let said = |kind, value: Value| Cell::read(kind, &value).unwrap_err();
+        assert_eq!(said(Kind::F32, json!([1])), "must be a number, found a list");
+        assert_eq!(said(Kind::F32, json!(1e300)), "must be a number that an f32 can hold, found the number 1e300");
+        assert_eq!(said(Kind::U32, json!(-1)), "must be a whole number from 0 to 4294967295, found the number -1");
+        assert_eq!(said(Kind::U64, json!(1.5)), "must be a whole number of at least 0, found the number 1.5");
+        assert_eq!(said(Kind::Bool, json!(1)), "must be `true` or `false`, found the number 1");
+        assert_eq!(said(Kind::Text, Value::Null), "must be a text, found `null`");
+        assert_eq!(said(Kind::U32List, json!(3)), "must be a list of whole numbers, found the number 3");
+        assert_eq!(said(Kind::F32List, json!([1, "x"])), "has a wrong item 2: it must be a number, found the text \"x\"");
+    }
+}

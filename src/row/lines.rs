@@ -1,0 +1,234 @@
+//! Rows as people write them: JSON lines. Each line is an object whose keys are columns, and may leave out what has a
+//! default ([`default`]) or what nobody asks for.
+//!
+//! ```
+//! let rows = flow::row::lines::parse("rows.jsonl", r#"{"task": "a", "turn": 1, "reward": 0.5}"#).unwrap();
+//! assert_eq!((rows[0].number, rows[0].name.task.as_str(), rows[0].name.turn), (1, "a", 1));
+//! let wrong = flow::row::lines::parse("rows.jsonl", r#"{"task": "a", "rewrd": 0.5}"#).unwrap_err();
+//! assert_eq!(wrong.to_string(), "rows.jsonl:1: there is no column `rewrd`\n  = help: did you mean `reward`?");
+//! ```
+
+use super::cell::{called, column};
+use super::{Cell, Name, COLUMNS, NAME};
+use arrow::array::RecordBatch;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::Read;
+use std::path::Path;
+
+/// A larger file was not written for a test.
+const MOST_BYTES: usize = 64 * 1024 * 1024;
+/// No one mends more mistakes at once.
+const MOST_FOUND: usize = 10;
+
+/// One row: where it stands, and what it says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// From 1.
+    pub number: usize,
+    pub name: Name,
+    pub cells: BTreeMap<&'static str, Cell>,
+}
+
+/// What is wrong in a file of rows.
+#[derive(Clone, Debug, Default, PartialEq, thiserror::Error)]
+pub struct Mistakes {
+    found: Vec<String>,
+    more: usize,
+}
+
+impl Mistakes {
+    fn add(&mut self, file: &str, line: usize, message: String, help: Option<String>) {
+        if self.found.len() == MOST_FOUND {
+            self.more += 1;
+            return;
+        }
+        let help = help.map(|help| format!("\n  = help: {help}")).unwrap_or_default();
+        self.found.push(format!("{file}:{line}: {message}{help}"));
+    }
+}
+
+impl fmt::Display for Mistakes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.found.join("\n"))?;
+        if self.more > 0 {
+            write!(f, "\nand {} more", self.more)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a column holds where a row doesn't say it.
+pub fn default(column: &str) -> Option<Cell> {
+    match column {
+        "iteration" => Some(Cell::U64(0)),
+        "sample" | "attempt" | "turn" => Some(Cell::U32(0)),
+        "phase" => Some(Cell::Text("play".into())),
+        "choices" => Some(Cell::U32List(Vec::new())),
+        "valid" => Some(Cell::Bool(true)),
+        "mode" => Some(Cell::Text("plain".into())),
+        "used" => Some(Cell::Text("yes".into())),
+        _ => None,
+    }
+}
+
+/// The rows of a file.
+pub fn read(path: &Path) -> Result<Vec<Line>, Mistakes> {
+    let file = path.display().to_string();
+    let refused = |line: usize, message: String| {
+        let mut mistakes = Mistakes::default();
+        mistakes.add(&file, line, message, None);
+        mistakes
+    };
+    let mut bytes = Vec::new();
+    let open = std::fs::File::open(path);
+    // One byte more than allowed is enough to know: the file may be a device without an end.
+    open.and_then(|f| f.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes))
+        .map_err(|e| refused(1, format!("the file can't be read: {}", e.to_string().split(" (os error").next().unwrap_or_default())))?;
+    if bytes.len() > MOST_BYTES {
+        return Err(refused(1, format!("the file is longer than {} MiB", MOST_BYTES / 1024 / 1024)));
+    }
+    match std::str::from_utf8(&bytes) {
+        Ok(text) => parse(&file, text),
+        Err(error) => {
+            let before = bytes[..error.valid_up_to()].iter().filter(|b| **b == b'\n').count();
+            Err(refused(before + 1, "the file is not text in UTF-8: a byte here belongs to no character".into()))
+        }
+    }
+}
+
+/// The rows of a text; `file` is what messages call it.
+pub fn parse(file: &str, text: &str) -> Result<Vec<Line>, Mistakes> {
+    let mut mistakes = Mistakes::default();
+    let mut names: BTreeMap<Name, usize> = BTreeMap::new();
+    let mut lines = Vec::new();
+    for (i, text) in text.strip_prefix('\u{feff}').unwrap_or(text).lines().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
+        let number = i + 1;
+        let cells = cells(file, number, text, &mut mistakes);
+        let name = Name::from(|column| cells.get(column));
+        if let Some(first) = names.get(&name) {
+            let help = format!("rows are told apart by {}", NAME.map(|n| format!("`{n}`")).join(", "));
+            mistakes.add(file, number, format!("the row has the same name as the one in line {first}: {name}"), Some(help));
+        } else {
+            names.insert(name.clone(), number);
+        }
+        lines.push(Line { number, name, cells });
+    }
+    if mistakes.found.is_empty() {
+        Ok(lines)
+    } else {
+        Err(mistakes)
+    }
+}
+
+fn cells(file: &str, line: usize, text: &str, mistakes: &mut Mistakes) -> BTreeMap<&'static str, Cell> {
+    let mut cells = BTreeMap::new();
+    let entries = match serde_json::from_str::<Entries>(text) {
+        Ok(entries) => entries.0,
+        Err(error) => {
+            let whole = error.to_string();
+            let said = whole.split(" at line ").next().unwrap_or_default();
+            let message = match serde_json::from_str::<Value>(text) {
+                Ok(other) => format!("a row is an object, found {}", called(&other)),
+                Err(_) => format!("this is no JSON: {said} in column {}", error.column()),
+            };
+            mistakes.add(file, line, message, Some(r#"write one row a line, such as {"task": "a", "turn": 0, "reward": 1}"#.into()));
+            return cells;
+        }
+    };
+    for (key, value) in entries {
+        let Some(column) = super::find(&key) else {
+            mistakes.add(file, line, format!("there is no column `{}`", shortened(&key)), Some(nearest(&key)));
+            continue;
+        };
+        match Cell::read(column.kind, &value) {
+            Err(message) => {
+                let help = format!("`{}`: {}", column.name, column.about);
+                mistakes.add(file, line, format!("`{}` {message}", column.name), Some(help));
+            }
+            Ok(cell) => {
+                if cells.insert(column.name, cell).is_some() {
+                    mistakes.add(file, line, format!("`{}` stands here twice", column.name), None);
+                }
+            }
+        }
+    }
+    cells
+}
+
+fn shortened(key: &str) -> String {
+    key.chars().take(64).collect()
+}
+
+fn nearest(key: &str) -> String {
+    let near = |name: &&str| key.len() <= 64 && strsim::damerau_levenshtein(key, name) <= 1 + name.len() / 3;
+    let names = COLUMNS.iter().map(|c| c.name).filter(near);
+    match names.min_by_key(|name| strsim::damerau_levenshtein(key, name)) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => "`flow ops --columns` lists the columns".into(),
+    }
+}
+
+/// An object with its keys as they stand, those that stand twice too.
+struct Entries(Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for Entries {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reading;
+        impl<'de> Visitor<'de> for Reading {
+            type Value = Entries;
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Entries(entries))
+            }
+        }
+        deserializer.deserialize_map(Reading)
+    }
+}
+
+/// The rows as Arrow: the columns that name a row, those that some line has, and those that are `needed` (column -> who
+/// needs it, in words). What a line leaves out has its default; what has none is a mistake. None when there are no rows.
+pub fn batch(file: &str, lines: &[Line], needed: &BTreeMap<String, String>) -> Result<Option<RecordBatch>, Mistakes> {
+    let Some(first) = lines.first() else { return Ok(None) };
+    let mut mistakes = Mistakes::default();
+    let mut columns = Vec::new();
+    for wanted in COLUMNS {
+        let default = default(wanted.name);
+        let has = lines.iter().find(|l| l.cells.contains_key(wanted.name)).map(|l| l.number);
+        let named = NAME.contains(&wanted.name) && default.is_some();
+        if !(named || has.is_some() || needed.contains_key(wanted.name)) {
+            continue;
+        }
+        let cells: Vec<Option<&Cell>> = lines.iter().map(|l| l.cells.get(wanted.name).or(default.as_ref())).collect();
+        if let Some(gap) = cells.iter().position(Option::is_none) {
+            let why = match (needed.get(wanted.name), has) {
+                (Some(who), _) => format!("{who} needs it"),
+                (None, Some(line)) => format!("line {line} has it"),
+                (None, None) => String::new(),
+            };
+            let help = format!("give every row a `{}`: {} ({})", wanted.name, wanted.about, wanted.kind.name());
+            mistakes.add(file, lines[gap].number, format!("the column `{}` is missing, and {why}", wanted.name), Some(help));
+            continue;
+        }
+        let cells: Vec<Cell> = cells.into_iter().flatten().cloned().collect();
+        columns.push((wanted.name, column(wanted.kind, &cells)));
+    }
+    if !mistakes.found.is_empty() {
+        return Err(mistakes);
+    }
+    super::batch(columns).map(Some).map_err(|e| {
+        mistakes.add(file, first.number, e.to_string(), None);
+        mistakes
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+//! `flow test`: the tests that the repository's pipelines bring along, and the verb itself.
+
+mod common;
+use common::*;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Every pipeline of the repository that has tests.
+fn tested() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let files = ["pipelines", "pipelines/tests"].iter().flat_map(|folder| std::fs::read_dir(root.join(folder)).unwrap());
+    let mut files: Vec<PathBuf> = files.map(|e| e.unwrap().path()).filter(|p| p.extension().is_some_and(|e| e == "yaml")).collect();
+    files.retain(|p| std::fs::read_to_string(p).unwrap().lines().any(|l| l == "tests:"));
+    files.sort();
+    files
+}
+
+#[test]
+fn the_pipelines_make_the_rows_that_were_worked_out_by_hand() {
+    let files = tested();
+    let said = done(flow().arg("test").args(&files));
+    assert!(files.len() >= 9 && said.ends_with(&format!("{} tests, 0 failed\n", said.matches("ok  ").count())), "{said}");
+    for formula in
+        ["GRPO", "Dr.GRPO", "RLOO", "REINFORCE++", "REINFORCE++ with a group baseline", "DAPO", "GiGPO", "GiGPO, each turn counted"]
+    {
+        assert!(said.contains(&format!(": the advantage of {formula}\n")), "{formula} is not in\n{said}");
+    }
+    assert!(said.contains("eapo-grouping-sokoban.yaml: groups by state and visitation depth\n"), "{said}");
+}
+
+/// A test that passes whatever the pipeline says would be worth nothing.
+#[test]
+fn another_formula_fails_the_test_of_each_pipeline() {
+    for (file, set, column) in [
+        ("pipelines/grpo-sokoban.yaml", "nodes.advantage.with.ddof=0", "advantage"),
+        ("pipelines/grpo-sokoban.yaml", "nodes.advantage.with.eps=1e-5", "scale"),
+        ("pipelines/gigpo-sokoban.yaml", "nodes.step_advantage.with.gamma=0.9", "return"),
+        ("pipelines/gigpo-sokoban.yaml", "nodes.advantage.with.weights.step=0.5", "advantage"),
+        ("pipelines/eapo-grouping-sokoban.yaml", "nodes.group.with.by=[task, state]", "group_size"),
+        ("pipelines/eapo-grouping-sokoban.yaml", "nodes.advantage.with.singleton=raw", "baseline"),
+        ("pipelines/dr-grpo-sokoban.yaml", "nodes.advantage.with.scale=std", "scale"),
+        ("pipelines/rloo-sokoban.yaml", "nodes.advantage.with.baseline=mean", "baseline"),
+        ("pipelines/reinforce-plus-plus-sokoban.yaml", "nodes.advantage.with.unit=turn", "baseline"),
+        ("pipelines/reinforce-plus-plus-baseline-sokoban.yaml", "nodes.group.with.by=[]", "advantage"),
+        ("pipelines/dapo-sokoban.yaml", "nodes.advantage.with.equal=keep", "used"),
+        ("pipelines/dapo-sokoban.yaml", "nodes.reward.with.overlong.buffer=16", "reward"),
+        ("pipelines/tests/gigpo-turns.yaml", "nodes.episode_advantage.with.unit=trajectory", "advantage"),
+    ] {
+        let output = flow().args(["test", file, "--set", set]).output().unwrap();
+        let said = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{file} --set {set}: {said}");
+        let named = said.lines().any(|l| l.split_whitespace().nth(1) == Some(column) && l.contains(", play"));
+        assert!(said.starts_with("FAILED  ") && said.ends_with("1 test, 1 failed\n") && named, "{file} --set {set}: {said}");
+    }
+}
+
+/// A pipeline with tests, and the files that they name.
+fn written(folder: &Path, tests: &str, files: &[(&str, &str)]) -> PathBuf {
+    files.iter().for_each(|(name, text)| std::fs::write(folder.join(name), text).unwrap());
+    pipeline(folder, &format!("{SMALL}tests:\n{tests}\n"))
+}
+
+const FOUR: &str = "{\"task\": \"a\", \"sample\": 0, \"state\": 1, \"action\": \"\", \"reward\": 1}\n\
+                    {\"task\": \"a\", \"sample\": 1, \"state\": 1, \"action\": \"\", \"reward\": 0}\n";
+
+#[test]
+fn differences_are_shown_row_by_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let wrong = "{\"task\": \"a\", \"sample\": 0, \"advantage\": 0.5}\n\
+                 {\"task\": \"a\", \"sample\": 1, \"advantage\": -0.707105, \"used\": \"no\"}\n{\"task\": \"b\"}\n";
+    let tests = "  - { name: one, feed: { rollout: four }, expect: { episode_advantage: wrong } }\n  - { name: two, feed: { rollout: four }, expect: { reward: four } }";
+    let path = written(folder.path(), tests, &[("four", FOUR), ("wrong", wrong)]);
+    let output = flow().arg("test").arg(&path).output().unwrap();
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let lines: Vec<String> = said.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let name = |task: &str, sample: u32| format!("iteration 0, task {task}, sample {sample}, attempt 0, turn 0, play");
+    let wanted = [
+        format!("FAILED {}: one", path.display()),
+        "node column expected got difference row".into(),
+        format!("episode_advantage advantage 0.5 0.70710576 +0.207106 {}", name("a", 0)),
+        format!("episode_advantage used no yes {}", name("a", 1)),
+        format!("episode_advantage a row none {}", name("b", 0)),
+        format!("ok {}: two", path.display()),
+        "2 tests, 1 failed".into(),
+    ];
+    assert_eq!(lines, wanted, "{said}");
+
+    let output = flow().arg("test").arg(&path).args(["--name", "one", "--format", "json"]).output().unwrap();
+    let objects: Vec<Value> = text(&output.stdout).lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert_eq!((output.status.code(), objects.len()), (Some(1), 4), "three rows and the test");
+    assert_eq!((&objects[0]["row"]["task"], &objects[0]["expected"]["advantage"]), (&"a".into(), &0.5.into()));
+    assert!((objects[0]["difference"]["advantage"].as_f64().unwrap() - 0.20710576).abs() < 1e-7);
+    assert_eq!((&objects[1]["got"]["used"], &objects[1]["ok"], &objects[2]["got"]), (&"yes".into(), &false.into(), &Value::Null));
+    assert_eq!((&objects[3]["test"], &objects[3]["ok"], &objects[3]["differing"]), (&"one".into(), &false.into(), &3.into()));
+
+    let said = fails(flow().arg("test").arg(&path).args(["--name", "three"]));
+    assert!(said.contains("there is no test `three`") && said.contains("`one`, `two`"), "{said}");
+}
+
+#[test]
+fn many_differences_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows: String =
+        (0..15).map(|i| format!("{{\"task\": \"a\", \"sample\": {i}, \"state\": 1, \"action\": \"\", \"reward\": 1}}\n")).collect();
+    let path =
+        written(folder.path(), "  - { name: one, feed: { rollout: rows }, expect: { reward: none } }", &[("rows", &rows), ("none", "")]);
+    let said = text(&flow().arg("test").arg(path).output().unwrap().stdout);
+    assert!(said.matches("no row").count() == 10 && said.contains("\n  and 5 more\n"), "{said}");
+}
+
+#[test]
+fn iterations_follow_from_the_rows_and_never_mix() {
+    let folder = tempfile::tempdir().unwrap();
+    let row = |i: u32, s: u32, r: u32| {
+        format!("{{\"iteration\": {i}, \"task\": \"a\", \"sample\": {s}, \"state\": 1, \"action\": \"\", \"reward\": {r}}}\n")
+    };
+    let rows: String = [(0, 0, 1), (0, 1, 0), (2, 0, 1), (2, 1, 1), (2, 2, 4)].iter().map(|(i, s, r)| row(*i, *s, *r)).collect();
+    // Iteration 2 is no multiple of anything, and 1 has no rows. Its mean is 2 and its deviation sqrt(3).
+    let expected = |i: u32, s: u32, b: f32| format!("{{\"iteration\": {i}, \"task\": \"a\", \"sample\": {s}, \"baseline\": {b}}}\n");
+    let all: String =
+        [(0, 0, 0.5), (0, 1, 0.5), (2, 0, 2.0), (2, 1, 2.0), (2, 2, 2.0)].iter().map(|(i, s, b)| expected(*i, *s, *b)).collect();
+    let tests = "  - { name: one, feed: { rollout: rows }, expect: { episode_advantage: all } }";
+    let path = written(folder.path(), tests, &[("rows", &rows), ("all", &all)]);
+    assert!(done(flow().arg("test").arg(&path)).ends_with("1 test, 0 failed\n"));
+    std::fs::write(folder.path().join("rows"), row(10_000, 0, 1)).unwrap();
+    let said = text(&flow().arg("test").arg(&path).output().unwrap().stdout);
+    assert!(said.contains("rows:1: iteration 10000 is too late for a test"), "{said}");
+}
+
+/// An expectation of an update makes the model, and nothing else does.
+#[test]
+fn a_model_is_made_where_one_is_needed() {
+    let folder = tempfile::tempdir().unwrap();
+    let row = |s: u32, used: &str| {
+        format!("{{\"task\": \"a\", \"sample\": {s}, \"prompt_tokens\": [5, 6], \"response_tokens\": [5, 2], \"logprobs\": [-3, -3], \"advantage\": 1, \"used\": \"{used}\"}}\n")
+    };
+    let expected = "{\"task\": \"a\", \"sample\": 0, \"used\": \"yes\", \"version\": 1}\n{\"task\": \"a\", \"sample\": 1, \"used\": \"singleton\", \"version\": 1}\n";
+    let tests = "  - { name: one, feed: { advantage: rows }, expect: { update: all } }";
+    let path = written(folder.path(), tests, &[("rows", &(row(0, "yes") + &row(1, "singleton"))), ("all", expected)]);
+    assert!(done(flow().arg("test").arg(&path)).ends_with("1 test, 0 failed\n"));
+    // A model that can't be loaded is in nobody's way unless it is asked for.
+    let load = ["--set", "models.actor={ load: nowhere }"];
+    let said = text(&flow().arg("test").arg(&path).args(load).output().unwrap().stdout);
+    assert!(said.starts_with("FAILED") && said.contains("nowhere"), "{said}");
+    let tests = "  - { name: one, feed: { rollout: rows }, expect: { reward: rows } }";
+    let path = written(folder.path(), tests, &[("rows", "{\"task\": \"a\", \"action\": \"\", \"reward\": 2}")]);
+    done(flow().arg("test").arg(&path).args(load));
+}
+
+#[test]
+fn what_is_wrong_in_a_rows_file_is_told_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let tests = "  - { name: one, feed: { rollout: rows }, expect: { episode_advantage: all } }";
+    for (rows, all, words) in [
+        ("{\"task\": \"a\", \"state\": 1, \"action\": \"\"}", "", "rows:1: the column `reward` is missing, and `"),
+        ("{\"state\": 1, \"action\": \"\", \"reward\": 1}", "", "rows:1: the column `task` is missing, and `"),
+        (FOUR, "\n{\"task\": \"a\", \"advantge\": 1}", "all:2: there is no column `advantge`"),
+        (FOUR, "{\"task\": \"a\", \"advantage\": \"1\"}", "all:1: `advantage` must be a number, found the text \"1\""),
+        ("{\"task\": \"a\", \"state\": 1, \"action\": \"\", \"reward\": [1]}", "", "rows:1: `reward` must be a number, found a list"),
+        (
+            FOUR,
+            "{\"task\": \"a\", \"won\": true}",
+            "rows:1: the column `won` is missing, and the expectation of `episode_advantage` needs it",
+        ),
+    ] {
+        let path = written(folder.path(), tests, &[("rows", rows), ("all", all)]);
+        let output = flow().arg("test").arg(path).output().unwrap();
+        let said = text(&output.stdout);
+        assert!(output.status.code() == Some(1) && said.starts_with("FAILED") && said.contains(words), "{words}\n{said}");
+    }
+}
+
+#[test]
+fn a_training_has_no_use_for_the_tests() {
+    let folder = tempfile::tempdir().unwrap();
+    let yaml = format!("{SMALL}tests:\n  - {{ name: one, feed: {{ rollout: nowhere }}, expect: {{ advantage: nowhere }} }}\n");
+    let run = trained(folder.path(), "run", &yaml, &["--set", "iterations=1"]);
+    assert!(!std::fs::read_to_string(run.join("pipeline.yaml")).unwrap().contains("tests"));
+    done(flow().arg("resume").arg(&run).args(["--iterations", "2"]));
+    let said = fails(flow().arg("test").arg(folder.path().join("pipeline.yaml")));
+    assert!(said.contains("there is no such file") && said.contains("nowhere: paths are relative to the pipeline's file"), "{said}");
+    let said = fails(flow().args(["test", "pipelines/quickstart.yaml"]));
+    assert!(said.contains("error: there are no tests") && said.contains("- { name: ..., feed"), "{said}");
+}
