@@ -93,7 +93,8 @@ pub fn words(pipeline: &Pipeline) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-/// What only the operators can see: settings that no board can have, a panel that isn't there, updates without an order.
+/// What only the operators can see: settings that no board can have, a panel that isn't there, likeness of what is no text, updates
+/// without an order.
 fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     let mut found = Vec::new();
     for node in &pipeline.nodes {
@@ -110,6 +111,7 @@ fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
         }
     }
     found.extend(pipeline.nodes.iter().filter_map(|node| match node.op.as_str() {
+        "group" => group::wrong(node),
         "reward" => reward::wrong(node),
         "rollout" => rollout::wrong(node, pipeline),
         _ => None,
