@@ -85,3 +85,22 @@ fn another_seed_is_another_run() {
     let two = trained(folder.path(), "two", SMALL, &["--set", "seed=6"]);
     assert!(weights(&one) != weights(&two));
 }
+
+/// Groups of alike observations across tasks: all rows that could share one must meet, on whichever worker they were made.
+#[test]
+fn workers_change_no_group_of_alike_observations() {
+    let folder = tempfile::tempdir().unwrap();
+    let (by, similar) = ("by: [task, state, visitation_depth]", "by: [visitation_depth], similar: { at_least: 0.9 }");
+    assert!(SMALL.contains(by));
+    let yaml = SMALL.replace(by, similar);
+    let rows = |run: &Path, query: &str| done(flow().arg("query").arg(run).arg(query).args(["--format", "json"]));
+    let groups = "select iteration, task, sample, turn, \"group\", group_size from states order by all";
+    let one = trained(folder.path(), "one", &yaml, &["--workers", "1"]);
+    let wanted = rows(&one, groups);
+    let mixed = "select count(*) > 0 as mixed from (select count(distinct task) as tasks from states group by iteration, \"group\") where tasks > 1";
+    assert!(rows(&one, mixed).contains("true"), "some groups hold rows of several tasks");
+    for workers in ["2", "4"] {
+        let run = trained(folder.path(), workers, &yaml, &["--workers", workers]);
+        assert!(rows(&run, groups) == wanted, "groups differ on {workers} workers");
+    }
+}

@@ -22,14 +22,17 @@
 //! ```
 
 mod advantage;
+mod alphabet;
 mod columns;
 mod combine;
 mod depth;
 mod gae;
 mod group;
+mod matching;
 mod preset;
 mod returns;
 mod settings;
+mod similar;
 mod sums;
 #[cfg(test)]
 mod worked;
@@ -43,3 +46,4 @@ pub use group::{begin_ids, fold_ids, fold_run, group_id, group_ids, sizes, Group
 pub use preset::Preset;
 pub use returns::{episode_return, episodes, step_return};
 pub use settings::{AdvantageSettings, Baseline, EpsIn, Equal, Of, Penalty, Scale, Singleton, Unit};
+pub use similar::founders;

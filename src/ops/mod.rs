@@ -132,7 +132,8 @@ pub fn words(pipeline: &Pipeline) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-/// What only the operators can see: settings that no board can have, a panel that isn't there, updates without an order.
+/// What only the operators can see: settings that no board can have, a panel that isn't there, likeness of what is no text, updates
+/// without an order.
 fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     let mut found = Vec::new();
     for node in &pipeline.nodes {
@@ -157,6 +158,7 @@ fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
 /// Of that, what is about rows that are there already.
 fn judged_wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     let mut found: Vec<Wrong> = pipeline.nodes.iter().filter(|n| n.op == "reward").filter_map(reward::wrong).collect();
+    found.extend(pipeline.nodes.iter().filter(|n| n.op == "group").filter_map(group::wrong));
     found.extend(pipeline.models.keys().flat_map(|model| unordered(pipeline, model)));
     found.extend(heads::wrong(pipeline));
     found
