@@ -73,7 +73,7 @@ fn one_trajectory_is_shown_in_full() {
     assert!(said(&["--iteration", "7"]).contains("iterations 0 to 2 have"));
     assert!(said(&["--task", part, "--sample", "4"]).contains("there are 0, 1, 2, 3"));
     assert!(said(&["--task", part, "--attempt", "1"]).contains("no such attempt"));
-    assert!(said(&["--node", "rolout"]).contains("--node can be rollout, states, advantage, update, trajectories"));
+    assert!(said(&["--node", "rolout"]).contains("--node can be rollout, states, advantage, update"));
     assert!(said(&["--node", "update", "--best"]).contains("`update` has no score"));
 }
 

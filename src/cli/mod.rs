@@ -17,8 +17,8 @@ mod session;
 mod show;
 mod source;
 mod tap;
-mod top;
 mod test;
+mod top;
 
 use crate::dataflow::run::end_process;
 use clap::{Parser, Subcommand};

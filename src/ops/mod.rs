@@ -14,9 +14,9 @@ mod reward;
 mod rollout;
 mod select;
 mod tasks;
-mod value;
 mod tries;
 mod turns;
+mod value;
 
 use crate::dataflow::{Edge, Ports, Render};
 use crate::env::process::{self, ProcessSettings};

@@ -210,7 +210,7 @@ mod tests {
     fn a_wrong_value_is_told_with_what_is_wanted() {
         let said = |kind, value: Value| Cell::read(kind, &value).unwrap_err();
         assert_eq!(said(Kind::F32, json!([1])), "must be a number, found a list");
-        assert_eq!(said(Kind::F32, json!(1e300)), "must be a number that an f32 can hold, found the number 1e300");
+        assert_eq!(said(Kind::F32, json!(1e300)), "must be a number that an f32 can hold, found the number 1e+300");
         assert_eq!(said(Kind::U32, json!(-1)), "must be a whole number from 0 to 4294967295, found the number -1");
         assert_eq!(said(Kind::U64, json!(1.5)), "must be a whole number of at least 0, found the number 1.5");
         assert_eq!(said(Kind::Bool, json!(1)), "must be `true` or `false`, found the number 1");

@@ -108,7 +108,7 @@ fn text(random: &mut Random) -> String {
     // Half of the texts take a blow or two: a byte lost, doubled, or replaced by any other character.
     for _ in 0..random.below(4).saturating_sub(1) {
         let at = random.below(text.len());
-        if let (true, Some(c)) = (text.is_char_boundary(at), text[at.min(text.len())..].chars().next()) {
+        if let Some(c) = text.get(at..).and_then(|rest| rest.chars().next()) {
             let with = char::from_u32(random.below(0x3000) as u32).unwrap_or('\u{fffd}').to_string();
             let with = [String::new(), format!("{c}{c}"), with][random.below(3)].clone();
             text.replace_range(at..at + c.len_utf8(), &with);
