@@ -153,7 +153,7 @@ fn a_program_that_does_not_start_or_names_no_words_is_told_about_before_the_run(
             run.args(["--set", set]);
         }
         let said = fails(&mut run);
-        assert!(!out.exists() || sets.len() > 0, "nothing was begun");
+        assert!(!out.exists() || !sets.is_empty(), "nothing was begun");
         said
     };
     assert!(refused("[no-such-program]", &[]).contains("`no-such-program` can't be started"));
