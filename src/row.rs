@@ -116,7 +116,7 @@ pub const COLUMNS: &[Column] = &[
 /// the update the others, and the first reason stands.
 pub const REASONS: &[(&str, &str)] = &[
     ("singleton", "nobody to compare it with (`singleton: drop`)"),
-    ("dropped_equal_rewards", "its group's values are all equal, so that nothing can be learnt from comparing them"),
+    ("dropped_equal_rewards", "its group's values are all equal, so that nothing can be learnt from comparing them (`equal: drop`)"),
     ("empty", "its response has no token"),
     ("invalid", "its action could not be carried out (`invalid: drop`)"),
     ("too_stale", "made by weights more than `max_staleness` versions behind"),

@@ -5,6 +5,7 @@
 //! `log_softmax(logits / temperature)` over the whole vocabulary, or over the tokens that the row's choices allow at that place.
 //! Truncation by `top_p` takes part in the drawing only, never in the recorded value, and greedy decoding (temperature 0) records the
 //! value at temperature 1. Where the choices leave exactly one token its log-probability is 0 and no forward pass is spent on it.
+//! A model with a value head is a critic: [`Policy::values`] asks it what to expect after a prompt, and an update teaches it that.
 //!
 //! What a row gets depends on the row alone: sequences are padded on the right to a multiple of [`PAD_TO`] tokens, so that causal
 //! attention never sees the padding and positions count from 0; a batch holds sequences of one padded length and is padded to a

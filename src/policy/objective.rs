@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{json, Map, Value};
 
 /// What an update optimises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -93,9 +94,24 @@ pub enum Remainder {
     Drop,
 }
 
+/// That settings stand only where something reads them.
+fn only_where_read() -> Value {
+    let said = |key: &str, value: &str| json!({ "properties": { key: { "const": value } }, "required": [key] });
+    let unread = |keys: &[&str]| json!({ "properties": keys.iter().map(|key| (key.to_string(), json!(false))).collect::<Map<_, _>>() });
+    let acted = ["ratio", "old", "truncate", "mask_below", "mask_unit"];
+    json!([
+        { "if": said("objective", "sft"), "then": unread(&acted) },
+        { "if": said("objective", "value"), "then": unread(&acted) },
+        { "if": { "not": said("objective", "value") }, "then": unread(&["value_clip"]) },
+        { "if": { "not": said("old", "recomputed") }, "then": unread(&["truncate"]) },
+        { "if": { "not": { "required": ["mask_below"] } }, "then": unread(&["mask_unit"]) },
+    ])
+}
+
 /// How the weights are updated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("allOf" = only_where_read()))]
 pub struct UpdateSettings {
     /// What is optimised.
     pub objective: Objective,
@@ -119,8 +135,8 @@ pub struct UpdateSettings {
     /// Where the advantage is negative, the loss of a token is at most this many times its size.
     #[schemars(range(min = 1.0))]
     pub dual_clip: f64,
-    /// A critic's values count as at most this far from what they were when they were recorded; 0 leaves them alone. OpenAI Baselines: the
-    /// clip of the ratio, 0.2; verl: 0.5. In units of the return, so a matter of its scale.
+    /// A critic's values count as at most this far from the recorded ones, in units of the return; 0 leaves them alone.
+    /// OpenAI Baselines: the clip of the ratio, 0.2; verl: 0.5.
     #[schemars(range(min = 0.0))]
     pub value_clip: f64,
     /// Weight of the divergence from the reference model.
