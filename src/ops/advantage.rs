@@ -27,6 +27,7 @@ pub fn spec() -> OperatorSpec {
         keeps: true,
         adds: &["return", "baseline", "scale", "advantage", "value_target", "used"],
         effect: false,
+        loops: false,
         settings: schema::<AdvantageSettings>(),
         needs,
     }

@@ -37,6 +37,7 @@ pub fn spec() -> OperatorSpec {
         keeps: true,
         adds: &["advantage", "used"],
         effect: false,
+        loops: false,
         settings: schema::<Combine>(),
         needs: nothing,
     }

@@ -80,6 +80,7 @@ pub fn spec() -> OperatorSpec {
         keeps: false,
         adds: COLUMNS,
         effect: true,
+        loops: false,
         settings: schema::<Evaluate>(),
         needs: nothing,
     }

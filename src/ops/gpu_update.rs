@@ -56,6 +56,7 @@ pub fn spec() -> OperatorSpec {
             "row_kl",
         ],
         effect: true,
+        loops: false,
         settings: settings_schema(),
         needs,
     }

@@ -63,6 +63,7 @@ pub fn spec() -> OperatorSpec {
         keeps: true,
         adds: &["visitation_depth", "group", "group_size"],
         effect: false,
+        loops: false,
         settings: schema::<Group>(),
         needs,
     }

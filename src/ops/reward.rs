@@ -69,6 +69,7 @@ pub fn spec() -> OperatorSpec {
         keeps: true,
         adds: &["reward"],
         effect: false,
+        loops: false,
         settings: schema::<Weights>(),
         needs,
     }

@@ -112,6 +112,7 @@ pub fn spec() -> OperatorSpec {
         keeps: false,
         adds: COLUMNS,
         effect: false,
+        loops: true,
         settings: schema::<Rollout>(),
         needs: nothing,
     }

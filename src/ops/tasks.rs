@@ -92,6 +92,7 @@ pub fn spec() -> OperatorSpec {
         keeps: false,
         adds: &["iteration", "task"],
         effect: false,
+        loops: false,
         settings: schema::<Tasks>(),
         needs: nothing,
     }

@@ -47,6 +47,7 @@ pub fn spec() -> OperatorSpec {
         keeps: true,
         adds: &["value"],
         effect: false,
+        loops: false,
         settings: schema::<ValueOf>(),
         needs: nothing,
     }

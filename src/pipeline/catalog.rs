@@ -39,6 +39,8 @@ pub struct OperatorSpec {
     pub adds: &'static [&'static str],
     /// Whether it does something besides making rows (trains, measures), so that nobody has to read its output.
     pub effect: bool,
+    /// Whether it may stand in a loop: it works on the rows of one attempt, never on all rows of an iteration.
+    pub loops: bool,
     /// JSON Schema of `with`. A map whose keys are names of the node's inputs is marked with `x-keys: inputs`.
     pub settings: serde_json::Value,
     /// Further columns that these settings call for. Only asked about settings that fit the schema.

@@ -37,6 +37,7 @@ pub fn catalog() -> Catalog {
         keeps,
         adds,
         effect,
+        loops: ["rollout", "reflect"].contains(&name),
         settings,
         needs,
     };

@@ -16,6 +16,7 @@ mod fake;
 mod fed;
 mod flow;
 mod keep;
+mod loops;
 mod nodes;
 mod overlap;
 mod part;
@@ -32,6 +33,7 @@ pub use diagnose::{Diagnostic, Diagnostics};
 pub use differ::{contents, differences, Difference};
 pub use draw::{draw, Format};
 pub use keep::Keep;
+pub use loops::{Body, Until, LOOP};
 pub use overlap::{overlaps, Overlap};
 pub use part::Needed;
 pub use schema::schema;
@@ -65,15 +67,19 @@ pub struct Pipeline {
     pub source: Value,
 }
 
-/// One operator at work.
+/// One operator at work, or a loop.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     pub id: String,
+    /// The operator; [`LOOP`] for a loop.
     pub op: String,
-    /// In the file's order.
+    /// In the file's order. A loop has one for each node outside and each staleness that its inner nodes read, with the port called
+    /// after the node.
     pub inputs: Vec<Input>,
-    /// Its settings, fitting the operator's schema.
+    /// Its settings, fitting the operator's schema; nothing for a loop.
     pub with: Value,
+    /// What stands in it, if it is a loop.
+    pub body: Option<Body>,
 }
 
 /// One edge, seen from the node that reads it.
@@ -92,7 +98,7 @@ impl Pipeline {
         serde_yaml::to_string(&self.source).unwrap_or_default()
     }
 
-    /// The node called `id`.
+    /// The node called `id`; those inside a loop are the loop's affair.
     pub fn node(&self, id: &str) -> Option<&Node> {
         self.nodes.iter().find(|n| n.id == id)
     }
@@ -207,7 +213,13 @@ fn finished(sketch: Sketch, order: &[usize], mut source: Value) -> Pipeline {
         let draft = &sketch.nodes[*i];
         let input = |e: &edges::Edge| Input { port: e.port.into(), from: e.from.into(), staleness: e.staleness };
         let op = draft.spec.map(|s| s.name).unwrap_or_default().into();
-        Node { id: draft.id.into(), op, inputs: draft.edges.iter().map(input).collect(), with: draft.with.clone().unwrap_or_default() }
+        Node {
+            id: draft.id.into(),
+            op,
+            inputs: draft.edges.iter().map(input).collect(),
+            with: draft.with.clone().unwrap_or_default(),
+            body: None,
+        }
     };
     let nodes = order.iter().map(node).collect();
     let Sketch { name, about, iterations, seed, models, log, keep, tests, .. } = sketch;
