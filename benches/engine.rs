@@ -6,7 +6,7 @@
 use flow::dataflow::journal::Journal;
 use flow::dataflow::run::{run, Plan};
 use flow::dataflow::stage::{stage, Stage};
-use flow::dataflow::{source, Context, Edge, Place, Ports, Render, Route};
+use flow::dataflow::{source, Context, Edge, Outside, Place, Ports, Render, Route};
 use flow::pipeline::{Input, Node, Pipeline};
 use flow::row;
 use std::sync::Arc;
@@ -35,11 +35,12 @@ fn there<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) ->
 }
 
 fn find(op: &str) -> Option<Render> {
-    Some(match op {
+    let outside: Outside = match op {
         "open" => open,
         "here" => here,
         _ => there,
-    })
+    };
+    Some(Render::outside(outside))
 }
 
 fn microseconds(iterations: u64, workers: usize) -> Result<f64, String> {

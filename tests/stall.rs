@@ -3,7 +3,7 @@
 use flow::dataflow::edge::Batch;
 use flow::dataflow::run::{run, Plan};
 use flow::dataflow::stage::{stage, Stage};
-use flow::dataflow::{source, Context, Edge, Failure, Place, Ports, Render, Route};
+use flow::dataflow::{source, Context, Edge, Failure, Outside, Place, Ports, Render, Route};
 use flow::pipeline::{Input, Node, Pipeline};
 use flow::row;
 use std::sync::Arc;
@@ -52,12 +52,13 @@ fn keep<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, _: &Context) -> Re
 }
 
 fn find(op: &str) -> Option<Render> {
-    Some(match op {
+    let outside: Outside = match op {
         "open" => open,
         "keep" => keep,
         "slow" => slow,
         _ => quick,
-    })
+    };
+    Some(Render::outside(outside))
 }
 
 /// Two iterations of tasks -> middle -> last, with a second to stand still.

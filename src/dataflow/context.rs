@@ -4,6 +4,7 @@ use super::watch::Watch;
 use super::Lost;
 use crate::env::process::Outside;
 use crate::log::{Run, WeightsAt};
+use crate::pipeline::Until;
 use crate::policy::Policy;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -134,7 +135,17 @@ pub struct Context {
     /// Where weights are saved, if the run keeps a log.
     pub run: Option<Run>,
     pub shared: Shared,
+    /// The loop in which the operator stands.
+    pub trial: Option<Trial>,
     pub(super) gate: Gate,
+}
+
+/// What a loop does with a sample of a task.
+#[derive(Clone, Copy, Debug)]
+pub struct Trial {
+    /// Attempts, at most.
+    pub attempts: u64,
+    pub until: Until,
 }
 
 /// Lets sources wait for a committed iteration without a busy loop.

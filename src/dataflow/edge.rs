@@ -13,10 +13,17 @@ use timely::dataflow::channels::pact::DistributorPact;
 use timely::dataflow::channels::pushers::exchange::Distributor;
 use timely::dataflow::channels::{ContainerBytes, Message};
 use timely::dataflow::Stream;
+use timely::order::Product;
 use timely::Accountable;
 
 /// A stream of batches; its time is the training iteration.
 pub type Edge<'s> = Stream<'s, u64, Batch>;
+
+/// Time inside a loop: the training iteration, and in it the attempt.
+pub type Attempt = Product<u64, u64>;
+
+/// A stream of batches inside a loop.
+pub type Inner<'s> = Stream<'s, Attempt, Batch>;
 
 /// A record batch in a form that timely can count, send and receive.
 #[derive(Clone, Debug)]

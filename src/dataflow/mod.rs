@@ -2,9 +2,10 @@
 //!
 //! - [`edge`]: Arrow record batches as timely's container, and how they are routed between workers
 //! - [`stage`]: the one operator shape: wait for the frontier, run, emit
+//! - [`machine`]: the operator shape inside a loop: rows as they come
 //! - [`source`]: opens iterations
 //! - [`feed`]: rows that no operator of this run made: a log's, a test's
-//! - [`render`]: pipeline -> timely
+//! - [`render`]: pipeline -> timely; [`attempts`]: a loop in it
 //! - [`journal`]: rows -> Parquet parts -> committed iterations
 //! - [`cluster`]: several processes as one
 //! - [`watch`], [`doing`], [`watchdog`]: what every stage is doing, for whoever looks on, and the end of a run in which nothing moves
@@ -12,6 +13,7 @@
 //! - [`sink`]: rows kept in memory
 //! - [`run`]: starts workers, stops them, reports
 
+mod attempts;
 pub mod cluster;
 pub mod context;
 pub mod doing;
@@ -19,6 +21,7 @@ pub mod edge;
 pub mod feed;
 pub mod journal;
 pub mod lost;
+pub mod machine;
 pub mod render;
 pub mod run;
 pub mod sink;
@@ -28,9 +31,9 @@ pub mod watch;
 pub mod watchdog;
 
 pub use context::{Context, Failure};
-pub use edge::{Edge, Route};
+pub use edge::{Attempt, Edge, Inner, Route};
 pub use feed::Feed;
 pub use lost::Lost;
-pub use render::{Ports, Render};
+pub use render::{InnerPorts, Inside, Outside, Ports, Render};
 pub use sink::Sink;
 pub use stage::Place;

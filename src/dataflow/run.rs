@@ -7,7 +7,7 @@ use super::journal::{journal, Journal};
 use super::render::{render, Render};
 use super::sink::Sink;
 use super::watchdog::Watchdog;
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Node, Pipeline};
 use crate::policy::Policy;
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -96,6 +96,7 @@ pub fn run(mut plan: Plan) -> Result<(), Failure> {
             run: plan.journal.run.clone(),
             policy: plan.policy.clone(),
             shared: plan.shared.clone(),
+            trial: None,
             gate: gate.clone(),
         };
         let built = worker.dataflow_named::<u64, _, _>(&plan.pipeline.name, |scope| {
@@ -103,7 +104,7 @@ pub fn run(mut plan: Plan) -> Result<(), Failure> {
             if let Some(sink) = &plan.sink {
                 made = sink.behind(made, &context);
             }
-            let columns = plan.pipeline.nodes.iter().map(|n| (n.id.clone(), logged(&plan, &n.id, &n.op))).collect();
+            let columns = plan.pipeline.nodes.iter().map(|n| (n.id.clone(), logged(&plan, n))).collect();
             journal(&made, &columns, &plan.journal, &context).probe_with(&gate.probe);
             Ok::<_, String>(())
         });
@@ -155,9 +156,10 @@ fn lasting(pipeline: &Pipeline) -> BTreeSet<String> {
     pipeline.nodes.iter().filter(|n| read(&n.id, true) || !read(&n.id, false)).map(|n| n.id.clone()).collect()
 }
 
-fn logged(plan: &Plan, node: &str, op: &str) -> Option<Vec<String>> {
-    let wanted = plan.pipeline.log.iter().any(|l| l == node);
-    wanted.then(|| crate::row::NAME.iter().chain((plan.adds)(op)).map(|c| c.to_string()).collect())
+fn logged(plan: &Plan, node: &Node) -> Option<Vec<String>> {
+    let wanted = plan.pipeline.log.contains(&node.id);
+    let makes = || node.makers().into_iter().flat_map(|n| (plan.adds)(&n.op));
+    wanted.then(|| crate::row::NAME.iter().chain(makes()).map(|c| c.to_string()).collect())
 }
 
 /// What to say when the connection to another process breaks.

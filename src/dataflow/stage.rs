@@ -2,6 +2,7 @@
 //! then runs once for that iteration and emits. Nothing waits on a count.
 
 use super::edge::{Batch, Edge, Route};
+use super::watch::index;
 use super::{Context, Failure};
 use arrow::array::RecordBatch;
 use crossbeam_channel::{unbounded, Receiver, Sender};
@@ -46,7 +47,7 @@ pub fn stage<'s>(
     let (here, begins) = (scope.index(), stage.begins && scope.index() == 0 && ctx.first == 0);
     let mut builder = OperatorBuilder::new(stage.name.clone(), scope);
     let wake = scope.worker().sync_activator_for(builder.operator_info().address.to_vec());
-    let sources = stage.inputs.iter().map(|(edge, _)| edge.name().node).collect();
+    let sources = stage.inputs.iter().map(|(edge, _)| index(edge)).collect();
     let seat = ctx.shared.watch.seat(&stage.name, here, builder.index(), sources);
     let mut inputs: Vec<_> = stage.inputs.into_iter().map(|(edge, route)| builder.new_input(edge, route.pact(here))).collect();
     let (output, stream) = builder.new_output();
@@ -164,7 +165,7 @@ pub(super) fn guarding() -> bool {
 }
 
 /// A panic becomes an error with the panic's own words.
-fn guarded(run: impl FnOnce() -> Answer) -> Answer {
+pub(super) fn guarded<T>(run: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     GUARDING.set(true);
     let answer = catch_unwind(AssertUnwindSafe(run));
     GUARDING.set(false);

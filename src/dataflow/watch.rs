@@ -2,13 +2,15 @@
 //! atomic stores an iteration; whoever wants to know reads all seats.
 
 use super::context::Figures;
-use super::edge::Edge;
+use super::edge::Batch;
 use super::stage::{Answer, Rows};
 use crate::pulse::Pulse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
+use timely::dataflow::Stream;
+use timely::progress::Timestamp;
 
 /// No iteration.
 const NONE: u64 = u64::MAX;
@@ -121,8 +123,8 @@ impl Watch {
     }
 
     /// What to call the source of `edge`, where no stage is behind it.
-    pub(super) fn name(&self, edge: &Edge, name: String) {
-        lock(&self.names).insert(edge.name().node, name);
+    pub(super) fn name<T: Timestamp>(&self, edge: &Stream<T, Batch>, name: String) {
+        lock(&self.names).insert(index(edge), name);
     }
 
     /// A run begins at iteration `first`. What its policy thread did before isn't the run's.
@@ -191,6 +193,17 @@ impl Watch {
         };
         last(&seats).into_iter().map(reading).collect()
     }
+}
+
+/// The operator that `edge` comes from, as [`numbered`] counts.
+pub(super) fn index<T: Timestamp>(edge: &Stream<T, Batch>) -> usize {
+    numbered(&edge.scope().addr(), edge.name().node)
+}
+
+/// timely counts operators anew in every scope; here each has a number of its own.
+pub(super) fn numbered(scope: &[usize], operator: usize) -> usize {
+    let inner = scope.get(1..).unwrap_or_default();
+    inner.iter().fold(0, |number, step| (number + step) << 16) + operator
 }
 
 /// Each seat, and whether it is the last of its node on its worker: its rows are those that the node emits.

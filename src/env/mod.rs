@@ -60,6 +60,10 @@ pub trait Environment: Send {
     fn admissible(&self) -> Vec<String>;
     /// The expert's action from here; `None` when it knows no way on.
     fn expert(&mut self) -> Option<String>;
+    /// What an expert would note for the next attempt at the same task, now that this one is over; `None` when there is nothing to note.
+    fn lesson(&mut self) -> Option<String> {
+        None
+    }
 }
 
 /// An environment with its settings: what all tasks of a set have in common.

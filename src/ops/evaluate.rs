@@ -2,6 +2,7 @@
 //! updates made, so 0 is the untrained policy and the last one is what the run leaves behind. An episode that fails is not won.
 
 use super::play::{play, Actor, Decode, Play};
+use super::player::Player;
 use super::prompt::Prompt;
 use super::rollout::{newest, tokens, tries};
 use super::tries::Patience;
@@ -120,7 +121,8 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         patience: Patience::new(tries(), 1.0),
     };
     let (shared, id, seed, last) = (ctx.shared.clone(), node.id.clone(), ctx.seed, ctx.iterations);
-    let mut worlds = Worlds::default();
+    let (samples, patience) = (how.samples, how.patience);
+    let mut player = Player::new(policy, how, Worlds::default(), seed)?;
     let mut version = 0;
     let shape = Stage { name: node.id.clone(), inputs: vec![(must(&ports, "weights")?, Route::One)], begins: true, place: Place::Thread };
     Ok(stage(shape, ctx, move |iteration, rows| {
@@ -130,7 +132,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         }
         let start = Instant::now();
         // Sampled with the same numbers each time, so that curves move by the weights alone.
-        let played = play(&policy, &how, &mut worlds, &names, 0, version, seed)?;
+        let played = play(&mut player, samples, &names, 0, version, patience)?;
         let rows = played.rows.iter().map(|r| stamped(r, iteration)).collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
         for (name, value) in played.tally.figures() {
             shared.measure(iteration, &id, name, value);

@@ -2,13 +2,18 @@
 //! read it. To add an operator: one file here, one line in [`TABLE`], one pipeline that uses it.
 
 mod advantage;
+mod attempts;
 mod combine;
 mod evaluate;
 mod gpu_update;
 mod group;
 mod heads;
+mod memory;
 mod play;
+mod player;
 mod prompt;
+mod reflect;
+mod reflecting;
 mod resample;
 mod reward;
 mod rollout;
@@ -18,7 +23,7 @@ mod tries;
 mod turns;
 mod value;
 
-use crate::dataflow::{Edge, Ports, Render};
+use crate::dataflow::{Edge, Outside, Ports, Render};
 use crate::env::process::{self, ProcessSettings};
 use crate::env::Game;
 use crate::pipeline::{Catalog, Node, OperatorSpec, Pipeline, Wrong};
@@ -35,17 +40,23 @@ pub struct Operator {
     pub render: Render,
 }
 
+/// An operator that can't stand in a loop.
+const fn outside(spec: fn() -> OperatorSpec, outside: Outside) -> Operator {
+    Operator { spec, render: Render::outside(outside) }
+}
+
 /// THE operator table.
 pub const TABLE: &[Operator] = &[
-    Operator { spec: tasks::spec, render: tasks::render },
-    Operator { spec: rollout::spec, render: rollout::render },
-    Operator { spec: reward::spec, render: reward::render },
-    Operator { spec: value::spec, render: value::render },
-    Operator { spec: group::spec, render: group::render },
-    Operator { spec: advantage::spec, render: advantage::render },
-    Operator { spec: combine::spec, render: combine::render },
-    Operator { spec: gpu_update::spec, render: gpu_update::render },
-    Operator { spec: evaluate::spec, render: evaluate::render },
+    outside(tasks::spec, tasks::render),
+    Operator { spec: rollout::spec, render: Render { outside: rollout::render, inside: Some(rollout::inside) } },
+    Operator { spec: reflect::spec, render: Render { outside: reflect::render, inside: Some(reflect::inside) } },
+    outside(reward::spec, reward::render),
+    outside(value::spec, value::render),
+    outside(group::spec, group::render),
+    outside(advantage::spec, advantage::render),
+    outside(combine::spec, combine::render),
+    outside(gpu_update::spec, gpu_update::render),
+    outside(evaluate::spec, evaluate::render),
 ];
 
 /// The table as the pipeline language reads it.
@@ -111,6 +122,13 @@ fn processes(pipeline: &Pipeline) -> Result<Vec<ProcessSettings>, String> {
 /// some model is made of words.
 pub fn words(pipeline: &Pipeline) -> Result<Vec<String>, String> {
     let mut words: Vec<String> = games(pipeline)?.iter().flat_map(crate::env::vocabulary).chain(prompt::words()).collect();
+    // Only then, so that models of pipelines without attempts have no word that they never see.
+    if pipeline.nodes.iter().any(|n| n.body.is_some()) {
+        words.extend(memory::words());
+    }
+    for node in pipeline.all().filter(|n| n.op == "reflect") {
+        words.extend(reflect::words(node)?);
+    }
     let of_words = |model: &&String| {
         let new = serde_json::from_value::<NewModel>(pipeline.models[*model].clone());
         new.is_ok_and(|new| new.tokens == TokenKind::Words)
@@ -161,7 +179,14 @@ fn judged_wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     found.extend(pipeline.nodes.iter().filter(|n| n.op == "group").filter_map(group::wrong));
     found.extend(pipeline.models.keys().flat_map(|model| unordered(pipeline, model)));
     found.extend(heads::wrong(pipeline));
+    found.extend(pipeline.all().filter(|n| n.op == "reflect").filter_map(|n| reflect::wrong(n, place(pipeline, n))));
     found
+}
+
+/// The path of a node in the file.
+fn place(pipeline: &Pipeline, node: &Node) -> Vec<String> {
+    let around = pipeline.around(&node.id).map(|around| [around.id.clone(), "nodes".into()]);
+    std::iter::once("nodes".into()).chain(around.into_iter().flatten()).chain([node.id.clone()]).collect()
 }
 
 /// Two programs of one name: a task's name would not say which of them it is played by.

@@ -30,11 +30,12 @@ pub fn words() -> Vec<String> {
 pub type Past = (String, String);
 
 impl Prompt {
-    pub fn text(self, rules: &str, history: &[Past], observation: &str, admissible: &[String]) -> String {
+    /// `memory` is what is told of earlier attempts; empty in the first.
+    pub fn text(self, rules: &str, memory: &str, history: &[Past], observation: &str, admissible: &[String]) -> String {
         if self == Prompt::Board {
-            return observation.to_owned();
+            return format!("{memory}{observation}");
         }
-        let mut text = format!("{rules}\n");
+        let mut text = format!("{rules}\n{memory}");
         if !history.is_empty() {
             text.push_str(HISTORY);
             for (seen, done) in history {

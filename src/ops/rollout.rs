@@ -4,14 +4,19 @@
 //! All tasks of an iteration are played by the first worker, as one batch: the policy is one thread however many
 //! workers there are, and the same batch gives the same bits.
 
+use super::attempts::{Attempts, Iteration};
+use super::memory::Keep;
 use super::play::{play, Actor, Decode, Play};
+use super::player::Player;
 use super::prompt::Prompt;
+use super::reflect::budget;
 use super::resample::{resample, Sampled};
 use super::tries::Patience;
 use super::turns::COLUMNS;
 use super::{must, nothing, port, schema, settings};
+use crate::dataflow::machine::{machine, Inputs};
 use crate::dataflow::stage::{stage, Stage};
-use crate::dataflow::{Context, Edge, Lost, Place, Ports, Route};
+use crate::dataflow::{Attempt, Context, Edge, Inner, InnerPorts, Lost, Place, Ports, Route};
 use crate::env::Worlds;
 use crate::pipeline::{Delay, Node, OperatorSpec, Pipeline, Port, Wrong};
 use crate::policy::Sampling;
@@ -72,8 +77,18 @@ struct Rollout {
     #[serde(default = "max_failed")]
     #[schemars(range(min = 0.0, max = 1.0))]
     max_failed: f64,
+    /// In a loop: what the attempts that follow are told of one where no `reflect` says it: `history` or `none`.
+    #[serde(default = "nothing_kept")]
+    keep: Keep,
+    /// Tokens of what they are told in all, at most; the oldest is forgotten first.
+    #[serde(default = "budget")]
+    #[schemars(range(min = 0, max = 100_000))]
+    budget: usize,
 }
 
+fn nothing_kept() -> Keep {
+    Keep::None
+}
 fn eight() -> u32 {
     8
 }
@@ -102,6 +117,13 @@ const PORTS: &[Port] = &[
         optional: true,
         delay: Delay::Always,
     },
+    Port {
+        name: "memory",
+        about: "in a loop: what begins the next attempt, with what it is told of those before",
+        needs: &["task", "sample", "kept"],
+        optional: true,
+        delay: Delay::Always,
+    },
 ];
 
 pub fn spec() -> OperatorSpec {
@@ -121,22 +143,13 @@ pub fn spec() -> OperatorSpec {
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
     let with: Rollout = settings(node)?;
     let policy = ctx.policy.clone().ok_or("needs a model")?;
-    let how = Play {
-        model: with.model,
-        samples: with.samples,
-        max_turns: with.max_turns,
-        sampling: Sampling { temperature: with.temperature, top_p: with.top_p, max_tokens: with.max_tokens },
-        actor: with.actor,
-        decode: with.decode,
-        prompt: with.prompt,
-        history: with.history,
-        patience: Patience::new(with.tries, with.max_failed),
-    };
+    let (samples, groups, expert) = (with.samples, with.groups, with.actor == Actor::Expert);
+    let how = with.how();
+    let patience = how.patience;
     let mut inputs = vec![(must(&ports, "tasks")?, Route::One)];
     inputs.extend(port(&ports, "weights").map(|edge| (edge, Route::One)));
     let (shared, seed, id) = (ctx.shared.clone(), ctx.seed, node.id.clone());
-    let (expert, groups) = (how.actor == Actor::Expert, with.groups);
-    let mut worlds = Worlds::new(shared.outside.clone());
+    let mut player = Player::new(policy, how, Worlds::new(shared.outside.clone()), seed)?;
     let mut version = 0;
     Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread }, ctx, move |iteration, rows| {
         version = newest(version, rows.get(1))?;
@@ -145,11 +158,11 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
             return Ok(vec![]);
         }
         let start = Instant::now();
-        let mut how = how.clone();
+        let mut patience = patience;
         let mut play = |names: &[String]| {
-            let made = play(&policy, &how, &mut worlds, names, iteration, version, seed)?;
-            how.patience.episodes += made.tally.episodes;
-            how.patience.failed += made.tally.failed;
+            let made = play(&mut player, samples, names, iteration, version, patience)?;
+            patience.episodes += made.tally.episodes;
+            patience.failed += made.tally.failed;
             Ok::<_, String>(made)
         };
         let played = match groups {
@@ -171,6 +184,37 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         shared.lose(iteration, played.lost.into_iter().map(|lost| Lost { node: id.clone(), ..lost }));
         Ok(played.rows)
     }))
+}
+
+impl Rollout {
+    fn how(self) -> Play {
+        Play {
+            model: self.model,
+            samples: self.samples,
+            max_turns: self.max_turns,
+            sampling: Sampling { temperature: self.temperature, top_p: self.top_p, max_tokens: self.max_tokens },
+            actor: self.actor,
+            decode: self.decode,
+            prompt: self.prompt,
+            history: self.history,
+            patience: Patience::new(self.tries, self.max_failed),
+        }
+    }
+}
+
+pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx: &Context) -> Result<Inner<'s>, String> {
+    let with: Rollout = settings(node)?;
+    let policy = ctx.policy.clone().ok_or("needs a model")?;
+    let trial = ctx.trial.ok_or("stands in no loop")?;
+    let port = |name: &str| ports.iter().find(|(n, _)| n == name).map(|(_, edge)| (edge.clone(), Route::One));
+    let rows = std::iter::once(port("tasks").ok_or("needs an input `tasks`")?).chain(port("memory")).collect();
+    let inputs = Inputs { name: node.id.clone(), rows, gates: port("weights").into_iter().collect() };
+    let (samples, keep, budget) = (with.samples, with.keep, with.budget);
+    let how = with.how();
+    let patience = how.patience;
+    let player = Player::new(policy, how, Worlds::new(ctx.shared.outside.clone()), ctx.seed)?;
+    let (node, shared, now) = (node.id.clone(), ctx.shared.clone(), Iteration::default());
+    Ok(machine(inputs, ctx, Attempts { player, samples, patience, keep, budget, trial, node, shared, version: 0, now }))
 }
 
 /// A number of groups that can't be reached.
@@ -201,7 +245,7 @@ pub fn newest(had: u64, batches: Option<&Vec<RecordBatch>>) -> Result<u64, Strin
 }
 
 /// The tasks' names, sorted.
-fn names(batches: &[RecordBatch]) -> Result<Vec<String>, String> {
+pub(super) fn names(batches: &[RecordBatch]) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     for batch in batches {
         names.extend(row::texts(batch, "task").map_err(|e| e.to_string())?.iter().flatten().map(String::from));

@@ -23,10 +23,9 @@ impl Patience {
     }
 }
 
-/// What has failed in one batch of episodes.
+/// What has failed among the episodes of an iteration.
 pub struct Tries {
     patience: Patience,
-    episodes: usize,
     /// How often each has failed.
     failures: Vec<u32>,
     /// To be started next.
@@ -35,7 +34,9 @@ pub struct Tries {
     later: Vec<usize>,
     /// Tries that failed and were followed by another.
     pub retried: usize,
-    pub given_up: Vec<GivenUp>,
+    given_up: Vec<GivenUp>,
+    /// How many were ever given up.
+    lost: usize,
 }
 
 /// An episode that has failed in its last try.
@@ -48,17 +49,28 @@ pub struct GivenUp {
 }
 
 impl Tries {
-    /// All episodes are to be started.
-    pub fn new(patience: Patience, episodes: usize) -> Tries {
-        let (failures, due) = (vec![0; episodes], (0..episodes).collect());
-        Tries { patience, episodes, failures, due, later: vec![], retried: 0, given_up: vec![] }
+    /// No episode is known yet.
+    pub fn new(patience: Patience) -> Tries {
+        Tries { patience, failures: vec![], due: vec![], later: vec![], retried: 0, given_up: vec![], lost: 0 }
+    }
+
+    /// One more episode is to be started; answers with its number.
+    pub fn more(&mut self) -> usize {
+        self.due.push(self.failures.len());
+        self.failures.push(0);
+        self.failures.len() - 1
+    }
+
+    /// What has been given up since this was asked last.
+    pub fn given_up(&mut self) -> Vec<GivenUp> {
+        std::mem::take(&mut self.given_up)
     }
 
     /// The episodes to start now, in order; `idle` says that none is being played.
     pub fn start(&mut self, idle: bool) -> Vec<usize> {
         let mut now = std::mem::take(&mut self.due);
         // Once so many wait that giving them up would end the run, there is nothing left to gain by waiting.
-        if idle && now.is_empty() || self.many(self.given_up.len() + self.later.len()) {
+        if idle && now.is_empty() || self.many(self.lost + self.later.len()) {
             now.append(&mut self.later);
         }
         now.sort_unstable();
@@ -71,6 +83,7 @@ impl Tries {
         let tries = self.failures[episode];
         if fault.own && tries >= self.patience.tries {
             self.given_up.push(GivenUp { episode, turn, fault, tries });
+            self.lost += 1;
             return;
         }
         self.retried += 1;
@@ -83,12 +96,12 @@ impl Tries {
 
     /// Whether more was given up than is borne.
     pub fn too_many(&self) -> bool {
-        self.many(self.given_up.len())
+        self.many(self.lost)
     }
 
     fn many(&self, failed: usize) -> bool {
         let Patience { max_failed, episodes, failed: before, .. } = self.patience;
-        (failed + before) as f64 > max_failed * (self.episodes + episodes) as f64
+        (failed + before) as f64 > max_failed * (self.failures.len() + episodes) as f64
     }
 }
 
@@ -98,7 +111,13 @@ mod tests {
     use crate::env::Cause;
 
     fn tries(most: u32, max_failed: f64) -> Tries {
-        Tries::new(Patience::new(most, max_failed), 4)
+        four(Patience::new(most, max_failed))
+    }
+
+    fn four(patience: Patience) -> Tries {
+        let mut tries = Tries::new(patience);
+        (0..4).for_each(|i| assert_eq!(tries.more(), i));
+        tries
     }
 
     #[test]
@@ -113,7 +132,9 @@ mod tests {
         assert_eq!(tries.start(true), [1]);
         tries.failed(1, 2, fault.clone());
         assert_eq!(tries.start(true), [0; 0], "two tries are all");
-        assert_eq!((tries.retried, tries.given_up.len(), tries.given_up[0].tries, tries.given_up[0].turn), (2, 1, 2, 2));
+        let given_up = tries.given_up();
+        assert_eq!((tries.retried, given_up.len(), given_up[0].tries, given_up[0].turn), (2, 1, 2, 2));
+        assert!(tries.given_up().is_empty());
     }
 
     #[test]
@@ -124,7 +145,7 @@ mod tests {
             assert_eq!(tries.too_many(), too_many, "{episode}");
         }
         let before = Patience { episodes: 4, failed: 1, ..Patience::new(1, 0.25) };
-        let mut tries = Tries::new(before, 4);
+        let mut tries = four(before);
         for (episode, too_many) in [(0, false), (1, true)] {
             tries.failed(episode, 0, Fault::new(Cause::Panic, "no"));
             assert_eq!(tries.too_many(), too_many, "two of eight are a quarter: {episode}");

@@ -1,5 +1,6 @@
 //! Played turns as rows.
 
+use super::player::Ended;
 use crate::env::Seen;
 use crate::row::{self, RowError};
 use arrow::array::*;
@@ -24,6 +25,9 @@ pub const COLUMNS: &[&str] = &[
     "action",
     "valid",
     "mode",
+    "memory",
+    "kept",
+    "outcome",
     "reward",
     "done",
     "won",
@@ -48,19 +52,23 @@ pub struct Turn {
     pub score: f32,
 }
 
-/// The turns of a task's sample.
+/// An episode that is over, and what the next attempt at its task is to know of it and of those before.
 pub struct Played<'a> {
-    pub task: &'a str,
-    pub sample: u32,
-    pub turns: &'a [Turn],
+    pub ended: &'a Ended,
+    pub kept: &'a str,
 }
 
 /// The rows of these episodes, in their order; none without a turn.
-pub fn table(episodes: &[Played], iteration: u64, version: u64) -> Result<Vec<RecordBatch>, RowError> {
-    let all: Vec<(&Played, &Turn)> = episodes.iter().flat_map(|e| e.turns.iter().map(move |t| (e, t))).collect();
+pub fn table(episodes: &[Played]) -> Result<Vec<RecordBatch>, RowError> {
+    let all: Vec<(&Played, &Turn)> = episodes.iter().flat_map(|e| e.ended.turns.iter().map(move |t| (e, t))).collect();
     if all.is_empty() {
         return Ok(vec![]);
     }
+    let starts = || all.iter().map(|(episode, _)| &episode.ended.start);
+    // What is known at the end stands with the last turn.
+    let last = |value: for<'a> fn(&'a Played) -> &'a str| {
+        Arc::new(StringArray::from_iter_values(all.iter().map(|(e, turn)| if turn.after.done { value(e) } else { "" }))) as ArrayRef
+    };
     let turns = || all.iter().map(|(_, turn)| *turn);
     let text = |f: fn(&Turn) -> &str| Arc::new(StringArray::from_iter_values(turns().map(f))) as ArrayRef;
     let f32s = |f: fn(&Turn) -> f32| Arc::new(Float32Array::from_iter_values(turns().map(f))) as ArrayRef;
@@ -81,10 +89,10 @@ pub fn table(episodes: &[Played], iteration: u64, version: u64) -> Result<Vec<Re
     }
     let n = all.len();
     let rows = row::batch(vec![
-        ("iteration", Arc::new(UInt64Array::from(vec![iteration; n]))),
-        ("task", Arc::new(StringArray::from_iter_values(all.iter().map(|(e, _)| e.task)))),
-        ("sample", Arc::new(UInt32Array::from_iter_values(all.iter().map(|(e, _)| e.sample)))),
-        ("attempt", Arc::new(UInt32Array::from(vec![0; n]))),
+        ("iteration", Arc::new(UInt64Array::from_iter_values(starts().map(|s| s.iteration)))),
+        ("task", Arc::new(StringArray::from_iter_values(starts().map(|s| &s.task)))),
+        ("sample", Arc::new(UInt32Array::from_iter_values(starts().map(|s| s.sample)))),
+        ("attempt", Arc::new(UInt32Array::from_iter_values(starts().map(|s| s.attempt)))),
         ("turn", Arc::new(UInt32Array::from_iter_values(turns().map(|t| t.turn)))),
         ("phase", Arc::new(StringArray::from(vec!["play"; n]))),
         ("observation", text(|t| &t.observation)),
@@ -96,13 +104,25 @@ pub fn table(episodes: &[Played], iteration: u64, version: u64) -> Result<Vec<Re
         ("response", text(|t| &t.response)),
         ("action", text(|t| &t.action)),
         ("valid", bools(|t| t.after.valid)),
-        ("mode", Arc::new(StringArray::from(vec!["plain"; n]))),
+        ("mode", Arc::new(StringArray::from_iter_values(starts().map(|s| mode(&s.memory))))),
+        ("memory", Arc::new(StringArray::from_iter_values(starts().map(|s| &s.memory)))),
+        ("kept", last(|e| e.kept)),
+        ("outcome", last(|e| &e.ended.outcome)),
         ("reward", f32s(|t| t.after.reward)),
         ("done", bools(|t| t.after.done)),
         ("won", bools(|t| t.after.won)),
         ("score", f32s(|t| t.score)),
-        ("weights", Arc::new(UInt64Array::from(vec![version; n]))),
+        ("weights", Arc::new(UInt64Array::from_iter_values(starts().map(|s| s.version)))),
         ("seed", u64s(|t| t.seed)),
     ])?;
     Ok(vec![rows])
+}
+
+/// How a row was made that was told this of earlier attempts.
+pub fn mode(memory: &str) -> &'static str {
+    if memory.is_empty() {
+        "plain"
+    } else {
+        "memory"
+    }
 }

@@ -137,11 +137,38 @@ impl Environment for Minesweeper {
         }
         inference::choose(&self.field, self.mines).map(|at| self.text(at))
     }
+
+    /// The cells that hide mines as far as the field shows it: the one that was opened, and those that the numbers leave no doubt of.
+    fn lesson(&mut self) -> Option<String> {
+        let mut seen = self.field.clone();
+        let opened = |at: usize| self.field.open[at] && self.field.mines[at];
+        (0..seen.open.len()).filter(|&at| opened(at)).for_each(|at| seen.open[at] = false);
+        let chance = inference::probabilities(&seen, self.mines);
+        let sure: Vec<String> = (0..chance.len()).filter(|&at| opened(at) || chance[at] > 1.0 - 1e-9).map(|at| self.text(at)).collect();
+        (!sure.is_empty()).then(|| sure.join(", "))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_lesson_names_mines_that_are_seen_or_sure() {
+        for seed in 0..200 {
+            let mut game = Minesweeper::new(&MinesweeperSettings::default(), seed).unwrap();
+            game.reset();
+            while let Some(action) = game.expert() {
+                game.step(&action);
+            }
+            let lesson = game.lesson();
+            assert!(lesson.is_some() || game.field.left == 0, "a lost game has an opened mine");
+            for cell in lesson.iter().flat_map(|l| l.split("), ")) {
+                let (row, column) = game.parse(&format!("{})", cell.trim_end_matches(')'))).unwrap();
+                assert!(game.field.mines[row * game.field.size + column], "seed {seed}: {cell}");
+            }
+        }
+    }
 
     fn game(mines: &[usize], first: usize) -> Minesweeper {
         let closed = Field::new(4, (0..16).map(|at| mines.contains(&at)).collect());

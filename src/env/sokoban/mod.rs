@@ -163,6 +163,12 @@ impl Environment for Sokoban {
         let words: Vec<&str> = self.way[at..].iter().take(self.moves_per_turn).map(|step| step.1.word()).collect();
         (!words.is_empty()).then(|| words.join(", "))
     }
+
+    /// The moves of a shortest solution from the start.
+    fn lesson(&mut self) -> Option<String> {
+        let words: Vec<&str> = solver::solve(&self.first, FARTHEST)?.iter().map(|step| step.1.word()).collect();
+        (!words.is_empty()).then(|| words.join(", "))
+    }
 }
 
 #[cfg(test)]
@@ -203,6 +209,16 @@ mod tests {
             room.step(lost);
         }
         assert_eq!(room.expert(), None, "a box in the top row never comes down:\n{}", room.board().draw());
+    }
+
+    #[test]
+    fn the_lesson_is_a_solution() {
+        let mut room = Sokoban::new(&SokobanSettings::default(), 3).unwrap();
+        room.reset();
+        room.step("left");
+        let lesson = room.lesson().unwrap();
+        room.reset();
+        assert!(lesson.split(", ").map(|word| room.step(word)).last().unwrap().won);
     }
 
     #[test]

@@ -1,0 +1,77 @@
+//! A loop: its nodes in a nested scope, where time is the iteration and the attempt. Outside, time stays the iteration.
+
+use super::edge::{Batch, Inner};
+use super::render::{InnerPorts, Making};
+use super::{Attempt, Edge};
+use crate::pipeline::{Body, Node};
+use std::collections::BTreeMap;
+use timely::container::CapacityContainerBuilder;
+use timely::dataflow::channels::pact::Pipeline as Stay;
+use timely::dataflow::operators::{feedback::Handle, generic::Operator, Concatenate, ConnectLoop, Enter, Feedback, Leave};
+use timely::order::Product;
+
+/// The loop `node`: what its output nodes make in all attempts.
+pub(super) fn render<'s>(node: &Node, body: &Body, making: &mut Making<'_, 's>) -> Result<Edge<'s>, String> {
+    let (outer, ctx) = (making.scope, making.ctx);
+    let trial = super::context::Trial { attempts: u64::from(body.attempts), until: body.until };
+    let ctx = super::Context { trial: Some(trial), ..ctx.clone() };
+    // What comes in from outside is looked up in the outer scope, once for each edge.
+    let mut from_outside = BTreeMap::new();
+    for inner in &body.nodes {
+        for (i, input) in inner.inputs.iter().enumerate().filter(|(_, input)| body.node(&input.from).is_none()) {
+            from_outside.insert((inner.id.clone(), i), making.edge(&inner.id, input)?);
+        }
+    }
+    let mut operators = Vec::new();
+    for inner in &body.nodes {
+        let inside = making.operator(&inner.op)?.inside;
+        operators.push(inside.ok_or_else(|| format!("{}: `{}` can't stand in a loop", inner.id, inner.op))?);
+    }
+    let out = outer.scoped::<Attempt, _, _>(&node.id, |scope| {
+        let mut made: BTreeMap<String, Inner> = BTreeMap::new();
+        let mut again: Vec<(String, Handle<Attempt, Batch>)> = Vec::new();
+        for (inner, operator) in body.nodes.iter().zip(operators) {
+            let mut ports = InnerPorts::new();
+            for (i, input) in inner.inputs.iter().enumerate() {
+                let edge = if let Some(edge) = from_outside.remove(&(inner.id.clone(), i)) {
+                    let name = format!("{} outside", input.from);
+                    let edge = edge.enter(scope);
+                    ctx.shared.watch.name(&edge, name);
+                    edge
+                } else if input.staleness.is_some() {
+                    let (handle, edge) = scope.feedback(Product::new(0, 1));
+                    again.push((input.from.clone(), handle));
+                    ctx.shared.watch.name(&edge, format!("{} of the attempt before", input.from));
+                    edge
+                } else {
+                    made.get(&input.from).cloned().ok_or_else(|| format!("`{}` comes before its input `{}`", inner.id, input.from))?
+                };
+                ports.push((input.port.clone(), edge));
+            }
+            let edge = operator(inner, ports, scope, &ctx).map_err(|e| format!("{}: {e}", inner.id))?;
+            ctx.shared.watch.name(&edge, inner.id.clone());
+            made.insert(inner.id.clone(), edge);
+        }
+        for (from, handle) in again {
+            let edge = made.get(&from).cloned().ok_or_else(|| format!("there is no node `{from}` in the loop `{}`", node.id))?;
+            within(edge, u64::from(body.attempts)).connect_loop(handle);
+        }
+        let rows = body.output.iter().filter_map(|id| made.get(id).cloned());
+        Ok::<_, String>(rows.map(|edge| edge.leave(outer)).collect::<Vec<_>>())
+    })?;
+    Ok(outer.concatenate(out))
+}
+
+/// What has an attempt to come: rows of the last one go no further.
+fn within(edge: Inner<'_>, attempts: u64) -> Inner<'_> {
+    edge.unary::<CapacityContainerBuilder<Batch>, _, _, _>(Stay, "the next attempt", move |_, _| {
+        move |input, output| {
+            input.for_each_time(|capability, batches| {
+                if capability.time().inner + 1 < attempts {
+                    let mut session = output.session(&capability);
+                    batches.for_each(|batch| session.give_container(batch));
+                }
+            });
+        }
+    })
+}

@@ -1,0 +1,210 @@
+//! The operator shape inside a loop: rows are worked on as they come, so that no trial waits for another one's attempt.
+//! Only iterations wait for one another, and an iteration for what enters the loop by its gates (the weights).
+
+use super::edge::{Attempt, Batch, Inner, Route};
+use super::stage::guarded;
+use super::watch::{index, numbered, Seat};
+use super::{Context, Failure};
+use arrow::array::RecordBatch;
+use crossbeam_channel::{unbounded, Receiver, Sender, TryRecvError};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use timely::container::CapacityContainerBuilder;
+use timely::dataflow::operators::generic::{builder_rc::OperatorBuilder, OutputBuilder};
+use timely::dataflow::operators::Capability;
+use timely::order::Product;
+use timely::progress::frontier::MutableAntichain;
+use timely::scheduling::SyncActivator;
+
+/// What a machine is and reads.
+pub struct Inputs<'s> {
+    pub name: String,
+    /// Rows that are worked on as they come.
+    pub rows: Vec<(Inner<'s>, Route)>,
+    /// Rows that must all be there before an iteration begins.
+    pub gates: Vec<(Inner<'s>, Route)>,
+}
+
+/// Rows that came in together.
+pub struct Piece {
+    /// Which of them it is.
+    pub id: u64,
+    /// Which of the inputs that don't wait they came by.
+    pub port: usize,
+    pub iteration: u64,
+    pub attempt: u64,
+    pub rows: RecordBatch,
+}
+
+/// Rows made of a piece.
+pub struct Made {
+    pub of: u64,
+    pub rows: Vec<RecordBatch>,
+    /// Whether nothing more will be made of it.
+    pub last: bool,
+}
+
+/// What works on rows as they come, on a thread of its own.
+pub trait Machine: Send + 'static {
+    /// An iteration begins: the rows of each gate since the one before. Nothing of an earlier one is left.
+    fn begin(&mut self, iteration: u64, gates: Vec<Vec<RecordBatch>>) -> Result<(), String>;
+    /// Takes on a piece.
+    fn take(&mut self, piece: Piece) -> Result<(), String>;
+    /// Whether there is nothing to work on.
+    fn idle(&self) -> bool;
+    /// Works for a while, so that what has come meanwhile can join in.
+    fn work(&mut self) -> Result<Vec<Made>, String>;
+}
+
+enum Job {
+    Begin(u64, Vec<Vec<RecordBatch>>),
+    Take(Piece),
+}
+
+/// What waits for its iteration to begin.
+struct Waiting {
+    capability: Capability<Attempt>,
+    port: usize,
+    rows: RecordBatch,
+}
+
+/// Builds the operator. An iteration begins when the gates have passed it and nothing of the one before can come any more.
+pub fn machine<'s>(inputs: Inputs<'s>, ctx: &Context, machine: impl Machine) -> Inner<'s> {
+    let scope = inputs.rows[0].0.scope();
+    let here = scope.index();
+    let mut builder = OperatorBuilder::new(inputs.name.clone(), scope);
+    let address = builder.operator_info().address.to_vec();
+    let wake = scope.worker().sync_activator_for(address);
+    let sources = inputs.rows.iter().chain(&inputs.gates).map(|(edge, _)| index(edge)).collect();
+    let seat = ctx.shared.watch.seat(&inputs.name, here, numbered(&scope.addr(), builder.index()), sources);
+    let count = inputs.rows.len();
+    let mut ports: Vec<_> =
+        inputs.rows.into_iter().chain(inputs.gates).map(|(edge, route)| builder.new_input(edge, route.pact(here))).collect();
+    let (output, stream) = builder.new_output();
+    let mut output = OutputBuilder::<_, CapacityContainerBuilder<Batch>>::from(output);
+    let (jobs, answers) = start(&inputs.name, machine, wake, seat.clone());
+    let (shared, name) = (ctx.shared.clone(), inputs.name);
+    builder.build(move |_| {
+        let mut waiting: BTreeMap<u64, VecDeque<Waiting>> = BTreeMap::new();
+        let mut gated: Vec<BTreeMap<u64, Vec<RecordBatch>>> = vec![BTreeMap::new(); ports.len() - count];
+        let mut open: Option<u64> = None;
+        let mut held: BTreeMap<u64, Capability<Attempt>> = BTreeMap::new();
+        let mut pieces = 0;
+        move |frontiers: &[MutableAntichain<Attempt>]| {
+            for (port, input) in ports.iter_mut().enumerate() {
+                input.for_each_time(|capability, batches| {
+                    let time = *capability.time();
+                    let batches = batches.map(|b| std::mem::take(b).rows).filter(|rows| rows.num_rows() > 0);
+                    match port.checked_sub(count) {
+                        Some(gate) => gated[gate].entry(time.outer).or_default().extend(batches),
+                        None => {
+                            for rows in batches {
+                                let piece = Waiting { capability: capability.retain(0), port, rows };
+                                waiting.entry(time.outer).or_default().push_back(piece);
+                            }
+                        }
+                    }
+                });
+            }
+            if shared.failed() {
+                return;
+            }
+            let mut output = output.activate();
+            loop {
+                match answers.try_recv() {
+                    Ok(Ok(made)) => {
+                        for Made { of, rows, last } in made {
+                            if let Some(capability) = held.get(&of) {
+                                let rows = rows.into_iter().filter(|rows| rows.num_rows() > 0);
+                                rows.for_each(|rows| output.session(capability).give_container(&mut Batch::new(rows)));
+                            }
+                            if last {
+                                held.remove(&of);
+                            }
+                        }
+                    }
+                    Ok(Err(message)) => return shared.fail(Failure { node: name.clone(), iteration: open.unwrap_or_default(), message }),
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => {
+                        let message = "its thread is gone".into();
+                        return shared.fail(Failure { node: name.clone(), iteration: open.unwrap_or_default(), message });
+                    }
+                }
+            }
+            let passed = |port: &MutableAntichain<Attempt>, iteration| !port.less_equal(&Product::new(iteration, u64::MAX));
+            if let Some(iteration) = open {
+                let over = held.is_empty() && !waiting.contains_key(&iteration) && frontiers[..count].iter().all(|f| passed(f, iteration));
+                open = open.filter(|_| !over);
+            }
+            if let (None, Some(&next)) = (open, waiting.keys().next()) {
+                if frontiers[count..].iter().all(|f| passed(f, next)) {
+                    let gates = gated.iter_mut().map(|gate| up_to(gate, next)).collect();
+                    // A closed channel shows where answers are read.
+                    let _ = jobs.send(Job::Begin(next, gates));
+                    open = Some(next);
+                } else {
+                    let bits = frontiers.iter().enumerate().map(|(port, f)| port >= count && !passed(f, next));
+                    return seat.waits(next, bits);
+                }
+            }
+            let Some(iteration) = open else { return seat.rests() };
+            for Waiting { capability, port, rows } in waiting.remove(&iteration).into_iter().flatten() {
+                pieces += 1;
+                let _ = jobs.send(Job::Take(Piece { id: pieces, port, iteration, attempt: capability.time().inner, rows }));
+                held.insert(pieces, capability);
+            }
+            if held.is_empty() {
+                seat.waits(iteration, frontiers.iter().map(|f| !passed(f, iteration)));
+            }
+        }
+    });
+    stream
+}
+
+fn up_to(held: &mut BTreeMap<u64, Vec<RecordBatch>>, iteration: u64) -> Vec<RecordBatch> {
+    let later = held.split_off(&(iteration + 1));
+    std::mem::replace(held, later).into_values().flatten().collect()
+}
+
+type Answers = Receiver<Result<Vec<Made>, String>>;
+
+/// The machine's thread: takes what is there, works for a while, and so on; it sleeps while there is nothing to do.
+fn start(name: &str, mut machine: impl Machine, wake: SyncActivator, seat: Arc<Seat>) -> (Sender<Job>, Answers) {
+    let (jobs, inbox) = unbounded::<Job>();
+    let (outbox, answers) = unbounded();
+    let body = move || {
+        let mut now = 0;
+        loop {
+            let first = if machine.idle() { inbox.recv().ok().map(Some) } else { Some(None) };
+            let Some(first) = first else { return };
+            let made = guarded(|| {
+                for job in first.into_iter().chain(inbox.try_iter()) {
+                    match job {
+                        Job::Begin(iteration, gates) => {
+                            now = iteration;
+                            machine.begin(iteration, gates)?;
+                        }
+                        Job::Take(piece) => machine.take(piece)?,
+                    }
+                }
+                if machine.idle() {
+                    return Ok(vec![]);
+                }
+                seat.begin(now);
+                let made = machine.work();
+                let rows = made.iter().flatten().flat_map(|made| made.rows.iter().cloned()).collect();
+                seat.end(now, &Ok(rows));
+                made
+            });
+            let over = made.is_err();
+            if outbox.send(made).is_err() || over {
+                return;
+            }
+            // Waking an operator that is gone is no error: the run is over.
+            let _ = wake.activate();
+        }
+    };
+    // Without the thread the answers' channel is closed, which the operator reports.
+    let _ = std::thread::Builder::new().name(name.into()).spawn(body);
+    (jobs, answers)
+}

@@ -1,0 +1,168 @@
+//! `rollout` inside a loop: an attempt begins as soon as what it is told is there, beside those of other tasks that are being played.
+
+use super::memory::{self, Keep};
+use super::play::Tally;
+use super::player::{Ended, Player, Start};
+use super::rollout::{names, newest};
+use super::tries::Patience;
+use super::turns::{table, Played};
+use crate::dataflow::context::{Shared, Trial};
+use crate::dataflow::machine::{Machine, Made, Piece};
+use crate::dataflow::Lost;
+use crate::pipeline::Until;
+use crate::row;
+use arrow::array::RecordBatch;
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// The inputs by number.
+pub const TASKS: usize = 0;
+
+/// Plays the attempts of an iteration.
+pub struct Attempts {
+    pub player: Player,
+    pub samples: u32,
+    pub patience: Patience,
+    pub keep: Keep,
+    pub budget: usize,
+    pub trial: Trial,
+    pub node: String,
+    pub shared: Shared,
+    pub version: u64,
+    pub now: Iteration,
+}
+
+/// What is known of the iteration.
+pub struct Iteration {
+    number: u64,
+    start: Instant,
+    /// Which piece an episode came from.
+    pieces: BTreeMap<usize, u64>,
+    /// How many episodes a piece has yet to bring to their end.
+    left: BTreeMap<u64, usize>,
+    /// By task and sample, the attempt in which a trial was won first.
+    trials: BTreeMap<(String, u32), Option<u32>>,
+}
+
+impl Default for Iteration {
+    fn default() -> Self {
+        let (number, pieces, left, trials) = Default::default();
+        Iteration { number, start: Instant::now(), pieces, left, trials }
+    }
+}
+
+impl Machine for Attempts {
+    fn begin(&mut self, iteration: u64, gates: Vec<Vec<RecordBatch>>) -> Result<(), String> {
+        self.version = newest(self.version, gates.first())?;
+        self.player.clear(self.patience);
+        self.now = Iteration { number: iteration, ..Iteration::default() };
+        Ok(())
+    }
+
+    fn take(&mut self, piece: Piece) -> Result<(), String> {
+        let starts = if piece.port == TASKS { self.first(&piece)? } else { self.further(&piece)? };
+        let first = self.player.begun();
+        self.now.pieces.extend((first..first + starts.len()).map(|number| (number, piece.id)));
+        self.now.left.insert(piece.id, starts.len());
+        self.player.begin(starts)
+    }
+
+    fn idle(&self) -> bool {
+        self.now.left.is_empty()
+    }
+
+    fn work(&mut self) -> Result<Vec<Made>, String> {
+        let over = if self.player.idle() { vec![] } else { self.player.step()? };
+        let mut by_piece: BTreeMap<u64, Vec<Ended>> = BTreeMap::new();
+        for ended in over {
+            let won = ended.turns.last().is_some_and(|turn| turn.after.won);
+            let trial = self.now.trials.entry((ended.start.task.clone(), ended.start.sample)).or_default();
+            *trial = trial.or(won.then_some(ended.start.attempt));
+            let piece = self.now.pieces.remove(&ended.number).unwrap_or_default();
+            by_piece.entry(piece).or_default().push(ended);
+        }
+        let mut made = Vec::new();
+        for (piece, ended) in by_piece {
+            if let Some(left) = self.now.left.get_mut(&piece) {
+                *left -= ended.len();
+            }
+            let kept: Vec<String> = ended.iter().map(|e| self.kept(e)).collect();
+            let whole: Vec<Played> = ended.iter().zip(&kept).map(|(ended, kept)| Played { ended, kept }).collect();
+            made.push(Made { of: piece, rows: table(&whole).map_err(|e| e.to_string())?, last: false });
+        }
+        // Those with nothing left, be it that there was nothing from the start.
+        let over: Vec<u64> = self.now.left.iter().filter(|(_, left)| **left == 0).map(|(piece, _)| *piece).collect();
+        if !over.is_empty() {
+            // Before the rows leave: what comes after them may commit the iteration.
+            self.measure();
+        }
+        for piece in over {
+            self.now.left.remove(&piece);
+            made.push(Made { of: piece, rows: vec![], last: true });
+        }
+        Ok(made)
+    }
+}
+
+impl Attempts {
+    /// The first attempts at the tasks that came.
+    fn first(&self, piece: &Piece) -> Result<Vec<Start>, String> {
+        let names = names(std::slice::from_ref(&piece.rows))?;
+        let each = names.into_iter().flat_map(|task| (0..self.samples).map(move |sample| (task.clone(), sample)));
+        Ok(each.map(|(task, sample)| self.start(task, sample, 0, String::new())).collect())
+    }
+
+    /// The next attempt of each sample of a task that came, unless its trial is over.
+    fn further(&self, piece: &Piece) -> Result<Vec<Start>, String> {
+        let wrong = |e: row::RowError| e.to_string();
+        let rows = &piece.rows;
+        let (tasks, samples) = (row::texts(rows, "task").map_err(wrong)?, row::u32s(rows, "sample").map_err(wrong)?);
+        let kept = row::texts(rows, "kept").map_err(wrong)?;
+        let mut told: BTreeMap<(String, u32), &str> = BTreeMap::new();
+        for i in 0..rows.num_rows() {
+            let told = told.entry((tasks.value(i).into(), samples.value(i))).or_default();
+            if !kept.value(i).is_empty() {
+                *told = kept.value(i);
+            }
+        }
+        let over = |trial: &(String, u32)| self.trial.until == Until::Won && self.now.trials.get(trial).is_some_and(Option::is_some);
+        let attempt = piece.attempt as u32; // `attempts` is a u32
+        let further = told.into_iter().filter(|(trial, _)| !over(trial));
+        Ok(further.map(|((task, sample), kept)| self.start(task, sample, attempt, kept.to_owned())).collect())
+    }
+
+    fn start(&self, task: String, sample: u32, attempt: u32, memory: String) -> Start {
+        Start { task, sample, attempt, memory, iteration: self.now.number, version: self.version }
+    }
+
+    /// What the next attempt is told, where no reflection says it.
+    fn kept(&self, ended: &Ended) -> String {
+        let memory = &ended.start.memory;
+        if self.keep != Keep::History {
+            return memory.clone();
+        }
+        let actions: Vec<&str> = ended.turns.iter().map(|turn| turn.action.as_str()).collect();
+        let entry = memory::history(ended.start.attempt, &actions, &ended.outcome);
+        memory::grown(memory, &entry, self.budget, self.player.tokenizer())
+    }
+
+    /// The figures of the iteration so far. `success` is that of trials; `pass@k` the share of them won within k attempts.
+    fn measure(&mut self) {
+        let (iteration, node) = (self.now.number, self.node.clone());
+        let trials = self.now.trials.len().max(1) as f64;
+        let tally: Tally = self.player.tally().clone();
+        for (name, value) in tally.figures() {
+            self.shared.measure(iteration, &node, name, value);
+        }
+        for attempt in 0..self.trial.attempts as u32 {
+            let won = self.now.trials.values().filter(|won| won.is_some_and(|won| won <= attempt)).count();
+            self.shared.measure(iteration, &node, &format!("pass@{}", attempt + 1), won as f64 / trials);
+        }
+        let won = self.now.trials.values().flatten().count();
+        self.shared.measure(iteration, &node, "success", won as f64 / trials);
+        self.shared.measure(iteration, &node, "attempts", tally.episodes as f64 / trials);
+        self.shared.measure(iteration, &node, "seconds", self.now.start.elapsed().as_secs_f64());
+        let lost = self.player.lost();
+        self.shared.lose(iteration, lost.into_iter().map(|lost| Lost { node: node.clone(), ..lost }));
+    }
+}

@@ -1,0 +1,75 @@
+//! What an attempt is told of those before it (LaMer, sections 4 and 6.2: the inter-episode memory).
+
+use crate::policy::Tokenizer;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the attempts that follow are told of one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Keep {
+    /// What the policy wrote about it.
+    Reflection,
+    /// What was done in it and how it ended.
+    History,
+    /// Both: the paper's default.
+    #[default]
+    Both,
+    /// Nothing.
+    None,
+}
+
+const ATTEMPT: &str = "Attempt ";
+const NOTED: &str = ", noted: ";
+const THEN: &str = "; ";
+
+/// The words of the texts here, for a vocabulary.
+pub fn words() -> Vec<String> {
+    [ATTEMPT, NOTED, THEN, ": ", "\n"].map(String::from).to_vec()
+}
+
+/// The actions of an attempt and what was seen after them.
+pub fn history(attempt: u32, actions: &[&str], outcome: &str) -> String {
+    format!("{ATTEMPT}{}: {}\n{outcome}\n", attempt + 1, actions.join(THEN))
+}
+
+/// What the policy made of an attempt.
+pub fn reflection(attempt: u32, remark: &str) -> String {
+    format!("{ATTEMPT}{}{NOTED}{remark}\n", attempt + 1)
+}
+
+/// `memory` with what is new, within `budget` tokens: where they don't fit, the oldest entries are forgotten first, and of a newest one
+/// that is too long by itself the end.
+///
+/// An entry begins with a line that begins with `Attempt `.
+pub fn grown(memory: &str, entry: &str, budget: usize, tokenizer: &Tokenizer) -> String {
+    let mut text = format!("{memory}{entry}");
+    let length = |text: &str| tokenizer.encode(text).len();
+    while length(&text) > budget {
+        let Some(next) = text.match_indices(&format!("\n{ATTEMPT}")).next().map(|(at, _)| at + 1) else {
+            let tokens = tokenizer.encode(&text);
+            return tokenizer.decode(&tokens[..budget]);
+        };
+        text.drain(..next);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_is_forgotten_first() {
+        let tokenizer = Tokenizer::bytes();
+        let one = history(0, &["up", "left"], "Row 1: #");
+        assert_eq!(one, "Attempt 1: up; left\nRow 1: #\n");
+        let two = reflection(1, "go right");
+        assert_eq!(two, "Attempt 2, noted: go right\n");
+        let both = grown(&one, &two, 100, &tokenizer);
+        assert_eq!(both, format!("{one}{two}"));
+        assert_eq!(grown(&one, &two, one.len() + two.len() - 1, &tokenizer), two);
+        assert_eq!(grown(&one, &two, 9, &tokenizer), "Attempt 2");
+        assert_eq!(grown("", "", 0, &tokenizer), "");
+    }
+}
