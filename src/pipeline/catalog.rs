@@ -20,7 +20,7 @@ pub struct Catalog {
 /// A mistake that an operator found in its own settings or in how the nodes fit together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// The path of the value that is wrong, such as nodes, tasks, with, mines.
+    /// The path of the value that is wrong, such as nodes, tasks, with, mines; of a node inside a loop too.
     pub at: Vec<String>,
     pub message: String,
     pub help: Option<String>,

@@ -29,6 +29,20 @@ pub struct Sketch<'a> {
     pub mentioned: BTreeSet<String>,
 }
 
+impl<'a> Sketch<'a> {
+    /// The loop in which the node `id` stands.
+    pub fn around(&self, id: &str) -> Option<&'a str> {
+        let outside = self.nodes.iter().any(|n| n.id == id && n.inside.is_none());
+        let place = self.nodes.iter().find(|n| n.id == id && !outside)?.inside?;
+        Some(self.nodes[place].id)
+    }
+}
+
+/// That a node can't be seen from where it was named.
+pub fn inner(id: &str, around: &str) -> String {
+    format!("`{id}` stands inside the loop `{around}`")
+}
+
 /// Checks the whole tree.
 pub fn check<'a>(tree: &'a Tree, catalog: &'a Catalog, report: &mut Report) -> Sketch<'a> {
     let mut sketch = Sketch::default();
@@ -95,8 +109,12 @@ fn log(tree: &Tree, sketch: &mut Sketch, report: &mut Report) {
             report.add(item.at, format!("`log` must list names of nodes, found {}", item.called()), None);
             continue;
         };
-        let known = || sketch.nodes.iter().map(|n| n.id);
-        if !known().any(|id| id == name) {
+        let known = || sketch.nodes.iter().filter(|n| n.inside.is_none()).map(|n| n.id);
+        let around = sketch.around(name);
+        if let Some(around) = around {
+            report.add(item.at, inner(name, around), Some(format!("log the loop: `log: [{around}]`")));
+            sketch.mentioned.insert(around.into());
+        } else if !known().any(|id| id == name) {
             let guess = report.guess(name, known()).map(String::from);
             report.add(item.at, format!("there is no node `{name}` to log"), report.nearest(name, known()));
             sketch.mentioned.extend(guess);
@@ -143,15 +161,20 @@ pub fn whole(tree: &Tree, key: &str, least: u64, most: u64, report: &mut Report)
 /// Reports the keys of a map that have no meaning.
 pub fn unknown_keys(tree: &Tree, known: &[&str], what: &str, report: &mut Report) {
     for entry in tree.entries().iter().filter(|e| !known.contains(&e.key.as_str())) {
-        let help = match entry.key.as_str() {
-            "<<" => Some("merge keys aren't supported: write the keys out".into()),
-            key => report
-                .guess(key, known.iter().copied())
-                .map(|k| format!("did you mean `{k}`?"))
-                .or(Some(format!("its keys are {}", listed(known, "and")))),
-        };
-        report.add(entry.at, format!("{what} has no key `{}`", entry.key), help);
+        unknown_key(entry, known, what, report);
     }
+}
+
+/// Reports a key that has no meaning.
+pub fn unknown_key(entry: &Entry, known: &[&str], what: &str, report: &mut Report) {
+    let help = match entry.key.as_str() {
+        "<<" => Some("merge keys aren't supported: write the keys out".into()),
+        key => report
+            .guess(key, known.iter().copied())
+            .map(|k| format!("did you mean `{k}`?"))
+            .or(Some(format!("its keys are {}", listed(known, "and")))),
+    };
+    report.add(entry.at, format!("{what} has no key `{}`", entry.key), help);
 }
 
 /// Whether a key that has no meaning was probably meant as `key`: then saying so is enough.

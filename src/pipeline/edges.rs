@@ -1,12 +1,12 @@
 //! The edges into a node: ports, the nodes that feed them, and delays.
 
 use super::catalog::{Delay, Port};
-use super::check::{unknown_keys, whole, Sketch};
+use super::check::{inner, unknown_keys, whole, Sketch};
+use super::names::Names;
 use super::nodes::Draft;
 use super::report::Report;
 use super::tree::{At, Shape, Tree};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
 
 pub const EDGE: [&str; 2] = ["after", "staleness"];
 /// Beyond this a staleness is a slip of the pen.
@@ -23,8 +23,15 @@ pub struct Edge<'a> {
     pub staleness: Option<u64>,
 }
 
+impl Edge<'_> {
+    /// Whether it makes its reader wait. One that was written so where only a delayed edge may be was told about already.
+    pub fn in_time(&self) -> bool {
+        self.staleness.is_none() && self.spec.is_none_or(|p| p.delay != Delay::Always)
+    }
+}
+
 /// Understands what stands behind `inputs`.
-pub fn edges<'a>(inputs: &'a Tree, draft: &mut Draft<'a>, places: &BTreeMap<&str, usize>, sketch: &mut Sketch, report: &mut Report) {
+pub fn edges<'a>(inputs: &'a Tree, draft: &mut Draft<'a>, names: &Names<'a>, sketch: &mut Sketch, report: &mut Report) {
     let ports = draft.spec.map(|s| s.ports).unwrap_or_default();
     match &inputs.value {
         Shape::Scalar(Value::String(_)) => match ports.first() {
@@ -35,15 +42,15 @@ pub fn edges<'a>(inputs: &'a Tree, draft: &mut Draft<'a>, places: &BTreeMap<&str
                     Some("write `inputs: { a: node, b: other }`".into()),
                 );
             }
-            Some(port) => edge(port.name, inputs.at, inputs, draft, places, sketch, report),
+            Some(port) => edge(port.name, inputs.at, inputs, draft, names, sketch, report),
             None if draft.spec.is_some() => {
                 report.add(inputs.at, format!("`{}` reads nothing", draft.id), Some("leave `inputs` out".into()))
             }
-            None => edge("", inputs.at, inputs, draft, places, sketch, report),
+            None => edge("", inputs.at, inputs, draft, names, sketch, report),
         },
         Shape::Map(entries) => {
             for entry in entries {
-                edge(&entry.key, entry.at, &entry.value, draft, places, sketch, report);
+                edge(&entry.key, entry.at, &entry.value, draft, names, sketch, report);
             }
         }
         Shape::List(_) => {
@@ -63,7 +70,7 @@ fn edge<'a>(
     port_at: At,
     from: &'a Tree,
     draft: &mut Draft<'a>,
-    places: &BTreeMap<&str, usize>,
+    names: &Names<'a>,
     sketch: &mut Sketch,
     report: &mut Report,
 ) {
@@ -97,30 +104,42 @@ fn edge<'a>(
         let help = format!("write `{port}: node`, or `{port}: {{ after: node, staleness: 0 }}`");
         return report.add(named.at, format!("the input `{port}` must be a node's name, found {}", named.called()), Some(help));
     };
+    let node = names.find(name, draft.inside);
+    let fellow = draft.inside.is_some() && node.is_some_and(|i| names.seats()[i].inside == draft.inside);
+    let time = if fellow { "attempt" } else { "iteration" };
+    if let (true, Some(staleness)) = (fellow && delayed, from.entry("staleness")) {
+        let help = format!("attempts follow one another: write `{port}: {{ after: {name} }}`");
+        report.add(staleness.at, format!("`{name}` is read after its attempt before, so there is no `staleness`"), Some(help));
+    }
     match spec.map(|s| s.delay) {
         Some(Delay::Never) if delayed => {
-            let message = format!("the port `{port}` of `{}` takes rows of the same iteration only", draft.id);
+            let message = format!("the port `{port}` of `{}` takes rows of the same {time} only", draft.id);
             report.add(from.at, message, Some(format!("write `{port}: {name}`")));
         }
         Some(Delay::Always) if !delayed => {
-            let message = format!("the port `{port}` of `{}` takes what an earlier iteration made", draft.id);
-            report.add(from.at, message, Some(format!("write `{port}: {{ after: {name}, staleness: 0 }}`")));
+            let message = format!("the port `{port}` of `{}` takes what an earlier {time} made", draft.id);
+            let staleness = if fellow { "" } else { ", staleness: 0" };
+            report.add(from.at, message, Some(format!("write `{port}: {{ after: {name}{staleness} }}`")));
         }
         _ => (),
     }
-    let node = places.get(name).copied();
-    if node.is_none() {
-        sketch.mentioned.extend(report.guess(name, places.keys().copied()).map(String::from));
-        report.add(named.at, format!("there is no node `{name}`"), report.nearest(name, places.keys().copied()));
+    let hidden = node.and_then(|i| names.hidden(i, draft.inside));
+    if let Some(around) = hidden {
+        sketch.mentioned.insert(around.into());
+        let whole = if delayed { format!("{{ after: {around} }}") } else { around.into() };
+        let help = format!("read the loop: `{port}: {whole}`");
+        report.add(named.at, inner(name, around), Some(help));
+    } else if node.is_some() && node == draft.inside && !delayed {
+        let help = "read another node inside it, or what it made in an earlier iteration: `{ after: ... }`".replace("...", name);
+        report.add(
+            named.at,
+            format!("`{}` stands inside `{name}`, whose rows are there after its last attempt only", draft.id),
+            Some(help),
+        );
+    } else if node.is_none() {
+        sketch.mentioned.extend(report.guess(name, names.seen(draft.inside)).map(String::from));
+        report.add(named.at, format!("there is no node `{name}`"), report.nearest(name, names.seen(draft.inside)));
     }
+    let node = node.filter(|i| hidden.is_none() && (Some(*i) != draft.inside || delayed));
     draft.edges.push(Edge { port, spec, from: name, at: named.at, node, staleness });
-}
-
-/// Every text in there: the names that an input uses, whatever its form.
-pub fn mention(tree: &Tree, into: &mut BTreeSet<String>) {
-    match &tree.value {
-        Shape::List(items) => items.iter().for_each(|t| mention(t, into)),
-        Shape::Map(entries) => entries.iter().for_each(|e| mention(&e.value, into)),
-        Shape::Scalar(_) => into.extend(tree.text().map(String::from)),
-    }
 }

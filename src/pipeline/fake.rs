@@ -54,11 +54,26 @@ pub fn catalog() -> Catalog {
         ),
         spec(
             "rollout",
-            const { &[port("tasks", &["iteration", "task"], false, Delay::Never), port("weights", &["version"], true, Delay::Always)] },
+            const {
+                &[
+                    port("tasks", &["iteration", "task"], false, Delay::Never),
+                    port("weights", &["version"], true, Delay::Always),
+                    port("memory", &["task", "reflection"], true, Delay::Always),
+                ]
+            },
             false,
             &["iteration", "task", "sample", "turn", "state", "reward"],
             false,
             settings(json!({ "model": { "type": "string" }, "samples": count }), &["model"]),
+            nothing,
+        ),
+        spec(
+            "reflect",
+            const { &[ROWS, port("weights", &["version"], true, Delay::Always)] },
+            false,
+            &["iteration", "task", "sample", "turn", "reward", "reflection"],
+            false,
+            settings(json!({ "model": { "type": "string" } }), &["model"]),
             nothing,
         ),
         spec(
@@ -110,6 +125,7 @@ pub fn catalog() -> Catalog {
         "turn",
         "state",
         "reward",
+        "reflection",
         "won",
         "visitation_depth",
         "group",
@@ -137,4 +153,26 @@ nodes:
   advantage: { op: advantage, inputs: group, with: { of: step_return, gamma: 0.9 } }
   update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-6 } }
 log: [rollout, update]
+";
+
+/// Another one, with a loop in it.
+pub const LOOPED: &str = "flow: lamer
+iterations: 3
+models:
+  actor: { new: tiny }
+nodes:
+  tasks: { op: tasks, with: { env: sokoban, batch: 4 } }
+  trial:
+    loop: { attempts: 3, until: won }
+    nodes:
+      reflect: { op: reflect, inputs: { rows: rollout, weights: { after: update, staleness: 1 } }, with: { model: actor } }
+      rollout:
+        op: rollout
+        inputs: { tasks: tasks, weights: { after: update }, memory: { after: reflect } }
+        with: { model: actor, samples: 8 }
+    output: [rollout, reflect]
+  group: { op: group, inputs: trial, with: { by: [task] } }
+  advantage: { op: advantage, inputs: group }
+  update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-6 } }
+log: [trial, update]
 ";

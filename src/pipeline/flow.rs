@@ -1,6 +1,6 @@
 //! How the nodes fit together: an order for them, cycles, the columns that arrive at each port, and what nobody reads.
 
-use super::catalog::{Catalog, Delay};
+use super::catalog::{Catalog, Delay, OperatorSpec};
 use super::check::Sketch;
 use super::edges::Edge;
 use super::nodes::Draft;
@@ -18,7 +18,11 @@ pub struct Order {
 
 /// Sorts the nodes; cycles without a delayed edge are reported.
 pub fn order(nodes: &[Draft], report: &mut Report) -> Order {
-    let sources = |i: usize| nodes[i].edges.iter().filter(|e| in_time(e)).filter_map(|e| e.node);
+    // A node inside a loop waits for its fellows there; what it reads from outside is the loop's to wait for.
+    let sources = |i: usize| {
+        let near = move |n: &usize| nodes[*n].inside == nodes[i].inside;
+        nodes[i].edges.iter().filter(|e| e.in_time()).filter_map(|e| e.node).filter(near)
+    };
     let mut readers = vec![Vec::new(); nodes.len()];
     let mut waits = vec![0usize; nodes.len()];
     for (i, wait) in waits.iter_mut().enumerate() {
@@ -58,11 +62,6 @@ pub fn order(nodes: &[Draft], report: &mut Report) -> Order {
     }
 }
 
-/// Whether an edge makes its reader wait. One that was written so where only a delayed edge may be was told about already.
-fn in_time(edge: &Edge) -> bool {
-    edge.staleness.is_none() && edge.spec.is_none_or(|p| p.delay != Delay::Always)
-}
-
 /// `cycle` goes from each node to the one that it reads; told the way rows go, from the node that stands first.
 fn report_cycle(nodes: &[Draft], cycle: &[usize], report: &mut Report) {
     let mut path: Vec<usize> = cycle.iter().rev().copied().collect();
@@ -71,17 +70,18 @@ fn report_cycle(nodes: &[Draft], cycle: &[usize], report: &mut Report) {
     path.push(path[0]);
     let shown: Vec<&str> = path.iter().map(|i| nodes[*i].id).collect();
     // The edge that closes the circle is the likeliest to be the delayed one, if its port allows that.
-    let edge = |pair: &[usize]| nodes[pair[1]].edges.iter().find(|e| e.node == Some(pair[0]) && in_time(e)).map(|e| (pair[1], e));
+    let edge = |pair: &[usize]| nodes[pair[1]].edges.iter().find(|e| e.node == Some(pair[0]) && e.in_time()).map(|e| (pair[1], e));
     let edges: Vec<_> = path.windows(2).rev().filter_map(edge).collect();
     let delayable = edges.iter().find(|(_, e)| e.spec.is_some_and(|p| p.delay != Delay::Never));
+    let (time, staleness) = if nodes[path[0]].inside.is_some() { ("attempt", "") } else { ("iteration", ", staleness: 0") };
     let help = match delayable {
         Some((i, e)) => {
-            format!("if `{}` may use what an earlier iteration made: `{}: {{ after: {}, staleness: 0 }}`", nodes[*i].id, e.port, e.from)
+            format!("if `{}` may use what an earlier {time} made: `{}: {{ after: {}{staleness} }}`", nodes[*i].id, e.port, e.from)
         }
-        None => "none of its ports takes what an earlier iteration made: one of the edges has to go".into(),
+        None => format!("none of its ports takes what an earlier {time} made: one of the edges has to go"),
     };
     let at = delayable.or(edges.first()).map_or(nodes[path[0]].at, |(_, e)| e.at);
-    report.add(at, format!("{} is a cycle within one iteration, so no node of it can start", shown.join(" -> ")), Some(help));
+    report.add(at, format!("{} is a cycle within one {time}, so no node of it can start", shown.join(" -> ")), Some(help));
 }
 
 /// Checks that every column that a port needs is made upstream.
@@ -94,7 +94,7 @@ pub fn columns(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog, rep
             let (Some(port), Some(from)) = (edge.spec, edge.node) else { continue };
             for column in port.needs.iter().filter(|c| !has(from, c)) {
                 let who = format!("the port `{}` of `{}` needs the column `{column}`", edge.port, draft.id);
-                let (why, help) = missing(column, edge, draft.id, nodes, catalog);
+                let (why, help) = missing(column, edge, draft, nodes, &made, catalog);
                 report.add(edge.at, format!("{who}, {why}"), help);
             }
         }
@@ -113,7 +113,7 @@ pub fn columns(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog, rep
                 if edge.node.is_some_and(|from| !has(from, &need.column)) {
                     // Settings that call for a column without naming it are better shown the input that lacks it.
                     let at = if need.at.is_empty() { edge.at } else { at };
-                    let (why, help) = missing(&need.column, edge, draft.id, nodes, catalog);
+                    let (why, help) = missing(&need.column, edge, draft, nodes, &made, catalog);
                     report.add(at, format!("`{}` needs the column `{}` here, {why}", draft.id, need.column), help);
                 }
             }
@@ -135,6 +135,12 @@ fn made<'a>(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &'a Catalog) -> 
             match draft.spec {
                 _ if cyclic.contains(&i) => made[i] = all.clone(),
                 _ if catalog.logged.contains_key(draft.id) => made[i] = logged(&catalog.logged[draft.id]),
+                // A loop's rows have the columns that all of its outputs have.
+                None if draft.body.is_some() => {
+                    let mut outputs = draft.body.iter().flat_map(|b| &b.output).map(|o| &made[*o]);
+                    let first = outputs.next().cloned().unwrap_or_else(|| all.clone());
+                    made[i] = outputs.fold(first, |both, one| both.intersection(one).copied().collect());
+                }
                 None => made[i] = all.clone(),
                 Some(spec) if spec.keeps && source.is_none() => made[i] = all.clone(),
                 Some(spec) => {
@@ -160,7 +166,7 @@ fn main(draft: &Draft) -> Option<usize> {
 }
 
 /// Why a column doesn't arrive by `edge` at the node `to`, and what can be done.
-fn missing(column: &str, edge: &Edge, to: &str, nodes: &[Draft], catalog: &Catalog) -> (String, Option<String>) {
+fn missing(column: &str, edge: &Edge, to: &Draft, nodes: &[Draft], made: &[BTreeSet<&str>], catalog: &Catalog) -> (String, Option<String>) {
     // Where the rows come from a log, its node is the one to look at; operators only hand them on.
     let mut source = edge.node;
     for _ in nodes {
@@ -171,20 +177,30 @@ fn missing(column: &str, edge: &Edge, to: &str, nodes: &[Draft], catalog: &Catal
             let help = format!("the log has of `{}` the columns {}", draft.id, listed(&names, "and"));
             return (format!("and the log has no such column of `{}`", draft.id), Some(help));
         }
+        let (have, lack): (Vec<usize>, Vec<usize>) = draft.body.iter().flat_map(|b| &b.output).partition(|o| made[**o].contains(column));
+        if let (false, Some(lacks)) = (have.is_empty(), lack.first().map(|o| nodes[*o].id)) {
+            let help = format!("take `{lacks}` out of the `output` of `{}`", draft.id);
+            return (format!("and `{lacks}`, of the nodes that `{}` puts out, doesn't make it", draft.id), Some(help));
+        }
         source = main(draft).filter(|_| draft.spec.is_some_and(|s| s.keeps));
     }
-    let names: Vec<&str> = catalog.operators.iter().filter(|o| o.adds.contains(&column)).map(|o| o.name).collect();
+    let fits = |o: &&OperatorSpec| o.adds.contains(&column) && (o.loops || to.inside.is_none());
+    let names: Vec<&str> = catalog.operators.iter().filter(fits).map(|o| o.name).collect();
     let verb = if names.len() == 1 { "makes" } else { "make" };
-    let help = || format!("{} {verb} it: put such a node between `{}` and `{to}`", listed(&names, "and"), edge.from);
+    let place =
+        if edge.from == to.id { "read such a node".into() } else { format!("put such a node between `{}` and `{}`", edge.from, to.id) };
+    let help = || format!("{} {verb} it: {place}", listed(&names, "and"));
     (format!("and nothing up to `{}` makes it", edge.from), (!names.is_empty()).then(help))
 }
 
 /// Reports ports left open, and nodes whose rows go nowhere.
 pub fn ends(sketch: &Sketch, report: &mut Report) {
     for draft in &sketch.nodes {
-        let Some(spec) = draft.spec else { continue };
+        if draft.spec.is_none() && draft.body.is_none() {
+            continue;
+        }
         // Inputs that could not be read at all were told about already.
-        for port in spec.ports.iter().filter(|p| !p.optional) {
+        for port in draft.spec.iter().flat_map(|s| s.ports).filter(|p| !p.optional) {
             let fed = draft.edges.iter().any(|e| e.spec.is_some_and(|s| s.name == port.name));
             if !fed && !draft.broken_inputs {
                 let (message, help) = match port.name {
@@ -194,7 +210,11 @@ pub fn ends(sketch: &Sketch, report: &mut Report) {
                 report.add(draft.op_at, message, Some(help));
             }
         }
-        if !spec.effect && !sketch.mentioned.contains(draft.id) && !sketch.log.iter().any(|n| n == draft.id) {
+        let read = draft.spec.is_some_and(|s| s.effect) || sketch.mentioned.contains(draft.id);
+        if let (false, Some(around)) = (read, draft.inside.map(|place| sketch.nodes[place].id)) {
+            let help = format!("let another node inside read `{}`, add it to `output`, or leave it out", draft.id);
+            report.add(draft.at, format!("nothing reads the rows of `{}`, and `{around}` doesn't put them out", draft.id), Some(help));
+        } else if !read && !sketch.log.iter().any(|n| n == draft.id) {
             let help = format!("let a node read `{}`, add it to `log`, or leave it out", draft.id);
             report.add(draft.at, format!("nothing reads the rows of `{}`, and they are not logged", draft.id), Some(help));
         }
@@ -237,7 +257,8 @@ mod tests {
         let lost = GOOD.replace("inputs: rollout", "inputs: tasks").replace("by: [task, state]", "by: [task]");
         let said = order(&lost).unwrap_err();
         assert!(
-            said.contains("needs the column `reward`, and nothing up to `tasks` makes it") && said.contains("`rollout` makes it"),
+            said.contains("needs the column `reward`, and nothing up to `tasks` makes it")
+                && said.contains("`rollout` and `reflect` make it"),
             "{said}"
         );
         let late = GOOD.replace("after: update", "after: group");

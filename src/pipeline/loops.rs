@@ -1,6 +1,8 @@
 //! Loops: a node that is several nodes, run attempt after attempt at the same tasks within one iteration.
 
 use super::{Input, Node, Pipeline};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 /// What the operator of a loop is called.
 pub const LOOP: &str = "loop";
@@ -19,9 +21,11 @@ pub struct Body {
 }
 
 /// When a trial, which is one sample of one task, is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Until {
     /// With its first success.
+    #[default]
     Won,
     /// After the last attempt only.
     Never,
@@ -55,8 +59,93 @@ impl Pipeline {
         self.nodes.iter().flat_map(|n| std::iter::once(n).chain(n.body.iter().flat_map(|b| &b.nodes)))
     }
 
+    /// Where a path such as nodes, rollout, with stands in the file: a node inside a loop stands under the loop.
+    pub(super) fn written<'a>(&'a self, path: &'a [String]) -> Vec<&'a str> {
+        let mut steps: Vec<&str> = path.iter().map(String::as_str).collect();
+        if let ["nodes", id, ..] = steps[..] {
+            steps.splice(1..1, self.around(id).into_iter().flat_map(|around| [around.id.as_str(), "nodes"]));
+        }
+        steps
+    }
+
     /// The loop in which the node `id` stands.
     pub fn around(&self, id: &str) -> Option<&Node> {
         self.nodes.iter().find(|n| n.body.as_ref().is_some_and(|b| b.node(id).is_some()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::{catalog, LOOPED};
+    use super::super::{differences, parse, Input};
+    use super::*;
+
+    fn looped(sets: &[&str]) -> Pipeline {
+        parse("x", LOOPED, &sets.iter().map(|s| s.to_string()).collect::<Vec<_>>(), &catalog()).unwrap()
+    }
+
+    fn input(port: &str, from: &str, staleness: Option<u64>) -> Input {
+        Input { port: port.into(), from: from.into(), staleness }
+    }
+
+    #[test]
+    fn a_loop_reads_what_its_nodes_read_outside() {
+        let pipeline = looped(&[]);
+        let ids: Vec<&str> = pipeline.nodes.iter().map(|n| n.id.as_str()).collect();
+        assert_eq!(ids, ["tasks", "trial", "group", "advantage", "update"]);
+        let trial = pipeline.node("trial").unwrap();
+        assert_eq!((trial.op.as_str(), &trial.with), (LOOP, &serde_json::Value::Null));
+        let read = [input("update", "update", Some(1)), input("tasks", "tasks", None), input("update", "update", Some(0))];
+        assert_eq!(trial.inputs, read);
+        assert_eq!(pipeline.upstream("advantage"), ["tasks", "trial", "group"]);
+    }
+
+    #[test]
+    fn its_body_is_in_order_and_knows_the_next_attempt() {
+        let pipeline = looped(&[]);
+        let body = pipeline.node("trial").unwrap().body.as_ref().unwrap();
+        assert_eq!((body.attempts, body.until), (3, Until::Won));
+        assert_eq!(
+            body.nodes.iter().map(|n| n.id.as_str()).collect::<Vec<_>>(),
+            ["rollout", "reflect"],
+            "reflect stands first in the file"
+        );
+        assert_eq!(body.output, ["rollout", "reflect"]);
+        let rollout = body.node("rollout").unwrap();
+        assert_eq!(rollout.inputs[2], input("memory", "reflect", Some(0)));
+        assert_eq!(
+            rollout.inputs.iter().map(|i| body.again(i)).collect::<Vec<_>>(),
+            [false, false, true],
+            "weights are of an iteration before"
+        );
+        assert_eq!(rollout.with["samples"], 8);
+    }
+
+    #[test]
+    fn all_nodes_and_who_stands_where() {
+        let pipeline = looped(&[]);
+        let all: Vec<&str> = pipeline.all().map(|n| n.id.as_str()).collect();
+        assert_eq!(all, ["tasks", "trial", "rollout", "reflect", "group", "advantage", "update"]);
+        assert_eq!((pipeline.node("rollout"), pipeline.around("rollout").map(|n| n.id.as_str())), (None, Some("trial")));
+        assert!(pipeline.around("tasks").is_none() && pipeline.around("trial").is_none());
+        let makers = |id: &str| pipeline.node(id).unwrap().makers().iter().map(|n| n.op.clone()).collect::<Vec<_>>();
+        assert_eq!((makers("trial"), makers("group")), (vec!["rollout".to_string(), "reflect".into()], vec!["group".to_string()]));
+        let path = |path: &[&str]| pipeline.written(&path.iter().map(|s| s.to_string()).collect::<Vec<_>>()).join(".");
+        assert_eq!(path(&["nodes", "rollout", "with", "samples"]), "nodes.trial.nodes.rollout.with.samples");
+        assert_eq!(path(&["nodes", "group", "with"]), "nodes.group.with");
+    }
+
+    #[test]
+    fn overrides_reach_into_a_loop_and_its_source_reads_back() {
+        let sets = ["nodes.trial.nodes.rollout.with.samples=4", "nodes.trial.loop.attempts=2", "nodes.trial.loop.until=never"];
+        let other = looped(&sets);
+        let body = other.node("trial").unwrap().body.as_ref().unwrap();
+        assert_eq!((body.attempts, body.until, body.node("rollout").unwrap().with["samples"].as_u64()), (2, Until::Never, Some(4)));
+        assert_eq!(parse("x", &other.to_yaml(), &[], &catalog()).unwrap(), other);
+        let differ: Vec<String> = differences(&looped(&[]).source, &other.source).into_iter().map(|d| d.path).collect();
+        assert_eq!(differ, ["nodes.trial.loop.attempts", "nodes.trial.loop.until", "nodes.trial.nodes.rollout.with.samples"]);
+        assert_eq!(looped(&["nodes.trial.loop={ attempts: 1 }"]).node("trial").unwrap().body.as_ref().unwrap().until, Until::Won);
+        let made_up = parse("x", LOOPED, &["nodes.trial.nodes.rolout=1".into()], &catalog()).unwrap_err().to_string();
+        assert!(made_up.contains("there is no `nodes.trial.nodes.rolout` in the file") && made_up.contains("`rollout`?"), "{made_up}");
     }
 }

@@ -4,6 +4,7 @@
 //! A file is read into a tree that remembers where each value stands, overrides are put in, then everything is checked
 //! in one pass, so that one look shows all that is wrong.
 
+mod body;
 mod catalog;
 mod check;
 mod choices;
@@ -17,6 +18,7 @@ mod fed;
 mod flow;
 mod keep;
 mod loops;
+mod names;
 mod nodes;
 mod overlap;
 mod part;
@@ -109,7 +111,12 @@ impl Pipeline {
         let mut found: Vec<&str> = vec![id];
         for node in self.nodes.iter().rev() {
             if found.contains(&node.id.as_str()) {
-                found.extend(node.inputs.iter().filter(|i| i.staleness.is_none() && i.port != "weights").map(|i| i.from.as_str()));
+                found.extend(
+                    node.inputs
+                        .iter()
+                        .filter(|i| i.staleness.is_none() && (i.port != "weights" || node.body.is_some()))
+                        .map(|i| i.from.as_str()),
+                );
             }
         }
         self.nodes.iter().map(|n| n.id.as_str()).filter(|n| *n != id && found.contains(n)).collect()
@@ -197,7 +204,7 @@ fn understand(name: &str, text: &str, sets: &[String], catalog: &Catalog, look: 
     }
     let pipeline = finished(sketch, &order.sorted, tree.json());
     for wrong in (catalog.wrong)(&pipeline) {
-        report.add(tree.deepest(wrong.at.iter().map(String::as_str)).at, wrong.message, wrong.help);
+        report.add(tree.deepest(pipeline.written(&wrong.at)).at, wrong.message, wrong.help);
     }
     if report.len() > 0 {
         return Err(report.finish());
@@ -209,21 +216,27 @@ fn finished(sketch: Sketch, order: &[usize], mut source: Value) -> Pipeline {
     if let Some(source) = source.as_object_mut() {
         source.shift_remove("tests");
     }
-    let node = |i: &usize| {
-        let draft = &sketch.nodes[*i];
-        let input = |e: &edges::Edge| Input { port: e.port.into(), from: e.from.into(), staleness: e.staleness };
-        let op = draft.spec.map(|s| s.name).unwrap_or_default().into();
-        Node {
-            id: draft.id.into(),
-            op,
-            inputs: draft.edges.iter().map(input).collect(),
-            with: draft.with.clone().unwrap_or_default(),
-            body: None,
-        }
-    };
-    let nodes = order.iter().map(node).collect();
+    let nodes = within(None, &sketch.nodes, order);
     let Sketch { name, about, iterations, seed, models, log, keep, tests, .. } = sketch;
     Pipeline { name, about, iterations, seed, models, nodes, log, keep, tests, source }
+}
+
+/// The nodes inside the loop at that position (those in none without it), in this order.
+fn within(around: Option<usize>, drafts: &[nodes::Draft], order: &[usize]) -> Vec<Node> {
+    let node = |place: &usize| {
+        let draft = &drafts[*place];
+        let input = |e: &edges::Edge| Input { port: e.port.into(), from: e.from.into(), staleness: e.staleness };
+        let body = draft.body.as_ref().map(|body| Body {
+            attempts: body.attempts,
+            until: body.until,
+            nodes: within(Some(*place), drafts, order),
+            output: body.output.iter().map(|i| drafts[*i].id.into()).collect(),
+        });
+        let op = if body.is_some() { LOOP } else { draft.spec.map(|s| s.name).unwrap_or_default() };
+        let inputs = draft.edges.iter().map(input).collect();
+        Node { id: draft.id.into(), op: op.into(), inputs, with: draft.with.clone().unwrap_or_default(), body }
+    };
+    order.iter().filter(|i| drafts[**i].inside == around).map(node).collect()
 }
 
 #[cfg(test)]

@@ -1,32 +1,28 @@
 //! The nodes, one by one: their keys, and the names of operators and models in them.
 
+use super::body::{self, body, both, is_loop, Loop};
 use super::catalog::{Catalog, OperatorSpec};
-use super::check::{map, misspelt, plain, unknown_keys, Sketch, PLAIN};
-use super::edges::{edges, mention, Edge};
-use super::report::Report;
+use super::check::{map, misspelt, unknown_key, Sketch};
+use super::edges::{edges, Edge};
+use super::loops::LOOP;
+use super::names::{mention, Names, Seat};
+use super::report::{listed, Report};
 use super::settings::{self, Subject};
 use super::tree::{At, Entry, Shape, Tree};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 pub const NODE: [&str; 3] = ["op", "inputs", "with"];
 /// The settings of any operator that name an entry of `models:`.
 pub const MODEL_SETTINGS: [&str; 2] = ["model", "reference"];
-
-/// Names that already mean something to a query over the run, or in its metrics.
-const TAKEN: [(&str, &str); 5] = [
-    ("trajectories", "that is the view in which a query sees all nodes joined"),
-    ("provenance", "that is the view in which a query sees what each update made of each row"),
-    ("metrics", "that is the table in which a query sees the figures of all nodes"),
-    ("errors", "that is the table in which a query sees the episodes that failed"),
-    ("engine", "that is what the metrics call the figures of the run itself"),
-];
 
 /// One node as far as it could be understood.
 pub struct Draft<'a> {
     pub id: &'a str,
     pub at: At,
     pub op_at: At,
+    /// The position of the loop in which it stands.
+    pub inside: Option<usize>,
     pub spec: Option<&'a OperatorSpec>,
     pub edges: Vec<Edge<'a>>,
     /// Whether some input could not be understood, so that it is unknown which ports are fed.
@@ -34,63 +30,84 @@ pub struct Draft<'a> {
     /// Its settings, if they fit.
     pub with: Option<Value>,
     pub with_tree: Option<&'a Tree>,
+    /// What is known of it as a loop.
+    pub body: Option<Loop>,
 }
 
 /// Checks what stands under `nodes`, and that every model is used.
 pub fn nodes<'a>(tree: &'a Tree, catalog: &'a Catalog, sketch: &mut Sketch<'a>, report: &mut Report) {
     let Some(nodes) = map(tree, "nodes", "a map from names to nodes", report) else { return };
-    let names: Vec<&str> = nodes.entries().iter().map(|e| e.key.as_str()).collect();
-    let places: BTreeMap<&str, usize> = names.iter().enumerate().map(|(i, n)| (*n, i)).collect();
-    if names.is_empty() {
+    if nodes.entries().is_empty() {
         let at = tree.entry("nodes").map_or(nodes.at, |e| e.at);
         report.add(at, "there are no nodes", Some("write one entry a node, such as `tasks: { op: tasks }`".into()));
     }
+    let names = Names::collect(nodes, report);
     let mut used = BTreeSet::new();
-    for Entry { key, at, value } in nodes.entries() {
-        let lower = key.to_lowercase();
-        if let Some(help) = TAKEN.iter().find(|(name, _)| lower == *name).map(|(_, what)| *what).or((!plain(key)).then_some(PLAIN)) {
-            report.add(*at, format!("`{key}` can't be a node's name"), Some(help.into()));
-        } else if let Some(twin) = names.iter().take_while(|n| **n != key).find(|n| n.to_lowercase() == lower) {
-            let help = "SQL doesn't tell capitals from small letters, and the names of nodes are names of tables";
-            report.add(*at, format!("`{key}` and `{twin}` differ only in capitals"), Some(help.into()));
-        }
-        let mut draft = Draft {
-            id: key,
-            at: *at,
-            op_at: *at,
-            spec: None,
-            edges: Vec::new(),
-            broken_inputs: false,
-            with: None,
-            with_tree: value.get("with"),
-        };
-        if !matches!(value.value, Shape::Map(_)) {
-            let spot = if value.is_null() { *at } else { value.at };
-            report.add(
-                spot,
-                format!("the node `{key}` must be a map with `op`, found {}", value.called()),
-                Some(format!("write `{key}: {{ op: ... }}`")),
-            );
-            sketch.nodes.push(draft);
-            continue;
-        }
-        unknown_keys(value, &NODE, "a node", report);
-        operator(value, &mut draft, catalog, report);
-        draft.broken_inputs = misspelt(value, "inputs", &NODE, report);
-        value.entries().iter().filter(|e| !["op", "with"].contains(&e.key.as_str())).for_each(|e| mention(&e.value, &mut sketch.mentioned));
-        if let Some(inputs) = value.get("inputs") {
-            let before = report.len();
-            edges(inputs, &mut draft, &places, sketch, report);
-            let wanted = inputs.entries().len().max(1);
-            draft.broken_inputs |= report.len() > before && draft.edges.iter().filter(|e| e.spec.is_some()).count() < wanted;
-        }
-        with(value, &mut draft, sketch, &mut used, report);
+    for (place, Seat { entry, inside }) in names.seats().iter().enumerate() {
+        let draft = node(entry, (place, *inside), &names, catalog, (sketch, &mut used), report);
         sketch.nodes.push(draft);
     }
+    body::close(&mut sketch.nodes, report);
     for entry in tree.get("models").map(Tree::entries).unwrap_or_default().iter().filter(|e| !used.contains(&e.key)) {
         let help = "name it in the setting `model` or `reference` of a node, or leave it out";
         report.add(entry.at, format!("nothing uses the model `{}`", entry.key), Some(help.into()));
     }
+}
+
+/// One node: an operator or a loop.
+fn node<'a>(
+    Entry { key, at, value }: &'a Entry,
+    (place, inside): (usize, Option<usize>),
+    names: &Names<'a>,
+    catalog: &'a Catalog,
+    (sketch, used): (&mut Sketch, &mut BTreeSet<String>),
+    report: &mut Report,
+) -> Draft<'a> {
+    let mut draft = Draft {
+        id: key,
+        at: *at,
+        op_at: *at,
+        inside,
+        spec: None,
+        edges: Vec::new(),
+        broken_inputs: false,
+        with: None,
+        with_tree: value.get("with"),
+        body: None,
+    };
+    if !matches!(value.value, Shape::Map(_)) {
+        let spot = if value.is_null() { *at } else { value.at };
+        let message = format!("the node `{key}` must be a map with `op`, found {}", value.called());
+        report.add(spot, message, Some(format!("write `{key}: {{ op: ... }}`")));
+        return draft;
+    }
+    if let (true, Some(around)) = (is_loop(value), inside) {
+        mention(value, &mut sketch.mentioned);
+        let help = "a loop holds operators only: put its nodes into the outer one, or the loop beside it";
+        report.add(*at, format!("`{key}` is a loop inside the loop `{}`", names.seats()[around].entry.key), Some(help.into()));
+        return draft;
+    }
+    if is_loop(value) {
+        body(value, place, &mut draft, names, sketch, report);
+        return draft;
+    }
+    both(value, key, report);
+    value
+        .entries()
+        .iter()
+        .filter(|e| !NODE.contains(&e.key.as_str()) && e.key != LOOP)
+        .for_each(|e| unknown_key(e, &NODE, "a node", report));
+    operator(value, &mut draft, catalog, report);
+    draft.broken_inputs = misspelt(value, "inputs", &NODE, report);
+    value.entries().iter().filter(|e| !["op", "with"].contains(&e.key.as_str())).for_each(|e| mention(&e.value, &mut sketch.mentioned));
+    if let Some(inputs) = value.get("inputs") {
+        let before = report.len();
+        edges(inputs, &mut draft, names, sketch, report);
+        let wanted = inputs.entries().len().max(1);
+        draft.broken_inputs |= report.len() > before && draft.edges.iter().filter(|e| e.spec.is_some()).count() < wanted;
+    }
+    with(value, &mut draft, sketch, used, report);
+    draft
 }
 
 fn operator<'a>(node: &'a Tree, draft: &mut Draft<'a>, catalog: &'a Catalog, report: &mut Report) {
@@ -108,8 +125,15 @@ fn operator<'a>(node: &'a Tree, draft: &mut Draft<'a>, catalog: &'a Catalog, rep
         return report.add(op.at, format!("`op` must be an operator's name, found {}", op.called()), None);
     };
     draft.spec = catalog.operator(name);
-    if draft.spec.is_none() {
-        report.add(op.at, format!("there is no operator `{name}`"), report.nearest(name, known()));
+    let Some(spec) = draft.spec else {
+        let help =
+            if name == LOOP { Some("a loop has no `op`: write `loop: { attempts: 3 }`".into()) } else { report.nearest(name, known()) };
+        return report.add(op.at, format!("there is no operator `{name}`"), help);
+    };
+    if draft.inside.is_some() && !spec.loops {
+        let able: Vec<&str> = catalog.operators.iter().filter(|o| o.loops).map(|o| o.name).collect();
+        let help = format!("put `{}` outside the loop; {} may stand in one", draft.id, listed(&able, "and"));
+        report.add(op.at, format!("`{name}` can't stand in a loop: it works on whole iterations"), Some(help));
     }
 }
 

@@ -75,7 +75,7 @@ pub fn apply(tree: &mut Tree, number: usize, text: &Text, report: &mut Report) {
             Shape::Map(entries) => {
                 let found = entries.iter().position(|e| e.key == *step);
                 // A node or a model made up by an override would have been a typing error nearly every time.
-                if found.is_none() && !(last && walked != "nodes" || !last && OPENED.contains(step)) {
+                if found.is_none() && !(last && !holds_nodes(&walked) || !last && OPENED.contains(step)) {
                     let whole = if walked.is_empty() { step.to_string() } else { format!("{walked}.{step}") };
                     return report.add(
                         place,
@@ -94,6 +94,12 @@ pub fn apply(tree: &mut Tree, number: usize, text: &Text, report: &mut Report) {
         walked = if walked.is_empty() { step.to_string() } else { format!("{walked}.{step}") };
     }
     *here = value;
+}
+
+/// Whether the map at this path has nodes for entries: the pipeline's, or those of a loop.
+fn holds_nodes(path: &str) -> bool {
+    let steps: Vec<&str> = path.split('.').collect();
+    matches!(steps[..], ["nodes"] | ["nodes", _, "nodes"])
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `tests`: rows fed to some nodes, rows expected from others. `flow test` runs them; a training has no use for them.
 
-use super::check::Sketch;
+use super::check::{inner, Sketch};
 use super::nodes::Draft;
 use super::report::Report;
 use super::settings::{self, Subject};
@@ -59,8 +59,11 @@ pub fn tests(tree: &Tree, folder: &Path, look: bool, sketch: &mut Sketch, report
         }
         let mut known = true;
         for Entry { key, at, value } in ["feed", "expect"].iter().filter_map(|k| item.get(k)).flat_map(Tree::entries) {
-            let nodes = || sketch.nodes.iter().map(|n| n.id);
-            if !nodes().any(|id| id == key) {
+            let nodes = || sketch.nodes.iter().filter(|n| n.inside.is_none()).map(|n| n.id);
+            if let Some(around) = sketch.around(key) {
+                known = false;
+                report.add(*at, inner(key, around), Some(format!("feed and expect the rows of `{around}`")));
+            } else if !nodes().any(|id| id == key) {
                 known = false;
                 report.add(*at, format!("there is no node `{key}`"), report.nearest(key, nodes()));
             }

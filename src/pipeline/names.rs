@@ -1,0 +1,101 @@
+//! What the nodes of a file are called, and which node a name means: one name is one node in the whole file, inside loops too.
+
+use super::body::is_loop;
+use super::check::{plain, PLAIN};
+use super::report::Report;
+use super::tree::{Entry, Shape, Tree};
+use std::collections::BTreeMap;
+
+/// Names that already mean something to a query over the run, or in its metrics.
+const TAKEN: [(&str, &str); 5] = [
+    ("trajectories", "that is the view in which a query sees all nodes joined"),
+    ("provenance", "that is the view in which a query sees what each update made of each row"),
+    ("metrics", "that is the table in which a query sees the figures of all nodes"),
+    ("errors", "that is the table in which a query sees the episodes that failed"),
+    ("engine", "that is what the metrics call the figures of the run itself"),
+];
+
+/// All nodes in the file's order, each loop before the nodes inside it.
+pub struct Names<'a> {
+    seats: Vec<Seat<'a>>,
+    places: BTreeMap<&'a str, Vec<usize>>,
+}
+
+/// Where a node stands.
+#[derive(Clone, Copy)]
+pub struct Seat<'a> {
+    pub entry: &'a Entry,
+    /// The position of the loop in which it stands.
+    pub inside: Option<usize>,
+}
+
+impl<'a> Names<'a> {
+    /// Collects the names; those that no node can have and those that two have are reported.
+    pub fn collect(nodes: &'a Tree, report: &mut Report) -> Names<'a> {
+        let mut seats: Vec<Seat> = Vec::new();
+        for entry in nodes.entries() {
+            let around = seats.len();
+            seats.push(Seat { entry, inside: None });
+            let inner = entry.value.get("nodes").filter(|_| is_loop(&entry.value)).map(Tree::entries).unwrap_or_default();
+            seats.extend(inner.iter().map(|entry| Seat { entry, inside: Some(around) }));
+        }
+        let mut names = Names { seats: Vec::new(), places: BTreeMap::new() };
+        let mut small: BTreeMap<String, &Entry> = BTreeMap::new();
+        for seat in seats {
+            let Entry { key, at, .. } = seat.entry;
+            let lower = key.to_lowercase();
+            if let Some(help) = TAKEN.iter().find(|(name, _)| lower == *name).map(|(_, what)| *what).or((!plain(key)).then_some(PLAIN)) {
+                report.add(*at, format!("`{key}` can't be a node's name"), Some(help.into()));
+            } else if let Some(twin) = small.get(&lower).filter(|twin| twin.key == *key) {
+                let help = format!("the first is in line {}: a node in a loop needs a name of its own too", report.line(twin.at));
+                report.add(*at, format!("there are two nodes `{key}`"), Some(help));
+            } else if let Some(twin) = small.get(&lower) {
+                let help = "SQL doesn't tell capitals from small letters, and the names of nodes are names of tables";
+                report.add(*at, format!("`{key}` and `{}` differ only in capitals", twin.key), Some(help.into()));
+            }
+            small.entry(lower).or_insert(seat.entry);
+            names.places.entry(key).or_default().push(names.seats.len());
+            names.seats.push(seat);
+        }
+        names
+    }
+
+    pub fn seats(&self) -> &[Seat<'a>] {
+        &self.seats
+    }
+
+    /// Whom a node inside the loop `inside` (or in none) means by `name`: one in the same loop, else one in none, else one
+    /// that it can't see.
+    pub fn find(&self, name: &str, inside: Option<usize>) -> Option<usize> {
+        let all = self.places.get(name)?;
+        let among = |inside: Option<usize>| all.iter().copied().find(|i| self.seats[*i].inside == inside);
+        among(inside).or_else(|| among(None)).or(all.first().copied())
+    }
+
+    /// The name of the loop around a node that can't be seen from `inside` that loop (or from outside of all).
+    pub fn hidden(&self, node: usize, inside: Option<usize>) -> Option<&'a str> {
+        let around = self.seats[node].inside.filter(|around| Some(*around) != inside)?;
+        Some(&self.seats[around].entry.key)
+    }
+
+    /// The names that can be read from there, each once.
+    pub fn seen(&self, inside: Option<usize>) -> impl Iterator<Item = &'a str> + '_ {
+        let near = move |(i, s): &(usize, &Seat)| s.inside == inside || s.inside.is_none() && Some(*i) != inside;
+        let once = move |(i, s): &(usize, &Seat)| self.find(&s.entry.key, inside) == Some(*i);
+        self.seats.iter().enumerate().filter(near).filter(once).map(|(_, s)| s.entry.key.as_str())
+    }
+
+    /// The nodes inside the loop at this position.
+    pub fn within(&self, around: usize) -> impl Iterator<Item = usize> + '_ {
+        (0..self.seats.len()).filter(move |i| self.seats[*i].inside == Some(around))
+    }
+}
+
+/// Every text in there: the names that an input uses, whatever its form.
+pub fn mention(tree: &Tree, into: &mut std::collections::BTreeSet<String>) {
+    match &tree.value {
+        Shape::List(items) => items.iter().for_each(|t| mention(t, into)),
+        Shape::Map(entries) => entries.iter().for_each(|e| mention(&e.value, into)),
+        Shape::Scalar(_) => into.extend(tree.text().map(String::from)),
+    }
+}
