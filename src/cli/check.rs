@@ -15,7 +15,7 @@ pub enum Format {
 
 /// What there is to say of a pipeline without mistakes: its size, and how far delayed edges let iterations overlap.
 fn fine(path: &Path, pipeline: &Pipeline) -> String {
-    let (nodes, iterations) = (pipeline.nodes.len(), pipeline.iterations);
+    let (nodes, iterations) = (pipeline.all().count(), pipeline.iterations);
     let mut text = format!("{}: {} is fine: {nodes} nodes, {iterations} iterations\n", path.display(), pipeline.name);
     for o in pipeline::overlaps(pipeline).iter().filter(|o| o.staleness > 0) {
         let edge = format!("  {} -> {}.{}: staleness {}", o.from, o.to, o.port, o.staleness);

@@ -34,7 +34,7 @@ impl Run {
         }
         let policy = models::start(&pipeline, self.machine.threads(), &models::Starts::new())?;
         if self.dry_run {
-            answer(&format!("{} is ready to run: {} nodes, {} iterations", pipeline.name, pipeline.nodes.len(), pipeline.iterations));
+            answer(&format!("{} is ready to run: {} nodes, {} iterations", pipeline.name, pipeline.all().count(), pipeline.iterations));
             return Ok(ExitCode::SUCCESS);
         }
         let root = self.out.clone().unwrap_or_else(|| free(&pipeline.name));

@@ -155,7 +155,7 @@ impl Session<'_> {
 
 /// A node by which a replay could judge the same rows in another way, if the log allows a replay.
 fn regraded(pipeline: &Pipeline) -> Option<String> {
-    let played = pipeline.nodes.iter().filter(|n| n.op == "rollout").all(|n| pipeline.log.contains(&n.id));
+    let played = pipeline.nodes.iter().filter(|n| ops::rolls_out(n)).all(|n| pipeline.log.contains(&n.id));
     pipeline.nodes.iter().find(|n| played && n.op == "advantage").map(|n| n.id.clone())
 }
 
@@ -199,11 +199,12 @@ fn say(format: Format, root: &Path, replays: Option<String>, advantage: Option<S
 /// What the manifest says of a pipeline.
 pub fn info(pipeline: &Pipeline) -> RunInfo {
     let logged = pipeline.nodes.iter().filter(|n| pipeline.log.contains(&n.id));
-    let columns = |op: &str| {
-        row::COLUMNS.iter().map(|c| c.name).filter(|c| row::NAME.contains(c) || ops::adds(op).contains(c)).map(String::from).collect()
+    let columns = |node: &Node| {
+        let makes = node.makes(ops::adds);
+        row::COLUMNS.iter().map(|c| c.name).filter(|c| row::NAME.contains(c) || makes.contains(c)).map(String::from).collect()
     };
     let upstream = |id: &str| Some(pipeline.upstream(id).into_iter().map(String::from).collect());
-    let node = |n: &Node| NodeInfo { id: n.id.clone(), op: n.op.clone(), columns: columns(&n.op), upstream: upstream(&n.id) };
+    let node = |n: &Node| NodeInfo { id: n.id.clone(), op: n.op.clone(), columns: columns(n), upstream: upstream(&n.id) };
     let nodes = logged.map(node).collect();
     let delay = pipeline.nodes.iter().flat_map(|n| &n.inputs).filter_map(|i| i.staleness).max().unwrap_or(0);
     RunInfo {

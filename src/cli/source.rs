@@ -4,7 +4,7 @@ use super::models::{starts, Starts};
 use crate::dataflow::feed::{self, Feeds};
 use crate::log::{self, LogError, Manifest, Replays, Run};
 use crate::ops;
-use crate::pipeline::{Node, Pipeline};
+use crate::pipeline::{Node, Pipeline, LOOP};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -20,7 +20,7 @@ pub struct Source {
 /// replay can be replayed.
 pub fn reduced(pipeline: &Pipeline, replays: &Replays) -> Pipeline {
     let fed: BTreeSet<&str> = replays.nodes.keys().map(String::as_str).collect();
-    let mut left = pipeline.fed(&fed, |node| ops::plays(&node.op));
+    let mut left = pipeline.fed(&fed, ops::plays);
     left.log.extend(replays.nodes.keys().filter(|id| !pipeline.log.contains(id)).cloned());
     left
 }
@@ -63,9 +63,13 @@ impl Source {
     /// Which logged node stands for each rollout of `pipeline` (from the file `file`): the one of the same name, else the
     /// only one that either has. The tasks come from the log too where both log them.
     pub fn rollouts(&self, pipeline: &Pipeline, file: &Path) -> Result<Replays, String> {
-        let logged = |op: &str| self.manifest.info.nodes.iter().filter(move |n| n.op == op).map(|n| n.id.as_str()).collect::<Vec<_>>();
-        let ours = |op: &'static str| pipeline.nodes.iter().filter(move |n| n.op == op);
-        let (theirs, wanted) = (logged("rollout"), ours("rollout").collect::<Vec<_>>());
+        let logged = |ops: &[&str]| {
+            let those = self.manifest.info.nodes.iter().filter(|n| ops.contains(&n.op.as_str()));
+            those.map(|n| n.id.as_str()).collect::<Vec<_>>()
+        };
+        // A loop is there for the sake of its rollout.
+        let theirs = logged(&["rollout", LOOP]);
+        let wanted: Vec<&Node> = pipeline.nodes.iter().filter(|n| ops::rolls_out(n)).collect();
         if wanted.is_empty() {
             return Err(format!("error: {} has no rollout, so there are no rows to put in place of its own", file.display()));
         }
@@ -81,8 +85,8 @@ impl Source {
             let spare: Vec<&str> = theirs.into_iter().filter(|id| !nodes.values().any(|used| used == id)).collect();
             return Err(self.unlogged(pipeline, file, &lacking, &spare));
         }
-        let tasks = logged("tasks");
-        let both = ours("tasks").filter(|n| pipeline.log.contains(&n.id) && tasks.contains(&n.id.as_str()));
+        let tasks = logged(&["tasks"]);
+        let both = pipeline.nodes.iter().filter(|n| n.op == "tasks" && pipeline.log.contains(&n.id) && tasks.contains(&n.id.as_str()));
         nodes.extend(both.map(|n| (n.id.clone(), n.id.clone())));
         Ok(Replays { run: self.name.clone(), nodes })
     }
@@ -110,7 +114,7 @@ impl Source {
         }
         let all: Vec<&str> = ids.iter().copied().chain(logged.iter().copied()).collect();
         text += &format!("to have them, run it again with `log: [{}]`", all.join(", "));
-        if pipeline.nodes.iter().filter(|n| n.op == "rollout").count() > lacking.len() {
+        if pipeline.nodes.iter().filter(|n| ops::rolls_out(n)).count() > lacking.len() {
             text += &format!("\nor replay a pipeline without {}: `flow replay {} --with other.yaml`", quoted(ids), self.name);
         }
         text

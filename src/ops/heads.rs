@@ -6,7 +6,7 @@ use serde_json::Value;
 /// Nodes that ask a critic to write or a policy to value, and critics that learn what nothing makes.
 pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     let mut found = Vec::new();
-    for node in &pipeline.nodes {
+    for node in pipeline.all() {
         let critic = node.op == "value" || learns_values(node);
         let model = node.with["model"].as_str().unwrap_or_default();
         let asked = critic || matches!(node.op.as_str(), "rollout" | "evaluate" | "gpu-update");

@@ -76,9 +76,14 @@ pub fn replayed(logged: BTreeMap<String, Vec<String>>) -> Catalog {
     Catalog { logged, wrong: judged_wrong, ..catalog() }
 }
 
-/// Whether the operator called `name` plays episodes: what a replay doesn't do.
-pub fn plays(name: &str) -> bool {
-    ["rollout", "evaluate"].contains(&name)
+/// Whether a node, or one inside it, plays episodes: what a replay doesn't do.
+pub fn plays(node: &Node) -> bool {
+    node.all().any(|n| ["rollout", "evaluate"].contains(&n.op.as_str()))
+}
+
+/// Whether a node's rows are the turns of a training's rollouts, be it through a loop.
+pub fn rolls_out(node: &Node) -> bool {
+    node.all().any(|n| n.op == "rollout")
 }
 
 /// How the operator called `name` becomes timely.
@@ -167,7 +172,7 @@ fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
             found.push(Wrong { at, message, help: None });
         }
     }
-    found.extend(pipeline.nodes.iter().filter(|n| n.op == "rollout").filter_map(|node| rollout::wrong(node, pipeline)));
+    found.extend(pipeline.all().filter(|n| n.op == "rollout").filter_map(|node| rollout::wrong(node, pipeline)));
     found.extend(namesakes(pipeline));
     found.extend(judged_wrong(pipeline));
     found

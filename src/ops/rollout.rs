@@ -221,6 +221,11 @@ pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx
 pub fn wrong(node: &Node, pipeline: &Pipeline) -> Option<Wrong> {
     let with = settings::<Rollout>(node).ok()?;
     let groups = with.groups?;
+    if let Some(around) = pipeline.around(&node.id) {
+        let message = format!("`groups` has no meaning in the loop `{}`, which plays all tasks", around.id);
+        let help = Some("leave it out".into());
+        return Some(Wrong { at: ["nodes", &node.id, "with", "groups"].map(String::from).to_vec(), message, help });
+    }
     let source = node.inputs.iter().find(|input| input.port == "tasks")?;
     let batch = pipeline.nodes.iter().find(|n| n.id == source.from).and_then(|n| n.with["batch"].as_u64());
     let (message, help) = if with.actor == Actor::Expert || with.samples < 2 {

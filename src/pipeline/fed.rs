@@ -10,7 +10,7 @@ impl Pipeline {
     pub fn fed(&self, fed: &BTreeSet<&str>, without: impl Fn(&Node) -> bool) -> Pipeline {
         let mut nodes = self.nodes.clone();
         let given = |node: &Node| fed.contains(node.id.as_str());
-        nodes.iter_mut().filter(|n| given(n)).for_each(|n| n.inputs.clear());
+        nodes.iter_mut().filter(|n| given(n)).for_each(Node::cut);
         let reads = |node: &Node, set: &BTreeSet<String>| node.inputs.iter().any(|i| set.contains(&i.from));
         let gone = closed(&nodes, |node, gone| !given(node) && (without(node) || reads(node, gone)));
         let below = closed(&nodes, |node, below| !gone.contains(&node.id) && (given(node) || reads(node, below)));
@@ -19,7 +19,10 @@ impl Pipeline {
             below.contains(&node.id) || read
         });
         nodes.retain(|n| kept.contains(&n.id));
-        let uses = |name: &str| nodes.iter().filter(|n| !given(n)).any(|n| MODEL_SETTINGS.iter().any(|key| n.with[*key] == name));
+        let uses = |name: &str| {
+            let working = nodes.iter().filter(|n| !given(n)).flat_map(Node::all);
+            working.into_iter().any(|n| MODEL_SETTINGS.iter().any(|key| n.with[*key] == name))
+        };
         let models = self.models.iter().filter(|(name, _)| uses(name)).map(|(name, model)| (name.clone(), model.clone())).collect();
         let log = self.log.iter().filter(|id| kept.contains(*id)).cloned().collect();
         Pipeline { nodes, models, log, ..self.clone() }
@@ -40,7 +43,7 @@ fn closed(nodes: &[Node], belongs: impl Fn(&Node, &BTreeSet<String>) -> bool) ->
 
 #[cfg(test)]
 mod tests {
-    use crate::pipeline::fake::{catalog, GOOD};
+    use crate::pipeline::fake::{catalog, GOOD, LOOPED};
     use crate::pipeline::{parse, Pipeline};
 
     fn fed(text: &str, id: &str) -> Pipeline {
@@ -82,5 +85,23 @@ mod tests {
         assert_eq!(ids(&left), ["rollout", "group", "advantage", "update", "wins"]);
         assert_eq!(left.models.keys().collect::<Vec<_>>(), ["actor"], "only the panel used the judge");
         assert_eq!(left.log, ["wins", "rollout", "update"]);
+    }
+
+    #[test]
+    fn a_loop_is_fed_under_its_name() {
+        let text = LOOPED.replace("log: [trial, ", "log: [trial, tasks, ");
+        let left = fed(&text, "trial");
+        assert_eq!(
+            (ids(&left), left.log.as_slice()),
+            (vec!["trial", "group", "advantage", "update"], &["trial".to_string(), "update".into()][..])
+        );
+        assert!(left.all().filter(|n| ["trial", "rollout", "reflect"].contains(&n.id.as_str())).all(|n| n.inputs.is_empty()));
+        let judged = text.replace(
+            "reflect, inputs: { rows: rollout, weights: { after: update, staleness: 1 } }, with: { model: actor }",
+            "reflect, inputs: rollout, with: { model: judge }",
+        );
+        let judged = judged.replace("models:\n", "models:\n  judge: { new: tiny }\n");
+        assert_eq!(fed(&judged, "trial").models.keys().collect::<Vec<_>>(), ["actor"], "only a node in the loop used the judge");
+        assert_eq!(fed(&judged, "tasks").models.len(), 2, "the loop is at work");
     }
 }

@@ -44,6 +44,25 @@ impl Body {
 }
 
 impl Node {
+    /// Itself and, of a loop, the nodes inside.
+    pub fn all(&self) -> impl Iterator<Item = &Node> {
+        std::iter::once(self).chain(self.body.iter().flat_map(|b| &b.nodes))
+    }
+
+    /// Without what it reads: its rows come from elsewhere.
+    pub(super) fn cut(&mut self) {
+        self.inputs.clear();
+        self.body.iter_mut().flat_map(|b| &mut b.nodes).for_each(|n| n.inputs.clear());
+    }
+
+    /// The columns that this node makes and that its log holds, where an operator `adds` these: of a loop those that all of its
+    /// outputs make.
+    pub fn makes(&self, adds: impl Fn(&str) -> &'static [&'static str]) -> Vec<&'static str> {
+        let mut all = self.makers().into_iter().map(|n| adds(&n.op));
+        let first = all.next().unwrap_or_default().to_vec();
+        all.fold(first, |both, one| both.into_iter().filter(|c| one.contains(c)).collect())
+    }
+
     /// The nodes whose operators make this node's rows: itself, or the output of a loop.
     pub fn makers(&self) -> Vec<&Node> {
         match &self.body {
@@ -56,7 +75,7 @@ impl Node {
 impl Pipeline {
     /// Every node, those inside loops too, each behind the loop that it stands in.
     pub fn all(&self) -> impl Iterator<Item = &Node> {
-        self.nodes.iter().flat_map(|n| std::iter::once(n).chain(n.body.iter().flat_map(|b| &b.nodes)))
+        self.nodes.iter().flat_map(Node::all)
     }
 
     /// Where a path such as nodes, rollout, with stands in the file: a node inside a loop stands under the loop.

@@ -27,13 +27,20 @@ pub fn overlaps(pipeline: &Pipeline) -> Vec<Overlap> {
         .iter()
         .flat_map(|n| n.inputs.iter().map(|i| (i.from.as_str(), n.id.as_str(), i.staleness.map_or(0, |s| s + 1))))
         .collect();
-    let delayed = |n: &super::Node| n.inputs.iter().filter_map(|i| Some((i.clone(), n.id.clone(), i.staleness?))).collect::<Vec<_>>();
-    let all = pipeline.nodes.iter().flat_map(delayed);
-    all.map(|(input, to, staleness)| {
-        let least = least(&edges, &input.from, &to).unwrap_or(staleness + 1);
-        Overlap { from: input.from, to, port: input.port, staleness, effective: least.saturating_sub(1).min(staleness) }
-    })
-    .collect()
+    // Of a loop those of its nodes: it is they who may run ahead, and only their ports have names.
+    let mut found = Vec::new();
+    for outer in &pipeline.nodes {
+        for node in outer.all().filter(|n| n.body.is_none()) {
+            for input in node.inputs.iter().filter(|i| pipeline.node(&i.from).is_some()) {
+                let Some(staleness) = input.staleness else { continue };
+                let least = least(&edges, &input.from, &outer.id).unwrap_or(staleness + 1);
+                let effective = least.saturating_sub(1).min(staleness);
+                let (from, to, port) = (input.from.clone(), node.id.clone(), input.port.clone());
+                found.push(Overlap { from, to, port, staleness, effective });
+            }
+        }
+    }
+    found
 }
 
 /// The least sum of delays on a way from `from` to `to` (Bellman and Ford: graphs are small).
@@ -68,6 +75,17 @@ mod tests {
         let text = fake::GOOD.replace("{ after: update, staleness: 0 }", "{ after: update, staleness: 2 }");
         assert_eq!(effective(&text), [("update -> rollout".to_string(), 2, 2)]);
         assert_eq!(effective(fake::GOOD), [("update -> rollout".to_string(), 0, 0)]);
+    }
+
+    #[test]
+    fn nodes_in_a_loop_run_ahead_by_their_own_ports() {
+        // The loop waits for the newest `update` already for the sake of `rollout`, so that `reflect` gains nothing.
+        let both = [("update -> rollout".to_string(), 0, 0), ("update -> reflect".to_string(), 1, 0)];
+        assert_eq!(effective(fake::LOOPED), both, "a next attempt is no earlier iteration");
+        let text = fake::LOOPED.replace("weights: { after: update }", "weights: { after: update, staleness: 2 }");
+        let ports: Vec<String> = overlaps(&parse("x", &text, &[], &fake::catalog()).unwrap()).into_iter().map(|o| o.port).collect();
+        assert_eq!(ports, ["weights", "weights"]);
+        assert_eq!(effective(&text), [("update -> rollout".to_string(), 2, 1), ("update -> reflect".to_string(), 1, 1)]);
     }
 
     #[test]

@@ -20,9 +20,9 @@ impl Pipeline {
         }
         let mut part = Pipeline { tests: Vec::new(), ..self.clone() };
         part.nodes.retain(|n| kept.contains(n.id.as_str()));
-        part.nodes.iter_mut().filter(|n| fed.contains(&n.id)).for_each(|n| n.inputs.clear());
+        part.nodes.iter_mut().filter(|n| fed.contains(&n.id)).for_each(Node::cut);
         part.log.retain(|id| kept.contains(id.as_str()));
-        let working = part.nodes.iter().filter(|n| !fed.contains(&n.id));
+        let working = part.nodes.iter().filter(|n| !fed.contains(&n.id)).flat_map(Node::all);
         let used: BTreeSet<&str> = working.flat_map(|n| MODEL_SETTINGS.iter().filter_map(|key| named(n, key, catalog))).collect();
         part.models = self.models.iter().filter(|(name, _)| used.contains(name.as_str())).map(|(n, m)| (n.clone(), m.clone())).collect();
         part
@@ -38,7 +38,13 @@ impl Pipeline {
         // A delayed edge may hand a need back to a node that stands later in the file.
         loop {
             let before: usize = all.values().map(BTreeMap::len).sum();
-            for node in self.nodes.iter().rev() {
+            for node in self.all().collect::<Vec<_>>().into_iter().rev() {
+                // A loop has no needs of its own: its rows are those of the nodes that it puts out, which read what it reads.
+                if let Some(body) = &node.body {
+                    let asked = all.get(&node.id).cloned().unwrap_or_default();
+                    body.output.iter().for_each(|output| all.entry(output.clone()).or_default().extend(asked.clone()));
+                    continue;
+                }
                 for input in &node.inputs {
                     let needs = needs(node, input, all.get(&node.id), catalog);
                     let at = all.entry(input.from.clone()).or_default();
@@ -78,7 +84,7 @@ fn named<'a>(node: &'a Node, key: &str, catalog: &'a Catalog) -> Option<&'a str>
 
 #[cfg(test)]
 mod tests {
-    use crate::pipeline::fake::{catalog, GOOD};
+    use crate::pipeline::fake::{catalog, GOOD, LOOPED};
     use crate::pipeline::{parse, Pipeline};
     use std::collections::{BTreeMap, BTreeSet};
 
@@ -116,5 +122,20 @@ mod tests {
         let who = |column: &str| needed.get(column).map(String::as_str);
         assert_eq!((who("reward"), who("state"), who("won")), (Some("`group`"), Some("`group`"), Some("the expectation of `advantage`")));
         assert_eq!((who("group"), who("advantage"), who("version")), (None, None, None), "made on the way, or nobody's need");
+    }
+
+    #[test]
+    fn a_test_feeds_a_loop_under_its_name_and_what_enters_it() {
+        let whole = parse("x", LOOPED, &[], &catalog()).unwrap();
+        let part = whole.part(&set(&["advantage"]), &set(&["trial"]), &catalog());
+        assert_eq!((ids(&part), part.models.len()), (vec!["trial", "group", "advantage"], 0));
+        let needed = part.needed(&BTreeMap::from([("advantage".to_string(), BTreeSet::from(["reflection"]))]), &catalog());
+        let keys: Vec<&str> = needed["trial"].keys().map(String::as_str).collect();
+        assert_eq!(keys, ["reflection", "reward", "task"]);
+        let part = whole.part(&set(&["trial"]), &set(&["tasks", "update"]), &catalog());
+        assert_eq!((ids(&part), part.models.len()), (vec!["tasks", "trial", "update"], 1));
+        let needed = part.needed(&BTreeMap::new(), &catalog());
+        assert_eq!(needed["tasks"].get("iteration").map(String::as_str), Some("`rollout`"), "the node in the loop that needs it");
+        assert!(needed["update"].contains_key("version"));
     }
 }

@@ -1,5 +1,6 @@
 //! The JSON Schema of a whole pipeline file, for editors: what `inputs` and `with` hold follows from `op`.
 
+use super::body;
 use super::catalog::{Catalog, Delay, OperatorSpec, Port};
 use super::edges::MOST_STALENESS;
 use super::keep::Keep;
@@ -36,8 +37,12 @@ pub fn schema(catalog: &Catalog) -> Value {
         "allOf": cases,
     });
     defs.insert("node".into(), node);
+    let able: Vec<&str> = catalog.operators.iter().filter(|o| o.loops).map(|o| o.name).collect();
+    let trial = hoisted(&body::schema(), "trial", &mut defs);
+    defs.insert("loop".into(), looped(trial, &able));
     let keep = hoisted(&Keep::schema(), "keep", &mut defs);
     let test = hoisted(&Test::schema(), "test", &mut defs);
+    let either = json!({ "if": { "required": ["loop"] }, "then": { "$ref": "#/$defs/loop" }, "else": { "$ref": "#/$defs/node" } });
     let name = json!({ "type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_-]{0,63}$" });
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -49,7 +54,7 @@ pub fn schema(catalog: &Catalog) -> Value {
             "iterations": { "description": "How many training iterations to run.", "type": "integer", "minimum": 1 },
             "seed": { "description": "What all randomness follows from.", "type": "integer", "minimum": 0, "default": 0 },
             "models": { "description": "The policies, by name.", "type": "object", "propertyNames": { "$ref": "#/$defs/name" }, "additionalProperties": { "$ref": "#/$defs/model" } },
-            "nodes": { "description": "The operators at work, by name.", "type": "object", "minProperties": 1, "propertyNames": { "$ref": "#/$defs/name" }, "additionalProperties": { "$ref": "#/$defs/node" } },
+            "nodes": { "description": "The operators at work, by name.", "type": "object", "minProperties": 1, "propertyNames": { "$ref": "#/$defs/name" }, "additionalProperties": either },
             "log": { "description": "The nodes whose rows are kept.", "type": "array", "items": { "type": "string" }, "uniqueItems": true },
             "keep": keep,
             "tests": { "description": "Rows fed to nodes and rows expected from others: `flow test` runs them.", "type": ["array", "null"], "items": test },
@@ -63,6 +68,24 @@ pub fn schema(catalog: &Catalog) -> Value {
 fn with_name(mut defs: Map<String, Value>, name: Value) -> Value {
     defs.insert("name".into(), name);
     Value::Object(defs)
+}
+
+/// A loop of nodes whose operators are among `able`.
+fn looped(trial: Value, able: &[&str]) -> Value {
+    let inner = json!({ "allOf": [{ "$ref": "#/$defs/node" }, { "properties": { "op": { "enum": able } } }] });
+    json!({
+        "type": "object",
+        "properties": {
+            "loop": trial,
+            "nodes": { "description": "The nodes of one attempt, by name. `after` another of them is what that made in the attempt before.", "type": "object", "minProperties": 1, "propertyNames": { "$ref": "#/$defs/name" }, "additionalProperties": inner },
+            "output": {
+                "description": "The inner node whose rows are the loop's, or several in a list.",
+                "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" }, "minItems": 1, "uniqueItems": true }],
+            },
+        },
+        "required": ["loop", "nodes", "output"],
+        "additionalProperties": false,
+    })
 }
 
 /// What holds of a node with this operator.
@@ -142,7 +165,7 @@ fn renamed(schema: &Value, prefix: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use crate::pipeline::fake::{catalog, GOOD};
+    use crate::pipeline::fake::{catalog, GOOD, LOOPED};
     use crate::pipeline::{parse, schema};
 
     /// What the schema can say at all, it says as the checker does.
@@ -174,9 +197,28 @@ mod tests {
             ("inputs: group", "inputs: [group]", false),
             ("inputs: group", "inputs: { row: group }", false),
         ];
-        for (from, to, good) in changes {
-            assert!(GOOD.contains(from), "{from}");
-            let text = GOOD.replace(from, to);
+        let loops = [
+            ("until: won", "until: never", true),
+            (", until: won", "", true),
+            ("output: [rollout, reflect]", "output: rollout", true),
+            ("loop: { attempts: 3, until: won }", "loop:", false),
+            ("attempts: 3", "attempts: 0", false),
+            ("attempts: 3", "attempts: 101", false),
+            ("until: won", "until: lost", false),
+            ("output: [rollout, reflect]", "output: []", false),
+            ("output: [rollout, reflect]", "output: [rollout, rollout]", false),
+            ("    output: [rollout, reflect]\n", "", false),
+            ("    output:", "    inputs: tasks\n    output:", false),
+            ("    output:", "    with: {}\n    output:", false),
+            ("    output:", "    op: rollout\n    output:", false),
+            ("op: reflect", "op: group", false),
+            ("op: reflect, inputs: { rows: rollout, weights: { after: update, staleness: 1 } }", "op: reflect", false),
+            ("samples: 8", "samples: 0", false),
+        ];
+        let both = changes.map(|change| (GOOD, change)).into_iter().chain(loops.map(|change| (LOOPED, change)));
+        for (whole, (from, to, good)) in both {
+            assert!(whole.contains(from), "{from}");
+            let text = whole.replace(from, to);
             let value = super::super::read::read(&text, 0).unwrap().0.json();
             assert_eq!(validator.is_valid(&value), good, "schema: {to}");
             let said = parse("x", &text, &[], &catalog).err().map(|d| d.to_string()).unwrap_or_default();
