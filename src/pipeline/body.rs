@@ -95,8 +95,8 @@ pub fn body(tree: &Tree, place: usize, draft: &mut Draft, names: &Names, sketch:
     missing("output", format!("write `output: {}`: the inner nodes whose rows are those of `{id}`", first.unwrap_or("rollout")));
     if let Some(nodes) = tree.entry("nodes") {
         if !matches!(nodes.value.value, Shape::Map(_)) && !nodes.value.is_null() {
-            let found = nodes.value.called();
-            report.add(nodes.value.at, format!("`nodes` of the loop `{id}` must be a map from names to nodes, found {found}"), None);
+            let message = format!("`nodes` of the loop `{id}` must be a map from names to nodes, found {}", nodes.value.called());
+            report.add(nodes.value.at, message, Some("write one entry a node, such as `rollout: { op: rollout }`".into()));
         } else if nodes.value.entries().is_empty() {
             report.add(nodes.at, format!("there are no nodes in the loop `{id}`"), Some("write one entry a node".into()));
         }
@@ -111,6 +111,11 @@ fn trial(tree: &Tree, id: &str, report: &mut Report) -> Option<Trial> {
     let entry = tree.entry("loop")?;
     let empty = Tree { at: entry.at, value: Shape::Map(Vec::new()) };
     let value = if entry.value.is_null() { &empty } else { &entry.value };
+    if !matches!(value.value, Shape::Map(_)) {
+        let message = format!("`loop` of `{id}` must be a map with `attempts`, found {}", value.called());
+        report.add(value.at, message, Some("write `loop: { attempts: 3, until: won }`".into()));
+        return None;
+    }
     let subject = Subject { whole: format!("the loop `{id}`"), schema: &schema(), owner: entry.at };
     settings::check(value, &subject, report).then(|| serde_json::from_value(value.json()).ok()).flatten()
 }
@@ -143,7 +148,8 @@ fn outputs(tree: &Tree, place: usize, id: &str, names: &Names, sketch: &mut Sket
             }
             Some(i) if names.seats()[i].inside == Some(place) => found.push(i),
             Some(_) => {
-                let help = Some(format!("its inner nodes are {}", listed(&own().collect::<Vec<_>>(), "and")));
+                let own: Vec<&str> = own().collect();
+                let help = Some(format!("inside {} {}", if own.len() == 1 { "stands" } else { "stand" }, listed(&own, "and")));
                 report.add(item.at, format!("`{name}` stands outside the loop `{id}`, which puts out rows of its own nodes"), help);
             }
             None => {

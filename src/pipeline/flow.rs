@@ -211,9 +211,15 @@ pub fn ends(sketch: &Sketch, report: &mut Report) {
             }
         }
         let read = draft.spec.is_some_and(|s| s.effect) || sketch.mentioned.contains(draft.id);
-        if let (false, Some(around)) = (read, draft.inside.map(|place| sketch.nodes[place].id)) {
+        let around = draft.inside.map(|place| &sketch.nodes[place]);
+        if let (false, Some(around)) = (read, around) {
+            // What a loop puts out may not be understood.
+            if around.body.as_ref().is_none_or(|b| b.output.is_empty()) {
+                continue;
+            }
             let help = format!("let another node inside read `{}`, add it to `output`, or leave it out", draft.id);
-            report.add(draft.at, format!("nothing reads the rows of `{}`, and `{around}` doesn't put them out", draft.id), Some(help));
+            let message = format!("nothing reads the rows of `{}`, and `{}` doesn't put them out", draft.id, around.id);
+            report.add(draft.at, message, Some(help));
         } else if !read && !sketch.log.iter().any(|n| n == draft.id) {
             let help = format!("let a node read `{}`, add it to `log`, or leave it out", draft.id);
             report.add(draft.at, format!("nothing reads the rows of `{}`, and they are not logged", draft.id), Some(help));
