@@ -1,7 +1,7 @@
 //! Dynamic sampling (DAPO, Yu et al. 2025, section 3.2 and the constraint of Eq. 11): a task on which every trajectory
 //! earned the same teaches nothing by comparison, so further tasks are played in its place.
 
-use super::group::episodes;
+use super::group::{episodes, reflections};
 use super::play::Outcome;
 use crate::credit;
 use crate::row::{self, RowError};
@@ -36,7 +36,9 @@ pub fn resample(tasks: &[String], wanted: usize, mut play: impl FnMut(&[String])
 /// How many tasks have trajectories whose returns, as `advantage` would compare them, are not all equal.
 fn telling(rows: &[RecordBatch]) -> Result<usize, RowError> {
     let Some(rows) = row::sorted(rows)? else { return Ok(0) };
-    let (tasks, episodes) = (row::texts(&rows, "task")?, episodes(&rows)?);
+    let reflections = reflections(&rows)?;
+    let (tasks, mut episodes) = (row::texts(&rows, "task")?, episodes(&rows)?);
+    episodes.retain(|episode| !reflections[episode.start]);
     let returns: Vec<f32> = credit::episode_return(row::f32s(&rows, "reward")?.values(), &episodes).iter().map(|r| *r as f32).collect();
     let same_task = |i: usize| tasks.value(episodes[i].start) == tasks.value(episodes[i - 1].start);
     let of_episode = |i: usize| returns[episodes[i].start];
@@ -65,6 +67,7 @@ mod tests {
             ("sample", each(&|i| i / 3)),
             ("attempt", each(&|_| 0)),
             ("turn", each(&|i| i % 3)),
+            ("phase", Arc::new(StringArray::from(vec!["play"; n]))),
             ("reward", Arc::new(Float32Array::from_iter_values((0..n).map(reward)))),
         ]);
         let (rows, tally) = (vec![rows.map_err(|e| e.to_string())?], Tally { episodes: n / 3, ..Default::default() });
