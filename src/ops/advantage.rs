@@ -1,6 +1,6 @@
 //! `advantage`: how much better a row did than its group. The formulas are in `credit`.
 
-use super::group::{episodes, reflections};
+use super::episodes::{episodes, reflections};
 use super::{must, schema};
 use crate::credit::{self, AdvantageSettings, Columns, Of, Unit, Used};
 use crate::dataflow::edge::keys;

@@ -6,6 +6,7 @@
 //! game: to the columns `state`, `observation` and `visitation_depth` all reflections are alike, and like no turn of play. So
 //! `[task, state]` also compares the reflections on a task with one another (LaMer's code: their anchor is the word reflection).
 
+use super::episodes::{episodes, reflections};
 use super::{must, schema, settings};
 use crate::credit;
 use crate::dataflow::edge::keys;
@@ -14,11 +15,10 @@ use crate::dataflow::{Context, Edge, Place, Ports, Route};
 use crate::pipeline::{Delay, Need, Node, OperatorSpec, Port, Wrong};
 use crate::row::{self, Kind, RowError};
 use crate::seed::{mix, text};
-use arrow::array::{RecordBatch, StringArray, UInt32Array, UInt64Array};
+use arrow::array::{RecordBatch, UInt32Array, UInt64Array};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::ops::Range;
 use std::sync::Arc;
 use timely::dataflow::Scope;
 
@@ -155,23 +155,6 @@ fn measure(batches: &[RecordBatch]) -> Result<Vec<RecordBatch>, RowError> {
     Ok(vec![row::with(&rows, "group_size", Arc::new(UInt32Array::from(sizes)))?])
 }
 
-/// The trajectories of rows sorted by name: the turns of each attempt (equal task, sample and attempt), and each reflection for itself.
-pub fn episodes(rows: &RecordBatch) -> Result<Vec<Range<usize>>, RowError> {
-    let (task, sample, attempt) = (row::texts(rows, "task")?, row::u32s(rows, "sample")?, row::u32s(rows, "attempt")?);
-    let reflections = reflections(rows)?;
-    let same = |i: usize| {
-        let played = !reflections[i] && !reflections[i - 1];
-        played && sample.value(i) == sample.value(i - 1) && attempt.value(i) == attempt.value(i - 1) && task.value(i) == task.value(i - 1)
-    };
-    Ok(credit::episodes(same, rows.num_rows()))
-}
-
-/// Which rows are reflections, and so no turns of play.
-pub fn reflections(rows: &RecordBatch) -> Result<Vec<bool>, RowError> {
-    let phases: &StringArray = row::texts(rows, "phase")?;
-    Ok((0..rows.num_rows()).map(|i| phases.value(i) == "reflect").collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,6 +215,35 @@ mod tests {
             let found = split(&[marked(&rows, &["task"])], &Similar { at_least: 1.0, autojunk, ..Default::default() }).unwrap().remove(0);
             prop_assert_eq!(groups(&found), groups(&marked(&rows, &["task", "observation"])));
         }
+    }
+
+    /// A task's two samples: one fails in states 1, 2, 1, reflects on it in 1, and tries again; the other one reflects, too.
+    #[test]
+    fn reflections_share_a_group_that_no_turn_is_in() {
+        let u32s = |values: &[u32]| Arc::new(UInt32Array::from(values.to_vec())) as ArrayRef;
+        let phase = ["play", "play", "play", "reflect", "play", "play", "reflect"];
+        let rows = row::batch(vec![
+            ("task", Arc::new(StringArray::from(vec!["a"; 7])) as ArrayRef),
+            ("sample", u32s(&[0, 0, 0, 0, 0, 1, 1])),
+            ("attempt", u32s(&[0, 0, 0, 0, 1, 0, 0])),
+            ("turn", u32s(&[0, 1, 2, 3, 0, 0, 1])),
+            ("phase", Arc::new(StringArray::from(phase.to_vec()))),
+            ("state", Arc::new(UInt64Array::from(vec![1, 2, 1, 1, 1, 1, 2]))),
+            ("observation", Arc::new(StringArray::from(vec!["x", "y", "x", "x", "x", "x", "y"]))),
+        ])
+        .unwrap();
+        let same = |rows: &RecordBatch| {
+            let groups = groups(rows);
+            groups.iter().map(|group| groups.iter().position(|other| other == group).unwrap()).collect::<Vec<_>>()
+        };
+        let found = marked(&rows, &["task", "state", "visitation_depth"]);
+        assert_eq!(row::u32s(&found, "visitation_depth").unwrap().values(), &[0, 0, 1, 0, 0, 0, 0], "an attempt begins anew");
+        assert_eq!(same(&found), [0, 1, 2, 3, 0, 0, 3]);
+        assert_eq!(same(&marked(&rows, &["task", "state"])), [0, 1, 0, 3, 0, 0, 3]);
+        assert_eq!(same(&marked(&rows, &["task", "attempt", "state"])), [0, 1, 0, 3, 4, 0, 3]);
+        assert_eq!(same(&marked(&rows, &["task"])), [0; 7]);
+        let alike = split(&[marked(&rows, &["task"])], &alike(1.0)).unwrap().remove(0);
+        assert_eq!(same(&alike), [0, 1, 0, 3, 0, 0, 3]);
     }
 
     /// Two tasks see the same texts, all of them alike at 0.8: one group a task, and none of both.

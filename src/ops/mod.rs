@@ -3,6 +3,7 @@
 
 mod advantage;
 mod combine;
+mod episodes;
 mod evaluate;
 mod gpu_update;
 mod group;
