@@ -1,6 +1,7 @@
 //! Advantages: the value of a row, compared with its group.
 
 use super::columns::Columns;
+use super::cross::cross_episode_return;
 use super::gae::gae;
 use super::group::Groups;
 use super::returns::{discounted, summed};
@@ -52,6 +53,7 @@ pub fn values(columns: &Columns, episodes: &[Range<usize>], settings: &Advantage
     let mut values = match settings.of {
         Of::EpisodeReturn => summed(rows, episodes, reward),
         Of::StepReturn => discounted(rows, episodes, settings.gamma, reward),
+        Of::CrossEpisodeReturn => cross_episode_return(columns, episodes, settings, reward),
         Of::Reward => (0..rows).map(reward).collect(),
         Of::Gae => gae(columns.value, episodes, settings.gamma, settings.lambda, reward),
         Of::Advantage => return columns.advantage.iter().map(|advantage| f64::from(*advantage)).collect(),

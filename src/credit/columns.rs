@@ -12,8 +12,12 @@ pub struct Columns<'a> {
     pub advantage: &'a [f32],
     /// What a critic expected after the prompt, for `of: gae`.
     pub value: &'a [f32],
-    /// An id of the row's trajectory, for `unit: trajectory`.
+    /// An id of the row's trajectory, for `unit: trajectory`: of its attempt, or of the reflection that it is.
     pub trajectory: &'a [u64],
+    /// An id of the row's trial, which is all attempts of one sample at a task, for `of: cross_episode_return`.
+    pub trial: &'a [u64],
+    /// Whether the row is a reflection, for `of: cross_episode_return`; empty: none is.
+    pub reflection: &'a [bool],
     /// How many tokens the response has, for `unit: token`.
     pub tokens: &'a [u32],
     /// Whether a node upstream dropped the row; empty: none did.
@@ -23,6 +27,9 @@ pub struct Columns<'a> {
 impl Columns<'_> {
     pub(super) fn invalid(&self, row: usize) -> bool {
         self.valid.get(row) == Some(&false)
+    }
+    pub(super) fn reflection(&self, row: usize) -> bool {
+        self.reflection.get(row) == Some(&true)
     }
     pub(super) fn dropped(&self, row: usize) -> bool {
         self.dropped.get(row) == Some(&true)

@@ -1,6 +1,6 @@
 //! Where a paper and its released code differ: all of it in one word, and each difference a field that can be given beside it.
 
-use super::settings::{AdvantageSettings, EpsIn, Of, Penalty, Singleton, Unit};
+use super::settings::{AdvantageSettings, Boundary, EpsIn, Of, Penalty, Singleton, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Error, Value};
@@ -14,7 +14,8 @@ pub enum Preset {
     Paper,
     /// The released code's. For returns and rewards that of GiGPO (verl-agent, whose GRPO for agents is the same with
     /// episodes alone): unit: turn, invalid_penalty: 0.1, penalty: after_return, and singleton: raw for an
-    /// episode_return but zero for the others. For an advantage and for gae verl's whitening: unit: token, eps: 1e-8,
+    /// episode_return but zero for the others. For a cross_episode_return that of LaMer: boundary: code, unit: turn, and no
+    /// penalty (its code takes the penalty from the episode's part alone). For an advantage and for gae verl's whitening: unit: token, eps: 1e-8,
     /// eps_in: variance; for gae also lambda: 1. Everything else as published.
     Code,
 }
@@ -27,6 +28,7 @@ impl Preset {
             (Preset::Paper, _) => paper,
             (Preset::Code, Of::Advantage) => AdvantageSettings { unit: Unit::Token, eps: 1e-8, eps_in: EpsIn::Variance, ..paper },
             (Preset::Code, Of::Gae) => AdvantageSettings { of, lambda: 1.0, ..self.settings(Of::Advantage) },
+            (Preset::Code, Of::CrossEpisodeReturn) => AdvantageSettings { unit: Unit::Turn, boundary: Boundary::Code, ..paper },
             (Preset::Code, _) => {
                 let singleton = if of == Of::EpisodeReturn { Singleton::Raw } else { Singleton::Zero };
                 AdvantageSettings { unit: Unit::Turn, invalid_penalty: 0.1, penalty: Penalty::AfterReturn, singleton, ..paper }
@@ -72,6 +74,11 @@ mod tests {
         assert_eq!(said(&meant("{ preset: code, of: step_return }")), (Unit::Turn, Singleton::Zero, 0.1, after, 1e-6, EpsIn::Std));
         let white = (Unit::Token, Singleton::Zero, 0.0, before, 1e-8, EpsIn::Variance);
         assert_eq!(said(&meant("{ preset: code, of: advantage }")), white);
+        let cross = meant("{ preset: code, of: cross_episode_return }");
+        assert_eq!(
+            (said(&cross), cross.boundary, cross.gamma_attempt),
+            ((Unit::Turn, Singleton::Zero, 0.0, before, 1e-6, EpsIn::Std), Boundary::Code, 0.6)
+        );
         let gae = meant("{ preset: code, of: gae }");
         assert_eq!((said(&gae), gae.of, gae.lambda), (white, Of::Gae, 1.0));
     }

@@ -8,15 +8,20 @@ use serde_json::{json, Value};
 /// What an advantage compares, and how.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(extend("allOf" = [of_rewards_only()]))]
+#[schemars(extend("allOf" = only_where_read()))]
 pub struct AdvantageSettings {
     /// Whose conventions hold for the fields that aren't given. Default: paper.
     pub preset: Preset,
     /// The value of a row. Default: episode_return.
     pub of: Of,
-    /// The discount of step_return and gae, from 0 to 1. Default: 1.
+    /// The discount of step_return, cross_episode_return and gae from one turn to the next, from 0 to 1. Default: 1.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub gamma: f64,
+    /// The discount of cross_episode_return from one attempt at a task to the next, from 0 to 1. Default: 0.6 (LaMer, section 5.1).
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub gamma_attempt: f64,
+    /// How cross_episode_return goes from one attempt to the one before it. Default: paper.
+    pub boundary: Boundary,
     /// How far gae looks past the critic: 0 one turn, 1 to the end. Default: 0.95 (PPO, Schulman et al. 2017, Table 3; verl: 1).
     #[schemars(range(min = 0.0, max = 1.0))]
     pub lambda: f64,
@@ -51,6 +56,8 @@ impl Default for AdvantageSettings {
             preset: Preset::default(),
             of: Of::default(),
             gamma: 1.0,
+            gamma_attempt: 0.6,
+            boundary: Boundary::default(),
             lambda: 0.95,
             baseline: Baseline::default(),
             scale: Scale::default(),
@@ -66,15 +73,24 @@ impl Default for AdvantageSettings {
     }
 }
 
-/// That an advantage made upstream is taken as it is: what turns rewards into values has no place beside it.
-fn of_rewards_only() -> Value {
-    json!({
-        "if": { "properties": { "of": { "const": "advantage" } }, "required": ["of"] },
-        "then": { "properties": { "gamma": false, "lambda": false, "invalid_penalty": false, "penalty": false } },
-    })
+/// That settings stand only where something reads them: an advantage made upstream is taken as it is, so what turns rewards into
+/// values has no place beside it; and only a cross_episode_return knows of attempts.
+fn only_where_read() -> Value {
+    let of = |value: &str| json!({ "properties": { "of": { "const": value } }, "required": ["of"] });
+    json!([
+        {
+            "if": of("advantage"),
+            "then": { "properties": { "gamma": false, "lambda": false, "invalid_penalty": false, "penalty": false } },
+        },
+        {
+            "if": { "not": of("cross_episode_return") },
+            "then": { "properties": { "gamma_attempt": false, "boundary": false } },
+        },
+    ])
 }
 
-/// The value of a row.
+/// The value of a row. A reflection (`phase` reflect) is no turn of play: its reward and its penalty are its own alone, and so is all
+/// that it is worth, except by cross_episode_return.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Of {
@@ -83,12 +99,26 @@ pub enum Of {
     EpisodeReturn,
     /// The discounted sum of the rewards from this turn on (GiGPO; SLEA-RL, Eq. 5; EAPO, Eq. 4).
     StepReturn,
+    /// The discounted sum of the rewards from this turn on, to the end of the trial: of this attempt and of those after it (LaMer, Eq. 4).
+    /// A reflection is worth what the first turn of the next attempt is (section 4: it is trained by the reward of the next episode).
+    CrossEpisodeReturn,
     /// The reward of the turn alone (EAPO, Eq. 14 read literally).
     Reward,
     /// Generalised advantage estimation from a critic's column `value` (PPO; Schulman et al. 2016). Also makes `value_target`.
     Gae,
     /// The advantage that a node upstream made, to be compared once more (the second step of REINFORCE++ with baseline).
     Advantage,
+}
+
+/// Which discounts lie between a turn and the attempts after its own.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Boundary {
+    /// gamma_attempt once for each attempt on the way, wherever in its own attempt the turn stands (LaMer, Eq. 4).
+    #[default]
+    Paper,
+    /// Also gamma for each turn that is left in the turn's own attempt: one pass from the end, in LaMer's released code.
+    Code,
 }
 
 /// What is subtracted from a value.
@@ -155,9 +185,9 @@ pub enum Equal {
 
 /// How often a row counts in the statistics of its group.
 ///
-/// A step_return, a reward or an advantage belongs to one turn, and counts once with `trajectory` as with `turn`: the
-/// papers' groups are sets of transitions (EAPO, Eq. 13; SLEA-RL, above Eq. 5), in which a trajectory that comes back to
-/// a state stands more than once.
+/// A step_return, a cross_episode_return, a reward or an advantage belongs to one turn, and counts once with `trajectory`
+/// as with `turn`: the papers' groups are sets of transitions (EAPO, Eq. 13; SLEA-RL, above Eq. 5), in which a trajectory
+/// that comes back to a state stands more than once. A trajectory is one attempt; a reflection is one by itself.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -196,5 +226,6 @@ mod tests {
         assert_eq!(schema["additionalProperties"], false);
         assert_eq!(schema["properties"]["eps"]["default"], 1e-6);
         assert_eq!(schema["allOf"][0]["then"]["properties"]["gamma"], false);
+        assert_eq!(schema["allOf"][1]["then"]["properties"]["gamma_attempt"], false);
     }
 }

@@ -1,6 +1,6 @@
 //! `advantage`: how much better a row did than its group. The formulas are in `credit`.
 
-use super::group::episodes;
+use super::episodes::{episodes, reflections};
 use super::{must, schema};
 use crate::credit::{self, AdvantageSettings, Columns, Of, Unit, Used};
 use crate::dataflow::edge::keys;
@@ -20,7 +20,7 @@ pub fn spec() -> OperatorSpec {
         ports: &[Port {
             name: "rows",
             about: "grouped rows of whole episodes",
-            needs: &["task", "sample", "attempt", "turn", "reward", "valid", "group"],
+            needs: &["task", "sample", "attempt", "turn", "phase", "reward", "valid", "group"],
             optional: false,
             delay: Delay::Never,
         }],
@@ -73,6 +73,9 @@ fn value(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<Record
     if with.of == Of::Gae {
         columns.value = row::f32s(&rows, "value")?.values();
     }
+    let reflection = reflections(&rows)?;
+    let trial = if with.of == Of::CrossEpisodeReturn { keys(&rows, &["task".into(), "sample".into()]) } else { vec![] };
+    (columns.trial, columns.reflection) = (&trial, &reflection);
     let values = credit::values(&columns, &episodes(&rows)?, with);
     let column = |values: &[f64]| Arc::new(Float32Array::from_iter_values(values.iter().map(|v| *v as f32)));
     let made = row::with(&rows, "return", column(&values))?;
@@ -86,7 +89,8 @@ fn value(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<Record
 fn compare(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<RecordBatch>, RowError> {
     let Some(rows) = row::sorted(batches)? else { return Ok(vec![]) };
     let values: Vec<f64> = row::f32s(&rows, "return")?.values().iter().map(|v| *v as f64).collect();
-    let trajectory = keys(&rows, &["task".into(), "sample".into(), "attempt".into()]);
+    // A reflection is no turn of its attempt, so the phase tells them apart.
+    let trajectory = keys(&rows, &["task".into(), "sample".into(), "attempt".into(), "phase".into()]);
     let tokens: Vec<u32> = match with.unit {
         Unit::Token => row::lists(&rows, "response_tokens")?.offsets().lengths().map(|n| n as u32).collect(),
         Unit::Trajectory | Unit::Turn => vec![],
@@ -126,6 +130,7 @@ mod tests {
             ("sample", u32s(&|i| i / 2 % 2)),
             ("attempt", u32s(&|_| 0)),
             ("turn", u32s(&|i| i % 2)),
+            ("phase", Arc::new(StringArray::from(vec!["play"; n as usize]))),
             ("response_tokens", lists),
             ("reward", Arc::new(Float32Array::from_iter_values((0..n).map(|i| (i * i % 7) as f32 - 0.1)))),
             ("valid", Arc::new(BooleanArray::from_iter((0..n).map(|i| Some(i % 5 != 0))))),

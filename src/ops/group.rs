@@ -1,7 +1,12 @@
 //! `group`: says which rows are compared with each other. `[task]` is GRPO's group, `[task, state]` GiGPO's,
 //! `[task, state, visitation_depth]` EAPO's, `[]` REINFORCE++'s whole batch, `[task]` with `similar` the alike observations
 //! that GiGPO's released code can compare: settings of one operator.
+//!
+//! The attempts at a task share its groups unless `attempt` is in `by`, as in LaMer's code. A reflection is made in no state of the
+//! game: to the columns `state`, `observation` and `visitation_depth` all reflections are alike, and like no turn of play. So
+//! `[task, state]` also compares the reflections on a task with one another (LaMer's code: their anchor is the word reflection).
 
+use super::episodes::{episodes, reflections};
 use super::{must, schema, settings};
 use crate::credit;
 use crate::dataflow::edge::keys;
@@ -14,7 +19,6 @@ use arrow::array::{RecordBatch, UInt32Array, UInt64Array};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::ops::Range;
 use std::sync::Arc;
 use timely::dataflow::Scope;
 
@@ -56,7 +60,7 @@ pub fn spec() -> OperatorSpec {
         ports: &[Port {
             name: "rows",
             about: "whole episodes",
-            needs: &["task", "sample", "attempt", "turn", "state"],
+            needs: &["task", "sample", "attempt", "turn", "phase", "state"],
             optional: false,
             delay: Delay::Never,
         }],
@@ -101,7 +105,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let mut marked = stage(whole, ctx, move |_, rows| mark(&rows[0], &columns).map_err(|e| e.to_string()));
     if let Some(similar) = similar {
         // Comparing every text with every other can take a while, so it gets a thread.
-        let inputs = vec![(marked, Route::By(by))];
+        let inputs = vec![(marked, Route::by(&["group"]))];
         let candidates = Stage { name: name(" similar"), inputs, begins: false, place: Place::Thread };
         marked = stage(candidates, ctx, move |_, rows| split(&rows[0], &similar).map_err(|e| e.to_string()));
     }
@@ -114,17 +118,33 @@ fn mark(batches: &[RecordBatch], by: &[String]) -> Result<Vec<RecordBatch>, RowE
     let Some(rows) = row::sorted(batches)? else { return Ok(vec![]) };
     let depths = credit::visitation_depth(row::u64s(&rows, "state")?.values(), &episodes(&rows)?);
     let rows = row::with(&rows, "visitation_depth", Arc::new(UInt32Array::from(depths)))?;
-    let groups = UInt64Array::from(keys(&rows, by));
-    Ok(vec![row::with(&rows, "group", Arc::new(groups))?])
+    let mut groups = keys(&rows, by);
+    let stateless: Vec<String> = by.iter().filter(|column| !PLACE.contains(&column.as_str())).cloned().collect();
+    if stateless.len() < by.len() {
+        let elsewhere = keys(&rows, &stateless);
+        for (i, _) in reflections(&rows)?.iter().enumerate().filter(|(_, reflection)| **reflection) {
+            groups[i] = mix(elsewhere[i], text(REFLECTION));
+        }
+    }
+    Ok(vec![row::with(&rows, "group", Arc::new(UInt64Array::from(groups)))?])
 }
+
+/// Where in the game a turn was taken: what a reflection has none of.
+const PLACE: [&str; 3] = ["state", "observation", "visitation_depth"];
+
+/// The place of a reflection.
+const REFLECTION: &str = "reflection";
 
 /// Splits each group by likeness. The new id is a hash of the old one and the founder's text: with `at_least` 1 it is
 /// the id that the column would have given as the last one in `by`.
 fn split(batches: &[RecordBatch], similar: &Similar) -> Result<Vec<RecordBatch>, RowError> {
     let Some(rows) = row::sorted(batches)? else { return Ok(vec![]) };
     let (groups, texts) = (row::u64s(&rows, "group")?.values(), row::texts(&rows, &similar.column)?);
-    let founders = credit::founders(groups, |i| texts.value(i), similar.at_least, similar.autojunk);
-    let split = groups.iter().zip(founders).map(|(group, founder)| mix(*group, text(texts.value(founder as usize))));
+    let nowhere = PLACE.contains(&similar.column.as_str());
+    let reflections = if nowhere { reflections(&rows)? } else { vec![false; rows.num_rows()] };
+    let shown = |i: usize| if reflections[i] { REFLECTION } else { texts.value(i) };
+    let founders = credit::founders(groups, shown, similar.at_least, similar.autojunk);
+    let split = groups.iter().zip(founders).map(|(group, founder)| mix(*group, text(shown(founder as usize))));
     let split = UInt64Array::from_iter_values(split);
     Ok(vec![row::with(&rows, "group", Arc::new(split))?])
 }
@@ -134,14 +154,6 @@ fn measure(batches: &[RecordBatch]) -> Result<Vec<RecordBatch>, RowError> {
     let Some(rows) = row::sorted(batches)? else { return Ok(vec![]) };
     let sizes = credit::sizes(row::u64s(&rows, "group")?.values());
     Ok(vec![row::with(&rows, "group_size", Arc::new(UInt32Array::from(sizes)))?])
-}
-
-/// The trajectories of rows sorted by name: runs of equal task, sample and attempt.
-pub fn episodes(rows: &RecordBatch) -> Result<Vec<Range<usize>>, RowError> {
-    let (task, sample, attempt) = (row::texts(rows, "task")?, row::u32s(rows, "sample")?, row::u32s(rows, "attempt")?);
-    let same =
-        |i: usize| sample.value(i) == sample.value(i - 1) && attempt.value(i) == attempt.value(i - 1) && task.value(i) == task.value(i - 1);
-    Ok(credit::episodes(same, rows.num_rows()))
 }
 
 #[cfg(test)]
@@ -166,6 +178,7 @@ mod tests {
             ("sample", number(|i| i as u32 / 5)),
             ("attempt", number(|_| 0)),
             ("turn", number(|i| i as u32 % 5)),
+            ("phase", Arc::new(StringArray::from(vec!["play"; rows]))),
             ("state", Arc::new(states)),
             ("observation", Arc::new(StringArray::from(seen))),
         ])
@@ -203,6 +216,35 @@ mod tests {
             let found = split(&[marked(&rows, &["task"])], &Similar { at_least: 1.0, autojunk, ..Default::default() }).unwrap().remove(0);
             prop_assert_eq!(groups(&found), groups(&marked(&rows, &["task", "observation"])));
         }
+    }
+
+    /// A task's two samples: one fails in states 1, 2, 1, reflects on it in 1, and tries again; the other one reflects, too.
+    #[test]
+    fn reflections_share_a_group_that_no_turn_is_in() {
+        let u32s = |values: &[u32]| Arc::new(UInt32Array::from(values.to_vec())) as ArrayRef;
+        let phase = ["play", "play", "play", "reflect", "play", "play", "reflect"];
+        let rows = row::batch(vec![
+            ("task", Arc::new(StringArray::from(vec!["a"; 7])) as ArrayRef),
+            ("sample", u32s(&[0, 0, 0, 0, 0, 1, 1])),
+            ("attempt", u32s(&[0, 0, 0, 0, 1, 0, 0])),
+            ("turn", u32s(&[0, 1, 2, 3, 0, 0, 1])),
+            ("phase", Arc::new(StringArray::from(phase.to_vec()))),
+            ("state", Arc::new(UInt64Array::from(vec![1, 2, 1, 1, 1, 1, 2]))),
+            ("observation", Arc::new(StringArray::from(vec!["x", "y", "x", "x", "x", "x", "y"]))),
+        ])
+        .unwrap();
+        let same = |rows: &RecordBatch| {
+            let groups = groups(rows);
+            groups.iter().map(|group| groups.iter().position(|other| other == group).unwrap()).collect::<Vec<_>>()
+        };
+        let found = marked(&rows, &["task", "state", "visitation_depth"]);
+        assert_eq!(row::u32s(&found, "visitation_depth").unwrap().values(), &[0, 0, 1, 0, 0, 0, 0], "an attempt begins anew");
+        assert_eq!(same(&found), [0, 1, 2, 3, 0, 0, 3]);
+        assert_eq!(same(&marked(&rows, &["task", "state"])), [0, 1, 0, 3, 0, 0, 3]);
+        assert_eq!(same(&marked(&rows, &["task", "attempt", "state"])), [0, 1, 0, 3, 4, 0, 3]);
+        assert_eq!(same(&marked(&rows, &["task"])), [0; 7]);
+        let alike = split(&[marked(&rows, &["task"])], &alike(1.0)).unwrap().remove(0);
+        assert_eq!(same(&alike), [0, 1, 0, 3, 0, 0, 3]);
     }
 
     /// Two tasks see the same texts, all of them alike at 0.8: one group a task, and none of both.

@@ -4,6 +4,7 @@
 mod advantage;
 mod attempts;
 mod combine;
+mod episodes;
 mod evaluate;
 mod gpu_update;
 mod group;

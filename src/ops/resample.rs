@@ -1,7 +1,7 @@
 //! Dynamic sampling (DAPO, Yu et al. 2025, section 3.2 and the constraint of Eq. 11): a task on which every trajectory
 //! earned the same teaches nothing by comparison, so further tasks are played in its place.
 
-use super::group::episodes;
+use super::episodes::{episodes, reflections};
 use super::play::Outcome;
 use crate::credit;
 use crate::row::{self, RowError};
@@ -36,7 +36,9 @@ pub fn resample(tasks: &[String], wanted: usize, mut play: impl FnMut(&[String])
 /// How many tasks have trajectories whose returns, as `advantage` would compare them, are not all equal.
 fn telling(rows: &[RecordBatch]) -> Result<usize, RowError> {
     let Some(rows) = row::sorted(rows)? else { return Ok(0) };
-    let (tasks, episodes) = (row::texts(&rows, "task")?, episodes(&rows)?);
+    let reflections = reflections(&rows)?;
+    let (tasks, mut episodes) = (row::texts(&rows, "task")?, episodes(&rows)?);
+    episodes.retain(|episode| !reflections[episode.start]);
     let returns: Vec<f32> = credit::episode_return(row::f32s(&rows, "reward")?.values(), &episodes).iter().map(|r| *r as f32).collect();
     let same_task = |i: usize| tasks.value(episodes[i].start) == tasks.value(episodes[i - 1].start);
     let of_episode = |i: usize| returns[episodes[i].start];
@@ -65,6 +67,7 @@ mod tests {
             ("sample", each(&|i| i / 3)),
             ("attempt", each(&|_| 0)),
             ("turn", each(&|i| i % 3)),
+            ("phase", Arc::new(StringArray::from(vec!["play"; n]))),
             ("reward", Arc::new(Float32Array::from_iter_values((0..n).map(reward)))),
         ]);
         let (rows, tally) = (vec![rows.map_err(|e| e.to_string())?], Tally { episodes: n / 3, ..Default::default() });
@@ -88,6 +91,21 @@ mod tests {
         assert_eq!(rounds, [vec!["1s", "2t", "3s"], vec!["4s", "5t"], vec!["6t"]]);
         assert_eq!((sampled.telling, sampled.rounds, sampled.made.tally.episodes), (3, 3, 12));
         assert_eq!(sampled.made.rows.iter().map(RecordBatch::num_rows).sum::<usize>(), 6 * 6, "the rows of dull tasks too");
+    }
+
+    /// Two samples that fail with -1 and reflect; what a reflection earns is no return.
+    #[test]
+    fn reflections_tell_nothing() {
+        let u32s = |values: [u32; 4]| Arc::new(UInt32Array::from(values.to_vec()));
+        let rows = row::batch(vec![
+            ("task", Arc::new(StringArray::from(vec!["a"; 4]))),
+            ("sample", u32s([0, 0, 1, 1])),
+            ("attempt", u32s([0; 4])),
+            ("turn", u32s([0, 1, 0, 1])),
+            ("phase", Arc::new(StringArray::from(vec!["play", "reflect", "play", "reflect"]))),
+            ("reward", Arc::new(Float32Array::from(vec![-1.0, 0.0, -1.0, 0.5]))),
+        ]);
+        assert_eq!(telling(&[rows.unwrap()]).unwrap(), 0);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The numbers worked out by hand, and what must hold for any rows. A file each for what compares trajectories, turns
-//! and whole batches.
+//! and whole batches, and for what goes across attempts.
 
 mod batch;
+mod cross;
 mod episode;
 mod properties;
 mod step;

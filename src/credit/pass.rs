@@ -1,0 +1,113 @@
+//! pass@k over several attempts, and how sure one can be of a share that was measured on some tasks.
+
+use crate::seed::Random;
+use std::collections::BTreeMap;
+
+/// All attempts of one sample at a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trial {
+    /// An id of the task.
+    pub task: u64,
+    /// The number of the first attempt that was won, from 0.
+    pub won_at: Option<u32>,
+}
+
+/// A share with the interval that it lies in.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Interval {
+    pub share: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+/// pass@k: the share of trials that were won within their first `k` attempts (LaMer, Table 1: success under k attempts). 0 without trials.
+pub fn pass_at(trials: &[Trial], k: u32) -> f64 {
+    let won = trials.iter().filter(|trial| trial.within(k)).count();
+    won as f64 / trials.len().max(1) as f64
+}
+
+/// [`pass_at`] with its interval of 95% by [`bootstrap`] over tasks: the trials of a task are no independent witnesses.
+pub fn pass_interval(trials: &[Trial], k: u32, seed: u64) -> Interval {
+    let mut tasks: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
+    for trial in trials {
+        let (won, all) = tasks.entry(trial.task).or_default();
+        *won += f64::from(u8::from(trial.within(k)));
+        *all += 1.0;
+    }
+    let tasks: Vec<(f64, f64)> = tasks.into_values().collect();
+    let (low, high) = bootstrap(&tasks, RESAMPLES, 0.95, seed);
+    Interval { share: pass_at(trials, k), low, high }
+}
+
+impl Trial {
+    fn within(&self, k: u32) -> bool {
+        self.won_at.is_some_and(|attempt| attempt < k)
+    }
+}
+
+/// Resamples of [`pass_interval`]: enough for the second digit of a percentage.
+const RESAMPLES: usize = 2000;
+
+/// The percentile interval of a ratio of sums (Efron 1979; Efron and Tibshirani 1993, section 13.3): of the ratios of `resamples` draws,
+/// with replacement, of as many (part, whole) pairs as there are, those between which the middle share `level` of them lies.
+/// The pairs are what is independent, such as tasks. 0 to 0 where there are none.
+pub fn bootstrap(pairs: &[(f64, f64)], resamples: usize, level: f64, seed: u64) -> (f64, f64) {
+    let mut random = Random::new(seed);
+    let mut ratios: Vec<f64> = (0..resamples)
+        .map(|_| {
+            let (part, whole) = (0..pairs.len()).map(|_| pairs[random.below(pairs.len())]).fold((0.0, 0.0), |s, p| (s.0 + p.0, s.1 + p.1));
+            if whole > 0.0 {
+                part / whole
+            } else {
+                0.0
+            }
+        })
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    let at = |share: f64| ratios.get(((share * ratios.len() as f64) as usize).min(ratios.len().saturating_sub(1))).copied().unwrap_or(0.0);
+    (at((1.0 - level) / 2.0), at((1.0 + level) / 2.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trial(task: u64, won_at: Option<u32>) -> Trial {
+        Trial { task, won_at }
+    }
+
+    #[test]
+    fn within_so_many_attempts() {
+        let trials = [trial(1, Some(0)), trial(1, Some(2)), trial(2, None), trial(2, Some(1)), trial(3, None)];
+        assert_eq!([0, 1, 2, 3, 4].map(|k| pass_at(&trials, k)), [0.0, 0.2, 0.4, 0.6, 0.6]);
+        assert_eq!(pass_at(&[], 1), 0.0);
+    }
+
+    /// Of two tasks, one won and one lost, a draw has both of the one, both of the other or one each: 1/4, 1/4, 1/2.
+    #[test]
+    fn the_interval_is_that_of_the_draws() {
+        let trials = [trial(1, Some(0)), trial(2, None)];
+        assert_eq!(pass_interval(&trials, 1, 7), Interval { share: 0.5, low: 0.0, high: 1.0 });
+        let middle = |level| bootstrap(&[(1.0, 1.0), (0.0, 1.0)], 4000, level, 7);
+        assert_eq!((middle(0.45), middle(0.55)), ((0.5, 0.5), (0.0, 1.0)), "half of all draws are even");
+        assert_eq!(bootstrap(&[(1.0, 4.0)], 10, 0.95, 7), (0.25, 0.25), "one task is no sample");
+        assert_eq!(bootstrap(&[], 10, 0.95, 7), (0.0, 0.0));
+    }
+
+    /// A share of 0.3 of 100 tasks has the standard error sqrt(0.21 / 100) = 0.0458, so that 95% lie in 0.3 +- 0.0898.
+    #[test]
+    fn the_interval_agrees_with_the_normal_one() {
+        let trials: Vec<Trial> = (0..100).map(|task| trial(task, (task < 30).then_some(0))).collect();
+        let Interval { share, low, high } = pass_interval(&trials, 1, 1);
+        assert_eq!(share, 0.3);
+        assert!((low - 0.21).abs() <= 0.0101 && (high - 0.39).abs() <= 0.0101, "{low} to {high}");
+        assert_eq!(pass_interval(&trials, 1, 1), pass_interval(&trials, 1, 1));
+    }
+
+    /// Ten trials of each of ten tasks say no more than one of each where a task's trials all end alike.
+    #[test]
+    fn trials_of_a_task_are_one_witness() {
+        let each = |n: u64| (0..10).flat_map(|task| (0..n).map(move |_| trial(task, (task < 5).then_some(0)))).collect::<Vec<_>>();
+        assert_eq!(pass_interval(&each(10), 1, 3), pass_interval(&each(1), 1, 3));
+    }
+}
