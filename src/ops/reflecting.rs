@@ -219,7 +219,7 @@ fn episodes(rows: &RecordBatch) -> Result<Vec<Episode<'_>>, RowError> {
             score: scores.value(last),
         }
     };
-    let all = super::group::episodes(rows)?;
+    let all = super::episodes::episodes(rows)?;
     let played = all.into_iter().filter(|turns| turns.clone().all(|i| phases.value(i) == "play"));
     Ok(played.map(episode).collect())
 }
