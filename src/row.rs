@@ -123,6 +123,7 @@ pub const REASONS: &[(&str, &str)] = &[
     ("empty", "its response has no token"),
     ("invalid", "its action could not be carried out (`invalid: drop`)"),
     ("too_stale", "made by weights more than `max_staleness` versions behind"),
+    ("earlier_attempt", "a turn of an attempt that is only there to be learnt from later (`from_attempt`)"),
     ("masked_low_probability", "every token that was chosen in it is masked (`mask_below`)"),
     ("remainder", "drawn into no full minibatch (`remainder: drop`)"),
 ];

@@ -3,6 +3,7 @@
 mod check;
 mod diff;
 mod episode;
+mod eval;
 mod follow;
 mod graph;
 mod models;
@@ -44,6 +45,8 @@ enum Verb {
     Replay(replay::Replay),
     /// Compares two runs row by row
     Diff(diff::Diff),
+    /// Plays a frozen panel of tasks: success within 1, 2, ... attempts
+    Eval(eval::Eval),
     /// Says everything that is wrong with pipelines, before anything runs
     Check(check::Check),
     /// Runs the tests that pipelines bring along: rows fed to some nodes, rows expected from others
@@ -83,6 +86,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Resume(verb) => verb.run(),
         Verb::Replay(verb) => verb.run(),
         Verb::Diff(verb) => verb.run(),
+        Verb::Eval(verb) => verb.run(),
         Verb::Check(verb) => verb.run(),
         Verb::Test(verb) => verb.run(),
         Verb::Graph(verb) => verb.run(),

@@ -39,7 +39,7 @@ pub struct Machine {
     #[arg(long, default_value_t = 300, value_name = "SECONDS")]
     stall: u64,
     #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    pub format: Format,
 }
 
 impl Machine {

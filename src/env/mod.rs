@@ -64,6 +64,10 @@ pub trait Environment: Send {
     fn lesson(&mut self) -> Option<String> {
         None
     }
+    /// Tells the expert what was noted after an earlier attempt; it is not required to make sense.
+    fn told(&mut self, note: &str) {
+        let _ = note;
+    }
 }
 
 /// An environment with its settings: what all tasks of a set have in common.

@@ -38,6 +38,11 @@ pub fn reflection(attempt: u32, remark: &str) -> String {
     format!("{ATTEMPT}{}{NOTED}{remark}\n", attempt + 1)
 }
 
+/// What the policy made of the attempts in `memory`.
+pub fn remarks(memory: &str) -> impl Iterator<Item = &str> {
+    memory.lines().filter_map(|line| Some(line.strip_prefix(ATTEMPT)?.split_once(NOTED)?.1))
+}
+
 /// `memory` with what is new, within `budget` tokens: where they don't fit, the oldest entries are forgotten first, and of a newest one
 /// that is too long by itself the end.
 ///
@@ -71,5 +76,6 @@ mod tests {
         assert_eq!(grown(&one, &two, one.len() + two.len() - 1, &tokenizer), two);
         assert_eq!(grown(&one, &two, 9, &tokenizer), "Attempt 2");
         assert_eq!(grown("", "", 0, &tokenizer), "");
+        assert_eq!(remarks(&format!("{both}Row 1: , noted: x\n{two}")).collect::<Vec<_>>(), ["go right", "go right"]);
     }
 }

@@ -19,6 +19,16 @@ pub enum Actor {
     Policy,
     /// The environment's own solver: demonstrations.
     Expert,
+    /// In a loop: the model in the first attempt, the solver in those after it, which knows what was noted: demonstrations of how to go
+    /// on from a failure.
+    Rescue,
+}
+
+impl Actor {
+    /// Whether the expert acts in this attempt.
+    pub fn advises(self, attempt: u32) -> bool {
+        self == Actor::Expert || self == Actor::Rescue && attempt > 0
+    }
 }
 
 /// How a response becomes an action.

@@ -1,13 +1,14 @@
 //! Plays episodes: all live ones in step, one batch of the policy a turn. An episode that ends leaves the batch, another may join;
 //! one that fails is started again beside the others or given up, and leaves no turn behind that isn't of a whole episode.
 
-use super::play::{Actor, Decode, Play, Tally};
+use super::memory;
+use super::play::{Decode, Play, Tally};
 use super::prompt::{self, Past, Prompt};
 use super::tries::{Patience, Tries};
 use super::turns::Turn;
 use crate::dataflow::Lost;
 use crate::env::{Cause, Fault, Task, View, Worlds};
-use crate::policy::{Policy, Request, Tokenizer, END};
+use crate::policy::{Policy, Reply, Request, Tokenizer, END};
 use crate::seed;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -164,6 +165,9 @@ impl Player {
                     if let Some(episode) = self.episodes.get_mut(&e) {
                         episode.begin(Some(view));
                         self.live.push(e);
+                        if self.how.actor.advises(episode.start.attempt) {
+                            memory::remarks(&episode.start.memory).for_each(|note| self.worlds.tell(e, note));
+                        }
                     }
                 }
                 Err(fault) => self.tries.failed(e, 0, fault),
@@ -194,21 +198,25 @@ impl Player {
 
     /// What is said in each live episode: by the policy, with the weights that each began with, or by the expert.
     fn said(&mut self, live: &[usize], requests: &[Request]) -> Result<Vec<Result<Said, Fault>>, String> {
-        if self.how.actor == Actor::Expert {
-            let advised = self.worlds.expert(live)?;
-            return Ok(advised.into_iter().map(|a| a.map(|a| advice(a, self.how.decode, &mut self.codes))).collect());
+        let attempt = |e: &usize| self.episodes.get(e).map_or(0, |episode| episode.start.attempt);
+        let (advised, own): (Vec<usize>, Vec<usize>) = (0..live.len()).partition(|&i| self.how.actor.advises(attempt(&live[i])));
+        let asked: Vec<usize> = advised.iter().map(|&i| live[i]).collect();
+        let advised = advised.into_iter().zip(self.worlds.expert(&asked)?);
+        let mut said: BTreeMap<usize, Result<Said, Fault>> = BTreeMap::new();
+        for (i, answer) in advised {
+            said.insert(i, answer.map(|action| advice(action, self.how.decode, &mut self.codes)));
         }
         let mut by_version: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
-        for (i, e) in live.iter().enumerate() {
+        for (i, e) in own.into_iter().map(|i| (i, &live[i])) {
             by_version.entry(self.episodes.get(e).map_or(0, |episode| episode.start.version)).or_default().push(i);
         }
-        let mut said: BTreeMap<usize, Said> = BTreeMap::new();
         for (version, which) in by_version {
             let asked = which.iter().map(|&i| requests[i].clone()).collect();
             let replies = self.policy.generate(&self.how.model, version, asked, self.how.sampling.clone()).map_err(|e| e.to_string())?;
-            said.extend(which.into_iter().zip(replies).map(|(i, r)| (i, (self.codes.tokenizer.decode(&r.tokens), r.tokens, r.logprobs))));
+            let told = |r: Reply| Ok((self.codes.tokenizer.decode(&r.tokens), r.tokens, r.logprobs));
+            said.extend(which.into_iter().zip(replies.into_iter().map(told)));
         }
-        Ok(said.into_values().map(Ok).collect())
+        Ok(said.into_values().collect())
     }
 
     fn fail(&mut self, e: usize, fault: Fault) {

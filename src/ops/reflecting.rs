@@ -103,7 +103,7 @@ impl Reflecting {
         }
         let said = match self.actor {
             Actor::Policy => self.ask(policy, &tokenizer, run_seed, &asked)?,
-            Actor::Expert => asked.iter().map(|e| self.advise(&tokenizer, run_seed, e)).collect::<Result<_, _>>()?,
+            Actor::Expert | Actor::Rescue => asked.iter().map(|e| self.advise(&tokenizer, run_seed, e)).collect::<Result<_, _>>()?,
         };
         let kept: Vec<String> = asked.iter().zip(&said).map(|(e, said)| self.kept(e, said.remark.as_deref(), &tokenizer)).collect();
         table(&asked, &said, &kept).map(Some).map_err(|e| e.to_string())

@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use timely::dataflow::Scope;
 
-/// Settings of `reward`: new reward = task * reward + format * (an action could be read) + invalid * (it could not be carried out)
+/// Settings of `reward`: new reward = task * reward + won * (the turn won) + format * (an action could be read) + invalid * (it could not be carried out)
 /// - overlong.weight * (how far into the buffer the response went, from 0 to 1).
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -21,6 +21,9 @@ struct Weights {
     /// Weight of the environment's reward.
     #[serde(default = "one")]
     task: f32,
+    /// Earned by the turn that wins; 10 with `task: 0` in LaMer.
+    #[serde(default)]
+    won: f32,
     /// Earned by a response from which an action could be read.
     #[serde(default)]
     format: f32,
@@ -76,8 +79,9 @@ pub fn spec() -> OperatorSpec {
 }
 
 fn needs(with: &Value) -> Vec<Need> {
-    let overlong = with.get("overlong").filter(|o| !o.is_null());
-    overlong.map(|_| Need { port: "rows", column: "response_tokens".into(), at: vec!["overlong".into()] }).into_iter().collect()
+    let overlong = with.get("overlong").filter(|o| !o.is_null()).map(|_| ("response_tokens", "overlong"));
+    let won = with["won"].as_f64().filter(|won| *won != 0.0).map(|_| ("won", "won"));
+    overlong.into_iter().chain(won).map(|(column, at)| Need { port: "rows", column: column.into(), at: vec![at.into()] }).collect()
 }
 
 /// A buffer that would begin before the response does.
@@ -100,11 +104,13 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
 
 fn weigh(rows: &RecordBatch, with: &Weights) -> Result<RecordBatch, RowError> {
     let (reward, action, valid) = (row::f32s(rows, "reward")?, row::texts(rows, "action")?, row::bools(rows, "valid")?);
+    let won = if with.won != 0.0 { Some(row::bools(rows, "won")?) } else { None };
     let mut weighed: Vec<f32> = (0..rows.num_rows())
         .map(|i| {
             let format = if action.value(i).is_empty() { 0.0 } else { with.format };
             let invalid = if valid.value(i) { 0.0 } else { with.invalid };
-            with.task * reward.value(i) + format + invalid
+            let won = if won.is_some_and(|won| won.value(i)) { with.won } else { 0.0 };
+            with.task * reward.value(i) + won + format + invalid
         })
         .collect();
     if let Some(overlong) = &with.overlong {
@@ -128,8 +134,22 @@ mod tests {
             ("reward", Arc::new(Float32Array::from(vec![2.0, 0.0, 0.0]))),
         ])
         .unwrap();
-        let weighed = weigh(&rows, &Weights { task: 1.0, format: 0.5, invalid: -0.1, overlong: None }).unwrap();
+        let weighed = weigh(&rows, &Weights { task: 1.0, won: 0.0, format: 0.5, invalid: -0.1, overlong: None }).unwrap();
         assert_eq!(row::f32s(&weighed, "reward").unwrap().values(), &[2.5, -0.1, 0.4]);
+    }
+
+    /// LaMer, appendix C: 10 for a success and 0 otherwise, whatever the game pays.
+    #[test]
+    fn winning_is_all_that_counts() {
+        let rows = row::batch(vec![
+            ("action", Arc::new(StringArray::from(vec!["up", "up"]))),
+            ("valid", Arc::new(BooleanArray::from(vec![true, true]))),
+            ("won", Arc::new(BooleanArray::from(vec![false, true]))),
+            ("reward", Arc::new(Float32Array::from(vec![-0.1, 10.9]))),
+        ])
+        .unwrap();
+        let weighed = weigh(&rows, &Weights { task: 0.0, won: 10.0, format: 0.0, invalid: 0.0, overlong: None }).unwrap();
+        assert_eq!(row::f32s(&weighed, "reward").unwrap().values(), &[0.0, 10.0]);
     }
 
     /// DAPO, Eq. 13, with a longest response of 16 tokens and a buffer of 4.
@@ -148,7 +168,7 @@ mod tests {
             ("response_tokens", arrow::compute::cast(&tokens, &row::Kind::U32List.arrow()).unwrap()),
         ])
         .unwrap();
-        let weighed = weigh(&rows, &Weights { task: 1.0, format: 0.0, invalid: -0.25, overlong: Some(overlong) }).unwrap();
+        let weighed = weigh(&rows, &Weights { task: 1.0, won: 0.0, format: 0.0, invalid: -0.25, overlong: Some(overlong) }).unwrap();
         assert_eq!(row::f32s(&weighed, "reward").unwrap().values(), &[2.0, 0.25, -1.0]);
     }
 }

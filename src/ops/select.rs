@@ -30,6 +30,10 @@ pub struct Select {
     /// behind for the second node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_staleness: Option<u64>,
+    /// Turns of earlier attempts are left out, with the reason `earlier_attempt`: 1 where the first attempt is what the others are to
+    /// learn from. Reflections are not left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_attempt: Option<u32>,
 }
 
 impl Select {
@@ -43,10 +47,13 @@ impl Select {
         if !with["max_staleness"].is_null() {
             needs.push(need("max_staleness", "weights"));
         }
+        if !with["from_attempt"].is_null() {
+            needs.extend(["attempt", "phase"].map(|column| need("from_attempt", column)));
+        }
         needs
     }
 
-    /// For every row `yes` or the first reason why it isn't learnt from: one from upstream, then `empty`, `invalid`, `too_stale`.
+    /// For every row `yes` or the first reason why it isn't learnt from: one from upstream, then `empty`, `invalid`, `too_stale`, `earlier_attempt`.
     /// `newest` is the version of the weights that the update starts from.
     pub fn used(&self, rows: &RecordBatch, objective: Objective, newest: u64) -> Result<Vec<String>, RowError> {
         let responses = row::lists(rows, "response_tokens")?;
@@ -57,10 +64,15 @@ impl Select {
         let valid = if self.invalid == Invalid::Drop { Some(row::bools(rows, "valid")?) } else { None };
         let made = if self.max_staleness.is_some() { Some(row::u64s(rows, "weights")?) } else { None };
         let stale = |i: usize| made.zip(self.max_staleness).is_some_and(|(made, most)| newest.saturating_sub(made.value(i)) > most);
+        let attempts = if self.from_attempt.is_some() { Some((row::u32s(rows, "attempt")?, row::texts(rows, "phase")?)) } else { None };
+        let earlier = |i: usize| {
+            attempts.zip(self.from_attempt).is_some_and(|((attempt, phase), from)| phase.value(i) == "play" && attempt.value(i) < from)
+        };
         let reason = |i: usize| match upstream.map_or("yes", |why| why.value(i)) {
             "yes" if reads && responses.value(i).is_empty() => "empty",
             "yes" if valid.is_some_and(|valid| !valid.value(i)) => "invalid",
             "yes" if stale(i) => "too_stale",
+            "yes" if earlier(i) => "earlier_attempt",
             reason => reason,
         };
         Ok((0..rows.num_rows()).map(|i| reason(i).to_owned()).collect())

@@ -22,10 +22,11 @@ struct Counts {
     mines: Vec<Vec<f64>>,
 }
 
-/// The cell to open: the least probable mine, and among equals the likeliest blank, then the first. `None` when all are open.
-pub fn choose(field: &Field, mines: usize) -> Option<usize> {
+/// The cell to open: the least probable mine, and among equals the likeliest blank, then the first. `None` when all are open but
+/// those of which it is known that they hide mines.
+pub fn choose(field: &Field, mines: usize, known: &[bool]) -> Option<usize> {
     let chance = probabilities(field, mines);
-    let closed = (0..chance.len()).filter(|&at| !field.open[at]);
+    let closed = (0..chance.len()).filter(|&at| !field.open[at] && !known[at]);
     let blank = |at: usize| neighbours(field.size, at).map(|n| if field.open[n] { 1.0 } else { 1.0 - chance[n] }).product::<f64>();
     closed
         .map(|at| (at, (chance[at] * 1e9).round(), blank(at)))

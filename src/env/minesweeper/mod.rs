@@ -43,6 +43,8 @@ pub struct Minesweeper {
     field: Field,
     mines: usize,
     lost: bool,
+    /// Where the expert was told that there are mines.
+    told: Vec<bool>,
 }
 
 impl Minesweeper {
@@ -50,7 +52,8 @@ impl Minesweeper {
     pub fn new(settings: &MinesweeperSettings, seed: u64) -> Result<Self, EnvError> {
         settings.check()?;
         let (closed, first) = Field::make(settings, seed)?;
-        let mut game = Minesweeper { field: closed.clone(), closed, first, mines: settings.mines, lost: false };
+        let told = vec![false; closed.open.len()];
+        let mut game = Minesweeper { field: closed.clone(), closed, first, mines: settings.mines, lost: false, told };
         game.restart();
         Ok(game)
     }
@@ -130,12 +133,12 @@ impl Environment for Minesweeper {
         (0..self.field.open.len()).filter(|&at| !self.field.open[at]).map(|at| self.text(at)).collect()
     }
 
-    /// The cell least likely to hide a mine; it sees what the player sees, never the mines.
+    /// The cell least likely to hide a mine; it sees what the player sees, and knows of mines what it was told.
     fn expert(&mut self) -> Option<String> {
         if self.over() {
             return None;
         }
-        inference::choose(&self.field, self.mines).map(|at| self.text(at))
+        inference::choose(&self.field, self.mines, &self.told).map(|at| self.text(at))
     }
 
     /// The cells that hide mines as far as the field shows it: the one that was opened, and those that the numbers leave no doubt of.
@@ -147,11 +150,45 @@ impl Environment for Minesweeper {
         let sure: Vec<String> = (0..chance.len()).filter(|&at| opened(at) || chance[at] > 1.0 - 1e-9).map(|at| self.text(at)).collect();
         (!sure.is_empty()).then(|| sure.join(", "))
     }
+
+    /// Cells that hide mines, as in a lesson.
+    fn told(&mut self, note: &str) {
+        for cell in note.split_inclusive(')').filter_map(|cell| Some(&cell[cell.find('(')?..])) {
+            if let Some((row, column)) = self.parse(cell) {
+                self.told[row * self.field.size + column] = true;
+            }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_expert_that_is_told_of_its_mine_does_not_open_it_again() {
+        let mut better = [0, 0];
+        for seed in 0..200 {
+            let mut game = Minesweeper::new(&MinesweeperSettings::default(), seed).unwrap();
+            let mut play = |told: Option<String>| {
+                game.reset();
+                game.told(&told.unwrap_or_default());
+                while let Some(action) = game.expert() {
+                    game.step(&action);
+                }
+                (game.lost, game.lesson())
+            };
+            let (lost, lesson) = play(None);
+            let (again, other) = play(lesson.clone());
+            assert!(!(lost && again) || other != lesson, "seed {seed}: the same mine twice");
+            better[0] += lost as u32;
+            better[1] += again as u32;
+        }
+        assert!(better[1] * 2 < better[0], "{better:?} lost of 200");
+        let mut game = game(&[5], 0);
+        game.told("so: (2, 2), (9, 9), (, (1");
+        assert_eq!(game.told.iter().filter(|told| **told).count(), 1);
+    }
 
     #[test]
     fn the_lesson_names_mines_that_are_seen_or_sure() {
@@ -172,7 +209,8 @@ mod tests {
 
     fn game(mines: &[usize], first: usize) -> Minesweeper {
         let closed = Field::new(4, (0..16).map(|at| mines.contains(&at)).collect());
-        let mut game = Minesweeper { field: closed.clone(), closed, first, mines: mines.len(), lost: false };
+        let told = vec![false; 16];
+        let mut game = Minesweeper { field: closed.clone(), closed, first, mines: mines.len(), lost: false, told };
         game.restart();
         game
     }

@@ -1,0 +1,136 @@
+//! `flow eval`: plays a frozen panel the way a run plays, and says how much of it is won within 1, 2, ... attempts.
+
+mod recipe;
+mod score;
+
+use super::check::Format;
+use super::session::{info, Machine};
+use super::{answer, models, Outcome};
+use crate::dataflow::feed::{Feed, Feeds};
+use crate::dataflow::journal::Journal;
+use crate::dataflow::run::{run, Plan};
+use crate::dataflow::Sink;
+use crate::env::Panel;
+use crate::log::{self, Committer, Status};
+use crate::pipeline::Pipeline;
+use crate::{ops, pipeline, row};
+use arrow::array::{RecordBatch, StringArray, UInt64Array};
+use clap::Args;
+use recipe::{recipe, Changes, TASKS};
+use score::Score;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+
+#[derive(Args)]
+pub struct Eval {
+    /// A run's folder, whose newest weights play; or, with --like, a folder with a model
+    run: PathBuf,
+    /// The frozen panel of tasks
+    #[arg(long)]
+    panel: PathBuf,
+    /// The pipeline that says how to play; the run's own unless given
+    #[arg(long, value_name = "PIPELINE")]
+    like: Option<PathBuf>,
+    /// Which of its nodes plays, if there are several: a rollout, or a loop with one
+    #[arg(long)]
+    node: Option<String>,
+    /// Attempts at a task, until one succeeds; as many as the loop has unless given, and 1 without a loop
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
+    attempts: Option<u32>,
+    /// Trials a task
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    samples: u32,
+    /// Sampling temperature; 0 takes the likeliest
+    #[arg(long, default_value_t = 0.7)]
+    temperature: f64,
+    /// Turns after which an episode is cut; as in training unless given
+    #[arg(long)]
+    max_turns: Option<u32>,
+    /// Decides what is drawn
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Overrides a value of what is played, as `nodes.trial.nodes.reflect.with.keep=none`
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    sets: Vec<String>,
+    /// Keeps the rows in this folder, as a run that can be queried and shown
+    #[arg(long)]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    machine: Machine,
+}
+
+impl Eval {
+    pub fn run(self) -> Outcome {
+        self.machine.alone("an evaluation")?;
+        let panel = Panel::load(&self.panel).map_err(|e| format!("error: {e}"))?;
+        panel.verify().map_err(|e| format!("error: {e}"))?;
+        let how = self.recipe()?;
+        let policy = models::start(&how, self.machine.threads(), &models::Starts::new())?;
+        let node = how.log[0].clone();
+        let sink = Sink::of([node.clone()].into());
+        eprintln!("playing {} tasks of {}", panel.tasks.len(), panel.name);
+        let folder = self.out.as_ref().map(|out| log::Run::create(out, &how.to_yaml(), &info(&how))).transpose();
+        let folder = folder.map_err(|e| format!("error: {e}"))?;
+        let committer = folder.clone().map(|folder| Committer::new(folder).map(|c| Arc::new(Mutex::new(c)))).transpose();
+        let committer = committer.map_err(|e| format!("error: {e}"))?;
+        let journal = Journal { run: folder, committer: committer.clone(), observer: Arc::new(|_| {}) };
+        let attempts = how.node(&node).and_then(|n| n.body.as_ref()).map_or(1, |body| body.attempts);
+        let plan = Plan::new(how, ops::find, ops::adds);
+        run(Plan {
+            workers: self.machine.workers as usize,
+            feeds: Feeds::from([(TASKS.into(), tasks(&panel)?)]),
+            policy,
+            journal,
+            stall: self.machine.stall(),
+            sink: Some(sink.clone()),
+            ..plan
+        })
+        .map_err(|failure| format!("error: {failure}"))?;
+        if let Some(committer) = committer {
+            let mut committer = committer.lock().unwrap_or_else(PoisonError::into_inner);
+            committer.finish(Status::Finished).map_err(|e| format!("error: {e}"))?;
+        }
+        let rows = row::sorted(&sink.take(&node)).map_err(|e| format!("error: {e}"))?;
+        let score = Score::of(&panel, self.samples, attempts, rows.as_ref(), self.seed).map_err(|e| format!("error: {e}"))?;
+        let subject = self.run.display().to_string();
+        match self.machine.format {
+            Format::Json => answer(&score.json(&subject, self.temperature).to_string()),
+            Format::Text => answer(&score.text(&subject, self.temperature)),
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// The pipeline that plays the panel.
+    fn recipe(&self) -> Result<Pipeline, String> {
+        let file = self.like.clone().unwrap_or_else(|| self.run.join("pipeline.yaml"));
+        if self.like.is_none() && !file.exists() {
+            return Err(format!(
+                "error: {} is no run: it has no pipeline.yaml, which would say how to play\nname a pipeline that does: --like PIPELINE",
+                self.run.display()
+            ));
+        }
+        let trained = pipeline::load(&file, &[], &ops::replayed(Default::default())).map_err(|d| d.to_string())?;
+        let changes = Changes {
+            model: &self.run,
+            node: self.node.as_deref(),
+            attempts: self.attempts,
+            samples: self.samples,
+            temperature: self.temperature,
+            max_turns: self.max_turns,
+            seed: self.seed,
+        };
+        let text = recipe(&trained, &changes).map_err(|e| format!("error: {}: {e}", file.display()))?;
+        let name = Path::new("what is evaluated").display().to_string();
+        pipeline::parse(&name, &text, &self.sets, &ops::catalog()).map_err(|d| d.to_string())
+    }
+}
+
+/// The panel's tasks as rows, in place of drawn ones.
+fn tasks(panel: &Panel) -> Result<Feed, String> {
+    let names: Vec<String> = panel.tasks.iter().map(|t| t.name()).collect();
+    let iterations = UInt64Array::from(vec![0; names.len()]);
+    let rows = row::batch(vec![("iteration", Arc::new(iterations)), ("task", Arc::new(StringArray::from(names)))]);
+    let rows: RecordBatch = rows.map_err(|e| format!("error: {e}"))?;
+    Ok(Arc::new(move |iteration| Ok(if iteration == 0 { vec![rows.clone()] } else { vec![] })))
+}

@@ -1,0 +1,112 @@
+//! What was won of a panel.
+
+use crate::credit::{diversity, pass_interval, Interval, Trial};
+use crate::env::Panel;
+use crate::row::{self, RowError};
+use crate::seed::{mix, text};
+use arrow::array::RecordBatch;
+use serde_json::{json, Value};
+use std::collections::BTreeMap;
+
+/// The figures of an evaluation.
+pub struct Score {
+    panel: String,
+    tasks: usize,
+    samples: u32,
+    /// By number of attempts, from 1.
+    pass: Vec<Interval>,
+    episodes: usize,
+    turns: usize,
+    reward: f64,
+    /// Of first attempts; `None` with one trial a task.
+    diversity: Option<f64>,
+    /// The version of the weights that played.
+    weights: u64,
+}
+
+#[derive(Default)]
+struct Episode {
+    won: bool,
+    turns: usize,
+    score: f32,
+    course: u64,
+}
+
+impl Score {
+    /// From the rows that were played, sorted by name; a trial without rows was given up, and is not won.
+    pub fn of(panel: &Panel, samples: u32, attempts: u32, rows: Option<&RecordBatch>, seed: u64) -> Result<Score, RowError> {
+        let names: Vec<String> = panel.tasks.iter().map(|t| t.name()).collect();
+        let mut episodes: BTreeMap<(&str, u32, u32), Episode> = BTreeMap::new();
+        let mut weights = 0;
+        if let Some(rows) = rows {
+            let (tasks, samples, attempts) = (row::texts(rows, "task")?, row::u32s(rows, "sample")?, row::u32s(rows, "attempt")?);
+            let (phases, won, scores) = (row::texts(rows, "phase")?, row::bools(rows, "won")?, row::f32s(rows, "score")?);
+            let (states, actions, versions) = (row::u64s(rows, "state")?, row::texts(rows, "action")?, row::u64s(rows, "weights")?);
+            for i in (0..rows.num_rows()).filter(|&i| phases.value(i) == "play") {
+                let episode = episodes.entry((tasks.value(i), samples.value(i), attempts.value(i))).or_default();
+                episode.won |= won.value(i);
+                episode.turns += 1;
+                episode.score = scores.value(i);
+                episode.course = mix(mix(episode.course, states.value(i)), text(actions.value(i)));
+                weights = versions.value(i);
+            }
+        }
+        let mut trials: Vec<Trial> = Vec::new();
+        for name in &names {
+            for sample in 0..samples {
+                let won = |attempt: &u32| episodes.get(&(name.as_str(), sample, *attempt)).is_some_and(|e| e.won);
+                trials.push(Trial { task: text(name), won_at: (0..attempts).find(won) });
+            }
+        }
+        let first: Vec<(u64, u64)> = episodes.iter().filter(|(name, _)| name.2 == 0).map(|(name, e)| (text(name.0), e.course)).collect();
+        let (tasks, courses): (Vec<u64>, Vec<u64>) = first.into_iter().unzip();
+        Ok(Score {
+            panel: panel.name.clone(),
+            tasks: names.len(),
+            samples,
+            pass: (1..=attempts).map(|k| pass_interval(&trials, k, seed)).collect(),
+            episodes: episodes.len(),
+            turns: episodes.values().map(|e| e.turns).sum(),
+            reward: episodes.values().map(|e| f64::from(e.score)).sum(),
+            diversity: (samples > 1).then(|| diversity(&tasks, &courses)),
+            weights,
+        })
+    }
+
+    fn mean(&self, sum: f64) -> f64 {
+        sum / self.episodes.max(1) as f64
+    }
+
+    pub fn json(&self, subject: &str, temperature: f64) -> Value {
+        let pass = self.pass.iter().zip(1..).map(|(p, k)| json!({ "k": k, "share": p.share, "low": p.low, "high": p.high }));
+        json!({
+            "subject": subject,
+            "weights": self.weights,
+            "panel": self.panel,
+            "tasks": self.tasks,
+            "samples": self.samples,
+            "attempts": self.pass.len(),
+            "temperature": temperature,
+            "pass": pass.collect::<Vec<_>>(),
+            "episodes": self.episodes,
+            "return": self.mean(self.reward),
+            "turns": self.mean(self.turns as f64),
+            "diversity": self.diversity,
+        })
+    }
+
+    pub fn text(&self, subject: &str, temperature: f64) -> String {
+        let trials = if self.samples == 1 { "one trial each".into() } else { format!("{} trials each", self.samples) };
+        let mut out = format!("{subject} (weights {}) on {}: {} tasks, {trials}, temperature {temperature}\n\n", self.weights, self.panel, self.tasks);
+        for (k, pass) in self.pass.iter().enumerate() {
+            let [share, low, high] = [pass.share, pass.low, pass.high].map(|x| 100.0 * x);
+            out += &format!("pass@{}  {share:5.1}%   95% of resampled panels: {low:.1} to {high:.1}%\n", k + 1);
+        }
+        let (reward, turns) = (self.mean(self.reward), self.mean(self.turns as f64));
+        out += &format!("\n{} episodes: mean return {reward:.2}, {turns:.1} turns\n", self.episodes);
+        if let Some(diversity) = self.diversity {
+            out += &format!("diversity of first attempts: {diversity:.2} nats of {:.2}\n", f64::from(self.samples).ln());
+        }
+        out
+    }
+}

@@ -1,0 +1,211 @@
+//! A loop of attempts: the same rows on any number of workers, resumed, replayed and evaluated; no trial waits for another.
+
+mod common;
+use common::*;
+use flow::dataflow::machine::{machine, Inputs, Machine, Made, Piece};
+use flow::dataflow::run::{run, Plan};
+use flow::dataflow::{source, Attempt, Context, Edge, Inner, InnerPorts, Outside, Ports, Render, Route};
+use flow::pipeline::{Body, Input, Node, Pipeline, Until, LOOP};
+use flow::row;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use timely::dataflow::Scope;
+
+/// Three iterations of LaMer on a field so small that some trials succeed at once, some later, some never.
+const LOOPED: &str = r#"
+flow: looped
+iterations: 3
+seed: 5
+models:
+  actor: { new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }
+nodes:
+  tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 3, batch: 5 } }
+  trial:
+    loop: { attempts: 3 }
+    nodes:
+      rollout:
+        op: rollout
+        inputs: { tasks: tasks, weights: { after: update }, memory: { after: reflect } }
+        with: { model: actor, samples: 4, max_turns: 4 }
+      reflect: { op: reflect, inputs: rollout, with: { model: actor, tag: "", max_tokens: 5, budget: 120 } }
+    output: [rollout, reflect]
+  episodes: { op: group, inputs: trial, with: { by: [task] } }
+  episode_advantage: { op: advantage, inputs: episodes, with: { of: cross_episode_return, gamma: 0.95 } }
+  states: { op: group, inputs: trial, with: { by: [task, state] } }
+  step_advantage: { op: advantage, inputs: states, with: { of: cross_episode_return, gamma: 0.95 } }
+  advantage: { op: combine, inputs: { episode: episode_advantage, step: step_advantage } }
+  update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-3, kl: 0.05 } }
+log: [trial, states, advantage, update]
+"#;
+
+const ORDER: &str = "order by iteration, task, sample, attempt, turn";
+
+fn ask(run: &Path, sql: &str) -> Value {
+    serde_json::from_str(&done(flow().arg("query").arg(run).arg(sql).args(["--format", "json"]))).unwrap()
+}
+
+/// All rows, and the last weights.
+fn judged(run: &Path) -> (Value, Vec<u8>) {
+    (ask(run, &format!("select * from trajectories {ORDER}")), digest(run).1)
+}
+
+#[test]
+fn attempts_are_the_same_on_any_number_of_workers() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = trained(folder.path(), "one", LOOPED, &[]);
+    let whole = judged(&one);
+    for workers in ["2", "4"] {
+        assert!(judged(&trained(folder.path(), workers, LOOPED, &["--workers", workers])) == whole, "{workers} workers");
+    }
+
+    let count = |sql: &str| ask(&one, &format!("select count(*) as n from trial where {sql}"))[0]["n"].as_u64().unwrap();
+    assert!(count("attempt = 2 and phase = 'play'") > 0 && count("won") > 0);
+    assert_eq!(count("phase = 'reflect' and attempt = 2"), 0, "nobody would read it");
+    // Every failed attempt but the last is reflected on, and followed by another; a success by nothing.
+    let ends = "select t.*, exists (select 1 from trial n where (n.iteration, n.task, n.sample) = (t.iteration, t.task, t.sample) and n.attempt = t.attempt + 1) as more,
+        (select any_value(kept) from trial r where (r.iteration, r.task, r.sample, r.attempt) = (t.iteration, t.task, t.sample, t.attempt) and r.phase = 'reflect') as reflected,
+        (select any_value(memory) from trial n where (n.iteration, n.task, n.sample) = (t.iteration, t.task, t.sample) and n.attempt = t.attempt + 1) as told
+        from trial t where phase = 'play' and done";
+    let rule = format!("select count(*) as n from ({ends}) where more <> (not won and attempt < 2) or (more and (reflected is null or reflected <> told))");
+    assert_eq!(ask(&one, &rule)[0]["n"], 0);
+    let told = ask(&one, "select memory, mode, outcome from trial where attempt = 1 and turn = 0 and phase = 'play' limit 1");
+    let memory = told[0]["memory"].as_str().unwrap();
+    assert!(memory.starts_with("Attempt 1: (") && memory.contains("\nRow 4: ") && memory.contains("\nAttempt 1, noted: "), "{memory}");
+    assert_eq!((&told[0]["mode"], &told[0]["outcome"]), (&Value::from("memory"), &Value::from("")));
+    // Reflections are trained, each by what follows it.
+    let trained = ask(&one, "select count(*) as n from trial t join update u using (iteration, task, sample, attempt, turn, phase) where phase = 'reflect' and used = 'yes' and loss_share <> 0");
+    assert!(trained[0]["n"].as_u64().unwrap() > 0);
+    // pass@k are those of the rows.
+    let pass = ask(&one, "select value from metrics where node = 'rollout' and iteration = 0 and name = 'pass@2'");
+    let rows = ask(&one, "select count(distinct (task, sample)) filter (won and attempt < 2) / count(distinct (task, sample)) as share from trial where iteration = 0");
+    assert_eq!(pass[0]["value"], rows[0]["share"]);
+}
+
+#[test]
+fn a_loop_is_resumed_and_replayed() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = trained(folder.path(), "whole", &LOOPED.replace("iterations: 3", "iterations: 5"), &[]);
+    let short = trained(folder.path(), "short", LOOPED, &[]);
+    done(flow().arg("resume").arg(&short).args(["--iterations", "5"]));
+    assert!(judged(&short) == judged(&whole));
+    let again = folder.path().join("again");
+    done(flow().arg("replay").arg(&whole).arg("--out").arg(&again).args(["--workers", "2"]));
+    let credit = format!("select task, sample, attempt, turn, phase, advantage.*, update.* from advantage join update using (iteration, task, sample, attempt, turn, phase) {ORDER}");
+    assert!(ask(&again, &credit) == ask(&whole, &credit));
+    assert!(digest(&again).1 == digest(&whole).1);
+}
+
+/// A panel of the repository, as LOOPED's loop plays it.
+fn evaluated(run: &Path, extra: &[&str]) -> Value {
+    let mut command = flow();
+    command.arg("eval").arg(run).args(["--panel", "datasets/minesweeper-4x4-m2-7c0c5ec4294c.json", "--format", "json"]).args(extra);
+    serde_json::from_str(&done(&mut command)).unwrap()
+}
+
+#[test]
+fn an_evaluation_depends_on_nothing_but_what_is_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained(folder.path(), "run", LOOPED, &[]);
+    let rows = folder.path().join("rows");
+    let one = evaluated(&run, &["--samples", "2", "--out", rows.to_str().unwrap()]);
+    let two = evaluated(&run, &["--samples", "2", "--workers", "2"]);
+    assert_eq!(one, two);
+    assert_eq!((&one["attempts"], &one["weights"], one["pass"].as_array().unwrap().len()), (&Value::from(3), &Value::from(3), 3));
+    let share = |k: usize| one["pass"][k - 1]["share"].as_f64().unwrap();
+    assert!(0.0 < share(1) && share(1) <= share(2) && share(2) <= share(3) && share(3) <= 1.0, "{one}");
+    // The rows say the same, and a single trial a task has the first trial's rows.
+    let n = one["tasks"].as_f64().unwrap() * 2.0;
+    let won = ask(&rows, "select count(distinct (task, sample)) filter (won) as all, count(distinct task) filter (won and sample = 0) as first from trial");
+    assert_eq!(share(3), won[0]["all"].as_f64().unwrap() / n);
+    let single = evaluated(&run, &["--samples", "1"]);
+    assert_eq!(single["pass"][2]["share"].as_f64().unwrap(), won[0]["first"].as_f64().unwrap() * 2.0 / n);
+    // One attempt, and a plain rollout of as many.
+    let once = evaluated(&run, &["--samples", "2", "--attempts", "1"]);
+    assert_eq!(once["pass"][0], one["pass"][0]);
+    let plain = trained(folder.path(), "plain", SMALL, &[]);
+    assert_eq!(evaluated(&plain, &[])["attempts"], 1);
+    assert_eq!(evaluated(&plain, &["--attempts", "2"])["attempts"], 2);
+    let said = fails(flow().arg("eval").arg(run.join("weights")).args(["--panel", "datasets/minesweeper-4x4-m2-7c0c5ec4294c.json"]));
+    assert!(said.contains("is no run") && said.contains("--like"), "{said}");
+}
+
+/// An attempt at task n takes n + 1 steps; the order in which attempts end is noted.
+struct Slow {
+    left: Vec<(Piece, usize)>,
+    ended: Arc<Mutex<Vec<(u64, u64)>>>,
+}
+
+impl Machine for Slow {
+    fn begin(&mut self, _: u64, _: Vec<Vec<arrow::array::RecordBatch>>) -> Result<(), String> {
+        Ok(())
+    }
+    fn take(&mut self, piece: Piece) -> Result<(), String> {
+        let task = row::u64s(&piece.rows, "state").map_err(|e| e.to_string())?.value(0);
+        self.left.push((piece, task as usize * 3 + 1));
+        Ok(())
+    }
+    fn idle(&self) -> bool {
+        self.left.is_empty()
+    }
+    fn work(&mut self) -> Result<Vec<Made>, String> {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        let (over, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.left).into_iter().map(|(p, n)| (p, n - 1)).partition(|(_, n)| *n == 0);
+        self.left = left;
+        let mut ended = self.ended.lock().unwrap();
+        let made = over.into_iter().map(|(piece, _)| {
+            let task = row::u64s(&piece.rows, "state").unwrap().value(0);
+            ended.push((task, piece.attempt));
+            Made { of: piece.id, rows: vec![piece.rows], last: true }
+        });
+        Ok(made.collect())
+    }
+}
+
+static ENDED: Mutex<Option<Arc<Mutex<Vec<(u64, u64)>>>>> = Mutex::new(None);
+
+/// Each task as rows of its own.
+fn open<'s>(node: &Node, _: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
+    Ok(source::iterations(&node.id, scope, ctx, |_| {
+        let one = |task: u64| row::batch(vec![("state", Arc::new(arrow::array::UInt64Array::from(vec![task])) as _)]);
+        (0..4).map(one).collect::<Result<_, _>>().map_err(|e| e.to_string())
+    }))
+}
+
+fn nowhere<'s>(_: &Node, _: Ports<'s>, _: Scope<'s, u64>, _: &Context) -> Result<Edge<'s>, String> {
+    Err("stands in a loop only".into())
+}
+
+fn slow<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx: &Context) -> Result<Inner<'s>, String> {
+    let rows = ports.into_iter().map(|(_, edge)| (edge, Route::One)).collect();
+    let ended = ENDED.lock().unwrap().clone().ok_or("nobody looks on")?;
+    Ok(machine(Inputs { name: node.id.clone(), rows, gates: vec![] }, ctx, Slow { left: vec![], ended }))
+}
+
+fn find(op: &str) -> Option<Render> {
+    let outside: Outside = if op == "open" { open } else { nowhere };
+    Some(Render { outside, inside: Some(slow) })
+}
+
+#[test]
+fn no_trial_waits_for_another_ones_attempt() {
+    const MINIMAL: &str = "{ flow: x, iterations: 1, nodes: { t: { op: tasks, with: { env: sokoban, batch: 1 } } }, log: [t] }";
+    let input = |port: &str, from: &str, staleness| Input { port: port.into(), from: from.into(), staleness };
+    let node = |id: &str, op: &str, inputs| Node { id: id.into(), op: op.into(), inputs, with: Value::Null, body: None };
+    let inner = node("play", "slow", vec![input("tasks", "tasks", None), input("memory", "play", Some(0))]);
+    let body = Body { attempts: 3, until: Until::Never, nodes: vec![inner], output: vec!["play".into()] };
+    let trial = Node { body: Some(body), ..node("trial", LOOP, vec![input("tasks", "tasks", None)]) };
+    let nodes = vec![node("tasks", "open", vec![]), trial];
+    let pipeline = Pipeline { nodes, ..flow::pipeline::parse("x", MINIMAL, &[], &flow::ops::catalog()).unwrap() };
+    let ended = Arc::new(Mutex::new(Vec::new()));
+    *ENDED.lock().unwrap() = Some(ended.clone());
+    run(Plan::new(pipeline, find, |_| &[])).unwrap();
+    let ended = ended.lock().unwrap().clone();
+    let mut attempts: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    ended.iter().for_each(|(task, attempt)| attempts.entry(*task).or_default().push(*attempt));
+    assert!(attempts.len() == 4 && attempts.values().all(|a| a == &[0, 1, 2]), "{ended:?}");
+    // Three attempts at the first task take three steps, one at the last ten.
+    let at = |wanted| ended.iter().position(|e| *e == wanted).unwrap();
+    assert!(at((0, 2)) < at((3, 0)), "{ended:?}");
+}
