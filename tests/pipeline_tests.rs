@@ -136,6 +136,22 @@ fn iterations_follow_from_the_rows_and_never_mix() {
     assert!(said.contains("rows:1: iteration 10000 is too late for a test"), "{said}");
 }
 
+#[test]
+fn a_loop_is_fed_under_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let looped = "  trial:\n    loop: { attempts: 1 }\n    nodes:\n      rollout: { op: rollout, inputs: { tasks: tasks }, with: { model: actor, max_turns: 5 } }\n    output: rollout\n";
+    let tests = "  - { name: one, feed: { trial: four }, expect: { episode_advantage: half } }";
+    let half = "{\"task\": \"a\", \"sample\": 0, \"baseline\": 0.5}\n{\"task\": \"a\", \"sample\": 1, \"baseline\": 0.5}\n";
+    let path = written(folder.path(), tests, &[("four", FOUR), ("half", half)]);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let rollout = text.lines().find(|l| l.starts_with("  rollout:")).unwrap();
+    let text = text.replace(&format!("{rollout}\n"), looped).replace("inputs: rollout, with: { format", "inputs: trial, with: { format");
+    std::fs::write(&path, text.replace("log: [rollout, ", "log: [trial, ")).unwrap();
+    assert!(done(flow().arg("test").arg(&path)).ends_with("1 test, 0 failed\n"));
+    std::fs::write(folder.path().join("half"), half.replace("0.5", "0.25")).unwrap();
+    assert_eq!(flow().arg("test").arg(&path).output().unwrap().status.code(), Some(1));
+}
+
 /// An expectation of an update makes the model, and nothing else does.
 #[test]
 fn a_model_is_made_where_one_is_needed() {

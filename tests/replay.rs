@@ -90,6 +90,54 @@ fn a_replay_of_a_replay_is_the_replay() {
     assert_eq!(diff(&first, &second)["equal"], true);
 }
 
+/// A pipeline whose rollouts stand in a loop.
+const LOOPED: &str = r#"
+flow: looped
+iterations: 2
+seed: 5
+models:
+  actor: { new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }
+nodes:
+  tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 2, batch: 3 } }
+  trial:
+    loop: { attempts: 2, until: won }
+    nodes:
+      rollout:
+        op: rollout
+        inputs: { tasks: tasks, weights: { after: update }, memory: { after: reflect } }
+        with: { model: actor, samples: 4, max_turns: 3 }
+      reflect: { op: reflect, inputs: rollout, with: { model: actor, max_tokens: 8 } }
+    output: [rollout, reflect]
+  group: { op: group, inputs: trial, with: { by: [task] } }
+  advantage: { op: advantage, inputs: group, with: { of: episode_return } }
+  update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-3 } }
+log: [trial, advantage, update]
+"#;
+
+#[test]
+fn a_loop_is_replayed_from_its_own_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    done(flow().arg("run").arg(pipeline(folder.path(), LOOPED)).arg("--out").arg(&run));
+    let kinds = ask(&run, "select distinct attempt, phase from trial order by all");
+    assert_eq!(kinds.matches("reflect").count(), 1, "the last attempt has nothing to reflect for: {kinds}");
+    assert!(kinds.contains("\"attempt\":1"), "{kinds}");
+    let again = replayed(folder.path(), &run, "again", &[]);
+    let same = diff(&run, &again);
+    assert_eq!(ask(&run, "select count(*) as n from trial"), ask(&again, "select count(*) as n from trial"));
+    assert!(same["nodes"].as_array().is_some_and(|nodes| nodes.len() == 3), "{same}");
+    let differing = |node: &Value| node["differ"].as_object().is_none_or(|d| !d.is_empty());
+    assert!(!same["nodes"].as_array().unwrap().iter().any(differing), "{same}");
+    let other = replayed(folder.path(), &run, "other", &["--set", "nodes.advantage.with.baseline=leave_one_out"]);
+    assert!(diff(&run, &other)["nodes"].as_array().unwrap().iter().any(differing));
+
+    let text = LOOPED.replace("log: [trial, ", "log: [");
+    let silent = folder.path().join("silent");
+    done(flow().arg("run").arg(pipeline(folder.path(), &text)).args(["--set", "iterations=1", "--out"]).arg(&silent));
+    let said = refused(folder.path(), &silent, &[]);
+    assert!(said.contains("has not logged the rows of `trial`, which `group` reads"), "{said}");
+}
+
 /// Taught by hand: of n = 4 the baseline without the own return is (4 m - r) / 3, so r - baseline grows by 4/3, and the scale stays.
 #[test]
 fn leaving_one_out_moves_baselines_by_the_factor_it_must() {

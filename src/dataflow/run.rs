@@ -158,8 +158,7 @@ fn lasting(pipeline: &Pipeline) -> BTreeSet<String> {
 
 fn logged(plan: &Plan, node: &Node) -> Option<Vec<String>> {
     let wanted = plan.pipeline.log.contains(&node.id);
-    let makes = || node.makers().into_iter().flat_map(|n| (plan.adds)(&n.op));
-    wanted.then(|| crate::row::NAME.iter().chain(makes()).map(|c| c.to_string()).collect())
+    wanted.then(|| crate::row::NAME.into_iter().chain(node.makes(plan.adds)).map(String::from).collect())
 }
 
 /// What to say when the connection to another process breaks.

@@ -9,7 +9,7 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     for node in pipeline.all() {
         let critic = node.op == "value" || learns_values(node);
         let model = node.with["model"].as_str().unwrap_or_default();
-        let asked = critic || matches!(node.op.as_str(), "rollout" | "evaluate" | "gpu-update");
+        let asked = critic || matches!(node.op.as_str(), "rollout" | "reflect" | "evaluate" | "gpu-update");
         let Some(settings) = pipeline.models.get(model).filter(|_| asked) else { continue };
         match settings["head"].as_str() {
             Some("value") if !critic => found.push(Wrong {

@@ -108,8 +108,8 @@ fn edge<'a>(
     let fellow = draft.inside.is_some() && node.is_some_and(|i| names.seats()[i].inside == draft.inside);
     let time = if fellow { "attempt" } else { "iteration" };
     if let (true, Some(staleness)) = (fellow && delayed, from.entry("staleness")) {
-        let help = format!("attempts follow one another: write `{port}: {{ after: {name} }}`");
-        report.add(staleness.at, format!("`{name}` is read after its attempt before, so there is no `staleness`"), Some(help));
+        let help = format!("write `{port}: {{ after: {name} }}`: what `{name}` made in the attempt before");
+        report.add(staleness.at, "attempts follow one another, so there is no `staleness` between them", Some(help));
     }
     match spec.map(|s| s.delay) {
         Some(Delay::Never) if delayed => {
@@ -130,7 +130,9 @@ fn edge<'a>(
         let help = format!("read the loop: `{port}: {whole}`");
         report.add(named.at, inner(name, around), Some(help));
     } else if node.is_some() && node == draft.inside && !delayed {
-        let help = "read another node inside it, or what it made in an earlier iteration: `{ after: ... }`".replace("...", name);
+        let earlier = format!(", or what it made in an earlier iteration: `{{ after: {name} }}`");
+        let earlier = if spec.is_some_and(|p| p.delay == Delay::Never) { String::new() } else { earlier };
+        let help = format!("read another node{earlier}");
         report.add(
             named.at,
             format!("`{}` stands inside `{name}`, whose rows are there after its last attempt only", draft.id),
