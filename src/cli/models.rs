@@ -72,7 +72,7 @@ pub fn restore(policy: &Policy, pipeline: &Pipeline, run: &Run, manifest: &Manif
 }
 
 /// Where a model lies: `path` itself, or, if that is a run, the newest weights that the run left of the model.
-fn newest(path: &Path, model: &str) -> PathBuf {
+pub fn newest(path: &Path, model: &str) -> PathBuf {
     let versions = std::fs::read_dir(path.join("weights")).into_iter().flatten().flatten();
     let saved = versions.filter_map(|v| Some((v.file_name().to_str()?.parse::<u64>().ok()?, v.path().join(model))));
     // Not every iteration makes new weights of every model.

@@ -75,6 +75,7 @@ impl Eval {
         let committer = folder.clone().map(|folder| Committer::new(folder).map(|c| Arc::new(Mutex::new(c)))).transpose();
         let committer = committer.map_err(|e| format!("error: {e}"))?;
         let journal = Journal { run: folder, committer: committer.clone(), observer: Arc::new(|_| {}) };
+        let version = how.models.keys().next().and_then(|model| version(&models::newest(&self.run, model)));
         let attempts = how.node(&node).and_then(|n| n.body.as_ref()).map_or(1, |body| body.attempts);
         let plan = Plan::new(how, ops::find, ops::adds);
         run(Plan {
@@ -92,7 +93,7 @@ impl Eval {
             committer.finish(Status::Finished).map_err(|e| format!("error: {e}"))?;
         }
         let rows = row::sorted(&sink.take(&node)).map_err(|e| format!("error: {e}"))?;
-        let score = Score::of(&panel, self.samples, attempts, rows.as_ref(), self.seed).map_err(|e| format!("error: {e}"))?;
+        let score = Score::of(&panel, self.samples, attempts, rows.as_ref(), self.seed, version).map_err(|e| format!("error: {e}"))?;
         let subject = self.run.display().to_string();
         match self.machine.format {
             Format::Json => answer(&score.json(&subject, self.temperature).to_string()),
@@ -124,6 +125,11 @@ impl Eval {
         let name = Path::new("what is evaluated").display().to_string();
         pipeline::parse(&name, &text, &self.sets, &ops::catalog()).map_err(|d| d.to_string())
     }
+}
+
+/// Which version a run's folder of weights holds.
+fn version(weights: &Path) -> Option<u64> {
+    weights.parent()?.file_name()?.to_str()?.parse().ok()
 }
 
 /// The panel's tasks as rows, in place of drawn ones.

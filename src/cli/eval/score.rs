@@ -20,8 +20,8 @@ pub struct Score {
     reward: f64,
     /// Of first attempts; `None` with one trial a task.
     diversity: Option<f64>,
-    /// The version of the weights that played.
-    weights: u64,
+    /// The version of the weights that played, where a run has made them.
+    weights: Option<u64>,
 }
 
 #[derive(Default)]
@@ -34,21 +34,19 @@ struct Episode {
 
 impl Score {
     /// From the rows that were played, sorted by name; a trial without rows was given up, and is not won.
-    pub fn of(panel: &Panel, samples: u32, attempts: u32, rows: Option<&RecordBatch>, seed: u64) -> Result<Score, RowError> {
+    pub fn of(panel: &Panel, samples: u32, attempts: u32, rows: Option<&RecordBatch>, seed: u64, weights: Option<u64>) -> Result<Score, RowError> {
         let names: Vec<String> = panel.tasks.iter().map(|t| t.name()).collect();
         let mut episodes: BTreeMap<(&str, u32, u32), Episode> = BTreeMap::new();
-        let mut weights = 0;
         if let Some(rows) = rows {
             let (tasks, samples, attempts) = (row::texts(rows, "task")?, row::u32s(rows, "sample")?, row::u32s(rows, "attempt")?);
             let (phases, won, scores) = (row::texts(rows, "phase")?, row::bools(rows, "won")?, row::f32s(rows, "score")?);
-            let (states, actions, versions) = (row::u64s(rows, "state")?, row::texts(rows, "action")?, row::u64s(rows, "weights")?);
+            let (states, actions) = (row::u64s(rows, "state")?, row::texts(rows, "action")?);
             for i in (0..rows.num_rows()).filter(|&i| phases.value(i) == "play") {
                 let episode = episodes.entry((tasks.value(i), samples.value(i), attempts.value(i))).or_default();
                 episode.won |= won.value(i);
                 episode.turns += 1;
                 episode.score = scores.value(i);
                 episode.course = mix(mix(episode.course, states.value(i)), text(actions.value(i)));
-                weights = versions.value(i);
             }
         }
         let mut trials: Vec<Trial> = Vec::new();
@@ -97,7 +95,8 @@ impl Score {
 
     pub fn text(&self, subject: &str, temperature: f64) -> String {
         let trials = if self.samples == 1 { "one trial each".into() } else { format!("{} trials each", self.samples) };
-        let mut out = format!("{subject} (weights {}) on {}: {} tasks, {trials}, temperature {temperature}\n\n", self.weights, self.panel, self.tasks);
+        let weights = self.weights.map(|version| format!(" (weights {version})")).unwrap_or_default();
+        let mut out = format!("{subject}{weights} on {}: {} tasks, {trials}, temperature {temperature}\n\n", self.panel, self.tasks);
         for (k, pass) in self.pass.iter().enumerate() {
             let [share, low, high] = [pass.share, pass.low, pass.high].map(|x| 100.0 * x);
             out += &format!("pass@{}  {share:5.1}%   95% of resampled panels: {low:.1} to {high:.1}%\n", k + 1);
