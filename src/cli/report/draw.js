@@ -19,7 +19,7 @@ function mark(n, x, y, size, attributes) {
 function key(n, label) {
   const svg = make("svg", { class: "key", width: 26, height: 12, "aria-hidden": "true" },
     make("line", { x1: 0, x2: 26, y1: 6, y2: 6, stroke: colour(n), "stroke-width": 2, "stroke-dasharray": DASHES[n % 7] }), mark(n, 13, 6, 3));
-  return make("span", {}, svg, label);
+  return make("span", { class: "named" }, svg, label);
 }
 function told(value, unit) {
   if (value === null || value === undefined) return "–";
@@ -84,7 +84,7 @@ function path(points, at) {
   return d;
 }
 function chart(data, hidden) {
-  const tip = make("div", { class: "tip", role: "status", hidden: "" }), holder = make("div", {});
+  const tip = make("div", { class: "tip", role: "status", hidden: "" }), holder = make("div", { class: "plot" });
   const keys = make("div", { class: "keys" });
   const figure = make("figure", { class: "sheet" }, make("figcaption", {}, make("h3", {}, data.title), make("span", {}, data.unit === "%" ? "share, %" : data.unit)), holder, keys, tip, make("p", { class: "about" }, data.about), figuresOf(data));
   let chosen = null;

@@ -10,7 +10,7 @@ const KNOWN: &[(&str, &str, &str, &str)] = &[
     ("success", "Success", "%", "Share of episodes that were won."),
     ("return", "Return", "", "Mean sum of an episode's rewards."),
     ("entropy", "Entropy of the policy", "nats", "Mean over response tokens."),
-    ("kl", "Divergence from the reference", "nats", "Mean over response tokens."),
+    ("kl", "KL divergence", "nats", "Mean over response tokens: from the reference, or without one from the policy that acted."),
     ("grad_norm", "Norm of the gradient", "", "Before it is clipped."),
     ("clip_fraction", "Tokens for which the clip decided", "%", "Share of all response tokens."),
     ("loss", "Loss", "", "Of the update's optimiser steps."),
@@ -53,6 +53,10 @@ pub fn charts(sources: &[Source], families: &[Family], measured: &[Measured]) ->
             .map(|(m, figure)| if name == "success" { m.success(&node, figure) } else { Default::default() })
             .collect();
         let lines = families.iter().enumerate().filter_map(|f| line(f, None, &figures, &known)).collect::<Vec<_>>();
+        // A figure that never changes, such as the divergence of an imitation, need not stand among those that do.
+        let first = figures.iter().flat_map(|f| f.values()).next();
+        let still = figures.iter().flat_map(|f| f.values()).all(|v| Some(v) == first);
+        let place = if still && place == 2 { 3 } else { place };
         let (_, title, unit, about) = KNOWN.iter().find(|k| k.0 == name).copied().unwrap_or(("", &name, "", ""));
         let place_said = match place {
             0 => " on the panel",

@@ -92,8 +92,11 @@ fn data(sources: &[Source]) -> Result<Value, String> {
 
 /// The page: style, data and script in one text.
 fn page(sources: &[Source], data: &Value) -> String {
-    let mut names: Vec<&str> = sources.iter().map(|s| s.manifest.info.name.as_str()).collect();
-    names.dedup();
+    let mut names: Vec<&str> = Vec::new();
+    for source in sources {
+        let name = source.manifest.info.name.as_str();
+        names.extend((!names.contains(&name)).then_some(name));
+    }
     let title: String = names.join(", ").replace('&', "&amp;").replace('<', "&lt;");
     // In JSON a `<` is only ever inside a text, and there it may be written so: nothing can end the script element.
     let data = data.to_string().replace('<', "\\u003c");

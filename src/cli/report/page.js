@@ -14,8 +14,13 @@ theme.addEventListener("click", () => { picked = document.documentElement.datase
 
 const drawn = [];
 function add(list) { return list.map(c => { const figure = chart(c, hidden); drawn.push(figure); return figure; }); }
+const contents = make("nav", { "aria-label": "Contents" });
+page.append(contents);
 function section(title, ...content) {
-  if (content.flat().filter(Boolean).length) page.append(make("section", {}, make("h2", {}, title), ...content.flat().filter(Boolean)));
+  const parts = content.flat().filter(Boolean), id = title.toLowerCase().replaceAll(" ", "-");
+  if (!parts.length) return;
+  page.append(make("section", {}, make("h2", { id }, title), ...parts));
+  contents.append(make("a", { href: `#${id}` }, title));
 }
 const of = name => data.charts.filter(c => c.section === name);
 const grid = figures => figures.length ? [make("div", { class: "grid" }, ...figures)] : [];
@@ -54,7 +59,7 @@ if (data.families.length > 1) {
 
 // pass@k: a group of bars for each k.
 function passes(pass) {
-  const holder = make("div", {}), most = pass.most, count = pass.families.length;
+  const holder = make("div", { class: "plot" }), most = pass.most, count = pass.families.length;
   const figure = make("figure", { class: "sheet" }, make("figcaption", {}, make("h3", {}, `pass@k (${pass.node})`), make("span", {}, "share, %")), holder);
   figure.draw = () => {
     const shown = pass.families.filter(f => !hidden.has(f.family)), width = Math.max(260, holder.clientWidth || 380);

@@ -80,9 +80,13 @@ pub fn families(sources: &[Source]) -> Vec<Family> {
         }
     }
     let names: Vec<String> = families.iter().map(|f| f.label.clone()).collect();
-    for family in &mut families {
+    let last = |f: &Family| Path::new(&sources[f.runs[0]].folder).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let lasts: Vec<String> = families.iter().map(last).collect();
+    for (i, family) in families.iter_mut().enumerate() {
         if names.iter().filter(|name| **name == family.label).count() > 1 {
-            family.label += &format!(" ({})", sources[family.runs[0]].folder);
+            let known = lasts.iter().filter(|last| **last == lasts[i]).count() == 1;
+            let folder = if known { &lasts[i] } else { &sources[family.runs[0]].folder };
+            family.label += &format!(" ({folder})");
         }
     }
     families
