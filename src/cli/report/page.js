@@ -32,10 +32,10 @@ function standing(run) {
   const own = line.runs.find(r => r.run === run), points = own ? own.points : line.runs.length ? [] : line.points;
   if (!points.length) return ["", ""];
   const end = points.at(-1), best = points.reduce((a, b) => b[1] > a[1] ? b : a);
-  return [`${told(points[0][1], "%")} → ${told(end[1], "%")}`, `${told(best[1], "%")} at ${best[0]}`];
+  return [`${told(points[0][1], "%")} → ${told(end[1], "%")}`, `${told(best[1], "%")} (${best[0]})`];
 }
 function overview() {
-  const names = ["", "pipeline", "folder", "seed", "iterations", "status", "time", ...(success ? ["success on the panel", "best"] : [])];
+  const names = ["", "pipeline", "folder", "seed", "iterations", "status", "time", ...(success ? ["success on the panel", "best (iteration)"] : [])];
   const rows = data.runs.map((r, i) => {
     const family = data.families.findIndex(f => f.runs.includes(i));
     const status = typeof r.status === "string" ? r.status : `failed: ${Object.values(r.status)[0]}`;
@@ -71,7 +71,7 @@ function passes(pass) {
       const bar = make("rect", { x: x + 1.5, y: at.y(value), width: wide - 3, height: at.bottom - at.y(value), fill: colour(f.family), rx: 2 });
       bar.append(document.createElementNS(SVG, "title"));
       bar.firstChild.textContent = `${f.label}, pass@${i + 1}: ${told(value, "%")} (${told(low, "%")} to ${told(high, "%")})`;
-      svg.append(bar, make("line", { x1: middle, x2: middle, y1: at.y(low), y2: at.y(high), stroke: "var(--ink)", "stroke-width": 1.5 }), make("text", { x: middle, y: Math.max(at.top + 8, at.y(high) - 5), "text-anchor": "middle" }, told(value, "%")));
+      svg.append(bar, make("line", { x1: middle, x2: middle, y1: at.y(low), y2: at.y(high), stroke: "var(--ink)", "stroke-width": 1.5 }), make("text", { x: middle, y: Math.max(at.top + 8, at.y(high) - 5), "text-anchor": "middle" }, wide < 40 ? (100 * value).toFixed(0) : told(value, "%")));
     }));
     holder.replaceChildren(svg);
   };
