@@ -11,6 +11,7 @@ mod ops;
 mod progress;
 mod query;
 mod replay;
+mod report;
 mod resume;
 mod run;
 mod schema;
@@ -59,6 +60,8 @@ enum Verb {
     Schema(schema::Schema),
     /// Asks a run's log in SQL
     Query(query::Query),
+    /// Draws runs as one HTML file: curves, pass@k, exploration, time, trajectories
+    Report(report::Report),
     /// Shows one trajectory in full, turn by turn, with its credit
     Show(show::Show),
     /// Prints a node's rows as they pass
@@ -93,6 +96,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Ops(verb) => verb.run(),
         Verb::Schema(verb) => verb.run(),
         Verb::Query(verb) => verb.run(),
+        Verb::Report(verb) => verb.run(),
         Verb::Show(verb) => verb.run(),
         Verb::Tap(verb) => verb.run(),
         Verb::Top(verb) => verb.run(),

@@ -34,6 +34,7 @@ mod matching;
 mod pass;
 mod preset;
 mod returns;
+mod seeds;
 mod settings;
 mod similar;
 mod sums;
@@ -50,5 +51,6 @@ pub use group::{begin_ids, fold_ids, fold_run, group_id, group_ids, sizes, Group
 pub use pass::{bootstrap, pass_at, pass_interval, Interval, Trial};
 pub use preset::Preset;
 pub use returns::{episode_return, episodes, step_return};
+pub use seeds::over_seeds;
 pub use settings::{AdvantageSettings, Baseline, Boundary, EpsIn, Equal, Of, Penalty, Scale, Singleton, Unit};
 pub use similar::founders;

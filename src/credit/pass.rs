@@ -12,10 +12,10 @@ pub struct Trial {
     pub won_at: Option<u32>,
 }
 
-/// A share with the interval that it lies in.
+/// A value that was measured, with the interval that it is said to lie in.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Interval {
-    pub share: f64,
+    pub value: f64,
     pub low: f64,
     pub high: f64,
 }
@@ -36,7 +36,7 @@ pub fn pass_interval(trials: &[Trial], k: u32, seed: u64) -> Interval {
     }
     let tasks: Vec<(f64, f64)> = tasks.into_values().collect();
     let (low, high) = bootstrap(&tasks, RESAMPLES, 0.95, seed);
-    Interval { share: pass_at(trials, k), low, high }
+    Interval { value: pass_at(trials, k), low, high }
 }
 
 impl Trial {
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn the_interval_is_that_of_the_draws() {
         let trials = [trial(1, Some(0)), trial(2, None)];
-        assert_eq!(pass_interval(&trials, 1, 7), Interval { share: 0.5, low: 0.0, high: 1.0 });
+        assert_eq!(pass_interval(&trials, 1, 7), Interval { value: 0.5, low: 0.0, high: 1.0 });
         let middle = |level| bootstrap(&[(1.0, 1.0), (0.0, 1.0)], 4000, level, 7);
         assert_eq!((middle(0.45), middle(0.55)), ((0.5, 0.5), (0.0, 1.0)), "half of all draws are even");
         assert_eq!(bootstrap(&[(1.0, 4.0)], 10, 0.95, 7), (0.25, 0.25), "one task is no sample");
@@ -98,8 +98,8 @@ mod tests {
     #[test]
     fn the_interval_agrees_with_the_normal_one() {
         let trials: Vec<Trial> = (0..100).map(|task| trial(task, (task < 30).then_some(0))).collect();
-        let Interval { share, low, high } = pass_interval(&trials, 1, 1);
-        assert_eq!(share, 0.3);
+        let Interval { value, low, high } = pass_interval(&trials, 1, 1);
+        assert_eq!(value, 0.3);
         assert!((low - 0.21).abs() <= 0.0101 && (high - 0.39).abs() <= 0.0101, "{low} to {high}");
         assert_eq!(pass_interval(&trials, 1, 1), pass_interval(&trials, 1, 1));
     }

@@ -1,0 +1,120 @@
+//! Charts: a figure over the iterations, a line an experiment, with a band where something says how sure it is.
+
+use super::source::Family;
+use crate::credit::{over_seeds, Interval};
+use serde_json::{json, Value};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A figure of one run: iteration -> value.
+pub type Figure = BTreeMap<u64, f64>;
+
+/// One chart.
+pub struct Chart {
+    pub section: &'static str,
+    pub title: String,
+    pub about: String,
+    /// What the axis says; `%` for a share.
+    pub unit: &'static str,
+    pub lines: Vec<Value>,
+}
+
+/// At most so many points are drawn of a line; a page must stay readable and small.
+const POINTS: usize = 400;
+
+impl Chart {
+    pub fn json(self) -> Value {
+        let Chart { section, title, about, unit, lines } = self;
+        json!({ "section": section, "title": title, "about": about, "unit": unit, "lines": lines })
+    }
+}
+
+/// The line of a family: the mean over its runs with the interval over their seeds; of a run alone its own values, with `known`, the
+/// interval that its measurement has by itself. Nothing if no run has the figure.
+pub fn line(family: (usize, &Family), part: Option<String>, figures: &[Figure], known: &[BTreeMap<u64, Interval>]) -> Option<Value> {
+    let (number, Family { label, runs }) = family;
+    let having: Vec<usize> = runs.iter().copied().filter(|r| figures.get(*r).is_some_and(|f| !f.is_empty())).collect();
+    let alone = match having.as_slice() {
+        [] => return None,
+        [only] => Some(*only),
+        _ => None,
+    };
+    let iterations: BTreeSet<u64> = having.iter().flat_map(|r| figures[*r].keys().copied()).collect();
+    let thin = thinned(&iterations);
+    let point = |iteration: &u64| {
+        let values: Vec<f64> = having.iter().filter_map(|r| figures[*r].get(iteration).copied()).collect();
+        let interval = match alone {
+            Some(run) => known.get(run).and_then(|known| known.get(iteration)).copied(),
+            None => over_seeds(&values),
+        };
+        let value = values.iter().sum::<f64>() / values.len().max(1) as f64;
+        json!([iteration, number_of(value), interval.map(|i| number_of(i.low)), interval.map(|i| number_of(i.high)), values.len()])
+    };
+    let band = match alone {
+        Some(run) if known.get(run).is_some_and(|k| !k.is_empty()) => "95% interval over tasks (bootstrap)".to_string(),
+        Some(_) => String::new(),
+        None => format!("mean of {} seeds, 95% interval (Student's t)", having.len()),
+    };
+    let each = |run: &usize| {
+        let points: Vec<Value> = thin.iter().filter_map(|i| figures[*run].get(i).map(|value| json!([i, number_of(*value)]))).collect();
+        json!({ "run": run, "points": points })
+    };
+    let runs: Vec<Value> = if alone.is_some() { vec![] } else { having.iter().map(each).collect() };
+    Some(json!({
+        "family": number, "label": part.map_or(label.clone(), |part| format!("{label}, {part}")), "band": band,
+        "points": thin.iter().map(point).collect::<Vec<_>>(), "runs": runs, "of": iterations.len(),
+    }))
+}
+
+/// Every so-manieth iteration, with the last one.
+fn thinned(iterations: &BTreeSet<u64>) -> Vec<u64> {
+    let step = iterations.len().div_ceil(POINTS).max(1);
+    let last = iterations.len().saturating_sub(1);
+    iterations.iter().enumerate().filter(|(i, _)| i % step == 0 || *i == last).map(|(_, iteration)| *iteration).collect()
+}
+
+/// A number of six digits: more than anyone sees, and what keeps a page small.
+pub fn number_of(value: f64) -> Value {
+    match format!("{value:.5e}").parse::<f64>() {
+        Ok(short) if short.is_finite() => json!(short),
+        _ => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(values: &[(u64, f64)]) -> Figure {
+        values.iter().copied().collect()
+    }
+
+    #[test]
+    fn several_seeds_are_one_line() {
+        let figures = [figure(&[(0, 0.6), (5, 0.1)]), figure(&[(0, 0.7)]), figure(&[(0, 0.8), (5, 0.3)]), figure(&[])];
+        let family = Family { label: "grpo".into(), runs: vec![0, 1, 2, 3] };
+        let found = line((4, &family), None, &figures, &[]).unwrap();
+        assert_eq!(found["points"][0], json!([0, 0.7, 0.451566, 0.948434, 3]));
+        assert_eq!((&found["points"][1][1], &found["points"][1][4]), (&json!(0.2), &json!(2)));
+        assert_eq!(found["runs"][1], json!({ "run": 1, "points": [[0, 0.7]] }));
+        assert_eq!((&found["family"], &found["label"]), (&json!(4), &json!("grpo")));
+        assert!(line((0, &Family { label: "none".into(), runs: vec![3] }), None, &figures, &[]).is_none());
+    }
+
+    #[test]
+    fn a_run_alone_has_the_band_that_is_known() {
+        let known = [BTreeMap::from([(0, Interval { value: 0.5, low: 0.4, high: 0.625 })])];
+        let family = Family { label: "grpo".into(), runs: vec![0] };
+        let found = line((0, &family), Some("attempt 1".into()), &[figure(&[(0, 0.5), (1, 0.25)])], &known).unwrap();
+        assert_eq!(found["points"], json!([[0, 0.5, 0.4, 0.625, 1], [1, 0.25, null, null, 1]]));
+        assert_eq!((&found["label"], &found["runs"]), (&json!("grpo, attempt 1"), &json!([])));
+    }
+
+    #[test]
+    fn a_long_line_is_thinned_and_keeps_its_ends() {
+        let kept = thinned(&(0..1001).collect());
+        assert_eq!((kept.len(), kept[1], kept.last()), (335, 3, Some(&1000)));
+        assert_eq!(thinned(&(3..7).collect()), [3, 4, 5, 6]);
+        assert_eq!(number_of(0.123456789), json!(0.123457));
+        assert_eq!(number_of(f64::NAN), Value::Null);
+    }
+}

@@ -1,0 +1,88 @@
+//! What the nodes measured while they ran: every figure of the table `metrics` as a chart.
+
+use super::chart::{line, Chart, Figure};
+use super::measured::Measured;
+use super::source::{Family, Source};
+use std::collections::BTreeSet;
+
+/// Figures that are known: name, section for those that learn and for those that play, title, unit, what it is.
+const KNOWN: &[(&str, &str, &str, &str)] = &[
+    ("success", "Success", "%", "Share of episodes that were won."),
+    ("return", "Return", "", "Mean sum of an episode's rewards."),
+    ("entropy", "Entropy of the policy", "nats", "Mean over response tokens."),
+    ("kl", "KL divergence", "nats", "Mean over response tokens: from the reference, or without one from the policy that acted."),
+    ("grad_norm", "Norm of the gradient", "", "Before it is clipped."),
+    ("clip_fraction", "Tokens for which the clip decided", "%", "Share of all response tokens."),
+    ("loss", "Loss", "", "Of the update's optimiser steps."),
+    ("invalid", "Actions that could not be carried out", "%", "Share of all turns."),
+    ("expert_success", "Success of the expert", "%", "Share of the demonstrations that were won."),
+];
+
+/// Where a node's figures stand: what is measured on frozen tasks first, then training, then learning.
+fn section(op: &str, name: &str) -> &'static str {
+    let known = KNOWN.iter().any(|k| k.0 == name);
+    match op {
+        "evaluate" if matches!(name, "success" | "return") => "panel",
+        "rollout" if matches!(name, "success" | "return") => "training",
+        "gpu-update" if known => "learning",
+        _ => "more",
+    }
+}
+
+/// A chart a figure and node.
+pub fn charts(sources: &[Source], families: &[Family], measured: &[Measured]) -> Vec<Chart> {
+    let mut all: BTreeSet<(usize, usize, String, String)> = BTreeSet::new();
+    let order = |name: &str| KNOWN.iter().position(|k| k.0 == name).unwrap_or(KNOWN.len());
+    for (node, name) in sources
+        .iter()
+        .flat_map(|s| s.manifest.committed.iter())
+        .flat_map(|i| i.metrics.iter().flat_map(|(node, values)| values.keys().map(move |name| (node.clone(), name.clone()))))
+    {
+        // Where the time goes has a chart of its own.
+        if name != "seconds" {
+            let op = sources.iter().map(|s| s.op(&node)).find(|op| !op.is_empty()).unwrap_or_default();
+            let place = ["panel", "training", "learning", "more"].iter().position(|s| *s == section(op, &name)).unwrap_or(3);
+            all.insert((place, order(&name), name, node));
+        }
+    }
+    let chart = |(place, _, name, node): (usize, usize, String, String)| {
+        let figures: Vec<Figure> = sources.iter().map(|s| figure(s, &node, &name)).collect();
+        let known: Vec<_> = measured
+            .iter()
+            .zip(&figures)
+            .map(|(m, figure)| if name == "success" { m.success(&node, figure) } else { Default::default() })
+            .collect();
+        let lines = families.iter().enumerate().filter_map(|f| line(f, None, &figures, &known)).collect::<Vec<_>>();
+        // A figure that never changes, such as the divergence of an imitation, need not stand among those that do.
+        let first = figures.iter().flat_map(|f| f.values()).next();
+        let still = figures.iter().flat_map(|f| f.values()).all(|v| Some(v) == first);
+        let place = if still && place == 2 { 3 } else { place };
+        let (_, title, unit, about) = KNOWN.iter().find(|k| k.0 == name).copied().unwrap_or(("", &name, "", ""));
+        let place_said = match place {
+            0 => " on the panel",
+            1 => " in training",
+            _ => "",
+        };
+        let about = format!("{about} Node {node}, figure {name}.").trim_start().to_string();
+        let title = if place == 3 { format!("{node}: {title}") } else { format!("{title}{place_said}") };
+        (!lines.is_empty()).then_some(Chart { section: ["panel", "training", "learning", "more"][place], title, about, unit, lines })
+    };
+    told_apart(all.into_iter().filter_map(chart).collect())
+}
+
+/// Charts of one title name their node.
+fn told_apart(mut charts: Vec<Chart>) -> Vec<Chart> {
+    let titles: Vec<String> = charts.iter().map(|c| c.title.clone()).collect();
+    for chart in &mut charts {
+        if titles.iter().filter(|title| **title == chart.title).count() > 1 {
+            let node = chart.about.rsplit("Node ").next().and_then(|rest| rest.split(',').next()).unwrap_or_default();
+            chart.title = format!("{} ({node})", chart.title);
+        }
+    }
+    charts
+}
+
+fn figure(source: &Source, node: &str, name: &str) -> Figure {
+    let value = |i: &crate::log::Iteration| i.metrics.get(node)?.get(name).copied().filter(|v| v.is_finite()).map(|v| (i.iteration, v));
+    source.manifest.committed.iter().filter_map(value).collect()
+}

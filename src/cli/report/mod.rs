@@ -1,0 +1,106 @@
+//! `flow report`: runs as one HTML file that needs no network.
+
+mod ask;
+mod chart;
+mod figures;
+mod measured;
+mod passes;
+mod source;
+mod time;
+mod trips;
+
+use super::check::Format;
+use super::{answer, Outcome};
+use clap::Args;
+use measured::Measured;
+use serde_json::{json, Value};
+use source::{families, Source};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Args)]
+pub struct Report {
+    /// The runs' folders. Runs of one pipeline and several seeds are one curve with a band
+    #[arg(required = true)]
+    runs: Vec<PathBuf>,
+    /// The file to write; report.html in the run's folder, or here for several runs, unless given
+    #[arg(long)]
+    out: Option<PathBuf>,
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+const PAGE: &str = include_str!("page.html");
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: [&str; 3] = [include_str!("draw.js"), include_str!("browse.js"), include_str!("page.js")];
+
+impl Report {
+    pub fn run(self) -> Outcome {
+        let sources = self.runs.iter().map(|r| Source::open(r)).collect::<Result<Vec<_>, _>>().map_err(|e| format!("error: {e}"))?;
+        if let Some(empty) = sources.iter().find(|s| s.manifest.committed.is_empty()) {
+            return Err(format!("error: {} has no committed iteration yet: there is nothing to draw", empty.folder));
+        }
+        let data = data(&sources).map_err(|e| format!("error: {e}"))?;
+        let page = page(&sources, &data);
+        let out = self.out.unwrap_or_else(|| match self.runs.as_slice() {
+            [only] => only.join("report.html"),
+            _ => "report.html".into(),
+        });
+        std::fs::write(&out, &page).map_err(|e| format!("error: {}: {e}; --out FILE names another place", out.display()))?;
+        let (charts, trips) = (length(&data["charts"]), length(&data["browser"]["trips"]));
+        answer(&match self.format {
+            Format::Json => {
+                json!({ "file": out.display().to_string(), "bytes": page.len(), "runs": data["runs"].as_array().map_or(0, Vec::len),
+                    "curves": data["families"], "charts": charts, "episodes": trips })
+                .to_string()
+            }
+            Format::Text => format!(
+                "{} of {} drawn: {charts} charts, {trips} episodes, {:.1} MB\n{}: open it in a browser",
+                if sources.len() == 1 { "1 run".into() } else { format!("{} runs", sources.len()) },
+                if length(&data["families"]) == 1 { "1 pipeline".into() } else { format!("{} pipelines", length(&data["families"])) },
+                page.len() as f64 / 1e6,
+                out.display()
+            ),
+        });
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn length(list: &Value) -> usize {
+    list.as_array().map_or(0, Vec::len)
+}
+
+/// All that the page shows.
+fn data(sources: &[Source]) -> Result<Value, String> {
+    let families = families(sources);
+    let measured = sources.iter().map(Measured::of).collect::<Result<Vec<_>, _>>()?;
+    let mut charts = figures::charts(sources, &families, &measured);
+    charts.extend(passes::charts(&families, &measured));
+    let mut trips = trips::Trips::default();
+    for (number, source) in sources.iter().enumerate() {
+        trips.add(number, source)?;
+    }
+    Ok(json!({
+        "runs": sources.iter().map(Source::json).collect::<Vec<_>>(),
+        "families": families.iter().map(|f| json!({ "label": f.label, "runs": f.runs })).collect::<Vec<_>>(),
+        "charts": charts.into_iter().map(chart::Chart::json).collect::<Vec<_>>(),
+        "passes": passes::passes(&families, &measured),
+        "time": sources.iter().map(time::time).collect::<Vec<_>>(),
+        "browser": trips.json(),
+    }))
+}
+
+/// The page: style, data and script in one text.
+fn page(sources: &[Source], data: &Value) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for source in sources {
+        let name = source.manifest.info.name.as_str();
+        names.extend((!names.contains(&name)).then_some(name));
+    }
+    let title: String = names.join(", ").replace('&', "&amp;").replace('<', "&lt;");
+    // In JSON a `<` is only ever inside a text, and there it may be written so: nothing can end the script element.
+    let data = data.to_string().replace('<', "\\u003c");
+    // The data come last: nothing in them is taken for a place to fill.
+    let page = PAGE.replace("{{title}}", &title).replace("{{style}}", STYLE).replace("{{script}}", &SCRIPT.concat());
+    page.replacen("{{data}}", &data, 1)
+}

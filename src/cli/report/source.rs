@@ -1,0 +1,93 @@
+//! The runs of a report, and which of them are one experiment under several seeds.
+
+use crate::log::{Manifest, NodeInfo, Run};
+use crate::pipeline::{contents, differences};
+use serde_json::{json, Value};
+use std::path::Path;
+
+/// A run that is drawn.
+pub struct Source {
+    pub run: Run,
+    pub folder: String,
+    pub manifest: Manifest,
+    pipeline: Value,
+    yaml: String,
+}
+
+/// Runs of one pipeline that differ in their seeds: one curve, with a band.
+pub struct Family {
+    pub label: String,
+    /// Which of the sources.
+    pub runs: Vec<usize>,
+}
+
+/// What runs of one experiment may differ in.
+const APART: [&str; 4] = ["seed", "iterations", "about", "keep"];
+
+impl Source {
+    pub fn open(folder: &Path) -> Result<Source, String> {
+        let run = Run::open(folder).map_err(|e| e.to_string())?;
+        let manifest = run.manifest().map_err(|e| e.to_string())?;
+        let pipeline = contents(&run.pipeline()).map_err(|d| d.to_string())?;
+        let yaml = std::fs::read_to_string(run.pipeline()).map_err(|e| format!("{}: {e}", run.pipeline().display()))?;
+        Ok(Source { folder: folder.display().to_string(), run, manifest, pipeline, yaml })
+    }
+
+    /// The logged nodes that played: those whose rows have a board and an action.
+    pub fn players(&self) -> impl Iterator<Item = &NodeInfo> {
+        let plays = |n: &&NodeInfo| n.columns.iter().any(|c| c == "observation") && n.columns.iter().any(|c| c == "action");
+        self.manifest.info.nodes.iter().filter(plays)
+    }
+
+    /// The operator of a node, logged or not; empty if the pipeline doesn't say.
+    pub fn op(&self, node: &str) -> &str {
+        self.pipeline["nodes"][node]["op"].as_str().unwrap_or_default()
+    }
+
+    /// Whether a node's episodes are the environment's expert's.
+    pub fn expert(&self, node: &str) -> bool {
+        self.pipeline["nodes"][node]["with"]["actor"] == "expert"
+    }
+
+    /// Seconds from the first commit's work to the last.
+    pub fn seconds(&self) -> f64 {
+        self.manifest.committed.iter().map(|i| i.seconds).sum()
+    }
+
+    pub fn json(&self) -> Value {
+        let status = serde_json::to_value(&self.manifest.status).unwrap_or_default();
+        json!({
+            "folder": self.folder, "name": self.manifest.info.name, "about": self.pipeline["about"], "seed": self.manifest.info.seed,
+            "iterations": self.manifest.info.iterations, "trained": self.manifest.trained(), "status": status,
+            "seconds": self.seconds(), "replays": self.manifest.info.replays.as_ref().map(|r| &r.run), "yaml": self.yaml,
+        })
+    }
+}
+
+/// The experiments, in the order in which their first runs are given. Experiments of one name are told apart by their folders.
+pub fn families(sources: &[Source]) -> Vec<Family> {
+    let alike = |a: &Value, b: &Value| differences(a, b).iter().all(|d| APART.contains(&d.path.split('.').next().unwrap_or_default()));
+    let mut families: Vec<Family> = Vec::new();
+    for (i, source) in sources.iter().enumerate() {
+        // Two runs with one seed are no two witnesses: the second one stands for itself.
+        let fits = |f: &&mut Family| {
+            alike(&sources[f.runs[0]].pipeline, &source.pipeline)
+                && f.runs.iter().all(|r| sources[*r].manifest.info.seed != source.manifest.info.seed)
+        };
+        match families.iter_mut().find(fits) {
+            Some(family) => family.runs.push(i),
+            None => families.push(Family { label: source.manifest.info.name.clone(), runs: vec![i] }),
+        }
+    }
+    let names: Vec<String> = families.iter().map(|f| f.label.clone()).collect();
+    let last = |f: &Family| Path::new(&sources[f.runs[0]].folder).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let lasts: Vec<String> = families.iter().map(last).collect();
+    for (i, family) in families.iter_mut().enumerate() {
+        if names.iter().filter(|name| **name == family.label).count() > 1 {
+            let known = lasts.iter().filter(|last| **last == lasts[i]).count() == 1;
+            let folder = if known { &lasts[i] } else { &sources[family.runs[0]].folder };
+            family.label += &format!(" ({folder})");
+        }
+    }
+    families
+}

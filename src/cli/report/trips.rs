@@ -1,0 +1,140 @@
+//! Episodes to look at: the first few of each playing node, of its first and its last iteration.
+
+use super::ask::{ask, quoted, text, Rows};
+use super::chart::number_of;
+use super::source::Source;
+use serde_json::{json, Value};
+use std::collections::HashMap;
+
+/// Tasks of an iteration, samples of a task.
+const TASKS: usize = 4;
+const SAMPLES: usize = 2;
+
+/// Texts take at most so many bytes of a page, and one of them at most so many characters.
+const BYTES: usize = 1_200_000;
+const LONGEST: usize = 6_000;
+
+/// Episodes whose texts are each there once: most boards are seen again and again.
+#[derive(Default)]
+pub struct Trips {
+    texts: Vec<String>,
+    /// Only asked for one text at a time, never walked.
+    known: HashMap<String, usize>,
+    bytes: usize,
+    trips: Vec<Value>,
+    left_out: usize,
+}
+
+impl Trips {
+    pub fn add(&mut self, number: usize, source: &Source) -> Result<(), String> {
+        for node in source.players() {
+            let table = quoted(&node.id);
+            let ends = ask(&source.run, &format!("SELECT min(iteration) AS first, max(iteration) AS last, count(*) AS rows FROM {table}"))?;
+            if ends.u64s("rows")?.first() == Some(&0) {
+                continue;
+            }
+            let mut iterations = [ends.u64s("first")?, ends.u64s("last")?].concat();
+            iterations.dedup();
+            for iteration in iterations {
+                let chosen = ask(
+                    &source.run,
+                    &format!(
+                        "SELECT task, sample FROM (SELECT task, sample, dense_rank() OVER (ORDER BY task) AS t, \
+                         row_number() OVER (PARTITION BY task ORDER BY sample) AS s FROM {table} WHERE iteration = {iteration} GROUP BY task, sample) \
+                         WHERE t <= {TASKS} AND s <= {SAMPLES} ORDER BY task, sample"
+                    ),
+                )?;
+                for (task, sample) in chosen.texts("task")?.into_iter().flatten().zip(chosen.u64s("sample")?) {
+                    self.trip(number, source, &node.id, (iteration, &task, sample))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn trip(&mut self, number: usize, source: &Source, node: &str, (iteration, task, sample): (u64, &str, u64)) -> Result<(), String> {
+        if self.bytes > BYTES {
+            self.left_out += 1;
+            return Ok(());
+        }
+        let credit = credited(source, node);
+        let join = credit.as_ref().map_or(String::new(), |advantage| {
+            format!("LEFT JOIN {} AS c USING (iteration, task, sample, attempt, turn, phase)", quoted(advantage))
+        });
+        let credit = if credit.is_some() { "c.advantage" } else { "NULL" };
+        let rows = ask(
+            &source.run,
+            &format!(
+                "SELECT attempt, turn, phase, observation, response, action, valid, reward, done, won, score, {credit} AS advantage FROM {} {join} \
+                 WHERE iteration = {iteration} AND task = {} AND sample = {sample} ORDER BY attempt, turn, phase",
+                quoted(node),
+                text(task)
+            ),
+        )?;
+        let turns = self.turns(&rows)?;
+        self.trips.push(json!({ "run": number, "node": node, "iteration": iteration, "task": task, "sample": sample, "turns": turns }));
+        Ok(())
+    }
+
+    /// [attempt, turn, phase, seen, said, done, valid, reward, over, won, score, advantage] of each row, texts by their numbers.
+    fn turns(&mut self, rows: &Rows) -> Result<Vec<Value>, String> {
+        let mut texts = |name: &str| -> Result<Vec<usize>, String> {
+            Ok(rows.texts(name)?.into_iter().map(|text| self.number(text.unwrap_or_default())).collect())
+        };
+        let (seen, said, done, phases) = (texts("observation")?, texts("response")?, texts("action")?, texts("phase")?);
+        let (attempts, numbers) = (rows.u64s("attempt")?, rows.u64s("turn")?);
+        let (valid, over, won) = (rows.u64s("valid")?, rows.u64s("done")?, rows.u64s("won")?);
+        let float = |name: &str| rows.f64s(name).map(|v| v.into_iter().map(|x| x.map(number_of)).collect::<Vec<_>>());
+        let (reward, score, advantage) = (float("reward")?, float("score")?, float("advantage")?);
+        let turn = |i: usize| {
+            json!([
+                attempts[i],
+                numbers[i],
+                phases[i],
+                seen[i],
+                said[i],
+                done[i],
+                valid[i],
+                reward[i],
+                over[i],
+                won[i],
+                score[i],
+                advantage[i]
+            ])
+        };
+        Ok((0..rows.len()).map(turn).collect())
+    }
+
+    fn number(&mut self, text: String) -> usize {
+        let length = text.chars().count();
+        let text = match length > LONGEST {
+            true => {
+                format!("{}\n[{} more characters: `flow show` has them]", text.chars().take(LONGEST).collect::<String>(), length - LONGEST)
+            }
+            false => text,
+        };
+        if let Some(number) = self.known.get(&text) {
+            return *number;
+        }
+        self.bytes += text.len();
+        self.texts.push(text.clone());
+        self.known.insert(text, self.texts.len() - 1);
+        self.texts.len() - 1
+    }
+
+    pub fn json(self) -> Value {
+        json!({ "texts": self.texts, "trips": self.trips, "left_out": self.left_out })
+    }
+}
+
+/// The last logged node that made an advantage of this node's rows.
+fn credited(source: &Source, node: &str) -> Option<String> {
+    let nodes = source.manifest.info.nodes.iter().rev();
+    let makes = |n: &&crate::log::NodeInfo| n.columns.iter().any(|c| c == "advantage");
+    // Runs of before the way of rows was noted: what an evaluation played is learnt from by nobody.
+    let reaches = |n: &&crate::log::NodeInfo| match &n.upstream {
+        Some(upstream) => upstream.iter().any(|u| u == node),
+        None => source.op(node) == "rollout" && !source.expert(node),
+    };
+    nodes.filter(makes).find(reaches).map(|n| n.id.clone())
+}
