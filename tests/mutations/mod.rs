@@ -3,9 +3,10 @@
 //! `FLOW_FUZZ=n` asks for n inputs of each kind instead of the few that a usual test run can spare; `make fuzz` does.
 
 use flow::seed::Random;
+use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 /// No reader may need longer for one input. What is slow is a second, on a machine that does other things beside it.
@@ -15,13 +16,31 @@ const MOST_BYTES: usize = 64 * 1024;
 
 /// Numbers at which something ends, and what is no number.
 const NUMBERS: [&str; 20] = [
-    "0", "-1", "1", "2147483648", "4294967295", "4294967296", "9223372036854775807", "18446744073709551615", "18446744073709551616",
-    "340282366920938463463374607431768211456", "1e308", "1e999", "-0.0", "0.1", ".nan", ".inf", "0x10", "1_000", "null", "true",
+    "0",
+    "-1",
+    "1",
+    "2147483648",
+    "4294967295",
+    "4294967296",
+    "9223372036854775807",
+    "18446744073709551615",
+    "18446744073709551616",
+    "340282366920938463463374607431768211456",
+    "1e308",
+    "1e999",
+    "-0.0",
+    "0.1",
+    ".nan",
+    ".inf",
+    "0x10",
+    "1_000",
+    "null",
+    "true",
 ];
 /// What means something to YAML or JSON.
 const WORDS: [&str; 30] = [
-    "{", "}", "[", "]", ":", ": ", ",", "- ", "\n", "\n  ", "\t", "#", "&a ", "*a", "!!str ", "!x ", "? ", "|\n", ">-\n", "---\n", "...\n", "<<: ", "\"", "'",
-    "\\u0000", "\u{feff}", "\u{202e}", "é", "\u{0}", "../",
+    "{", "}", "[", "]", ":", ": ", ",", "- ", "\n", "\n  ", "\t", "#", "&a ", "*a", "!!str ", "!x ", "? ", "|\n", ">-\n", "---\n", "...\n",
+    "<<: ", "\"", "'", "\\u0000", "\u{feff}", "\u{202e}", "é", "\u{0}", "../",
 ];
 
 /// Things to begin with.
@@ -137,10 +156,26 @@ pub fn count(usual: u64) -> u64 {
     std::env::var("FLOW_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
 }
 
+thread_local! {
+    /// What the last panic of a reader said, while one reads.
+    static SAID: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
 /// Calls `read` with the inputs of the seeds 0, 1, ...: it must come back, neither with a panic nor too late. An input that breaks this is
 /// kept in a file, and named. Answers with how often it said true.
 pub fn each(kind: &'static str, count: u64, make: impl Fn(&mut Random) -> Vec<u8>, mut read: impl FnMut(&[u8]) -> bool) -> u64 {
     type Now = Option<(Instant, u64, Vec<u8>)>;
+    // A reader may catch panics of what it uses: nobody has to hear of those.
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            match SAID.with(|said| said.borrow_mut().as_mut().map(|said| *said = info.to_string())) {
+                Some(()) => {}
+                None => usual(info),
+            }
+        }));
+    });
     let now: Arc<Mutex<Now>> = Arc::default();
     let watched = Arc::downgrade(&now);
     std::thread::spawn(move || {
@@ -160,14 +195,22 @@ pub fn each(kind: &'static str, count: u64, make: impl Fn(&mut Random) -> Vec<u8
         let input = make(&mut Random::new(flow::seed::mix(flow::seed::text(kind), seed)));
         let since = Instant::now();
         *now.lock().unwrap_or_else(PoisonError::into_inner) = Some((since, seed, input.clone()));
-        match catch_unwind(AssertUnwindSafe(|| read(&input))) {
+        SAID.set(Some(String::new()));
+        let answer = catch_unwind(AssertUnwindSafe(|| read(&input)));
+        let said = SAID.take().unwrap_or_default();
+        match answer {
             Ok(good) => taken += u64::from(good),
-            Err(_) => panic!("{kind}: a panic on {}", kept(kind, seed, &input).display()),
+            Err(_) => panic!("{kind}: {said}\n{} holds the input", kept(kind, seed, &input).display()),
         }
         slowest = slowest.max((since.elapsed(), seed));
     }
     *now.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    println!("{kind}: {count} inputs, {taken} taken, {:.0} s; the slowest took {:?} (seed {})", start.elapsed().as_secs_f64(), slowest.0, slowest.1);
+    println!(
+        "{kind}: {count} inputs, {taken} taken, {:.0} s; the slowest took {:?} (seed {})",
+        start.elapsed().as_secs_f64(),
+        slowest.0,
+        slowest.1
+    );
     taken
 }
 
