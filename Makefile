@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test build check doc libtorch libduckdb interop parity bench schema compare survive
+.PHONY: run test build check doc libtorch libduckdb interop parity bench schema compare survive digests killed faults staleness fuzz
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -52,6 +52,28 @@ bench: build
 # A run killed at 50 random instants ends, resumed, with the same bits.
 survive: build
 	python3 scripts/survive.py
+
+# Readers of pipelines, manifests, Parquet files and rows on a million damaged inputs; nothing may panic or hang.
+fuzz: $(FETCH)
+	$(CARGO) test --release --lib --test fuzz --no-run
+	FLOW_FUZZ=700000 $(CARGO) test --release --lib no_text_makes_it_panic -- --nocapture
+	FLOW_FUZZ=120000 TMPDIR=$${TMPDIR:-/dev/shm} $(CARGO) test --release --test fuzz -- --nocapture
+
+# How much faster staleness 1 is than 0 where the environment takes as long as the update.
+staleness: build
+	python3 scripts/staleness.py
+
+# One digest on 1, 2 and 4 workers, in 2 and 3 processes, with staleness 0 and 1, and replayed on other numbers of workers.
+digests: build
+	python3 scripts/digests.py
+
+# One of two processes killed, 20 times: the other ends within 5 seconds.
+killed: build
+	python3 scripts/killed.py
+
+# An environment that dies, hangs or answers garbage in one turn of a hundred: the run completes, each failure is a row.
+faults: build
+	python3 scripts/faults.py
 
 # GRPO against GiGPO from one warm start: three seeds each, one run at a time, going on where it was left.
 compare: build

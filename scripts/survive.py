@@ -7,9 +7,7 @@ are stopped with SIGINT, each at a random instant between the making of its fold
 with the same rows and the same weights and moments, bit for bit.
 """
 
-import hashlib
 import json
-import os
 import random
 import signal
 import statistics
@@ -19,7 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
-FLOW = Path("target/release/flow").resolve()
+from runs import FLOW, QUIET, digest
+
 PIPELINE = """
 flow: survive
 iterations: 20
@@ -36,15 +35,6 @@ log: [rollout, group, advantage, update]
 """
 
 
-def digest(run):
-    """Of every committed row, the newest weights and the optimiser's moments."""
-    sql = "select * from trajectories order by iteration, task, sample, turn"
-    rows = subprocess.run([FLOW, "query", run, sql, "--format", "json"], check=True, stdout=subprocess.PIPE).stdout
-    newest = max((run / "weights").iterdir(), key=lambda v: int(v.name))
-    files = [newest / "actor" / name for name in ("model.safetensors", "optimizer.safetensors")]
-    return hashlib.sha256(rows + b"".join(f.read_bytes() for f in files)).hexdigest()
-
-
 def there(run):
     """Waits for the run's manifest, and says when it came."""
     while not (run / "manifest.json").exists():
@@ -58,14 +48,13 @@ def committed(run):
 
 def main():
     kills = int(sys.argv[1]) if len(sys.argv) > 1 else 50
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": {**os.environ, "OMP_NUM_THREADS": "1"}}
     draws = random.Random(7)
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         pipeline = home / "survive.yaml"
         pipeline.write_text(PIPELINE)
         start = time.monotonic()
-        child = subprocess.Popen([FLOW, "run", pipeline, "--out", home / "whole"], **quiet)
+        child = subprocess.Popen([FLOW, "run", pipeline, "--out", home / "whole"], **QUIET)
         begun = there(home / "whole") - start
         assert child.wait() == 0
         seconds = time.monotonic() - start
@@ -75,13 +64,13 @@ def main():
             same, after = 0, []
             for i in range(times):
                 run = home / f"{sent.name}-{i}"
-                child = subprocess.Popen([FLOW, "run", pipeline, "--out", run], **quiet)
+                child = subprocess.Popen([FLOW, "run", pipeline, "--out", run], **QUIET)
                 there(run)
                 time.sleep(draws.uniform(0, seconds - begun))
                 child.send_signal(sent)
                 child.wait()
                 after.append(committed(run))
-                subprocess.run([FLOW, "resume", run], check=True, **quiet)
+                subprocess.run([FLOW, "resume", run], check=True, **QUIET)
                 same += digest(run) == whole
             spread = f"{min(after)} to {max(after)} iterations were committed at the time, {statistics.median(after):.0f} in the median"
             print(f"{sent.name}: {same} of {times} end with the digest of the unbroken run ({spread})", flush=True)

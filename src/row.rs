@@ -96,7 +96,7 @@ pub const COLUMNS: &[Column] = &[
     column("seed", Kind::U64, "the seed the turn was sampled with"),
     column("value", Kind::F32, "what the critic expected after the prompt: the return from this turn on"),
     column("visitation_depth", Kind::U32, "how many earlier turns of the same trajectory were in the same state"),
-    column("group", Kind::U64, "the group the row is compared in: a hash of its values in the grouping columns"),
+    column("group", Kind::U64, "the group the row is compared in: a hash of its values in the grouping columns and, with `similar`, of the text of the first row"),
     column("group_size", Kind::U32, "rows in the group"),
     column("return", Kind::F32, "the value that the advantage compares: a return, a reward, an estimate by a critic, or an advantage made upstream"),
     column("baseline", Kind::F32, "what was subtracted from the return"),

@@ -19,16 +19,27 @@ fn tested() -> Vec<PathBuf> {
 fn the_pipelines_make_the_rows_that_were_worked_out_by_hand() {
     let files = tested();
     let said = done(flow().arg("test").args(&files));
-    assert!(files.len() >= 9 && said.ends_with(&format!("{} tests, 0 failed\n", said.matches("ok  ").count())), "{said}");
-    for formula in
-        ["GRPO", "Dr.GRPO", "RLOO", "REINFORCE++", "REINFORCE++ with a group baseline", "DAPO", "GiGPO", "GiGPO, each turn counted"]
-    {
-        assert!(said.contains(&format!(": the advantage of {formula}\n")), "{formula} is not in\n{said}");
+    assert!(files.len() >= 13 && said.ends_with(&format!("{} tests, 0 failed\n", said.matches("ok  ").count())), "{said}");
+    for formula in [
+        "the advantage of GRPO",
+        "the advantage of Dr.GRPO",
+        "the advantage of RLOO",
+        "the advantage of REINFORCE++",
+        "the advantage of REINFORCE++ with a group baseline",
+        "the advantage of PPO",
+        "the advantage of DAPO",
+        "the advantage of GSPO",
+        "the ratio of GSPO",
+        "the advantage of GiGPO",
+        "the advantage of GiGPO, each turn counted",
+        "groups of alike texts",
+        "groups by state and visitation depth",
+    ] {
+        assert!(said.contains(&format!(": {formula}\n")), "{formula} is not in\n{said}");
     }
     for credit in ["the cross-episode return of LaMer", "the advantage of LaMer on GiGPO, as released"] {
         assert!(said.contains(&format!("lamer-gigpo.yaml: {credit}\n")), "{said}");
     }
-    assert!(said.contains("eapo-grouping-sokoban.yaml: groups by state and visitation depth\n"), "{said}");
 }
 
 /// A test that passes whatever the pipeline says would be worth nothing.
@@ -47,6 +58,14 @@ fn another_formula_fails_the_test_of_each_pipeline() {
         ("pipelines/reinforce-plus-plus-baseline-sokoban.yaml", "nodes.group.with.by=[]", "advantage"),
         ("pipelines/dapo-sokoban.yaml", "nodes.advantage.with.equal=keep", "used"),
         ("pipelines/dapo-sokoban.yaml", "nodes.reward.with.overlong.buffer=16", "reward"),
+        ("pipelines/ppo-sokoban.yaml", "nodes.advantage.with.lambda=1", "value_target"),
+        ("pipelines/ppo-sokoban.yaml", "nodes.advantage.with.unit=turn", "baseline"),
+        ("pipelines/gspo-sokoban.yaml", "nodes.advantage.with.scale=none", "advantage"),
+        ("pipelines/tests/gspo-ratio.yaml", "nodes.update.with.ratio=token", "clip_share"),
+        ("pipelines/tests/gspo-ratio.yaml", "nodes.update.with.clip_high=6.0e-4", "clip_share"),
+        ("pipelines/tests/gspo-ratio.yaml", "nodes.update.with.clip=2.0e-4", "loss_share"),
+        ("pipelines/gigpo-similar-sokoban.yaml", "nodes.alike.with.similar.at_least=0.981", "group_size"),
+        ("pipelines/gigpo-similar-sokoban.yaml", "nodes.alike.with.similar.at_least=0.96", "group_size"),
         ("pipelines/tests/gigpo-turns.yaml", "nodes.episode_advantage.with.unit=trajectory", "advantage"),
         ("pipelines/tests/lamer-gigpo.yaml", "nodes.grpo.with.boundary=code", "return"),
         ("pipelines/tests/lamer-gigpo.yaml", "nodes.rloo.with.gamma_attempt=0.9", "return"),

@@ -74,6 +74,9 @@ pub struct Part {
     pub path: String,
     pub rows: u64,
     pub bytes: u64,
+    /// [`crate::seed::bytes`] of the file; unknown in runs of before this was noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sum: Option<u64>,
 }
 
 /// Weights that a node made in an iteration.

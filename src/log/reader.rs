@@ -1,13 +1,18 @@
 //! Rows from Parquet: committed iterations only.
 
 use super::{LogError, Manifest, Part, Run};
-use crate::row;
+use crate::{row, seed};
 use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
+use bytes::Bytes;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use std::fs::{self, File};
+use parquet::errors::ParquetError;
+use std::fs;
 use std::io::ErrorKind;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
+
+type Builder = ParquetRecordBatchReaderBuilder<Bytes>;
 
 /// The committed rows of `node`: one batch an iteration that has some, sorted by the rows' names, so that they are the same
 /// however many workers wrote them.
@@ -34,20 +39,28 @@ pub fn read_iteration(run: &Run, manifest: &Manifest, node: &str, iteration: u64
 /// The columns that the log has of `node`, as its first committed file has them; none where there is no row.
 pub fn columns(run: &Run, manifest: &Manifest, node: &str) -> Result<Vec<String>, LogError> {
     let Some(part) = manifest.parts(node).next() else { return Ok(Vec::new()) };
-    let path = whole(run, part)?;
-    let file = File::open(&path).map_err(LogError::io(&path))?;
-    let reader = ParquetRecordBatchReaderBuilder::try_new(file);
-    let reader = reader.map_err(|e| LogError::Damaged { path: path.clone(), why: e.to_string() })?;
-    Ok(reader.schema().fields().iter().map(|f| f.name().clone()).collect())
+    opened(run, part, |file| Ok(file.schema().fields().iter().map(|f| f.name().clone()).collect()))
 }
 
 fn read_part(run: &Run, part: &Part) -> Result<Vec<RecordBatch>, LogError> {
+    opened(run, part, |file| {
+        let rows = u64::try_from(file.metadata().file_metadata().num_rows()).unwrap_or(0).min(part.rows);
+        Ok(file.with_batch_size(rows.max(1) as usize).build()?.collect::<Result<Vec<_>, ArrowError>>()?)
+    })
+}
+
+/// What `take` finds in the part's file, whose bytes must be those that were committed: of a damaged page the rows could be
+/// read without a word, and could be any.
+fn opened<T>(run: &Run, part: &Part, take: impl FnOnce(Builder) -> Result<T, ParquetError>) -> Result<T, LogError> {
     let path = whole(run, part)?;
-    let file = File::open(&path).map_err(LogError::io(&path))?;
+    let bytes = fs::read(&path).map_err(LogError::io(&path))?;
     let damaged = |why: String| LogError::Damaged { path: path.clone(), why };
-    let reader = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| damaged(e.to_string()))?;
-    let reader = reader.with_batch_size(part.rows.max(1) as usize).build().map_err(|e| damaged(e.to_string()))?;
-    reader.collect::<Result<Vec<_>, ArrowError>>().map_err(|e| damaged(e.to_string()))
+    if part.sum.is_some_and(|sum| sum != seed::bytes(&bytes)) {
+        return Err(damaged("its bytes are not those that were committed".into()));
+    }
+    // Where there is no sum yet, a damaged file can make the decoder panic.
+    let found = catch_unwind(AssertUnwindSafe(|| Builder::try_new(Bytes::from(bytes)).and_then(take)));
+    found.unwrap_or_else(|_| Err(ParquetError::General("its pages make no sense".into()))).map_err(|e| damaged(e.to_string()))
 }
 
 /// Where the part lies, once it is known to be there and as long as it was when it was committed.

@@ -6,6 +6,7 @@
 //! with the number of columns instead of rows (statistics, page indexes, a second copy of the schema) is left out.
 
 use super::{disk, LogError, Part, Run};
+use crate::seed;
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
 use parquet::arrow::arrow_writer::{ArrowWriter, ArrowWriterOptions};
@@ -28,7 +29,8 @@ pub fn write_part(run: &Run, node: &str, iteration: u64, worker: usize, rows: &R
         disk::replace(&file, &[&bytes])?;
         folder.parent().map_or(Ok(()), disk::sync_folder)?;
     }
-    Ok(Part { node: node.into(), iteration, worker, path, rows: rows.num_rows() as u64, bytes: bytes.len() as u64 })
+    let sum = Some(seed::bytes(&bytes));
+    Ok(Part { node: node.into(), iteration, worker, path, rows: rows.num_rows() as u64, bytes: bytes.len() as u64, sum })
 }
 
 /// One Parquet file in memory: it is written to disk in one piece, and a full disk is then told from a bad row.

@@ -5,6 +5,7 @@ use super::passes::{values, Pass};
 use super::spread::spread;
 use super::task::Task;
 use super::terms::{Terms, Tokens};
+use super::thread::aside;
 use super::update::Before;
 use super::{Objective, PolicyError};
 use tch::Tensor;
@@ -36,6 +37,7 @@ pub fn gradients(net: &Net, before: &Before, task: &Task, passes: &[Pass], weigh
         let mut sum: Option<Tensor> = None;
         let mut seen = Vec::new();
         for &i in lane {
+            aside();
             let (gradient, one) = pass(net, reference.as_ref(), task, &passes[i], weight);
             if let Some((what, rows)) = one.wrong {
                 return Err(PolicyError::NotFinite { model: before.name.into(), what, rows });

@@ -29,6 +29,9 @@ pub struct Model {
     seed: u64,
 }
 
+/// New weights and moments.
+type Made = (Tensor, Moments);
+
 /// All models of a process.
 pub struct State {
     models: BTreeMap<String, Model>,
@@ -150,7 +153,8 @@ impl State {
         logprobs(&net, &rows, temperature, UpdateSettings::default().micro_batch, self.threads)
     }
 
-    pub fn update(&mut self, name: &str, rows: &[Example], settings: &UpdateSettings) -> Result<UpdateReport, PolicyError> {
+    /// What an update makes of the newest weights and its moments, if it learns anything; its report has the version before.
+    pub fn learn(&self, name: &str, rows: &[Example], settings: &UpdateSettings) -> Result<(Option<Made>, UpdateReport), PolicyError> {
         let head = if settings.objective == Objective::Value { Head::Value } else { Head::Language };
         let model = self.with_head(name, head)?;
         let (version, flat) = model.newest();
@@ -168,16 +172,18 @@ impl State {
         let net = model.net(flat);
         let seed = mix(model.seed, version + 1);
         let before = Before { name, net: &net, flat, moments: &model.moments, reference, seed, threads: self.threads };
-        let (made, mut report) = update(&before, rows, settings)?;
-        let Some((flat, moments)) = made else {
-            report.version = version;
-            return Ok(report);
-        };
-        report.version = version + 1;
+        let (made, report) = update(&before, rows, settings)?;
+        Ok((made, UpdateReport { version, ..report }))
+    }
+
+    /// Makes that the newest version, and keeps `keep` older ones.
+    pub fn adopt(&mut self, name: &str, made: (Option<Made>, UpdateReport), keep: usize) -> Result<UpdateReport, PolicyError> {
+        let (Some((flat, moments)), mut report) = made else { return Ok(made.1) };
+        report.version += 1;
         let model = self.models.get_mut(name).ok_or_else(|| PolicyError::NoModel(name.into()))?;
         model.moments = moments;
         model.versions.push_back((report.version, flat));
-        while model.versions.len() > settings.keep + 1 {
+        while model.versions.len() > keep + 1 {
             model.versions.pop_front();
         }
         Ok(report)

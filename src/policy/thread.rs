@@ -4,13 +4,15 @@ use super::spread::panic_text;
 use super::state::State;
 use super::{Example, ModelSettings, PolicyError, Reply, Request, Sampling, Tokenizer, UpdateReport, UpdateSettings};
 use crate::pulse::Pulse;
-use crossbeam_channel::{bounded, unbounded, Sender};
+use crossbeam_channel::{bounded, select, unbounded, Receiver, Sender};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
-type Job = Box<dyn FnOnce(&mut State) + Send>;
+type Job = Box<dyn FnOnce(&RefCell<State>) + Send>;
 
 /// A handle on the policy thread, which ends with its last handle.
 /// Its calls block until the answer is there, so they belong on threads that may wait.
@@ -20,6 +22,8 @@ type Job = Box<dyn FnOnce(&mut State) + Send>;
 #[derive(Clone)]
 pub struct Policy {
     jobs: Sender<Job>,
+    /// Jobs that need a version of the weights and nothing else: a long update makes room for them ([`aside`]).
+    reads: Sender<Job>,
     tokenizers: Arc<BTreeMap<String, Arc<Tokenizer>>>,
     pulse: Arc<Pulse>,
 }
@@ -28,7 +32,7 @@ impl Policy {
     /// Starts the thread and makes the models, on a GPU where there is one. `threads` is how many threads share the work on a CPU.
     /// `words` are the vocabulary of new models that ask for words. Random weights follow from `seed` and the model's name.
     pub fn start(models: &BTreeMap<String, ModelSettings>, words: &[String], seed: u64, threads: usize) -> Result<Policy, PolicyError> {
-        let (jobs, queue) = unbounded::<Job>();
+        let ((jobs, queue), (reads, asked)) = (unbounded::<Job>(), unbounded::<Job>());
         let (ready, started) = bounded(1);
         let (models, words) = (models.clone(), words.to_vec());
         let pulse = Arc::new(Pulse::default());
@@ -37,13 +41,16 @@ impl Policy {
             let state = guarded(|| State::new(&models, &words, seed, threads));
             match state {
                 Err(error) => drop(ready.send(Err(error))),
-                Ok(mut state) => {
+                Ok(state) => {
                     let tokenizers = state.models().map(|(name, model)| (name.clone(), model.tokenizer.clone())).collect();
                     drop(ready.send(Ok(tokenizers)));
-                    for job in queue {
+                    let state = Rc::new(RefCell::new(state));
+                    ASKED.set(Some(Asked { reads: asked.clone(), state: state.clone(), pulse: beat.clone() }));
+                    // Both queues end together, with the last handle.
+                    while let Ok(job) = select! { recv(queue) -> job => job, recv(asked) -> job => job } {
                         beat.unqueue();
                         beat.begin();
-                        job(&mut state);
+                        job(&state);
                         beat.end();
                     }
                 }
@@ -51,15 +58,28 @@ impl Policy {
         };
         std::thread::Builder::new().name("policy".into()).spawn(body).map_err(|e| PolicyError::Torch(format!("no thread: {e}")))?;
         let tokenizers = Arc::new(started.recv().map_err(|_| PolicyError::Gone)??);
-        Ok(Policy { jobs, tokenizers, pulse })
+        Ok(Policy { jobs, reads, tokenizers, pulse })
     }
 
-    /// Runs `work` on the policy thread and waits for what it gives.
+    /// Runs `work` on the policy thread, after what was asked before it, and waits for what it gives.
     fn ask<T: Send + 'static>(&self, work: impl FnOnce(&mut State) -> Result<T, PolicyError> + Send + 'static) -> Result<T, PolicyError> {
+        self.send(&self.jobs, move |state| work(&mut state.borrow_mut()))
+    }
+
+    /// Runs `work`, which asks for a version of the weights that is there, at the next pause of whatever is being done.
+    fn read<T: Send + 'static>(&self, work: impl FnOnce(&State) -> Result<T, PolicyError> + Send + 'static) -> Result<T, PolicyError> {
+        self.send(&self.reads, move |state| work(&state.borrow()))
+    }
+
+    fn send<T: Send + 'static>(
+        &self,
+        queue: &Sender<Job>,
+        work: impl FnOnce(&RefCell<State>) -> Result<T, PolicyError> + Send + 'static,
+    ) -> Result<T, PolicyError> {
         let (done, answer) = bounded(1);
         let job: Job = Box::new(move |state| drop(done.send(guarded(|| work(state)))));
         self.pulse.queue();
-        self.jobs.send(job).map_err(|_| PolicyError::Gone)?;
+        queue.send(job).map_err(|_| PolicyError::Gone)?;
         answer.recv().map_err(|_| PolicyError::Gone)?
     }
 
@@ -76,13 +96,17 @@ impl Policy {
     /// Answers `requests` with version `version` of the weights, one reply a request, in order.
     pub fn generate(&self, model: &str, version: u64, requests: Vec<Request>, sampling: Sampling) -> Result<Vec<Reply>, PolicyError> {
         let model = model.to_string();
-        self.ask(move |state| state.generate(&model, version, &requests, &sampling))
+        self.read(move |state| state.generate(&model, version, &requests, &sampling))
     }
 
     /// Makes the next version of the weights from `rows`, whose order is part of the input: sort them.
     pub fn update(&self, model: &str, rows: Vec<Example>, settings: &UpdateSettings) -> Result<UpdateReport, PolicyError> {
         let (model, settings) = (model.to_string(), settings.clone());
-        self.ask(move |state| state.update(&model, &rows, &settings))
+        // While it learns the state is only read, so that others may read it too.
+        self.send(&self.jobs, move |state| {
+            let made = state.borrow().learn(&model, &rows, &settings)?;
+            state.borrow_mut().adopt(&model, made, settings.keep)
+        })
     }
 
     /// The log-probability of each response token under the newest weights, as an update computes it.
@@ -94,7 +118,7 @@ impl Policy {
     /// What version `version` of a critic expects after each prompt; `prompts` are rows of which only the prompt is read.
     pub fn values(&self, model: &str, version: u64, prompts: Vec<Example>) -> Result<Vec<f32>, PolicyError> {
         let model = model.to_string();
-        self.ask(move |state| state.values(&model, version, &prompts))
+        self.read(move |state| state.values(&model, version, &prompts))
     }
 
     /// Writes the newest weights and the optimiser's moments into `folder`, which appears complete or not at all.
@@ -127,6 +151,31 @@ impl Policy {
         let model = model.to_string();
         self.ask(move |state| state.parameters(&model))
     }
+}
+
+thread_local! {
+    static ASKED: RefCell<Option<Asked>> = const { RefCell::new(None) };
+}
+
+/// What the policy thread is asked for while it learns.
+struct Asked {
+    reads: Receiver<Job>,
+    state: Rc<RefCell<State>>,
+    pulse: Arc<Pulse>,
+}
+
+/// A pause in a long piece of work: on the policy thread, what others wait for meanwhile is done. Without it episodes could be played
+/// only between two updates, and `staleness` would hide nothing but their first turn. Weights are never changed in place, so neither
+/// side sees anything of the other.
+pub(super) fn aside() {
+    ASKED.with_borrow(|asked| {
+        if let Some(Asked { state, pulse, reads }) = asked {
+            for job in reads.try_iter() {
+                pulse.unqueue();
+                job(state);
+            }
+        }
+    })
 }
 
 /// A panic of libtorch's as an error.

@@ -188,3 +188,31 @@ fn a_sequence_is_clipped_as_a_whole() {
     assert!((report.loss - loss).abs() < 1e-5, "{} is not {loss}", report.loss);
     assert!((0.05..0.9).contains(&report.clip_fraction), "{}", report.clip_fraction);
 }
+
+/// Whoever plays with an older version need not wait until the newest is made, and neither side notices the other.
+#[test]
+fn a_long_update_makes_room_for_readers() {
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    let settings = UpdateSettings { lr: 1e-3, epochs: 40, micro_batch: 4, ..Default::default() };
+    let (alone, rows) = acted(40);
+    let wanted = alone.update("actor", rows.clone(), &settings).unwrap();
+    let (policy, _) = acted(40);
+    let asked = requests(3);
+    let replies = policy.generate("actor", 0, asked.clone(), sampling(1.0)).unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let update = scope.spawn(|| {
+            let report = policy.update("actor", rows, &settings).unwrap();
+            over.store(true, SeqCst);
+            report
+        });
+        let mut answered = 0;
+        while !over.load(SeqCst) {
+            assert_eq!(policy.generate("actor", 0, asked.clone(), sampling(1.0)).unwrap(), replies);
+            answered += 1;
+        }
+        assert!(answered > 10, "only {answered} answers while it learnt");
+        assert_eq!(update.join().unwrap(), wanted);
+    });
+    assert!(weights(&policy) == weights(&alone));
+}
