@@ -64,7 +64,17 @@ pub struct Same {
 #[derive(Serialize, Deserialize)]
 struct Greeting {
     process: usize,
+    purpose: Purpose,
     same: Same,
+}
+
+/// What a connection is for: each two processes have one of both.
+#[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
+enum Purpose {
+    /// timely's own.
+    Rows,
+    /// The updates' gradients.
+    Learning,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -78,6 +88,7 @@ pub struct Cluster {
     process: usize,
     workers: usize,
     sockets: Vec<Option<TcpStream>>,
+    pub(super) learning: Vec<Option<TcpStream>>,
     /// What the first process has to say to the others.
     pub news: Value,
 }
@@ -89,32 +100,46 @@ impl Cluster {
         let here = hosts.process;
         let own = &hosts.addresses[here];
         let listener = TcpListener::bind(own).map_err(|e| format!("process {here} can't listen at {own}: {e}"))?;
-        let mut cluster = Cluster { process: here, workers: same.workers, sockets: hosts.addresses.iter().map(|_| None).collect(), news };
+        let none = || hosts.addresses.iter().map(|_| None).collect();
+        let mut cluster = Cluster { process: here, workers: same.workers, sockets: none(), learning: none(), news };
         for (process, address) in hosts.addresses.iter().enumerate().take(here) {
-            let stream = connected(process, address, end)?;
-            let welcome: Welcome = exchange(&stream, &Greeting { process: here, same: same.clone() }, process)?;
-            if let Some(why) = welcome.refused {
-                return Err(format!("process {process} refuses this one: {why}"));
+            for purpose in [Purpose::Rows, Purpose::Learning] {
+                let stream = connected(process, address, end)?;
+                let welcome: Welcome = exchange(&stream, &Greeting { process: here, purpose, same: same.clone() }, process)?;
+                if let Some(why) = welcome.refused {
+                    return Err(format!("process {process} refuses this one: {why}"));
+                }
+                if process == 0 {
+                    cluster.news = welcome.news;
+                }
+                cluster.of(purpose)[process] = Some(stream);
             }
-            if process == 0 {
-                cluster.news = welcome.news;
-            }
-            cluster.sockets[process] = Some(stream);
         }
         cluster.accept(&listener, same, end)?;
         Ok(cluster)
     }
 
-    /// Whether this is the process that commits and reports.
-    pub(super) fn is_first(&self) -> bool {
-        self.process == 0
+    /// Which process this is, and how many there are. The first one commits and reports.
+    pub(super) fn place(&self) -> (usize, usize) {
+        (self.process, self.sockets.len())
+    }
+
+    fn of(&mut self, purpose: Purpose) -> &mut Vec<Option<TcpStream>> {
+        match purpose {
+            Purpose::Rows => &mut self.sockets,
+            Purpose::Learning => &mut self.learning,
+        }
+    }
+
+    /// The first of the processes with higher numbers that isn't connected in both ways.
+    fn missing(&self) -> Option<usize> {
+        (self.process + 1..self.sockets.len()).find(|&p| self.sockets[p].is_none() || self.learning[p].is_none())
     }
 
     /// Waits for the processes with higher numbers.
     fn accept(&mut self, listener: &TcpListener, same: &Same, end: Instant) -> Result<(), String> {
         listener.set_nonblocking(true).map_err(|e| e.to_string())?;
-        let missing = |sockets: &[Option<TcpStream>], here: usize| (here + 1..sockets.len()).find(|p| sockets[*p].is_none());
-        while let Some(next) = missing(&self.sockets, self.process) {
+        while let Some(next) = self.missing() {
             match listener.accept() {
                 Ok((stream, _)) => self.greet(stream, same)?,
                 Err(e) if e.kind() == ErrorKind::WouldBlock && Instant::now() < end => std::thread::sleep(Duration::from_millis(20)),
@@ -131,7 +156,7 @@ impl Cluster {
     fn greet(&mut self, stream: TcpStream, same: &Same) -> Result<(), String> {
         let _ = stream.set_nonblocking(false);
         let Ok(greeting) = hear::<Greeting>(&stream) else { return Ok(()) };
-        let free = self.sockets.get(greeting.process).is_some_and(Option::is_none) && greeting.process > self.process;
+        let free = self.of(greeting.purpose).get(greeting.process).is_some_and(Option::is_none) && greeting.process > self.process;
         let refused = match () {
             _ if greeting.same != *same => Some(differs(same, &greeting.same)),
             _ if !free => Some(format!("there is a process {} already", greeting.process)),
@@ -142,7 +167,7 @@ impl Cluster {
         match refused {
             Some(why) => Err(format!("process {} can't take part: {why}", greeting.process)),
             None => {
-                self.sockets[greeting.process] = Some(stream);
+                self.of(greeting.purpose)[greeting.process] = Some(stream);
                 Ok(())
             }
         }

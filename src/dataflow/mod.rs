@@ -5,8 +5,10 @@
 //! - [`source`]: opens iterations
 //! - [`feed`]: rows that no operator of this run made: a log's, a test's
 //! - [`render`]: pipeline -> timely
+//! - [`figures`]: what nodes measure, and how the figures of several processes become one
 //! - [`journal`]: rows -> Parquet parts -> committed iterations
 //! - [`cluster`]: several processes as one
+//! - [`peers`]: the connections over which their policies learn together
 //! - [`watch`], [`doing`], [`watchdog`]: what every stage is doing, for whoever looks on, and the end of a run in which nothing moves
 //! - [`lost`]: episodes that failed, on their way to the table `errors`
 //! - [`sink`]: rows kept in memory
@@ -17,8 +19,10 @@ pub mod context;
 pub mod doing;
 pub mod edge;
 pub mod feed;
+pub mod figures;
 pub mod journal;
 pub mod lost;
+pub mod peers;
 pub mod render;
 pub mod run;
 pub mod sink;
@@ -30,6 +34,7 @@ pub mod watchdog;
 pub use context::{Context, Failure};
 pub use edge::{Edge, Route};
 pub use feed::Feed;
+pub use figures::Figure;
 pub use lost::Lost;
 pub use render::{Ports, Render};
 pub use sink::Sink;

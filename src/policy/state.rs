@@ -2,6 +2,7 @@
 
 use super::adamw::Moments;
 use super::generate::generate;
+use super::hands::Hands;
 use super::model::{random, Net};
 use super::passes::{logprobs, read_rows, Row};
 use super::rope::Rope;
@@ -9,7 +10,8 @@ use super::shape::Shape;
 use super::store::{self, Saved};
 use super::update::{update, Before};
 use super::{
-    Example, Head, ModelSettings, Objective, PolicyError, Reply, Request, Sampling, TokenKind, Tokenizer, UpdateReport, UpdateSettings,
+    Example, Head, ModelSettings, Objective, Peers, PolicyError, Reply, Request, Sampling, TokenKind, Tokenizer, UpdateReport,
+    UpdateSettings,
 };
 use crate::seed::{mix, text};
 use std::collections::{BTreeMap, VecDeque};
@@ -108,6 +110,11 @@ impl State {
         self.models.iter()
     }
 
+    /// Work that no other process has a part in.
+    fn alone(&self) -> Hands<'static> {
+        Hands { threads: self.threads, peers: None }
+    }
+
     /// The model called `name` if it has that head.
     fn with_head(&self, name: &str, head: Head) -> Result<&Model, PolicyError> {
         let model = self.model(name)?;
@@ -140,17 +147,23 @@ impl State {
         let net = self.with_head(name, Head::Value)?.at(name, version)?;
         let rows = prompts.iter().enumerate().map(|(i, e)| Row::value(i, e, &net.shape)).collect::<Result<Vec<_>, _>>()?;
         let size = UpdateSettings::default().micro_batch;
-        Ok(read_rows(&net, &rows, size, self.threads, |pass, net| pass.values(net, &rows))?.concat())
+        Ok(read_rows(&net, &rows, size, &self.alone(), |pass, net| pass.values(net, &rows))?.concat())
     }
 
     pub fn logprobs(&self, name: &str, rows: &[Example], temperature: f64) -> Result<Vec<Vec<f32>>, PolicyError> {
         let model = self.with_head(name, Head::Language)?;
         let net = model.net(model.newest().1);
         let rows = rows.iter().enumerate().map(|(i, e)| Row::new(i, e, &net.shape)).collect::<Result<Vec<_>, _>>()?;
-        logprobs(&net, &rows, temperature, UpdateSettings::default().micro_batch, self.threads)
+        logprobs(&net, &rows, temperature, UpdateSettings::default().micro_batch, &self.alone())
     }
 
-    pub fn update(&mut self, name: &str, rows: &[Example], settings: &UpdateSettings) -> Result<UpdateReport, PolicyError> {
+    pub fn update(
+        &mut self,
+        name: &str,
+        rows: &[Example],
+        settings: &UpdateSettings,
+        peers: Option<&dyn Peers>,
+    ) -> Result<UpdateReport, PolicyError> {
         let head = if settings.objective == Objective::Value { Head::Value } else { Head::Language };
         let model = self.with_head(name, head)?;
         let (version, flat) = model.newest();
@@ -167,7 +180,8 @@ impl State {
         };
         let net = model.net(flat);
         let seed = mix(model.seed, version + 1);
-        let before = Before { name, net: &net, flat, moments: &model.moments, reference, seed, threads: self.threads };
+        let before =
+            Before { name, net: &net, flat, moments: &model.moments, reference, seed, hands: Hands { threads: self.threads, peers } };
         let (made, mut report) = update(&before, rows, settings)?;
         let Some((flat, moments)) = made else {
             report.version = version;

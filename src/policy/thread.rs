@@ -2,7 +2,7 @@
 
 use super::spread::panic_text;
 use super::state::State;
-use super::{Example, ModelSettings, PolicyError, Reply, Request, Sampling, Tokenizer, UpdateReport, UpdateSettings};
+use super::{Example, ModelSettings, Peers, PolicyError, Reply, Request, Sampling, Tokenizer, UpdateReport, UpdateSettings};
 use crate::pulse::Pulse;
 use crossbeam_channel::{bounded, unbounded, Sender};
 use std::collections::BTreeMap;
@@ -22,6 +22,7 @@ pub struct Policy {
     jobs: Sender<Job>,
     tokenizers: Arc<BTreeMap<String, Arc<Tokenizer>>>,
     pulse: Arc<Pulse>,
+    peers: Option<Arc<dyn Peers>>,
 }
 
 impl Policy {
@@ -51,7 +52,12 @@ impl Policy {
         };
         std::thread::Builder::new().name("policy".into()).spawn(body).map_err(|e| PolicyError::Torch(format!("no thread: {e}")))?;
         let tokenizers = Arc::new(started.recv().map_err(|_| PolicyError::Gone)??);
-        Ok(Policy { jobs, tokenizers, pulse })
+        Ok(Policy { jobs, tokenizers, pulse, peers: None })
+    }
+
+    /// The same policy, whose updates are made together with the same ones of other processes.
+    pub fn among(self, peers: Arc<dyn Peers>) -> Policy {
+        Policy { peers: Some(peers), ..self }
     }
 
     /// Runs `work` on the policy thread and waits for what it gives.
@@ -79,10 +85,16 @@ impl Policy {
         self.ask(move |state| state.generate(&model, version, &requests, &sampling))
     }
 
-    /// Makes the next version of the weights from `rows`, whose order is part of the input: sort them.
+    /// Makes the next version of the weights from `rows`, whose order is part of the input: sort them. Among [`Peers`] all must
+    /// call it with the same rows and settings, and then have the same weights and the same report.
     pub fn update(&self, model: &str, rows: Vec<Example>, settings: &UpdateSettings) -> Result<UpdateReport, PolicyError> {
         let (model, settings) = (model.to_string(), settings.clone());
-        self.ask(move |state| state.update(&model, &rows, &settings))
+        let Some(peers) = self.peers.clone() else { return self.ask(move |state| state.update(&model, &rows, &settings, None)) };
+        peers.begin(&model).map_err(PolicyError::Peer)?;
+        let shared = peers.clone();
+        let made = self.ask(move |state| state.update(&model, &rows, &settings, Some(shared.as_ref())));
+        peers.end();
+        made
     }
 
     /// The log-probability of each response token under the newest weights, as an update computes it.
