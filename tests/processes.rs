@@ -176,6 +176,19 @@ fn a_run_of_several_processes_goes_on() {
 }
 
 #[test]
+fn a_process_that_waits_for_another_one_is_not_stuck() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = pipeline(folder.path(), FLAKY);
+    let sets = ["'20'", "batch: 24", "samples: 2"].into_iter().zip(["'0'", "batch: 2, seconds: 30", "samples: 1"]);
+    std::fs::write(&file, sets.fold(FLAKY.to_owned(), |text, (from, to)| text.replace(from, to))).unwrap();
+    let (hosts, out) = (hosts(folder.path(), 2), folder.path().join("run"));
+    let quick = started(process(&file, &out, &hosts, 0, &["--stall", "2"]));
+    let mut slow = process(&file, &out, &hosts, 1, &["--stall", "2"]);
+    slow.env("SLOW", "5");
+    all_fine(vec![quick, started(slow)]);
+}
+
+#[test]
 fn when_one_process_dies_in_the_middle_of_an_update_the_others_end_too() {
     let folder = tempfile::tempdir().unwrap();
     let file = pipeline(folder.path(), &SMALL.replace("lr: 1.0e-3", "lr: 1.0e-3, epochs: 1000000, minibatch: 16"));

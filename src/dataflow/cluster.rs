@@ -68,13 +68,15 @@ struct Greeting {
     same: Same,
 }
 
-/// What a connection is for: each two processes have one of both.
+/// What a connection is for: each two processes have one of each kind.
 #[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
 enum Purpose {
     /// timely's own.
     Rows,
     /// The updates' gradients.
     Learning,
+    /// Signs that something moves.
+    Life,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -89,6 +91,7 @@ pub struct Cluster {
     workers: usize,
     sockets: Vec<Option<TcpStream>>,
     pub(super) learning: Vec<Option<TcpStream>>,
+    pub(super) life: Vec<Option<TcpStream>>,
     /// What the first process has to say to the others.
     pub news: Value,
 }
@@ -101,9 +104,9 @@ impl Cluster {
         let own = &hosts.addresses[here];
         let listener = TcpListener::bind(own).map_err(|e| format!("process {here} can't listen at {own}: {e}"))?;
         let none = || hosts.addresses.iter().map(|_| None).collect();
-        let mut cluster = Cluster { process: here, workers: same.workers, sockets: none(), learning: none(), news };
+        let mut cluster = Cluster { process: here, workers: same.workers, sockets: none(), learning: none(), life: none(), news };
         for (process, address) in hosts.addresses.iter().enumerate().take(here) {
-            for purpose in [Purpose::Rows, Purpose::Learning] {
+            for purpose in [Purpose::Rows, Purpose::Learning, Purpose::Life] {
                 let stream = connected(process, address, end)?;
                 let welcome: Welcome = exchange(&stream, &Greeting { process: here, purpose, same: same.clone() }, process)?;
                 if let Some(why) = welcome.refused {
@@ -128,12 +131,13 @@ impl Cluster {
         match purpose {
             Purpose::Rows => &mut self.sockets,
             Purpose::Learning => &mut self.learning,
+            Purpose::Life => &mut self.life,
         }
     }
 
-    /// The first of the processes with higher numbers that isn't connected in both ways.
+    /// The first of the processes with higher numbers that isn't connected in all ways.
     fn missing(&self) -> Option<usize> {
-        (self.process + 1..self.sockets.len()).find(|&p| self.sockets[p].is_none() || self.learning[p].is_none())
+        (self.process + 1..self.sockets.len()).find(|&p| [&self.sockets, &self.learning, &self.life].iter().any(|of| of[p].is_none()))
     }
 
     /// Waits for the processes with higher numbers.

@@ -9,6 +9,7 @@
 //! - [`journal`]: rows -> Parquet parts -> committed iterations
 //! - [`cluster`]: several processes as one
 //! - [`peers`]: the connections over which their policies learn together
+//! - [`life`]: signs of life between them
 //! - [`watch`], [`doing`], [`watchdog`]: what every stage is doing, for whoever looks on, and the end of a run in which nothing moves
 //! - [`lost`]: episodes that failed, on their way to the table `errors`
 //! - [`sink`]: rows kept in memory
@@ -21,6 +22,7 @@ pub mod edge;
 pub mod feed;
 pub mod figures;
 pub mod journal;
+pub mod life;
 pub mod lost;
 pub mod peers;
 pub mod render;

@@ -123,3 +123,115 @@ impl Peers for Connections {
         Ok((0..self.sockets.len()).map(talk).collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::cluster::{Hosts, Same};
+    use super::*;
+    use crate::policy::{Example, Head, ModelSettings, NewModel, Objective, Policy, TokenKind, UpdateReport, UpdateSettings};
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    /// So many connected processes, all in this one.
+    fn processes(count: usize) -> Vec<Connections> {
+        let held: Vec<_> = (0..count).map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let addresses: Vec<String> = held.iter().map(|l| l.local_addr().unwrap().to_string()).collect();
+        drop(held);
+        let join = |process| {
+            let hosts = Hosts { addresses: addresses.clone(), process };
+            let same = Same { program: "1".into(), pipeline: "a".into(), workers: 1, processes: count };
+            std::thread::spawn(move || Connections::new(&mut Cluster::join(&hosts, &same, serde_json::Value::Null).unwrap()).unwrap())
+        };
+        let joined: Vec<_> = (0..count).map(join).collect();
+        joined.into_iter().map(|thread| thread.join().unwrap()).collect()
+    }
+
+    #[test]
+    fn everybody_hears_everybody() {
+        // Longer than what a socket holds: nobody may wait until all has been read.
+        let message = |process: usize| vec![process as u8; 5 << 20];
+        let threads: Vec<_> = processes(3)
+            .into_iter()
+            .map(|peers| std::thread::spawn(move || (peers.process, peers.exchange(&message(peers.process)).unwrap(), peers)))
+            .collect();
+        for (process, heard, _) in threads.into_iter().map(|thread| thread.join().unwrap()) {
+            for (other, heard) in heard.iter().enumerate() {
+                assert!(*heard == if other == process { vec![] } else { message(other) }, "{process} hears {other}");
+            }
+        }
+    }
+
+    fn policy() -> Policy {
+        let new = |head| NewModel { tokens: TokenKind::Bytes, layers: 1, width: 32, heads: 2, kv_heads: 1, head, ..Default::default() };
+        let models = [("actor", new(Head::Language)), ("critic", new(Head::Value))];
+        let models: BTreeMap<_, _> = models.map(|(name, model)| (name.to_string(), ModelSettings::New(model))).into();
+        Policy::start(&models, &[], 3, 1).unwrap()
+    }
+
+    fn rows() -> Vec<Example> {
+        let row = |i: u32| Example {
+            prompt: (0..5 + i % 40).map(|j| 20 + (i + j) % 60).collect(),
+            response: vec![50 + i % 16, 90, 91],
+            logprobs: vec![-2.0; 3],
+            advantage: i as f32 / 10.0 - 2.0,
+            target: i as f32 / 40.0,
+            ..Default::default()
+        };
+        (0..41).map(row).collect()
+    }
+
+    fn settings(objective: Objective) -> UpdateSettings {
+        // The log-probabilities at the start are asked for, too, and shared.
+        let mask_below = (objective == Objective::PolicyGradient).then_some(1e-4);
+        UpdateSettings { objective, lr: 1e-2, minibatch: 16, micro_batch: 4, epochs: 2, mask_below, ..Default::default() }
+    }
+
+    /// Three updates of a model, one after the other.
+    fn learn(policy: &Policy, model: &str) -> Vec<UpdateReport> {
+        let objective = if model == "critic" { Objective::Value } else { Objective::PolicyGradient };
+        (0..3).map(|_| policy.update(model, rows(), &settings(objective)).unwrap()).collect()
+    }
+
+    fn weights(policy: &Policy, model: &str) -> Vec<u8> {
+        let folder = tempfile::tempdir().unwrap();
+        policy.save(model, &folder.path().join("saved")).unwrap();
+        ["model.safetensors", "optimizer.safetensors"].map(|file| std::fs::read(folder.path().join("saved").join(file)).unwrap()).concat()
+    }
+
+    #[test]
+    fn two_models_learn_on_three_processes_what_they_learn_on_one() {
+        let alone = policy();
+        let wanted = ["actor", "critic"].map(|model| (learn(&alone, model), weights(&alone, model)));
+        let each = |peers: Connections| {
+            let policy = policy().among(Arc::new(peers));
+            // On each process both at once, and not in one order: the first process says whose turn it is.
+            let side_by_side = ["actor", "critic"].map(|model| {
+                let policy = policy.clone();
+                std::thread::spawn(move || (learn(&policy, model), weights(&policy, model)))
+            });
+            side_by_side.map(|thread| thread.join().unwrap())
+        };
+        let threads: Vec<_> = processes(3).into_iter().map(|peers| std::thread::spawn(move || each(peers))).collect();
+        for (process, thread) in threads.into_iter().enumerate() {
+            for ((model, found), wanted) in ["actor", "critic"].iter().zip(thread.join().unwrap()).zip(&wanted) {
+                assert!(found.0 == wanted.0, "the report on {model} of process {process}");
+                assert!(found.1 == wanted.1, "the weights of {model} of process {process}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_one_process_finds_wrong_all_are_told() {
+        let told = |policy: Policy| {
+            let bad = UpdateSettings { lr: 1e30, ..settings(Objective::Sft) };
+            let twice = policy.update("actor", rows(), &bad).and_then(|_| policy.update("actor", rows(), &bad));
+            twice.unwrap_err().to_string()
+        };
+        let alone = told(policy());
+        assert!(alone.contains("isn't a number"), "{alone}");
+        let threads = processes(2).into_iter().map(|peers| std::thread::spawn(move || told(policy().among(Arc::new(peers)))));
+        for thread in threads.collect::<Vec<_>>() {
+            assert_eq!(thread.join().unwrap(), alone);
+        }
+    }
+}

@@ -4,6 +4,7 @@ use super::cluster::Cluster;
 use super::context::{Context, Failure, Gate, Shared, Team};
 use super::feed::Feeds;
 use super::journal::{journal, Journal};
+use super::life::Life;
 use super::peers::Connections;
 use super::render::{render, Render};
 use super::sink::Sink;
@@ -85,14 +86,17 @@ pub fn run(mut plan: Plan) -> Result<(), Failure> {
     let team = Team { process, processes, workers };
     let decides = process == 0;
     shared.watch.begin(plan.first, plan.policy.as_ref().map(Policy::pulse));
-    let folder = plan.journal.run.as_ref().map(|run| run.root()).filter(|_| decides);
-    let _watchdog = Watchdog::start(&shared, folder, plan.pipeline.iterations, plan.stall, decides);
+    let folder = plan.journal.run.as_ref().map(|run| run.root().to_owned()).filter(|_| decides);
     end_on_panic();
     let within = if workers == 1 { timely::CommunicationConfig::Thread } else { timely::CommunicationConfig::Process(workers) };
+    let mut life = None;
     if let Some(cluster) = &mut cluster {
-        let peers = Arc::new(Connections::new(cluster).map_err(|e| outside(e.to_string()))?);
+        let broken = |e: std::io::Error| outside(e.to_string());
+        let peers = Arc::new(Connections::new(cluster).map_err(broken)?);
         plan.policy = plan.policy.map(|policy| policy.among(peers));
+        life = Some(Life::new(cluster).map_err(broken)?);
     }
+    let _watchdog = Watchdog::start(&shared, folder.as_deref(), plan.pipeline.iterations, plan.stall, decides, life);
     let (builders, others) = cluster.map_or_else(|| within.try_build(), Cluster::build).map_err(outside)?;
     let plan = Arc::new(plan);
     let guards = timely::execute::execute_from(builders, others, timely::WorkerConfig::default(), move |worker| {
