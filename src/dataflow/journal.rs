@@ -62,7 +62,8 @@ pub fn journal<'s>(
         });
         parts.push((written, Route::All));
     }
-    let shares = Stage { name: "the figures".into(), inputs: parts, begins: false, place: Place::Thread };
+    let place = if journal.run.is_some() { Place::Thread } else { Place::Worker };
+    let shares = Stage { name: "the figures".into(), inputs: parts, begins: false, place };
     let (shared, run, iterations, team) = (ctx.shared.clone(), journal.run.clone(), ctx.iterations, ctx.team);
     // What delayed edges carry beyond a stop is half an iteration: the run goes on with it when it is resumed.
     let beyond = move |shared: &Shared, iteration| iteration < iterations && shared.until().is_some_and(|until| iteration >= until);

@@ -234,4 +234,20 @@ mod tests {
             assert_eq!(thread.join().unwrap(), alone);
         }
     }
+
+    #[test]
+    fn processes_that_drift_apart_are_told() {
+        // Each has made a step of its own, from rows in another order.
+        let apart = |peers: Connections| {
+            let (policy, mut own) = (policy(), rows());
+            own.rotate_left(peers.process);
+            policy.update("actor", own, &settings(Objective::Sft)).unwrap();
+            policy.among(Arc::new(peers)).update("actor", rows(), &settings(Objective::Sft)).unwrap_err().to_string()
+        };
+        let threads: Vec<_> = processes(2).into_iter().map(|peers| std::thread::spawn(move || apart(peers))).collect();
+        for thread in threads {
+            let told = thread.join().unwrap();
+            assert!(told.contains("has come to other weights"), "{told}");
+        }
+    }
 }

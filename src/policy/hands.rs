@@ -6,6 +6,7 @@
 
 use super::spread::spread;
 use super::PolicyError;
+use crate::seed::mix;
 
 /// The processes that make the same updates.
 pub trait Peers: Send + Sync {
@@ -81,6 +82,8 @@ impl<T: Sent> Sent for Result<T, PolicyError> {
 pub struct Hands<'a> {
     pub threads: usize,
     pub peers: Option<&'a dyn Peers>,
+    /// A hash of the weights that the work starts from: with others it is other work.
+    pub start: u64,
 }
 
 impl Hands<'_> {
@@ -100,7 +103,7 @@ impl Hands<'_> {
             Ok(done) => done,
             Err(error) => own.iter().map(|_| Err(error.clone())).collect(),
         };
-        let mut message = (count as u64).to_le_bytes().to_vec();
+        let mut message = [self.start, count as u64].map(u64::to_le_bytes).concat();
         done.iter().for_each(|found| found.write(&mut message));
         let messages = peers.exchange(&message).map_err(PolicyError::Peer)?;
         let mut found: Vec<Option<Result<T, PolicyError>>> = (0..count).map(|_| None).collect();
@@ -109,6 +112,11 @@ impl Hands<'_> {
         }
         for (process, message) in messages.iter().enumerate().filter(|(process, _)| *process != here) {
             let mut rest = message.as_slice();
+            if number(&mut rest) != usize::try_from(self.start).ok() {
+                return Err(PolicyError::Peer(format!(
+                    "process {process} has come to other weights than process {here}: its machine rounds otherwise, so give the run machines of one kind"
+                )));
+            }
             let alike = number(&mut rest) == Some(count);
             for job in (process..count).step_by(processes).take_while(|_| alike) {
                 found[job] = Result::read(&mut rest);
@@ -119,6 +127,11 @@ impl Hands<'_> {
         }
         found.into_iter().enumerate().map(|(job, result)| result.unwrap_or_else(|| Err(other(job % processes)))).collect()
     }
+}
+
+/// A hash of weights, by their bits.
+pub fn hash(weights: &[f32]) -> u64 {
+    weights.iter().fold(0, |hash, x| mix(hash, x.to_bits().into()))
 }
 
 fn other(process: usize) -> PolicyError {

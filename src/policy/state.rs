@@ -2,9 +2,9 @@
 
 use super::adamw::Moments;
 use super::generate::generate;
-use super::hands::Hands;
+use super::hands::{hash, Hands};
 use super::model::{random, Net};
-use super::passes::{logprobs, read_rows, Row};
+use super::passes::{logprobs, read_rows, values, Row};
 use super::rope::Rope;
 use super::shape::Shape;
 use super::store::{self, Saved};
@@ -112,7 +112,7 @@ impl State {
 
     /// Work that no other process has a part in.
     fn alone(&self) -> Hands<'static> {
-        Hands { threads: self.threads, peers: None }
+        Hands { threads: self.threads, peers: None, start: 0 }
     }
 
     /// The model called `name` if it has that head.
@@ -180,8 +180,8 @@ impl State {
         };
         let net = model.net(flat);
         let seed = mix(model.seed, version + 1);
-        let before =
-            Before { name, net: &net, flat, moments: &model.moments, reference, seed, hands: Hands { threads: self.threads, peers } };
+        let hands = Hands { threads: self.threads, peers, start: peers.map_or(0, |_| hash(&values(flat))) };
+        let before = Before { name, net: &net, flat, moments: &model.moments, reference, seed, hands };
         let (made, mut report) = update(&before, rows, settings)?;
         let Some((flat, moments)) = made else {
             report.version = version;
