@@ -70,7 +70,7 @@ struct Greeting {
 
 /// What a connection is for: each two processes have one of each kind.
 #[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
-enum Purpose {
+pub(super) enum Purpose {
     /// timely's own.
     Rows,
     /// The updates' gradients.
@@ -89,9 +89,8 @@ struct Welcome {
 pub struct Cluster {
     process: usize,
     workers: usize,
-    sockets: Vec<Option<TcpStream>>,
-    pub(super) learning: Vec<Option<TcpStream>>,
-    pub(super) life: Vec<Option<TcpStream>>,
+    /// By purpose, one a process; none with this one itself.
+    sockets: [Vec<Option<TcpStream>>; 3],
     /// What the first process has to say to the others.
     pub news: Value,
 }
@@ -103,8 +102,8 @@ impl Cluster {
         let here = hosts.process;
         let own = &hosts.addresses[here];
         let listener = TcpListener::bind(own).map_err(|e| format!("process {here} can't listen at {own}: {e}"))?;
-        let none = || hosts.addresses.iter().map(|_| None).collect();
-        let mut cluster = Cluster { process: here, workers: same.workers, sockets: none(), learning: none(), life: none(), news };
+        let sockets = [(); 3].map(|()| hosts.addresses.iter().map(|_| None).collect());
+        let mut cluster = Cluster { process: here, workers: same.workers, sockets, news };
         for (process, address) in hosts.addresses.iter().enumerate().take(here) {
             for purpose in [Purpose::Rows, Purpose::Learning, Purpose::Life] {
                 let stream = connected(process, address, end)?;
@@ -115,7 +114,7 @@ impl Cluster {
                 if process == 0 {
                     cluster.news = welcome.news;
                 }
-                cluster.of(purpose)[process] = Some(stream);
+                cluster.sockets[purpose as usize][process] = Some(stream);
             }
         }
         cluster.accept(&listener, same, end)?;
@@ -124,20 +123,18 @@ impl Cluster {
 
     /// Which process this is, and how many there are. The first one commits and reports.
     pub(super) fn place(&self) -> (usize, usize) {
-        (self.process, self.sockets.len())
+        (self.process, self.sockets[Purpose::Rows as usize].len())
     }
 
-    fn of(&mut self, purpose: Purpose) -> &mut Vec<Option<TcpStream>> {
-        match purpose {
-            Purpose::Rows => &mut self.sockets,
-            Purpose::Learning => &mut self.learning,
-            Purpose::Life => &mut self.life,
-        }
+    /// The connections for a purpose, by process, taken out.
+    pub(super) fn take(&mut self, purpose: Purpose) -> Vec<Option<TcpStream>> {
+        std::mem::take(&mut self.sockets[purpose as usize])
     }
 
-    /// The first of the processes with higher numbers that isn't connected in all ways.
+    /// The first of the processes with higher numbers that isn't connected for every purpose.
     fn missing(&self) -> Option<usize> {
-        (self.process + 1..self.sockets.len()).find(|&p| [&self.sockets, &self.learning, &self.life].iter().any(|of| of[p].is_none()))
+        let [rows, ..] = &self.sockets;
+        (self.process + 1..rows.len()).find(|&p| self.sockets.iter().any(|of| of[p].is_none()))
     }
 
     /// Waits for the processes with higher numbers.
@@ -160,7 +157,8 @@ impl Cluster {
     fn greet(&mut self, stream: TcpStream, same: &Same) -> Result<(), String> {
         let _ = stream.set_nonblocking(false);
         let Ok(greeting) = hear::<Greeting>(&stream) else { return Ok(()) };
-        let free = self.of(greeting.purpose).get(greeting.process).is_some_and(Option::is_none) && greeting.process > self.process;
+        let place = &mut self.sockets[greeting.purpose as usize];
+        let free = place.get(greeting.process).is_some_and(Option::is_none) && greeting.process > self.process;
         let refused = match () {
             _ if greeting.same != *same => Some(differs(same, &greeting.same)),
             _ if !free => Some(format!("there is a process {} already", greeting.process)),
@@ -171,21 +169,22 @@ impl Cluster {
         match refused {
             Some(why) => Err(format!("process {} can't take part: {why}", greeting.process)),
             None => {
-                self.of(greeting.purpose)[greeting.process] = Some(stream);
+                place[greeting.process] = Some(stream);
                 Ok(())
             }
         }
     }
 
     /// What timely builds its workers on.
-    pub(super) fn build(self) -> Result<(Vec<AllocatorBuilder>, Box<dyn Any + Send>), String> {
-        for stream in self.sockets.iter().flatten() {
+    pub(super) fn build(mut self) -> Result<(Vec<AllocatorBuilder>, Box<dyn Any + Send>), String> {
+        let sockets = self.take(Purpose::Rows);
+        for stream in sockets.iter().flatten() {
             stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(None)).map_err(|e| e.to_string())?;
         }
         let hooks = Hooks::default();
         let within = ProcessBuilder::new_typed_vector(self.workers, hooks.refill.clone(), None);
         let (builders, guard) =
-            initialize_networking_from_sockets(within, self.sockets, self.process, self.workers, hooks).map_err(|e| e.to_string())?;
+            initialize_networking_from_sockets(within, sockets, self.process, self.workers, hooks).map_err(|e| e.to_string())?;
         Ok((builders.into_iter().map(AllocatorBuilder::Tcp).collect(), Box::new(guard)))
     }
 }

@@ -1,7 +1,7 @@
 //! Signs of life between processes: the first one, which ends a run in which nothing moves, may rightly stand still while it waits
 //! for what another one plays.
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, Purpose};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
@@ -15,9 +15,11 @@ pub(super) struct Life {
 impl Life {
     /// Over the connections that the cluster has made for this.
     pub fn new(cluster: &mut Cluster) -> io::Result<Life> {
-        let (first, sockets) = (cluster.place().0 == 0, std::mem::take(&mut cluster.life));
-        let sockets: Vec<TcpStream> =
-            if first { sockets.into_iter().flatten().collect() } else { sockets.into_iter().next().flatten().into_iter().collect() };
+        let first = cluster.place().0 == 0;
+        let sockets: Vec<TcpStream> = match cluster.take(Purpose::Life) {
+            all if first => all.into_iter().flatten().collect(),
+            all => all.into_iter().next().flatten().into_iter().collect(),
+        };
         sockets.iter().try_for_each(|stream| stream.set_nonblocking(true))?;
         Ok(Life { first, sockets, heard: 0 })
     }

@@ -3,7 +3,7 @@
 //! A message is its length in eight bytes, the least significant first, and its bytes. Whose turn it is comes as a message of the
 //! first process with the model's name. An update's messages follow on the same connections, so the two can't get mixed up.
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, Purpose};
 use super::run::gone;
 use super::watch::lock;
 use crate::policy::Peers;
@@ -31,7 +31,7 @@ struct Turn {
 impl Connections {
     /// Over the connections that the cluster has made for this.
     pub(super) fn new(cluster: &mut Cluster) -> io::Result<Connections> {
-        let (process, sockets) = (cluster.place().0, std::mem::take(&mut cluster.learning));
+        let (process, sockets) = (cluster.place().0, cluster.take(Purpose::Learning));
         for stream in sockets.iter().flatten() {
             stream.set_nodelay(true)?;
             stream.set_read_timeout(None)?;
