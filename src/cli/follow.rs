@@ -1,5 +1,5 @@
-//! A process that isn't the first of its run: it takes its share of the rows, and leaves the log's commits, the progress
-//! and the summary to the first.
+//! A process that isn't the first of its run: it plays and learns its share, and leaves the weights' folders, the log's commits,
+//! the progress and the summary to the first.
 
 use super::session::{journal_of, Machine};
 use super::{models, resume, Outcome};
@@ -19,6 +19,7 @@ pub struct News {
     /// The run's folder, which all processes must see.
     pub run: PathBuf,
     pub first: u64,
+    pub iterations: u64,
 }
 
 /// What all processes of a run must agree on.
@@ -38,8 +39,11 @@ pub fn follow(hosts: &Hosts, machine: &Machine, mut pipeline: Pipeline) -> Outco
     let news: News = serde_json::from_value(cluster.news.clone()).map_err(|e| format!("error: the first process's news: {e}"))?;
     let folder = log::Run::open(&news.run).map_err(wrong)?;
     let manifest = folder.manifest().map_err(wrong)?;
-    pipeline.iterations = manifest.info.iterations;
+    pipeline.iterations = news.iterations;
     let policy = models::start(&pipeline, machine.threads(), &models::starts(&folder))?;
+    if let Some(policy) = policy.as_ref().filter(|_| news.first > 0) {
+        models::restore(policy, &pipeline, &folder, &manifest)?;
+    }
     let past = resume::past(&pipeline, &folder, &manifest)?;
     let plan = Plan {
         workers: machine.workers as usize,

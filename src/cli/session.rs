@@ -110,7 +110,7 @@ impl Session<'_> {
             None => None,
             Some(hosts) => {
                 let run = self.folder.root().canonicalize().map_err(|e| format!("error: {e}"))?;
-                let news = serde_json::json!(News { run, first: self.first });
+                let news = serde_json::json!(News { run, first: self.first, iterations });
                 Some(Cluster::join(&hosts, &same(&hosts, self.machine, &self.pipeline), news).map_err(|e| format!("error: {e}"))?)
             }
         };

@@ -64,7 +64,19 @@ pub struct Same {
 #[derive(Serialize, Deserialize)]
 struct Greeting {
     process: usize,
+    purpose: Purpose,
     same: Same,
+}
+
+/// What a connection is for: each two processes have one of each kind.
+#[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(super) enum Purpose {
+    /// timely's own.
+    Rows,
+    /// The updates' gradients.
+    Learning,
+    /// Signs that something moves.
+    Life,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -77,7 +89,8 @@ struct Welcome {
 pub struct Cluster {
     process: usize,
     workers: usize,
-    sockets: Vec<Option<TcpStream>>,
+    /// By purpose, one a process; none with this one itself.
+    sockets: [Vec<Option<TcpStream>>; 3],
     /// What the first process has to say to the others.
     pub news: Value,
 }
@@ -89,32 +102,45 @@ impl Cluster {
         let here = hosts.process;
         let own = &hosts.addresses[here];
         let listener = TcpListener::bind(own).map_err(|e| format!("process {here} can't listen at {own}: {e}"))?;
-        let mut cluster = Cluster { process: here, workers: same.workers, sockets: hosts.addresses.iter().map(|_| None).collect(), news };
+        let sockets = [(); 3].map(|()| hosts.addresses.iter().map(|_| None).collect());
+        let mut cluster = Cluster { process: here, workers: same.workers, sockets, news };
         for (process, address) in hosts.addresses.iter().enumerate().take(here) {
-            let stream = connected(process, address, end)?;
-            let welcome: Welcome = exchange(&stream, &Greeting { process: here, same: same.clone() }, process)?;
-            if let Some(why) = welcome.refused {
-                return Err(format!("process {process} refuses this one: {why}"));
+            for purpose in [Purpose::Rows, Purpose::Learning, Purpose::Life] {
+                let stream = connected(process, address, end)?;
+                let welcome: Welcome = exchange(&stream, &Greeting { process: here, purpose, same: same.clone() }, process)?;
+                if let Some(why) = welcome.refused {
+                    return Err(format!("process {process} refuses this one: {why}"));
+                }
+                if process == 0 {
+                    cluster.news = welcome.news;
+                }
+                cluster.sockets[purpose as usize][process] = Some(stream);
             }
-            if process == 0 {
-                cluster.news = welcome.news;
-            }
-            cluster.sockets[process] = Some(stream);
         }
         cluster.accept(&listener, same, end)?;
         Ok(cluster)
     }
 
-    /// Whether this is the process that commits and reports.
-    pub(super) fn is_first(&self) -> bool {
-        self.process == 0
+    /// Which process this is, and how many there are. The first one commits and reports.
+    pub(super) fn place(&self) -> (usize, usize) {
+        (self.process, self.sockets[Purpose::Rows as usize].len())
+    }
+
+    /// The connections for a purpose, by process, taken out.
+    pub(super) fn take(&mut self, purpose: Purpose) -> Vec<Option<TcpStream>> {
+        std::mem::take(&mut self.sockets[purpose as usize])
+    }
+
+    /// The first of the processes with higher numbers that isn't connected for every purpose.
+    fn missing(&self) -> Option<usize> {
+        let [rows, ..] = &self.sockets;
+        (self.process + 1..rows.len()).find(|&p| self.sockets.iter().any(|of| of[p].is_none()))
     }
 
     /// Waits for the processes with higher numbers.
     fn accept(&mut self, listener: &TcpListener, same: &Same, end: Instant) -> Result<(), String> {
         listener.set_nonblocking(true).map_err(|e| e.to_string())?;
-        let missing = |sockets: &[Option<TcpStream>], here: usize| (here + 1..sockets.len()).find(|p| sockets[*p].is_none());
-        while let Some(next) = missing(&self.sockets, self.process) {
+        while let Some(next) = self.missing() {
             match listener.accept() {
                 Ok((stream, _)) => self.greet(stream, same)?,
                 Err(e) if e.kind() == ErrorKind::WouldBlock && Instant::now() < end => std::thread::sleep(Duration::from_millis(20)),
@@ -131,7 +157,8 @@ impl Cluster {
     fn greet(&mut self, stream: TcpStream, same: &Same) -> Result<(), String> {
         let _ = stream.set_nonblocking(false);
         let Ok(greeting) = hear::<Greeting>(&stream) else { return Ok(()) };
-        let free = self.sockets.get(greeting.process).is_some_and(Option::is_none) && greeting.process > self.process;
+        let place = &mut self.sockets[greeting.purpose as usize];
+        let free = place.get(greeting.process).is_some_and(Option::is_none) && greeting.process > self.process;
         let refused = match () {
             _ if greeting.same != *same => Some(differs(same, &greeting.same)),
             _ if !free => Some(format!("there is a process {} already", greeting.process)),
@@ -142,21 +169,22 @@ impl Cluster {
         match refused {
             Some(why) => Err(format!("process {} can't take part: {why}", greeting.process)),
             None => {
-                self.sockets[greeting.process] = Some(stream);
+                place[greeting.process] = Some(stream);
                 Ok(())
             }
         }
     }
 
     /// What timely builds its workers on.
-    pub(super) fn build(self) -> Result<(Vec<AllocatorBuilder>, Box<dyn Any + Send>), String> {
-        for stream in self.sockets.iter().flatten() {
+    pub(super) fn build(mut self) -> Result<(Vec<AllocatorBuilder>, Box<dyn Any + Send>), String> {
+        let sockets = self.take(Purpose::Rows);
+        for stream in sockets.iter().flatten() {
             stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(None)).map_err(|e| e.to_string())?;
         }
         let hooks = Hooks::default();
         let within = ProcessBuilder::new_typed_vector(self.workers, hooks.refill.clone(), None);
         let (builders, guard) =
-            initialize_networking_from_sockets(within, self.sockets, self.process, self.workers, hooks).map_err(|e| e.to_string())?;
+            initialize_networking_from_sockets(within, sockets, self.process, self.workers, hooks).map_err(|e| e.to_string())?;
         Ok((builders.into_iter().map(AllocatorBuilder::Tcp).collect(), Box::new(guard)))
     }
 }

@@ -1,5 +1,6 @@
 //! What a running pipeline shares: the policy, the metrics, how to stop and how to fail.
 
+use super::figures::{Figure, Measured};
 use super::watch::Watch;
 use super::Lost;
 use crate::env::process::Outside;
@@ -23,8 +24,13 @@ pub struct Failure {
     pub message: String,
 }
 
-/// Figures of one iteration, by node and name.
-pub type Figures = BTreeMap<String, BTreeMap<String, f64>>;
+/// Which of the run's processes this is, and how many workers each has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Team {
+    pub process: usize,
+    pub processes: usize,
+    pub workers: usize,
+}
 
 /// Shared by all workers of a process.
 #[derive(Clone, Default)]
@@ -32,7 +38,7 @@ pub struct Shared {
     opening: Arc<Mutex<Opening>>,
     failed: Arc<AtomicBool>,
     failure: Arc<Mutex<Option<Failure>>>,
-    metrics: Arc<Mutex<BTreeMap<u64, Figures>>>,
+    metrics: Arc<Mutex<BTreeMap<u64, Measured>>>,
     weights: Arc<Mutex<BTreeMap<u64, Vec<WeightsAt>>>>,
     /// What every stage is doing.
     pub watch: Arc<Watch>,
@@ -84,9 +90,9 @@ impl Shared {
     pub fn failure(&self) -> Option<Failure> {
         lock(&self.failure).clone()
     }
-    /// Adds a figure of a node in an iteration; it is committed with the iteration.
-    pub fn measure(&self, iteration: u64, node: &str, name: &str, value: f64) {
-        lock(&self.metrics).entry(iteration).or_default().entry(node.into()).or_default().insert(name.into(), value);
+    /// Adds a figure of a node in an iteration; it is committed with the iteration, as one with what other processes measured.
+    pub fn measure(&self, iteration: u64, node: &str, name: &str, figure: impl Into<Figure>) {
+        lock(&self.metrics).entry(iteration).or_default().entry(node.into()).or_default().insert(name.into(), figure.into());
     }
     /// Notes weights that an iteration made and saved; they are committed with it.
     pub fn saved(&self, iteration: u64, weights: WeightsAt) {
@@ -112,8 +118,8 @@ impl Shared {
         lost
     }
 
-    /// The figures of an iteration, taken out.
-    pub fn take(&self, iteration: u64) -> Figures {
+    /// What this process measured in an iteration, taken out.
+    pub(super) fn take(&self, iteration: u64) -> Measured {
         lock(&self.metrics).remove(&iteration).unwrap_or_default()
     }
 }
@@ -130,6 +136,7 @@ pub struct Context {
     /// How many old versions of the weights an update keeps for those that still ask for them.
     pub keep: usize,
     pub policy: Option<Policy>,
+    pub team: Team,
     /// The nodes whose output outlives its iteration: a delayed edge reads it, or no edge at all does.
     pub lasting: Arc<BTreeSet<String>>,
     /// Where weights are saved, if the run keeps a log.

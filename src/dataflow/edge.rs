@@ -9,11 +9,14 @@ use std::io::Write;
 use std::sync::{Arc, OnceLock};
 use timely::bytes::arc::Bytes;
 use timely::communication::Push;
-use timely::dataflow::channels::pact::DistributorPact;
+use timely::container::CapacityContainerBuilder;
+use timely::dataflow::channels::pact::{DistributorPact, Pipeline};
 use timely::dataflow::channels::pushers::exchange::Distributor;
 use timely::dataflow::channels::{ContainerBytes, Message};
+use timely::dataflow::operators::Operator;
 use timely::dataflow::Stream;
 use timely::order::Product;
+use timely::progress::Timestamp;
 use timely::Accountable;
 
 /// A stream of batches; its time is the training iteration.
@@ -31,11 +34,13 @@ pub struct Batch {
     pub rows: RecordBatch,
     /// Encoded once: timely asks for the length first and for the bytes second.
     ipc: OnceLock<Arc<Vec<u8>>>,
+    /// The worker that a copy is for; lost on the way there.
+    to: usize,
 }
 
 impl Batch {
     pub fn new(rows: RecordBatch) -> Self {
-        Batch { rows, ipc: OnceLock::new() }
+        Batch { rows, ipc: OnceLock::new(), to: 0 }
     }
 
     fn encoded(&self) -> &Arc<Vec<u8>> {
@@ -95,6 +100,10 @@ pub enum Route {
     One,
     /// By a hash of these columns: equal values meet on one worker.
     By(Vec<String>),
+    /// Dealt out to the first workers of all processes: the rows of a batch in turn.
+    Deal,
+    /// A copy to the first worker of each process.
+    All,
 }
 
 impl Route {
@@ -102,8 +111,28 @@ impl Route {
         Route::By(columns.iter().map(|c| c.to_string()).collect())
     }
 
-    pub(super) fn pact(self, here: usize) -> DistributorPact<impl FnOnce(usize) -> Router> {
-        DistributorPact(move |peers| Router { route: self, here, pending: vec![Vec::new(); peers] })
+    /// How timely takes this route: `each` is how many workers a process has.
+    pub(super) fn pact(self, here: usize, each: usize) -> DistributorPact<impl FnOnce(usize) -> Router> {
+        DistributorPact(move |peers| Router { route: self, here, each, pending: vec![Vec::new(); peers] })
+    }
+
+    /// `edge` as it has to be before the route is taken. A route may not change the number of rows, since timely counts those
+    /// that come against those that went: what goes to several is copied first.
+    pub(super) fn ready<'s, T: Timestamp>(&self, edge: Stream<'s, T, Batch>, each: usize) -> Stream<'s, T, Batch> {
+        let peers = edge.scope().peers();
+        if *self != Route::All || peers == each {
+            return edge;
+        }
+        edge.unary::<CapacityContainerBuilder<Batch>, _, _, _>(Pipeline, "copies", |_, _| {
+            move |input, output| {
+                input.for_each_time(|time, batches| {
+                    let mut session = output.session(&time);
+                    for batch in batches {
+                        (0..peers).step_by(each).for_each(|to| session.give_container(&mut Batch { to, ..batch.clone() }));
+                    }
+                })
+            }
+        })
     }
 }
 
@@ -111,27 +140,38 @@ impl Route {
 pub struct Router {
     route: Route,
     here: usize,
+    each: usize,
     pending: Vec<Vec<RecordBatch>>,
+}
+
+impl Router {
+    /// Sends row i to the worker `to(i)`.
+    fn split(&mut self, rows: RecordBatch, to: impl Fn(usize) -> usize) {
+        let mut indices: Vec<Vec<u32>> = vec![Vec::new(); self.pending.len()];
+        (0..rows.num_rows()).for_each(|i| indices[to(i)].push(i as u32));
+        for (peer, indices) in indices.into_iter().enumerate().filter(|(_, i)| !i.is_empty()) {
+            self.pending[peer].push(take_record_batch(&rows, &UInt32Array::from(indices)).expect("indices lie within the batch"));
+        }
+    }
 }
 
 impl Distributor<Batch> for Router {
     fn partition<T: Clone, P: Push<Message<T, Batch>>>(&mut self, batch: &mut Batch, _time: &T, pushers: &mut [P]) {
-        let rows = std::mem::take(batch).rows;
+        let Batch { rows, to, .. } = std::mem::take(batch);
         let peers = pushers.len();
         match &self.route {
             _ if rows.num_rows() == 0 => {}
             Route::Stay => self.pending[self.here].push(rows),
+            Route::All => self.pending[to].push(rows),
             Route::By(columns) if peers > 1 => {
-                let mut to: Vec<Vec<u32>> = vec![Vec::new(); peers];
-                for (i, key) in keys(&rows, columns).into_iter().enumerate() {
-                    to[(key % peers as u64) as usize].push(i as u32);
-                }
-                for (peer, indices) in to.into_iter().enumerate().filter(|(_, i)| !i.is_empty()) {
-                    let slice = take_record_batch(&rows, &UInt32Array::from(indices)).expect("indices lie within the batch");
-                    self.pending[peer].push(slice);
-                }
+                let keys = keys(&rows, columns);
+                self.split(rows, |i| (keys[i] % peers as u64) as usize);
             }
-            Route::One | Route::By(_) => self.pending[0].push(rows),
+            Route::Deal if peers > self.each => {
+                let (each, processes) = (self.each, peers / self.each);
+                self.split(rows, |i| i % processes * each);
+            }
+            Route::One | Route::By(_) | Route::Deal => self.pending[0].push(rows),
         }
     }
 

@@ -1,6 +1,8 @@
-//! Rows -> Parquet parts -> committed iterations. Each worker writes its share of a logged node; the first worker
-//! commits an iteration when the frontier says that every part of it is written.
+//! Rows -> Parquet parts -> committed iterations. Each worker writes its share of a logged node; when the frontier says that every
+//! part of an iteration is written, the first worker of each process tells what its process measured and lost, and the first of
+//! all commits.
 
+use super::context::Shared;
 use super::edge::{Edge, Route};
 use super::stage::{stage, Place, Stage};
 use super::{lost, Context};
@@ -11,7 +13,8 @@ use arrow::datatypes::{DataType, Field, Schema};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::context::Figures;
+use super::figures::{whole, Figure, Figures, Measured};
+use serde::{Deserialize, Serialize};
 
 /// What a committed iteration was: its number, its figures, how many rows each node made.
 #[derive(Clone, Debug)]
@@ -57,23 +60,44 @@ pub fn journal<'s>(
             }
             Ok(vec![message(part)?])
         });
-        parts.push((written, Route::One));
+        parts.push((written, Route::All));
     }
-    let (shared, journal, iterations) = (ctx.shared.clone(), journal.clone(), ctx.iterations);
-    stage(Stage { name: "the commit".into(), inputs: parts, begins: false, place: Place::Thread }, ctx, move |iteration, rows| {
-        // What delayed edges carry beyond a stop is half an iteration: the run goes on with it when it is resumed.
-        if iteration < iterations && shared.until().is_some_and(|until| iteration >= until) {
+    let place = if journal.run.is_some() { Place::Thread } else { Place::Worker };
+    let shares = Stage { name: "the figures".into(), inputs: parts, begins: false, place };
+    let (shared, run, iterations, team) = (ctx.shared.clone(), journal.run.clone(), ctx.iterations, ctx.team);
+    // What delayed edges carry beyond a stop is half an iteration: the run goes on with it when it is resumed.
+    let beyond = move |shared: &Shared, iteration| iteration < iterations && shared.until().is_some_and(|until| iteration >= until);
+    let told = stage(shares, ctx, move |iteration, rows| {
+        if beyond(&shared, iteration) {
             return Ok(vec![]);
         }
-        let mut parts = Vec::new();
-        for text in rows.iter().flatten().flat_map(|b| b.column(0).as_string::<i32>().iter().flatten()).filter(|t| !t.is_empty()) {
-            parts.push(serde_json::from_str::<Part>(text).map_err(|e| e.to_string())?);
+        let mut share = Share { process: team.process, parts: vec![], measured: shared.take(iteration) };
+        if team.process == 0 {
+            let written = texts(&rows).map(serde_json::from_str).collect::<Result<Vec<Part>, _>>();
+            share.parts = written.map_err(|e| e.to_string())?;
         }
-        let mut figures = shared.take(iteration);
-        shared.watch.figures(iteration, &mut figures);
-        if let Some(run) = &journal.run {
-            parts.extend(lost::write(run, iteration, &shared.take_lost(iteration)).map_err(|e| e.to_string())?);
+        let mut watched = Figures::new();
+        shared.watch.figures(iteration, &mut watched);
+        for (node, figures) in watched {
+            share.measured.entry(node).or_default().extend(figures.into_iter().map(|(name, value)| (name, Figure::Sum(value))));
         }
+        let lost = shared.take_lost(iteration);
+        if let Some(run) = &run {
+            share.parts.extend(lost::write(run, iteration, team.process * team.workers, &lost).map_err(|e| e.to_string())?);
+        }
+        Ok(vec![message(serde_json::to_string(&share).map_err(|e| e.to_string())?)?])
+    });
+    let (shared, journal) = (ctx.shared.clone(), journal.clone());
+    let commit = Stage { name: "the commit".into(), inputs: vec![(told, Route::One)], begins: false, place: Place::Thread };
+    stage(commit, ctx, move |iteration, rows| {
+        if beyond(&shared, iteration) {
+            return Ok(vec![]);
+        }
+        let shares = texts(&rows).map(serde_json::from_str).collect::<Result<Vec<Share>, _>>();
+        let mut shares = shares.map_err(|e| e.to_string())?;
+        shares.sort_by_key(|share| share.process);
+        let parts: Vec<Part> = shares.iter_mut().flat_map(|share| std::mem::take(&mut share.parts)).collect();
+        let figures = whole(shares.into_iter().map(|share| share.measured));
         let committed = Committed { iteration, figures, parts: parts.len() };
         if let Some(committer) = &journal.committer {
             let mut committer = committer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -82,6 +106,20 @@ pub fn journal<'s>(
         (journal.observer)(&committed);
         Ok(vec![])
     })
+}
+
+/// What one process has to say of an iteration.
+#[derive(Serialize, Deserialize)]
+struct Share {
+    process: usize,
+    /// Of the first process all that the workers wrote, and of each its own part of the errors.
+    parts: Vec<Part>,
+    measured: Measured,
+}
+
+/// The messages among these rows.
+fn texts(rows: &[Vec<RecordBatch>]) -> impl Iterator<Item = &str> {
+    rows.iter().flatten().flat_map(|b| b.column(0).as_string::<i32>().iter().flatten()).filter(|t| !t.is_empty())
 }
 
 /// The columns of `keep` that the rows have, in the table's order.

@@ -21,12 +21,12 @@ pub struct Lost {
     pub tries: u32,
 }
 
-/// Writes the iteration's part of the table `errors`, if there is something to write.
-pub(super) fn write(run: &Run, iteration: u64, lost: &[Lost]) -> Result<Option<Part>, LogError> {
+/// Writes the part that `worker` has of the iteration's table `errors`, if there is something to write.
+pub(super) fn write(run: &Run, iteration: u64, worker: usize, lost: &[Lost]) -> Result<Option<Part>, LogError> {
     if lost.is_empty() {
         return Ok(None);
     }
-    write_part(run, "errors", iteration, 0, &table(iteration, lost)?).map(Some)
+    write_part(run, "errors", iteration, worker, &table(iteration, lost)?).map(Some)
 }
 
 fn table(iteration: u64, lost: &[Lost]) -> Result<RecordBatch, RowError> {

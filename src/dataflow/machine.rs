@@ -78,8 +78,9 @@ pub fn machine<'s>(inputs: Inputs<'s>, ctx: &Context, machine: impl Machine) -> 
     let sources = inputs.rows.iter().chain(&inputs.gates).map(|(edge, _)| index(edge)).collect();
     let seat = ctx.shared.watch.seat(&inputs.name, here, numbered(&scope.addr(), builder.index()), sources);
     let count = inputs.rows.len();
-    let mut ports: Vec<_> =
-        inputs.rows.into_iter().chain(inputs.gates).map(|(edge, route)| builder.new_input(edge, route.pact(here))).collect();
+    let each = ctx.team.workers;
+    let all = inputs.rows.into_iter().chain(inputs.gates);
+    let mut ports: Vec<_> = all.map(|(edge, route)| builder.new_input(route.ready(edge, each), route.pact(here, each))).collect();
     let (output, stream) = builder.new_output();
     let mut output = OutputBuilder::<_, CapacityContainerBuilder<Batch>>::from(output);
     let (jobs, answers) = start(&inputs.name, machine, wake, seat.clone());

@@ -6,8 +6,11 @@
 //! - [`source`]: opens iterations
 //! - [`feed`]: rows that no operator of this run made: a log's, a test's
 //! - [`render`]: pipeline -> timely; [`attempts`]: a loop in it
+//! - [`figures`]: what nodes measure, and how the figures of several processes become one
 //! - [`journal`]: rows -> Parquet parts -> committed iterations
 //! - [`cluster`]: several processes as one
+//! - [`peers`]: the connections over which their policies learn together
+//! - [`life`]: signs of life between them
 //! - [`watch`], [`doing`], [`watchdog`]: what every stage is doing, for whoever looks on, and the end of a run in which nothing moves
 //! - [`lost`]: episodes that failed, on their way to the table `errors`
 //! - [`sink`]: rows kept in memory
@@ -19,9 +22,12 @@ pub mod context;
 pub mod doing;
 pub mod edge;
 pub mod feed;
+pub mod figures;
 pub mod journal;
+pub mod life;
 pub mod lost;
 pub mod machine;
+pub mod peers;
 pub mod render;
 pub mod run;
 pub mod sink;
@@ -33,6 +39,7 @@ pub mod watchdog;
 pub use context::{Context, Failure};
 pub use edge::{Attempt, Edge, Inner, Route};
 pub use feed::Feed;
+pub use figures::Figure;
 pub use lost::Lost;
 pub use render::{InnerPorts, Inside, Outside, Ports, Render};
 pub use sink::Sink;

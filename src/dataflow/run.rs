@@ -1,9 +1,11 @@
 //! Starts the workers, keeps them stepping, ends them together.
 
 use super::cluster::Cluster;
-use super::context::{Context, Failure, Gate, Shared};
+use super::context::{Context, Failure, Gate, Shared, Team};
 use super::feed::Feeds;
 use super::journal::{journal, Journal};
+use super::life::Life;
+use super::peers::Connections;
 use super::render::{render, Render};
 use super::sink::Sink;
 use super::watchdog::Watchdog;
@@ -11,9 +13,13 @@ use crate::pipeline::{Node, Pipeline};
 use crate::policy::Policy;
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 use timely::dataflow::operators::Probe;
+
+/// How long a process that failed waits before it ends, if it isn't the first: that one may be about to say the same.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// What a run needs beside the pipeline.
 pub struct Plan {
@@ -74,14 +80,23 @@ pub fn run(mut plan: Plan) -> Result<(), Failure> {
     let lasting = Arc::new(lasting(&plan.pipeline));
     let shared = plan.shared.clone();
     let workers = plan.workers.max(1);
-    let cluster = plan.cluster.take();
+    let mut cluster = plan.cluster.take();
     let alone = cluster.is_none();
-    let decides = cluster.as_ref().is_none_or(Cluster::is_first);
+    let (process, processes) = cluster.as_ref().map_or((0, 1), Cluster::place);
+    let team = Team { process, processes, workers };
+    let decides = process == 0;
     shared.watch.begin(plan.first, plan.policy.as_ref().map(Policy::pulse));
-    let folder = plan.journal.run.as_ref().map(|run| run.root()).filter(|_| decides);
-    let _watchdog = Watchdog::start(&shared, folder, plan.pipeline.iterations, plan.stall, decides);
+    let folder = plan.journal.run.as_ref().map(|run| run.root().to_owned()).filter(|_| decides);
     end_on_panic();
     let within = if workers == 1 { timely::CommunicationConfig::Thread } else { timely::CommunicationConfig::Process(workers) };
+    let mut life = None;
+    if let Some(cluster) = &mut cluster {
+        let broken = |e: std::io::Error| outside(e.to_string());
+        let peers = Arc::new(Connections::new(cluster).map_err(broken)?);
+        plan.policy = plan.policy.map(|policy| policy.among(peers));
+        life = Some(Life::new(cluster).map_err(broken)?);
+    }
+    let _watchdog = Watchdog::start(&shared, folder.as_deref(), plan.pipeline.iterations, plan.stall, decides, life);
     let (builders, others) = cluster.map_or_else(|| within.try_build(), Cluster::build).map_err(outside)?;
     let plan = Arc::new(plan);
     let guards = timely::execute::execute_from(builders, others, timely::WorkerConfig::default(), move |worker| {
@@ -93,6 +108,7 @@ pub fn run(mut plan: Plan) -> Result<(), Failure> {
             ahead,
             keep: (ahead as usize + 2) * plan.updates.max(1),
             lasting: lasting.clone(),
+            team,
             run: plan.journal.run.clone(),
             policy: plan.policy.clone(),
             shared: plan.shared.clone(),
@@ -133,7 +149,11 @@ pub fn run(mut plan: Plan) -> Result<(), Failure> {
     shared.outside.close();
     if let Some(failure) = shared.failure().filter(|_| !alone) {
         // Waiting for the other processes to say goodbye would be waiting for ever: they don't know yet. They learn it when
-        // this process ends, which is what its caller does with a failure.
+        // this process ends, which is what its caller does with a failure. Where all have failed alike, the first one has the word.
+        SAID.store(true, Ordering::SeqCst);
+        if !decides {
+            std::thread::sleep(LINGER);
+        }
         std::mem::forget(guards);
         return Err(failure);
     }
@@ -161,10 +181,19 @@ fn logged(plan: &Plan, node: &Node) -> Option<Vec<String>> {
     wanted.then(|| crate::row::NAME.into_iter().chain(node.makes(plan.adds)).map(String::from).collect())
 }
 
-/// What to say when the connection to another process breaks.
-fn lost(thread: &str) -> Option<String> {
-    let process = thread.strip_prefix("timely:recv-").or(thread.strip_prefix("timely:send-"))?;
-    Some(format!("error: process {process} is gone, and the run ends with it; what was committed is safe: start all processes again with `flow resume`"))
+/// Whether this process has said why it ends. It says so once, though several threads may notice.
+static SAID: AtomicBool = AtomicBool::new(false);
+
+/// Ends this process because the connection to another one broke.
+pub(super) fn gone(process: &str) -> ! {
+    if SAID.swap(true, Ordering::SeqCst) {
+        // Another thread has the word, and ends the process when it is done.
+        loop {
+            std::thread::park();
+        }
+    }
+    eprintln!("error: process {process} is gone, and the run ends with it; what was committed is safe: start all processes again with `flow resume`");
+    end_process(1)
 }
 
 /// Ends the process at once. An ordinary exit would take libtorch's globals from under threads that are still at work, and
@@ -182,9 +211,11 @@ fn end_on_panic() {
     ONCE.call_once(|| {
         let usual = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            if let Some(message) = std::thread::current().name().and_then(lost) {
-                eprintln!("{message}");
-                end_process(1);
+            // timely's threads that talk with another process panic when they can't any more.
+            let thread = std::thread::current();
+            let talks = |name: &'static str| thread.name().and_then(|thread| thread.strip_prefix(name));
+            if let Some(process) = talks("timely:recv-").or(talks("timely:send-")) {
+                gone(process);
             }
             if crate::env::hushed(info) {
                 return;

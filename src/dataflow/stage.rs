@@ -28,7 +28,7 @@ pub enum Place {
 pub struct Stage<'s> {
     pub name: String,
     pub inputs: Vec<(Edge<'s>, Route)>,
-    /// Runs at iteration 0 (on the first worker) though nothing has arrived. A resumed run is past that.
+    /// Runs at iteration 0 (on the first worker of each process) though nothing has arrived. A resumed run is past that.
     pub begins: bool,
     pub place: Place,
 }
@@ -44,12 +44,14 @@ pub fn stage<'s>(
     run: impl FnMut(u64, Rows) -> Result<Vec<RecordBatch>, String> + Send + 'static,
 ) -> Edge<'s> {
     let scope = stage.inputs[0].0.scope();
-    let (here, begins) = (scope.index(), stage.begins && scope.index() == 0 && ctx.first == 0);
+    let (here, each) = (scope.index(), ctx.team.workers);
+    let begins = stage.begins && here.is_multiple_of(each) && ctx.first == 0;
     let mut builder = OperatorBuilder::new(stage.name.clone(), scope);
     let wake = scope.worker().sync_activator_for(builder.operator_info().address.to_vec());
     let sources = stage.inputs.iter().map(|(edge, _)| index(edge)).collect();
     let seat = ctx.shared.watch.seat(&stage.name, here, builder.index(), sources);
-    let mut inputs: Vec<_> = stage.inputs.into_iter().map(|(edge, route)| builder.new_input(edge, route.pact(here))).collect();
+    let mut inputs: Vec<_> =
+        stage.inputs.into_iter().map(|(edge, route)| builder.new_input(route.ready(edge, each), route.pact(here, each))).collect();
     let (output, stream) = builder.new_output();
     let mut output = OutputBuilder::<_, CapacityContainerBuilder<Batch>>::from(output);
     let mut runner = Runner::new(&stage.name, stage.place, wake, seat.timed(run));

@@ -4,6 +4,7 @@
 
 use super::context::{Failure, Shared};
 use super::doing::{told, write, Doing, PolicyThread, STATUS};
+use super::life::Life;
 use super::watch::Reading;
 use crate::pulse::Pulse;
 use crossbeam_channel::{bounded, RecvTimeoutError, Sender};
@@ -29,8 +30,15 @@ pub(super) struct Watchdog {
 
 impl Watchdog {
     /// Watches a run. `limit` is how long it may stand still; a stage that takes longer is named. Of several processes one
-    /// `decides`, since another may rightly stand still while the first one works.
-    pub fn start(shared: &Shared, folder: Option<&Path>, iterations: u64, limit: Option<Duration>, decides: bool) -> Watchdog {
+    /// `decides`, and hears by `life` that something moves elsewhere.
+    pub fn start(
+        shared: &Shared,
+        folder: Option<&Path>,
+        iterations: u64,
+        limit: Option<Duration>,
+        decides: bool,
+        mut life: Option<Life>,
+    ) -> Watchdog {
         let (bell, rings) = bounded::<()>(0);
         let status = folder.map(|f| f.join(STATUS));
         let (shared, path) = (shared.clone(), status.clone());
@@ -42,11 +50,15 @@ impl Watchdog {
             while let Err(RecvTimeoutError::Timeout) = rings.recv_timeout(TICK) {
                 let readings = shared.watch.read();
                 let pulse = shared.watch.pulse();
-                let policy = pulse.map(|p| (p.beats(), p.working().is_some()));
+                let (beats, works) = pulse.map_or((0, false), |p| (p.beats(), p.working().is_some()));
+                let elsewhere = life.as_mut().map_or(0, Life::heard);
                 // A machine that slept, or a process that was suspended, has not been standing still for that long.
                 let passed = before.elapsed().min(2 * TICK);
                 before = Instant::now();
-                let verdict = judge.look(&readings, policy, passed);
+                let verdict = judge.look(&readings, Some((beats + elsewhere, works)), passed);
+                if let Some(life) = life.as_mut().filter(|_| judge.still.is_zero()) {
+                    life.moved();
+                }
                 for warning in verdict.warnings {
                     eprintln!("warning: {warning}");
                     warnings.push(warning);
@@ -126,7 +138,7 @@ impl Judge {
         Judge { limit, decides, beats: 0, still: Duration::ZERO, noticed: false, named: BTreeMap::new() }
     }
 
-    /// Looks, `passed` after the look before. `policy`: the beats of the policy thread, and whether it works.
+    /// Looks, `passed` after the look before. `policy`: the beats of the policy thread and of other processes, and whether it works.
     fn look(&mut self, readings: &[Reading], policy: Option<(u64, bool)>, passed: Duration) -> Verdict {
         let mut verdict = Verdict::default();
         if let Some(limit) = self.limit {

@@ -35,7 +35,8 @@ impl Keeper {
     /// The versions that stay.
     fn kept(&self) -> BTreeSet<u64> {
         let mut kept = BTreeSet::from([0]);
-        let Some(newest) = self.made.last().map(|m| m.iteration) else { return kept };
+        // The last iteration may only have measured, and a run that trains on makes it once more.
+        let Some(newest) = self.made.iter().rev().find(|m| !m.versions.is_empty()).map(|m| m.iteration) else { return kept };
         let back = self.delay.max(self.keep.last.max(1) - 1);
         for made in &self.made {
             let due = self.keep.every.is_some_and(|every| (made.iteration + 1) % every == 0);
@@ -113,6 +114,16 @@ mod tests {
             keeper.made.push(Made { iteration: i as u64, versions, success: None });
         }
         assert_eq!(keeper.kept().into_iter().collect::<Vec<_>>(), [0, 1, 3]);
+    }
+
+    #[test]
+    fn an_iteration_that_only_measures_takes_nothing_away() {
+        let mut keeper = Keeper::new(&RunInfo { delay: 1, ..Default::default() });
+        for (iteration, versions) in [(0, vec![1]), (1, vec![2]), (2, vec![3]), (3, vec![])] {
+            let versions = versions.into_iter().map(|version| ("a".into(), version)).collect();
+            keeper.made.push(Made { iteration, versions, success: None });
+        }
+        assert_eq!(keeper.kept().into_iter().collect::<Vec<_>>(), [0, 2, 3], "whoever goes on with iteration 3 asks for 2");
     }
 
     #[test]

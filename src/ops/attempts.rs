@@ -8,7 +8,7 @@ use super::tries::Patience;
 use super::turns::{table, Played};
 use crate::dataflow::context::{Shared, Trial};
 use crate::dataflow::machine::{Machine, Made, Piece};
-use crate::dataflow::Lost;
+use crate::dataflow::{Figure, Lost};
 use crate::pipeline::Until;
 use crate::row;
 use arrow::array::RecordBatch;
@@ -149,19 +149,19 @@ impl Attempts {
     /// The figures of the iteration so far. `success` is that of trials; `pass@k` the share of them won within k attempts.
     fn measure(&mut self) {
         let (iteration, node) = (self.now.number, self.node.clone());
-        let trials = self.now.trials.len().max(1) as f64;
+        let trials = self.now.trials.len();
         let tally: Tally = self.player.tally().clone();
         for (name, value) in tally.figures() {
             self.shared.measure(iteration, &node, name, value);
         }
         for attempt in 0..self.trial.attempts as u32 {
             let won = self.now.trials.values().filter(|won| won.is_some_and(|won| won <= attempt)).count();
-            self.shared.measure(iteration, &node, &format!("pass@{}", attempt + 1), won as f64 / trials);
+            self.shared.measure(iteration, &node, &format!("pass@{}", attempt + 1), Figure::share(won as f64, trials));
         }
         let won = self.now.trials.values().flatten().count();
-        self.shared.measure(iteration, &node, "success", won as f64 / trials);
-        self.shared.measure(iteration, &node, "attempts", tally.episodes as f64 / trials);
-        self.shared.measure(iteration, &node, "seconds", self.now.start.elapsed().as_secs_f64());
+        self.shared.measure(iteration, &node, "success", Figure::share(won as f64, trials));
+        self.shared.measure(iteration, &node, "attempts", Figure::share(tally.episodes as f64, trials));
+        self.shared.measure(iteration, &node, "seconds", Figure::Most(self.now.start.elapsed().as_secs_f64()));
         let lost = self.player.lost();
         self.shared.lose(iteration, lost.into_iter().map(|lost| Lost { node: node.clone(), ..lost }));
     }

@@ -1,5 +1,6 @@
 //! `evaluate`: plays a frozen panel of tasks every few iterations. At iteration t it measures the weights that t
 //! updates made, so 0 is the untrained policy and the last one is what the run leaves behind. An episode that fails is not won.
+//! Each process plays its share of the panel.
 
 use super::play::{play, Actor, Decode, Play};
 use super::player::Player;
@@ -9,7 +10,7 @@ use super::tries::Patience;
 use super::turns::COLUMNS;
 use super::{must, nothing, schema, settings};
 use crate::dataflow::stage::{stage, Stage};
-use crate::dataflow::{Context, Edge, Lost, Place, Ports, Route};
+use crate::dataflow::{Context, Edge, Figure, Lost, Place, Ports, Route};
 use crate::env::{Game, Panel, Worlds};
 use crate::pipeline::{Delay, Node, OperatorSpec, Port};
 use crate::policy::Sampling;
@@ -108,7 +109,8 @@ pub fn game(node: &Node) -> Result<Game, String> {
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
     let with: Evaluate = settings(node)?;
     let policy = ctx.policy.clone().ok_or("needs a model")?;
-    let names: Vec<String> = panel(&with.panel)?.tasks.iter().map(|t| t.name()).collect();
+    let tasks = panel(&with.panel)?.tasks;
+    let names: Vec<String> = tasks.iter().skip(ctx.team.process).step_by(ctx.team.processes).map(|t| t.name()).collect();
     let how = Play {
         model: with.model,
         samples: with.samples,
@@ -124,7 +126,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let (samples, patience) = (how.samples, how.patience);
     let mut player = Player::new(policy, how, Worlds::default(), seed)?;
     let mut version = 0;
-    let shape = Stage { name: node.id.clone(), inputs: vec![(must(&ports, "weights")?, Route::One)], begins: true, place: Place::Thread };
+    let shape = Stage { name: node.id.clone(), inputs: vec![(must(&ports, "weights")?, Route::All)], begins: true, place: Place::Thread };
     Ok(stage(shape, ctx, move |iteration, rows| {
         version = newest(version, rows.first())?;
         if iteration % with.every != 0 && iteration < last {
@@ -134,11 +136,11 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         // Sampled with the same numbers each time, so that curves move by the weights alone.
         let played = play(&mut player, samples, &names, 0, version, patience)?;
         let rows = played.rows.iter().map(|r| stamped(r, iteration)).collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
-        for (name, value) in played.tally.figures() {
-            shared.measure(iteration, &id, name, value);
+        for (name, figure) in played.tally.figures() {
+            shared.measure(iteration, &id, name, figure);
         }
         shared.measure(iteration, &id, "panel", names.len() as f64);
-        shared.measure(iteration, &id, "seconds", start.elapsed().as_secs_f64());
+        shared.measure(iteration, &id, "seconds", Figure::Most(start.elapsed().as_secs_f64()));
         shared.lose(iteration, played.lost.into_iter().map(|lost| Lost { node: id.clone(), ..lost }));
         Ok(rows)
     }))

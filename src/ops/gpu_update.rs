@@ -103,9 +103,10 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let (model, select, mut settings) = settings(node)?;
     settings.keep = ctx.keep;
     let (shared, id, run) = (ctx.shared.clone(), node.id.clone(), ctx.run.clone().filter(|_| ctx.lasting.contains(&node.id)));
-    let mut inputs = vec![(must(&ports, "rows")?, Route::One)];
+    let first = ctx.team.process == 0;
+    let mut inputs = vec![(must(&ports, "rows")?, Route::All)];
     // Its frontier is all that is asked of it: the weights themselves are on the policy thread.
-    inputs.extend(port(&ports, "weights").map(|edge| (edge, Route::One)));
+    inputs.extend(port(&ports, "weights").map(|edge| (edge, Route::All)));
     let shape = Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread };
     Ok(stage(shape, ctx, move |iteration, rows| {
         let text = |e: RowError| e.to_string();
@@ -123,6 +124,10 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
             outcome.figures.extend(explained.map(|share| ("explained_variance", share)));
             // A critic has neither.
             outcome.figures.retain(|(name, _)| settings.objective != Objective::Value || !["kl", "entropy"].contains(name));
+        }
+        // Every process has now made the same weights and seen the same of the rows: one tells.
+        if !first {
+            return Ok(vec![]);
         }
         if let Some(run) = &run {
             let (version, path) = (outcome.version, Run::version(outcome.version, &model));

@@ -4,7 +4,7 @@ use super::player::{Ended, Player, Start};
 use super::prompt::Prompt;
 use super::tries::Patience;
 use super::turns::{table, Played};
-use crate::dataflow::Lost;
+use crate::dataflow::{Figure, Lost};
 use crate::policy::Sampling;
 use arrow::array::RecordBatch;
 use schemars::JsonSchema;
@@ -122,15 +122,14 @@ impl Tally {
     }
 
     /// The figures that progress and `metrics` show. An episode that failed is not won, and has no return.
-    pub fn figures(&self) -> [(&'static str, f64); 6] {
-        let whole = (self.episodes - self.failed).max(1) as f64;
+    pub fn figures(&self) -> [(&'static str, Figure); 6] {
         [
-            ("success", self.won as f64 / self.episodes.max(1) as f64),
-            ("return", self.score / whole),
-            ("turns", self.turns as f64),
-            ("invalid", self.invalid as f64 / self.turns.max(1) as f64),
-            ("failed", self.failed as f64),
-            ("retried", self.retried as f64),
+            ("success", Figure::share(self.won as f64, self.episodes)),
+            ("return", Figure::share(self.score, self.episodes - self.failed)),
+            ("turns", Figure::Sum(self.turns as f64)),
+            ("invalid", Figure::share(self.invalid as f64, self.turns)),
+            ("failed", Figure::Sum(self.failed as f64)),
+            ("retried", Figure::Sum(self.retried as f64)),
         ]
     }
 }

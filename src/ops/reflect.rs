@@ -150,7 +150,7 @@ pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx
     let policy = ctx.policy.clone().ok_or("needs a model")?;
     let last = ctx.trial.map(|trial| trial.attempts - 1);
     let rows = ports.into_iter().next().ok_or("needs an input `rows`")?.1;
-    let inputs = Inputs { name: node.id.clone(), rows: vec![(rows, Route::One)], gates: vec![] };
+    let inputs = Inputs { name: node.id.clone(), rows: vec![(rows, Route::Stay)], gates: vec![] };
     Ok(machine(inputs, ctx, Thinker { how, on, policy, seed: ctx.seed, last, pieces: vec![] }))
 }
 

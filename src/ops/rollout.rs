@@ -1,8 +1,9 @@
 //! `rollout`: plays episodes of the iteration's tasks with the policy (or the expert) and emits their turns: of all tasks,
 //! or of as many as it takes until enough of them tell good from bad.
 //!
-//! All tasks of an iteration are played by the first worker, as one batch: the policy is one thread however many
-//! workers there are, and the same batch gives the same bits.
+//! The tasks of an iteration are dealt out to the processes; each plays its own on its first worker, as one batch: the policy
+//! is one thread however many workers there are. An episode depends on its name and the weights alone, so it is the same
+//! wherever it is played. With `groups` the first process plays them all, since which tasks are played turns on how others went.
 
 use super::attempts::{Attempts, Iteration};
 use super::memory::Keep;
@@ -16,7 +17,7 @@ use super::turns::COLUMNS;
 use super::{must, nothing, port, schema, settings};
 use crate::dataflow::machine::{machine, Inputs};
 use crate::dataflow::stage::{stage, Stage};
-use crate::dataflow::{Attempt, Context, Edge, Inner, InnerPorts, Lost, Place, Ports, Route};
+use crate::dataflow::{Attempt, Context, Edge, Figure, Inner, InnerPorts, Lost, Place, Ports, Route};
 use crate::env::Worlds;
 use crate::pipeline::{Delay, Node, OperatorSpec, Pipeline, Port, Wrong};
 use crate::policy::Sampling;
@@ -38,7 +39,8 @@ struct Rollout {
     #[schemars(range(min = 1, max = 10_000))]
     samples: u32,
     /// Plays tasks, in their order, until this many have returns that are not all equal; all of them when left out.
-    /// DAPO's dynamic sampling: give `tasks` a larger batch. The tasks that are left over stay unplayed.
+    /// DAPO's dynamic sampling: give `tasks` a larger batch. The tasks that are left over stay unplayed. Of several processes
+    /// the first one then plays alone.
     #[serde(default)]
     #[schemars(range(min = 1))]
     groups: Option<u32>,
@@ -73,7 +75,8 @@ struct Rollout {
     #[serde(default = "tries")]
     #[schemars(range(min = 1, max = 100))]
     tries: u32,
-    /// The share of an iteration's episodes that may fail; the run stops when more do.
+    /// The share of an iteration's episodes that may fail; the run stops when more do. Of several processes each judges the
+    /// episodes that it plays.
     #[serde(default = "max_failed")]
     #[schemars(range(min = 0.0, max = 1.0))]
     max_failed: f64,
@@ -146,8 +149,9 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let (samples, groups, expert) = (with.samples, with.groups, with.actor == Actor::Expert);
     let how = with.how();
     let patience = how.patience;
-    let mut inputs = vec![(must(&ports, "tasks")?, Route::One)];
-    inputs.extend(port(&ports, "weights").map(|edge| (edge, Route::One)));
+    let (dealt, told) = if groups.is_some() { (Route::One, Route::One) } else { (Route::Deal, Route::All) };
+    let mut inputs = vec![(must(&ports, "tasks")?, dealt)];
+    inputs.extend(port(&ports, "weights").map(|edge| (edge, told)));
     let (shared, seed, id) = (ctx.shared.clone(), ctx.seed, node.id.clone());
     let mut player = Player::new(policy, how, Worlds::new(shared.outside.clone()), seed)?;
     let mut version = 0;
@@ -175,12 +179,12 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
             }
         };
         let seconds = start.elapsed().as_secs_f64();
-        for (name, value) in played.tally.figures() {
+        for (name, figure) in played.tally.figures() {
             // An expert's success is not the policy's, and must not be read as it.
             let name = if expert && ["success", "return", "invalid"].contains(&name) { format!("expert_{name}") } else { name.to_owned() };
-            shared.measure(iteration, &id, &name, value);
+            shared.measure(iteration, &id, &name, figure);
         }
-        shared.measure(iteration, &id, "seconds", seconds);
+        shared.measure(iteration, &id, "seconds", Figure::Most(seconds));
         shared.lose(iteration, played.lost.into_iter().map(|lost| Lost { node: id.clone(), ..lost }));
         Ok(played.rows)
     }))
@@ -206,9 +210,11 @@ pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx
     let with: Rollout = settings(node)?;
     let policy = ctx.policy.clone().ok_or("needs a model")?;
     let trial = ctx.trial.ok_or("stands in no loop")?;
-    let port = |name: &str| ports.iter().find(|(n, _)| n == name).map(|(_, edge)| (edge.clone(), Route::One));
-    let rows = std::iter::once(port("tasks").ok_or("needs an input `tasks`")?).chain(port("memory")).collect();
-    let inputs = Inputs { name: node.id.clone(), rows, gates: port("weights").into_iter().collect() };
+    let port = |name: &str, route| ports.iter().find(|(n, _)| n == name).map(|(_, edge)| (edge.clone(), route));
+    // A trial stays in the process that its task was dealt to.
+    let tasks = port("tasks", Route::Deal).ok_or("needs an input `tasks`")?;
+    let rows = std::iter::once(tasks).chain(port("memory", Route::Stay)).collect();
+    let inputs = Inputs { name: node.id.clone(), rows, gates: port("weights", Route::All).into_iter().collect() };
     let (samples, keep, budget) = (with.samples, with.keep, with.budget);
     let how = with.how();
     let patience = how.patience;

@@ -111,6 +111,19 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
+    fn earlier_attempts_are_left_out_and_their_reflections_are_not() {
+        let one = |attempt: u32, phase: &str| {
+            let rows = row::batch(vec![
+                ("response_tokens", arrow::compute::concat(&[&row::lists(&rows(), "response_tokens").unwrap().slice(1, 1)]).unwrap()),
+                ("attempt", Arc::new(arrow::array::UInt32Array::from(vec![attempt])) as ArrayRef),
+                ("phase", Arc::new(StringArray::from(vec![phase]))),
+            ]);
+            Select { from_attempt: Some(1), ..Default::default() }.used(&rows.unwrap(), Objective::Sft, 0).unwrap().remove(0)
+        };
+        assert_eq!([one(0, "play"), one(0, "reflect"), one(1, "play")], ["earlier_attempt", "yes", "yes"]);
+    }
+
+    #[test]
     fn choices_split_at_the_end_token() {
         let end = END;
         assert_eq!(split(&[5, end, 6, 7, end]), vec![vec![5, end], vec![6, 7, end]]);
@@ -138,7 +151,7 @@ mod tests {
     #[test]
     fn every_row_has_its_first_reason() {
         let used = |select: Select, objective| select.used(&rows(), objective, 4).unwrap();
-        let all = Select { invalid: Invalid::Drop, max_staleness: Some(1) };
+        let all = Select { invalid: Invalid::Drop, max_staleness: Some(1), from_attempt: None };
         assert_eq!(used(all.clone(), Objective::PolicyGradient), ["empty", "invalid", "too_stale", "singleton"]);
         assert_eq!(used(all.clone(), Objective::Sft), ["empty", "invalid", "too_stale", "yes"], "what has no advantage can be imitated");
         assert_eq!(used(all, Objective::Value), ["invalid", "invalid", "too_stale", "yes"], "a critic reads prompts alone");

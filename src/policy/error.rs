@@ -1,15 +1,34 @@
 //! What can go wrong with a policy, told by the names of the rows it happened to.
 
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
 /// What can go wrong with a policy. Rows are indices into what the caller handed over; [`PolicyError::told`] names them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PolicyError {
     NoModel(String),
-    NoVersion { model: String, version: u64, kept: Vec<u64> },
+    NoVersion {
+        model: String,
+        version: u64,
+        kept: Vec<u64>,
+    },
     Settings(String),
-    Row { row: usize, what: String },
-    NotFinite { model: String, what: &'static str, rows: Vec<usize> },
-    File { path: String, what: String },
+    Row {
+        row: usize,
+        what: String,
+    },
+    NotFinite {
+        model: String,
+        what: Cow<'static, str>,
+        rows: Vec<usize>,
+    },
+    File {
+        path: String,
+        what: String,
+    },
     Torch(String),
+    /// Another process of the same run, and what is wrong with it.
+    Peer(String),
     Gone,
 }
 
@@ -36,6 +55,7 @@ impl PolicyError {
             }
             PolicyError::File { path, what } => format!("{path}: {what}"),
             PolicyError::Torch(what) => format!("libtorch: {what}"),
+            PolicyError::Peer(what) => what.clone(),
             PolicyError::Gone => "the policy thread has ended".into(),
         }
     }
@@ -67,7 +87,7 @@ mod tests {
     #[test]
     fn rows_are_told_by_their_names() {
         let name = |row| format!("task a, turn {row}");
-        let error = PolicyError::NotFinite { model: "actor".into(), what: "the loss", rows: (3..10).collect() };
+        let error = PolicyError::NotFinite { model: "actor".into(), what: "the loss".into(), rows: (3..10).collect() };
         let told = error.told(name);
         assert!(told.contains("rows: task a, turn 3; ") && told.ends_with("task a, turn 7; and 2 more"), "{told}");
         assert_eq!(PolicyError::Row { row: 4, what: "it is empty".into() }.told(name), "task a, turn 4: it is empty");

@@ -1,8 +1,8 @@
 //! The gradient of one optimiser step, summed over its passes in a fixed order.
 
+use super::hands::{number, Sent};
 use super::model::Net;
 use super::passes::{values, Pass};
-use super::spread::spread;
 use super::task::Task;
 use super::terms::{Terms, Tokens};
 use super::thread::aside;
@@ -11,7 +11,8 @@ use super::{Objective, PolicyError};
 use tch::Tensor;
 
 /// Gradients of passes are summed into this many sums, pass i into sum i modulo this, and these in their order: the same additions
-/// on any number of threads. On a GPU, where one thread does it all, memory counts for more and there is one sum.
+/// on any number of threads and of processes up to this. On a GPU, where one thread does it all, memory counts for more and there is
+/// one sum, which one process computes.
 const LANES: usize = 8;
 
 /// What one pass saw, a value a response token.
@@ -25,6 +26,36 @@ pub struct Seen {
     wrong: Option<(&'static str, Vec<usize>)>,
 }
 
+/// What the passes of one sum found: the sum, if something was learnt, and what each of them saw.
+struct Lane {
+    sum: Option<Tensor>,
+    seen: Vec<(usize, Seen)>,
+}
+
+impl Sent for Lane {
+    fn write(&self, to: &mut Vec<u8>) {
+        // An empty one is none: every model has parameters.
+        self.sum.as_ref().map(values).unwrap_or_default().write(to);
+        to.extend((self.seen.len() as u64).to_le_bytes());
+        for (pass, seen) in &self.seen {
+            to.extend((*pass as u64).to_le_bytes());
+            [&seen.loss, &seen.kl, &seen.entropy, &seen.clipped, &seen.ratio].into_iter().for_each(|values| values.write(to));
+        }
+    }
+    fn read(from: &mut &[u8]) -> Option<Lane> {
+        let sum = Some(Vec::read(from)?).filter(|sum| !sum.is_empty()).map(|sum| Tensor::from_slice(&sum));
+        let mut seen = Vec::new();
+        for _ in 0..number(from)? {
+            let pass = number(from)?;
+            let mut next = || Vec::<f32>::read(from);
+            let (loss, kl, entropy, clipped, ratio) = (next()?, next()?, next()?, next()?, next()?);
+            // A pass that found something wrong is told as an error.
+            seen.push((pass, Seen { loss, kl, entropy, clipped, ratio, wrong: None }));
+        }
+        Some(Lane { sum, seen })
+    }
+}
+
 /// The weight of each token of a row in the loss of a step.
 pub type Weight<'a> = dyn Fn(usize) -> f64 + Sync + 'a;
 
@@ -33,14 +64,14 @@ pub fn gradients(net: &Net, before: &Before, task: &Task, passes: &[Pass], weigh
     let count = if net.device().is_cuda() { 1 } else { LANES };
     let lanes: Vec<Vec<usize>> = (0..count.min(passes.len())).map(|lane| (lane..passes.len()).step_by(count).collect()).collect();
     let nets = || (net.share(true), before.reference.as_ref().map(|reference| reference.share(false)));
-    let done = spread(before.threads, nets, &lanes, |(net, reference), lane| {
+    let done = before.hands.spread(nets, lanes.len(), |(net, reference), lane| {
         let mut sum: Option<Tensor> = None;
         let mut seen = Vec::new();
-        for &i in lane {
+        for &i in &lanes[lane] {
             aside();
             let (gradient, one) = pass(net, reference.as_ref(), task, &passes[i], weight);
             if let Some((what, rows)) = one.wrong {
-                return Err(PolicyError::NotFinite { model: before.name.into(), what, rows });
+                return Err(PolicyError::NotFinite { model: before.name.into(), what: what.into(), rows });
             }
             if let Some(gradient) = gradient {
                 sum = Some(match sum {
@@ -50,15 +81,15 @@ pub fn gradients(net: &Net, before: &Before, task: &Task, passes: &[Pass], weigh
             }
             seen.push((i, one));
         }
-        Ok((sum, seen))
+        Ok(Lane { sum, seen })
     })?;
     let mut total = before.flat.zeros_like();
     let mut seen = Vec::new();
-    for (sum, part) in done {
-        if let Some(sum) = sum {
-            total += sum;
+    for lane in done {
+        if let Some(sum) = lane.sum {
+            total += sum.to_device(total.device());
         }
-        seen.extend(part);
+        seen.extend(lane.seen);
     }
     seen.sort_by_key(|(i, _)| *i);
     Ok((total, seen.into_iter().map(|(_, one)| one).collect()))

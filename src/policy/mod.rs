@@ -10,7 +10,8 @@
 //! What a row gets depends on the row alone: sequences are padded on the right to a multiple of [`PAD_TO`] tokens, so that causal
 //! attention never sees the padding and positions count from 0; a batch holds sequences of one padded length and is padded to a
 //! multiple of [`PAD_TO`] rows; a token is drawn from a hash of the row's seed and the token's index. Threads share the work by whole
-//! batches, each computed on one thread, and gradients are summed in a fixed order, so the number of threads changes no bit.
+//! batches, each computed on one thread, and gradients are summed in a fixed order, so the number of threads changes no bit. Processes
+//! that learn together ([`Peers`]) share an update in the same way, and neither does their number.
 mod adamw;
 mod choices;
 #[cfg(test)]
@@ -18,6 +19,7 @@ mod critic;
 mod error;
 mod generate;
 mod gradient;
+mod hands;
 #[cfg(test)]
 mod learning;
 mod loss;
@@ -46,6 +48,7 @@ mod update;
 mod updating;
 
 pub use error::PolicyError;
+pub use hands::Peers;
 pub use objective::{Aggregation, KlKind, MaskUnit, Objective, Old, RatioKind, Remainder, UpdateSettings};
 pub use report::{RowReport, UpdateReport, Use};
 pub use settings::{Head, LoadModel, ModelSettings, NewKind, NewModel, Sampling, TokenKind};

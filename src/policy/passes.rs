@@ -4,9 +4,9 @@
 
 use super::choices::Walk;
 use super::generate::{check, padded};
+use super::hands::Hands;
 use super::model::{Net, NEVER};
 use super::shape::Shape;
-use super::spread::spread;
 use super::{Example, PolicyError, PAD_TO};
 use std::collections::BTreeMap;
 use tch::{Kind, Tensor};
@@ -197,11 +197,11 @@ pub fn read_rows(
     net: &Net,
     rows: &[Row],
     size: usize,
-    threads: usize,
+    hands: &Hands,
     read: impl Fn(&Pass, &Net) -> Tensor + Sync,
 ) -> Result<Vec<Vec<f32>>, PolicyError> {
     let passes = passes(rows, &(0..rows.len()).collect::<Vec<_>>(), size);
-    let found = spread(threads, || net.share(false), &passes, |net, pass| Ok(values(&tch::no_grad(|| read(pass, net)))))?;
+    let found = hands.spread(|| net.share(false), passes.len(), |net, pass| Ok(values(&tch::no_grad(|| read(&passes[pass], net)))))?;
     let mut out = vec![Vec::new(); rows.len()];
     for (pass, values) in passes.iter().zip(&found) {
         let mut rest = values.as_slice();
@@ -215,8 +215,8 @@ pub fn read_rows(
 }
 
 /// The log-probability of each response token of `rows`, at equal weights the same as recorded by generation up to rounding.
-pub fn logprobs(net: &Net, rows: &[Row], temperature: f64, size: usize, threads: usize) -> Result<Vec<Vec<f32>>, PolicyError> {
-    read_rows(net, rows, size, threads, |pass, net| pass.logprobs(net, rows, temperature).0)
+pub fn logprobs(net: &Net, rows: &[Row], temperature: f64, size: usize, hands: &Hands) -> Result<Vec<Vec<f32>>, PolicyError> {
+    read_rows(net, rows, size, hands, |pass, net| pass.logprobs(net, rows, temperature).0)
 }
 
 /// A tensor's values.

@@ -2,14 +2,16 @@
 
 use super::adamw::Moments;
 use super::generate::generate;
+use super::hands::{hash, Hands};
 use super::model::{random, Net};
-use super::passes::{logprobs, read_rows, Row};
+use super::passes::{logprobs, read_rows, values, Row};
 use super::rope::Rope;
 use super::shape::Shape;
 use super::store::{self, Saved};
 use super::update::{update, Before};
 use super::{
-    Example, Head, ModelSettings, Objective, PolicyError, Reply, Request, Sampling, TokenKind, Tokenizer, UpdateReport, UpdateSettings,
+    Example, Head, ModelSettings, Objective, Peers, PolicyError, Reply, Request, Sampling, TokenKind, Tokenizer, UpdateReport,
+    UpdateSettings,
 };
 use crate::seed::{mix, text};
 use std::collections::{BTreeMap, VecDeque};
@@ -111,6 +113,11 @@ impl State {
         self.models.iter()
     }
 
+    /// Work that no other process has a part in.
+    fn alone(&self) -> Hands<'static> {
+        Hands { threads: self.threads, peers: None, start: 0 }
+    }
+
     /// The model called `name` if it has that head.
     fn with_head(&self, name: &str, head: Head) -> Result<&Model, PolicyError> {
         let model = self.model(name)?;
@@ -143,18 +150,24 @@ impl State {
         let net = self.with_head(name, Head::Value)?.at(name, version)?;
         let rows = prompts.iter().enumerate().map(|(i, e)| Row::value(i, e, &net.shape)).collect::<Result<Vec<_>, _>>()?;
         let size = UpdateSettings::default().micro_batch;
-        Ok(read_rows(&net, &rows, size, self.threads, |pass, net| pass.values(net, &rows))?.concat())
+        Ok(read_rows(&net, &rows, size, &self.alone(), |pass, net| pass.values(net, &rows))?.concat())
     }
 
     pub fn logprobs(&self, name: &str, rows: &[Example], temperature: f64) -> Result<Vec<Vec<f32>>, PolicyError> {
         let model = self.with_head(name, Head::Language)?;
         let net = model.net(model.newest().1);
         let rows = rows.iter().enumerate().map(|(i, e)| Row::new(i, e, &net.shape)).collect::<Result<Vec<_>, _>>()?;
-        logprobs(&net, &rows, temperature, UpdateSettings::default().micro_batch, self.threads)
+        logprobs(&net, &rows, temperature, UpdateSettings::default().micro_batch, &self.alone())
     }
 
     /// What an update makes of the newest weights and its moments, if it learns anything; its report has the version before.
-    pub fn learn(&self, name: &str, rows: &[Example], settings: &UpdateSettings) -> Result<(Option<Made>, UpdateReport), PolicyError> {
+    pub fn learn(
+        &self,
+        name: &str,
+        rows: &[Example],
+        settings: &UpdateSettings,
+        peers: Option<&dyn Peers>,
+    ) -> Result<(Option<Made>, UpdateReport), PolicyError> {
         let head = if settings.objective == Objective::Value { Head::Value } else { Head::Language };
         let model = self.with_head(name, head)?;
         let (version, flat) = model.newest();
@@ -171,7 +184,8 @@ impl State {
         };
         let net = model.net(flat);
         let seed = mix(model.seed, version + 1);
-        let before = Before { name, net: &net, flat, moments: &model.moments, reference, seed, threads: self.threads };
+        let hands = Hands { threads: self.threads, peers, start: peers.map_or(0, |_| hash(&values(flat))) };
+        let before = Before { name, net: &net, flat, moments: &model.moments, reference, seed, hands };
         let (made, report) = update(&before, rows, settings)?;
         Ok((made, UpdateReport { version, ..report }))
     }

@@ -4,6 +4,7 @@
 //! tokens; its released code reads it off the weights at the start (`low_prob_token_masking`: a row with a log-probability below -5)
 //! and divides by the tokens left. We do as the code does, so a masked token takes no part at all; `mask_unit` is what they differ in.
 
+use super::hands::Hands;
 use super::model::Net;
 use super::passes::{logprobs, Row};
 use super::{Example, MaskUnit, Objective, Old, PolicyError, UpdateSettings, Use};
@@ -27,7 +28,7 @@ impl<'a> Task<'a> {
         net: &Net,
         examples: &'a [Example],
         settings: &'a UpdateSettings,
-        threads: usize,
+        hands: &Hands,
     ) -> Result<Task<'a>, PolicyError> {
         check(examples, settings)?;
         let read = if settings.objective == Objective::Value { Row::value } else { Row::new };
@@ -36,7 +37,7 @@ impl<'a> Task<'a> {
         let mut part: Vec<Vec<bool>> = rows.iter().map(|row| vec![true; row.len()]).collect();
         let acted = settings.objective == Objective::PolicyGradient;
         let asked = acted && (settings.mask_below.is_some() || settings.old == Old::Recomputed);
-        let start = if asked { Some(begin(model, net, &rows, settings, threads)?) } else { None };
+        let start = if asked { Some(begin(model, net, &rows, settings, hands)?) } else { None };
         if let (Some(start), Some(below)) = (&start, settings.mask_below) {
             for (row, start) in start.iter().enumerate() {
                 part[row] = kept(start, below, settings.mask_unit);
@@ -60,13 +61,13 @@ impl<'a> Task<'a> {
 }
 
 /// The log-probabilities of the rows' tokens under the weights in `net`.
-fn begin(model: &str, net: &Net, rows: &[Row], settings: &UpdateSettings, threads: usize) -> Result<Vec<Vec<f32>>, PolicyError> {
-    let start = logprobs(net, rows, settings.temperature, settings.micro_batch, threads)?;
+fn begin(model: &str, net: &Net, rows: &[Row], settings: &UpdateSettings, hands: &Hands) -> Result<Vec<Vec<f32>>, PolicyError> {
+    let start = logprobs(net, rows, settings.temperature, settings.micro_batch, hands)?;
     let bad: Vec<usize> = (0..rows.len()).filter(|&row| start[row].iter().any(|x| !x.is_finite())).collect();
     if bad.is_empty() {
         return Ok(start);
     }
-    Err(PolicyError::NotFinite { model: model.into(), what: "a log-probability", rows: bad })
+    Err(PolicyError::NotFinite { model: model.into(), what: "a log-probability".into(), rows: bad })
 }
 
 /// Refuses what no update can be made from.

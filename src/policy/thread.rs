@@ -2,7 +2,7 @@
 
 use super::spread::panic_text;
 use super::state::State;
-use super::{Example, ModelSettings, PolicyError, Reply, Request, Sampling, Tokenizer, UpdateReport, UpdateSettings};
+use super::{Example, ModelSettings, Peers, PolicyError, Reply, Request, Sampling, Tokenizer, UpdateReport, UpdateSettings};
 use crate::pulse::Pulse;
 use crossbeam_channel::{bounded, select, unbounded, Receiver, Sender};
 use std::cell::RefCell;
@@ -26,6 +26,7 @@ pub struct Policy {
     reads: Sender<Job>,
     tokenizers: Arc<BTreeMap<String, Arc<Tokenizer>>>,
     pulse: Arc<Pulse>,
+    peers: Option<Arc<dyn Peers>>,
 }
 
 impl Policy {
@@ -58,7 +59,12 @@ impl Policy {
         };
         std::thread::Builder::new().name("policy".into()).spawn(body).map_err(|e| PolicyError::Torch(format!("no thread: {e}")))?;
         let tokenizers = Arc::new(started.recv().map_err(|_| PolicyError::Gone)??);
-        Ok(Policy { jobs, reads, tokenizers, pulse })
+        Ok(Policy { jobs, reads, tokenizers, pulse, peers: None })
+    }
+
+    /// The same policy, whose updates are made together with the same ones of other processes.
+    pub fn among(self, peers: Arc<dyn Peers>) -> Policy {
+        Policy { peers: Some(peers), ..self }
     }
 
     /// Runs `work` on the policy thread, after what was asked before it, and waits for what it gives.
@@ -99,14 +105,23 @@ impl Policy {
         self.read(move |state| state.generate(&model, version, &requests, &sampling))
     }
 
-    /// Makes the next version of the weights from `rows`, whose order is part of the input: sort them.
+    /// Makes the next version of the weights from `rows`, whose order is part of the input: sort them. Among [`Peers`] all must
+    /// call it with the same rows and settings, and then have the same weights and the same report.
     pub fn update(&self, model: &str, rows: Vec<Example>, settings: &UpdateSettings) -> Result<UpdateReport, PolicyError> {
         let (model, settings) = (model.to_string(), settings.clone());
+        if let Some(peers) = &self.peers {
+            peers.begin(&model).map_err(PolicyError::Peer)?;
+        }
+        let shared = self.peers.clone();
         // While it learns the state is only read, so that others may read it too.
-        self.send(&self.jobs, move |state| {
-            let made = state.borrow().learn(&model, &rows, &settings)?;
+        let made = self.send(&self.jobs, move |state| {
+            let made = state.borrow().learn(&model, &rows, &settings, shared.as_deref())?;
             state.borrow_mut().adopt(&model, made, settings.keep)
-        })
+        });
+        if let Some(peers) = &self.peers {
+            peers.end();
+        }
+        made
     }
 
     /// The log-probability of each response token under the newest weights, as an update computes it.

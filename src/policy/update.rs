@@ -2,6 +2,7 @@
 
 use super::adamw::{norm, step, Moments};
 use super::gradient::{gradients, Seen, Weight};
+use super::hands::Hands;
 use super::loss;
 use super::minibatch::{draw, Steps};
 use super::model::Net;
@@ -18,7 +19,7 @@ pub struct Before<'a> {
     pub moments: &'a Moments,
     pub reference: Option<Net>,
     pub seed: u64,
-    pub threads: usize,
+    pub hands: Hands<'a>,
 }
 
 /// New weights and moments, `None` when no row was left to learn from, and the report (its version is the caller's).
@@ -28,7 +29,7 @@ pub fn update(
     examples: &[Example],
     settings: &UpdateSettings,
 ) -> Result<(Option<(Tensor, Moments)>, UpdateReport), PolicyError> {
-    let mut task = Task::new(before.name, before.net, examples, settings, before.threads)?;
+    let mut task = Task::new(before.name, before.net, examples, settings, &before.hands)?;
     let kept = task.kept();
     let longest = kept.iter().map(|&row| task.rows[row].len()).max().unwrap_or(1) as f64;
     let Steps { steps, left } = draw(&kept, settings, before.seed);
@@ -52,7 +53,7 @@ pub fn update(
         let (gradient, seen) = gradients(&net, before, &task, &passes, &weight)?;
         let size = norm(&gradient);
         if !size.is_finite() {
-            return Err(PolicyError::NotFinite { model: before.name.into(), what: "the gradient", rows: which.clone() });
+            return Err(PolicyError::NotFinite { model: before.name.into(), what: "the gradient".into(), rows: which.clone() });
         }
         for (pass, seen) in passes.iter().zip(&seen) {
             collect(&mut report, &task, pass, seen, &weight);
@@ -70,7 +71,7 @@ pub fn update(
         *sum /= seen_tokens;
     }
     if !norm(&flat).is_finite() {
-        return Err(PolicyError::NotFinite { model: before.name.into(), what: "the weights", rows: task.kept() });
+        return Err(PolicyError::NotFinite { model: before.name.into(), what: "the weights".into(), rows: task.kept() });
     }
     Ok((Some((flat, moments)), report))
 }

@@ -1,7 +1,8 @@
 """A corridor whose program fails, by a hash of the task and the turn: it exits, hangs, or answers garbage.
 
 Arguments: how many turns in a thousand fail, and a file in which each failure is counted (or `-`). With a third argument,
-a turn fails only the first time that it is asked for: the file remembers. FLAKY names the kinds of failure.
+a turn fails only the first time that it is asked for: the file remembers. FLAKY names the kinds of failure. SLOW is how many seconds
+each reset takes.
 """
 
 import json
@@ -48,6 +49,7 @@ def main():
             continue
         number = request["episode"]
         if request["request"] == "reset":
+            time.sleep(float(os.environ.get("SLOW", "0")))
             episodes[number] = [request["task"], request["seed"] % 4 + 1, 0]
         episode = episodes[number]
         kind = failure(episode[0], episode[2])

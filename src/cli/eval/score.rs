@@ -76,7 +76,7 @@ impl Score {
     }
 
     pub fn json(&self, subject: &str, temperature: f64) -> Value {
-        let pass = self.pass.iter().zip(1..).map(|(p, k)| json!({ "k": k, "share": p.share, "low": p.low, "high": p.high }));
+        let pass = self.pass.iter().zip(1..).map(|(p, k)| json!({ "k": k, "share": p.value, "low": p.low, "high": p.high }));
         json!({
             "subject": subject,
             "weights": self.weights,
@@ -98,7 +98,7 @@ impl Score {
         let weights = self.weights.map(|version| format!(" (weights {version})")).unwrap_or_default();
         let mut out = format!("{subject}{weights} on {}: {} tasks, {trials}, temperature {temperature}\n\n", self.panel, self.tasks);
         for (k, pass) in self.pass.iter().enumerate() {
-            let [share, low, high] = [pass.share, pass.low, pass.high].map(|x| 100.0 * x);
+            let [share, low, high] = [pass.value, pass.low, pass.high].map(|x| 100.0 * x);
             out += &format!("pass@{}  {share:5.1}%   95% of resampled panels: {low:.1} to {high:.1}%\n", k + 1);
         }
         let (reward, turns) = (self.mean(self.reward), self.mean(self.turns as f64));
