@@ -8,6 +8,7 @@ mod follow;
 mod graph;
 mod models;
 mod ops;
+mod panel;
 mod progress;
 mod query;
 mod replay;
@@ -48,6 +49,8 @@ enum Verb {
     Diff(diff::Diff),
     /// Plays a frozen panel of tasks: success within 1, 2, ... attempts
     Eval(eval::Eval),
+    /// Freezes a panel of tasks to be measured on
+    Panel(panel::Panel),
     /// Says everything that is wrong with pipelines, before anything runs
     Check(check::Check),
     /// Runs the tests that pipelines bring along: rows fed to some nodes, rows expected from others
@@ -90,6 +93,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Replay(verb) => verb.run(),
         Verb::Diff(verb) => verb.run(),
         Verb::Eval(verb) => verb.run(),
+        Verb::Panel(verb) => verb.run(),
         Verb::Check(verb) => verb.run(),
         Verb::Test(verb) => verb.run(),
         Verb::Graph(verb) => verb.run(),

@@ -118,6 +118,16 @@ pub fn games(pipeline: &Pipeline) -> Result<Vec<Game>, String> {
     Ok(games)
 }
 
+/// The game that these settings of a `tasks` node mean; how many tasks it makes doesn't matter.
+pub fn game(mut with: serde_json::Map<String, Value>) -> Result<Game, String> {
+    with.insert("batch".into(), 1.into());
+    let node = Node { id: "tasks".into(), op: "tasks".into(), inputs: vec![], with: Value::Object(with), body: None };
+    match tasks::game(&node)? {
+        Game::Process(_) => Err("a process has no frozen panels".into()),
+        game => Ok(game),
+    }
+}
+
 /// The programs that the pipeline plays with.
 fn processes(pipeline: &Pipeline) -> Result<Vec<ProcessSettings>, String> {
     let nodes = pipeline.nodes.iter().filter(|n| n.op == "tasks");

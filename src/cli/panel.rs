@@ -1,0 +1,50 @@
+//! `flow panel`: freezes a set of tasks to be measured on, under a name made from its content.
+
+use super::{answer, Outcome};
+use crate::env::freeze;
+use crate::ops;
+use clap::Args;
+use serde_json::{Map, Value};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Args)]
+pub struct Panel {
+    /// The game, with its settings as `tasks` has them: sokoban size=6 boxes=3 moves=3
+    game: String,
+    #[arg(value_name = "SETTING=VALUE")]
+    settings: Vec<String>,
+    /// How many tasks
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    count: u64,
+    /// What the panel's name begins with; the game and its settings unless given. The same label gives the same panel
+    #[arg(long)]
+    label: Option<String>,
+    /// The folder that it is written into
+    #[arg(long, default_value = "datasets")]
+    out: PathBuf,
+}
+
+impl Panel {
+    pub fn run(self) -> Outcome {
+        let mut with = Map::new();
+        with.insert("env".into(), self.game.clone().into());
+        for setting in &self.settings {
+            let (key, value) = setting.split_once('=').ok_or_else(|| format!("error: `{setting}` is no setting: write name=value"))?;
+            let value: Value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
+            with.insert(key.into(), value);
+        }
+        let game = ops::game(with).map_err(|e| format!("error: {e}\n`flow ops tasks` lists the settings"))?;
+        let plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+        let usual = || std::iter::once(self.game.clone()).chain(self.settings.iter().map(|s| s.replace('=', ""))).collect::<Vec<_>>().join("-");
+        let label = self.label.clone().unwrap_or_else(usual);
+        if !plain(&label) {
+            return Err(format!("error: `{label}` can't be a label: letters, digits and `-` make one"));
+        }
+        std::fs::create_dir_all(&self.out).map_err(|e| format!("error: {}: {e}", self.out.display()))?;
+        let panel = freeze(&game, &label, self.count as usize).map_err(|e| format!("error: {e}"))?;
+        let path = panel.write(&self.out).map_err(|e| format!("error: {e}"))?;
+        answer(&format!("{} tasks, none of which training draws -> {}", panel.tasks.len(), path.display()));
+        Ok(ExitCode::SUCCESS)
+    }
+}
