@@ -68,7 +68,9 @@ fn attempts_are_the_same_on_any_number_of_workers() {
         (select any_value(kept) from trial r where (r.iteration, r.task, r.sample, r.attempt) = (t.iteration, t.task, t.sample, t.attempt) and r.phase = 'reflect') as reflected,
         (select any_value(memory) from trial n where (n.iteration, n.task, n.sample) = (t.iteration, t.task, t.sample) and n.attempt = t.attempt + 1) as told
         from trial t where phase = 'play' and done";
-    let rule = format!("select count(*) as n from ({ends}) where more <> (not won and attempt < 2) or (more and (reflected is null or reflected <> told))");
+    let rule = format!(
+        "select count(*) as n from ({ends}) where more <> (not won and attempt < 2) or (more and (reflected is null or reflected <> told))"
+    );
     assert_eq!(ask(&one, &rule)[0]["n"], 0);
     let told = ask(&one, "select memory, mode, outcome from trial where attempt = 1 and turn = 0 and phase = 'play' limit 1");
     let memory = told[0]["memory"].as_str().unwrap();
@@ -117,7 +119,10 @@ fn an_evaluation_depends_on_nothing_but_what_is_asked() {
     assert!(0.0 < share(1) && share(1) <= share(2) && share(2) <= share(3) && share(3) <= 1.0, "{one}");
     // The rows say the same, and a single trial a task has the first trial's rows.
     let n = one["tasks"].as_f64().unwrap() * 2.0;
-    let won = ask(&rows, "select count(distinct (task, sample)) filter (won) as all, count(distinct task) filter (won and sample = 0) as first from trial");
+    let won = ask(
+        &rows,
+        "select count(distinct (task, sample)) filter (won) as all, count(distinct task) filter (won and sample = 0) as first from trial",
+    );
     assert_eq!(share(3), won[0]["all"].as_f64().unwrap() / n);
     let single = evaluated(&run, &["--samples", "1"]);
     assert_eq!(single["pass"][2]["share"].as_f64().unwrap(), won[0]["first"].as_f64().unwrap() * 2.0 / n);
@@ -151,7 +156,8 @@ impl Machine for Slow {
     }
     fn work(&mut self) -> Result<Vec<Made>, String> {
         std::thread::sleep(std::time::Duration::from_millis(5));
-        let (over, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.left).into_iter().map(|(p, n)| (p, n - 1)).partition(|(_, n)| *n == 0);
+        let (over, left): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.left).into_iter().map(|(p, n)| (p, n - 1)).partition(|(_, n)| *n == 0);
         self.left = left;
         let mut ended = self.ended.lock().unwrap();
         let made = over.into_iter().map(|(piece, _)| {

@@ -216,32 +216,14 @@ fn finished(sketch: Sketch, order: &[usize], mut source: Value) -> Pipeline {
     if let Some(source) = source.as_object_mut() {
         source.shift_remove("tests");
     }
-    let nodes = within(None, &sketch.nodes, order);
+    let nodes = nodes::within(None, &sketch.nodes, order);
     let Sketch { name, about, iterations, seed, models, log, keep, tests, .. } = sketch;
     Pipeline { name, about, iterations, seed, models, nodes, log, keep, tests, source }
 }
 
-/// The nodes inside the loop at that position (those in none without it), in this order.
-fn within(around: Option<usize>, drafts: &[nodes::Draft], order: &[usize]) -> Vec<Node> {
-    let node = |place: &usize| {
-        let draft = &drafts[*place];
-        let input = |e: &edges::Edge| Input { port: e.port.into(), from: e.from.into(), staleness: e.staleness };
-        let body = draft.body.as_ref().map(|body| Body {
-            attempts: body.attempts,
-            until: body.until,
-            nodes: within(Some(*place), drafts, order),
-            output: body.output.iter().map(|i| drafts[*i].id.into()).collect(),
-        });
-        let op = if body.is_some() { LOOP } else { draft.spec.map(|s| s.name).unwrap_or_default() };
-        let inputs = draft.edges.iter().map(input).collect();
-        Node { id: draft.id.into(), op: op.into(), inputs, with: draft.with.clone().unwrap_or_default(), body }
-    };
-    order.iter().filter(|i| drafts[**i].inside == around).map(node).collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::fake::{catalog, GOOD};
+    use super::fake::{catalog, GOOD, LOOPED};
     use super::*;
 
     #[test]
@@ -269,12 +251,12 @@ mod tests {
         assert_eq!((broken.0[0].line, broken.0[0].column), (13, 71));
     }
 
-    /// Every file that typing GOOD passes through, and every slip of one character, gets an answer.
+    /// Every file that typing these passes through, and every slip of one character, gets an answer.
     #[test]
     fn no_text_makes_it_panic() {
         let catalog = catalog();
-        for (i, c) in GOOD.char_indices() {
-            let (before, after) = (&GOOD[..i], &GOOD[i + c.len_utf8()..]);
+        for (whole, i, c) in [GOOD, LOOPED].into_iter().flat_map(|whole| whole.char_indices().map(move |(i, c)| (whole, i, c))) {
+            let (before, after) = (&whole[..i], &whole[i + c.len_utf8()..]);
             for text in [
                 before.to_string(),
                 format!("{before}{after}"),

@@ -4,11 +4,12 @@ use super::body::{self, body, both, is_loop, Loop};
 use super::catalog::{Catalog, OperatorSpec};
 use super::check::{map, misspelt, unknown_key, Sketch};
 use super::edges::{edges, Edge};
-use super::loops::LOOP;
+use super::loops::{Body, LOOP};
 use super::names::{mention, Names, Seat};
 use super::report::{listed, Report};
 use super::settings::{self, Subject};
 use super::tree::{At, Entry, Shape, Tree};
+use super::{Input, Node};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -179,6 +180,24 @@ fn weights_of_inputs(draft: &Draft, report: &mut Report) {
             }
         }
     }
+}
+
+/// The nodes inside the loop at that position (those in none without it), in this order.
+pub fn within(around: Option<usize>, drafts: &[Draft], order: &[usize]) -> Vec<Node> {
+    let node = |place: &usize| {
+        let draft = &drafts[*place];
+        let input = |e: &Edge| Input { port: e.port.into(), from: e.from.into(), staleness: e.staleness };
+        let body = draft.body.as_ref().map(|body| Body {
+            attempts: body.attempts,
+            until: body.until,
+            nodes: within(Some(*place), drafts, order),
+            output: body.output.iter().map(|i| drafts[*i].id.into()).collect(),
+        });
+        let op = if body.is_some() { LOOP } else { draft.spec.map(|s| s.name).unwrap_or_default() };
+        let inputs = draft.edges.iter().map(input).collect();
+        Node { id: draft.id.into(), op: op.into(), inputs, with: draft.with.clone().unwrap_or_default(), body }
+    };
+    order.iter().filter(|i| drafts[**i].inside == around).map(node).collect()
 }
 
 #[cfg(test)]

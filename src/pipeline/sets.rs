@@ -75,7 +75,8 @@ pub fn apply(tree: &mut Tree, number: usize, text: &Text, report: &mut Report) {
             Shape::Map(entries) => {
                 let found = entries.iter().position(|e| e.key == *step);
                 // A node or a model made up by an override would have been a typing error nearly every time.
-                if found.is_none() && !(last && !holds_nodes(&walked) || !last && OPENED.contains(step)) {
+                let opens = if last { !holds_nodes(&walked) } else { OPENED.contains(step) };
+                if found.is_none() && !opens {
                     let whole = if walked.is_empty() { step.to_string() } else { format!("{walked}.{step}") };
                     return report.add(
                         place,

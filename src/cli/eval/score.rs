@@ -34,7 +34,14 @@ struct Episode {
 
 impl Score {
     /// From the rows that were played, sorted by name; a trial without rows was given up, and is not won.
-    pub fn of(panel: &Panel, samples: u32, attempts: u32, rows: Option<&RecordBatch>, seed: u64, weights: Option<u64>) -> Result<Score, RowError> {
+    pub fn of(
+        panel: &Panel,
+        samples: u32,
+        attempts: u32,
+        rows: Option<&RecordBatch>,
+        seed: u64,
+        weights: Option<u64>,
+    ) -> Result<Score, RowError> {
         let names: Vec<String> = panel.tasks.iter().map(|t| t.name()).collect();
         let mut episodes: BTreeMap<(&str, u32, u32), Episode> = BTreeMap::new();
         if let Some(rows) = rows {

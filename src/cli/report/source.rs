@@ -41,12 +41,12 @@ impl Source {
 
     /// The operator of a node, logged or not; empty if the pipeline doesn't say.
     pub fn op(&self, node: &str) -> &str {
-        self.pipeline["nodes"][node]["op"].as_str().unwrap_or_default()
+        written(&self.pipeline, node)["op"].as_str().unwrap_or_default()
     }
 
     /// Whether a node's episodes are the environment's expert's.
     pub fn expert(&self, node: &str) -> bool {
-        self.pipeline["nodes"][node]["with"]["actor"] == "expert"
+        written(&self.pipeline, node)["with"]["actor"] == "expert"
     }
 
     /// Seconds from the first commit's work to the last.
@@ -62,6 +62,13 @@ impl Source {
             "seconds": self.seconds(), "replays": self.manifest.info.replays.as_ref().map(|r| &r.run), "yaml": self.yaml,
         })
     }
+}
+
+/// What a pipeline says of a node, be it inside a loop.
+fn written<'a>(pipeline: &'a Value, node: &str) -> &'a Value {
+    let nodes = &pipeline["nodes"];
+    let inside = || nodes.as_object().and_then(|all| all.values().map(|n| &n["nodes"][node]).find(|n| n.is_object()));
+    nodes.get(node).or_else(inside).unwrap_or(&Value::Null)
 }
 
 /// The experiments, in the order in which their first runs are given. Experiments of one name are told apart by their folders.
@@ -90,4 +97,17 @@ pub fn families(sources: &[Source]) -> Vec<Family> {
         }
     }
     families
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_inside_a_loop_is_found() {
+        let pipeline =
+            json!({ "nodes": { "tasks": { "op": "tasks" }, "trial": { "loop": {}, "nodes": { "rollout": { "op": "rollout" } } } } });
+        let op = |node: &str| written(&pipeline, node)["op"].as_str().unwrap_or_default();
+        assert_eq!((op("tasks"), op("rollout"), op("trial"), op("nobody")), ("tasks", "rollout", "", ""));
+    }
 }
