@@ -83,6 +83,8 @@ impl Reference {
     /// Block after block for as long as `on` says so: it hears how many characters match so far and how many more
     /// could at most.
     fn walk(&self, a: &[u32], on: impl Fn(usize, usize) -> bool) -> usize {
+        // In a long text few characters aren't popular, and only those begin a block.
+        let live: Vec<usize> = (0..a.len()).filter(|i| !self.places(a[*i], 0).is_empty()).collect();
         let room = |(a, b): &(Range<usize>, Range<usize>)| a.len().min(b.len());
         let mut todo = vec![(0..a.len(), 0..self.len())];
         let (mut found, mut open) = (0, a.len().min(self.len()));
@@ -90,7 +92,7 @@ impl Reference {
             let Some(part) = todo.pop() else { break };
             open -= room(&part);
             let (in_a, in_b) = part;
-            let (i, j, length) = self.longest(a, in_a.clone(), in_b.clone());
+            let (i, j, length) = self.longest(a, &live, in_a.clone(), in_b.clone());
             if length > 0 {
                 found += length;
                 let sides = [(in_a.start..i, in_b.start..j), (i + length..in_a.end, j + length..in_b.end)];
@@ -103,12 +105,15 @@ impl Reference {
         found
     }
 
-    /// The longest block within these parts: where it begins in `a` and here, and its length.
-    fn longest(&self, a: &[u32], in_a: Range<usize>, in_b: Range<usize>) -> (usize, usize, usize) {
+    /// The longest block within these parts: where it begins in `a` and here, and its length. `live` are the places in `a` of characters
+    /// that stand here too.
+    fn longest(&self, a: &[u32], live: &[usize], in_a: Range<usize>, in_b: Range<usize>) -> (usize, usize, usize) {
         let (mut best_i, mut best_j, mut best) = (in_a.start, in_b.start, 0);
         // Only a run that has room to be longer than the best one is looked at, so a long block ends the search early.
-        let mut i = in_a.start;
-        while i + best < in_a.end {
+        for &i in &live[live.partition_point(|i| *i < in_a.start)..] {
+            if i + best >= in_a.end {
+                break;
+            }
             for j in self.places(a[i], in_b.start).iter().map(|j| *j as usize) {
                 if j + best >= in_b.end {
                     break;
@@ -130,7 +135,6 @@ impl Reference {
                     }
                 }
             }
-            i += 1;
         }
         // Now that it is chosen it grows into popular characters too. If none was found, what both parts begin with counts.
         let before = a[in_a.start..best_i].iter().rev().zip(self.text[in_b.start..best_j].iter().rev());
