@@ -8,7 +8,7 @@ use super::terms::{Terms, Tokens};
 use super::thread::aside;
 use super::update::Before;
 use super::{Objective, PolicyError};
-use tch::Tensor;
+use tch::{Device, Kind, Tensor};
 
 /// Gradients of passes are summed into this many sums, pass i into sum i modulo this, and these in their order: the same additions
 /// on any number of threads and of processes up to this. On a GPU, where one thread does it all, memory counts for more and there is
@@ -34,8 +34,15 @@ struct Lane {
 
 impl Sent for Lane {
     fn write(&self, to: &mut Vec<u8>) {
-        // An empty one is none: every model has parameters.
-        self.sum.as_ref().map(values).unwrap_or_default().write(to);
+        // Millions of numbers, so they go as they lie in memory; an empty sum is none, since every model has parameters.
+        let sum = self.sum.as_ref().map(|sum| sum.to_device(Device::Cpu).contiguous());
+        let count = sum.as_ref().map_or(0, Tensor::numel);
+        to.extend((count as u64).to_le_bytes());
+        let start = to.len();
+        to.resize(start + 4 * count, 0);
+        if let Some(sum) = sum {
+            sum.copy_data_u8(&mut to[start..], count);
+        }
         to.extend((self.seen.len() as u64).to_le_bytes());
         for (pass, seen) in &self.seen {
             to.extend((*pass as u64).to_le_bytes());
@@ -43,7 +50,10 @@ impl Sent for Lane {
         }
     }
     fn read(from: &mut &[u8]) -> Option<Lane> {
-        let sum = Some(Vec::read(from)?).filter(|sum| !sum.is_empty()).map(|sum| Tensor::from_slice(&sum));
+        let count = number(from)?;
+        let (sum, rest) = from.split_at_checked(count.checked_mul(4)?)?;
+        *from = rest;
+        let sum = (count > 0).then(|| Tensor::from_data_size(sum, &[count as i64], Kind::Float));
         let mut seen = Vec::new();
         for _ in 0..number(from)? {
             let pass = number(from)?;
@@ -112,7 +122,7 @@ fn pass(net: &Net, reference: Option<&Net>, task: &Task, pass: &Pass, weight: &W
         let wrong = wrong.or_else(|| culprits(task, pass, &loss).map(|rows| ("the loss", rows)));
         let lost = gradient.as_ref().is_some_and(|gradient| !gradient.sum(None).double_value(&[]).is_finite());
         let wrong = wrong.or_else(|| lost.then(|| ("the gradient", sorted(pass.rows.iter().map(|&(row, _)| row)))));
-        let clipped = values(&clipped.to_kind(tch::Kind::Float));
+        let clipped = values(&clipped.to_kind(Kind::Float));
         Seen { loss, kl: values(&kl), entropy: values(&entropy), clipped, ratio: values(&ratio), wrong }
     });
     (gradient, seen)
