@@ -127,10 +127,11 @@ function chart(data, hidden) {
       }
       tip.replaceChildren(`iteration ${here}`, ...rows);
       const scale = holder.clientWidth / width, middle = at.x(here) * scale;
-      tip.style.top = `${holder.offsetTop + 4}px`;
       // Beside the cursor, on the side with more room, and never out of the window.
       tip.style.left = "0";
       const wide = tip.offsetWidth, edge = figure.getBoundingClientRect().left, from = holder.offsetLeft + middle;
+      // Where it would cover the lines, it stands below them.
+      tip.style.top = `${holder.offsetTop + (wide > 0.6 * figure.clientWidth ? holder.offsetHeight : 4)}px`;
       const left = middle > holder.clientWidth / 2 ? from - wide - 12 : from + 12;
       tip.style.left = `${Math.max(8 - edge, Math.min(left, document.documentElement.clientWidth - edge - wide - 8))}px`;
     }
