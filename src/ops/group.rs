@@ -27,6 +27,8 @@ use timely::dataflow::Scope;
 #[serde(deny_unknown_fields)]
 struct Group {
     /// The columns in which the rows of a group agree, such as [task, state, visitation_depth]; [] makes one group of the whole iteration.
+    /// All attempts at a task are compared unless `attempt` is among them. A reflection is made in no state, observation or
+    /// visitation_depth: by these, reflections agree with one another alone.
     by: Vec<String>,
     /// Further splits these groups by texts that are alike: { column: observation, at_least: 0.95, autojunk: true }.
     similar: Option<Similar>,

@@ -122,14 +122,18 @@ function chart(data, hidden) {
         const p = line.points.find(p => p[0] === here);
         if (!p || p[1] === null) continue;
         cursor.append(mark(line.look, at.x(here), at.y(p[1]), 4.5, { stroke: "var(--sheet)" }));
-        const sure = p[2] !== null ? ` (${told(p[2], data.unit)} to ${told(p[3], data.unit)})` : "";
-        rows.push(make("div", {}, key(line.look, lines.length > 1 ? line.label : ""), make("b", {}, told(p[1], data.unit) + sure)));
+        const sure = p[2] !== null ? make("i", {}, ` ${told(p[2], data.unit)} to ${told(p[3], data.unit)}`) : null;
+        rows.push(make("div", {}, key(line.look, lines.length > 1 ? line.label : ""), make("b", {}, told(p[1], data.unit), sure)));
       }
       tip.replaceChildren(`iteration ${here}`, ...rows);
       const scale = holder.clientWidth / width, middle = at.x(here) * scale;
-      tip.style.top = `${holder.offsetTop + 4}px`;
-      if (middle > holder.clientWidth / 2) { tip.style.left = "auto"; tip.style.right = `${figure.clientWidth - holder.offsetLeft - middle + 12}px`; }
-      else { tip.style.right = "auto"; tip.style.left = `${holder.offsetLeft + middle + 12}px`; }
+      // Beside the cursor, on the side with more room, and never out of the window.
+      tip.style.left = "0";
+      const wide = tip.offsetWidth, edge = figure.getBoundingClientRect().left, from = holder.offsetLeft + middle;
+      // Where it would cover the lines, it stands below them.
+      tip.style.top = `${holder.offsetTop + (wide > 0.6 * figure.clientWidth ? holder.offsetHeight : 4)}px`;
+      const left = middle > holder.clientWidth / 2 ? from - wide - 12 : from + 12;
+      tip.style.left = `${Math.max(8 - edge, Math.min(left, document.documentElement.clientWidth - edge - wide - 8))}px`;
     }
     svg.addEventListener("pointermove", event => {
       const box = svg.getBoundingClientRect(), px = (event.clientX - box.left) / box.width * width;
