@@ -1,6 +1,6 @@
 """LaMer's tables and figures, on a policy small enough for two cores: trains what is missing, measures it, writes docs/lamer.md.
 
-    python3 scripts/reproduce_lamer.py [--games minesweeper,sokoban] [--seeds 1,2,3] [--iterations 60] [--parts table,memory,gamma,harder]
+    python3 scripts/reproduce_lamer.py [--games minesweeper,sokoban] [--seeds 1,2,3] [--iterations 60] [--parts table,cost,memory,gamma,harder]
 
 One run at a time, into runs/lamer; what was stopped is resumed, what is there is not made again. Everything in docs/lamer.md comes
 from `flow eval` and `flow query` on these runs, and each table says by which command. Tuning is done on training tasks: the panels
@@ -19,7 +19,7 @@ HOME = Path("runs/lamer")
 PAGE = Path("docs/lamer.md")
 GAMES = {
     "minesweeper": ("MineSweeper 6x6, three mines", "datasets/minesweeper-6x6-m3-72494b580fd3.json", None),
-    "sokoban": ("Sokoban 6x6, two boxes, up to three moves a turn", "datasets/SOKOBAN", "{ env: sokoban, size: 6, boxes: 2, moves: 3, batch: %d }"),
+    "sokoban": ("Sokoban 6x6, two boxes, up to three moves a turn", "datasets/sokoban-6x6-b2-m3-b32814e7d705.json", "{ env: sokoban, size: 6, boxes: 2, moves: 3, batch: %d }"),
 }
 # The paper's table 1, for comparison: its model is a thousand times as large.
 PAPER = {
@@ -30,6 +30,10 @@ PAPER = {
     ("grpo", "minesweeper"): "36.3 / 40.0 / 40.4", ("grpo", "sokoban"): "22.9 / 26.4 / 27.0",
     ("gigpo", "minesweeper"): "52.0 / 54.9 / 55.1", ("gigpo", "sokoban"): "41.6 / 43.6 / 44.1",
     ("lamer", "minesweeper"): "44.1 / 66.4 / 74.4", ("lamer", "sokoban"): "42.4 / 52.0 / 55.9",
+}
+HARDER = {
+    "minesweeper": ["datasets/minesweeper-6x6-m4-15e8f3347c70.json", "datasets/minesweeper-6x6-m5-e2c348f3f8e3.json"],
+    "sokoban": ["datasets/sokoban-6x6-b3-m3-c58cf420c625.json"],
 }
 METHODS = ["ppo", "rloo", "grpo", "gigpo", "lamer"]
 
@@ -127,6 +131,15 @@ def gamma(games, seed, iterations):
     return lines
 
 
+def harder(games, seed, iterations):
+    lines = ["## Figure 4: harder boards than those of training", "", "| panel | GiGPO | LaMer |", "| --- | ---: | ---: |"]
+    for game in games:
+        for panel in HARDER[game]:
+            row = [cell([measured(run(m, game, seed, iterations), panel)]) for m in ("gigpo", "lamer")]
+            lines.append(f"| {Path(panel).stem.rsplit('-', 1)[0]} | {row[0]} | {row[1]} |")
+    return lines
+
+
 def cost(games, seed, iterations):
     sql = "select avg(s) as s from (select iteration, sum(value) as s from metrics where node <> 'engine' and name = 'busy_seconds' group by 1)"
     lines = ["## Cost of an iteration", "", f"    flow query RUN \"{sql}\"", "", "| game | GiGPO | LaMer | ratio |", "| --- | ---: | ---: | ---: |"]
@@ -141,14 +154,14 @@ def main():
     ask.add_argument("--games", default="minesweeper,sokoban")
     ask.add_argument("--seeds", default="1,2,3")
     ask.add_argument("--iterations", type=int, default=60)
-    ask.add_argument("--parts", default="table,memory,gamma,cost")
+    ask.add_argument("--parts", default="table,cost,memory,gamma,harder")
     given = ask.parse_args()
     games, seeds = given.games.split(","), [int(s) for s in given.seeds.split(",")]
     HOME.mkdir(parents=True, exist_ok=True)
     PAGE.parent.mkdir(exist_ok=True)
     parts = []
     for part in given.parts.split(","):
-        make = {"table": table, "memory": memory, "gamma": gamma, "cost": cost}[part]
+        make = {"table": table, "memory": memory, "gamma": gamma, "harder": harder, "cost": cost}[part]
         parts.append("\n".join(make(games, seeds if part == "table" else seeds[0], given.iterations)))
         words = " ".join(["python3 scripts/reproduce_lamer.py", *sys.argv[1:]])
         head = f"# LaMer\n\nMade by `{words}`: {given.iterations} iterations a run, seeds {given.seeds}.\n\n"

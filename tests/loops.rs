@@ -221,11 +221,11 @@ fn a_panel_is_frozen_once_and_for_all() {
     let folder = tempfile::tempdir().unwrap();
     let freeze = |extra: &[&str]| {
         let mut command = flow();
-        command.args(["panel", "sokoban", "size=5", "boxes=1", "moves=2", "--count", "5", "--out"]).arg(folder.path()).args(extra);
+        command.args(["panel", "sokoban", "size=6", "boxes=1", "moves=2", "--count", "5", "--out"]).arg(folder.path()).args(extra);
         done(&mut command)
     };
     let said = freeze(&[]);
-    assert!(said.contains("5 tasks") && said.contains("sokoban-size5-boxes1-moves2-"), "{said}");
+    assert!(said.contains("5 tasks") && said.contains("sokoban-size6-boxes1-moves2-"), "{said}");
     assert_eq!(freeze(&[]), said, "its name is its content");
     assert_ne!(freeze(&["--label", "other"]), said);
     let said = fails(flow().args(["panel", "sokoban", "boxes=9"]));

@@ -36,7 +36,8 @@ impl Panel {
         }
         let game = ops::game(with).map_err(|e| format!("error: {e}\n`flow ops tasks` lists the settings"))?;
         let plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-        let usual = || std::iter::once(self.game.clone()).chain(self.settings.iter().map(|s| s.replace('=', ""))).collect::<Vec<_>>().join("-");
+        let usual =
+            || std::iter::once(self.game.clone()).chain(self.settings.iter().map(|s| s.replace('=', ""))).collect::<Vec<_>>().join("-");
         let label = self.label.clone().unwrap_or_else(usual);
         if !plain(&label) {
             return Err(format!("error: `{label}` can't be a label: letters, digits and `-` make one"));

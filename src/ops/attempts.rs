@@ -17,6 +17,7 @@ use std::time::Instant;
 
 /// The inputs by number.
 pub const TASKS: usize = 0;
+pub const MEMORY: usize = 1;
 
 /// Plays the attempts of an iteration.
 pub struct Attempts {
@@ -29,6 +30,8 @@ pub struct Attempts {
     pub node: String,
     pub shared: Shared,
     pub version: u64,
+    /// Whose random numbers are drawn: the iteration's own, unless there is one here.
+    pub drawn: Option<u64>,
     pub now: Iteration,
 }
 
@@ -105,6 +108,48 @@ impl Machine for Attempts {
 }
 
 impl Attempts {
+    /// Plays these tasks to their end, without a graph around it: what is played goes to `thinker`, if there is one, and what comes of
+    /// that begins the next attempts. All rows that were made.
+    pub fn whole(&mut self, tasks: RecordBatch, mut thinker: Option<&mut dyn Machine>) -> Result<Vec<RecordBatch>, String> {
+        let iteration = self.now.number;
+        let mut all = Vec::new();
+        let mut attempts: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut pieces = 0..;
+        let mut piece = |port, attempt, rows| Piece { id: pieces.next().unwrap_or_default(), port, iteration, attempt, rows };
+        let first = piece(TASKS, 0, tasks);
+        attempts.insert(first.id, 0);
+        self.take(first)?;
+        while !self.idle() {
+            let mut told: Vec<(u64, RecordBatch)> = Vec::new();
+            for Made { of, rows, .. } in self.work()? {
+                let attempt = attempts.get(&of).copied().unwrap_or_default();
+                all.extend(rows.iter().cloned());
+                told.extend(rows.into_iter().map(|rows| (attempt, rows)));
+            }
+            if let Some(thinker) = thinker.as_mut() {
+                for (attempt, rows) in std::mem::take(&mut told) {
+                    let piece = piece(TASKS, attempt, rows);
+                    attempts.insert(piece.id, attempt);
+                    thinker.take(piece)?;
+                }
+                while !thinker.idle() {
+                    for Made { of, rows, .. } in thinker.work()? {
+                        let attempt = attempts.get(&of).copied().unwrap_or_default();
+                        all.extend(rows.iter().cloned());
+                        told.extend(rows.into_iter().map(|rows| (attempt, rows)));
+                    }
+                }
+            }
+            let most = self.trial.attempts;
+            for (attempt, rows) in told.into_iter().filter(|(attempt, _)| attempt + 1 < most) {
+                let piece = piece(MEMORY, attempt + 1, rows);
+                attempts.insert(piece.id, attempt + 1);
+                self.take(piece)?;
+            }
+        }
+        Ok(all)
+    }
+
     /// The first attempts at the tasks that came.
     fn first(&self, piece: &Piece) -> Result<Vec<Start>, String> {
         let names = names(std::slice::from_ref(&piece.rows))?;
@@ -132,7 +177,7 @@ impl Attempts {
     }
 
     fn start(&self, task: String, sample: u32, attempt: u32, memory: String) -> Start {
-        Start { task, sample, attempt, memory, iteration: self.now.number, version: self.version }
+        Start { task, sample, attempt, memory, iteration: self.drawn.unwrap_or(self.now.number), version: self.version }
     }
 
     /// What the next attempt is told, where no reflection says it.
@@ -154,13 +199,15 @@ impl Attempts {
         for (name, value) in tally.figures() {
             self.shared.measure(iteration, &node, name, value);
         }
-        for attempt in 0..self.trial.attempts as u32 {
+        for attempt in (0..self.trial.attempts as u32).filter(|_| self.trial.attempts > 1) {
             let won = self.now.trials.values().filter(|won| won.is_some_and(|won| won <= attempt)).count();
             self.shared.measure(iteration, &node, &format!("pass@{}", attempt + 1), Figure::share(won as f64, trials));
         }
         let won = self.now.trials.values().flatten().count();
         self.shared.measure(iteration, &node, "success", Figure::share(won as f64, trials));
-        self.shared.measure(iteration, &node, "attempts", Figure::share(tally.episodes as f64, trials));
+        if self.trial.attempts > 1 {
+            self.shared.measure(iteration, &node, "attempts", Figure::share(tally.episodes as f64, trials));
+        }
         self.shared.measure(iteration, &node, "seconds", Figure::Most(self.now.start.elapsed().as_secs_f64()));
         let lost = self.player.lost();
         self.shared.lose(iteration, lost.into_iter().map(|lost| Lost { node: node.clone(), ..lost }));

@@ -2,22 +2,29 @@
 //! updates made, so 0 is the untrained policy and the last one is what the run leaves behind. An episode that fails is not won.
 //! Each process plays its share of the panel.
 
-use super::play::{play, Actor, Decode, Play};
+use super::attempts::{Attempts, Iteration};
+use super::memory::Keep;
+use super::play::{Actor, Decode, Play};
 use super::player::Player;
 use super::prompt::Prompt;
-use super::rollout::{newest, tokens, tries};
+use super::reflect::{budget, Thinking};
+use super::rollout::{newest, nothing_kept, tokens, tries};
 use super::tries::Patience;
 use super::turns::COLUMNS;
 use super::{must, nothing, schema, settings};
+use crate::dataflow::context::Trial;
+use crate::dataflow::machine::Machine;
 use crate::dataflow::stage::{stage, Stage};
-use crate::dataflow::{Context, Edge, Figure, Lost, Place, Ports, Route};
+use crate::dataflow::{Context, Edge, Place, Ports, Route};
 use crate::env::{Game, Panel, Worlds};
-use crate::pipeline::{Delay, Node, OperatorSpec, Port};
+use crate::pipeline::{Delay, Node, OperatorSpec, Port, Until};
 use crate::policy::Sampling;
+use crate::row;
+use arrow::array::StringArray;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
-use std::time::Instant;
+use std::sync::Arc;
 use timely::dataflow::Scope;
 
 /// Settings of `evaluate`.
@@ -56,6 +63,16 @@ struct Evaluate {
     #[serde(default = "tokens")]
     #[schemars(range(min = 1, max = 100_000))]
     max_tokens: usize,
+    /// Attempts at a task, until one succeeds: pass@1 up to pass@k.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 100))]
+    attempts: u32,
+    /// With several attempts and no `reflect`, what the next is told of a failed one: `history` or `none`.
+    #[serde(default = "nothing_kept")]
+    keep: Keep,
+    /// With several attempts, how the model reflects on a failed one; without it, it doesn't.
+    #[serde(default)]
+    reflect: Option<Thinking>,
 }
 
 fn ten() -> u64 {
@@ -111,6 +128,10 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let policy = ctx.policy.clone().ok_or("needs a model")?;
     let tasks = panel(&with.panel)?.tasks;
     let names: Vec<String> = tasks.iter().skip(ctx.team.process).step_by(ctx.team.processes).map(|t| t.name()).collect();
+    let panel = row::batch(vec![("task", Arc::new(StringArray::from(names)))]).map_err(|e| e.to_string())?;
+    let trial = Trial { attempts: with.attempts.into(), until: Until::Won };
+    let thinker = |how: Thinking| how.thinker(with.model.clone(), with.temperature, policy.clone(), ctx.seed, trial.attempts);
+    let mut thinker = with.reflect.clone().map(thinker).transpose()?;
     let how = Play {
         model: with.model,
         samples: with.samples,
@@ -122,9 +143,21 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         history: with.history,
         patience: Patience::new(tries(), 1.0),
     };
-    let (shared, id, seed, last) = (ctx.shared.clone(), node.id.clone(), ctx.seed, ctx.iterations);
-    let (samples, patience) = (how.samples, how.patience);
-    let mut player = Player::new(policy, how, Worlds::default(), seed)?;
+    let (shared, id, last) = (ctx.shared.clone(), node.id.clone(), ctx.iterations);
+    let mut attempts = Attempts {
+        samples: how.samples,
+        patience: how.patience,
+        player: Player::new(policy, how, Worlds::default(), ctx.seed)?,
+        keep: with.keep,
+        budget: budget(),
+        trial,
+        node: id.clone(),
+        shared: shared.clone(),
+        version: 0,
+        // Sampled with the same numbers each time, so that curves move by the weights alone.
+        drawn: Some(0),
+        now: Iteration::default(),
+    };
     let mut version = 0;
     let shape = Stage { name: node.id.clone(), inputs: vec![(must(&ports, "weights")?, Route::All)], begins: true, place: Place::Thread };
     Ok(stage(shape, ctx, move |iteration, rows| {
@@ -132,17 +165,12 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         if iteration % with.every != 0 && iteration < last {
             return Ok(vec![]);
         }
-        let start = Instant::now();
-        // Sampled with the same numbers each time, so that curves move by the weights alone.
-        let played = play(&mut player, samples, &names, 0, version, patience)?;
-        let rows = played.rows.iter().map(|r| stamped(r, iteration)).collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
-        for (name, figure) in played.tally.figures() {
-            shared.measure(iteration, &id, name, figure);
-        }
-        shared.measure(iteration, &id, "panel", names.len() as f64);
-        shared.measure(iteration, &id, "seconds", Figure::Most(start.elapsed().as_secs_f64()));
-        shared.lose(iteration, played.lost.into_iter().map(|lost| Lost { node: id.clone(), ..lost }));
-        Ok(rows)
+        attempts.begin(iteration, vec![])?;
+        attempts.version = version;
+        let made = attempts.whole(panel.clone(), thinker.as_mut().map(|thinker| thinker as &mut dyn Machine))?;
+        shared.measure(iteration, &id, "panel", panel.num_rows() as f64);
+        let Some(rows) = row::sorted(&made).map_err(|e| e.to_string())? else { return Ok(vec![]) };
+        Ok(vec![stamped(&rows, iteration).map_err(|e| e.to_string())?])
     }))
 }
 

@@ -139,7 +139,7 @@ fn processes(pipeline: &Pipeline) -> Result<Vec<ProcessSettings>, String> {
 pub fn words(pipeline: &Pipeline) -> Result<Vec<String>, String> {
     let mut words: Vec<String> = games(pipeline)?.iter().flat_map(crate::env::vocabulary).chain(prompt::words()).collect();
     // Only then, so that models of pipelines without attempts have no word that they never see.
-    if pipeline.nodes.iter().any(|n| n.body.is_some()) {
+    if pipeline.nodes.iter().any(|n| n.body.is_some() || n.with["attempts"].as_u64().is_some_and(|n| n > 1)) {
         words.extend(memory::words());
     }
     for node in pipeline.all().filter(|n| n.op == "reflect") {

@@ -56,6 +56,39 @@ struct Reflect {
     max_tokens: usize,
 }
 
+/// How an evaluation reflects after a failure.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Thinking {
+    /// A file with the prompt; a short one of our own when left out.
+    #[serde(default)]
+    prompt: Option<String>,
+    /// What the attempts that follow are told of this one.
+    #[serde(default)]
+    keep: Keep,
+    /// Tokens of what they are told in all, at most.
+    #[serde(default = "budget")]
+    #[schemars(range(min = 0, max = 100_000))]
+    budget: usize,
+    /// The remark is read from this tag; "" takes the whole response.
+    #[serde(default = "remark")]
+    tag: String,
+    /// Tokens of a response, at most.
+    #[serde(default = "super::rollout::tokens")]
+    #[schemars(range(min = 1, max = 100_000))]
+    max_tokens: usize,
+}
+
+impl Thinking {
+    /// What reflects on failures with `model` at `temperature`, but not after the last of `attempts`.
+    pub fn thinker(self, model: String, temperature: f64, policy: Policy, seed: u64, attempts: u64) -> Result<Thinker, String> {
+        let Thinking { prompt, keep, budget, tag, max_tokens } = self;
+        let (on, actor, top_p) = (On::Failure, Actor::Policy, 1.0);
+        let (how, on) = Reflect { model, prompt, on, keep, budget, tag, actor, temperature, top_p, max_tokens }.how()?;
+        Ok(Thinker { how, on, policy, seed, last: Some(attempts - 1), pieces: vec![] })
+    }
+}
+
 /// Which episodes are reflected on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -155,7 +188,7 @@ pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx
 }
 
 /// Reflects on all episodes that have come in meanwhile as one batch.
-struct Thinker {
+pub struct Thinker {
     how: Reflecting,
     on: On,
     policy: Policy,

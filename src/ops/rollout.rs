@@ -89,7 +89,7 @@ struct Rollout {
     budget: usize,
 }
 
-fn nothing_kept() -> Keep {
+pub(super) fn nothing_kept() -> Keep {
     Keep::None
 }
 fn eight() -> u32 {
@@ -220,7 +220,7 @@ pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx
     let patience = how.patience;
     let player = Player::new(policy, how, Worlds::new(ctx.shared.outside.clone()), ctx.seed)?;
     let (node, shared, now) = (node.id.clone(), ctx.shared.clone(), Iteration::default());
-    Ok(machine(inputs, ctx, Attempts { player, samples, patience, keep, budget, trial, node, shared, version: 0, now }))
+    Ok(machine(inputs, ctx, Attempts { player, samples, patience, keep, budget, trial, node, shared, version: 0, drawn: None, now }))
 }
 
 /// A number of groups that can't be reached.

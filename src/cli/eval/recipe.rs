@@ -32,8 +32,8 @@ pub fn recipe(trained: &Pipeline, changes: &Changes) -> Result<String, String> {
                 played
             } else {
                 let mut again = played;
-                again["inputs"]["memory"] = json!({ "after": "rollout" });
-                json!({ "loop": { "attempts": changes.attempts }, "nodes": { "rollout": again }, "output": "rollout" })
+                again["inputs"]["memory"] = json!({ "after": "attempt" });
+                json!({ "loop": { "attempts": changes.attempts }, "nodes": { "attempt": again }, "output": "attempt" })
             }
         }
         Some(_) => {
@@ -50,7 +50,7 @@ pub fn recipe(trained: &Pipeline, changes: &Changes) -> Result<String, String> {
         }
     };
     let source = tasks_of(trained, node).ok_or_else(|| format!("`{}` reads no tasks", node.id))?;
-    let name = if node.id == TASKS { "played" } else { &node.id };
+    let name = if [TASKS, "attempt"].contains(&node.id.as_str()) { "played" } else { &node.id };
     let models: Map<String, Value> = models(node).into_iter().map(|m| (m.clone(), json!({ "load": changes.model, "of": m }))).collect();
     let pipeline = json!({
         "flow": "eval",
