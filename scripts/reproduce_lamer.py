@@ -56,7 +56,7 @@ def trained(pipeline, name, sets):
 def tasks(game, *nodes):
     """The settings that make a pipeline play this game."""
     template = GAMES[game][2]
-    sizes = {"tasks": 16, "own": 64, "demos": 192}
+    sizes = {"tasks": 16, "own": 192, "demos": 192}
     return [f"nodes.{node}.with={template % sizes[size]}" for node, size in nodes] if template else []
 
 
