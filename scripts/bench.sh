@@ -15,7 +15,7 @@ if [ -z "${BENCH_PYTHON:-}" ] && ! cmp -s benches/requirements.txt .venv-bench/m
     echo "flow: no python3.11, so no comparison with Python"
   fi
 fi
-for bench in engine credit env policy; do
+for bench in engine credit scale alike env policy; do
   echo "== $bench"
   "${CARGO:-cargo}" bench --quiet --bench "$bench"
 done
