@@ -47,7 +47,9 @@ fn runs_into(folder: &Path, name: &str, yaml: &str, limit: u64, word: &str, whol
     let before = count();
     let again = limited(limit, &["resume", out.to_str().unwrap()]);
     assert_eq!(again.status.code(), Some(1), "{name}: the disk is as full as before: {}", text(&again.stderr));
-    assert_eq!(count(), before, "{name}: and nothing more was committed, nor less");
+    // The iteration before the one that found no room may have been on its way to its commit: it may be there now.
+    let after = count();
+    assert!((before..=before + 1).contains(&after), "{name}: nothing is lost, and nothing gained: {before}, then {after}");
     done(flow().arg("resume").arg(&out));
     assert!(digest(&out) == *whole, "{name}: resumed after {before} iterations it ends otherwise");
     before

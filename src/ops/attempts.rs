@@ -2,7 +2,8 @@
 
 use super::memory::{self, Keep};
 use super::play::Tally;
-use super::player::{Ended, Player, Start};
+use super::player::Player;
+use super::playing::{Ended, Start};
 use super::rollout::{names, newest};
 use super::tries::Patience;
 use super::turns::{table, Played};

@@ -1,6 +1,7 @@
 //! How episodes are played, what they come to, and playing a number of them to their end.
 
-use super::player::{Ended, Player, Start};
+use super::player::Player;
+use super::playing::{Ended, Start};
 use super::prompt::Prompt;
 use super::tries::Patience;
 use super::turns::{table, Played};

@@ -3,50 +3,14 @@
 
 use super::memory;
 use super::play::{Decode, Play, Tally};
-use super::prompt::{self, Past, Prompt};
+use super::playing::{drawn, Ended, Episode, Start};
+use super::prompt::Prompt;
+use super::said::{action, advice, Codes, Said};
 use super::tries::{Patience, Tries};
-use super::turns::Turn;
 use crate::dataflow::Lost;
 use crate::env::{Cause, Fault, Task, View, Worlds};
-use crate::policy::{Policy, Reply, Request, Tokenizer, END};
-use crate::seed;
+use crate::policy::{Policy, Reply, Request, Tokenizer};
 use std::collections::BTreeMap;
-use std::sync::Arc;
-
-/// Which episode is to be played, with which weights, and what the prompt tells of earlier attempts.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Start {
-    pub task: String,
-    pub sample: u32,
-    pub attempt: u32,
-    pub memory: String,
-    /// Decides, with the names, what is drawn.
-    pub iteration: u64,
-    pub version: u64,
-}
-
-/// An episode that is over.
-pub struct Ended {
-    /// Its number: the how-manieth that was begun since [`Player::clear`].
-    pub number: usize,
-    pub start: Start,
-    /// None if it was given up.
-    pub turns: Vec<Turn>,
-    /// What was seen after the last turn.
-    pub outcome: String,
-}
-
-struct Episode {
-    start: Start,
-    /// What is seen while it is being played.
-    view: Option<View>,
-    past: Vec<Past>,
-    turns: Vec<Turn>,
-    score: f32,
-}
-
-/// What the player of a turn said: the text, its tokens, and their log-probabilities.
-type Said = (String, Vec<u32>, Vec<f32>);
 
 /// Plays what it is given.
 pub struct Player {
@@ -67,13 +31,13 @@ impl Player {
     /// Nothing is played yet. Seeds follow from `seed` and the episodes' names alone.
     pub fn new(policy: Policy, how: Play, worlds: Worlds, seed: u64) -> Result<Player, String> {
         let tokenizer = policy.tokenizer(&how.model).map_err(|e| e.to_string())?;
-        let (tries, codes) = (Tries::new(how.patience), Codes { tokenizer, known: BTreeMap::new() });
+        let (tries, codes) = (Tries::new(how.patience), Codes::new(tokenizer));
         let (tasks, episodes, live, tally, lost) = Default::default();
         Ok(Player { policy, how, worlds, seed, tasks, episodes, live, tries, codes, tally, lost })
     }
 
     pub fn tokenizer(&self) -> &Tokenizer {
-        &self.codes.tokenizer
+        self.codes.tokenizer()
     }
 
     /// Forgets all episodes; their figures begin anew.
@@ -89,7 +53,7 @@ impl Player {
             if !self.tasks.contains_key(&start.task) {
                 self.tasks.insert(start.task.clone(), Task::parse(&start.task).map_err(|e| e.to_string())?);
             }
-            self.episodes.insert(self.tries.more(), Episode { start, view: None, past: vec![], turns: vec![], score: 0.0 });
+            self.episodes.insert(self.tries.more(), Episode::new(start));
             self.tally.episodes += 1;
         }
         Ok(())
@@ -191,7 +155,7 @@ impl Player {
             let choices =
                 if how.decode == Decode::Constrained { view.actions.iter().map(|a| self.codes.closed(a)).collect() } else { vec![] };
             let seed = drawn(self.seed, &episode.start, episode.turns.len() as u64);
-            requests.push(Request { prompt: self.codes.tokenizer.encode(&text), seed, choices });
+            requests.push(Request { prompt: self.codes.tokenizer().encode(&text), seed, choices });
         }
         Ok(requests)
     }
@@ -213,7 +177,7 @@ impl Player {
         for (version, which) in by_version {
             let asked = which.iter().map(|&i| requests[i].clone()).collect();
             let replies = self.policy.generate(&self.how.model, version, asked, self.how.sampling.clone()).map_err(|e| e.to_string())?;
-            let told = |r: Reply| Ok((self.codes.tokenizer.decode(&r.tokens), r.tokens, r.logprobs));
+            let told = |r: Reply| Ok((self.codes.tokenizer().decode(&r.tokens), r.tokens, r.logprobs));
             said.extend(which.into_iter().zip(replies.into_iter().map(told)));
         }
         Ok(said.into_values().collect())
@@ -264,54 +228,6 @@ impl Player {
     }
 }
 
-impl Episode {
-    fn begin(&mut self, view: Option<View>) {
-        (self.view, self.past, self.turns, self.score) = (view, vec![], vec![], 0.0);
-    }
-
-    /// Takes in a turn and what came of it; what is seen in the end, if this was the last.
-    fn took(
-        &mut self,
-        request: Request,
-        action: String,
-        (response, response_tokens, logprobs): Said,
-        view: View,
-        last: bool,
-    ) -> Option<String> {
-        let before = self.view.take()?;
-        let mut after = view.seen.clone();
-        after.done |= last;
-        self.score += after.reward;
-        self.past.push((before.seen.observation.clone(), action.clone()));
-        let outcome = after.done.then(|| after.observation.clone());
-        if !after.done {
-            self.view = Some(view);
-        }
-        self.turns.push(Turn {
-            turn: self.turns.len() as u32,
-            observation: before.seen.observation,
-            state: before.seen.state,
-            prompt: request.prompt,
-            response_tokens,
-            choices: request.choices.concat(),
-            logprobs,
-            response,
-            action,
-            seed: request.seed,
-            after,
-            score: self.score,
-        });
-        outcome
-    }
-}
-
-/// The seed of a turn: from the run's seed and the turn's name. A first attempt's is that of a rollout without attempts.
-pub fn drawn(run: u64, start: &Start, turn: u64) -> u64 {
-    let name = seed::mix(seed::text(&start.task), u64::from(start.sample) << 32 | turn);
-    let name = if start.attempt == 0 { name } else { seed::mix(name, u64::from(start.attempt)) };
-    seed::mix(seed::mix(run, start.iteration), name)
-}
-
 /// A view that a turn can follow on, if the episode isn't over.
 fn playable(view: View, play: &Play) -> Result<View, Fault> {
     if play.decode == Decode::Constrained && !view.seen.done && view.actions.is_empty() {
@@ -330,38 +246,4 @@ fn too_many(play: &Play, lost: &[Lost], episodes: usize) -> String {
         lost.len(),
         first.unwrap_or_default()
     )
-}
-
-fn action(response: &str, decode: Decode) -> String {
-    match decode {
-        Decode::Constrained => response.to_owned(),
-        Decode::Free => prompt::parse(response).unwrap_or("").to_owned(),
-    }
-}
-
-/// The expert's turn as if a policy had written it. An expert that knows no way on says nothing, which is invalid.
-fn advice(action: Option<String>, decode: Decode, codes: &mut Codes) -> Said {
-    let action = action.unwrap_or_default();
-    let response = if decode == Decode::Free { prompt::tagged(&action) } else { action };
-    let tokens = codes.closed(&response);
-    let logprobs = vec![0.0; tokens.len()];
-    (response, tokens, logprobs)
-}
-
-/// Texts as tokens with the end token, each encoded once.
-struct Codes {
-    tokenizer: Arc<Tokenizer>,
-    known: BTreeMap<String, Vec<u32>>,
-}
-
-impl Codes {
-    fn closed(&mut self, text: &str) -> Vec<u32> {
-        if let Some(code) = self.known.get(text) {
-            return code.clone();
-        }
-        let mut code = self.tokenizer.encode(text);
-        code.push(END);
-        self.known.insert(text.into(), code.clone());
-        code
-    }
 }

@@ -2,15 +2,12 @@
 
 use super::memory::{self, Keep};
 use super::play::Actor;
-use super::player::{drawn, Start};
-use super::turns::mode;
+use super::playing::drawn;
+use super::reflections::{episodes, table, Episode, Said};
 use crate::env::Task;
 use crate::policy::{Policy, Request, Sampling, Tokenizer, END};
-use crate::row::{self, RowError};
 use crate::seed;
-use arrow::array::*;
-use std::ops::Range;
-use std::sync::Arc;
+use arrow::array::RecordBatch;
 
 /// How episodes are reflected on.
 #[derive(Clone, Debug)]
@@ -56,28 +53,6 @@ pub fn words(template: &str, tag: Option<&str>) -> Vec<String> {
         }
     }
     words
-}
-
-/// An episode that is over, as its rows tell it.
-struct Episode<'a> {
-    start: Start,
-    rules: String,
-    first: &'a str,
-    actions: Vec<&'a str>,
-    outcome: &'a str,
-    turns: u32,
-    won: bool,
-    score: f32,
-}
-
-/// What was said about an episode.
-struct Said {
-    prompt: Vec<u32>,
-    tokens: Vec<u32>,
-    logprobs: Vec<f32>,
-    response: String,
-    remark: Option<String>,
-    seed: u64,
 }
 
 impl Reflecting {
@@ -192,96 +167,9 @@ impl Reflecting {
     }
 }
 
-/// The episodes among rows that are sorted by name.
-fn episodes(rows: &RecordBatch) -> Result<Vec<Episode<'_>>, RowError> {
-    let (tasks, samples, attempts) = (row::texts(rows, "task")?, row::u32s(rows, "sample")?, row::u32s(rows, "attempt")?);
-    let (iterations, versions) = (row::u64s(rows, "iteration")?, row::u64s(rows, "weights")?);
-    let (seen, actions, outcomes) = (row::texts(rows, "observation")?, row::texts(rows, "action")?, row::texts(rows, "outcome")?);
-    let (memories, won, scores) = (row::texts(rows, "memory")?, row::bools(rows, "won")?, row::f32s(rows, "score")?);
-    let phases = row::texts(rows, "phase")?;
-    let episode = |turns: Range<usize>| {
-        let (first, last) = (turns.start, turns.end - 1);
-        Episode {
-            start: Start {
-                task: tasks.value(first).into(),
-                sample: samples.value(first),
-                attempt: attempts.value(first),
-                memory: memories.value(first).into(),
-                iteration: iterations.value(first),
-                version: versions.value(first),
-            },
-            rules: String::new(),
-            first: seen.value(first),
-            actions: turns.clone().map(|i| actions.value(i)).collect(),
-            outcome: outcomes.value(last),
-            turns: turns.len() as u32,
-            won: won.value(last),
-            score: scores.value(last),
-        }
-    };
-    let all = super::episodes::episodes(rows)?;
-    let played = all.into_iter().filter(|turns| turns.clone().all(|i| phases.value(i) == "play"));
-    Ok(played.map(episode).collect())
-}
-
-/// A row for each episode: a turn more, of phase `reflect`, in which nothing is earned. Its state says after which end it was asked.
-fn table(asked: &[Episode], said: &[Said], kept: &[String]) -> Result<RecordBatch, RowError> {
-    let n = asked.len();
-    let starts = || asked.iter().map(|e| &e.start);
-    let lists = |of: &dyn Fn(&Said) -> Vec<u32>| {
-        let mut lists = ListBuilder::new(UInt32Builder::new()).with_field(row_item("choices"));
-        for said in said {
-            lists.values().append_slice(&of(said));
-            lists.append(true);
-        }
-        Arc::new(lists.finish()) as ArrayRef
-    };
-    let mut logprobs = ListBuilder::new(Float32Builder::new()).with_field(row_item("logprobs"));
-    for said in said {
-        logprobs.values().append_slice(&said.logprobs);
-        logprobs.append(true);
-    }
-    let state = |outcome: &str| seed::mix(seed::text("reflect"), seed::text(outcome));
-    row::batch(vec![
-        ("iteration", Arc::new(UInt64Array::from_iter_values(starts().map(|s| s.iteration)))),
-        ("task", Arc::new(StringArray::from_iter_values(starts().map(|s| &s.task)))),
-        ("sample", Arc::new(UInt32Array::from_iter_values(starts().map(|s| s.sample)))),
-        ("attempt", Arc::new(UInt32Array::from_iter_values(starts().map(|s| s.attempt)))),
-        ("turn", Arc::new(UInt32Array::from_iter_values(asked.iter().map(|e| e.turns)))),
-        ("phase", Arc::new(StringArray::from(vec!["reflect"; n]))),
-        ("observation", Arc::new(StringArray::from_iter_values(asked.iter().map(|e| e.outcome)))),
-        ("state", Arc::new(UInt64Array::from_iter_values(asked.iter().map(|e| state(e.outcome))))),
-        ("prompt_tokens", lists(&|s| s.prompt.clone())),
-        ("response_tokens", lists(&|s| s.tokens.clone())),
-        ("choices", lists(&|_| vec![])),
-        ("logprobs", Arc::new(logprobs.finish())),
-        ("response", Arc::new(StringArray::from_iter_values(said.iter().map(|s| &s.response)))),
-        ("action", Arc::new(StringArray::from_iter_values(said.iter().map(|s| s.remark.as_deref().unwrap_or(""))))),
-        ("valid", Arc::new(BooleanArray::from_iter(said.iter().map(|s| Some(s.remark.is_some()))))),
-        ("mode", Arc::new(StringArray::from_iter_values(starts().map(|s| mode(&s.memory))))),
-        ("memory", Arc::new(StringArray::from_iter_values(starts().map(|s| &s.memory)))),
-        ("kept", Arc::new(StringArray::from_iter_values(kept))),
-        ("outcome", Arc::new(StringArray::from(vec![""; n]))),
-        ("reward", Arc::new(Float32Array::from(vec![0.0; n]))),
-        ("done", Arc::new(BooleanArray::from(vec![false; n]))),
-        ("won", Arc::new(BooleanArray::from(vec![false; n]))),
-        ("score", Arc::new(Float32Array::from_iter_values(asked.iter().map(|e| e.score)))),
-        ("weights", Arc::new(UInt64Array::from_iter_values(starts().map(|s| s.version)))),
-        ("seed", Arc::new(UInt64Array::from_iter_values(said.iter().map(|s| s.seed)))),
-    ])
-}
-
-/// The field of a list column's values.
-fn row_item(column: &str) -> arrow::datatypes::FieldRef {
-    let kind = row::find(column).map_or(arrow::datatypes::DataType::Null, |c| c.kind.arrow());
-    match kind {
-        arrow::datatypes::DataType::List(field) => field,
-        other => Arc::new(arrow::datatypes::Field::new("item", other, false)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::playing::Start;
     use super::*;
 
     fn reflecting(template: &str, tag: Option<&str>) -> Reflecting {

@@ -1,6 +1,6 @@
 //! Played turns as rows.
 
-use super::player::Ended;
+use super::playing::Ended;
 use crate::env::Seen;
 use crate::row::{self, RowError};
 use arrow::array::*;

@@ -1,0 +1,53 @@
+//! What is said in a turn, as text and as tokens, and what action that is.
+
+use super::play::Decode;
+use super::prompt;
+use crate::policy::{Tokenizer, END};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What the player of a turn said: the text, its tokens, and their log-probabilities.
+pub type Said = (String, Vec<u32>, Vec<f32>);
+
+/// The action that a response means; none where it can't be read.
+pub fn action(response: &str, decode: Decode) -> String {
+    match decode {
+        Decode::Constrained => response.to_owned(),
+        Decode::Free => prompt::parse(response).unwrap_or("").to_owned(),
+    }
+}
+
+/// The expert's turn as if a policy had written it. An expert that knows no way on says nothing, which is invalid.
+pub fn advice(action: Option<String>, decode: Decode, codes: &mut Codes) -> Said {
+    let action = action.unwrap_or_default();
+    let response = if decode == Decode::Free { prompt::tagged(&action) } else { action };
+    let tokens = codes.closed(&response);
+    let logprobs = vec![0.0; tokens.len()];
+    (response, tokens, logprobs)
+}
+
+/// Texts as tokens with the end token, each encoded once.
+pub struct Codes {
+    tokenizer: Arc<Tokenizer>,
+    known: BTreeMap<String, Vec<u32>>,
+}
+
+impl Codes {
+    pub fn new(tokenizer: Arc<Tokenizer>) -> Codes {
+        Codes { tokenizer, known: BTreeMap::new() }
+    }
+
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    pub fn closed(&mut self, text: &str) -> Vec<u32> {
+        if let Some(code) = self.known.get(text) {
+            return code.clone();
+        }
+        let mut code = self.tokenizer.encode(text);
+        code.push(END);
+        self.known.insert(text.into(), code.clone());
+        code
+    }
+}
