@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test build check doc libtorch libduckdb interop parity bench schema compare survive digests killed faults staleness fuzz
+.PHONY: run test build check doc libtorch libduckdb interop parity bench schema compare survive digests killed faults staleness fuzz reproduce-lamer
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -78,3 +78,7 @@ faults: build
 # GRPO against GiGPO from one warm start: three seeds each, one run at a time, going on where it was left.
 compare: build
 	python3 scripts/compare.py
+
+# LaMer's tables, written to docs/lamer.md: hours; it goes on where it was left. ARGS narrows it: ARGS="--games minesweeper --seeds 1".
+reproduce-lamer: build
+	python3 scripts/reproduce_lamer.py $(ARGS)
