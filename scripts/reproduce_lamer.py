@@ -35,7 +35,7 @@ HARDER = {
     "minesweeper": ["datasets/minesweeper-6x6-m4-15e8f3347c70.json", "datasets/minesweeper-6x6-m5-e2c348f3f8e3.json"],
     "sokoban": ["datasets/sokoban-6x6-b3-m3-c58cf420c625.json"],
 }
-METHODS = ["ppo", "rloo", "grpo", "gigpo", "lamer"]
+METHODS = ["ppo", "rloo", "grpo", "gigpo", "lamer"]  # in the table's order; the last are trained first
 
 
 def call(*command):
@@ -104,7 +104,7 @@ def table(games, seeds, iterations):
         evals = [["--seed", str(s)] for s in seeds]
         cells["zero-shot", game] = cell([measured(start, panel, *forget, *e) for e in evals])
         cells["reflexion", game] = cell([measured(start, panel, *e) for e in evals])
-        for method in METHODS:
+        for method in reversed(METHODS):
             cells[method, game] = cell([measured(run(method, game, s, iterations), panel, "--seed", str(s)) for s in seeds])
     for method in ["zero-shot", "reflexion", *METHODS]:
         lines.append(f"| {method} | " + " | ".join(f"{cells[method, g]} | *{PAPER[method, g]}*" for g in games) + " |")
