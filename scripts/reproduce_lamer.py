@@ -1,6 +1,6 @@
 """LaMer's tables and figures, on a policy small enough for two cores: trains what is missing, measures it, writes docs/lamer.md.
 
-    python3 scripts/reproduce_lamer.py [--games minesweeper,sokoban] [--seeds 1,2,3] [--iterations 60] [--parts table,cost,memory,gamma,harder]
+    python3 scripts/reproduce_lamer.py [--games minesweeper,sokoban] [--seeds 1,2,3] [--iterations 60] [--methods gigpo,lamer] [--parts table,cost,memory,gamma,harder]
 
 One run at a time, into runs/lamer; what was stopped is resumed, what is there is not made again. Everything in docs/lamer.md comes
 from `flow eval` and `flow query` on these runs, and each table says by which command. Tuning is done on training tasks: the panels
@@ -86,7 +86,7 @@ def cell(rows):
     return " / ".join(one([row[k] for row in rows]) for k in range(3))
 
 
-def table(games, seeds, iterations):
+def table(games, seeds, iterations, methods):
     lines = [
         "## Table 1: success within 1, 2 and 3 attempts, in percent",
         "",
@@ -104,9 +104,9 @@ def table(games, seeds, iterations):
         evals = [["--seed", str(s)] for s in seeds]
         cells["zero-shot", game] = cell([measured(start, panel, *forget, *e) for e in evals])
         cells["reflexion", game] = cell([measured(start, panel, *e) for e in evals])
-        for method in reversed(METHODS):
+        for method in reversed(methods):
             cells[method, game] = cell([measured(run(method, game, s, iterations), panel, "--seed", str(s)) for s in seeds])
-    for method in ["zero-shot", "reflexion", *METHODS]:
+    for method in ["zero-shot", "reflexion", *methods]:
         lines.append(f"| {method} | " + " | ".join(f"{cells[method, g]} | *{PAPER[method, g]}*" for g in games) + " |")
     return lines
 
@@ -154,6 +154,7 @@ def main():
     ask.add_argument("--games", default="minesweeper,sokoban")
     ask.add_argument("--seeds", default="1,2,3")
     ask.add_argument("--iterations", type=int, default=60)
+    ask.add_argument("--methods", default=",".join(METHODS), help="rows of the table")
     ask.add_argument("--parts", default="table,cost,memory,gamma,harder")
     given = ask.parse_args()
     games, seeds = given.games.split(","), [int(s) for s in given.seeds.split(",")]
@@ -161,8 +162,11 @@ def main():
     PAGE.parent.mkdir(exist_ok=True)
     parts = []
     for part in given.parts.split(","):
-        make = {"table": table, "memory": memory, "gamma": gamma, "harder": harder, "cost": cost}[part]
-        parts.append("\n".join(make(games, seeds if part == "table" else seeds[0], given.iterations)))
+        make = {"memory": memory, "gamma": gamma, "harder": harder, "cost": cost}.get(part)
+        if make:
+            parts.append("\n".join(make(games, seeds[0], given.iterations)))
+        else:
+            parts.append("\n".join(table(games, seeds, given.iterations, [m for m in METHODS if m in given.methods.split(",")])))
         words = " ".join(["python3 scripts/reproduce_lamer.py", *sys.argv[1:]])
         head = f"# LaMer\n\nMade by `{words}`: {given.iterations} iterations a run, seeds {given.seeds}.\n\n"
         PAGE.write_text(head + "\n\n".join(parts) + "\n")
