@@ -44,8 +44,13 @@ pub fn columns(run: &Run, manifest: &Manifest, node: &str) -> Result<Vec<String>
 
 fn read_part(run: &Run, part: &Part) -> Result<Vec<RecordBatch>, LogError> {
     opened(run, part, |file| {
-        let rows = u64::try_from(file.metadata().file_metadata().num_rows()).unwrap_or(0).min(part.rows);
-        Ok(file.with_batch_size(rows.max(1) as usize).build()?.collect::<Result<Vec<_>, ArrowError>>()?)
+        let rows = file.metadata().file_metadata().num_rows();
+        if u64::try_from(rows).ok() != Some(part.rows) {
+            return Err(ParquetError::General(format!("it has {rows} rows, committed were {}", part.rows)));
+        }
+        // A damaged row group may claim more, and would keep the decoder busy with them.
+        let rows = part.rows as usize;
+        Ok(file.with_batch_size(rows.max(1)).with_limit(rows).build()?.collect::<Result<Vec<_>, ArrowError>>()?)
     })
 }
 
