@@ -139,7 +139,7 @@ fn an_evaluation_depends_on_nothing_but_what_is_asked() {
 /// An attempt at task n takes n + 1 steps; the order in which attempts end is noted.
 struct Slow {
     left: Vec<(Piece, usize)>,
-    ended: Arc<Mutex<Vec<(u64, u64)>>>,
+    ended: Ended,
 }
 
 impl Machine for Slow {
@@ -169,7 +169,10 @@ impl Machine for Slow {
     }
 }
 
-static ENDED: Mutex<Option<Arc<Mutex<Vec<(u64, u64)>>>>> = Mutex::new(None);
+/// Tasks and attempts, in the order in which they ended.
+type Ended = Arc<Mutex<Vec<(u64, u64)>>>;
+
+static ENDED: Mutex<Option<Ended>> = Mutex::new(None);
 
 /// Each task as rows of its own.
 fn open<'s>(node: &Node, _: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
