@@ -5,7 +5,7 @@
 //! - [`machine`]: the operator shape inside a loop: rows as they come
 //! - [`source`]: opens iterations
 //! - [`feed`]: rows that no operator of this run made: a log's, a test's
-//! - [`render`]: pipeline -> timely; [`attempts`]: a loop in it
+//! - [`render`]: pipeline -> timely; `attempts`: a loop in it
 //! - [`figures`]: what nodes measure, and how the figures of several processes become one
 //! - [`journal`]: rows -> Parquet parts -> committed iterations
 //! - [`cluster`]: several processes as one
