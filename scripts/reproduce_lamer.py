@@ -9,9 +9,11 @@ are for the tables.
 
 import argparse
 import json
+import shutil
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 FLOW = "target/release/flow"
@@ -141,11 +143,24 @@ def harder(games, seed, iterations):
 
 
 def cost(games, seed, iterations):
-    sql = "select avg(s) as s from (select iteration, sum(value) as s from metrics where node <> 'engine' and name = 'busy_seconds' group by 1)"
-    lines = ["## Cost of an iteration", "", f"    flow query RUN \"{sql}\"", "", "| game | GiGPO | LaMer | ratio |", "| --- | ---: | ---: | ---: |"]
+    """Six iterations of each from the start, in turn, twice; the quicker counts."""
+    prompts = "select count(distinct (iteration, prompt_tokens)) / 6.0 as prompts, count(distinct (iteration, task, sample, attempt)) / 6.0 as episodes from {}"
+    lines = ["## Cost of an iteration", "", "    time target/release/flow run pipelines/lamer/METHOD.yaml --set iterations=6", ""]
+    lines += ["| game | method | seconds an iteration | episodes | distinct prompts |", "| --- | --- | ---: | ---: | ---: |"]
     for game in games:
-        seconds = [json.loads(call(FLOW, "query", str(run(m, game, seed, iterations)), sql, "--format", "json"))[0]["s"] for m in ("gigpo", "lamer")]
-        lines.append(f"| {game} | {seconds[0]:.1f} s | {seconds[1]:.1f} s | {seconds[1] / seconds[0]:.2f} |")
+        took = {"gigpo": [], "lamer": []}
+        for turn in range(2):
+            for method in took:
+                out = HOME / f"cost-{method}-{game}-{turn}"
+                shutil.rmtree(out, ignore_errors=True)
+                begin = time.monotonic()
+                sets = ["iterations=6", f"models.actor.load={warmstart(game)}", *tasks(game, ("tasks", "tasks"))]
+                call(FLOW, "run", f"pipelines/lamer/{method}.yaml", "--out", str(out), *[a for s in sets for a in ("--set", s)])
+                took[method].append((time.monotonic() - begin) / 6)
+        for method, node in (("gigpo", "rollout"), ("lamer", "trial")):
+            sql = prompts.format(node)
+            row = json.loads(call(FLOW, "query", str(HOME / f"cost-{method}-{game}-1"), sql, "--format", "json"))[0]
+            lines.append(f"| {game} | {method} | {min(took[method]):.2f} | {row['episodes']:.0f} | {row['prompts']:.0f} |")
     return lines
 
 
