@@ -19,6 +19,7 @@ from pathlib import Path
 FLOW = "target/release/flow"
 HOME = Path("runs/lamer")
 PAGE = Path("docs/lamer.md")
+NOTES = "## What came out"
 GAMES = {
     "minesweeper": ("MineSweeper 6x6, three mines", "datasets/minesweeper-6x6-m3-72494b580fd3.json", None),
     "sokoban": ("Sokoban 6x6, two boxes, up to three moves a turn", "datasets/sokoban-6x6-b2-m3-b32814e7d705.json", "{ env: sokoban, size: 6, boxes: 2, moves: 3, batch: %d }"),
@@ -184,7 +185,9 @@ def main():
             parts.append("\n".join(table(games, seeds, given.iterations, [m for m in METHODS if m in given.methods.split(",")])))
         words = " ".join(["python3 scripts/reproduce_lamer.py", *sys.argv[1:]])
         head = f"# LaMer\n\nMade by `{words}`: {given.iterations} iterations a run, seeds {given.seeds}.\n\n"
-        PAGE.write_text(head + "\n\n".join(parts) + "\n")
+        # What people wrote below stays.
+        notes = PAGE.read_text().partition(NOTES)[2] if PAGE.exists() else ""
+        PAGE.write_text(head + "\n\n".join(parts) + "\n" + (f"\n{NOTES}{notes}" if notes else ""))
     print(PAGE.read_text())
 
 
