@@ -136,6 +136,25 @@ fn an_evaluation_depends_on_nothing_but_what_is_asked() {
     assert!(said.contains("is no run") && said.contains("--like"), "{said}");
 }
 
+/// What `evaluate` measures while a run trains is what `flow eval` measures of its weights afterwards.
+#[test]
+fn an_evaluation_on_the_way_is_the_one_afterwards() {
+    let folder = tempfile::tempdir().unwrap();
+    let panel = "datasets/minesweeper-4x4-m2-7c0c5ec4294c.json";
+    let evaluate = format!(
+        "  evaluate:\n    op: evaluate\n    inputs: {{ weights: {{ after: update }} }}\n    with: {{ model: actor, panel: {panel}, \
+         every: 3, max_turns: 4, attempts: 3, reflect: {{ tag: \"\", max_tokens: 5 }} }}\nlog: [evaluate, "
+    );
+    let yaml = LOOPED.replace("log: [", &evaluate).replace("max_tokens: 5, budget: 120", "max_tokens: 5");
+    let run = trained(folder.path(), "run", &yaml, &["--workers", "2"]);
+    let after = evaluated(&run, &["--seed", "5"]);
+    for k in 1..=3 {
+        let sql = format!("select value from metrics where node = 'evaluate' and iteration = 3 and name = 'pass@{k}'");
+        assert_eq!(ask(&run, &sql)[0]["value"], after["pass"][k - 1]["share"], "pass@{k}");
+    }
+    assert!(after["pass"][2]["share"].as_f64() > after["pass"][0]["share"].as_f64(), "{after}");
+}
+
 /// An attempt at task n takes n + 1 steps; the order in which attempts end is noted.
 struct Slow {
     left: Vec<(Piece, usize)>,
