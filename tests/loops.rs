@@ -13,33 +13,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use timely::dataflow::Scope;
 
-/// Three iterations of LaMer on a field so small that some trials succeed at once, some later, some never.
-const LOOPED: &str = r#"
-flow: looped
-iterations: 3
-seed: 5
-models:
-  actor: { new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }
-nodes:
-  tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 3, batch: 5 } }
-  trial:
-    loop: { attempts: 3 }
-    nodes:
-      rollout:
-        op: rollout
-        inputs: { tasks: tasks, weights: { after: update }, memory: { after: reflect } }
-        with: { model: actor, samples: 4, max_turns: 4 }
-      reflect: { op: reflect, inputs: rollout, with: { model: actor, tag: "", max_tokens: 5, budget: 120 } }
-    output: [rollout, reflect]
-  episodes: { op: group, inputs: trial, with: { by: [task] } }
-  episode_advantage: { op: advantage, inputs: episodes, with: { of: cross_episode_return, gamma: 0.95 } }
-  states: { op: group, inputs: trial, with: { by: [task, state] } }
-  step_advantage: { op: advantage, inputs: states, with: { of: cross_episode_return, gamma: 0.95 } }
-  advantage: { op: combine, inputs: { episode: episode_advantage, step: step_advantage } }
-  update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-3, kl: 0.05 } }
-log: [trial, states, advantage, update]
-"#;
-
 const ORDER: &str = "order by iteration, task, sample, attempt, turn";
 
 fn ask(run: &Path, sql: &str) -> Value {

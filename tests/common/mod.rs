@@ -49,6 +49,33 @@ nodes:
 log: [rollout, states, advantage, update]
 "#;
 
+/// Three iterations of LaMer on a field so small that some trials succeed at once, some later, some never.
+pub const LOOPED: &str = r#"
+flow: looped
+iterations: 3
+seed: 5
+models:
+  actor: { new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }
+nodes:
+  tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 3, batch: 5 } }
+  trial:
+    loop: { attempts: 3 }
+    nodes:
+      rollout:
+        op: rollout
+        inputs: { tasks: tasks, weights: { after: update }, memory: { after: reflect } }
+        with: { model: actor, samples: 4, max_turns: 4 }
+      reflect: { op: reflect, inputs: rollout, with: { model: actor, tag: "", max_tokens: 5, budget: 120 } }
+    output: [rollout, reflect]
+  episodes: { op: group, inputs: trial, with: { by: [task] } }
+  episode_advantage: { op: advantage, inputs: episodes, with: { of: cross_episode_return, gamma: 0.95 } }
+  states: { op: group, inputs: trial, with: { by: [task, state] } }
+  step_advantage: { op: advantage, inputs: states, with: { of: cross_episode_return, gamma: 0.95 } }
+  advantage: { op: combine, inputs: { episode: episode_advantage, step: step_advantage } }
+  update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-3, kl: 0.05 } }
+log: [trial, states, advantage, update]
+"#;
+
 /// Writes `yaml` into `folder` and answers with its path.
 pub fn pipeline(folder: &Path, yaml: &str) -> PathBuf {
     let path = folder.join("pipeline.yaml");
@@ -65,7 +92,7 @@ pub fn trained(folder: &Path, name: &str, yaml: &str, extra: &[&str]) -> PathBuf
 
 /// Everything that a run has to be judged by: its committed rows and the newest weights.
 pub fn digest(run: &Path) -> (String, Vec<u8>) {
-    let query = "select * exclude (seed) from trajectories order by iteration, task, sample, turn";
+    let query = "select * exclude (seed) from trajectories order by iteration, task, sample, attempt, turn";
     let rows = done(flow().arg("query").arg(run).arg(query).args(["--format", "json"]));
     let versions = std::fs::read_dir(run.join("weights")).unwrap();
     let newest = versions.filter_map(|v| v.unwrap().file_name().to_str()?.parse::<u64>().ok()).max().unwrap();
