@@ -53,39 +53,46 @@ impl AdvantageSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
-    fn meant(yaml: &str) -> AdvantageSettings {
-        AdvantageSettings::meant(&serde_yaml::from_str(yaml).unwrap()).unwrap()
+    fn meant(given: Value) -> AdvantageSettings {
+        AdvantageSettings::meant(&given).unwrap()
     }
 
     #[test]
     fn the_paper_is_the_default() {
-        assert_eq!(meant("{}"), AdvantageSettings::default());
-        assert_eq!(meant("{ preset: paper }"), AdvantageSettings::default());
+        assert_eq!(meant(json!({})), AdvantageSettings::default());
+        assert_eq!(meant(json!({ "preset": "paper" })), AdvantageSettings::default());
         assert_eq!(AdvantageSettings::meant(&Value::Null).unwrap(), AdvantageSettings::default());
-        assert_eq!(meant("{ of: step_return, gamma: 0.9 }"), AdvantageSettings { of: Of::StepReturn, gamma: 0.9, ..Default::default() });
+        assert_eq!(
+            meant(json!({ "of": "step_return", "gamma": 0.9 })),
+            AdvantageSettings { of: Of::StepReturn, gamma: 0.9, ..Default::default() }
+        );
     }
 
     #[test]
     fn the_code_differs_by_what_is_compared() {
         let said = |s: &AdvantageSettings| (s.unit, s.singleton, s.invalid_penalty, s.penalty, s.eps, s.eps_in);
         let (after, before) = (Penalty::AfterReturn, Penalty::BeforeReturn);
-        assert_eq!(said(&meant("{ preset: code }")), (Unit::Turn, Singleton::Raw, 0.1, after, 1e-6, EpsIn::Std));
-        assert_eq!(said(&meant("{ preset: code, of: step_return }")), (Unit::Turn, Singleton::Zero, 0.1, after, 1e-6, EpsIn::Std));
+        assert_eq!(said(&meant(json!({ "preset": "code" }))), (Unit::Turn, Singleton::Raw, 0.1, after, 1e-6, EpsIn::Std));
+        assert_eq!(
+            said(&meant(json!({ "preset": "code", "of": "step_return" }))),
+            (Unit::Turn, Singleton::Zero, 0.1, after, 1e-6, EpsIn::Std)
+        );
         let white = (Unit::Token, Singleton::Zero, 0.0, before, 1e-8, EpsIn::Variance);
-        assert_eq!(said(&meant("{ preset: code, of: advantage }")), white);
-        let cross = meant("{ preset: code, of: cross_episode_return }");
+        assert_eq!(said(&meant(json!({ "preset": "code", "of": "advantage" }))), white);
+        let cross = meant(json!({ "preset": "code", "of": "cross_episode_return" }));
         assert_eq!(
             (said(&cross), cross.boundary, cross.gamma_attempt),
             ((Unit::Turn, Singleton::Zero, 0.0, before, 1e-6, EpsIn::Std), Boundary::Code, 0.6)
         );
-        let gae = meant("{ preset: code, of: gae }");
+        let gae = meant(json!({ "preset": "code", "of": "gae" }));
         assert_eq!((said(&gae), gae.of, gae.lambda), (white, Of::Gae, 1.0));
     }
 
     #[test]
     fn a_field_beside_the_preset_wins() {
-        let found = meant("{ preset: code, unit: trajectory, invalid_penalty: 0, singleton: drop }");
+        let found = meant(json!({ "preset": "code", "unit": "trajectory", "invalid_penalty": 0, "singleton": "drop" }));
         assert_eq!((found.unit, found.invalid_penalty, found.singleton), (Unit::Trajectory, 0.0, Singleton::Drop));
         assert_eq!(found.penalty, Penalty::AfterReturn, "the others stay as the preset has them");
         assert!(AdvantageSettings::meant(&json!({ "preset": "code", "units": "turn" })).is_err());

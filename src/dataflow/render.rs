@@ -44,8 +44,9 @@ pub(super) struct Making<'a, 's> {
     delayed: Vec<(String, Handle<'s, u64, Batch>)>,
 }
 
-/// Every node's output: what its operator makes of its inputs, or what `feeds` has for it. A delayed edge is a feedback edge whose path summary is its staleness plus one, so that
-/// progress tracking itself enforces the bound; what it owes at the start of a resumed run comes from `past`.
+/// Every node's output: what its operator makes of its inputs, or what `feeds` has for it. A delayed edge is a feedback edge whose path
+/// summary is its staleness plus one, so that progress tracking itself enforces the bound; what it owes at the start of a resumed
+/// run comes from `past`.
 pub fn render<'s>(
     pipeline: &Pipeline,
     scope: Scope<'s, u64>,

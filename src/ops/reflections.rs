@@ -1,10 +1,11 @@
 //! Episodes as their rows tell them, and what was said about them as rows.
 
 use super::playing::Start;
-use super::turns::mode;
+use super::turns::{lists, mode};
 use crate::row::{self, RowError};
 use crate::seed;
 use arrow::array::*;
+use arrow::datatypes::{Float32Type, UInt32Type};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -66,19 +67,6 @@ pub fn episodes(rows: &RecordBatch) -> Result<Vec<Episode<'_>>, RowError> {
 pub fn table(asked: &[Episode], said: &[Said], kept: &[String]) -> Result<RecordBatch, RowError> {
     let n = asked.len();
     let starts = || asked.iter().map(|e| &e.start);
-    let lists = |of: &dyn Fn(&Said) -> Vec<u32>| {
-        let mut lists = ListBuilder::new(UInt32Builder::new()).with_field(row_item("choices"));
-        for said in said {
-            lists.values().append_slice(&of(said));
-            lists.append(true);
-        }
-        Arc::new(lists.finish()) as ArrayRef
-    };
-    let mut logprobs = ListBuilder::new(Float32Builder::new()).with_field(row_item("logprobs"));
-    for said in said {
-        logprobs.values().append_slice(&said.logprobs);
-        logprobs.append(true);
-    }
     let state = |outcome: &str| seed::mix(seed::text("reflect"), seed::text(outcome));
     row::batch(vec![
         ("iteration", Arc::new(UInt64Array::from_iter_values(starts().map(|s| s.iteration)))),
@@ -89,10 +77,10 @@ pub fn table(asked: &[Episode], said: &[Said], kept: &[String]) -> Result<Record
         ("phase", Arc::new(StringArray::from(vec!["reflect"; n]))),
         ("observation", Arc::new(StringArray::from_iter_values(asked.iter().map(|e| e.outcome)))),
         ("state", Arc::new(UInt64Array::from_iter_values(asked.iter().map(|e| state(e.outcome))))),
-        ("prompt_tokens", lists(&|s| s.prompt.clone())),
-        ("response_tokens", lists(&|s| s.tokens.clone())),
-        ("choices", lists(&|_| vec![])),
-        ("logprobs", Arc::new(logprobs.finish())),
+        ("prompt_tokens", lists::<UInt32Type>(said.iter().map(|s| &s.prompt[..]))),
+        ("response_tokens", lists::<UInt32Type>(said.iter().map(|s| &s.tokens[..]))),
+        ("choices", lists::<UInt32Type>(said.iter().map(|_| &[][..]))),
+        ("logprobs", lists::<Float32Type>(said.iter().map(|s| &s.logprobs[..]))),
         ("response", Arc::new(StringArray::from_iter_values(said.iter().map(|s| &s.response)))),
         ("action", Arc::new(StringArray::from_iter_values(said.iter().map(|s| s.remark.as_deref().unwrap_or(""))))),
         ("valid", Arc::new(BooleanArray::from_iter(said.iter().map(|s| Some(s.remark.is_some()))))),
@@ -107,13 +95,4 @@ pub fn table(asked: &[Episode], said: &[Said], kept: &[String]) -> Result<Record
         ("weights", Arc::new(UInt64Array::from_iter_values(starts().map(|s| s.version)))),
         ("seed", Arc::new(UInt64Array::from_iter_values(said.iter().map(|s| s.seed)))),
     ])
-}
-
-/// The field of a list column's values.
-fn row_item(column: &str) -> arrow::datatypes::FieldRef {
-    let kind = row::find(column).map_or(arrow::datatypes::DataType::Null, |c| c.kind.arrow());
-    match kind {
-        arrow::datatypes::DataType::List(field) => field,
-        other => Arc::new(arrow::datatypes::Field::new("item", other, false)),
-    }
 }

@@ -4,7 +4,7 @@ use super::playing::Ended;
 use crate::env::Seen;
 use crate::row::{self, RowError};
 use arrow::array::*;
-use arrow::datatypes::{DataType, Field, Float32Type, UInt32Type};
+use arrow::datatypes::{ArrowPrimitiveType, Field, Float32Type, UInt32Type};
 use std::sync::Arc;
 
 /// The columns of a played turn, in the table's order.
@@ -74,19 +74,6 @@ pub fn table(episodes: &[Played]) -> Result<Vec<RecordBatch>, RowError> {
     let f32s = |f: fn(&Turn) -> f32| Arc::new(Float32Array::from_iter_values(turns().map(f))) as ArrayRef;
     let u64s = |f: fn(&Turn) -> u64| Arc::new(UInt64Array::from_iter_values(turns().map(f))) as ArrayRef;
     let bools = |f: fn(&Turn) -> bool| Arc::new(BooleanArray::from_iter(turns().map(|t| Some(f(t))))) as ArrayRef;
-    let lists = |f: fn(&Turn) -> &[u32]| {
-        let mut lists = ListBuilder::new(PrimitiveBuilder::<UInt32Type>::new()).with_field(Field::new("item", DataType::UInt32, false));
-        for turn in turns() {
-            lists.values().append_slice(f(turn));
-            lists.append(true);
-        }
-        Arc::new(lists.finish()) as ArrayRef
-    };
-    let mut logprobs = ListBuilder::new(PrimitiveBuilder::<Float32Type>::new()).with_field(Field::new("item", DataType::Float32, false));
-    for turn in turns() {
-        logprobs.values().append_slice(&turn.logprobs);
-        logprobs.append(true);
-    }
     let n = all.len();
     let rows = row::batch(vec![
         ("iteration", Arc::new(UInt64Array::from_iter_values(starts().map(|s| s.iteration)))),
@@ -97,10 +84,10 @@ pub fn table(episodes: &[Played]) -> Result<Vec<RecordBatch>, RowError> {
         ("phase", Arc::new(StringArray::from(vec!["play"; n]))),
         ("observation", text(|t| &t.observation)),
         ("state", u64s(|t| t.state)),
-        ("prompt_tokens", lists(|t| &t.prompt)),
-        ("response_tokens", lists(|t| &t.response_tokens)),
-        ("choices", lists(|t| &t.choices)),
-        ("logprobs", Arc::new(logprobs.finish())),
+        ("prompt_tokens", lists::<UInt32Type>(turns().map(|t| &t.prompt[..]))),
+        ("response_tokens", lists::<UInt32Type>(turns().map(|t| &t.response_tokens[..]))),
+        ("choices", lists::<UInt32Type>(turns().map(|t| &t.choices[..]))),
+        ("logprobs", lists::<Float32Type>(turns().map(|t| &t.logprobs[..]))),
         ("response", text(|t| &t.response)),
         ("action", text(|t| &t.action)),
         ("valid", bools(|t| t.after.valid)),
@@ -116,6 +103,16 @@ pub fn table(episodes: &[Played]) -> Result<Vec<RecordBatch>, RowError> {
         ("seed", u64s(|t| t.seed)),
     ])?;
     Ok(vec![rows])
+}
+
+/// A list a row, as the columns have them.
+pub fn lists<'a, T: ArrowPrimitiveType>(rows: impl Iterator<Item = &'a [T::Native]>) -> ArrayRef {
+    let mut lists = ListBuilder::new(PrimitiveBuilder::<T>::new()).with_field(Field::new("item", T::DATA_TYPE, false));
+    for row in rows {
+        lists.values().append_slice(row);
+        lists.append(true);
+    }
+    Arc::new(lists.finish())
 }
 
 /// How a row was made that was told this of earlier attempts.

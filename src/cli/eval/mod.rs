@@ -67,7 +67,8 @@ impl Eval {
         panel.verify().map_err(|e| format!("error: {e}"))?;
         let how = self.recipe()?;
         let policy = models::start(&how, self.machine.threads(), &models::Starts::new())?;
-        let node = how.log[0].clone();
+        // An override may have emptied the log.
+        let node = how.log.first().cloned().ok_or("error: `log` must name the node that plays")?;
         let sink = Sink::of([node.clone()].into());
         eprintln!("playing {} tasks of {}", panel.tasks.len(), panel.name);
         let folder = self.out.as_ref().map(|out| log::Run::create(out, &how.to_yaml(), &info(&how))).transpose();
@@ -122,8 +123,7 @@ impl Eval {
             seed: self.seed,
         };
         let text = recipe(&trained, &changes).map_err(|e| format!("error: {}: {e}", file.display()))?;
-        let name = Path::new("what is evaluated").display().to_string();
-        pipeline::parse(&name, &text, &self.sets, &ops::catalog()).map_err(|d| d.to_string())
+        pipeline::parse("what is evaluated", &text, &self.sets, &ops::catalog()).map_err(|d| d.to_string())
     }
 }
 

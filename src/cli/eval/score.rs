@@ -1,12 +1,13 @@
 //! What was won of a panel.
 
-use crate::credit::{diversity, pass_interval, Interval, Trial};
+use crate::credit::{courses, diversity, pass_interval, Interval, Trial};
 use crate::env::Panel;
 use crate::row::{self, RowError};
-use crate::seed::{mix, text};
+use crate::seed::text;
 use arrow::array::RecordBatch;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// The figures of an evaluation.
 pub struct Score {
@@ -29,7 +30,7 @@ struct Episode {
     won: bool,
     turns: usize,
     score: f32,
-    course: u64,
+    rows: Range<usize>,
 }
 
 impl Score {
@@ -44,6 +45,7 @@ impl Score {
     ) -> Result<Score, RowError> {
         let names: Vec<String> = panel.tasks.iter().map(|t| t.name()).collect();
         let mut episodes: BTreeMap<(&str, u32, u32), Episode> = BTreeMap::new();
+        let mut distinct = 0.0;
         if let Some(rows) = rows {
             let (tasks, samples, attempts) = (row::texts(rows, "task")?, row::u32s(rows, "sample")?, row::u32s(rows, "attempt")?);
             let (phases, won, scores) = (row::texts(rows, "phase")?, row::bools(rows, "won")?, row::f32s(rows, "score")?);
@@ -53,8 +55,14 @@ impl Score {
                 episode.won |= won.value(i);
                 episode.turns += 1;
                 episode.score = scores.value(i);
-                episode.course = mix(mix(episode.course, states.value(i)), text(actions.value(i)));
+                // Rows of an episode follow one another.
+                episode.rows = i + 1 - episode.turns..i + 1;
             }
+            let actions: Vec<u64> = actions.iter().map(|action| text(action.unwrap_or_default())).collect();
+            let first = || episodes.iter().filter(|(name, _)| name.2 == 0);
+            let tasks: Vec<u64> = first().map(|(name, _)| text(name.0)).collect();
+            let ranges: Vec<Range<usize>> = first().map(|(_, episode)| episode.rows.clone()).collect();
+            distinct = diversity(&tasks, &courses(states.values(), &actions, &ranges));
         }
         let mut trials: Vec<Trial> = Vec::new();
         for name in &names {
@@ -63,8 +71,6 @@ impl Score {
                 trials.push(Trial { task: text(name), won_at: (0..attempts).find(won) });
             }
         }
-        let first: Vec<(u64, u64)> = episodes.iter().filter(|(name, _)| name.2 == 0).map(|(name, e)| (text(name.0), e.course)).collect();
-        let (tasks, courses): (Vec<u64>, Vec<u64>) = first.into_iter().unzip();
         Ok(Score {
             panel: panel.name.clone(),
             tasks: names.len(),
@@ -73,7 +79,7 @@ impl Score {
             episodes: episodes.len(),
             turns: episodes.values().map(|e| e.turns).sum(),
             reward: episodes.values().map(|e| f64::from(e.score)).sum(),
-            diversity: (samples > 1).then(|| diversity(&tasks, &courses)),
+            diversity: (samples > 1).then_some(distinct),
             weights,
         })
     }
