@@ -191,4 +191,5 @@ def main():
     print(PAGE.read_text())
 
 
-main()
+if __name__ == "__main__":
+    main()
