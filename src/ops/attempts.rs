@@ -1,6 +1,6 @@
 //! `rollout` inside a loop: an attempt begins as soon as what it is told is there, beside those of other tasks that are being played.
 
-use super::memory::{self, Keep};
+use super::memory::{self, Unwritten};
 use super::play::Tally;
 use super::player::Player;
 use super::playing::{Ended, Start};
@@ -25,7 +25,7 @@ pub struct Attempts {
     pub player: Player,
     pub samples: u32,
     pub patience: Patience,
-    pub keep: Keep,
+    pub keep: Unwritten,
     pub budget: usize,
     pub trial: Trial,
     pub node: String,
@@ -184,7 +184,7 @@ impl Attempts {
     /// What the next attempt is told, where no reflection says it.
     fn kept(&self, ended: &Ended) -> String {
         let memory = &ended.start.memory;
-        if self.keep != Keep::History {
+        if self.keep == Unwritten::None {
             return memory.clone();
         }
         let actions: Vec<&str> = ended.turns.iter().map(|turn| turn.action.as_str()).collect();

@@ -3,12 +3,12 @@
 //! Each process plays its share of the panel.
 
 use super::attempts::{Attempts, Iteration};
-use super::memory::Keep;
+use super::memory::Unwritten;
 use super::play::{Actor, Decode, Play};
 use super::player::Player;
 use super::prompt::Prompt;
 use super::reflect::{budget, Thinking};
-use super::rollout::{newest, nothing_kept, tokens, tries};
+use super::rollout::{newest, tokens, tries};
 use super::tries::Patience;
 use super::turns::COLUMNS;
 use super::{must, nothing, schema, settings};
@@ -19,8 +19,8 @@ use crate::dataflow::{Context, Edge, Place, Ports, Route};
 use crate::env::{Game, Panel, Worlds};
 use crate::pipeline::{Delay, Node, OperatorSpec, Port, Until};
 use crate::policy::Sampling;
-use crate::row;
-use arrow::array::StringArray;
+use crate::row::{self, RowError};
+use arrow::array::{RecordBatch, StringArray, UInt64Array};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -67,9 +67,9 @@ struct Evaluate {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 100))]
     attempts: u32,
-    /// With several attempts and no `reflect`, what the next is told of a failed one: `history` or `none`.
-    #[serde(default = "nothing_kept")]
-    keep: Keep,
+    /// With several attempts and no `reflect`, what the next is told of a failed one.
+    #[serde(default)]
+    keep: Unwritten,
     /// With several attempts, how the model reflects on a failed one; without it, it doesn't.
     #[serde(default)]
     reflect: Option<Thinking>,
@@ -175,7 +175,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
 }
 
 /// The rows with the iteration in which they were measured.
-fn stamped(rows: &arrow::array::RecordBatch, iteration: u64) -> Result<arrow::array::RecordBatch, crate::row::RowError> {
-    let iterations = arrow::array::UInt64Array::from(vec![iteration; rows.num_rows()]);
-    crate::row::with(rows, "iteration", std::sync::Arc::new(iterations))
+fn stamped(rows: &RecordBatch, iteration: u64) -> Result<RecordBatch, RowError> {
+    let iterations = UInt64Array::from(vec![iteration; rows.num_rows()]);
+    row::with(rows, "iteration", Arc::new(iterations))
 }

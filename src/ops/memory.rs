@@ -19,6 +19,17 @@ pub enum Keep {
     None,
 }
 
+/// What the attempts that follow are told of one about which nothing is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Unwritten {
+    /// What was done in it and how it ended.
+    History,
+    /// Nothing.
+    #[default]
+    None,
+}
+
 const ATTEMPT: &str = "Attempt ";
 const NOTED: &str = ", noted: ";
 const THEN: &str = "; ";

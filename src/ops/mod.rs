@@ -186,7 +186,7 @@ fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
             found.push(Wrong { at, message, help: None });
         }
     }
-    found.extend(pipeline.all().filter(|n| n.op == "rollout").filter_map(|node| rollout::wrong(node, pipeline)));
+    found.extend(pipeline.all().filter(|n| n.op == "rollout").flat_map(|node| rollout::wrong(node, pipeline)));
     found.extend(namesakes(pipeline));
     found.extend(judged_wrong(pipeline));
     found

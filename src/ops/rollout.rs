@@ -6,7 +6,7 @@
 //! wherever it is played. With `groups` the first process plays them all, since which tasks are played turns on how others went.
 
 use super::attempts::{Attempts, Iteration};
-use super::memory::Keep;
+use super::memory::Unwritten;
 use super::play::{play, Actor, Decode, Play};
 use super::player::Player;
 use super::prompt::Prompt;
@@ -80,18 +80,15 @@ struct Rollout {
     #[serde(default = "max_failed")]
     #[schemars(range(min = 0.0, max = 1.0))]
     max_failed: f64,
-    /// In a loop: what the attempts that follow are told of one where no `reflect` says it: `history` or `none`.
-    #[serde(default = "nothing_kept")]
-    keep: Keep,
-    /// Tokens of what they are told in all, at most; the oldest is forgotten first.
+    /// In a loop: what the attempts that follow are told of one where no `reflect` says it.
+    #[serde(default)]
+    keep: Unwritten,
+    /// In a loop: tokens of what they are told in all, at most; the oldest is forgotten first.
     #[serde(default = "budget")]
     #[schemars(range(min = 0, max = 100_000))]
     budget: usize,
 }
 
-pub(super) fn nothing_kept() -> Keep {
-    Keep::None
-}
 fn eight() -> u32 {
     8
 }
@@ -223,15 +220,43 @@ pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx
     Ok(machine(inputs, ctx, Attempts { player, samples, patience, keep, budget, trial, node, shared, version: 0, drawn: None, now }))
 }
 
-/// A number of groups that can't be reached.
-pub fn wrong(node: &Node, pipeline: &Pipeline) -> Option<Wrong> {
+/// What has no meaning where the node stands, and a number of groups that can't be reached.
+pub fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
+    match pipeline.around(&node.id) {
+        Some(around) => idle(node, &["groups"], &format!("has no meaning in the loop `{}`, which plays all tasks", around.id)),
+        None => {
+            let mut found = idle(node, &["keep", "budget"], "has no meaning outside a loop, where a task is played in one attempt");
+            found.extend(untold(node));
+            found.extend(unreachable(node, pipeline));
+            found
+        }
+    }
+}
+
+/// These settings of the node, if they are given.
+fn idle(node: &Node, settings: &[&str], why: &str) -> Vec<Wrong> {
+    let given = settings.iter().filter(|name| node.with.get(name).is_some());
+    let wrong = |name: &&str| Wrong {
+        at: ["nodes", &node.id, "with", name].map(String::from).to_vec(),
+        message: format!("`{name}` {why}"),
+        help: Some("leave it out".into()),
+    };
+    given.map(wrong).collect()
+}
+
+/// An input that only a next attempt reads.
+fn untold(node: &Node) -> Option<Wrong> {
+    node.inputs.iter().find(|input| input.port == "memory").map(|input| Wrong {
+        at: ["nodes", &node.id, "inputs", "memory"].map(String::from).to_vec(),
+        message: format!("`memory` is what the next attempt is told, and `{}` stands in no loop", node.id),
+        help: Some(format!("put `{}` and `{}` into a node with `loop: {{ attempts: 3 }}`, or leave `memory` out", node.id, input.from)),
+    })
+}
+
+/// More groups than there are tasks, or of trajectories that can't differ.
+fn unreachable(node: &Node, pipeline: &Pipeline) -> Option<Wrong> {
     let with = settings::<Rollout>(node).ok()?;
     let groups = with.groups?;
-    if let Some(around) = pipeline.around(&node.id) {
-        let message = format!("`groups` has no meaning in the loop `{}`, which plays all tasks", around.id);
-        let help = Some("leave it out".into());
-        return Some(Wrong { at: ["nodes", &node.id, "with", "groups"].map(String::from).to_vec(), message, help });
-    }
     let source = node.inputs.iter().find(|input| input.port == "tasks")?;
     let batch = pipeline.nodes.iter().find(|n| n.id == source.from).and_then(|n| n.with["batch"].as_u64());
     let (message, help) = if with.actor == Actor::Expert || with.samples < 2 {
