@@ -63,6 +63,10 @@ pub struct Sokoban {
     moves_per_turn: usize,
     /// The expert's way: moves, each with the places before it. Good for as long as the game stays on it.
     way: Vec<(u64, Direction)>,
+    /// The turns so far: the board before each, and what was done.
+    turns: Vec<(Board, String)>,
+    /// The course that the expert was told of.
+    told: Vec<String>,
 }
 
 impl Sokoban {
@@ -78,7 +82,7 @@ impl Sokoban {
     }
 
     fn start(board: Board, moves_per_turn: usize) -> Self {
-        Sokoban { first: board.clone(), board, moves_per_turn, way: Vec::new() }
+        Sokoban { first: board.clone(), board, moves_per_turn, way: Vec::new(), turns: Vec::new(), told: Vec::new() }
     }
 
     /// One move without any text: its reward, and whether the game is won. A won game stays as it is.
@@ -100,6 +104,16 @@ impl Sokoban {
         Seen { observation: self.board.draw(), state: self.board.hash(), reward: reward as f32, done: won, won, valid }
     }
 
+    /// The next turn of the course that it was told of, if that was followed so far and leaves the room solvable.
+    fn noted(&self) -> Option<String> {
+        let next = self.told.get(self.turns.len())?;
+        let followed = self.turns.iter().zip(&self.told).all(|((_, done), told)| done == told);
+        let moves = self.parse(next).filter(|_| followed)?;
+        let mut after = self.board.clone();
+        walked(&mut after, &moves);
+        (after.won() || solver::solve(&after, FARTHEST).is_some()).then(|| words(&moves))
+    }
+
     /// The moves of an action, or `None` if it is no action.
     fn parse(&self, action: &str) -> Option<Vec<Direction>> {
         let moves: Vec<Direction> = action.split(',').take(self.moves_per_turn + 1).map(Direction::parse).collect::<Option<_>>()?;
@@ -110,6 +124,7 @@ impl Sokoban {
 impl Environment for Sokoban {
     fn reset(&mut self) -> Seen {
         self.board.clone_from(&self.first);
+        self.turns.clear();
         self.see(0.0, true)
     }
 
@@ -118,13 +133,8 @@ impl Environment for Sokoban {
     fn step(&mut self, action: &str) -> Seen {
         let moves = if self.board.won() { None } else { self.parse(action) };
         let Some(moves) = moves else { return self.see(0.0, false) };
-        let mut reward = 0.0;
-        for direction in moves {
-            reward += self.board.walk(direction);
-            if self.board.won() {
-                break;
-            }
-        }
+        self.turns.push((self.board.clone(), words(&moves)));
+        let reward = walked(&mut self.board, &moves);
         self.see(reward, true)
     }
 
@@ -146,10 +156,13 @@ impl Environment for Sokoban {
         all
     }
 
-    /// The next moves of a shortest solution.
+    /// The next moves of the course that it was told of, as long as it is on it; then those of a shortest solution.
     fn expert(&mut self) -> Option<String> {
         if self.board.won() {
             return None;
+        }
+        if let Some(next) = self.noted() {
+            return Some(next);
         }
         let here = solver::places(&self.board);
         let place = |way: &[(u64, Direction)]| way.iter().position(|step| step.0 == here);
@@ -160,15 +173,50 @@ impl Environment for Sokoban {
                 0
             }
         };
-        let words: Vec<&str> = self.way[at..].iter().take(self.moves_per_turn).map(|step| step.1.word()).collect();
-        (!words.is_empty()).then(|| words.join(", "))
+        let moves: Vec<Direction> = self.way[at..].iter().take(self.moves_per_turn).map(|step| step.1).collect();
+        (!moves.is_empty()).then(|| words(&moves))
     }
 
-    /// The moves of a shortest solution from the start.
+    /// The course of the attempt up to the turn that lost it, and the first moves of a shortest solution in that turn's stead. A turn
+    /// lost the attempt if before it the turns that were left would have sufficed, and after it they didn't.
     fn lesson(&mut self) -> Option<String> {
-        let words: Vec<&str> = solver::solve(&self.first, FARTHEST)?.iter().map(|step| step.1.word()).collect();
-        (!words.is_empty()).then(|| words.join(", "))
+        let turns = self.turns.len();
+        let course = |until: usize| self.turns[..until].iter().map(|(_, done)| done.clone());
+        if self.board.won() {
+            return Some(course(turns).collect::<Vec<_>>().join(THEN));
+        }
+        let good = |at: &usize| {
+            let way = solver::solve(&self.turns[*at].0, FARTHEST).filter(|way| way.len() <= (turns - at) * self.moves_per_turn)?;
+            Some((*at, way.iter().take(self.moves_per_turn).map(|step| step.1).collect::<Vec<_>>()))
+        };
+        let (at, better) = (0..turns).rev().find_map(|at| good(&at))?;
+        Some(course(at).chain([words(&better)]).collect::<Vec<_>>().join(THEN))
     }
+
+    /// A course, as in a lesson; the last one counts.
+    fn told(&mut self, note: &str) {
+        self.told = note.split(THEN).map(str::trim).map(String::from).collect();
+    }
+}
+
+/// Between the turns of a course.
+const THEN: &str = "; ";
+
+/// Moves as an action names them.
+fn words(moves: &[Direction]) -> String {
+    moves.iter().map(|direction| direction.word()).collect::<Vec<_>>().join(", ")
+}
+
+/// Makes the moves up to the winning one; the sum of their rewards.
+fn walked(board: &mut Board, moves: &[Direction]) -> f64 {
+    let mut reward = 0.0;
+    for direction in moves {
+        reward += board.walk(*direction);
+        if board.won() {
+            break;
+        }
+    }
+    reward
 }
 
 #[cfg(test)]
@@ -211,14 +259,55 @@ mod tests {
         assert_eq!(room.expert(), None, "a box in the top row never comes down:\n{}", room.board().draw());
     }
 
+    /// Plays a room with random actions for some turns.
+    fn failed(settings: &SokobanSettings, seed: u64, turns: usize) -> Sokoban {
+        let mut room = Sokoban::new(settings, seed).unwrap();
+        room.reset();
+        let mut draw = seed;
+        for _ in 0..turns {
+            draw = draw.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17) ^ seed;
+            if let Some(action) = room.admissible().get(draw as usize % 84) {
+                room.step(action);
+            }
+        }
+        room
+    }
+
     #[test]
-    fn the_lesson_is_a_solution() {
-        let mut room = Sokoban::new(&SokobanSettings::default(), 3).unwrap();
-        room.reset();
-        room.step("left");
-        let lesson = room.lesson().unwrap();
-        room.reset();
-        assert!(lesson.split(", ").map(|word| room.step(word)).last().unwrap().won);
+    fn a_lesson_that_is_followed_wins_in_the_turns_that_there_were() {
+        let settings = SokobanSettings { moves_per_turn: 3, ..SokobanSettings::default() };
+        let mut kept = 0;
+        for seed in 0..100 {
+            let mut room = failed(&settings, seed, 7);
+            let Some(lesson) = room.lesson() else { panic!("seed {seed}: every room can be solved in 21 moves") };
+            let own: Vec<String> = room.turns.iter().map(|turn| turn.1.clone()).collect();
+            let noted: Vec<&str> = lesson.split(THEN).collect();
+            assert!(room.board.won() || noted.len() <= 7 && noted[..noted.len() - 1].iter().zip(&own).all(|(a, b)| a == b));
+            kept += noted.len() - 1;
+            let mut seen = room.reset();
+            room.told(&lesson);
+            for turn in 0..7 {
+                let Some(action) = room.expert() else { break };
+                assert!(turn >= noted.len() || action == noted[turn], "seed {seed}: the expert does as it was told");
+                seen = room.step(&action);
+            }
+            assert!(seen.won, "seed {seed}: {lesson}");
+        }
+        assert!(kept > 50, "{kept} turns of the failed attempts were good");
+    }
+
+    #[test]
+    fn a_note_that_leads_nowhere_is_not_followed() {
+        for note in ["", "down; right; up", "jump", "left; left"] {
+            let mut room = Sokoban::from_board("######\n#____#\n#PX_O#\n#____#\n######").unwrap();
+            room.reset();
+            room.told(note);
+            let mut seen = room.reset();
+            while let Some(action) = room.expert() {
+                seen = room.step(&action);
+            }
+            assert!(seen.won, "{note}");
+        }
     }
 
     #[test]
