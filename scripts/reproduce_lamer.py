@@ -1,14 +1,16 @@
 """LaMer's tables and figures, on a policy small enough for two cores: trains what is missing, measures it, writes docs/lamer.md.
 
-    python3 scripts/reproduce_lamer.py [--games minesweeper,sokoban] [--seeds 1,2,3] [--iterations 60] [--methods gigpo,lamer] [--parts table,cost,memory,gamma,harder]
+    python3 scripts/reproduce_lamer.py [--games minesweeper,sokoban] [--seeds 1,2,3] [--iterations N] [--short 60]
+        [--methods gigpo,lamer] [--parts table,relations,diversity,harder,memory,gamma,cost]
 
-One run at a time, into runs/lamer; what was stopped is resumed, what is there is not made again. Everything in docs/lamer.md comes
-from `flow eval` and `flow query` on these runs, and each table says by which command. Tuning is done on training tasks: the panels
-are for the tables.
+One run at a time, into runs/lamer; what was stopped is resumed, what is there is not made again, and neither is what was measured of
+it. Everything in docs/lamer.md comes from `flow eval` and `flow query` on these runs, and each table says by which command. Tuning is
+done on training tasks: the panels are for the tables.
 """
 
 import argparse
 import json
+import math
 import shutil
 import statistics
 import subprocess
@@ -24,6 +26,8 @@ GAMES = {
     "minesweeper": ("MineSweeper 6x6, three mines", "datasets/minesweeper-6x6-m3-72494b580fd3.json", None),
     "sokoban": ("Sokoban 6x6, two boxes, up to three moves a turn", "datasets/sokoban-6x6-b2-m3-b32814e7d705.json", "{ env: sokoban, size: 6, boxes: 2, moves: 3, batch: %d }"),
 }
+# A run of the table; the paper's are of 300.
+ITERATIONS = {"minesweeper": 200, "sokoban": 60}
 # The paper's table 1, for comparison: its model is a thousand times as large.
 PAPER = {
     ("zero-shot", "minesweeper"): "4.5 / 6.6 / 8.6", ("zero-shot", "sokoban"): "6.8 / 9.8 / 12.9",
@@ -63,23 +67,43 @@ def tasks(game, *nodes):
     return [f"nodes.{node}.with={template % sizes[size]}" for node, size in nodes] if template else []
 
 
+def shown(game, *rollouts):
+    """Where the order of moves counts, the policy is shown those that it made."""
+    return [f"nodes.{node}.with.prompt=course" for node in rollouts] if game == "sokoban" else []
+
+
 def warmstart(game):
-    sets = tasks(game, ("tasks", "demos"), ("own", "own"))
+    sets = tasks(game, ("tasks", "demos"), ("own", "own")) + shown(game, "demos", "trial.nodes.rollout")
     return trained("warmstart", f"warmstart-{game}", sets + ([f"flow=lamer-warmstart-{game}"] if sets else []))
+
+
+def played(method, game):
+    return tasks(game, ("tasks", "tasks")) + shown(game, "trial.nodes.rollout" if method == "lamer" else "rollout")
 
 
 def run(method, game, seed, iterations, *more):
     start = warmstart(game)
     models = [f"models.actor.load={start}"] + ([f"models.critic.load={start}"] if method == "ppo" else [])
-    name = "-".join([method, game, str(seed)] + [s.rsplit(".", 1)[-1].replace("=", "") for s in more])
-    sets = [f"seed={seed}", f"iterations={iterations}", *models, *tasks(game, ("tasks", "tasks")), *more]
+    length = [] if iterations == ITERATIONS[game] else [f"i{iterations}"]
+    name = "-".join([method, game, str(seed), *length] + [s.rsplit(".", 1)[-1].replace("=", "") for s in more])
+    sets = [f"seed={seed}", f"iterations={iterations}", *models, *played(method, game), *more]
     return trained(method, name, sets)
+
+
+def evaluated(subject, panel, *extra):
+    """What `flow eval` says; said again from its file as long as the run is the same."""
+    command = [FLOW, "eval", str(subject), "--panel", panel, "--format", "json", *extra]
+    said = HOME / "evals" / (" ".join([subject.name, Path(panel).stem, *extra]).replace("/", "_") + ".json")
+    if not said.exists() or said.stat().st_mtime < (subject / "manifest.json").stat().st_mtime:
+        said.parent.mkdir(exist_ok=True)
+        answer = call(*command)
+        said.write_text(answer)
+    return json.loads(said.read_text())
 
 
 def measured(subject, panel, *extra):
     """pass@1, @2, @3 in percent."""
-    answer = json.loads(call(FLOW, "eval", str(subject), "--panel", panel, "--attempts", "3", "--format", "json", *extra))
-    return [100 * p["value" if "value" in p else "share"] for p in answer["pass"]]
+    return [100 * p["share"] for p in evaluated(subject, panel, "--attempts", "3", *extra)["pass"]]
 
 
 def cell(rows):
@@ -89,7 +113,20 @@ def cell(rows):
     return " / ".join(one([row[k] for row in rows]) for k in range(3))
 
 
-def table(games, seeds, iterations, methods):
+FORGET = ["--set", "nodes.trial.nodes.reflect.with.keep=none"]
+
+
+def rows(method, game, ask):
+    """Of each seed what a method reaches on the game's panel."""
+    panel, start = GAMES[game][1], warmstart(game)
+    untrained = {"zero-shot": FORGET, "reflexion": []}.get(method)
+    if untrained is None:
+        return [measured(run(method, game, s, ask.length(game)), panel, "--seed", str(s)) for s in ask.seeds]
+    return [measured(start, panel, *untrained, "--seed", str(s)) for s in ask.seeds]
+
+
+def table(ask):
+    games = ask.games
     lines = [
         "## Table 1: success within 1, 2 and 3 attempts, in percent",
         "",
@@ -97,65 +134,106 @@ def table(games, seeds, iterations, methods):
         "",
         "Mean over seeds, and in brackets their standard deviation. In italics the paper's (Qwen3-4B).",
         "",
-        "| method | " + " | ".join(f"{GAMES[g][0]} | *paper*" for g in games) + " |",
+        "| method | " + " | ".join(f"{GAMES[g][0]}, {ask.length(g)} iterations | *paper*" for g in games) + " |",
         "| --- | " + " | ".join("---: | ---:" for _ in games) + " |",
     ]
-    cells = {}
-    for game in games:
-        panel, start = GAMES[game][1], warmstart(game)
-        forget = ["--set", "nodes.trial.nodes.reflect.with.keep=none"]
-        evals = [["--seed", str(s)] for s in seeds]
-        cells["zero-shot", game] = cell([measured(start, panel, *forget, *e) for e in evals])
-        cells["reflexion", game] = cell([measured(start, panel, *e) for e in evals])
-        for method in reversed(methods):
-            cells[method, game] = cell([measured(run(method, game, s, iterations), panel, "--seed", str(s)) for s in seeds])
-    for method in ["zero-shot", "reflexion", *methods]:
-        lines.append(f"| {method} | " + " | ".join(f"{cells[method, g]} | *{PAPER[method, g]}*" for g in games) + " |")
+    for method in ["zero-shot", "reflexion", *ask.methods]:
+        lines.append(f"| {method} | " + " | ".join(f"{cell(rows(method, g, ask))} | *{PAPER[method, g]}*" for g in games) + " |")
     return lines
 
 
-def memory(games, seed, iterations):
-    lines = ["## Table 3: what the next attempt is told", "", "    --set nodes.trial.nodes.reflect.with.keep=KEEP", ""]
-    lines += ["| told | " + " | ".join(GAMES[g][0] for g in games) + " |", "| --- | " + " | ".join("---:" for _ in games) + " |"]
+def interval(values):
+    """Mean and 95% interval by Student's t."""
+    if len(values) < 2:
+        return f"{values[0]:.1f}"
+    t = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}[len(values)]
+    half = t * statistics.stdev(values) / math.sqrt(len(values))
+    middle = statistics.mean(values)
+    return f"{middle:.1f} ({middle - half:.1f} to {middle + half:.1f})"
+
+
+def relations(ask):
+    lines = [
+        "## What the paper claims: relations",
+        "",
+        "Mean over seeds and its 95% interval by Student's t, of the runs above. *Gain* is pass@3 less pass@1.",
+        "",
+        "| game | LaMer's pass@3 | GiGPO's pass@3 | LaMer's gain | GiGPO's gain | *gap, and gains, of the paper* |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for game in ask.games:
+        lamer, gigpo = rows("lamer", game, ask), rows("gigpo", game, ask)
+        cells = [interval([row[2] for row in of]) for of in (lamer, gigpo)]
+        cells += [interval([row[2] - row[0] for row in of]) for of in (lamer, gigpo)]
+        theirs = {m: [float(x) for x in PAPER[m, game].split(" / ")] for m in ("lamer", "gigpo")}
+        gap, gains = theirs["lamer"][2] - theirs["gigpo"][2], [theirs[m][2] - theirs[m][0] for m in ("lamer", "gigpo")]
+        lines.append(f"| {game} | " + " | ".join(cells) + f" | *{gap:.1f}; {gains[0]:.1f}, {gains[1]:.1f}* |")
+    return lines
+
+
+def variety(ask):
+    lines = [
+        "## Figure 3: diversity of trajectories",
+        "",
+        "    target/release/flow eval RUN --panel PANEL --attempts 1 --samples 8",
+        "",
+        "Entropy over the distinct trajectories of a task, in nats; at most ln 8 = 2.08.",
+        "",
+        "| model | " + " | ".join(ask.games) + " |",
+        "| --- | " + " | ".join("---:" for _ in ask.games) + " |",
+    ]
+    for method in ["warm start", "gigpo", "lamer"]:
+        cells = []
+        for game in ask.games:
+            subjects = [warmstart(game)] if method == "warm start" else [run(method, game, s, ask.length(game)) for s in ask.seeds]
+            found = [evaluated(s, GAMES[game][1], "--attempts", "1", "--samples", "8")["diversity"] for s in subjects]
+            cells.append(f"{statistics.mean(found):.2f}" + (f" ({statistics.stdev(found):.2f})" if len(found) > 1 else ""))
+        lines.append(f"| {method} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def memory(ask):
+    lines = [f"## Table 3: what the next attempt is told ({ask.short} iterations, one seed)", "", "    --set nodes.trial.nodes.reflect.with.keep=KEEP", ""]
+    lines += ["| told | " + " | ".join(GAMES[g][0] for g in ask.games) + " |", "| --- | " + " | ".join("---:" for _ in games) + " |"]
     for keep in ["history", "reflection", "both"]:
         more = [] if keep == "reflection" else [f"nodes.trial.nodes.reflect.with.keep={keep}"]
-        row = [cell([measured(run("lamer", g, seed, iterations, *more), GAMES[g][1])]) for g in games]
+        row = [cell([measured(run("lamer", g, ask.seeds[0], ask.short, *more), GAMES[g][1])]) for g in ask.games]
         lines.append(f"| {keep} | " + " | ".join(row) + " |")
     return lines
 
 
-def gamma(games, seed, iterations):
-    lines = ["## Figure 5: the discount across attempts", "", "    --set nodes.step_advantage.with.gamma_attempt=G (and episode_advantage)", ""]
-    lines += ["| gamma_attempt | " + " | ".join(GAMES[g][0] for g in games) + " |", "| ---: | " + " | ".join("---:" for _ in games) + " |"]
+def gamma(ask):
+    lines = [f"## Figure 5: the discount across attempts ({ask.short} iterations, one seed)", "", "    --set nodes.step_advantage.with.gamma_attempt=G (and episode_advantage)", ""]
+    lines += ["| gamma_attempt | " + " | ".join(GAMES[g][0] for g in ask.games) + " |", "| ---: | " + " | ".join("---:" for _ in games) + " |"]
     for value in ["0.0", "0.3", "0.6", "0.9", "1.0"]:
         more = [] if value == "0.6" else [f"nodes.{n}_advantage.with.gamma_attempt={value}" for n in ("episode", "step")]
-        row = [cell([measured(run("lamer", g, seed, iterations, *more), GAMES[g][1])]) for g in games]
+        row = [cell([measured(run("lamer", g, ask.seeds[0], ask.short, *more), GAMES[g][1])]) for g in ask.games]
         lines.append(f"| {value} | " + " | ".join(row) + " |")
     return lines
 
 
-def harder(games, seed, iterations):
+def harder(ask):
     lines = ["## Figure 4: harder boards than those of training", "", "| panel | GiGPO | LaMer |", "| --- | ---: | ---: |"]
-    for game in games:
+    for game in ask.games:
         for panel in HARDER[game]:
-            row = [cell([measured(run(m, game, seed, iterations), panel)]) for m in ("gigpo", "lamer")]
+            row = [cell([measured(run(m, game, s, ask.length(game)), panel, "--seed", str(s)) for s in ask.seeds]) for m in ("gigpo", "lamer")]
             lines.append(f"| {Path(panel).stem.rsplit('-', 1)[0]} | {row[0]} | {row[1]} |")
     return lines
 
 
-def cost(games, seed, iterations):
+def cost(ask):
     """Six iterations of each from the start, in turn, twice; the quicker counts."""
     prompts = "select count(distinct (iteration, prompt_tokens)) / 6.0 as prompts, count(distinct (iteration, task, sample, attempt)) / 6.0 as episodes from {}"
     lines = ["## Cost of an iteration", "", "    time target/release/flow run pipelines/lamer/METHOD.yaml --set iterations=6", ""]
     lines += ["| game | method | seconds an iteration | episodes | distinct prompts |", "| --- | --- | ---: | ---: | ---: |"]
-    for game in games:
+    for game in ask.games:
         took = {"gigpo": [], "lamer": []}
         for turn in range(2):
             for method in took:
                 out = HOME / f"cost-{method}-{game}-{turn}"
                 shutil.rmtree(out, ignore_errors=True)
                 begin = time.monotonic()
-                sets = ["iterations=6", f"models.actor.load={warmstart(game)}", *tasks(game, ("tasks", "tasks"))]
+                sets = ["iterations=6", f"models.actor.load={warmstart(game)}", *played(method, game)]
                 call(FLOW, "run", f"pipelines/lamer/{method}.yaml", "--out", str(out), *[a for s in sets for a in ("--set", s)])
                 took[method].append((time.monotonic() - begin) / 6)
         for method, node in (("gigpo", "rollout"), ("lamer", "trial")):
@@ -165,26 +243,35 @@ def cost(games, seed, iterations):
     return lines
 
 
+PARTS = {
+    "table": table,
+    "relations": relations,
+    "diversity": variety,
+    "harder": harder,
+    "memory": memory,
+    "gamma": gamma,
+    "cost": cost,
+}
+
+
 def main():
     ask = argparse.ArgumentParser()
-    ask.add_argument("--games", default="minesweeper,sokoban")
-    ask.add_argument("--seeds", default="1,2,3")
-    ask.add_argument("--iterations", type=int, default=60)
-    ask.add_argument("--methods", default=",".join(METHODS), help="rows of the table")
-    ask.add_argument("--parts", default="table,cost,memory,gamma,harder")
+    names = lambda text: text.split(",")
+    ask.add_argument("--games", type=names, default=list(GAMES))
+    ask.add_argument("--seeds", type=lambda text: [int(s) for s in text.split(",")], default=[1, 2, 3])
+    ask.add_argument("--iterations", type=int, help="of a run of the table; " + ", ".join(f"{n} for {g}" for g, n in ITERATIONS.items()))
+    ask.add_argument("--short", type=int, default=60, help="iterations of a run of Table 3 and Figure 5")
+    ask.add_argument("--methods", type=names, default=METHODS, help="rows of the table")
+    ask.add_argument("--parts", type=names, default=list(PARTS))
     given = ask.parse_args()
-    games, seeds = given.games.split(","), [int(s) for s in given.seeds.split(",")]
+    given.length = lambda game: given.iterations or ITERATIONS[game]
     HOME.mkdir(parents=True, exist_ok=True)
     PAGE.parent.mkdir(exist_ok=True)
     parts = []
-    for part in given.parts.split(","):
-        make = {"memory": memory, "gamma": gamma, "harder": harder, "cost": cost}.get(part)
-        if make:
-            parts.append("\n".join(make(games, seeds[0], given.iterations)))
-        else:
-            parts.append("\n".join(table(games, seeds, given.iterations, [m for m in METHODS if m in given.methods.split(",")])))
+    for part in given.parts:
+        parts.append("\n".join(PARTS[part](given)))
         words = " ".join(["python3 scripts/reproduce_lamer.py", *sys.argv[1:]])
-        head = f"# LaMer\n\nMade by `{words}`: {given.iterations} iterations a run, seeds {given.seeds}.\n\n"
+        head = f"# LaMer\n\nMade by `{words}`; seeds {', '.join(map(str, given.seeds))}.\n\n"
         # What people wrote below stays.
         notes = PAGE.read_text().partition(NOTES)[2] if PAGE.exists() else ""
         PAGE.write_text(head + "\n\n".join(parts) + "\n" + (f"\n{NOTES}{notes}" if notes else ""))
