@@ -130,7 +130,9 @@ pub fn spec() -> OperatorSpec {
 impl Reflect {
     fn template(&self) -> Result<String, String> {
         let Some(file) = &self.prompt else { return Ok(TEMPLATE.into()) };
-        std::fs::read_to_string(file).map_err(|e| format!("prompt: `{file}` can't be read: {e}"))
+        let text = std::fs::read_to_string(file).map_err(|e| format!("prompt: `{file}` can't be read: {e}"))?;
+        // An editor ends a file with a newline, which is none of the prompt.
+        Ok(text.strip_suffix('\n').map_or(text.clone(), String::from))
     }
 
     fn tag(&self) -> Option<String> {

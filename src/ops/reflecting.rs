@@ -33,9 +33,8 @@ pub const PLACES: [(&str, &str); 6] = [
     ("last", "what was seen in the end"),
 ];
 
-/// The template where none is given: for small policies trained from nothing. What was done stands last, next to what is to be said of
-/// it: in 100 iterations of imitation such a policy learned to say it from there, and not from before the board.
-pub const TEMPLATE: &str = "{memory}{first}\n{last}\nAttempt {attempt}: {actions}\nReflect:";
+/// The template where none is given: for small policies trained from nothing.
+pub const TEMPLATE: &str = "{memory}{first}\nAttempt {attempt}: {actions}\n{last}\nReflect:";
 
 /// The words of this template and of the tag, for a vocabulary.
 pub fn words(template: &str, tag: Option<&str>) -> Vec<String> {
@@ -193,7 +192,7 @@ mod tests {
     #[test]
     fn a_template_is_filled_once() {
         let text = reflecting(TEMPLATE, None).text(&episode());
-        assert_eq!(text, "{first}\nA\nZ\nAttempt 2: up; left\nReflect:", "what a place holds is no template");
+        assert_eq!(text, "{first}\nA\nAttempt 2: up; left\nZ\nReflect:", "what a place holds is no template");
         assert_eq!(reflecting("{ {nothing} {last", None).text(&episode()), "{ {nothing} {last");
     }
 

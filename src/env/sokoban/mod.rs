@@ -1,6 +1,7 @@
 //! Sokoban with the semantics of gym-sokoban 0.0.6 (Schrader 2018).
 
 pub mod board;
+mod course;
 mod rooms;
 mod solver;
 
@@ -9,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use board::{Board, Direction};
+use course::Turn;
 
 /// The longest way that the expert looks for, in moves.
 const FARTHEST: usize = 500;
@@ -64,7 +66,7 @@ pub struct Sokoban {
     /// The expert's way: moves, each with the places before it. Good for as long as the game stays on it.
     way: Vec<(u64, Direction)>,
     /// The turns so far: the board before each, and what was done.
-    turns: Vec<(Board, String)>,
+    turns: Vec<Turn>,
     /// The course that the expert was told of.
     told: Vec<String>,
 }
@@ -104,11 +106,9 @@ impl Sokoban {
         Seen { observation: self.board.draw(), state: self.board.hash(), reward: reward as f32, done: won, won, valid }
     }
 
-    /// The next turn of the course that it was told of, if that was followed so far and leaves the room solvable.
-    fn noted(&self) -> Option<String> {
-        let next = self.told.get(self.turns.len())?;
-        let followed = self.turns.iter().zip(&self.told).all(|((_, done), told)| done == told);
-        let moves = self.parse(next).filter(|_| followed)?;
+    /// This action, if it is one and the room can be solved after it.
+    fn solvable_after(&self, action: &str) -> Option<String> {
+        let moves = self.parse(action)?;
         let mut after = self.board.clone();
         walked(&mut after, &moves);
         (after.won() || solver::solve(&after, FARTHEST).is_some()).then(|| words(&moves))
@@ -161,7 +161,7 @@ impl Environment for Sokoban {
         if self.board.won() {
             return None;
         }
-        if let Some(next) = self.noted() {
+        if let Some(next) = course::next(&self.told, &self.turns).and_then(|next| self.solvable_after(next)) {
             return Some(next);
         }
         let here = solver::places(&self.board);
@@ -177,30 +177,16 @@ impl Environment for Sokoban {
         (!moves.is_empty()).then(|| words(&moves))
     }
 
-    /// The course of the attempt up to the turn that lost it, and the first moves of a shortest solution in that turn's stead. A turn
-    /// lost the attempt if before it the turns that were left would have sufficed, and after it they didn't.
+    /// The course of the attempt up to the turn that lost it, and what would not have lost it.
     fn lesson(&mut self) -> Option<String> {
-        let turns = self.turns.len();
-        let course = |until: usize| self.turns[..until].iter().map(|(_, done)| done.clone());
-        if self.board.won() {
-            return Some(course(turns).collect::<Vec<_>>().join(THEN));
-        }
-        let good = |at: &usize| {
-            let way = solver::solve(&self.turns[*at].0, FARTHEST).filter(|way| way.len() <= (turns - at) * self.moves_per_turn)?;
-            Some((*at, way.iter().take(self.moves_per_turn).map(|step| step.1).collect::<Vec<_>>()))
-        };
-        let (at, better) = (0..turns).rev().find_map(|at| good(&at))?;
-        Some(course(at).chain([words(&better)]).collect::<Vec<_>>().join(THEN))
+        course::corrected(&self.turns, &self.board, self.moves_per_turn)
     }
 
     /// A course, as in a lesson; the last one counts.
     fn told(&mut self, note: &str) {
-        self.told = note.split(THEN).map(str::trim).map(String::from).collect();
+        self.told = course::read(note);
     }
 }
-
-/// Between the turns of a course.
-const THEN: &str = "; ";
 
 /// Moves as an action names them.
 fn words(moves: &[Direction]) -> String {
@@ -257,57 +243,6 @@ mod tests {
             room.step(lost);
         }
         assert_eq!(room.expert(), None, "a box in the top row never comes down:\n{}", room.board().draw());
-    }
-
-    /// Plays a room with random actions for some turns.
-    fn failed(settings: &SokobanSettings, seed: u64, turns: usize) -> Sokoban {
-        let mut room = Sokoban::new(settings, seed).unwrap();
-        room.reset();
-        let mut draw = seed;
-        for _ in 0..turns {
-            draw = draw.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17) ^ seed;
-            if let Some(action) = room.admissible().get(draw as usize % 84) {
-                room.step(action);
-            }
-        }
-        room
-    }
-
-    #[test]
-    fn a_lesson_that_is_followed_wins_in_the_turns_that_there_were() {
-        let settings = SokobanSettings { moves_per_turn: 3, ..SokobanSettings::default() };
-        let mut kept = 0;
-        for seed in 0..100 {
-            let mut room = failed(&settings, seed, 7);
-            let Some(lesson) = room.lesson() else { panic!("seed {seed}: every room can be solved in 21 moves") };
-            let own: Vec<String> = room.turns.iter().map(|turn| turn.1.clone()).collect();
-            let noted: Vec<&str> = lesson.split(THEN).collect();
-            assert!(room.board.won() || noted.len() <= 7 && noted[..noted.len() - 1].iter().zip(&own).all(|(a, b)| a == b));
-            kept += noted.len() - 1;
-            let mut seen = room.reset();
-            room.told(&lesson);
-            for turn in 0..7 {
-                let Some(action) = room.expert() else { break };
-                assert!(turn >= noted.len() || action == noted[turn], "seed {seed}: the expert does as it was told");
-                seen = room.step(&action);
-            }
-            assert!(seen.won, "seed {seed}: {lesson}");
-        }
-        assert!(kept > 50, "{kept} turns of the failed attempts were good");
-    }
-
-    #[test]
-    fn a_note_that_leads_nowhere_is_not_followed() {
-        for note in ["", "down; right; up", "jump", "left; left"] {
-            let mut room = Sokoban::from_board("######\n#____#\n#PX_O#\n#____#\n######").unwrap();
-            room.reset();
-            room.told(note);
-            let mut seen = room.reset();
-            while let Some(action) = room.expert() {
-                seen = room.step(&action);
-            }
-            assert!(seen.won, "{note}");
-        }
     }
 
     #[test]
