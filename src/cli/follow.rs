@@ -1,41 +1,22 @@
 //! A process that isn't the first of its run: it plays and learns its share, and leaves the weights' folders, the log's commits,
 //! the progress and the summary to the first.
 
+use super::past::past;
 use super::session::{journal_of, Machine};
-use super::{models, resume, Outcome};
-use crate::dataflow::cluster::{Cluster, Hosts, Same};
+use super::together::{same, News};
+use super::{models, Outcome};
+use crate::dataflow::cluster::{Cluster, Hosts};
 use crate::dataflow::run::{run, Plan};
 use crate::log;
 use crate::ops;
 use crate::pipeline::Pipeline;
-use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
-use std::path::PathBuf;
 use std::process::ExitCode;
-
-/// What the first process tells the others.
-#[derive(Serialize, Deserialize)]
-pub struct News {
-    /// The run's folder, which all processes must see.
-    pub run: PathBuf,
-    pub first: u64,
-    pub iterations: u64,
-}
-
-/// What all processes of a run must agree on.
-pub fn same(hosts: &Hosts, machine: &Machine, pipeline: &Pipeline) -> Same {
-    Same {
-        program: env!("CARGO_PKG_VERSION").into(),
-        pipeline: format!("{:x}", Sha256::digest(pipeline.to_yaml())),
-        workers: machine.workers as usize,
-        processes: hosts.addresses.len(),
-    }
-}
 
 /// Takes part until the run ends.
 pub fn follow(hosts: &Hosts, machine: &Machine, mut pipeline: Pipeline) -> Outcome {
     let wrong = |e: log::LogError| format!("error: {e}\nall processes must see the run's folder under the same path");
-    let cluster = Cluster::join(hosts, &same(hosts, machine, &pipeline), serde_json::Value::Null).map_err(|e| format!("error: {e}"))?;
+    let cluster =
+        Cluster::join(hosts, &same(hosts, machine.workers, &pipeline), serde_json::Value::Null).map_err(|e| format!("error: {e}"))?;
     let news: News = serde_json::from_value(cluster.news.clone()).map_err(|e| format!("error: the first process's news: {e}"))?;
     let folder = log::Run::open(&news.run).map_err(wrong)?;
     let manifest = folder.manifest().map_err(wrong)?;
@@ -44,7 +25,7 @@ pub fn follow(hosts: &Hosts, machine: &Machine, mut pipeline: Pipeline) -> Outco
     if let Some(policy) = policy.as_ref().filter(|_| news.first > 0) {
         models::restore(policy, &pipeline, &folder, &manifest)?;
     }
-    let past = resume::past(&pipeline, &folder, &manifest)?;
+    let past = past(&pipeline, &folder, &manifest)?;
     let plan = Plan {
         workers: machine.workers as usize,
         first: news.first,

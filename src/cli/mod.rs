@@ -9,6 +9,7 @@ mod graph;
 mod models;
 mod ops;
 mod panel;
+mod past;
 mod progress;
 mod query;
 mod replay;
@@ -21,6 +22,7 @@ mod show;
 mod source;
 mod tap;
 mod test;
+mod together;
 mod top;
 
 use crate::dataflow::run::end_process;

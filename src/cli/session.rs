@@ -1,8 +1,8 @@
 //! One training, from the first iteration it makes to its summary: what `run`, `resume` and `replay` have in common.
 
 use super::check::Format;
-use super::follow::{same, News};
 use super::progress::{Progress, Summary};
+use super::together::{same, News};
 use super::{answer, Outcome};
 use crate::dataflow::cluster::{Cluster, Hosts};
 use crate::dataflow::context::Shared;
@@ -111,7 +111,7 @@ impl Session<'_> {
             Some(hosts) => {
                 let run = self.folder.root().canonicalize().map_err(|e| format!("error: {e}"))?;
                 let news = serde_json::json!(News { run, first: self.first, iterations });
-                Some(Cluster::join(&hosts, &same(&hosts, self.machine, &self.pipeline), news).map_err(|e| format!("error: {e}"))?)
+                Some(Cluster::join(&hosts, &same(&hosts, self.machine.workers, &self.pipeline), news).map_err(|e| format!("error: {e}"))?)
             }
         };
         let advantage = regraded(&self.pipeline);

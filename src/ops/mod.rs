@@ -201,14 +201,8 @@ fn judged_wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     found.extend(pipeline.nodes.iter().filter(|n| n.op == "group").filter_map(group::wrong));
     found.extend(pipeline.models.keys().flat_map(|model| unordered(pipeline, model)));
     found.extend(heads::wrong(pipeline));
-    found.extend(pipeline.all().filter(|n| n.op == "reflect").filter_map(|n| reflect::wrong(n, place(pipeline, n))));
+    found.extend(pipeline.all().filter(|n| n.op == "reflect").filter_map(reflect::wrong));
     found
-}
-
-/// The path of a node in the file.
-fn place(pipeline: &Pipeline, node: &Node) -> Vec<String> {
-    let around = pipeline.around(&node.id).map(|around| [around.id.clone(), "nodes".into()]);
-    std::iter::once("nodes".into()).chain(around.into_iter().flatten()).chain([node.id.clone()]).collect()
 }
 
 /// Two programs of one name: a task's name would not say which of them it is played by.

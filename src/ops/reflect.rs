@@ -153,10 +153,10 @@ pub fn words(node: &Node) -> Result<Vec<String>, String> {
     Ok(super::reflecting::words(&with.template()?, with.tag().as_deref()))
 }
 
-/// A prompt that isn't there, or that asks for what there isn't. `place` is the node's path.
-pub fn wrong(node: &Node, place: Vec<String>) -> Option<Wrong> {
+/// A prompt that isn't there, or that asks for what there isn't.
+pub fn wrong(node: &Node) -> Option<Wrong> {
     let with: Reflect = settings(node).ok()?;
-    let at = place.into_iter().chain(["with", "prompt"].map(String::from)).collect();
+    let at = ["nodes", &node.id, "with", "prompt"].map(String::from).to_vec();
     let template = match with.template() {
         Ok(template) => template,
         Err(message) => return Some(Wrong { at, message, help: Some("paths begin in the folder in which `flow` is started".into()) }),

@@ -1,0 +1,26 @@
+//! What the processes of one run tell one another before it begins.
+
+use crate::dataflow::cluster::{Hosts, Same};
+use crate::pipeline::Pipeline;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::path::PathBuf;
+
+/// What the first process tells the others.
+#[derive(Serialize, Deserialize)]
+pub struct News {
+    /// The run's folder, which all processes must see.
+    pub run: PathBuf,
+    pub first: u64,
+    pub iterations: u64,
+}
+
+/// What all processes of a run must agree on.
+pub fn same(hosts: &Hosts, workers: u32, pipeline: &Pipeline) -> Same {
+    Same {
+        program: env!("CARGO_PKG_VERSION").into(),
+        pipeline: format!("{:x}", Sha256::digest(pipeline.to_yaml())),
+        workers: workers as usize,
+        processes: hosts.addresses.len(),
+    }
+}
