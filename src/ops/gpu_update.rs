@@ -71,8 +71,6 @@ fn settings_schema() -> Value {
     }
     whole["properties"]["model"] = json!({ "type": "string", "description": "The model that learns." });
     whole["required"] = json!(["model"]);
-    let spoken = json!({ "if": { "not": { "properties": { "objective": { "const": "sft" } }, "required": ["objective"] } }, "then": { "properties": { "tokens": false } } });
-    whole["allOf"].as_array_mut().into_iter().for_each(|all| all.push(spoken.clone()));
     whole
 }
 
@@ -120,7 +118,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         let mut outcome = Outcome::new(used, newest);
         if !which.is_empty() {
             let named = |error: PolicyError| error.told(|example| name(&rows, which[example]));
-            let examples = examples(&rows, &which, settings.objective, select.tokens).map_err(text)?;
+            let examples = examples(&rows, &which, settings.objective).map_err(text)?;
             let explained = explained(&examples, settings.objective);
             outcome.saw(&which, &policy.update(&model, examples, &settings).map_err(named)?);
             outcome.figures.extend(explained.map(|share| ("explained_variance", share)));

@@ -1,4 +1,4 @@
-//! Which rows an update learns from, and what of them; for every other row the reason why not.
+//! Which rows an update learns from, and for every other row the reason why not.
 
 use crate::pipeline::Need;
 use crate::policy::{Example, Objective, END};
@@ -19,18 +19,6 @@ pub enum Invalid {
     Drop,
 }
 
-/// Which tokens of a row an imitation learns to say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Tokens {
-    /// Those of the response, held to its choices.
-    #[default]
-    Response,
-    /// Those of the prompt too, all but the first, each among the whole vocabulary: what pretraining does. A prompt whose parts repeat
-    /// one another teaches copying so, which a few response tokens do not.
-    All,
-}
-
 /// The settings of `gpu-update` that choose among its rows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -46,8 +34,6 @@ pub struct Select {
     /// learn from. Reflections are not left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_attempt: Option<u32>,
-    /// What `objective: sft` learns to say.
-    pub tokens: Tokens,
 }
 
 impl Select {
@@ -94,38 +80,22 @@ impl Select {
 }
 
 /// The rows at `which` as the policy learns from them.
-pub fn examples(rows: &RecordBatch, which: &[usize], objective: Objective, tokens: Tokens) -> Result<Vec<Example>, RowError> {
+pub fn examples(rows: &RecordBatch, which: &[usize], objective: Objective) -> Result<Vec<Example>, RowError> {
     let (prompts, responses) = (row::lists(rows, "prompt_tokens")?, row::lists(rows, "response_tokens")?);
     let (choices, logprobs) = (row::lists(rows, "choices")?, row::lists(rows, "logprobs")?);
     let read = |name, wanted: Objective| if objective == wanted { row::f32s(rows, name).map(Some) } else { Ok(None) };
     let advantages = read("advantage", Objective::PolicyGradient)?;
     let (values, targets) = (read("value", Objective::Value)?, read("value_target", Objective::Value)?);
-    let example = |&i: &usize| {
-        spoken(
-            tokens,
-            Example {
-                prompt: row::u32_list(prompts, i),
-                response: row::u32_list(responses, i),
-                logprobs: row::f32_list(logprobs, i),
-                choices: split(&row::u32_list(choices, i)),
-                advantage: advantages.map_or(1.0, |a| a.value(i)),
-                value: values.map_or(0.0, |v| v.value(i)),
-                target: targets.map_or(0.0, |t| t.value(i)),
-            },
-        )
+    let example = |&i: &usize| Example {
+        prompt: row::u32_list(prompts, i),
+        response: row::u32_list(responses, i),
+        logprobs: row::f32_list(logprobs, i),
+        choices: split(&row::u32_list(choices, i)),
+        advantage: advantages.map_or(1.0, |a| a.value(i)),
+        value: values.map_or(0.0, |v| v.value(i)),
+        target: targets.map_or(0.0, |t| t.value(i)),
     };
     Ok(which.iter().map(example).collect())
-}
-
-/// The example with those tokens in its response.
-fn spoken(tokens: Tokens, mut example: Example) -> Example {
-    if tokens == Tokens::All && example.prompt.len() > 1 {
-        let mut whole = example.prompt.split_off(1);
-        whole.append(&mut example.response);
-        example.logprobs = vec![0.0; whole.len()];
-        (example.response, example.choices) = (whole, vec![]);
-    }
-    example
 }
 
 /// The sequences of a `choices` value, each closed by the end token.
@@ -151,24 +121,6 @@ mod tests {
             Select { from_attempt: Some(1), ..Default::default() }.used(&rows.unwrap(), Objective::Sft, 0).unwrap().remove(0)
         };
         assert_eq!([one(0, "play"), one(0, "reflect"), one(1, "play")], ["earlier_attempt", "yes", "yes"]);
-    }
-
-    #[test]
-    fn an_imitation_of_all_tokens_says_the_prompt_too() {
-        let row = Example {
-            prompt: vec![4, 5, 6],
-            response: vec![7, END],
-            logprobs: vec![-1.0, -2.0],
-            choices: vec![vec![7, END], vec![8, END]],
-            advantage: 1.0,
-            value: 0.0,
-            target: 0.0,
-        };
-        let all = spoken(Tokens::All, row.clone());
-        assert_eq!((&all.prompt[..], &all.response[..], all.choices.len()), (&[4][..], &[5, 6, 7, END][..], 0));
-        assert_eq!(all.logprobs.len(), 4);
-        let response = spoken(Tokens::Response, row);
-        assert_eq!((response.prompt.len(), response.response, response.choices.len()), (3, vec![7, END], 2));
     }
 
     #[test]
@@ -199,7 +151,7 @@ mod tests {
     #[test]
     fn every_row_has_its_first_reason() {
         let used = |select: Select, objective| select.used(&rows(), objective, 4).unwrap();
-        let all = Select { invalid: Invalid::Drop, max_staleness: Some(1), from_attempt: None, ..Default::default() };
+        let all = Select { invalid: Invalid::Drop, max_staleness: Some(1), from_attempt: None };
         assert_eq!(used(all.clone(), Objective::PolicyGradient), ["empty", "invalid", "too_stale", "singleton"]);
         assert_eq!(used(all.clone(), Objective::Sft), ["empty", "invalid", "too_stale", "yes"], "what has no advantage can be imitated");
         assert_eq!(used(all, Objective::Value), ["invalid", "invalid", "too_stale", "yes"], "a critic reads prompts alone");
