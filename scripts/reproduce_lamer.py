@@ -92,7 +92,8 @@ def run(method, game, seed, iterations, *more):
     start = warmstart(game)
     models = [f"models.actor.load={start}"] + ([f"models.critic.load={start}"] if method == "ppo" else [])
     length = [] if iterations == ITERATIONS[game] else [f"i{iterations}"]
-    name = "-".join([method, game, str(seed), *length] + [s.rsplit(".", 1)[-1].replace("=", "") for s in more])
+    changed = dict.fromkeys(s.rsplit("with.", 1)[-1].replace("=", "") for s in more)
+    name = "-".join([method, game, str(seed), *length, *changed])
     sets = [f"seed={seed}", f"iterations={iterations}", *models, *played(method, game), *more]
     return trained(method, name, sets)
 
@@ -142,7 +143,7 @@ def table(ask):
         "Mean over seeds, and in brackets their standard deviation. In italics the paper's (Qwen3-4B).",
         "",
         "| method | " + " | ".join(f"{GAMES[g][0]}, {ask.length(g)} iterations | *paper*" for g in games) + " |",
-        "| --- | " + " | ".join("---: | ---:" for _ in games) + " |",
+        "| --- | " + " | ".join("---: | ---:" for _ in ask.games) + " |",
     ]
     for method in ["zero-shot", "reflexion", *ask.methods]:
         lines.append(f"| {method} | " + " | ".join(f"{cell(rows(method, g, ask))} | *{PAPER[method, g]}*" for g in games) + " |")
@@ -201,7 +202,7 @@ def variety(ask):
 
 def memory(ask):
     lines = [f"## Table 3: what the next attempt is told ({ask.short} iterations, one seed)", "", "    --set nodes.trial.nodes.reflect.with.keep=KEEP", ""]
-    lines += ["| told | " + " | ".join(GAMES[g][0] for g in ask.games) + " |", "| --- | " + " | ".join("---:" for _ in games) + " |"]
+    lines += ["| told | " + " | ".join(GAMES[g][0] for g in ask.games) + " |", "| --- | " + " | ".join("---:" for _ in ask.games) + " |"]
     for keep in ["history", "reflection", "both"]:
         more = [] if keep == "reflection" else [f"nodes.trial.nodes.reflect.with.keep={keep}"]
         row = [cell([measured(run("lamer", g, ask.seeds[0], ask.short, *more), GAMES[g][1])]) for g in ask.games]
@@ -211,7 +212,7 @@ def memory(ask):
 
 def gamma(ask):
     lines = [f"## Figure 5: the discount across attempts ({ask.short} iterations, one seed)", "", "    --set nodes.step_advantage.with.gamma_attempt=G (and episode_advantage)", ""]
-    lines += ["| gamma_attempt | " + " | ".join(GAMES[g][0] for g in ask.games) + " |", "| ---: | " + " | ".join("---:" for _ in games) + " |"]
+    lines += ["| gamma_attempt | " + " | ".join(GAMES[g][0] for g in ask.games) + " |", "| ---: | " + " | ".join("---:" for _ in ask.games) + " |"]
     for value in ["0.0", "0.3", "0.6", "0.9", "1.0"]:
         more = [] if value == "0.6" else [f"nodes.{n}_advantage.with.gamma_attempt={value}" for n in ("episode", "step")]
         row = [cell([measured(run("lamer", g, ask.seeds[0], ask.short, *more), GAMES[g][1])]) for g in ask.games]
