@@ -1,6 +1,5 @@
 //! What an attempt is told of those before it (LaMer, sections 4 and 6.2: the inter-episode memory).
 
-use super::prompt::THEN;
 use crate::policy::Tokenizer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -33,6 +32,7 @@ pub enum Unwritten {
 
 const ATTEMPT: &str = "Attempt ";
 const NOTED: &str = ", noted: ";
+const THEN: &str = "; ";
 
 /// The words of the texts here, for a vocabulary.
 pub fn words() -> Vec<String> {

@@ -145,9 +145,6 @@ pub fn words(pipeline: &Pipeline) -> Result<Vec<String>, String> {
     if pipeline.nodes.iter().any(|n| n.body.is_some() || n.with["attempts"].as_u64().is_some_and(|n| n > 1)) {
         words.extend(memory::words());
     }
-    if pipeline.all().any(|n| n.with["prompt"] == "course") {
-        words.push(prompt::THEN.into());
-    }
     for node in pipeline.all().filter(|n| n.op == "reflect") {
         words.extend(reflect::words(node)?);
     }

@@ -148,7 +148,7 @@ impl Player {
         for e in &self.live {
             let Some(episode) = self.episodes.get(e) else { continue };
             let (Some(view), Some(task)) = (&episode.view, self.tasks.get(&episode.start.task)) else { continue };
-            let from = episode.past.len().saturating_sub(how.prompt.retold(how.history));
+            let from = episode.past.len().saturating_sub(how.history);
             let rules = if how.prompt == Prompt::Full { self.worlds.rules(&task.game)? } else { String::new() };
             let memory = &episode.start.memory;
             let text = how.prompt.text(&rules, memory, &episode.past[from..], &view.seen.observation, &view.actions);

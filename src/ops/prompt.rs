@@ -10,9 +10,6 @@ pub enum Prompt {
     /// The observation alone: for small policies trained from nothing.
     #[default]
     Board,
-    /// The observation and every action of the episode so far: for small policies that are told of earlier attempts in games of many
-    /// moves, so that they know where in a noted course they are.
-    Course,
     /// The rules, the last turns, the observation and the admissible actions: for policies that can read.
     Full,
 }
@@ -23,8 +20,6 @@ const CHOICES: &str = "Admissible actions: ";
 const ACTION: &str = "Action: ";
 const OPEN: &str = "<action>";
 const CLOSE: &str = "</action>";
-/// Between the actions of a course.
-pub const THEN: &str = "; ";
 
 /// The words of the templates here, for a vocabulary.
 pub fn words() -> Vec<String> {
@@ -35,24 +30,10 @@ pub fn words() -> Vec<String> {
 pub type Past = (String, String);
 
 impl Prompt {
-    /// How many of the last turns are retold, where a full prompt retells `history`.
-    pub fn retold(self, history: usize) -> usize {
-        match self {
-            Prompt::Board => 0,
-            Prompt::Course => usize::MAX,
-            Prompt::Full => history,
-        }
-    }
-
     /// `memory` is what is told of earlier attempts; empty in the first.
     pub fn text(self, rules: &str, memory: &str, history: &[Past], observation: &str, admissible: &[String]) -> String {
-        match self {
-            Prompt::Board => return format!("{memory}{observation}"),
-            Prompt::Course => {
-                let done: String = history.iter().flat_map(|(_, done)| [done, THEN]).collect();
-                return format!("{memory}{observation}\n{done}");
-            }
-            Prompt::Full => {}
+        if self == Prompt::Board {
+            return format!("{memory}{observation}");
         }
         let mut text = format!("{rules}\n{memory}");
         if !history.is_empty() {
@@ -81,15 +62,6 @@ pub fn tagged(action: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_course_tells_what_was_done() {
-        let past = [("A".to_string(), "up, left".to_string()), ("B".to_string(), "down".to_string())];
-        let told = |prompt: Prompt, past: &[Past]| prompt.text("rules", "noted\n", past, "C", &["up".into()]);
-        assert_eq!(told(Prompt::Course, &past), "noted\nC\nup, left; down; ");
-        assert_eq!(told(Prompt::Course, &[]), "noted\nC\n");
-        assert_eq!(told(Prompt::Board, &past), "noted\nC");
-    }
 
     #[test]
     fn the_last_closed_tag_counts() {

@@ -1,7 +1,6 @@
 //! Sokoban with the semantics of gym-sokoban 0.0.6 (Schrader 2018).
 
 pub mod board;
-mod course;
 mod rooms;
 mod solver;
 
@@ -10,7 +9,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use board::{Board, Direction};
-use course::Turn;
 
 /// The longest way that the expert looks for, in moves.
 const FARTHEST: usize = 500;
@@ -65,10 +63,6 @@ pub struct Sokoban {
     moves_per_turn: usize,
     /// The expert's way: moves, each with the places before it. Good for as long as the game stays on it.
     way: Vec<(u64, Direction)>,
-    /// The turns so far: the board before each, and what was done.
-    turns: Vec<Turn>,
-    /// The course that the expert was told of.
-    told: Vec<String>,
 }
 
 impl Sokoban {
@@ -84,7 +78,7 @@ impl Sokoban {
     }
 
     fn start(board: Board, moves_per_turn: usize) -> Self {
-        Sokoban { first: board.clone(), board, moves_per_turn, way: Vec::new(), turns: Vec::new(), told: Vec::new() }
+        Sokoban { first: board.clone(), board, moves_per_turn, way: Vec::new() }
     }
 
     /// One move without any text: its reward, and whether the game is won. A won game stays as it is.
@@ -106,14 +100,6 @@ impl Sokoban {
         Seen { observation: self.board.draw(), state: self.board.hash(), reward: reward as f32, done: won, won, valid }
     }
 
-    /// This action, if it is one and the room can be solved after it.
-    fn solvable_after(&self, action: &str) -> Option<String> {
-        let moves = self.parse(action)?;
-        let mut after = self.board.clone();
-        walked(&mut after, &moves);
-        (after.won() || solver::solve(&after, FARTHEST).is_some()).then(|| words(&moves))
-    }
-
     /// The moves of an action, or `None` if it is no action.
     fn parse(&self, action: &str) -> Option<Vec<Direction>> {
         let moves: Vec<Direction> = action.split(',').take(self.moves_per_turn + 1).map(Direction::parse).collect::<Option<_>>()?;
@@ -124,7 +110,6 @@ impl Sokoban {
 impl Environment for Sokoban {
     fn reset(&mut self) -> Seen {
         self.board.clone_from(&self.first);
-        self.turns.clear();
         self.see(0.0, true)
     }
 
@@ -133,8 +118,13 @@ impl Environment for Sokoban {
     fn step(&mut self, action: &str) -> Seen {
         let moves = if self.board.won() { None } else { self.parse(action) };
         let Some(moves) = moves else { return self.see(0.0, false) };
-        self.turns.push((self.board.clone(), words(&moves)));
-        let reward = walked(&mut self.board, &moves);
+        let mut reward = 0.0;
+        for direction in moves {
+            reward += self.board.walk(direction);
+            if self.board.won() {
+                break;
+            }
+        }
         self.see(reward, true)
     }
 
@@ -156,13 +146,10 @@ impl Environment for Sokoban {
         all
     }
 
-    /// The next moves of the course that it was told of, as long as it is on it; then those of a shortest solution.
+    /// The next moves of a shortest solution.
     fn expert(&mut self) -> Option<String> {
         if self.board.won() {
             return None;
-        }
-        if let Some(next) = course::next(&self.told, &self.turns).and_then(|next| self.solvable_after(next)) {
-            return Some(next);
         }
         let here = solver::places(&self.board);
         let place = |way: &[(u64, Direction)]| way.iter().position(|step| step.0 == here);
@@ -173,36 +160,15 @@ impl Environment for Sokoban {
                 0
             }
         };
-        let moves: Vec<Direction> = self.way[at..].iter().take(self.moves_per_turn).map(|step| step.1).collect();
-        (!moves.is_empty()).then(|| words(&moves))
+        let words: Vec<&str> = self.way[at..].iter().take(self.moves_per_turn).map(|step| step.1.word()).collect();
+        (!words.is_empty()).then(|| words.join(", "))
     }
 
-    /// The course of the attempt up to the turn that lost it, and what would not have lost it.
+    /// The moves of a shortest solution from the start.
     fn lesson(&mut self) -> Option<String> {
-        course::corrected(&self.turns, &self.board, self.moves_per_turn)
+        let words: Vec<&str> = solver::solve(&self.first, FARTHEST)?.iter().map(|step| step.1.word()).collect();
+        (!words.is_empty()).then(|| words.join(", "))
     }
-
-    /// A course, as in a lesson; the last one counts.
-    fn told(&mut self, note: &str) {
-        self.told = course::read(note);
-    }
-}
-
-/// Moves as an action names them.
-fn words(moves: &[Direction]) -> String {
-    moves.iter().map(|direction| direction.word()).collect::<Vec<_>>().join(", ")
-}
-
-/// Makes the moves up to the winning one; the sum of their rewards.
-fn walked(board: &mut Board, moves: &[Direction]) -> f64 {
-    let mut reward = 0.0;
-    for direction in moves {
-        reward += board.walk(*direction);
-        if board.won() {
-            break;
-        }
-    }
-    reward
 }
 
 #[cfg(test)]
@@ -243,6 +209,16 @@ mod tests {
             room.step(lost);
         }
         assert_eq!(room.expert(), None, "a box in the top row never comes down:\n{}", room.board().draw());
+    }
+
+    #[test]
+    fn the_lesson_is_a_solution() {
+        let mut room = Sokoban::new(&SokobanSettings::default(), 3).unwrap();
+        room.reset();
+        room.step("left");
+        let lesson = room.lesson().unwrap();
+        room.reset();
+        assert!(lesson.split(", ").map(|word| room.step(word)).last().unwrap().won);
     }
 
     #[test]
