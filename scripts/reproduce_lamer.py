@@ -1,7 +1,7 @@
 """LaMer's tables and figures, on a policy small enough for two cores: trains what is missing, measures it, writes docs/lamer.md.
 
     python3 scripts/reproduce_lamer.py [--games minesweeper,sokoban] [--seeds 1,2,3] [--iterations N] [--short 60]
-        [--methods gigpo,lamer] [--parts table,relations,temperature,diversity,harder,memory,gamma,cost]
+        [--methods gigpo,lamer] [--page docs/lamer.md] [--parts table,relations,temperature,diversity,harder,memory,gamma,cost]
 
 One run at a time, into runs/lamer; what was stopped is resumed, what is there is not made again, and neither is what was measured of
 it. Everything in docs/lamer.md comes from `flow eval` and `flow query` on these runs, and each table says by which command. Tuning is
@@ -20,7 +20,6 @@ from pathlib import Path
 
 FLOW = "target/release/flow"
 HOME = Path("runs/lamer")
-PAGE = Path("docs/lamer.md")
 NOTES = "## What came out"
 GAMES = {
     "minesweeper": ("MineSweeper 6x6, three mines", "datasets/minesweeper-6x6-m3-72494b580fd3.json", None),
@@ -50,13 +49,14 @@ def call(*command):
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def trained(pipeline, name, sets):
+def trained(pipeline, name, sets, iterations=0):
     """The run's folder, trained to its end."""
     out = HOME / name
     if not (out / "manifest.json").exists():
         call(FLOW, "run", f"pipelines/lamer/{pipeline}.yaml", "--out", str(out), *[a for s in sets for a in ("--set", s)])
-    elif json.loads((out / "manifest.json").read_text())["status"] != "finished":
-        call(FLOW, "resume", str(out))
+    manifest = json.loads((out / "manifest.json").read_text())
+    if manifest["status"] != "finished" or manifest["iterations"] < iterations:
+        call(FLOW, "resume", str(out), *(["--iterations", str(iterations)] if iterations else []))
     return out
 
 
@@ -79,7 +79,7 @@ def run(method, game, seed, iterations, *more):
     changed = dict.fromkeys(s.rsplit("with.", 1)[-1].replace("=", "") for s in more)
     name = "-".join([method, game, str(seed), *length, *changed])
     sets = [f"seed={seed}", f"iterations={iterations}", *models, *tasks(game, ("tasks", "tasks")), *more]
-    return trained(method, name, sets)
+    return trained(method, name, sets, iterations)
 
 
 def evaluated(subject, panel, *extra):
@@ -276,19 +276,21 @@ def main():
     ask.add_argument("--short", type=int, default=60, help="iterations of a run of Table 3 and Figure 5")
     ask.add_argument("--methods", type=names, default=METHODS, help="rows of the table")
     ask.add_argument("--parts", type=names, default=list(PARTS))
+    ask.add_argument("--page", type=Path, default=Path("docs/lamer.md"))
     given = ask.parse_args()
+    page = given.page
     given.length = lambda game: given.iterations or ITERATIONS[game]
     HOME.mkdir(parents=True, exist_ok=True)
-    PAGE.parent.mkdir(exist_ok=True)
+    page.parent.mkdir(exist_ok=True)
     parts = []
     for part in given.parts:
         parts.append("\n".join(PARTS[part](given)))
         words = " ".join(["python3 scripts/reproduce_lamer.py", *sys.argv[1:]])
         head = f"# LaMer\n\nMade by `{words}`; seeds {', '.join(map(str, given.seeds))}.\n\n"
         # What people wrote below stays.
-        notes = PAGE.read_text().partition(NOTES)[2] if PAGE.exists() else ""
-        PAGE.write_text(head + "\n\n".join(parts) + "\n" + (f"\n{NOTES}{notes}" if notes else ""))
-    print(PAGE.read_text())
+        notes = page.read_text().partition(NOTES)[2] if page.exists() else ""
+        page.write_text(head + "\n\n".join(parts) + "\n" + (f"\n{NOTES}{notes}" if notes else ""))
+    print(page.read_text())
 
 
 if __name__ == "__main__":
