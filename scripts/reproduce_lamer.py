@@ -1,10 +1,10 @@
-"""LaMer's tables and figures, on a policy small enough for two cores: trains what is missing, measures it, writes docs/lamer.md.
+"""LaMer's tables and figures, on a policy small enough for two cores: trains what is missing, measures it, writes a page in docs/.
 
     python3 scripts/reproduce_lamer.py [--games minesweeper,sokoban] [--seeds 1,2,3] [--iterations N] [--short 60]
         [--methods gigpo,lamer] [--page docs/lamer.md] [--parts table,relations,temperature,diversity,harder,memory,gamma,cost]
 
 One run at a time, into runs/lamer; what was stopped is resumed, what is there is not made again, and neither is what was measured of
-it. Everything in docs/lamer.md comes from `flow eval` and `flow query` on these runs, and each table says by which command. Tuning is
+it. Every table there comes from `flow eval` and `flow query` on these runs, and each table says by which command. Tuning is
 done on training tasks: the panels are for the tables.
 """
 
@@ -118,19 +118,18 @@ def rows(method, game, ask):
 
 
 def table(ask):
-    games = ask.games
     lines = [
         "## Table 1: success within 1, 2 and 3 attempts, in percent",
         "",
-        "    target/release/flow eval RUN --panel PANEL --attempts 3",
+        "    target/release/flow eval RUN --panel PANEL --attempts 3 --seed SEED",
         "",
         "Mean over seeds, and in brackets their standard deviation. In italics the paper's (Qwen3-4B).",
         "",
-        "| method | " + " | ".join(f"{GAMES[g][0]}, {ask.length(g)} iterations | *paper*" for g in games) + " |",
+        "| method | " + " | ".join(f"{GAMES[g][0]}, {ask.length(g)} iterations | *paper*" for g in ask.games) + " |",
         "| --- | " + " | ".join("---: | ---:" for _ in ask.games) + " |",
     ]
     for method in ["zero-shot", "reflexion", *ask.methods]:
-        lines.append(f"| {method} | " + " | ".join(f"{cell(rows(method, g, ask))} | *{PAPER[method, g]}*" for g in games) + " |")
+        lines.append(f"| {method} | " + " | ".join(f"{cell(rows(method, g, ask))} | *{PAPER[method, g]}*" for g in ask.games) + " |")
     return lines
 
 
@@ -167,7 +166,7 @@ def temperature(ask):
     lines = [
         "## The temperature of evaluation",
         "",
-        "    target/release/flow eval RUN --panel PANEL --attempts 3 --temperature T",
+        "    target/release/flow eval RUN --panel PANEL --attempts 3 --seed SEED --temperature T",
         "",
         "The tables above are at the paper's 0.7. At 0 an agent without memory plays a board the same way every time.",
         "",
