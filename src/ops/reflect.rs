@@ -130,9 +130,12 @@ pub fn spec() -> OperatorSpec {
 impl Reflect {
     fn template(&self) -> Result<String, String> {
         let Some(file) = &self.prompt else { return Ok(TEMPLATE.into()) };
-        let text = std::fs::read_to_string(file).map_err(|e| format!("prompt: `{file}` can't be read: {e}"))?;
+        let mut text = std::fs::read_to_string(file).map_err(|e| format!("prompt: `{file}` can't be read: {e}"))?;
         // An editor ends a file with a newline, which is none of the prompt.
-        Ok(text.strip_suffix('\n').map_or(text.clone(), String::from))
+        if text.ends_with('\n') {
+            text.pop();
+        }
+        Ok(text)
     }
 
     fn tag(&self) -> Option<String> {
