@@ -22,6 +22,11 @@ use timely::Accountable;
 /// A stream of batches; its time is the training iteration.
 pub type Edge<'s> = Stream<'s, u64, Batch>;
 
+/// What a stage gets: for each of its inputs the batches that arrived.
+pub(super) type Rows = Vec<Vec<RecordBatch>>;
+/// What a stage says: rows, or why the run ends.
+pub(super) type Answer = Result<Vec<RecordBatch>, String>;
+
 /// Time inside a loop: the training iteration, and in it the attempt.
 pub type Attempt = Product<u64, u64>;
 

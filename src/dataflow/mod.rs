@@ -14,13 +14,14 @@
 //! - [`watch`], [`doing`], [`watchdog`]: what every stage is doing, for whoever looks on, and the end of a run in which nothing moves
 //! - [`lost`]: episodes that failed, on their way to the table `errors`
 //! - [`sink`]: rows kept in memory
-//! - [`run`]: starts workers, stops them, reports
+//! - [`run`]: starts workers, stops them, reports; [`end`]: how a process ends before its run does
 
 mod attempts;
 pub mod cluster;
 pub mod context;
 pub mod doing;
 pub mod edge;
+pub mod end;
 pub mod feed;
 pub mod figures;
 pub mod journal;

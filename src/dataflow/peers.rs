@@ -4,7 +4,7 @@
 //! first process with the model's name. An update's messages follow on the same connections, so the two can't get mixed up.
 
 use super::cluster::{Cluster, Purpose};
-use super::run::gone;
+use super::end::gone;
 use super::watch::lock;
 use crate::policy::Peers;
 use std::io::{self, ErrorKind, Read, Write};

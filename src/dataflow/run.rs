@@ -2,6 +2,7 @@
 
 use super::cluster::Cluster;
 use super::context::{Context, Failure, Gate, Shared, Team};
+use super::end::{end_on_panic, said};
 use super::feed::Feeds;
 use super::journal::{journal, Journal};
 use super::life::Life;
@@ -12,8 +13,6 @@ use super::watchdog::Watchdog;
 use crate::pipeline::{Node, Pipeline};
 use crate::policy::Policy;
 use std::collections::BTreeSet;
-use std::io::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 use timely::dataflow::operators::Probe;
@@ -150,7 +149,7 @@ pub fn run(mut plan: Plan) -> Result<(), Failure> {
     if let Some(failure) = shared.failure().filter(|_| !alone) {
         // Waiting for the other processes to say goodbye would be waiting for ever: they don't know yet. They learn it when
         // this process ends, which is what its caller does with a failure. Where all have failed alike, the first one has the word.
-        SAID.store(true, Ordering::SeqCst);
+        said();
         if !decides {
             std::thread::sleep(LINGER);
         }
@@ -179,52 +178,4 @@ fn lasting(pipeline: &Pipeline) -> BTreeSet<String> {
 fn logged(plan: &Plan, node: &Node) -> Option<Vec<String>> {
     let wanted = plan.pipeline.log.contains(&node.id);
     wanted.then(|| crate::row::NAME.into_iter().chain(node.makes(plan.adds)).map(String::from).collect())
-}
-
-/// Whether this process has said why it ends. It says so once, though several threads may notice.
-static SAID: AtomicBool = AtomicBool::new(false);
-
-/// Ends this process because the connection to another one broke.
-pub(super) fn gone(process: &str) -> ! {
-    if SAID.swap(true, Ordering::SeqCst) {
-        // Another thread has the word, and ends the process when it is done.
-        loop {
-            std::thread::park();
-        }
-    }
-    eprintln!("error: process {process} is gone, and the run ends with it; what was committed is safe: start all processes again with `flow resume`");
-    end_process(1)
-}
-
-/// Ends the process at once. An ordinary exit would take libtorch's globals from under threads that are still at work, and
-/// each of them would have its say about it.
-pub fn end_process(code: i32) -> ! {
-    // What nobody reads any more is nothing to fail over.
-    let _ = std::io::stdout().flush();
-    signal_hook::low_level::exit(code)
-}
-
-/// A panic of an environment costs its episode, and a stage's is caught and named; any other panic on a worker would leave the
-/// other workers waiting for it for ever, so it ends the process, at once and with its message.
-fn end_on_panic() {
-    static ONCE: std::sync::Once = std::sync::Once::new();
-    ONCE.call_once(|| {
-        let usual = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            // timely's threads that talk with another process panic when they can't any more.
-            let thread = std::thread::current();
-            let talks = |name: &'static str| thread.name().and_then(|thread| thread.strip_prefix(name));
-            if let Some(process) = talks("timely:recv-").or(talks("timely:send-")) {
-                gone(process);
-            }
-            if crate::env::hushed(info) {
-                return;
-            }
-            usual(info);
-            let caught = super::stage::guarding();
-            if !caught && std::thread::current().name().is_some_and(|n| n.starts_with("timely")) {
-                end_process(101);
-            }
-        }));
-    });
 }

@@ -1,7 +1,7 @@
 //! The one operator shape. A stage holds what arrives until the frontier of every input has passed an iteration,
 //! then runs once for that iteration and emits. Nothing waits on a count.
 
-use super::edge::{Batch, Edge, Route};
+use super::edge::{Answer, Batch, Edge, Route, Rows};
 use super::watch::index;
 use super::{Context, Failure};
 use arrow::array::RecordBatch;
@@ -32,9 +32,6 @@ pub struct Stage<'s> {
     pub begins: bool,
     pub place: Place,
 }
-
-pub(super) type Rows = Vec<Vec<RecordBatch>>;
-pub(super) type Answer = Result<Vec<RecordBatch>, String>;
 
 /// Builds the stage. `run` gets the iteration and, for each input, the batches that arrived since the last run up to
 /// and with that iteration, in no particular order: sort before any fold over floats. Its error ends the run.

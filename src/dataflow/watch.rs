@@ -1,9 +1,8 @@
 //! What every stage is doing: for `flow top`, for the watchdog, and for the log. A stage writes to a seat of its own, a few
 //! atomic stores an iteration; whoever wants to know reads all seats.
 
-use super::edge::Batch;
+use super::edge::{Answer, Batch, Rows};
 use super::figures::Figures;
-use super::stage::{Answer, Rows};
 use crate::pulse::Pulse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

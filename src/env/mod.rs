@@ -20,6 +20,7 @@ mod name;
 pub mod process;
 pub mod sokoban;
 pub mod tasks;
+mod view;
 mod words;
 mod worlds;
 
@@ -30,8 +31,9 @@ pub use fault::{hushed, Cause, Fault};
 pub use minesweeper::MinesweeperSettings;
 pub use sokoban::SokobanSettings;
 pub use tasks::{freeze, training, Panel, Split};
+pub use view::View;
 pub use words::{rules, vocabulary};
-pub use worlds::{View, Worlds};
+pub use worlds::Worlds;
 
 /// What an environment answers.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,19 +2,9 @@
 
 use super::fault::guarded;
 use super::process::{Ask, Outside, Pool};
+use super::view::{Answers, View};
 use super::{rules, Environment, Fault, Game, Seen, Task};
 use std::collections::BTreeMap;
-
-/// What an episode shows after a reset or a step.
-#[derive(Clone, Debug, PartialEq)]
-pub struct View {
-    pub seen: Seen,
-    /// The actions worth choosing from now.
-    pub actions: Vec<String>,
-}
-
-/// One answer for each episode that was asked, in order. The outer error is no episode's: the run can't go on with it.
-pub type Answers<T> = Result<Vec<Result<T, Fault>>, String>;
 
 /// The live episodes of one player. Their numbers are the player's.
 #[derive(Default)]

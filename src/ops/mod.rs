@@ -10,6 +10,7 @@ mod gpu_update;
 mod group;
 mod heads;
 mod memory;
+mod misplaced;
 mod play;
 mod player;
 mod playing;
@@ -186,7 +187,7 @@ fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
             found.push(Wrong { at, message, help: None });
         }
     }
-    found.extend(pipeline.all().filter(|n| n.op == "rollout").flat_map(|node| rollout::wrong(node, pipeline)));
+    found.extend(pipeline.all().filter(|n| n.op == "rollout").flat_map(|node| misplaced::wrong(node, pipeline)));
     found.extend(namesakes(pipeline));
     found.extend(judged_wrong(pipeline));
     found

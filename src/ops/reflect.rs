@@ -23,7 +23,7 @@ use timely::dataflow::Scope;
 struct Reflect {
     /// The model that reflects: the one that played.
     model: String,
-    /// A file with the prompt, in which {rules}, {memory}, {attempt}, {first}, {actions} and {last} stand for what they say; a short one of our own when left out.
+    /// A file with the prompt, in which {rules}, {memory}, {attempt}, {first}, {actions} and {last} stand for what they say; the newline that ends it isn't part of it. A short one of our own when left out.
     #[serde(default)]
     prompt: Option<String>,
     /// Which episodes are reflected on.
@@ -233,5 +233,22 @@ impl Machine for Thinker {
             made[which[0]].rows.extend(said);
         }
         Ok(made)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One newline ends the file; a second one was meant.
+    #[test]
+    fn a_prompt_is_its_file_without_the_last_newline() {
+        let folder = tempfile::tempdir().unwrap();
+        for (written, meant) in [("why {last}?\n", "why {last}?"), ("why?\n\n", "why?\n"), ("why?", "why?")] {
+            let file = folder.path().join("prompt.txt");
+            std::fs::write(&file, written).unwrap();
+            let with = serde_json::json!({ "model": "actor", "prompt": file });
+            assert_eq!(serde_json::from_value::<Reflect>(with).unwrap().template().unwrap(), meant);
+        }
     }
 }

@@ -19,7 +19,7 @@ use crate::dataflow::machine::{machine, Inputs};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Attempt, Context, Edge, Figure, Inner, InnerPorts, Lost, Place, Ports, Route};
 use crate::env::Worlds;
-use crate::pipeline::{Delay, Node, OperatorSpec, Pipeline, Port, Wrong};
+use crate::pipeline::{Delay, Node, OperatorSpec, Port};
 use crate::policy::Sampling;
 use crate::row;
 use arrow::array::RecordBatch;
@@ -31,25 +31,25 @@ use timely::dataflow::Scope;
 /// Settings of `rollout`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Rollout {
+pub(super) struct Rollout {
     /// The model that acts, or whose tokens an expert's actions are written in.
     model: String,
     /// Trajectories a task.
     #[serde(default = "eight")]
     #[schemars(range(min = 1, max = 10_000))]
-    samples: u32,
+    pub(super) samples: u32,
     /// Plays tasks, in their order, until this many have returns that are not all equal; all of them when left out.
     /// DAPO's dynamic sampling: give `tasks` a larger batch. The tasks that are left over stay unplayed. Of several processes
     /// the first one then plays alone.
     #[serde(default)]
     #[schemars(range(min = 1))]
-    groups: Option<u32>,
+    pub(super) groups: Option<u32>,
     /// Turns after which an episode is cut.
     #[schemars(range(min = 1, max = 10_000))]
     max_turns: u32,
     /// Who chooses the actions.
     #[serde(default)]
-    actor: Actor,
+    pub(super) actor: Actor,
     /// How a response becomes an action.
     #[serde(default)]
     decode: Decode,
@@ -218,56 +218,6 @@ pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx
     let player = Player::new(policy, how, Worlds::new(ctx.shared.outside.clone()), ctx.seed)?;
     let (node, shared, now) = (node.id.clone(), ctx.shared.clone(), Iteration::default());
     Ok(machine(inputs, ctx, Attempts { player, samples, patience, keep, budget, trial, node, shared, version: 0, drawn: None, now }))
-}
-
-/// What has no meaning where the node stands, and a number of groups that can't be reached.
-pub fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
-    match pipeline.around(&node.id) {
-        Some(around) => idle(node, &["groups"], &format!("has no meaning in the loop `{}`, which plays all tasks", around.id)),
-        None => {
-            let mut found = idle(node, &["keep", "budget"], "has no meaning outside a loop, where a task is played in one attempt");
-            found.extend(untold(node));
-            found.extend(unreachable(node, pipeline));
-            found
-        }
-    }
-}
-
-/// These settings of the node, if they are given.
-fn idle(node: &Node, settings: &[&str], why: &str) -> Vec<Wrong> {
-    let given = settings.iter().filter(|name| node.with.get(name).is_some());
-    let wrong = |name: &&str| Wrong {
-        at: ["nodes", &node.id, "with", name].map(String::from).to_vec(),
-        message: format!("`{name}` {why}"),
-        help: Some("leave it out".into()),
-    };
-    given.map(wrong).collect()
-}
-
-/// An input that only a next attempt reads.
-fn untold(node: &Node) -> Option<Wrong> {
-    node.inputs.iter().find(|input| input.port == "memory").map(|input| Wrong {
-        at: ["nodes", &node.id, "inputs", "memory"].map(String::from).to_vec(),
-        message: format!("`memory` is what the next attempt is told, and `{}` stands in no loop", node.id),
-        help: Some(format!("put `{}` and `{}` into a node with `loop: {{ attempts: 3 }}`, or leave `memory` out", node.id, input.from)),
-    })
-}
-
-/// More groups than there are tasks, or of trajectories that can't differ.
-fn unreachable(node: &Node, pipeline: &Pipeline) -> Option<Wrong> {
-    let with = settings::<Rollout>(node).ok()?;
-    let groups = with.groups?;
-    let source = node.inputs.iter().find(|input| input.port == "tasks")?;
-    let batch = pipeline.nodes.iter().find(|n| n.id == source.from).and_then(|n| n.with["batch"].as_u64());
-    let (message, help) = if with.actor == Actor::Expert || with.samples < 2 {
-        ("`groups` needs trajectories that can differ: two samples or more, played by the policy".into(), None)
-    } else if let Some(batch) = batch.filter(|batch| *batch < groups.into()) {
-        let help = format!("give `{}` a `batch` above {groups}, so that there are tasks to play in place of dull ones", source.from);
-        (format!("`groups` is {groups}, but `{}` makes no more than {batch} tasks", source.from), Some(help))
-    } else {
-        return None;
-    };
-    Some(Wrong { at: ["nodes", &node.id, "with", "groups"].map(String::from).to_vec(), message, help })
 }
 
 /// The newest version of the weights among these batches, or the one there was.

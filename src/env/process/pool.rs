@@ -5,7 +5,7 @@ use super::child::{Came, Child, LONGEST};
 use super::outside::Outside;
 use super::protocol::{self, Ask, Hello};
 use super::ProcessSettings;
-use crate::env::worlds::{Answers, View};
+use crate::env::view::{Answers, View};
 use crate::env::{Cause, Fault};
 use serde_json::Value;
 use std::collections::BTreeMap;

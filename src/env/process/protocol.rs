@@ -1,6 +1,6 @@
 //! Lines to and from a process, as values.
 
-use crate::env::worlds::View;
+use crate::env::view::View;
 use crate::env::{Cause, Fault, Seen, Task};
 use crate::seed;
 use serde::Deserialize;
