@@ -1,7 +1,7 @@
 """LaMer's tables and figures, on a policy small enough for two cores: trains what is missing, measures it, writes a page in docs/.
 
     python3 scripts/reproduce_lamer.py [--games minesweeper,sokoban] [--seeds 1,2,3] [--iterations N] [--short 60]
-        [--methods gigpo,lamer] [--page docs/lamer.md] [--parts table,relations,temperature,diversity,harder,memory,gamma,cost]
+        [--methods gigpo,lamer] [--page docs/lamer.md] [--parts table,wide,relations,temperature,diversity,harder,memory,gamma,cost]
 
 One run at a time, into runs/lamer; what was stopped is resumed, what is there is not made again, and neither is what was measured of
 it. Every table there comes from `flow eval` and `flow query` on these runs, and each table says by which command. Tuning is
@@ -36,6 +36,11 @@ PAPER = {
     ("grpo", "minesweeper"): "36.3 / 40.0 / 40.4", ("grpo", "sokoban"): "22.9 / 26.4 / 27.0",
     ("gigpo", "minesweeper"): "52.0 / 54.9 / 55.1", ("gigpo", "sokoban"): "41.6 / 43.6 / 44.1",
     ("lamer", "minesweeper"): "44.1 / 66.4 / 74.4", ("lamer", "sokoban"): "42.4 / 52.0 / 55.9",
+}
+# Other boards of the same games, four times as many: a panel of 256 is 3 points of luck wide.
+WIDE = {
+    "minesweeper": "datasets/minesweeper-6x6-m3-1024-af76939b6386.json",
+    "sokoban": "datasets/sokoban-6x6-b2-m3-1024-43860ddc8177.json",
 }
 HARDER = {
     "minesweeper": ["datasets/minesweeper-6x6-m4-15e8f3347c70.json", "datasets/minesweeper-6x6-m5-e2c348f3f8e3.json"],
@@ -108,9 +113,9 @@ def cell(rows):
 FORGET = ["--set", "nodes.trial.nodes.reflect.with.keep=none"]
 
 
-def rows(method, game, ask):
-    """Of each seed what a method reaches on the game's panel."""
-    panel, start = GAMES[game][1], warmstart(game)
+def rows(method, game, ask, panel=None):
+    """Of each seed what a method reaches on a panel: the game's own unless given."""
+    panel, start = panel or GAMES[game][1], warmstart(game)
     untrained = {"zero-shot": FORGET, "reflexion": []}.get(method)
     if untrained is None:
         return [measured(run(method, game, s, ask.length(game)), panel, "--seed", str(s)) for s in ask.seeds]
@@ -133,6 +138,14 @@ def table(ask):
     return lines
 
 
+def wide(ask):
+    lines = ["## The same on 1,024 other boards", "", "    target/release/flow eval RUN --panel PANEL --attempts 3 --seed SEED", ""]
+    lines += ["| method | " + " | ".join(Path(WIDE[g]).stem for g in ask.games) + " |", "| --- | " + " | ".join("---:" for _ in ask.games) + " |"]
+    for method in ["zero-shot", "reflexion", *ask.methods]:
+        lines.append(f"| {method} | " + " | ".join(cell(rows(method, g, ask, WIDE[g])) for g in ask.games) + " |")
+    return lines
+
+
 def interval(values):
     """Mean and 95% interval by Student's t."""
     if len(values) < 2:
@@ -149,16 +162,16 @@ def relations(ask):
         "",
         "Mean over seeds and its 95% interval by Student's t, of the runs above. *Gain* is pass@3 less pass@1.",
         "",
-        "| game | LaMer's pass@3 | GiGPO's pass@3 | LaMer's gain | GiGPO's gain | *gap, and gains, of the paper* |",
-        "| --- | ---: | ---: | ---: | ---: | ---: |",
+        "| game | boards | LaMer's pass@3 | GiGPO's pass@3 | LaMer's gain | GiGPO's gain | *gap, and gains, of the paper* |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for game in ask.games:
-        lamer, gigpo = rows("lamer", game, ask), rows("gigpo", game, ask)
+    for game, boards, panel in ((g, n, p[g]) for g in ask.games for n, p in ((256, {g: GAMES[g][1]}), (1024, WIDE))):
+        lamer, gigpo = rows("lamer", game, ask, panel), rows("gigpo", game, ask, panel)
         cells = [interval([row[2] for row in of]) for of in (lamer, gigpo)]
         cells += [interval([row[2] - row[0] for row in of]) for of in (lamer, gigpo)]
         theirs = {m: [float(x) for x in PAPER[m, game].split(" / ")] for m in ("lamer", "gigpo")}
         gap, gains = theirs["lamer"][2] - theirs["gigpo"][2], [theirs[m][2] - theirs[m][0] for m in ("lamer", "gigpo")]
-        lines.append(f"| {game} | " + " | ".join(cells) + f" | *{gap:.1f}; {gains[0]:.1f}, {gains[1]:.1f}* |")
+        lines.append(f"| {game} | {boards} | " + " | ".join(cells) + f" | *{gap:.1f}; {gains[0]:.1f}, {gains[1]:.1f}* |")
     return lines
 
 
@@ -256,6 +269,7 @@ def cost(ask):
 
 PARTS = {
     "table": table,
+    "wide": wide,
     "relations": relations,
     "temperature": temperature,
     "diversity": variety,
