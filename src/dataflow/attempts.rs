@@ -1,7 +1,8 @@
 //! A loop: its nodes in a nested scope, where time is the iteration and the attempt. Outside, time stays the iteration.
 
+use super::contract::InnerPorts;
 use super::edge::{Batch, Inner};
-use super::render::{InnerPorts, Making};
+use super::making::Making;
 use super::{Attempt, Edge};
 use crate::pipeline::{Body, Node};
 use std::collections::BTreeMap;

@@ -5,7 +5,8 @@
 //! - [`machine`]: the operator shape inside a loop: rows as they come
 //! - [`source`]: opens iterations
 //! - [`feed`]: rows that no operator of this run made: a log's, a test's
-//! - [`render`]: pipeline -> timely; `attempts`: a loop in it
+//! - `contract`: what an operator is to the engine
+//! - [`render`]: pipeline -> timely; `attempts`: a loop in it; `making`: what of it is built
 //! - [`figures`]: what nodes measure, and how the figures of several processes become one
 //! - [`journal`]: rows -> Parquet parts -> committed iterations
 //! - [`cluster`]: several processes as one
@@ -19,6 +20,7 @@
 mod attempts;
 pub mod cluster;
 pub mod context;
+mod contract;
 pub mod doing;
 pub mod edge;
 pub mod end;
@@ -28,6 +30,7 @@ pub mod journal;
 pub mod life;
 pub mod lost;
 pub mod machine;
+mod making;
 pub mod peers;
 pub mod render;
 pub mod run;
@@ -38,10 +41,10 @@ pub mod watch;
 pub mod watchdog;
 
 pub use context::{Context, Failure};
+pub use contract::{InnerPorts, Inside, Outside, Ports, Render};
 pub use edge::{Attempt, Edge, Inner, Route};
 pub use feed::Feed;
 pub use figures::Figure;
 pub use lost::Lost;
-pub use render::{InnerPorts, Inside, Outside, Ports, Render};
 pub use sink::Sink;
 pub use stage::Place;

@@ -2,12 +2,13 @@
 
 use super::cluster::Cluster;
 use super::context::{Context, Failure, Gate, Shared, Team};
+use super::contract::Render;
 use super::end::{end_on_panic, said};
 use super::feed::Feeds;
 use super::journal::{journal, Journal};
 use super::life::Life;
 use super::peers::Connections;
-use super::render::{render, Render};
+use super::render::render;
 use super::sink::Sink;
 use super::watchdog::Watchdog;
 use crate::pipeline::{Node, Pipeline};

@@ -1,8 +1,9 @@
 //! What is asked of two runs in SQL, for [`super::diff()`].
 
-use super::diff::{Credit, NodeDiff, Shared, Used};
+use super::moved::{Credit, NodeDiff, Shared, Used};
 use super::query::ask;
-use super::views::{connect_both, empty, quoted};
+use super::sql::quoted;
+use super::views::{connect_both, empty};
 use super::{print, Format, LogError, Manifest, Run, Table};
 use crate::row::NAME;
 use duckdb::Connection;

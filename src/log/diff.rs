@@ -1,64 +1,13 @@
 //! Two runs side by side. Rows are joined by their names, so neither the order of rows nor the number of workers matters.
 
 use super::both::Both;
+use super::moved::{Credit, NodeDiff, Shared, Used};
 use super::{LogError, Manifest, Run};
 use serde::Serialize;
-use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
-
-/// How many rows two tables share by name.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Shared {
-    pub both: u64,
-    pub only_a: u64,
-    pub only_b: u64,
-}
-
-/// A node that both runs logged.
-#[derive(Clone, Debug, Serialize)]
-pub struct NodeDiff {
-    pub node: String,
-    pub rows: Shared,
-    /// In how many of the rows in both a column differs; columns that never do are left out.
-    pub differ: BTreeMap<String, u64>,
-}
-
-/// How the advantages of the rows in both moved from `a` to `b`.
-#[derive(Clone, Debug, Serialize)]
-pub struct Credit {
-    pub node_a: String,
-    pub node_b: String,
-    pub rows: u64,
-    /// Rows whose advantage isn't the same.
-    pub moved: u64,
-    /// By how much those moved, on average and at most, without sign.
-    pub mean_move: Option<f64>,
-    pub max_move: Option<f64>,
-    /// Rows whose advantage was above 0 and is below it now, or the other way round.
-    pub turned: u64,
-    pub to_zero: u64,
-    pub from_zero: u64,
-    /// Pearson's, over all rows in both; none where one side is constant.
-    pub correlation: Option<f64>,
-    /// The rows that moved most, the farthest first.
-    pub up: Vec<Value>,
-    pub down: Vec<Value>,
-}
-
-/// Rows that one run trained on and the other didn't, or left out for another reason.
-#[derive(Clone, Debug, Serialize)]
-pub struct Used {
-    pub node_a: String,
-    pub node_b: String,
-    pub changed: u64,
-    /// What `used` says on either side, and of how many rows.
-    pub kinds: Vec<Value>,
-    /// The first of these rows.
-    pub rows: Vec<Value>,
-}
 
 /// The weights that the runs ended with, by model; versions are none where a run made none.
 #[derive(Clone, Debug, Serialize)]

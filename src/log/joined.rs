@@ -1,6 +1,6 @@
 //! The two views that join the logged nodes by the rows' names: what happened to each turn, and what each update made of it.
 
-use super::views::{quoted, sql_type};
+use super::sql::{quoted, sql_type};
 use crate::row::{self, NAME};
 use std::collections::BTreeMap;
 

@@ -1,8 +1,9 @@
 //! What a query can name: a view a logged node, the table `metrics`, and the joined views `trajectories` and `provenance`.
 
 use super::joined::{provenance, trajectories, Turns};
+use super::sql::{quoted, sql_type};
 use super::{reader, LogError, Manifest, Run, Table};
-use crate::row::{self, Kind, NAME};
+use crate::row::{self, NAME};
 use duckdb::{params, Connection, Result as Sql};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -147,23 +148,7 @@ pub(super) fn tables(db: &Connection) -> Sql<Vec<Table>> {
     Ok(tables)
 }
 
-pub(super) fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
 fn list(files: &[PathBuf]) -> String {
     let texts: Vec<String> = files.iter().map(|f| format!("'{}'", f.display().to_string().replace('\'', "''"))).collect();
     format!("[{}]", texts.join(", "))
-}
-
-pub(super) fn sql_type(kind: Kind) -> &'static str {
-    match kind {
-        Kind::U64 => "UBIGINT",
-        Kind::U32 => "UINTEGER",
-        Kind::F32 => "FLOAT",
-        Kind::Bool => "BOOLEAN",
-        Kind::Text => "VARCHAR",
-        Kind::U32List => "UINTEGER[]",
-        Kind::F32List => "FLOAT[]",
-    }
 }

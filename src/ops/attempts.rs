@@ -1,10 +1,10 @@
 //! `rollout` inside a loop: an attempt begins as soon as what it is told is there, beside those of other tasks that are being played.
 
+use super::incoming::{names, newest};
 use super::memory::{self, Unwritten};
-use super::play::Tally;
 use super::player::Player;
 use super::playing::{Ended, Start};
-use super::rollout::{names, newest};
+use super::tally::Tally;
 use super::tries::Patience;
 use super::turns::{table, Played};
 use crate::dataflow::context::{Shared, Trial};

@@ -3,12 +3,14 @@
 //! Each process plays its share of the panel.
 
 use super::attempts::{Attempts, Iteration};
+use super::how::{Actor, Play};
+use super::incoming::newest;
 use super::memory::Unwritten;
-use super::play::{Actor, Decode, Play};
 use super::player::Player;
 use super::prompt::Prompt;
 use super::reflect::{budget, Thinking};
-use super::rollout::{newest, tokens, tries};
+use super::rollout::{tokens, tries};
+use super::said::Decode;
 use super::tries::Patience;
 use super::turns::COLUMNS;
 use super::{must, nothing, schema, settings};

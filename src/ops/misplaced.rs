@@ -1,6 +1,6 @@
 //! What a `rollout` asks for in vain: what has no meaning where it stands, and a number of groups that can't be reached.
 
-use super::play::Actor;
+use super::how::Actor;
 use super::rollout::Rollout;
 use super::settings;
 use crate::pipeline::{Node, Pipeline, Wrong};

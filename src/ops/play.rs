@@ -1,75 +1,12 @@
-//! How episodes are played, what they come to, and playing a number of them to their end.
+//! Playing a number of episodes to their end.
 
 use super::player::Player;
 use super::playing::{Ended, Start};
-use super::prompt::Prompt;
+use super::tally::Tally;
 use super::tries::Patience;
 use super::turns::{table, Played};
-use crate::dataflow::{Figure, Lost};
-use crate::policy::Sampling;
+use crate::dataflow::Lost;
 use arrow::array::RecordBatch;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-/// Who chooses the actions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Actor {
-    /// The model.
-    #[default]
-    Policy,
-    /// The environment's own solver: demonstrations.
-    Expert,
-    /// In a loop: the model in the first attempt, the solver in those after it, which knows what was noted: demonstrations of how to go
-    /// on from a failure.
-    Rescue,
-}
-
-impl Actor {
-    /// Whether the expert acts in this attempt.
-    pub fn advises(self, attempt: u32) -> bool {
-        self == Actor::Expert || self == Actor::Rescue && attempt > 0
-    }
-}
-
-/// How a response becomes an action.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Decode {
-    /// The response is one of the admissible actions, and nothing else can be written.
-    #[default]
-    Constrained,
-    /// Anything can be written; the action is read from its `<action>` tag.
-    Free,
-}
-
-/// How episodes are played.
-#[derive(Clone, Debug)]
-pub struct Play {
-    pub model: String,
-    pub samples: u32,
-    pub max_turns: u32,
-    pub sampling: Sampling,
-    pub actor: Actor,
-    pub decode: Decode,
-    pub prompt: Prompt,
-    pub history: usize,
-    pub patience: Patience,
-}
-
-/// What a batch of episodes came to.
-#[derive(Clone, Debug, Default)]
-pub struct Tally {
-    /// All that were to be played, with those that were given up.
-    pub episodes: usize,
-    pub failed: usize,
-    /// Tries that failed and were followed by another.
-    pub retried: usize,
-    pub turns: usize,
-    pub won: usize,
-    pub score: f64,
-    pub invalid: usize,
-}
 
 /// The rows of the whole episodes, the figures, and the episodes that were given up.
 #[derive(Default)]
@@ -108,29 +45,4 @@ pub fn play(
     let whole: Vec<Played> = over.iter().map(|e| Played { ended: e, kept: "" }).collect();
     let rows = table(&whole).map_err(|e| e.to_string())?;
     Ok(Outcome { rows, tally: player.tally().clone(), lost: player.lost() })
-}
-
-impl Tally {
-    /// Takes in what further episodes came to.
-    pub fn add(&mut self, more: &Tally) {
-        self.episodes += more.episodes;
-        self.failed += more.failed;
-        self.retried += more.retried;
-        self.turns += more.turns;
-        self.won += more.won;
-        self.score += more.score;
-        self.invalid += more.invalid;
-    }
-
-    /// The figures that progress and `metrics` show. An episode that failed is not won, and has no return.
-    pub fn figures(&self) -> [(&'static str, Figure); 6] {
-        [
-            ("success", Figure::share(self.won as f64, self.episodes)),
-            ("return", Figure::share(self.score, self.episodes - self.failed)),
-            ("turns", Figure::Sum(self.turns as f64)),
-            ("invalid", Figure::share(self.invalid as f64, self.turns)),
-            ("failed", Figure::Sum(self.failed as f64)),
-            ("retried", Figure::Sum(self.retried as f64)),
-        ]
-    }
 }

@@ -1,11 +1,12 @@
 //! Plays episodes: all live ones in step, one batch of the policy a turn. An episode that ends leaves the batch, another may join;
 //! one that fails is started again beside the others or given up, and leaves no turn behind that isn't of a whole episode.
 
+use super::how::Play;
 use super::memory;
-use super::play::{Decode, Play, Tally};
 use super::playing::{drawn, Ended, Episode, Start};
 use super::prompt::Prompt;
-use super::said::{action, advice, Codes, Said};
+use super::said::{action, advice, Codes, Decode, Said};
+use super::tally::Tally;
 use super::tries::{Patience, Tries};
 use crate::dataflow::Lost;
 use crate::env::{Cause, Fault, Task, View, Worlds};

@@ -2,8 +2,7 @@
 
 use super::prompt::Past;
 use super::said::Said;
-use super::turns::Turn;
-use crate::env::View;
+use crate::env::{Seen, View};
 use crate::policy::Request;
 use crate::seed;
 
@@ -17,6 +16,22 @@ pub struct Start {
     /// Decides, with the names, what is drawn.
     pub iteration: u64,
     pub version: u64,
+}
+
+/// One turn of an episode.
+pub struct Turn {
+    pub turn: u32,
+    pub observation: String,
+    pub state: u64,
+    pub prompt: Vec<u32>,
+    pub response_tokens: Vec<u32>,
+    pub choices: Vec<u32>,
+    pub logprobs: Vec<f32>,
+    pub response: String,
+    pub action: String,
+    pub seed: u64,
+    pub after: Seen,
+    pub score: f32,
 }
 
 /// An episode that is over.

@@ -1,8 +1,8 @@
 //! `reflect`: asks the policy what it makes of episodes that are over, and emits a row of phase `reflect` for each. In a loop the next
 //! attempt is told what `keep` says; such rows are trained like any other (LaMer, section 4).
 
+use super::how::Actor;
 use super::memory::Keep;
-use super::play::Actor;
 use super::reflecting::{Reflecting, PLACES, TEMPLATE};
 use super::turns::COLUMNS;
 use super::{nothing, schema, settings};

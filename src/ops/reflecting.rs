@@ -1,7 +1,7 @@
 //! Asks the policy about an episode that is over (LaMer, section 4: self-reflection), and makes a row of what it says.
 
+use super::how::Actor;
 use super::memory::{self, Keep};
-use super::play::Actor;
 use super::playing::drawn;
 use super::reflections::{episodes, table, Episode, Said};
 use crate::env::Task;

@@ -48,7 +48,7 @@ fn telling(rows: &[RecordBatch]) -> Result<usize, RowError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::play::Tally;
+    use super::super::tally::Tally;
     use super::*;
     use arrow::array::{Float32Array, StringArray, UInt32Array};
     use std::sync::Arc;

@@ -6,12 +6,15 @@
 //! wherever it is played. With `groups` the first process plays them all, since which tasks are played turns on how others went.
 
 use super::attempts::{Attempts, Iteration};
+use super::how::{Actor, Play};
+use super::incoming::{names, newest};
 use super::memory::Unwritten;
-use super::play::{play, Actor, Decode, Play};
+use super::play::play;
 use super::player::Player;
 use super::prompt::Prompt;
 use super::reflect::budget;
 use super::resample::{resample, Sampled};
+use super::said::Decode;
 use super::tries::Patience;
 use super::turns::COLUMNS;
 use super::{must, nothing, port, schema, settings};
@@ -21,8 +24,6 @@ use crate::dataflow::{Attempt, Context, Edge, Figure, Inner, InnerPorts, Lost, P
 use crate::env::Worlds;
 use crate::pipeline::{Delay, Node, OperatorSpec, Port};
 use crate::policy::Sampling;
-use crate::row;
-use arrow::array::RecordBatch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
@@ -218,24 +219,4 @@ pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx
     let player = Player::new(policy, how, Worlds::new(ctx.shared.outside.clone()), ctx.seed)?;
     let (node, shared, now) = (node.id.clone(), ctx.shared.clone(), Iteration::default());
     Ok(machine(inputs, ctx, Attempts { player, samples, patience, keep, budget, trial, node, shared, version: 0, drawn: None, now }))
-}
-
-/// The newest version of the weights among these batches, or the one there was.
-pub fn newest(had: u64, batches: Option<&Vec<RecordBatch>>) -> Result<u64, String> {
-    let mut version = had;
-    for batch in batches.into_iter().flatten() {
-        let versions = row::u64s(batch, "version").map_err(|e| e.to_string())?;
-        version = versions.values().iter().copied().fold(version, u64::max);
-    }
-    Ok(version)
-}
-
-/// The tasks' names, sorted.
-pub(super) fn names(batches: &[RecordBatch]) -> Result<Vec<String>, String> {
-    let mut names = Vec::new();
-    for batch in batches {
-        names.extend(row::texts(batch, "task").map_err(|e| e.to_string())?.iter().flatten().map(String::from));
-    }
-    names.sort();
-    Ok(names)
 }

@@ -1,10 +1,22 @@
 //! What is said in a turn, as text and as tokens, and what action that is.
 
-use super::play::Decode;
 use super::prompt;
 use crate::policy::{Tokenizer, END};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// How a response becomes an action.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Decode {
+    /// The response is one of the admissible actions, and nothing else can be written.
+    #[default]
+    Constrained,
+    /// Anything can be written; the action is read from its `<action>` tag.
+    Free,
+}
 
 /// What the player of a turn said: the text, its tokens, and their log-probabilities.
 pub type Said = (String, Vec<u32>, Vec<f32>);

@@ -1,7 +1,6 @@
 //! Played turns as rows.
 
-use super::playing::Ended;
-use crate::env::Seen;
+use super::playing::{Ended, Turn};
 use crate::row::{self, RowError};
 use arrow::array::*;
 use arrow::datatypes::{ArrowPrimitiveType, Field, Float32Type, UInt32Type};
@@ -35,22 +34,6 @@ pub const COLUMNS: &[&str] = &[
     "weights",
     "seed",
 ];
-
-/// One turn of an episode.
-pub struct Turn {
-    pub turn: u32,
-    pub observation: String,
-    pub state: u64,
-    pub prompt: Vec<u32>,
-    pub response_tokens: Vec<u32>,
-    pub choices: Vec<u32>,
-    pub logprobs: Vec<f32>,
-    pub response: String,
-    pub action: String,
-    pub seed: u64,
-    pub after: Seen,
-    pub score: f32,
-}
 
 /// An episode that is over, and what the next attempt at its task is to know of it and of those before.
 pub struct Played<'a> {

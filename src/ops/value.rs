@@ -1,6 +1,6 @@
 //! `value`: what a critic expects after each row's prompt, before the row's action: PPO's V(s_t), at the level of turns.
 
-use super::rollout::newest;
+use super::incoming::newest;
 use super::{must, nothing, port, schema, settings};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Place, Ports, Route};

@@ -1,0 +1,60 @@
+//! A graph that is being built.
+
+use super::contract::Render;
+use super::edge::Batch;
+use super::feed::{owed, Feeds};
+use super::{Context, Edge};
+use crate::pipeline::Input;
+use std::collections::BTreeMap;
+use timely::dataflow::operators::{feedback::Handle, Concat, ConnectLoop, Feedback};
+use timely::dataflow::Scope;
+
+/// The graph as far as it is built.
+pub(super) struct Making<'a, 's> {
+    pub scope: Scope<'s, u64>,
+    pub ctx: &'a Context,
+    pub find: &'a dyn Fn(&str) -> Option<Render>,
+    past: &'a Feeds,
+    made: BTreeMap<String, Edge<'s>>,
+    delayed: Vec<(String, Handle<'s, u64, Batch>)>,
+}
+
+impl<'a, 's> Making<'a, 's> {
+    /// Nothing of it is built yet.
+    pub fn new(scope: Scope<'s, u64>, ctx: &'a Context, find: &'a dyn Fn(&str) -> Option<Render>, past: &'a Feeds) -> Self {
+        Making { scope, ctx, find, past, made: BTreeMap::new(), delayed: Vec::new() }
+    }
+
+    pub fn operator(&self, name: &str) -> Result<Render, String> {
+        (self.find)(name).ok_or_else(|| format!("there is no operator `{name}`"))
+    }
+
+    /// What comes by an input of `node`: what was made in this iteration, or in an earlier one.
+    pub fn edge(&mut self, node: &str, input: &Input) -> Result<Edge<'s>, String> {
+        let from = &input.from;
+        let Some(staleness) = input.staleness else {
+            return self.made.get(from).cloned().ok_or_else(|| format!("`{node}` comes before its input `{from}`"));
+        };
+        let (handle, edge) = self.scope.feedback(staleness + 1);
+        self.delayed.push((from.clone(), handle));
+        let edge = match self.past.get(from).filter(|_| self.ctx.first > 0) {
+            Some(past) => edge.concat(owed(&format!("past {from}"), self.scope, self.ctx, staleness + 1, past.clone())),
+            None => edge,
+        };
+        self.ctx.shared.watch.name(&edge, format!("{from} of an earlier iteration"));
+        Ok(edge)
+    }
+
+    /// `node` makes this.
+    pub fn add(&mut self, node: &str, edge: Edge<'s>) {
+        self.made.insert(node.into(), edge);
+    }
+
+    /// What all nodes make, with the delayed edges closed.
+    pub fn close(self) -> Result<BTreeMap<String, Edge<'s>>, String> {
+        for (from, handle) in self.delayed {
+            self.made.get(&from).cloned().ok_or_else(|| format!("there is no node `{from}`"))?.connect_loop(handle);
+        }
+        Ok(self.made)
+    }
+}
