@@ -79,6 +79,6 @@ faults: build
 compare: build
 	python3 scripts/compare.py
 
-# LaMer's tables, written to docs/lamer.md: hours; it goes on where it was left. ARGS narrows it: ARGS="--games minesweeper --seeds 1".
+# LaMer's tables, written to docs/lamer.md and docs/lamer-sokoban.md: hours; it goes on where it was left. ARGS narrows it: ARGS="--games minesweeper --seeds 1".
 reproduce-lamer: build
 	python3 scripts/reproduce_lamer.py $(ARGS)

@@ -1,7 +1,7 @@
-"""LaMer's tables and figures, on a policy small enough for two cores: trains what is missing, measures it, writes a page in docs/.
+"""LaMer's tables and figures, on a policy small enough for two cores: trains what is missing, measures it, writes a page a game.
 
     python3 scripts/reproduce_lamer.py [--games minesweeper,sokoban] [--seeds 1,2,3] [--iterations N] [--short 60]
-        [--methods gigpo,lamer] [--page docs/lamer.md] [--parts table,wide,relations,temperature,diversity,harder,memory,gamma,cost]
+        [--methods gigpo,lamer] [--into docs] [--parts table,wide,relations,temperature,diversity,harder,memory,gamma,cost]
 
 One run at a time, into runs/lamer; what was stopped is resumed, what is there is not made again, and neither is what was measured of
 it. Every table there comes from `flow eval` and `flow query` on these runs, and each table says by which command. Tuning is
@@ -25,6 +25,7 @@ GAMES = {
     "minesweeper": ("MineSweeper 6x6, three mines", "datasets/minesweeper-6x6-m3-72494b580fd3.json", None),
     "sokoban": ("Sokoban 6x6, two boxes, up to three moves a turn", "datasets/sokoban-6x6-b2-m3-b32814e7d705.json", "{ env: sokoban, size: 6, boxes: 2, moves: 3, batch: %d }"),
 }
+PAGES = {"minesweeper": "lamer.md", "sokoban": "lamer-sokoban.md"}
 # Of a run of the table; the paper's are of 300.
 ITERATIONS = {"minesweeper": 300, "sokoban": 150}
 # The paper's table 1, for comparison: its model is a thousand times as large.
@@ -280,6 +281,19 @@ PARTS = {
 }
 
 
+def write(page, game, ask):
+    """The page of one game, written again after each part."""
+    parts = []
+    for part in ask.parts:
+        parts.append("\n".join(PARTS[part](ask)))
+        words = " ".join(["python3 scripts/reproduce_lamer.py", *sys.argv[1:]])
+        name = GAMES[game][0].split()[0]
+        head = f"# LaMer on {name}\n\nMade by `{words}`; seeds {', '.join(map(str, ask.seeds))}.\n\n"
+        # What people wrote below stays.
+        notes = page.read_text().partition(NOTES)[2] if page.exists() else ""
+        page.write_text(head + "\n\n".join(parts) + "\n" + (f"\n{NOTES}{notes}" if notes else ""))
+
+
 def main():
     ask = argparse.ArgumentParser()
     names = lambda text: text.split(",")
@@ -289,21 +303,15 @@ def main():
     ask.add_argument("--short", type=int, default=60, help="iterations of a run of Table 3 and Figure 5")
     ask.add_argument("--methods", type=names, default=METHODS, help="rows of the table")
     ask.add_argument("--parts", type=names, default=list(PARTS))
-    ask.add_argument("--page", type=Path, default=Path("docs/lamer.md"))
+    ask.add_argument("--into", type=Path, default=Path("docs"), help="the folder of the pages")
     given = ask.parse_args()
-    page = given.page
     given.length = lambda game: given.iterations or ITERATIONS[game]
     HOME.mkdir(parents=True, exist_ok=True)
-    page.parent.mkdir(exist_ok=True)
-    parts = []
-    for part in given.parts:
-        parts.append("\n".join(PARTS[part](given)))
-        words = " ".join(["python3 scripts/reproduce_lamer.py", *sys.argv[1:]])
-        head = f"# LaMer\n\nMade by `{words}`; seeds {', '.join(map(str, given.seeds))}.\n\n"
-        # What people wrote below stays.
-        notes = page.read_text().partition(NOTES)[2] if page.exists() else ""
-        page.write_text(head + "\n\n".join(parts) + "\n" + (f"\n{NOTES}{notes}" if notes else ""))
-    print(page.read_text())
+    given.into.mkdir(exist_ok=True)
+    for game in given.games:
+        page = given.into / PAGES[game]
+        write(page, game, argparse.Namespace(**{**vars(given), "games": [game]}))
+        print(page.read_text())
 
 
 if __name__ == "__main__":
