@@ -307,7 +307,7 @@ def main():
     given = ask.parse_args()
     given.length = lambda game: given.iterations or ITERATIONS[game]
     HOME.mkdir(parents=True, exist_ok=True)
-    given.into.mkdir(exist_ok=True)
+    given.into.mkdir(parents=True, exist_ok=True)
     for game in given.games:
         page = given.into / PAGES[game]
         write(page, game, argparse.Namespace(**{**vars(given), "games": [game]}))
