@@ -114,37 +114,39 @@ def cell(rows):
 FORGET = ["--set", "nodes.trial.nodes.reflect.with.keep=none"]
 
 
-def rows(method, game, ask, panel=None):
+def rows(method, game, ask, panel=None, *extra):
     """Of each seed what a method reaches on a panel: the game's own unless given."""
     panel, start = panel or GAMES[game][1], warmstart(game)
     untrained = {"zero-shot": FORGET, "reflexion": []}.get(method)
     if untrained is None:
-        return [measured(run(method, game, s, ask.length(game)), panel, "--seed", str(s)) for s in ask.seeds]
-    return [measured(start, panel, *untrained, "--seed", str(s)) for s in ask.seeds]
+        return [measured(run(method, game, s, ask.length(game)), panel, "--seed", str(s), *extra) for s in ask.seeds]
+    return [measured(start, panel, *untrained, "--seed", str(s), *extra) for s in ask.seeds]
 
 
-def table(ask):
-    lines = [
+def table(game, ask):
+    return [
         "## Table 1: success within 1, 2 and 3 attempts, in percent",
         "",
         "    target/release/flow eval RUN --panel PANEL --attempts 3 --seed SEED",
         "",
         "Mean over seeds, and in brackets their standard deviation. In italics the paper's (Qwen3-4B).",
         "",
-        "| method | " + " | ".join(f"{GAMES[g][0]}, {ask.length(g)} iterations | *paper*" for g in ask.games) + " |",
-        "| --- | " + " | ".join("---: | ---:" for _ in ask.games) + " |",
+        f"| method | {GAMES[game][0]}, {ask.length(game)} iterations | *paper* |",
+        "| --- | ---: | ---: |",
+        *[f"| {m} | {cell(rows(m, game, ask))} | *{PAPER[m, game]}* |" for m in ["zero-shot", "reflexion", *ask.methods]],
     ]
-    for method in ["zero-shot", "reflexion", *ask.methods]:
-        lines.append(f"| {method} | " + " | ".join(f"{cell(rows(method, g, ask))} | *{PAPER[method, g]}*" for g in ask.games) + " |")
-    return lines
 
 
-def wide(ask):
-    lines = ["## The same on 1,024 other boards", "", "    target/release/flow eval RUN --panel PANEL --attempts 3 --seed SEED", ""]
-    lines += ["| method | " + " | ".join(Path(WIDE[g]).stem for g in ask.games) + " |", "| --- | " + " | ".join("---:" for _ in ask.games) + " |"]
-    for method in ["zero-shot", "reflexion", *ask.methods]:
-        lines.append(f"| {method} | " + " | ".join(cell(rows(method, g, ask, WIDE[g])) for g in ask.games) + " |")
-    return lines
+def wide(game, ask):
+    return [
+        "## The same on 1,024 other boards",
+        "",
+        "    target/release/flow eval RUN --panel PANEL --attempts 3 --seed SEED",
+        "",
+        f"| method | {Path(WIDE[game]).stem} |",
+        "| --- | ---: |",
+        *[f"| {m} | {cell(rows(m, game, ask, WIDE[game]))} |" for m in ["zero-shot", "reflexion", *ask.methods]],
+    ]
 
 
 def interval(values):
@@ -157,7 +159,7 @@ def interval(values):
     return f"{middle:.1f} ({middle - half:.1f} to {middle + half:.1f})"
 
 
-def relations(ask):
+def relations(game, ask):
     lines = [
         "## What the paper claims: relations",
         "",
@@ -166,17 +168,16 @@ def relations(ask):
         "| game | boards | LaMer's pass@3 | GiGPO's pass@3 | LaMer's gain | GiGPO's gain | *gap, and gains, of the paper* |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for game, boards, panel in ((g, n, p[g]) for g in ask.games for n, p in ((256, {g: GAMES[g][1]}), (1024, WIDE))):
-        lamer, gigpo = rows("lamer", game, ask, panel), rows("gigpo", game, ask, panel)
-        cells = [interval([row[2] for row in of]) for of in (lamer, gigpo)]
-        cells += [interval([row[2] - row[0] for row in of]) for of in (lamer, gigpo)]
-        theirs = {m: [float(x) for x in PAPER[m, game].split(" / ")] for m in ("lamer", "gigpo")}
-        gap, gains = theirs["lamer"][2] - theirs["gigpo"][2], [theirs[m][2] - theirs[m][0] for m in ("lamer", "gigpo")]
+    theirs = {m: [float(x) for x in PAPER[m, game].split(" / ")] for m in ("lamer", "gigpo")}
+    gap, gains = theirs["lamer"][2] - theirs["gigpo"][2], [theirs[m][2] - theirs[m][0] for m in ("lamer", "gigpo")]
+    for boards, panel in ((256, GAMES[game][1]), (1024, WIDE[game])):
+        both = [rows(m, game, ask, panel) for m in ("lamer", "gigpo")]
+        cells = [interval([row[2] for row in of]) for of in both] + [interval([row[2] - row[0] for row in of]) for of in both]
         lines.append(f"| {game} | {boards} | " + " | ".join(cells) + f" | *{gap:.1f}; {gains[0]:.1f}, {gains[1]:.1f}* |")
     return lines
 
 
-def temperature(ask):
+def temperature(game, ask):
     lines = [
         "## The temperature of evaluation",
         "",
@@ -187,16 +188,14 @@ def temperature(ask):
         "| game | temperature | GiGPO | LaMer |",
         "| --- | ---: | ---: | ---: |",
     ]
-    for game in ask.games:
-        for value in ["0", "0.2", "0.4", "0.7", "1"]:
-            extra = [] if value == "0.7" else ["--temperature", value]
-            runs = {m: [run(m, game, s, ask.length(game)) for s in ask.seeds] for m in ("gigpo", "lamer")}
-            found = [[measured(r, GAMES[game][1], "--seed", str(s), *extra) for r, s in zip(runs[m], ask.seeds)] for m in runs]
-            lines.append(f"| {game} | {value} | " + " | ".join(cell(f) for f in found) + " |")
+    for value in ["0", "0.2", "0.4", "0.7", "1"]:
+        extra = [] if value == "0.7" else ["--temperature", value]
+        found = [cell(rows(m, game, ask, None, *extra)) for m in ("gigpo", "lamer")]
+        lines.append(f"| {game} | {value} | " + " | ".join(found) + " |")
     return lines
 
 
-def variety(ask):
+def variety(game, ask):
     lines = [
         "## Figure 3: diversity of trajectories",
         "",
@@ -204,67 +203,66 @@ def variety(ask):
         "",
         "Entropy over the distinct trajectories of a task, in nats; at most ln 8 = 2.08.",
         "",
-        "| model | " + " | ".join(ask.games) + " |",
-        "| --- | " + " | ".join("---:" for _ in ask.games) + " |",
+        f"| model | {game} |",
+        "| --- | ---: |",
     ]
     for method in ["warm start", "gigpo", "lamer"]:
-        cells = []
-        for game in ask.games:
-            subjects = [warmstart(game)] if method == "warm start" else [run(method, game, s, ask.length(game)) for s in ask.seeds]
-            found = [evaluated(s, GAMES[game][1], "--attempts", "1", "--samples", "8")["diversity"] for s in subjects]
-            cells.append(f"{statistics.mean(found):.2f}" + (f" ({statistics.stdev(found):.2f})" if len(found) > 1 else ""))
-        lines.append(f"| {method} | " + " | ".join(cells) + " |")
+        subjects = [warmstart(game)] if method == "warm start" else [run(method, game, s, ask.length(game)) for s in ask.seeds]
+        found = [evaluated(s, GAMES[game][1], "--attempts", "1", "--samples", "8")["diversity"] for s in subjects]
+        spread = f" ({statistics.stdev(found):.2f})" if len(found) > 1 else ""
+        lines.append(f"| {method} | {statistics.mean(found):.2f}{spread} |")
     return lines
 
 
-def memory(ask):
+def short(game, ask, *more):
+    """What LaMer reaches after few iterations of one seed, with these settings."""
+    return cell([measured(run("lamer", game, ask.seeds[0], ask.short, *more), GAMES[game][1])])
+
+
+def memory(game, ask):
     lines = [f"## Table 3: what the next attempt is told ({ask.short} iterations, one seed)", "", "    --set nodes.trial.nodes.reflect.with.keep=KEEP", ""]
-    lines += ["| told | " + " | ".join(GAMES[g][0] for g in ask.games) + " |", "| --- | " + " | ".join("---:" for _ in ask.games) + " |"]
+    lines += [f"| told | {GAMES[game][0]} |", "| --- | ---: |"]
     for keep in ["history", "reflection", "both"]:
         more = [] if keep == "reflection" else [f"nodes.trial.nodes.reflect.with.keep={keep}"]
-        row = [cell([measured(run("lamer", g, ask.seeds[0], ask.short, *more), GAMES[g][1])]) for g in ask.games]
-        lines.append(f"| {keep} | " + " | ".join(row) + " |")
+        lines.append(f"| {keep} | {short(game, ask, *more)} |")
     return lines
 
 
-def gamma(ask):
+def gamma(game, ask):
     lines = [f"## Figure 5: the discount across attempts ({ask.short} iterations, one seed)", "", "    --set nodes.step_advantage.with.gamma_attempt=G (and episode_advantage)", ""]
-    lines += ["| gamma_attempt | " + " | ".join(GAMES[g][0] for g in ask.games) + " |", "| ---: | " + " | ".join("---:" for _ in ask.games) + " |"]
+    lines += [f"| gamma_attempt | {GAMES[game][0]} |", "| ---: | ---: |"]
     for value in ["0.0", "0.3", "0.6", "0.9", "1.0"]:
         more = [] if value == "0.6" else [f"nodes.{n}_advantage.with.gamma_attempt={value}" for n in ("episode", "step")]
-        row = [cell([measured(run("lamer", g, ask.seeds[0], ask.short, *more), GAMES[g][1])]) for g in ask.games]
-        lines.append(f"| {value} | " + " | ".join(row) + " |")
+        lines.append(f"| {value} | {short(game, ask, *more)} |")
     return lines
 
 
-def harder(ask):
+def harder(game, ask):
     lines = ["## Figure 4: harder boards than those of training", "", "| panel | GiGPO | LaMer |", "| --- | ---: | ---: |"]
-    for game in ask.games:
-        for panel in HARDER[game]:
-            row = [cell([measured(run(m, game, s, ask.length(game)), panel, "--seed", str(s)) for s in ask.seeds]) for m in ("gigpo", "lamer")]
-            lines.append(f"| {Path(panel).stem.rsplit('-', 1)[0]} | {row[0]} | {row[1]} |")
+    for panel in HARDER[game]:
+        found = [cell(rows(m, game, ask, panel)) for m in ("gigpo", "lamer")]
+        lines.append(f"| {Path(panel).stem.rsplit('-', 1)[0]} | " + " | ".join(found) + " |")
     return lines
 
 
-def cost(ask):
+def cost(game, _):
     """Six iterations of each from the start, in turn, twice; the quicker counts."""
     prompts = "select count(distinct (iteration, prompt_tokens)) / 6.0 as prompts, count(distinct (iteration, task, sample, attempt)) / 6.0 as episodes from {}"
     lines = ["## Cost of an iteration", "", "    time target/release/flow run pipelines/lamer/METHOD.yaml --set iterations=6", ""]
     lines += ["| game | method | seconds an iteration | episodes | distinct prompts |", "| --- | --- | ---: | ---: | ---: |"]
-    for game in ask.games:
-        took = {"gigpo": [], "lamer": []}
-        for turn in range(2):
-            for method in took:
-                out = HOME / f"cost-{method}-{game}-{turn}"
-                shutil.rmtree(out, ignore_errors=True)
-                begin = time.monotonic()
-                sets = ["iterations=6", f"models.actor.load={warmstart(game)}", *tasks(game, ("tasks", "tasks"))]
-                call(FLOW, "run", f"pipelines/lamer/{method}.yaml", "--out", str(out), *[a for s in sets for a in ("--set", s)])
-                took[method].append((time.monotonic() - begin) / 6)
-        for method, node in (("gigpo", "rollout"), ("lamer", "trial")):
-            sql = prompts.format(node)
-            row = json.loads(call(FLOW, "query", str(HOME / f"cost-{method}-{game}-1"), sql, "--format", "json"))[0]
-            lines.append(f"| {game} | {method} | {min(took[method]):.2f} | {row['episodes']:.0f} | {row['prompts']:.0f} |")
+    took = {"gigpo": [], "lamer": []}
+    for turn in range(2):
+        for method in took:
+            out = HOME / f"cost-{method}-{game}-{turn}"
+            shutil.rmtree(out, ignore_errors=True)
+            begin = time.monotonic()
+            sets = ["iterations=6", f"models.actor.load={warmstart(game)}", *tasks(game, ("tasks", "tasks"))]
+            call(FLOW, "run", f"pipelines/lamer/{method}.yaml", "--out", str(out), *[a for s in sets for a in ("--set", s)])
+            took[method].append((time.monotonic() - begin) / 6)
+    for method, node in (("gigpo", "rollout"), ("lamer", "trial")):
+        sql = prompts.format(node)
+        row = json.loads(call(FLOW, "query", str(HOME / f"cost-{method}-{game}-1"), sql, "--format", "json"))[0]
+        lines.append(f"| {game} | {method} | {min(took[method]):.2f} | {row['episodes']:.0f} | {row['prompts']:.0f} |")
     return lines
 
 
@@ -285,7 +283,7 @@ def write(page, game, ask):
     """The page of one game, written again after each part."""
     parts = []
     for part in ask.parts:
-        parts.append("\n".join(PARTS[part](ask)))
+        parts.append("\n".join(PARTS[part](game, ask)))
         words = " ".join(["python3 scripts/reproduce_lamer.py", *sys.argv[1:]])
         name = GAMES[game][0].split()[0]
         head = f"# LaMer on {name}\n\nMade by `{words}`; seeds {', '.join(map(str, ask.seeds))}.\n\n"
@@ -310,7 +308,7 @@ def main():
     given.into.mkdir(parents=True, exist_ok=True)
     for game in given.games:
         page = given.into / PAGES[game]
-        write(page, game, argparse.Namespace(**{**vars(given), "games": [game]}))
+        write(page, game, given)
         print(page.read_text())
 
 
