@@ -1,0 +1,94 @@
+"""The command `flow-env`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import List, Optional, Sequence
+
+ABOUT = """Worlds for flow, which plays them over JSON lines.
+
+A WORLD is MODULE[:CLASS], FILE.py[:CLASS] (a subclass of flow_env.World), or an adapter with its arguments:
+`flow-env list` shows them."""
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="flow-env", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = made.add_subparsers(dest="verb", required=True, metavar="VERB")
+    serve = verbs.add_parser("serve", help="answer flow on standard input and output")
+    serve.add_argument("world", metavar="WORLD")
+    serve.add_argument("--seconds", type=float, help="an episode whose request takes longer fails, and the others go on")
+    serve.add_argument("--words", type=Path, help="a file of the words of the world's texts, one a line")
+    check = verbs.add_parser("check", help="hold a world against the protocol: is it deterministic, are its actions valid, ...")
+    profile = verbs.add_parser("profile", help="how many steps a second, and where the time goes")
+    for verb, tasks in ((check, 12), (profile, 8)):
+        verb.add_argument("world", metavar="WORLD")
+        verb.add_argument("--tasks", type=int, default=tasks, help="how many tasks are played (%(default)s)")
+        verb.add_argument("--steps", type=int, default=30, help="how many steps of each at most (%(default)s)")
+        verb.add_argument("--say", type=Path, help="actions for a world that lists none, one a line")
+    check.add_argument("--command", action="store_true", help="WORLD is a whole command line that speaks the protocol itself")
+    words = verbs.add_parser("words", help="print the words of a world's texts, from episodes that are played")
+    words.add_argument("world", metavar="WORLD")
+    words.add_argument("--tasks", type=int, default=64, help="how many tasks are played (%(default)s)")
+    words.add_argument("--steps", type=int, default=40, help="how many steps of each at most (%(default)s)")
+    words.add_argument("--most", type=int, default=4096, help="how many words at most (%(default)s)")
+    verbs.add_parser("list", help="the adapters")
+    return made
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> None:
+    asked = parser().parse_args(arguments)
+    if asked.verb == "list":
+        from .spec import ADAPTERS
+
+        for name, adapter in ADAPTERS.items():
+            print(f"{name + ':' + adapter.arguments:<44} {adapter.about}")
+        return
+    sys.exit(VERBS[asked.verb](asked))
+
+
+def serve(asked: argparse.Namespace) -> int:
+    from .serve import own_the_pipes, serve
+
+    reader, writer = own_the_pipes()
+    from . import spec
+    from .episodes import Episodes
+
+    def begin() -> Episodes:
+        kept = None if asked.words is None else asked.words.read_text(encoding="utf-8").split("\n")
+        return Episodes(spec.world(asked.world), (lambda: spec.vocabulary(asked.world)) if kept is None else (lambda: kept))
+
+    return serve(begin, reader, writer, asked.seconds)
+
+
+def check(asked: argparse.Namespace) -> int:
+    import shlex
+
+    from .check import check
+    from .client import serving
+
+    command = shlex.split(asked.world) if asked.command else serving(asked.world)
+    return check(command, asked.tasks, asked.steps, said(asked.say))
+
+
+def profile(asked: argparse.Namespace) -> int:
+    from .profile import profile
+
+    return profile(asked.world, asked.tasks, asked.steps, said(asked.say))
+
+
+def words(asked: argparse.Namespace) -> int:
+    from . import spec
+    from .words import of_world
+
+    found = of_world(spec.world(asked.world), asked.tasks, asked.steps, asked.most)
+    print("\n".join(found))
+    return 0
+
+
+def said(path: Optional[Path]) -> List[str]:
+    return [] if path is None else [line for line in path.read_text(encoding="utf-8").split("\n") if line]
+
+
+VERBS = {"serve": serve, "check": check, "profile": profile, "words": words}

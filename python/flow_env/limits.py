@@ -1,0 +1,129 @@
+"""The limits of protocol 2, and whether an answer keeps to them. docs/protocol.md says what they are for."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, Dict, List, Mapping
+
+PROTOCOL = 2
+LINE = 16 << 20
+ANSWER = 1 << 20
+ACTIONS = 10_000
+ACTION = 4_096
+INFO = 32
+WORDS = 65_536
+NAME = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
+TASK = re.compile(r"[A-Za-z0-9._/:+-]{1,128}\Z")
+ABILITIES = ("actions", "expert", "rollback", "copy")
+
+HELLO = {"protocol", "world", "splits", "live", "abilities", "rules", "words", "score", "deterministic"}
+VIEW = {"observation", "reward", "done", "won", "truncated", "valid", "state", "score", "info", "actions", "instruction", "type"}
+
+Json = Dict[str, Any]
+
+
+def is_number(value: object) -> bool:
+    """Whether a JSON value is a finite number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def is_text(value: object) -> bool:
+    """Whether a JSON value is a text that UTF-8 can hold."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def wrong_actions(value: object, have: bool) -> List[str]:
+    """What is wrong with the `actions` of an answer; `have` says whether a list was given before."""
+    if isinstance(value, dict):
+        if not have:
+            return ["`actions` is a change, but no list was given before"]
+        if set(value) - {"drop", "add"}:
+            return [f"`actions` has unknown fields {sorted(set(value) - {'drop', 'add'})}"]
+        value = [add[1] for add in value.get("add", []) if isinstance(add, list) and len(add) == 2]
+    if not isinstance(value, list):
+        return ["`actions` is no list"]
+    wrong = []
+    if len(value) > ACTIONS:
+        wrong.append(f"`actions` has {len(value)} texts, {ACTIONS} at most are allowed")
+    if not all(is_text(action) and 0 < len(action.encode()) <= ACTION for action in value):
+        wrong.append(f"`actions` holds what is no text of 1 to {ACTION} bytes")
+    elif len(set(value)) < len(value):
+        wrong.append("`actions` has an action twice")
+    return wrong
+
+
+def wrong_view(view: Mapping[str, Any], step: bool, have: bool) -> List[str]:
+    """What is wrong with a view; `step` says whether it answers a step."""
+    wrong = []
+    unknown = sorted(set(view) - VIEW - {"episode"})
+    if unknown:
+        wrong.append(f"unknown fields {unknown}")
+    given = {name: value for name, value in view.items() if value is not None}
+    if not is_text(given.get("observation")) or not given["observation"]:
+        wrong.append("`observation` is no text, or empty")
+    for name in ("reward", "done") if step else ():
+        if name not in given:
+            wrong.append(f"`{name}` is missing")
+    for name in ("reward", "score"):
+        if name in given and not is_number(given[name]):
+            wrong.append(f"`{name}` is no finite number")
+    for name in ("done", "won", "truncated", "valid"):
+        if name in given and not isinstance(given[name], bool):
+            wrong.append(f"`{name}` is neither true nor false")
+    for name in ("state", "instruction", "type"):
+        if name in given and not is_text(given[name]):
+            wrong.append(f"`{name}` is no text")
+    if is_text(given.get("type")) and not TASK.match(given["type"]):
+        wrong.append(f"`type` {given['type']!r} isn't of 1 to 128 letters, digits and . _ / : + -")
+    info = given.get("info", {})
+    if not isinstance(info, dict) or len(info) > INFO or not all(is_text(n) and NAME.match(n) and is_number(v) for n, v in info.items()):
+        wrong.append(f"`info` isn't an object of at most {INFO} finite numbers with names such as `steps_left`")
+    if "actions" in given:
+        wrong += wrong_actions(given["actions"], have)
+    return wrong
+
+
+def wrong_hello(hello: Mapping[str, Any]) -> List[str]:
+    """What is wrong with the answer to hello."""
+    wrong = []
+    if hello.get("protocol") != PROTOCOL:
+        return [f"`protocol` is {hello.get('protocol')!r}, not {PROTOCOL}"]
+    if set(hello) - HELLO:
+        wrong.append(f"unknown fields {sorted(set(hello) - HELLO)}")
+    splits = hello.get("splits")
+    if not isinstance(splits, dict) or not splits:
+        wrong.append("`splits` is no object with at least one split")
+        splits = {}
+    for name, tasks in splits.items():
+        if not NAME.match(name):
+            wrong.append(f"the split `{name}` isn't called by lower-case letters, digits and _")
+        if isinstance(tasks, list):
+            bad = [task for task in tasks if not is_text(task) or not TASK.match(task)]
+            if bad:
+                wrong.append(f"the split `{name}` has a task {bad[0]!r}; allowed are 1 to 128 letters, digits and . _ / : + -")
+            if len(set(map(str, tasks))) < len(tasks):
+                wrong.append(f"the split `{name}` has a task twice")
+        elif not isinstance(tasks, int) or isinstance(tasks, bool):
+            wrong.append(f"the split `{name}` is neither a number nor a list")
+        if tasks in (0, []):
+            wrong.append(f"the split `{name}` has no tasks")
+    live = hello.get("live")
+    if live is not None and (not isinstance(live, int) or isinstance(live, bool) or live < 1):
+        wrong.append("`live` is no number from 1 on")
+    abilities = hello.get("abilities") or []
+    if not isinstance(abilities, list) or set(abilities) - set(ABILITIES):
+        wrong.append(f"`abilities` {abilities!r} isn't a list of {', '.join(ABILITIES)}")
+    words = hello.get("words") or []
+    if not isinstance(words, list) or len(words) > WORDS or not all(map(is_text, words)):
+        wrong.append(f"`words` is no list of at most {WORDS} texts")
+    score = hello.get("score")
+    if score is not None and not (isinstance(score, list) and len(score) == 2 and all(map(is_number, score)) and score[0] < score[1]):
+        wrong.append("`score` isn't two numbers, the lower one first")
+    return wrong

@@ -1,0 +1,104 @@
+"""From what a command line names to a world: MODULE, MODULE:CLASS, FILE.py, FILE.py:CLASS, or ADAPTER:ARGUMENTS."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import inspect
+import os
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Callable, Dict, List, NamedTuple, Optional, Type
+
+from . import words
+from .world import World
+
+
+class Adapter(NamedTuple):
+    module: str
+    arguments: str
+    about: str
+
+
+ADAPTERS: Dict[str, Adapter] = {
+    "gymnasium": Adapter("gymnasium", "ID[,key=value...]", "Gymnasium's environments with discrete actions or text: FrozenLake, Taxi, MiniGrid"),
+    "textworld-express": Adapter("textworld_express", "GAME[,key=value...]", "cookingworld, coin, twc, mapreader, arithmetic, sorting and others, in a JVM"),
+    "scienceworld": Adapter("scienceworld", "[TASK,TASK...]", "thirty kinds of elementary science in a simulated house, in a JVM"),
+    "textarena": Adapter("textarena", "ID", "TextArena's games for one player"),
+    "textworld": Adapter("textworld", "KIND[,key=value...] | FILES", "Microsoft's TextWorld: generated games, or files of them"),
+    "alfworld": Adapter("alfworld", "[TASK,TASK...]", "ALFWorld's engine with regenerated scenes"),
+    "gem": Adapter("gem", "ID", "GEM's environments"),
+    "miniwob": Adapter("miniwob", "PAGE", "MiniWoB++ web pages in a headless Chromium"),
+    "openenv": Adapter("openenv", "URL", "a server that speaks OpenEnv over HTTP"),
+    "verifiers": Adapter("verifiers", "ENV", "environments of the package verifiers"),
+}
+
+
+class Unknown(Exception):
+    """The specification names no world; the text says why and what to do."""
+
+
+def world(spec: str) -> Callable[[], World]:
+    """What makes the worlds that a specification names. Importing happens here and prints go to standard error."""
+    head, _, rest = spec.partition(":")
+    if head in ADAPTERS:
+        try:
+            module = importlib.import_module(f"flow_env.adapters.{ADAPTERS[head].module}")
+            return functools.partial(module.WORLD, rest)
+        except ImportError as error:
+            raise Unknown(f"`{head}` needs a package that isn't here ({error}); python/requirements/{head}.txt pins all of them") from error
+    module = load(head)
+    return pick(module, rest or None)
+
+
+def load(name: str) -> ModuleType:
+    """A module by its name or its file."""
+    if name.endswith(".py") or os.sep in name:
+        path = Path(name)
+        if not path.is_file():
+            raise Unknown(f"there is no file {name}")
+        found = importlib.util.spec_from_file_location(re.sub(r"\W", "_", path.stem), path)
+        if found is None or found.loader is None:
+            raise Unknown(f"{name} is no Python file")
+        sys.path.insert(0, str(path.parent.resolve()))
+        module = importlib.util.module_from_spec(found)
+        sys.modules[found.name] = module
+        found.loader.exec_module(module)
+        return module
+    if not re.fullmatch(r"\w+(\.\w+)*", name):
+        raise Unknown(f"`{name}` is neither a module nor one of the adapters {', '.join(ADAPTERS)}")
+    sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name.split(".")[0] and error.name != name:
+            raise
+        raise Unknown(f"there is no module `{name}` here, and no adapter of that name ({', '.join(ADAPTERS)})") from error
+
+
+def pick(module: ModuleType, name: Optional[str]) -> Callable[[], World]:
+    """The world of a module: the one named, or the only one that it defines."""
+    if name is not None:
+        found = getattr(module, name, None)
+        if not callable(found):
+            raise Unknown(f"`{module.__name__}` has no world `{name}`")
+        return found  # type: ignore[no-any-return]
+    worlds: List[Type[World]] = [
+        value for value in vars(module).values()
+        if inspect.isclass(value) and issubclass(value, World) and value is not World and value.__module__ == module.__name__
+    ]
+    if len(worlds) != 1:
+        names = ", ".join(value.__name__ for value in worlds) or "none"
+        raise Unknown(f"`{module.__name__}` should have one subclass of World, or the one meant be named after a colon; it has {names}")
+    return worlds[0]
+
+
+def vocabulary(spec: str) -> List[str]:
+    """The words of a world's texts: those kept with an adapter, or else of a few episodes."""
+    kept = Path(__file__).parent / "adapters" / "words" / (re.sub(r"[^\w.-]", "_", spec) + ".txt")
+    if kept.is_file():
+        return kept.read_text(encoding="utf-8").split("\n")[:-1]
+    return words.of_world(world(spec))

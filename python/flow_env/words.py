@@ -1,0 +1,66 @@
+"""The words of a world's texts, for small models whose tokens are words."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from typing import Callable, Iterable, List, Sequence, Union
+
+from .world import View, World
+
+PIECE = re.compile(r" ?[^\W\d_]+| ?[^\w\s]")
+
+
+def of_texts(texts: Iterable[str], most: int = 4096) -> List[str]:
+    """The words of these texts, the most frequent first. A word within a line has its space before it: models read
+    " kitchen" as one token. Single bytes are left out, since every model has them.
+
+    >>> of_texts(["go north", "go south"])
+    ['go', ' north', ' south']
+    """
+    count: Counter[str] = Counter()
+    for text in texts:
+        count.update(piece for piece in PIECE.findall(text) if len(piece.encode()) > 1)
+    return [word for word, _ in sorted(count.items(), key=lambda item: (-item[1], item[0]))[:most]]
+
+
+def of_world(make: Callable[[], World], tasks: int = 16, steps: int = 24, most: int = 4096) -> List[str]:
+    """The words of a few episodes of the first split, played by the expert where there is one and else at random."""
+    texts: List[str] = []
+    world = make()
+    try:
+        texts.append(world.rules)
+        split, known = next(((s, t) for s, t in ((s, world.tasks(s)) for s in world.splits) if t), ("", 0))
+        draw = random.Random(0)
+        for task in spread(known, tasks):
+            world.split = split
+            view = world.reset(task, 0)
+            view = View(view) if isinstance(view, str) else view
+            texts += [view.instruction or "", view.observation]
+            for _ in range(steps):
+                actions = list(world.actions()) if world.can("actions") else []
+                action = world.expert() if world.can("expert") else None
+                if action is None or draw.random() < 0.2 and actions:
+                    action = draw.choice(actions) if actions else None
+                if view.done or action is None:
+                    break
+                view = world.step(action)
+                texts += [view.observation, *actions]
+            if not world.reuse:
+                world.close()
+                world = make()
+    finally:
+        world.close()
+    return of_texts(texts, most)
+
+
+def spread(known: Union[int, Sequence[str]], most: int) -> List[Union[int, str]]:
+    """At most so many tasks of a split, evenly spread.
+
+    >>> spread(10, 3)
+    [0, 3, 6]
+    """
+    count = known if isinstance(known, int) else len(known)
+    places = [i * count // most for i in range(most)] if count > most else list(range(count))
+    return list(places) if isinstance(known, int) else [known[place] for place in places]
