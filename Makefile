@@ -51,7 +51,7 @@ bench: build
 
 # A run killed at 50 random instants ends, resumed, with the same bits.
 survive: build
-	python3 scripts/survive.py
+	python3 tests/soak/survive.py
 
 # Readers of pipelines, manifests, Parquet files and rows on a million damaged inputs; nothing may panic or hang.
 fuzz: $(FETCH)
@@ -61,19 +61,19 @@ fuzz: $(FETCH)
 
 # How much faster staleness 1 is than 0 where the environment takes as long as the update.
 staleness: build
-	python3 scripts/staleness.py
+	python3 tests/soak/staleness.py
 
 # One digest on 1, 2 and 4 workers, in 2 and 3 processes, with staleness 0 and 1, and replayed on other numbers of workers.
 digests: build
-	python3 scripts/digests.py
+	python3 tests/soak/digests.py
 
 # One of two processes killed, 20 times: the other ends within 5 seconds.
 killed: build
-	python3 scripts/killed.py
+	python3 tests/soak/killed.py
 
 # An environment that dies, hangs or answers garbage in one turn of a hundred: the run completes, each failure is a row.
 faults: build
-	python3 scripts/faults.py
+	python3 tests/soak/faults.py
 
 # GRPO against GiGPO from one warm start: three seeds each, one run at a time, going on where it was left.
 compare: build

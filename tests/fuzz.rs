@@ -1,6 +1,7 @@
 //! Whatever a file says, its reader answers: pipelines, manifests, Parquet. Rows of `flow test` have theirs in src/row/lines/tests.rs.
 
-mod log_common;
+#[path = "shared/logged.rs"]
+mod logged;
 mod mutations;
 
 use flow::log::{columns, read, read_iteration, write_part, Committer, Run};
@@ -54,11 +55,11 @@ fn no_pipeline_makes_the_parser_panic() {
 
 /// A run with two committed iterations.
 fn logged() -> (tempfile::TempDir, Run) {
-    let (folder, run) = log_common::run();
+    let (folder, run) = logged::run();
     let mut committer = Committer::new(run.clone()).unwrap();
     for iteration in 0..2 {
-        let rollout = write_part(&run, "rollout", iteration, 0, &log_common::rollout(iteration, 0, 2)).unwrap();
-        let advantage = write_part(&run, "advantage", iteration, 0, &log_common::advantages(iteration, 0, 2)).unwrap();
+        let rollout = write_part(&run, "rollout", iteration, 0, &logged::rollout(iteration, 0, 2)).unwrap();
+        let advantage = write_part(&run, "advantage", iteration, 0, &logged::advantages(iteration, 0, 2)).unwrap();
         let metrics = [("update".to_string(), [("loss".to_string(), 0.5), ("kl".into(), f64::NAN)].into())].into();
         committer.commit(iteration, vec![rollout, advantage], metrics, vec![]).unwrap();
     }

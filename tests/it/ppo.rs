@@ -1,7 +1,6 @@
 //! PPO from end to end: a critic that values, advantages and targets made of its values, and both models learning.
 
-mod common;
-use common::*;
+use crate::common::*;
 use std::path::Path;
 
 const PPO: &str = r#"
@@ -21,11 +20,6 @@ nodes:
   update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-3 } }
 log: [rollout, value, advantage, learn, update]
 "#;
-
-fn ask(run: &Path, sql: &str) -> Vec<serde_json::Value> {
-    let text = done(flow().arg("query").arg(run).arg(sql).args(["--format", "json"]));
-    serde_json::from_str(&text).expect("an array of objects")
-}
 
 fn number(value: &serde_json::Value) -> f64 {
     value.as_f64().expect("a number")

@@ -1,10 +1,8 @@
 //! Two runs side by side: joined by the rows' names, whatever the order they were written in.
 
-mod common;
-mod log_common;
+use crate::common::*;
 use arrow::array::{Float32Array, RecordBatch, StringArray, UInt32Array};
 use arrow::compute::take_record_batch;
-use common::*;
 use flow::log::{self, Committer, Metrics, NodeInfo, Run, RunInfo};
 use flow::row;
 use std::path::Path;
@@ -20,7 +18,7 @@ fn run(folder: &Path, name: &str, rows: &[(usize, f32, &str)]) -> Run {
     let nodes = vec![node("rollout", "rollout"), node("advantage", "advantage")];
     let info = RunInfo { name: name.into(), nodes, iterations: 1, seed: 7, ..Default::default() };
     let run = Run::create(&folder.join(name), &format!("flow: {name}\n"), &info).unwrap();
-    let all = log_common::rollout(0, 0, 2);
+    let all = crate::logged::rollout(0, 0, 2);
     let pick = |which: usize| take_record_batch(&all, &UInt32Array::from(vec![which as u32])).unwrap();
     let credit = |which: usize, advantage: f32, used: &str| -> RecordBatch {
         let keys = pick(which).project(&[0, 1, 2, 3, 4, 5]).unwrap();

@@ -1,7 +1,6 @@
 //! The command line as its users meet it.
 
-mod common;
-use common::*;
+use crate::common::*;
 
 /// Every pipeline of the repository.
 fn pipelines() -> Vec<std::path::PathBuf> {
@@ -131,8 +130,7 @@ fn an_iteration_without_a_row_to_learn_from_is_logged_with_the_reasons() {
   update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-3 } }
 log: [rollout, update]\n";
     let run = trained(folder.path(), "run", &format!("{head}{nodes}"), &[]);
-    let ask =
-        |sql: &str| done(flow().arg("query").arg(&run).arg(sql).args(["--format", "csv"])).lines().skip(1).collect::<Vec<_>>().join(" ");
+    let ask = |sql: &str| answer(&run, sql, "csv").lines().skip(1).collect::<Vec<_>>().join(" ");
     assert_eq!(ask("select distinct iteration, used, version from update order by all"), "0,singleton,0 1,singleton,0 2,singleton,0");
     assert_eq!(ask("select iteration, value::int from metrics where node = 'update' and name = 'rows' order by all"), "0,0 1,0 2,0");
     assert_eq!(ask("select count(*) from rollout anti join update using (iteration, task, sample, attempt, turn, phase)"), "0");

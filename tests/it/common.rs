@@ -1,6 +1,6 @@
 //! Drives the real binary in a folder of its own.
-#![allow(dead_code)] // each test file uses a part
 
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -90,10 +90,19 @@ pub fn trained(folder: &Path, name: &str, yaml: &str, extra: &[&str]) -> PathBuf
     out
 }
 
-/// Everything that a run has to be judged by: its committed rows and the newest weights.
+/// The rows that answer `sql`, as JSON objects.
+pub fn ask(run: &Path, sql: &str) -> Vec<Value> {
+    serde_json::from_str(&answer(run, sql, "json")).expect("an array of objects")
+}
+
+/// The answer to `sql` as text: `csv`, `json` or `table`.
+pub fn answer(run: &Path, sql: &str, format: &str) -> String {
+    done(flow().arg("query").arg(run).arg(sql).args(["--format", format]))
+}
+
+/// What makes two runs the same run: every committed row, and the newest weights with their moments.
 pub fn digest(run: &Path) -> (String, Vec<u8>) {
-    let query = "select * exclude (seed) from trajectories order by iteration, task, sample, attempt, turn";
-    let rows = done(flow().arg("query").arg(run).arg(query).args(["--format", "json"]));
+    let rows = answer(run, "select * from trajectories order by iteration, task, sample, attempt, turn, phase", "json");
     let versions = std::fs::read_dir(run.join("weights")).unwrap();
     let newest = versions.filter_map(|v| v.unwrap().file_name().to_str()?.parse::<u64>().ok()).max().unwrap();
     let weights = run.join("weights").join(newest.to_string()).join("actor");

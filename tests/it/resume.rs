@@ -1,7 +1,6 @@
 //! A run that was stopped or killed goes on as if it never had been: the same rows, the same weights.
 
-mod common;
-use common::*;
+use crate::common::*;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;

@@ -1,10 +1,7 @@
 //! Questions to a run's log: what can be asked, what can't be, and what comes back.
 
-mod common;
-mod log_common;
-
+use crate::logged::{advantages, rollout, run};
 use flow::log::{print, query, tables, Answer, Committer, Format, LogError, Metrics, NodeInfo, Run, RunInfo};
-use log_common::{advantages, rollout, run};
 use std::fs;
 
 fn json(run: &Run, sql: &str) -> serde_json::Value {

@@ -1,7 +1,6 @@
 //! The same pipeline and seed give the same rows, advantages and weights, bit for bit, on any number of workers.
 
-mod common;
-use common::*;
+use crate::common::*;
 use std::path::{Path, PathBuf};
 
 /// The weights a run left behind.
@@ -53,7 +52,6 @@ log: [rollout, centred, advantage, update]
 #[test]
 fn workers_change_nothing_where_tasks_are_resampled() {
     let folder = tempfile::tempdir().unwrap();
-    let ask = |run: &Path, sql: &str| done(flow().arg("query").arg(run).arg(sql).args(["--format", "csv"]));
     let all = "select iteration, task, sample, turn, r.action, r.reward, a.advantage, u.used, u.version
         from rollout r join advantage a using (iteration, task, sample, turn) join update u using (iteration, task, sample, turn) order by all";
     let one = trained(folder.path(), "one", SAMPLED, &["--workers", "1"]);
@@ -65,7 +63,7 @@ fn workers_change_nothing_where_tasks_are_resampled() {
     let telling = "select iteration, count(distinct task) from update where used = 'yes' group by all order by all";
     let dull = "select count(distinct (iteration, task)) from update where used = 'dropped_equal_rewards'";
     let figures = "select iteration, value::int from metrics where node = 'rollout' and name = 'groups' order by all";
-    let lines = |sql: &str| ask(&one, sql).lines().skip(1).map(String::from).collect::<Vec<_>>();
+    let lines = |sql: &str| answer(&one, sql, "csv").lines().skip(1).map(String::from).collect::<Vec<_>>();
     assert_eq!(lines(telling), lines(figures), "what rollout counts is what advantage keeps");
     assert!(lines(telling).iter().all(|line| line.ends_with(",4")), "{:?}", lines(telling));
     assert!(lines(played).iter().any(|line| !line.ends_with(",4")) && lines(dull) != ["0"], "{:?}", lines(played));

@@ -1,17 +1,7 @@
 //! What `gpu-update` logs of every row that reached it, asked as its users ask it.
 
-mod common;
-use common::*;
+use crate::common::*;
 use std::path::Path;
-
-/// The answer to `sql` over the run, as JSON values.
-fn ask(run: &Path, sql: &str) -> Vec<serde_json::Value> {
-    let lines = done(flow().arg("query").arg(run).arg(sql).args(["--format", "json"]));
-    match serde_json::from_str(&lines).expect("an array of objects") {
-        serde_json::Value::Array(rows) => rows,
-        other => panic!("{other}"),
-    }
-}
 
 #[test]
 fn every_row_is_accounted_for() {

@@ -1,10 +1,8 @@
 //! What a run leaves on disk: what readers see of it, and what they say when it is damaged.
 
-mod log_common;
-
+use crate::logged::{rollout, run};
 use flow::log::{query, read, write_part, Committer, LogError, Metrics, NodeInfo, Run, RunInfo, Status, WeightsAt};
 use flow::row;
-use log_common::{rollout, run};
 use std::fs;
 use std::path::Path;
 use std::process::Command;

@@ -1,6 +1,6 @@
 """A run whose environment fails in one turn of a hundred: `make faults`.
 
-    python3 scripts/faults.py [ITERATIONS]
+    python3 tests/soak/faults.py [ITERATIONS]
 
 tests/programs/flaky.py dies, hangs, and answers garbage in several ways, by a hash of the task and the turn, and notes each time
 it does. Once its failures last: both tries of an episode fail in the same turn, the episode must be a row of `errors` with

@@ -1,7 +1,6 @@
 //! `flow test`: the tests that the repository's pipelines bring along, and the verb itself.
 
-mod common;
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,6 @@
 """How much faster staleness 1 is than 0 where the environment takes as long as the update: `make staleness`.
 
-    python3 scripts/staleness.py [PAIRS]
+    python3 tests/soak/staleness.py [PAIRS]
 
 The environment is a program of its own (tests/programs/slow.py) that sleeps at each step. A first run without any sleep
 says how long an update takes; then the sleep is chosen so that an iteration's steps take as long together, and runs with

@@ -1,7 +1,6 @@
 //! `flow report`: what the page shows is what the log says, and nothing in it points anywhere else.
 
-mod common;
-use common::*;
+use crate::common::*;
 
 use arrow::array::{ArrayRef, BooleanArray, Float32Array, StringArray, UInt32Array, UInt64Array};
 use flow::credit::over_seeds;
@@ -26,10 +25,6 @@ fn page(runs: &[&Path], out: &Path) -> (String, Value) {
 
 fn length(list: &Value) -> u64 {
     list.as_array().unwrap().len() as u64
-}
-
-fn asked(run: &Path, sql: &str) -> Vec<Value> {
-    serde_json::from_str(&done(flow().arg("query").arg(run).arg(sql).args(["--format", "json"]))).unwrap()
 }
 
 fn chart<'a>(data: &'a Value, title: &str) -> &'a Value {
@@ -100,7 +95,7 @@ fn two_seeds_are_one_curve_with_a_band() {
     ] {
         let said = chart(&data, title);
         let line = &said["lines"][0];
-        let both: Vec<Vec<(u64, f64)>> = runs.iter().map(|run| figure(&asked(run, &sql))).collect();
+        let both: Vec<Vec<(u64, f64)>> = runs.iter().map(|run| figure(&ask(run, &sql))).collect();
         assert_eq!((length(&said["lines"]), both[0].len()), (1, 3), "{title}");
         for (run, wanted) in both.iter().enumerate() {
             let points = line["runs"][run]["points"].as_array().unwrap();
@@ -115,7 +110,7 @@ fn two_seeds_are_one_curve_with_a_band() {
         }
     }
     // Time: as the nodes measured it, and no less than nothing for the rest.
-    let spent = asked(&runs[0], "SELECT node, sum(value) AS s FROM metrics WHERE name = 'seconds' GROUP BY node ORDER BY s DESC");
+    let spent = ask(&runs[0], "SELECT node, sum(value) AS s FROM metrics WHERE name = 'seconds' GROUP BY node ORDER BY s DESC");
     let shown = data["time"][0]["nodes"].as_array().unwrap();
     assert!(
         shown.len() == spent.len() && shown.iter().zip(&spent).all(|(a, b)| a[0] == b["node"] && close(&a[2], b["s"].as_f64().unwrap()))
@@ -130,7 +125,7 @@ fn episodes_are_those_of_the_log(runs: &[PathBuf], data: &Value) {
     let trips = data["browser"]["trips"].as_array().unwrap();
     assert_eq!(trips.len(), 32, "two samples of four tasks, twice in each of two runs");
     for trip in trips.iter().step_by(5) {
-        let rows = asked(
+        let rows = ask(
             &runs[trip["run"].as_u64().unwrap() as usize],
             &format!(
                 "SELECT r.*, a.advantage FROM rollout r JOIN advantage a USING (iteration, task, sample, attempt, turn, phase) \

@@ -2,8 +2,7 @@
 //! ends as if there had always been room. A limit on the size of files stands for the disk: what can't be written is then
 //! known to the byte.
 
-mod common;
-use common::*;
+use crate::common::*;
 use std::path::Path;
 use std::process::{Command, Output};
 

@@ -1,24 +1,9 @@
 //! A replay repeats credit and updates from logged rollouts: its own run's bit for bit, or another pipeline's on the same rows.
 
-mod common;
-use common::*;
+use crate::common::*;
 use flow::log::{read, Committer, Metrics, Run};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-
-/// Everything that a run has to be judged by: its committed rows and the newest weights.
-fn digest(run: &Path) -> (String, Vec<u8>) {
-    let versions = std::fs::read_dir(run.join("weights")).unwrap();
-    let newest = versions.filter_map(|v| v.unwrap().file_name().to_str()?.parse::<u64>().ok()).max().unwrap();
-    let weights = run.join("weights").join(newest.to_string()).join("actor");
-    let read = |name: &str| std::fs::read(weights.join(name)).unwrap();
-    let rows = ask(run, "select * from trajectories order by iteration, task, sample, turn");
-    (rows, [read("model.safetensors"), read("optimizer.safetensors")].concat())
-}
-
-fn ask(run: &Path, sql: &str) -> String {
-    done(flow().arg("query").arg(run).arg(sql).args(["--format", "json"]))
-}
 
 fn replayed(folder: &Path, run: &Path, name: &str, extra: &[&str]) -> PathBuf {
     let out = folder.join(name);
@@ -119,7 +104,7 @@ fn a_loop_is_replayed_from_its_own_rows() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");
     done(flow().arg("run").arg(pipeline(folder.path(), LOOPED)).arg("--out").arg(&run));
-    let kinds = ask(&run, "select distinct attempt, phase from trial order by all");
+    let kinds = answer(&run, "select distinct attempt, phase from trial order by all", "json");
     assert_eq!(kinds.matches("reflect").count(), 1, "the last attempt has nothing to reflect for: {kinds}");
     assert!(kinds.contains("\"attempt\":1"), "{kinds}");
     let again = replayed(folder.path(), &run, "again", &[]);

@@ -1,6 +1,6 @@
 """Kills a run at random instants, resumes it, and compares what it ends with: `make survive`.
 
-    python3 scripts/survive.py [KILLS]
+    python3 tests/soak/survive.py [KILLS]
 
 A small run of 20 iterations is made once without a break. Then KILLS more (50) are killed with SIGKILL, and a fifth as many
 are stopped with SIGINT, each at a random instant between the making of its folder and its end, and resumed. All must end

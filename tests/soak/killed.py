@@ -1,6 +1,6 @@
 """Kills one of two processes of a run at random instants, and times how long the other takes to end: `make killed`.
 
-    python3 scripts/killed.py [KILLS]
+    python3 tests/soak/killed.py [KILLS]
 
 KILLS runs (20), the first and the second process killed in turns, with SIGKILL, up to three seconds after the first file of the
 log was begun. The other must end by itself within 5 seconds, with an error that names the one that is gone, and what was

@@ -1,7 +1,6 @@
 //! Environments that fail: each failure is a row, the run goes on without it, and what it would have been doesn't change the rest.
 
-mod common;
-use common::*;
+use crate::common::*;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -30,14 +29,14 @@ log: [rollout, update]
     )
 }
 
-fn ask(run: &Path, sql: &str) -> String {
-    done(flow().arg("query").arg(run).arg(sql).args(["--format", "csv"]))
+fn csv(run: &Path, sql: &str) -> String {
+    answer(run, sql, "csv")
 }
 
 /// Everything that a run has to be judged by: rows, errors, weights.
 fn made(run: &Path) -> (String, String, Vec<u8>) {
-    let rows = ask(run, "select * from trajectories order by iteration, task, sample, turn");
-    let errors = ask(run, "select * exclude (error) from errors order by iteration, task, sample");
+    let rows = csv(run, "select * from trajectories order by iteration, task, sample, turn");
+    let errors = csv(run, "select * exclude (error) from errors order by iteration, task, sample");
     let versions = std::fs::read_dir(run.join("weights")).unwrap();
     let newest = versions.filter_map(|v| v.unwrap().file_name().to_str()?.parse::<u64>().ok()).max().unwrap();
     (rows, errors, std::fs::read(run.join(format!("weights/{newest}/actor/model.safetensors"))).unwrap())
@@ -68,14 +67,14 @@ fn each_failure_is_a_row_and_the_run_goes_on() {
         (trained(folder.path(), workers, &yaml, &["--workers", workers]), notes)
     };
     let (one, notes) = run("1");
-    let errors = ask(&one, "select distinct task, turn from errors");
+    let errors = csv(&one, "select distinct task, turn from errors");
     let found: BTreeSet<(String, u32)> =
         errors.lines().skip(1).map(|l| l.split_once(',').unwrap()).map(|(task, turn)| (task.into(), turn.parse().unwrap())).collect();
     assert_eq!(found, noted(&notes), "what failed is what the program says has failed");
     assert!(found.len() >= 4, "too few failures to tell anything: {found:?}");
-    let kinds = ask(&one, "select distinct cause from errors order by 1");
+    let kinds = csv(&one, "select distinct cause from errors order by 1");
     assert_eq!(kinds.lines().skip(1).collect::<Vec<_>>(), ["crash", "malformed", "timeout"]);
-    let count = |sql: &str| ask(&one, sql).lines().nth(1).unwrap().to_owned();
+    let count = |sql: &str| csv(&one, sql).lines().nth(1).unwrap().to_owned();
     assert_eq!(count("select count(*) from errors where node <> 'rollout' or tries <> 2 or phase <> 'play' or error = ''"), "0");
     assert_eq!(
         count(
@@ -111,8 +110,8 @@ fn what_fails_once_leaves_no_trace() {
     done(command.env("FLAKY", "exit garbage text error"));
     assert!(noted(&notes).len() > 5, "something failed");
     assert!(made(&out) == smooth, "a second try gives what the first would have given");
-    assert_ne!(ask(&out, "select sum(value)::int from metrics where name = 'retried'").lines().nth(1), Some("0"));
-    let columns = ask(&out, "select column_name from (describe errors)");
+    assert_ne!(csv(&out, "select sum(value)::int from metrics where name = 'retried'").lines().nth(1), Some("0"));
+    let columns = csv(&out, "select column_name from (describe errors)");
     assert_eq!(
         columns.lines().skip(1).collect::<Vec<_>>(),
         ["iteration", "task", "sample", "attempt", "turn", "phase", "node", "cause", "error", "tries"],
@@ -138,7 +137,7 @@ fn too_much_failure_ends_the_run() {
     assert!(message.contains("of 64 episodes ha") && message.contains("`max_failed: 0` allows"), "{message}");
     assert!(!said.contains("panicked"), "{said}");
     assert!(!alive(&notes), "no process outlives the run");
-    ask(&out, "select count(*) from errors");
+    csv(&out, "select count(*) from errors");
 }
 
 #[test]
@@ -169,7 +168,7 @@ fn the_example_is_learnt() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("run");
     done(flow().args(["run", "pipelines/process-corridor.yaml", "--out"]).arg(&out));
-    let success = ask(&out, "select round(avg(value), 3) from metrics where name = 'success' and iteration >= 15");
+    let success = csv(&out, "select round(avg(value), 3) from metrics where name = 'success' and iteration >= 15");
     let success: f64 = success.lines().nth(1).unwrap().parse().unwrap();
     assert!(success > 0.9, "{success} of the corridors end at the flag");
 }

@@ -1,15 +1,10 @@
 //! Looking at a run: one trajectory in full, and rows as they pass.
 
-mod common;
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
-
-fn json(run: &Path, sql: &str) -> Vec<Value> {
-    serde_json::from_str(&done(flow().arg("query").arg(run).arg(sql).args(["--format", "json"]))).unwrap()
-}
 
 fn show(run: &Path, extra: &[&str]) -> Value {
     serde_json::from_str(&done(flow().arg("show").arg(run).args(extra).args(["--format", "json"]))).unwrap()
@@ -33,20 +28,20 @@ fn one_trajectory_is_shown_in_full() {
     let folder = tempfile::tempdir().unwrap();
     let run = trained(folder.path(), "run", SMALL, &[]);
     // Without a choice: the first of the newest iteration.
-    let first = &json(&run, "select task, sample from trajectories where iteration = 2 order by task, sample limit 1")[0];
+    let first = &ask(&run, "select task, sample from trajectories where iteration = 2 order by task, sample limit 1")[0];
     let shown = show(&run, &[]);
     assert_eq!((&shown["iteration"], &shown["task"], &shown["sample"]), (&2.into(), &first["task"], &first["sample"]));
     // Best and worst by the score of the last turn.
     let score = |shown: &Value| shown["turns"].as_array().unwrap().last().unwrap()["score"].clone();
-    let ends = &json(&run, "select max(s) as best, min(s) as worst from (select last(score order by turn) as s from trajectories where iteration = 1 group by task, sample)")[0];
+    let ends = &ask(&run, "select max(s) as best, min(s) as worst from (select last(score order by turn) as s from trajectories where iteration = 1 group by task, sample)")[0];
     assert_ne!(ends["best"], ends["worst"]);
     assert_eq!(score(&show(&run, &["--iteration", "1", "--best"])), ends["best"]);
     assert_eq!(score(&show(&run, &["--iteration", "1", "--worst"])), ends["worst"]);
     // By a part of the task's name; the rows are those of the view.
-    let task = json(&run, "select min(task) as task from rollout where iteration = 0")[0]["task"].as_str().unwrap().to_owned();
+    let task = ask(&run, "select min(task) as task from rollout where iteration = 0")[0]["task"].as_str().unwrap().to_owned();
     let part = task.rsplit('-').next().unwrap();
     let shown = show(&run, &["--task", part, "--sample", "3", "--attempt", "0"]);
-    let rows = json(&run, &format!("select * from trajectories where task = '{task}' and sample = 3 order by turn"));
+    let rows = ask(&run, &format!("select * from trajectories where task = '{task}' and sample = 3 order by turn"));
     assert_eq!((&shown["task"], &shown["iteration"]), (&Value::from(task.as_str()), &0.into()));
     assert_eq!(shown["turns"], Value::from(rows.clone()));
     // For a person: the board as it was, and the credit.
@@ -83,19 +78,19 @@ fn committed_rows_are_tapped_and_filtered() {
     let run = trained(folder.path(), "run", SMALL, &[]);
     let tap = |extra: &[&str]| done(flow().arg("tap").arg(&run).args(extra));
     let order = "order by iteration, task, sample, attempt, turn, phase";
-    assert_eq!(lines(&tap(&["rollout", "--format", "json"])), json(&run, &format!("from rollout {order}")));
+    assert_eq!(lines(&tap(&["rollout", "--format", "json"])), ask(&run, &format!("from rollout {order}")));
     assert_eq!(
         lines(&tap(&["trajectories", "--follow", "--format", "json"])),
-        json(&run, &format!("from trajectories {order}")),
+        ask(&run, &format!("from trajectories {order}")),
         "a finished run is not waited for"
     );
     let some = lines(&tap(&["rollout", "--format", "json", "--where", "turn = 0 and reward > 0 -- the good ones"]));
-    assert_eq!(some, json(&run, &format!("from rollout where turn = 0 and reward > 0 {order}")));
+    assert_eq!(some, ask(&run, &format!("from rollout where turn = 0 and reward > 0 {order}")));
     assert!(!some.is_empty());
     // For a person: an episode each.
     let told = tap(&["rollout", "--where", "iteration = 1"]);
     assert_eq!(told.matches("iteration 1, minesweeper").count(), 6 * 4);
-    let turns = json(&run, "select count(*) as n from rollout where iteration = 1")[0]["n"].as_u64().unwrap() as usize;
+    let turns = ask(&run, "select count(*) as n from rollout where iteration = 1")[0]["n"].as_u64().unwrap() as usize;
     assert_eq!(
         (told.matches("\nturn ").count(), told.matches("\n  seen ").count(), told.matches("\n  earned ").count()),
         (turns, turns, turns)
@@ -134,7 +129,7 @@ fn a_running_run_is_followed_to_its_end() {
     }
     assert!(tap.wait().unwrap().success());
     assert_eq!(trains.wait_with_output().unwrap().status.code(), Some(130));
-    assert_eq!(seen, json(&out, "from rollout order by iteration, task, sample, attempt, turn, phase"), "every row once, in order");
+    assert_eq!(seen, ask(&out, "from rollout order by iteration, task, sample, attempt, turn, phase"), "every row once, in order");
 }
 
 #[test]
@@ -164,7 +159,7 @@ fn a_finished_run_says_where_its_time_went() {
     assert!(!run.join("status.json").exists(), "the status goes with the run");
     let said = top(&run);
     assert_eq!((&said["state"], &said["iterations"], &said["next"]), (&"finished".into(), &3.into(), &3.into()));
-    let turns = json(&run, "select count(*) as n from rollout")[0]["n"].clone();
+    let turns = ask(&run, "select count(*) as n from rollout")[0]["n"].clone();
     // Every node is there, logged or not, and counts the rows that it handed on.
     for name in ["rollout", "reward", "episodes", "episode_advantage", "states", "step_advantage", "advantage", "update"] {
         assert_eq!(node(&said, name)["rows"], turns, "{name}");
@@ -174,7 +169,7 @@ fn a_finished_run_says_where_its_time_went() {
     let [all, policy] = [&said["seconds"], &said["policy"]["busy_seconds"]].map(|v| v.as_f64().unwrap());
     assert!(policy > 0.0 && policy < all, "{said}");
     // The same figures are in the log, by iteration.
-    let figures = json(&run, "select sum(value) filter (name = 'rows_out')::bigint as rows, sum(value) filter (name = 'busy_seconds') as busy from metrics where node = 'states'");
+    let figures = ask(&run, "select sum(value) filter (name = 'rows_out')::bigint as rows, sum(value) filter (name = 'busy_seconds') as busy from metrics where node = 'states'");
     assert_eq!(figures[0]["rows"], turns);
     let (a, b) = (figures[0]["busy"].as_f64().unwrap(), node(&said, "states")["busy_seconds"].as_f64().unwrap());
     assert!((a - b).abs() < 1e-9);

@@ -1,0 +1,24 @@
+//! Tests that drive the real binary, and the files that it leaves. One program, because linking libtorch, Arrow and DuckDB into
+//! one a file took longer than the tests.
+
+mod common;
+#[path = "../shared/logged.rs"]
+mod logged;
+
+mod broken;
+mod cli;
+mod determinism;
+mod diff;
+mod disk;
+mod failure;
+mod log_files;
+mod log_query;
+mod loops;
+mod pipeline_tests;
+mod ppo;
+mod processes;
+mod replay;
+mod report;
+mod resume;
+mod see;
+mod update;
