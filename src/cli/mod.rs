@@ -25,7 +25,7 @@ mod test;
 mod together;
 mod top;
 
-use crate::dataflow::end::end_process;
+use crate::dataflow::cluster::end::end_process;
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::io::{self, BufWriter, ErrorKind, Write};

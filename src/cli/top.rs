@@ -2,7 +2,7 @@
 
 use super::check::Format;
 use super::{answer, Outcome};
-use crate::dataflow::doing::{Doing, Node, PolicyThread, State, STATUS};
+use crate::dataflow::status::{Activity, NodeActivity, PolicyActivity, State, STATUS};
 use crate::log::{self, Lock, Manifest, Status};
 use clap::Args;
 use serde::Serialize;
@@ -28,7 +28,7 @@ struct Picture {
     /// `running`, `finished`, `stopped`, `failed`, or `cut off`.
     state: &'static str,
     #[serde(flatten)]
-    doing: Doing,
+    activity: Activity,
 }
 
 impl Top {
@@ -68,18 +68,18 @@ impl Top {
         };
         // A run that has only just begun says nothing yet.
         let now = std::fs::read(run.root().join(STATUS)).ok().filter(|_| state == "running");
-        let doing = now.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_else(|| logged(&manifest));
-        Ok(Picture { run: self.run.display().to_string(), state, doing })
+        let activity = now.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_else(|| logged(&manifest));
+        Ok(Picture { run: self.run.display().to_string(), state, activity })
     }
 }
 
 /// What the log says about where the time went, the busiest node first.
-fn logged(manifest: &Manifest) -> Doing {
-    let mut nodes: BTreeMap<&str, Node> = BTreeMap::new();
+fn logged(manifest: &Manifest) -> Activity {
+    let mut nodes: BTreeMap<&str, NodeActivity> = BTreeMap::new();
     let mut policy: Option<f64> = None;
     for (node, figures) in manifest.committed.iter().flat_map(|i| &i.metrics) {
         if let Some(busy) = figures.get("busy_seconds") {
-            let sum = nodes.entry(node).or_insert_with(|| Node { node: node.clone(), ..Node::default() });
+            let sum = nodes.entry(node).or_insert_with(|| NodeActivity { node: node.clone(), ..NodeActivity::default() });
             sum.busy_seconds += busy;
             sum.rows += figures.get("rows_out").copied().unwrap_or(0.0) as u64;
         }
@@ -87,33 +87,38 @@ fn logged(manifest: &Manifest) -> Doing {
             *policy.get_or_insert(0.0) += busy;
         }
     }
-    let mut nodes: Vec<Node> = nodes.into_values().collect();
+    let mut nodes: Vec<NodeActivity> = nodes.into_values().collect();
     nodes.sort_by(|a, b| b.busy_seconds.total_cmp(&a.busy_seconds));
     let seconds: f64 = manifest.committed.iter().map(|i| i.seconds).sum();
-    let policy = policy.map(|busy| PolicyThread { busy_seconds: busy, busy_share: busy / seconds.max(1e-9), ..PolicyThread::default() });
-    Doing { seconds, iterations: manifest.info.iterations, next: manifest.next(), nodes, policy, ..Doing::default() }
+    let policy =
+        policy.map(|busy| PolicyActivity { busy_seconds: busy, busy_share: busy / seconds.max(1e-9), ..PolicyActivity::default() });
+    Activity { seconds, iterations: manifest.info.iterations, next: manifest.next(), nodes, policy, ..Activity::default() }
 }
 
 fn drawn(picture: &Picture) -> String {
-    let Picture { run, state, doing } = picture;
+    let Picture { run, state, activity } = picture;
     let running = *state == "running";
-    let mut text =
-        format!("{run}: {state}, {} of {} iterations in {:.0} s", doing.next.min(doing.iterations), doing.iterations, doing.seconds);
-    if let Some(oldest) = &doing.oldest {
+    let mut text = format!(
+        "{run}: {state}, {} of {} iterations in {:.0} s",
+        activity.next.min(activity.iterations),
+        activity.iterations,
+        activity.seconds
+    );
+    if let Some(oldest) = &activity.oldest {
         text += &format!("; the oldest held is {} by {}", oldest.iteration, oldest.node);
     }
-    if doing.nodes.is_empty() {
+    if activity.nodes.is_empty() {
         return text + "\n\nnothing is known of its nodes: it has only just begun, or an earlier version of flow made it\n";
     }
-    let width = doing.nodes.iter().map(|n| n.node.chars().count()).max().unwrap_or(0).max("policy thread".len());
+    let width = activity.nodes.iter().map(|n| n.node.chars().count()).max().unwrap_or(0).max("policy thread".len());
     text += &format!("\n\n{:<width$}  {:>10}  {:>9}  {:>6}{}\n", "node", "rows", "busy s", "share", if running { "  now" } else { "" });
-    let share = |busy: f64| format!("{:.1}%", 100.0 * busy / doing.seconds.max(1e-9));
-    for node in &doing.nodes {
+    let share = |busy: f64| format!("{:.1}%", 100.0 * busy / activity.seconds.max(1e-9));
+    for node in &activity.nodes {
         let now = if running { format!("  {}", now(node)) } else { String::new() };
         let rows = if node.node.contains(' ') { String::new() } else { node.rows.to_string() };
         text += &format!("{:<width$}  {rows:>10}  {:>9.2}  {:>6}{now}\n", node.node, node.busy_seconds, share(node.busy_seconds));
     }
-    if let Some(policy) = &doing.policy {
+    if let Some(policy) = &activity.policy {
         let now = match policy.running_seconds {
             Some(seconds) if running => format!("  works, {seconds:.1} s so far; {} more wait", policy.queue),
             None if running => "  idle".into(),
@@ -121,11 +126,11 @@ fn drawn(picture: &Picture) -> String {
         };
         text += &format!("{:<width$}  {:>10}  {:>9.2}  {:>6}{now}\n", "policy thread", "", policy.busy_seconds, share(policy.busy_seconds));
     }
-    doing.warnings.iter().for_each(|warning| text += &format!("\nwarning: {warning}\n"));
+    activity.warnings.iter().for_each(|warning| text += &format!("\nwarning: {warning}\n"));
     text
 }
 
-fn now(node: &Node) -> String {
+fn now(node: &NodeActivity) -> String {
     let iteration = node.iteration.unwrap_or_default();
     match node.state {
         State::Running => format!("runs {iteration}, {:.1} s so far", node.running_seconds.unwrap_or_default()),

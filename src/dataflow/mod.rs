@@ -2,41 +2,37 @@
 //!
 //! - [`edge`]: Arrow record batches as timely's container, and how they are routed between workers
 //! - [`stage`]: the one operator shape: wait for the frontier, run, emit
-//! - [`machine`]: the operator shape inside a loop: rows as they come
+//! - [`mod@streaming`]: the operator shape inside a loop: rows are worked on as they come
 //! - [`source`]: opens iterations
 //! - [`feed`]: rows that no operator of this run made: a log's, a test's
 //! - `contract`: what an operator is to the engine
 //! - [`render`]: pipeline -> timely; `attempts`: a loop in it; `making`: what of it is built
 //! - [`figures`]: what nodes measure, and how the figures of several processes become one
 //! - [`journal`]: rows -> Parquet parts -> committed iterations
-//! - [`cluster`]: several processes as one
-//! - [`peers`]: the connections over which their policies learn together
-//! - [`life`]: signs of life between them
-//! - [`watch`], [`doing`], [`watchdog`]: what every stage is doing, for whoever looks on, and the end of a run in which nothing moves
+//! - [`cluster`]: several processes as one; in it the connections over which their policies learn together (`peers`), signs of life
+//!   between them (`life`), and how a process ends before its run does (`end`)
+//! - [`watch`], [`status`], [`watchdog`]: what every stage is doing, for whoever looks on, and the end of a run in which nothing moves
 //! - [`lost`]: episodes that failed, on their way to the table `errors`
 //! - [`sink`]: rows kept in memory
-//! - [`run`]: starts workers, stops them, reports; [`end`]: how a process ends before its run does
+//! - [`run`]: starts workers, stops them, reports
 
 mod attempts;
 pub mod cluster;
 pub mod context;
 mod contract;
-pub mod doing;
 pub mod edge;
-pub mod end;
 pub mod feed;
 pub mod figures;
 pub mod journal;
-pub mod life;
 pub mod lost;
-pub mod machine;
 mod making;
-pub mod peers;
 pub mod render;
 pub mod run;
 pub mod sink;
 pub mod source;
 pub mod stage;
+pub mod status;
+pub mod streaming;
 pub mod watch;
 pub mod watchdog;
 

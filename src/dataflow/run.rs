@@ -1,13 +1,13 @@
 //! Starts the workers, keeps them stepping, ends them together.
 
+use super::cluster::end::{end_on_panic, said};
+use super::cluster::life::Life;
+use super::cluster::peers::Connections;
 use super::cluster::Cluster;
 use super::context::{Context, Failure, Gate, Shared, Team};
 use super::contract::Render;
-use super::end::{end_on_panic, said};
 use super::feed::Feeds;
 use super::journal::{journal, Journal};
-use super::life::Life;
-use super::peers::Connections;
 use super::render::render;
 use super::sink::Sink;
 use super::watchdog::Watchdog;

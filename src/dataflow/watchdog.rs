@@ -2,9 +2,9 @@
 //! moves any more. No run may wait for ever: one that stands still for longer than its limit ends with a failure that says who
 //! holds what and for whom. A stage that is merely busy is named, never ended: nobody but its author knows how long it may take.
 
+use super::cluster::life::Life;
 use super::context::{Failure, Shared};
-use super::doing::{told, write, Doing, PolicyThread, STATUS};
-use super::life::Life;
+use super::status::{told, write, Activity, PolicyActivity, STATUS};
 use super::watch::Reading;
 use crate::pulse::Pulse;
 use crossbeam_channel::{bounded, RecvTimeoutError, Sender};
@@ -66,7 +66,7 @@ impl Watchdog {
                 if let Some(path) = &path {
                     let seconds = start.elapsed().as_secs_f64();
                     let busy = |p: &Pulse| p.busy().saturating_sub(before_run).as_secs_f64();
-                    let policy = pulse.map(|p| PolicyThread {
+                    let policy = pulse.map(|p| PolicyActivity {
                         busy_seconds: busy(p),
                         busy_share: busy(p) / seconds,
                         running_seconds: p.working().map(|w| w.as_secs_f64()),
@@ -76,7 +76,7 @@ impl Watchdog {
                     let (oldest, nodes) = told(&readings);
                     write(
                         path,
-                        &Doing {
+                        &Activity {
                             process: Some(std::process::id()),
                             seconds,
                             iterations,

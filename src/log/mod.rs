@@ -10,7 +10,6 @@
 //! What no commit names doesn't exist for [`read`] and [`query()`], so a kill at any moment loses only iterations in hand.
 //! [`diff()`] joins two runs by the names of their rows.
 
-mod both;
 mod diff;
 mod disk;
 mod error;
@@ -19,7 +18,6 @@ mod joined;
 mod keep;
 mod lock;
 mod manifest;
-mod moved;
 mod print;
 mod query;
 mod reader;
@@ -29,11 +27,10 @@ mod sweep;
 mod views;
 mod writer;
 
-pub use diff::{diff, weights, Diff, WeightsDiff};
+pub use diff::{diff, weights, Credit, Diff, NodeDiff, Shared, Used, WeightsDiff};
 pub use error::LogError;
 pub use lock::Lock;
 pub use manifest::{Committer, Iteration, Manifest, Metrics, NodeInfo, Part, Replays, RunInfo, Status, WeightsAt};
-pub use moved::{Credit, NodeDiff, Shared, Used};
 pub use print::{print, Format};
 pub use query::{query, query_within, tables, Answer, Table};
 pub use reader::{columns, read, read_iteration};

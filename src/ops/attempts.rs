@@ -8,7 +8,7 @@ use super::tally::Tally;
 use super::tries::Patience;
 use super::turns::{table, Played};
 use crate::dataflow::context::{Shared, Trial};
-use crate::dataflow::machine::{Machine, Made, Piece};
+use crate::dataflow::streaming::{Made, Piece, Streaming};
 use crate::dataflow::{Figure, Lost};
 use crate::pipeline::Until;
 use crate::row;
@@ -55,7 +55,7 @@ impl Default for Iteration {
     }
 }
 
-impl Machine for Attempts {
+impl Streaming for Attempts {
     fn begin(&mut self, iteration: u64, gates: Vec<Vec<RecordBatch>>) -> Result<(), String> {
         self.version = newest(self.version, gates.first())?;
         self.player.clear(self.patience);
@@ -111,7 +111,7 @@ impl Machine for Attempts {
 impl Attempts {
     /// Plays these tasks to their end, without a graph around it: what is played goes to `thinker`, if there is one, and what comes of
     /// that begins the next attempts. All rows that were made.
-    pub fn whole(&mut self, tasks: RecordBatch, mut thinker: Option<&mut dyn Machine>) -> Result<Vec<RecordBatch>, String> {
+    pub fn whole(&mut self, tasks: RecordBatch, mut thinker: Option<&mut dyn Streaming>) -> Result<Vec<RecordBatch>, String> {
         let iteration = self.now.number;
         let mut all = Vec::new();
         let mut attempts: BTreeMap<u64, u64> = BTreeMap::new();

@@ -15,8 +15,8 @@ use super::tries::Patience;
 use super::turns::COLUMNS;
 use super::{must, nothing, schema, settings};
 use crate::dataflow::context::Trial;
-use crate::dataflow::machine::Machine;
 use crate::dataflow::stage::{stage, Stage};
+use crate::dataflow::streaming::Streaming;
 use crate::dataflow::{Context, Edge, Place, Ports, Route};
 use crate::env::{Game, Panel, Worlds};
 use crate::pipeline::{Delay, Node, OperatorSpec, Port, Until};
@@ -169,7 +169,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         }
         attempts.begin(iteration, vec![])?;
         attempts.version = version;
-        let made = attempts.whole(panel.clone(), thinker.as_mut().map(|thinker| thinker as &mut dyn Machine))?;
+        let made = attempts.whole(panel.clone(), thinker.as_mut().map(|thinker| thinker as &mut dyn Streaming))?;
         shared.measure(iteration, &id, "panel", panel.num_rows() as f64);
         let Some(rows) = row::sorted(&made).map_err(|e| e.to_string())? else { return Ok(vec![]) };
         Ok(vec![stamped(&rows, iteration).map_err(|e| e.to_string())?])

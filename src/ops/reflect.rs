@@ -6,8 +6,8 @@ use super::memory::Keep;
 use super::reflecting::{Reflecting, PLACES, TEMPLATE};
 use super::turns::COLUMNS;
 use super::{nothing, schema, settings};
-use crate::dataflow::machine::{machine, Inputs, Machine, Made, Piece};
 use crate::dataflow::stage::{stage, Stage};
+use crate::dataflow::streaming::{streaming, Inputs, Made, Piece, Streaming};
 use crate::dataflow::{Attempt, Context, Edge, Inner, InnerPorts, Place, Ports, Route};
 use crate::pipeline::{Delay, Node, OperatorSpec, Port, Wrong};
 use crate::policy::{Policy, Sampling};
@@ -189,7 +189,7 @@ pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx
     let last = ctx.trial.map(|trial| trial.attempts - 1);
     let rows = ports.into_iter().next().ok_or("needs an input `rows`")?.1;
     let inputs = Inputs { name: node.id.clone(), rows: vec![(rows, Route::Stay)], gates: vec![] };
-    Ok(machine(inputs, ctx, Thinker { how, on, policy, seed: ctx.seed, last, pieces: vec![] }))
+    Ok(streaming(inputs, ctx, Thinker { how, on, policy, seed: ctx.seed, last, pieces: vec![] }))
 }
 
 /// Reflects on all episodes that have come in meanwhile as one batch.
@@ -203,7 +203,7 @@ pub struct Thinker {
     pieces: Vec<Piece>,
 }
 
-impl Machine for Thinker {
+impl Streaming for Thinker {
     fn begin(&mut self, _: u64, _: Vec<Vec<RecordBatch>>) -> Result<(), String> {
         Ok(())
     }

@@ -18,8 +18,8 @@ use super::said::Decode;
 use super::tries::Patience;
 use super::turns::COLUMNS;
 use super::{must, nothing, port, schema, settings};
-use crate::dataflow::machine::{machine, Inputs};
 use crate::dataflow::stage::{stage, Stage};
+use crate::dataflow::streaming::{streaming, Inputs};
 use crate::dataflow::{Attempt, Context, Edge, Figure, Inner, InnerPorts, Lost, Place, Ports, Route};
 use crate::env::Worlds;
 use crate::pipeline::{Delay, Node, OperatorSpec, Port};
@@ -218,5 +218,5 @@ pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx
     let patience = how.patience;
     let player = Player::new(policy, how, Worlds::new(ctx.shared.outside.clone()), ctx.seed)?;
     let (node, shared, now) = (node.id.clone(), ctx.shared.clone(), Iteration::default());
-    Ok(machine(inputs, ctx, Attempts { player, samples, patience, keep, budget, trial, node, shared, version: 0, drawn: None, now }))
+    Ok(streaming(inputs, ctx, Attempts { player, samples, patience, keep, budget, trial, node, shared, version: 0, drawn: None, now }))
 }

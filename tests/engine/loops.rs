@@ -1,6 +1,6 @@
 //! Inside a loop no trial waits for another.
 
-use flow::dataflow::machine::{machine, Inputs, Machine, Made, Piece};
+use flow::dataflow::streaming::{streaming, Inputs, Made, Piece, Streaming};
 use flow::dataflow::run::{run, Plan};
 use flow::dataflow::{source, Attempt, Context, Edge, Inner, InnerPorts, Outside, Ports, Render, Route};
 use flow::pipeline::{Body, Input, Node, Pipeline, Until, LOOP};
@@ -16,7 +16,7 @@ struct Slow {
     ended: Ended,
 }
 
-impl Machine for Slow {
+impl Streaming for Slow {
     fn begin(&mut self, _: u64, _: Vec<Vec<arrow::array::RecordBatch>>) -> Result<(), String> {
         Ok(())
     }
@@ -63,7 +63,7 @@ fn nowhere<'s>(_: &Node, _: Ports<'s>, _: Scope<'s, u64>, _: &Context) -> Result
 fn slow<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx: &Context) -> Result<Inner<'s>, String> {
     let rows = ports.into_iter().map(|(_, edge)| (edge, Route::One)).collect();
     let ended = ENDED.lock().unwrap().clone().ok_or("nobody looks on")?;
-    Ok(machine(Inputs { name: node.id.clone(), rows, gates: vec![] }, ctx, Slow { left: vec![], ended }))
+    Ok(streaming(Inputs { name: node.id.clone(), rows, gates: vec![] }, ctx, Slow { left: vec![], ended }))
 }
 
 fn find(op: &str) -> Option<Render> {

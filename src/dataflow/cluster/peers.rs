@@ -3,9 +3,9 @@
 //! A message is its length in eight bytes, the least significant first, and its bytes. Whose turn it is comes as a message of the
 //! first process with the model's name. An update's messages follow on the same connections, so the two can't get mixed up.
 
-use super::cluster::{Cluster, Purpose};
 use super::end::gone;
-use super::watch::lock;
+use super::{Cluster, Purpose};
+use crate::dataflow::watch::lock;
 use crate::policy::Peers;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -30,7 +30,7 @@ struct Turn {
 
 impl Connections {
     /// Over the connections that the cluster has made for this.
-    pub(super) fn new(cluster: &mut Cluster) -> io::Result<Connections> {
+    pub(in crate::dataflow) fn new(cluster: &mut Cluster) -> io::Result<Connections> {
         let (process, sockets) = (cluster.place().0, cluster.take(Purpose::Learning));
         for stream in sockets.iter().flatten() {
             stream.set_nodelay(true)?;
@@ -126,7 +126,7 @@ impl Peers for Connections {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cluster::{Hosts, Same};
+    use super::super::{Hosts, Same};
     use super::*;
     use crate::policy::{Example, Head, ModelSettings, NewModel, Objective, Policy, TokenKind, UpdateReport, UpdateSettings};
     use std::collections::BTreeMap;

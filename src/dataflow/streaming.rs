@@ -16,7 +16,7 @@ use timely::order::Product;
 use timely::progress::frontier::MutableAntichain;
 use timely::scheduling::SyncActivator;
 
-/// What a machine is and reads.
+/// What the operator is called and reads.
 pub struct Inputs<'s> {
     pub name: String,
     /// Rows that are worked on as they come.
@@ -45,7 +45,7 @@ pub struct Made {
 }
 
 /// What works on rows as they come, on a thread of its own.
-pub trait Machine: Send + 'static {
+pub trait Streaming: Send + 'static {
     /// An iteration begins: the rows of each gate since the one before. Nothing of an earlier one is left.
     fn begin(&mut self, iteration: u64, gates: Vec<Vec<RecordBatch>>) -> Result<(), String>;
     /// Takes on a piece.
@@ -69,7 +69,7 @@ struct Waiting {
 }
 
 /// Builds the operator. An iteration begins when the gates have passed it and nothing of the one before can come any more.
-pub fn machine<'s>(inputs: Inputs<'s>, ctx: &Context, machine: impl Machine) -> Inner<'s> {
+pub fn streaming<'s>(inputs: Inputs<'s>, ctx: &Context, operator: impl Streaming) -> Inner<'s> {
     let scope = inputs.rows[0].0.scope();
     let here = scope.index();
     let mut builder = OperatorBuilder::new(inputs.name.clone(), scope);
@@ -83,7 +83,7 @@ pub fn machine<'s>(inputs: Inputs<'s>, ctx: &Context, machine: impl Machine) -> 
     let mut ports: Vec<_> = all.map(|(edge, route)| builder.new_input(route.ready(edge, each), route.pact(here, each))).collect();
     let (output, stream) = builder.new_output();
     let mut output = OutputBuilder::<_, CapacityContainerBuilder<Batch>>::from(output);
-    let (jobs, answers) = start(&inputs.name, machine, wake, seat.clone());
+    let (jobs, answers) = start(&inputs.name, operator, wake, seat.clone());
     let (shared, name) = (ctx.shared.clone(), inputs.name);
     builder.build(move |_| {
         let mut waiting: BTreeMap<u64, VecDeque<Waiting>> = BTreeMap::new();
@@ -169,30 +169,30 @@ fn up_to(held: &mut BTreeMap<u64, Vec<RecordBatch>>, iteration: u64) -> Vec<Reco
 
 type Answers = Receiver<Result<Vec<Made>, String>>;
 
-/// The machine's thread: takes what is there, works for a while, and so on; it sleeps while there is nothing to do.
-fn start(name: &str, mut machine: impl Machine, wake: SyncActivator, seat: Arc<Seat>) -> (Sender<Job>, Answers) {
+/// The operator's thread: takes what is there, works for a while, and so on; it sleeps while there is nothing to do.
+fn start(name: &str, mut operator: impl Streaming, wake: SyncActivator, seat: Arc<Seat>) -> (Sender<Job>, Answers) {
     let (jobs, inbox) = unbounded::<Job>();
     let (outbox, answers) = unbounded();
     let body = move || {
         let mut now = 0;
         loop {
-            let first = if machine.idle() { inbox.recv().ok().map(Some) } else { Some(None) };
+            let first = if operator.idle() { inbox.recv().ok().map(Some) } else { Some(None) };
             let Some(first) = first else { return };
             let made = guarded(|| {
                 for job in first.into_iter().chain(inbox.try_iter()) {
                     match job {
                         Job::Begin(iteration, gates) => {
                             now = iteration;
-                            machine.begin(iteration, gates)?;
+                            operator.begin(iteration, gates)?;
                         }
-                        Job::Take(piece) => machine.take(piece)?,
+                        Job::Take(piece) => operator.take(piece)?,
                     }
                 }
-                if machine.idle() {
+                if operator.idle() {
                     return Ok(vec![]);
                 }
                 seat.begin(now);
-                let made = machine.work();
+                let made = operator.work();
                 let rows = made.iter().flatten().flat_map(|made| made.rows.iter().cloned()).collect();
                 seat.end(now, &Ok(rows));
                 made

@@ -1,6 +1,6 @@
 //! How a process ends before its run does: because another one is gone, because of a panic, or because it was asked to.
 
-use super::stage::guarding;
+use crate::dataflow::stage::guarding;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static SAID: AtomicBool = AtomicBool::new(false);
 
 /// Keeps this process from saying that another one is gone: it has failed itself, or another has and says so.
-pub(super) fn said() {
+pub(in crate::dataflow) fn said() {
     SAID.store(true, Ordering::SeqCst);
 }
 
 /// Ends this process because the connection to another one broke.
-pub(super) fn gone(process: &str) -> ! {
+pub(in crate::dataflow) fn gone(process: &str) -> ! {
     if SAID.swap(true, Ordering::SeqCst) {
         // Another thread has the word, and ends the process when it is done.
         loop {
@@ -34,7 +34,7 @@ pub fn end_process(code: i32) -> ! {
 
 /// A panic of an environment costs its episode, and a stage's is caught and named; any other panic on a worker would leave the
 /// other workers waiting for it for ever, so it ends the process, at once and with its message.
-pub(super) fn end_on_panic() {
+pub(in crate::dataflow) fn end_on_panic() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
         let usual = std::panic::take_hook();

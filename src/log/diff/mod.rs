@@ -1,8 +1,12 @@
 //! Two runs side by side. Rows are joined by their names, so neither the order of rows nor the number of workers matters.
 
-use super::both::Both;
-use super::moved::{Credit, NodeDiff, Shared, Used};
+mod both;
+mod moved;
+
+pub use moved::{Credit, NodeDiff, Shared, Used};
+
 use super::{LogError, Manifest, Run};
+use both::Both;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fs::File;

@@ -1,10 +1,10 @@
-//! What is asked of two runs in SQL, for [`super::diff()`].
+//! What is asked of two runs in SQL, for [`super::diff`].
 
 use super::moved::{Credit, NodeDiff, Shared, Used};
-use super::query::ask;
-use super::sql::quoted;
-use super::views::{connect_both, empty};
-use super::{print, Format, LogError, Manifest, Run, Table};
+use crate::log::query::ask;
+use crate::log::sql::quoted;
+use crate::log::views::{connect_both, empty};
+use crate::log::{print, Format, LogError, Manifest, Run, Table};
 use crate::row::NAME;
 use duckdb::Connection;
 use serde_json::Value;

@@ -3,6 +3,10 @@
 //! timely's protocol has neither authentication nor encryption: whoever can reach a port can take part. Use loopback or a
 //! private network. A process listens at its own address of the hosts file and nowhere else.
 
+pub mod end;
+pub(super) mod life;
+pub mod peers;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::any::Any;
@@ -122,7 +126,7 @@ impl Cluster {
     }
 
     /// Which process this is, and how many there are. The first one commits and reports.
-    pub(super) fn place(&self) -> (usize, usize) {
+    pub(in crate::dataflow) fn place(&self) -> (usize, usize) {
         (self.process, self.sockets[Purpose::Rows as usize].len())
     }
 
@@ -176,7 +180,7 @@ impl Cluster {
     }
 
     /// What timely builds its workers on.
-    pub(super) fn build(mut self) -> Result<(Vec<AllocatorBuilder>, Box<dyn Any + Send>), String> {
+    pub(in crate::dataflow) fn build(mut self) -> Result<(Vec<AllocatorBuilder>, Box<dyn Any + Send>), String> {
         let sockets = self.take(Purpose::Rows);
         for stream in sockets.iter().flatten() {
             stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(None)).map_err(|e| e.to_string())?;

@@ -10,7 +10,7 @@ pub const STATUS: &str = "status.json";
 
 /// What a run is doing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Doing {
+pub struct Activity {
     /// The operating system's number of the process, while there is one.
     pub process: Option<u32>,
     /// How long it has been running.
@@ -21,9 +21,9 @@ pub struct Doing {
     /// The oldest iteration that some node holds, and which.
     pub oldest: Option<Held>,
     /// In the order of the pipeline; then the engine's own.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<NodeActivity>,
     /// The policy thread, if there is one.
-    pub policy: Option<PolicyThread>,
+    pub policy: Option<PolicyActivity>,
     /// What the watchdog had to say.
     pub warnings: Vec<String>,
 }
@@ -37,7 +37,7 @@ pub struct Held {
 
 /// What a node is doing, over all workers: the furthest behind is the one that is told.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Node {
+pub struct NodeActivity {
     pub node: String,
     pub state: State,
     /// The oldest iteration that it holds.
@@ -65,7 +65,7 @@ pub enum State {
 
 /// What the policy thread is doing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PolicyThread {
+pub struct PolicyActivity {
     pub busy_seconds: f64,
     /// Of the time the run has taken.
     pub busy_share: f64,
@@ -76,21 +76,21 @@ pub struct PolicyThread {
 }
 
 /// Replaces the file at once. It is a help for people who look on: where it can't be written the run goes on without.
-pub(super) fn write(path: &Path, doing: &Doing) {
+pub(super) fn write(path: &Path, activity: &Activity) {
     let temporary = path.with_extension("json.tmp");
-    let written = serde_json::to_vec(doing).map_err(std::io::Error::from).and_then(|text| fs::write(&temporary, text));
+    let written = serde_json::to_vec(activity).map_err(std::io::Error::from).and_then(|text| fs::write(&temporary, text));
     let _ = written.and_then(|()| fs::rename(&temporary, path));
 }
 
 /// The nodes, and who holds the oldest iteration.
-pub(super) fn told(readings: &[Reading]) -> (Option<Held>, Vec<Node>) {
-    let mut nodes: Vec<Node> = Vec::new();
+pub(super) fn told(readings: &[Reading]) -> (Option<Held>, Vec<NodeActivity>) {
+    let mut nodes: Vec<NodeActivity> = Vec::new();
     let known: Vec<&str> = readings.iter().map(|r| r.node.as_str()).collect();
     for (i, name) in known.iter().enumerate().filter(|(i, name)| !known[..*i].contains(name)) {
         let of: Vec<&Reading> = readings[i..].iter().filter(|r| r.node == *name).collect();
         // Who runs is told before who waits, the oldest iteration first.
         let most = of.iter().filter(|r| r.iteration.is_some()).min_by_key(|r| (r.running.is_none(), r.iteration));
-        nodes.push(Node {
+        nodes.push(NodeActivity {
             node: name.to_string(),
             state: most.map_or(State::Idle, |r| if r.running.is_some() { State::Running } else { State::Waiting }),
             iteration: most.and_then(|r| r.iteration),

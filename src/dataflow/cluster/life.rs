@@ -1,12 +1,12 @@
 //! Signs of life between processes: the first one, which ends a run in which nothing moves, may rightly stand still while it waits
 //! for what another one plays.
 
-use super::cluster::{Cluster, Purpose};
+use super::{Cluster, Purpose};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
 /// What the watchdog of one process hears of the others, or lets the first one know.
-pub(super) struct Life {
+pub(in crate::dataflow) struct Life {
     first: bool,
     sockets: Vec<TcpStream>,
     heard: u64,
