@@ -6,31 +6,31 @@
 use flow::dataflow::journal::Journal;
 use flow::dataflow::run::{run, Plan};
 use flow::dataflow::stage::{stage, Stage};
-use flow::dataflow::{source, Context, Edge, Outside, Place, Ports, Render, Route};
+use flow::dataflow::{source, Context, Edge, Failed, Outside, Place, Ports, Render, Route};
 use flow::pipeline::{Input, Node, Pipeline};
 use flow::row;
 use std::sync::Arc;
 use std::time::Instant;
 use timely::dataflow::Scope;
 
-fn open<'s>(node: &Node, _: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
+fn open<'s>(node: &Node, _: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     Ok(source::iterations(&node.id, scope, ctx, |iteration| {
         let column = Arc::new(arrow::array::UInt64Array::from(vec![iteration]));
-        row::batch(vec![("iteration", column)]).map(|rows| vec![rows]).map_err(|e| e.to_string())
+        Ok(vec![row::batch(vec![("iteration", column)])?])
     }))
 }
 
 /// Hands on what the first port brought; on a thread, as the operators that wait for a policy do.
-fn pass<'s>(node: &Node, ports: Ports<'s>, place: Place, ctx: &Context) -> Result<Edge<'s>, String> {
+fn pass<'s>(node: &Node, ports: Ports<'s>, place: Place, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let inputs = ports.into_iter().map(|(_, edge)| (edge, Route::One)).collect();
     Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place }, ctx, |_, mut rows| Ok(rows.swap_remove(0))))
 }
 
-fn here<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
+fn here<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     pass(node, ports, Place::Worker, ctx)
 }
 
-fn there<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
+fn there<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     pass(node, ports, Place::Thread, ctx)
 }
 

@@ -2,7 +2,7 @@
 
 use super::check::Format;
 use super::{answer, Outcome};
-use crate::log::{self, Credit, Diff as Rows, LogError, Run, Used, WeightsDiff};
+use crate::log::{self, CreditDiff, Diff as Rows, LogError, RowCounts, Run, UsedDiff, WeightsDiff};
 use crate::pipeline::{contents, differences, Difference};
 use clap::Args;
 use serde_json::{json, Value};
@@ -66,7 +66,7 @@ impl Diff {
 impl Found {
     /// Whether nothing that both runs have differs: rows, columns of the nodes that both logged, final weights.
     fn equal(&self) -> bool {
-        let alike = |shared: &log::Shared| shared.only_a + shared.only_b == 0;
+        let alike = |shared: &RowCounts| shared.only_a + shared.only_b == 0;
         let nodes = self.rows.nodes.iter().all(|n| alike(&n.rows) && n.differ.is_empty());
         self.rows.rows.both > 0 && alike(&self.rows.rows) && nodes && self.weights.iter().all(|w| w.equal == Some(true))
     }
@@ -172,7 +172,7 @@ fn both(a: &str, b: &str) -> String {
     }
 }
 
-fn credit(found: &Credit) -> String {
+fn credit(found: &CreditDiff) -> String {
     let mut text = format!("\nadvantages of {}: ", both(&found.node_a, &found.node_b));
     if found.moved == 0 {
         return text + &format!("the same in all {} rows\n", found.rows);
@@ -220,7 +220,7 @@ fn moved(row: &Value) -> String {
     format!("  {}  {}\n{indent}", pair("advantage"), named(row))
 }
 
-fn used(found: &Used) -> String {
+fn used(found: &UsedDiff) -> String {
     if found.changed == 0 {
         return String::new();
     }

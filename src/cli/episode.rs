@@ -13,7 +13,7 @@ const ONCE: [&str; 10] = ["observation", "state", "response", "action", "valid",
 /// The rows of an answer.
 pub fn rows(answer: &Answer) -> Result<Vec<Row>, String> {
     let mut json = Vec::new();
-    log::print(answer, log::Format::Json, &mut json).map_err(|e| e.to_string())?;
+    log::print(answer, log::AnswerFormat::Json, &mut json).map_err(|e| e.to_string())?;
     serde_json::from_slice(&json).map_err(|e| e.to_string())
 }
 

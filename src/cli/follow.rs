@@ -5,7 +5,7 @@ use super::past::past;
 use super::session::{journal_of, Machine};
 use super::together::{same, News};
 use super::{models, Outcome};
-use crate::dataflow::cluster::{Cluster, Hosts};
+use crate::dataflow::cluster::{Cluster, Hosts, Meanwhile};
 use crate::dataflow::run::{run, Plan};
 use crate::log;
 use crate::ops;
@@ -15,8 +15,9 @@ use std::process::ExitCode;
 /// Takes part until the run ends.
 pub fn follow(hosts: &Hosts, machine: &Machine, mut pipeline: Pipeline) -> Outcome {
     let wrong = |e: log::LogError| format!("error: {e}\nall processes must see the run's folder under the same path");
-    let cluster =
-        Cluster::join(hosts, &same(hosts, machine.workers, &pipeline), serde_json::Value::Null).map_err(|e| format!("error: {e}"))?;
+    let meanwhile = Meanwhile { tell: &|text| eprintln!("{text}"), ..Meanwhile::quiet() };
+    let joined = Cluster::join(hosts, &same(hosts, machine.workers, &pipeline), serde_json::Value::Null, &meanwhile);
+    let cluster = joined.map_err(|e| format!("error: {e}"))?;
     let news: News = serde_json::from_value(cluster.news.clone()).map_err(|e| format!("error: the first process's news: {e}"))?;
     let folder = log::Run::open(&news.run).map_err(wrong)?;
     let manifest = folder.manifest().map_err(wrong)?;

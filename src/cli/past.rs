@@ -25,7 +25,7 @@ fn versions(node: &str, manifest: &Manifest) -> Feed {
     let made: Vec<(u64, u64)> = manifest.committed.iter().filter_map(of).collect();
     Arc::new(move |iteration| {
         let version = made.iter().rev().find(|(at, _)| *at <= iteration).map(|(_, version)| *version);
-        version.map(one).into_iter().collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())
+        Ok(version.map(one).into_iter().collect::<Result<_, _>>()?)
     })
 }
 

@@ -28,10 +28,10 @@ impl Query {
         let run = log::Run::open(&self.run).map_err(|e| format!("error: {e}"))?;
         let answer = log::query(&run, &self.sql).map_err(|e| format!("error: {e}"))?;
         let format = match self.format {
-            Format::Table => log::Format::Table,
-            Format::Csv => log::Format::Csv,
-            Format::Json => log::Format::Json,
-            Format::Parquet => log::Format::Parquet,
+            Format::Table => log::AnswerFormat::Table,
+            Format::Csv => log::AnswerFormat::Csv,
+            Format::Json => log::AnswerFormat::Json,
+            Format::Parquet => log::AnswerFormat::Parquet,
         };
         printed(|out| Ok(log::print(&answer, format, out)?))
     }

@@ -5,7 +5,7 @@ use super::progress::{Progress, Summary};
 use super::together::{same, News};
 use super::{answer, Outcome};
 use crate::dataflow::cluster::end::end_process;
-use crate::dataflow::cluster::{Cluster, Hosts};
+use crate::dataflow::cluster::{Cluster, ClusterError, Hosts, Meanwhile};
 use crate::dataflow::context::Shared;
 use crate::dataflow::feed::Feeds;
 use crate::dataflow::journal::Journal;
@@ -15,9 +15,10 @@ use crate::pipeline::{Node, Pipeline};
 use crate::policy::Policy;
 use crate::{ops, row};
 use clap::Args;
+use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a machine gives to a training; never part of a pipeline.
@@ -47,9 +48,9 @@ impl Machine {
     /// The processes of the run, if it has more than one.
     pub fn hosts(&self) -> Result<Option<Hosts>, String> {
         let Some(path) = &self.hosts else { return Ok(None) };
-        let named = |e: String| format!("error: {}: {e}", path.display());
-        let text = std::fs::read_to_string(path).map_err(|e| named(e.to_string()))?;
-        Hosts::parse(&text, self.process).map(Some).map_err(named)
+        let named = |e: &dyn std::error::Error| format!("error: {}: {e}", path.display());
+        let text = std::fs::read_to_string(path).map_err(|e| named(&e))?;
+        Hosts::parse(&text, self.process).map(Some).map_err(|e| named(&e))
     }
 
     /// Insists on one process.
@@ -112,7 +113,20 @@ impl Session<'_> {
             Some(hosts) => {
                 let run = self.folder.root().canonicalize().map_err(|e| format!("error: {e}"))?;
                 let news = serde_json::json!(News { run, first: self.first, iterations });
-                Some(Cluster::join(&hosts, &same(&hosts, self.machine.workers, &self.pipeline), news).map_err(|e| format!("error: {e}"))?)
+                let meanwhile = Meanwhile { stopped: &|| shared.until().is_some(), tell: &|text| eprintln!("{text}") };
+                let same = same(&hosts, self.machine.workers, &self.pipeline);
+                match Cluster::join(&hosts, &same, news, &meanwhile) {
+                    Ok(cluster) => Some(cluster),
+                    Err(stopped @ ClusterError::Stopped) => {
+                        committer.lock().finish(Status::Stopped).map_err(|e| format!("error: {e}"))?;
+                        eprintln!("{stopped}");
+                        return Ok(ExitCode::from(130));
+                    }
+                    Err(error) => {
+                        committer.lock().finish(Status::Failed(error.to_string())).map_err(|e| format!("error: {e}"))?;
+                        return Err(format!("error: {error}"));
+                    }
+                }
             }
         };
         let advantage = regraded(&self.pipeline);
@@ -136,7 +150,7 @@ impl Session<'_> {
             Ok(()) if stopped => Status::Stopped,
             Ok(()) => Status::Finished,
         };
-        let kept = committer.lock().unwrap_or_else(PoisonError::into_inner).finish(status).map_err(|e| format!("error: {e}"));
+        let kept = committer.lock().finish(status).map_err(|e| format!("error: {e}"));
         let root = self.folder.root().display();
         if let Err(failure) = ended {
             let on =

@@ -4,6 +4,7 @@ use super::check::Format;
 use super::episode::{rows, Row, Teller};
 use super::{printed, Outcome};
 use crate::log;
+use crate::log::sql::{literal, quoted};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -73,7 +74,7 @@ impl Show {
             Some(part) => Some(self.task(&table, part, asked)?),
             None => None,
         };
-        let mut of = task.as_ref().map_or("true".into(), |t| format!("task = {}", text(t)));
+        let mut of = task.as_ref().map_or("true".into(), |t| format!("task = {}", literal(t)));
         let iteration = match self.iteration {
             Some(iteration) => iteration,
             None => {
@@ -101,7 +102,7 @@ impl Show {
             samples.dedup();
             format!("there is no such sample in iteration {iteration}; there are {}", listed(samples.iter().map(u64::to_string)))
         })?;
-        of = format!("task = {} AND sample = {}", text(chosen["task"].as_str().unwrap_or_default()), chosen["sample"]);
+        of = format!("task = {} AND sample = {}", literal(chosen["task"].as_str().unwrap_or_default()), chosen["sample"]);
         if let Some(attempt) = self.attempt {
             of += &format!(" AND attempt = {attempt}");
         }
@@ -142,7 +143,7 @@ impl Show {
             ))?;
             Ok::<_, String>(rows.iter().filter_map(|r| r["task"].as_str().map(String::from)).collect::<Vec<_>>())
         };
-        let mut found = names(&format!("contains(task, {})", text(part)))?;
+        let mut found = names(&format!("contains(task, {})", literal(part)))?;
         if let Some(exact) = found.iter().position(|t| t == part) {
             return Ok(found.swap_remove(exact));
         }
@@ -189,12 +190,4 @@ fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
 /// The first few, one a line.
 fn lines(names: Vec<String>) -> String {
     format!("\n  {}", listed(names.into_iter()).replace(", ", "\n  ").replace(" and ", "\n  and "))
-}
-
-fn text(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
-}
-
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }

@@ -115,7 +115,7 @@ fn drawn(picture: &Picture) -> String {
     let share = |busy: f64| format!("{:.1}%", 100.0 * busy / activity.seconds.max(1e-9));
     for node in &activity.nodes {
         let now = if running { format!("  {}", now(node)) } else { String::new() };
-        let rows = if node.node.contains(' ') { String::new() } else { node.rows.to_string() };
+        let rows = if node.engine { String::new() } else { node.rows.to_string() };
         text += &format!("{:<width$}  {rows:>10}  {:>9.2}  {:>6}{now}\n", node.node, node.busy_seconds, share(node.busy_seconds));
     }
     if let Some(policy) = &activity.policy {

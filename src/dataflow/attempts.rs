@@ -2,7 +2,9 @@
 
 use super::contract::InnerPorts;
 use super::edge::{Batch, Inner};
+use super::failure::{Failed, Failure};
 use super::making::Making;
+use super::seat::Owner;
 use super::{Attempt, Edge};
 use crate::pipeline::{Body, Node};
 use std::collections::BTreeMap;
@@ -11,22 +13,24 @@ use timely::dataflow::channels::pact::Pipeline as Stay;
 use timely::dataflow::operators::{feedback::Handle, generic::Operator, Concatenate, ConnectLoop, Enter, Feedback, Leave};
 use timely::order::Product;
 
-/// The loop `node`: what its output nodes make in all attempts.
-pub(super) fn render<'s>(node: &Node, body: &Body, making: &mut Making<'_, 's>) -> Result<Edge<'s>, String> {
+/// The loop `node`: what its output nodes make in all attempts. Fails with the node, in the loop or the loop itself, that can't be built.
+pub(super) fn render<'s>(node: &Node, body: &Body, making: &mut Making<'_, 's>) -> Result<Edge<'s>, Failure> {
     let (outer, ctx) = (making.scope, making.ctx);
     let trial = super::context::Trial { attempts: u64::from(body.attempts), until: body.until };
     let ctx = super::Context { trial: Some(trial), ..ctx.clone() };
+    let failed = |node: &Node, error: Failed| Failure::new(&node.id, ctx.first, error);
     // What comes in from outside is looked up in the outer scope, once for each edge.
     let mut from_outside = BTreeMap::new();
     for inner in &body.nodes {
         for (i, input) in inner.inputs.iter().enumerate().filter(|(_, input)| body.node(&input.from).is_none()) {
-            from_outside.insert((inner.id.clone(), i), making.edge(&inner.id, input)?);
+            let edge = making.edge(input).map_err(|e| failed(inner, e))?;
+            from_outside.insert((inner.id.clone(), i), edge);
         }
     }
     let mut operators = Vec::new();
     for inner in &body.nodes {
-        let inside = making.operator(&inner.op)?.inside;
-        operators.push(inside.ok_or_else(|| format!("{}: `{}` can't stand in a loop", inner.id, inner.op))?);
+        let operator = making.operator(&inner.op).map_err(|e| failed(inner, e))?;
+        operators.push(operator.inside.ok_or_else(|| failed(inner, format!("`{}` can't stand in a loop", inner.op).into()))?);
     }
     let out = outer.scoped::<Attempt, _, _>(&node.id, |scope| {
         let mut made: BTreeMap<String, Inner> = BTreeMap::new();
@@ -45,20 +49,21 @@ pub(super) fn render<'s>(node: &Node, body: &Body, making: &mut Making<'_, 's>) 
                     ctx.shared.watch.name(&edge, format!("{} of the attempt before", input.from));
                     edge
                 } else {
-                    made.get(&input.from).cloned().ok_or_else(|| format!("`{}` comes before its input `{}`", inner.id, input.from))?
+                    let late = || failed(inner, format!("it comes before its input `{}`", input.from).into());
+                    made.get(&input.from).cloned().ok_or_else(late)?
                 };
                 ports.push((input.port.clone(), edge));
             }
-            let edge = operator(inner, ports, scope, &ctx).map_err(|e| format!("{}: {e}", inner.id))?;
+            let edge = operator(inner, ports, scope, &ctx.of(Owner::Node(inner.id.clone()))).map_err(|e| failed(inner, e))?;
             ctx.shared.watch.name(&edge, inner.id.clone());
             made.insert(inner.id.clone(), edge);
         }
         for (from, handle) in again {
-            let edge = made.get(&from).cloned().ok_or_else(|| format!("there is no node `{from}` in the loop `{}`", node.id))?;
-            within(edge, u64::from(body.attempts)).connect_loop(handle);
+            let missing = || failed(node, format!("there is no node `{from}` in the loop").into());
+            within(made.get(&from).cloned().ok_or_else(missing)?, u64::from(body.attempts)).connect_loop(handle);
         }
         let rows = body.output.iter().filter_map(|id| made.get(id).cloned());
-        Ok::<_, String>(rows.map(|edge| edge.leave(outer)).collect::<Vec<_>>())
+        Ok(rows.map(|edge| edge.leave(outer)).collect::<Vec<_>>())
     })?;
     Ok(outer.concatenate(out))
 }

@@ -1,28 +1,22 @@
 //! What a running pipeline shares: the policy, the metrics, how to stop and how to fail.
 
+use super::failure::Failure;
 use super::figures::{Figure, Measured};
+use super::lost::Lost;
+use super::seat::Owner;
 use super::watch::Watch;
-use super::Lost;
 use crate::env::process::Outside;
 use crate::log::{Run, WeightsAt};
 use crate::pipeline::Until;
 use crate::policy::Policy;
+use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use timely::dataflow::operators::probe::Handle;
 use timely::scheduling::Activator;
-
-/// Why a run ended early: which node, in which iteration, and what to say.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{node}, iteration {iteration}: {message}")]
-pub struct Failure {
-    pub node: String,
-    pub iteration: u64,
-    pub message: String,
-}
 
 /// Which of the run's processes this is, and how many workers each has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,72 +49,67 @@ struct Opening {
     until: Option<u64>,
 }
 
-/// A value behind a lock that a panic elsewhere may have poisoned: the value is whole, because every critical section here is one call.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Shared {
     /// Opens no further iteration; those that some source has opened are completed.
     pub fn stop(&self) {
-        let mut opening = lock(&self.opening);
+        let mut opening = self.opening.lock();
         let opened = opening.opened;
         opening.until.get_or_insert(opened);
     }
 
     /// The first iteration that a stop cuts off; it is the same for every source.
     pub fn until(&self) -> Option<u64> {
-        lock(&self.opening).until
+        self.opening.lock().until
     }
 
     /// Whether a source may open `iteration`.
     pub fn open(&self, iteration: u64) -> bool {
-        let mut opening = lock(&self.opening);
+        let mut opening = self.opening.lock();
         opening.opened = opening.opened.max(iteration + 1).min(opening.until.unwrap_or(u64::MAX));
         iteration < opening.opened
     }
     /// The first failure is the one that counts.
     pub fn fail(&self, failure: Failure) {
-        lock(&self.failure).get_or_insert(failure);
+        self.failure.lock().get_or_insert(failure);
         self.failed.store(true, Ordering::SeqCst);
     }
     pub fn failed(&self) -> bool {
         self.failed.load(Ordering::SeqCst)
     }
     pub fn failure(&self) -> Option<Failure> {
-        lock(&self.failure).clone()
+        self.failure.lock().clone()
     }
     /// Adds a figure of a node in an iteration; it is committed with the iteration, as one with what other processes measured.
     pub fn measure(&self, iteration: u64, node: &str, name: &str, figure: impl Into<Figure>) {
-        lock(&self.metrics).entry(iteration).or_default().entry(node.into()).or_default().insert(name.into(), figure.into());
+        self.metrics.lock().entry(iteration).or_default().entry(node.into()).or_default().insert(name.into(), figure.into());
     }
     /// Notes weights that an iteration made and saved; they are committed with it.
     pub fn saved(&self, iteration: u64, weights: WeightsAt) {
-        lock(&self.weights).entry(iteration).or_default().push(weights);
+        self.weights.lock().entry(iteration).or_default().push(weights);
     }
 
     /// The weights of an iteration, taken out, oldest first.
     pub fn take_weights(&self, iteration: u64) -> Vec<WeightsAt> {
-        let mut made = lock(&self.weights).remove(&iteration).unwrap_or_default();
+        let mut made = self.weights.lock().remove(&iteration).unwrap_or_default();
         made.sort_by(|a, b| (&a.model, a.version).cmp(&(&b.model, b.version)));
         made
     }
 
     /// Notes episodes that failed in an iteration; they are committed with it.
     pub fn lose(&self, iteration: u64, episodes: impl IntoIterator<Item = Lost>) {
-        lock(&self.lost).entry(iteration).or_default().extend(episodes);
+        self.lost.lock().entry(iteration).or_default().extend(episodes);
     }
 
     /// The episodes that failed in an iteration, taken out, in the order of their names and nodes.
     pub fn take_lost(&self, iteration: u64) -> Vec<Lost> {
-        let mut lost = lock(&self.lost).remove(&iteration).unwrap_or_default();
+        let mut lost = self.lost.lock().remove(&iteration).unwrap_or_default();
         lost.sort();
         lost
     }
 
     /// What this process measured in an iteration, taken out.
     pub(super) fn take(&self, iteration: u64) -> Measured {
-        lock(&self.metrics).remove(&iteration).unwrap_or_default()
+        self.metrics.lock().remove(&iteration).unwrap_or_default()
     }
 }
 
@@ -142,9 +131,18 @@ pub struct Context {
     /// Where weights are saved, if the run keeps a log.
     pub run: Option<Run>,
     pub shared: Shared,
+    /// Whose stages are built with it.
+    pub owner: Owner,
     /// The loop in which the operator stands.
     pub trial: Option<Trial>,
     pub(super) gate: Gate,
+}
+
+impl Context {
+    /// The same for what `owner` has built.
+    pub(super) fn of(&self, owner: Owner) -> Context {
+        Context { owner, ..self.clone() }
+    }
 }
 
 /// What a loop does with a sample of a task.

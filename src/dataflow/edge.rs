@@ -1,5 +1,6 @@
 //! What flows: an Arrow record batch as a timely container, counted by rows, sent between processes as Arrow IPC.
 
+use super::failure::Failed;
 use crate::seed;
 use arrow::array::{Array, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, take_record_batch};
@@ -25,7 +26,7 @@ pub type Edge<'s> = Stream<'s, u64, Batch>;
 /// What a stage gets: for each of its inputs the batches that arrived.
 pub(super) type Rows = Vec<Vec<RecordBatch>>;
 /// What a stage says: rows, or why the run ends.
-pub(super) type Answer = Result<Vec<RecordBatch>, String>;
+pub(super) type Answer = Result<Vec<RecordBatch>, Failed>;
 
 /// Time inside a loop: the training iteration, and in it the attempt.
 pub type Attempt = Product<u64, u64>;

@@ -2,7 +2,8 @@
 //! run had made before it is resumed.
 
 use super::edge::{Batch, Edge};
-use super::{Context, Failure};
+use super::failure::{guarded, Failed, Failure};
+use super::Context;
 use crate::log::{self, LogError, Run};
 use arrow::array::RecordBatch;
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use timely::dataflow::operators::generic::source;
 use timely::dataflow::Scope;
 
 /// The rows of one node in an iteration.
-pub type Feed = Arc<dyn Fn(u64) -> Result<Vec<RecordBatch>, String> + Send + Sync>;
+pub type Feed = Arc<dyn Fn(u64) -> Result<Vec<RecordBatch>, Failed> + Send + Sync>;
 
 /// Feeds by node.
 pub type Feeds = BTreeMap<String, Feed>;
@@ -22,7 +23,7 @@ pub fn logged(run: &Run, node: &str) -> Result<Feed, LogError> {
     let manifest = run.manifest()?;
     manifest.node(node)?;
     let (run, node) = (run.clone(), node.to_owned());
-    Ok(Arc::new(move |iteration| log::read_iteration(&run, &manifest, &node, iteration).map_err(|e| e.to_string())))
+    Ok(Arc::new(move |iteration| Ok(log::read_iteration(&run, &manifest, &node, iteration)?)))
 }
 
 /// What a delayed edge of a resumed run still owes its reader: in each of the first `delay` iterations, what the node had
@@ -38,12 +39,12 @@ pub fn owed<'s>(name: &str, scope: Scope<'s, u64>, ctx: &Context, delay: u64, pa
                 open.downgrade(&time);
                 // What was made before the first iteration of all is nothing.
                 let Some(made) = time.checked_sub(delay) else { continue };
-                match past(made) {
+                match guarded(|| past(made)) {
                     Ok(batches) => batches
                         .into_iter()
                         .filter(|b| b.num_rows() > 0)
                         .for_each(|rows| output.session(&open).give_container(&mut Batch::new(rows))),
-                    Err(message) => return shared.fail(Failure { node: node.clone(), iteration: made, message }),
+                    Err(error) => return shared.fail(Failure::new(&node, made, error)),
                 }
             }
         }

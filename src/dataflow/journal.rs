@@ -4,17 +4,22 @@
 
 use super::context::Shared;
 use super::edge::{Edge, Route};
+use super::figures::{whole, Figure, Figures, Measured};
+use super::seat::{Owner, COMMIT};
 use super::stage::{stage, Place, Stage};
 use super::{lost, Context};
 use crate::log::{write_part, Committer, Part, Run};
 use crate::row;
 use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
-
-use super::figures::{whole, Figure, Figures, Measured};
+use arrow::error::ArrowError;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The stage that tells what a process measured.
+const FIGURES: &str = "the figures";
 
 /// What a committed iteration was: its number, its figures, how many rows each node made.
 #[derive(Clone, Debug)]
@@ -43,19 +48,19 @@ pub fn journal<'s>(
     ctx: &Context,
 ) -> Edge<'s> {
     let mut parts = Vec::new();
+    let writes = ctx.of(Owner::Engine("the log"));
     for (node, edge) in made {
         let (id, run, worker) = (node.clone(), journal.run.clone(), edge.scope().index());
         let keep = columns.get(node).cloned().flatten().filter(|_| run.is_some());
         let place = if keep.is_some() { Place::Thread } else { Place::Worker };
         let stay = Stage { name: format!("the log of {node}"), inputs: vec![(edge.clone(), Route::Stay)], begins: false, place };
-        let written = stage(stay, ctx, move |iteration, rows| {
+        let written = stage(stay, &writes, move |iteration, rows| {
             let mut part = String::new();
             if let (Some(keep), Some(run)) = (&keep, &run) {
-                let slim =
-                    rows.iter().flatten().map(|batch| select(batch, keep)).collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
-                if let Some(rows) = row::sorted(&slim).map_err(|e| e.to_string())? {
-                    let made = write_part(run, &id, iteration, worker, &rows).map_err(|e| e.to_string())?;
-                    part = serde_json::to_string(&made).map_err(|e| e.to_string())?;
+                let slim = rows.iter().flatten().map(|batch| select(batch, keep)).collect::<Result<Vec<_>, _>>()?;
+                if let Some(rows) = row::sorted(&slim)? {
+                    let made = write_part(run, &id, iteration, worker, &rows)?;
+                    part = serde_json::to_string(&made)?;
                 }
             }
             Ok(vec![message(part)?])
@@ -63,18 +68,17 @@ pub fn journal<'s>(
         parts.push((written, Route::All));
     }
     let place = if journal.run.is_some() { Place::Thread } else { Place::Worker };
-    let shares = Stage { name: "the figures".into(), inputs: parts, begins: false, place };
+    let shares = Stage { name: FIGURES.into(), inputs: parts, begins: false, place };
     let (shared, run, iterations, team) = (ctx.shared.clone(), journal.run.clone(), ctx.iterations, ctx.team);
     // What delayed edges carry beyond a stop is half an iteration: the run goes on with it when it is resumed.
     let beyond = move |shared: &Shared, iteration| iteration < iterations && shared.until().is_some_and(|until| iteration >= until);
-    let told = stage(shares, ctx, move |iteration, rows| {
+    let told = stage(shares, &ctx.of(Owner::Engine(FIGURES)), move |iteration, rows| {
         if beyond(&shared, iteration) {
             return Ok(vec![]);
         }
         let mut share = Share { process: team.process, parts: vec![], measured: shared.take(iteration) };
         if team.process == 0 {
-            let written = texts(&rows).map(serde_json::from_str).collect::<Result<Vec<Part>, _>>();
-            share.parts = written.map_err(|e| e.to_string())?;
+            share.parts = texts(&rows).map(serde_json::from_str).collect::<Result<_, _>>()?;
         }
         let mut watched = Figures::new();
         shared.watch.figures(iteration, &mut watched);
@@ -83,25 +87,23 @@ pub fn journal<'s>(
         }
         let lost = shared.take_lost(iteration);
         if let Some(run) = &run {
-            share.parts.extend(lost::write(run, iteration, team.process * team.workers, &lost).map_err(|e| e.to_string())?);
+            share.parts.extend(lost::write(run, iteration, team.process * team.workers, &lost)?);
         }
-        Ok(vec![message(serde_json::to_string(&share).map_err(|e| e.to_string())?)?])
+        Ok(vec![message(serde_json::to_string(&share)?)?])
     });
     let (shared, journal) = (ctx.shared.clone(), journal.clone());
-    let commit = Stage { name: "the commit".into(), inputs: vec![(told, Route::One)], begins: false, place: Place::Thread };
-    stage(commit, ctx, move |iteration, rows| {
+    let commit = Stage { name: COMMIT.into(), inputs: vec![(told, Route::One)], begins: false, place: Place::Thread };
+    stage(commit, &ctx.of(Owner::Engine(COMMIT)), move |iteration, rows| {
         if beyond(&shared, iteration) {
             return Ok(vec![]);
         }
-        let shares = texts(&rows).map(serde_json::from_str).collect::<Result<Vec<Share>, _>>();
-        let mut shares = shares.map_err(|e| e.to_string())?;
+        let mut shares = texts(&rows).map(serde_json::from_str).collect::<Result<Vec<Share>, _>>()?;
         shares.sort_by_key(|share| share.process);
         let parts: Vec<Part> = shares.iter_mut().flat_map(|share| std::mem::take(&mut share.parts)).collect();
         let figures = whole(shares.into_iter().map(|share| share.measured));
         let committed = Committed { iteration, figures, parts: parts.len() };
         if let Some(committer) = &journal.committer {
-            let mut committer = committer.lock().unwrap_or_else(PoisonError::into_inner);
-            committer.commit(iteration, parts, committed.figures.clone(), shared.take_weights(iteration)).map_err(|e| e.to_string())?;
+            committer.lock().commit(iteration, parts, committed.figures.clone(), shared.take_weights(iteration))?;
         }
         (journal.observer)(&committed);
         Ok(vec![])
@@ -129,8 +131,8 @@ fn select(rows: &RecordBatch, keep: &[String]) -> Result<RecordBatch, row::RowEr
 }
 
 /// A part's description on its way to the committer; empty text for a node that only reports that it is done.
-fn message(part: String) -> Result<RecordBatch, String> {
+fn message(part: String) -> Result<RecordBatch, ArrowError> {
     let schema = Schema::new(vec![Field::new("part", DataType::Utf8, false)]);
     let column: ArrayRef = Arc::new(StringArray::from(vec![part]));
-    RecordBatch::try_new(Arc::new(schema), vec![column]).map_err(|e| e.to_string())
+    RecordBatch::try_new(Arc::new(schema), vec![column])
 }

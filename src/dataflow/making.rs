@@ -2,6 +2,7 @@
 
 use super::contract::Render;
 use super::edge::Batch;
+use super::failure::Failed;
 use super::feed::{owed, Feeds};
 use super::{Context, Edge};
 use crate::pipeline::Input;
@@ -25,15 +26,15 @@ impl<'a, 's> Making<'a, 's> {
         Making { scope, ctx, find, past, made: BTreeMap::new(), delayed: Vec::new() }
     }
 
-    pub fn operator(&self, name: &str) -> Result<Render, String> {
-        (self.find)(name).ok_or_else(|| format!("there is no operator `{name}`"))
+    pub fn operator(&self, name: &str) -> Result<Render, Failed> {
+        (self.find)(name).ok_or_else(|| format!("there is no operator `{name}`").into())
     }
 
-    /// What comes by an input of `node`: what was made in this iteration, or in an earlier one.
-    pub fn edge(&mut self, node: &str, input: &Input) -> Result<Edge<'s>, String> {
+    /// What comes by an input: what was made in this iteration, or in an earlier one.
+    pub fn edge(&mut self, input: &Input) -> Result<Edge<'s>, Failed> {
         let from = &input.from;
         let Some(staleness) = input.staleness else {
-            return self.made.get(from).cloned().ok_or_else(|| format!("`{node}` comes before its input `{from}`"));
+            return self.made.get(from).cloned().ok_or_else(|| format!("it comes before its input `{from}`").into());
         };
         let (handle, edge) = self.scope.feedback(staleness + 1);
         self.delayed.push((from.clone(), handle));
@@ -51,7 +52,7 @@ impl<'a, 's> Making<'a, 's> {
     }
 
     /// What all nodes make, with the delayed edges closed.
-    pub fn close(self) -> Result<BTreeMap<String, Edge<'s>>, String> {
+    pub fn close(self) -> Result<BTreeMap<String, Edge<'s>>, Failed> {
         for (from, handle) in self.delayed {
             self.made.get(&from).cloned().ok_or_else(|| format!("there is no node `{from}`"))?.connect_loop(handle);
         }

@@ -3,6 +3,7 @@
 //! - [`edge`]: Arrow record batches as timely's container, and how they are routed between workers
 //! - [`stage`]: the one operator shape: wait for the frontier, run, emit
 //! - [`mod@streaming`]: the operator shape inside a loop: rows are worked on as they come
+//! - `beside`: the thread of a stage, or of an operator in a loop
 //! - [`source`]: opens iterations
 //! - [`feed`]: rows that no operator of this run made: a log's, a test's
 //! - `contract`: what an operator is to the engine
@@ -11,16 +12,20 @@
 //! - [`journal`]: rows -> Parquet parts -> committed iterations
 //! - [`cluster`]: several processes as one; in it the connections over which their policies learn together (`peers`), signs of life
 //!   between them (`life`), and how a process ends before its run does (`end`)
-//! - [`watch`], [`status`], [`watchdog`]: what every stage is doing, for whoever looks on, and the end of a run in which nothing moves
+//! - `seat`, [`watch`], [`status`], [`watchdog`]: where a stage says what it does, all stages, what `flow top` shows of them, and the
+//!   end of a run in which nothing moves
+//! - `failure`: how a node fails
 //! - [`lost`]: episodes that failed, on their way to the table `errors`
 //! - [`sink`]: rows kept in memory
 //! - [`run`]: starts workers, stops them, reports
 
 mod attempts;
+mod beside;
 pub mod cluster;
 pub mod context;
 mod contract;
 pub mod edge;
+mod failure;
 pub mod feed;
 pub mod figures;
 pub mod journal;
@@ -28,6 +33,7 @@ pub mod lost;
 mod making;
 pub mod render;
 pub mod run;
+mod seat;
 pub mod sink;
 pub mod source;
 pub mod stage;
@@ -36,11 +42,13 @@ pub mod streaming;
 pub mod watch;
 pub mod watchdog;
 
-pub use context::{Context, Failure};
+pub use context::Context;
 pub use contract::{InnerPorts, Inside, Outside, Ports, Render};
 pub use edge::{Attempt, Edge, Inner, Route};
+pub use failure::{Failed, Failure, Gone, Panicked};
 pub use feed::Feed;
 pub use figures::Figure;
 pub use lost::Lost;
+pub use seat::Owner;
 pub use sink::Sink;
 pub use stage::Place;

@@ -4,11 +4,13 @@ use super::cluster::end::{end_on_panic, said};
 use super::cluster::life::Life;
 use super::cluster::peers::Connections;
 use super::cluster::Cluster;
-use super::context::{Context, Failure, Gate, Shared, Team};
+use super::context::{Context, Gate, Shared, Team};
 use super::contract::Render;
+use super::failure::{Failed, Failure};
 use super::feed::Feeds;
 use super::journal::{journal, Journal};
 use super::render::render;
+use super::seat::Owner;
 use super::sink::Sink;
 use super::watchdog::Watchdog;
 use crate::pipeline::{Node, Pipeline};
@@ -75,7 +77,6 @@ impl Plan {
 
 /// Runs the pipeline to its end, to a stop that was asked for, or to its first failure.
 pub fn run(mut plan: Plan) -> Result<(), Failure> {
-    let outside = |message: String| Failure { node: "engine".into(), iteration: 0, message };
     let ahead = lookahead(&plan.pipeline);
     let lasting = Arc::new(lasting(&plan.pipeline));
     let shared = plan.shared.clone();
@@ -91,13 +92,12 @@ pub fn run(mut plan: Plan) -> Result<(), Failure> {
     let within = if workers == 1 { timely::CommunicationConfig::Thread } else { timely::CommunicationConfig::Process(workers) };
     let mut life = None;
     if let Some(cluster) = &mut cluster {
-        let broken = |e: std::io::Error| outside(e.to_string());
         let peers = Arc::new(Connections::new(cluster).map_err(broken)?);
         plan.policy = plan.policy.map(|policy| policy.among(peers));
         life = Some(Life::new(cluster).map_err(broken)?);
     }
     let _watchdog = Watchdog::start(&shared, folder.as_deref(), plan.pipeline.iterations, plan.stall, decides, life);
-    let (builders, others) = cluster.map_or_else(|| within.try_build(), Cluster::build).map_err(outside)?;
+    let (builders, others) = cluster.map_or_else(|| Ok(within.try_build()?), Cluster::build).map_err(broken)?;
     let plan = Arc::new(plan);
     let guards = timely::execute::execute_from(builders, others, timely::WorkerConfig::default(), move |worker| {
         let gate = Gate::new();
@@ -112,6 +112,7 @@ pub fn run(mut plan: Plan) -> Result<(), Failure> {
             run: plan.journal.run.clone(),
             policy: plan.policy.clone(),
             shared: plan.shared.clone(),
+            owner: Owner::Engine("engine"),
             trial: None,
             gate: gate.clone(),
         };
@@ -122,10 +123,10 @@ pub fn run(mut plan: Plan) -> Result<(), Failure> {
             }
             let columns = plan.pipeline.nodes.iter().map(|n| (n.id.clone(), logged(&plan, n))).collect();
             journal(&made, &columns, &plan.journal, &context).probe_with(&gate.probe);
-            Ok::<_, String>(())
+            Ok::<_, Failure>(())
         });
-        if let Err(message) = built {
-            plan.shared.fail(Failure { node: "engine".into(), iteration: 0, message });
+        if let Err(failure) = built {
+            plan.shared.fail(failure);
         }
         let mut frontier = 0;
         let mut until = None;
@@ -142,7 +143,7 @@ pub fn run(mut plan: Plan) -> Result<(), Failure> {
             worker.drop_dataflow(dataflow);
         }
     })
-    .map_err(outside)?;
+    .map_err(broken)?;
     while guards.guards().iter().any(|g| !g.is_finished()) {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -158,9 +159,14 @@ pub fn run(mut plan: Plan) -> Result<(), Failure> {
         return Err(failure);
     }
     for guard in guards.join() {
-        guard.map_err(outside)?;
+        guard.map_err(broken)?;
     }
     shared.failure().map_or(Ok(()), Err)
+}
+
+/// A failure of the engine, whose doing it is that there is no iteration to name.
+fn broken(error: impl Into<Failed>) -> Failure {
+    Failure::new("engine", 0, error)
 }
 
 /// One iteration beyond what staleness asks for, so that the log is written while the next rollout plays.

@@ -1,8 +1,9 @@
 //! Opens iterations. The gate is the flow control: an iteration opens once the one `ahead + 1` before it is committed.
 
 use super::edge::{Batch, Edge};
-use super::watch::COMMIT;
-use super::{Context, Failure};
+use super::failure::{guarded, Failed, Failure};
+use super::seat::Awaited;
+use super::Context;
 use arrow::array::RecordBatch;
 use timely::container::CapacityContainerBuilder;
 use timely::dataflow::operators::generic::source;
@@ -13,7 +14,7 @@ pub fn iterations<'s>(
     name: &str,
     scope: Scope<'s, u64>,
     ctx: &Context,
-    mut make: impl FnMut(u64) -> Result<Vec<RecordBatch>, String> + 'static,
+    mut make: impl FnMut(u64) -> Result<Vec<RecordBatch>, Failed> + 'static,
 ) -> Edge<'s> {
     let first = scope.index() == 0;
     let (ctx, node) = (ctx.clone(), name.to_owned());
@@ -22,7 +23,7 @@ pub fn iterations<'s>(
         if let Some(open) = capability.as_mut() {
             open.downgrade(&ctx.first);
         }
-        let seat = ctx.shared.watch.seat(&node, scope.index(), info.local_id, vec![COMMIT]);
+        let seat = ctx.shared.watch.seat(&ctx.owner, &node, scope.index(), info.address.to_vec(), vec![Awaited::Commit]);
         if first {
             ctx.gate.wait(scope.activator_for(info.address));
         }
@@ -40,12 +41,12 @@ pub fn iterations<'s>(
                 if !ctx.shared.open(time) {
                     return seat.rests();
                 }
-                match seat.timed(|time, _| make(time))(time, vec![]) {
+                match seat.timed(|time, _| guarded(|| make(time)))(time, vec![]) {
                     Ok(batches) => batches
                         .into_iter()
                         .filter(|b| b.num_rows() > 0)
                         .for_each(|rows| output.session(&open).give_container(&mut Batch::new(rows))),
-                    Err(message) => return ctx.shared.fail(Failure { node: node.clone(), iteration: time, message }),
+                    Err(error) => return ctx.shared.fail(Failure::new(&node, time, error)),
                 }
                 open.downgrade(&(time + 1));
                 capability = Some(open);

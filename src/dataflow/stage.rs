@@ -1,14 +1,13 @@
 //! The one operator shape. A stage holds what arrives until the frontier of every input has passed an iteration,
 //! then runs once for that iteration and emits. Nothing waits on a count.
 
+use super::beside::Beside;
 use super::edge::{Answer, Batch, Edge, Route, Rows};
-use super::watch::index;
-use super::{Context, Failure};
+use super::failure::{guarded, Failed, Failure};
+use super::seat::{source, Awaited};
+use super::Context;
 use arrow::array::RecordBatch;
-use crossbeam_channel::{unbounded, Receiver, Sender};
-use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use timely::container::CapacityContainerBuilder;
 use timely::dataflow::operators::generic::{builder_rc::OperatorBuilder, OutputBuilder};
 use timely::dataflow::operators::Capability;
@@ -38,15 +37,15 @@ pub struct Stage<'s> {
 pub fn stage<'s>(
     stage: Stage<'s>,
     ctx: &Context,
-    run: impl FnMut(u64, Rows) -> Result<Vec<RecordBatch>, String> + Send + 'static,
+    run: impl FnMut(u64, Rows) -> Result<Vec<RecordBatch>, Failed> + Send + 'static,
 ) -> Edge<'s> {
     let scope = stage.inputs[0].0.scope();
     let (here, each) = (scope.index(), ctx.team.workers);
     let begins = stage.begins && here.is_multiple_of(each) && ctx.first == 0;
     let mut builder = OperatorBuilder::new(stage.name.clone(), scope);
     let wake = scope.worker().sync_activator_for(builder.operator_info().address.to_vec());
-    let sources = stage.inputs.iter().map(|(edge, _)| index(edge)).collect();
-    let seat = ctx.shared.watch.seat(&stage.name, here, builder.index(), sources);
+    let sources = stage.inputs.iter().map(|(edge, _)| Awaited::Operator(source(edge))).collect();
+    let seat = ctx.shared.watch.seat(&ctx.owner, &stage.name, here, builder.operator_info().address.to_vec(), sources);
     let mut inputs: Vec<_> =
         stage.inputs.into_iter().map(|(edge, route)| builder.new_input(route.ready(edge, each), route.pact(here, each))).collect();
     let (output, stream) = builder.new_output();
@@ -84,7 +83,7 @@ pub fn stage<'s>(
                                 output.session(&capability).give_container(&mut Batch::new(rows));
                             }
                         }
-                        Some(Err(message)) => return shared.fail(Failure { node: name.clone(), iteration: *capability.time(), message }),
+                        Some(Err(error)) => return shared.fail(Failure::new(&name, *capability.time(), error)),
                     }
                 }
                 let Some(next) = due.first_entry() else { return seat.rests() };
@@ -93,7 +92,7 @@ pub fn stage<'s>(
                     return seat.waits(time, frontiers.iter().map(|f| f.less_equal(&time)));
                 }
                 running = Some(next.remove());
-                let rows = held.iter_mut().map(|held| take_up_to(held, time)).collect();
+                let rows = held.iter_mut().map(|held| up_to(held, time)).collect();
                 runner.start(time, rows);
             }
         }
@@ -101,15 +100,16 @@ pub fn stage<'s>(
     stream
 }
 
-fn take_up_to(held: &mut BTreeMap<u64, Vec<RecordBatch>>, time: u64) -> Vec<RecordBatch> {
-    let later = held.split_off(&(time + 1));
+/// What is held of the iterations up to and with `iteration`, taken out.
+pub(super) fn up_to(held: &mut BTreeMap<u64, Vec<RecordBatch>>, iteration: u64) -> Vec<RecordBatch> {
+    let later = held.split_off(&(iteration + 1));
     std::mem::replace(held, later).into_values().flatten().collect()
 }
 
 /// Runs one iteration at a time, here or on a thread.
 enum Runner<F> {
     Here { run: F, answer: Option<Answer> },
-    There { jobs: Sender<(u64, Rows)>, answers: Receiver<Answer> },
+    There(Beside<(u64, Rows), Vec<RecordBatch>>),
 }
 
 impl<F: FnMut(u64, Rows) -> Answer + Send + 'static> Runner<F> {
@@ -117,59 +117,26 @@ impl<F: FnMut(u64, Rows) -> Answer + Send + 'static> Runner<F> {
         if place == Place::Worker {
             return Runner::Here { run, answer: None };
         }
-        let (jobs, inbox) = unbounded::<(u64, Rows)>();
-        let (outbox, answers) = unbounded();
-        let body = move || {
-            for (time, rows) in inbox {
-                let answer = guarded(|| run(time, rows));
-                if outbox.send(answer).is_err() {
+        Runner::There(Beside::start(name, wake, move |jobs, back| {
+            for (time, rows) in jobs {
+                if !back.send(guarded(|| run(time, rows))) {
                     return;
                 }
-                // Waking an operator that is gone is no error: the run is over.
-                let _ = wake.activate();
             }
-        };
-        // Without the thread the answers' channel is closed, which `poll` reports.
-        let _ = std::thread::Builder::new().name(name.into()).spawn(body);
-        Runner::There { jobs, answers }
+        }))
     }
 
     fn start(&mut self, time: u64, rows: Rows) {
         match self {
             Runner::Here { run, answer } => *answer = Some(guarded(|| run(time, rows))),
-            // A closed channel shows in `poll`.
-            Runner::There { jobs, .. } => drop(jobs.send((time, rows))),
+            Runner::There(thread) => thread.send((time, rows)),
         }
     }
 
     fn poll(&mut self) -> Option<Answer> {
         match self {
             Runner::Here { answer, .. } => answer.take(),
-            Runner::There { answers, .. } => match answers.try_recv() {
-                Ok(answer) => Some(answer),
-                Err(crossbeam_channel::TryRecvError::Empty) => None,
-                Err(crossbeam_channel::TryRecvError::Disconnected) => Some(Err("its thread is gone".into())),
-            },
+            Runner::There(thread) => thread.answer(),
         }
     }
-}
-
-thread_local! {
-    static GUARDING: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether a panic on this thread will be caught and reported by its stage.
-pub(super) fn guarding() -> bool {
-    GUARDING.get()
-}
-
-/// A panic becomes an error with the panic's own words.
-pub(super) fn guarded<T>(run: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    GUARDING.set(true);
-    let answer = catch_unwind(AssertUnwindSafe(run));
-    GUARDING.set(false);
-    answer.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
-        Err(format!("panicked: {}", text.unwrap_or_else(|| "without a message".into())))
-    })
 }

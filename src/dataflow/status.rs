@@ -1,5 +1,6 @@
 //! What a run is doing, as `flow top` shows it: the stages' readings, summed up by node.
 
+use super::seat::Owner;
 use super::watch::Reading;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -39,6 +40,9 @@ pub struct Held {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeActivity {
     pub node: String,
+    /// It is a part of the engine and no node of the pipeline.
+    #[serde(default)]
+    pub engine: bool,
     pub state: State,
     /// The oldest iteration that it holds.
     pub iteration: Option<u64>,
@@ -82,27 +86,29 @@ pub(super) fn write(path: &Path, activity: &Activity) {
     let _ = written.and_then(|()| fs::rename(&temporary, path));
 }
 
-/// The nodes, and who holds the oldest iteration.
+/// What the owners of these stages are doing, nodes before the engine's own, and who holds the oldest iteration.
 pub(super) fn told(readings: &[Reading]) -> (Option<Held>, Vec<NodeActivity>) {
-    let mut nodes: Vec<NodeActivity> = Vec::new();
-    let known: Vec<&str> = readings.iter().map(|r| r.node.as_str()).collect();
-    for (i, name) in known.iter().enumerate().filter(|(i, name)| !known[..*i].contains(name)) {
-        let of: Vec<&Reading> = readings[i..].iter().filter(|r| r.node == *name).collect();
+    let mut all: Vec<NodeActivity> = Vec::new();
+    let owners: Vec<&Owner> = readings.iter().map(|r| &r.owner).collect();
+    for (i, owner) in owners.iter().enumerate().filter(|(i, owner)| !owners[..*i].contains(owner)) {
+        let of: Vec<&Reading> = readings[i..].iter().filter(|r| r.owner == **owner).collect();
         // Who runs is told before who waits, the oldest iteration first.
         let most = of.iter().filter(|r| r.iteration.is_some()).min_by_key(|r| (r.running.is_none(), r.iteration));
-        nodes.push(NodeActivity {
-            node: name.to_string(),
+        let engine = matches!(owner, Owner::Engine(_));
+        all.push(NodeActivity {
+            node: owner.name().into(),
+            engine,
             state: most.map_or(State::Idle, |r| if r.running.is_some() { State::Running } else { State::Waiting }),
             iteration: most.and_then(|r| r.iteration),
             running_seconds: most.and_then(|r| r.running).map(|r| r.as_secs_f64()),
             waits_for: most.map(|r| r.waits_for.clone()).unwrap_or_default(),
-            rows: if name.contains(' ') { 0 } else { of.iter().map(|r| r.rows).sum() },
+            rows: if engine { 0 } else { of.iter().map(|r| r.rows).sum() },
             busy_seconds: of.iter().map(|r| r.busy.as_secs_f64()).sum(),
         });
     }
-    nodes.sort_by_key(|n| n.node.contains(' '));
-    let oldest = readings.iter().filter_map(|r| Some((r.iteration?, r.waits_for.len(), &r.node))).min();
-    (oldest.map(|(iteration, _, node)| Held { iteration, node: node.clone() }), nodes)
+    all.sort_by_key(|n| n.engine);
+    let oldest = readings.iter().filter_map(|r| Some((r.iteration?, r.waits_for.len(), &r.owner))).min();
+    (oldest.map(|(iteration, _, owner)| Held { iteration, node: owner.name().into() }), all)
 }
 
 #[cfg(test)]
@@ -113,13 +119,13 @@ mod tests {
     #[test]
     fn nodes_are_told_by_their_furthest_behind() {
         let second = Duration::from_secs(1);
-        let group = Reading { stage: "group".into(), node: "group".into(), busy: second, ..Reading::default() };
+        let group = Reading { stage: "group".into(), owner: Owner::Node("group".into()), busy: second, ..Reading::default() };
         let running = Reading { iteration: Some(4), running: Some(second), ..group.clone() };
         let waiting =
             Reading { stage: "group sizes".into(), iteration: Some(3), waits_for: vec!["group".into()], rows: 5, ..group.clone() };
         let log = Reading {
             stage: "the log of group".into(),
-            node: "the log".into(),
+            owner: Owner::Engine("the log"),
             iteration: Some(2),
             waits_for: vec!["group".into()],
             ..Reading::default()

@@ -1,12 +1,13 @@
 //! The operator shape inside a loop: rows are worked on as they come, so that no trial waits for another one's attempt.
 //! Only iterations wait for one another, and an iteration for what enters the loop by its gates (the weights).
 
+use super::beside::Beside;
 use super::edge::{Attempt, Batch, Inner, Route};
-use super::stage::guarded;
-use super::watch::{index, numbered, Seat};
-use super::{Context, Failure};
+use super::failure::{guarded, Failed, Failure};
+use super::seat::{source, Awaited, Seat};
+use super::stage::up_to;
+use super::Context;
 use arrow::array::RecordBatch;
-use crossbeam_channel::{unbounded, Receiver, Sender, TryRecvError};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use timely::container::CapacityContainerBuilder;
@@ -47,13 +48,13 @@ pub struct Made {
 /// What works on rows as they come, on a thread of its own.
 pub trait Streaming: Send + 'static {
     /// An iteration begins: the rows of each gate since the one before. Nothing of an earlier one is left.
-    fn begin(&mut self, iteration: u64, gates: Vec<Vec<RecordBatch>>) -> Result<(), String>;
+    fn begin(&mut self, iteration: u64, gates: Vec<Vec<RecordBatch>>) -> Result<(), Failed>;
     /// Takes on a piece.
-    fn take(&mut self, piece: Piece) -> Result<(), String>;
+    fn take(&mut self, piece: Piece) -> Result<(), Failed>;
     /// Whether there is nothing to work on.
     fn idle(&self) -> bool;
     /// Works for a while, so that what has come meanwhile can join in.
-    fn work(&mut self) -> Result<Vec<Made>, String>;
+    fn work(&mut self) -> Result<Vec<Made>, Failed>;
 }
 
 enum Job {
@@ -74,16 +75,16 @@ pub fn streaming<'s>(inputs: Inputs<'s>, ctx: &Context, operator: impl Streaming
     let here = scope.index();
     let mut builder = OperatorBuilder::new(inputs.name.clone(), scope);
     let address = builder.operator_info().address.to_vec();
-    let wake = scope.worker().sync_activator_for(address);
-    let sources = inputs.rows.iter().chain(&inputs.gates).map(|(edge, _)| index(edge)).collect();
-    let seat = ctx.shared.watch.seat(&inputs.name, here, numbered(&scope.addr(), builder.index()), sources);
+    let wake = scope.worker().sync_activator_for(address.clone());
+    let sources = inputs.rows.iter().chain(&inputs.gates).map(|(edge, _)| Awaited::Operator(source(edge))).collect();
+    let seat = ctx.shared.watch.seat(&ctx.owner, &inputs.name, here, address, sources);
     let count = inputs.rows.len();
     let each = ctx.team.workers;
     let all = inputs.rows.into_iter().chain(inputs.gates);
     let mut ports: Vec<_> = all.map(|(edge, route)| builder.new_input(route.ready(edge, each), route.pact(here, each))).collect();
     let (output, stream) = builder.new_output();
     let mut output = OutputBuilder::<_, CapacityContainerBuilder<Batch>>::from(output);
-    let (jobs, answers) = start(&inputs.name, operator, wake, seat.clone());
+    let thread = thread(&inputs.name, operator, wake, seat.clone());
     let (shared, name) = (ctx.shared.clone(), inputs.name);
     builder.build(move |_| {
         let mut waiting: BTreeMap<u64, VecDeque<Waiting>> = BTreeMap::new();
@@ -111,24 +112,18 @@ pub fn streaming<'s>(inputs: Inputs<'s>, ctx: &Context, operator: impl Streaming
                 return;
             }
             let mut output = output.activate();
-            loop {
-                match answers.try_recv() {
-                    Ok(Ok(made)) => {
-                        for Made { of, rows, last } in made {
-                            if let Some(capability) = held.get(&of) {
-                                let rows = rows.into_iter().filter(|rows| rows.num_rows() > 0);
-                                rows.for_each(|rows| output.session(capability).give_container(&mut Batch::new(rows)));
-                            }
-                            if last {
-                                held.remove(&of);
-                            }
-                        }
+            while let Some(answer) = thread.answer() {
+                let made = match answer {
+                    Ok(made) => made,
+                    Err(error) => return shared.fail(Failure::new(&name, open.unwrap_or_default(), error)),
+                };
+                for Made { of, rows, last } in made {
+                    if let Some(capability) = held.get(&of) {
+                        let rows = rows.into_iter().filter(|rows| rows.num_rows() > 0);
+                        rows.for_each(|rows| output.session(capability).give_container(&mut Batch::new(rows)));
                     }
-                    Ok(Err(message)) => return shared.fail(Failure { node: name.clone(), iteration: open.unwrap_or_default(), message }),
-                    Err(TryRecvError::Empty) => break,
-                    Err(TryRecvError::Disconnected) => {
-                        let message = "its thread is gone".into();
-                        return shared.fail(Failure { node: name.clone(), iteration: open.unwrap_or_default(), message });
+                    if last {
+                        held.remove(&of);
                     }
                 }
             }
@@ -140,8 +135,7 @@ pub fn streaming<'s>(inputs: Inputs<'s>, ctx: &Context, operator: impl Streaming
             if let (None, Some(&next)) = (open, waiting.keys().next()) {
                 if frontiers[count..].iter().all(|f| passed(f, next)) {
                     let gates = gated.iter_mut().map(|gate| up_to(gate, next)).collect();
-                    // A closed channel shows where answers are read.
-                    let _ = jobs.send(Job::Begin(next, gates));
+                    thread.send(Job::Begin(next, gates));
                     open = Some(next);
                 } else {
                     let bits = frontiers.iter().enumerate().map(|(port, f)| port >= count && !passed(f, next));
@@ -151,7 +145,7 @@ pub fn streaming<'s>(inputs: Inputs<'s>, ctx: &Context, operator: impl Streaming
             let Some(iteration) = open else { return seat.rests() };
             for Waiting { capability, port, rows } in waiting.remove(&iteration).into_iter().flatten() {
                 pieces += 1;
-                let _ = jobs.send(Job::Take(Piece { id: pieces, port, iteration, attempt: capability.time().inner, rows }));
+                thread.send(Job::Take(Piece { id: pieces, port, iteration, attempt: capability.time().inner, rows }));
                 held.insert(pieces, capability);
             }
             if held.is_empty() {
@@ -162,24 +156,16 @@ pub fn streaming<'s>(inputs: Inputs<'s>, ctx: &Context, operator: impl Streaming
     stream
 }
 
-fn up_to(held: &mut BTreeMap<u64, Vec<RecordBatch>>, iteration: u64) -> Vec<RecordBatch> {
-    let later = held.split_off(&(iteration + 1));
-    std::mem::replace(held, later).into_values().flatten().collect()
-}
-
-type Answers = Receiver<Result<Vec<Made>, String>>;
-
-/// The operator's thread: takes what is there, works for a while, and so on; it sleeps while there is nothing to do.
-fn start(name: &str, mut operator: impl Streaming, wake: SyncActivator, seat: Arc<Seat>) -> (Sender<Job>, Answers) {
-    let (jobs, inbox) = unbounded::<Job>();
-    let (outbox, answers) = unbounded();
-    let body = move || {
+/// The operator's thread: takes what is there, works for a while, and so on; it sleeps while there is nothing to do. An error is the
+/// last that it says.
+fn thread(name: &str, mut operator: impl Streaming, wake: SyncActivator, seat: Arc<Seat>) -> Beside<Job, Vec<Made>> {
+    Beside::start(name, wake, move |jobs, back| {
         let mut now = 0;
         loop {
-            let first = if operator.idle() { inbox.recv().ok().map(Some) } else { Some(None) };
+            let first = if operator.idle() { jobs.recv().ok().map(Some) } else { Some(None) };
             let Some(first) = first else { return };
             let made = guarded(|| {
-                for job in first.into_iter().chain(inbox.try_iter()) {
+                for job in first.into_iter().chain(jobs.try_iter()) {
                     match job {
                         Job::Begin(iteration, gates) => {
                             now = iteration;
@@ -198,14 +184,9 @@ fn start(name: &str, mut operator: impl Streaming, wake: SyncActivator, seat: Ar
                 made
             });
             let over = made.is_err();
-            if outbox.send(made).is_err() || over {
+            if !back.send(made) || over {
                 return;
             }
-            // Waking an operator that is gone is no error: the run is over.
-            let _ = wake.activate();
         }
-    };
-    // Without the thread the answers' channel is closed, which the operator reports.
-    let _ = std::thread::Builder::new().name(name.into()).spawn(body);
-    (jobs, answers)
+    })
 }

@@ -3,7 +3,8 @@
 //! holds what and for whom. A stage that is merely busy is named, never ended: nobody but its author knows how long it may take.
 
 use super::cluster::life::Life;
-use super::context::{Failure, Shared};
+use super::context::Shared;
+use super::failure::Failure;
 use super::status::{told, write, Activity, PolicyActivity, STATUS};
 use super::watch::Reading;
 use crate::pulse::Pulse;
@@ -89,7 +90,7 @@ impl Watchdog {
                     );
                 }
                 if let Some(message) = verdict.stalled {
-                    let failure = Failure { node: "engine".into(), iteration: shared.watch.next(), message };
+                    let failure = Failure::new("engine", shared.watch.next(), message);
                     shared.fail(failure.clone());
                     if let Err(RecvTimeoutError::Timeout) = rings.recv_timeout(GRACE) {
                         eprintln!("error: {failure}\nthe workers don't answer either, so the process ends; what was committed is safe");
@@ -202,8 +203,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn waits(stage: &str, iteration: u64, waits_for: &str) -> Reading {
-        let node = stage.split(' ').next().unwrap_or_default().into();
-        Reading { stage: stage.into(), node, iteration: Some(iteration), waits_for: vec![waits_for.into()], ..Reading::default() }
+        Reading { stage: stage.into(), iteration: Some(iteration), waits_for: vec![waits_for.into()], ..Reading::default() }
     }
 
     #[test]

@@ -28,8 +28,13 @@ pub enum LogError {
     Order { iteration: u64, last: u64 },
     #[error("only one SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN statement can be asked of a log: {0}")]
     Refused(String),
+    /// What a person asked can't be answered, said in their terms.
     #[error("{0}")]
     Sql(String),
+    #[error("{0}")]
+    Database(#[from] duckdb::Error),
+    #[error("an answer of the database: {0}")]
+    Json(#[from] serde_json::Error),
     #[error("rows of the log: {0}")]
     Rows(#[from] crate::row::RowError),
     #[error("rows of the log: {0}")]

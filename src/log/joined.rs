@@ -1,6 +1,6 @@
 //! The two views that join the logged nodes by the rows' names: what happened to each turn, and what each update made of it.
 
-use super::sql::{quoted, sql_type};
+use super::sql::{literal, quoted, sql_type};
 use crate::row::{self, NAME};
 use std::collections::BTreeMap;
 
@@ -71,7 +71,7 @@ fn of(update: &Turns, nodes: &[Turns]) -> String {
     let made = beside(credit.iter().copied(), |c| CREDIT.contains(&c));
     let (key, id) = (key(), quoted(update.id));
     let [iteration, name @ ..] = NAME.map(quoted);
-    let mut select = vec![iteration, format!("'{}' AS node", update.id.replace('\'', "''")), format!("{id}.version")];
+    let mut select = vec![iteration, format!("{} AS node", literal(update.id)), format!("{id}.version")];
     select.extend(name);
     let mut put = |name: &str, source: &str| select.push(format!("{source} AS {}", quoted(name)));
     let own = |name: &str| update.has(name).then(|| format!("{id}.{}", quoted(name)));

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// How an answer is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum AnswerFormat {
     /// Aligned columns for a person; wide cells are cut, and only the first rows of many are shown.
     Table,
     /// Comma-separated values with a header. Lists are written as text.
@@ -29,15 +29,15 @@ const WIDTH: usize = 48;
 const ROWS: usize = 200;
 
 /// Prints `answer` to `out`: the standard output, or a file that the caller opened.
-pub fn print(answer: &Answer, format: Format, out: &mut dyn Write) -> Result<(), LogError> {
+pub fn print(answer: &Answer, format: AnswerFormat, out: &mut dyn Write) -> Result<(), LogError> {
     match format {
-        Format::Table => table(answer, out),
-        Format::Csv => to_csv(answer, out),
-        Format::Json => {
+        AnswerFormat::Table => table(answer, out),
+        AnswerFormat::Csv => to_csv(answer, out),
+        AnswerFormat::Json => {
             let mut writer = WriterBuilder::new().with_explicit_nulls(true).build::<_, Lines>(out);
             answer.batches.iter().try_for_each(|b| writer.write(b)).and_then(|()| writer.finish()).map_err(broken)
         }
-        Format::Parquet => {
+        AnswerFormat::Parquet => {
             let mut writer = ArrowWriter::try_new(Vec::new(), answer.schema.clone(), None)?;
             answer.batches.iter().try_for_each(|b| writer.write(b))?;
             Ok(out.write_all(&writer.into_inner()?)?)

@@ -42,10 +42,10 @@ pub fn query_within(run: &Run, iterations: impl RangeBounds<u64>, sql: &str) -> 
 /// The tables that a query can name, with their columns.
 pub fn tables(run: &Run) -> Result<Vec<Table>, LogError> {
     let db = views::connect(run, &run.manifest()?)?;
-    views::tables(&db).map_err(|e| LogError::Sql(e.to_string()))
+    Ok(views::tables(&db)?)
 }
 
-pub(super) fn ask(db: &Connection, sql: &str) -> Result<Answer, Box<dyn std::error::Error>> {
+pub(super) fn ask(db: &Connection, sql: &str) -> Result<Answer, LogError> {
     let mut statement = db.prepare(sql)?;
     let rows = statement.query_arrow([])?;
     let schema = rows.get_schema();

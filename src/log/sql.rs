@@ -1,9 +1,15 @@
-//! How names and types are written in SQL.
+//! How names, texts and types are written in SQL.
 
 use crate::row::Kind;
 
-pub(super) fn quoted(name: &str) -> String {
+/// The name of a table or a column, whatever it contains: `a "b"` -> `"a ""b"""`.
+pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// A text, whatever it contains: `it's` -> `'it''s'`.
+pub fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
 }
 
 pub(super) fn sql_type(kind: Kind) -> &'static str {

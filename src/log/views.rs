@@ -1,7 +1,7 @@
 //! What a query can name: a view a logged node, the table `metrics`, and the joined views `trajectories` and `provenance`.
 
 use super::joined::{provenance, trajectories, Turns};
-use super::sql::{quoted, sql_type};
+use super::sql::{literal, quoted, sql_type};
 use super::{reader, LogError, Manifest, Run, Table};
 use crate::row::{self, NAME};
 use duckdb::{params, Connection, Result as Sql};
@@ -20,20 +20,20 @@ type Files<'a> = Vec<(&'a str, Vec<PathBuf>)>;
 /// An in-memory DuckDB with all the views, which can read the committed files and nothing else. It can't be unlocked.
 pub(super) fn connect(run: &Run, manifest: &Manifest) -> Result<Connection, LogError> {
     let nodes = files(run, manifest)?;
-    let build = || {
+    let build = || -> Sql<_> {
         let db = open()?;
         fill(&db, "main", manifest, &nodes)?;
         lock(&db, &nodes)?;
         Ok(db)
     };
-    build().map_err(|e: duckdb::Error| LogError::Sql(e.to_string()))
+    Ok(build()?)
 }
 
 /// The same for two runs, with the views of each in a schema of its own, and what tables there are in each.
 /// It works on one thread, so that sums of floats come out the same each time.
 pub(super) fn connect_both(sides: [(&str, &Run, &Manifest); 2]) -> Result<(Connection, [Vec<Table>; 2]), LogError> {
     let all = [files(sides[0].1, sides[0].2)?, files(sides[1].1, sides[1].2)?];
-    let build = || {
+    let build = || -> Sql<_> {
         let db = open()?;
         let mut found = [Vec::new(), Vec::new()];
         for (((schema, _, manifest), nodes), found) in sides.iter().zip(&all).zip(&mut found) {
@@ -45,7 +45,7 @@ pub(super) fn connect_both(sides: [(&str, &Run, &Manifest); 2]) -> Result<(Conne
         lock(&db, &all.concat())?;
         Ok((db, found))
     };
-    build().map_err(|e: duckdb::Error| LogError::Sql(e.to_string()))
+    Ok(build()?)
 }
 
 fn files<'a>(run: &Run, manifest: &'a Manifest) -> Result<Files<'a>, LogError> {
@@ -149,6 +149,6 @@ pub(super) fn tables(db: &Connection) -> Sql<Vec<Table>> {
 }
 
 fn list(files: &[PathBuf]) -> String {
-    let texts: Vec<String> = files.iter().map(|f| format!("'{}'", f.display().to_string().replace('\'', "''"))).collect();
+    let texts: Vec<String> = files.iter().map(|f| literal(&f.display().to_string())).collect();
     format!("[{}]", texts.join(", "))
 }

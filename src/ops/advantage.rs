@@ -5,7 +5,7 @@ use super::{must, schema};
 use crate::credit::{self, AdvantageSettings, Columns, Of, Unit, Used};
 use crate::dataflow::edge::keys;
 use crate::dataflow::stage::{stage, Stage};
-use crate::dataflow::{Context, Edge, Place, Ports, Route};
+use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::pipeline::{Delay, Need, Node, OperatorSpec, Port};
 use crate::row::{self, RowError};
 use arrow::array::{Float32Array, RecordBatch, StringArray};
@@ -51,15 +51,15 @@ fn needs(with: &Value) -> Vec<Need> {
 }
 
 /// Two steps: the return needs whole trajectories, the baseline whole groups.
-pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
+pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with = AdvantageSettings::meant(&node.with).map_err(|e| format!("with: {e}"))?;
     let rows = must(&ports, "rows")?;
     let trajectories = Stage { name: node.id.clone(), inputs: vec![(rows, Route::by(&["task"]))], begins: false, place: Place::Worker };
     let first = with.clone();
-    let valued = stage(trajectories, ctx, move |_, rows| value(&rows[0], &first).map_err(|e| e.to_string()));
+    let valued = stage(trajectories, ctx, move |_, rows| Ok(value(&rows[0], &first)?));
     let groups =
         Stage { name: format!("{} groups", node.id), inputs: vec![(valued, Route::by(&["group"]))], begins: false, place: Place::Worker };
-    Ok(stage(groups, ctx, move |_, rows| compare(&rows[0], &with).map_err(|e| e.to_string())))
+    Ok(stage(groups, ctx, move |_, rows| Ok(compare(&rows[0], &with)?)))
 }
 
 /// Adds `return`, and with it, where a critic was asked, `value_target`.

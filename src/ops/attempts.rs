@@ -9,7 +9,7 @@ use super::tries::Patience;
 use super::turns::{table, Played};
 use crate::dataflow::context::{Shared, Trial};
 use crate::dataflow::streaming::{Made, Piece, Streaming};
-use crate::dataflow::{Figure, Lost};
+use crate::dataflow::{Failed, Figure, Lost};
 use crate::pipeline::Until;
 use crate::row;
 use arrow::array::RecordBatch;
@@ -56,26 +56,26 @@ impl Default for Iteration {
 }
 
 impl Streaming for Attempts {
-    fn begin(&mut self, iteration: u64, gates: Vec<Vec<RecordBatch>>) -> Result<(), String> {
+    fn begin(&mut self, iteration: u64, gates: Vec<Vec<RecordBatch>>) -> Result<(), Failed> {
         self.version = newest(self.version, gates.first())?;
         self.player.clear(self.patience);
         self.now = Iteration { number: iteration, ..Iteration::default() };
         Ok(())
     }
 
-    fn take(&mut self, piece: Piece) -> Result<(), String> {
+    fn take(&mut self, piece: Piece) -> Result<(), Failed> {
         let starts = if piece.port == TASKS { self.first(&piece)? } else { self.further(&piece)? };
         let first = self.player.begun();
         self.now.pieces.extend((first..first + starts.len()).map(|number| (number, piece.id)));
         self.now.left.insert(piece.id, starts.len());
-        self.player.begin(starts)
+        Ok(self.player.begin(starts)?)
     }
 
     fn idle(&self) -> bool {
         self.now.left.is_empty()
     }
 
-    fn work(&mut self) -> Result<Vec<Made>, String> {
+    fn work(&mut self) -> Result<Vec<Made>, Failed> {
         let over = if self.player.idle() { vec![] } else { self.player.step()? };
         let mut by_piece: BTreeMap<u64, Vec<Ended>> = BTreeMap::new();
         for ended in over {
@@ -92,7 +92,7 @@ impl Streaming for Attempts {
             }
             let kept: Vec<String> = ended.iter().map(|e| self.kept(e)).collect();
             let whole: Vec<Played> = ended.iter().zip(&kept).map(|(ended, kept)| Played { ended, kept }).collect();
-            made.push(Made { of: piece, rows: table(&whole).map_err(|e| e.to_string())?, last: false });
+            made.push(Made { of: piece, rows: table(&whole)?, last: false });
         }
         // Those with nothing left, be it that there was nothing from the start.
         let over: Vec<u64> = self.now.left.iter().filter(|(_, left)| **left == 0).map(|(piece, _)| *piece).collect();
@@ -111,7 +111,7 @@ impl Streaming for Attempts {
 impl Attempts {
     /// Plays these tasks to their end, without a graph around it: what is played goes to `thinker`, if there is one, and what comes of
     /// that begins the next attempts. All rows that were made.
-    pub fn whole(&mut self, tasks: RecordBatch, mut thinker: Option<&mut dyn Streaming>) -> Result<Vec<RecordBatch>, String> {
+    pub fn whole(&mut self, tasks: RecordBatch, mut thinker: Option<&mut dyn Streaming>) -> Result<Vec<RecordBatch>, Failed> {
         let iteration = self.now.number;
         let mut all = Vec::new();
         let mut attempts: BTreeMap<u64, u64> = BTreeMap::new();

@@ -3,7 +3,7 @@
 
 use super::{nothing, schema, settings};
 use crate::dataflow::stage::{stage, Stage};
-use crate::dataflow::{Context, Edge, Place, Ports, Route};
+use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::pipeline::{Delay, Node, OperatorSpec, Port};
 use crate::row::{self, RowError};
 use arrow::array::{Float32Array, RecordBatch, StringArray};
@@ -43,16 +43,16 @@ pub fn spec() -> OperatorSpec {
     }
 }
 
-pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
+pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with: Combine = settings(node)?;
     if let Some(stranger) = with.weights.keys().find(|w| !ports.iter().any(|(p, _)| p == *w)) {
         let names: Vec<&str> = ports.iter().map(|(p, _)| p.as_str()).collect();
-        return Err(format!("weights: there is no input `{stranger}`; the inputs are {}", names.join(", ")));
+        return Err(format!("weights: there is no input `{stranger}`; the inputs are {}", names.join(", ")).into());
     }
     let weights: Vec<f32> = ports.iter().map(|(p, _)| with.weights.get(p).copied().unwrap_or(1.0)).collect();
     // One key for all inputs, so that a row and its partners meet.
     let inputs = ports.into_iter().map(|(_, edge)| (edge, Route::by(&["task"]))).collect();
-    Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Worker }, ctx, move |_, rows| add(&rows, &weights)))
+    Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Worker }, ctx, move |_, rows| Ok(add(&rows, &weights)?)))
 }
 
 fn add(inputs: &[Vec<RecordBatch>], weights: &[f32]) -> Result<Vec<RecordBatch>, String> {

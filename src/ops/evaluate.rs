@@ -17,7 +17,7 @@ use super::{must, nothing, schema, settings};
 use crate::dataflow::context::Trial;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::Streaming;
-use crate::dataflow::{Context, Edge, Place, Ports, Route};
+use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::env::{Game, Panel, Worlds};
 use crate::pipeline::{Delay, Node, OperatorSpec, Port, Until};
 use crate::policy::Sampling;
@@ -125,7 +125,7 @@ pub fn game(node: &Node) -> Result<Game, String> {
     }
 }
 
-pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
+pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with: Evaluate = settings(node)?;
     let policy = ctx.policy.clone().ok_or("needs a model")?;
     let tasks = panel(&with.panel)?.tasks;

@@ -6,7 +6,7 @@ use super::select::{examples, Select};
 use super::{must, port, schema};
 use crate::credit::explained_variance;
 use crate::dataflow::stage::{stage, Stage};
-use crate::dataflow::{Context, Edge, Place, Ports, Route};
+use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::log::{Run, WeightsAt};
 use crate::pipeline::{Delay, Need, Node, OperatorSpec, Port};
 use crate::policy::{Example, Objective, PolicyError, RowReport, UpdateReport, UpdateSettings};
@@ -98,7 +98,7 @@ fn settings(node: &Node) -> Result<(String, Select, UpdateSettings), String> {
     Ok((model, typed(chosen)?, typed(with)?))
 }
 
-pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
+pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let policy = ctx.policy.clone().ok_or("needs a model")?;
     let (model, select, mut settings) = settings(node)?;
     settings.keep = ctx.keep;

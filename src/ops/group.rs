@@ -11,7 +11,7 @@ use super::{must, schema, settings};
 use crate::credit;
 use crate::dataflow::edge::keys;
 use crate::dataflow::stage::{stage, Stage};
-use crate::dataflow::{Context, Edge, Place, Ports, Route};
+use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::pipeline::{Delay, Need, Node, OperatorSpec, Port, Wrong};
 use crate::row::{self, Kind, RowError};
 use crate::seed::{mix, text};
@@ -98,21 +98,21 @@ pub fn wrong(node: &Node) -> Option<Wrong> {
 
 /// A step for each view of the rows that is needed: the depth needs whole trajectories, likeness all rows that could
 /// share a group, the size whole groups.
-pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
+pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let Group { by, similar } = settings(node)?;
     let name = |step: &str| format!("{}{step}", node.id);
     let rows = must(&ports, "rows")?;
     let whole = Stage { name: name(""), inputs: vec![(rows, Route::by(&["task"]))], begins: false, place: Place::Worker };
     let columns = by.clone();
-    let mut marked = stage(whole, ctx, move |_, rows| mark(&rows[0], &columns).map_err(|e| e.to_string()));
+    let mut marked = stage(whole, ctx, move |_, rows| Ok(mark(&rows[0], &columns)?));
     if let Some(similar) = similar {
         // Comparing every text with every other can take a while, so it gets a thread.
         let inputs = vec![(marked, Route::by(&["group"]))];
         let candidates = Stage { name: name(" similar"), inputs, begins: false, place: Place::Thread };
-        marked = stage(candidates, ctx, move |_, rows| split(&rows[0], &similar).map_err(|e| e.to_string()));
+        marked = stage(candidates, ctx, move |_, rows| Ok(split(&rows[0], &similar)?));
     }
     let groups = Stage { name: name(" sizes"), inputs: vec![(marked, Route::by(&["group"]))], begins: false, place: Place::Worker };
-    Ok(stage(groups, ctx, |_, rows| measure(&rows[0]).map_err(|e| e.to_string())))
+    Ok(stage(groups, ctx, |_, rows| Ok(measure(&rows[0])?)))
 }
 
 /// Adds `visitation_depth` and `group`, a hash of the columns in `by`.

@@ -8,7 +8,7 @@ use super::turns::COLUMNS;
 use super::{nothing, schema, settings};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::{streaming, Inputs, Made, Piece, Streaming};
-use crate::dataflow::{Attempt, Context, Edge, Inner, InnerPorts, Place, Ports, Route};
+use crate::dataflow::{Attempt, Context, Edge, Failed, Inner, InnerPorts, Place, Ports, Route};
 use crate::pipeline::{Delay, Node, OperatorSpec, Port, Wrong};
 use crate::policy::{Policy, Sampling};
 use crate::row;
@@ -171,7 +171,7 @@ pub fn wrong(node: &Node) -> Option<Wrong> {
     Some(Wrong { at, message: format!("the prompt asks for {{{stranger}}}, which there isn't"), help: Some(known.join("; ")) })
 }
 
-pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
+pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let (how, on) = settings::<Reflect>(node)?.how()?;
     let policy = ctx.policy.clone().ok_or("needs a model")?;
     let seed = ctx.seed;
@@ -183,7 +183,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     }))
 }
 
-pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx: &Context) -> Result<Inner<'s>, String> {
+pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx: &Context) -> Result<Inner<'s>, Failed> {
     let (how, on) = settings::<Reflect>(node)?.how()?;
     let policy = ctx.policy.clone().ok_or("needs a model")?;
     let last = ctx.trial.map(|trial| trial.attempts - 1);
@@ -204,11 +204,11 @@ pub struct Thinker {
 }
 
 impl Streaming for Thinker {
-    fn begin(&mut self, _: u64, _: Vec<Vec<RecordBatch>>) -> Result<(), String> {
+    fn begin(&mut self, _: u64, _: Vec<Vec<RecordBatch>>) -> Result<(), Failed> {
         Ok(())
     }
 
-    fn take(&mut self, piece: Piece) -> Result<(), String> {
+    fn take(&mut self, piece: Piece) -> Result<(), Failed> {
         self.pieces.push(piece);
         Ok(())
     }
@@ -217,7 +217,7 @@ impl Streaming for Thinker {
         self.pieces.is_empty()
     }
 
-    fn work(&mut self) -> Result<Vec<Made>, String> {
+    fn work(&mut self) -> Result<Vec<Made>, Failed> {
         let pieces = std::mem::take(&mut self.pieces);
         let text = |e: row::RowError| e.to_string();
         let mut made: Vec<Made> = pieces.iter().map(|piece| Made { of: piece.id, rows: vec![], last: true }).collect();

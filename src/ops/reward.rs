@@ -3,7 +3,7 @@
 
 use super::{must, schema, settings};
 use crate::dataflow::stage::{stage, Stage};
-use crate::dataflow::{Context, Edge, Place, Ports, Route};
+use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::pipeline::{Delay, Need, Node, OperatorSpec, Port, Wrong};
 use crate::row::{self, RowError};
 use arrow::array::{Float32Array, RecordBatch};
@@ -94,12 +94,10 @@ pub fn wrong(node: &Node) -> Option<Wrong> {
     })
 }
 
-pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
+pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with: Weights = settings(node)?;
     let shape = Stage { name: node.id.clone(), inputs: vec![(must(&ports, "rows")?, Route::Stay)], begins: false, place: Place::Worker };
-    Ok(stage(shape, ctx, move |_, rows| {
-        rows[0].iter().map(|batch| weigh(batch, &with)).collect::<Result<_, _>>().map_err(|e: RowError| e.to_string())
-    }))
+    Ok(stage(shape, ctx, move |_, rows| Ok(rows[0].iter().map(|batch| weigh(batch, &with)).collect::<Result<_, RowError>>()?)))
 }
 
 fn weigh(rows: &RecordBatch, with: &Weights) -> Result<RecordBatch, RowError> {

@@ -20,7 +20,7 @@ use super::turns::COLUMNS;
 use super::{must, nothing, port, schema, settings};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::{streaming, Inputs};
-use crate::dataflow::{Attempt, Context, Edge, Figure, Inner, InnerPorts, Lost, Place, Ports, Route};
+use crate::dataflow::{Attempt, Context, Edge, Failed, Figure, Inner, InnerPorts, Lost, Place, Ports, Route};
 use crate::env::Worlds;
 use crate::pipeline::{Delay, Node, OperatorSpec, Port};
 use crate::policy::Sampling;
@@ -141,7 +141,7 @@ pub fn spec() -> OperatorSpec {
     }
 }
 
-pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
+pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with: Rollout = settings(node)?;
     let policy = ctx.policy.clone().ok_or("needs a model")?;
     let (samples, groups, expert) = (with.samples, with.groups, with.actor == Actor::Expert);
@@ -204,7 +204,7 @@ impl Rollout {
     }
 }
 
-pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx: &Context) -> Result<Inner<'s>, String> {
+pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx: &Context) -> Result<Inner<'s>, Failed> {
     let with: Rollout = settings(node)?;
     let policy = ctx.policy.clone().ok_or("needs a model")?;
     let trial = ctx.trial.ok_or("stands in no loop")?;

@@ -2,7 +2,7 @@
 //! iteration alone, and never meet those of the frozen panels.
 
 use super::{nothing, schema, settings};
-use crate::dataflow::{source, Context, Edge, Ports};
+use crate::dataflow::{source, Context, Edge, Failed, Ports};
 use crate::env::process::{is_name, ProcessGame, ProcessSettings};
 use crate::env::{self, Game, MinesweeperSettings, SokobanSettings};
 use crate::pipeline::{Node, OperatorSpec};
@@ -133,7 +133,7 @@ pub fn process(node: &Node) -> Result<Option<ProcessSettings>, String> {
     Ok(Some(ProcessSettings { name, command, processes: with.processes.unwrap_or(1), seconds: with.seconds.unwrap_or(10.0) }))
 }
 
-pub fn render<'s>(node: &Node, _: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
+pub fn render<'s>(node: &Node, _: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with: Tasks = settings(node)?;
     if let Some(process) = process(node)? {
         ctx.shared.outside.declare(process);
@@ -143,6 +143,6 @@ pub fn render<'s>(node: &Node, _: Ports<'s>, scope: Scope<'s, u64>, ctx: &Contex
         let names: Vec<String> = env::training(&game, seed, iteration, with.batch).iter().map(|t| t.name()).collect();
         let iterations = UInt64Array::from(vec![iteration; names.len()]);
         let rows = row::batch(vec![("iteration", Arc::new(iterations)), ("task", Arc::new(StringArray::from(names)))]);
-        Ok(vec![rows.map_err(|e| e.to_string())?])
+        Ok(vec![rows?])
     }))
 }

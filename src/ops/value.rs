@@ -3,7 +3,7 @@
 use super::incoming::newest;
 use super::{must, nothing, port, schema, settings};
 use crate::dataflow::stage::{stage, Stage};
-use crate::dataflow::{Context, Edge, Place, Ports, Route};
+use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::pipeline::{Delay, Node, OperatorSpec, Port};
 use crate::policy::Example;
 use crate::row;
@@ -54,7 +54,7 @@ pub fn spec() -> OperatorSpec {
 }
 
 /// All rows on the first worker: the critic is on the policy thread, and one batch gives the same bits on any number of workers.
-pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
+pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let ValueOf { model } = settings(node)?;
     let policy = ctx.policy.clone().ok_or("needs a model")?;
     let mut inputs = vec![(must(&ports, "rows")?, Route::One)];

@@ -1,8 +1,8 @@
 //! Inside a loop no trial waits for another.
 
-use flow::dataflow::streaming::{streaming, Inputs, Made, Piece, Streaming};
 use flow::dataflow::run::{run, Plan};
-use flow::dataflow::{source, Attempt, Context, Edge, Inner, InnerPorts, Outside, Ports, Render, Route};
+use flow::dataflow::streaming::{streaming, Inputs, Made, Piece, Streaming};
+use flow::dataflow::{source, Attempt, Context, Edge, Failed, Inner, InnerPorts, Outside, Ports, Render, Route};
 use flow::pipeline::{Body, Input, Node, Pipeline, Until, LOOP};
 use flow::row;
 use serde_json::Value;
@@ -17,18 +17,18 @@ struct Slow {
 }
 
 impl Streaming for Slow {
-    fn begin(&mut self, _: u64, _: Vec<Vec<arrow::array::RecordBatch>>) -> Result<(), String> {
+    fn begin(&mut self, _: u64, _: Vec<Vec<arrow::array::RecordBatch>>) -> Result<(), Failed> {
         Ok(())
     }
-    fn take(&mut self, piece: Piece) -> Result<(), String> {
-        let task = row::u64s(&piece.rows, "state").map_err(|e| e.to_string())?.value(0);
+    fn take(&mut self, piece: Piece) -> Result<(), Failed> {
+        let task = row::u64s(&piece.rows, "state")?.value(0);
         self.left.push((piece, task as usize * 3 + 1));
         Ok(())
     }
     fn idle(&self) -> bool {
         self.left.is_empty()
     }
-    fn work(&mut self) -> Result<Vec<Made>, String> {
+    fn work(&mut self) -> Result<Vec<Made>, Failed> {
         std::thread::sleep(std::time::Duration::from_millis(5));
         let (over, left): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.left).into_iter().map(|(p, n)| (p, n - 1)).partition(|(_, n)| *n == 0);
@@ -49,18 +49,18 @@ type Ended = Arc<Mutex<Vec<(u64, u64)>>>;
 static ENDED: Mutex<Option<Ended>> = Mutex::new(None);
 
 /// Each task as rows of its own.
-fn open<'s>(node: &Node, _: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
+fn open<'s>(node: &Node, _: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     Ok(source::iterations(&node.id, scope, ctx, |_| {
         let one = |task: u64| row::batch(vec![("state", Arc::new(arrow::array::UInt64Array::from(vec![task])) as _)]);
-        (0..4).map(one).collect::<Result<_, _>>().map_err(|e| e.to_string())
+        Ok((0..4).map(one).collect::<Result<_, _>>()?)
     }))
 }
 
-fn nowhere<'s>(_: &Node, _: Ports<'s>, _: Scope<'s, u64>, _: &Context) -> Result<Edge<'s>, String> {
+fn nowhere<'s>(_: &Node, _: Ports<'s>, _: Scope<'s, u64>, _: &Context) -> Result<Edge<'s>, Failed> {
     Err("stands in a loop only".into())
 }
 
-fn slow<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx: &Context) -> Result<Inner<'s>, String> {
+fn slow<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx: &Context) -> Result<Inner<'s>, Failed> {
     let rows = ports.into_iter().map(|(_, edge)| (edge, Route::One)).collect();
     let ended = ENDED.lock().unwrap().clone().ok_or("nobody looks on")?;
     Ok(streaming(Inputs { name: node.id.clone(), rows, gates: vec![] }, ctx, Slow { left: vec![], ended }))

@@ -3,7 +3,7 @@
 use flow::dataflow::edge::Batch;
 use flow::dataflow::run::{run, Plan};
 use flow::dataflow::stage::{stage, Stage};
-use flow::dataflow::{source, Context, Edge, Failure, Outside, Place, Ports, Render, Route};
+use flow::dataflow::{source, Context, Edge, Failed, Failure, Outside, Place, Ports, Render, Route};
 use flow::pipeline::{Input, Node, Pipeline};
 use flow::row;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use timely::dataflow::channels::pact;
 use timely::dataflow::operators::generic::Operator;
 use timely::dataflow::Scope;
 
-fn open<'s>(node: &Node, _: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
+fn open<'s>(node: &Node, _: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     Ok(source::iterations(&node.id, scope, ctx, |iteration| {
         let column = Arc::new(arrow::array::UInt64Array::from(vec![iteration]));
-        row::batch(vec![("iteration", column)]).map(|rows| vec![rows]).map_err(|e| e.to_string())
+        Ok(vec![row::batch(vec![("iteration", column)])?])
     }))
 }
 
-fn after<'s>(node: &Node, ports: Ports<'s>, place: Place, ctx: &Context, takes: Duration) -> Result<Edge<'s>, String> {
+fn after<'s>(node: &Node, ports: Ports<'s>, place: Place, ctx: &Context, takes: Duration) -> Result<Edge<'s>, Failed> {
     let inputs = ports.into_iter().map(|(_, edge)| (edge, Route::One)).collect();
     Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place }, ctx, move |_, mut rows| {
         std::thread::sleep(takes);
@@ -28,16 +28,16 @@ fn after<'s>(node: &Node, ports: Ports<'s>, place: Place, ctx: &Context, takes: 
     }))
 }
 
-fn quick<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
+fn quick<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     after(node, ports, Place::Worker, ctx, Duration::ZERO)
 }
 
-fn slow<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, String> {
+fn slow<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     after(node, ports, Place::Thread, ctx, Duration::from_millis(2500))
 }
 
 /// Hands rows on and keeps the right to send more: the mistake that stalls a dataflow in silence.
-fn keep<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, _: &Context) -> Result<Edge<'s>, String> {
+fn keep<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, _: &Context) -> Result<Edge<'s>, Failed> {
     let edge = ports[0].1.clone();
     Ok(edge.unary_frontier::<CapacityContainerBuilder<Batch>, _, _, _>(pact::Pipeline, &node.id, |capability, _| {
         let mut kept = Some(capability);
@@ -80,8 +80,8 @@ fn a_capability_kept_by_accident_ends_the_run_with_the_names_of_those_who_wait()
         let (ended, took) = ran("keep", workers);
         let failure = ended.unwrap_err();
         assert_eq!((failure.node.as_str(), failure.iteration), ("engine", 0), "{failure}");
-        assert!(failure.message.contains("nothing has moved for 1 s, and the run isn't over"), "{failure}");
-        assert!(failure.message.contains("\n  `last` holds iteration 0 and waits for `middle`"), "{failure}");
+        assert!(failure.error.to_string().contains("nothing has moved for 1 s, and the run isn't over"), "{failure}");
+        assert!(failure.error.to_string().contains("\n  `last` holds iteration 0 and waits for `middle`"), "{failure}");
         assert!(took < Duration::from_secs(8), "it took {took:?}");
     }
 }

@@ -43,7 +43,7 @@ fn advantages_are_compared_by_name() {
     let a = run(folder.path(), "a", &[(0, 1.0, "yes"), (1, -1.0, "yes"), (2, 0.0, "yes"), (3, 0.5, "yes"), (4, 9.0, "yes")]);
     let b = run(folder.path(), "b", &[(5, 9.0, "yes"), (3, 0.5, "yes"), (2, 0.25, "yes"), (1, 2.0, "yes"), (0, 0.0, "singleton")]);
     let found = log::diff(&a, &b, None, 10).unwrap();
-    assert_eq!(found.rows, log::Shared { both: 4, only_a: 1, only_b: 1 });
+    assert_eq!(found.rows, log::RowCounts { both: 4, only_a: 1, only_b: 1 });
     assert_eq!(found.other_turns, Some(0));
     let nodes: Vec<(&str, Vec<(&str, u64)>)> =
         found.nodes.iter().map(|n| (n.node.as_str(), n.differ.iter().map(|(c, n)| (c.as_str(), *n)).collect())).collect();

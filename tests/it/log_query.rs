@@ -1,14 +1,14 @@
 //! Questions to a run's log: what can be asked, what can't be, and what comes back.
 
 use crate::logged::{advantages, rollout, run};
-use flow::log::{print, query, tables, Answer, Committer, Format, LogError, Metrics, NodeInfo, Run, RunInfo};
+use flow::log::{print, query, tables, Answer, AnswerFormat, Committer, LogError, Metrics, NodeInfo, Run, RunInfo};
 use std::fs;
 
 fn json(run: &Run, sql: &str) -> serde_json::Value {
-    serde_json::from_str(&text(&query(run, sql).unwrap(), Format::Json)).unwrap()
+    serde_json::from_str(&text(&query(run, sql).unwrap(), AnswerFormat::Json)).unwrap()
 }
 
-fn text(answer: &Answer, format: Format) -> String {
+fn text(answer: &Answer, format: AnswerFormat) -> String {
     let mut out = Vec::new();
     print(answer, format, &mut out).unwrap();
     String::from_utf8(out).unwrap()
@@ -128,20 +128,20 @@ fn answers_print_in_four_formats() {
     let (_folder, run) = logged();
     let sql = "SELECT turn, action, observation, logprobs, reward FROM rollout WHERE iteration = 0 ORDER BY ALL LIMIT 2";
     let answer = query(&run, sql).unwrap();
-    let table = text(&answer, Format::Table);
+    let table = text(&answer, AnswerFormat::Table);
     assert!(table.lines().all(|l| l.chars().count() < 200) && table.ends_with("2 rows\n") && table.contains("⏎"), "{table}");
-    let csv = text(&answer, Format::Csv);
+    let csv = text(&answer, AnswerFormat::Csv);
     assert!(csv.starts_with("turn,action,observation,logprobs,reward\n0,"), "{csv}");
-    let rows: Vec<serde_json::Value> = serde_json::from_str(&text(&answer, Format::Json)).unwrap();
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&text(&answer, AnswerFormat::Json)).unwrap();
     assert_eq!(rows.len(), 2);
     assert!(rows[0]["logprobs"].is_array() && rows[0]["observation"].as_str().unwrap().contains('\n'));
     let mut parquet = Vec::new();
-    print(&answer, Format::Parquet, &mut parquet).unwrap();
+    print(&answer, AnswerFormat::Parquet, &mut parquet).unwrap();
     assert_eq!(&parquet[..4], b"PAR1");
     let none = query(&run, "SELECT turn FROM rollout WHERE false").unwrap();
-    assert_eq!(text(&none, Format::Json).split_whitespace().collect::<String>(), "[]");
-    assert_eq!(text(&none, Format::Csv), "turn\n");
-    assert!(text(&none, Format::Table).ends_with("0 rows\n"));
+    assert_eq!(text(&none, AnswerFormat::Json).split_whitespace().collect::<String>(), "[]");
+    assert_eq!(text(&none, AnswerFormat::Csv), "turn\n");
+    assert!(text(&none, AnswerFormat::Table).ends_with("0 rows\n"));
 }
 
 #[test]
@@ -181,7 +181,7 @@ log: [demos, imitate, rollout, group, advantage, update]
 #[test]
 fn provenance_leads_from_updates_to_rows_and_from_rows_to_updates() {
     let folder = tempfile::tempdir().unwrap();
-    let run = Run::open(&common::trained(folder.path(), "run", TAUGHT, &[])).unwrap();
+    let run = Run::open(&crate::common::trained(folder.path(), "run", TAUGHT, &[])).unwrap();
     let upstream = |id: &str| run.manifest().unwrap().info.nodes.iter().find(|n| n.id == id).unwrap().upstream.clone().unwrap();
     assert_eq!(upstream("update"), ["own", "rollout", "group", "advantage"], "an order between updates is no way for rows");
     assert_eq!(upstream("imitate"), ["tasks", "demos"]);

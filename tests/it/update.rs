@@ -1,7 +1,6 @@
 //! What `gpu-update` logs of every row that reached it, asked as its users ask it.
 
 use crate::common::*;
-use std::path::Path;
 
 #[test]
 fn every_row_is_accounted_for() {

@@ -16,11 +16,12 @@ use crate::pipeline::Pipeline;
 use crate::{ops, pipeline, row};
 use arrow::array::{RecordBatch, StringArray, UInt64Array};
 use clap::Args;
+use parking_lot::Mutex;
 use recipe::{recipe, Changes, TASKS};
 use score::Score;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 #[derive(Args)]
 pub struct Eval {
@@ -90,7 +91,7 @@ impl Eval {
         })
         .map_err(|failure| format!("error: {failure}"))?;
         if let Some(committer) = committer {
-            let mut committer = committer.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut committer = committer.lock();
             committer.finish(Status::Finished).map_err(|e| format!("error: {e}"))?;
         }
         let rows = row::sorted(&sink.take(&node)).map_err(|e| format!("error: {e}"))?;

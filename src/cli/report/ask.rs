@@ -42,13 +42,3 @@ impl Rows {
         Ok(column.as_string::<i32>().iter().map(|text| text.map(String::from)).collect())
     }
 }
-
-/// A name as SQL writes it.
-pub fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// A text as SQL writes it.
-pub fn text(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
-}

@@ -1,9 +1,10 @@
 //! What a run's rows say: pass@k, returns by attempt, group sizes, exploration.
 
-use super::ask::{ask, quoted, text};
+use super::ask::ask;
 use super::chart::Figure;
 use super::source::Source;
 use crate::credit::{courses, diversity, episodes, exploration_degree, pass_interval, Interval, Trial};
+use crate::log::sql::{literal, quoted};
 use crate::seed;
 use std::collections::BTreeMap;
 
@@ -56,7 +57,7 @@ impl Measured {
                  SELECT iteration, task, sample, CASE WHEN won THEN attempt END AS won_at FROM {} WHERE phase = 'play' UNION ALL \
                  SELECT iteration, task, sample, NULL FROM errors WHERE node = {}) GROUP BY ALL ORDER BY iteration, task, sample",
                 quoted(node),
-                text(node)
+                literal(node)
             ),
         )?;
         let (iterations, tasks, won_at) = (rows.u64s("iteration")?, rows.texts("task")?, rows.f64s("won_at")?);

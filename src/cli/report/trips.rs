@@ -1,8 +1,9 @@
 //! Episodes to look at: the first few of each playing node, of its first and its last iteration.
 
-use super::ask::{ask, quoted, text, Rows};
+use super::ask::{ask, Rows};
 use super::chart::number_of;
 use super::source::Source;
+use crate::log::sql::{literal, quoted};
 use serde_json::{json, Value};
 use std::collections::HashMap;
 
@@ -68,7 +69,7 @@ impl Trips {
                 "SELECT attempt, turn, phase, observation, response, action, valid, reward, done, won, score, {credit} AS advantage FROM {} {join} \
                  WHERE iteration = {iteration} AND task = {} AND sample = {sample} ORDER BY attempt, turn, phase",
                 quoted(node),
-                text(task)
+                literal(task)
             ),
         )?;
         let turns = self.turns(&rows)?;

@@ -1,6 +1,6 @@
 //! How a process ends before its run does: because another one is gone, because of a panic, or because it was asked to.
 
-use crate::dataflow::stage::guarding;
+use crate::dataflow::failure::guarding;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -5,11 +5,10 @@
 
 use super::end::gone;
 use super::{Cluster, Purpose};
-use crate::dataflow::watch::lock;
 use crate::policy::Peers;
+use parking_lot::{Condvar, Mutex};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::sync::{Condvar, Mutex, PoisonError};
 
 /// One connection with each other process.
 pub struct Connections {
@@ -77,7 +76,7 @@ impl Peers for Connections {
     }
 
     fn begin(&self, model: &str) -> Result<(), String> {
-        let mut turn = lock(&self.turn);
+        let mut turn = self.turn.lock();
         loop {
             match &turn.model {
                 None if self.process == 0 => {
@@ -95,13 +94,13 @@ impl Peers for Connections {
                     turn.taken = true;
                     return Ok(());
                 }
-                Some(_) => turn = self.over.wait(turn).unwrap_or_else(PoisonError::into_inner),
+                Some(_) => self.over.wait(&mut turn),
             }
         }
     }
 
     fn end(&self) {
-        *lock(&self.turn) = Turn::default();
+        *self.turn.lock() = Turn::default();
         self.over.notify_all();
     }
 
@@ -126,7 +125,7 @@ impl Peers for Connections {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Hosts, Same};
+    use super::super::{Hosts, Meanwhile, Same};
     use super::*;
     use crate::policy::{Example, Head, ModelSettings, NewModel, Objective, Policy, TokenKind, UpdateReport, UpdateSettings};
     use std::collections::BTreeMap;
@@ -140,7 +139,9 @@ mod tests {
         let join = |process| {
             let hosts = Hosts { addresses: addresses.clone(), process };
             let same = Same { program: "1".into(), pipeline: "a".into(), workers: 1, processes: count };
-            std::thread::spawn(move || Connections::new(&mut Cluster::join(&hosts, &same, serde_json::Value::Null).unwrap()).unwrap())
+            std::thread::spawn(move || {
+                Connections::new(&mut Cluster::join(&hosts, &same, serde_json::Value::Null, &Meanwhile::quiet()).unwrap()).unwrap()
+            })
         };
         let joined: Vec<_> = (0..count).map(join).collect();
         joined.into_iter().map(|thread| thread.join().unwrap()).collect()

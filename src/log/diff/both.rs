@@ -1,17 +1,16 @@
 //! What is asked of two runs in SQL, for [`super::diff`].
 
-use super::moved::{Credit, NodeDiff, Shared, Used};
+use super::moved::{CreditDiff, NodeDiff, RowCounts, UsedDiff};
 use crate::log::query::ask;
 use crate::log::sql::quoted;
 use crate::log::views::{connect_both, empty};
-use crate::log::{print, Format, LogError, Manifest, Run, Table};
+use crate::log::{print, AnswerFormat, LogError, Manifest, Run, Table};
 use crate::row::NAME;
 use duckdb::Connection;
 use serde_json::Value;
 
 /// Name and SQL type.
 type Columns = Vec<(String, String)>;
-pub(super) type Work<T> = Result<T, Box<dyn std::error::Error>>;
 
 fn has(columns: &Columns, name: &str) -> bool {
     columns.iter().any(|(c, _)| c == name)
@@ -84,20 +83,20 @@ impl Both {
         self.tables[side].iter().any(|t| t.name == "trajectories" && has(&t.columns, column))
     }
 
-    fn counts(&self, select: &str, from: &str) -> Work<Vec<u64>> {
+    fn counts(&self, select: &str, from: &str) -> Result<Vec<u64>, LogError> {
         let mut statement = self.db.prepare(&format!("SELECT {select} FROM {from}"))?;
         let mut rows = statement.query([])?;
-        let row = rows.next()?.ok_or("no row")?;
+        let row = rows.next()?.ok_or(duckdb::Error::QueryReturnedNoRows)?;
         let width = row.as_ref().column_count();
         (0..width).map(|i| Ok(row.get::<_, i64>(i)? as u64)).collect()
     }
 
-    pub fn shared(&self) -> Work<Shared> {
+    pub fn shared(&self) -> Result<RowCounts, LogError> {
         let from = format!("{} x FULL JOIN {} y USING ({})", self.turns(0), self.turns(1), key());
         Ok(shared(&self.counts(SHARED, &from)?))
     }
 
-    pub fn other_turns(&self) -> Work<Option<u64>> {
+    pub fn other_turns(&self) -> Result<Option<u64>, LogError> {
         let logged = ["state", "response_tokens"].iter().all(|c| self.turns_have(0, c) && self.turns_have(1, c));
         if !logged {
             return Ok(None);
@@ -107,7 +106,7 @@ impl Both {
         Ok(self.counts(other, &from)?.first().copied())
     }
 
-    pub fn nodes(&self) -> Work<Vec<NodeDiff>> {
+    pub fn nodes(&self) -> Result<Vec<NodeDiff>, LogError> {
         let mut found = Vec::new();
         for (node, columns) in &self.sides[0] {
             let Some((_, theirs)) = self.sides[1].iter().find(|(id, _)| id == node) else { continue };
@@ -132,7 +131,7 @@ impl Both {
         Ok(found)
     }
 
-    pub fn credit(&self, (a, b): (String, String), top: usize) -> Work<Credit> {
+    pub fn credit(&self, (a, b): (String, String), top: usize) -> Result<CreditDiff, LogError> {
         self.moves(&a, &b)?;
         let rows = self.counts(
             "count(*), count(*) FILTER (WHERE a IS DISTINCT FROM b), count(*) FILTER (WHERE a * b < 0), \
@@ -144,7 +143,7 @@ impl Both {
             let figure = |i| r.get::<_, Option<f64>>(i).map(|x| x.filter(|x| x.is_finite()));
             Ok((figure(0)?, figure(1)?, figure(2)?))
         })?;
-        Ok(Credit {
+        Ok(CreditDiff {
             node_a: a,
             node_b: b,
             rows: rows[0],
@@ -161,7 +160,7 @@ impl Both {
     }
 
     /// Makes the table `moves`: the advantages on both sides, with the returns and baselines behind them as far as they are logged.
-    fn moves(&self, a: &str, b: &str) -> Work<()> {
+    fn moves(&self, a: &str, b: &str) -> Result<(), LogError> {
         let mut select =
             "x.advantage::DOUBLE AS a, y.advantage::DOUBLE AS b, y.advantage::DOUBLE - x.advantage::DOUBLE AS move".to_string();
         for column in ["return", "baseline"] {
@@ -180,11 +179,11 @@ impl Both {
         Ok(())
     }
 
-    pub fn used(&self, (a, b): (String, String), top: usize) -> Work<Used> {
+    pub fn used(&self, (a, b): (String, String), top: usize) -> Result<UsedDiff, LogError> {
         let key = key();
         let from = format!("a.{} x JOIN b.{} y USING ({key}) WHERE x.used IS DISTINCT FROM y.used", quoted(&a), quoted(&b));
         self.db.execute_batch(&format!("CREATE TABLE changed AS SELECT {key}, x.used AS a, y.used AS b FROM {from} ORDER BY {key}"))?;
-        Ok(Used {
+        Ok(UsedDiff {
             node_a: a,
             node_b: b,
             changed: self.counts("count(*)", "changed")?[0],
@@ -194,7 +193,7 @@ impl Both {
     }
 
     /// Rows of `table` with what was done and said in them.
-    fn told(&self, table: &str, select: &str, which: &str, order: &str, top: usize) -> Work<Vec<Value>> {
+    fn told(&self, table: &str, select: &str, which: &str, order: &str, top: usize) -> Result<Vec<Value>, LogError> {
         let key = key();
         let mut said = String::new();
         for column in ["action", "response"] {
@@ -211,13 +210,13 @@ impl Both {
         ))
     }
 
-    fn rows(&self, sql: &str) -> Work<Vec<Value>> {
+    fn rows(&self, sql: &str) -> Result<Vec<Value>, LogError> {
         let mut text = Vec::new();
-        print(&ask(&self.db, sql)?, Format::Json, &mut text)?;
+        print(&ask(&self.db, sql)?, AnswerFormat::Json, &mut text)?;
         Ok(serde_json::from_slice(&text)?)
     }
 }
 
-fn shared(counts: &[u64]) -> Shared {
-    Shared { both: counts[0], only_a: counts[1], only_b: counts[2] }
+fn shared(counts: &[u64]) -> RowCounts {
+    RowCounts { both: counts[0], only_a: counts[1], only_b: counts[2] }
 }

@@ -3,7 +3,7 @@
 mod both;
 mod moved;
 
-pub use moved::{Credit, NodeDiff, Shared, Used};
+pub use moved::{CreditDiff, NodeDiff, RowCounts, UsedDiff};
 
 use super::{LogError, Manifest, Run};
 use both::Both;
@@ -27,12 +27,12 @@ pub struct WeightsDiff {
 #[derive(Clone, Debug, Serialize)]
 pub struct Diff {
     /// Turns of the training rollouts.
-    pub rows: Shared,
+    pub rows: RowCounts,
     /// Rows in both that met another state or gave another response: the same name, another turn. None where it isn't logged.
     pub other_turns: Option<u64>,
     pub nodes: Vec<NodeDiff>,
-    pub credit: Option<Credit>,
-    pub used: Option<Used>,
+    pub credit: Option<CreditDiff>,
+    pub used: Option<UsedDiff>,
 }
 
 /// Compares the committed rows of `a` and `b`: the advantages of `node`, or of the last node that has them in both; of the
@@ -42,16 +42,13 @@ pub fn diff(a: &Run, b: &Run, node: Option<&str>, top: usize) -> Result<Diff, Lo
     if let Some(node) = node {
         both.must(node, "advantage")?;
     }
-    let work = || {
-        Ok(Diff {
-            rows: both.shared()?,
-            other_turns: both.other_turns()?,
-            nodes: both.nodes()?,
-            credit: both.pick("advantage", node).map(|nodes| both.credit(nodes, top)).transpose()?,
-            used: both.pick("used", None).map(|nodes| both.used(nodes, top)).transpose()?,
-        })
-    };
-    work().map_err(|e: Box<dyn std::error::Error>| LogError::Sql(e.to_string()))
+    Ok(Diff {
+        rows: both.shared()?,
+        other_turns: both.other_turns()?,
+        nodes: both.nodes()?,
+        credit: both.pick("advantage", node).map(|nodes| both.credit(nodes, top)).transpose()?,
+        used: both.pick("used", None).map(|nodes| both.used(nodes, top)).transpose()?,
+    })
 }
 
 /// Compares the newest committed weights of each model.

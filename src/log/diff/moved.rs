@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// How many rows two tables share by name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Shared {
+pub struct RowCounts {
     pub both: u64,
     pub only_a: u64,
     pub only_b: u64,
@@ -16,14 +16,14 @@ pub struct Shared {
 #[derive(Clone, Debug, Serialize)]
 pub struct NodeDiff {
     pub node: String,
-    pub rows: Shared,
+    pub rows: RowCounts,
     /// In how many of the rows in both a column differs; columns that never do are left out.
     pub differ: BTreeMap<String, u64>,
 }
 
 /// How the advantages of the rows in both moved from `a` to `b`.
 #[derive(Clone, Debug, Serialize)]
-pub struct Credit {
+pub struct CreditDiff {
     pub node_a: String,
     pub node_b: String,
     pub rows: u64,
@@ -45,7 +45,7 @@ pub struct Credit {
 
 /// Rows that one run trained on and the other didn't, or left out for another reason.
 #[derive(Clone, Debug, Serialize)]
-pub struct Used {
+pub struct UsedDiff {
     pub node_a: String,
     pub node_b: String,
     pub changed: u64,

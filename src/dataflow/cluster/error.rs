@@ -1,0 +1,29 @@
+//! Why processes don't come together.
+
+use std::io;
+
+/// Why processes don't come together. Every message names the process and says what to do where there is something to do.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    #[error("`{0}` is no address: write one `address:port` a line")]
+    Address(String),
+    #[error("there is no process {process}: the hosts file has {addresses} addresses, counted from 0")]
+    NoProcess { process: usize, addresses: usize },
+    #[error("process {process} can't listen at {address}: {source}")]
+    Listen { process: usize, address: String, source: io::Error },
+    #[error("process {process} at {address} can't be reached: {source}")]
+    Unreachable { process: usize, address: String, source: io::Error },
+    #[error("process {process} gives no answer: {source}")]
+    NoAnswer { process: usize, source: io::Error },
+    #[error("process {process} hasn't come within {seconds} s")]
+    Missing { process: usize, seconds: u64 },
+    #[error("process {process} refuses this one: {why}")]
+    Refused { process: usize, why: String },
+    #[error("process {process} can't take part: {why}")]
+    Stranger { process: usize, why: String },
+    /// Somebody asked for a stop while the processes were still waiting for one another.
+    #[error("stopped while waiting for the other processes; nothing has begun")]
+    Stopped,
+    #[error("the connections between the processes: {0}")]
+    Io(#[from] io::Error),
+}

@@ -1,0 +1,72 @@
+//! The processes of a run, and what all of them must agree on.
+
+use super::ClusterError;
+use serde::{Deserialize, Serialize};
+
+/// All processes of a run, and which of them this one is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hosts {
+    /// `address:port`, by process.
+    pub addresses: Vec<String>,
+    pub process: usize,
+}
+
+impl Hosts {
+    /// Reads one `address:port` a line; lines that are empty or begin with `#` don't count. Fails on what is no address, and on a
+    /// `process` that has no line.
+    ///
+    /// ```
+    /// use flow::dataflow::cluster::Hosts;
+    /// let hosts = Hosts::parse("# two on this machine\n127.0.0.1:2101\n127.0.0.1:2102\n", 1).unwrap();
+    /// assert_eq!(hosts.addresses.len(), 2);
+    /// assert!(Hosts::parse("127.0.0.1:2101\n", 1).is_err());
+    /// ```
+    pub fn parse(text: &str, process: usize) -> Result<Hosts, ClusterError> {
+        let addresses: Vec<String> =
+            text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')).map(String::from).collect();
+        let is_bad = |a: &&String| a.rsplit_once(':').is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err());
+        if let Some(bad) = addresses.iter().find(is_bad) {
+            return Err(ClusterError::Address(bad.clone()));
+        }
+        if process >= addresses.len() {
+            return Err(ClusterError::NoProcess { process, addresses: addresses.len() });
+        }
+        Ok(Hosts { addresses, process })
+    }
+}
+
+/// What a process says of itself: all must mean the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Same {
+    pub program: String,
+    /// Digest of the resolved pipeline.
+    pub pipeline: String,
+    pub workers: usize,
+    pub processes: usize,
+}
+
+impl Same {
+    /// How a process that says `theirs` was started otherwise than this one.
+    pub(super) fn differs(&self, theirs: &Same) -> Option<String> {
+        let what = match () {
+            _ if self == theirs => return None,
+            _ if self.program != theirs.program => "another version of flow",
+            _ if self.processes != theirs.processes => "another hosts file",
+            _ if self.workers != theirs.workers => "another number of --workers",
+            _ => "another pipeline (or other --set values)",
+        };
+        Some(format!("it was started with {what}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_hosts_file_is_explained() {
+        assert!(matches!(Hosts::parse("nonsense\n", 0), Err(ClusterError::Address(line)) if line == "nonsense"));
+        assert!(Hosts::parse("nonsense\n", 0).unwrap_err().to_string().contains("address:port"));
+        assert!(Hosts::parse("a:1\n", 3).unwrap_err().to_string().contains("no process 3"));
+    }
+}
