@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test build check doc libtorch libduckdb interop parity bench schema compare survive digests killed faults staleness fuzz reproduce-lamer
+.PHONY: run test test-python worlds build check doc libtorch libduckdb interop parity bench schema compare survive digests killed faults staleness fuzz reproduce-lamer
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -17,9 +17,13 @@ build: $(FETCH)
 	@$(CARGO) build --release
 
 # One libtorch thread: OpenMP's spinning threads get in each other's way.
-test: $(FETCH)
+test: test-python $(FETCH)
 	@echo "flow: building and running the tests (some eight minutes the first time)"
 	OMP_NUM_THREADS=1 $(CARGO) test --release
+
+# The Python package: its core needs no other package.
+test-python:
+	@cd python && python3 -m unittest
 
 # What CI checks beside the tests.
 check: $(FETCH)

@@ -29,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
         verb.add_argument("--say", type=Path, help="actions for a world that lists none, one a line")
     check.add_argument("--command", action="store_true", help="WORLD is a whole command line that speaks the protocol itself")
     words = verbs.add_parser("words", help="print the words of a world's texts, from episodes that are played")
-    words.add_argument("world", metavar="WORLD")
+    words.add_argument("world", metavar="WORLD", nargs="+")
     words.add_argument("--tasks", type=int, default=64, help="how many tasks are played (%(default)s)")
     words.add_argument("--steps", type=int, default=40, help="how many steps of each at most (%(default)s)")
     words.add_argument("--most", type=int, default=4096, help="how many words at most (%(default)s)")
@@ -80,10 +80,10 @@ def profile(asked: argparse.Namespace) -> int:
 
 def words(asked: argparse.Namespace) -> int:
     from . import spec
-    from .words import of_world
+    from .words import of_texts, texts
 
-    found = of_world(spec.world(asked.world), asked.tasks, asked.steps, asked.most)
-    print("\n".join(found))
+    found = [text for world in asked.world for text in texts(spec.world(world), asked.tasks, asked.steps)]
+    print("\n".join(of_texts(found, asked.most)))
     return 0
 
 

@@ -35,23 +35,30 @@ class Program:
             self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )
         self.lines: "queue.Queue[Optional[bytes]]" = queue.Queue()
-        for body in (self._answers, self._complaints):
-            threading.Thread(target=body, daemon=True).start()
-        self.hello = self._one(self._line({"request": "hello", "protocol": limits.PROTOCOL, "name": name}, 60.0))
-        wrong = limits.wrong_hello(self.hello)
-        if wrong:
-            raise self._broken("its answer to hello is wrong: " + "; ".join(wrong))
+        self.threads = [threading.Thread(target=body, daemon=True) for body in (self._answers, self._complaints)]
+        for thread in self.threads:
+            thread.start()
+        try:
+            self.hello = self._one(self._line({"request": "hello", "protocol": limits.PROTOCOL, "name": name}, 60.0))
+            wrong = limits.wrong_hello(self.hello)
+            if wrong:
+                raise self._broken("its answer to hello is wrong: " + "; ".join(wrong))
+        except Broken:
+            self.end(0.0)
+            raise
 
     def _answers(self) -> None:
         assert self.child.stdout
-        for line in self.child.stdout:
-            self.lines.put(line)
+        with self.child.stdout as stream:
+            for line in stream:
+                self.lines.put(line)
         self.lines.put(None)
 
     def _complaints(self) -> None:
         assert self.child.stderr
-        for line in self.child.stderr:
-            self.tail.append(line.decode("utf-8", "replace").rstrip()[:300])
+        with self.child.stderr as stream:
+            for line in stream:
+                self.tail.append(line.decode("utf-8", "replace").rstrip()[:300])
 
     def _broken(self, text: str) -> Broken:
         time.sleep(0.05)
@@ -81,9 +88,14 @@ class Program:
         if len(line) > limits.LINE:
             raise self._broken(f"its answer is a line of {len(line)} bytes")
         try:
-            return json.loads(line.decode("utf-8"), parse_constant=_no_constant)
+            value = json.loads(line.decode("utf-8"), parse_constant=_no_constant)
         except ValueError as error:
             raise self._broken(f"its answer is no JSON ({error}): {line[:120]!r}") from None
+        if len(line) > limits.ANSWER and not (isinstance(asked, dict) and asked["request"] == "hello"):
+            for answer in value if isinstance(value, list) else [value]:
+                if len(json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace")) > limits.ANSWER:
+                    raise self._broken(f"its answer has more than {limits.ANSWER} bytes: {line[:120]!r}")
+        return value
 
     def _one(self, answer: Any) -> Json:
         if isinstance(answer, list) and len(answer) == 1:
@@ -164,6 +176,8 @@ class Program:
         except (ProcessLookupError, PermissionError):
             pass
         self.child.wait()
+        for thread in self.threads:
+            thread.join(1.0)
         return status, took, [pid for pid in left if pid != self.child.pid]
 
 

@@ -266,7 +266,7 @@ class Episodes:
         return View(view) if isinstance(view, str) else view
 
     def act(self, episode: Episode, action: str) -> View:
-        view = self.calmly(episode, lambda: episode.world.step(action))
+        view: View = self.calmly(episode, lambda: episode.world.step(action))
         most = episode.world.max_steps
         if most is not None and len(episode.played) + 1 >= most and isinstance(view, View) and not view.done:
             view.done = view.truncated = True

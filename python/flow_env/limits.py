@@ -112,7 +112,7 @@ def wrong_hello(hello: Mapping[str, Any]) -> List[str]:
                 wrong.append(f"the split `{name}` has a task twice")
         elif not isinstance(tasks, int) or isinstance(tasks, bool):
             wrong.append(f"the split `{name}` is neither a number nor a list")
-        if tasks in (0, []):
+        if tasks == [] or isinstance(tasks, int) and tasks < 1:
             wrong.append(f"the split `{name}` has no tasks")
     live = hello.get("live")
     if live is not None and (not isinstance(live, int) or isinstance(live, bool) or live < 1):

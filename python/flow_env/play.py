@@ -51,7 +51,7 @@ def plain(answer: Json) -> Json:
 
 
 def tasks(hello: Json, most: int, splits: Optional[Sequence[str]] = None) -> List[Task]:
-    """So many tasks in all, evenly from the splits and evenly within each; again from the start where there are fewer."""
+    """So many tasks in all, evenly from the splits and evenly within each, as far as there are so many."""
     known: Dict[str, Any] = {name: some for name, some in hello["splits"].items() if splits is None or name in splits}
     if not known:
         raise Broken(f"there is no split {splits}; there are {', '.join(hello['splits'])}")
@@ -107,8 +107,8 @@ def play(
         over: List[int] = []
         for request, answer in zip(requests, program.ask(*requests)):
             number = answer["episode"]
-            (split, task), _ = now[number]
-            rows[number].append(Row(split, task, seed, len(rows[number]), chose.get(number), answer))
+            (split, name), _ = now[number]
+            rows[number].append(Row(split, name, seed, len(rows[number]), chose.get(number), answer))
             if "error" in answer or answer.get("done") or len(rows[number]) > most:
                 over.append(number)
         if over:

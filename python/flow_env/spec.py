@@ -98,7 +98,9 @@ def pick(module: ModuleType, name: Optional[str]) -> Callable[[], World]:
 
 def vocabulary(spec: str) -> List[str]:
     """The words of a world's texts: those kept with an adapter, or else of a few episodes."""
-    kept = Path(__file__).parent / "adapters" / "words" / (re.sub(r"[^\w.-]", "_", spec) + ".txt")
-    if kept.is_file():
-        return kept.read_text(encoding="utf-8").split("\n")[:-1]
+    folder = Path(__file__).parent / "adapters" / "words"
+    for name in (spec, spec.partition(":")[0]):
+        kept = folder / (re.sub(r"[^\w.-]", "_", name) + ".txt")
+        if kept.is_file():
+            return kept.read_text(encoding="utf-8").split("\n")[:-1]
     return words.of_world(world(spec))

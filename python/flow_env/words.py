@@ -26,33 +26,42 @@ def of_texts(texts: Iterable[str], most: int = 4096) -> List[str]:
 
 
 def of_world(make: Callable[[], World], tasks: int = 16, steps: int = 24, most: int = 4096) -> List[str]:
-    """The words of a few episodes of the first split, played by the expert where there is one and else at random."""
-    texts: List[str] = []
+    """The words of a few episodes of a world."""
+    return of_texts(texts(make, tasks, steps), most)
+
+
+def texts(make: Callable[[], World], tasks: int, steps: int) -> List[str]:
+    """The texts of episodes of the first split, played by the expert where there is one and else at random."""
+    found: List[str] = []
     world = make()
     try:
-        texts.append(world.rules)
+        found.append(world.rules)
         split, known = next(((s, t) for s, t in ((s, world.tasks(s)) for s in world.splits) if t), ("", 0))
         draw = random.Random(0)
         for task in spread(known, tasks):
             world.split = split
             view = world.reset(task, 0)
             view = View(view) if isinstance(view, str) else view
-            texts += [view.instruction or "", view.observation]
-            for _ in range(steps):
-                actions = list(world.actions()) if world.can("actions") else []
+            found += [view.instruction or "", view.observation]
+            for step in range(steps):
+                if view.done:
+                    break
+                actions = list(world.actions()) if world.can("actions") and (step % 4 == 0 or not world.can("expert")) else []
+                found += actions
                 action = world.expert() if world.can("expert") else None
-                if action is None or draw.random() < 0.2 and actions:
+                if action is None:
+                    actions = actions or (list(world.actions()) if world.can("actions") else [])
                     action = draw.choice(actions) if actions else None
-                if view.done or action is None:
+                if action is None:
                     break
                 view = world.step(action)
-                texts += [view.observation, *actions]
+                found += [action, view.observation]
             if not world.reuse:
                 world.close()
                 world = make()
     finally:
         world.close()
-    return of_texts(texts, most)
+    return found
 
 
 def spread(known: Union[int, Sequence[str]], most: int) -> List[Union[int, str]]:

@@ -1,0 +1,127 @@
+"""ScienceWorld: `scienceworld[:TASK,TASK...][,easy][,look=false][,steps=100]`, all thirty tasks unless some are named.
+
+A task is a kind and a variation, such as `boil/14`; the package's variations for training, development and test are the splits.
+The score is the package's, from -100 (a wrong focus, which ends the episode) to 100; a step's reward is a hundredth of what it
+gains. One episode a process: worlds that share a JVM aren't isolated.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import version
+from typing import Any, Dict, List, Optional, Sequence
+
+from scienceworld.constants import BASEPATH, JAR_PATH
+
+from ..world import View, World
+from .arguments import split
+from .jvm import Machine
+
+SIMPLIFICATIONS = ("easy", "teleportAction", "selfWateringFlowerPots", "openContainers", "openDoors", "noElectricalAction")
+
+
+class ScienceWorld(World):
+    rules = "Carry out the task in a house and its surroundings. Answer with one action."
+    score = (-100.0, 100.0)
+    live = 1
+    reuse = True
+
+    def __init__(self, arguments: str = "") -> None:
+        plain, settings = split(arguments)
+        self.look = bool(settings.pop("look", True))
+        self.max_steps = settings.pop("steps", None)
+        if settings:
+            raise ValueError(f"scienceworld has no setting {sorted(settings)[0]!r}; it has look and steps")
+        self.world = f"scienceworld {version('scienceworld')}"
+        self.simple = ",".join(part for part in plain if part in SIMPLIFICATIONS)
+        self.machine = Machine.hold(JAR_PATH, BASEPATH)
+        self.server = self.machine.call(self.machine.gateway.jvm.scienceworld.runtime.pythonapi.PythonInterface)
+        known = [str(name) for name in self.machine.call(self.server.getTaskNames)]
+        self.kinds = [part for part in plain if part not in SIMPLIFICATIONS] or sorted(known)
+        for kind in self.kinds:
+            if kind not in known:
+                raise ValueError(f"scienceworld has no task `{kind}`; it has {', '.join(sorted(known))}")
+        self.wants_gold = False
+
+    def tasks(self, split: str) -> Sequence[str]:
+        named = []
+        for kind in self.kinds:
+            count = int(self.machine.call(self.server.getTaskMaxVariations, kind))
+            named += [f"{kind}/{variation}" for variation in variations(count).get(split, range(0))]
+        return named
+
+    def reset(self, task: Any, seed: int) -> View:
+        self.kind, _, variation = str(task).rpartition("/")
+        self.variation = int(variation)
+        self.played: List[str] = []
+        self.gold: Optional[List[str]] = None
+        view = self.begin()
+        view.instruction = str(self.machine.call(self.server.getTaskDescription)).replace("Task Description:", "").strip()
+        view.type = self.kind
+        return view
+
+    def begin(self) -> View:
+        # What objects are told apart by is counted from 0 in each episode, as in a new JVM.
+        self.machine.call(self.machine.gateway.jvm.util.UniqueIdentifier.reset)
+        self.before = 0
+        self.machine.call(self.server.load, self.kind, self.variation, self.simple, self.wants_gold)
+        if self.wants_gold:
+            self.gold = [str(action) for action in self.machine.call(self.server.getGoldActionSequence)]
+        self.machine.call(self.server.reset)
+        return self.show(str(self.machine.call(self.server.step, "look around")))
+
+    def step(self, action: str) -> View:
+        self.played.append(action)
+        return self.show(str(self.machine.call(self.server.step, action)))
+
+    def show(self, said: str) -> View:
+        call, server = self.machine.call, self.server
+        observation = said.strip()
+        look = str(call(server.freeActionLook)).strip()
+        inventory = str(call(server.freeActionInventory)).strip()
+        score = round(100 * float(call(server.getScore)))
+        reward, self.before = (score - self.before) / 100, score
+        if self.look:
+            observation = "\n".join([part for part in (observation, look, inventory) if part and (part is observation or part not in observation)])
+        return View(
+            observation or look,
+            reward=reward,
+            done=bool(call(server.getCompleted)) or score < 0,
+            won=score >= 100,
+            valid=not said.startswith("No known action matches that input"),
+            state=f"{look}\n{inventory}",
+            score=score,
+        )
+
+    def actions(self) -> Sequence[str]:
+        listed: Dict[str, Any] = json.loads(self.machine.call(self.server.getValidActionObjectCombinationsJSON))
+        return sorted({str(valid["action"]) for valid in listed["validActions"]})
+
+    def expert(self) -> Optional[str]:
+        """The next action of the package's gold path, while the episode follows it."""
+        if self.gold is None:
+            # The path comes with loading: the task is loaded once more, with its path, and played up to here.
+            self.wants_gold = True
+            self.begin()
+            for action in self.played:
+                self.show(str(self.machine.call(self.server.step, action)))
+        gold = self.gold or []
+        at = len(self.played)
+        return gold[at] if at < len(gold) and gold[:at] == self.played else None
+
+    def close(self) -> None:
+        self.machine.drop()
+
+
+def variations(count: int) -> Dict[str, range]:
+    """The package's splits of a task's variations: half, a quarter, the rest, by quarters rounded down.
+
+    >>> {name: len(numbers) for name, numbers in variations(30).items()}
+    {'train': 14, 'dev': 7, 'test': 9}
+    """
+    quarter = count // 4
+    half = 2 * quarter
+    return {"train": range(half), "dev": range(half, half + quarter), "test": range(half + quarter, count)}
+
+
+WORLD = ScienceWorld

@@ -1,0 +1,164 @@
+"""The package as a process, and what it finds wrong with others."""
+
+import contextlib
+import io
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from flow_env import limits
+from flow_env.check import check
+from flow_env.client import Broken, Program, serving
+from flow_env.play import play, tasks
+
+ROOT = Path(__file__).resolve().parents[2]
+WORLDS = str(Path(__file__).with_name("worlds.py"))
+BROKEN = str(ROOT / "tests" / "programs" / "broken.py")
+
+
+def checked(command):
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        status = check(command, 4, 6, [])
+    return status, out.getvalue()
+
+
+class Serving(unittest.TestCase):
+    def program(self, world, *options):
+        program = Program(serving(f"{WORLDS}:{world}", *options), 10.0)
+        self.addCleanup(lambda: program.end(1.0))
+        return program
+
+    def reset(self, program, episode=1, task="0"):
+        return program.ask({"request": "reset", "episode": episode, "split": "train", "task": task, "seed": 0})[0]
+
+    def step(self, program, action, episode=1):
+        return program.ask({"request": "step", "episode": episode, "action": action})[0]
+
+    def test_what_a_library_prints_is_no_answer(self):
+        program = self.program("Talkative")
+        self.reset(program)
+        self.assertEqual(self.step(program, "right")["observation"], "You are at 1.")
+        self.assertEqual(program.end()[0], 0)
+        self.assertIn("stepping right", "\n".join(program.tail))
+
+    def test_a_line_of_requests_is_answered_in_order(self):
+        program = self.program("Walk")
+        asked = [{"request": "reset", "episode": n, "split": "train", "task": str(n % 4), "seed": 0} for n in range(50)]
+        self.assertEqual([answer["episode"] for answer in program.ask(*asked)], list(range(50)))
+
+    def test_a_limit_costs_the_episode(self):
+        program = self.program("Failing", "--seconds", "0.3")
+        self.reset(program, 1)
+        self.reset(program, 2)
+        self.assertEqual(self.step(program, "loop")["error"], "no answer of the world within 0.3 s")
+        self.assertEqual(self.step(program, "right", 2)["observation"], "You are at 1.")
+
+    def test_a_world_that_cannot_go_on_ends_the_process(self):
+        program = self.program("Failing")
+        self.reset(program)
+        with self.assertRaisesRegex(Broken, r"(?s)exit status 1.*the engine is dead"):
+            self.step(program, "fatal")
+
+    def test_protocol_1_for_an_older_flow(self):
+        lines = [{"request": "hello", "protocol": 1, "name": "walk"}, {"request": "reset", "episode": 0, "task": "process-walk-s0", "seed": 0},
+                 {"request": "step", "episode": 0, "action": "right"}]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        run = subprocess.run(serving(f"{WORLDS}:Walk"), input=text, capture_output=True, text=True, timeout=20)
+        hello, first, second = map(json.loads, run.stdout.splitlines())
+        self.assertEqual((run.returncode, hello["protocol"]), (0, 1))
+        self.assertEqual(first["actions"], ["left", "right"])
+        self.assertEqual(second["observation"], "You are at 1.")
+
+    def test_what_cannot_be_served_says_why(self):
+        for spec, word in [("no_such_module", "there is no module `no_such_module` here"), ("no.py", "there is no file no.py"),
+                           (WORLDS, "should have one subclass"), (f"{WORLDS}:Nothing", "has no world `Nothing`")]:
+            with self.assertRaisesRegex(Broken, re.escape(word)):
+                Program(serving(spec), 10.0)
+
+
+class Checking(unittest.TestCase):
+    def test_a_right_world_passes(self):
+        for world in ("Walk", "Named", "Drawing", "Quick"):
+            status, out = checked(serving(f"{WORLDS}:{world}"))
+            self.assertEqual(status, 0, f"{world}:\n{out}")
+            cut = world == "Quick"
+            self.assertRegex(out, r"plays (\d+) of \1 episodes to their end and wins " + ("3;" if cut else r"\1;"))
+
+    def test_what_is_wrong_is_found(self):
+        for world, word in [("Leaking", "FAILED  deterministic: train/0, turn 1: `observation` is"), ("Lying", "`left` was listed and refused")]:
+            status, out = checked(serving(f"{WORLDS}:{world}"))
+            self.assertEqual(status, 1, out)
+            self.assertIn(word, out)
+
+    def test_the_world_of_the_readme(self):
+        code = re.search(r"```python\n(.*?)```", (ROOT / "python" / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "corridor.py"
+            path.write_text(code[1], encoding="utf-8")
+            status, out = checked(serving(str(path)))
+        self.assertEqual(status, 0, out)
+        self.assertLessEqual(len(code[1].strip().splitlines()), 30)
+
+    def test_the_session_of_the_protocols_page(self):
+        page = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
+        block = re.search(r"```text\n(.*?)```", page, re.DOTALL)[1]
+        lines = re.sub(r"\n    ", "", block).strip().splitlines()
+        pairs = list(zip(lines[::2], lines[1::2]))
+        self.assertEqual(len(pairs), 4)
+        for asked, answered in pairs:
+            self.assertTrue(asked.startswith("-> ") and answered.startswith("<- "))
+            requests, answers = json.loads(asked[3:]), json.loads(answered[3:])
+            for request, answer in zip(*(value if isinstance(value, list) else [value] for value in (requests, answers))):
+                if request["request"] == "hello":
+                    self.assertEqual(limits.wrong_hello(answer), [])
+                elif request["request"] in ("reset", "step"):
+                    self.assertEqual(limits.wrong_view(answer, request["request"] == "step", True), [])
+
+
+class BrokenPrograms(unittest.TestCase):
+    def test_the_corridor_that_others_break_is_right(self):
+        program = Program([sys.executable, BROKEN, "fine"], 10.0)
+        played = play(program, tasks(program.hello, 8), "expert")
+        self.assertTrue(all(last["won"] for last in played.last()))
+        self.assertEqual(program.end()[::2], (0, []))
+
+    def test_each_way_to_break_the_protocol_is_found(self):
+        listed = subprocess.run([sys.executable, BROKEN, "--list"], capture_output=True, text=True, check=True).stdout
+        ways = [line.split("\t") for line in listed.splitlines()]
+        self.assertGreaterEqual(len(ways), 30)
+        borne = {"fine", "flood", "child", "stays", "huge"}
+        errors = {"unknown-task", "error", "expert-missing"}
+        # `silent` takes a minute; one who reads single answers can't tell the other two from an answer that is late.
+        ways = [way for way in ways if way[1] not in ("silent", "closed-episode", "array")]
+        with ThreadPoolExecutor(8) as pool:
+            for (_, way, what), wrong in zip(ways, pool.map(lambda way: outcome(*way[:2]), ways)):
+                self.assertEqual(wrong, None, f"{way}: {what}")
+
+
+def outcome(when, way):
+    """What isn't as it should be when this broken program is played with."""
+    try:
+        program = Program([sys.executable, BROKEN, way], 0.8 if way in ("hang", "close-unanswered") else 20.0)
+    except Broken:
+        return None if when == "hello" and way != "child" else "it broke at hello"
+    try:
+        played = play(program, [("train", "4"), ("train", "0"), ("train", "1")], "expert", live=2)
+        failed = [row.answer for rows in played.rows for row in rows if "error" in row.answer]
+        if when == "expert":
+            failed = [not by for by in played.expert if not by]
+        status, _, left = program.end(0.5 if way == "stays" else 10.0)
+        found = ["an error"] * bool(failed) + ["stays"] * (status is None) + ["leaves a child"] * bool(left and status is not None)
+        right = {"unknown-task": ["an error"], "error": ["an error"], "expert-missing": ["an error"], "stays": ["stays"], "child": ["leaves a child"]}
+        return None if found == right.get(way, []) and (way in right or way in ("fine", "flood", "huge")) else f"found: {found}"
+    except Broken as error:
+        program.end(0.0)
+        return None if when != "hello" and way not in ("fine", "flood", "huge", "stays") else str(error)
+
+
+if __name__ == "__main__":
+    unittest.main()
