@@ -75,7 +75,7 @@ fn compare(case: &mut Case, peer: &mut Option<Peer>) -> Result<(), String> {
 }
 
 fn main() -> Result<(), String> {
-    let (sokoban, mines) = (SokobanSettings::default(), MinesweeperSettings::default());
+    let (sokoban, mines) = (SokobanSettings { boxes: 2, ..SokobanSettings::default() }, MinesweeperSettings::default());
     let rooms = (0..ROOMS as u64).map(|seed| Sokoban::new(&sokoban, seed)).collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
     let fields = (0..ROOMS as u64).map(|seed| Minesweeper::new(&mines, seed)).collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
     let mut random = Random::new(1);

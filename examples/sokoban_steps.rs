@@ -3,7 +3,7 @@
 //! `scripts/parity.py` compares the answers with gym-sokoban's.
 
 use flow::env::sokoban::{Direction, Sokoban};
-use flow::env::{EnvError, Game, Task};
+use flow::env::{EnvError, SokobanSettings, Task};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write};
 
@@ -26,9 +26,10 @@ fn room(question: &Question) -> Result<Sokoban, EnvError> {
         return Sokoban::from_board(board);
     }
     let name = question.task.as_deref().unwrap_or_default();
-    match Task::parse(name)? {
-        Task { game: Game::Sokoban(settings), seed } => Sokoban::new(&settings, seed),
-        _ => Err(EnvError::Name(name.into())),
+    let task = Task::parse(name)?;
+    match task.game.settings::<SokobanSettings>() {
+        Some(settings) => Sokoban::new(settings, task.seed),
+        None => Err(EnvError::Name(name.into())),
     }
 }
 

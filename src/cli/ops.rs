@@ -68,15 +68,41 @@ fn explain(spec: &OperatorSpec) -> String {
     }
     let keeps = if spec.keeps { "the input's columns and " } else { "" };
     text.push_str(&format!("\nmakes\n  {keeps}{}\n\nwith\n", spec.adds.join(", ")));
-    let required: Vec<&str> = spec.settings["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    for (name, property) in spec.settings["properties"].as_object().into_iter().flatten() {
-        let default = match &property["default"] {
-            _ if required.contains(&name.as_str()) => " (required)".to_owned(),
-            Value::Null => String::new(),
-            value => format!(" (default {value})"),
-        };
-        let about = property["description"].as_str().unwrap_or("").replace('\n', " ");
-        text.push_str(&format!("  {name:<14} {about}{default}\n"));
+    let cases = cases(&spec.settings);
+    let of_a_case = |name: &String| cases.iter().any(|(_, then)| own(then).any(|(other, _)| other == name));
+    let common = spec.settings["properties"].as_object().into_iter().flatten().filter(|(name, _)| !of_a_case(name));
+    common.for_each(|(name, property)| text.push_str(&setting(name, property, &spec.settings)));
+    for (when, then) in &cases {
+        text.push_str(&format!("\nand with `{when}`\n"));
+        own(then).for_each(|(name, property)| text.push_str(&setting(name, property, then)));
     }
     text
+}
+
+/// A setting as a line; `schema` says whether it is required.
+fn setting(name: &str, property: &Value, schema: &Value) -> String {
+    let required = schema["required"].as_array().into_iter().flatten().any(|required| required == name);
+    let default = match &property["default"] {
+        _ if required => " (required)".to_owned(),
+        Value::Null => String::new(),
+        value => format!(" (default {value})"),
+    };
+    let about = property["description"].as_str().unwrap_or("").replace('\n', " ");
+    format!("  {name:<14} {about}{default}\n")
+}
+
+/// The values of a setting that bring settings of their own: `env: sokoban`, and what the schema then says.
+fn cases(settings: &Value) -> Vec<(String, &Value)> {
+    let case = |case| {
+        let (key, value) = Value::get(case, "if")?["properties"].as_object()?.iter().next()?;
+        let then = case.get("then")?;
+        own(then).next()?;
+        Some((format!("{key}: {}", value["const"].as_str()?), then))
+    };
+    settings["allOf"].as_array().into_iter().flatten().filter_map(case).collect()
+}
+
+/// The settings that have a place here. Those of another case are there too, as `false`.
+fn own(then: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    then["properties"].as_object().into_iter().flatten().filter(|(_, property)| property.is_object())
 }

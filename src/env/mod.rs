@@ -1,6 +1,7 @@
 //! Environments: text in, text out, a canonical state, and an expert to learn from. They know no policy and no rows.
 //!
-//! A [`Task`] is an environment's settings with a seed; its name says both, so it means the same on every machine.
+//! An environment is a folder here and a line in [`TABLE`], and nothing else knows its name. A [`Task`] is an environment's
+//! settings with a seed; its name says both, so it means the same on every machine.
 //!
 //! ```
 //! use flow::env::Task;
@@ -14,25 +15,26 @@
 //! # Ok::<(), flow::env::EnvError>(())
 //! ```
 
+mod error;
 mod fault;
+mod game;
 pub mod minesweeper;
-mod name;
 pub mod process;
+mod registry;
 pub mod sokoban;
 pub mod tasks;
 mod view;
 mod words;
 mod worlds;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
+pub use error::EnvError;
 pub use fault::{hushed, Cause, Fault};
+pub use game::{Game, GameSettings, Task};
 pub use minesweeper::MinesweeperSettings;
+pub use registry::{kind, Kind, TABLE};
 pub use sokoban::SokobanSettings;
 pub use tasks::{freeze, training, Panel, Split};
 pub use view::View;
-pub use words::{rules, vocabulary};
 pub use worlds::Worlds;
 
 /// What an environment answers.
@@ -70,95 +72,6 @@ pub trait Environment: Send {
     fn told(&mut self, note: &str) {
         let _ = note;
     }
-}
-
-/// An environment with its settings: what all tasks of a set have in common.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
-#[serde(tag = "env", rename_all = "lowercase")]
-pub enum Game {
-    /// Push every box onto a target.
-    Sokoban(SokobanSettings),
-    /// Open every cell that hides no mine.
-    Minesweeper(MinesweeperSettings),
-    /// Played by a program of its own.
-    Process(process::ProcessGame),
-}
-
-/// What can be wrong with an environment, a task or a panel.
-#[derive(Debug, thiserror::Error)]
-pub enum EnvError {
-    #[error("`{0}` names no task; a name looks like sokoban-6x6-b2-m1-s123, minesweeper-6x6-m3-s123 or process-corridor-s123")]
-    Name(String),
-    #[error("{what} is {found}, but must lie between {least} and {most}")]
-    Range { what: &'static str, found: usize, least: usize, most: usize },
-    #[error("no {what} found in {tries} tries; other settings leave more room")]
-    Unmade { what: String, tries: usize },
-    #[error("`{0}` is played by a process of its own, which only `rollout` starts")]
-    Outside(String),
-    #[error("board: {0}")]
-    Board(String),
-    #[error("{path}: {source}")]
-    File { path: String, source: std::io::Error },
-    #[error("{path}: {why}")]
-    Panel { path: String, why: String },
-}
-
-/// One task: what an episode is played on.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
-pub struct Task {
-    pub game: Game,
-    pub seed: u64,
-}
-
-impl Task {
-    /// The name, made from the content alone. Settings that keep their usual values aren't spelled out.
-    pub fn name(&self) -> String {
-        name::write(self)
-    }
-
-    /// The task that a name means.
-    pub fn parse(name: &str) -> Result<Task, EnvError> {
-        name::read(name).ok_or_else(|| EnvError::Name(name.into()))
-    }
-
-    /// The environment of this task, not yet reset.
-    pub fn make(&self) -> Result<Box<dyn Environment>, EnvError> {
-        Ok(match &self.game {
-            Game::Sokoban(settings) => Box::new(sokoban::Sokoban::new(settings, self.seed)?),
-            Game::Minesweeper(settings) => Box::new(minesweeper::Minesweeper::new(settings, self.seed)?),
-            Game::Process(_) => return Err(EnvError::Outside(self.name())),
-        })
-    }
-}
-
-impl Task {
-    /// Hash of all that the seed decides, what a player can't see included: tasks with equal hashes are played alike.
-    pub fn board(&self) -> Result<u64, EnvError> {
-        Ok(match &self.game {
-            Game::Sokoban(settings) => sokoban::Sokoban::new(settings, self.seed)?.board().hash(),
-            Game::Minesweeper(settings) => minesweeper::Minesweeper::new(settings, self.seed)?.content(),
-            Game::Process(_) => return Err(EnvError::Outside(self.name())),
-        })
-    }
-}
-
-impl Game {
-    /// Refuses settings that no board can have.
-    pub fn check(&self) -> Result<(), EnvError> {
-        match self {
-            Game::Sokoban(settings) => settings.check(),
-            Game::Minesweeper(settings) => settings.check(),
-            Game::Process(_) => Ok(()),
-        }
-    }
-}
-
-/// `found` must lie in `least..=most`.
-fn within(what: &'static str, found: usize, least: usize, most: usize) -> Result<(), EnvError> {
-    if (least..=most).contains(&found) {
-        return Ok(());
-    }
-    Err(EnvError::Range { what, found, least, most })
 }
 
 #[cfg(test)]

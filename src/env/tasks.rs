@@ -3,6 +3,7 @@
 use super::{EnvError, Game, Task};
 use crate::seed::{mix, text};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -57,7 +58,8 @@ struct File {
     name: String,
     sha256: String,
     boards: String,
-    game: Game,
+    /// The environment and its settings.
+    game: Value,
     tasks: Vec<String>,
 }
 
@@ -97,8 +99,10 @@ impl Panel {
         let text = std::fs::read_to_string(path).map_err(|source| EnvError::File { path: shown.clone(), source })?;
         let file: File = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
         let tasks = file.tasks.iter().map(|name| Task::parse(name)).collect::<Result<Vec<_>, _>>().map_err(|e| bad(e.to_string()))?;
-        if let Some(task) = tasks.iter().find(|task| task.game != file.game || Split::of(task.seed) != Split::Panel) {
-            return Err(bad(format!("{} is no task of this panel's game", task.name())));
+        for task in &tasks {
+            if task.game.json()? != file.game || Split::of(task.seed) != Split::Panel {
+                return Err(bad(format!("{} is no task of this panel's game", task.name())));
+            }
         }
         let hash = content(&tasks, &file.boards);
         if hash != file.sha256 || !file.name.ends_with(&hash[..12]) {
@@ -124,7 +128,7 @@ impl Panel {
             name: self.name.clone(),
             sha256: content(&self.tasks, &self.boards),
             boards: self.boards.clone(),
-            game: first.game.clone(),
+            game: first.game.json()?,
             tasks: self.tasks.iter().map(Task::name).collect(),
         };
         let text = serde_json::to_string_pretty(&file).map_err(|e| EnvError::Panel { path: shown.clone(), why: e.to_string() })?;

@@ -1,6 +1,6 @@
 //! What live episodes answer, whoever plays them.
 
-use super::{Fault, Seen};
+use super::{EnvError, Fault, Seen};
 
 /// What an episode shows after a reset or a step.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,4 +11,4 @@ pub struct View {
 }
 
 /// One answer for each episode that was asked, in order. The outer error is no episode's: the run can't go on with it.
-pub type Answers<T> = Result<Vec<Result<T, Fault>>, String>;
+pub type Answers<T> = Result<Vec<Result<T, Fault>>, EnvError>;

@@ -1,23 +1,23 @@
 //! Live episodes of any kind, by number: those of our own games here, the others in processes of their own.
 
 use super::fault::guarded;
-use super::process::{Ask, Outside, Pool};
+use super::process::{Ask, Outside, Pool, ProcessError};
 use super::view::{Answers, View};
-use super::{rules, Environment, Fault, Game, Seen, Task};
-use std::collections::BTreeMap;
+use super::{EnvError, Environment, Fault, Game, Seen, Task};
+use std::collections::btree_map::{BTreeMap, Entry};
 
 /// The live episodes of one player. Their numbers are the player's.
 #[derive(Default)]
 pub struct Worlds {
     outside: Outside,
     here: BTreeMap<usize, Box<dyn Environment>>,
-    /// Which process game an episode belongs to.
+    /// The program that plays an episode.
     there: BTreeMap<usize, String>,
     pools: BTreeMap<String, Pool>,
 }
 
 impl Worlds {
-    /// `outside` knows the games that are played in processes of their own.
+    /// `outside` knows how programs are started.
     pub fn new(outside: Outside) -> Worlds {
         Worlds { outside, ..Worlds::default() }
     }
@@ -29,10 +29,10 @@ impl Worlds {
     }
 
     /// The rules of a game, for the head of a full prompt.
-    pub fn rules(&mut self, game: &Game) -> Result<String, String> {
-        match game {
-            Game::Process(outside) => Ok(self.pool(&outside.name)?.hello().rules.clone()),
-            game => Ok(rules(game)),
+    pub fn rules(&mut self, game: &Game) -> Result<String, EnvError> {
+        match game.program() {
+            Some(program) => Ok(self.pool(&program.name)?.hello().rules.clone()),
+            None => Ok(game.rules()),
         }
     }
 
@@ -41,13 +41,13 @@ impl Worlds {
         let mut asks = Vec::new();
         let mut answers = BTreeMap::new();
         for (episode, task) in starts {
-            match &task.game {
-                Game::Process(outside) => {
-                    self.there.insert(*episode, outside.name.clone());
+            match task.game.program() {
+                Some(program) => {
+                    self.there.insert(*episode, program.name.clone());
                     asks.push((*episode, Ask::Reset(task)));
                 }
-                _ => {
-                    let mut made = task.make().map_err(|e| format!("{}: {e}", task.name()))?;
+                None => {
+                    let mut made = task.make()?;
                     answers.insert(*episode, guarded(|| made.reset()));
                     self.here.insert(*episode, made);
                 }
@@ -119,10 +119,10 @@ impl Worlds {
         asks: Vec<(usize, Ask<'a>)>,
         answers: &mut BTreeMap<usize, Result<T, Fault>>,
         how: impl Fn(&mut Pool, &[(usize, Ask<'a>)]) -> Answers<T>,
-    ) -> Result<(), String> {
+    ) -> Result<(), EnvError> {
         let mut by_name: BTreeMap<String, Vec<(usize, Ask)>> = BTreeMap::new();
         for (episode, ask) in asks {
-            let name = self.there.get(&episode).ok_or_else(|| format!("episode {episode} was never started"))?;
+            let name = self.there.get(&episode).ok_or(EnvError::Unstarted(episode))?;
             by_name.entry(name.clone()).or_default().push((episode, ask));
         }
         for (name, asks) in by_name {
@@ -132,16 +132,15 @@ impl Worlds {
         Ok(())
     }
 
-    /// The pool of a process game, opened when it is first needed.
-    fn pool(&mut self, name: &str) -> Result<&mut Pool, String> {
-        if !self.pools.contains_key(name) {
-            let settings = self
-                .outside
-                .settings(name)
-                .ok_or_else(|| format!("no `tasks` node of this pipeline says how to start the process `{name}`"))?;
-            self.pools.insert(name.into(), Pool::open(settings, self.outside.clone())?);
+    /// The processes of a program, started when they are first needed.
+    fn pool(&mut self, name: &str) -> Result<&mut Pool, ProcessError> {
+        match self.pools.entry(name.into()) {
+            Entry::Occupied(pool) => Ok(pool.into_mut()),
+            Entry::Vacant(place) => {
+                let settings = self.outside.settings(name).ok_or_else(|| ProcessError::Undeclared(name.into()))?;
+                Ok(place.insert(Pool::open(settings, self.outside.clone())?))
+            }
         }
-        self.pools.get_mut(name).ok_or_else(|| format!("the process `{name}` is gone"))
     }
 }
 
@@ -219,6 +218,6 @@ mod tests {
     #[test]
     fn a_process_that_no_node_declares_is_named() {
         let task = Task::parse("process-corridor-s1").unwrap();
-        assert!(Worlds::default().reset(&[(0, &task)]).unwrap_err().contains("how to start the process `corridor`"));
+        assert!(Worlds::default().reset(&[(0, &task)]).unwrap_err().to_string().contains("how to start the process `corridor`"));
     }
 }

@@ -18,7 +18,7 @@ use crate::dataflow::context::Trial;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::Streaming;
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use crate::env::{Game, Panel, Worlds};
+use crate::env::{Game, Panel, Task, Worlds};
 use crate::pipeline::{Delay, Node, OperatorSpec, Port, Until};
 use crate::policy::Sampling;
 use crate::row::{self, RowError};
@@ -115,13 +115,13 @@ fn panel(file: &str) -> Result<Panel, String> {
 pub fn game(node: &Node) -> Result<Game, String> {
     let with: Evaluate = settings(node)?;
     let tasks = panel(&with.panel)?.tasks;
-    match tasks.into_iter().next().map(|t| t.game) {
-        Some(Game::Process(process)) => Err(format!(
+    let Some(Task { game, .. }) = tasks.into_iter().next() else { return Err(format!("panel `{}` has no tasks", with.panel)) };
+    match game.program() {
+        Some(process) => Err(format!(
             "panel `{}` has tasks of the process `{}`, and a process has no frozen panels; `success` in the metrics of `rollout` measures it",
             with.panel, process.name
         )),
-        Some(game) => Ok(game),
-        None => Err(format!("panel `{}` has no tasks", with.panel)),
+        None => Ok(game),
     }
 }
 

@@ -32,8 +32,8 @@ mod turns;
 mod value;
 
 use crate::dataflow::{Edge, Outside, Ports, Render};
-use crate::env::process::{self, ProcessSettings};
-use crate::env::Game;
+use crate::env::process::ProcessSettings;
+use crate::env::{EnvError, Game};
 use crate::pipeline::{Catalog, Node, OperatorSpec, Pipeline, Wrong};
 use crate::policy::{ModelSettings, NewModel, TokenKind};
 use crate::row;
@@ -114,7 +114,7 @@ pub fn games(pipeline: &Pipeline) -> Result<Vec<Game>, String> {
     let mut games: Vec<Game> = Vec::new();
     for node in &pipeline.nodes {
         let game = match node.op.as_str() {
-            "tasks" => tasks::game(node)?,
+            "tasks" => tasks::game(node).map_err(|e| e.to_string())?,
             "evaluate" => evaluate::game(node)?,
             _ => continue,
         };
@@ -129,14 +129,15 @@ pub fn games(pipeline: &Pipeline) -> Result<Vec<Game>, String> {
 pub fn game(mut with: serde_json::Map<String, Value>) -> Result<Game, String> {
     with.insert("batch".into(), 1.into());
     let node = Node { id: "tasks".into(), op: "tasks".into(), inputs: vec![], with: Value::Object(with), body: None };
-    match tasks::game(&node)? {
-        Game::Process(_) => Err("a process has no frozen panels".into()),
-        game => Ok(game),
+    let game = tasks::game(&node).map_err(|e| e.to_string())?;
+    match game.program() {
+        Some(_) => Err("a process has no frozen panels".into()),
+        None => Ok(game),
     }
 }
 
 /// The programs that the pipeline plays with.
-fn processes(pipeline: &Pipeline) -> Result<Vec<ProcessSettings>, String> {
+fn processes(pipeline: &Pipeline) -> Result<Vec<ProcessSettings>, EnvError> {
     let nodes = pipeline.nodes.iter().filter(|n| n.op == "tasks");
     Ok(nodes.map(tasks::process).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
 }
@@ -144,7 +145,7 @@ fn processes(pipeline: &Pipeline) -> Result<Vec<ProcessSettings>, String> {
 /// The words of every text that the pipeline's games and prompts can show, each once. What a process shows it is asked for, if
 /// some model is made of words.
 pub fn words(pipeline: &Pipeline) -> Result<Vec<String>, String> {
-    let mut words: Vec<String> = games(pipeline)?.iter().flat_map(crate::env::vocabulary).chain(prompt::words()).collect();
+    let mut words: Vec<String> = games(pipeline)?.iter().flat_map(Game::vocabulary).chain(prompt::words()).collect();
     // Only then, so that models of pipelines without attempts have no word that they never see.
     if pipeline.nodes.iter().any(|n| n.body.is_some() || n.with["attempts"].as_u64().is_some_and(|n| n > 1)) {
         words.extend(memory::words());
@@ -157,8 +158,8 @@ pub fn words(pipeline: &Pipeline) -> Result<Vec<String>, String> {
         new.is_ok_and(|new| new.tokens == TokenKind::Words)
     };
     if let Some(model) = pipeline.models.keys().find(of_words) {
-        for settings in processes(pipeline)? {
-            let hello = process::greet(&settings)?;
+        for settings in processes(pipeline).map_err(|e| e.to_string())? {
+            let hello = settings.greet().map_err(|e| e.to_string())?;
             if hello.words.is_empty() {
                 let name = settings.name;
                 return Err(format!(
@@ -178,15 +179,13 @@ pub fn words(pipeline: &Pipeline) -> Result<Vec<String>, String> {
 fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     let mut found = Vec::new();
     for node in &pipeline.nodes {
-        let (looked, setting) = match node.op.as_str() {
-            "tasks" => (tasks::game(node), "size"),
-            "evaluate" => (evaluate::game(node), "panel"),
+        let looked = match node.op.as_str() {
+            "tasks" => tasks::game(node).map_err(|e| (e.setting().unwrap_or("env"), e.to_string())),
+            "evaluate" => evaluate::game(node).map_err(|message| ("panel", message)),
             _ => continue,
         };
-        if let Err(message) = looked {
-            // A message about a range begins with the setting's name.
-            let named = message.split(' ').next().filter(|word| node.with.get(word).is_some()).unwrap_or(setting);
-            let at = ["nodes", &node.id, "with", named].map(String::from).to_vec();
+        if let Err((setting, message)) = looked {
+            let at = ["nodes", &node.id, "with", setting].map(String::from).to_vec();
             found.push(Wrong { at, message, help: None });
         }
     }

@@ -96,7 +96,7 @@ impl Player {
             }
         }
         let actions: Vec<(usize, &str)> = moves.iter().map(|m| (m.0, m.2.as_str())).collect();
-        let views = self.worlds.step(&actions)?;
+        let views = self.worlds.step(&actions).map_err(|e| e.to_string())?;
         let mut ended = Vec::new();
         for ((e, request, action, said), view) in moves.into_iter().zip(views) {
             let Some(episode) = self.episodes.get_mut(&e) else { continue };
@@ -123,7 +123,7 @@ impl Player {
         let due = self.tries.start(self.live.is_empty());
         let known = due.iter().filter_map(|e| Some((*e, self.tasks.get(&self.episodes.get(e)?.start.task)?)));
         let starts: Vec<(usize, &Task)> = known.collect();
-        let views = self.worlds.reset(&starts)?;
+        let views = self.worlds.reset(&starts).map_err(|e| e.to_string())?;
         for (e, view) in due.into_iter().zip(views) {
             match view.and_then(|view| playable(view, &self.how)) {
                 Ok(view) => {
@@ -150,7 +150,7 @@ impl Player {
             let Some(episode) = self.episodes.get(e) else { continue };
             let (Some(view), Some(task)) = (&episode.view, self.tasks.get(&episode.start.task)) else { continue };
             let from = episode.past.len().saturating_sub(how.history);
-            let rules = if how.prompt == Prompt::Full { self.worlds.rules(&task.game)? } else { String::new() };
+            let rules = if how.prompt == Prompt::Full { self.worlds.rules(&task.game).map_err(|e| e.to_string())? } else { String::new() };
             let memory = &episode.start.memory;
             let text = how.prompt.text(&rules, memory, &episode.past[from..], &view.seen.observation, &view.actions);
             let choices =
@@ -166,7 +166,7 @@ impl Player {
         let attempt = |e: &usize| self.episodes.get(e).map_or(0, |episode| episode.start.attempt);
         let (advised, own): (Vec<usize>, Vec<usize>) = (0..live.len()).partition(|&i| self.how.actor.advises(attempt(&live[i])));
         let asked: Vec<usize> = advised.iter().map(|&i| live[i]).collect();
-        let advised = advised.into_iter().zip(self.worlds.expert(&asked)?);
+        let advised = advised.into_iter().zip(self.worlds.expert(&asked).map_err(|e| e.to_string())?);
         let mut said: BTreeMap<usize, Result<Said, Fault>> = BTreeMap::new();
         for (i, answer) in advised {
             said.insert(i, answer.map(|action| advice(action, self.how.decode, &mut self.codes)));

@@ -73,7 +73,7 @@ impl Reflecting {
         if self.template.contains("{rules}") {
             for episode in &mut asked {
                 let task = Task::parse(&episode.start.task).map_err(|e| e.to_string())?;
-                episode.rules = crate::env::rules(&task.game);
+                episode.rules = task.game.rules();
             }
         }
         let said = match self.actor {

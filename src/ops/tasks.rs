@@ -3,85 +3,71 @@
 
 use super::{nothing, schema, settings};
 use crate::dataflow::{source, Context, Edge, Failed, Ports};
-use crate::env::process::{is_name, ProcessGame, ProcessSettings};
-use crate::env::{self, Game, MinesweeperSettings, SokobanSettings};
+use crate::env::process::ProcessSettings;
+use crate::env::{self, EnvError, Game, Kind};
 use crate::pipeline::{Node, OperatorSpec};
 use crate::row;
 use arrow::array::{StringArray, UInt64Array};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::{json, Value};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Deserialize;
+use serde_json::{json, Map, Value};
 use std::sync::Arc;
 use timely::dataflow::Scope;
 
-#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema, PartialEq)]
-#[serde(rename_all = "lowercase")]
-enum EnvName {
-    /// Push every box onto a target.
-    Sokoban,
-    /// Open every cell that hides no mine.
-    Minesweeper,
-    /// A program of your own, which reads and writes JSON lines: see src/env/process and examples/corridor.py.
-    Process,
-}
-
 /// Settings of `tasks`.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(extend("allOf" = [
-    of_one_game("sokoban", &["mines", "command", "name", "processes", "seconds"], &[]),
-    of_one_game("minesweeper", &["boxes", "moves", "command", "name", "processes", "seconds"], &[]),
-    of_one_game("process", &["size", "boxes", "moves", "mines"], &["command", "name"]),
-]))]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 struct Tasks {
-    /// The game.
-    env: EnvName,
-    /// Rows and columns of the board.
-    #[serde(default = "six")]
-    #[schemars(range(min = 3, max = 20))]
-    size: usize,
-    /// Boxes of a Sokoban room; 1 unless given.
-    #[serde(default)]
-    #[schemars(range(min = 1, max = 10))]
-    boxes: Option<usize>,
-    /// Moves that one turn of Sokoban may make; 1 unless given.
-    #[serde(default)]
-    #[schemars(range(min = 1, max = 3))]
-    moves: Option<usize>,
-    /// Mines of a MineSweeper board; 3 unless given.
-    #[serde(default)]
-    #[schemars(range(min = 1, max = 100))]
-    mines: Option<usize>,
-    /// The program of a process and its arguments, run as they are, without a shell, where `flow` runs.
-    #[serde(default)]
-    #[schemars(length(min = 1))]
-    command: Option<Vec<String>>,
-    /// What the tasks of a process are named after. Its tasks are known by this name and a seed, so a program with other settings needs another name.
-    #[serde(default)]
-    #[schemars(regex(pattern = "^[a-z][a-z0-9_]{0,31}$"))]
-    name: Option<String>,
-    /// How many processes of the program share the episodes; 1 unless given.
-    #[serde(default)]
-    #[schemars(range(min = 1, max = 256))]
-    processes: Option<usize>,
-    /// Seconds that an answer of a process may take, after which it is killed and its episodes are tried again; 10 unless given.
-    #[serde(default)]
-    #[schemars(range(min = 0.001, max = 86_400))]
-    seconds: Option<f64>,
+    /// The environment.
+    #[schemars(schema_with = "environments")]
+    env: String,
     /// Tasks in an iteration.
     #[schemars(range(min = 1, max = 100_000))]
     batch: usize,
+    /// The environment's own settings.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    game: Map<String, Value>,
 }
 
-/// That these settings have no place beside this game and those must be there, so that a mistake is found before anything runs.
-fn of_one_game(game: &str, foreign: &[&str], needed: &[&str]) -> Value {
-    let none: serde_json::Map<String, Value> = foreign.iter().map(|name| (name.to_string(), Value::Bool(false))).collect();
-    let then = json!({ "properties": none, "required": needed });
-    json!({ "if": { "properties": { "env": { "const": game } }, "required": ["env"] }, "then": then })
+fn environments(_: &mut SchemaGenerator) -> Schema {
+    let names: Vec<Value> = env::TABLE.iter().map(|kind| json!({ "const": kind.name, "description": kind.about })).collect();
+    schemars::json_schema!({ "type": "string", "oneOf": names })
 }
 
-fn six() -> usize {
-    6
+/// JSON Schema of `with`: beside `env` and `batch` stand the settings of the environment that `env` names, and no other's.
+fn composed() -> Value {
+    let own: Vec<(&Kind, Map<String, Value>)> = env::TABLE.iter().map(|kind| (kind, properties(kind))).collect();
+    let mut all = schema::<Tasks>();
+    let batch = all["properties"].as_object_mut().and_then(|properties| properties.shift_remove("batch"));
+    for (name, property) in own.iter().flat_map(|(_, own)| own) {
+        // What exactly it must be depends on the environment; what it is stands here, for help and for the nearest right name.
+        let known = all["properties"][name]["description"].as_str().unwrap_or_default();
+        let about = property["description"].as_str().unwrap_or_default();
+        let about = if known.is_empty() || known == about { about.to_owned() } else { format!("{known} {about}") };
+        all["properties"][name] = json!({ "description": about });
+    }
+    all["properties"]["batch"] = batch.unwrap_or_default();
+    let names: Vec<String> = own.iter().flat_map(|(_, own)| own.keys().cloned()).collect();
+    let case = |(kind, own): &(&Kind, Map<String, Value>)| {
+        let each = names.iter().map(|name| (name.clone(), own.get(name).cloned().unwrap_or(Value::Bool(false))));
+        let then = json!({ "properties": each.collect::<Map<_, _>>(), "required": (kind.schema)()["required"].as_array().cloned().unwrap_or_default() });
+        json!({ "if": { "properties": { "env": { "const": kind.name } }, "required": ["env"] }, "then": then })
+    };
+    all["allOf"] = own.iter().map(case).collect();
+    all["additionalProperties"] = Value::Bool(false);
+    all
+}
+
+/// The settings of an environment. One that needn't be given may be null, which is to say that it isn't.
+fn properties(kind: &Kind) -> Map<String, Value> {
+    let schema = (kind.schema)();
+    let mut own = schema["properties"].as_object().cloned().unwrap_or_default();
+    for property in own.values_mut().filter(|property| property.get("default").is_some()) {
+        if let Value::String(one) = &property["type"] {
+            property["type"] = json!([one, "null"]);
+        }
+    }
+    own
 }
 
 pub fn spec() -> OperatorSpec {
@@ -93,52 +79,28 @@ pub fn spec() -> OperatorSpec {
         adds: &["iteration", "task"],
         effect: false,
         loops: false,
-        settings: schema::<Tasks>(),
+        settings: composed(),
         needs: nothing,
     }
 }
 
 /// The game whose tasks the node makes.
-pub fn game(node: &Node) -> Result<Game, String> {
-    let with: Tasks = settings(node)?;
-    let foreign = |name: &str| Err(format!("`{name}` is no setting of {:?}", with.env));
-    let game = match with.env {
-        EnvName::Sokoban => {
-            if with.mines.is_some() {
-                return foreign("mines");
-            }
-            let usual = SokobanSettings { size: with.size, ..SokobanSettings::default() };
-            Game::Sokoban(SokobanSettings { boxes: with.boxes.unwrap_or(1), moves_per_turn: with.moves.unwrap_or(1), ..usual })
-        }
-        EnvName::Minesweeper => {
-            if with.boxes.is_some() || with.moves.is_some() {
-                return foreign(if with.boxes.is_some() { "boxes" } else { "moves" });
-            }
-            Game::Minesweeper(MinesweeperSettings { size: with.size, mines: with.mines.unwrap_or(3) })
-        }
-        EnvName::Process => {
-            let name = with.name.filter(|name| is_name(name)).ok_or("name: a process needs one, of small letters, digits and `_`")?;
-            Game::Process(ProcessGame { name })
-        }
-    };
-    game.check().map_err(|e| e.to_string())?;
-    Ok(game)
+pub fn game(node: &Node) -> Result<Game, EnvError> {
+    let with: Tasks = settings(node).map_err(|why| EnvError::Settings { env: "tasks", why })?;
+    Game::read(&with.env, with.game)
 }
 
 /// How the node's process is started, if it has one.
-pub fn process(node: &Node) -> Result<Option<ProcessSettings>, String> {
-    let Game::Process(ProcessGame { name }) = game(node)? else { return Ok(None) };
-    let with: Tasks = settings(node)?;
-    let command = with.command.filter(|c| !c.is_empty()).ok_or("command: a process needs one")?;
-    Ok(Some(ProcessSettings { name, command, processes: with.processes.unwrap_or(1), seconds: with.seconds.unwrap_or(10.0) }))
+pub fn process(node: &Node) -> Result<Option<ProcessSettings>, EnvError> {
+    Ok(game(node)?.program().cloned())
 }
 
 pub fn render<'s>(node: &Node, _: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with: Tasks = settings(node)?;
-    if let Some(process) = process(node)? {
-        ctx.shared.outside.declare(process);
+    let (game, seed) = (game(node).map_err(|e| e.to_string())?, ctx.seed);
+    if let Some(program) = game.program() {
+        ctx.shared.outside.declare(program.clone());
     }
-    let (game, seed) = (game(node)?, ctx.seed);
     Ok(source::iterations(&node.id, scope, ctx, move |iteration| {
         let names: Vec<String> = env::training(&game, seed, iteration, with.batch).iter().map(|t| t.name()).collect();
         let iterations = UInt64Array::from(vec![iteration; names.len()]);

@@ -2,38 +2,12 @@
 
 mod field;
 mod inference;
+mod settings;
 
-use super::{within, EnvError, Environment, Seen};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
+use super::{EnvError, Environment, GameSettings, Seen};
 use field::{Field, Opened};
 
-/// The settings of MineSweeper.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
-#[serde(default, deny_unknown_fields)]
-pub struct MinesweeperSettings {
-    /// Rows and columns of the board.
-    #[schemars(range(min = 2, max = 16))]
-    pub size: usize,
-    /// Mines on the board.
-    #[schemars(range(min = 1, max = 99))]
-    pub mines: usize,
-}
-
-impl Default for MinesweeperSettings {
-    fn default() -> Self {
-        MinesweeperSettings { size: 6, mines: 3 }
-    }
-}
-
-impl MinesweeperSettings {
-    /// Refuses what no board can have: one cell stays free for the first opening, one more for the game.
-    pub fn check(&self) -> Result<(), EnvError> {
-        within("size", self.size, 2, 16)?;
-        within("mines", self.mines, 1, (self.size * self.size - 2).min(99))
-    }
-}
+pub use settings::MinesweeperSettings;
 
 /// A field being played.
 #[derive(Clone, Debug)]

@@ -1,5 +1,6 @@
 //! One running program: lines to it, lines from it with the moment they came, and the end of what it complained about.
 
+use super::error::StartError;
 use super::outside::{Outside, Pipes};
 use crossbeam_channel::{bounded, unbounded, Receiver, RecvTimeoutError, Sender};
 use std::collections::VecDeque;
@@ -35,7 +36,7 @@ pub struct Child {
 }
 
 impl Child {
-    pub fn start(outside: &Outside, command: &[String]) -> Result<Child, String> {
+    pub fn start(outside: &Outside, command: &[String]) -> Result<Child, StartError> {
         let (id, Pipes { input: mut stdin, output, errors }) = outside.start(command)?;
         let (input, inbox) = unbounded::<Vec<u8>>();
         let (outbox, lines) = unbounded();
@@ -102,8 +103,8 @@ impl Drop for Child {
     }
 }
 
-fn thread(body: impl FnOnce() + Send + 'static) -> Result<(), String> {
-    std::thread::Builder::new().name("process".into()).spawn(body).map(drop).map_err(|e| format!("no thread: {e}"))
+fn thread(body: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
+    std::thread::Builder::new().name("process".into()).spawn(body).map(drop).map_err(StartError::Thread)
 }
 
 /// Hands over line after line until `take` has enough or the stream ends.

@@ -57,46 +57,15 @@
 //! alone. Episodes that were in a process when it ended are started again in a new one; that costs only the one that was the reason a try.
 
 mod child;
+mod error;
 mod outside;
+mod place;
 mod pool;
 mod protocol;
+mod settings;
 
+pub use error::ProcessError;
 pub use outside::Outside;
 pub use pool::Pool;
 pub use protocol::{Ask, Hello};
-
-use serde::{Deserialize, Serialize};
-
-/// A game that is played outside: what its tasks have in common is the name of the process.
-#[derive(Serialize, Deserialize, schemars::JsonSchema, Clone, Debug, PartialEq, Eq)]
-#[serde(deny_unknown_fields)]
-pub struct ProcessGame {
-    /// The name.
-    pub name: String,
-}
-
-/// How such a game is started.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ProcessSettings {
-    /// What its tasks are named after.
-    pub name: String,
-    /// The program and its arguments.
-    pub command: Vec<String>,
-    /// How many of it run at a time.
-    pub processes: usize,
-    /// How long an answer may take.
-    pub seconds: f64,
-}
-
-/// Starts one process, hears what it says of itself, and ends it.
-pub fn greet(settings: &ProcessSettings) -> Result<Hello, String> {
-    let one = ProcessSettings { processes: 1, ..settings.clone() };
-    Ok(Pool::open(one, Outside::default())?.hello().clone())
-}
-
-/// Whether a text can be the name of a process: it becomes a part of its tasks' names.
-pub fn is_name(name: &str) -> bool {
-    name.len() <= 32
-        && name.starts_with(|c: char| c.is_ascii_lowercase())
-        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
-}
+pub use settings::ProcessSettings;

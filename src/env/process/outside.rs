@@ -1,5 +1,6 @@
 //! What a run knows of the programs that it plays with: how to start them, and which are running, so that none outlives it.
 
+use super::error::StartError;
 use super::ProcessSettings;
 use rustix::process::{kill_process_group, Pid, Signal};
 use std::collections::BTreeMap;
@@ -48,21 +49,21 @@ impl Outside {
 
     /// Starts a program with pipes to all three streams, in a process group of its own: a Ctrl-C at the terminal is not for it.
     /// Gives the child without its handle, which stays here under the number of the process.
-    pub(super) fn start(&self, command: &[String]) -> Result<(u32, Pipes), String> {
-        let Some((program, arguments)) = command.split_first() else { return Err("its command is empty".into()) };
+    pub(super) fn start(&self, command: &[String]) -> Result<(u32, Pipes), StartError> {
+        let Some((program, arguments)) = command.split_first() else { return Err(StartError::Nothing) };
         let mut state = self.state();
         if state.closed {
-            return Err("the run is over".into());
+            return Err(StartError::Over);
         }
         let mut command = Command::new(program);
         command.args(arguments).process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|e| format!("`{program}` can't be started: {e}"))?;
+        let mut child = command.spawn().map_err(|source| StartError::Refused { program: program.clone(), source })?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let id = child.id();
         state.running.insert(id, child);
         match pipes {
             (Some(input), Some(output), Some(errors)) => Ok((id, Pipes { input, output, errors })),
-            _ => Err(format!("`{program}` has no pipes")),
+            _ => Err(StartError::Mute(program.clone())),
         }
     }
 

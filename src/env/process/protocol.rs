@@ -52,21 +52,22 @@ pub struct Hello {
 }
 
 impl Hello {
-    pub(super) fn read(line: &[u8]) -> Result<Hello, String> {
+    pub(super) fn read(line: &[u8]) -> Result<Hello, Fault> {
         let hello: Hello =
-            serde_json::from_slice(line).map_err(|e| format!("its answer to hello is none ({}): {}", why(&e), quoted(line)))?;
+            serde_json::from_slice(line).map_err(|e| malformed(format!("its answer to hello is none ({}): {}", why(&e), quoted(line))))?;
         match hello.protocol {
             PROTOCOL => Ok(hello),
-            other => Err(format!("it speaks version {other} of the protocol, this program version {PROTOCOL}")),
+            other => Err(malformed(format!("it speaks version {other} of the protocol, this program version {PROTOCOL}"))),
         }
     }
 }
 
 /// The object on a line with the number of its episode, or why it is no answer to anything.
-pub(super) fn object(line: &[u8]) -> Result<(usize, Value), String> {
-    let value: Value = serde_json::from_slice(line).map_err(|e| format!("its answer is no JSON ({}): {}", why(&e), quoted(line)))?;
+pub(super) fn object(line: &[u8]) -> Result<(usize, Value), Fault> {
+    let value: Value =
+        serde_json::from_slice(line).map_err(|e| malformed(format!("its answer is no JSON ({}): {}", why(&e), quoted(line))))?;
     let number = value.get("episode").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
-    number.map(|n| (n, value)).ok_or_else(|| format!("its answer names no `episode`: {}", quoted(line)))
+    number.map(|n| (n, value)).ok_or_else(|| malformed(format!("its answer names no `episode`: {}", quoted(line))))
 }
 
 #[derive(Deserialize)]

@@ -2,58 +2,16 @@
 
 pub mod board;
 mod rooms;
+mod settings;
 mod solver;
 
-use super::{within, EnvError, Environment, Seen};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use super::{EnvError, Environment, GameSettings, Seen};
 
 pub use board::{Board, Direction};
+pub use settings::SokobanSettings;
 
 /// The longest way that the expert looks for, in moves.
 const FARTHEST: usize = 500;
-
-/// The settings of Sokoban.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
-#[serde(default, deny_unknown_fields)]
-pub struct SokobanSettings {
-    /// Rows and columns of the room, its outer walls counted.
-    #[schemars(range(min = 4, max = 16))]
-    pub size: usize,
-    /// Boxes, and as many targets.
-    #[schemars(range(min = 1, max = 7))]
-    pub boxes: usize,
-    /// Moves that one action may name, separated by commas.
-    #[schemars(range(min = 1, max = 100))]
-    pub moves_per_turn: usize,
-    /// The least number of moves that the shortest solution of a room may have.
-    #[schemars(range(min = 1, max = 200))]
-    pub min_moves: usize,
-    /// The greatest number of moves that the shortest solution of a room may have.
-    #[schemars(range(min = 1, max = 200))]
-    pub max_moves: usize,
-    /// How many steps back from the solved room reverse play may go.
-    #[schemars(range(min = 1, max = 300))]
-    pub search_depth: usize,
-}
-
-impl Default for SokobanSettings {
-    fn default() -> Self {
-        SokobanSettings { size: 6, boxes: 2, moves_per_turn: 1, min_moves: 5, max_moves: 21, search_depth: 30 }
-    }
-}
-
-impl SokobanSettings {
-    /// Refuses what no room can have.
-    pub fn check(&self) -> Result<(), EnvError> {
-        within("size", self.size, 4, 16)?;
-        within("boxes", self.boxes, 1, 7)?;
-        within("moves_per_turn", self.moves_per_turn, 1, 100)?;
-        within("max_moves", self.max_moves, 1, 200)?;
-        within("min_moves", self.min_moves, 1, self.max_moves)?;
-        within("search_depth", self.search_depth, 1, 300)
-    }
-}
 
 /// A room being played.
 #[derive(Clone, Debug)]
@@ -177,7 +135,7 @@ mod tests {
 
     #[test]
     fn the_expert_solves_every_room_in_the_fewest_turns() {
-        let settings = SokobanSettings { moves_per_turn: 3, ..SokobanSettings::default() };
+        let settings = SokobanSettings { boxes: 2, moves_per_turn: 3, ..SokobanSettings::default() };
         for seed in 0..100 {
             let mut room = Sokoban::new(&settings, seed).unwrap();
             let moves = solver::solve(room.board(), FARTHEST).unwrap().len();
@@ -213,7 +171,7 @@ mod tests {
 
     #[test]
     fn the_lesson_is_a_solution() {
-        let mut room = Sokoban::new(&SokobanSettings::default(), 3).unwrap();
+        let mut room = Sokoban::new(&SokobanSettings { boxes: 2, ..SokobanSettings::default() }, 3).unwrap();
         room.reset();
         room.step("left");
         let lesson = room.lesson().unwrap();
@@ -223,7 +181,7 @@ mod tests {
 
     #[test]
     fn actions_are_read_with_patience_but_not_beyond_the_limit() {
-        let mut room = Sokoban::new(&SokobanSettings { moves_per_turn: 2, ..SokobanSettings::default() }, 1).unwrap();
+        let mut room = Sokoban::new(&SokobanSettings { boxes: 2, moves_per_turn: 2, ..SokobanSettings::default() }, 1).unwrap();
         let before = room.reset();
         for bad in ["", ",", "up,", "up, up, up", "push up", "up down", "1", "√"] {
             let seen = room.step(bad);
@@ -233,7 +191,7 @@ mod tests {
             assert!(room.step(good).valid, "{good}");
         }
         assert_eq!(room.admissible().len(), 20);
-        let many = SokobanSettings { moves_per_turn: 9, ..SokobanSettings::default() };
+        let many = SokobanSettings { boxes: 2, moves_per_turn: 9, ..SokobanSettings::default() };
         assert_eq!(Sokoban::new(&many, 1).unwrap().admissible().len(), 4);
     }
 

@@ -1,0 +1,27 @@
+//! Why a program can't be played with at all. What happens to an episode alone is a [`crate::env::Fault`].
+
+/// Why a program can't be played with at all.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    #[error("the process `{name}` ({command}) can't be played with: {why}")]
+    Unplayable { name: String, command: String, why: String },
+    #[error("the process `{0}` has no expert: its hello doesn't say `\"expert\": true`")]
+    NoExpert(String),
+    #[error("no `tasks` node of this pipeline says how to start the process `{0}`")]
+    Undeclared(String),
+}
+
+/// Why a program can't be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("its command is empty")]
+    Nothing,
+    #[error("the run is over")]
+    Over,
+    #[error("`{program}` can't be started: {source}")]
+    Refused { program: String, source: std::io::Error },
+    #[error("`{0}` has no pipes")]
+    Mute(String),
+    #[error("no thread: {0}")]
+    Thread(std::io::Error),
+}

@@ -1,0 +1,149 @@
+//! The pool against a program that does what an action says: answers, sleeps, ends, or breaks the protocol.
+
+use super::*;
+use crate::env::Task;
+use std::time::Instant;
+
+/// Does in a step what the action says, and shows its own process number.
+const PROGRAM: &str = r#"
+import json, os, sys, time
+for line in sys.stdin:
+    ask = json.loads(line)
+    if ask["request"] == "hello":
+        answer = {"protocol": 1, "rules": ask["name"], "words": ["a"]}
+    elif ask["request"] == "reset":
+        answer = {"episode": ask["episode"], "observation": f"{os.getpid()} {ask['task']}", "actions": ["go"]}
+    else:
+        do = ask["action"]
+        answer = {"episode": ask["episode"], "observation": f"{os.getpid()} {do}", "reward": 0.5, "done": False}
+        if do == "exit":
+            print("one\ntwo", file=sys.stderr, flush=True)
+            os._exit(3)
+        if do.startswith("sleep"):
+            time.sleep(float(do[5:]))
+        if do == "no done":
+            del answer["done"]
+        if do == "long":
+            answer["observation"] = "x" * (1 << 20)
+        if do == "text":
+            print("DEBUG stepping")
+        if do == "another":
+            answer["episode"] += 1000
+        if do == "error":
+            answer = {"episode": ask["episode"], "error": "KeyError"}
+    print(json.dumps(answer), flush=True)
+"#;
+
+fn pool(processes: usize, seconds: f64) -> Pool {
+    let command = ["python3", "-c", PROGRAM].map(String::from).to_vec();
+    Pool::open(ProcessSettings { name: "test".into(), command, processes, seconds }, Outside::default()).unwrap()
+}
+
+fn reset(pool: &mut Pool, episodes: &[usize]) {
+    let task = Task::parse("process-test-s5").unwrap();
+    let asks: Vec<(usize, Ask)> = episodes.iter().map(|e| (*e, Ask::Reset(&task))).collect();
+    for view in pool.view(&asks).unwrap() {
+        let view = view.unwrap();
+        assert!(view.seen.observation.ends_with(" process-test-s5"), "{view:?}");
+        assert_eq!((view.seen.reward, view.actions), (0.0, vec!["go".to_string()]));
+    }
+}
+
+fn step(pool: &mut Pool, actions: &[(usize, &str)]) -> Vec<Result<View, Fault>> {
+    pool.view(&actions.iter().map(|(e, action)| (*e, Ask::Step(action))).collect::<Vec<_>>()).unwrap()
+}
+
+#[test]
+fn a_crash_is_the_fault_of_one_and_the_loss_of_those_beside_it() {
+    let mut pool = pool(2, 20.0);
+    assert_eq!(pool.hello().rules, "test");
+    reset(&mut pool, &[0, 1, 2, 4, 6]);
+    let answers = step(&mut pool, &[(0, "go"), (1, "go"), (2, "exit"), (4, "go"), (6, "go")]);
+    assert_eq!(answers[0].as_ref().unwrap().seen.reward, 0.5, "it was answered before the crash");
+    assert!(answers[1].is_ok(), "it lives in the other process");
+    let fault = answers[2].as_ref().unwrap_err();
+    assert_eq!((fault.cause, fault.own), (Cause::Crash, true));
+    assert_eq!(fault.text, "its process ended (exit status: 3); it last said: one\ntwo");
+    assert!(answers[3..].iter().all(|a| a.as_ref().is_err_and(|f| !f.own && f.cause == Cause::Crash)), "{answers:?}");
+    let answers = step(&mut pool, &[(0, "go"), (1, "go")]);
+    assert!(answers[0].as_ref().is_err_and(|f| !f.own), "what it was is gone: {answers:?}");
+    assert!(answers[1].is_ok());
+    reset(&mut pool, &[0, 2, 4, 6]);
+    assert!(step(&mut pool, &[(0, "go"), (1, "go"), (2, "go"), (4, "go"), (6, "go")]).iter().all(Result::is_ok));
+}
+
+#[test]
+fn garbage_ends_the_process_unless_it_is_known_whose_it_is() {
+    let mut pool = pool(1, 20.0);
+    for (action, survives, word) in [
+        ("no done", true, "its answer to a step has no `done`"),
+        ("error", true, "KeyError"),
+        ("text", false, "its answer is no JSON (expected value): `DEBUG stepping`"),
+        ("another", false, "it answered for episode 1007, of which nothing was asked"),
+        ("long", false, "its answer is a line of more than 1048576 bytes"),
+    ] {
+        reset(&mut pool, &[3, 7, 8]);
+        let answers = step(&mut pool, &[(3, "go"), (7, action), (8, "go")]);
+        let fault = answers[1].as_ref().unwrap_err();
+        let cause = if action == "error" { Cause::Panic } else { Cause::Malformed };
+        assert_eq!((fault.cause, fault.own, fault.text.as_str()), (cause, true, word));
+        assert!(answers[0].is_ok(), "{action}");
+        assert_eq!(answers[2].is_ok(), survives, "{action}: {:?}", answers[2]);
+        assert_eq!(step(&mut pool, &[(3, "go")])[0].is_ok(), survives, "{action}");
+    }
+}
+
+#[test]
+fn a_silent_process_is_killed_and_slow_ones_overlap() {
+    let mut pool = pool(3, 2.5);
+    reset(&mut pool, &[0, 1, 2, 3]);
+    let start = Instant::now();
+    assert!(step(&mut pool, &[(0, "sleep1.5"), (1, "sleep1.5"), (2, "sleep1.5")]).iter().all(Result::is_ok));
+    assert!(start.elapsed().as_secs_f64() < 4.0, "{:?} for three times 1.5 s at a time", start.elapsed());
+    let shown = step(&mut pool, &[(0, "go")])[0].clone().unwrap().seen.observation;
+    let process = std::path::Path::new("/proc").join(shown.split(' ').next().unwrap());
+    assert!(process.exists(), "{process:?}");
+    let answers = step(&mut pool, &[(0, "sleep60"), (1, "go"), (3, "go")]);
+    let fault = answers[0].as_ref().unwrap_err();
+    assert_eq!((fault.cause, fault.own), (Cause::Timeout, true));
+    assert!(answers[1].is_ok());
+    assert!(answers[2].as_ref().is_err_and(|f| f.cause == Cause::Timeout && !f.own), "{answers:?}");
+    assert!(!process.exists(), "it was killed");
+}
+
+#[test]
+fn a_program_that_cannot_be_played_with_is_no_episodes_fault() {
+    let open = |command: &[&str]| {
+        let command = command.iter().map(|c| c.to_string()).collect();
+        let settings = ProcessSettings { name: "test".into(), command, processes: 1, seconds: 1.0 };
+        Pool::open(settings, Outside::default()).err().unwrap().to_string()
+    };
+    let said = open(&["no-such-program", "-x"]);
+    assert!(
+        said.starts_with("the process `test` (no-such-program -x) can't be played with: `no-such-program` can't be started: No such"),
+        "{said}"
+    );
+    let said = open(&["python3", "-c", "import no_such_module"]);
+    assert!(
+        said.contains("it ended before it answered hello (exit status: 1); it last said: ") && said.contains("no_such_module"),
+        "{said}"
+    );
+    let said = open(&["python3", "-c", "print('{\"protocol\": 2}', flush=True)"]);
+    assert!(said.contains("it speaks version 2 of the protocol"), "{said}");
+    let said = pool(1, 1.0).expert(&[(0, Ask::Expert)]).unwrap_err().to_string();
+    assert!(said.contains("has no expert"), "{said}");
+}
+
+#[test]
+fn no_process_outlives_the_run() {
+    let mut pool = pool(2, 20.0);
+    reset(&mut pool, &[0]);
+    let shown = step(&mut pool, &[(0, "go")])[0].clone().unwrap().seen.observation;
+    let process = std::path::Path::new("/proc").join(shown.split(' ').next().unwrap());
+    let outside = pool.outside.clone();
+    outside.close();
+    assert!(!process.exists());
+    assert!(step(&mut pool, &[(0, "go")])[0].as_ref().is_err_and(|f| f.cause == Cause::Crash));
+    let task = Task::parse("process-test-s5").unwrap();
+    assert!(pool.view(&[(0, Ask::Reset(&task))]).unwrap_err().to_string().contains("the run is over"));
+}
