@@ -2,6 +2,8 @@
 //!
 //! What is timed, in each: from the columns in memory to visitation depth, group by (task, state, visitation depth)
 //! with its size, discounted return, baseline, scale and advantage of every row, in memory. Loading and checking aren't.
+//! Ours is what the operators `group` and `advantage` run (`flow::credit::rows`): columns of rows sorted by name in, the same rows with
+//! further columns out.
 //! `flow::credit` gets one thread and then two, DuckDB two. Medians; all advantages must agree to 1e-4.
 
 mod walks;
@@ -12,7 +14,7 @@ use std::error::Error;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
-use walks::{agree, credit, queries, walks, Credit, EPS, GAMMA, SAMPLES};
+use walks::{advantages, agree, credit, queries, walks, EPS, GAMMA, SAMPLES};
 
 const ROWS: usize = 1_000_000;
 
@@ -31,14 +33,16 @@ fn compare(rows: &RecordBatch, folder: &Path) -> Result<()> {
     let (one_s, mut ours) = timed(std::slice::from_ref(rows))?;
     let (two_s, halves) = timed(&halves(rows)?)?;
     let ours = ours.pop().ok_or("no rows")?;
-    let wanted = &ours.advantages.advantage;
-    if halves.iter().flat_map(|half| &half.advantages.advantage).ne(wanted) {
+    let wanted = advantages(&ours)?;
+    let halves = halves.iter().map(advantages).collect::<std::result::Result<Vec<_>, _>>()?;
+    if halves.concat() != wanted {
         return Err("two threads give other bits than one".into());
     }
     let duckdb_s = duckdb(rows, folder, wanted)?;
     let python_s = python(rows, folder, wanted)?;
-    let groups = ours.sizes.iter().map(|size| 1.0 / f64::from(*size)).sum::<f64>();
-    let alone = ours.sizes.iter().filter(|size| **size == 1).count();
+    let sizes = row::u32s(&ours, "group_size")?.values();
+    let groups = sizes.iter().map(|size| 1.0 / f64::from(*size)).sum::<f64>();
+    let alone = sizes.iter().filter(|size| **size == 1).count();
     println!("{ROWS} rows, {SAMPLES} samples a task, {groups:.0} groups, {alone} rows alone");
     println!("{:<32} {:>10} {:>8}", "", "ms", "ratio");
     let rest = [("flow::credit, 2 threads", two_s), ("DuckDB, 2 threads", duckdb_s), ("Python loops, 1 thread", python_s)];
@@ -54,12 +58,12 @@ fn compare(rows: &RecordBatch, folder: &Path) -> Result<()> {
 }
 
 /// One thread for each part: the median time, and what the last run gave.
-fn timed(parts: &[RecordBatch]) -> Result<(f64, Vec<Credit>)> {
+fn timed(parts: &[RecordBatch]) -> Result<(f64, Vec<RecordBatch>)> {
     let mut times = Vec::new();
     let mut last = Vec::new();
     for _ in 0..15 {
         let start = Instant::now();
-        let made: std::result::Result<Vec<Credit>, _> = std::thread::scope(|scope| {
+        let made: std::result::Result<Vec<RecordBatch>, _> = std::thread::scope(|scope| {
             let (mine, others) = parts.split_first().ok_or("no rows")?;
             let others: Vec<_> = others.iter().map(|part| scope.spawn(|| credit(part).map_err(|e| e.to_string()))).collect();
             let mine = credit(mine).map_err(|e| e.to_string());

@@ -24,7 +24,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 use std::time::Instant;
-use walks::{agree, credit, queries, walks, Credit, EPS, GAMMA};
+use walks::{advantages, agree, credit, queries, walks, EPS, GAMMA};
 
 /// How many rows, and how often each contestant runs on them.
 const SIZES: [(usize, usize); 3] = [(100_000, 5), (1_000_000, 5), (10_000_000, 3)];
@@ -159,8 +159,8 @@ fn run(contestant: &str, folder: &Path) -> Result<()> {
         let start = Instant::now();
         let made = flow(&file, number)?;
         let seconds = start.elapsed().as_secs_f64();
-        let advantages = made.iter().flat_map(|part| &part.advantages.advantage).map(|a| f64::from(*a));
-        (seconds, peak()?, advantages.collect())
+        let found = made.iter().map(advantages).collect::<std::result::Result<Vec<_>, _>>()?;
+        (seconds, peak()?, found.concat().into_iter().map(f64::from).collect())
     } else {
         let connection = duckdb::Connection::open_in_memory()?;
         connection.execute_batch("SET threads = 2")?;
@@ -177,12 +177,12 @@ fn run(contestant: &str, folder: &Path) -> Result<()> {
 }
 
 /// Row group by row group; a thread that is done takes the next.
-fn flow(path: &Path, threads: usize) -> Result<Vec<Credit>> {
+fn flow(path: &Path, threads: usize) -> Result<Vec<RecordBatch>> {
     let file = File::open(path)?;
     let metadata = ArrowReaderMetadata::load(&file, Default::default())?;
     let groups = metadata.metadata().num_row_groups();
     let next = AtomicUsize::new(0);
-    let done: Mutex<BTreeMap<usize, Credit>> = Mutex::default();
+    let done: Mutex<BTreeMap<usize, RecordBatch>> = Mutex::default();
     let work = || -> std::result::Result<(), String> {
         loop {
             let group = next.fetch_add(1, Ordering::Relaxed);

@@ -44,7 +44,7 @@
 //!
 //! # Where things are
 //!
-//! Arrows go down only: [`cli`] -> [`ops`] -> [`dataflow`] -> {[`mod@env`], [`policy`], [`credit`], [`log`]} -> {[`pipeline`], [`row`], [`seed`], [`pulse`]}.
+//! Arrows go down only: [`cli`] -> [`ops`] -> [`dataflow`] -> {[`mod@env`], [`policy`], [`credit`], [`log`]} -> {[`pipeline`], [`row`], [`stats`], [`seed`], [`pulse`]}.
 //! One operator is one file in [`ops`] and one line in [`ops::TABLE`]; an environment knows no policy, credit knows no
 //! graph, and only [`dataflow`] knows how iterations overlap.
 //!
@@ -75,3 +75,4 @@ pub mod policy;
 pub mod pulse;
 pub mod row;
 pub mod seed;
+pub mod stats;

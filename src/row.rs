@@ -4,26 +4,36 @@
 //! names it, so rows can be joined and sorted without ever relying on where they arrived.
 
 mod cell;
+mod key;
 pub mod lines;
 mod name;
+mod view;
 
-pub use cell::Cell;
+pub use cell::{Cell, CellError};
+pub use key::keys;
 pub use name::Name;
+pub use view::{Lists, View};
 
 use arrow::array::{Array, ArrayRef, BooleanArray, Float32Array, ListArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
-use arrow::compute::{concat_batches, lexsort_to_indices, take_record_batch, SortColumn};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use std::sync::Arc;
 
 /// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// A hash, a seed, a version or a long count.
     U64,
+    /// A short count.
     U32,
+    /// A reward, a return or another measure.
     F32,
+    /// Yes or no.
     Bool,
+    /// UTF-8.
     Text,
+    /// Tokens.
     U32List,
+    /// A measure a token.
     F32List,
 }
 
@@ -41,6 +51,7 @@ impl Kind {
         }
     }
 
+    /// As Arrow keeps it; the items of a list are never null.
     pub fn arrow(self) -> DataType {
         let list = |inner| DataType::List(Arc::new(Field::new("item", inner, false)));
         match self {
@@ -58,8 +69,11 @@ impl Kind {
 /// One column: its name, its type, what it means.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
+    /// Its name in YAML, SQL and Parquet: a promise.
     pub name: &'static str,
+    /// The type of its values.
     pub kind: Kind,
+    /// What it means, in a line.
     pub about: &'static str,
 }
 
@@ -142,38 +156,48 @@ pub fn find(name: &str) -> Option<&'static Column> {
 /// What can be wrong with rows.
 #[derive(Debug, thiserror::Error)]
 pub enum RowError {
+    /// A column that is asked for isn't there, or isn't in the table.
     #[error("there is no column `{0}` in these rows")]
     Missing(String),
+    /// A column isn't of the type that the table says.
     #[error("column `{name}` holds {found}, wanted {wanted}")]
-    Type { name: String, found: DataType, wanted: DataType },
+    Type {
+        /// The column.
+        name: String,
+        /// What it holds.
+        found: DataType,
+        /// What the table says.
+        wanted: DataType,
+    },
+    /// Arrow refused: columns of different lengths, or a batch too large.
     #[error("{0}")]
     Arrow(#[from] arrow::error::ArrowError),
 }
 
-/// The schema of rows with these columns. Columns outside the table are an error of the caller's.
+/// The schema of rows with these columns, in this order. Fails with [`RowError::Missing`] for a column outside the table.
 pub fn schema(names: &[&str]) -> Result<SchemaRef, RowError> {
     let field =
         |name: &&str| find(name).map(|c| Field::new(c.name, c.kind.arrow(), false)).ok_or_else(|| RowError::Missing(name.to_string()));
     Ok(Arc::new(Schema::new(names.iter().map(field).collect::<Result<Vec<_>, _>>()?)))
 }
 
-/// Rows from columns, types checked against the table.
+/// Rows from columns of one length. Fails where a column isn't in the table, or isn't of its type.
 pub fn batch(columns: Vec<(&str, ArrayRef)>) -> Result<RecordBatch, RowError> {
     let names: Vec<&str> = columns.iter().map(|c| c.0).collect();
     Ok(RecordBatch::try_new(schema(&names)?, columns.into_iter().map(|c| c.1).collect())?)
 }
 
-/// `rows` with `column` put in place of the one of that name, or added at the end.
+/// `rows` with the column `name` put in place of the one of that name, or added at the end. The other columns are shared, not copied.
 pub fn with(rows: &RecordBatch, name: &str, values: ArrayRef) -> Result<RecordBatch, RowError> {
-    let mut columns: Vec<(&str, ArrayRef)> = Vec::with_capacity(rows.num_columns() + 1);
+    with_all(rows, vec![(name, values)])
+}
+
+/// [`with`] for several columns, added in this order.
+pub fn with_all(rows: &RecordBatch, made: Vec<(&str, ArrayRef)>) -> Result<RecordBatch, RowError> {
     let schema = rows.schema();
-    for (field, array) in schema.fields().iter().zip(rows.columns()) {
-        if field.name() != name {
-            columns.push((field.name(), array.clone()));
-        }
-    }
-    columns.push((name, values));
-    batch(columns)
+    let kept = schema.fields().iter().zip(rows.columns()).filter(|(field, _)| made.iter().all(|(name, _)| field.name() != name));
+    let kept: Vec<(&str, ArrayRef)> = kept.map(|(field, column)| (field.name().as_str(), column.clone())).collect();
+    batch(kept.into_iter().chain(made).collect())
 }
 
 macro_rules! typed {
@@ -208,16 +232,8 @@ pub fn f32_list(lists: &ListArray, i: usize) -> Vec<f32> {
     values.as_any().downcast_ref::<Float32Array>().map(|v| v.values().to_vec()).unwrap_or_default()
 }
 
-/// All batches as one, sorted by the rows' names: the form in which every fold over rows must see them.
-/// `None` when there are no rows.
+/// All batches as one, in the order of the rows' names. `None` when there are no batches. Every column is copied unless one batch is in
+/// order already, so it's for those who need all of them in one piece; a stage that reads some columns takes a [`View`].
 pub fn sorted(batches: &[RecordBatch]) -> Result<Option<RecordBatch>, RowError> {
-    let Some(first) = batches.first() else { return Ok(None) };
-    let all = concat_batches(&first.schema(), batches)?;
-    let keys: Vec<SortColumn> =
-        NAME.iter().filter_map(|n| all.column_by_name(n)).map(|values| SortColumn { values: values.clone(), options: None }).collect();
-    if keys.is_empty() || all.num_rows() < 2 {
-        return Ok(Some(all));
-    }
-    let order = lexsort_to_indices(&keys, None)?;
-    Ok(Some(take_record_batch(&all, &order)?))
+    View::sorted(batches)?.map(|view| view.whole()).transpose()
 }

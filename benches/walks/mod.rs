@@ -1,12 +1,11 @@
 //! The rows that the benchmarks of credit are about, and what is done with them.
 #![allow(dead_code)] // each benchmark uses a part
 
-use arrow::array::{ArrayRef, Float32Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
-use flow::credit::{
-    advantages_in, begin_ids, episodes, fold_ids, fold_run, values, visitation_depth, AdvantageSettings, Advantages, Columns, Groups, Of,
-};
+use arrow::array::{ArrayRef, BooleanArray, Float32Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
+use flow::credit::rows::{compare, mark, measure, value};
+use flow::credit::{AdvantageSettings, Of};
 use flow::row::{self, RowError};
-use flow::seed::{mix, text, Random};
+use flow::seed::{mix, Random};
 use std::sync::Arc;
 
 pub const SAMPLES: u32 = 16;
@@ -35,6 +34,7 @@ impl Walks {
             for sample in 0..SAMPLES {
                 let (mut x, mut y, mut boxes) = (1, 1, mix(7, self.task));
                 for turn in 0..TURNS {
+                    // Padded, so that the order of the names is that of the numbers.
                     tasks.push(format!("sokoban-6x6-2-{:08}", self.task));
                     samples.push(sample);
                     turns.push(turn);
@@ -59,50 +59,37 @@ impl Walks {
             }
             self.task += 1;
         }
-        let rows = tasks.len().min(self.left);
+        let made = tasks.len();
+        let rows = made.min(self.left);
         self.left -= rows;
-        let columns: [(&str, ArrayRef); 5] = [
+        let columns: [(&str, ArrayRef); 9] = [
+            ("iteration", Arc::new(UInt64Array::from(vec![0; made]))),
             ("task", Arc::new(StringArray::from(tasks))),
             ("sample", Arc::new(UInt32Array::from(samples))),
+            ("attempt", Arc::new(UInt32Array::from(vec![0; made]))),
             ("turn", Arc::new(UInt32Array::from(turns))),
+            ("phase", Arc::new(StringArray::from(vec!["play"; made]))),
             ("state", Arc::new(UInt64Array::from(states))),
+            ("valid", Arc::new(BooleanArray::from(vec![true; made]))),
             ("reward", Arc::new(Float32Array::from(rewards))),
         ];
         Ok(row::batch(columns.to_vec())?.slice(0, rows))
     }
 }
 
-/// Everything that credit makes of the rows: it stays in memory, as it does for the others.
-pub struct Credit {
-    _ids: Vec<u64>,
-    _depths: Vec<u32>,
-    pub sizes: Vec<u32>,
-    pub advantages: Advantages,
+/// Visitation depth, group by (task, state, visitation depth) with its size, discounted return, baseline, scale and advantage of rows of
+/// whole tasks: what the operators `group` and `advantage` do, one after the other. The rows come back with these columns.
+pub fn credit(rows: &RecordBatch) -> Result<RecordBatch, RowError> {
+    let settings = AdvantageSettings { of: Of::StepReturn, gamma: GAMMA, eps: EPS, ..Default::default() };
+    let by = ["task", "state", "visitation_depth"].map(String::from);
+    let grouped = measure(&mark(std::slice::from_ref(rows), &by)?)?;
+    let mut made = compare(&value(&grouped, &settings)?, &settings)?;
+    made.pop().ok_or_else(|| RowError::Missing("advantage".into()))
 }
 
-/// Visitation depth, group by (task, state, visitation depth) with its size, discounted return, baseline, scale and
-/// advantage of rows of whole tasks.
-pub fn credit(rows: &RecordBatch) -> Result<Credit, RowError> {
-    let (tasks, samples) = (row::texts(rows, "task")?, row::u32s(rows, "sample")?.values());
-    let (states, rewards) = (row::u64s(rows, "state")?.values(), row::f32s(rows, "reward")?.values());
-    let settings = AdvantageSettings { of: Of::StepReturn, gamma: GAMMA, eps: EPS, ..Default::default() };
-    let episodes = episodes(|i| samples[i] == samples[i - 1] && tasks.value(i) == tasks.value(i - 1), rows.num_rows());
-    let depths = visitation_depth(states, &episodes);
-    let mut ids = begin_ids(3, rows.num_rows());
-    let (mut task, mut hash) = ("", text(""));
-    for episode in &episodes {
-        let next = tasks.value(episode.start);
-        if next != task {
-            (task, hash) = (next, text(next));
-        }
-        fold_run(&mut ids[episode.clone()], hash);
-    }
-    fold_ids(&mut ids, states.iter().copied());
-    fold_ids(&mut ids, depths.iter().map(|depth| u64::from(*depth)));
-    let groups = Groups::of(&ids);
-    let columns = Columns { reward: rewards, ..Default::default() };
-    let values = values(&columns, &episodes, &settings);
-    Ok(Credit { _ids: ids, _depths: depths, sizes: groups.sizes(), advantages: advantages_in(&values, &groups, &columns, &settings) })
+/// A column of what [`credit`] made.
+pub fn advantages(rows: &RecordBatch) -> Result<&[f32], RowError> {
+    Ok(row::f32s(rows, "advantage")?.values())
 }
 
 /// The same in SQL over `source`, whose column `row` says which row is meant, in the two ways that suggest themselves.

@@ -1,18 +1,17 @@
 //! Advantages: the value of a row, compared with its group.
 
 use super::columns::Columns;
-use super::cross::cross_episode_return;
-use super::gae::gae;
-use super::group::Groups;
-use super::returns::{discounted, summed};
-use super::settings::{AdvantageSettings, Baseline, EpsIn, Equal, Of, Penalty, Scale, Singleton, Unit};
-use super::sums::Sums;
+use super::conventions::{Baseline, EpsIn, Equal, Penalty, Scale, Singleton, Unit};
+use super::estimator::Given;
+use super::settings::AdvantageSettings;
 use crate::seed::mix;
+use crate::stats::{Groups, Sums};
 use std::ops::Range;
 
 /// Whether a row is trained on, or why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Used {
+    /// It is.
     Yes,
     /// Nobody to compare it with, and `singleton: drop`.
     Singleton,
@@ -34,31 +33,31 @@ impl Used {
     }
 }
 
-/// One entry a row: `advantage = (value - baseline) / scale`.
+/// One entry a row: `advantage = (value - baseline) / scale`, all in the unit of the rewards but for the advantage, which has none where
+/// a deviation divides.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Advantages {
+    /// What was compared.
     pub value: Vec<f32>,
+    /// What was subtracted.
     pub baseline: Vec<f32>,
+    /// What the difference was divided by.
     pub scale: Vec<f32>,
+    /// What came out.
     pub advantage: Vec<f32>,
+    /// Whether the row is trained on.
     pub used: Vec<Used>,
 }
 
-/// Stage 1, with whole trajectories on hand: the value of each row.
+/// Stage 1, with whole trajectories on hand: the value of each row, by the estimator that `settings.of` names.
 pub fn values(columns: &Columns, episodes: &[Range<usize>], settings: &AdvantageSettings) -> Vec<f64> {
-    let rows = columns.reward.len();
+    let estimator = settings.of.estimator();
     let fine = |i: usize| if columns.invalid(i) { settings.invalid_penalty } else { 0.0 };
     let before = settings.penalty == Penalty::BeforeReturn;
-    let reward = |i: usize| f64::from(columns.reward[i]) - if before { fine(i) } else { 0.0 };
-    let mut values = match settings.of {
-        Of::EpisodeReturn => summed(rows, episodes, reward),
-        Of::StepReturn => discounted(rows, episodes, settings.gamma, reward),
-        Of::CrossEpisodeReturn => cross_episode_return(columns, episodes, settings, reward),
-        Of::Reward => (0..rows).map(reward).collect(),
-        Of::Gae => gae(columns.value, episodes, settings.gamma, settings.lambda, reward),
-        Of::Advantage => return columns.advantage.iter().map(|advantage| f64::from(*advantage)).collect(),
-    };
-    if !before {
+    let reward = |(i, reward): (usize, &f32)| f64::from(*reward) - if before { fine(i) } else { 0.0 };
+    let rewards: Vec<f64> = columns.reward.iter().enumerate().map(reward).collect();
+    let mut values = (estimator.values)(&Given { columns, episodes, rewards: &rewards, discounts: settings.discounts() });
+    if !before && estimator.rewards {
         values.iter_mut().enumerate().for_each(|(i, value)| *value -= fine(i));
     }
     values
@@ -75,12 +74,8 @@ struct Shared {
 /// Stage 2, with whole groups on hand and rows sorted by name: GRPO's `(R - mean) / (std + eps)` and its relatives
 /// (SLEA-RL, section 3 and Eq. 5; EAPO, Eq. 4 and 14; the other conventions are named in [`AdvantageSettings`]).
 pub fn advantages(values: &[f64], groups: &[u64], columns: &Columns, settings: &AdvantageSettings) -> Advantages {
-    advantages_in(values, &Groups::of(groups), columns, settings)
-}
-
-/// [`advantages`] where the groups are already numbered.
-pub fn advantages_in(values: &[f64], groups: &Groups, columns: &Columns, settings: &AdvantageSettings) -> Advantages {
-    let by_trajectory = settings.of == Of::EpisodeReturn && settings.unit == Unit::Trajectory;
+    let groups = &Groups::of(groups);
+    let by_trajectory = settings.of.estimator().whole && settings.unit == Unit::Trajectory;
     let count = |row: usize| match settings.unit {
         _ if columns.dropped(row) => 0.0,
         Unit::Token => f64::from(columns.tokens[row]),

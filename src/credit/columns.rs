@@ -8,10 +8,8 @@ pub struct Columns<'a> {
     pub reward: &'a [f32],
     /// Whether the action could be carried out; empty: all could.
     pub valid: &'a [bool],
-    /// The advantage made upstream, for `of: advantage`.
-    pub advantage: &'a [f32],
-    /// What a critic expected after the prompt, for `of: gae`.
-    pub value: &'a [f32],
+    /// The further columns that the estimator needs, by their names.
+    pub named: &'a [(&'a str, &'a [f32])],
     /// An id of the row's trajectory, for `unit: trajectory`: of its attempt, or of the reflection that it is.
     pub trajectory: &'a [u64],
     /// An id of the row's trial, which is all attempts of one sample at a task, for `of: cross_episode_return`.
@@ -24,7 +22,11 @@ pub struct Columns<'a> {
     pub dropped: &'a [bool],
 }
 
-impl Columns<'_> {
+impl<'a> Columns<'a> {
+    /// The further column of that name; empty where it wasn't given.
+    pub fn named(&self, name: &str) -> &'a [f32] {
+        self.named.iter().find(|(known, _)| *known == name).map_or(&[], |(_, column)| column)
+    }
     pub(super) fn invalid(&self, row: usize) -> bool {
         self.valid.get(row) == Some(&false)
     }

@@ -1,6 +1,6 @@
 //! Visitation depth: how often a trajectory had been in a state before.
 
-use super::group::Groups;
+use crate::stats::Groups;
 use std::ops::Range;
 
 /// Up to this many turns, looking back over the trajectory beats a table.

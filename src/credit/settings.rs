@@ -1,9 +1,11 @@
-//! The conventions on which published methods and their code differ, each a field. The defaults are GRPO as published.
+//! What can be said of an advantage, in one struct: the estimator, the conventions on which published methods and their code differ, each
+//! a field, and a preset for all of them in one word. The defaults are GRPO as published.
 
-use super::preset::Preset;
+use super::conventions::{Baseline, Boundary, EpsIn, Equal, Penalty, Scale, Singleton, Unit};
+use super::estimator::{Discounts, Of};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{json, Value};
+use serde_json::{json, Error, Map, Value};
 
 /// What an advantage compares, and how.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
@@ -73,142 +75,57 @@ impl Default for AdvantageSettings {
     }
 }
 
-/// That settings stand only where something reads them: an advantage made upstream is taken as it is, so what turns rewards into
-/// values has no place beside it; and only a cross_episode_return knows of attempts.
-fn only_where_read() -> Value {
-    let of = |value: &str| json!({ "properties": { "of": { "const": value } }, "required": ["of"] });
-    json!([
-        {
-            "if": of("advantage"),
-            "then": { "properties": { "gamma": false, "lambda": false, "invalid_penalty": false, "penalty": false } },
-        },
-        {
-            "if": { "not": of("cross_episode_return") },
-            "then": { "properties": { "gamma_attempt": false, "boundary": false } },
-        },
-    ])
+impl AdvantageSettings {
+    /// The settings that a node means: each field as it is given, else as the preset has it, else its default. Fails as reading the
+    /// settings does.
+    pub fn meant(given: &Value) -> Result<AdvantageSettings, Error> {
+        let given = if given.is_null() { json!({}) } else { given.clone() };
+        let AdvantageSettings { of, preset, .. } = serde_json::from_value(given.clone())?;
+        let preset = match preset {
+            Preset::Paper => json!({}),
+            Preset::Code => (of.estimator().code)(),
+        };
+        let mut whole = Map::new();
+        for part in [preset, given] {
+            whole.extend(part.as_object().cloned().unwrap_or_default());
+        }
+        serde_json::from_value(Value::Object(whole))
+    }
+
+    /// The discounts among them.
+    pub fn discounts(&self) -> Discounts {
+        Discounts { gamma: self.gamma, gamma_attempt: self.gamma_attempt, boundary: self.boundary, lambda: self.lambda }
+    }
 }
 
-/// The value of a row. A reflection (`phase` reflect) is no turn of play: its reward and its penalty are its own alone, and so is all
-/// that it is worth, except by cross_episode_return.
+/// Whose conventions hold for the fields that aren't given.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
-pub enum Of {
-    /// The sum of the trajectory's rewards (EMPO2, section 2: GRPO).
-    #[default]
-    EpisodeReturn,
-    /// The discounted sum of the rewards from this turn on (GiGPO; SLEA-RL, Eq. 5; EAPO, Eq. 4).
-    StepReturn,
-    /// The discounted sum of the rewards from this turn on, to the end of the trial: of this attempt and of those after it (LaMer, Eq. 4).
-    /// A reflection is worth what the first turn of the next attempt is (section 4: it is trained by the reward of the next episode).
-    CrossEpisodeReturn,
-    /// The reward of the turn alone (EAPO, Eq. 14 read literally).
-    Reward,
-    /// Generalised advantage estimation from a critic's column `value` (PPO; Schulman et al. 2016). Also makes `value_target`.
-    Gae,
-    /// The advantage that a node upstream made, to be compared once more (the second step of REINFORCE++ with baseline).
-    Advantage,
-}
-
-/// Which discounts lie between a turn and the attempts after its own.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub enum Boundary {
-    /// gamma_attempt once for each attempt on the way, wherever in its own attempt the turn stands (LaMer, Eq. 4).
+pub enum Preset {
+    /// The papers': every other field has its default.
     #[default]
     Paper,
-    /// Also gamma for each turn that is left in the turn's own attempt: one pass from the end, in LaMer's released code.
+    /// The released code's. For returns and rewards that of GiGPO (verl-agent, whose GRPO for agents is the same with
+    /// episodes alone): unit: turn, invalid_penalty: 0.1, penalty: after_return, and singleton: raw for an
+    /// episode_return but zero for the others. For a cross_episode_return that of LaMer: boundary: code, unit: turn, and no
+    /// penalty (its code takes the penalty from the episode's part alone). For an advantage and for gae verl's whitening: unit: token, eps: 1e-8,
+    /// eps_in: variance; for gae also lambda: 1. Everything else as published.
     Code,
 }
 
-/// What is subtracted from a value.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub enum Baseline {
-    /// The group's mean (GRPO: SLEA-RL, section 3).
-    #[default]
-    Mean,
-    /// The mean of the others in the group (RLOO: Ahmadian et al. 2024).
-    LeaveOneOut,
-    /// Nothing (REINFORCE).
-    None,
-}
-
-/// What the difference is divided by.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub enum Scale {
-    /// The group's standard deviation, kept above 0 by eps (GRPO; EAPO, Eq. 14).
-    #[default]
-    Std,
-    /// One (Dr.GRPO: Liu et al. 2025; GiGPO's variant without std).
-    None,
-}
-
-/// Where eps stands in the divisor.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub enum EpsIn {
-    /// std + eps (GRPO: SLEA-RL, section 3; verl's GRPO).
-    #[default]
-    Std,
-    /// sqrt(variance + eps) (verl's whitening, with eps 1e-8).
-    Variance,
-    /// sqrt(max(variance, eps)) (OpenRLHF's whitening, with eps 1e-8 and ddof 0).
-    VarianceFloor,
-}
-
-/// What becomes of a row with nobody to compare it with: its group is one row, or the rows of one trajectory.
-/// (With neither baseline nor scale nothing is compared, and nothing special happens.)
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub enum Singleton {
-    /// Baseline 0 and scale 1: the value itself is the advantage (GRPO in verl, which divides it by 1 + eps besides).
-    Raw,
-    /// The value is its own baseline: the advantage is 0 (the step advantage in GiGPO's code).
-    #[default]
-    Zero,
-    /// As zero, and the row isn't trained on.
-    Drop,
-}
-
-/// What becomes of a group of two or more whose values are all equal, so that comparing them says nothing.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub enum Equal {
-    /// It is trained on: with a baseline its advantages are 0, and only a divergence from the reference moves the weights.
-    #[default]
-    Keep,
-    /// Its rows aren't trained on (DAPO: Yu et al. 2025, section 3.2); `used` says dropped_equal_rewards.
-    Drop,
-}
-
-/// How often a row counts in the statistics of its group.
-///
-/// A step_return, a cross_episode_return, a reward or an advantage belongs to one turn, and counts once with `trajectory`
-/// as with `turn`: the papers' groups are sets of transitions (EAPO, Eq. 13; SLEA-RL, above Eq. 5), in which a trajectory
-/// that comes back to a state stands more than once. A trajectory is one attempt; a reflection is one by itself.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub enum Unit {
-    /// An episode's return once a trajectory, as published. (With after_return, its rows can differ: their mean counts.)
-    #[default]
-    Trajectory,
-    /// Once a turn, as in GiGPO's released code, so that long trajectories weigh more.
-    Turn,
-    /// Once a response token (REINFORCE++: verl and OpenRLHF whiten over all response tokens of a batch).
-    Token,
-}
-
-/// When the penalty for an invalid action is subtracted.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub enum Penalty {
-    /// From the turn's reward: part of every return that the turn is in, like any other reward.
-    #[default]
-    BeforeReturn,
-    /// From the row's value only, as in GiGPO's released code: the turns before it don't feel it.
-    AfterReturn,
+/// That settings stand only where something reads them: what turns rewards into values has no place beside an estimator that reads
+/// none, nor has a setting of one estimator beside another.
+fn only_where_read() -> Value {
+    let of = |name: &str| json!({ "properties": { "of": { "const": name } }, "required": ["of"] });
+    let none =
+        |settings: &[&str]| json!({ "properties": settings.iter().map(|name| (name.to_string(), json!(false))).collect::<Map<_, _>>() });
+    let named = || Of::ALL.iter().map(|of| (of.name(), of.estimator()));
+    let unrewarded = named().filter(|(_, estimator)| !estimator.rewards);
+    let unrewarded =
+        unrewarded.map(|(name, _)| json!({ "if": of(name), "then": none(&["gamma", "lambda", "invalid_penalty", "penalty"]) }));
+    let own = named().filter(|(_, estimator)| !estimator.settings.is_empty());
+    let own = own.map(|(name, estimator)| json!({ "if": { "not": of(name) }, "then": none(estimator.settings) }));
+    unrewarded.chain(own).collect()
 }
 
 #[cfg(test)]
@@ -227,5 +144,58 @@ mod tests {
         assert_eq!(schema["properties"]["eps"]["default"], 1e-6);
         assert_eq!(schema["allOf"][0]["then"]["properties"]["gamma"], false);
         assert_eq!(schema["allOf"][1]["then"]["properties"]["gamma_attempt"], false);
+    }
+
+    fn meant(given: Value) -> AdvantageSettings {
+        AdvantageSettings::meant(&given).unwrap()
+    }
+
+    #[test]
+    fn the_paper_is_the_default() {
+        assert_eq!(meant(json!({})), AdvantageSettings::default());
+        assert_eq!(meant(json!({ "preset": "paper" })), AdvantageSettings::default());
+        assert_eq!(AdvantageSettings::meant(&Value::Null).unwrap(), AdvantageSettings::default());
+        assert_eq!(
+            meant(json!({ "of": "step_return", "gamma": 0.9 })),
+            AdvantageSettings { of: Of::StepReturn, gamma: 0.9, ..Default::default() }
+        );
+    }
+
+    #[test]
+    fn the_code_differs_by_what_is_compared() {
+        let said = |s: &AdvantageSettings| (s.unit, s.singleton, s.invalid_penalty, s.penalty, s.eps, s.eps_in);
+        let (after, before) = (Penalty::AfterReturn, Penalty::BeforeReturn);
+        assert_eq!(said(&meant(json!({ "preset": "code" }))), (Unit::Turn, Singleton::Raw, 0.1, after, 1e-6, EpsIn::Std));
+        assert_eq!(
+            said(&meant(json!({ "preset": "code", "of": "step_return" }))),
+            (Unit::Turn, Singleton::Zero, 0.1, after, 1e-6, EpsIn::Std)
+        );
+        let white = (Unit::Token, Singleton::Zero, 0.0, before, 1e-8, EpsIn::Variance);
+        assert_eq!(said(&meant(json!({ "preset": "code", "of": "advantage" }))), white);
+        let cross = meant(json!({ "preset": "code", "of": "cross_episode_return" }));
+        assert_eq!(
+            (said(&cross), cross.boundary, cross.gamma_attempt),
+            ((Unit::Turn, Singleton::Zero, 0.0, before, 1e-6, EpsIn::Std), Boundary::Code, 0.6)
+        );
+        let gae = meant(json!({ "preset": "code", "of": "gae" }));
+        assert_eq!((said(&gae), gae.of, gae.lambda), (white, Of::Gae, 1.0));
+    }
+
+    #[test]
+    fn a_field_beside_the_preset_wins() {
+        let found = meant(json!({ "preset": "code", "unit": "trajectory", "invalid_penalty": 0, "singleton": "drop" }));
+        assert_eq!((found.unit, found.invalid_penalty, found.singleton), (Unit::Trajectory, 0.0, Singleton::Drop));
+        assert_eq!(found.penalty, Penalty::AfterReturn, "the others stay as the preset has them");
+        assert!(AdvantageSettings::meant(&json!({ "preset": "code", "units": "turn" })).is_err());
+    }
+
+    #[test]
+    fn what_an_estimator_says_of_its_code_can_be_read() {
+        for of in Of::ALL {
+            let meant = meant(json!({ "preset": "code", "of": of.name() }));
+            assert_eq!((meant.of, meant.preset), (*of, Preset::Code));
+            let fields = serde_json::to_value(AdvantageSettings::default()).unwrap();
+            assert!(of.estimator().settings.iter().all(|setting| fields.get(setting).is_some()), "{}", of.name());
+        }
     }
 }

@@ -1,10 +1,10 @@
 //! What flows: an Arrow record batch as a timely container, counted by rows, sent between processes as Arrow IPC.
 
 use super::failure::Failed;
-use crate::seed;
-use arrow::array::{Array, AsArray, RecordBatch, UInt32Array};
+use crate::row::keys;
+use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, take_record_batch};
-use arrow::datatypes::{DataType, Schema, UInt32Type, UInt64Type};
+use arrow::datatypes::Schema;
 use arrow::ipc::{reader::StreamDecoder, writer::StreamWriter};
 use std::io::Write;
 use std::sync::{Arc, OnceLock};
@@ -142,7 +142,11 @@ impl Route {
     }
 }
 
-/// Splits batches by a route, and lets small slices leave as one batch.
+/// From how many rows on a batch goes as it is. Smaller ones are put together, which copies them, because what each stage does for a
+/// batch, whatever its size, would cost more.
+const LARGE: usize = 128;
+
+/// Splits batches by a route, and lets small ones leave as one.
 pub struct Router {
     route: Route,
     here: usize,
@@ -155,6 +159,10 @@ impl Router {
     fn split(&mut self, rows: RecordBatch, to: impl Fn(usize) -> usize) {
         let mut indices: Vec<Vec<u32>> = vec![Vec::new(); self.pending.len()];
         (0..rows.num_rows()).for_each(|i| indices[to(i)].push(i as u32));
+        // Rows that all go to one worker go as they are, which is what happens to rows that are where they belong.
+        if let Some(peer) = indices.iter().position(|indices| indices.len() == rows.num_rows()) {
+            return self.pending[peer].push(rows);
+        }
         for (peer, indices) in indices.into_iter().enumerate().filter(|(_, i)| !i.is_empty()) {
             self.pending[peer].push(take_record_batch(&rows, &UInt32Array::from(indices)).expect("indices lie within the batch"));
         }
@@ -183,32 +191,13 @@ impl Distributor<Batch> for Router {
 
     fn flush<T: Clone, P: Push<Message<T, Batch>>>(&mut self, time: &T, pushers: &mut [P]) {
         for (pending, pusher) in self.pending.iter_mut().zip(pushers) {
-            if let Some(first) = pending.first() {
-                let rows = concat_batches(&first.schema(), pending.iter()).expect("batches of one edge share a schema");
-                pending.clear();
+            let (large, small): (Vec<_>, Vec<_>) = pending.drain(..).partition(|rows| rows.num_rows() >= LARGE);
+            let small = small.first().map(|first| concat_batches(&first.schema(), &small).expect("batches of one edge share a schema"));
+            for rows in large.into_iter().chain(small) {
                 Message::push_at(&mut Batch::new(rows), time.clone(), pusher);
             }
         }
     }
-}
-
-/// A fixed hash of each row's values in `columns`. A column that isn't there, or of a type no key has, counts as 0.
-pub fn keys(rows: &RecordBatch, columns: &[String]) -> Vec<u64> {
-    let mut keys = vec![0u64; rows.num_rows()];
-    for array in columns.iter().filter_map(|c| rows.column_by_name(c)) {
-        let value: Box<dyn Fn(usize) -> u64> = match array.data_type() {
-            DataType::UInt64 => Box::new(|i| array.as_primitive::<UInt64Type>().value(i)),
-            DataType::UInt32 => Box::new(|i| array.as_primitive::<UInt32Type>().value(i) as u64),
-            DataType::Boolean => Box::new(|i| array.as_boolean().value(i) as u64),
-            DataType::Utf8 => Box::new(|i| seed::text(array.as_string::<i32>().value(i))),
-            DataType::Float32 => Box::new(|i| array.as_primitive::<arrow::datatypes::Float32Type>().value(i).to_bits() as u64),
-            _ => Box::new(|_| 0),
-        };
-        for (i, key) in keys.iter_mut().enumerate() {
-            *key = seed::mix(*key, value(i));
-        }
-    }
-    keys
 }
 
 #[cfg(test)]
@@ -233,12 +222,5 @@ mod tests {
         let mut slab = timely::bytes::arc::BytesMut::from(bytes).freeze();
         let length = slab.len();
         assert_eq!(Batch::from_bytes(slab.extract_to(length)).rows, batch.rows);
-    }
-
-    #[test]
-    fn equal_values_share_a_key() {
-        let k = keys(&rows(), &["task".into(), "state".into()]);
-        assert_eq!(k[0], k[2]);
-        assert_ne!(k[0], k[1]);
     }
 }

@@ -10,7 +10,7 @@ use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::log::{Run, WeightsAt};
 use crate::pipeline::{Delay, Need, Node, OperatorSpec, Port};
 use crate::policy::{Example, Objective, PolicyError, RowReport, UpdateReport, UpdateSettings};
-use crate::row::{self, RowError};
+use crate::row::{self, RowError, View};
 use arrow::array::{ArrayRef, Float32Array, RecordBatch, StringArray, UInt64Array};
 use serde::de::DeserializeOwned;
 use serde_json::{json, Map, Value};
@@ -110,14 +110,15 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let shape = Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread };
     Ok(stage(shape, ctx, move |iteration, rows| {
         let text = |e: RowError| e.to_string();
-        let Some(rows) = row::sorted(&rows[0]).map_err(text)? else { return Ok(vec![]) };
+        let Some(rows) = View::sorted(&rows[0]).map_err(text)? else { return Ok(vec![]) };
         let start = Instant::now();
         let newest = policy.versions(&model).map_err(|e| e.to_string())?.last().copied().unwrap_or(0);
         let used = select.used(&rows, settings.objective, newest).map_err(text)?;
         let which: Vec<usize> = (0..used.len()).filter(|&i| used[i] == "yes").collect();
         let mut outcome = Outcome::new(used, newest);
         if !which.is_empty() {
-            let named = |error: PolicyError| error.told(|example| name(&rows, which[example]));
+            let names = rows.read(&row::NAME).map_err(text)?;
+            let named = |error: PolicyError| error.told(|example| name(&names, which[example]));
             let examples = examples(&rows, &which, settings.objective).map_err(text)?;
             let explained = explained(&examples, settings.objective);
             outcome.saw(&which, &policy.update(&model, examples, &settings).map_err(named)?);
@@ -200,10 +201,10 @@ impl Outcome {
     }
 
     /// As rows with the names of `rows`.
-    fn rows(self, rows: &RecordBatch) -> Result<RecordBatch, RowError> {
+    fn rows(self, rows: &View) -> Result<RecordBatch, RowError> {
         let mut columns = Vec::new();
         for name in row::NAME {
-            columns.push((name, rows.column_by_name(name).ok_or_else(|| RowError::Missing(name.into()))?.clone()));
+            columns.push((name, rows.column(name)?));
         }
         let figure = |of: fn(&RowReport) -> f32| Arc::new(Float32Array::from_iter_values(self.seen.iter().map(of))) as ArrayRef;
         columns.push(("version", Arc::new(UInt64Array::from(vec![self.version; self.used.len()]))));

@@ -2,8 +2,8 @@
 
 use crate::pipeline::Need;
 use crate::policy::{Example, Objective, END};
-use crate::row::{self, RowError};
-use arrow::array::{Array, RecordBatch};
+use crate::row::{self, RowError, View};
+use arrow::datatypes::{Float32Type, UInt32Type};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -55,8 +55,10 @@ impl Select {
 
     /// For every row `yes` or the first reason why it isn't learnt from: one from upstream, then `empty`, `invalid`, `too_stale`, `earlier_attempt`.
     /// `newest` is the version of the weights that the update starts from.
-    pub fn used(&self, rows: &RecordBatch, objective: Objective, newest: u64) -> Result<Vec<String>, RowError> {
-        let responses = row::lists(rows, "response_tokens")?;
+    pub fn used(&self, view: &View, objective: Objective, newest: u64) -> Result<Vec<String>, RowError> {
+        let responses = view.lists("response_tokens")?;
+        let read = ["used", "valid", "weights", "attempt", "phase"].into_iter().filter(|name| view.has(name));
+        let rows = &view.read(&read.collect::<Vec<_>>())?;
         // A critic reads prompts alone.
         let reads = objective != Objective::Value;
         // What a comparison left out has no advantage, but can still be imitated or have a value.
@@ -69,28 +71,33 @@ impl Select {
             attempts.zip(self.from_attempt).is_some_and(|((attempt, phase), from)| phase.value(i) == "play" && attempt.value(i) < from)
         };
         let reason = |i: usize| match upstream.map_or("yes", |why| why.value(i)) {
-            "yes" if reads && responses.value(i).is_empty() => "empty",
+            "yes" if reads && responses.length(i) == 0 => "empty",
             "yes" if valid.is_some_and(|valid| !valid.value(i)) => "invalid",
             "yes" if stale(i) => "too_stale",
             "yes" if earlier(i) => "earlier_attempt",
             reason => reason,
         };
-        Ok((0..rows.num_rows()).map(|i| reason(i).to_owned()).collect())
+        Ok((0..view.len()).map(|i| reason(i).to_owned()).collect())
     }
 }
 
 /// The rows at `which` as the policy learns from them.
-pub fn examples(rows: &RecordBatch, which: &[usize], objective: Objective) -> Result<Vec<Example>, RowError> {
-    let (prompts, responses) = (row::lists(rows, "prompt_tokens")?, row::lists(rows, "response_tokens")?);
-    let (choices, logprobs) = (row::lists(rows, "choices")?, row::lists(rows, "logprobs")?);
-    let read = |name, wanted: Objective| if objective == wanted { row::f32s(rows, name).map(Some) } else { Ok(None) };
-    let advantages = read("advantage", Objective::PolicyGradient)?;
-    let (values, targets) = (read("value", Objective::Value)?, read("value_target", Objective::Value)?);
+pub fn examples(view: &View, which: &[usize], objective: Objective) -> Result<Vec<Example>, RowError> {
+    let (prompts, responses) = (view.lists("prompt_tokens")?, view.lists("response_tokens")?);
+    let (choices, logprobs) = (view.lists("choices")?, view.lists("logprobs")?);
+    let columns: &[&str] = match objective {
+        Objective::PolicyGradient => &["advantage"],
+        Objective::Value => &["value", "value_target"],
+        Objective::Sft => &[],
+    };
+    let rows = view.read(columns)?;
+    let read = |name: &str| if columns.contains(&name) { row::f32s(&rows, name).map(Some) } else { Ok(None) };
+    let (advantages, values, targets) = (read("advantage")?, read("value")?, read("value_target")?);
     let example = |&i: &usize| Example {
-        prompt: row::u32_list(prompts, i),
-        response: row::u32_list(responses, i),
-        logprobs: row::f32_list(logprobs, i),
-        choices: split(&row::u32_list(choices, i)),
+        prompt: prompts.get::<UInt32Type>(i).to_vec(),
+        response: responses.get::<UInt32Type>(i).to_vec(),
+        logprobs: logprobs.get::<Float32Type>(i).to_vec(),
+        choices: split(choices.get::<UInt32Type>(i)),
         advantage: advantages.map_or(1.0, |a| a.value(i)),
         value: values.map_or(0.0, |v| v.value(i)),
         target: targets.map_or(0.0, |t| t.value(i)),
@@ -106,7 +113,7 @@ fn split(choices: &[u32]) -> Vec<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::array::{ArrayRef, BooleanArray, ListArray, StringArray, UInt64Array};
+    use arrow::array::{ArrayRef, BooleanArray, ListArray, RecordBatch, StringArray, UInt64Array};
     use arrow::datatypes::UInt32Type;
     use std::sync::Arc;
 
@@ -118,7 +125,9 @@ mod tests {
                 ("attempt", Arc::new(arrow::array::UInt32Array::from(vec![attempt])) as ArrayRef),
                 ("phase", Arc::new(StringArray::from(vec![phase]))),
             ]);
-            Select { from_attempt: Some(1), ..Default::default() }.used(&rows.unwrap(), Objective::Sft, 0).unwrap().remove(0)
+            let rows = [rows.unwrap()];
+            let select = Select { from_attempt: Some(1), ..Default::default() };
+            select.used(&View::of(&rows).unwrap(), Objective::Sft, 0).unwrap().remove(0)
         };
         assert_eq!([one(0, "play"), one(0, "reflect"), one(1, "play")], ["earlier_attempt", "yes", "yes"]);
     }
@@ -150,7 +159,8 @@ mod tests {
 
     #[test]
     fn every_row_has_its_first_reason() {
-        let used = |select: Select, objective| select.used(&rows(), objective, 4).unwrap();
+        let rows = [rows()];
+        let used = |select: Select, objective| select.used(&View::of(&rows).unwrap(), objective, 4).unwrap();
         let all = Select { invalid: Invalid::Drop, max_staleness: Some(1), from_attempt: None };
         assert_eq!(used(all.clone(), Objective::PolicyGradient), ["empty", "invalid", "too_stale", "singleton"]);
         assert_eq!(used(all.clone(), Objective::Sft), ["empty", "invalid", "too_stale", "yes"], "what has no advantage can be imitated");

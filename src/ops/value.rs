@@ -6,8 +6,9 @@ use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::pipeline::{Delay, Node, OperatorSpec, Port};
 use crate::policy::Example;
-use crate::row;
+use crate::row::View;
 use arrow::array::Float32Array;
+use arrow::datatypes::UInt32Type;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -63,13 +64,14 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let mut version = 0;
     Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread }, ctx, move |iteration, rows| {
         version = newest(version, rows.get(1))?;
-        let Some(rows) = row::sorted(&rows[0]).map_err(|e| e.to_string())? else { return Ok(vec![]) };
+        let Some(view) = View::sorted(&rows[0])? else { return Ok(vec![]) };
         let start = Instant::now();
-        let prompts = row::lists(&rows, "prompt_tokens").map_err(|e| e.to_string())?;
-        let prompts = (0..rows.num_rows()).map(|i| Example { prompt: row::u32_list(prompts, i), ..Default::default() }).collect();
-        let values = policy.values(&model, version, prompts).map_err(|e| e.to_string())?;
+        let prompts = view.lists("prompt_tokens")?;
+        let prompt = |i| Example { prompt: prompts.get::<UInt32Type>(i).to_vec(), ..Default::default() };
+        let prompts = (0..view.len()).map(prompt).collect();
+        let values = policy.values(&model, version, prompts)?;
         shared.measure(iteration, &id, "value", values.iter().map(|v| f64::from(*v)).sum::<f64>() / values.len().max(1) as f64);
         shared.measure(iteration, &id, "seconds", start.elapsed().as_secs_f64());
-        Ok(vec![row::with(&rows, "value", Arc::new(Float32Array::from(values))).map_err(|e| e.to_string())?])
+        Ok(view.with(vec![("value", Arc::new(Float32Array::from(values)))])?)
     }))
 }

@@ -11,21 +11,49 @@ use std::sync::Arc;
 /// A value of one of the [`Kind`]s. Floats keep what was written, so that the nearest `f32` is no difference.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
+    /// Of [`Kind::U64`].
     U64(u64),
+    /// Of [`Kind::U32`].
     U32(u32),
+    /// Of [`Kind::F32`].
     F32(f64),
+    /// Of [`Kind::Bool`].
     Bool(bool),
+    /// Of [`Kind::Text`].
     Text(String),
+    /// Of [`Kind::U32List`].
     U32List(Vec<u32>),
+    /// Of [`Kind::F32List`].
     F32List(Vec<f64>),
 }
 
+/// Why a value can't stand in a column. Reads on after the column's name: `` `reward` must be a number, found a list ``.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CellError {
+    /// It is of another kind, or out of range.
+    #[error("must be {wanted}, found {found}")]
+    Wrong {
+        /// What the column holds, in words.
+        wanted: String,
+        /// What stands there, in words.
+        found: String,
+    },
+    /// The same of one item of a list.
+    #[error("has a wrong item {number}: it {error}")]
+    Item {
+        /// Which item, from 1.
+        number: usize,
+        /// What is wrong with it.
+        error: Box<CellError>,
+    },
+}
+
 impl Cell {
-    /// The value as a column of this kind holds it, or what is wrong with it: `must be a number, found a list`.
-    pub fn read(kind: Kind, value: &Value) -> Result<Cell, String> {
-        let wrong = |wanted: &str| format!("must be {wanted}, found {}", called(value));
+    /// The value as a column of this kind holds it, or what is wrong with it.
+    pub fn read(kind: Kind, value: &Value) -> Result<Cell, CellError> {
+        let wrong = |wanted: &str| CellError::Wrong { wanted: wanted.into(), found: called(value) };
         let items = |wanted: &str| value.as_array().ok_or_else(|| wrong(wanted));
-        let within = |i: usize, error: String| format!("has a wrong item {}: it {error}", i + 1);
+        let within = |i: usize, error: CellError| CellError::Item { number: i + 1, error: Box::new(error) };
         match kind {
             Kind::U64 => value.as_u64().map(Cell::U64).ok_or_else(|| wrong("a whole number of at least 0")),
             Kind::U32 => u32_of(value).map(Cell::U32),
@@ -136,15 +164,16 @@ fn list(inner: DataType, lengths: impl Iterator<Item = usize>, values: ArrayRef)
     Arc::new(ListArray::new(Arc::new(Field::new("item", inner, false)), OffsetBuffer::from_lengths(lengths), values, None))
 }
 
-fn u32_of(value: &Value) -> Result<u32, String> {
+fn u32_of(value: &Value) -> Result<u32, CellError> {
     let small = value.as_u64().and_then(|n| u32::try_from(n).ok());
-    small.ok_or_else(|| format!("must be a whole number from 0 to {}, found {}", u32::MAX, called(value)))
+    small.ok_or_else(|| CellError::Wrong { wanted: format!("a whole number from 0 to {}", u32::MAX), found: called(value) })
 }
 
-fn f32_of(value: &Value) -> Result<f64, String> {
-    let number = value.as_f64().ok_or_else(|| format!("must be a number, found {}", called(value)))?;
+fn f32_of(value: &Value) -> Result<f64, CellError> {
+    let wrong = |wanted: &str| CellError::Wrong { wanted: wanted.into(), found: called(value) };
+    let number = value.as_f64().ok_or_else(|| wrong("a number"))?;
     let fits = (number as f32).is_finite();
-    fits.then_some(number).ok_or_else(|| format!("must be a number that an f32 can hold, found {}", called(value)))
+    fits.then_some(number).ok_or_else(|| wrong("a number that an f32 can hold"))
 }
 
 /// What a reader would call the value.
@@ -208,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_wrong_value_is_told_with_what_is_wanted() {
-        let said = |kind, value: Value| Cell::read(kind, &value).unwrap_err();
+        let said = |kind, value: Value| Cell::read(kind, &value).unwrap_err().to_string();
         assert_eq!(said(Kind::F32, json!([1])), "must be a number, found a list");
         assert_eq!(said(Kind::F32, json!(1e300)), "must be a number that an f32 can hold, found the number 1e+300");
         assert_eq!(said(Kind::U32, json!(-1)), "must be a whole number from 0 to 4294967295, found the number -1");

@@ -28,7 +28,9 @@ const MOST_FOUND: usize = 10;
 pub struct Line {
     /// From 1.
     pub number: usize,
+    /// The row's name, defaults filled in.
     pub name: Name,
+    /// What the line says, without defaults.
     pub cells: BTreeMap<&'static str, Cell>,
 }
 

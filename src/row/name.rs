@@ -8,11 +8,17 @@ use std::fmt;
 /// The values of [`super::NAME`]; ordered as rows are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name {
+    /// The training iteration, from 0.
     pub iteration: u64,
+    /// The task's name.
     pub task: String,
+    /// The index of the trajectory among those of its task.
     pub sample: u32,
+    /// The attempt at the task, from 0.
     pub attempt: u32,
+    /// The turn in the attempt, from 0.
     pub turn: u32,
+    /// play or reflect.
     pub phase: String,
 }
 
@@ -48,6 +54,7 @@ impl Name {
         Name::from(|name| cells.iter().find(|(n, _)| *n == name).and_then(|(_, cell)| cell.as_ref()))
     }
 
+    /// As JSON, in the order of [`super::NAME`].
     pub fn json(&self) -> Value {
         let Name { iteration, task, sample, attempt, turn, phase } = self;
         json!({ "iteration": iteration, "task": task, "sample": sample, "attempt": attempt, "turn": turn, "phase": phase })

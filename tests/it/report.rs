@@ -3,9 +3,9 @@
 use crate::common::*;
 
 use arrow::array::{ArrayRef, BooleanArray, Float32Array, StringArray, UInt32Array, UInt64Array};
-use flow::credit::over_seeds;
 use flow::log::{write_part, Committer, Metrics, NodeInfo, Run, RunInfo};
 use flow::row;
+use flow::stats::over_seeds;
 use serde_json::{json, Value};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

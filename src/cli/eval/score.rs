@@ -1,9 +1,9 @@
 //! What was won of a panel.
 
-use crate::credit::{courses, diversity, pass_interval, Interval, Trial};
 use crate::env::Panel;
 use crate::row::{self, RowError};
 use crate::seed::text;
+use crate::stats::{courses, diversity, pass_interval, Interval, Trial};
 use arrow::array::RecordBatch;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Charts: a figure over the iterations, a line an experiment, with a band where something says how sure it is.
 
 use super::source::Family;
-use crate::credit::{over_seeds, Interval};
+use crate::stats::{over_seeds, Interval};
 use serde_json::{json, Value};
 use std::collections::{BTreeMap, BTreeSet};
 

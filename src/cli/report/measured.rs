@@ -3,9 +3,10 @@
 use super::ask::ask;
 use super::chart::Figure;
 use super::source::Source;
-use crate::credit::{courses, diversity, episodes, exploration_degree, pass_interval, Interval, Trial};
+use crate::credit::episodes;
 use crate::log::sql::{literal, quoted};
 use crate::seed;
+use crate::stats::{courses, diversity, exploration_degree, pass_interval, Interval, Trial};
 use std::collections::BTreeMap;
 
 /// Of one run: for each node a figure over the iterations.

@@ -3,7 +3,7 @@
 use super::chart::{line, number_of, Chart, Figure};
 use super::measured::{Measured, SEED};
 use super::source::Family;
-use crate::credit::{over_seeds, pass_interval, Interval};
+use crate::stats::{over_seeds, pass_interval, Interval};
 use serde_json::{json, Value};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -12,7 +12,7 @@ fn reinforce(settings: &AdvantageSettings) -> Advantages {
     let columns = Columns { reward: &[0.0, 1.0, 0.0], tokens: &[2, 1, 1], ..Default::default() };
     let value = values(&columns, &[0..2, 2..3], settings);
     assert_eq!(value, [1.0, 1.0, 0.0], "the return to go of every token");
-    advantages(&value, &[group_id(&[]); 3], &columns, settings)
+    advantages(&value, &[0; 3], &columns, settings)
 }
 
 #[test]
@@ -45,8 +45,8 @@ fn with_baseline(dropped: &[bool]) -> Advantages {
     let first = advantages(&values(&columns, &[0..1, 1..2, 2..3, 3..4], &task), &[7, 7, 8, 8], &columns, &task);
     close(&first.advantage, &[1.0, -1.0, 0.0, 0.0]);
     let batch = whitening(Of::Advantage);
-    let columns = Columns { advantage: &first.advantage, tokens: &[1, 2, 1, 1], dropped, ..Default::default() };
-    advantages(&values(&columns, &[], &batch), &[group_id(&[]); 4], &columns, &batch)
+    let columns = Columns { named: &[("advantage", &first.advantage)], tokens: &[1, 2, 1, 1], dropped, ..Default::default() };
+    advantages(&values(&columns, &[], &batch), &[0; 4], &columns, &batch)
 }
 
 #[test]

@@ -101,9 +101,9 @@ fn gigpo_as_released_with_lamer() {
     // Both attempts and the other sample begin in s0: 5.89, 9.5, 3.8 have mean 19.19/3. The second turns are in s1, s2, s1:
     // 6.2 and 4 have mean 5.1. The reflection is alone.
     let states = [0, 1, 9, 0, 2, 0, 1];
-    let step = TwoTrials::advantages(&group_ids(&[&[7; 7], &states], 7), &meant("cross_episode_return"));
+    let step = TwoTrials::advantages(&states, &meant("cross_episode_return"));
     close(&step.advantage, &[-0.506667, 1.1, 0.0, 3.103333, 0.0, -2.596667, -1.1]);
-    let both = weighted_sum(&[(&episode.advantage, 1.0), (&step.advantage, 1.0)]);
+    let both = both(&episode.advantage, &step.advantage);
     close(&both, &[-4.149524, -2.542857, -4.142857, 8.960476, 5.857143, -2.739524, -1.242857]);
 }
 

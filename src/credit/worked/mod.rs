@@ -8,6 +8,7 @@ mod properties;
 mod step;
 
 use super::*;
+use crate::stats::sizes;
 
 fn close(found: &[f32], wanted: &[f32]) {
     assert_eq!(found.len(), wanted.len());
@@ -24,6 +25,13 @@ fn texts(used: &[Used]) -> Vec<&'static str> {
 fn of_group(values: &[f64], settings: &AdvantageSettings) -> Advantages {
     let trajectory: Vec<u64> = (0..values.len() as u64).collect();
     advantages(values, &vec![0; values.len()], &Columns { trajectory: &trajectory, ..Default::default() }, settings)
+}
+
+/// The sum of two advantages.
+fn both(episode: &[f32], step: &[f32]) -> Vec<f32> {
+    let mut sum = episode.to_vec();
+    add_weighted(&mut sum, step, 1.0);
+    sum
 }
 
 /// Trajectory 1 in s0, s1, s2 with rewards 0, 0, 10; trajectory 2 in s0, s1 with 0, 0.
@@ -44,10 +52,9 @@ impl TwoTrajectories {
     fn gigpo(unit: Unit, scale: Scale) -> Vec<f32> {
         let episode = AdvantageSettings { unit, scale, ..Default::default() };
         let step = AdvantageSettings { of: Of::StepReturn, gamma: 0.95, ..episode.clone() };
-        let states = group_ids(&[&[7; 5], &Self::STATES], 5);
         let episode = Self::advantages(&[], &[7; 5], &episode);
-        let step = Self::advantages(&[], &states, &step);
+        let step = Self::advantages(&[], &Self::STATES, &step);
         close(&step.value, &[9.025, 9.5, 10.0, 0.0, 0.0]);
-        weighted_sum(&[(&episode.advantage, 1.0), (&step.advantage, 1.0)])
+        both(&episode.advantage, &step.advantage)
     }
 }

@@ -23,7 +23,7 @@ fn grouping_by_visitation_depth() {
     let episodes = [0..4, 4..7];
     let depths: Vec<u64> = visitation_depth(&states, &episodes).into_iter().map(u64::from).collect();
     assert_eq!(depths, [0, 0, 1, 2, 0, 1, 2]);
-    let groups = group_ids(&[&[7; 7], &states, &depths], 7);
+    let groups: Vec<u64> = states.iter().zip(&depths).map(|(state, depth)| state * 10 + depth).collect();
     assert_eq!(sizes(&groups), [2, 1, 2, 2, 2, 2, 2]);
     let settings = AdvantageSettings { of: Of::StepReturn, gamma: 0.5, scale: Scale::None, ..Default::default() };
     let rewards = [0.0, 0.0, 0.0, 8.0, 0.0, 0.0, 0.0];
@@ -43,10 +43,10 @@ fn grouping_by_cluster() {
     let (clusters, episode) = ([0, 1, 1, 0, 1], AdvantageSettings::default());
     let step = AdvantageSettings { of: Of::StepReturn, gamma: 0.95, ..Default::default() };
     let episode = TwoTrajectories::advantages(&[], &[7; 5], &episode).advantage;
-    let step = TwoTrajectories::advantages(&[], &group_ids(&[&[7; 5], &clusters], 5), &step).advantage;
+    let step = TwoTrajectories::advantages(&[], &clusters, &step).advantage;
     let half = 0.5f32.sqrt();
     close(&step, &[half, 0.532414, 0.62115, -half, -1.153563]);
-    close(&weighted_sum(&[(&episode, 1.0), (&step, 1.0)]), &[2.0 * half, 1.239521, 1.328257, -2.0 * half, -1.86067]);
+    close(&both(&episode, &step), &[2.0 * half, 1.239521, 1.328257, -2.0 * half, -1.86067]);
 }
 
 /// GiGPO as its code has it, without the deviation: the second action is invalid, and costs its own row 0.1.
@@ -55,9 +55,8 @@ fn gigpo_as_released() {
     let meant =
         |of: &str| AdvantageSettings::meant(&serde_json::json!({ "preset": "code", "of": of, "gamma": 0.95, "scale": "none" })).unwrap();
     let valid = [true, false, true, true, true];
-    let states = group_ids(&[&[7; 5], &TwoTrajectories::STATES], 5);
     let episode = TwoTrajectories::advantages(&valid, &[7; 5], &meant("episode_return"));
-    let step = TwoTrajectories::advantages(&valid, &states, &meant("step_return"));
+    let step = TwoTrajectories::advantages(&valid, &TwoTrajectories::STATES, &meant("step_return"));
     // Returns 10, 9.9, 10, 0, 0, each counted: mean 5.98. Values 9.025 and 0 in s0, 9.4 and 0 in s1, 10 alone in s2.
     close(&episode.advantage, &[4.02, 3.92, 4.02, -5.98, -5.98]);
     close(&step.advantage, &[4.5125, 4.7, 0.0, -4.5125, -4.7]);

@@ -1,59 +1,23 @@
-//! Groups: which rows are compared with one another.
+//! Groups of equal ids.
 
-use crate::seed::mix;
 use std::hint::black_box;
-
-/// The id of the group of a row whose grouping columns hold `keys`: a fixed hash, so a group has one id on every machine.
-pub fn group_id(keys: &[u64]) -> u64 {
-    keys.iter().fold(keys.len() as u64, |id, key| mix(id, *key))
-}
-
-/// [`group_id`] of each of `rows` rows, column by column.
-pub fn group_ids(columns: &[&[u64]], rows: usize) -> Vec<u64> {
-    let mut ids = begin_ids(columns.len(), rows);
-    columns.iter().for_each(|column| fold_ids(&mut ids, column.iter().copied()));
-    ids
-}
-
-/// Ids to which [`fold_ids`] adds `columns` columns, for columns that are no slices of `u64`.
-pub fn begin_ids(columns: usize, rows: usize) -> Vec<u64> {
-    vec![columns as u64; rows]
-}
-
-/// Adds a column to the ids.
-pub fn fold_ids(ids: &mut [u64], column: impl Iterator<Item = u64>) {
-    ids.iter_mut().zip(column).for_each(|(id, key)| *id = mix(*id, key));
-}
-
-/// Adds a column in which all these rows hold `key`, as rows sorted by task hold one task. The ids may still be equal
-/// too, so the last answer serves again.
-pub fn fold_run(ids: &mut [u64], key: u64) {
-    let Some(first) = ids.first() else { return };
-    let (mut before, mut after) = (*first, mix(*first, key));
-    for id in ids {
-        if *id != before {
-            (before, after) = (*id, mix(*id, key));
-        }
-        *id = after;
-    }
-}
 
 /// How many rows are in the group of each row.
 pub fn sizes(groups: &[u64]) -> Vec<u32> {
     Groups::of(groups).sizes()
 }
 
-/// Groups numbered 0, 1, 2, ... in the order in which their first rows stand.
+/// Equal ids as groups, numbered 0, 1, 2, ... in the order in which their first members stand.
 pub struct Groups {
     index: Vec<u32>,
     len: usize,
 }
 
-/// How many rows ahead the table is touched, so that the memory's answers overlap.
+/// How many ids ahead the table is touched, so that waits for memory overlap.
 const AHEAD: usize = 64;
 
 impl Groups {
-    /// Numbers the groups of these rows (fewer than `u32::MAX`).
+    /// Numbers the groups of these ids (fewer than `u32::MAX`), one id a row.
     ///
     /// A slot of the open-addressed table holds no id, only where one first stands (counted from 1; 0 is free) and,
     /// in the bits left over, a tag that settles nearly every comparison of different ids: so the table stays small.
@@ -120,22 +84,6 @@ mod tests {
     use super::*;
     use crate::seed::Random;
     use std::collections::HashMap;
-
-    #[test]
-    fn ids_tell_columns_apart() {
-        assert_ne!(group_id(&[1, 2]), group_id(&[2, 1]));
-        assert_ne!(group_id(&[1]), group_id(&[1, 0]));
-        assert_ne!(group_id(&[]), group_id(&[0]));
-        let (a, b) = ([1, 1, 2, 0, 0], [5, 5, 5, 0, 1]);
-        let expected: Vec<u64> = (0..5).map(|i| group_id(&[a[i], b[i]])).collect();
-        assert_eq!(group_ids(&[&a, &b], 5), expected);
-        let mut runs = group_ids(&[&a], 5);
-        fold_run(&mut runs, 5);
-        let mixed: Vec<u64> = a.iter().map(|a| mix(group_id(&[*a]), 5)).collect();
-        assert_eq!(runs, mixed);
-        assert_eq!(group_ids(&[], 2), [group_id(&[]); 2], "no columns: all rows are one group");
-        assert_eq!(group_ids(&[&[0]], 1), [group_id(&[0])]);
-    }
 
     #[test]
     fn groups_are_numbered_as_they_come() {

@@ -1,6 +1,6 @@
-//! pass@k over several attempts, and how sure one can be of a share that was measured on some tasks.
+//! pass@k over several attempts, with its interval.
 
-use crate::seed::Random;
+use super::{bootstrap, Interval};
 use std::collections::BTreeMap;
 
 /// All attempts of one sample at a task.
@@ -8,16 +8,8 @@ use std::collections::BTreeMap;
 pub struct Trial {
     /// An id of the task.
     pub task: u64,
-    /// The number of the first attempt that was won, from 0.
+    /// The index of the first attempt that was won, from 0; `None` if none was.
     pub won_at: Option<u32>,
-}
-
-/// A value that was measured, with the interval that it is said to lie in.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Interval {
-    pub value: f64,
-    pub low: f64,
-    pub high: f64,
 }
 
 /// pass@k: the share of trials that were won within their first `k` attempts (LaMer, Table 1: success under k attempts). 0 without trials.
@@ -48,26 +40,6 @@ impl Trial {
 /// Resamples of [`pass_interval`]: enough for the second digit of a percentage.
 const RESAMPLES: usize = 2000;
 
-/// The percentile interval of a ratio of sums (Efron 1979; Efron and Tibshirani 1993, section 13.3): of the ratios of `resamples` draws,
-/// with replacement, of as many (part, whole) pairs as there are, those between which the middle share `level` of them lies.
-/// The pairs are what is independent, such as tasks. 0 to 0 where there are none.
-pub fn bootstrap(pairs: &[(f64, f64)], resamples: usize, level: f64, seed: u64) -> (f64, f64) {
-    let mut random = Random::new(seed);
-    let mut ratios: Vec<f64> = (0..resamples)
-        .map(|_| {
-            let (part, whole) = (0..pairs.len()).map(|_| pairs[random.below(pairs.len())]).fold((0.0, 0.0), |s, p| (s.0 + p.0, s.1 + p.1));
-            if whole > 0.0 {
-                part / whole
-            } else {
-                0.0
-            }
-        })
-        .collect();
-    ratios.sort_by(f64::total_cmp);
-    let at = |share: f64| ratios.get(((share * ratios.len() as f64) as usize).min(ratios.len().saturating_sub(1))).copied().unwrap_or(0.0);
-    (at((1.0 - level) / 2.0), at((1.0 + level) / 2.0))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,15 +55,10 @@ mod tests {
         assert_eq!(pass_at(&[], 1), 0.0);
     }
 
-    /// Of two tasks, one won and one lost, a draw has both of the one, both of the other or one each: 1/4, 1/4, 1/2.
     #[test]
     fn the_interval_is_that_of_the_draws() {
         let trials = [trial(1, Some(0)), trial(2, None)];
         assert_eq!(pass_interval(&trials, 1, 7), Interval { value: 0.5, low: 0.0, high: 1.0 });
-        let middle = |level| bootstrap(&[(1.0, 1.0), (0.0, 1.0)], 4000, level, 7);
-        assert_eq!((middle(0.45), middle(0.55)), ((0.5, 0.5), (0.0, 1.0)), "half of all draws are even");
-        assert_eq!(bootstrap(&[(1.0, 4.0)], 10, 0.95, 7), (0.25, 0.25), "one task is no sample");
-        assert_eq!(bootstrap(&[], 10, 0.95, 7), (0.0, 0.0));
     }
 
     /// A share of 0.3 of 100 tasks has the standard error sqrt(0.21 / 100) = 0.0458, so that 95% lie in 0.3 +- 0.0898.

@@ -1,8 +1,16 @@
 //! Returns across the attempts of a trial: what an attempt that fails is good for.
 
-use super::columns::Columns;
-use super::settings::{AdvantageSettings, Boundary};
-use std::ops::Range;
+use super::{Estimator, Given};
+use crate::credit::conventions::Boundary;
+use serde_json::json;
+
+pub(super) static ESTIMATOR: Estimator = Estimator {
+    values: cross_episode_return,
+    settings: &["gamma_attempt", "boundary"],
+    // LaMer's code takes the penalty for an invalid action from the episode's part alone.
+    code: || json!({ "unit": "turn", "boundary": "code" }),
+    ..Estimator::PLAIN
+};
 
 /// LaMer, Eq. 4: `G_t^(n) = g_t^(n) + sum over m > n of gamma_attempt^(m - n) * g_0^(m)` for turn `t` of attempt `n`, where `g` is the
 /// step_return within an attempt (Eq. 3). By `boundary: code` the attempts after its own also count gamma times less for each turn left
@@ -10,13 +18,9 @@ use std::ops::Range;
 ///
 /// A reflection has its own reward and the return of what follows it, `G_0^(n+1)`, undiscounted; nothing before it has its reward.
 /// `episodes` are attempts and reflections in the order of the rows' names; those of one trial follow one another.
-pub(super) fn cross_episode_return(
-    columns: &Columns,
-    episodes: &[Range<usize>],
-    settings: &AdvantageSettings,
-    reward: impl Fn(usize) -> f64,
-) -> Vec<f64> {
-    let mut returns = vec![0.0; columns.reward.len()];
+fn cross_episode_return(given: &Given) -> Vec<f64> {
+    let Given { columns, episodes, rewards, discounts } = given;
+    let mut returns = vec![0.0; rewards.len()];
     // The return of the attempt that comes next, from its first turn on.
     let mut next = 0.0;
     let mut trial = None;
@@ -26,17 +30,17 @@ pub(super) fn cross_episode_return(
             (trial, next) = (id, 0.0);
         }
         if columns.reflection(episode.start) {
-            episode.clone().for_each(|i| returns[i] = reward(i) + next);
+            episode.clone().for_each(|i| returns[i] = rewards[i] + next);
             continue;
         }
-        let later = settings.gamma_attempt * next;
-        let (mut following, beside) = match settings.boundary {
+        let later = discounts.gamma_attempt * next;
+        let (mut following, beside) = match discounts.boundary {
             Boundary::Paper => (0.0, later),
             Boundary::Code => (later, 0.0),
         };
         for i in episode.clone().rev() {
-            let within = reward(i) + following;
-            following = settings.gamma * within;
+            let within = rewards[i] + following;
+            following = discounts.gamma * within;
             returns[i] = within + beside;
         }
         next = returns[episode.start];

@@ -1,17 +1,31 @@
 //! Generalised advantage estimation (Schulman et al. 2016), at the level of turns.
 
+use super::Estimator;
+use serde_json::json;
 use std::ops::Range;
+
+pub(super) static ESTIMATOR: Estimator = Estimator {
+    values: |given| {
+        let (gamma, lambda) = (given.discounts.gamma, given.discounts.lambda);
+        gae(given.columns.named("value"), given.episodes, gamma, lambda, given.rewards)
+    },
+    needs: &["value"],
+    target: Some(|advantages, columns| targets(advantages, columns.named("value"))),
+    // verl's whitening, and its lambda.
+    code: || json!({ "unit": "token", "eps": 1e-8, "eps_in": "variance", "lambda": 1.0 }),
+    ..Estimator::PLAIN
+};
 
 /// A_t = d_t + gamma * lambda * A_{t+1} with d_t = r_t + gamma * V_{t+1} - V_t within each trajectory (Eq. 12 and 16). Nothing is expected
 /// after the last turn: an episode that was cut counts as ended, because the state it was cut in has no row and so no value.
-/// `values` are the critic's, `reward` gives each row's reward.
-pub fn gae(values: &[f32], episodes: &[Range<usize>], gamma: f64, lambda: f64, reward: impl Fn(usize) -> f64) -> Vec<f64> {
+/// `values` are the critic's and `rewards` the environment's, one a row each.
+pub fn gae(values: &[f32], episodes: &[Range<usize>], gamma: f64, lambda: f64, rewards: &[f64]) -> Vec<f64> {
     let mut advantages = vec![0.0; values.len()];
     for episode in episodes {
         let (mut advantage, mut next) = (0.0, 0.0);
         for i in episode.clone().rev() {
             let value = f64::from(values[i]);
-            advantage = reward(i) + gamma * next - value + gamma * lambda * advantage;
+            advantage = rewards[i] + gamma * next - value + gamma * lambda * advantage;
             advantages[i] = advantage;
             next = value;
         }
@@ -41,12 +55,12 @@ mod tests {
     use super::*;
     use crate::credit::step_return;
 
-    const REWARDS: [f32; 5] = [0.0, 0.0, 10.0, 1.0, 2.0];
+    const REWARDS: [f64; 5] = [0.0, 0.0, 10.0, 1.0, 2.0];
     const VALUES: [f32; 5] = [1.0, 2.0, 4.0, 0.5, 3.0];
     const EPISODES: [Range<usize>; 2] = [0..3, 3..5];
 
     fn of(gamma: f64, lambda: f64) -> Vec<f64> {
-        gae(&VALUES, &EPISODES, gamma, lambda, |i| f64::from(REWARDS[i]))
+        gae(&VALUES, &EPISODES, gamma, lambda, &REWARDS)
     }
 
     #[test]

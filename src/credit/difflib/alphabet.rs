@@ -1,18 +1,19 @@
 //! Texts as small numbers, one a character: what can be counted in an array.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// The characters (Unicode code points, as Python has them) of all texts read so far, numbered as they first came.
 #[derive(Default)]
 pub struct Alphabet {
     /// Only asked for one character at a time, never walked.
-    numbers: HashMap<char, u32>,
+    numbers: FxHashMap<char, u32>,
     /// The same for ASCII, one more than the number; 0 is unknown.
     ascii: Vec<u32>,
     len: usize,
 }
 
 impl Alphabet {
+    /// How many characters are known.
     pub fn len(&self) -> usize {
         self.len
     }

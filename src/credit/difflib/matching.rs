@@ -27,6 +27,7 @@ pub struct Reference {
 }
 
 impl Reference {
+    /// The text in numbers below `alphabet`, made ready for many others; with difflib's `autojunk` or without.
     pub fn new(text: Vec<u32>, alphabet: usize, autojunk: bool) -> Reference {
         let counts = counts(&text, alphabet);
         let popular = match autojunk && text.len() >= AUTOJUNK_FROM {
@@ -50,6 +51,7 @@ impl Reference {
         Reference { text, seeds, starts, places, counts }
     }
 
+    /// In characters.
     pub fn len(&self) -> usize {
         self.text.len()
     }
@@ -177,7 +179,7 @@ pub fn wanted(at_least: f64, characters: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::credit::alphabet::Alphabet;
+    use crate::credit::difflib::Alphabet;
     use serde::Deserialize;
 
     /// What difflib said of two texts: made by `scripts/difflib_fixture.py`.
@@ -191,7 +193,7 @@ mod tests {
     }
 
     fn said() -> Vec<Said> {
-        serde_json::from_str(include_str!("difflib.json")).unwrap()
+        serde_json::from_str(include_str!("said.json")).unwrap()
     }
 
     /// Calls `check` with every first text, every second one and what they should match in.

@@ -1,6 +1,6 @@
 //! How differently a policy plays: the entropy of its trajectories, and how much of what it saw it came back to.
 
-use super::group::Groups;
+use super::Groups;
 use crate::seed::mix;
 use std::ops::Range;
 

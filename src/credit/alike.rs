@@ -1,9 +1,31 @@
 //! Groups of rows whose texts are alike rather than equal.
 
-use super::alphabet::Alphabet;
-use super::group::Groups;
-use super::matching::{counts, wanted, Reference};
-use std::collections::HashMap;
+use super::difflib::{counts, wanted, Alphabet, Reference};
+use crate::stats::Groups;
+use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A row joins the first group, in the order of the rows' names, whose first row's text is alike, else it begins one.
+/// Alike is what Python's difflib.SequenceMatcher(None, row, first).ratio() says.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Similar {
+    /// The column with the texts. Default: observation.
+    pub column: String,
+    /// The least ratio of two texts that are alike: above 0, and 1 means equal. Default: 0.95.
+    #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
+    pub at_least: f64,
+    /// difflib's rule for texts of 200 characters and more: no match begins with a character of which the group's first
+    /// text has more than 1% and one. GiGPO's code has it on. Default: true.
+    pub autojunk: bool,
+}
+
+impl Default for Similar {
+    fn default() -> Self {
+        Similar { column: "observation".into(), at_least: 0.95, autojunk: true }
+    }
+}
 
 /// The founder of each row's group, as its row.
 ///
@@ -42,7 +64,7 @@ pub fn founders<'t>(ids: &[u64], text: impl Fn(usize) -> &'t str, at_least: f64,
 fn distinct<'t>(rows: &[u32], text: &impl Fn(usize) -> &'t str) -> (Vec<u32>, Vec<&'t str>) {
     let mut texts = Vec::new();
     // Only asked for one text at a time, never walked.
-    let mut known: HashMap<&str, u32> = HashMap::new();
+    let mut known: FxHashMap<&str, u32> = FxHashMap::default();
     let mut number = |row: &u32| {
         let text = text(*row as usize);
         *known.entry(text).or_insert_with(|| {
@@ -131,7 +153,7 @@ mod tests {
                 let (a, b) = (alphabet.read(&texts[row]), alphabet.read(&texts[*founder as usize]));
                 let characters = a.len() + b.len();
                 let matched = Reference::new(b, alphabet.len(), true).matched(&a);
-                ids[*founder as usize] == ids[row] && super::super::matching::ratio(matched, characters) >= at_least
+                ids[*founder as usize] == ids[row] && super::super::difflib::ratio(matched, characters) >= at_least
             };
             let founder = founders.iter().copied().find(|founder| alike(founder));
             joined.push(founder.unwrap_or(row as u32));

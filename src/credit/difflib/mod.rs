@@ -1,0 +1,10 @@
+//! Python's `difflib.SequenceMatcher`, exactly: how alike two texts are.
+
+mod alphabet;
+mod matching;
+
+pub use alphabet::Alphabet;
+pub use matching::{counts, wanted, Reference};
+
+#[cfg(test)]
+pub use matching::ratio;

@@ -1,0 +1,130 @@
+//! THE table of estimators: what a row can be worth. An estimator is a file that reads like its paper, named as it is in YAML, and a line
+//! here; settings, schema, checks, presets and the operator ask the table.
+
+mod advantage;
+mod cross_episode_return;
+mod episode_return;
+mod gae;
+mod reward;
+mod step_return;
+
+pub use episode_return::episode_return;
+pub use gae::{explained_variance, gae, targets};
+pub use step_return::step_return;
+
+use super::columns::Columns;
+use super::conventions::Boundary;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{json, Value};
+use std::ops::Range;
+
+/// What an estimator says about itself.
+pub struct Estimator {
+    /// The value of each row, from whole trajectories.
+    pub values: fn(&Given) -> Vec<f64>,
+    /// The columns of `f32` that it reads beside the reward, by [`Columns::named`].
+    pub needs: &'static [&'static str],
+    /// The settings that no other estimator reads: beside another they are refused.
+    pub settings: &'static [&'static str],
+    /// Whether rewards make the values. Beside an estimator that takes them from elsewhere, discounts and penalties are refused.
+    pub rewards: bool,
+    /// Whether all rows of a trajectory have one value, so that it counts once with `unit: trajectory`.
+    pub whole: bool,
+    /// What a critic should have expected of each row, the column `value_target`; for estimators that read a critic.
+    pub target: Option<Target>,
+    /// The settings that differ in the released code (`preset: code`), as they would stand in YAML.
+    pub code: fn() -> Value,
+}
+
+/// What a critic should have expected, from the values and what is known of the rows.
+pub type Target = fn(&[f64], &Columns) -> Vec<f64>;
+
+impl Estimator {
+    /// One that values each turn by rewards, and whose code is as published: what the others differ from.
+    const PLAIN: Estimator = Estimator {
+        values: |given| vec![0.0; given.rewards.len()],
+        needs: &[],
+        settings: &[],
+        rewards: true,
+        whole: false,
+        target: None,
+        code: || json!({}),
+    };
+}
+
+/// What an estimator is given: rows in the order of their names, a trajectory's one after the other.
+pub struct Given<'a> {
+    /// What is known of each row.
+    pub columns: &'a Columns<'a>,
+    /// The rows of each trajectory: of an attempt, or of the reflection that it is.
+    pub episodes: &'a [Range<usize>],
+    /// The reward of each row, less the penalty where that comes before the return.
+    pub rewards: &'a [f64],
+    pub discounts: Discounts,
+}
+
+/// How much later rewards count. The fields are those of [`super::AdvantageSettings`].
+#[derive(Clone, Copy, Debug)]
+pub struct Discounts {
+    pub gamma: f64,
+    pub gamma_attempt: f64,
+    pub boundary: Boundary,
+    pub lambda: f64,
+}
+
+/// Makes the enum of the values of `of` and what belongs to each, from a line each.
+macro_rules! table {
+    ($($(#[$about:meta])* $name:ident => $file:ident,)*) => {
+        /// The value of a row. A reflection (`phase` reflect) is no turn of play: its reward and its penalty are its own alone, and so is all
+        /// that it is worth, except by cross_episode_return.
+        #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Of { $($(#[$about])* $name,)* }
+
+        impl Of {
+            /// All of them, in the table's order.
+            pub const ALL: &[Of] = &[$(Of::$name),*];
+
+            /// As it is called in YAML.
+            pub fn name(self) -> &'static str {
+                match self { $(Of::$name => stringify!($file)),* }
+            }
+
+            /// What it says about itself.
+            pub fn estimator(self) -> &'static Estimator {
+                match self { $(Of::$name => &$file::ESTIMATOR),* }
+            }
+        }
+    };
+}
+
+table! {
+    /// The sum of the trajectory's rewards (EMPO2, section 2: GRPO).
+    #[default]
+    EpisodeReturn => episode_return,
+    /// The discounted sum of the rewards from this turn on (GiGPO; SLEA-RL, Eq. 5; EAPO, Eq. 4).
+    StepReturn => step_return,
+    /// The discounted sum of the rewards from this turn on, to the end of the trial: of this attempt and of those after it (LaMer, Eq. 4).
+    /// A reflection is worth what the first turn of the next attempt is (section 4: it is trained by the reward of the next episode).
+    CrossEpisodeReturn => cross_episode_return,
+    /// The reward of the turn alone (EAPO, Eq. 14 read literally).
+    Reward => reward,
+    /// Generalised advantage estimation from a critic's column `value` (PPO; Schulman et al. 2016). Also makes `value_target`.
+    Gae => gae,
+    /// The advantage that a node upstream made, to be compared once more (the second step of REINFORCE++ with baseline).
+    Advantage => advantage,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_estimator_is_called_as_its_file() {
+        for of in Of::ALL {
+            assert_eq!(serde_json::to_value(of).unwrap(), of.name());
+        }
+        assert_eq!(Of::default().name(), "episode_return");
+    }
+}

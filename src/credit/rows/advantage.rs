@@ -1,0 +1,138 @@
+//! The two steps of an advantage: the columns `return` (and `value_target`), then `baseline`, `scale`, `advantage` and `used`.
+
+use super::episodes::{episodes, reflections};
+use crate::credit::{advantages, values, AdvantageSettings, Columns, Unit, Used};
+use crate::row::{self, keys, RowError, View};
+use arrow::array::{ArrayRef, Float32Array, RecordBatch, StringArray};
+use std::sync::Arc;
+
+/// Adds `return`, and where a critic was asked `value_target`. Needs whole trajectories, and all of a trial for an estimator that looks
+/// across attempts.
+pub fn value(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<RecordBatch>, RowError> {
+    let Some(view) = View::sorted(batches)? else { return Ok(vec![]) };
+    let estimator = with.of.estimator();
+    let rows = view.read(&[&["task", "sample", "attempt", "phase", "reward", "valid"], estimator.needs].concat())?;
+    let valid: Vec<bool> = row::bools(&rows, "valid")?.values().iter().collect();
+    let named = estimator.needs.iter().map(|name| Ok((*name, &row::f32s(&rows, name)?.values()[..])));
+    let named: Vec<(&str, &[f32])> = named.collect::<Result<_, RowError>>()?;
+    let columns = Columns {
+        reward: row::f32s(&rows, "reward")?.values(),
+        valid: &valid,
+        named: &named,
+        trial: &keys(&rows, &["task", "sample"]),
+        reflection: &reflections(&rows)?,
+        ..Default::default()
+    };
+    let values = values(&columns, &episodes(&rows)?, with);
+    let column = |values: &[f64]| Arc::new(Float32Array::from_iter_values(values.iter().map(|v| *v as f32))) as ArrayRef;
+    let mut made = vec![("return", column(&values))];
+    made.extend(estimator.target.map(|target| ("value_target", column(&target(&values, &columns)))));
+    view.with(made)
+}
+
+/// Adds `baseline`, `scale`, `advantage` and `used`. Needs whole groups. A row that was dropped upstream keeps its reason.
+pub fn compare(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<RecordBatch>, RowError> {
+    let Some(view) = View::sorted(batches)? else { return Ok(vec![]) };
+    let mut columns = vec!["task", "sample", "attempt", "phase", "return", "group"];
+    columns.extend(view.has("used").then_some("used"));
+    let rows = view.read(&columns)?;
+    let values: Vec<f64> = row::f32s(&rows, "return")?.values().iter().map(|v| f64::from(*v)).collect();
+    let tokens: Vec<u32> = match with.unit {
+        Unit::Token => {
+            let responses = view.lists("response_tokens")?;
+            (0..view.len()).map(|i| responses.length(i) as u32).collect()
+        }
+        Unit::Trajectory | Unit::Turn => vec![],
+    };
+    let before = row::texts(&rows, "used").ok();
+    let dropped: Vec<bool> = before.iter().flat_map(|used| used.iter()).map(|used| used != Some("yes")).collect();
+    // A reflection is no turn of its attempt, so the phase tells them apart.
+    let trajectory = keys(&rows, &["task", "sample", "attempt", "phase"]);
+    let columns = Columns { trajectory: &trajectory, tokens: &tokens, dropped: &dropped, ..Default::default() };
+    let made = advantages(&values, row::u64s(&rows, "group")?.values(), &columns, with);
+    let used = made.used.iter().enumerate().map(|(i, used)| match (used, before) {
+        (Used::Upstream, Some(before)) => before.value(i),
+        (used, _) => used.as_str(),
+    });
+    let used = Arc::new(StringArray::from_iter_values(used));
+    view.with(vec![
+        ("baseline", Arc::new(Float32Array::from(made.baseline))),
+        ("scale", Arc::new(Float32Array::from(made.scale))),
+        ("advantage", Arc::new(Float32Array::from(made.advantage))),
+        ("used", used),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::credit::{Of, Scale};
+    use crate::seed::Random;
+    use arrow::array::{BooleanArray, ListArray, UInt32Array, UInt64Array};
+    use arrow::compute::take_record_batch;
+    use arrow::datatypes::UInt32Type;
+
+    /// Six trajectories of two turns; the rewards and the tokens of a row follow from where it stands.
+    fn rows() -> RecordBatch {
+        let n = 12u32;
+        let u32s = |f: &dyn Fn(u32) -> u32| Arc::new(UInt32Array::from_iter_values((0..n).map(f))) as ArrayRef;
+        let tokens = (0..n).map(|i| Some(vec![Some(7); 1 + i as usize % 3]));
+        let lists = ListArray::from_iter_primitive::<UInt32Type, _, _>(tokens);
+        let lists = arrow::compute::cast(&lists, &row::Kind::U32List.arrow()).unwrap();
+        row::batch(vec![
+            ("task", Arc::new(StringArray::from_iter_values((0..n).map(|i| format!("task-{}", i / 4))))),
+            ("sample", u32s(&|i| i / 2 % 2)),
+            ("attempt", u32s(&|_| 0)),
+            ("turn", u32s(&|i| i % 2)),
+            ("phase", Arc::new(StringArray::from(vec!["play"; n as usize]))),
+            ("response_tokens", lists),
+            ("reward", Arc::new(Float32Array::from_iter_values((0..n).map(|i| (i * i % 7) as f32 - 0.1)))),
+            ("valid", Arc::new(BooleanArray::from_iter((0..n).map(|i| Some(i % 5 != 0))))),
+            ("group", Arc::new(UInt64Array::from_iter_values((0..n).map(|i| u64::from(i / 4))))),
+        ])
+        .unwrap()
+    }
+
+    fn both(rows: &[RecordBatch], with: &AdvantageSettings) -> RecordBatch {
+        let made = compare(&value(rows, with).unwrap(), with).unwrap();
+        row::sorted(&made).unwrap().unwrap()
+    }
+
+    #[test]
+    fn rows_in_any_order_and_any_batches_give_the_same_bits() {
+        let rows = rows();
+        let mut order: Vec<u32> = (0..12).collect();
+        Random::new(4).shuffle(&mut order);
+        let shuffled = take_record_batch(&rows, &UInt32Array::from(order)).unwrap();
+        for unit in [Unit::Trajectory, Unit::Turn, Unit::Token] {
+            let with = AdvantageSettings { unit, invalid_penalty: 0.1, ..Default::default() };
+            let wanted = both(std::slice::from_ref(&rows), &with);
+            assert_eq!(both(&[shuffled.slice(7, 5), shuffled.slice(0, 7)], &with), wanted);
+        }
+    }
+
+    #[test]
+    fn an_advantage_is_compared_once_more_over_the_whole_batch() {
+        let first = AdvantageSettings { of: Of::StepReturn, scale: Scale::None, ..Default::default() };
+        let task = both(&[rows()], &first);
+        let batch = row::with(&task, "group", Arc::new(UInt64Array::from(vec![0; 12]))).unwrap();
+        let with = AdvantageSettings { of: Of::Advantage, unit: Unit::Token, eps: 0.0, ..Default::default() };
+        let made = both(&[batch], &with);
+        assert_eq!(row::f32s(&made, "return").unwrap(), row::f32s(&task, "advantage").unwrap());
+        let tokens = |i: usize| 1.0 + (i % 3) as f32;
+        let sum = |f: &dyn Fn(f32) -> f32| -> f32 {
+            row::f32s(&made, "advantage").unwrap().values().iter().enumerate().map(|(i, a)| tokens(i) * f(*a)).sum()
+        };
+        // 12 rows of 1, 2 and 3 tokens in turn: 24 tokens.
+        assert!(sum(&|a| a).abs() < 1e-5 && (sum(&|a| a * a) - 23.0).abs() < 1e-4, "mean 0 and variance 1 over the tokens");
+    }
+
+    #[test]
+    fn a_reason_given_upstream_is_kept() {
+        let used: Vec<&str> = (0..12).map(|i| if i < 4 { "because" } else { "yes" }).collect();
+        let rows = row::with(&rows(), "used", Arc::new(StringArray::from(used.clone()))).unwrap();
+        let made = both(&[rows], &AdvantageSettings::default());
+        assert_eq!(row::texts(&made, "used").unwrap(), &StringArray::from(used));
+        assert_eq!(row::f32s(&made, "advantage").unwrap().values()[..4], [0.0; 4]);
+    }
+}

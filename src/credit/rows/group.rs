@@ -1,0 +1,162 @@
+//! Which rows are compared with one another: the columns `visitation_depth`, `group` and `group_size`.
+
+use super::episodes::{episodes, reflections};
+use crate::credit::{founders, visitation_depth, Similar};
+use crate::row::{self, keys, RowError, View};
+use crate::seed::{mix, text};
+use crate::stats::sizes;
+use arrow::array::{RecordBatch, UInt32Array, UInt64Array};
+use std::sync::Arc;
+
+/// Where in the game a turn was taken: what a reflection has none of.
+pub const PLACE: [&str; 3] = ["state", "observation", "visitation_depth"];
+
+/// The place of a reflection.
+const REFLECTION: &str = "reflection";
+
+/// Adds `visitation_depth` and `group`, a hash of the columns in `by`. Needs whole trajectories. By [`PLACE`], reflections agree with one
+/// another alone.
+pub fn mark(batches: &[RecordBatch], by: &[String]) -> Result<Vec<RecordBatch>, RowError> {
+    let Some(view) = View::sorted(batches)? else { return Ok(vec![]) };
+    let mut columns = vec!["task", "sample", "attempt", "phase", "state"];
+    // The depth is made here.
+    columns.extend(by.iter().map(String::as_str).filter(|column| *column != "visitation_depth"));
+    let rows = view.read(&columns)?;
+    let depths = visitation_depth(row::u64s(&rows, "state")?.values(), &episodes(&rows)?);
+    let depths = Arc::new(UInt32Array::from(depths));
+    let rows = row::with(&rows, "visitation_depth", depths.clone())?;
+    let mut groups = keys(&rows, by);
+    let stateless: Vec<&str> = by.iter().map(String::as_str).filter(|column| !PLACE.contains(column)).collect();
+    if stateless.len() < by.len() {
+        let elsewhere = keys(&rows, &stateless);
+        for (i, _) in reflections(&rows)?.iter().enumerate().filter(|(_, reflection)| **reflection) {
+            groups[i] = mix(elsewhere[i], text(REFLECTION));
+        }
+    }
+    view.with(vec![("visitation_depth", depths), ("group", Arc::new(UInt64Array::from(groups)))])
+}
+
+/// Splits each group by likeness. Needs whole groups. The new id is a hash of the old one and the founder's text: with `at_least` 1 it is
+/// the id that the column would have given as the last one in `by`.
+pub fn split(batches: &[RecordBatch], similar: &Similar) -> Result<Vec<RecordBatch>, RowError> {
+    let Some(view) = View::sorted(batches)? else { return Ok(vec![]) };
+    let rows = view.read(&["group", "phase", &similar.column])?;
+    let (groups, texts) = (row::u64s(&rows, "group")?.values(), row::texts(&rows, &similar.column)?);
+    let nowhere = PLACE.contains(&similar.column.as_str());
+    let reflections = if nowhere { reflections(&rows)? } else { vec![false; rows.num_rows()] };
+    let shown = |i: usize| if reflections[i] { REFLECTION } else { texts.value(i) };
+    let founders = founders(groups, shown, similar.at_least, similar.autojunk);
+    let split = groups.iter().zip(founders).map(|(group, founder)| mix(*group, text(shown(founder as usize))));
+    view.with(vec![("group", Arc::new(UInt64Array::from_iter_values(split)))])
+}
+
+/// Adds `group_size`. Needs whole groups, in any order.
+pub fn measure(batches: &[RecordBatch]) -> Result<Vec<RecordBatch>, RowError> {
+    let Some(view) = View::of(batches) else { return Ok(vec![]) };
+    let rows = view.read(&["group"])?;
+    let sizes = sizes(row::u64s(&rows, "group")?.values());
+    view.with(vec![("group_size", Arc::new(UInt32Array::from(sizes)))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seed::Random;
+    use arrow::array::{ArrayRef, StringArray};
+    use arrow::compute::take_record_batch;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    /// Turns of two tasks whose observations are often equal or nearly so, in the order of their names.
+    fn turns(rows: usize, seed: u64) -> RecordBatch {
+        let mut random = Random::new(seed);
+        let number = |of: fn(usize) -> u32| Arc::new(UInt32Array::from_iter_values((0..rows).map(of))) as ArrayRef;
+        let tasks = StringArray::from_iter_values((0..rows).map(|i| if i < rows / 2 { "a" } else { "b" }));
+        let seen = (0..rows).map(|_| format!("A {} and a {} on the table.", ["mug", "mop", "lamp"][random.below(3)], random.below(3)));
+        let seen: Vec<String> = seen.collect();
+        let states = UInt64Array::from_iter_values(seen.iter().map(|s| text(s)));
+        row::batch(vec![
+            ("task", Arc::new(tasks) as ArrayRef),
+            ("sample", number(|i| i as u32 / 5)),
+            ("attempt", number(|_| 0)),
+            ("turn", number(|i| i as u32 % 5)),
+            ("phase", Arc::new(StringArray::from(vec!["play"; rows]))),
+            ("state", Arc::new(states)),
+            ("observation", Arc::new(StringArray::from(seen))),
+        ])
+        .unwrap()
+    }
+
+    fn marked(rows: &RecordBatch, by: &[&str]) -> RecordBatch {
+        let by: Vec<String> = by.iter().map(|c| c.to_string()).collect();
+        mark(std::slice::from_ref(rows), &by).unwrap().remove(0)
+    }
+
+    fn groups(rows: &RecordBatch) -> Vec<u64> {
+        row::u64s(rows, "group").unwrap().values().to_vec()
+    }
+
+    fn alike(at_least: f64) -> Similar {
+        Similar { at_least, ..Default::default() }
+    }
+
+    proptest! {
+        #[test]
+        fn likeness_does_not_depend_on_arrival(rows in 1usize..40, seed: u64, at_least in prop::sample::select(vec![0.8, 0.95, 1.0])) {
+            let rows = marked(&turns(rows, seed), &["task"]);
+            let wanted = split(std::slice::from_ref(&rows), &alike(at_least)).unwrap().remove(0);
+            let mut order: Vec<u32> = (0..rows.num_rows() as u32).collect();
+            Random::new(seed).shuffle(&mut order);
+            let parts = order.chunks(7).map(|part| take_record_batch(&rows, &UInt32Array::from(part.to_vec())).unwrap());
+            let found = split(&parts.collect::<Vec<_>>(), &alike(at_least)).unwrap();
+            prop_assert_eq!(row::sorted(&found).unwrap().unwrap(), wanted);
+        }
+
+        #[test]
+        fn wholly_alike_is_one_column_more(rows in 1usize..40, seed: u64, autojunk: bool) {
+            let rows = turns(rows, seed);
+            let found = split(&[marked(&rows, &["task"])], &Similar { at_least: 1.0, autojunk, ..Default::default() }).unwrap().remove(0);
+            prop_assert_eq!(groups(&found), groups(&marked(&rows, &["task", "observation"])));
+        }
+    }
+
+    /// A task's two samples: one fails in states 1, 2, 1, reflects on it in 1, and tries again; the other one reflects, too.
+    #[test]
+    fn reflections_share_a_group_that_no_turn_is_in() {
+        let u32s = |values: &[u32]| Arc::new(UInt32Array::from(values.to_vec())) as ArrayRef;
+        let phase = ["play", "play", "play", "reflect", "play", "play", "reflect"];
+        let rows = row::batch(vec![
+            ("task", Arc::new(StringArray::from(vec!["a"; 7])) as ArrayRef),
+            ("sample", u32s(&[0, 0, 0, 0, 0, 1, 1])),
+            ("attempt", u32s(&[0, 0, 0, 0, 1, 0, 0])),
+            ("turn", u32s(&[0, 1, 2, 3, 0, 0, 1])),
+            ("phase", Arc::new(StringArray::from(phase.to_vec()))),
+            ("state", Arc::new(UInt64Array::from(vec![1, 2, 1, 1, 1, 1, 2]))),
+            ("observation", Arc::new(StringArray::from(vec!["x", "y", "x", "x", "x", "x", "y"]))),
+        ])
+        .unwrap();
+        let same = |rows: &RecordBatch| {
+            let groups = groups(rows);
+            groups.iter().map(|group| groups.iter().position(|other| other == group).unwrap()).collect::<Vec<_>>()
+        };
+        let found = marked(&rows, &["task", "state", "visitation_depth"]);
+        assert_eq!(row::u32s(&found, "visitation_depth").unwrap().values(), &[0, 0, 1, 0, 0, 0, 0], "an attempt begins anew");
+        assert_eq!(same(&found), [0, 1, 2, 3, 0, 0, 3]);
+        assert_eq!(same(&marked(&rows, &["task", "state"])), [0, 1, 0, 3, 0, 0, 3]);
+        assert_eq!(same(&marked(&rows, &["task", "attempt", "state"])), [0, 1, 0, 3, 4, 0, 3]);
+        assert_eq!(same(&marked(&rows, &["task"])), [0; 7]);
+        let alike = split(&[marked(&rows, &["task"])], &alike(1.0)).unwrap().remove(0);
+        assert_eq!(same(&alike), [0, 1, 0, 3, 0, 0, 3]);
+    }
+
+    /// Two tasks see the same texts, all of them alike at 0.8: one group a task, and none of both.
+    #[test]
+    fn a_group_stays_within_its_columns() {
+        let rows = marked(&turns(40, 3), &["task"]);
+        let found = split(std::slice::from_ref(&rows), &alike(0.8)).unwrap().remove(0);
+        let names = row::texts(&found, "task").unwrap();
+        let groups: BTreeSet<(&str, u64)> = names.iter().flatten().zip(groups(&found)).collect();
+        assert_eq!(groups.len(), 2);
+        assert_ne!(groups.first().unwrap().1, groups.last().unwrap().1);
+    }
+}

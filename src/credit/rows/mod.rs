@@ -1,0 +1,14 @@
+//! Credit on rows as they flow: which columns are read, what is made of them by the pure functions beside this folder, and what columns
+//! are added. Operators call these and so do the benchmarks: what is measured is what runs.
+//!
+//! Every function takes the batches that a stage got and gives them back, as they came, with further columns: nothing else is copied.
+
+mod advantage;
+mod combine;
+mod episodes;
+mod group;
+
+pub use advantage::{compare, value};
+pub use combine::{combine, CombineError};
+pub use episodes::{episodes, reflections};
+pub use group::{mark, measure, split, PLACE};
