@@ -1,6 +1,6 @@
 //! Decoding held to a set of answers: a walk down the trie of their tokens.
 
-use super::END;
+use super::{RowFault, END};
 
 /// A walk: the answers that still agree with what was written, in order and each once, and how much was written.
 #[derive(Clone, Debug)]
@@ -11,10 +11,10 @@ pub struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     /// At the root of the trie of `choices`, each of which must be closed by [`END`] and hold it nowhere else.
-    pub fn new(choices: &'a [Vec<u32>]) -> Result<Walk<'a>, String> {
+    pub fn new(choices: &'a [Vec<u32>]) -> Result<Walk<'a>, RowFault> {
         for choice in choices {
             if choice.is_empty() || choice.iter().position(|&t| t == END) != Some(choice.len() - 1) {
-                return Err(format!("the choice {choice:?} isn't closed by the end token"));
+                return Err(RowFault::OpenChoice { choice: choice.clone() });
             }
         }
         let mut alive: Vec<&[u32]> = choices.iter().map(Vec::as_slice).collect();

@@ -1,41 +1,129 @@
-//! What can go wrong with a policy, told by the names of the rows it happened to.
+//! What can go wrong with a policy. Errors keep their type, and their rows as numbers, until someone who knows the rows' names tells them.
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::path::Path;
 
 /// What can go wrong with a policy. Rows are indices into what the caller handed over; [`PolicyError::told`] names them.
+/// It travels between processes, so it is made of plain values.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PolicyError {
+    /// No model has this name.
     NoModel(String),
-    NoVersion {
-        model: String,
-        version: u64,
-        kept: Vec<u64>,
-    },
-    Settings(String),
-    Row {
-        row: usize,
-        what: String,
-    },
-    NotFinite {
-        model: String,
-        what: Cow<'static, str>,
-        rows: Vec<usize>,
-    },
-    File {
-        path: String,
-        what: String,
-    },
+    /// This version of the weights was dropped, or was never made.
+    NoVersion { model: String, version: u64, kept: Vec<u64> },
+    /// A model can't be made as described, or can't do what it was asked.
+    Model { model: String, fault: ModelFault },
+    /// An update can't be made with these settings.
+    Update(UpdateFault),
+    /// One row can't be read, answered or learnt from.
+    Row { row: usize, fault: RowFault },
+    /// A number that isn't one: a log-probability, the loss, the gradient.
+    NotFinite { model: String, what: Cow<'static, str>, rows: Vec<usize> },
+    /// A file or folder that can't be read or written.
+    File { path: String, fault: FileFault },
+    /// What libtorch says.
     Torch(String),
     /// Another process of the same run, and what is wrong with it.
     Peer(String),
+    /// The policy thread has ended.
     Gone,
+}
+
+/// What is wrong with a model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+pub enum ModelFault {
+    #[error("every size of a model is at least 1")]
+    ZeroSize,
+    #[error("width {width} is no multiple of twice the {heads} heads")]
+    Width { width: usize, heads: usize },
+    #[error("{heads} heads are no multiple of {kv_heads} kv_heads")]
+    Heads { heads: usize, kv_heads: usize },
+    #[error("it has a value head and writes nothing")]
+    WritesNothing,
+    #[error("it has no value head: give it `head: value`")]
+    NoValueHead,
+    #[error("the saved model has a value head and writes nothing: it can't be loaded with `head: language`")]
+    CriticAsPolicy,
+    #[error("the critic has another vocabulary than every policy")]
+    CriticVocabulary,
+    #[error("its reference `{reference}` has another vocabulary")]
+    ReferenceVocabulary { reference: String },
+}
+
+/// What is wrong with an update as a whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+pub enum UpdateFault {
+    #[error("an update needs at least one row")]
+    NoRows,
+    #[error("`{setting}` of an update must be above 0")]
+    NotPositive { setting: Cow<'static, str> },
+}
+
+/// What is wrong with a row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+pub enum RowFault {
+    #[error("the prompt is empty")]
+    EmptyPrompt,
+    #[error("the response is empty")]
+    EmptyResponse,
+    #[error("a prompt of {prompt} tokens and an answer of {answer} don't fit the context of {context}")]
+    TooLong { prompt: usize, answer: usize, context: usize },
+    #[error("there is no token {token} in a vocabulary of {vocab}")]
+    UnknownToken { token: u32, vocab: usize },
+    #[error("the choice {choice:?} isn't closed by the end token")]
+    OpenChoice { choice: Vec<u32> },
+    #[error("the response {response:?} is none of its choices")]
+    NotAChoice { response: Vec<u32> },
+    #[error("{tokens} tokens need as many log-probabilities, and numbers; there are {logprobs}")]
+    Logprobs { tokens: usize, logprobs: usize },
+    #[error("the {what} is {value}")]
+    NotANumber { what: Cow<'static, str>, value: f32 },
+}
+
+/// What is wrong with a file or folder.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+pub enum FileFault {
+    #[error("{0}")]
+    Unusable(String),
+    #[error("the disk is full: free some space, then resume the run")]
+    DiskFull,
+    #[error("not the configuration of a model that this version of flow saved")]
+    UnknownFormat,
+    #[error("a Hugging Face model; only folders that flow saved can be loaded as yet")]
+    HuggingFace,
+    #[error("{0}")]
+    Model(#[from] ModelFault),
+    #[error("there is no tensor `{tensor}`")]
+    NoTensor { tensor: String },
+    #[error("`{tensor}` is {found}, wanted {wanted}")]
+    Tensor { tensor: String, found: String, wanted: String },
+    #[error("the sizes or the vocabulary aren't those of model `{model}`")]
+    OtherModel { model: String },
 }
 
 /// So many rows are named; of the others only the number is told.
 const NAMED: usize = 5;
 
 impl PolicyError {
+    /// The error of doing something with the file at `path`, in the words of whoever noticed it.
+    pub(super) fn file(path: &Path, error: impl std::fmt::Display) -> PolicyError {
+        let what = first_line(&error.to_string());
+        // libtorch hands on what the system said as text: no space left, a quota, a limit on files.
+        let full = [28, 122, 27].iter().any(|e| what.contains(&format!("(os error {e})")) || what.contains(&format!("code: {e},")));
+        PolicyError::at(path, if full { FileFault::DiskFull } else { FileFault::Unusable(what) })
+    }
+
+    /// This fault of the file at `path`.
+    pub(super) fn at(path: &Path, fault: FileFault) -> PolicyError {
+        PolicyError::File { path: path.display().to_string(), fault }
+    }
+
+    /// This fault of the model called `model`.
+    pub(super) fn model(model: &str, fault: ModelFault) -> PolicyError {
+        PolicyError::Model { model: model.into(), fault }
+    }
+
     /// The error in words, with `name` as the name of a row.
     pub fn told(&self, name: impl Fn(usize) -> String) -> String {
         match self {
@@ -43,8 +131,9 @@ impl PolicyError {
             PolicyError::NoVersion { model, version, kept } => {
                 format!("model `{model}`: version {version} of the weights is no longer kept; kept: {kept:?}")
             }
-            PolicyError::Settings(what) => what.clone(),
-            PolicyError::Row { row, what } => format!("{}: {what}", name(*row)),
+            PolicyError::Model { model, fault } => format!("model `{model}`: {fault}"),
+            PolicyError::Update(fault) => fault.to_string(),
+            PolicyError::Row { row, fault } => format!("{}: {fault}", name(*row)),
             PolicyError::NotFinite { model, what, rows } => {
                 let named: Vec<String> = rows.iter().take(NAMED).map(|&row| name(row)).collect();
                 let more = if rows.len() > NAMED { format!("; and {} more", rows.len() - NAMED) } else { String::new() };
@@ -53,7 +142,7 @@ impl PolicyError {
                     named.join("; ")
                 )
             }
-            PolicyError::File { path, what } => format!("{path}: {what}"),
+            PolicyError::File { path, fault } => format!("{path}: {fault}"),
             PolicyError::Torch(what) => format!("libtorch: {what}"),
             PolicyError::Peer(what) => what.clone(),
             PolicyError::Gone => "the policy thread has ended".into(),
@@ -76,7 +165,7 @@ impl From<tch::TchError> for PolicyError {
 }
 
 /// An error of libtorch carries a C++ stack trace after its first line.
-pub fn first_line(text: &str) -> String {
+pub(super) fn first_line(text: &str) -> String {
     text.lines().find(|line| !line.trim().is_empty()).unwrap_or("no message").trim().to_string()
 }
 
@@ -90,7 +179,13 @@ mod tests {
         let error = PolicyError::NotFinite { model: "actor".into(), what: "the loss".into(), rows: (3..10).collect() };
         let told = error.told(name);
         assert!(told.contains("rows: task a, turn 3; ") && told.ends_with("task a, turn 7; and 2 more"), "{told}");
-        assert_eq!(PolicyError::Row { row: 4, what: "it is empty".into() }.told(name), "task a, turn 4: it is empty");
-        assert_eq!(PolicyError::Row { row: 4, what: "it is empty".into() }.to_string(), "row 4: it is empty");
+        assert_eq!(PolicyError::Row { row: 4, fault: RowFault::EmptyPrompt }.told(name), "task a, turn 4: the prompt is empty");
+        assert_eq!(PolicyError::Row { row: 4, fault: RowFault::EmptyPrompt }.to_string(), "row 4: the prompt is empty");
+    }
+
+    #[test]
+    fn a_full_disk_is_told_as_one() {
+        let error = PolicyError::file(Path::new("weights/3"), "No space left on device (os error 28)\nframe #0");
+        assert_eq!(error.to_string(), "weights/3: the disk is full: free some space, then resume the run");
     }
 }

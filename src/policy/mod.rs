@@ -1,59 +1,42 @@
-//! The policy: a small decoder-only transformer that writes actions and learns from what came of them. The only code that knows libtorch.
+//! The policy: a transformer that writes actions and learns from what came of them. The only code that knows libtorch.
 //!
 //! [`Policy`] is a handle on one thread that owns every tensor: [`Policy::generate`] answers prompts, [`Policy::update`] makes the next
 //! version of the weights. Both compute a token's log-probability in the same way:
 //! `log_softmax(logits / temperature)` over the whole vocabulary, or over the tokens that the row's choices allow at that place.
 //! Truncation by `top_p` takes part in the drawing only, never in the recorded value, and greedy decoding (temperature 0) records the
 //! value at temperature 1. Where the choices leave exactly one token its log-probability is 0 and no forward pass is spent on it.
-//! A model with a value head is a critic: [`Policy::values`] asks it what to expect after a prompt, and an update teaches it that.
+//! A model with a value head is a critic: [`Policy::values`] asks it for the return to expect after a prompt, which an update teaches it.
 //!
 //! What a row gets depends on the row alone: sequences are padded on the right to a multiple of [`PAD_TO`] tokens, so that causal
 //! attention never sees the padding and positions count from 0; a batch holds sequences of one padded length and is padded to a
 //! multiple of [`PAD_TO`] rows; a token is drawn from a hash of the row's seed and the token's index. Threads share the work by whole
 //! batches, each computed on one thread, and gradients are summed in a fixed order, so the number of threads changes no bit. Processes
-//! that learn together ([`Peers`]) share an update in the same way, and neither does their number.
-mod adamw;
+//! that learn together ([`Peers`]) share an update in the same way, and their number changes none either.
+//!
+//! Three rooms: `model` (architectures, parameters by name, checkpoints), `generate` (answers), `update` (what is learnt and how).
 mod choices;
-#[cfg(test)]
-mod critic;
 mod error;
 mod generate;
-mod gradient;
-mod hands;
-#[cfg(test)]
-mod learning;
-mod loss;
-mod minibatch;
 mod model;
-mod objective;
-mod passes;
-mod report;
-mod rope;
-mod sample;
+mod pause;
+mod sequence;
 mod settings;
-mod shape;
-#[cfg(test)]
-mod splits;
-mod spread;
 mod state;
-mod store;
-mod task;
-mod terms;
+mod tensors;
 #[cfg(test)]
 mod tests;
 mod thread;
+mod threads;
 mod tokenizer;
 mod update;
-#[cfg(test)]
-mod updating;
 
-pub use error::PolicyError;
-pub use hands::Peers;
-pub use objective::{Aggregation, KlKind, MaskUnit, Objective, Old, RatioKind, Remainder, UpdateSettings};
-pub use report::{RowReport, UpdateReport, Use};
+pub use error::{FileFault, ModelFault, PolicyError, RowFault, UpdateFault};
 pub use settings::{Head, LoadModel, ModelSettings, NewKind, NewModel, Sampling, TokenKind};
 pub use thread::Policy;
 pub use tokenizer::{Tokenizer, END, PAD};
+pub use update::parallel::Peers;
+pub use update::report::{RowReport, UpdateReport, Use};
+pub use update::settings::*;
 
 /// Sequences and batches are padded to a multiple of this.
 pub const PAD_TO: usize = 16;
@@ -81,14 +64,18 @@ pub struct Reply {
 /// One row to learn from.
 #[derive(Clone, Debug, Default)]
 pub struct Example {
+    /// What the policy read; never empty.
     pub prompt: Vec<u32>,
+    /// What it wrote, or should have written.
     pub response: Vec<u32>,
     /// Log-probability of each response token under the policy that acted; `sft` doesn't read it.
     pub logprobs: Vec<f32>,
     /// As in [`Request`].
     pub choices: Vec<Vec<u32>>,
+    /// How much better the response did than others.
     pub advantage: f32,
-    /// What the critic expected after the prompt, and what it should have: read by the objective `value` alone, which reads no response.
+    /// The return that the critic expected after the prompt: read by the objective `value` alone, which reads no response.
     pub value: f32,
+    /// The return that it should have expected.
     pub target: f32,
 }

@@ -1,17 +1,16 @@
-//! What the policy thread owns: the models with their versions, and what is asked of them.
+//! What the policy thread owns: the models with the versions of their weights, and what is asked of them.
 
-use super::adamw::Moments;
 use super::generate::generate;
-use super::hands::{hash, Hands};
-use super::model::{random, Net};
-use super::passes::{logprobs, read_rows, values, Row};
-use super::rope::Rope;
-use super::shape::Shape;
-use super::store::{self, Saved};
-use super::update::{update, Before};
+use super::model::checkpoint::{self, Saved};
+use super::model::tiny::Tiny;
+use super::model::{Architecture, Net};
+use super::tensors::values;
+use super::update::parallel::{hash, Parallel};
+use super::update::passes::{logprobs, read_rows, Row};
+use super::update::{update, Before, Moments};
 use super::{
-    Example, Head, ModelSettings, Objective, Peers, PolicyError, Reply, Request, Sampling, TokenKind, Tokenizer, UpdateReport,
-    UpdateSettings,
+    Example, FileFault, Head, ModelFault, ModelSettings, Objective, Peers, PolicyError, Reply, Request, Sampling, TokenKind, Tokenizer,
+    UpdateReport, UpdateSettings,
 };
 use crate::seed::{mix, text};
 use std::collections::{BTreeMap, VecDeque};
@@ -21,13 +20,13 @@ use tch::{Device, Tensor};
 
 /// One model: its newest versions, its moments, and the weights it began with.
 pub struct Model {
-    shape: Shape,
-    rope: Rope,
+    /// With the weights it began with.
+    start: Net,
+    /// Its vocabulary.
     pub tokenizer: Arc<Tokenizer>,
     /// Oldest first, the newest last; never empty.
     versions: VecDeque<(u64, Tensor)>,
     moments: Moments,
-    start: Tensor,
     seed: u64,
 }
 
@@ -44,36 +43,33 @@ pub struct State {
 impl Model {
     fn new(name: &str, settings: &ModelSettings, words: &[String], seed: u64, device: Device) -> Result<Model, PolicyError> {
         let seed = mix(seed, text(name));
-        let (shape, tokenizer, version, flat, moments) = match settings {
+        let wrong = |fault| PolicyError::model(name, fault);
+        let (architecture, tokenizer, flat): (Arc<dyn Architecture>, _, _) = match settings {
             ModelSettings::New(new) => {
                 let tokenizer = match new.tokens {
                     TokenKind::Words => Tokenizer::new(words),
                     TokenKind::Bytes => Tokenizer::bytes(),
                 };
-                let shape =
-                    Shape::new(new, tokenizer.vocab_size()).map_err(|error| PolicyError::Settings(format!("model `{name}`: {error}")))?;
-                let flat = Tensor::from_slice(&random(&shape, seed)).to_device(device);
-                let moments = Moments::new(&flat);
-                (shape, tokenizer, 0, flat, moments)
+                let tiny = Tiny::new(new, tokenizer.vocab_size()).map_err(wrong)?;
+                let flat = Tensor::from_slice(&tiny.layout().random(seed)).to_device(device);
+                (Arc::new(tiny), tokenizer, flat)
             }
             ModelSettings::Load(load) => {
                 // The weights are taken, the training isn't: it starts at version 0 with fresh moments.
-                let mut saved = store::load(Path::new(&load.load), device)?;
+                let mut saved = checkpoint::load(Path::new(&load.load), device)?;
                 if let Some(head) = load.head {
-                    saved = saved.with_head(head).map_err(|error| PolicyError::Settings(format!("model `{name}`: {error}")))?;
+                    saved = saved.with_head(head).map_err(wrong)?;
                 }
-                let moments = Moments::new(&saved.flat);
-                (saved.shape, Tokenizer::new(&saved.words), 0, saved.flat, moments)
+                (saved.architecture, Tokenizer::new(&saved.words), saved.flat)
             }
         };
-        let rope = Rope::new(&shape, device);
-        let start = flat.shallow_clone();
-        Ok(Model { shape, rope, tokenizer: Arc::new(tokenizer), versions: VecDeque::from([(version, flat)]), moments, start, seed })
+        let (start, moments) = (Net::new(architecture, &flat), Moments::new(&flat));
+        Ok(Model { start, tokenizer: Arc::new(tokenizer), versions: VecDeque::from([(0, flat)]), moments, seed })
     }
 
     fn newest(&self) -> (u64, &Tensor) {
         // Never empty, so the fallback is never taken.
-        self.versions.back().map_or((0, &self.start), |(version, flat)| (*version, flat))
+        self.versions.back().map_or((0, self.start.flat()), |(version, flat)| (*version, flat))
     }
 
     /// The net at a version that is still kept.
@@ -84,7 +80,12 @@ impl Model {
     }
 
     fn net(&self, flat: &Tensor) -> Net {
-        Net::new(&self.shape, flat, &self.rope, false)
+        self.start.with(flat, false)
+    }
+
+    /// Whether it is a critic.
+    fn values(&self) -> bool {
+        self.start.sizes.value
     }
 }
 
@@ -101,10 +102,10 @@ impl State {
 
     /// Refuses a critic that reads the tokens of no policy there is.
     fn understood(&self) -> Result<(), PolicyError> {
-        let policies: Vec<&Model> = self.models.values().filter(|model| !model.shape.value).collect();
-        let alone = |model: &Model| model.shape.value && !policies.iter().any(|policy| policy.tokenizer == model.tokenizer);
+        let policies: Vec<&Model> = self.models.values().filter(|model| !model.values()).collect();
+        let alone = |model: &Model| model.values() && !policies.iter().any(|policy| policy.tokenizer == model.tokenizer);
         match self.models.iter().find(|(_, model)| !policies.is_empty() && alone(model)) {
-            Some((name, _)) => Err(PolicyError::Settings(format!("the critic `{name}` has another vocabulary than every policy"))),
+            Some((name, _)) => Err(PolicyError::model(name, ModelFault::CriticVocabulary)),
             None => Ok(()),
         }
     }
@@ -114,19 +115,18 @@ impl State {
     }
 
     /// Work that no other process has a part in.
-    fn alone(&self) -> Hands<'static> {
-        Hands { threads: self.threads, peers: None, start: 0 }
+    fn alone(&self) -> Parallel<'static> {
+        Parallel { threads: self.threads, peers: None, start: 0 }
     }
 
     /// The model called `name` if it has that head.
     fn with_head(&self, name: &str, head: Head) -> Result<&Model, PolicyError> {
         let model = self.model(name)?;
-        let wrong = match head {
-            Head::Language if model.shape.value => "has a value head and writes nothing",
-            Head::Value if !model.shape.value => "has no value head: give it `head: value`",
-            _ => return Ok(model),
-        };
-        Err(PolicyError::Settings(format!("model `{name}` {wrong}")))
+        match head {
+            Head::Language if model.values() => Err(PolicyError::model(name, ModelFault::WritesNothing)),
+            Head::Value if !model.values() => Err(PolicyError::model(name, ModelFault::NoValueHead)),
+            _ => Ok(model),
+        }
     }
 
     fn model(&self, name: &str) -> Result<&Model, PolicyError> {
@@ -138,7 +138,7 @@ impl State {
     }
 
     pub fn parameters(&self, name: &str) -> Result<usize, PolicyError> {
-        Ok(self.model(name)?.shape.parameters())
+        Ok(self.model(name)?.start.layout().len() as usize)
     }
 
     pub fn generate(&self, name: &str, version: u64, requests: &[Request], sampling: &Sampling) -> Result<Vec<Reply>, PolicyError> {
@@ -148,7 +148,7 @@ impl State {
 
     pub fn values(&self, name: &str, version: u64, prompts: &[Example]) -> Result<Vec<f32>, PolicyError> {
         let net = self.with_head(name, Head::Value)?.at(name, version)?;
-        let rows = prompts.iter().enumerate().map(|(i, e)| Row::value(i, e, &net.shape)).collect::<Result<Vec<_>, _>>()?;
+        let rows = prompts.iter().enumerate().map(|(i, e)| Row::value(i, e, &net.sizes)).collect::<Result<Vec<_>, _>>()?;
         let size = UpdateSettings::default().micro_batch;
         Ok(read_rows(&net, &rows, size, &self.alone(), |pass, net| pass.values(net, &rows))?.concat())
     }
@@ -156,7 +156,7 @@ impl State {
     pub fn logprobs(&self, name: &str, rows: &[Example], temperature: f64) -> Result<Vec<Vec<f32>>, PolicyError> {
         let model = self.with_head(name, Head::Language)?;
         let net = model.net(model.newest().1);
-        let rows = rows.iter().enumerate().map(|(i, e)| Row::new(i, e, &net.shape)).collect::<Result<Vec<_>, _>>()?;
+        let rows = rows.iter().enumerate().map(|(i, e)| Row::new(i, e, &net.sizes)).collect::<Result<Vec<_>, _>>()?;
         logprobs(&net, &rows, temperature, UpdateSettings::default().micro_batch, &self.alone())
     }
 
@@ -173,19 +173,19 @@ impl State {
         let (version, flat) = model.newest();
         let reference = match &settings.reference {
             _ if settings.kl == 0.0 || head == Head::Value => None,
-            None => Some(model.net(&model.start)),
+            None => Some(model.start.share(false)),
             Some(other) => {
                 let reference = self.with_head(other, Head::Language)?;
                 if reference.tokenizer != model.tokenizer {
-                    return Err(PolicyError::Settings(format!("reference `{other}` has another vocabulary than `{name}`")));
+                    return Err(PolicyError::model(name, ModelFault::ReferenceVocabulary { reference: other.clone() }));
                 }
                 Some(reference.net(reference.newest().1))
             }
         };
         let net = model.net(flat);
         let seed = mix(model.seed, version + 1);
-        let hands = Hands { threads: self.threads, peers, start: peers.map_or(0, |_| hash(&values(flat))) };
-        let before = Before { name, net: &net, flat, moments: &model.moments, reference, seed, hands };
+        let parallel = Parallel { threads: self.threads, peers, start: peers.map_or(0, |_| hash(&values(flat))) };
+        let before = Before { name, net: &net, moments: &model.moments, reference, seed, parallel };
         let (made, report) = update(&before, rows, settings)?;
         Ok((made, UpdateReport { version, ..report }))
     }
@@ -207,8 +207,9 @@ impl State {
         let model = self.model(name)?;
         let (version, flat) = model.newest();
         let words = model.tokenizer.words().to_vec();
-        let saved = Saved { shape: model.shape.clone(), words, version, flat: flat.shallow_clone(), moments: model.moments.share() };
-        store::save(&saved, folder)
+        let architecture = model.start.architecture().clone();
+        let saved = Saved { architecture, words, version, flat: flat.shallow_clone(), moments: model.moments.share() };
+        checkpoint::save(&saved, folder)
     }
 
     /// Takes the versions in `folders`, oldest first, in place of those there are, and the moments of the last one.
@@ -226,11 +227,12 @@ impl State {
     }
 
     pub fn load(&mut self, name: &str, folder: &Path) -> Result<u64, PolicyError> {
-        let saved = store::load(folder, self.device)?;
+        let saved = checkpoint::load(folder, self.device)?;
         let model = self.models.get_mut(name).ok_or_else(|| PolicyError::NoModel(name.into()))?;
-        if saved.shape != model.shape || saved.words != model.tokenizer.words() {
-            let what = format!("the sizes or the vocabulary aren't those of model `{name}`");
-            return Err(PolicyError::File { path: folder.display().to_string(), what });
+        let (own, other) = (model.start.architecture(), &saved.architecture);
+        let same = own.name() == other.name() && own.config() == other.config() && saved.words == model.tokenizer.words();
+        if !same {
+            return Err(PolicyError::at(folder, FileFault::OtherModel { model: name.into() }));
         }
         model.versions = VecDeque::from([(saved.version, saved.flat)]);
         model.moments = saved.moments;

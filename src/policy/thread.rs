@@ -1,10 +1,11 @@
 //! The policy thread: one thread owns the tensors of a process, and everyone else holds a handle.
 
-use super::spread::panic_text;
+use super::pause::at_pauses;
 use super::state::State;
+use super::threads::panic_text;
 use super::{Example, ModelSettings, Peers, PolicyError, Reply, Request, Sampling, Tokenizer, UpdateReport, UpdateSettings};
 use crate::pulse::Pulse;
-use crossbeam_channel::{bounded, select, unbounded, Receiver, Sender};
+use crossbeam_channel::{bounded, select, unbounded, Sender};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -22,7 +23,7 @@ type Job = Box<dyn FnOnce(&RefCell<State>) + Send>;
 #[derive(Clone)]
 pub struct Policy {
     jobs: Sender<Job>,
-    /// Jobs that need a version of the weights and nothing else: a long update makes room for them ([`aside`]).
+    /// Jobs that need a version of the weights and nothing else: a long update makes room for them at its pauses.
     reads: Sender<Job>,
     tokenizers: Arc<BTreeMap<String, Arc<Tokenizer>>>,
     pulse: Arc<Pulse>,
@@ -32,6 +33,9 @@ pub struct Policy {
 impl Policy {
     /// Starts the thread and makes the models, on a GPU where there is one. `threads` is how many threads share the work on a CPU.
     /// `words` are the vocabulary of new models that ask for words. Random weights follow from `seed` and the model's name.
+    ///
+    /// # Errors
+    /// If a model can't be made or loaded: the first one that can't.
     pub fn start(models: &BTreeMap<String, ModelSettings>, words: &[String], seed: u64, threads: usize) -> Result<Policy, PolicyError> {
         let ((jobs, queue), (reads, asked)) = (unbounded::<Job>(), unbounded::<Job>());
         let (ready, started) = bounded(1);
@@ -46,7 +50,13 @@ impl Policy {
                     let tokenizers = state.models().map(|(name, model)| (name.clone(), model.tokenizer.clone())).collect();
                     drop(ready.send(Ok(tokenizers)));
                     let state = Rc::new(RefCell::new(state));
-                    ASKED.set(Some(Asked { reads: asked.clone(), state: state.clone(), pulse: beat.clone() }));
+                    let (meanwhile, read, pulse) = (asked.clone(), state.clone(), beat.clone());
+                    at_pauses(move || {
+                        for job in meanwhile.try_iter() {
+                            pulse.unqueue();
+                            job(&read);
+                        }
+                    });
                     // Both queues end together, with the last handle.
                     while let Ok(job) = select! { recv(queue) -> job => job, recv(asked) -> job => job } {
                         beat.unqueue();
@@ -67,7 +77,7 @@ impl Policy {
         Policy { peers: Some(peers), ..self }
     }
 
-    /// Runs `work` on the policy thread, after what was asked before it, and waits for what it gives.
+    /// Runs `work` on the policy thread, after what was asked before it, and waits for its result.
     fn ask<T: Send + 'static>(&self, work: impl FnOnce(&mut State) -> Result<T, PolicyError> + Send + 'static) -> Result<T, PolicyError> {
         self.send(&self.jobs, move |state| work(&mut state.borrow_mut()))
     }
@@ -95,11 +105,17 @@ impl Policy {
     }
 
     /// The vocabulary of `model`.
+    ///
+    /// # Errors
+    /// If there is no such model.
     pub fn tokenizer(&self, model: &str) -> Result<Arc<Tokenizer>, PolicyError> {
         self.tokenizers.get(model).cloned().ok_or_else(|| PolicyError::NoModel(model.into()))
     }
 
     /// Answers `requests` with version `version` of the weights, one reply a request, in order.
+    ///
+    /// # Errors
+    /// If the model is a critic, the version isn't kept, or a request can't be read: [`PolicyError::Row`] with its index.
     pub fn generate(&self, model: &str, version: u64, requests: Vec<Request>, sampling: Sampling) -> Result<Vec<Reply>, PolicyError> {
         let model = model.to_string();
         self.read(move |state| state.generate(&model, version, &requests, &sampling))
@@ -107,10 +123,13 @@ impl Policy {
 
     /// Makes the next version of the weights from `rows`, whose order is part of the input: sort them. Among [`Peers`] all must
     /// call it with the same rows and settings, and then have the same weights and the same report.
+    ///
+    /// # Errors
+    /// If a row or a setting makes no sense, or something computed isn't a number: then the weights stay as they were.
     pub fn update(&self, model: &str, rows: Vec<Example>, settings: &UpdateSettings) -> Result<UpdateReport, PolicyError> {
         let (model, settings) = (model.to_string(), settings.clone());
         if let Some(peers) = &self.peers {
-            peers.begin(&model).map_err(PolicyError::Peer)?;
+            peers.begin(&model)?;
         }
         let shared = self.peers.clone();
         // While it learns the state is only read, so that others may read it too.
@@ -124,19 +143,28 @@ impl Policy {
         made
     }
 
-    /// The log-probability of each response token under the newest weights, as an update computes it.
+    /// The log-probability of each response token under the newest weights, as an update computes it: one list a row.
+    ///
+    /// # Errors
+    /// If the model is a critic, or a row can't be read.
     pub fn logprobs(&self, model: &str, rows: &[Example], temperature: f64) -> Result<Vec<Vec<f32>>, PolicyError> {
         let (model, rows) = (model.to_string(), rows.to_vec());
         self.ask(move |state| state.logprobs(&model, &rows, temperature))
     }
 
-    /// What version `version` of a critic expects after each prompt; `prompts` are rows of which only the prompt is read.
+    /// The return that version `version` of a critic expects after each prompt; `prompts` are rows of which only the prompt is read.
+    ///
+    /// # Errors
+    /// If the model is no critic, the version isn't kept, or a prompt can't be read.
     pub fn values(&self, model: &str, version: u64, prompts: Vec<Example>) -> Result<Vec<f32>, PolicyError> {
         let model = model.to_string();
         self.read(move |state| state.values(&model, version, &prompts))
     }
 
     /// Writes the newest weights and the optimiser's moments into `folder`, which appears complete or not at all.
+    ///
+    /// # Errors
+    /// [`PolicyError::File`].
     pub fn save(&self, model: &str, folder: &Path) -> Result<(), PolicyError> {
         let (model, folder) = (model.to_string(), folder.to_path_buf());
         self.ask(move |state| state.save(&model, &folder))
@@ -144,6 +172,9 @@ impl Policy {
 
     /// Takes weights, moments and version from `folder`, bit for bit, and gives the version. Older versions are dropped;
     /// the frozen start that a KL term compares with stays what it was.
+    ///
+    /// # Errors
+    /// [`PolicyError::File`] if the folder can't be read, or holds another model than this one.
     pub fn load(&self, model: &str, folder: &Path) -> Result<u64, PolicyError> {
         let (model, folder) = (model.to_string(), folder.to_path_buf());
         self.ask(move |state| state.load(&model, &folder))
@@ -166,31 +197,6 @@ impl Policy {
         let model = model.to_string();
         self.ask(move |state| state.parameters(&model))
     }
-}
-
-thread_local! {
-    static ASKED: RefCell<Option<Asked>> = const { RefCell::new(None) };
-}
-
-/// What the policy thread is asked for while it learns.
-struct Asked {
-    reads: Receiver<Job>,
-    state: Rc<RefCell<State>>,
-    pulse: Arc<Pulse>,
-}
-
-/// A pause in a long piece of work: on the policy thread, what others wait for meanwhile is done. Without it episodes could be played
-/// only between two updates, and `staleness` would hide nothing but their first turn. Weights are never changed in place, so neither
-/// side sees anything of the other.
-pub(super) fn aside() {
-    ASKED.with_borrow(|asked| {
-        if let Some(Asked { state, pulse, reads }) = asked {
-            for job in reads.try_iter() {
-                pulse.unqueue();
-                job(state);
-            }
-        }
-    })
 }
 
 /// A panic of libtorch's as an error.

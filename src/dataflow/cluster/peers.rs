@@ -5,7 +5,7 @@
 
 use super::end::gone;
 use super::{Cluster, Purpose};
-use crate::policy::Peers;
+use crate::policy::{Peers, PolicyError};
 use parking_lot::{Condvar, Mutex};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -75,7 +75,7 @@ impl Peers for Connections {
         (self.process, self.sockets.len())
     }
 
-    fn begin(&self, model: &str) -> Result<(), String> {
+    fn begin(&self, model: &str) -> Result<(), PolicyError> {
         let mut turn = self.turn.lock();
         loop {
             match &turn.model {
@@ -87,7 +87,7 @@ impl Peers for Connections {
                 // Whoever waits here, waits for the same message.
                 None => {
                     let named = came(0, self.take(0));
-                    turn.model = Some(String::from_utf8(named).map_err(|_| "the first process names no model".to_string())?);
+                    turn.model = Some(String::from_utf8(named).map_err(|_| PolicyError::Peer("the first process names no model".into()))?);
                     self.over.notify_all();
                 }
                 Some(named) if named == model && !turn.taken => {
@@ -105,7 +105,7 @@ impl Peers for Connections {
     }
 
     /// The pairs of processes talk in the order of their numbers, the lower one first: so no two wait for each other.
-    fn exchange(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+    fn exchange(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, PolicyError> {
         let talk = |other: usize| {
             if other == self.process {
                 return Vec::new();

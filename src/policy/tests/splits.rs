@@ -1,7 +1,7 @@
 //! However the rows of an update are split into passes, the same comes out, up to rounding.
 
-use super::tests::{examples, requests, sampling, start};
-use super::*;
+use super::{examples, requests, sampling, start};
+use crate::policy::*;
 use crate::seed::Random;
 use proptest::prelude::*;
 

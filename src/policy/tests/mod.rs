@@ -1,6 +1,11 @@
 //! The policy as a whole: what is recorded is what is recomputed, nothing depends on neighbours, and what is saved comes back.
 
-use super::*;
+mod critic;
+mod learning;
+mod splits;
+mod updating;
+
+use crate::policy::*;
 use crate::seed::Random;
 use std::collections::BTreeMap;
 
@@ -200,7 +205,7 @@ fn bad_rows_are_named_and_change_nothing() {
     assert!(matches!(update(&|rows| rows[5].response = vec![99, END]), PolicyError::Row { row: 5, .. }));
     assert!(matches!(update(&|rows| rows[4].response = vec![]), PolicyError::Row { row: 4, .. }));
     assert!(matches!(update(&|rows| rows[4].prompt = vec![9999]), PolicyError::Row { row: 4, .. }));
-    assert!(matches!(update(&|rows| rows.clear()), PolicyError::Settings(_)));
+    assert!(matches!(update(&|rows| rows.clear()), PolicyError::Update(_)));
     let error = update(&|rows| {
         rows[9].advantage = f32::MAX;
         rows[9].logprobs.iter_mut().for_each(|x| *x = -50.0);

@@ -1,6 +1,6 @@
 //! Draws one token from the logits of one row.
 
-use super::Sampling;
+use crate::policy::Sampling;
 
 /// The token drawn with the uniform number `unit`, and its log-probability under `log_softmax(logits / temperature)` over the
 /// `allowed` tokens (`None`: all), to which `top_p` makes no difference. At temperature 0 the likeliest, the lowest of equals,

@@ -1,13 +1,14 @@
 //! The gradient of one optimiser step, summed over its passes in a fixed order.
 
-use super::hands::{number, Sent};
-use super::model::Net;
-use super::passes::{values, Pass};
-use super::task::Task;
+use super::batch::Batch;
+use super::parallel::{number, Parallel, Sent};
+use super::passes::Pass;
+use super::settings::Objective;
 use super::terms::{Terms, Tokens};
-use super::thread::aside;
-use super::update::Before;
-use super::{Objective, PolicyError};
+use crate::policy::model::Net;
+use crate::policy::pause::pause;
+use crate::policy::tensors::values;
+use crate::policy::PolicyError;
 use tch::{Device, Kind, Tensor};
 
 /// Gradients of passes are summed into this many sums, pass i into sum i modulo this, and these in their order: the same additions
@@ -15,18 +16,23 @@ use tch::{Device, Kind, Tensor};
 /// one sum, which one process computes.
 const LANES: usize = 8;
 
-/// What one pass saw, a value a response token.
+/// What one pass saw, one value a response token; see [`Terms`].
 pub struct Seen {
+    /// The token's loss, without its weight.
     pub loss: Vec<f32>,
+    /// Its divergence.
     pub kl: Vec<f32>,
+    /// The entropy of what it was drawn from.
     pub entropy: Vec<f32>,
+    /// 1 where the clipped branch decided, else 0.
     pub clipped: Vec<f32>,
+    /// Its ratio.
     pub ratio: Vec<f32>,
     /// What isn't a number, if something isn't, and in which rows.
     wrong: Option<(&'static str, Vec<usize>)>,
 }
 
-/// What the passes of one sum found: the sum, if something was learnt, and what each of them saw.
+/// What the passes of one sum found: the sum `[parameters]`, if something was learnt, and what each of them saw.
 struct Lane {
     sum: Option<Tensor>,
     seen: Vec<(usize, Seen)>,
@@ -59,7 +65,7 @@ impl Sent for Lane {
             let pass = number(from)?;
             let mut next = || Vec::<f32>::read(from);
             let (loss, kl, entropy, clipped, ratio) = (next()?, next()?, next()?, next()?, next()?);
-            // A pass that found something wrong is told as an error.
+            // A pass that found something wrong is sent as an error.
             seen.push((pass, Seen { loss, kl, entropy, clipped, ratio, wrong: None }));
         }
         Some(Lane { sum, seen })
@@ -69,19 +75,39 @@ impl Sent for Lane {
 /// The weight of each token of a row in the loss of a step.
 pub type Weight<'a> = dyn Fn(usize) -> f64 + Sync + 'a;
 
-/// The gradient of the loss of one step, flat, and what the passes saw.
-pub fn gradients(net: &Net, before: &Before, task: &Task, passes: &[Pass], weight: &Weight) -> Result<(Tensor, Vec<Seen>), PolicyError> {
+/// What the gradient of one step is computed with.
+pub struct Step<'a> {
+    /// The name of the model that learns.
+    pub name: &'a str,
+    /// It with the weights before the step.
+    pub net: &'a Net,
+    /// What a KL term measures the divergence from.
+    pub reference: Option<&'a Net>,
+    /// The update's rows.
+    pub batch: &'a Batch<'a>,
+    /// The weight of each token of a row in the loss of the step.
+    pub weight: &'a Weight<'a>,
+    /// Who shares the work.
+    pub parallel: Parallel<'a>,
+}
+
+/// The gradient `[parameters]` of the loss of one step over `passes`, and what each of them saw.
+///
+/// # Errors
+/// [`PolicyError::NotFinite`] with the rows of the first pass that found something that isn't a number.
+pub fn gradients(step: &Step, passes: &[Pass]) -> Result<(Tensor, Vec<Seen>), PolicyError> {
+    let net = step.net;
     let count = if net.device().is_cuda() { 1 } else { LANES };
     let lanes: Vec<Vec<usize>> = (0..count.min(passes.len())).map(|lane| (lane..passes.len()).step_by(count).collect()).collect();
-    let nets = || (net.share(true), before.reference.as_ref().map(|reference| reference.share(false)));
-    let done = before.hands.spread(nets, lanes.len(), |(net, reference), lane| {
+    let nets = || (net.share(true), step.reference.map(|reference| reference.share(false)));
+    let done = step.parallel.spread(nets, lanes.len(), |(net, reference), lane| {
         let mut sum: Option<Tensor> = None;
         let mut seen = Vec::new();
         for &i in &lanes[lane] {
-            aside();
-            let (gradient, one) = pass(net, reference.as_ref(), task, &passes[i], weight);
+            pause();
+            let (gradient, one) = pass(net, reference.as_ref(), step.batch, &passes[i], step.weight);
             if let Some((what, rows)) = one.wrong {
-                return Err(PolicyError::NotFinite { model: before.name.into(), what: what.into(), rows });
+                return Err(PolicyError::NotFinite { model: step.name.into(), what: what.into(), rows });
             }
             if let Some(gradient) = gradient {
                 sum = Some(match sum {
@@ -93,7 +119,7 @@ pub fn gradients(net: &Net, before: &Before, task: &Task, passes: &[Pass], weigh
         }
         Ok(Lane { sum, seen })
     })?;
-    let mut total = before.flat.zeros_like();
+    let mut total = net.flat().zeros_like();
     let mut seen = Vec::new();
     for lane in done {
         if let Some(sum) = lane.sum {
@@ -106,20 +132,20 @@ pub fn gradients(net: &Net, before: &Before, task: &Task, passes: &[Pass], weigh
 }
 
 /// Forward and backward of one pass.
-fn pass(net: &Net, reference: Option<&Net>, task: &Task, pass: &Pass, weight: &Weight) -> (Option<Tensor>, Seen) {
-    let tokens = Tokens { task, pass, net };
+fn pass(net: &Net, reference: Option<&Net>, batch: &Batch, pass: &Pass, weight: &Weight) -> (Option<Tensor>, Seen) {
+    let tokens = Tokens { batch, pass, net };
     let Terms { loss, kl, entropy, clipped, ratio, found } = tokens.terms(reference);
     let weights = tokens.each(&|row| weight(row) as f32) * tokens.part();
     let gradient = pass.learns().then(|| {
         let total = (&loss * &weights).sum(None);
-        let gradients = Tensor::run_backward(&[total], &net.leaves(), false, false);
+        let gradients = Tensor::run_backward(&[total], net.leaves(), false, false);
         Tensor::cat(&gradients.iter().map(|g| g.reshape([-1])).collect::<Vec<_>>(), 0)
     });
     let seen = tch::no_grad(|| {
         let (found, loss) = (values(&found), values(&loss));
-        let what = if task.settings.objective == Objective::Value { "a value" } else { "a log-probability" };
-        let wrong = culprits(task, pass, &found).map(|rows| (what, rows));
-        let wrong = wrong.or_else(|| culprits(task, pass, &loss).map(|rows| ("the loss", rows)));
+        let what = if batch.settings.objective == Objective::Value { "a value" } else { "a log-probability" };
+        let wrong = culprits(batch, pass, &found).map(|rows| (what, rows));
+        let wrong = wrong.or_else(|| culprits(batch, pass, &loss).map(|rows| ("the loss", rows)));
         let lost = gradient.as_ref().is_some_and(|gradient| !gradient.sum(None).double_value(&[]).is_finite());
         let wrong = wrong.or_else(|| lost.then(|| ("the gradient", sorted(pass.rows.iter().map(|&(row, _)| row)))));
         let clipped = values(&clipped.to_kind(Kind::Float));
@@ -129,11 +155,11 @@ fn pass(net: &Net, reference: Option<&Net>, task: &Task, pass: &Pass, weight: &W
 }
 
 /// The rows with a token whose value isn't a number, if there are any.
-fn culprits(task: &Task, pass: &Pass, values: &[f32]) -> Option<Vec<usize>> {
+fn culprits(batch: &Batch, pass: &Pass, values: &[f32]) -> Option<Vec<usize>> {
     let mut rest = values;
     let mut bad = Vec::new();
     for &(row, _) in &pass.rows {
-        let (own, others) = rest.split_at(task.rows[row].len());
+        let (own, others) = rest.split_at(batch.rows[row].len());
         if own.iter().any(|x| !x.is_finite()) {
             bad.push(row);
         }

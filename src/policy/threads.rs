@@ -1,11 +1,11 @@
-//! Shares independent pieces of work among threads, so that what comes out doesn't depend on how many there are.
+//! Spreads independent jobs over threads, so that what comes out doesn't depend on how many there are.
 
 use super::error::first_line;
 use super::PolicyError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 
-/// Runs `run` once a job, on up to `threads` threads with one `state` each, and gives the results in the jobs' order.
+/// Runs `run` once a job, on up to `threads` threads with a `state` of their own, and gives the results in the order of the jobs.
 /// Each thread computes alone: libtorch's own threads stay unused, so a result depends on its job and on nothing else.
 pub fn spread<S: Send, J: Sync, T: Send>(
     threads: usize,
@@ -46,7 +46,7 @@ pub fn spread<S: Send, J: Sync, T: Send>(
         }
         Ok(())
     })?;
-    let lost = || Err(PolicyError::Torch("a piece of work was lost".into()));
+    let lost = || Err(PolicyError::Torch("a job was lost".into()));
     results.into_iter().map(|place| place.into_inner().ok().flatten().unwrap_or_else(lost)).collect()
 }
 

@@ -1,5 +1,6 @@
-//! What a pipeline can say about updates.
+//! What a pipeline can say about updates. A setting is a field here, with its default, and what reads it: nothing else lists them.
 
+use crate::policy::UpdateFault;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Map, Value};
@@ -187,6 +188,20 @@ pub struct UpdateSettings {
     /// How many versions before the newest stay available to `generate`: the staleness of the weights. Set by the pipeline's edges.
     #[serde(skip)]
     pub keep: usize,
+}
+
+impl UpdateSettings {
+    /// Refuses settings that no update can be made with; the schema says the rest.
+    ///
+    /// # Errors
+    /// Names the setting.
+    pub(super) fn check(&self) -> Result<(), UpdateFault> {
+        let zero = [("epochs", self.epochs == 0), ("micro_batch", self.micro_batch == 0), ("temperature", self.temperature <= 0.0)];
+        match zero.iter().find(|(_, zero)| *zero) {
+            Some((setting, _)) => Err(UpdateFault::NotPositive { setting: (*setting).into() }),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Default for UpdateSettings {

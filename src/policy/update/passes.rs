@@ -1,13 +1,13 @@
 //! Rows to learn from, cut into forward passes of fixed shapes.
 //!
-//! Only tokens that were chosen cost anything: a sequence ends before the last of them, and rows that read the same are read once.
+//! Only tokens that were chosen cost anything: a sequence ends before the last of them, and rows that read the same tokens share one.
 
-use super::choices::Walk;
-use super::generate::{check, padded};
-use super::hands::Hands;
-use super::model::{Net, NEVER};
-use super::shape::Shape;
-use super::{Example, PolicyError, PAD_TO};
+use super::parallel::Parallel;
+use crate::policy::choices::Walk;
+use crate::policy::model::{Net, Sizes, NEVER};
+use crate::policy::sequence::{check, known, padded};
+use crate::policy::tensors::{indices, values};
+use crate::policy::{Example, PolicyError, RowFault, PAD_TO};
 use std::collections::BTreeMap;
 use tch::{Kind, Tensor};
 
@@ -28,17 +28,18 @@ pub struct Row<'a> {
 
 impl<'a> Row<'a> {
     /// Checks one row; the error names it.
-    pub fn new(row: usize, example: &'a Example, shape: &Shape) -> Result<Row<'a>, PolicyError> {
-        Row::read(example, shape).map_err(|what| PolicyError::Row { row, what })
+    pub fn new(row: usize, example: &'a Example, sizes: &Sizes) -> Result<Row<'a>, PolicyError> {
+        Row::read(example, sizes).map_err(|fault| PolicyError::Row { row, fault })
     }
 
-    fn read(example: &'a Example, shape: &Shape) -> Result<Row<'a>, String> {
+    fn read(example: &'a Example, sizes: &Sizes) -> Result<Row<'a>, RowFault> {
         let response = &example.response;
-        check(&example.prompt, &example.choices, response.len(), shape)?;
-        check(response, &[], 0, shape).map_err(|_| "the response is empty or has a token that isn't in the vocabulary".to_string())?;
-        if !example.advantage.is_finite() {
-            return Err(format!("the advantage is {}", example.advantage));
+        check(&example.prompt, &example.choices, response.len(), sizes)?;
+        if response.is_empty() {
+            return Err(RowFault::EmptyResponse);
         }
+        known(response.iter(), sizes.vocab)?;
+        number("advantage", example.advantage)?;
         let mut choices = Vec::new();
         if example.choices.is_empty() {
             choices.extend((0..response.len()).map(|index| Choice { index, allowed: None }));
@@ -50,18 +51,18 @@ impl<'a> Row<'a> {
                 choices.push(Choice { index, allowed: Some(walk.allowed()) });
             }
             if !walk.push(token) {
-                return Err(format!("the response {response:?} is none of its choices"));
+                return Err(RowFault::NotAChoice { response: response.clone() });
             }
         }
         Ok(Row { example, choices, length: response.len() })
     }
 
     /// Checks one row whose value is asked for: it is read to the end of its prompt, and counts as one token.
-    pub fn value(row: usize, example: &'a Example, shape: &Shape) -> Result<Row<'a>, PolicyError> {
-        check(&example.prompt, &[], 0, shape).map_err(|what| PolicyError::Row { row, what })?;
-        if let Some(x) = [example.value, example.target].iter().find(|x| !x.is_finite()) {
-            return Err(PolicyError::Row { row, what: format!("the value or its target is {x}") });
-        }
+    pub fn value(row: usize, example: &'a Example, sizes: &Sizes) -> Result<Row<'a>, PolicyError> {
+        check(&example.prompt, &[], 0, sizes)
+            .and_then(|()| number("recorded value", example.value))
+            .and_then(|()| number("value target", example.target))
+            .map_err(|fault| PolicyError::Row { row, fault })?;
         Ok(Row { example, choices: vec![Choice { index: 0, allowed: None }], length: 1 })
     }
 
@@ -84,6 +85,15 @@ impl<'a> Row<'a> {
     /// The places whose final states make the choices.
     fn places(&self) -> Vec<i64> {
         self.choices.iter().map(|choice| (self.example.prompt.len() + choice.index) as i64 - 1).collect()
+    }
+}
+
+/// Refuses what isn't a number.
+fn number(what: &'static str, value: f32) -> Result<(), RowFault> {
+    if value.is_finite() {
+        Ok(())
+    } else {
+        Err(RowFault::NotANumber { what: what.into(), value })
     }
 }
 
@@ -133,7 +143,7 @@ impl Pass {
 
     /// What the model's head makes of the states that the choices are made from: `[choices, vocabulary]`, or with a value head `[choices, 1]`.
     fn outputs(&self, net: &Net, rows: &[Row]) -> Tensor {
-        let tensor = |values: &[i64]| Tensor::from_slice(values).to_device(net.device());
+        let tensor = |values: &[i64]| indices(values, net.device());
         let queries = self.sequences.iter().map(|s| s.1.len()).max().unwrap_or(1);
         let mut at = vec![0i64; self.batch * queries];
         for (i, (_, places)) in self.sequences.iter().enumerate() {
@@ -144,7 +154,7 @@ impl Pass {
         let ids = padded(self.sequences.iter().map(|s| s.0.as_slice()), self.batch, self.places);
         let (ids, at) = (tensor(&ids).view([-1, self.places as i64]), tensor(&at).view([-1, queries as i64]));
         let (states, _) = net.forward(&ids, &at, false);
-        net.logits(&states.view([-1, net.shape.width as i64])).index_select(0, &tensor(&from))
+        net.outputs(&states).index_select(0, &tensor(&from))
     }
 
     /// The value of each row, by a net with a value head.
@@ -160,9 +170,9 @@ impl Pass {
         if !self.learns() {
             return (none.copy(), none);
         }
-        let tensor = |values: &[i64]| Tensor::from_slice(values).to_device(device);
+        let tensor = |values: &[i64]| indices(values, device);
         let (mut to, mut target, mut token) = (Vec::new(), Vec::new(), 0);
-        let vocab = net.shape.vocab;
+        let vocab = net.sizes.vocab;
         let mut mask: Vec<f32> = Vec::new();
         let held = self.rows.iter().any(|&(row, _)| rows[row].choices.iter().any(|choice| choice.allowed.is_some()));
         for &(row, _) in &self.rows {
@@ -192,16 +202,16 @@ impl Pass {
     }
 }
 
-/// What `read` finds in each pass over `rows`, `size` sequences a pass, a value a token: one list a row.
+/// What `read` finds in each pass over `rows` (`size` sequences a pass, one value a token): one list a row, one value a token.
 pub fn read_rows(
     net: &Net,
     rows: &[Row],
     size: usize,
-    hands: &Hands,
+    parallel: &Parallel,
     read: impl Fn(&Pass, &Net) -> Tensor + Sync,
 ) -> Result<Vec<Vec<f32>>, PolicyError> {
     let passes = passes(rows, &(0..rows.len()).collect::<Vec<_>>(), size);
-    let found = hands.spread(|| net.share(false), passes.len(), |net, pass| Ok(values(&tch::no_grad(|| read(&passes[pass], net)))))?;
+    let found = parallel.spread(|| net.share(false), passes.len(), |net, pass| Ok(values(&tch::no_grad(|| read(&passes[pass], net)))))?;
     let mut out = vec![Vec::new(); rows.len()];
     for (pass, values) in passes.iter().zip(&found) {
         let mut rest = values.as_slice();
@@ -215,14 +225,6 @@ pub fn read_rows(
 }
 
 /// The log-probability of each response token of `rows`, at equal weights the same as recorded by generation up to rounding.
-pub fn logprobs(net: &Net, rows: &[Row], temperature: f64, size: usize, hands: &Hands) -> Result<Vec<Vec<f32>>, PolicyError> {
-    read_rows(net, rows, size, hands, |pass, net| pass.logprobs(net, rows, temperature).0)
-}
-
-/// A tensor's values.
-pub fn values(tensor: &Tensor) -> Vec<f32> {
-    let tensor = tensor.to_device(tch::Device::Cpu).contiguous();
-    let mut values = vec![0.0; tensor.numel()];
-    tensor.copy_data(&mut values, tensor.numel());
-    values
+pub fn logprobs(net: &Net, rows: &[Row], temperature: f64, size: usize, parallel: &Parallel) -> Result<Vec<Vec<f32>>, PolicyError> {
+    read_rows(net, rows, size, parallel, |pass, net| pass.logprobs(net, rows, temperature).0)
 }

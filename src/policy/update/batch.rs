@@ -1,19 +1,25 @@
 //! The rows of one update with what every pass over them needs, fixed before the first step.
 //!
-//! The mask of EMPO2 (section 4.2) is drawn here. Its paper reads the indicator off the weights of each step and divides by all N T
+//! The mask of EMPO2 (section 4.2) is decided here. Its paper reads the indicator off the weights of each step and divides by all N T
 //! tokens; its released code reads it off the weights at the start (`low_prob_token_masking`: a row with a log-probability below -5)
 //! and divides by the tokens left. We do as the code does, so a masked token takes no part at all; `mask_unit` is what they differ in.
 
-use super::hands::Hands;
-use super::model::Net;
+use super::parallel::Parallel;
 use super::passes::{logprobs, Row};
-use super::{Example, MaskUnit, Objective, Old, PolicyError, UpdateSettings, Use};
+use super::report::Use;
+use super::settings::{MaskUnit, Objective, Old, UpdateSettings};
+use crate::policy::model::Net;
+use crate::policy::{Example, PolicyError, RowFault, UpdateFault};
 
 /// The rows of an update.
-pub struct Task<'a> {
+pub struct Batch<'a> {
+    /// The rows as they were handed over.
     pub examples: &'a [Example],
+    /// The same, checked.
     pub rows: Vec<Row<'a>>,
+    /// The settings of the update.
     pub settings: &'a UpdateSettings,
+    /// Whether each row is learnt from, or why not.
     pub used: Vec<Use>,
     /// For each row and response token, whether it takes part: in the loss, in the KL term, in every mean.
     pub part: Vec<Vec<bool>>,
@@ -21,23 +27,23 @@ pub struct Task<'a> {
     pub start: Option<Vec<Vec<f32>>>,
 }
 
-impl<'a> Task<'a> {
+impl<'a> Batch<'a> {
     /// Checks the rows and masks the tokens that the weights in `net` find too improbable.
     pub fn new(
         model: &str,
         net: &Net,
         examples: &'a [Example],
         settings: &'a UpdateSettings,
-        hands: &Hands,
-    ) -> Result<Task<'a>, PolicyError> {
+        parallel: &Parallel,
+    ) -> Result<Batch<'a>, PolicyError> {
         check(examples, settings)?;
         let read = if settings.objective == Objective::Value { Row::value } else { Row::new };
-        let rows = examples.iter().enumerate().map(|(i, e)| read(i, e, &net.shape)).collect::<Result<Vec<_>, _>>()?;
+        let rows = examples.iter().enumerate().map(|(i, e)| read(i, e, &net.sizes)).collect::<Result<Vec<_>, _>>()?;
         let mut used = vec![Use::Yes; rows.len()];
         let mut part: Vec<Vec<bool>> = rows.iter().map(|row| vec![true; row.len()]).collect();
         let acted = settings.objective == Objective::PolicyGradient;
         let asked = acted && (settings.mask_below.is_some() || settings.old == Old::Recomputed);
-        let start = if asked { Some(begin(model, net, &rows, settings, hands)?) } else { None };
+        let start = if asked { Some(begin(model, net, &rows, settings, parallel)?) } else { None };
         if let (Some(start), Some(below)) = (&start, settings.mask_below) {
             for (row, start) in start.iter().enumerate() {
                 part[row] = kept(start, below, settings.mask_unit);
@@ -46,7 +52,7 @@ impl<'a> Task<'a> {
                 }
             }
         }
-        Ok(Task { examples, rows, settings, used, part, start })
+        Ok(Batch { examples, rows, settings, used, part, start })
     }
 
     /// The rows that take part.
@@ -61,8 +67,8 @@ impl<'a> Task<'a> {
 }
 
 /// The log-probabilities of the rows' tokens under the weights in `net`.
-fn begin(model: &str, net: &Net, rows: &[Row], settings: &UpdateSettings, hands: &Hands) -> Result<Vec<Vec<f32>>, PolicyError> {
-    let start = logprobs(net, rows, settings.temperature, settings.micro_batch, hands)?;
+fn begin(model: &str, net: &Net, rows: &[Row], settings: &UpdateSettings, parallel: &Parallel) -> Result<Vec<Vec<f32>>, PolicyError> {
+    let start = logprobs(net, rows, settings.temperature, settings.micro_batch, parallel)?;
     let bad: Vec<usize> = (0..rows.len()).filter(|&row| start[row].iter().any(|x| !x.is_finite())).collect();
     if bad.is_empty() {
         return Ok(start);
@@ -73,16 +79,14 @@ fn begin(model: &str, net: &Net, rows: &[Row], settings: &UpdateSettings, hands:
 /// Refuses what no update can be made from.
 fn check(examples: &[Example], settings: &UpdateSettings) -> Result<(), PolicyError> {
     if examples.is_empty() {
-        return Err(PolicyError::Settings("an update needs at least one row".into()));
+        return Err(PolicyError::Update(UpdateFault::NoRows));
     }
-    if settings.epochs == 0 || settings.micro_batch == 0 || settings.temperature <= 0.0 {
-        return Err(PolicyError::Settings("epochs, micro_batch and temperature of an update must be above 0".into()));
-    }
+    settings.check().map_err(PolicyError::Update)?;
     let acted = settings.objective == Objective::PolicyGradient;
     for (row, example) in examples.iter().enumerate() {
-        if acted && (example.logprobs.len() != example.response.len() || example.logprobs.iter().any(|x| !x.is_finite())) {
-            let what = format!("{} tokens need as many log-probabilities, and numbers", example.response.len());
-            return Err(PolicyError::Row { row, what });
+        let (tokens, logprobs) = (example.response.len(), example.logprobs.iter().filter(|x| x.is_finite()).count());
+        if acted && (example.logprobs.len() != tokens || logprobs != tokens) {
+            return Err(PolicyError::Row { row, fault: RowFault::Logprobs { tokens, logprobs } });
         }
     }
     Ok(())

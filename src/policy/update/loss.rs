@@ -1,7 +1,7 @@
 //! The loss of each token, as small functions on vectors of one value a token. Formulas: PPO (Schulman et al. 2017),
 //! dual clip (Ye et al. 2020, equation 5), asymmetric clip (DAPO, Yu et al. 2025), estimates of a divergence (Schulman 2020).
 
-use super::{Aggregation, KlKind};
+use super::settings::{Aggregation, KlKind};
 use tch::{Kind, Tensor};
 
 /// How far the logarithm of a ratio may go.

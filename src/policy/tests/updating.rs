@@ -1,7 +1,7 @@
 //! What an update says of its rows, which of them it leaves out, and that it stops before it breaks anything.
 
-use super::tests::{examples, requests, sampling, start, weights};
-use super::*;
+use super::{examples, requests, sampling, start, weights};
+use crate::policy::*;
 
 /// A policy, and rows that it made.
 fn acted(count: usize) -> (Policy, Vec<Example>) {

@@ -1,11 +1,11 @@
-//! Who shares the work of an update: the threads of this process and, where a run has several, the other processes.
+//! The work of an update in parallel: on the threads of this process and, where a run has several, in the other processes.
 //!
 //! Every process holds every model and has all rows of an update, so all cut it into the same jobs: the passes, or the fixed sums
-//! that a gradient is made of. Job i falls to process i modulo their number, everybody gets what the others found, and goes on with
+//! that a gradient is made of. Job i falls to process i modulo their number; each then gets what the others found, and goes on with
 //! the same numbers in the same order as one process alone would: the same weights everywhere, bit for bit.
 
-use super::spread::spread;
-use super::PolicyError;
+use crate::policy::threads::spread;
+use crate::policy::PolicyError;
 use crate::seed::mix;
 
 /// The processes that make the same updates.
@@ -14,17 +14,24 @@ pub trait Peers: Send + Sync {
     fn place(&self) -> (usize, usize);
     /// Waits until all processes turn to the next update of `model`. There is one update at a time, and the order of those of
     /// several models is the same everywhere: the first process decides it.
-    fn begin(&self, model: &str) -> Result<(), String>;
+    ///
+    /// # Errors
+    /// [`PolicyError::Peer`] if another process says something else than whose turn it is.
+    fn begin(&self, model: &str) -> Result<(), PolicyError>;
     /// The update is over.
     fn end(&self);
-    /// Gives `own` to all others and gets what each of them gives, by process; at its own place is nothing.
-    fn exchange(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, String>;
+    /// Sends `own` to all others and receives what each of them sent, by process; its own place is empty.
+    ///
+    /// # Errors
+    /// [`PolicyError::Peer`] if a process can't be understood.
+    fn exchange(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, PolicyError>;
 }
 
-/// What a job's result is on the way to another process.
+/// What one process can send to another: a job's result as bytes.
 pub trait Sent: Sized {
+    /// Appends it to a message.
     fn write(&self, to: &mut Vec<u8>);
-    /// What was written, taken off the front of `from`; nothing if it isn't that.
+    /// Takes what was written off the front of a message; nothing if it isn't that.
     fn read(from: &mut &[u8]) -> Option<Self>;
 }
 
@@ -41,7 +48,7 @@ impl Sent for Vec<f32> {
     }
 }
 
-/// A number, taken off the front.
+/// Takes a number off the front of a message.
 pub fn number(from: &mut &[u8]) -> Option<usize> {
     let (own, rest) = from.split_first_chunk::<8>()?;
     *from = rest;
@@ -77,17 +84,19 @@ impl<T: Sent> Sent for Result<T, PolicyError> {
     }
 }
 
-/// The threads of this process that share a piece of work, and the other processes if there are any.
+/// The threads of this process that share the work, and the other processes if there are any.
 #[derive(Clone, Copy)]
-pub struct Hands<'a> {
+pub struct Parallel<'a> {
+    /// Threads of this process.
     pub threads: usize,
+    /// The other processes.
     pub peers: Option<&'a dyn Peers>,
-    /// A hash of the weights that the work starts from: with others it is other work.
+    /// A hash of the weights that the work starts from: processes whose weights differ must not add up what they find.
     pub start: u64,
 }
 
-impl Hands<'_> {
-    /// As [`spread`], over jobs 0 to `count`. What comes out is the same on every process; of several errors it is the first job's.
+impl Parallel<'_> {
+    /// As [`spread`], over jobs 0 to `count`. The result is the same on every process; of several errors it is the first job's.
     pub fn spread<S: Send, T: Send + Sent>(
         &self,
         state: impl Fn() -> S,
@@ -105,7 +114,7 @@ impl Hands<'_> {
         };
         let mut message = [self.start, count as u64].map(u64::to_le_bytes).concat();
         done.iter().for_each(|found| found.write(&mut message));
-        let messages = peers.exchange(&message).map_err(PolicyError::Peer)?;
+        let messages = peers.exchange(&message)?;
         let mut found: Vec<Option<Result<T, PolicyError>>> = (0..count).map(|_| None).collect();
         for (job, result) in own.into_iter().zip(done) {
             found[job] = Some(result);

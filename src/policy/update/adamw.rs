@@ -1,31 +1,36 @@
 //! AdamW (Loshchilov and Hutter 2019) on the flat vector of parameters, in plain tensor operations, so that its state can be saved.
 
-use super::UpdateSettings;
+use super::settings::UpdateSettings;
 use tch::{Kind, Tensor};
 
-/// The moments, and how many steps made them.
+/// The moments of the gradient, and how many steps made them.
 pub struct Moments {
+    /// The decaying mean of the gradient, `[parameters]`.
     pub first: Tensor,
+    /// The decaying mean of its square, `[parameters]`.
     pub second: Tensor,
+    /// Steps taken.
     pub steps: u64,
 }
 
 impl Moments {
+    /// Zeros, of the sizes of `like`: before the first step.
     pub fn new(like: &Tensor) -> Moments {
         Moments { first: like.zeros_like(), second: like.zeros_like(), steps: 0 }
     }
 
+    /// The same tensors.
     pub fn share(&self) -> Moments {
         Moments { first: self.first.shallow_clone(), second: self.second.shallow_clone(), steps: self.steps }
     }
 }
 
-/// The norm of a gradient, summed in double precision.
+/// The Euclidean norm of a gradient `[parameters]`, summed in double precision.
 pub fn norm(gradient: &Tensor) -> f64 {
     gradient.to_kind(Kind::Double).norm().double_value(&[])
 }
 
-/// One step: new weights and moments; the old ones stay as they are. Only the first `decayed` weights decay.
+/// One step: new weights `[parameters]` and moments; the old ones stay as they are. Only the first `decayed` weights decay.
 pub fn step(weights: &Tensor, moments: &Moments, gradient: &Tensor, settings: &UpdateSettings, decayed: i64) -> (Tensor, Moments) {
     let [b1, b2] = settings.betas;
     let steps = moments.steps + 1;

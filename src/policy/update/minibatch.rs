@@ -1,6 +1,6 @@
 //! Which rows make up each optimiser step.
 
-use super::{Remainder, UpdateSettings};
+use super::settings::{Remainder, UpdateSettings};
 use crate::seed::{mix, Random};
 
 /// The rows of each optimiser step, in the order of the steps, and the rows that are in none of them.

@@ -1,4 +1,4 @@
-//! What an update says of itself and of each row that it was given.
+//! What an update reports of itself and of each row that it was given.
 
 /// What an update did. Means over tokens are over those that took part.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,6 +24,7 @@ pub struct UpdateReport {
 /// Whether a row was learnt from, or why not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Use {
+    /// It was learnt from.
     #[default]
     Yes,
     /// `mask_below`: every token that was chosen in it is masked.
@@ -46,14 +47,15 @@ impl Use {
 /// What an update saw of one row in its last pass over it, before that optimiser step. Means are over the row's tokens that took part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RowReport {
+    /// Whether it was learnt from.
     pub used: Use,
     /// Mean of the ratio that is clipped: the probability under the weights being trained over that under the old ones.
     pub ratio: f32,
     /// Share of the tokens for which the clipped branch decided.
     pub clip_share: f32,
-    /// What the row added to the loss of its optimiser step: its tokens' losses, each times its weight. The rows of a step add up to its loss.
+    /// The row's part of the loss of its optimiser step: its tokens' losses, each times its weight. The rows of a step add up to its loss.
     pub loss_share: f32,
-    /// Mean of the divergence that [`UpdateReport::kl`] tells, in nats.
+    /// Mean of the divergence of [`UpdateReport::kl`], in nats.
     pub kl: f32,
 }
 

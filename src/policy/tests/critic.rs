@@ -1,7 +1,7 @@
 //! A critic: a model with a value head, what it answers and how it learns.
 
-use super::tests::{examples, requests, sampling, tiny};
-use super::*;
+use super::{examples, requests, sampling, tiny};
+use crate::policy::*;
 use std::collections::BTreeMap;
 
 fn start(threads: usize) -> Policy {
@@ -66,10 +66,10 @@ fn a_value_depends_on_its_prompt_alone() {
 fn each_head_does_what_it_can() {
     let policy = start(1);
     let rows = rows(&policy);
-    assert!(matches!(policy.generate("critic", 0, requests(1), sampling(1.0)), Err(PolicyError::Settings(_))));
-    assert!(matches!(policy.values("actor", 0, rows.clone()), Err(PolicyError::Settings(_))));
-    assert!(matches!(policy.update("critic", rows.clone(), &UpdateSettings::default()), Err(PolicyError::Settings(_))));
-    assert!(matches!(policy.update("actor", rows.clone(), &learn()), Err(PolicyError::Settings(_))));
+    assert!(matches!(policy.generate("critic", 0, requests(1), sampling(1.0)), Err(PolicyError::Model { .. })));
+    assert!(matches!(policy.values("actor", 0, rows.clone()), Err(PolicyError::Model { .. })));
+    assert!(matches!(policy.update("critic", rows.clone(), &UpdateSettings::default()), Err(PolicyError::Model { .. })));
+    assert!(matches!(policy.update("actor", rows.clone(), &learn()), Err(PolicyError::Model { .. })));
     let mut bad = rows.clone();
     bad[3].target = f32::NAN;
     assert!(matches!(policy.update("critic", bad, &learn()), Err(PolicyError::Row { row: 3, .. })));

@@ -1,7 +1,7 @@
 //! The policy learns, and how fast.
 
-use super::tests::{examples, sampling, start};
-use super::*;
+use super::{examples, sampling, start};
+use crate::policy::*;
 use crate::seed::Random;
 use std::collections::BTreeMap;
 

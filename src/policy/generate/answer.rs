@@ -1,0 +1,91 @@
+//! An answer in the making: what was written, what may come next, and when it is over.
+
+use super::sample::draw;
+use crate::policy::choices::Walk;
+use crate::policy::model::Sizes;
+use crate::policy::sequence::check;
+use crate::policy::{PolicyError, Reply, Request, Sampling, END};
+use crate::seed::{mix, Random};
+
+/// An answer in the making.
+pub struct Answer<'a> {
+    /// Which request it answers.
+    pub index: usize,
+    /// What was written.
+    pub reply: Reply,
+    /// Tokens of the prompt, with what was forced before the first choice: those are read with it.
+    pub prompt: usize,
+    /// Nothing is left to write.
+    pub done: bool,
+    seed: u64,
+    /// `None`: decoding is free.
+    walk: Option<Walk<'a>>,
+    limit: usize,
+}
+
+impl<'a> Answer<'a> {
+    /// The answer to a request, checked, with what is certain before anything is read.
+    ///
+    /// # Errors
+    /// [`PolicyError::Row`] with `index`, if a model of these sizes can't read the prompt with its longest answer.
+    pub fn new(request: &'a Request, index: usize, sampling: &Sampling, sizes: &Sizes) -> Result<Answer<'a>, PolicyError> {
+        let wrong = |fault| PolicyError::Row { row: index, fault };
+        let longest = request.choices.iter().map(Vec::len).max();
+        let limit = longest.unwrap_or(sampling.max_tokens);
+        check(&request.prompt, &request.choices, limit, sizes).map_err(wrong)?;
+        let walk = if request.choices.is_empty() { None } else { Some(Walk::new(&request.choices).map_err(wrong)?) };
+        let mut answer = Answer { index, seed: request.seed, walk, prompt: 0, reply: Reply::default(), limit, done: limit == 0 };
+        while let Some(token) = answer.walk.as_ref().and_then(Walk::forced) {
+            answer.write(token, 0.0);
+            if let Some(walk) = &mut answer.walk {
+                walk.push(token);
+            }
+            answer.done |= token == END;
+            if answer.done {
+                break;
+            }
+        }
+        answer.prompt = request.prompt.len() + answer.reply.tokens.len();
+        Ok(answer)
+    }
+
+    fn write(&mut self, token: u32, logprob: f32) {
+        self.reply.tokens.push(token);
+        self.reply.logprobs.push(logprob);
+    }
+
+    /// Writes the next token, drawn from `logits` (one a token of the vocabulary), and whatever is certain after it.
+    pub fn next(&mut self, logits: &[f32], sampling: &Sampling) {
+        let unit = Random::new(mix(self.seed, self.reply.tokens.len() as u64)).unit();
+        let forced = self.walk.as_ref().and_then(Walk::forced);
+        let allowed = self.walk.as_ref().map(Walk::allowed);
+        let (token, logprob) = forced.map_or_else(|| draw(logits, allowed.as_deref(), sampling, unit), |token| (token, 0.0));
+        self.write(token, logprob);
+        match &mut self.walk {
+            None => self.done = token == END || self.reply.tokens.len() >= self.limit,
+            Some(walk) => {
+                walk.push(token);
+                if let Some(rest) = walk.settled() {
+                    for &token in rest {
+                        self.write(token, 0.0);
+                    }
+                    self.done = true;
+                }
+            }
+        }
+    }
+
+    /// Whether a token after the next may have to be drawn, too.
+    pub fn goes_on(&self) -> bool {
+        self.walk.as_ref().map_or(self.limit > 1, Walk::chooses_again)
+    }
+
+    /// The most tokens that are still to come.
+    pub fn more(&self) -> usize {
+        if self.done {
+            0
+        } else {
+            self.limit - self.reply.tokens.len()
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The decoder of Llama and Qwen: RMSNorm (Zhang and Sennrich 2019), rotary positions (Su et al. 2021), grouped-query attention (Ainslie
+//! et al. 2023) and SwiGLU (Shazeer 2020), each block adding to a residual stream:
+//!
+//! ```text
+//! x = embedding(tokens)
+//! for each block:
+//!     q, k, v = Wq n, Wk n, Wv n          n = rmsnorm(x)
+//!     x = x + Wo attention(turn(q), turn(k), v)
+//!     x = x + Wdown (silu(Wgate n) * Wup n)    n = rmsnorm(x)
+//! logits = Whead rmsnorm(x)
+//! ```
+//!
+//! Whole sequences come padded on the right, so causal attention needs no mask. Only some places are asked for (the last of a prompt, or
+//! those where a response token was chosen), so the last block computes keys and values everywhere and the rest at those places.
+
+use super::cache::Cache;
+use super::parameters::{Layout, Start, Weights};
+use super::rope::{Angles, Rope, RopeConfig};
+use super::{Network, Sizes, NEVER};
+use tch::{Kind, Tensor};
+
+/// The name of a value head's weights, `[1, width]`; it has no bias.
+pub const VALUE_HEAD: &str = "value_head.weight";
+const EMBEDDING: &str = "model.embed_tokens.weight";
+const OUTPUT: &str = "lm_head.weight";
+const NORM: &str = "model.norm.weight";
+
+/// What makes logits, or a value, of a final state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// A matrix of its own, `[vocab, width]`.
+    Own,
+    /// The token embedding.
+    Tied,
+    /// One row, `[1, width]`: the state's value.
+    Value,
+}
+
+/// Sizes and constants of a decoder.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Tokens.
+    pub vocab: usize,
+    /// Blocks.
+    pub layers: usize,
+    /// Numbers of a state in the residual stream.
+    pub width: usize,
+    /// Heads of the queries.
+    pub heads: usize,
+    /// Heads of the keys and values; `heads` is a multiple of it.
+    pub kv_heads: usize,
+    /// Numbers of a head.
+    pub head: usize,
+    /// Numbers inside the feed-forward part.
+    pub hidden: usize,
+    /// The most places of a sequence.
+    pub context: usize,
+    /// Added to the mean square in a norm.
+    pub norm_eps: f64,
+    /// The rotary positions.
+    pub rope: RopeConfig,
+    /// What makes logits of states.
+    pub output: Output,
+}
+
+impl Config {
+    /// What generation and updates need to know.
+    pub fn sizes(&self) -> Sizes {
+        Sizes { vocab: self.vocab, context: self.context, width: self.width, value: self.output == Output::Value }
+    }
+
+    /// The parameters, under the names of the Llama family on Hugging Face.
+    ///
+    /// Matrices start with deviation 1 / sqrt(inputs), those that write to the residual stream smaller by sqrt(2 layers) (Radford et al.
+    /// 2019); the output layer at 0.02, so that a new policy is close to uniform; a value head at 0: it expects nothing yet.
+    pub fn layout(&self) -> Layout {
+        let [d, f, v] = [self.width, self.hidden, self.vocab].map(|size| size as i64);
+        let [h, k] = [self.heads, self.kv_heads].map(|heads| (heads * self.head) as i64);
+        let inputs = |inputs: i64| Start::Normal(1.0 / (inputs as f64).sqrt());
+        let residual = |inputs: i64| Start::Normal(1.0 / (inputs as f64 * 2.0 * self.layers as f64).sqrt());
+        let mut layout = Layout::default();
+        layout.one(EMBEDDING, &[v, d], Start::Normal(if self.output == Output::Tied { 0.02 } else { 0.5 }));
+        match self.output {
+            Output::Own => layout.one(OUTPUT, &[v, d], Start::Normal(0.02)),
+            Output::Value => layout.one(VALUE_HEAD, &[1, d], Start::Normal(0.0)),
+            Output::Tied => {}
+        }
+        for i in 0..self.layers {
+            let name = |tail: &str| format!("model.layers.{i}.{tail}.weight");
+            let qkv = [("q_proj", h), ("k_proj", k), ("v_proj", k)].map(|(tail, rows)| (name(&format!("self_attn.{tail}")), rows));
+            layout.stacked(name("self_attn.qkv"), &qkv, d, inputs(d));
+            layout.one(name("self_attn.o_proj"), &[d, h], residual(h));
+            let gate_up = ["gate_proj", "up_proj"].map(|tail| (name(&format!("mlp.{tail}")), f));
+            layout.stacked(name("mlp.gate_up"), &gate_up, d, inputs(d));
+            layout.one(name("mlp.down_proj"), &[d, f], residual(f));
+        }
+        for i in 0..self.layers {
+            for tail in ["input_layernorm", "post_attention_layernorm"] {
+                layout.one(format!("model.layers.{i}.{tail}.weight"), &[d], Start::Ones);
+            }
+        }
+        layout.one(NORM, &[d], Start::Ones);
+        layout
+    }
+}
+
+/// The weights of one block, by their part in the formulas above.
+struct Block {
+    qkv: Tensor,
+    out: Tensor,
+    gate_up: Tensor,
+    down: Tensor,
+    norm1: Tensor,
+    norm2: Tensor,
+}
+
+/// A decoder with its weights.
+pub struct Decoder {
+    config: Config,
+    embedding: Tensor,
+    output: Tensor,
+    blocks: Vec<Block>,
+    norm: Tensor,
+    rope: Rope,
+}
+
+impl Decoder {
+    /// `config` with those weights, which have its layout.
+    pub fn new(config: &Config, weights: &Weights) -> Decoder {
+        let rope = Rope::new(&config.rope, config.head, config.context, weights.device());
+        Decoder::of(config, rope, weights)
+    }
+
+    fn of(config: &Config, rope: Rope, weights: &Weights) -> Decoder {
+        let block = |i: usize| {
+            let get = |tail: &str| weights.get(&format!("model.layers.{i}.{tail}.weight"));
+            Block {
+                qkv: get("self_attn.qkv"),
+                out: get("self_attn.o_proj"),
+                gate_up: get("mlp.gate_up"),
+                down: get("mlp.down_proj"),
+                norm1: get("input_layernorm"),
+                norm2: get("post_attention_layernorm"),
+            }
+        };
+        let output = match config.output {
+            Output::Own => OUTPUT,
+            Output::Tied => EMBEDDING,
+            Output::Value => VALUE_HEAD,
+        };
+        Decoder {
+            config: config.clone(),
+            embedding: weights.get(EMBEDDING),
+            output: weights.get(output),
+            blocks: (0..config.layers).map(block).collect(),
+            norm: weights.get(NORM),
+            rope,
+        }
+    }
+
+    /// Heads of queries, heads of keys, numbers of a head.
+    fn heads(&self) -> (i64, i64, i64) {
+        (self.config.heads as i64, self.config.kv_heads as i64, self.config.head as i64)
+    }
+
+    fn normed(&self, x: &Tensor, gain: &Tensor) -> Tensor {
+        x.rms_norm([self.config.width as i64], Some(gain), self.config.norm_eps)
+    }
+
+    /// Queries and keys `[rows, n, heads + kv_heads, head]`, turned, and values `[rows, n, kv_heads, head]` of the normed states
+    /// `[rows, n, width]`.
+    fn project(&self, block: &Block, normed: &Tensor, angles: &Angles) -> (Tensor, Tensor) {
+        let (heads, kv, head) = self.heads();
+        let (rows, n) = (normed.size()[0], normed.size()[1]);
+        let qkv = normed.linear::<Tensor>(&block.qkv, None).view([rows, n, heads + 2 * kv, head]);
+        (angles.turn(&qkv.narrow(2, 0, heads + kv)), qkv.narrow(2, heads + kv, kv))
+    }
+
+    /// The stream `x` `[.., width]` after attention, `[.., heads * head]`, and the feed-forward part.
+    fn finish(&self, block: &Block, x: &Tensor, attended: &Tensor) -> Tensor {
+        let x = x + attended.linear::<Tensor>(&block.out, None);
+        let both = self.normed(&x, &block.norm2).linear::<Tensor>(&block.gate_up, None).chunk(2, -1);
+        x + (both[0].silu() * &both[1]).linear::<Tensor>(&block.down, None)
+    }
+
+    /// Attention of `q` `[rows, queries, heads * head]`, turned to their places, over keys and values `[rows, kv_heads, places, head]`.
+    /// The heads that share a key are queries of it, so no key is copied. `mask` is added: `[rows, 1, queries, places]`.
+    fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor, mask: &Tensor) -> Tensor {
+        let (rows, queries) = (q.size()[0], q.size()[1]);
+        let (heads, kv, head) = self.heads();
+        let group = heads / kv;
+        let q = q.view([rows, queries, kv, group, head]).permute([0, 2, 3, 1, 4]).reshape([rows, kv, group * queries, head]);
+        let mask = if queries == 1 { mask.shallow_clone() } else { mask.repeat([1, 1, group, 1]) };
+        let y = Tensor::scaled_dot_product_attention(&q, k, v, Some(&mask), 0.0, false, None, false);
+        y.view([rows, kv, group, queries, head]).permute([0, 3, 1, 2, 4]).reshape([rows, queries, kv * group * head])
+    }
+
+    /// A block over whole sequences `x` `[rows, places, width]`: what it makes of them, and its keys and values.
+    fn whole(&self, block: &Block, x: &Tensor, angles: &Angles) -> (Tensor, Tensor, Tensor) {
+        let (heads, kv, head) = self.heads();
+        let (rows, places) = (x.size()[0], x.size()[1]);
+        let (turned, v) = self.project(block, &self.normed(x, &block.norm1), angles);
+        let turned = turned.transpose(1, 2);
+        let (q, k, v) = (turned.narrow(1, 0, heads), turned.narrow(1, heads, kv), v.transpose(1, 2));
+        let spread = |x: &Tensor| if heads == kv { x.shallow_clone() } else { x.repeat_interleave_self_int(heads / kv, 1, None) };
+        let y = Tensor::scaled_dot_product_attention::<Tensor>(&q, &spread(&k), &spread(&v), None, 0.0, true, None, false);
+        (self.finish(block, x, &y.transpose(1, 2).reshape([rows, places, heads * head])), k, v)
+    }
+
+    /// The last block over whole sequences `x` `[rows, places, width]`, of which only the places `at` `[rows, queries]` are asked for.
+    fn asked(&self, block: &Block, x: &Tensor, at: &Tensor, angles: &Angles) -> (Tensor, Tensor, Tensor) {
+        let (heads, kv, head) = self.heads();
+        let (rows, places, d, queries) = (x.size()[0], x.size()[1], x.size()[2], at.size()[1]);
+        let normed = self.normed(x, &block.norm1);
+        let split = heads * head;
+        let pair = normed.linear::<Tensor>(&block.qkv.narrow(0, split, 2 * kv * head), None).view([rows, places, 2 * kv, head]);
+        let k = angles.turn(&pair.narrow(2, 0, kv)).transpose(1, 2);
+        let v = pair.narrow(2, kv, kv).transpose(1, 2);
+        let flat = (at + Tensor::arange(rows, (Kind::Int64, x.device())).view([rows, 1]) * places).view([rows * queries]);
+        let pick = |x: &Tensor| x.reshape([rows * places, d]).index_select(0, &flat).view([rows, queries, d]);
+        let q = pick(&normed).linear::<Tensor>(&block.qkv.narrow(0, 0, split), None).view([rows, queries, heads, head]);
+        let q = self.rope.at(at).turn(&q).view([rows, queries, split]);
+        let hidden = Tensor::arange(places, (Kind::Int64, x.device())).gt_tensor(&at.unsqueeze(-1)).unsqueeze(1);
+        let y = self.attend(&q, &k, &v, &(hidden.to_kind(Kind::Float) * NEVER));
+        (self.finish(block, &pick(x), &y), k, v)
+    }
+}
+
+impl Network for Decoder {
+    fn with(&self, weights: &Weights) -> Box<dyn Network> {
+        Box::new(Decoder::of(&self.config, self.rope.share(), weights))
+    }
+
+    fn forward(&self, ids: &Tensor, at: &Tensor, keep: bool) -> (Tensor, Option<Cache>) {
+        let places = ids.size()[1];
+        let angles = self.rope.first(places);
+        let mut layers = Vec::new();
+        let mut x = Tensor::embedding(&self.embedding, ids, -1, false, false);
+        for (i, block) in self.blocks.iter().enumerate() {
+            let last = i + 1 == self.blocks.len();
+            let (y, k, v) = if last { self.asked(block, &x, at, &angles) } else { self.whole(block, &x, &angles) };
+            x = y;
+            if keep {
+                layers.push((k, v));
+            }
+        }
+        (self.normed(&x, &self.norm), keep.then_some(Cache { layers, prefix: places }))
+    }
+
+    fn extend(&self, ids: &Tensor, at: &Tensor, cache: &mut Cache, slot: i64, mask: &Tensor) -> Tensor {
+        let (heads, kv, head) = self.heads();
+        let (rows, new) = (ids.size()[0], ids.size()[1]);
+        let angles = self.rope.at(at);
+        let seen = slot + new;
+        let mask = mask.narrow(3, 0, seen);
+        let mut x = Tensor::embedding(&self.embedding, ids, -1, false, false);
+        for (block, (keys, values)) in self.blocks.iter().zip(&mut cache.layers) {
+            let (turned, v) = self.project(block, &self.normed(&x, &block.norm1), &angles);
+            keys.narrow(2, slot, new).copy_(&turned.narrow(2, heads, kv).transpose(1, 2));
+            values.narrow(2, slot, new).copy_(&v.transpose(1, 2));
+            let q = turned.narrow(2, 0, heads).reshape([rows, new, heads * head]);
+            let y = self.attend(&q, &keys.narrow(2, 0, seen), &values.narrow(2, 0, seen), &mask);
+            x = self.finish(block, &x, &y);
+        }
+        self.normed(&x, &self.norm)
+    }
+
+    fn outputs(&self, states: &Tensor) -> Tensor {
+        states.linear::<Tensor>(&self.output, None)
+    }
+}

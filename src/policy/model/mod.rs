@@ -1,0 +1,145 @@
+//! Models: architectures, their parameters by name, and how they are saved.
+//!
+//! An [`Architecture`] is the description of a model: its sizes and constants, and from them the list of its parameters. A [`Network`] is
+//! that description with weights: tensors that compute. Adding an architecture is a file here and a line in [`ARCHITECTURES`]; everything
+//! else speaks of [`Net`].
+
+pub mod cache;
+pub mod checkpoint;
+pub mod decoder;
+pub mod parameters;
+mod rope;
+pub mod tiny;
+
+use super::{FileFault, Head, ModelFault};
+use cache::Cache;
+use parameters::{Layout, Weights};
+use serde_json::Value;
+use std::sync::Arc;
+use tch::{Device, Tensor};
+
+/// Stands for minus infinity in masks: its exponential is 0, and 0 times it is still a number.
+pub const NEVER: f64 = -1e30;
+
+/// Reads an architecture from its configuration.
+pub type Read = fn(&Value) -> Result<Arc<dyn Architecture>, FileFault>;
+
+/// Every architecture: the name that its configuration goes by, and what reads that.
+pub const ARCHITECTURES: &[(&str, Read)] = &[(tiny::NAME, tiny::read)];
+
+/// What generation and updates need to know of a model's sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Tokens that it knows.
+    pub vocab: usize,
+    /// The most tokens of a sequence.
+    pub context: usize,
+    /// Numbers of a final state.
+    pub width: usize,
+    /// Whether its head gives one value in place of a logit a token.
+    pub value: bool,
+}
+
+/// A model without its weights.
+pub trait Architecture: Send + Sync {
+    /// Its sizes.
+    fn sizes(&self) -> Sizes;
+    /// Its parameters, in the order in which they are drawn and stepped.
+    fn layout(&self) -> Layout;
+    /// It with those weights.
+    fn network(&self, weights: &Weights) -> Box<dyn Network>;
+    /// The same with `head` in place of the head it has.
+    fn with_head(&self, head: Head) -> Result<Arc<dyn Architecture>, ModelFault>;
+    /// Its name in [`ARCHITECTURES`].
+    fn name(&self) -> &'static str;
+    /// Its configuration, as it is read back.
+    fn config(&self) -> Value;
+}
+
+/// A model with its weights: what a forward pass computes.
+pub trait Network: Send {
+    /// The same with other weights; tables that follow from the configuration alone are shared.
+    fn with(&self, weights: &Weights) -> Box<dyn Network>;
+
+    /// The final states `[rows, queries, width]` at the places `at` `[rows, queries]` of the sequences `ids` `[rows, places]`, which begin
+    /// at place 0 and are padded on the right; with the keys and values of all places when `keep`.
+    fn forward(&self, ids: &Tensor, at: &Tensor, keep: bool) -> (Tensor, Option<Cache>);
+
+    /// Reads on: the final states `[rows, new, width]` of the tokens `ids` `[rows, new]`, which stand at the places `at` `[rows, new]` of
+    /// their sequences and fill the cache from slot `slot` on. `mask` `[rows, 1, new, slots]` is added to the scores of the slots up to
+    /// and with the last new one.
+    fn extend(&self, ids: &Tensor, at: &Tensor, cache: &mut Cache, slot: i64, mask: &Tensor) -> Tensor;
+
+    /// The logits `[n, vocab]` of final states `[n, width]`, or with a value head their values `[n, 1]`.
+    fn outputs(&self, states: &Tensor) -> Tensor;
+}
+
+/// A model with its weights, and all that is asked of the two.
+pub struct Net {
+    architecture: Arc<dyn Architecture>,
+    weights: Weights,
+    network: Box<dyn Network>,
+    /// The model's sizes.
+    pub sizes: Sizes,
+}
+
+impl Net {
+    /// `architecture` with the weights `flat` `[parameters]`.
+    pub fn new(architecture: Arc<dyn Architecture>, flat: &Tensor) -> Net {
+        let weights = Weights::new(&Arc::new(architecture.layout()), flat, false);
+        let network = architecture.network(&weights);
+        Net { sizes: architecture.sizes(), architecture, weights, network }
+    }
+
+    /// The same model with the weights `flat` `[parameters]`. With `train` gradients can be taken of its leaves.
+    pub fn with(&self, flat: &Tensor, train: bool) -> Net {
+        let weights = Weights::new(self.weights.layout(), flat, train);
+        let network = self.network.with(&weights);
+        Net { architecture: self.architecture.clone(), weights, network, sizes: self.sizes }
+    }
+
+    /// The same weights for another thread; its leaves are its own.
+    pub fn share(&self, train: bool) -> Net {
+        self.with(self.weights.flat(), train)
+    }
+
+    /// The model without its weights.
+    pub fn architecture(&self) -> &Arc<dyn Architecture> {
+        &self.architecture
+    }
+
+    /// The names of its parameters.
+    pub fn layout(&self) -> &Layout {
+        self.weights.layout()
+    }
+
+    /// Its weights, `[parameters]`.
+    pub fn flat(&self) -> &Tensor {
+        self.weights.flat()
+    }
+
+    /// What gradients are taken of, in the order of the flat vector.
+    pub fn leaves(&self) -> &[Tensor] {
+        self.weights.leaves()
+    }
+
+    /// Where it computes.
+    pub fn device(&self) -> Device {
+        self.weights.device()
+    }
+
+    /// See [`Network::forward`].
+    pub fn forward(&self, ids: &Tensor, at: &Tensor, keep: bool) -> (Tensor, Option<Cache>) {
+        self.network.forward(ids, at, keep)
+    }
+
+    /// See [`Network::extend`].
+    pub fn extend(&self, ids: &Tensor, at: &Tensor, cache: &mut Cache, slot: i64, mask: &Tensor) -> Tensor {
+        self.network.extend(ids, at, cache, slot, mask)
+    }
+
+    /// See [`Network::outputs`]; of states `[.., width]`, `[n, outputs]`.
+    pub fn outputs(&self, states: &Tensor) -> Tensor {
+        self.network.outputs(&states.view([-1, self.sizes.width as i64]))
+    }
+}

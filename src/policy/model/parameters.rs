@@ -1,0 +1,210 @@
+//! Named parameters, and where each lies in the one flat vector that the optimiser steps and processes exchange.
+//!
+//! An architecture lists its parameters once, in a [`Layout`]; everything else asks for them by name. A parameter has the name and the
+//! sizes that it has in a checkpoint. Several that are multiplied by the same states may be stacked into one *leaf*: one matrix product
+//! in place of three, and one tensor that gradients are taken of.
+
+use crate::seed::Random;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tch::{Device, Tensor};
+
+/// How a parameter of a new model begins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Start {
+    /// Ones: the gain of a norm.
+    Ones,
+    /// Normally distributed with this deviation: a matrix.
+    Normal(f64),
+}
+
+/// One tensor of a checkpoint.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter {
+    /// Its name in a checkpoint.
+    pub name: String,
+    /// Its sizes.
+    pub size: Vec<i64>,
+    /// How it begins in a new model.
+    pub start: Start,
+    /// Its first place in the flat vector.
+    pub at: i64,
+}
+
+impl Parameter {
+    /// How many numbers it has.
+    pub fn len(&self) -> i64 {
+        self.size.iter().product()
+    }
+}
+
+/// One tensor of the computation: a parameter, or several stacked on each other.
+#[derive(Clone, Debug)]
+struct Leaf {
+    size: Vec<i64>,
+    at: i64,
+}
+
+/// The parameters of a model in the order of the flat vector.
+///
+/// Matrices come first and gains of norms last, so that weight decay is one span.
+#[derive(Clone, Debug, Default)]
+pub struct Layout {
+    parameters: Vec<Parameter>,
+    leaves: Vec<Leaf>,
+    by_name: HashMap<String, usize>,
+}
+
+impl Layout {
+    /// Adds a parameter that is a leaf of its own.
+    pub fn one(&mut self, name: impl Into<String>, size: &[i64], start: Start) {
+        let name = name.into();
+        let at = self.len();
+        self.leaf(name.clone(), size.to_vec(), at);
+        self.parameters.push(Parameter { name, size: size.to_vec(), start, at });
+    }
+
+    /// Adds the matrices `parts` (names and rows) of `columns` columns each, stacked into the leaf called `name`.
+    pub fn stacked(&mut self, name: impl Into<String>, parts: &[(String, i64)], columns: i64, start: Start) {
+        let rows = parts.iter().map(|(_, rows)| rows).sum();
+        let at = self.len();
+        self.leaf(name.into(), vec![rows, columns], at);
+        for (name, rows) in parts {
+            let at = self.len();
+            self.parameters.push(Parameter { name: name.clone(), size: vec![*rows, columns], start, at });
+        }
+    }
+
+    fn leaf(&mut self, name: String, size: Vec<i64>, at: i64) {
+        self.by_name.insert(name, self.leaves.len());
+        self.leaves.push(Leaf { size, at });
+    }
+
+    /// Every parameter in its order.
+    pub fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+
+    /// How many numbers all parameters have together.
+    pub fn len(&self) -> i64 {
+        self.parameters.last().map_or(0, |last| last.at + last.len())
+    }
+
+    /// How many of them, from the first, belong to matrices, which decay.
+    pub fn decayed(&self) -> i64 {
+        self.parameters.iter().take_while(|p| p.start != Start::Ones).map(Parameter::len).sum()
+    }
+
+    /// The start of a new model, `[len]`: the same from a seed whatever libtorch's own generator would give (Box and Muller 1958).
+    pub fn random(&self, seed: u64) -> Vec<f32> {
+        let mut random = Random::new(seed);
+        let mut values = Vec::with_capacity(self.len() as usize);
+        for parameter in &self.parameters {
+            for _ in 0..parameter.len() {
+                values.push(match parameter.start {
+                    Start::Ones => 1.0,
+                    Start::Normal(deviation) => {
+                        let radius = (-2.0 * (1.0 - random.unit()).ln()).sqrt();
+                        (deviation * radius * (std::f64::consts::TAU * random.unit()).cos()) as f32
+                    }
+                });
+            }
+        }
+        values
+    }
+
+    /// Each parameter's name and its part of `flat`, in its sizes: views.
+    pub fn named<'a>(&'a self, flat: &'a Tensor) -> impl Iterator<Item = (&'a str, Tensor)> + 'a {
+        self.parameters.iter().map(|p| (p.name.as_str(), flat.narrow(0, p.at, p.len()).view(p.size.as_slice())))
+    }
+}
+
+/// Leaves that are views of one flat vector, by name: what a network is made of.
+pub struct Weights {
+    layout: Arc<Layout>,
+    flat: Tensor,
+    leaves: Vec<Tensor>,
+}
+
+impl Weights {
+    /// Views of `flat` `[layout.len()]`. With `train` gradients can be taken of each leaf.
+    pub fn new(layout: &Arc<Layout>, flat: &Tensor, train: bool) -> Weights {
+        let view = |leaf: &Leaf| {
+            let view = flat.narrow(0, leaf.at, leaf.size.iter().product()).view(leaf.size.as_slice()).detach();
+            if train {
+                view.set_requires_grad(true)
+            } else {
+                view
+            }
+        };
+        Weights { leaves: layout.leaves.iter().map(view).collect(), layout: layout.clone(), flat: flat.shallow_clone() }
+    }
+
+    /// The leaf called `name`.
+    ///
+    /// # Panics
+    /// If the layout has no such leaf: then an architecture asks for what it didn't list, which each architecture's test would show.
+    pub fn get(&self, name: &str) -> Tensor {
+        match self.layout.by_name.get(name) {
+            Some(&leaf) => self.leaves[leaf].shallow_clone(),
+            None => panic!("the architecture lists no parameter `{name}`"),
+        }
+    }
+
+    /// All leaves, in the order of the flat vector.
+    pub fn leaves(&self) -> &[Tensor] {
+        &self.leaves
+    }
+
+    /// The flat vector, `[layout.len()]`.
+    pub fn flat(&self) -> &Tensor {
+        &self.flat
+    }
+
+    /// What the views are named by.
+    pub fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+
+    /// Where the weights lie.
+    pub fn device(&self) -> Device {
+        self.flat.device()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout() -> Layout {
+        let mut layout = Layout::default();
+        layout.one("embed", &[3, 2], Start::Normal(0.5));
+        layout.stacked("qk", &[("q".into(), 2), ("k".into(), 1)], 2, Start::Normal(1.0));
+        layout.one("norm", &[2], Start::Ones);
+        layout
+    }
+
+    #[test]
+    fn parameters_lie_one_after_the_other() {
+        let layout = layout();
+        assert_eq!((layout.len(), layout.decayed()), (14, 12));
+        assert_eq!(
+            layout.parameters().iter().map(|p| (p.name.as_str(), p.at)).collect::<Vec<_>>(),
+            [("embed", 0), ("q", 6), ("k", 10), ("norm", 12)]
+        );
+        let random = layout.random(7);
+        assert!(random == layout.random(7) && random[12..] == [1.0, 1.0] && random[0] != random[1]);
+    }
+
+    #[test]
+    fn a_leaf_is_a_view_of_what_is_stacked_in_it() {
+        let layout = Arc::new(layout());
+        let flat = Tensor::arange(14, (tch::Kind::Float, Device::Cpu));
+        let weights = Weights::new(&layout, &flat, true);
+        assert_eq!(weights.get("qk").size(), [3, 2]);
+        assert_eq!(weights.get("qk").double_value(&[2, 1]), 11.0);
+        assert!(weights.leaves().iter().all(Tensor::requires_grad) && weights.leaves().len() == 3);
+        let named: Vec<_> = layout.named(&flat).collect();
+        assert_eq!((named[2].0, named[2].1.size(), named[2].1.double_value(&[0, 0])), ("k", vec![1, 2], 10.0));
+    }
+}
