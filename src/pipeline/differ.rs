@@ -1,10 +1,7 @@
 //! In which settings two pipeline files differ.
 
-use super::read::read;
-use super::{text_of, Diagnostics};
 use serde::Serialize;
 use serde_json::Value;
-use std::path::Path;
 
 /// One setting that differs; `None` where a file doesn't give it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -13,14 +10,6 @@ pub struct Difference {
     pub path: String,
     pub a: Option<Value>,
     pub b: Option<Value>,
-}
-
-/// What stands in a pipeline file, without a check of what it means: the file may be another version's.
-pub fn contents(path: &Path) -> Result<Value, Diagnostics> {
-    let text = text_of(path)?;
-    // Only a file that was damaged gets here: a run writes YAML.
-    let unread = |what: String| super::refused(path, format!("this is no YAML: {what}"));
-    read(text.strip_prefix('\u{feff}').unwrap_or(&text), 0).map(|(tree, _)| tree.json()).map_err(|e| unread(e.message))
 }
 
 /// The settings that differ, in the order of `a` and then of `b`. A list is one setting, and so is a map that only one side has.

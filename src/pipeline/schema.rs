@@ -1,10 +1,7 @@
 //! The JSON Schema of a whole pipeline file, for editors: what `inputs` and `with` hold follows from `op`.
 
-use super::body;
-use super::catalog::{Catalog, Delay, OperatorSpec, Port};
-use super::edges::MOST_STALENESS;
-use super::keep::Keep;
-use super::trial::Test;
+use super::check::{loop_schema, MOST_STALENESS};
+use super::{Catalog, Delay, Keep, OperatorSpec, Port, Test};
 use serde_json::{json, Map, Value};
 
 /// JSON Schema (draft 2020-12) of a pipeline that uses the catalog's operators.
@@ -38,7 +35,7 @@ pub fn schema(catalog: &Catalog) -> Value {
     });
     defs.insert("node".into(), node);
     let able: Vec<&str> = catalog.operators.iter().filter(|o| o.loops).map(|o| o.name).collect();
-    let trial = hoisted(&body::schema(), "trial", &mut defs);
+    let trial = hoisted(&loop_schema(), "trial", &mut defs);
     defs.insert("loop".into(), looped(trial, &able));
     let keep = hoisted(&Keep::schema(), "keep", &mut defs);
     let test = hoisted(&Test::schema(), "test", &mut defs);
@@ -165,7 +162,7 @@ fn renamed(schema: &Value, prefix: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use crate::pipeline::fake::{catalog, GOOD, LOOPED};
+    use crate::pipeline::fixture::{catalog, GOOD, LOOPED};
     use crate::pipeline::{parse, schema};
 
     /// What the schema can say at all, it says as the checker does.
@@ -219,7 +216,7 @@ mod tests {
         for (whole, (from, to, good)) in both {
             assert!(whole.contains(from), "{from}");
             let text = whole.replace(from, to);
-            let value = super::super::read::read(&text, 0).unwrap().0.json();
+            let value = crate::pipeline::parse::read(&text, 0).unwrap().0.json();
             assert_eq!(validator.is_valid(&value), good, "schema: {to}");
             let said = parse("x", &text, &[], &catalog).err().map(|d| d.to_string()).unwrap_or_default();
             assert_eq!(said.is_empty(), good, "checker: {to}: {said}");

@@ -105,7 +105,7 @@ fn holds_nodes(path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::pipeline::fake::{catalog, GOOD};
+    use crate::pipeline::fixture::{catalog, GOOD};
     use crate::pipeline::parse;
 
     fn with(sets: &[&str]) -> Result<crate::pipeline::Pipeline, String> {

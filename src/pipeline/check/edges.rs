@@ -1,34 +1,14 @@
 //! The edges into a node: ports, the nodes that feed them, and delays.
 
-use super::catalog::{Delay, Port};
-use super::check::{inner, unknown_keys, whole, Sketch};
+use super::keys::{inner, unknown_keys, whole, EDGE};
 use super::names::Names;
-use super::nodes::Draft;
-use super::report::Report;
-use super::tree::{At, Shape, Tree};
+use super::sketch::{Draft, Edge, Sketch};
+use crate::pipeline::parse::{At, Report, Shape, Tree};
+use crate::pipeline::Delay;
 use serde_json::Value;
 
-pub const EDGE: [&str; 2] = ["after", "staleness"];
 /// Beyond this a staleness is a slip of the pen.
 pub const MOST_STALENESS: u64 = 1_000_000;
-
-/// One input of a node.
-pub struct Edge<'a> {
-    pub port: &'a str,
-    pub spec: Option<&'static Port>,
-    pub from: &'a str,
-    pub at: At,
-    /// Which node is read, by position in the file; none if there is no such node.
-    pub node: Option<usize>,
-    pub staleness: Option<u64>,
-}
-
-impl Edge<'_> {
-    /// Whether it makes its reader wait. One that was written so where only a delayed edge may be was told about already.
-    pub fn in_time(&self) -> bool {
-        self.staleness.is_none() && self.spec.is_none_or(|p| p.delay != Delay::Always)
-    }
-}
 
 /// Understands what stands behind `inputs`.
 pub fn edges<'a>(inputs: &'a Tree, draft: &mut Draft<'a>, names: &Names<'a>, sketch: &mut Sketch, report: &mut Report) {

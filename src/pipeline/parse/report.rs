@@ -1,8 +1,8 @@
 //! Where checks put what they find: places become lines and columns here, and names get their nearest right ones.
 
-use super::diagnose::{Diagnostic, Diagnostics};
 use super::read::locate;
 use super::tree::{At, Spot, Unreadable};
+use crate::pipeline::{Diagnostic, Diagnostics};
 
 /// No one mends more mistakes than this at once, and it bounds the time that a hopeless file can take.
 const MOST_FOUND: usize = 100;

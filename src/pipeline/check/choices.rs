@@ -1,22 +1,12 @@
 //! Settings that may be one of several things: which one was meant, and what all of them are.
 
-use super::report::{listed, Report};
-use super::settings::{explain, first_line, named, steps, Subject};
-use super::tree::Tree;
+use crate::pipeline::parse::{listed, Report, Tree};
 use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
 use jsonschema::ValidationError;
 use serde_json::Value;
 
-/// Several shapes were allowed. If the value was plainly meant as one of them, what is wrong with it as that one;
-/// otherwise what all of them would have been.
-pub fn alternatives(
-    context: &[Vec<ValidationError<'static>>],
-    error: &ValidationError,
-    tree: &Tree,
-    subject: &Subject,
-    report: &mut Report,
-) {
-    let path = error.instance_path.as_str();
+/// The shape that the value at `path` was plainly meant as: what is wrong with it as that one. None if it could be any of them.
+pub fn meant<'c>(context: &'c [Vec<ValidationError<'static>>], path: &str) -> Option<&'c Vec<ValidationError<'static>>> {
     // A branch whose first objection is to the very kind of value was not meant.
     let other_kind = |e: &ValidationError| {
         e.instance_path.as_str() == path && matches!(e.kind, Kind::Type { .. } | Kind::Constant { .. } | Kind::Enum { .. })
@@ -31,20 +21,7 @@ pub fn alternatives(
         };
         branch.iter().map(foreign).sum::<usize>()
     };
-    let meant = context.iter().filter(|branch| !branch.iter().any(other_kind)).min_by_key(rank);
-    if let Some(branch) = meant {
-        for error in branch {
-            explain(error, tree, subject, report);
-        }
-        return;
-    }
-    let path = steps(path);
-    let path: Vec<&str> = path.iter().map(String::as_str).collect();
-    let here = tree.deepest(path.iter().copied());
-    let about = path.first().and_then(|key| subject.schema.pointer(&format!("/properties/{key}/description"))?.as_str());
-    let help = about.map(|about| format!("`{}`: {}", path[0], first_line(about)));
-    let all: Vec<&ValidationError> = context.iter().flatten().collect();
-    choices(&all, here, &named(&path, subject), help, report);
+    context.iter().filter(|branch| !branch.iter().any(other_kind)).min_by_key(rank)
 }
 
 /// A value that is none of those allowed: all of them, and the nearest name.

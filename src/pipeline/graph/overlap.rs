@@ -1,7 +1,7 @@
 //! How far nodes can run ahead of one another. A delayed edge lets its reader start before the node it reads is done; but
 //! another way through the graph may hold the reader back further than the edge does.
 
-use super::Pipeline;
+use crate::pipeline::Pipeline;
 use std::collections::BTreeMap;
 
 /// A delayed edge, and what is left of it.
@@ -62,28 +62,28 @@ fn least(edges: &[(&str, &str, u64)], from: &str, to: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{fake, parse};
     use super::*;
+    use crate::pipeline::{fixture, parse};
 
     fn effective(text: &str) -> Vec<(String, u64, u64)> {
-        let pipeline = parse("x", text, &[], &fake::catalog()).unwrap();
+        let pipeline = parse("x", text, &[], &fixture::catalog()).unwrap();
         overlaps(&pipeline).into_iter().map(|o| (format!("{} -> {}", o.from, o.to), o.staleness, o.effective)).collect()
     }
 
     #[test]
     fn a_lone_edge_keeps_its_staleness() {
-        let text = fake::GOOD.replace("{ after: update, staleness: 0 }", "{ after: update, staleness: 2 }");
+        let text = fixture::GOOD.replace("{ after: update, staleness: 0 }", "{ after: update, staleness: 2 }");
         assert_eq!(effective(&text), [("update -> rollout".to_string(), 2, 2)]);
-        assert_eq!(effective(fake::GOOD), [("update -> rollout".to_string(), 0, 0)]);
+        assert_eq!(effective(fixture::GOOD), [("update -> rollout".to_string(), 0, 0)]);
     }
 
     #[test]
     fn nodes_in_a_loop_run_ahead_by_their_own_ports() {
         // The loop waits for the newest `update` already for the sake of `rollout`, so that `reflect` gains nothing.
         let both = [("update -> rollout".to_string(), 0, 0), ("update -> reflect".to_string(), 1, 0)];
-        assert_eq!(effective(fake::LOOPED), both, "a next attempt is no earlier iteration");
-        let text = fake::LOOPED.replace("weights: { after: update }", "weights: { after: update, staleness: 2 }");
-        let ports: Vec<String> = overlaps(&parse("x", &text, &[], &fake::catalog()).unwrap()).into_iter().map(|o| o.port).collect();
+        assert_eq!(effective(fixture::LOOPED), both, "a next attempt is no earlier iteration");
+        let text = fixture::LOOPED.replace("weights: { after: update }", "weights: { after: update, staleness: 2 }");
+        let ports: Vec<String> = overlaps(&parse("x", &text, &[], &fixture::catalog()).unwrap()).into_iter().map(|o| o.port).collect();
         assert_eq!(ports, ["weights", "weights"]);
         assert_eq!(effective(&text), [("update -> rollout".to_string(), 2, 1), ("update -> reflect".to_string(), 1, 1)]);
     }

@@ -1,11 +1,63 @@
-//! Loops: a node that is several nodes, run attempt after attempt at the same tasks within one iteration.
+//! A pipeline that passed every check, as plain data: its nodes in an order in which they can work, their edges, and the loops
+//! among them.
 
-use super::{Input, Node, Pipeline};
+use super::{Keep, Test};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// What the operator of a loop is called.
 pub const LOOP: &str = "loop";
+
+/// The settings of any operator that name an entry of `models:`.
+pub(super) const MODEL_SETTINGS: [&str; 2] = ["model", "reference"];
+
+/// A pipeline that passed every check, overrides applied.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pipeline {
+    pub name: String,
+    pub about: String,
+    pub iterations: u64,
+    pub seed: u64,
+    /// The entries of `models:`, each fitting the catalog's schema.
+    pub models: BTreeMap<String, Value>,
+    /// Every node after the nodes that it reads in time; otherwise in the file's order.
+    pub nodes: Vec<Node>,
+    /// The nodes whose rows are logged.
+    pub log: Vec<String>,
+    /// Which old weights stay on disk.
+    pub keep: Keep,
+    /// Rows fed and rows expected; no part of `source`.
+    pub tests: Vec<Test>,
+    /// The file as it was understood, without its tests: a run has no use for them.
+    pub source: Value,
+}
+
+/// One operator at work, or a loop.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    pub id: String,
+    /// The operator; [`LOOP`] for a loop.
+    pub op: String,
+    /// In the file's order. A loop has one for each node outside and each staleness that its inner nodes read, with the port called
+    /// after the node.
+    pub inputs: Vec<Input>,
+    /// Its settings, fitting the operator's schema; nothing for a loop.
+    pub with: Value,
+    /// What stands in it, if it is a loop.
+    pub body: Option<Body>,
+}
+
+/// One edge, seen from the node that reads it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Input {
+    pub port: String,
+    /// The node that is read.
+    pub from: String,
+    /// `None`: in time. `Some(k)`: delayed, with the path summary `k + 1`.
+    pub staleness: Option<u64>,
+}
 
 /// What stands in a loop.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,6 +125,28 @@ impl Node {
 }
 
 impl Pipeline {
+    /// The node called `id`; those inside a loop are the loop's affair.
+    pub fn node(&self, id: &str) -> Option<&Node> {
+        self.nodes.iter().find(|n| n.id == id)
+    }
+
+    /// The nodes that the rows of the node `id` came through in their iteration, in topological order. An order between two
+    /// updates is no way for rows.
+    pub fn upstream(&self, id: &str) -> Vec<&str> {
+        let mut found: Vec<&str> = vec![id];
+        for node in self.nodes.iter().rev() {
+            if found.contains(&node.id.as_str()) {
+                found.extend(
+                    node.inputs
+                        .iter()
+                        .filter(|i| i.staleness.is_none() && (i.port != "weights" || node.body.is_some()))
+                        .map(|i| i.from.as_str()),
+                );
+            }
+        }
+        self.nodes.iter().map(|n| n.id.as_str()).filter(|n| *n != id && found.contains(n)).collect()
+    }
+
     /// Every node, those inside loops too, each behind the loop that it stands in.
     pub fn all(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter().flat_map(Node::all)
@@ -95,9 +169,9 @@ impl Pipeline {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fake::{catalog, LOOPED};
-    use super::super::{differences, parse, Input};
     use super::*;
+    use crate::pipeline::fixture::{catalog, LOOPED};
+    use crate::pipeline::{differences, parse};
 
     fn looped(sets: &[&str]) -> Pipeline {
         parse("x", LOOPED, &sets.iter().map(|s| s.to_string()).collect::<Vec<_>>(), &catalog()).unwrap()

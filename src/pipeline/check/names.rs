@@ -1,10 +1,8 @@
 //! What the nodes of a file are called, and which node a name means: one name is one node in the whole file, inside loops too.
 
-use super::body::is_loop;
-use super::check::{plain, PLAIN};
-use super::report::Report;
-use super::tree::{Entry, Shape, Tree};
-use std::collections::BTreeMap;
+use super::keys::{is_loop, plain, PLAIN};
+use crate::pipeline::parse::{Entry, Report, Shape, Tree};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Names that already mean something to a query over the run, or in its metrics.
 const TAKEN: [(&str, &str); 5] = [
@@ -92,7 +90,7 @@ impl<'a> Names<'a> {
 }
 
 /// Every text in there: the names that an input uses, whatever its form.
-pub fn mention(tree: &Tree, into: &mut std::collections::BTreeSet<String>) {
+pub fn mention(tree: &Tree, into: &mut BTreeSet<String>) {
     match &tree.value {
         Shape::List(items) => items.iter().for_each(|t| mention(t, into)),
         Shape::Map(entries) => entries.iter().for_each(|e| mention(&e.value, into)),

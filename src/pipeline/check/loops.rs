@@ -1,18 +1,15 @@
 //! Loops as they are written: their keys, what they put out, and what their nodes read of one another and from outside.
 
-use super::check::{misspelt, unknown_key, Sketch};
-use super::edges::Edge;
-use super::loops::{Until, LOOP};
+use super::explain::Subject;
+use super::keys::{misspelt, unknown_key, LOOP_KEYS};
 use super::names::{mention, Names};
-use super::nodes::Draft;
-use super::report::{listed, Report};
-use super::settings::{self, Subject};
-use super::tree::{At, Shape, Tree};
+use super::settings;
+use super::sketch::{Draft, Edge, Loop, Sketch};
+use crate::pipeline::parse::{listed, Report, Shape, Tree};
+use crate::pipeline::Until;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-
-pub const KEYS: [&str; 3] = ["loop", "nodes", "output"];
 
 /// What stands under `loop`.
 #[derive(Deserialize, JsonSchema)]
@@ -29,23 +26,6 @@ struct Trial {
 /// JSON Schema of what stands under `loop`.
 pub fn schema() -> Value {
     schemars::schema_for!(Trial).to_value()
-}
-
-/// A loop as far as it could be understood.
-pub struct Loop {
-    pub attempts: u32,
-    pub until: Until,
-    /// Where the number of attempts stands.
-    at: At,
-    /// By position in the file.
-    pub output: Vec<usize>,
-}
-
-/// Whether a node was meant as a loop.
-pub fn is_loop(node: &Tree) -> bool {
-    let has = |key| node.entry(key).is_some();
-    let operator = has("op") && node.get("op").is_some_and(|op| op.text() != Some(LOOP));
-    has("nodes") && (has("loop") || !operator) || (has("loop") || has("output")) && !operator
 }
 
 /// Says that a node is an operator and a loop at once.
@@ -79,11 +59,11 @@ pub fn body(tree: &Tree, place: usize, draft: &mut Draft, names: &Names, sketch:
                 let help = "`attempts` and `until` stand under `loop`, the settings of an operator under the `with` of its inner node";
                 report.add(entry.at, format!("the loop `{id}` has no settings"), Some(help.into()));
             }
-            _ => unknown_key(entry, &KEYS, "a loop", report),
+            _ => unknown_key(entry, &LOOP_KEYS, "a loop", report),
         }
     }
     let mut missing = |key: &str, help: String| {
-        if tree.entry(key).is_none() && !misspelt(tree, key, &KEYS, report) {
+        if tree.entry(key).is_none() && !misspelt(tree, key, &LOOP_KEYS, report) {
             report.add(draft.at, format!("the loop `{id}` has no `{key}`"), Some(help));
         }
     };
@@ -189,7 +169,7 @@ pub fn close(nodes: &mut [Draft], report: &mut Report) {
 
 #[cfg(test)]
 mod tests {
-    use crate::pipeline::fake::{catalog, LOOPED};
+    use crate::pipeline::fixture::{catalog, LOOPED};
     use crate::pipeline::parse;
 
     /// What is right, and what is told about once. The snapshots in tests/pipelines/broken show the other mistakes.

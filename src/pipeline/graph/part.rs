@@ -1,7 +1,7 @@
 //! A part of a pipeline: what is left of it when some nodes' rows come from elsewhere and only some nodes' rows matter.
 
-use super::nodes::MODEL_SETTINGS;
-use super::{Catalog, Input, Node, Pipeline};
+use crate::pipeline::resolved::MODEL_SETTINGS;
+use crate::pipeline::{Catalog, Input, Node, Pipeline};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The columns that a node's rows must have, each with who needs it, in words.
@@ -84,7 +84,7 @@ fn named<'a>(node: &'a Node, key: &str, catalog: &'a Catalog) -> Option<&'a str>
 
 #[cfg(test)]
 mod tests {
-    use crate::pipeline::fake::{catalog, GOOD, LOOPED};
+    use crate::pipeline::fixture::{catalog, GOOD, LOOPED};
     use crate::pipeline::{parse, Pipeline};
     use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,11 +1,10 @@
-//! Settings held against their JSON Schema, with messages for people: what is wanted, what was found, and where.
+//! The objections of a schema's validator in words for people: what is wanted, what was found, and where.
 
-use super::choices::{self, alternatives, choices, types};
-use super::report::Report;
-use super::tree::{At, Shape, Tree};
+use super::choices::{choices, known_at, meant, types};
+use crate::pipeline::parse::{At, Report, Shape, Tree};
 use jsonschema::error::ValidationErrorKind as Kind;
 use jsonschema::ValidationError;
-use serde_json::{json, Value};
+use serde_json::Value;
 
 /// What is being checked, as messages name it.
 pub struct Subject<'a> {
@@ -14,49 +13,6 @@ pub struct Subject<'a> {
     pub schema: &'a Value,
     /// The key that holds the settings, for what is missing in them.
     pub owner: At,
-}
-
-/// Reports everything in `tree` that doesn't fit the schema; `true` if it fits.
-pub fn check(tree: &Tree, subject: &Subject, report: &mut Report) -> bool {
-    let schema = bounded(subject.schema);
-    let validator = match jsonschema::draft202012::new(&schema) {
-        Ok(validator) => validator,
-        Err(error) => {
-            report.add(subject.owner, format!("the schema of {} is broken: {error}", subject.whole), None);
-            return false;
-        }
-    };
-    let value = tree.json();
-    let mut fits = true;
-    for error in validator.iter_errors(&value).take(100) {
-        fits = false;
-        explain(&error, tree, subject, report);
-    }
-    fits
-}
-
-/// The schema with the limits of the integer formats spelled out: as formats alone they would not be checked.
-fn bounded(schema: &Value) -> Value {
-    match schema {
-        Value::Array(items) => items.iter().map(bounded).collect(),
-        Value::Object(fields) => {
-            let mut out: serde_json::Map<String, Value> = fields.iter().map(|(k, v)| (k.clone(), bounded(v))).collect();
-            let limits = match fields.get("format").and_then(Value::as_str) {
-                Some("uint8") => Some((json!(0), json!(u8::MAX))),
-                Some("uint16") => Some((json!(0), json!(u16::MAX))),
-                Some("uint32") => Some((json!(0), json!(u32::MAX))),
-                Some("uint64" | "uint") => Some((json!(0), json!(u64::MAX))),
-                Some("int32") => Some((json!(i32::MIN), json!(i32::MAX))),
-                _ => None,
-            };
-            if let Some((least, most)) = limits {
-                out.entry("minimum").or_insert(least);
-                out.entry("maximum").or_insert(most);
-            }
-            Value::Object(out)
-        }
-        other => other.clone(),
-    }
 }
 
 /// Puts one objection of the validator into words.
@@ -102,7 +58,7 @@ pub fn explain(error: &ValidationError, tree: &Tree, subject: &Subject, report: 
         Kind::UniqueItems => report.add(here.at, format!("{name} names something twice"), help),
         Kind::Constant { .. } | Kind::Enum { .. } => choices(&[error], here, &name, help, report),
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
-            let known = choices::known_at(subject.schema, &path);
+            let known = known_at(subject.schema, &path);
             for key in unexpected {
                 let at = here.entry(key).map_or(here.at, |e| e.at);
                 if known.contains(key) {
@@ -122,6 +78,21 @@ pub fn explain(error: &ValidationError, tree: &Tree, subject: &Subject, report: 
         Kind::OneOfMultipleValid { .. } => report.add(here.at, format!("{name} mixes settings that exclude one another"), help),
         _ => report.add(here.at, format!("{name}: {error}"), help),
     }
+}
+
+/// Several shapes were allowed. If the value was plainly meant as one of them, what is wrong with it as that one;
+/// otherwise what all of them would have been.
+fn alternatives(context: &[Vec<ValidationError<'static>>], error: &ValidationError, tree: &Tree, subject: &Subject, report: &mut Report) {
+    if let Some(branch) = meant(context, error.instance_path.as_str()) {
+        return branch.iter().for_each(|error| explain(error, tree, subject, report));
+    }
+    let path = steps(error.instance_path.as_str());
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    let here = tree.deepest(path.iter().copied());
+    let about = path.first().and_then(|key| subject.schema.pointer(&format!("/properties/{key}/description"))?.as_str());
+    let help = about.map(|about| format!("`{}`: {}", path[0], first_line(about)));
+    let all: Vec<&ValidationError> = context.iter().flatten().collect();
+    choices(&all, here, &named(&path, subject), help, report);
 }
 
 fn entries(count: u64) -> &'static str {
@@ -147,12 +118,12 @@ fn number(limit: &Value) -> String {
 }
 
 /// The steps of a JSON pointer.
-pub fn steps(pointer: &str) -> Vec<String> {
+fn steps(pointer: &str) -> Vec<String> {
     pointer.split('/').skip(1).map(|s| s.replace("~1", "/").replace("~0", "~")).collect()
 }
 
 /// What a message calls the value at `path`.
-pub fn named(path: &[&str], subject: &Subject) -> String {
+fn named(path: &[&str], subject: &Subject) -> String {
     match path {
         [] => subject.whole.clone(),
         [.., last] if last.parse::<usize>().is_err() => format!("`{last}`"),
@@ -172,18 +143,6 @@ fn holder(tree: &Tree, subject: &Subject, path: &[&str]) -> At {
 }
 
 /// The first line of a description: the rest is for the documentation.
-pub fn first_line(text: &str) -> &str {
+fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::pipeline::fake::{catalog, GOOD};
-    use crate::pipeline::parse;
-
-    #[test]
-    fn a_list_that_may_not_be_empty_is_told_about_in_the_singular() {
-        let said = parse("x", &GOOD.replace("by: [task, state]", "by: []"), &[], &catalog()).unwrap_err();
-        assert_eq!(said.0[0].message, "`by` must have at least 1 item, found 0", "{said}");
-    }
 }

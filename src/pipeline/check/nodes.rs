@@ -1,39 +1,16 @@
 //! The nodes, one by one: their keys, and the names of operators and models in them.
 
-use super::body::{self, body, both, is_loop, Loop};
-use super::catalog::{Catalog, OperatorSpec};
-use super::check::{map, misspelt, unknown_key, Sketch};
-use super::edges::{edges, Edge};
-use super::loops::{Body, LOOP};
+use super::edges::edges;
+use super::explain::Subject;
+use super::keys::{is_loop, map, misspelt, unknown_key, NODE};
+use super::loops::{self, body, both};
 use super::names::{mention, Names, Seat};
-use super::report::{listed, Report};
-use super::settings::{self, Subject};
-use super::tree::{At, Entry, Shape, Tree};
-use super::{Input, Node};
-use serde_json::Value;
+use super::settings;
+use super::sketch::{Draft, Sketch};
+use crate::pipeline::parse::{listed, Entry, Report, Shape, Tree};
+use crate::pipeline::resolved::{LOOP, MODEL_SETTINGS};
+use crate::pipeline::Catalog;
 use std::collections::BTreeSet;
-
-pub const NODE: [&str; 3] = ["op", "inputs", "with"];
-/// The settings of any operator that name an entry of `models:`.
-pub const MODEL_SETTINGS: [&str; 2] = ["model", "reference"];
-
-/// One node as far as it could be understood.
-pub struct Draft<'a> {
-    pub id: &'a str,
-    pub at: At,
-    pub op_at: At,
-    /// The position of the loop in which it stands.
-    pub inside: Option<usize>,
-    pub spec: Option<&'a OperatorSpec>,
-    pub edges: Vec<Edge<'a>>,
-    /// Whether some input could not be understood, so that it is unknown which ports are fed.
-    pub broken_inputs: bool,
-    /// Its settings, if they fit.
-    pub with: Option<Value>,
-    pub with_tree: Option<&'a Tree>,
-    /// What is known of it as a loop.
-    pub body: Option<Loop>,
-}
 
 /// Checks what stands under `nodes`, and that every model is used.
 pub fn nodes<'a>(tree: &'a Tree, catalog: &'a Catalog, sketch: &mut Sketch<'a>, report: &mut Report) {
@@ -48,7 +25,7 @@ pub fn nodes<'a>(tree: &'a Tree, catalog: &'a Catalog, sketch: &mut Sketch<'a>, 
         let draft = node(entry, (place, *inside), &names, catalog, (sketch, &mut used), report);
         sketch.nodes.push(draft);
     }
-    body::close(&mut sketch.nodes, report);
+    loops::close(&mut sketch.nodes, report);
     for entry in tree.get("models").map(Tree::entries).unwrap_or_default().iter().filter(|e| !used.contains(&e.key)) {
         let help = "name it in the setting `model` or `reference` of a node, or leave it out";
         report.add(entry.at, format!("nothing uses the model `{}`", entry.key), Some(help.into()));
@@ -182,27 +159,9 @@ fn weights_of_inputs(draft: &Draft, report: &mut Report) {
     }
 }
 
-/// The nodes inside the loop at that position (those in none without it), in this order.
-pub fn within(around: Option<usize>, drafts: &[Draft], order: &[usize]) -> Vec<Node> {
-    let node = |place: &usize| {
-        let draft = &drafts[*place];
-        let input = |e: &Edge| Input { port: e.port.into(), from: e.from.into(), staleness: e.staleness };
-        let body = draft.body.as_ref().map(|body| Body {
-            attempts: body.attempts,
-            until: body.until,
-            nodes: within(Some(*place), drafts, order),
-            output: body.output.iter().map(|i| drafts[*i].id.into()).collect(),
-        });
-        let op = if body.is_some() { LOOP } else { draft.spec.map(|s| s.name).unwrap_or_default() };
-        let inputs = draft.edges.iter().map(input).collect();
-        Node { id: draft.id.into(), op: op.into(), inputs, with: draft.with.clone().unwrap_or_default(), body }
-    };
-    order.iter().filter(|i| drafts[**i].inside == around).map(node).collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use crate::pipeline::fake::{catalog, GOOD};
+    use crate::pipeline::fixture::{catalog, GOOD};
     use crate::pipeline::parse;
 
     #[test]

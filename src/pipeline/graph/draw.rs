@@ -1,24 +1,24 @@
 //! The picture of a pipeline, as text for two common renderers.
 
-use super::{Body, Input, Node, Pipeline, Until};
+use crate::pipeline::{Body, Input, Node, Pipeline, Until};
 
 /// Which renderer the picture is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum PictureFormat {
     Mermaid,
     Dot,
 }
 
 /// Nodes as boxes, edges in time as arrows, delayed edges dashed with their staleness; a logged node has a double border. A loop
 /// is a frame around its nodes.
-pub fn draw(pipeline: &Pipeline, format: Format) -> String {
+pub fn draw(pipeline: &Pipeline, format: PictureFormat) -> String {
     let all: Vec<&Node> = pipeline.all().collect();
     let picture = Picture { pipeline, all, format };
     let mut out = String::from(match format {
-        Format::Mermaid => "graph LR\n",
-        Format::Dot => "digraph {\n  rankdir=LR;\n  node [shape=box];\n",
+        PictureFormat::Mermaid => "graph LR\n",
+        PictureFormat::Dot => "digraph {\n  rankdir=LR;\n  node [shape=box];\n",
     });
-    if format == Format::Dot && pipeline.nodes.iter().any(|n| n.body.is_some()) {
+    if format == PictureFormat::Dot && pipeline.nodes.iter().any(|n| n.body.is_some()) {
         out.push_str("  compound=true;\n");
     }
     for node in &pipeline.nodes {
@@ -30,7 +30,7 @@ pub fn draw(pipeline: &Pipeline, format: Format) -> String {
     for node in picture.all.iter().filter(|n| n.body.is_none()) {
         node.inputs.iter().for_each(|input| out.push_str(&picture.edge(node, input)));
     }
-    if format == Format::Dot {
+    if format == PictureFormat::Dot {
         out.push_str("}\n");
     }
     out
@@ -39,7 +39,7 @@ pub fn draw(pipeline: &Pipeline, format: Format) -> String {
 struct Picture<'a> {
     pipeline: &'a Pipeline,
     all: Vec<&'a Node>,
-    format: Format,
+    format: PictureFormat,
 }
 
 impl Picture<'_> {
@@ -52,10 +52,10 @@ impl Picture<'_> {
         let title = if node.id == node.op { node.id.clone() } else { format!("{}: {}", node.id, node.op) };
         let (i, logged) = (self.number(&node.id), self.pipeline.log.contains(&node.id));
         match (self.format, logged) {
-            (Format::Mermaid, true) => format!("{indent}n{i}[[\"{title}\"]]\n"),
-            (Format::Mermaid, false) => format!("{indent}n{i}[\"{title}\"]\n"),
-            (Format::Dot, true) => format!("{indent}n{i} [label=\"{title}\", peripheries=2];\n"),
-            (Format::Dot, false) => format!("{indent}n{i} [label=\"{title}\"];\n"),
+            (PictureFormat::Mermaid, true) => format!("{indent}n{i}[[\"{title}\"]]\n"),
+            (PictureFormat::Mermaid, false) => format!("{indent}n{i}[\"{title}\"]\n"),
+            (PictureFormat::Dot, true) => format!("{indent}n{i} [label=\"{title}\", peripheries=2];\n"),
+            (PictureFormat::Dot, false) => format!("{indent}n{i} [label=\"{title}\"];\n"),
         }
     }
 
@@ -68,8 +68,8 @@ impl Picture<'_> {
         let title = format!("{}: {times}{until}{logged}", node.id);
         let inner: String = body.nodes.iter().map(|n| self.node(n, "    ")).collect();
         match self.format {
-            Format::Mermaid => format!("  subgraph n{i}[\"{title}\"]\n{inner}  end\n"),
-            Format::Dot => format!("  subgraph cluster_{i} {{\n    label=\"{title}\";\n{inner}  }}\n"),
+            PictureFormat::Mermaid => format!("  subgraph n{i}[\"{title}\"]\n{inner}  end\n"),
+            PictureFormat::Dot => format!("  subgraph cluster_{i} {{\n    label=\"{title}\";\n{inner}  }}\n"),
         }
     }
 
@@ -85,17 +85,17 @@ impl Picture<'_> {
         let loop_at = self.pipeline.node(from).and_then(|n| Some((self.number(from), n.body.as_ref()?)));
         let own = self.pipeline.around(&node.id).is_some_and(|n| n.id == *from);
         let (at, tail) = match loop_at {
-            Some((frame, body)) if self.format == Format::Dot || own => {
+            Some((frame, body)) if self.format == PictureFormat::Dot || own => {
                 let first = body.output.first().map_or(frame, |id| self.number(id));
                 (first, if own { String::new() } else { format!(", ltail=cluster_{frame}") })
             }
             _ => (self.number(from), String::new()),
         };
         match (self.format, staleness) {
-            (Format::Mermaid, None) => format!("  n{at} -->|{label}| n{to}\n"),
-            (Format::Mermaid, Some(_)) => format!("  n{at} -.->|\"{label}\"| n{to}\n"),
-            (Format::Dot, None) => format!("  n{at} -> n{to} [label=\"{label}\"{tail}];\n"),
-            (Format::Dot, Some(_)) => format!("  n{at} -> n{to} [label=\"{label}\", style=dashed, constraint=false{tail}];\n"),
+            (PictureFormat::Mermaid, None) => format!("  n{at} -->|{label}| n{to}\n"),
+            (PictureFormat::Mermaid, Some(_)) => format!("  n{at} -.->|\"{label}\"| n{to}\n"),
+            (PictureFormat::Dot, None) => format!("  n{at} -> n{to} [label=\"{label}\"{tail}];\n"),
+            (PictureFormat::Dot, Some(_)) => format!("  n{at} -> n{to} [label=\"{label}\", style=dashed, constraint=false{tail}];\n"),
         }
     }
 }
@@ -103,16 +103,16 @@ impl Picture<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pipeline::fake::{catalog, GOOD, LOOPED};
+    use crate::pipeline::fixture::{catalog, GOOD, LOOPED};
     use crate::pipeline::parse;
 
     #[test]
     fn every_node_and_edge_is_drawn() {
         let pipeline = parse("x", GOOD, &[], &catalog()).unwrap();
-        let mermaid = draw(&pipeline, Format::Mermaid);
+        let mermaid = draw(&pipeline, PictureFormat::Mermaid);
         assert!(mermaid.starts_with("graph LR\n  n0[\"tasks\"]\n  n1[[\"rollout\"]]\n"), "{mermaid}");
         assert!(mermaid.contains("  n4 -.->|\"weights, staleness 0\"| n1\n") && mermaid.contains("  n0 -->|tasks| n1\n"), "{mermaid}");
-        let dot = draw(&pipeline, Format::Dot);
+        let dot = draw(&pipeline, PictureFormat::Dot);
         assert!(dot.contains("n4 [label=\"update: gpu-update\", peripheries=2];") && dot.ends_with("}\n"), "{dot}");
         assert_eq!(dot.matches(" -> ").count(), 5);
     }
@@ -120,13 +120,13 @@ mod tests {
     #[test]
     fn a_loop_is_a_frame_around_its_nodes() {
         let pipeline = parse("x", LOOPED, &[], &catalog()).unwrap();
-        let mermaid = draw(&pipeline, Format::Mermaid);
+        let mermaid = draw(&pipeline, PictureFormat::Mermaid);
         let frame =
             "  subgraph n1[\"trial: 3 attempts, until won (logged)\"]\n    n2[\"rollout\"]\n    n3[\"reflect\"]\n  end\n  n4[\"group\"]\n";
         assert!(mermaid.contains(frame), "{mermaid}");
         let edges = ["n0 -->|tasks| n2", "n3 -.->|\"memory, next attempt\"| n2", "n6 -.->|\"weights, staleness 1\"| n3", "n1 -->|rows| n4"];
         assert!(edges.iter().all(|edge| mermaid.contains(edge)), "{mermaid}");
-        let dot = draw(&pipeline, Format::Dot);
+        let dot = draw(&pipeline, PictureFormat::Dot);
         assert!(dot.contains("  subgraph cluster_1 {\n    label=\"trial: 3 attempts, until won (logged)\";\n    n2 "), "{dot}");
         assert!(dot.contains("compound=true") && dot.contains("n2 -> n4 [label=\"rows\", ltail=cluster_1];"), "{dot}");
         assert!(dot.contains("n3 -> n2 [label=\"memory, next attempt\", style=dashed, constraint=false];"), "{dot}");

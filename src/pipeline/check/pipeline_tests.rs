@@ -1,44 +1,13 @@
 //! `tests`: rows fed to some nodes, rows expected from others. `flow test` runs them; a training has no use for them.
 
-use super::check::{inner, Sketch};
-use super::nodes::Draft;
-use super::report::Report;
-use super::settings::{self, Subject};
-use super::tree::{Entry, Shape, Tree};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use super::explain::Subject;
+use super::keys::inner;
+use super::settings;
+use super::sketch::{Draft, Sketch};
+use crate::pipeline::parse::{Entry, Report, Shape, Tree};
+use crate::pipeline::Test;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-
-/// One test: with these rows in place of what some nodes would make, other nodes must make those rows.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Test {
-    /// What is tested, in words.
-    #[schemars(length(min = 1, max = 100))]
-    pub name: String,
-    /// Files of rows by node, relative to the pipeline: JSON lines that take the place of what the node would make.
-    #[schemars(extend("minProperties" = 1))]
-    pub feed: BTreeMap<String, PathBuf>,
-    /// Files of rows by node, relative to the pipeline: what it must make. Only the columns that a row names are compared.
-    #[schemars(extend("minProperties" = 1))]
-    pub expect: BTreeMap<String, PathBuf>,
-    /// By how much a float may be off; where more than 1 is expected, by this times as much. Everything else must be equal.
-    #[serde(default = "usual")]
-    #[schemars(range(min = 0.0))]
-    pub tolerance: f64,
-}
-
-fn usual() -> f64 {
-    1e-6
-}
-
-impl Test {
-    pub(super) fn schema() -> Value {
-        schemars::schema_for!(Test).to_value()
-    }
-}
+use std::path::Path;
 
 /// Checks what stands under `tests`. Files are relative to `folder`; that they are there is checked where `look` says so.
 pub fn tests(tree: &Tree, folder: &Path, look: bool, sketch: &mut Sketch, report: &mut Report) {
@@ -107,7 +76,7 @@ fn useless(item: &Tree, test: &Test, nodes: &[Draft], report: &mut Report) {
 
 #[cfg(test)]
 mod tests {
-    use crate::pipeline::fake::{catalog, GOOD};
+    use crate::pipeline::fixture::{catalog, GOOD};
     use crate::pipeline::parse;
     use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
 //! What is left of a pipeline when the rows of some nodes come from a log.
 
-use super::nodes::MODEL_SETTINGS;
-use super::{Node, Pipeline};
+use crate::pipeline::resolved::MODEL_SETTINGS;
+use crate::pipeline::{Node, Pipeline};
 use std::collections::BTreeSet;
 
 impl Pipeline {
@@ -43,7 +43,7 @@ fn closed(nodes: &[Node], belongs: impl Fn(&Node, &BTreeSet<String>) -> bool) ->
 
 #[cfg(test)]
 mod tests {
-    use crate::pipeline::fake::{catalog, GOOD, LOOPED};
+    use crate::pipeline::fixture::{catalog, GOOD, LOOPED};
     use crate::pipeline::{parse, Pipeline};
 
     fn fed(text: &str, id: &str) -> Pipeline {

@@ -1,0 +1,78 @@
+//! A pipeline as far as its text could be understood: what the checks fill in, one after the other.
+
+use crate::pipeline::catalog::{Delay, OperatorSpec, Port};
+use crate::pipeline::parse::{At, Tree};
+use crate::pipeline::{Keep, Test, Until};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The file as far as it could be understood.
+#[derive(Default)]
+pub struct Sketch<'a> {
+    pub name: String,
+    pub about: String,
+    pub iterations: u64,
+    pub seed: u64,
+    pub models: BTreeMap<String, Value>,
+    pub nodes: Vec<Draft<'a>>,
+    pub log: Vec<String>,
+    pub keep: Keep,
+    pub tests: Vec<Test>,
+    /// Nodes that something names, be it with a typing error: nobody needs to hear that they are not used.
+    pub mentioned: BTreeSet<String>,
+}
+
+impl<'a> Sketch<'a> {
+    /// The loop in which the node `id` stands.
+    pub fn around(&self, id: &str) -> Option<&'a str> {
+        let outside = self.nodes.iter().any(|n| n.id == id && n.inside.is_none());
+        let place = self.nodes.iter().find(|n| n.id == id && !outside)?.inside?;
+        Some(self.nodes[place].id)
+    }
+}
+
+/// One node as far as it could be understood.
+pub struct Draft<'a> {
+    pub id: &'a str,
+    pub at: At,
+    pub op_at: At,
+    /// The position of the loop in which it stands.
+    pub inside: Option<usize>,
+    pub spec: Option<&'a OperatorSpec>,
+    pub edges: Vec<Edge<'a>>,
+    /// Whether some input could not be understood, so that it is unknown which ports are fed.
+    pub broken_inputs: bool,
+    /// Its settings, if they fit.
+    pub with: Option<Value>,
+    pub with_tree: Option<&'a Tree>,
+    /// What is known of it as a loop.
+    pub body: Option<Loop>,
+}
+
+/// One input of a node.
+pub struct Edge<'a> {
+    pub port: &'a str,
+    pub spec: Option<&'static Port>,
+    pub from: &'a str,
+    pub at: At,
+    /// Which node is read, by position in the file; none if there is no such node.
+    pub node: Option<usize>,
+    pub staleness: Option<u64>,
+}
+
+impl Edge<'_> {
+    /// Whether it makes its reader wait. One that was written so where only a delayed edge may be was told about already.
+    pub fn in_time(&self) -> bool {
+        self.staleness.is_none() && self.spec.is_none_or(|p| p.delay != Delay::Always)
+    }
+}
+
+/// A loop as far as it could be understood.
+pub struct Loop {
+    pub attempts: u32,
+    pub until: Until,
+    /// Where the number of attempts stands.
+    pub at: At,
+    /// By position in the file.
+    pub output: Vec<usize>,
+}

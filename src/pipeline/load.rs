@@ -1,0 +1,141 @@
+//! From a file, or a text, to a checked pipeline or every mistake in it.
+
+use super::check::check;
+use super::parse::{self, refused, text_of, Report, Text};
+use super::{Catalog, Diagnostic, Diagnostics, Pipeline};
+use serde_json::Value;
+use std::path::Path;
+
+/// Reads and checks a pipeline file; `sets` are the `path=value` texts of `--set`.
+pub fn load(path: &Path, sets: &[String], catalog: &Catalog) -> Result<Pipeline, Diagnostics> {
+    understand(&path.display().to_string(), &text_of(path)?, sets, catalog, false)
+}
+
+/// As [`load`], and looks whether the files that its tests name are there, which a run has no use for.
+pub fn load_with_tests(path: &Path, sets: &[String], catalog: &Catalog) -> Result<Pipeline, Diagnostics> {
+    understand(&path.display().to_string(), &text_of(path)?, sets, catalog, true)
+}
+
+/// Checks a pipeline given as text; `name` is what messages call the file.
+pub fn parse(name: &str, text: &str, sets: &[String], catalog: &Catalog) -> Result<Pipeline, Diagnostics> {
+    understand(name, text, sets, catalog, false)
+}
+
+/// What stands in a pipeline file, without a check of what it means: the file may be another version's.
+pub fn contents(path: &Path) -> Result<Value, Diagnostics> {
+    let text = text_of(path)?;
+    // Only a file that was damaged gets here: a run writes YAML.
+    let unread = |what: String| refused(path, format!("this is no YAML: {what}"));
+    parse::read(text.strip_prefix('\u{feff}').unwrap_or(&text), 0).map(|(tree, _)| tree.json()).map_err(|e| unread(e.message))
+}
+
+fn understand(name: &str, text: &str, sets: &[String], catalog: &Catalog, look: bool) -> Result<Pipeline, Diagnostics> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut texts = vec![Text { name: name.into(), text: text.into(), yaml: 0 }];
+    texts.extend(sets.iter().map(|set| parse::text(set)));
+    let mut report = Report::new(&texts);
+    if text.lines().all(|line| line.trim_start().starts_with('#') || line.trim().is_empty()) {
+        let message = "the file is empty".into();
+        let help = Some("a pipeline has at least `flow`, `iterations` and `nodes`".into());
+        return Err(Diagnostics(vec![Diagnostic { message, file: name.into(), line: 1, column: 1, help, source: None }]));
+    }
+    let (mut tree, duplicates) = match parse::read(text, 0) {
+        Ok(read) => read,
+        Err(error) => {
+            report.unreadable(0, error);
+            return Err(report.finish());
+        }
+    };
+    for duplicate in duplicates {
+        let help = format!("the first is in line {}", report.line(duplicate.first));
+        report.add(duplicate.at, format!("the key `{}` stands here twice", duplicate.key), Some(help));
+    }
+    for (i, text) in texts.iter().enumerate().skip(1) {
+        parse::apply(&mut tree, i, text, &mut report);
+    }
+    let folder = Path::new(name).parent().unwrap_or(Path::new(""));
+    check(&tree, folder, look, catalog, &mut report).ok_or_else(|| report.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::fixture::{catalog, GOOD, LOOPED};
+    use crate::pipeline::Input;
+
+    #[test]
+    fn a_good_file_becomes_a_pipeline() {
+        let pipeline = parse("x", GOOD, &[], &catalog()).unwrap();
+        assert_eq!((pipeline.name.as_str(), pipeline.about.as_str(), pipeline.iterations, pipeline.seed), ("eapo", "a test", 3, 0));
+        assert_eq!(pipeline.models["actor"]["new"], "tiny");
+        assert_eq!(pipeline.log, ["rollout", "update"]);
+        let input = |port: &str, from: &str, staleness| Input { port: port.into(), from: from.into(), staleness };
+        assert_eq!(pipeline.node("rollout").unwrap().inputs, [input("tasks", "tasks", None), input("weights", "update", Some(0))]);
+        assert_eq!(pipeline.node("group").unwrap().inputs, [input("rows", "rollout", None)]);
+    }
+
+    #[test]
+    fn the_source_reads_back_as_the_same_pipeline() {
+        let first = parse("x", GOOD, &["nodes.update.with.lr=0.1".into()], &catalog()).unwrap();
+        assert_eq!(parse("x", &first.to_yaml(), &[], &catalog()).unwrap(), first);
+    }
+
+    #[test]
+    fn line_ends_and_a_byte_order_mark_make_no_difference() {
+        let other = format!("\u{feff}{}", GOOD.replace('\n', "\r\n"));
+        assert_eq!(parse("x", &other, &[], &catalog()).unwrap(), parse("x", GOOD, &[], &catalog()).unwrap());
+        let broken = parse("x", &other.replace("gamma", "gama"), &[], &catalog()).unwrap_err();
+        assert_eq!((broken.0[0].line, broken.0[0].column), (13, 71));
+    }
+
+    /// Every file that typing these passes through, and every slip of one character, gets an answer.
+    #[test]
+    fn no_text_makes_it_panic() {
+        let catalog = catalog();
+        for (whole, i, c) in [GOOD, LOOPED].into_iter().flat_map(|whole| whole.char_indices().map(move |(i, c)| (whole, i, c))) {
+            let (before, after) = (&whole[..i], &whole[i + c.len_utf8()..]);
+            for text in [
+                before.to_string(),
+                format!("{before}{after}"),
+                format!("{before}:{after}"),
+                format!("{before}[{after}"),
+                format!("{before}é{c}{after}"),
+            ] {
+                if let Err(found) = parse("x", &text, &[], &catalog) {
+                    assert!(!found.0.is_empty());
+                    found.to_string();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_hopeless_file_is_answered_within_bounds() {
+        let nodes: String = (0..3000).map(|i| format!("  n{i}: {{ op: gruop, inputs: m{i} }}\n")).collect();
+        let found = parse("x", &format!("flow: x\niterations: 1\nnodes:\n{nodes}"), &[], &catalog()).unwrap_err();
+        assert_eq!(found.0.len(), 100);
+        let folder = std::env::temp_dir().join(format!("flow-pipeline-{}", std::process::id()));
+        std::fs::write(&folder, "# ".repeat(MOST_BYTES)).unwrap();
+        let found = load(&folder, &[], &catalog()).unwrap_err().to_string();
+        std::fs::remove_file(&folder).unwrap();
+        assert!(found.contains("longer than 256 KiB"), "{found}");
+    }
+
+    #[test]
+    fn a_typing_error_is_told_once() {
+        for (from, to, message) in [
+            ("inputs: rollout", "inputs: rolout", "there is no node `rolout`"),
+            ("op: group", "op: gruop", "there is no operator `gruop`"),
+            ("tasks: { op", "taks: { op", "there is no node `tasks`"),
+            ("{ model: actor, lr", "{ model: acter, lr", "there is no model `acter`"),
+            ("iterations:", "iteratons:", "a pipeline has no key `iteratons`"),
+            ("inputs: rollout", "input: rollout", "a node has no key `input`"),
+            ("by: [task, state]", "by: [task, stat]", "there is no column `stat`"),
+            ("weights: { after: update, staleness: 0 }", "weights: update", "takes what an earlier iteration made"),
+        ] {
+            let found = parse("x", &GOOD.replacen(from, to, 1), &[], &catalog()).unwrap_err();
+            assert_eq!(found.0.len(), 1, "{found}");
+            assert!(found.0[0].message.contains(message), "{found}");
+        }
+    }
+}
