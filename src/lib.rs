@@ -44,7 +44,7 @@
 //!
 //! # Where things are
 //!
-//! Arrows go down only: [`cli`] -> [`ops`] -> [`dataflow`] -> {[`mod@env`], [`policy`], [`credit`], [`log`]} -> {[`pipeline`], [`row`], [`stats`], [`seed`], [`pulse`]}.
+//! Arrows go down only: [`cli`] -> [`ops`] -> [`dataflow`] -> {[`mod@env`], [`policy`], [`credit`], [`log`]} -> {[`pipeline`], [`row`], [`stats`], [`seed`], [`pulse`], [`files`], [`printable`]}.
 //! One operator is one file in [`ops`] and one line in [`ops::TABLE`]; an environment knows no policy, credit knows no
 //! graph, and only [`dataflow`] knows how iterations overlap.
 //!
@@ -68,10 +68,12 @@ pub mod cli;
 pub mod credit;
 pub mod dataflow;
 pub mod env;
+pub mod files;
 pub mod log;
 pub mod ops;
 pub mod pipeline;
 pub mod policy;
+pub mod printable;
 pub mod pulse;
 pub mod row;
 pub mod seed;

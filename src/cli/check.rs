@@ -1,22 +1,23 @@
 //! `flow check`: every mistake in one pass.
 
-use super::{answer, Outcome};
+use super::colours::GREEN;
+use super::missing::missing;
+use super::output::{answer, paint, Outcome, Output};
 use crate::pipeline::Pipeline;
+use crate::printable::printable;
 use crate::{ops, pipeline};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
-pub enum Format {
-    Text,
-    Json,
-}
 
 /// What there is to say of a pipeline without mistakes: its size, and how far delayed edges let iterations overlap.
 fn fine(path: &Path, pipeline: &Pipeline) -> String {
     let (nodes, iterations) = (pipeline.all().count(), pipeline.iterations);
-    let mut text = format!("{}: {} is fine: {nodes} nodes, {iterations} iterations\n", path.display(), pipeline.name);
+    let mut text = format!(
+        "{}: {} is {GREEN}fine{GREEN:#}: {nodes} nodes, {iterations} iterations\n",
+        printable(&path.display().to_string()),
+        pipeline.name
+    );
     for o in pipeline::overlaps(pipeline).iter().filter(|o| o.staleness > 0) {
         let edge = format!("  {} -> {}.{}: staleness {}", o.from, o.to, o.port, o.staleness);
         text.push_str(&match o.effective {
@@ -37,7 +38,7 @@ pub struct Check {
     #[arg(long = "set", value_name = "PATH=VALUE")]
     sets: Vec<String>,
     #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    format: Output,
 }
 
 impl Check {
@@ -45,19 +46,19 @@ impl Check {
         let catalog = ops::catalog();
         let mut wrong = Vec::new();
         for path in &self.pipelines {
-            match pipeline::load_with_tests(path, &self.sets, &catalog) {
-                Ok(pipeline) if self.format == Format::Text => answer(&fine(path, &pipeline)),
+            match pipeline::load_to_run(path, &self.sets, &catalog, true, &|p| missing(p, path, &catalog)) {
+                Ok(pipeline) if self.format == Output::Text => paint(&fine(path, &pipeline)),
                 Ok(_) => {}
                 Err(diagnostics) => {
-                    if self.format == Format::Text {
-                        eprint!("{diagnostics}");
+                    if self.format == Output::Text {
+                        anstream::eprint!("{}", diagnostics.styled());
                     }
                     wrong.extend(diagnostics.0);
                 }
             }
         }
-        if self.format == Format::Json {
-            answer(&serde_json::to_string_pretty(&wrong).map_err(|e| e.to_string())?);
+        if self.format == Output::Json {
+            answer(&serde_json::to_string_pretty(&wrong)?);
         }
         Ok(if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

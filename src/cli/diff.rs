@@ -1,8 +1,7 @@
 //! `flow diff`: two runs side by side, row by row.
 
-use super::check::Format;
-use super::{answer, Outcome};
-use crate::log::{self, CreditDiff, Diff as Rows, LogError, RowCounts, Run, UsedDiff, WeightsDiff};
+use super::output::{answer, Outcome, Output};
+use crate::log::{self, CreditDiff, Diff as Rows, RowCounts, Run, UsedDiff, WeightsDiff};
 use crate::pipeline::{contents, differences, Difference};
 use clap::Args;
 use serde_json::{json, Value};
@@ -19,10 +18,10 @@ pub struct Diff {
     #[arg(long)]
     node: Option<String>,
     /// How many of the rows that moved most are shown, each way
-    #[arg(long, default_value_t = 5)]
-    top: usize,
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    top: u32,
     #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    format: Output,
 }
 
 /// All that differs.
@@ -37,9 +36,8 @@ struct Found {
 
 impl Diff {
     pub fn run(self) -> Outcome {
-        let wrong = |e: LogError| format!("error: {e}");
-        let (a, b) = (Run::open(&self.a).map_err(wrong)?, Run::open(&self.b).map_err(wrong)?);
-        let pipelines = [contents(&a.pipeline()).map_err(|d| d.to_string())?, contents(&b.pipeline()).map_err(|d| d.to_string())?];
+        let (a, b) = (Run::open(&self.a)?, Run::open(&self.b)?);
+        let pipelines = [contents(&a.pipeline())?, contents(&b.pipeline())?];
         let settings = differences(&pipelines[0], &pipelines[1]);
         let makes_tasks = |path: &str| {
             let id = path.split('.').nth(1).unwrap_or_default();
@@ -49,14 +47,14 @@ impl Diff {
             names: [self.a.display().to_string(), self.b.display().to_string()],
             tasks: settings.iter().filter(|d| makes_tasks(&d.path)).cloned().collect(),
             settings,
-            weights: log::weights(&a, &b).map_err(wrong)?,
-            rows: log::diff(&a, &b, self.node.as_deref(), self.top).map_err(wrong)?,
+            weights: log::weights(&a, &b)?,
+            rows: log::diff(&a, &b, self.node.as_deref(), self.top as usize)?,
         };
         let text = match self.format {
-            Format::Json => serde_json::to_string_pretty(&found.json()).map_err(|e| format!("error: {e}"))?,
-            Format::Text if found.rows.rows.both == 0 => found.strangers(),
-            Format::Text if found.equal() => found.twins(),
-            Format::Text => found.text(),
+            Output::Json => serde_json::to_string_pretty(&found.json())?,
+            Output::Text if found.rows.rows.both == 0 => found.strangers(),
+            Output::Text if found.equal() => found.twins(),
+            Output::Text => found.text(),
         };
         answer(&text);
         Ok(ExitCode::SUCCESS)

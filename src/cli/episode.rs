@@ -1,20 +1,22 @@
 //! Rows as a person reads them: turn by turn what was seen, said, done and earned, and the credit for it.
 
+use super::error::Result;
 use crate::log::{self, Answer};
+use crate::printable::shortened;
 use crate::row::NAME;
 use serde_json::{Map, Value};
 
 /// One row: its columns in the table's order.
-pub type Row = Map<String, Value>;
+pub type Told = Map<String, Value>;
 
 /// Where several nodes play the same task, a row has several of these, and the last one's are told.
 const ONCE: [&str; 10] = ["observation", "state", "response", "action", "valid", "done", "won", "mode", "weights", "seed"];
 
 /// The rows of an answer.
-pub fn rows(answer: &Answer) -> Result<Vec<Row>, String> {
+pub fn rows(answer: &Answer) -> Result<Vec<Told>> {
     let mut json = Vec::new();
-    log::print(answer, log::AnswerFormat::Json, &mut json).map_err(|e| e.to_string())?;
-    serde_json::from_slice(&json).map_err(|e| e.to_string())
+    log::print(answer, log::AnswerFormat::Json, &mut json)?;
+    Ok(serde_json::from_slice(&json)?)
 }
 
 /// Tells rows one by one, with a heading where another episode begins.
@@ -29,7 +31,7 @@ impl Teller {
         Teller { nodes, heading: None }
     }
 
-    pub fn tell(&mut self, mut row: Row) -> String {
+    pub fn tell(&mut self, mut row: Told) -> String {
         let heading = heading(&row);
         let mut text = String::new();
         if !heading.is_empty() && self.heading.as_ref() != Some(&heading) {
@@ -46,7 +48,7 @@ impl Teller {
             let hidden = NAME.contains(&name.as_str()) || name == "seed" || twice(name);
             !hidden && !value.is_array() && !value.is_null()
         });
-        let rest: Vec<String> = row.iter().map(|(name, value)| format!("{name} {}", plain(value))).collect();
+        let rest: Vec<String> = row.iter().map(|(name, value)| format!("{name} {}", shortened(&plain(value), LONGEST))).collect();
         if told.is_empty() {
             let parts: Vec<String> =
                 std::iter::once(turn).filter(|t| !t.is_empty()).chain((!rest.is_empty()).then(|| rest.join(", "))).collect();
@@ -61,7 +63,7 @@ impl Teller {
     }
 
     /// What was seen, said, done and earned, taken out of the row.
-    fn told(&self, row: &mut Row) -> Vec<(&'static str, String)> {
+    fn told(&self, row: &mut Told) -> Vec<(&'static str, String)> {
         let mut told = Vec::new();
         told.extend(self.take(row, "observation").map(|seen| ("seen", seen)));
         told.extend(self.take(row, "response").map(|said| ("said", said)));
@@ -81,7 +83,7 @@ impl Teller {
     }
 
     /// The value of a column, wherever it was logged.
-    fn take(&self, row: &mut Row, column: &str) -> Option<String> {
+    fn take(&self, row: &mut Told, column: &str) -> Option<String> {
         let name = std::iter::once(column.to_owned()).chain(self.nodes.iter().map(|node| format!("{node}_{column}")));
         let value = name.filter_map(|name| row.get(&name).filter(|v| !v.is_null()).cloned().map(|v| (name, v))).next();
         value.map(|(name, value)| {
@@ -92,7 +94,7 @@ impl Teller {
 }
 
 /// Whose turn it is: the row's name but for the turn.
-fn heading(row: &Row) -> String {
+fn heading(row: &Told) -> String {
     let part = |name: &&str| row.get(*name).map(|value| if *name == "task" { plain(value) } else { format!("{name} {}", plain(value)) });
     ["iteration", "task", "sample", "attempt"].iter().filter_map(part).collect::<Vec<_>>().join(", ")
 }
@@ -113,7 +115,11 @@ pub fn plain(value: &Value) -> String {
     }
 }
 
+/// A text as long as this is read by nobody at a terminal; `--format json` has it whole.
+const LONGEST: usize = 4000;
+
 fn labelled(label: &str, value: &str) -> String {
+    let value = &shortened(value, LONGEST);
     let lines =
         value.lines().enumerate().map(|(i, line)| format!("  {:<7} {line}", if i == 0 { label } else { "" }).trim_end().to_owned() + "\n");
     if value.is_empty() {
@@ -143,7 +149,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn row(value: Value) -> Row {
+    fn row(value: Value) -> Told {
         value.as_object().cloned().unwrap()
     }
 

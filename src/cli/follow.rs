@@ -1,10 +1,13 @@
 //! A process that isn't the first of its run: it plays and learns its share, and leaves the weights' folders, the log's commits,
 //! the progress and the summary to the first.
 
+use super::error::Error;
+use super::machine::Machine;
+use super::models;
+use super::output::Outcome;
 use super::past::past;
-use super::session::{journal_of, Machine};
+use super::session::journal_of;
 use super::together::{same, News};
-use super::{models, Outcome};
 use crate::dataflow::cluster::{Cluster, Hosts, Meanwhile};
 use crate::dataflow::run::{run, Plan};
 use crate::log;
@@ -14,11 +17,10 @@ use std::process::ExitCode;
 
 /// Takes part until the run ends.
 pub fn follow(hosts: &Hosts, machine: &Machine, mut pipeline: Pipeline) -> Outcome {
-    let wrong = |e: log::LogError| format!("error: {e}\nall processes must see the run's folder under the same path");
+    let wrong = |e: log::LogError| Error::from(e).help("all processes must see the run's folder under the same path");
     let meanwhile = Meanwhile { tell: &|text| eprintln!("{text}"), ..Meanwhile::quiet() };
-    let joined = Cluster::join(hosts, &same(hosts, machine.workers, &pipeline), serde_json::Value::Null, &meanwhile);
-    let cluster = joined.map_err(|e| format!("error: {e}"))?;
-    let news: News = serde_json::from_value(cluster.news.clone()).map_err(|e| format!("error: the first process's news: {e}"))?;
+    let cluster = Cluster::join(hosts, &same(hosts, machine.workers, &pipeline), serde_json::Value::Null, &meanwhile)?;
+    let news: News = serde_json::from_value(cluster.news.clone()).map_err(|e| Error::from(e).at("the first process's news"))?;
     let folder = log::Run::open(&news.run).map_err(wrong)?;
     let manifest = folder.manifest().map_err(wrong)?;
     pipeline.iterations = news.iterations;
@@ -38,6 +40,6 @@ pub fn follow(hosts: &Hosts, machine: &Machine, mut pipeline: Pipeline) -> Outco
         stall: machine.stall(),
         ..Plan::new(pipeline, ops::find, ops::adds)
     };
-    run(plan).map_err(|failure| format!("error: {failure}"))?;
+    run(plan)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,34 +1,46 @@
 //! The command line: one file a verb. Answers go to standard output, everything about the work to standard error.
 
 mod check;
+mod colours;
+mod completion;
+mod described;
 mod diff;
 mod episode;
+mod error;
 mod eval;
+mod events;
+mod export;
 mod follow;
 mod graph;
+mod machine;
+mod missing;
 mod models;
+mod new;
 mod ops;
+mod output;
 mod panel;
 mod past;
 mod progress;
 mod query;
+mod reference;
 mod replay;
 mod report;
 mod resume;
 mod run;
 mod schema;
+mod seeds;
 mod session;
 mod show;
 mod source;
+mod summary;
 mod tap;
 mod test;
 mod together;
 mod top;
 
 use crate::dataflow::cluster::end::end_process;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
-use std::io::{self, BufWriter, ErrorKind, Write};
 use std::process::ExitCode;
 
 /// Trains language agents by reinforcement learning. A training run is a YAML file.
@@ -41,6 +53,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// Writes a commented pipeline to begin with
+    New(new::New),
     /// Trains, with live progress
     Run(run::Run),
     /// Goes on with a run that was stopped, killed or cut off
@@ -67,16 +81,17 @@ enum Verb {
     Query(query::Query),
     /// Draws runs as one HTML file: curves, pass@k, exploration, time, trajectories
     Report(report::Report),
+    /// Writes a run's figures for another program, such as TensorBoard
+    Export(export::Export),
     /// Shows one trajectory in full, turn by turn, with its credit
     Show(show::Show),
     /// Prints a node's rows as they pass
     Tap(tap::Tap),
     /// Shows what a run does now and what it waits for
     Top(top::Top),
+    /// Prints a script that lets a shell complete verbs and flags
+    Completion(completion::Completion),
 }
-
-/// What a verb ends with: an exit code, or what to say on the way to exit code 1.
-type Outcome = Result<ExitCode, String>;
 
 /// Runs the command line and answers with the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted. A verb that fails
 /// ends the process, whatever else is still at work in it.
@@ -90,6 +105,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let outcome = match arguments.verb {
+        Verb::New(verb) => verb.run(),
         Verb::Run(verb) => verb.run(),
         Verb::Resume(verb) => verb.run(),
         Verb::Replay(verb) => verb.run(),
@@ -103,45 +119,14 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Schema(verb) => verb.run(),
         Verb::Query(verb) => verb.run(),
         Verb::Report(verb) => verb.run(),
+        Verb::Export(verb) => verb.run(),
         Verb::Show(verb) => verb.run(),
         Verb::Tap(verb) => verb.run(),
         Verb::Top(verb) => verb.run(),
+        Verb::Completion(verb) => verb.run(Arguments::command()),
     };
-    outcome.unwrap_or_else(|message| {
-        eprintln!("{}", message.trim_end());
+    outcome.unwrap_or_else(|error| {
+        anstream::eprintln!("{}", error.styled().trim_end());
         end_process(1)
     })
-}
-
-/// Prints to standard output; a reader that went away (`| head`) is no error.
-fn answer(text: &str) {
-    let end = if text.ends_with('\n') { "" } else { "\n" };
-    let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|_| out.write_all(end.as_bytes()));
-}
-
-type Printing = Result<(), Box<dyn std::error::Error>>;
-
-/// Lets `print` write to standard output as much as it wants; a reader that goes away (`| head`) ends it quietly.
-fn printed(print: impl FnOnce(&mut dyn Write) -> Printing) -> Outcome {
-    let mut out = BufWriter::new(Pipe { gone: false });
-    let wrote = print(&mut out).and_then(|()| Ok(out.flush()?));
-    match wrote {
-        Err(error) if !out.into_parts().0.gone => Err(format!("error: {error}")),
-        _ => Ok(ExitCode::SUCCESS),
-    }
-}
-
-/// Standard output, and whether its reader is gone: that can't be told from the errors of everything between.
-struct Pipe {
-    gone: bool,
-}
-
-impl Write for Pipe {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        io::stdout().write(bytes).inspect_err(|e| self.gone |= e.kind() == ErrorKind::BrokenPipe)
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        io::stdout().flush().inspect_err(|e| self.gone |= e.kind() == ErrorKind::BrokenPipe)
-    }
 }

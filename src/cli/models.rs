@@ -1,5 +1,6 @@
 //! The models of a pipeline: made, loaded, or brought back from a run.
 
+use super::error::{Error, Result};
 use crate::log::{Manifest, Run};
 use crate::ops;
 use crate::pipeline::Pipeline;
@@ -19,13 +20,13 @@ pub fn starts(run: &Run) -> Starts {
 
 /// The policy thread with the pipeline's models; none for a pipeline without models.
 /// A model that is in `began` begins as it did there, whatever the pipeline loads today.
-pub fn start(pipeline: &Pipeline, threads: usize, began: &Starts) -> Result<Option<Policy>, String> {
+pub fn start(pipeline: &Pipeline, threads: usize, began: &Starts) -> Result<Option<Policy>> {
     if pipeline.models.is_empty() {
         return Ok(None);
     }
     let mut models: BTreeMap<String, ModelSettings> = BTreeMap::new();
     for (name, value) in &pipeline.models {
-        let mut settings = serde_json::from_value(value.clone()).map_err(|e| format!("error: models.{name}: {e}"))?;
+        let mut settings = serde_json::from_value(value.clone()).map_err(|e| Error::Json(e).at(format!("models.{name}")))?;
         if let Some(began) = began.get(name) {
             settings = ModelSettings::Load(LoadModel { load: began.display().to_string(), of: None, head: None });
         } else if let ModelSettings::Load(load) = &mut settings {
@@ -35,26 +36,23 @@ pub fn start(pipeline: &Pipeline, threads: usize, began: &Starts) -> Result<Opti
     }
     // A model that is loaded has its words.
     let new = models.values().any(|model| matches!(model, ModelSettings::New(_)));
-    let words = if new { ops::words(pipeline).map_err(|e| format!("error: {e}"))? } else { Vec::new() };
-    Policy::start(&models, &words, pipeline.seed, threads).map(Some).map_err(|e| format!("error: {e}"))
+    let words = if new { ops::words(pipeline).map_err(Error::asked)? } else { Vec::new() };
+    Ok(Some(Policy::start(&models, &words, pipeline.seed, threads)?))
 }
 
 /// Saves what the models begin with, unless it is there, so that a resumed run can compare with it and a replay can begin with it.
-pub fn save_start(policy: &Policy, pipeline: &Pipeline, run: &Run) -> Result<(), String> {
-    let mut names = pipeline.models.keys();
-    names.try_for_each(|name| {
+pub fn save_start(policy: &Policy, pipeline: &Pipeline, run: &Run) -> Result<()> {
+    for name in pipeline.models.keys() {
         let folder = run.root().join(Run::version(0, name));
-        let save = || policy.save(name, &folder).map_err(|e| format!("error: {e}"));
-        if folder.exists() {
-            Ok(())
-        } else {
-            save()
+        if !folder.exists() {
+            policy.save(name, &folder)?;
         }
-    })
+    }
+    Ok(())
 }
 
 /// Takes the weights that a resumed run needs: what delayed edges look back at, and the newest, from which it learns on.
-pub fn restore(policy: &Policy, pipeline: &Pipeline, run: &Run, manifest: &Manifest) -> Result<(), String> {
+pub fn restore(policy: &Policy, pipeline: &Pipeline, run: &Run, manifest: &Manifest) -> Result<()> {
     // What a delayed edge brings first; before the first iteration of all stands the start.
     let oldest = manifest.next().checked_sub(manifest.info.delay + 1);
     for name in pipeline.models.keys() {
@@ -66,7 +64,7 @@ pub fn restore(policy: &Policy, pipeline: &Pipeline, run: &Run, manifest: &Manif
         paths.dedup();
         let folders: Vec<PathBuf> = paths.iter().map(|path| run.root().join(path)).collect();
         let help = "the run can't go on without these weights: restore them from a copy";
-        policy.restore(name, &folders).map_err(|e| format!("error: {e}\n{help}"))?;
+        policy.restore(name, &folders).map_err(|e| Error::from(e).help(help))?;
     }
     Ok(())
 }

@@ -1,6 +1,9 @@
 //! `flow ops`: the operator table, for a person.
 
-use super::{answer, Outcome};
+use super::described::{settings, Setting};
+use super::error::Error;
+use super::output::{answer, Outcome};
+use super::reference::reference;
 use crate::pipeline::{Delay, OperatorSpec};
 use crate::{ops, row};
 use clap::Args;
@@ -9,35 +12,36 @@ use std::process::ExitCode;
 
 #[derive(Args)]
 pub struct Ops {
-    /// Explains this operator
+    /// Explains this operator; `models` explains what an entry of `models:` may be
     operator: Option<String>,
     /// Lists the columns instead, as Markdown
     #[arg(long, conflicts_with = "operator")]
     columns: bool,
+    /// Everything about all operators and models, as Markdown: docs/reference.md
+    #[arg(long, conflicts_with_all = ["operator", "columns"])]
+    reference: bool,
 }
 
 impl Ops {
     pub fn run(self) -> Outcome {
-        if self.columns {
-            answer(&columns());
-            return Ok(ExitCode::SUCCESS);
-        }
         let catalog = ops::catalog();
-        let Some(name) = self.operator else {
-            let mut text = String::new();
-            for spec in &catalog.operators {
-                text.push_str(&format!("{:<12} {}\n", spec.name, spec.about));
-            }
-            answer(&format!("{text}\n`flow ops NAME` explains one."));
-            return Ok(ExitCode::SUCCESS);
-        };
-        match catalog.operator(&name) {
-            Some(spec) => answer(&explain(spec)),
+        answer(&match self.operator.as_deref() {
+            _ if self.columns => columns(),
+            _ if self.reference => reference(&catalog),
             None => {
-                let names: Vec<&str> = catalog.operators.iter().map(|o| o.name).collect();
-                return Err(format!("error: there is no operator `{name}`; there are {}", names.join(", ")));
+                let line = |name: &str, about: &str| format!("{name:<12} {about}\n");
+                let all: String = catalog.operators.iter().map(|spec| line(spec.name, spec.about)).collect();
+                format!("{all}\n`flow ops NAME` explains one, `flow ops models` the models.")
             }
-        }
+            Some("models") => models(&catalog.model),
+            Some(name) => match catalog.operator(name) {
+                Some(spec) => explain(spec),
+                None => {
+                    let names: Vec<&str> = catalog.operators.iter().map(|o| o.name).collect();
+                    return Err(Error::Asked(format!("there is no operator `{name}`; there are {}", names.join(", "))));
+                }
+            },
+        });
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -68,41 +72,76 @@ fn explain(spec: &OperatorSpec) -> String {
     }
     let keeps = if spec.keeps { "the input's columns and " } else { "" };
     text.push_str(&format!("\nmakes\n  {keeps}{}\n\nwith\n", spec.adds.join(", ")));
-    let cases = cases(&spec.settings);
-    let of_a_case = |name: &String| cases.iter().any(|(_, then)| own(then).any(|(other, _)| other == name));
-    let common = spec.settings["properties"].as_object().into_iter().flatten().filter(|(name, _)| !of_a_case(name));
-    common.for_each(|(name, property)| text.push_str(&setting(name, property, &spec.settings)));
-    for (when, then) in &cases {
-        text.push_str(&format!("\nand with `{when}`\n"));
-        own(then).for_each(|(name, property)| text.push_str(&setting(name, property, then)));
+    text + &listed(&settings(&spec.settings))
+}
+
+/// What an entry of `models:` may be.
+fn models(schema: &Value) -> String {
+    let mut text = String::from("An entry of `models:` is one of these.\n");
+    for (about, shape) in forms(schema) {
+        text += &format!("\n{about}\n{}", listed(&settings(&shape)));
     }
     text
 }
 
-/// A setting as a line; `schema` says whether it is required.
-fn setting(name: &str, property: &Value, schema: &Value) -> String {
-    let required = schema["required"].as_array().into_iter().flatten().any(|required| required == name);
-    let default = match &property["default"] {
-        _ if required => " (required)".to_owned(),
-        Value::Null => String::new(),
-        value => format!(" (default {value})"),
+/// The shapes that a model may have, each with what it is, and as a schema of its own.
+pub fn forms(schema: &Value) -> Vec<(String, Value)> {
+    let form = |alternative: &Value| {
+        let target = alternative["$ref"].as_str().and_then(|r| schema.pointer(r.trim_start_matches('#')));
+        let mut shape = target.unwrap_or(alternative).clone();
+        shape["$defs"] = schema["$defs"].clone();
+        let about = alternative["description"].as_str().or(shape["description"].as_str()).unwrap_or_default().to_string();
+        (about, shape)
     };
-    let about = property["description"].as_str().unwrap_or("").replace('\n', " ");
-    format!("  {name:<14} {about}{default}\n")
+    match schema["anyOf"].as_array() {
+        Some(alternatives) => alternatives.iter().map(form).collect(),
+        None => vec![form(schema)],
+    }
 }
 
-/// The values of a setting that bring settings of their own: `env: sokoban`, and what the schema then says.
-fn cases(settings: &Value) -> Vec<(String, &Value)> {
-    let case = |case| {
-        let (key, value) = Value::get(case, "if")?["properties"].as_object()?.iter().next()?;
-        let then = case.get("then")?;
-        own(then).next()?;
-        Some((format!("{key}: {}", value["const"].as_str()?), then))
-    };
-    settings["allOf"].as_array().into_iter().flatten().filter_map(case).collect()
+/// So wide is a line, and so far in stands what is said of a setting.
+const WIDTH: usize = 110;
+const INDENT: usize = 19;
+
+fn listed(settings: &[Setting]) -> String {
+    let (mut text, mut of) = (String::new(), &None);
+    for setting in settings {
+        let Setting { when, name, about, kind, words, required, default } = setting;
+        if let Some(case) = when.as_ref().filter(|_| when != of) {
+            text += &format!("\nand with `{case}`\n");
+        }
+        of = when;
+        let mut said: Vec<String> = vec![about.trim().to_string()].into_iter().filter(|a| !a.is_empty()).collect();
+        said.extend((!kind.is_empty()).then(|| format!("[{kind}]")));
+        said.extend(required.then(|| "(required)".to_string()));
+        said.extend(default.as_ref().map(|default| format!("(default {default})")));
+        // A name that is too long for its column has the line for itself.
+        let (head, first) = if name.len() + 3 > INDENT { (format!("  {name}\n"), "") } else { (String::new(), name.as_str()) };
+        text += &head;
+        text += &wrapped(&format!("  {first:<width$}", width = INDENT - 2), &said.join(" "));
+        for (word, about) in words {
+            let about = if about.is_empty() { String::new() } else { format!(": {about}") };
+            text += &wrapped(&format!("{:INDENT$}- ", ""), &format!("{word}{about}"));
+        }
+    }
+    text
 }
 
-/// The settings that have a place here. Those of another case are there too, as `false`.
-fn own(then: &Value) -> impl Iterator<Item = (&String, &Value)> {
-    then["properties"].as_object().into_iter().flatten().filter(|(_, property)| property.is_object())
+/// The words of a text behind a lead, and its further lines as far in as the lead is wide.
+fn wrapped(lead: &str, text: &str) -> String {
+    let indent = lead.chars().count();
+    let (mut out, mut width) = (lead.to_string(), indent);
+    for (i, word) in text.split_whitespace().enumerate() {
+        let long = word.chars().count();
+        if i > 0 && width + 1 + long > WIDTH {
+            out += &format!("\n{:indent$}", "");
+            width = indent;
+        } else if i > 0 {
+            out.push(' ');
+            width += 1;
+        }
+        out += word;
+        width += long;
+    }
+    out.trim_end().to_string() + "\n"
 }

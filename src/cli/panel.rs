@@ -1,6 +1,7 @@
 //! `flow panel`: freezes a set of tasks to be measured on, under a name made from its content.
 
-use super::{answer, Outcome};
+use super::error::Error;
+use super::output::{answer, Outcome};
 use crate::env::freeze;
 use crate::ops;
 use clap::Args;
@@ -30,21 +31,22 @@ impl Panel {
         let mut with = Map::new();
         with.insert("env".into(), self.game.clone().into());
         for setting in &self.settings {
-            let (key, value) = setting.split_once('=').ok_or_else(|| format!("error: `{setting}` is no setting: write name=value"))?;
+            let (key, value) =
+                setting.split_once('=').ok_or_else(|| Error::Asked(format!("`{setting}` is no setting: write name=value")))?;
             let value: Value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
             with.insert(key.into(), value);
         }
-        let game = ops::game(with).map_err(|e| format!("error: {e}\n`flow ops tasks` lists the settings"))?;
+        let game = ops::game(with).map_err(|e| Error::asked(e).help("`flow ops tasks` lists the settings"))?;
         let plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
         let usual =
             || std::iter::once(self.game.clone()).chain(self.settings.iter().map(|s| s.replace('=', ""))).collect::<Vec<_>>().join("-");
         let label = self.label.clone().unwrap_or_else(usual);
         if !plain(&label) {
-            return Err(format!("error: `{label}` can't be a label: letters, digits and `-` make one"));
+            return Err(Error::Asked(format!("`{label}` can't be a label: letters, digits and `-` make one")));
         }
-        std::fs::create_dir_all(&self.out).map_err(|e| format!("error: {}: {e}", self.out.display()))?;
-        let panel = freeze(&game, &label, self.count as usize).map_err(|e| format!("error: {e}"))?;
-        let path = panel.write(&self.out).map_err(|e| format!("error: {e}"))?;
+        std::fs::create_dir_all(&self.out).map_err(Error::file(&self.out))?;
+        let panel = freeze(&game, &label, self.count as usize)?;
+        let path = panel.write(&self.out)?;
         answer(&format!("{} tasks, none of which training draws -> {}", panel.tasks.len(), path.display()));
         Ok(ExitCode::SUCCESS)
     }

@@ -1,5 +1,6 @@
 //! What was made before the iteration that a run goes on with, for those who read it late.
 
+use super::error::{Error, Result};
 use crate::dataflow::feed::{self, Feed, Feeds};
 use crate::log::{self, Manifest};
 use crate::pipeline::Pipeline;
@@ -8,7 +9,7 @@ use arrow::array::{RecordBatch, UInt64Array};
 use std::sync::Arc;
 
 /// What nodes with delayed readers had made: the weights they ended each iteration with, as the manifest has it.
-pub fn past(pipeline: &Pipeline, folder: &log::Run, manifest: &Manifest) -> Result<Feeds, String> {
+pub fn past(pipeline: &Pipeline, folder: &log::Run, manifest: &Manifest) -> Result<Feeds> {
     let mut feeds = Feeds::new();
     for input in pipeline.nodes.iter().flat_map(|n| &n.inputs).filter(|i| i.staleness.is_some()) {
         let from = &input.from;
@@ -34,7 +35,7 @@ fn one(version: u64) -> Result<RecordBatch, RowError> {
 }
 
 /// The rows that `node` had logged.
-fn logged(node: &str, folder: &log::Run) -> Result<Feed, String> {
+fn logged(node: &str, folder: &log::Run) -> Result<Feed> {
     let help = format!("`{node}` has a delayed reader, so it must be logged for its run to be resumed");
-    feed::logged(folder, node).map_err(|e| format!("error: {e}\n{help}"))
+    feed::logged(folder, node).map_err(|e| Error::from(e).help(help))
 }

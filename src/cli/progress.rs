@@ -2,8 +2,8 @@
 
 use crate::dataflow::journal::Committed;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use parking_lot::Mutex;
 use std::io::IsTerminal;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Shows iterations as they are committed, and remembers what the summary needs.
@@ -21,6 +21,8 @@ struct State {
     done: u64,
     before: Option<f64>,
     after: Option<f64>,
+    /// Success in training, of each iteration that has it.
+    played: Vec<f64>,
     turns: f64,
     failed: f64,
 }
@@ -30,6 +32,8 @@ pub struct Summary {
     pub iterations: u64,
     pub before: Option<f64>,
     pub after: Option<f64>,
+    /// Success in training: the mean over the first tenth of the iterations, and over the last.
+    pub played: Option<(f64, f64)>,
     /// Episodes that were given up.
     pub failed: u64,
     pub seconds: f64,
@@ -52,7 +56,7 @@ impl Progress {
 
     /// Takes in a committed iteration. `evaluations` are the nodes that measure on a frozen panel.
     pub fn saw(&self, committed: &Committed, evaluations: &[String]) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let measured = evaluations.iter().find_map(|n| committed.figures.get(n)?.get("success")).copied();
         if let Some(success) = measured {
             state.before.get_or_insert(success);
@@ -62,6 +66,7 @@ impl Progress {
         if committed.iteration < self.iterations {
             state.done = committed.iteration + 1;
         }
+        state.played.extend(find("success"));
         state.failed += committed.figures.values().filter_map(|f| f.get("failed")).sum::<f64>();
         state.turns += committed.figures.values().filter_map(|f| f.get("turns")).sum::<f64>();
         let seconds = self.start.elapsed().as_secs_f64();
@@ -102,8 +107,27 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         let (failed, seconds) = (state.failed as u64, self.start.elapsed().as_secs_f64());
-        Summary { iterations: state.done, before: state.before, after: state.after, failed, seconds }
+        Summary { iterations: state.done, before: state.before, after: state.after, played: ends(&state.played), failed, seconds }
+    }
+}
+
+/// The means of the first and of the last tenth; none of fewer than two values.
+fn ends(values: &[f64]) -> Option<(f64, f64)> {
+    let tenth = values.len().div_ceil(10);
+    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+    (values.len() > 1).then(|| (mean(&values[..tenth]), mean(&values[values.len() - tenth..])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ends;
+
+    #[test]
+    fn training_is_told_by_its_two_ends() {
+        let values: Vec<f64> = (0..20).map(f64::from).collect();
+        assert_eq!(ends(&values), Some((0.5, 18.5)));
+        assert_eq!((ends(&[0.25, 0.75]), ends(&[1.0])), (Some((0.25, 0.75)), None));
     }
 }

@@ -1,12 +1,14 @@
 //! `flow query`: SQL over a run's committed iterations.
 
-use super::{printed, Outcome};
+use super::error::Error;
+use super::output::{handed, printed, Outcome};
 use crate::log;
 use clap::{Args, ValueEnum};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Format {
+enum TableFormat {
     Table,
     Csv,
     Json,
@@ -20,19 +22,25 @@ pub struct Query {
     /// One SELECT; the tables are the logged nodes, `metrics`, `trajectories` and `provenance`
     sql: String,
     #[arg(long, value_enum, default_value = "table")]
-    format: Format,
+    format: TableFormat,
 }
 
 impl Query {
     pub fn run(self) -> Outcome {
-        let run = log::Run::open(&self.run).map_err(|e| format!("error: {e}"))?;
-        let answer = log::query(&run, &self.sql).map_err(|e| format!("error: {e}"))?;
+        let run = log::Run::open(&self.run)?;
+        let answer = log::query(&run, &self.sql)?;
         let format = match self.format {
-            Format::Table => log::AnswerFormat::Table,
-            Format::Csv => log::AnswerFormat::Csv,
-            Format::Json => log::AnswerFormat::Json,
-            Format::Parquet => log::AnswerFormat::Parquet,
+            TableFormat::Table => log::AnswerFormat::Table,
+            TableFormat::Csv => log::AnswerFormat::Csv,
+            TableFormat::Json => log::AnswerFormat::Json,
+            TableFormat::Parquet => log::AnswerFormat::Parquet,
         };
-        printed(|out| Ok(log::print(&answer, format, out)?))
+        match self.format {
+            TableFormat::Table | TableFormat::Json => printed(|out| Ok(log::print(&answer, format, out)?)),
+            TableFormat::Parquet if std::io::stdout().is_terminal() => {
+                Err(Error::asked("Parquet is no text: write it to a file with `> answer.parquet`"))
+            }
+            TableFormat::Csv | TableFormat::Parquet => handed(|out| Ok(log::print(&answer, format, out)?)),
+        }
     }
 }

@@ -1,9 +1,11 @@
 //! `flow replay`: repeats a run's credit and updates from its logged rollouts, without a game and without a generated token.
 
+use super::machine::Machine;
+use super::models;
+use super::output::Outcome;
 use super::run::free;
-use super::session::{info, Machine, Session};
+use super::session::{info, Session};
 use super::source::{reduced, Source};
-use super::{models, Outcome};
 use crate::dataflow::feed::Feeds;
 use crate::log::{self, Lock, Replays, RunInfo};
 use crate::pipeline::{contents, differences, Pipeline};
@@ -30,17 +32,16 @@ pub struct Replay {
 
 impl Replay {
     pub fn run(self) -> Outcome {
-        let wrong = |e: log::LogError| format!("error: {e}");
         self.machine.alone("a replay")?;
         let source = Source::open(&self.run)?;
         let file = self.with.clone().unwrap_or_else(|| source.run().pipeline());
         // As many iterations as there are, unless fewer are asked for.
         let sets: Vec<String> = [format!("iterations={}", source.iterations()?)].into_iter().chain(self.sets.clone()).collect();
-        let whole = pipeline::load(&file, &sets, &ops::replayed(Default::default())).map_err(|d| d.to_string())?;
+        let whole = pipeline::load(&file, &sets, &ops::replayed(Default::default()))?;
         source.holds(whole.iterations)?;
         let replays = source.rollouts(&whole, &file)?;
         // Once more, now that it is known which nodes have a log's columns.
-        let whole = pipeline::load(&file, &sets, &ops::replayed(source.columns(&replays)?)).map_err(|d| d.to_string())?;
+        let whole = pipeline::load(&file, &sets, &ops::replayed(source.columns(&replays)?))?;
         let pipeline = reduced(&whole, &replays);
         let feeds = source.feeds(&replays)?;
         let starts = source.starts(&pipeline)?;
@@ -48,8 +49,8 @@ impl Replay {
         idle(&source, &whole, &pipeline, &replays);
         let root = self.out.clone().unwrap_or_else(|| free(&format!("{}-replay", whole.name)));
         let about = RunInfo { replays: Some(replays.clone()), ..info(&pipeline) };
-        let folder = log::Run::create(&root, &whole.to_yaml(), &about).map_err(wrong)?;
-        let lock = Some(Lock::take(&folder).map_err(wrong)?);
+        let folder = log::Run::create(&root, &whole.to_yaml(), &about)?;
+        let lock = Some(Lock::take(&folder)?);
         if let Some(policy) = &policy {
             models::save_start(policy, &pipeline, &folder)?;
         }

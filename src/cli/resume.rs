@@ -1,10 +1,13 @@
 //! `flow resume`: goes on with a run that was stopped, killed or cut off, as if it never had been.
 
+use super::error::Error;
 use super::follow::follow;
+use super::machine::Machine;
+use super::models;
+use super::output::{answer, Outcome};
 use super::past::past;
-use super::session::{Machine, Session};
+use super::session::Session;
 use super::source::{reduced, Source};
-use super::{answer, models, Outcome};
 use crate::dataflow::feed::Feeds;
 use crate::log::{self, Lock, Manifest, Status};
 use crate::pipeline::Pipeline;
@@ -26,17 +29,16 @@ pub struct Resume {
 
 impl Resume {
     pub fn run(self) -> Outcome {
-        let wrong = |e: log::LogError| format!("error: {e}");
-        let folder = log::Run::open(&self.run).map_err(wrong)?;
-        let lock = if self.machine.process == 0 { Some(Lock::take(&folder).map_err(wrong)?) } else { None };
-        let manifest = folder.manifest().map_err(wrong)?;
+        let folder = log::Run::open(&self.run)?;
+        let lock = if self.machine.process == 0 { Some(Lock::take(&folder)?) } else { None };
+        let manifest = folder.manifest()?;
         let sets: Vec<String> = self.iterations.iter().map(|n| format!("iterations={n}")).collect();
         let replays = manifest.info.replays.clone();
         if replays.is_some() {
             self.machine.alone("a replay")?;
         }
         let catalog = if replays.is_some() { ops::replayed(Default::default()) } else { ops::catalog() };
-        let mut pipeline = pipeline::load(&folder.pipeline(), &sets, &catalog).map_err(|d| d.to_string())?;
+        let mut pipeline = pipeline::load(&folder.pipeline(), &sets, &catalog)?;
         if self.iterations.is_none() {
             pipeline.iterations = manifest.info.iterations;
         }
@@ -45,7 +47,8 @@ impl Resume {
         }
         let (first, planned) = (manifest.next(), pipeline.iterations);
         if planned < first.min(manifest.info.iterations) {
-            return Err(format!("error: {first} iterations are committed already; --iterations {planned} would take some back"));
+            let done = first.min(manifest.info.iterations);
+            return Err(Error::Asked(format!("{done} iterations are committed already; --iterations {planned} would take some back")));
         }
         if manifest.status == Status::Finished && planned <= manifest.info.iterations {
             answer(&format!("{} is finished: all {planned} iterations are committed; `--iterations N` trains on", self.run.display()));
@@ -62,7 +65,7 @@ impl Resume {
         };
         // A finished run has measured its last weights at one time more than it has iterations; training on does that again.
         let first = first.min(if planned > manifest.info.iterations { manifest.info.iterations } else { first });
-        let manifest = folder.rewind(first).map_err(wrong)?;
+        let manifest = folder.rewind(first)?;
         let policy = models::start(&pipeline, self.machine.threads(), &models::starts(&folder))?;
         if let Some(policy) = &policy {
             models::save_start(policy, &pipeline, &folder)?;

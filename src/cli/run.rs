@@ -1,9 +1,14 @@
 //! `flow run`: trains.
 
 use super::follow::follow;
-use super::session::{info, Machine, Session};
-use super::{answer, models, Outcome};
+use super::machine::Machine;
+use super::missing::missing;
+use super::models;
+use super::output::{answer, Outcome};
+use super::seeds::{self, beside};
+use super::session::{info, Session};
 use crate::log::{self, Lock};
+use crate::pipeline::Pipeline;
 use crate::{ops, pipeline};
 use clap::Args;
 use std::path::PathBuf;
@@ -19,6 +24,9 @@ pub struct Run {
     /// The run's folder; runs/<name> (and a number) unless given
     #[arg(long)]
     out: Option<PathBuf>,
+    /// Runs once under each of these seeds, as `1,2,3`: a run each, beside one another, with the seed in its name
+    #[arg(long, value_delimiter = ',', value_name = "SEEDS", conflicts_with_all = ["hosts", "dry_run"])]
+    seeds: Vec<u64>,
     /// Checks everything, makes the models, and stops before the first iteration
     #[arg(long)]
     dry_run: bool,
@@ -28,7 +36,12 @@ pub struct Run {
 
 impl Run {
     pub fn run(self) -> Outcome {
-        let pipeline = pipeline::load(&self.pipeline, &self.sets, &ops::catalog()).map_err(|d| d.to_string())?;
+        let catalog = ops::catalog();
+        let look = |pipeline: &Pipeline| missing(pipeline, &self.pipeline, &catalog);
+        let pipeline = pipeline::load_to_run(&self.pipeline, &self.sets, &catalog, false, &look)?;
+        if !self.seeds.is_empty() {
+            return self.each(&pipeline.name);
+        }
         if let Some(hosts) = self.machine.hosts()?.filter(|hosts| hosts.process > 0 && !self.dry_run) {
             return follow(&hosts, &self.machine, pipeline);
         }
@@ -38,13 +51,27 @@ impl Run {
             return Ok(ExitCode::SUCCESS);
         }
         let root = self.out.clone().unwrap_or_else(|| free(&pipeline.name));
-        let folder = log::Run::create(&root, &pipeline.to_yaml(), &info(&pipeline)).map_err(|e| format!("error: {e}"))?;
-        let lock = Some(Lock::take(&folder).map_err(|e| format!("error: {e}"))?);
+        let folder = log::Run::create(&root, &pipeline.to_yaml(), &info(&pipeline))?;
+        let lock = Some(Lock::take(&folder)?);
         if let Some(policy) = &policy {
             models::save_start(policy, &pipeline, &folder)?;
         }
         let (feeds, past) = Default::default();
         Session { machine: &self.machine, pipeline, policy, folder, first: 0, feeds, past, replays: None, before: None, lock }.conduct()
+    }
+}
+
+impl Run {
+    /// A run for each of the seeds.
+    fn each(&self, name: &str) -> Outcome {
+        let mut arguments = vec![self.pipeline.clone().into_os_string()];
+        self.sets.iter().for_each(|set| arguments.extend(["--set".into(), set.into()]));
+        arguments.extend(self.machine.arguments());
+        let folder = |seed| match &self.out {
+            Some(out) => beside(out, seed),
+            None => free(&format!("{name}-seed{seed}")),
+        };
+        seeds::each(&self.seeds, &arguments, folder, self.machine.format)
     }
 }
 

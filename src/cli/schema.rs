@@ -1,6 +1,6 @@
 //! `flow schema`: the JSON Schema of the pipeline language, for editors and for checks elsewhere.
 
-use super::{answer, Outcome};
+use super::output::{answer, Outcome};
 use crate::{ops, pipeline};
 use clap::Args;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ pub struct Schema {}
 
 impl Schema {
     pub fn run(self) -> Outcome {
-        answer(&serde_json::to_string_pretty(&pipeline::schema(&ops::catalog())).map_err(|e| e.to_string())?);
+        answer(&serde_json::to_string_pretty(&pipeline::schema(&ops::catalog()))?);
         Ok(ExitCode::SUCCESS)
     }
 }

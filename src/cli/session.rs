@@ -1,11 +1,13 @@
 //! One training, from the first iteration it makes to its summary: what `run`, `resume` and `replay` have in common.
 
-use super::check::Format;
-use super::progress::{Progress, Summary};
+use super::error::{Error, Result};
+use super::machine::Machine;
+use super::output::Outcome;
+use super::progress::Progress;
+use super::summary::Next;
 use super::together::{same, News};
-use super::{answer, Outcome};
 use crate::dataflow::cluster::end::end_process;
-use crate::dataflow::cluster::{Cluster, ClusterError, Hosts, Meanwhile};
+use crate::dataflow::cluster::{Cluster, ClusterError, Meanwhile};
 use crate::dataflow::context::Shared;
 use crate::dataflow::feed::Feeds;
 use crate::dataflow::journal::Journal;
@@ -14,64 +16,9 @@ use crate::log::{self, Committer, Lock, NodeInfo, Replays, RunInfo, Status};
 use crate::pipeline::{Node, Pipeline};
 use crate::policy::Policy;
 use crate::{ops, row};
-use clap::Args;
 use parking_lot::Mutex;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// What a machine gives to a training; never part of a pipeline.
-#[derive(Args)]
-pub struct Machine {
-    /// Worker threads of the dataflow; the rows are the same on any number
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub workers: u32,
-    /// A file with one `address:port` a line, one for each process of the run; all of them start with the same arguments
-    /// but --process. The connections have no authentication: use loopback or a private network
-    #[arg(long, value_name = "FILE")]
-    hosts: Option<PathBuf>,
-    /// Which line of --hosts this process is, from 0
-    #[arg(long, default_value_t = 0, requires = "hosts", value_name = "P")]
-    pub process: usize,
-    /// Threads of libtorch; one a core unless given here or by OMP_NUM_THREADS
-    #[arg(long)]
-    threads: Option<usize>,
-    /// Ends the run when nothing at all has moved for this long, and says who waits for whom; 0 never does
-    #[arg(long, default_value_t = 300, value_name = "SECONDS")]
-    stall: u64,
-    #[arg(long, value_enum, default_value = "text")]
-    pub format: Format,
-}
-
-impl Machine {
-    /// The processes of the run, if it has more than one.
-    pub fn hosts(&self) -> Result<Option<Hosts>, String> {
-        let Some(path) = &self.hosts else { return Ok(None) };
-        let named = |e: &dyn std::error::Error| format!("error: {}: {e}", path.display());
-        let text = std::fs::read_to_string(path).map_err(|e| named(&e))?;
-        Hosts::parse(&text, self.process).map(Some).map_err(|e| named(&e))
-    }
-
-    /// Insists on one process.
-    pub fn alone(&self, what: &str) -> Result<(), String> {
-        match self.hosts {
-            Some(_) => Err(format!("error: {what} plays nothing and runs in one process: leave --hosts out")),
-            None => Ok(()),
-        }
-    }
-
-    /// How long a run may stand still.
-    pub fn stall(&self) -> Option<Duration> {
-        (self.stall > 0).then(|| Duration::from_secs(self.stall))
-    }
-
-    pub fn threads(&self) -> usize {
-        let named = std::env::var("OMP_NUM_THREADS").ok().and_then(|t| t.parse().ok());
-        let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
-        self.threads.or(named).filter(|t| *t > 0).unwrap_or_else(cores)
-    }
-}
 
 /// A training that is ready to start.
 pub struct Session<'a> {
@@ -95,7 +42,7 @@ pub struct Session<'a> {
 impl Session<'_> {
     /// Trains, and says how it went.
     pub fn conduct(self) -> Outcome {
-        let mut committer = Committer::new(self.folder.clone()).map_err(|e| format!("error: {e}"))?;
+        let mut committer = Committer::new(self.folder.clone())?;
         committer.plan(self.pipeline.iterations);
         let (committer, iterations) = (Arc::new(Mutex::new(committer)), self.pipeline.iterations);
         let shared = Shared::default();
@@ -111,25 +58,25 @@ impl Session<'_> {
         let cluster = match self.machine.hosts()? {
             None => None,
             Some(hosts) => {
-                let run = self.folder.root().canonicalize().map_err(|e| format!("error: {e}"))?;
+                let run = self.folder.root().canonicalize().map_err(Error::file(self.folder.root()))?;
                 let news = serde_json::json!(News { run, first: self.first, iterations });
                 let meanwhile = Meanwhile { stopped: &|| shared.until().is_some(), tell: &|text| eprintln!("{text}") };
                 let same = same(&hosts, self.machine.workers, &self.pipeline);
                 match Cluster::join(&hosts, &same, news, &meanwhile) {
                     Ok(cluster) => Some(cluster),
                     Err(stopped @ ClusterError::Stopped) => {
-                        committer.lock().finish(Status::Stopped).map_err(|e| format!("error: {e}"))?;
+                        committer.lock().finish(Status::Stopped)?;
                         eprintln!("{stopped}");
                         return Ok(ExitCode::from(130));
                     }
                     Err(error) => {
-                        committer.lock().finish(Status::Failed(error.to_string())).map_err(|e| format!("error: {e}"))?;
-                        return Err(format!("error: {error}"));
+                        committer.lock().finish(Status::Failed(error.to_string()))?;
+                        return Err(error.into());
                     }
                 }
             }
         };
-        let advantage = regraded(&self.pipeline);
+        let (advantage, played) = (regraded(&self.pipeline), played(&self.pipeline));
         let ended = run(Plan {
             cluster,
             workers: self.machine.workers as usize,
@@ -150,12 +97,12 @@ impl Session<'_> {
             Ok(()) if stopped => Status::Stopped,
             Ok(()) => Status::Finished,
         };
-        let kept = committer.lock().finish(status).map_err(|e| format!("error: {e}"));
+        let kept = committer.lock().finish(status);
         let root = self.folder.root().display();
         if let Err(failure) = ended {
             let on =
                 format!("{} iterations are committed in {root}; they can be queried, and `flow resume {root}` goes on", summary.iterations);
-            return Err(format!("error: {failure}\n{on}"));
+            return Err(Error::from(failure).help(on));
         }
         kept?;
         drop(self.lock);
@@ -163,7 +110,7 @@ impl Session<'_> {
             eprintln!("stopped after {} iterations; they are committed, and `flow resume {root}` goes on", summary.iterations);
             return Ok(ExitCode::from(130));
         }
-        say(self.machine.format, self.folder.root(), self.replays.map(|r| r.run), advantage, &summary);
+        Next { run: self.folder.root(), replays: self.replays.map(|r| r.run), played, advantage }.say(self.machine.format, &summary);
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -174,41 +121,11 @@ fn regraded(pipeline: &Pipeline) -> Option<String> {
     pipeline.nodes.iter().find(|n| played && n.op == "advantage").map(|n| n.id.clone())
 }
 
-/// The summary, with what one may want to do next.
-fn say(format: Format, root: &Path, replays: Option<String>, advantage: Option<String>, summary: &Summary) {
-    let run = root.display().to_string();
-    if format == Format::Json {
-        let object = serde_json::json!({
-            "run": run, "replays": replays, "iterations": summary.iterations, "success_before": summary.before, "success_after": summary.after, "failed": summary.failed, "seconds": summary.seconds,
-        });
-        return answer(&object.to_string());
-    }
-    let percent = |x: f64| format!("{:.1}%", 100.0 * x);
-    let mut text = format!("{} iterations in {:.0} s -> {run}\n", summary.iterations, summary.seconds);
-    if let (Some(before), Some(after)) = (summary.before, summary.after) {
-        text.push_str(&format!("success on the frozen panel: {} before training, {} after\n", percent(before), percent(after)));
-    }
-    if summary.failed > 0 {
-        text.push_str(&format!("{} episodes failed and were left out\n", summary.failed));
-    }
-    text.push_str("\nTry next:\n");
-    if let Some(other) = replays {
-        text.push_str(&format!("  flow diff {other} {run}\n"));
-        return answer(&text);
-    }
-    if summary.failed > 0 {
-        text.push_str(&format!(
-            "  flow query {run} \"select cause, count(*) as episodes, any_value(error) as error from errors group by cause\"\n"
-        ));
-    }
-    text.push_str(&format!(
-        "  flow query {run} \"select node, iteration, value as success from metrics where name = 'success' order by all\"\n"
-    ));
-    text.push_str(&format!("  flow query {run} \"select task, sample, turn, action, reward from trajectories limit 20\"\n"));
-    if let Some(node) = advantage {
-        text.push_str(&format!("  flow replay {run} --set nodes.{node}.with.baseline=leave_one_out\n"));
-    }
-    answer(&text);
+/// A logged node whose rows are turns of episodes.
+fn played(pipeline: &Pipeline) -> Option<String> {
+    let mut logged = pipeline.nodes.iter().filter(|n| pipeline.log.contains(&n.id));
+    let turns = |n: &&Node| ["action", "reward"].iter().all(|column| n.makes(ops::adds).contains(column));
+    logged.rfind(turns).map(|n| n.id.clone())
 }
 
 /// What the manifest says of a pipeline.
@@ -239,9 +156,9 @@ pub fn journal_of(folder: &log::Run) -> Journal {
 }
 
 /// The first Ctrl-C asks for a stop between two iterations, the second one ends the process.
-fn interrupt(shared: &Shared) -> Result<(), String> {
+fn interrupt(shared: &Shared) -> Result<()> {
     use signal_hook::consts::{SIGINT, SIGTERM};
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).map_err(|e| format!("error: signals: {e}"))?;
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).map_err(|e| Error::from(e).at("signals"))?;
     let shared = shared.clone();
     let watch = move || {
         for (count, _) in signals.forever().enumerate() {
@@ -253,5 +170,6 @@ fn interrupt(shared: &Shared) -> Result<(), String> {
             shared.stop();
         }
     };
-    std::thread::Builder::new().name("signals".into()).spawn(watch).map(drop).map_err(|e| format!("error: {e}"))
+    std::thread::Builder::new().name("signals".into()).spawn(watch)?;
+    Ok(())
 }

@@ -1,8 +1,8 @@
 //! `flow show`: one trajectory in full.
 
-use super::check::Format;
-use super::episode::{rows, Row, Teller};
-use super::{printed, Outcome};
+use super::episode::{rows, Teller, Told};
+use super::error::{Error, Result};
+use super::output::{printed, Outcome, Output};
 use crate::log;
 use crate::log::sql::{literal, quoted};
 use clap::Args;
@@ -34,7 +34,7 @@ pub struct Show {
     #[arg(long)]
     node: Option<String>,
     #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    format: Output,
 }
 
 /// How many names an error lists.
@@ -42,10 +42,10 @@ const NAMES: usize = 5;
 
 impl Show {
     pub fn run(self) -> Outcome {
-        let run = log::Run::open(&self.run).map_err(|e| format!("error: {e}"))?;
-        let nodes: Vec<String> = run.manifest().map_err(|e| format!("error: {e}"))?.info.nodes.into_iter().map(|n| n.id).collect();
-        let (turns, others) = self.find(&run).map_err(|e| format!("error: {e}"))?;
-        if self.format == Format::Json {
+        let run = log::Run::open(&self.run)?;
+        let nodes: Vec<String> = run.manifest()?.info.nodes.into_iter().map(|n| n.id).collect();
+        let (turns, others) = self.find(&run)?;
+        if self.format == Output::Json {
             let first = |name: &str| turns.first().and_then(|t| t.get(name)).cloned();
             let object = serde_json::json!({
                 "run": self.run.display().to_string(), "iteration": first("iteration"), "task": first("task"), "sample": first("sample"), "turns": turns,
@@ -67,9 +67,9 @@ impl Show {
     }
 
     /// The turns of the trajectory asked for, and how many trajectories it was chosen from.
-    fn find(&self, run: &log::Run) -> Result<(Vec<Row>, usize), String> {
+    fn find(&self, run: &log::Run) -> Result<(Vec<Told>, usize)> {
         let (table, score) = self.table(run)?;
-        let asked = |sql: &str| log::query(run, sql).map_err(|e| e.to_string()).and_then(|a| rows(&a));
+        let asked = |sql: &str| log::query(run, sql).map_err(Error::from).and_then(|a| rows(&a));
         let task = match &self.task {
             Some(part) => Some(self.task(&table, part, asked)?),
             None => None,
@@ -79,11 +79,14 @@ impl Show {
             Some(iteration) => iteration,
             None => {
                 let newest = asked(&format!("SELECT max(iteration) AS iteration FROM {table} WHERE {of}"))?;
-                newest.first().and_then(|r| r["iteration"].as_u64()).ok_or("nothing is committed yet: look again once an iteration is")?
+                newest
+                    .first()
+                    .and_then(|r| r["iteration"].as_u64())
+                    .ok_or_else(|| Error::asked("nothing is committed yet: look again once an iteration is"))?
             }
         };
         // From here on one iteration is all that is read.
-        let asked = |sql: &str| log::query_within(run, iteration..=iteration, sql).map_err(|e| e.to_string()).and_then(|a| rows(&a));
+        let asked = |sql: &str| log::query_within(run, iteration..=iteration, sql).map_err(Error::from).and_then(|a| rows(&a));
         let order = match (self.best, self.worst) {
             (true, _) => "score DESC NULLS LAST, ",
             (_, true) => "score ASC NULLS LAST, ",
@@ -94,13 +97,14 @@ impl Show {
         ))?;
         if trajectories.is_empty() {
             let there = self.iterations(&table, run)?;
-            return Err(format!("iteration {iteration} has no trajectories{there}"));
+            return Err(Error::Asked(format!("iteration {iteration} has no trajectories{there}")));
         }
         let chosen = trajectories.iter().find(|t| self.sample.is_none_or(|s| t["sample"] == s)).ok_or_else(|| {
             let mut samples: Vec<u64> = trajectories.iter().filter_map(|t| t["sample"].as_u64()).collect();
             samples.sort();
             samples.dedup();
-            format!("there is no such sample in iteration {iteration}; there are {}", listed(samples.iter().map(u64::to_string)))
+            let there = listed(samples.iter().map(u64::to_string));
+            Error::Asked(format!("there is no such sample in iteration {iteration}; there are {there}"))
         })?;
         of = format!("task = {} AND sample = {}", literal(chosen["task"].as_str().unwrap_or_default()), chosen["sample"]);
         if let Some(attempt) = self.attempt {
@@ -108,14 +112,14 @@ impl Show {
         }
         let turns = asked(&format!("SELECT * FROM {table} WHERE {of} ORDER BY attempt, turn, phase"))?;
         if turns.is_empty() {
-            return Err("the trajectory has no such attempt: leave --attempt out to see all".into());
+            return Err(Error::asked("the trajectory has no such attempt: leave --attempt out to see all"));
         }
         Ok((turns, trajectories.len()))
     }
 
     /// The table to read, and how its score is found.
-    fn table(&self, run: &log::Run) -> Result<(String, String), String> {
-        let tables = log::tables(run).map_err(|e| e.to_string())?;
+    fn table(&self, run: &log::Run) -> Result<(String, String)> {
+        let tables = log::tables(run)?;
         let name = self.node.as_deref().unwrap_or("trajectories");
         let episodes = |t: &&log::Table| ["task", "sample", "attempt", "turn"].iter().all(|c| t.columns.iter().any(|(name, _)| name == c));
         let Some(table) = tables.iter().filter(episodes).find(|t| t.name == name) else {
@@ -124,24 +128,24 @@ impl Show {
                 true => "this run logged no turns: name its rollout in `log`".into(),
                 false => format!("--node can be {}", listed(there.into_iter())),
             };
-            return Err(format!("there are no trajectories in `{name}`; {help}"));
+            return Err(Error::Asked(format!("there are no trajectories in `{name}`; {help}")));
         };
         let scores: Vec<String> =
             table.columns.iter().filter(|(c, _)| c == "score" || c.ends_with("_score")).map(|(c, _)| quoted(c)).collect();
         if scores.is_empty() && (self.best || self.worst) {
-            return Err(format!("`{name}` has no score to choose by"));
+            return Err(Error::Asked(format!("`{name}` has no score to choose by")));
         }
         Ok((quoted(name), if scores.is_empty() { "NULL".into() } else { format!("coalesce({})", scores.join(", ")) }))
     }
 
     /// The task whose name is `part`, or the only one that has it in its name.
-    fn task(&self, table: &str, part: &str, asked: impl Fn(&str) -> Result<Vec<Row>, String>) -> Result<String, String> {
+    fn task(&self, table: &str, part: &str, asked: impl Fn(&str) -> Result<Vec<Told>>) -> Result<String> {
         let within = self.iteration.map_or("true".into(), |i| format!("iteration = {i}"));
         let names = |condition: &str| {
             let rows = asked(&format!(
                 "SELECT task FROM {table} WHERE {within} AND {condition} GROUP BY task ORDER BY max(iteration) DESC, task"
             ))?;
-            Ok::<_, String>(rows.iter().filter_map(|r| r["task"].as_str().map(String::from)).collect::<Vec<_>>())
+            Ok::<_, Error>(rows.iter().filter_map(|r| r["task"].as_str().map(String::from)).collect::<Vec<_>>())
         };
         let mut found = names(&format!("contains(task, {})", literal(part)))?;
         if let Some(exact) = found.iter().position(|t| t == part) {
@@ -153,19 +157,23 @@ impl Show {
             [] => {
                 let all = names("true")?;
                 let there = if all.is_empty() { " none".into() } else { lines(all) };
-                Err(format!("no task of {place} has `{part}` in its name; there are:{there}\nany part of a name that no other has will do"))
+                Err(Error::Asked(format!(
+                    "no task of {place} has `{part}` in its name; there are:{there}\nany part of a name that no other has will do"
+                )))
             }
             many => {
                 let all = lines(many.to_vec());
                 let count = many.len();
-                Err(format!("{count} tasks of {place} have `{part}` in their names:{all}\ngive a part that only one of them has"))
+                Err(Error::Asked(format!(
+                    "{count} tasks of {place} have `{part}` in their names:{all}\ngive a part that only one of them has"
+                )))
             }
         }
     }
 
     /// What to say about the iterations that do have trajectories.
-    fn iterations(&self, table: &str, run: &log::Run) -> Result<String, String> {
-        let answer = log::query(run, &format!("SELECT DISTINCT iteration FROM {table} ORDER BY iteration")).map_err(|e| e.to_string())?;
+    fn iterations(&self, table: &str, run: &log::Run) -> Result<String> {
+        let answer = log::query(run, &format!("SELECT DISTINCT iteration FROM {table} ORDER BY iteration"))?;
         let all: Vec<u64> = rows(&answer)?.iter().filter_map(|r| r["iteration"].as_u64()).collect();
         Ok(match all.as_slice() {
             [] => ": none has any yet".into(),

@@ -1,8 +1,9 @@
 //! What a replay takes from the run that it repeats: rows in place of played ones, and what the models began with.
 
+use super::error::{Error, Result};
 use super::models::{starts, Starts};
 use crate::dataflow::feed::{self, Feeds};
-use crate::log::{self, LogError, Manifest, Replays, Run};
+use crate::log::{self, Manifest, Replays, Run};
 use crate::ops;
 use crate::pipeline::{Node, Pipeline, LOOP};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,11 +32,10 @@ fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 }
 
 impl Source {
-    pub fn open(run: &Path) -> Result<Source, String> {
-        let wrong = |e: LogError| format!("error: {e}");
+    pub fn open(run: &Path) -> Result<Source> {
         let name = run.display().to_string();
-        let run = Run::open(run).map_err(wrong)?;
-        let manifest = run.manifest().map_err(wrong)?;
+        let run = Run::open(run)?;
+        let manifest = run.manifest()?;
         Ok(Source { run, manifest, name })
     }
 
@@ -44,25 +44,25 @@ impl Source {
     }
 
     /// How many iterations can be repeated.
-    pub fn iterations(&self) -> Result<u64, String> {
+    pub fn iterations(&self) -> Result<u64> {
         match self.manifest.trained() {
-            0 => Err(format!("error: {} has no committed iteration yet, so there is nothing to replay", self.name)),
+            0 => Err(Error::Asked(format!("{} has no committed iteration yet, so there is nothing to replay", self.name))),
             n => Ok(n),
         }
     }
 
     /// Insists on that many iterations.
-    pub fn holds(&self, iterations: u64) -> Result<(), String> {
+    pub fn holds(&self, iterations: u64) -> Result<()> {
         let there = self.iterations()?;
         if iterations > there {
-            return Err(format!("error: {iterations} iterations can't be replayed: {} has committed {there}", self.name));
+            return Err(Error::Asked(format!("{iterations} iterations can't be replayed: {} has committed {there}", self.name)));
         }
         Ok(())
     }
 
     /// Which logged node stands for each rollout of `pipeline` (from the file `file`): the one of the same name, else the
     /// only one that either has. The tasks come from the log too where both log them.
-    pub fn rollouts(&self, pipeline: &Pipeline, file: &Path) -> Result<Replays, String> {
+    pub fn rollouts(&self, pipeline: &Pipeline, file: &Path) -> Result<Replays> {
         let logged = |ops: &[&str]| {
             let those = self.manifest.info.nodes.iter().filter(|n| ops.contains(&n.op.as_str()));
             those.map(|n| n.id.as_str()).collect::<Vec<_>>()
@@ -71,7 +71,7 @@ impl Source {
         let theirs = logged(&["rollout", LOOP]);
         let wanted: Vec<&Node> = pipeline.nodes.iter().filter(|n| ops::rolls_out(n)).collect();
         if wanted.is_empty() {
-            return Err(format!("error: {} has no rollout, so there are no rows to put in place of its own", file.display()));
+            return Err(Error::Asked(format!("{} has no rollout, so there are no rows to put in place of its own", file.display())));
         }
         let mut nodes: BTreeMap<String, String> = BTreeMap::new();
         for node in &wanted {
@@ -83,7 +83,7 @@ impl Source {
         let lacking: Vec<&Node> = wanted.iter().filter(|n| !nodes.contains_key(&n.id)).copied().collect();
         if !lacking.is_empty() {
             let spare: Vec<&str> = theirs.into_iter().filter(|id| !nodes.values().any(|used| used == id)).collect();
-            return Err(self.unlogged(pipeline, file, &lacking, &spare));
+            return Err(Error::Asked(self.unlogged(pipeline, file, &lacking, &spare)));
         }
         let tasks = logged(&["tasks"]);
         let both = pipeline.nodes.iter().filter(|n| n.op == "tasks" && pipeline.log.contains(&n.id) && tasks.contains(&n.id.as_str()));
@@ -97,7 +97,7 @@ impl Source {
         let readers = pipeline.nodes.iter().filter(|n| n.inputs.iter().any(|i| ids.contains(&i.from.as_str())));
         let readers = quoted(readers.map(|n| n.id.as_str()));
         let logged: Vec<&str> = self.manifest.info.nodes.iter().map(|n| n.id.as_str()).collect();
-        let mut text = format!("error: {} has not logged the rows of {}", self.name, quoted(ids.iter().copied()));
+        let mut text = format!("{} has not logged the rows of {}", self.name, quoted(ids.iter().copied()));
         if !readers.is_empty() {
             let verb = if readers.contains(", ") { "read" } else { "reads" };
             text += &format!(", which {readers} {verb}");
@@ -121,12 +121,12 @@ impl Source {
     }
 
     /// The columns that the log has of each node that stands for a played one.
-    pub fn columns(&self, replays: &Replays) -> Result<BTreeMap<String, Vec<String>>, String> {
+    pub fn columns(&self, replays: &Replays) -> Result<BTreeMap<String, Vec<String>>> {
         let mut all = BTreeMap::new();
         for (node, theirs) in &replays.nodes {
-            let columns = log::columns(&self.run, &self.manifest, theirs).map_err(|e| format!("error: {e}"))?;
+            let columns = log::columns(&self.run, &self.manifest, theirs)?;
             if columns.is_empty() {
-                return Err(format!("error: {} has logged no row of `{theirs}`, so there is nothing to replay", self.name));
+                return Err(Error::Asked(format!("{} has logged no row of `{theirs}`, so there is nothing to replay", self.name)));
             }
             all.insert(node.clone(), columns);
         }
@@ -134,14 +134,14 @@ impl Source {
     }
 
     /// The rows themselves.
-    pub fn feeds(&self, replays: &Replays) -> Result<Feeds, String> {
+    pub fn feeds(&self, replays: &Replays) -> Result<Feeds> {
         let feed = |(node, theirs): (&String, &String)| Ok((node.clone(), feed::logged(&self.run, theirs)?));
-        replays.nodes.iter().map(feed).collect::<Result<_, LogError>>().map_err(|e| format!("error: {e}"))
+        replays.nodes.iter().map(feed).collect()
     }
 
     /// What the models of a reduced pipeline begin with: as the model of the same name, else as the only one did that either has.
     /// A model that is only compared with may be one that the run didn't have.
-    pub fn starts(&self, pipeline: &Pipeline) -> Result<Starts, String> {
+    pub fn starts(&self, pipeline: &Pipeline) -> Result<Starts> {
         let theirs = starts(&self.run);
         let only = theirs.values().next().filter(|_| theirs.len() == 1 && pipeline.models.len() == 1);
         let mut found = Starts::new();
@@ -154,11 +154,11 @@ impl Source {
             let trains = pipeline.nodes.iter().find(|n| !n.inputs.is_empty() && n.with["model"] == *name.as_str());
             if let Some(node) = trains {
                 let known = if theirs.is_empty() { "none".into() } else { quoted(theirs.keys().map(String::as_str)) };
-                return Err(format!(
-                    "error: `{}` trains the model `{name}`, and {} has no weights that `{name}` began with (it has of: {known})\n\
+                return Err(Error::Asked(format!(
+                    "`{}` trains the model `{name}`, and {} has no weights that `{name}` began with (it has of: {known})\n\
                      a replay begins as its run did: give the model the name that it has there",
                     node.id, self.name
-                ));
+                )));
             }
         }
         Ok(found)

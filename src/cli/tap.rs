@@ -1,8 +1,8 @@
 //! `flow tap`: a node's rows as they pass.
 
-use super::check::Format;
 use super::episode::{rows, Teller};
-use super::{printed, Outcome, Printing};
+use super::error::{Error, Result};
+use super::output::{printed, Outcome, Output};
 use crate::log::{self, Lock, Manifest, Run, Status};
 use clap::Args;
 use std::io::Write;
@@ -23,7 +23,7 @@ pub struct Tap {
     follow: bool,
     /// As text that reads as episodes, or one JSON object a row
     #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    format: Output,
 }
 
 /// How often a run that goes on is looked at.
@@ -35,19 +35,19 @@ const ROWS: u64 = 4000;
 
 impl Tap {
     pub fn run(self) -> Outcome {
-        let run = Run::open(&self.run).map_err(|e| format!("error: {e}"))?;
-        let manifest = run.manifest().map_err(|e| format!("error: {e}"))?;
+        let run = Run::open(&self.run)?;
+        let manifest = run.manifest()?;
         let select = self.select(&run)?;
         let nodes = manifest.info.nodes.iter().map(|n| n.id.clone()).collect();
         printed(|out| self.follow(&run, manifest, &select, Teller::new(nodes), out))
     }
 
     /// The question, once it is known to have an answer: mistakes are told before any row is.
-    fn select(&self, run: &Run) -> Result<String, String> {
-        let tables = log::tables(run).map_err(|e| format!("error: {e}"))?;
+    fn select(&self, run: &Run) -> Result<String> {
+        let tables = log::tables(run)?;
         let Some(table) = tables.iter().find(|t| t.name == self.node) else {
             let there: Vec<&str> = tables.iter().map(|t| t.name.as_str()).collect();
-            return Err(format!("error: `{}` isn't logged by this run; logged are {}", self.node, there.join(", ")));
+            return Err(Error::Asked(format!("`{}` isn't logged by this run; logged are {}", self.node, there.join(", "))));
         };
         let key: Vec<&str> = crate::row::NAME.into_iter().filter(|n| table.columns.iter().any(|(c, _)| c == n)).collect();
         // On lines of its own, so that a comment at its end ends there.
@@ -62,21 +62,21 @@ impl Tap {
     }
 
     /// What is wrong with the condition, and the columns that this node has: the other tables are no help here.
-    fn wrong(&self, message: &str) -> String {
+    fn wrong(&self, message: &str) -> Error {
         let own = format!("  {} (", self.node);
         let lines: Vec<&str> = message.lines().filter(|line| !line.starts_with("  ") || line.starts_with(&own)).collect();
-        format!("error: --where {}: {}", self.condition, lines.join("\n"))
+        Error::Asked(format!("--where {}: {}", self.condition, lines.join("\n")))
     }
 
-    fn follow(&self, run: &Run, mut manifest: Manifest, select: &str, mut teller: Teller, out: &mut dyn Write) -> Printing {
+    fn follow(&self, run: &Run, mut manifest: Manifest, select: &str, mut teller: Teller, out: &mut dyn Write) -> Result<()> {
         let mut next = 0;
         loop {
             for (first, last) in chunks(&manifest, &self.node, next) {
                 let answer = log::query_within(run, first..=last, select)?;
                 for row in rows(&answer)? {
                     match self.format {
-                        Format::Json => writeln!(out, "{}", serde_json::Value::Object(row))?,
-                        Format::Text => out.write_all(teller.tell(row).as_bytes())?,
+                        Output::Json => writeln!(out, "{}", serde_json::Value::Object(row))?,
+                        Output::Text => out.write_all(teller.tell(row).as_bytes())?,
                     }
                 }
                 out.flush()?;
@@ -120,7 +120,7 @@ fn chunks(manifest: &Manifest, node: &str, next: u64) -> Vec<(u64, u64)> {
 }
 
 /// The next manifest that says more than `known`; none if nobody writes the run any more.
-fn changed(run: &Run, known: &Manifest) -> Result<Option<Manifest>, log::LogError> {
+fn changed(run: &Run, known: &Manifest) -> Result<Option<Manifest>> {
     let mut alone = 0;
     loop {
         // Asked first: what the writer did before it let go is in the manifest then.

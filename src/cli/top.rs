@@ -1,9 +1,10 @@
 //! `flow top`: what a run does now and what it waits for; of a run that has ended, where its time went.
 
-use super::check::Format;
-use super::{answer, Outcome};
+use super::error::Result;
+use super::output::{answer, raw, Outcome, Output};
 use crate::dataflow::status::{Activity, NodeActivity, PolicyActivity, State, STATUS};
 use crate::log::{self, Lock, Manifest, Status};
+use crate::printable::printable;
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ pub struct Top {
     run: PathBuf,
     /// At a terminal the text is drawn anew each second until the run ends; JSON is written once
     #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    format: Output,
 }
 
 /// What is known of a run.
@@ -33,12 +34,12 @@ struct Picture {
 
 impl Top {
     pub fn run(self) -> Outcome {
-        let run = log::Run::open(&self.run).map_err(|e| format!("error: {e}"))?;
-        let live = self.format == Format::Text && std::io::stdout().is_terminal();
+        let run = log::Run::open(&self.run)?;
+        let live = self.format == Output::Text && std::io::stdout().is_terminal();
         loop {
             let picture = self.picture(&run)?;
-            if self.format == Format::Json {
-                answer(&serde_json::to_string(&picture).map_err(|e| e.to_string())?);
+            if self.format == Output::Json {
+                answer(&serde_json::to_string(&picture)?);
                 return Ok(ExitCode::SUCCESS);
             }
             let text = drawn(&picture);
@@ -47,7 +48,7 @@ impl Top {
                 return Ok(ExitCode::SUCCESS);
             }
             // From the upper left corner over what was there: nothing flickers.
-            answer(&format!("\x1b[H{}\x1b[J", text.replace('\n', "\x1b[K\n")));
+            raw(&format!("\x1b[H{}\x1b[J", printable(&text).replace('\n', "\x1b[K\n")));
             if picture.state != "running" {
                 return Ok(ExitCode::SUCCESS);
             }
@@ -55,10 +56,10 @@ impl Top {
         }
     }
 
-    fn picture(&self, run: &log::Run) -> Result<Picture, String> {
+    fn picture(&self, run: &log::Run) -> Result<Picture> {
         // Asked first: what the writer did before it let go is in the manifest then.
         let held = Lock::held(run);
-        let manifest = run.manifest().map_err(|e| format!("error: {e}"))?;
+        let manifest = run.manifest()?;
         let state = match manifest.status {
             Status::Running if held => "running",
             Status::Running => "cut off",
@@ -89,7 +90,8 @@ fn logged(manifest: &Manifest) -> Activity {
     }
     let mut nodes: Vec<NodeActivity> = nodes.into_values().collect();
     nodes.sort_by(|a, b| b.busy_seconds.total_cmp(&a.busy_seconds));
-    let seconds: f64 = manifest.committed.iter().map(|i| i.seconds).sum();
+    // An empty sum of floats is -0.
+    let seconds: f64 = manifest.committed.iter().map(|i| i.seconds).sum::<f64>() + 0.0;
     let policy =
         policy.map(|busy| PolicyActivity { busy_seconds: busy, busy_share: busy / seconds.max(1e-9), ..PolicyActivity::default() });
     Activity { seconds, iterations: manifest.info.iterations, next: manifest.next(), nodes, policy, ..Activity::default() }

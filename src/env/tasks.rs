@@ -1,6 +1,7 @@
 //! Sets of tasks: seeds to train on, and frozen panels to be measured on, that can never meet.
 
 use super::{EnvError, Game, Task};
+use crate::files;
 use crate::seed::{mix, text};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -91,12 +92,15 @@ pub fn freeze(game: &Game, label: &str, count: usize) -> Result<Panel, EnvError>
     Ok(Panel { name, tasks, boards })
 }
 
+/// A longer file is no panel.
+const MOST_BYTES: u64 = 256 << 20;
+
 impl Panel {
     /// Reads a panel and holds it against its hash.
     pub fn load(path: &Path) -> Result<Panel, EnvError> {
         let shown = path.display().to_string();
         let bad = |why: String| EnvError::Panel { path: shown.clone(), why };
-        let text = std::fs::read_to_string(path).map_err(|source| EnvError::File { path: shown.clone(), source })?;
+        let text = files::text(path, MOST_BYTES).map_err(|source| EnvError::File { path: shown.clone(), source })?;
         let file: File = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
         let tasks = file.tasks.iter().map(|name| Task::parse(name)).collect::<Result<Vec<_>, _>>().map_err(|e| bad(e.to_string()))?;
         for task in &tasks {

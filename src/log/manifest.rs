@@ -2,10 +2,10 @@
 
 use super::keep::Keeper;
 use super::{disk, sweep, LogError, Run};
+use crate::files;
 use crate::pipeline::Keep;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::ErrorKind;
 use std::time::Instant;
 
@@ -162,11 +162,12 @@ impl Manifest {
 
 pub(super) fn load(run: &Run) -> Result<Manifest, LogError> {
     let path = run.manifest_path();
-    let text = fs::read(&path).map_err(|e| match e.kind() {
+    let text = files::text(&path, u64::MAX - 1).map_err(|e| match e.kind() {
         ErrorKind::NotFound => LogError::NotARun(run.root().into()),
+        ErrorKind::InvalidData => LogError::Manifest { path: path.clone(), why: e.to_string() },
         _ => LogError::io(&path)(e),
     })?;
-    let manifest: Manifest = serde_json::from_slice(&text).map_err(|e| LogError::Manifest { path: path.clone(), why: e.to_string() })?;
+    let manifest: Manifest = serde_json::from_str(&text).map_err(|e| LogError::Manifest { path: path.clone(), why: e.to_string() })?;
     if manifest.format > FORMAT {
         let why = format!("format {} is newer than this program, which knows {FORMAT}", manifest.format);
         return Err(LogError::Manifest { path, why });

@@ -1,6 +1,7 @@
 //! Answers as text, and as Parquet.
 
 use super::{Answer, LogError};
+use crate::printable::printable;
 use arrow::array::{Array, ArrayRef, RecordBatch, StringArray};
 use arrow::csv;
 use arrow::datatypes::{DataType, Field, Schema};
@@ -132,7 +133,7 @@ fn table(answer: &Answer, out: &mut dyn Write) -> Result<(), LogError> {
 
 /// One line of at most [`WIDTH`] characters: a board's line ends show as a mark.
 fn cut(text: &str) -> String {
-    let line: String = text.chars().map(|c| if c == '\n' { '⏎' } else { c }).collect();
+    let line: String = printable(text).chars().map(|c| if c == '\n' { '⏎' } else { c }).collect();
     if line.chars().count() <= WIDTH {
         return line;
     }

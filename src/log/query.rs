@@ -86,8 +86,14 @@ fn explained(db: &Connection, message: &str) -> LogError {
     let tables = views::tables(db).unwrap_or_default();
     let mut text = first.to_string();
     let candidates = tables.iter().flat_map(|t| std::iter::once(&t.name).chain(t.columns.iter().map(|c| &c.0)));
-    if let Some(near) = unfound(first).and_then(|name| nearest(&name, candidates)) {
-        text += &format!("\ndid you mean `{near}`?");
+    if let Some(name) = unfound(first) {
+        let having: Vec<&str> =
+            tables.iter().filter(|t| t.columns.iter().any(|c| c.0.eq_ignore_ascii_case(&name))).map(|t| t.name.as_str()).collect();
+        match nearest(&name, candidates) {
+            _ if !having.is_empty() => text += &format!("\n`{name}` is a column of {}", having.join(", ")),
+            Some(near) => text += &format!("\ndid you mean `{near}`?"),
+            None => (),
+        }
     }
     text += "\nthere are:";
     for table in &tables {

@@ -25,6 +25,7 @@ struct Reflect {
     model: String,
     /// A file with the prompt, in which {rules}, {memory}, {attempt}, {first}, {actions} and {last} stand for what they say; the newline that ends it isn't part of it. A short one of our own when left out.
     #[serde(default)]
+    #[schemars(extend("x-names" = "file"))]
     prompt: Option<String>,
     /// Which episodes are reflected on.
     #[serde(default)]
@@ -130,7 +131,7 @@ pub fn spec() -> OperatorSpec {
 impl Reflect {
     fn template(&self) -> Result<String, String> {
         let Some(file) = &self.prompt else { return Ok(TEMPLATE.into()) };
-        let mut text = std::fs::read_to_string(file).map_err(|e| format!("prompt: `{file}` can't be read: {e}"))?;
+        let mut text = crate::files::text(file.as_ref(), 1 << 20).map_err(|e| format!("prompt: `{file}` can't be read: {e}"))?;
         // An editor ends a file with a newline, which is none of the prompt.
         if text.ends_with('\n') {
             text.pop();

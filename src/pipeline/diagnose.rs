@@ -1,5 +1,6 @@
 //! Mistakes, each with the place in the text where it can be mended.
 
+use crate::printable::printable;
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use serde::Serialize;
 use std::fmt;
@@ -34,17 +35,33 @@ impl fmt::Display for Diagnostics {
     }
 }
 
+impl Diagnostics {
+    /// As displayed, in the colours of a terminal.
+    pub fn styled(&self) -> String {
+        let all: Vec<String> = self.0.iter().map(|d| d.rendered(&Renderer::styled()) + "\n").collect();
+        all.join("\n")
+    }
+}
+
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.rendered(&Renderer::plain()))
+    }
+}
+
+impl Diagnostic {
+    fn rendered(&self, renderer: &Renderer) -> String {
+        let (message, file) = (printable(&self.message), printable(&self.file));
+        let help = self.help.as_deref().map(printable);
         let Some(line) = &self.source else {
-            write!(f, "error: {}\n --> {}", self.message, self.file)?;
-            return self.help.iter().try_for_each(|help| write!(f, "\n  = help: {help}"));
+            let help = help.map(|help| format!("\n  = help: {help}")).unwrap_or_default();
+            return format!("error: {message}\n --> {file}{help}");
         };
         let mark = AnnotationKind::Primary.span(token(line, self.column, self.file.starts_with("--set ")));
-        let snippet = Snippet::source(line.as_str()).line_start(self.line).path(self.file.as_str()).annotation(mark);
-        let help = self.help.iter().map(|help| Level::HELP.message(help.as_str()));
-        let group = Level::ERROR.primary_title(self.message.as_str()).element(snippet).elements(help);
-        f.write_str(&Renderer::plain().render(&[group]))
+        let snippet = Snippet::source(line.as_str()).line_start(self.line).path(file.as_ref()).annotation(mark);
+        let help = help.iter().map(|help| Level::HELP.message(help.as_ref()));
+        let group = Level::ERROR.primary_title(message.as_ref()).element(snippet).elements(help);
+        renderer.render(&[group])
     }
 }
 

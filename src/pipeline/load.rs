@@ -2,23 +2,39 @@
 
 use super::check::check;
 use super::parse::{self, refused, text_of, Report, Text};
-use super::{Catalog, Diagnostic, Diagnostics, Pipeline};
+use super::{Catalog, Diagnostic, Diagnostics, Pipeline, Wrong};
 use serde_json::Value;
 use std::path::Path;
 
+/// Finds what a pipeline without mistakes names on disk that isn't there.
+pub type Look<'a> = &'a dyn Fn(&Pipeline) -> Vec<Wrong>;
+
 /// Reads and checks a pipeline file; `sets` are the `path=value` texts of `--set`.
 pub fn load(path: &Path, sets: &[String], catalog: &Catalog) -> Result<Pipeline, Diagnostics> {
-    understand(&path.display().to_string(), &text_of(path)?, sets, catalog, false)
+    understand(&path.display().to_string(), &text_of(path)?, sets, catalog, Looks::default())
 }
 
 /// As [`load`], and looks whether the files that its tests name are there, which a run has no use for.
 pub fn load_with_tests(path: &Path, sets: &[String], catalog: &Catalog) -> Result<Pipeline, Diagnostics> {
-    understand(&path.display().to_string(), &text_of(path)?, sets, catalog, true)
+    understand(&path.display().to_string(), &text_of(path)?, sets, catalog, Looks { tests: true, there: None })
+}
+
+/// As [`load`], for a pipeline that is to run on this machine: `look` sees it once it has no mistake. With `tests` the files of its
+/// tests are looked for too.
+pub fn load_to_run(path: &Path, sets: &[String], catalog: &Catalog, tests: bool, look: Look) -> Result<Pipeline, Diagnostics> {
+    understand(&path.display().to_string(), &text_of(path)?, sets, catalog, Looks { tests, there: Some(look) })
+}
+
+/// What is looked for on disk.
+#[derive(Default)]
+struct Looks<'a> {
+    tests: bool,
+    there: Option<Look<'a>>,
 }
 
 /// Checks a pipeline given as text; `name` is what messages call the file.
 pub fn parse(name: &str, text: &str, sets: &[String], catalog: &Catalog) -> Result<Pipeline, Diagnostics> {
-    understand(name, text, sets, catalog, false)
+    understand(name, text, sets, catalog, Looks::default())
 }
 
 /// What stands in a pipeline file, without a check of what it means: the file may be another version's.
@@ -29,7 +45,7 @@ pub fn contents(path: &Path) -> Result<Value, Diagnostics> {
     parse::read(text.strip_prefix('\u{feff}').unwrap_or(&text), 0).map(|(tree, _)| tree.json()).map_err(|e| unread(e.message))
 }
 
-fn understand(name: &str, text: &str, sets: &[String], catalog: &Catalog, look: bool) -> Result<Pipeline, Diagnostics> {
+fn understand(name: &str, text: &str, sets: &[String], catalog: &Catalog, looks: Looks) -> Result<Pipeline, Diagnostics> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut texts = vec![Text { name: name.into(), text: text.into(), yaml: 0 }];
     texts.extend(sets.iter().map(|set| parse::text(set)));
@@ -54,13 +70,21 @@ fn understand(name: &str, text: &str, sets: &[String], catalog: &Catalog, look: 
         parse::apply(&mut tree, i, text, &mut report);
     }
     let folder = Path::new(name).parent().unwrap_or(Path::new(""));
-    check(&tree, folder, look, catalog, &mut report).ok_or_else(|| report.finish())
+    let Some(pipeline) = check(&tree, folder, looks.tests, catalog, &mut report) else { return Err(report.finish()) };
+    for wrong in looks.there.map(|look| look(&pipeline)).unwrap_or_default() {
+        report.add(tree.deepest(pipeline.written(&wrong.at)).at, wrong.message, wrong.help);
+    }
+    if report.len() > 0 {
+        return Err(report.finish());
+    }
+    Ok(pipeline)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::pipeline::fixture::{catalog, GOOD, LOOPED};
+    use crate::pipeline::parse::MOST_BYTES;
     use crate::pipeline::Input;
 
     #[test]

@@ -23,7 +23,7 @@ pub use diagnose::{Diagnostic, Diagnostics};
 pub use differ::{differences, Difference};
 pub use graph::{draw, overlaps, Needed, Overlap, PictureFormat};
 pub use keep::Keep;
-pub use load::{contents, load, load_with_tests, parse};
+pub use load::{contents, load, load_to_run, load_with_tests, parse, Look};
 pub use resolved::{Body, Input, Node, Pipeline, Until, LOOP};
 pub use schema::schema;
 pub use test::Test;

@@ -5,6 +5,7 @@ mod common;
 #[path = "../shared/logged.rs"]
 mod logged;
 
+mod begin;
 mod broken;
 mod cli;
 mod determinism;
@@ -21,4 +22,5 @@ mod replay;
 mod report;
 mod resume;
 mod see;
+mod terminal;
 mod update;

@@ -3,9 +3,11 @@
 mod recipe;
 mod score;
 
-use super::check::Format;
-use super::session::{info, Machine};
-use super::{answer, models, Outcome};
+use super::error::{Error, Result};
+use super::machine::Machine;
+use super::models;
+use super::output::{answer, Outcome, Output};
+use super::session::info;
 use crate::dataflow::feed::{Feed, Feeds};
 use crate::dataflow::journal::Journal;
 use crate::dataflow::run::{run, Plan};
@@ -64,18 +66,16 @@ pub struct Eval {
 impl Eval {
     pub fn run(self) -> Outcome {
         self.machine.alone("an evaluation")?;
-        let panel = Panel::load(&self.panel).map_err(|e| format!("error: {e}"))?;
-        panel.verify().map_err(|e| format!("error: {e}"))?;
+        let panel = Panel::load(&self.panel)?;
+        panel.verify()?;
         let how = self.recipe()?;
         let policy = models::start(&how, self.machine.threads(), &models::Starts::new())?;
         // An override may have emptied the log.
-        let node = how.log.first().cloned().ok_or("error: `log` must name the node that plays")?;
+        let node = how.log.first().cloned().ok_or_else(|| Error::asked("`log` must name the node that plays"))?;
         let sink = Sink::of([node.clone()].into());
         eprintln!("playing {} tasks of {}", panel.tasks.len(), panel.name);
-        let folder = self.out.as_ref().map(|out| log::Run::create(out, &how.to_yaml(), &info(&how))).transpose();
-        let folder = folder.map_err(|e| format!("error: {e}"))?;
-        let committer = folder.clone().map(|folder| Committer::new(folder).map(|c| Arc::new(Mutex::new(c)))).transpose();
-        let committer = committer.map_err(|e| format!("error: {e}"))?;
+        let folder = self.out.as_ref().map(|out| log::Run::create(out, &how.to_yaml(), &info(&how))).transpose()?;
+        let committer = folder.clone().map(|folder| Committer::new(folder).map(|c| Arc::new(Mutex::new(c)))).transpose()?;
         let journal = Journal { run: folder, committer: committer.clone(), observer: Arc::new(|_| {}) };
         let version = how.models.keys().next().and_then(|model| version(&models::newest(&self.run, model)));
         let attempts = how.node(&node).and_then(|n| n.body.as_ref()).map_or(1, |body| body.attempts);
@@ -88,32 +88,29 @@ impl Eval {
             stall: self.machine.stall(),
             sink: Some(sink.clone()),
             ..plan
-        })
-        .map_err(|failure| format!("error: {failure}"))?;
+        })?;
         if let Some(committer) = committer {
             let mut committer = committer.lock();
-            committer.finish(Status::Finished).map_err(|e| format!("error: {e}"))?;
+            committer.finish(Status::Finished)?;
         }
-        let rows = row::sorted(&sink.take(&node)).map_err(|e| format!("error: {e}"))?;
-        let score = Score::of(&panel, self.samples, attempts, rows.as_ref(), self.seed, version).map_err(|e| format!("error: {e}"))?;
+        let rows = row::sorted(&sink.take(&node))?;
+        let score = Score::of(&panel, self.samples, attempts, rows.as_ref(), self.seed, version)?;
         let subject = self.run.display().to_string();
         match self.machine.format {
-            Format::Json => answer(&score.json(&subject, self.temperature).to_string()),
-            Format::Text => answer(&score.text(&subject, self.temperature)),
+            Output::Json => answer(&score.json(&subject, self.temperature).to_string()),
+            Output::Text => answer(&score.text(&subject, self.temperature)),
         }
         Ok(ExitCode::SUCCESS)
     }
 
     /// The pipeline that plays the panel.
-    fn recipe(&self) -> Result<Pipeline, String> {
+    fn recipe(&self) -> Result<Pipeline> {
         let file = self.like.clone().unwrap_or_else(|| self.run.join("pipeline.yaml"));
         if self.like.is_none() && !file.exists() {
-            return Err(format!(
-                "error: {} is no run: it has no pipeline.yaml, which would say how to play\nname a pipeline that does: --like PIPELINE",
-                self.run.display()
-            ));
+            let why = format!("{} is no run: it has no pipeline.yaml, which would say how to play", self.run.display());
+            return Err(Error::Asked(why).help("name a pipeline that does: --like PIPELINE"));
         }
-        let trained = pipeline::load(&file, &[], &ops::replayed(Default::default())).map_err(|d| d.to_string())?;
+        let trained = pipeline::load(&file, &[], &ops::replayed(Default::default()))?;
         let changes = Changes {
             model: &self.run,
             node: self.node.as_deref(),
@@ -123,8 +120,8 @@ impl Eval {
             max_turns: self.max_turns,
             seed: self.seed,
         };
-        let text = recipe(&trained, &changes).map_err(|e| format!("error: {}: {e}", file.display()))?;
-        pipeline::parse("what is evaluated", &text, &self.sets, &ops::catalog()).map_err(|d| d.to_string())
+        let text = recipe(&trained, &changes).map_err(|e| e.at(file.display()))?;
+        Ok(pipeline::parse("what is evaluated", &text, &self.sets, &ops::catalog())?)
     }
 }
 
@@ -134,10 +131,10 @@ fn version(weights: &Path) -> Option<u64> {
 }
 
 /// The panel's tasks as rows, in place of drawn ones.
-fn tasks(panel: &Panel) -> Result<Feed, String> {
+fn tasks(panel: &Panel) -> Result<Feed> {
     let names: Vec<String> = panel.tasks.iter().map(|t| t.name()).collect();
     let iterations = UInt64Array::from(vec![0; names.len()]);
     let rows = row::batch(vec![("iteration", Arc::new(iterations)), ("task", Arc::new(StringArray::from(names)))]);
-    let rows: RecordBatch = rows.map_err(|e| format!("error: {e}"))?;
+    let rows: RecordBatch = rows?;
     Ok(Arc::new(move |iteration| Ok(if iteration == 0 { vec![rows.clone()] } else { vec![] })))
 }

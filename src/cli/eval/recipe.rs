@@ -1,5 +1,6 @@
 //! From a pipeline that trains, the part of it that plays.
 
+use crate::cli::error::{Error, Result};
 use crate::pipeline::{Node, Pipeline, LOOP};
 use serde_json::{json, Map, Value};
 use std::path::Path;
@@ -21,7 +22,7 @@ pub struct Changes<'a> {
 
 /// A pipeline of one iteration: tasks, and the node that plays them, as it does in `trained`, with weights that stay as they are. It logs
 /// that node alone.
-pub fn recipe(trained: &Pipeline, changes: &Changes) -> Result<String, String> {
+pub fn recipe(trained: &Pipeline, changes: &Changes) -> Result<String> {
     let node = chosen(trained, changes.node)?;
     let played = trained.source["nodes"][&node.id].clone();
     let inner = if node.body.is_some() { played["nodes"].as_object().cloned().unwrap_or_default() } else { Map::new() };
@@ -49,7 +50,7 @@ pub fn recipe(trained: &Pipeline, changes: &Changes) -> Result<String, String> {
             played
         }
     };
-    let source = tasks_of(trained, node).ok_or_else(|| format!("`{}` reads no tasks", node.id))?;
+    let source = tasks_of(trained, node).ok_or_else(|| Error::Asked(format!("`{}` reads no tasks", node.id)))?;
     let name = if [TASKS, "attempt"].contains(&node.id.as_str()) { "played" } else { &node.id };
     let models: Map<String, Value> = models(node).into_iter().map(|m| (m.clone(), json!({ "load": changes.model, "of": m }))).collect();
     let pipeline = json!({
@@ -60,19 +61,22 @@ pub fn recipe(trained: &Pipeline, changes: &Changes) -> Result<String, String> {
         "nodes": { TASKS: trained.source["nodes"][&source.id].clone(), name: played },
         "log": [name],
     });
-    serde_json::to_string_pretty(&pipeline).map_err(|e| e.to_string())
+    Ok(serde_json::to_string_pretty(&pipeline)?)
 }
 
 /// The node that plays with a model: the one that is asked for, or the only one.
-fn chosen<'a>(pipeline: &'a Pipeline, wanted: Option<&str>) -> Result<&'a Node, String> {
+fn chosen<'a>(pipeline: &'a Pipeline, wanted: Option<&str>) -> Result<&'a Node> {
     let acts = |node: &&Node| rollouts(node).any(|n| n.with["actor"] != "expert");
     let players: Vec<&Node> = pipeline.nodes.iter().filter(acts).collect();
     let names = || players.iter().map(|n| format!("`{}`", n.id)).collect::<Vec<_>>().join(", ");
     match wanted {
-        Some(id) => players.iter().find(|n| n.id == id).copied().ok_or_else(|| format!("`{id}` plays nothing; what plays is {}", names())),
+        Some(id) => {
+            let found = players.iter().find(|n| n.id == id).copied();
+            found.ok_or_else(|| Error::Asked(format!("`{id}` plays nothing; what plays is {}", names())))
+        }
         None if players.len() == 1 => Ok(players[0]),
-        None if players.is_empty() => Err("no node plays with a model".into()),
-        None => Err(format!("several nodes play: name one of {} by --node", names())),
+        None if players.is_empty() => Err(Error::asked("no node plays with a model")),
+        None => Err(Error::Asked(format!("several nodes play: name one of {} by --node", names()))),
     }
 }
 

@@ -1,43 +1,44 @@
 //! Columns of an answer, typed.
 
+use crate::cli::error::{Error, Result};
 use crate::log::{self, Run};
 use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::{DataType, Float64Type, UInt64Type};
 
 /// The rows that a query gave.
-pub struct Rows(RecordBatch);
+pub struct Asked(RecordBatch);
 
 /// Asks the log of a run.
-pub fn ask(run: &Run, sql: &str) -> Result<Rows, String> {
-    let answer = log::query(run, sql).map_err(|e| e.to_string())?;
-    concat_batches(&answer.schema, &answer.batches).map(Rows).map_err(|e| e.to_string())
+pub fn ask(run: &Run, sql: &str) -> Result<Asked> {
+    let answer = log::query(run, sql)?;
+    Ok(Asked(concat_batches(&answer.schema, &answer.batches)?))
 }
 
-impl Rows {
+impl Asked {
     pub fn len(&self) -> usize {
         self.0.num_rows()
     }
 
-    fn column(&self, name: &str, kind: &DataType) -> Result<ArrayRef, String> {
-        let column = self.0.column_by_name(name).ok_or_else(|| format!("the answer has no column `{name}`"))?;
-        cast(column, kind).map_err(|e| format!("column `{name}`: {e}"))
+    fn column(&self, name: &str, kind: &DataType) -> Result<ArrayRef> {
+        let column = self.0.column_by_name(name).ok_or_else(|| Error::Asked(format!("the answer has no column `{name}`")))?;
+        cast(column, kind).map_err(|e| Error::from(e).at(format!("column `{name}`")))
     }
 
     /// Whole numbers; 0 where there is none.
-    pub fn u64s(&self, name: &str) -> Result<Vec<u64>, String> {
+    pub fn u64s(&self, name: &str) -> Result<Vec<u64>> {
         let column = self.column(name, &DataType::UInt64)?;
         Ok(column.as_primitive::<UInt64Type>().iter().map(Option::unwrap_or_default).collect())
     }
 
     /// Numbers, if there are any.
-    pub fn f64s(&self, name: &str) -> Result<Vec<Option<f64>>, String> {
+    pub fn f64s(&self, name: &str) -> Result<Vec<Option<f64>>> {
         let column = self.column(name, &DataType::Float64)?;
         Ok(column.as_primitive::<Float64Type>().iter().map(|x| x.filter(|x| x.is_finite())).collect())
     }
 
     /// Texts, if there are any.
-    pub fn texts(&self, name: &str) -> Result<Vec<Option<String>>, String> {
+    pub fn texts(&self, name: &str) -> Result<Vec<Option<String>>> {
         let column = self.column(name, &DataType::Utf8)?;
         Ok(column.as_string::<i32>().iter().map(|text| text.map(String::from)).collect())
     }

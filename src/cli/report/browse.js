@@ -46,7 +46,7 @@ function browser(data) {
     summary.textContent = `${trip.task}, sample ${trip.sample}, iteration ${trip.iteration}: ${plays} turns${attempts.length > 1 ? ` in ${attempts.length} attempts` : ""}, rewards add up to ${told(total(trip))}, ${won(trip) ? "won" : "not won"}.`;
     let attempt = null;
     for (const t of trip.turns) {
-      if (attempts.length > 1 && t[ATTEMPT] !== attempt) turns.append(make("h3", { class: "attempt" }, `Attempt ${t[ATTEMPT] + 1}`));
+      if (attempts.length > 1 && t[ATTEMPT] !== attempt) turns.append(make("h3", { class: "attempt" }, `Attempt ${t[ATTEMPT]}`));
       attempt = t[ATTEMPT];
       const reflect = texts[t[PHASE]] === "reflect", said = texts[t[SAID]], done = texts[t[DONE]];
       const facts = make("dl", {}), fact = (name, value, kind) => facts.append(make("dt", {}, name), make("dd", { class: kind }, value));
@@ -58,7 +58,7 @@ function browser(data) {
         const lean = make("span", { class: "lean", "aria-hidden": "true" }, make("i", { class: t[ADVANTAGE] < 0 ? "down" : "up", style: `width:${wide}%` }));
         facts.append(make("dt", {}, "advantage"), make("dd", {}, told(t[ADVANTAGE]), lean));
       }
-      const name = reflect ? "Reflection" : `Turn ${t[TURN] + 1}`, end = t[WON] ? "won" : t[OVER] && !reflect ? "over" : `score ${told(t[SCORE])}`;
+      const name = reflect ? "Reflection" : `Turn ${t[TURN]}`, end = t[WON] ? "won" : t[OVER] && !reflect ? "over" : `score ${told(t[SCORE])}`;
       turns.append(make("article", { class: `turn${reflect ? " reflect" : ""}${t[WON] ? " won" : ""}` }, make("h4", {}, make("span", {}, name), make("span", { class: t[WON] ? "good" : null }, end)), board(texts[t[SEEN]]), facts));
     }
   }

@@ -65,7 +65,7 @@ pub fn line(family: (usize, &Family), part: Option<String>, figures: &[Figure], 
     }))
 }
 
-/// Every so-manieth iteration, with the last one.
+/// Every n-th iteration, so that at most [`POINTS`] or so are left, and the last one.
 fn thinned(iterations: &BTreeSet<u64>) -> Vec<u64> {
     let step = iterations.len().div_ceil(POINTS).max(1);
     let last = iterations.len().saturating_sub(1);

@@ -30,7 +30,8 @@ function told(value, unit) {
 }
 function seconds(s) {
   if (s < 100) return `${s.toFixed(s < 10 ? 1 : 0)} s`;
-  return s < 7200 ? `${Math.floor(s / 60)} min ${Math.round(s % 60)} s` : `${(s / 3600).toFixed(1)} h`;
+  const whole = Math.round(s);
+  return whole < 7200 ? `${Math.floor(whole / 60)} min ${whole % 60} s` : `${(s / 3600).toFixed(1)} h`;
 }
 function steps(low, high, wanted, whole) {
   const rough = (high - low) / wanted || 1, power = 10 ** Math.floor(Math.log10(rough));

@@ -65,21 +65,22 @@ pub fn charts(sources: &[Source], families: &[Family], measured: &[Measured]) ->
         };
         let about = format!("{about} Node {node}, figure {name}.").trim_start().to_string();
         let title = if place == 3 { format!("{node}: {title}") } else { format!("{title}{place_said}") };
-        (!lines.is_empty()).then_some(Chart { section: ["panel", "training", "learning", "more"][place], title, about, unit, lines })
+        let section = ["panel", "training", "learning", "more"][place];
+        (!lines.is_empty()).then_some((node, Chart { section, title, about, unit, lines }))
     };
     told_apart(all.into_iter().filter_map(chart).collect())
 }
 
-/// Charts of one title name their node.
-fn told_apart(mut charts: Vec<Chart>) -> Vec<Chart> {
-    let titles: Vec<String> = charts.iter().map(|c| c.title.clone()).collect();
-    for chart in &mut charts {
+/// The charts, each given with its node: those that share a title name their nodes.
+fn told_apart(charts: Vec<(String, Chart)>) -> Vec<Chart> {
+    let titles: Vec<String> = charts.iter().map(|(_, chart)| chart.title.clone()).collect();
+    let apart = |(node, mut chart): (String, Chart)| {
         if titles.iter().filter(|title| **title == chart.title).count() > 1 {
-            let node = chart.about.rsplit("Node ").next().and_then(|rest| rest.split(',').next()).unwrap_or_default();
             chart.title = format!("{} ({node})", chart.title);
         }
-    }
-    charts
+        chart
+    };
+    charts.into_iter().map(apart).collect()
 }
 
 fn figure(source: &Source, node: &str, name: &str) -> Figure {

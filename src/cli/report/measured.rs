@@ -3,6 +3,7 @@
 use super::ask::ask;
 use super::chart::Figure;
 use super::source::Source;
+use crate::cli::error::Result;
 use crate::credit::episodes;
 use crate::log::sql::{literal, quoted};
 use crate::seed;
@@ -31,7 +32,7 @@ pub const SEED: u64 = 1;
 const ITERATIONS: u64 = 200;
 
 impl Measured {
-    pub fn of(source: &Source) -> Result<Measured, String> {
+    pub fn of(source: &Source) -> Result<Measured> {
         let mut found = Measured::default();
         let committed = source.manifest.committed.len() as u64;
         let some = format!("iteration % {} = 0", committed.div_ceil(ITERATIONS).max(1));
@@ -50,7 +51,7 @@ impl Measured {
     }
 
     /// The trials of a panel; one that was given up counts as not won.
-    fn trials(&mut self, source: &Source, node: &str) -> Result<(), String> {
+    fn trials(&mut self, source: &Source, node: &str) -> Result<()> {
         let rows = ask(
             &source.run,
             &format!(
@@ -80,7 +81,7 @@ impl Measured {
         trials.filter_map(interval).collect()
     }
 
-    fn attempts(&mut self, source: &Source, node: &str, some: &str) -> Result<(), String> {
+    fn attempts(&mut self, source: &Source, node: &str, some: &str) -> Result<()> {
         let rows = ask(
             &source.run,
             &format!(
@@ -99,7 +100,7 @@ impl Measured {
         Ok(())
     }
 
-    fn groups(&mut self, source: &Source, node: &str, some: &str) -> Result<(), String> {
+    fn groups(&mut self, source: &Source, node: &str, some: &str) -> Result<()> {
         let rows = ask(
             &source.run,
             &format!(
@@ -115,7 +116,7 @@ impl Measured {
         Ok(())
     }
 
-    fn explored(&mut self, source: &Source, node: &str, some: &str) -> Result<(), String> {
+    fn explored(&mut self, source: &Source, node: &str, some: &str) -> Result<()> {
         let rows = ask(
             &source.run,
             &format!(

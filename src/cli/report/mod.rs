@@ -9,8 +9,8 @@ mod source;
 mod time;
 mod trips;
 
-use super::check::Format;
-use super::{answer, Outcome};
+use super::error::{Error, Result};
+use super::output::{answer, Outcome, Output};
 use clap::Args;
 use measured::Measured;
 use serde_json::{json, Value};
@@ -27,7 +27,7 @@ pub struct Report {
     #[arg(long)]
     out: Option<PathBuf>,
     #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    format: Output,
 }
 
 const PAGE: &str = include_str!("page.html");
@@ -36,25 +36,25 @@ const SCRIPT: [&str; 3] = [include_str!("draw.js"), include_str!("browse.js"), i
 
 impl Report {
     pub fn run(self) -> Outcome {
-        let sources = self.runs.iter().map(|r| Source::open(r)).collect::<Result<Vec<_>, _>>().map_err(|e| format!("error: {e}"))?;
+        let sources = self.runs.iter().map(|r| Source::open(r)).collect::<Result<Vec<_>>>()?;
         if let Some(empty) = sources.iter().find(|s| s.manifest.committed.is_empty()) {
-            return Err(format!("error: {} has no committed iteration yet: there is nothing to draw", empty.folder));
+            return Err(Error::Asked(format!("{} has no committed iteration yet: there is nothing to draw", empty.folder)));
         }
-        let data = data(&sources).map_err(|e| format!("error: {e}"))?;
+        let data = data(&sources)?;
         let page = page(&sources, &data);
         let out = self.out.unwrap_or_else(|| match self.runs.as_slice() {
             [only] => only.join("report.html"),
             _ => "report.html".into(),
         });
-        std::fs::write(&out, &page).map_err(|e| format!("error: {}: {e}; --out FILE names another place", out.display()))?;
+        std::fs::write(&out, &page).map_err(|e| Error::Asked(format!("{}: {e}; --out FILE names another place", out.display())))?;
         let (charts, trips) = (length(&data["charts"]), length(&data["browser"]["trips"]));
         answer(&match self.format {
-            Format::Json => {
+            Output::Json => {
                 json!({ "file": out.display().to_string(), "bytes": page.len(), "runs": data["runs"].as_array().map_or(0, Vec::len),
                     "curves": data["families"], "charts": charts, "episodes": trips })
                 .to_string()
             }
-            Format::Text => format!(
+            Output::Text => format!(
                 "{} of {} drawn: {charts} charts, {trips} episodes, {:.1} MB\n{}: open it in a browser",
                 if sources.len() == 1 { "1 run".into() } else { format!("{} runs", sources.len()) },
                 if length(&data["families"]) == 1 { "1 pipeline".into() } else { format!("{} pipelines", length(&data["families"])) },
@@ -71,9 +71,9 @@ fn length(list: &Value) -> usize {
 }
 
 /// All that the page shows.
-fn data(sources: &[Source]) -> Result<Value, String> {
+fn data(sources: &[Source]) -> Result<Value> {
     let families = families(sources);
-    let measured = sources.iter().map(Measured::of).collect::<Result<Vec<_>, _>>()?;
+    let measured = sources.iter().map(Measured::of).collect::<Result<Vec<_>>>()?;
     let mut charts = figures::charts(sources, &families, &measured);
     charts.extend(passes::charts(&families, &measured));
     let mut trips = trips::Trips::default();

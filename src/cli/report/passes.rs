@@ -85,7 +85,7 @@ fn attempts(families: &[Family], measured: &[Measured]) -> Vec<Chart> {
         for attempt in 0..most {
             let key = (node.clone(), attempt);
             let figures: Vec<Figure> = measured.iter().map(|m| m.returns.get(&key).cloned().unwrap_or_default()).collect();
-            let part = |f| line(f, Some(format!("attempt {}", attempt + 1)), &figures, &[]);
+            let part = |f| line(f, Some(format!("attempt {attempt}")), &figures, &[]);
             lines.extend(families.iter().enumerate().filter_map(part));
         }
         let about = format!("Mean sum of the rewards of each attempt at a task, of the trials that got so far. Rows of node {node}.");

@@ -1,5 +1,6 @@
 //! The runs of a report, and which of them are one experiment under several seeds.
 
+use crate::cli::error::{Error, Result};
 use crate::log::{Manifest, NodeInfo, Run};
 use crate::pipeline::{contents, differences};
 use serde_json::{json, Value};
@@ -25,11 +26,11 @@ pub struct Family {
 const APART: [&str; 4] = ["seed", "iterations", "about", "keep"];
 
 impl Source {
-    pub fn open(folder: &Path) -> Result<Source, String> {
-        let run = Run::open(folder).map_err(|e| e.to_string())?;
-        let manifest = run.manifest().map_err(|e| e.to_string())?;
-        let pipeline = contents(&run.pipeline()).map_err(|d| d.to_string())?;
-        let yaml = std::fs::read_to_string(run.pipeline()).map_err(|e| format!("{}: {e}", run.pipeline().display()))?;
+    pub fn open(folder: &Path) -> Result<Source> {
+        let run = Run::open(folder)?;
+        let manifest = run.manifest()?;
+        let pipeline = contents(&run.pipeline())?;
+        let yaml = std::fs::read_to_string(run.pipeline()).map_err(Error::file(&run.pipeline()))?;
         Ok(Source { folder: folder.display().to_string(), run, manifest, pipeline, yaml })
     }
 

@@ -1,8 +1,9 @@
 //! Episodes to look at: the first few of each playing node, of its first and its last iteration.
 
-use super::ask::{ask, Rows};
+use super::ask::{ask, Asked};
 use super::chart::number_of;
 use super::source::Source;
+use crate::cli::error::Result;
 use crate::log::sql::{literal, quoted};
 use serde_json::{json, Value};
 use std::collections::HashMap;
@@ -27,7 +28,7 @@ pub struct Trips {
 }
 
 impl Trips {
-    pub fn add(&mut self, number: usize, source: &Source) -> Result<(), String> {
+    pub fn add(&mut self, number: usize, source: &Source) -> Result<()> {
         for node in source.players() {
             let table = quoted(&node.id);
             let ends = ask(&source.run, &format!("SELECT min(iteration) AS first, max(iteration) AS last, count(*) AS rows FROM {table}"))?;
@@ -53,7 +54,7 @@ impl Trips {
         Ok(())
     }
 
-    fn trip(&mut self, number: usize, source: &Source, node: &str, (iteration, task, sample): (u64, &str, u64)) -> Result<(), String> {
+    fn trip(&mut self, number: usize, source: &Source, node: &str, (iteration, task, sample): (u64, &str, u64)) -> Result<()> {
         if self.bytes > BYTES {
             self.left_out += 1;
             return Ok(());
@@ -78,8 +79,8 @@ impl Trips {
     }
 
     /// [attempt, turn, phase, seen, said, done, valid, reward, over, won, score, advantage] of each row, texts by their numbers.
-    fn turns(&mut self, rows: &Rows) -> Result<Vec<Value>, String> {
-        let mut texts = |name: &str| -> Result<Vec<usize>, String> {
+    fn turns(&mut self, rows: &Asked) -> Result<Vec<Value>> {
+        let mut texts = |name: &str| -> Result<Vec<usize>> {
             Ok(rows.texts(name)?.into_iter().map(|text| self.number(text.unwrap_or_default())).collect())
         };
         let (seen, said, done, phases) = (texts("observation")?, texts("response")?, texts("action")?, texts("phase")?);

@@ -1,6 +1,7 @@
 //! One test: the fed nodes' rows through the real engine, up to the nodes from which rows are expected.
 
 use super::compare::{compare, Compared};
+use crate::cli::error::{Error, Result};
 use crate::cli::models;
 use crate::dataflow::feed::{Feed, Feeds};
 use crate::dataflow::run::{run, Plan};
@@ -18,10 +19,10 @@ use std::sync::Arc;
 const MOST_ITERATIONS: u64 = 10_000;
 
 /// Every expected row and every row that came, compared; or why the test could not run.
-pub fn conduct(pipeline: &Pipeline, test: &Test, catalog: &Catalog) -> Result<Vec<Compared>, String> {
+pub fn conduct(pipeline: &Pipeline, test: &Test, catalog: &Catalog) -> Result<Vec<Compared>> {
     let mut expected: BTreeMap<String, Vec<Line>> = BTreeMap::new();
     for (node, file) in &test.expect {
-        expected.insert(node.clone(), lines::read(file).map_err(|e| e.to_string())?);
+        expected.insert(node.clone(), lines::read(file)?);
     }
     let wanted: BTreeSet<String> = test.expect.keys().cloned().collect();
     let mut part = pipeline.part(&wanted, &test.feed.keys().cloned().collect(), catalog);
@@ -40,32 +41,32 @@ pub fn conduct(pipeline: &Pipeline, test: &Test, catalog: &Catalog) -> Result<Ve
     let policy = models::start(&whole, 1, &Default::default())?;
     let sink = Sink::of(wanted);
     let plan = Plan::new(part, ops::find, ops::adds);
-    run(Plan { updates: ops::updates(&plan.pipeline), feeds, policy, sink: Some(sink.clone()), ..plan })
-        .map_err(|f| format!("error: {f}"))?;
+    run(Plan { updates: ops::updates(&plan.pipeline), feeds, policy, sink: Some(sink.clone()), ..plan })?;
     let mut compared = Vec::new();
     // In the pipeline's order, so that the first difference is where things begin to differ.
     for (node, lines) in pipeline.nodes.iter().filter_map(|n| expected.get_key_value(&n.id)) {
-        let made = row::sorted(&sink.take(node)).map_err(|e| format!("error: {node}: {e}"))?;
+        let made = row::sorted(&sink.take(node)).map_err(|e| Error::from(e).at(node))?;
         compared.extend(compare(node, lines, made.as_ref(), test.tolerance));
     }
     Ok(compared)
 }
 
 /// The rows of a file by iteration, and how many iterations they make.
-fn feed(file: &Path, needed: &Needed) -> Result<(Feed, u64), String> {
+fn feed(file: &Path, needed: &Needed) -> Result<(Feed, u64)> {
     let name = file.display().to_string();
-    let lines = lines::read(file).map_err(|e| e.to_string())?;
+    let lines = lines::read(file)?;
     if let Some(late) = lines.iter().find(|l| l.name.iteration >= MOST_ITERATIONS) {
         let help = format!("a test has iterations 0 to {}, and runs all up to its last", MOST_ITERATIONS - 1);
-        return Err(format!("{name}:{}: iteration {} is too late for a test\n  = help: {help}", late.number, late.name.iteration));
+        let why = format!("iteration {} is too late for a test", late.name.iteration);
+        return Err(Error::Asked(why).at(format!("{name}:{}", late.number)).help(format!("  = help: {help}")));
     }
     let iterations = lines.iter().map(|l| l.name.iteration + 1).max().unwrap_or(0);
-    let rows = lines::batch(&name, &lines, needed).map_err(|e| e.to_string())?;
+    let rows = lines::batch(&name, &lines, needed)?;
     let mut by_iteration: BTreeMap<u64, RecordBatch> = BTreeMap::new();
     for iteration in lines.iter().map(|l| l.name.iteration).collect::<BTreeSet<_>>() {
         let those: BooleanArray = lines.iter().map(|l| Some(l.name.iteration == iteration)).collect();
         if let Some(rows) = &rows {
-            by_iteration.insert(iteration, filter_record_batch(rows, &those).map_err(|e| format!("{name}:1: {e}"))?);
+            by_iteration.insert(iteration, filter_record_batch(rows, &those).map_err(|e| Error::from(e).at(format!("{name}:1")))?);
         }
     }
     Ok((Arc::new(move |iteration| Ok(by_iteration.get(&iteration).cloned().into_iter().collect())), iterations))

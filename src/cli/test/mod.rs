@@ -4,8 +4,8 @@ mod compare;
 mod conduct;
 mod show;
 
-use super::check::Format;
-use super::{answer, Outcome};
+use super::error::Error;
+use super::output::{answer, paint, Outcome, Output};
 use crate::{ops, pipeline};
 use clap::Args;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub struct Test {
     sets: Vec<String>,
     /// json: an object a line: one for each row, then one for its test
     #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    format: Output,
 }
 
 impl Test {
@@ -32,7 +32,7 @@ impl Test {
         let catalog = ops::catalog();
         let mut pipelines = Vec::new();
         for path in &self.pipelines {
-            let loaded = pipeline::load_with_tests(path, &self.sets, &catalog).map_err(|d| d.to_string())?;
+            let loaded = pipeline::load_with_tests(path, &self.sets, &catalog)?;
             pipelines.push((path.display().to_string(), loaded));
         }
         let (mut ran, mut failed) = (0, 0);
@@ -42,27 +42,30 @@ impl Test {
                 let good = outcome.as_ref().is_ok_and(|rows| rows.iter().all(|r| r.agrees()));
                 (ran, failed) = (ran + 1, failed + usize::from(!good));
                 match self.format {
-                    Format::Text => answer(&show::text(file, &test.name, &outcome)),
-                    Format::Json => answer(&show::json(file, &test.name, &outcome)),
+                    Output::Text => paint(&show::text(file, &test.name, &outcome)),
+                    Output::Json => answer(&show::json(file, &test.name, &outcome)),
                 }
             }
         }
         if ran == 0 {
             return Err(self.nothing(pipelines.iter().flat_map(|(_, p)| &p.tests).map(|t| t.name.as_str()).collect()));
         }
-        if self.format == Format::Text {
+        if self.format == Output::Text {
             let plural = if ran == 1 { "" } else { "s" };
             answer(&format!("{ran} test{plural}, {failed} failed"));
         }
         Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn nothing(&self, names: Vec<&str>) -> String {
+    fn nothing(&self, names: Vec<&str>) -> Error {
         match &self.name {
             Some(name) if !names.is_empty() => {
-                format!("error: there is no test `{name}`\n  = help: there are {}", names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", "))
+                let there: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
+                Error::Asked(format!("there is no test `{name}`")).help(format!("  = help: there are {}", there.join(", ")))
             }
-            _ => "error: there are no tests\n  = help: write `tests:` and under it one `- { name: ..., feed: { node: rows.jsonl }, expect: { node: rows.jsonl } }` a test".into(),
+            _ => Error::asked("there are no tests").help(
+                "  = help: write `tests:` and under it one `- { name: ..., feed: { node: rows.jsonl }, expect: { node: rows.jsonl } }` a test",
+            ),
         }
     }
 }

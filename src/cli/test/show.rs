@@ -1,29 +1,38 @@
 //! How a test went, for a person and for a program.
 
 use super::compare::{Compared, Presence};
+use crate::cli::colours::{GREEN, RED};
+use crate::cli::error::Result;
+use crate::printable::printable;
 use serde_json::{json, Map, Value};
 
 /// A person reads so many differences; `--format json` has them all.
 const MOST_SHOWN: usize = 10;
 
-type Outcome = Result<Vec<Compared>, String>;
+/// Every row compared, or why the test could not run.
+type Compares = Result<Vec<Compared>>;
 
-/// `ok` or `FAILED`, and below it what differs.
-pub fn text(file: &str, test: &str, outcome: &Outcome) -> String {
+/// `ok` or `FAILED`, in colours, and below it what differs.
+pub fn text(file: &str, test: &str, outcome: &Compares) -> String {
     let rows = match outcome {
-        Ok(rows) if rows.iter().all(|r| r.agrees()) => return format!("ok      {file}: {test}"),
+        Ok(rows) if rows.iter().all(|r| r.agrees()) => return format!("{GREEN}ok{GREEN:#}      {}", printable(&format!("{file}: {test}"))),
         Ok(rows) => rows,
-        Err(why) => return format!("FAILED  {file}: {test}\n{}", indented(why)),
+        Err(why) => return failed(file, test, &why.text()),
     };
     let mut table = vec![["node", "column", "expected", "got", "difference", "row"].map(String::from)];
     let differences: Vec<[String; 6]> = rows.iter().filter(|r| !r.agrees()).flat_map(differences).collect();
     let more = differences.len().saturating_sub(MOST_SHOWN);
     table.extend(differences.into_iter().take(MOST_SHOWN));
-    let mut text = format!("FAILED  {file}: {test}\n{}", indented(&aligned(&table)));
+    let mut text = failed(file, test, &aligned(&table));
     if more > 0 {
         text.push_str(&format!("\n  and {more} more"));
     }
     text
+}
+
+/// The heading in colour, and below it what is made printable.
+fn failed(file: &str, test: &str, what: &str) -> String {
+    format!("{RED}FAILED{RED:#}  {}", printable(&format!("{file}: {test}\n{}", indented(what))))
 }
 
 fn differences(row: &Compared) -> Vec<[String; 6]> {
@@ -74,11 +83,11 @@ fn aligned(table: &[[String; 6]]) -> String {
 }
 
 /// One object a row, each with what was expected and what came, and at the end one for the test.
-pub fn json(file: &str, test: &str, outcome: &Outcome) -> String {
+pub fn json(file: &str, test: &str, outcome: &Compares) -> String {
     let mut lines = Vec::new();
     let mut end = json!({ "pipeline": file, "test": test, "ok": false });
     match outcome {
-        Err(why) => end["error"] = json!(why),
+        Err(why) => end["error"] = json!(why.text()),
         Ok(rows) => {
             lines.extend(rows.iter().map(|row| object(file, test, row)));
             end["ok"] = json!(rows.iter().all(|r| r.agrees()));

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub struct ProcessSettings {
     /// The program of a process and its arguments, run as they are, without a shell, where `flow` runs.
     #[serde(skip_serializing)]
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("x-names" = "program"))]
     pub command: Vec<String>,
     /// What the tasks of a process are named after. Its tasks are known by this name and a seed, so a program with other settings needs another name.
     #[schemars(regex(pattern = "^[a-z][a-z0-9_]{0,31}$"))]

@@ -1,5 +1,5 @@
 //! A tree becomes a [`Sketch`], and everything that is wrong is reported: in this file the keys of the whole file, then its nodes
-//! one by one ([`nodes`]), then how they fit together ([`order`], [`columns`], [`ends`]).
+//! one by one (`nodes`), then how they fit together (`order`, `columns`, `ends`).
 
 mod choices;
 mod columns;

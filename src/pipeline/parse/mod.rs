@@ -7,6 +7,8 @@ mod read;
 mod report;
 mod tree;
 
+#[cfg(test)]
+pub use file::MOST_BYTES;
 pub use file::{refused, text_of};
 pub use overrides::{apply, text};
 pub use read::read;

@@ -84,7 +84,8 @@ impl<'a> Report<'a> {
         if self.found.len() >= MOST_FOUND || word.len() > LONGEST_NAME {
             return None;
         }
-        let near = |name: &&str| name.len() <= LONGEST_NAME;
+        // A name that is right elsewhere is no help here.
+        let near = |name: &&str| name.len() <= LONGEST_NAME && *name != word;
         let scored = names.into_iter().filter(near).map(|name| (strsim::damerau_levenshtein(word, name), name));
         scored.filter(|(distance, name)| *distance <= 1 + name.len() / 3 && *distance < name.len()).min().map(|(_, name)| name)
     }

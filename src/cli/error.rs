@@ -1,0 +1,124 @@
+//! Why a verb could not do its work. Errors keep their type up to here and become text once, in [`super::main`].
+
+use super::colours::RED;
+use crate::dataflow::cluster::ClusterError;
+use crate::dataflow::Failure;
+use crate::env::EnvError;
+use crate::log::LogError;
+use crate::pipeline::Diagnostics;
+use crate::policy::PolicyError;
+use crate::printable::{printable, shortened};
+use crate::row::lines::Mistakes;
+use crate::row::RowError;
+use std::fmt::Display;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What every fallible function of the command line answers with.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The longest line of a message, in characters.
+const LONGEST: usize = 2000;
+
+/// What went wrong, with what to do about it where that is known.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Mistakes in a pipeline, each with its place.
+    #[error(transparent)]
+    Pipeline(#[from] Diagnostics),
+    /// Mistakes in a file of rows, each with its place.
+    #[error(transparent)]
+    Lines(#[from] Mistakes),
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    #[error(transparent)]
+    Env(#[from] EnvError),
+    #[error(transparent)]
+    Row(#[from] RowError),
+    #[error(transparent)]
+    Run(#[from] Failure),
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Arrow(#[from] arrow::error::ArrowError),
+    #[error(transparent)]
+    Output(#[from] io::Error),
+    #[error("{}: {error}", .path.display())]
+    File { path: PathBuf, error: io::Error },
+    /// What was asked for can't be had: a name that isn't there, arguments that don't go together.
+    #[error("{0}")]
+    Asked(String),
+    /// Another error, and where it happened.
+    #[error("{place}: {error}")]
+    At { place: String, error: Box<Error> },
+    /// Another error, and what to do about it.
+    #[error("{error}\n{help}")]
+    Help { error: Box<Error>, help: String },
+}
+
+impl Error {
+    /// What was asked for can't be had.
+    pub fn asked(why: impl Display) -> Error {
+        Error::Asked(why.to_string())
+    }
+
+    /// An error of the operating system on `path`.
+    pub fn file(path: &Path) -> impl FnOnce(io::Error) -> Error + '_ {
+        |error| Error::File { path: path.into(), error }
+    }
+
+    /// This error, and where it happened.
+    pub fn at(self, place: impl Display) -> Error {
+        Error::At { place: place.to_string(), error: Box::new(self) }
+    }
+
+    /// This error, and what to do about it.
+    pub fn help(self, help: impl Display) -> Error {
+        Error::Help { error: Box::new(self), help: help.to_string() }
+    }
+
+    /// The text for a person. Mistakes with a place bring their own heads; of others, which may quote what a model or a program
+    /// said, no line is longer than anyone reads.
+    pub fn text(&self) -> String {
+        match self {
+            Error::Pipeline(_) | Error::Lines(_) => self.to_string(),
+            Error::Help { error, help } => format!("{}\n{help}", error.text().trim_end()),
+            _ => format!("error: {self}").lines().map(|line| shortened(line, LONGEST)).collect::<Vec<_>>().join("\n"),
+        }
+    }
+}
+
+impl Error {
+    /// The text as a terminal may show it, in its colours.
+    pub fn styled(&self) -> String {
+        match self {
+            Error::Pipeline(diagnostics) => diagnostics.styled(),
+            Error::Help { error, help } => format!("{}\n{}", error.styled().trim_end(), printable(help)),
+            _ => match self.text().strip_prefix("error:") {
+                Some(rest) => format!("{RED}error:{RED:#}{}", printable(rest)),
+                None => printable(&self.text()).into_owned(),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::Diagnostic;
+
+    #[test]
+    fn an_error_is_called_one_once() {
+        let diagnostic = |message: &str| {
+            let (file, help, source) = ("x.yaml".to_string(), None, None);
+            Error::from(Diagnostics(vec![Diagnostic { message: message.into(), file, line: 1, column: 1, help, source }]))
+        };
+        assert_eq!(diagnostic("no").text(), "error: no\n --> x.yaml\n");
+        assert_eq!(diagnostic("no").help("look").text(), "error: no\n --> x.yaml\nlook");
+        assert_eq!(Error::asked("no").at("runs/a").help("look").text(), "error: runs/a: no\nlook");
+    }
+}

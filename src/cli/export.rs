@@ -1,0 +1,85 @@
+//! `flow export`: a run's figures in the files of another program.
+
+use super::error::{Error, Result};
+use super::events::Events;
+use super::output::{answer, Outcome};
+use super::summary::shell_word;
+use crate::log::Run;
+use clap::Args;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::UNIX_EPOCH;
+
+#[derive(Args)]
+pub struct Export {
+    /// The runs' folders
+    #[arg(required = true)]
+    runs: Vec<PathBuf>,
+    /// Writes an event file a run, in a folder of the run's name, for `tensorboard --logdir DIR`
+    #[arg(long, value_name = "DIR", required = true)]
+    tensorboard: PathBuf,
+}
+
+/// What the file is called. The same name each time, so that a later export takes the place of an earlier one.
+const FILE: &str = "events.out.tfevents.flow";
+
+impl Export {
+    pub fn run(self) -> Outcome {
+        let mut names: Vec<String> = Vec::new();
+        let mut written = 0;
+        for folder in &self.runs {
+            let run = Run::open(folder)?;
+            let name = free(&names, folder);
+            let into = self.tensorboard.join(&name);
+            std::fs::create_dir_all(&into).map_err(Error::file(&into))?;
+            written += events(&run, &into.join(FILE))?;
+            names.push(name);
+        }
+        let (runs, dir) = (names.len(), shell_word(&self.tensorboard.display().to_string()));
+        let plural = if runs == 1 { "" } else { "s" };
+        answer(&format!(
+            "{written} numbers of {runs} run{plural} -> {}\n\nTry next:\n  tensorboard --logdir {dir}",
+            self.tensorboard.display()
+        ));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The run's name among those of the others: its folder's, and a number if another has that already.
+fn free(names: &[String], folder: &Path) -> String {
+    let whole = folder.canonicalize().unwrap_or_else(|_| folder.into());
+    let name = whole.file_name().map_or("run".into(), |name| name.to_string_lossy().into_owned());
+    let nth = |n: usize| if n == 1 { name.clone() } else { format!("{name}-{n}") };
+    (1..).map(nth).find(|name| !names.contains(name)).unwrap_or_default()
+}
+
+/// Writes every figure of every committed iteration; answers with their number.
+fn events(run: &Run, path: &Path) -> Result<usize> {
+    let manifest = run.manifest()?;
+    let file = run.root().join("manifest.json");
+    let ended = std::fs::metadata(&file).and_then(|m| m.modified()).map_err(Error::file(&file))?;
+    let ended = ended.duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+    // The manifest was written last when the last iteration was committed; before that each took its seconds.
+    let mut time = ended - manifest.committed.iter().map(|i| i.seconds).sum::<f64>();
+    let out = BufWriter::new(File::create(path).map_err(Error::file(path))?);
+    let mut events = Events::new(out, time).map_err(Error::file(path))?;
+    let pipeline = std::fs::read_to_string(run.pipeline()).map_err(Error::file(&run.pipeline()))?;
+    // Four spaces make a block of code in Markdown.
+    let code: String = pipeline.lines().map(|line| format!("    {line}\n")).collect();
+    events.text(time, "pipeline", &code).map_err(Error::file(path))?;
+    let mut count = 0;
+    for iteration in &manifest.committed {
+        time += iteration.seconds;
+        let named = |(node, figures): (&String, &std::collections::BTreeMap<String, f64>)| {
+            figures.iter().map(|(name, value)| (format!("{node}/{name}"), *value)).collect::<Vec<_>>()
+        };
+        let figures: Vec<(String, f64)> = iteration.metrics.iter().flat_map(named).collect();
+        count += figures.len();
+        let numbers = figures.iter().map(|(tag, value)| (tag.as_str(), *value));
+        events.numbers(time, iteration.iteration, numbers).map_err(Error::file(path))?;
+    }
+    events.finish().map_err(Error::file(path))?;
+    Ok(count)
+}

@@ -1,0 +1,69 @@
+//! What a machine gives to a training: workers, processes, threads. Never part of a pipeline, for it changes nothing of what is
+//! computed.
+
+use super::error::{Error, Result};
+use super::output::Output;
+use crate::dataflow::cluster::Hosts;
+use crate::files;
+use clap::Args;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What a machine gives to a training; never part of a pipeline.
+#[derive(Args)]
+pub struct Machine {
+    /// Worker threads of the dataflow; the rows are the same on any number
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub workers: u32,
+    /// A file with one `address:port` a line, one for each process of the run; all of them start with the same arguments
+    /// but --process. The connections have no authentication: use loopback or a private network
+    #[arg(long, value_name = "FILE")]
+    hosts: Option<PathBuf>,
+    /// Which line of --hosts this process is, from 0
+    #[arg(long, default_value_t = 0, requires = "hosts", value_name = "P")]
+    pub process: usize,
+    /// Threads of libtorch; one a core unless given here or by OMP_NUM_THREADS
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Ends the run when nothing at all has moved for this long, and says who waits for whom; 0 never does
+    #[arg(long, default_value_t = 300, value_name = "SECONDS")]
+    stall: u64,
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Output,
+}
+
+impl Machine {
+    /// The processes of the run, if it has more than one.
+    pub fn hosts(&self) -> Result<Option<Hosts>> {
+        let Some(path) = &self.hosts else { return Ok(None) };
+        let text = files::text(path, 1 << 20).map_err(Error::file(path))?;
+        Hosts::parse(&text, self.process).map(Some).map_err(|e| Error::asked(e).at(path.display()))
+    }
+
+    /// Insists on one process.
+    pub fn alone(&self, what: &str) -> Result<()> {
+        match self.hosts {
+            Some(_) => Err(Error::Asked(format!("{what} plays nothing and runs in one process: leave --hosts out"))),
+            None => Ok(()),
+        }
+    }
+
+    /// The same as arguments of another `flow` in one process, but for the format.
+    pub fn arguments(&self) -> Vec<OsString> {
+        let mut all = vec![format!("--workers={}", self.workers), format!("--stall={}", self.stall)];
+        all.extend(self.threads.map(|threads| format!("--threads={threads}")));
+        all.into_iter().map(OsString::from).collect()
+    }
+
+    /// How long a run may stand still.
+    pub fn stall(&self) -> Option<Duration> {
+        (self.stall > 0).then(|| Duration::from_secs(self.stall))
+    }
+
+    pub fn threads(&self) -> usize {
+        let named = std::env::var("OMP_NUM_THREADS").ok().and_then(|t| t.parse().ok());
+        let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
+        self.threads.or(named).filter(|t| *t > 0).unwrap_or_else(cores)
+    }
+}

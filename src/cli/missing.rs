@@ -1,0 +1,113 @@
+//! What a pipeline names on disk: models, programs, prompts. A run would find out later, in words of the operating system.
+
+use super::described::properties;
+use super::models::newest;
+use super::summary::shell_word;
+use crate::pipeline::{contents, Catalog, Node, Pipeline, Wrong};
+use std::path::{Path, PathBuf};
+
+/// Everything that isn't there, each with its place in the pipeline; `file` is the pipeline's own.
+pub fn missing(pipeline: &Pipeline, file: &Path, catalog: &Catalog) -> Vec<Wrong> {
+    let mut found: Vec<Wrong> = pipeline.models.iter().filter_map(|(name, model)| lost(name, model, file)).collect();
+    for node in pipeline.all() {
+        for (key, property) in catalog.operator(&node.op).into_iter().flat_map(|spec| properties(&spec.settings)) {
+            match property["x-names"].as_str() {
+                Some("file") => found.extend(unread(node, key)),
+                Some("program") => found.extend(unstarted(node, key)),
+                _ => (),
+            }
+        }
+    }
+    found
+}
+
+/// A model whose folder isn't there, or a run that has no weights of it.
+fn lost(name: &str, model: &serde_json::Value, file: &Path) -> Option<Wrong> {
+    let load = model["load"].as_str()?;
+    let path = Path::new(load);
+    let at = vec!["models".to_string(), name.into(), "load".into()];
+    if !path.exists() {
+        let made = maker(path, file).map(|from| format!("make it: flow run {} --out {}", shown(&from), shell_word(load)));
+        let help = made.unwrap_or_else(|| format!("looked for {}: a run's folder, or a model's", beneath_here(path)));
+        return Some(Wrong { at, message: format!("there is no `{load}` to load `{name}` from"), help: Some(help) });
+    }
+    let of = model["of"].as_str().unwrap_or(name);
+    let run = path.join("manifest.json").exists();
+    let help = format!("the run has weights of another model, which `of` can name, or it was cut off: flow resume {}", shell_word(load));
+    (run && !newest(path, of).join("model.safetensors").exists()).then(|| Wrong {
+        at,
+        message: format!("the run `{load}` has no weights of `{of}`"),
+        help: Some(help),
+    })
+}
+
+/// The pipeline that makes a run of that name: one beside `file`, or in `pipelines`.
+fn maker(run: &Path, file: &Path) -> Option<PathBuf> {
+    let name = run.file_name()?.to_str()?;
+    let folders =
+        [file.parent().map(Path::to_path_buf), file.parent().and_then(Path::parent).map(Path::to_path_buf), Some("pipelines".into())];
+    let files = folders.into_iter().flatten().filter_map(|folder| {
+        let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
+        std::fs::read_dir(folder).ok()
+    });
+    let mut files: Vec<PathBuf> =
+        files.flatten().flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "yaml")).collect();
+    files.sort();
+    files.into_iter().take(1000).find(|p| p.is_file() && contents(p).is_ok_and(|pipeline| pipeline["flow"] == name))
+}
+
+fn shown(path: &Path) -> String {
+    let text = path.display().to_string();
+    shell_word(text.strip_prefix("./").unwrap_or(&text))
+}
+
+/// A file that a setting names.
+fn unread(node: &Node, key: &str) -> Option<Wrong> {
+    let path = Path::new(node.with[key].as_str()?);
+    let message = match std::fs::metadata(path) {
+        Ok(about) if about.is_file() => return None,
+        Ok(_) => format!("`{}` is no file", path.display()),
+        Err(_) => format!("there is no file `{}`", path.display()),
+    };
+    Some(Wrong { at: at(node, key, None), message, help: Some(format!("looked for {}", beneath_here(path))) })
+}
+
+/// A program, or the script that an interpreter is to run, that a setting names with its arguments.
+fn unstarted(node: &Node, key: &str) -> Option<Wrong> {
+    let words: Vec<&str> = node.with[key].as_array()?.iter().filter_map(|w| w.as_str()).collect();
+    let (program, arguments) = words.split_first()?;
+    if !startable(program) {
+        let message = format!("there is no program `{program}`");
+        let help = match program.contains('/') {
+            true => format!("looked for {}: a file that may be executed", beneath_here(Path::new(program))),
+            false => "looked for it in the folders of PATH".into(),
+        };
+        return Some(Wrong { at: at(node, key, Some(0)), message, help: Some(help) });
+    }
+    let name = Path::new(program).file_name()?.to_str()?;
+    let interpreter = ["python", "node", "ruby", "perl", "bash", "sh"].iter().any(|i| name.starts_with(i));
+    let script = arguments.first().filter(|a| interpreter && !a.starts_with('-') && !Path::new(a).exists())?;
+    let message = format!("there is no `{script}` for `{program}` to run");
+    Some(Wrong { at: at(node, key, Some(1)), message, help: Some(format!("looked for {}", beneath_here(Path::new(script)))) })
+}
+
+fn startable(program: &str) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    let executable = |path: &Path| std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
+    match program.contains('/') {
+        true => executable(Path::new(program)),
+        false => std::env::var_os("PATH").is_some_and(|all| std::env::split_paths(&all).any(|folder| executable(&folder.join(program)))),
+    }
+}
+
+fn at(node: &Node, key: &str, item: Option<usize>) -> Vec<String> {
+    let mut path = vec!["nodes".to_string(), node.id.clone(), "with".into(), key.into()];
+    path.extend(item.map(|i| i.to_string()));
+    path
+}
+
+/// Paths in a pipeline are relative to the folder in which `flow` runs.
+fn beneath_here(path: &Path) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    here.join(path).display().to_string()
+}

@@ -1,0 +1,85 @@
+//! `flow new`: writes a commented pipeline to begin with.
+
+use super::error::{Error, Result};
+use super::output::{answer, Outcome};
+use super::summary::shell_word;
+use clap::{Args, ValueEnum};
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What is learnt.
+#[derive(Clone, Copy, ValueEnum)]
+enum Begin {
+    Minesweeper,
+    Sokoban,
+}
+
+#[derive(Args)]
+pub struct New {
+    /// The file to write; what it is called is the pipeline's name
+    file: PathBuf,
+    /// The game to begin with
+    #[arg(long, value_enum, default_value = "minesweeper")]
+    game: Begin,
+}
+
+const TEMPLATE: &str = include_str!("new.yaml");
+
+impl New {
+    pub fn run(self) -> Outcome {
+        let text = text(&self.file, self.game)?;
+        // An existing file is somebody's work.
+        let made = OpenOptions::new().write(true).create_new(true).open(&self.file);
+        let mut file = made.map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => Error::Asked(format!("{} is there already: name another file", self.file.display())),
+            _ => Error::file(&self.file)(error),
+        })?;
+        file.write_all(text.as_bytes()).map_err(Error::file(&self.file))?;
+        let word = shell_word(&self.file.display().to_string());
+        answer(&format!("{} is written, with comments\n\nTry next:\n  flow check {word}\n  flow run {word}", self.file.display()));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The template, filled in.
+fn text(path: &Path, game: Begin) -> Result<String> {
+    let stem = path.file_stem().and_then(|s| s.to_str()).unwrap_or_default();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    if !stem.starts_with(|c: char| c.is_ascii_alphabetic()) || !stem.chars().all(plain) || stem.len() > 64 {
+        let why = format!("`{stem}` can't be a pipeline's name");
+        return Err(Error::Asked(why).help("letters, digits, `-` and `_` make one, and a letter begins it: my-agent.yaml"));
+    }
+    let (title, game, settings, arguments, turns) = match game {
+        Begin::Minesweeper => ("MineSweeper", "minesweeper", "env: minesweeper, size: 4, mines: 2", "size=4 mines=2", "8"),
+        Begin::Sokoban => ("Sokoban", "sokoban", "env: sokoban, size: 6, boxes: 1", "size=6 boxes=1", "15"),
+    };
+    let places = [
+        ("{name}", stem),
+        ("{title}", title),
+        ("{game}", game),
+        ("{settings}", settings),
+        ("{arguments}", arguments),
+        ("{turns}", turns),
+        ("{file}", &shell_word(&path.display().to_string())),
+    ];
+    Ok(places.iter().fold(TEMPLATE.to_string(), |text, (place, value)| text.replace(place, value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ops, pipeline};
+
+    #[test]
+    fn what_is_written_is_a_pipeline_without_a_mistake() {
+        for game in [Begin::Minesweeper, Begin::Sokoban] {
+            let text = text(Path::new("some/my-agent.yaml"), game).unwrap();
+            let pipeline = pipeline::parse("x", &text, &[], &ops::catalog()).unwrap();
+            assert_eq!(pipeline.name, "my-agent");
+            assert!(!["{name}", "{title}", "{settings}", "{turns}", "{file}"].iter().any(|place| text.contains(place)), "{text}");
+        }
+        assert!(text(Path::new("my agent.yaml"), Begin::Sokoban).is_err());
+    }
+}

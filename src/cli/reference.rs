@@ -1,0 +1,87 @@
+//! The reference of the pipeline language as Markdown, made from the operator table: `flow ops --reference`.
+
+use super::described::{settings, Setting};
+use super::ops::forms;
+use crate::pipeline::{Catalog, Delay, OperatorSpec};
+
+/// The whole page.
+pub fn reference(catalog: &Catalog) -> String {
+    let mut text = String::from(
+        "# Reference\n\nMade from the operator table by `make schema`; a test holds it to that. `flow ops NAME` prints a part of it, \
+         [`schemas/columns.md`](../schemas/columns.md) has the columns, and editors complete and check pipelines by \
+         [`schemas/flow.schema.json`](../schemas/flow.schema.json).\n\n## Operators\n\n",
+    );
+    for spec in &catalog.operators {
+        text += &format!("- [`{0}`](#{0}): {1}\n", spec.name, spec.about);
+    }
+    catalog.operators.iter().for_each(|spec| text += &operator(spec));
+    text += "\n## Models\n\nAn entry of `models:` is one of these.\n";
+    for (about, shape) in forms(&catalog.model) {
+        text += &format!("\n{about}\n\n{}", table(&settings(&shape)));
+    }
+    text
+}
+
+fn operator(spec: &OperatorSpec) -> String {
+    let mut text = format!("\n## {}\n\n{}.\n\n", spec.name, sentence(spec.about));
+    if spec.ports.is_empty() {
+        text += "It has no inputs.";
+    } else {
+        text += "| input | rows | columns that it needs |\n| --- | --- | --- |\n";
+        for port in spec.ports {
+            let name = if port.name == "*" { "any names".to_string() } else { format!("`{}`", port.name) };
+            let optional = if port.optional { "; may be left out" } else { "" };
+            let delay = match port.delay {
+                Delay::Never => "",
+                Delay::Either => "; of this iteration or of an earlier one",
+                Delay::Always => "; of an earlier iteration",
+            };
+            text += &format!("| {name} | {}{optional}{delay} | {} |\n", cell(port.about), quoted(port.needs));
+        }
+    }
+    let keeps = if spec.keeps { "the columns of its input and " } else { "" };
+    text += &format!("\nIt makes {keeps}{}.", quoted(spec.adds));
+    if spec.loops {
+        text += " It may stand in a loop.";
+    }
+    let all = settings(&spec.settings);
+    if all.is_empty() {
+        return text + "\n";
+    }
+    text + "\n\n" + &table(&all)
+}
+
+fn table(settings: &[Setting]) -> String {
+    let mut text = String::from("| setting | default | meaning |\n| --- | --- | --- |\n");
+    for Setting { when, name, about, kind, words, required, default } in settings {
+        let default = match default {
+            _ if *required => "*required*".to_string(),
+            Some(default) => format!("`{default}`"),
+            None => String::new(),
+        };
+        let kind = if kind.is_empty() { String::new() } else { format!(" *{kind}*") };
+        let word = |(word, about): &(String, String)| match about.is_empty() {
+            true => format!("<br>`{word}`"),
+            false => format!("<br>`{word}`: {}", cell(about)),
+        };
+        let words: String = words.iter().map(word).collect();
+        let when = when.as_ref().map(|case| format!("With `{case}`. ")).unwrap_or_default();
+        text += &format!("| `{name}` | {default} | {when}{}{kind}{words} |\n", cell(about));
+    }
+    text
+}
+
+fn quoted(names: &[&str]) -> String {
+    names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// With a capital and without a full stop.
+fn sentence(text: &str) -> String {
+    let mut letters = text.trim_end_matches('.').chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// A text that stays in its cell, and is no HTML.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
+}

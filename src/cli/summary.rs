@@ -1,0 +1,93 @@
+//! The end of a training: how it went, and what one may want to do next.
+
+use super::output::{answer, Output};
+use super::progress::Summary;
+use std::path::Path;
+
+/// What the next commands are about.
+pub struct Next<'a> {
+    pub run: &'a Path,
+    /// The run that this one replays.
+    pub replays: Option<String>,
+    /// A logged node whose rows are turns of episodes.
+    pub played: Option<String>,
+    /// A node by which a replay could judge the same rows in another way, if the log allows a replay.
+    pub advantage: Option<String>,
+}
+
+impl Next<'_> {
+    /// Prints the summary and the next commands.
+    pub fn say(self, format: Output, summary: &Summary) {
+        answer(&match format {
+            Output::Json => self.json(summary),
+            Output::Text => self.text(summary),
+        });
+    }
+
+    fn json(&self, summary: &Summary) -> String {
+        let Summary { iterations, before, after, played, failed, seconds } = summary;
+        let object = serde_json::json!({
+            "run": self.run.display().to_string(), "replays": self.replays, "iterations": iterations,
+            "success_before": before, "success_after": after,
+            "training_success": played.map(|(first, last)| [first, last]), "failed": failed, "seconds": seconds,
+        });
+        object.to_string()
+    }
+
+    fn text(&self, summary: &Summary) -> String {
+        let percent = |x: f64| format!("{:.1}%", 100.0 * x);
+        let mut text = format!("{} iterations in {:.0} s -> {}\n", summary.iterations, summary.seconds, self.run.display());
+        if let (Some(before), Some(after)) = (summary.before, summary.after) {
+            text += &format!("success on the frozen panel: {} before training, {} after\n", percent(before), percent(after));
+        }
+        if let (Some((first, last)), None) = (summary.played, summary.before) {
+            text += &format!("success in training: {} at first, {} at last\n", percent(first), percent(last));
+        }
+        if summary.failed > 0 {
+            text += &format!("{} episodes failed and were left out\n", summary.failed);
+        }
+        text += "\nTry next:\n";
+        let run = shell_word(&self.run.display().to_string());
+        if let Some(other) = &self.replays {
+            return text + &format!("  flow diff {} {run}\n", shell_word(other));
+        }
+        if summary.failed > 0 {
+            text += &format!(
+                "  flow query {run} \"select cause, count(*) as episodes, any_value(error) as error from errors group by cause\"\n"
+            );
+        }
+        text +=
+            &format!("  flow query {run} \"select node, iteration, value as success from metrics where name = 'success' order by all\"\n");
+        if let Some(node) = &self.played {
+            // The name of a node may be a word of SQL.
+            let table = if node.contains('-') || node == "group" { format!("\\\"{node}\\\"") } else { node.clone() };
+            text += &format!("  flow query {run} \"select task, sample, turn, action, reward from {table} limit 20\"\n");
+        }
+        if let Some(node) = &self.advantage {
+            text += &format!("  flow replay {run} --set nodes.{node}.with.baseline=leave_one_out\n");
+        }
+        text
+    }
+}
+
+/// A path as a shell takes it for one word.
+pub fn shell_word(path: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./+=:@%,".contains(c);
+    match !path.is_empty() && path.chars().all(plain) {
+        true => path.into(),
+        false => format!("'{}'", path.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_one_word() {
+        assert_eq!(shell_word("runs/a-2"), "runs/a-2");
+        assert_eq!(shell_word("runs/my run"), "'runs/my run'");
+        assert_eq!(shell_word("it's"), r"'it'\''s'");
+        assert_eq!(shell_word(""), "''");
+    }
+}

@@ -1,0 +1,102 @@
+//! The first minutes: a pipeline to begin with, what is missing, several seeds, figures for TensorBoard, and completion.
+
+use crate::common::*;
+
+#[test]
+fn a_new_pipeline_is_written_checked_and_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = || {
+        let mut command = flow();
+        command.current_dir(folder.path());
+        command
+    };
+    for game in ["minesweeper", "sokoban"] {
+        let file = format!("my-{game}.yaml");
+        let said = done(here().args(["new", &file, "--game", game]));
+        assert!(said.contains(&format!("flow run {file}")), "{said}");
+        done(here().args(["check", &file]));
+        let said = done(here().args(["run", &file, "--set", "iterations=2"]));
+        assert!(said.contains("success in training") && said.contains(&format!("flow query runs/my-{game} ")), "{said}");
+        for line in said.lines().filter(|line| line.starts_with("  flow query")) {
+            let line = line.replace("flow query", &format!("{} query", env!("CARGO_BIN_EXE_flow")));
+            let ran = std::process::Command::new("sh").args(["-c", &line]).current_dir(folder.path()).output().unwrap();
+            assert!(ran.status.success(), "{line}: {}", text(&ran.stderr));
+        }
+    }
+    let said = fails(here().args(["new", "my-sokoban.yaml"]));
+    assert!(said.contains("is there already"), "{said}");
+    assert!(fails(here().args(["new", "0.yaml"])).contains("can't be a pipeline's name"));
+}
+
+#[test]
+fn what_a_pipeline_names_on_disk_is_looked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = fails(flow().args(["check", "pipelines/grpo-sokoban.yaml", "--set", "models.actor.load=runs/none/warmstart-sokoban"]));
+    assert!(said.contains("there is no `runs/none/warmstart-sokoban` to load `actor` from"), "{said}");
+    assert!(said.contains("make it: flow run pipelines/warmstart-sokoban.yaml --out runs/none/warmstart-sokoban"), "{said}");
+    assert!(said.contains("--> --set models.actor.load:1:19"), "{said}");
+    let corridor = |command: &str| {
+        let set = format!("nodes.tasks.with.command={command}");
+        fails(flow().args(["check", "pipelines/process-corridor.yaml", "--set", &set]))
+    };
+    assert!(corridor("[pyhton9]").contains("there is no program `pyhton9`"));
+    assert!(corridor("[./none]").contains("there is no program `./none`"));
+    assert!(corridor("[python3, examples/none.py]").contains("there is no `examples/none.py` for `python3` to run"));
+    let run = trained(folder.path(), "run", SMALL, &[]);
+    let load = format!("models.actor={{ load: {}, of: critic }}", run.display());
+    let said = fails(flow().args(["check", "pipelines/grpo-minesweeper.yaml", "--set", &load]));
+    assert!(said.contains("has no weights of `critic`"), "{said}");
+    let lamer = ["check", "pipelines/lamer/lamer.yaml", "--set", "nodes.trial.nodes.reflect.with.prompt=nowhere.txt"];
+    assert!(fails(flow().args(lamer)).contains("there is no file `nowhere.txt`"));
+}
+
+#[test]
+fn several_seeds_are_several_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = pipeline(folder.path(), SMALL);
+    let run = |seeds: &str| {
+        let mut command = flow();
+        command.arg("run").arg(&path).args(["--seeds", seeds, "--out"]).arg(folder.path().join("many")).args(["--set", "iterations=1"]);
+        command
+    };
+    let said = done(&mut run("4,9"));
+    assert!(said.contains("many-seed4") && said.contains("many-seed9") && said.contains("flow report"), "{said}");
+    let seeds = [4, 9].map(|seed| {
+        let sql = "select any_value(weights) from rollout";
+        done(flow().arg("query").arg(folder.path().join(format!("many-seed{seed}"))).arg(sql));
+        std::fs::read_to_string(folder.path().join(format!("many-seed{seed}/pipeline.yaml"))).unwrap()
+    });
+    assert!(seeds[0].contains("seed: 4") && seeds[1].contains("seed: 9"), "{seeds:?}");
+    assert!(fails(&mut run("7,7")).contains("stands twice"));
+    assert!(fails(&mut run("5,4")).contains("exists and isn't empty"), "a run that is there stays as it is");
+}
+
+#[test]
+fn figures_are_exported_for_tensorboard() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained(folder.path(), "run", SMALL, &[]);
+    let into = folder.path().join("board");
+    let said = done(flow().arg("export").arg(&run).arg("--tensorboard").arg(&into));
+    let metrics = done(flow().arg("query").arg(&run).args(["select count(*) from metrics", "--format", "csv"]));
+    assert!(said.starts_with(&format!("{} numbers of 1 run", metrics.lines().nth(1).unwrap())), "{said}");
+    let bytes = std::fs::read(into.join("run/events.out.tfevents.flow")).unwrap();
+    // Every record by its length: the version, the pipeline's text, and one a committed iteration.
+    let (mut at, mut records) = (0, Vec::new());
+    while at < bytes.len() {
+        let length = u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+        records.push(&bytes[at + 12..at + 12 + length]);
+        at += 16 + length;
+    }
+    let holds = |record: &[u8], word: &str| record.windows(word.len()).any(|w| w == word.as_bytes());
+    assert!(records[0].ends_with(b"brain.Event:2") && holds(records[1], "flow: small"));
+    let losses = records.iter().filter(|r| holds(r, "update/loss")).count();
+    assert_eq!(losses, 3);
+}
+
+#[test]
+fn shells_complete_verbs_and_flags() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = done(flow().args(["completion", shell]));
+        assert!(script.contains("resume") && script.contains("dry-run"), "{shell}");
+    }
+}
