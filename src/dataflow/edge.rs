@@ -106,6 +106,8 @@ pub enum Route {
     One,
     /// By a hash of these columns: equal values meet on one worker.
     By(Vec<String>),
+    /// Of each row only these columns, as far as it has them, by a hash of those in `by`: what a stage reads travels, the rest stays.
+    Part { columns: Vec<String>, by: Vec<String> },
     /// Dealt out to the first workers of all processes: the rows of a batch in turn.
     Deal,
     /// A copy to the first worker of each process.
@@ -169,15 +171,23 @@ impl Router {
     }
 }
 
+/// The columns of `rows` that are among `columns`, shared.
+fn part(rows: &RecordBatch, columns: &[String]) -> RecordBatch {
+    let schema = rows.schema();
+    let those: Vec<usize> = (0..rows.num_columns()).filter(|i| columns.contains(schema.field(*i).name())).collect();
+    rows.project(&those).expect("the columns are there")
+}
+
 impl Distributor<Batch> for Router {
     fn partition<T: Clone, P: Push<Message<T, Batch>>>(&mut self, batch: &mut Batch, _time: &T, pushers: &mut [P]) {
         let Batch { rows, to, .. } = std::mem::take(batch);
         let peers = pushers.len();
+        let rows = if let Route::Part { columns, .. } = &self.route { part(&rows, columns) } else { rows };
         match &self.route {
             _ if rows.num_rows() == 0 => {}
             Route::Stay => self.pending[self.here].push(rows),
             Route::All => self.pending[to].push(rows),
-            Route::By(columns) if peers > 1 => {
+            Route::By(columns) | Route::Part { by: columns, .. } if peers > 1 => {
                 let keys = keys(&rows, columns);
                 self.split(rows, |i| (keys[i] % peers as u64) as usize);
             }
@@ -185,7 +195,7 @@ impl Distributor<Batch> for Router {
                 let (each, processes) = (self.each, peers / self.each);
                 self.split(rows, |i| i % processes * each);
             }
-            Route::One | Route::By(_) | Route::Deal => self.pending[0].push(rows),
+            Route::One | Route::By(_) | Route::Part { .. } | Route::Deal => self.pending[0].push(rows),
         }
     }
 

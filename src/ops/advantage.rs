@@ -1,11 +1,12 @@
 //! `advantage`: how much better a row did than its group. The formulas are in `credit`.
 
 use super::{must, schema};
-use crate::credit::rows::{compare, value};
+use crate::credit::rows::{compare, compared, rejoin, value, COMPARED};
 use crate::credit::{AdvantageSettings, Unit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::pipeline::{Delay, Need, Node, OperatorSpec, Port};
+use crate::row;
 use serde_json::Value;
 use timely::dataflow::Scope;
 
@@ -40,14 +41,18 @@ fn needs(with: &Value) -> Vec<Need> {
     needs
 }
 
-/// Two steps: the return needs whole trajectories, the baseline whole groups.
+/// Two steps: the return needs whole trajectories, the baseline whole groups. A group's rows may be anywhere, so what is compared travels
+/// to one worker and comes back; the rows themselves stay.
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with = AdvantageSettings::meant(&node.with).map_err(|e| format!("with: {e}"))?;
-    let rows = must(&ports, "rows")?;
-    let trajectories = Stage { name: node.id.clone(), inputs: vec![(rows, Route::by(&["task"]))], begins: false, place: Place::Worker };
+    let step = |name: &str, inputs| Stage { name: format!("{}{name}", node.id), inputs, begins: false, place: Place::Worker };
+    let whole = step("", vec![(must(&ports, "rows")?, Route::by(&["task"]))]);
     let first = with.clone();
-    let valued = stage(trajectories, ctx, move |_, rows| Ok(value(&rows[0], &first)?));
-    let groups =
-        Stage { name: format!("{} groups", node.id), inputs: vec![(valued, Route::by(&["group"]))], begins: false, place: Place::Worker };
-    Ok(stage(groups, ctx, move |_, rows| Ok(compare(&rows[0], &with)?)))
+    let valued = stage(whole, ctx, move |_, rows| Ok(value(&rows[0], &first)?));
+    let columns = row::NAME.into_iter().chain(compared(&with)).map(String::from).collect();
+    let part = Route::Part { columns, by: vec!["group".into()] };
+    let groups = step(" groups", vec![(valued.clone(), part)]);
+    let compared = stage(groups, ctx, move |_, rows| Ok(compare(&rows[0], &with)?));
+    let back = step(" joined", vec![(valued, Route::Stay), (compared, Route::by(&["task"]))]);
+    Ok(stage(back, ctx, |_, rows| Ok(rejoin(&rows[0], &rows[1], &COMPARED)?)))
 }

@@ -186,14 +186,19 @@ impl<'a> Names<'a> {
     }
 
     fn compare(&self, row: usize, other: &Names, other_row: usize) -> Ordering {
-        let keys = self.0.iter().zip(&other.0).map(|pair| match pair {
-            (Key::Long(a), Key::Long(b)) => a[row].cmp(&b[other_row]),
-            (Key::Short(a), Key::Short(b)) => a[row].cmp(&b[other_row]),
-            (Key::Text(a), Key::Text(b)) => a.value(row).cmp(b.value(other_row)),
-            // Batches of one edge have one schema.
-            _ => Ordering::Equal,
-        });
-        keys.fold(Ordering::Equal, Ordering::then)
+        for pair in self.0.iter().zip(&other.0) {
+            let order = match pair {
+                (Key::Long(a), Key::Long(b)) => a[row].cmp(&b[other_row]),
+                (Key::Short(a), Key::Short(b)) => a[row].cmp(&b[other_row]),
+                (Key::Text(a), Key::Text(b)) => a.value(row).cmp(b.value(other_row)),
+                // Batches of one edge have one schema.
+                _ => Ordering::Equal,
+            };
+            if order != Ordering::Equal {
+                return order;
+            }
+        }
+        Ordering::Equal
     }
 }
 

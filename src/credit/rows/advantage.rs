@@ -30,6 +30,16 @@ pub fn value(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<Re
     view.with(made)
 }
 
+/// The columns that [`compare`] makes.
+pub const COMPARED: [&str; 4] = ["baseline", "scale", "advantage", "used"];
+
+/// The columns that [`compare`] reads, beside the rows' names.
+pub fn compared(with: &AdvantageSettings) -> Vec<&'static str> {
+    let mut columns = vec!["return", "group", "used"];
+    columns.extend((with.unit == Unit::Token).then_some("response_tokens"));
+    columns
+}
+
 /// Adds `baseline`, `scale`, `advantage` and `used`. Needs whole groups. A row that was dropped upstream keeps its reason.
 pub fn compare(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<RecordBatch>, RowError> {
     let Some(view) = View::sorted(batches)? else { return Ok(vec![]) };

@@ -1,50 +1,24 @@
 //! Several advantages of the same rows, joined by the rows' names: the columns `advantage` and `used`.
 
+use super::join::{partners, JoinError};
 use crate::credit::add_weighted;
-use crate::row::{self, RowError, View, NAME};
+use crate::row::{self, View};
 use arrow::array::{Float32Array, RecordBatch, StringArray};
 use std::sync::Arc;
 
-/// Why rows can't be combined.
-#[derive(Debug, thiserror::Error)]
-pub enum CombineError {
-    /// An input without rows beside one with rows.
-    #[error("one input has rows and another has none")]
-    Missing,
-    /// Rows that have no partner.
-    #[error("the inputs hold different rows: `{name}` differs ({first} rows and {other})")]
-    Different {
-        /// The first column by which they differ.
-        name: &'static str,
-        /// Rows of the first input.
-        first: usize,
-        /// Rows of the other one.
-        other: usize,
-    },
-    /// A column is missing or of another type.
-    #[error(transparent)]
-    Row(#[from] RowError),
-}
-
 /// The first input's batches with the weighted sum of all inputs' advantages as `advantage`, and in `used` the first reason against a row.
 /// As many weights as inputs; whole rows of each.
-pub fn combine(inputs: &[Vec<RecordBatch>], weights: &[f32]) -> Result<Vec<RecordBatch>, CombineError> {
+pub fn combine(inputs: &[Vec<RecordBatch>], weights: &[f32]) -> Result<Vec<RecordBatch>, JoinError> {
     let views = inputs.iter().map(|batches| View::sorted(batches)).collect::<Result<Vec<_>, _>>()?;
     let views: Vec<View> = views.into_iter().flatten().collect();
     let Some(first) = views.first() else { return Ok(vec![]) };
     if views.len() != weights.len() {
-        return Err(CombineError::Missing);
+        return Err(JoinError::Missing);
     }
-    let names: Vec<&'static str> = NAME.into_iter().filter(|name| first.has(name)).collect();
-    let columns = [&names[..], &["advantage", "used"]].concat();
-    let firsts = first.read(&names)?;
     let mut sum = vec![0f32; first.len()];
     let mut used: Vec<Option<String>> = vec![None; first.len()];
     for (view, weight) in views.iter().zip(weights) {
-        let rows = view.read(&columns)?;
-        if let Some(name) = names.iter().find(|name| rows.column_by_name(name) != firsts.column_by_name(name)) {
-            return Err(CombineError::Different { name, first: first.len(), other: view.len() });
-        }
+        let rows = partners(first, view, &["advantage", "used"])?;
         add_weighted(&mut sum, row::f32s(&rows, "advantage")?.values(), *weight);
         let why = row::texts(&rows, "used")?;
         for (i, used) in used.iter_mut().enumerate().filter(|(i, used)| used.is_none() && why.value(*i) != "yes") {
@@ -82,7 +56,7 @@ mod tests {
         let yes = |sample, advantage| vec![rows(vec![sample], vec![advantage], vec!["yes"])];
         let error = combine(&[yes(0, 1.0), yes(1, 1.0)], &[1.0, 1.0]).unwrap_err();
         assert_eq!(error.to_string(), "the inputs hold different rows: `sample` differs (1 rows and 1)");
-        assert!(matches!(combine(&[yes(0, 1.0), vec![]], &[1.0, 1.0]), Err(CombineError::Missing)));
+        assert!(matches!(combine(&[yes(0, 1.0), vec![]], &[1.0, 1.0]), Err(JoinError::Missing)));
         assert!(combine(&[vec![], vec![]], &[1.0, 1.0]).unwrap().is_empty());
     }
 }

@@ -7,8 +7,10 @@ mod advantage;
 mod combine;
 mod episodes;
 mod group;
+mod join;
 
-pub use advantage::{compare, value};
-pub use combine::{combine, CombineError};
+pub use advantage::{compare, compared, value, COMPARED};
+pub use combine::combine;
 pub use episodes::{episodes, reflections};
 pub use group::{mark, measure, split, PLACE};
+pub use join::{rejoin, JoinError};
