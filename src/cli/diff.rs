@@ -2,7 +2,8 @@
 
 use super::output::{answer, Outcome, Output};
 use crate::log::{self, CreditDiff, Diff as Rows, RowCounts, Run, UsedDiff, WeightsDiff};
-use crate::pipeline::{contents, differences, Difference};
+use crate::ops;
+use crate::pipeline::{contents, differences, Difference, Role};
 use clap::Args;
 use serde_json::{json, Value};
 use std::path::PathBuf;
@@ -39,9 +40,10 @@ impl Diff {
         let (a, b) = (Run::open(&self.a)?, Run::open(&self.b)?);
         let pipelines = [contents(&a.pipeline())?, contents(&b.pipeline())?];
         let settings = differences(&pipelines[0], &pipelines[1]);
+        let opens = |op| ops::role(op) == Some(Role::Opens);
         let makes_tasks = |path: &str| {
             let id = path.split('.').nth(1).unwrap_or_default();
-            path == "seed" || path.starts_with("nodes.") && pipelines.iter().any(|p| p["nodes"][id]["op"] == "tasks")
+            path == "seed" || path.starts_with("nodes.") && pipelines.iter().filter_map(|p| p["nodes"][id]["op"].as_str()).any(opens)
         };
         let found = Found {
             names: [self.a.display().to_string(), self.b.display().to_string()],

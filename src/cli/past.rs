@@ -3,7 +3,8 @@
 use super::error::{Error, Result};
 use crate::dataflow::feed::{self, Feed, Feeds};
 use crate::log::{self, Manifest};
-use crate::pipeline::Pipeline;
+use crate::ops;
+use crate::pipeline::{Pipeline, Role};
 use crate::row::{self, RowError};
 use arrow::array::{RecordBatch, UInt64Array};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ pub fn past(pipeline: &Pipeline, folder: &log::Run, manifest: &Manifest) -> Resu
     let mut feeds = Feeds::new();
     for input in pipeline.nodes.iter().flat_map(|n| &n.inputs).filter(|i| i.staleness.is_some()) {
         let from = &input.from;
-        let update = pipeline.node(from).is_some_and(|n| n.op == "gpu-update");
+        let update = pipeline.node(from).is_some_and(|n| ops::is(n, Role::Learns));
         let feed: Feed = if update { versions(from, manifest) } else { logged(from, folder)? };
         feeds.insert(from.clone(), feed);
     }

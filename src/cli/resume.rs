@@ -10,7 +10,7 @@ use super::session::Session;
 use super::source::{reduced, Source};
 use crate::dataflow::feed::Feeds;
 use crate::log::{self, Lock, Manifest, Status};
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Pipeline, Role};
 use crate::{ops, pipeline};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -80,6 +80,6 @@ impl Resume {
 
 /// Success of the untrained policy, where it was measured.
 fn before(pipeline: &Pipeline, manifest: &Manifest) -> Option<f64> {
-    let node = pipeline.nodes.iter().find(|n| n.op == "evaluate")?;
+    let node = pipeline.nodes.iter().find(|n| ops::is(n, Role::Measures))?;
     manifest.committed.iter().find_map(|i| i.metrics.get(&node.id)?.get("success")).copied()
 }

@@ -13,7 +13,7 @@ use crate::dataflow::feed::Feeds;
 use crate::dataflow::journal::Journal;
 use crate::dataflow::run::{run, Plan};
 use crate::log::{self, Committer, Lock, NodeInfo, Replays, RunInfo, Status};
-use crate::pipeline::{Node, Pipeline};
+use crate::pipeline::{Node, Pipeline, Role};
 use crate::policy::Policy;
 use crate::{ops, row};
 use parking_lot::Mutex;
@@ -48,7 +48,7 @@ impl Session<'_> {
         let shared = Shared::default();
         interrupt(&shared)?;
         let progress = Arc::new(Progress::new(self.first, self.pipeline.iterations, self.before));
-        let evaluations: Vec<String> = self.pipeline.nodes.iter().filter(|n| n.op == "evaluate").map(|n| n.id.clone()).collect();
+        let evaluations: Vec<String> = self.pipeline.nodes.iter().filter(|n| ops::is(n, Role::Measures)).map(|n| n.id.clone()).collect();
         let eye = progress.clone();
         let journal = Journal {
             run: Some(self.folder.clone()),
@@ -76,7 +76,7 @@ impl Session<'_> {
                 }
             }
         };
-        let (advantage, played) = (regraded(&self.pipeline), played(&self.pipeline));
+        let (otherwise, played) = (otherwise(&self.pipeline), played(&self.pipeline));
         let ended = run(Plan {
             cluster,
             workers: self.machine.workers as usize,
@@ -110,15 +110,16 @@ impl Session<'_> {
             eprintln!("stopped after {} iterations; they are committed, and `flow resume {root}` goes on", summary.iterations);
             return Ok(ExitCode::from(130));
         }
-        Next { run: self.folder.root(), replays: self.replays.map(|r| r.run), played, advantage }.say(self.machine.format, &summary);
+        Next { run: self.folder.root(), replays: self.replays.map(|r| r.run), played, otherwise }.say(self.machine.format, &summary);
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// A node by which a replay could judge the same rows in another way, if the log allows a replay.
-fn regraded(pipeline: &Pipeline) -> Option<String> {
+/// A setting by which a replay could judge the same rows in another way, if the log allows a replay.
+fn otherwise(pipeline: &Pipeline) -> Option<String> {
     let played = pipeline.nodes.iter().filter(|n| ops::rolls_out(n)).all(|n| pipeline.log.contains(&n.id));
-    pipeline.nodes.iter().find(|n| played && n.op == "advantage").map(|n| n.id.clone())
+    let setting = |n: &Node| Some(format!("nodes.{}.with.{}", n.id, ops::operator(&n.op)?.further.otherwise?));
+    pipeline.nodes.iter().filter(|_| played).find_map(setting)
 }
 
 /// A logged node whose rows are turns of episodes.
@@ -135,8 +136,15 @@ pub fn info(pipeline: &Pipeline) -> RunInfo {
         let makes = node.makes(ops::adds);
         row::COLUMNS.iter().map(|c| c.name).filter(|c| row::NAME.contains(c) || makes.contains(c)).map(String::from).collect()
     };
-    let upstream = |id: &str| Some(pipeline.upstream(id).into_iter().map(String::from).collect());
-    let node = |n: &Node| NodeInfo { id: n.id.clone(), op: n.op.clone(), columns: columns(n), upstream: upstream(&n.id) };
+    let catalog = ops::catalog();
+    let upstream = |id: &str| Some(pipeline.upstream(id, &catalog).into_iter().map(String::from).collect());
+    let node = |n: &Node| NodeInfo {
+        id: n.id.clone(),
+        op: n.op.clone(),
+        role: n.makers().iter().find_map(|n| ops::role(&n.op)),
+        columns: columns(n),
+        upstream: upstream(&n.id),
+    };
     let nodes = logged.map(node).collect();
     let delay = pipeline.nodes.iter().flat_map(|n| &n.inputs).filter_map(|i| i.staleness).max().unwrap_or(0);
     RunInfo {

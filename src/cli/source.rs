@@ -3,9 +3,9 @@
 use super::error::{Error, Result};
 use super::models::{starts, Starts};
 use crate::dataflow::feed::{self, Feeds};
-use crate::log::{self, Manifest, Replays, Run};
+use crate::log::{self, Manifest, NodeInfo, Replays, Run};
 use crate::ops;
-use crate::pipeline::{Node, Pipeline, LOOP};
+use crate::pipeline::{Node, Pipeline, Role, LOOP};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -63,12 +63,11 @@ impl Source {
     /// Which logged node stands for each rollout of `pipeline` (from the file `file`): the one of the same name, else the
     /// only one that either has. The tasks come from the log too where both log them.
     pub fn rollouts(&self, pipeline: &Pipeline, file: &Path) -> Result<Replays> {
-        let logged = |ops: &[&str]| {
-            let those = self.manifest.info.nodes.iter().filter(|n| ops.contains(&n.op.as_str()));
-            those.map(|n| n.id.as_str()).collect::<Vec<_>>()
+        let logged = |wanted: fn(&NodeInfo) -> bool| {
+            self.manifest.info.nodes.iter().filter(|n| wanted(n)).map(|n| n.id.as_str()).collect::<Vec<_>>()
         };
         // A loop is there for the sake of its rollout.
-        let theirs = logged(&["rollout", LOOP]);
+        let theirs = logged(|n| n.op == LOOP || ops::role(&n.op) == Some(Role::Plays));
         let wanted: Vec<&Node> = pipeline.nodes.iter().filter(|n| ops::rolls_out(n)).collect();
         if wanted.is_empty() {
             return Err(Error::Asked(format!("{} has no rollout, so there are no rows to put in place of its own", file.display())));
@@ -85,8 +84,9 @@ impl Source {
             let spare: Vec<&str> = theirs.into_iter().filter(|id| !nodes.values().any(|used| used == id)).collect();
             return Err(Error::Asked(self.unlogged(pipeline, file, &lacking, &spare)));
         }
-        let tasks = logged(&["tasks"]);
-        let both = pipeline.nodes.iter().filter(|n| n.op == "tasks" && pipeline.log.contains(&n.id) && tasks.contains(&n.id.as_str()));
+        let tasks = logged(|n| ops::role(&n.op) == Some(Role::Opens));
+        let opens = |n: &&Node| ops::is(n, Role::Opens) && pipeline.log.contains(&n.id) && tasks.contains(&n.id.as_str());
+        let both = pipeline.nodes.iter().filter(opens);
         nodes.extend(both.map(|n| (n.id.clone(), n.id.clone())));
         Ok(Replays { run: self.name.clone(), nodes })
     }

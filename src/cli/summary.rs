@@ -11,8 +11,8 @@ pub struct Next<'a> {
     pub replays: Option<String>,
     /// A logged node whose rows are turns of episodes.
     pub played: Option<String>,
-    /// A node by which a replay could judge the same rows in another way, if the log allows a replay.
-    pub advantage: Option<String>,
+    /// A setting by which a replay could judge the same rows in another way, if the log allows a replay.
+    pub otherwise: Option<String>,
 }
 
 impl Next<'_> {
@@ -63,8 +63,8 @@ impl Next<'_> {
             let table = if node.contains('-') || node == "group" { format!("\\\"{node}\\\"") } else { node.clone() };
             text += &format!("  flow query {run} \"select task, sample, turn, action, reward from {table} limit 20\"\n");
         }
-        if let Some(node) = &self.advantage {
-            text += &format!("  flow replay {run} --set nodes.{node}.with.baseline=leave_one_out\n");
+        if let Some(setting) = &self.otherwise {
+            text += &format!("  flow replay {run} --set {setting}\n");
         }
         text
     }

@@ -7,13 +7,17 @@ use std::collections::BTreeMap;
 /// A logged node whose rows are turns of the training rollouts.
 pub(super) struct Turns<'a> {
     pub id: &'a str,
-    pub op: &'a str,
     pub columns: &'a [String],
     /// The nodes that its rows came through, if that is known.
     pub upstream: Option<&'a [String]>,
 }
 
 impl Turns<'_> {
+    /// Whether it made weights of its rows: these say of which version.
+    fn updates(&self) -> bool {
+        self.has("version")
+    }
+
     pub fn has(&self, column: &str) -> bool {
         self.columns.iter().any(|c| c == column)
     }
@@ -35,7 +39,7 @@ const CREDIT: [&str; 7] = ["visitation_depth", "group", "group_size", "baseline"
 
 /// The view `provenance`: from any update back to the rows behind it, and from any row forward to what it did.
 ///
-/// One line for each row of each logged `gpu-update`, and these columns:
+/// One line for each row of each logged update, and these columns:
 ///
 /// - `iteration`, `node`, `version`: when, which update, and the version of the weights that it made
 /// - `task`, `sample`, `attempt`, `turn`, `phase`: with `iteration` the row's name, by which any other table joins
@@ -59,14 +63,14 @@ const CREDIT: [&str; 7] = ["visitation_depth", "group", "group_size", "baseline"
 /// WHERE iteration = 11 AND task = 'sokoban-6x6-b1-m1-s2010794321636730654' AND sample = 2 AND turn = 0
 /// ```
 pub(super) fn provenance(nodes: &[Turns]) -> Option<String> {
-    let views: Vec<String> = nodes.iter().filter(|n| n.op == "gpu-update" && n.has("version")).map(|update| of(update, nodes)).collect();
+    let views: Vec<String> = nodes.iter().filter(|n| n.updates()).map(|update| of(update, nodes)).collect();
     (!views.is_empty()).then(|| views.join(" UNION ALL BY NAME "))
 }
 
 /// The part of one update. Its rows had their credit from the nodes that they came through: another node's row of the same name
 /// (a demonstration of the same task, say) is another row.
 fn of(update: &Turns, nodes: &[Turns]) -> String {
-    let before = |n: &&Turns| n.op != "gpu-update" && update.upstream.is_none_or(|ids| ids.iter().any(|id| id == n.id));
+    let before = |n: &&Turns| !n.updates() && update.upstream.is_none_or(|ids| ids.iter().any(|id| id == n.id));
     let credit: Vec<&Turns> = nodes.iter().filter(before).filter(|n| CREDIT.iter().any(|c| n.has(c))).collect();
     let made = beside(credit.iter().copied(), |c| CREDIT.contains(&c));
     let (key, id) = (key(), quoted(update.id));

@@ -3,7 +3,7 @@
 use super::keep::Keeper;
 use super::{disk, sweep, LogError, Run};
 use crate::files;
-use crate::pipeline::Keep;
+use crate::pipeline::{Keep, Role};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -46,6 +46,9 @@ pub struct Replays {
 pub struct NodeInfo {
     pub id: String,
     pub op: String,
+    /// What its operator is there for; of a loop, what that of its output is. Unknown in runs of before this was noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
     /// The columns it logs. They give a node without rows its empty table; may be left empty.
     #[serde(default)]
     pub columns: Vec<String>,
@@ -123,6 +126,15 @@ pub struct Manifest {
 
 /// The version of the format that this code writes, and the newest that it reads.
 const FORMAT: u32 = 1;
+
+impl RunInfo {
+    /// Whether the node's rows stand apart from the training's: those of a frozen panel, or tasks.
+    pub(super) fn apart(&self, node: &NodeInfo) -> bool {
+        // In a run of before roles were noted: those that came from no other node, unless a replay put them there.
+        let fed = self.replays.as_ref().is_some_and(|replays| replays.nodes.contains_key(&node.id));
+        node.role.map_or(!fed && node.upstream.as_ref().is_some_and(Vec::is_empty), Role::apart)
+    }
+}
 
 impl Manifest {
     pub(super) fn new(info: &RunInfo) -> Self {

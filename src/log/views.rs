@@ -8,9 +8,6 @@ use duckdb::{params, Connection, Result as Sql};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Nodes whose rows aren't turns of the training rollouts: what they log has tables of its own and no place in `trajectories`.
-const APART: [&str; 2] = ["evaluate", "tasks"];
-
 /// Where the episodes that failed are found: no node's table, but there in every run.
 const ERRORS: &str = "errors";
 
@@ -92,9 +89,10 @@ fn fill(db: &Connection, schema: &str, manifest: &Manifest, nodes: &Files) -> Sq
         .info
         .nodes
         .iter()
-        .filter(|n| !APART.contains(&n.op.as_str()))
+        // What isn't of the training's rollouts has a table of its own and no place in `trajectories`.
+        .filter(|n| !manifest.info.apart(n))
         .filter_map(|n| {
-            let turns = Turns { id: &n.id, op: &n.op, columns: columns.get(&n.id)?, upstream: n.upstream.as_deref() };
+            let turns = Turns { id: &n.id, columns: columns.get(&n.id)?, upstream: n.upstream.as_deref() };
             NAME.iter().all(|c| turns.has(c)).then_some(turns)
         })
         .collect();

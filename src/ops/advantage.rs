@@ -1,34 +1,35 @@
 //! `advantage`: how much better a row did than its group. The formulas are in `credit`.
 
-use super::{must, schema};
+use super::operator::{must, schema, Further, Operator};
 use crate::credit::rows::{compare, compared, rejoin, value, COMPARED};
 use crate::credit::{AdvantageSettings, Unit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use crate::pipeline::{Delay, Need, Node, OperatorSpec, Port};
+use crate::pipeline::{Carries, Delay, Need, Node, Port, Role};
 use crate::row;
 use serde_json::Value;
 use timely::dataflow::Scope;
 
-pub fn spec() -> OperatorSpec {
-    OperatorSpec {
-        name: "advantage",
-        about: "how much better a row did than its group",
-        ports: &[Port {
-            name: "rows",
-            about: "grouped rows of whole episodes",
-            needs: &["task", "sample", "attempt", "turn", "phase", "reward", "valid", "group"],
-            optional: false,
-            delay: Delay::Never,
-        }],
-        keeps: true,
-        adds: &["return", "baseline", "scale", "advantage", "value_target", "used"],
-        effect: false,
-        loops: false,
-        settings: schema::<AdvantageSettings>(),
-        needs,
-    }
-}
+/// What the table has of it.
+pub const OPERATOR: Operator = Operator {
+    name: "advantage",
+    about: "how much better a row did than its group",
+    role: Role::Judges,
+    ports: &[Port {
+        name: "rows",
+        about: "grouped rows of whole episodes",
+        carries: Carries::Rows,
+        needs: &["task", "sample", "attempt", "turn", "phase", "reward", "valid", "group"],
+        optional: false,
+        delay: Delay::Never,
+    }],
+    keeps: true,
+    adds: &["return", "baseline", "scale", "advantage", "value_target", "used"],
+    settings: schema::<AdvantageSettings>,
+    outside: render,
+    inside: None,
+    further: Further { needs, targets: |with| with["of"] == "gae", otherwise: Some("baseline=leave_one_out"), ..Further::NOTHING },
+};
 
 /// The columns that only some settings read.
 fn needs(with: &Value) -> Vec<Need> {

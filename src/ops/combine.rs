@@ -1,11 +1,11 @@
 //! `combine`: a weighted sum of advantages over the same rows, joined by name. GiGPO is episode + w * step
 //! (Eq. 8 of its paper), SLEA-RL the same with clusters.
 
-use super::{nothing, schema, settings};
+use super::operator::{schema, settings, Further, Operator};
 use crate::credit::rows::combine;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use crate::pipeline::{Delay, Node, OperatorSpec, Port};
+use crate::pipeline::{Carries, Delay, Node, Port, Role};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -21,25 +21,26 @@ struct Combine {
     weights: BTreeMap<String, f32>,
 }
 
-pub fn spec() -> OperatorSpec {
-    OperatorSpec {
-        name: "combine",
-        about: "a weighted sum of advantages over the same rows",
-        ports: &[Port {
-            name: "*",
-            about: "rows with an advantage; the first input's other columns are kept",
-            needs: &["task", "advantage", "used"],
-            optional: false,
-            delay: Delay::Never,
-        }],
-        keeps: true,
-        adds: &["advantage", "used"],
-        effect: false,
-        loops: false,
-        settings: schema::<Combine>(),
-        needs: nothing,
-    }
-}
+/// What the table has of it.
+pub const OPERATOR: Operator = Operator {
+    name: "combine",
+    about: "a weighted sum of advantages over the same rows",
+    role: Role::Judges,
+    ports: &[Port {
+        name: "*",
+        about: "rows with an advantage; the first input's other columns are kept",
+        carries: Carries::Rows,
+        needs: &["task", "advantage", "used"],
+        optional: false,
+        delay: Delay::Never,
+    }],
+    keeps: true,
+    adds: &["advantage", "used"],
+    settings: schema::<Combine>,
+    outside: render,
+    inside: None,
+    further: Further::NOTHING,
+};
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with: Combine = settings(node)?;

@@ -5,7 +5,8 @@
 use super::attempts::{Attempts, Iteration};
 use super::how::{Actor, Play};
 use super::incoming::newest;
-use super::memory::Unwritten;
+use super::memory::{self, Unwritten};
+use super::operator::{checked, must, schema, settings, Further, Head, Operator, Unfit};
 use super::player::Player;
 use super::prompt::Prompt;
 use super::reflect::{budget, Thinking};
@@ -13,13 +14,12 @@ use super::rollout::{tokens, tries};
 use super::said::Decode;
 use super::tries::Patience;
 use super::turns::COLUMNS;
-use super::{must, nothing, schema, settings};
 use crate::dataflow::context::Trial;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::Streaming;
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::env::{Game, Panel, Task, Worlds};
-use crate::pipeline::{Delay, Node, OperatorSpec, Port, Until};
+use crate::pipeline::{Carries, Delay, Node, Pipeline, Port, Role, Until, Wrong};
 use crate::policy::Sampling;
 use crate::row::{self, RowError};
 use arrow::array::{RecordBatch, StringArray, UInt64Array};
@@ -87,47 +87,60 @@ fn cool() -> f64 {
     0.7
 }
 
-pub fn spec() -> OperatorSpec {
-    OperatorSpec {
-        name: "evaluate",
-        about: "plays a frozen panel of tasks every few iterations",
-        ports: &[Port {
-            name: "weights",
-            about: "the update whose weights are measured",
-            needs: &["version"],
-            optional: false,
-            delay: Delay::Always,
-        }],
-        keeps: false,
-        adds: COLUMNS,
-        effect: true,
-        loops: false,
-        settings: schema::<Evaluate>(),
-        needs: nothing,
-    }
-}
+/// What the table has of it.
+pub const OPERATOR: Operator = Operator {
+    name: "evaluate",
+    about: "plays a frozen panel of tasks every few iterations",
+    role: Role::Measures,
+    ports: &[Port {
+        name: "weights",
+        about: "the update whose weights are measured",
+        carries: Carries::Weights,
+        needs: &["version"],
+        optional: false,
+        delay: Delay::Always,
+    }],
+    keeps: false,
+    adds: COLUMNS,
+    settings: schema::<Evaluate>,
+    outside: render,
+    inside: None,
+    further: Further { wrong, head: |_| Some(Head::Language), game: |node| game(node).map(Some), words, ..Further::NOTHING },
+};
 
 fn panel(file: &str) -> Result<Panel, String> {
     Panel::load(Path::new(file)).map_err(|e| format!("panel: {e}"))
 }
 
+/// A panel that isn't there, or that can't be played.
+fn wrong(node: &Node, _: &Pipeline) -> Vec<Wrong> {
+    game(node).err().into_iter().collect()
+}
+
 /// The game of the node's panel.
-pub fn game(node: &Node) -> Result<Game, String> {
-    let with: Evaluate = settings(node)?;
-    let tasks = panel(&with.panel)?.tasks;
-    let Some(Task { game, .. }) = tasks.into_iter().next() else { return Err(format!("panel `{}` has no tasks", with.panel)) };
+fn game(node: &Node) -> Result<Game, Wrong> {
+    let with: Evaluate = checked(node)?;
+    let at = |message: String| Wrong::in_node(node, &["with", "panel"], message);
+    let tasks = panel(&with.panel).map_err(at)?.tasks;
+    let Some(Task { game, .. }) = tasks.into_iter().next() else { return Err(at(format!("panel `{}` has no tasks", with.panel))) };
     match game.program() {
-        Some(process) => Err(format!(
+        Some(process) => Err(at(format!(
             "panel `{}` has tasks of the process `{}`, and a process has no frozen panels; `success` in the metrics of `rollout` measures it",
             with.panel, process.name
-        )),
+        ))),
         None => Ok(game),
     }
 }
 
+/// The words of what a further attempt is told.
+fn words(node: &Node) -> Result<Vec<String>, Wrong> {
+    let with: Evaluate = checked(node)?;
+    Ok(if with.attempts > 1 { memory::words() } else { vec![] })
+}
+
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with: Evaluate = settings(node)?;
-    let policy = ctx.policy.clone().ok_or("needs a model")?;
+    let policy = ctx.policy.clone().ok_or(Unfit::Model)?;
     let tasks = panel(&with.panel)?.tasks;
     let names: Vec<String> = tasks.iter().skip(ctx.team.process).step_by(ctx.team.processes).map(|t| t.name()).collect();
     let panel = row::batch(vec![("task", Arc::new(StringArray::from(names)))]).map_err(|e| e.to_string())?;

@@ -2,13 +2,13 @@
 //! sees one, else on the CPU. Emits for each row whether it was used, what the update saw of it, and the version of the
 //! weights it helped to make.
 
+use super::operator::{must, port, schema, Further, Head, Operator, Unfit};
 use super::select::{examples, Select};
-use super::{must, port, schema};
 use crate::credit::explained_variance;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::log::{Run, WeightsAt};
-use crate::pipeline::{Delay, Need, Node, OperatorSpec, Port};
+use crate::pipeline::{Carries, Delay, Need, Node, Port, Role};
 use crate::policy::{Example, Objective, PolicyError, RowReport, UpdateReport, UpdateSettings};
 use crate::row::{self, RowError, View};
 use arrow::array::{ArrayRef, Float32Array, RecordBatch, StringArray, UInt64Array};
@@ -22,6 +22,7 @@ const PORTS: &[Port] = &[
     Port {
         name: "rows",
         about: "the rows to learn from",
+        carries: Carries::Rows,
         needs: &["iteration", "task", "sample", "attempt", "turn", "phase", "prompt_tokens", "response_tokens", "choices", "logprobs"],
         optional: false,
         delay: Delay::Never,
@@ -29,38 +30,26 @@ const PORTS: &[Port] = &[
     Port {
         name: "weights",
         about: "another update of the same model that goes first; two updates of one model need an order",
+        carries: Carries::Weights,
         needs: &["version"],
         optional: true,
         delay: Delay::Either,
     },
 ];
 
-pub fn spec() -> OperatorSpec {
-    OperatorSpec {
-        name: "gpu-update",
-        about: "learns from the iteration's rows and makes the next version of the weights",
-        ports: PORTS,
-        keeps: false,
-        adds: &[
-            "iteration",
-            "task",
-            "sample",
-            "attempt",
-            "turn",
-            "phase",
-            "used",
-            "version",
-            "ratio",
-            "clip_share",
-            "loss_share",
-            "row_kl",
-        ],
-        effect: true,
-        loops: false,
-        settings: settings_schema(),
-        needs,
-    }
-}
+/// What the table has of it.
+pub const OPERATOR: Operator = Operator {
+    name: "gpu-update",
+    about: "learns from the iteration's rows and makes the next version of the weights",
+    role: Role::Learns,
+    ports: PORTS,
+    keeps: false,
+    adds: &["iteration", "task", "sample", "attempt", "turn", "phase", "used", "version", "ratio", "clip_share", "loss_share", "row_kl"],
+    settings: settings_schema,
+    outside: render,
+    inside: None,
+    further: Further { needs, head, ..Further::NOTHING },
+};
 
 /// The update's settings and, beside them, the model that is updated and which rows it learns from.
 fn settings_schema() -> Value {
@@ -72,6 +61,11 @@ fn settings_schema() -> Value {
     whole["properties"]["model"] = json!({ "type": "string", "description": "The model that learns." });
     whole["required"] = json!(["model"]);
     whole
+}
+
+/// A critic where values are learnt.
+fn head(with: &Value) -> Option<Head> {
+    Some(if with["objective"] == "value" { Head::Value } else { Head::Language })
 }
 
 fn needs(with: &Value) -> Vec<Need> {
@@ -99,7 +93,7 @@ fn settings(node: &Node) -> Result<(String, Select, UpdateSettings), String> {
 }
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
-    let policy = ctx.policy.clone().ok_or("needs a model")?;
+    let policy = ctx.policy.clone().ok_or(Unfit::Model)?;
     let (model, select, mut settings) = settings(node)?;
     settings.keep = ctx.keep;
     let (shared, id, run) = (ctx.shared.clone(), node.id.clone(), ctx.run.clone().filter(|_| ctx.lasting.contains(&node.id)));
@@ -112,7 +106,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         let text = |e: RowError| e.to_string();
         let Some(rows) = View::sorted(&rows[0]).map_err(text)? else { return Ok(vec![]) };
         let start = Instant::now();
-        let newest = policy.versions(&model).map_err(|e| e.to_string())?.last().copied().unwrap_or(0);
+        let newest = policy.versions(&model)?.last().copied().unwrap_or(0);
         let used = select.used(&rows, settings.objective, newest).map_err(text)?;
         let which: Vec<usize> = (0..used.len()).filter(|&i| used[i] == "yes").collect();
         let mut outcome = Outcome::new(used, newest);
@@ -135,7 +129,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
             let folder = run.root().join(&path);
             // An update without rows passes on what the one before it made, which may not be saved yet.
             if version > newest || !folder.exists() {
-                policy.save(&model, &folder).map_err(|e| e.to_string())?;
+                policy.save(&model, &folder)?;
                 shared.saved(iteration, WeightsAt { node: id.clone(), model: model.clone(), version, path });
             }
         }

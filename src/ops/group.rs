@@ -6,12 +6,12 @@
 //! game: to the columns `state`, `observation` and `visitation_depth` all reflections are alike, and like no turn of play. So
 //! `[task, state]` also compares the reflections on a task with one another (LaMer's code: their anchor is the word reflection).
 
-use super::{must, schema, settings};
+use super::operator::{must, schema, settings, Further, Operator};
 use crate::credit::rows::{mark, measure, split};
 use crate::credit::Similar;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use crate::pipeline::{Delay, Need, Node, OperatorSpec, Port, Wrong};
+use crate::pipeline::{Carries, Delay, Need, Node, Port, Role, Wrong};
 use crate::row::{self, Kind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,25 +30,26 @@ struct Group {
     similar: Option<Similar>,
 }
 
-pub fn spec() -> OperatorSpec {
-    OperatorSpec {
-        name: "group",
-        about: "says which rows are compared with each other",
-        ports: &[Port {
-            name: "rows",
-            about: "whole episodes",
-            needs: &["task", "sample", "attempt", "turn", "phase", "state"],
-            optional: false,
-            delay: Delay::Never,
-        }],
-        keeps: true,
-        adds: &["visitation_depth", "group", "group_size"],
-        effect: false,
-        loops: false,
-        settings: schema::<Group>(),
-        needs,
-    }
-}
+/// What the table has of it.
+pub const OPERATOR: Operator = Operator {
+    name: "group",
+    about: "says which rows are compared with each other",
+    role: Role::Judges,
+    ports: &[Port {
+        name: "rows",
+        about: "whole episodes",
+        carries: Carries::Rows,
+        needs: &["task", "sample", "attempt", "turn", "phase", "state"],
+        optional: false,
+        delay: Delay::Never,
+    }],
+    keeps: true,
+    adds: &["visitation_depth", "group", "group_size"],
+    settings: schema::<Group>,
+    outside: render,
+    inside: None,
+    further: Further { needs, wrong: |node, _| wrong(node).into_iter().collect(), ..Further::NOTHING },
+};
 
 fn needs(with: &Value) -> Vec<Need> {
     let by = with["by"].as_array().into_iter().flatten().filter_map(Value::as_str).enumerate();
@@ -60,15 +61,12 @@ fn needs(with: &Value) -> Vec<Need> {
 }
 
 /// Only texts can be alike.
-pub fn wrong(node: &Node) -> Option<Wrong> {
+fn wrong(node: &Node) -> Option<Wrong> {
     let name = settings::<Group>(node).ok()?.similar?.column;
     let column = row::find(&name).filter(|column| column.kind != Kind::Text)?;
     let texts: Vec<&str> = row::COLUMNS.iter().filter(|c| c.kind == Kind::Text).map(|c| c.name).collect();
-    Some(Wrong {
-        at: ["nodes", &node.id, "with", "similar", "column"].map(String::from).to_vec(),
-        message: format!("`column` must name a column of texts, and `{name}` is {}", column.kind.name()),
-        help: Some(format!("texts are in {}", texts.join(", "))),
-    })
+    let message = format!("`column` must name a column of texts, and `{name}` is {}", column.kind.name());
+    Some(Wrong::in_node(node, &["with", "similar", "column"], message).help(format!("texts are in {}", texts.join(", "))))
 }
 
 /// A step for each view of the rows that is needed: the depth needs whole trajectories, likeness all rows that could

@@ -1,54 +1,48 @@
 //! Which models can do what is asked of them: a policy writes, a critic values, and what a critic learns has to be made.
 
-use crate::pipeline::{Node, Pipeline, Wrong};
-use serde_json::Value;
+use super::{is, operator, Head};
+use crate::pipeline::{Carries, Input, Node, Pipeline, Role, Wrong};
 
 /// Nodes that ask a critic to write or a policy to value, and critics that learn what nothing makes.
 pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     let mut found = Vec::new();
     for node in pipeline.all() {
-        let critic = node.op == "value" || learns_values(node);
+        let Some(asked) = operator(&node.op).and_then(|o| (o.further.head)(&node.with)) else { continue };
         let model = node.with["model"].as_str().unwrap_or_default();
-        let asked = critic || matches!(node.op.as_str(), "rollout" | "reflect" | "evaluate" | "gpu-update");
-        let Some(settings) = pipeline.models.get(model).filter(|_| asked) else { continue };
+        let Some(settings) = pipeline.models.get(model) else { continue };
         match settings["head"].as_str() {
-            Some("value") if !critic => found.push(Wrong {
-                at: ["nodes", &node.id, "with", "model"].map(String::from).to_vec(),
-                message: format!("`{model}` has a value head and writes nothing, so `{}` can't use it", node.id),
-                help: Some("name a model without `head: value`".into()),
-            }),
+            Some("value") if asked == Head::Language => {
+                let message = format!("`{model}` has a value head and writes nothing, so `{}` can't use it", node.id);
+                found.push(Wrong::in_node(node, &["with", "model"], message).help("name a model without `head: value`"));
+            }
             // What was saved may have a value head.
-            None | Some("language") if critic && (settings["head"].is_string() || settings["new"].is_string()) => found.push(Wrong {
-                at: ["nodes", &node.id, "with", "model"].map(String::from).to_vec(),
-                message: format!("`{}` needs a critic, and `{model}` has no value head", node.id),
-                help: Some(format!("give it one: `{model}: {{ ..., head: value }}`")),
-            }),
+            None | Some("language") if asked == Head::Value && (settings["head"].is_string() || settings["new"].is_string()) => {
+                let message = format!("`{}` needs a critic, and `{model}` has no value head", node.id);
+                let help = format!("give it one: `{model}: {{ ..., head: value }}`");
+                found.push(Wrong::in_node(node, &["with", "model"], message).help(help));
+            }
             _ => {}
         }
-        if learns_values(node) && !targeted(pipeline, node) {
-            found.push(Wrong {
-                at: ["nodes", &node.id, "inputs"].map(String::from).to_vec(),
-                message: format!("`{}` learns values, and no `advantage` before it makes the column `value_target`", node.id),
-                help: Some("an `advantage` with `of: gae` makes it".into()),
-            });
+        if asked == Head::Value && is(node, Role::Learns) && !targeted(pipeline, node) {
+            let message = format!("`{}` learns values, and no `advantage` before it makes the column `value_target`", node.id);
+            found.push(Wrong::in_node(node, &["inputs"], message).help("an `advantage` with `of: gae` makes it"));
         }
     }
     found
 }
 
-fn learns_values(node: &Node) -> bool {
-    node.op == "gpu-update" && node.with["objective"] == "value"
-}
-
-/// Whether an advantage of the kind that makes `value_target` lies on the way of the rows.
+/// Whether a node that makes `value_target` lies on the way of the rows.
 fn targeted(pipeline: &Pipeline, node: &Node) -> bool {
     let mut here = node;
     // A pipeline's main inputs make no cycle; the bound is for one that isn't checked yet.
     for _ in 0..pipeline.nodes.len() {
-        if here.op == "advantage" && here.with.get("of").and_then(Value::as_str) == Some("gae") {
+        let operator = operator(&here.op);
+        if operator.is_some_and(|o| (o.further.targets)(&here.with)) {
             return true;
         }
-        let Some(next) = here.inputs.iter().find(|e| e.port != "weights").and_then(|e| pipeline.node(&e.from)) else { return false };
+        let port = |name: &str| operator.and_then(|o| o.ports.iter().find(|p| p.name == name));
+        let rows = |e: &&Input| port(&e.port).is_none_or(|p| p.carries != Carries::Weights);
+        let Some(next) = here.inputs.iter().find(rows).and_then(|e| pipeline.node(&e.from)) else { return false };
         here = next;
     }
     false

@@ -1,8 +1,8 @@
 //! What a `rollout` asks for in vain: what has no meaning where it stands, and a number of groups that can't be reached.
 
 use super::how::Actor;
+use super::operator::settings;
 use super::rollout::Rollout;
-use super::settings;
 use crate::pipeline::{Node, Pipeline, Wrong};
 
 /// All that the node asks for in vain.
@@ -21,21 +21,15 @@ pub fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
 /// These settings of the node, if they are given.
 fn idle(node: &Node, settings: &[&str], why: &str) -> Vec<Wrong> {
     let given = settings.iter().filter(|name| node.with.get(name).is_some());
-    let wrong = |name: &&str| Wrong {
-        at: ["nodes", &node.id, "with", name].map(String::from).to_vec(),
-        message: format!("`{name}` {why}"),
-        help: Some("leave it out".into()),
-    };
-    given.map(wrong).collect()
+    given.map(|name| Wrong::in_node(node, &["with", name], format!("`{name}` {why}")).help("leave it out")).collect()
 }
 
 /// An input that only a next attempt reads.
 fn untold(node: &Node) -> Option<Wrong> {
-    node.inputs.iter().find(|input| input.port == "memory").map(|input| Wrong {
-        at: ["nodes", &node.id, "inputs", "memory"].map(String::from).to_vec(),
-        message: format!("`memory` is what the next attempt is told, and `{}` stands in no loop", node.id),
-        help: Some(format!("put `{}` and `{}` into a node with `loop: {{ attempts: 3 }}`, or leave `memory` out", node.id, input.from)),
-    })
+    let input = node.inputs.iter().find(|input| input.port == "memory")?;
+    let message = format!("`memory` is what the next attempt is told, and `{}` stands in no loop", node.id);
+    let help = format!("put `{}` and `{}` into a node with `loop: {{ attempts: 3 }}`, or leave `memory` out", node.id, input.from);
+    Some(Wrong::in_node(node, &["inputs", "memory"], message).help(help))
 }
 
 /// More groups than there are tasks, or of trajectories that can't differ.
@@ -44,13 +38,13 @@ fn unreachable(node: &Node, pipeline: &Pipeline) -> Option<Wrong> {
     let groups = with.groups?;
     let source = node.inputs.iter().find(|input| input.port == "tasks")?;
     let batch = pipeline.nodes.iter().find(|n| n.id == source.from).and_then(|n| n.with["batch"].as_u64());
-    let (message, help) = if with.actor == Actor::Expert || with.samples < 2 {
-        ("`groups` needs trajectories that can differ: two samples or more, played by the policy".into(), None)
+    let at = |message: String| Wrong::in_node(node, &["with", "groups"], message);
+    if with.actor == Actor::Expert || with.samples < 2 {
+        Some(at("`groups` needs trajectories that can differ: two samples or more, played by the policy".into()))
     } else if let Some(batch) = batch.filter(|batch| *batch < groups.into()) {
         let help = format!("give `{}` a `batch` above {groups}, so that there are tasks to play in place of dull ones", source.from);
-        (format!("`groups` is {groups}, but `{}` makes no more than {batch} tasks", source.from), Some(help))
+        Some(at(format!("`groups` is {groups}, but `{}` makes no more than {batch} tasks", source.from)).help(help))
     } else {
-        return None;
-    };
-    Some(Wrong { at: ["nodes", &node.id, "with", "groups"].map(String::from).to_vec(), message, help })
+        None
+    }
 }

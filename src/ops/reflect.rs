@@ -3,13 +3,13 @@
 
 use super::how::Actor;
 use super::memory::Keep;
+use super::operator::{checked, schema, settings, Further, Head, Operator, Unfit};
 use super::reflecting::{Reflecting, PLACES, TEMPLATE};
 use super::turns::COLUMNS;
-use super::{nothing, schema, settings};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::{streaming, Inputs, Made, Piece, Streaming};
 use crate::dataflow::{Attempt, Context, Edge, Failed, Inner, InnerPorts, Place, Ports, Route};
-use crate::pipeline::{Delay, Node, OperatorSpec, Port, Wrong};
+use crate::pipeline::{Carries, Delay, Node, Port, Role, Wrong};
 use crate::policy::{Policy, Sampling};
 use crate::row;
 use arrow::array::RecordBatch;
@@ -114,19 +114,19 @@ fn one() -> f64 {
 const NEEDS: &[&str] =
     &["iteration", "task", "sample", "attempt", "turn", "phase", "observation", "action", "memory", "outcome", "won", "score", "weights"];
 
-pub fn spec() -> OperatorSpec {
-    OperatorSpec {
-        name: "reflect",
-        about: "asks the policy what it makes of episodes that are over",
-        ports: &[Port { name: "rows", about: "whole episodes", needs: NEEDS, optional: false, delay: Delay::Never }],
-        keeps: false,
-        adds: COLUMNS,
-        effect: false,
-        loops: true,
-        settings: schema::<Reflect>(),
-        needs: nothing,
-    }
-}
+/// What the table has of it.
+pub const OPERATOR: Operator = Operator {
+    name: "reflect",
+    about: "asks the policy what it makes of episodes that are over",
+    role: Role::Reflects,
+    ports: &[Port { name: "rows", about: "whole episodes", carries: Carries::Rows, needs: NEEDS, optional: false, delay: Delay::Never }],
+    keeps: false,
+    adds: COLUMNS,
+    settings: schema::<Reflect>,
+    outside: render,
+    inside: Some(inside),
+    further: Further { wrong: |node, _| wrong(node).into_iter().collect(), head: |_| Some(Head::Language), words, ..Further::NOTHING },
+};
 
 impl Reflect {
     fn template(&self) -> Result<String, String> {
@@ -152,31 +152,32 @@ impl Reflect {
 }
 
 /// The words of the node's prompt and of what it keeps, for a vocabulary.
-pub fn words(node: &Node) -> Result<Vec<String>, String> {
-    let with: Reflect = settings(node)?;
-    Ok(super::reflecting::words(&with.template()?, with.tag().as_deref()))
+fn words(node: &Node) -> Result<Vec<String>, Wrong> {
+    let with: Reflect = checked(node)?;
+    let template = with.template().map_err(|message| Wrong::in_node(node, &["with", "prompt"], message))?;
+    Ok(super::reflecting::words(&template, with.tag().as_deref()))
 }
 
 /// A prompt that isn't there, or that asks for what there isn't.
-pub fn wrong(node: &Node) -> Option<Wrong> {
+fn wrong(node: &Node) -> Option<Wrong> {
     let with: Reflect = settings(node).ok()?;
-    let at = ["nodes", &node.id, "with", "prompt"].map(String::from).to_vec();
+    let at = |message| Wrong::in_node(node, &["with", "prompt"], message);
     let template = match with.template() {
         Ok(template) => template,
-        Err(message) => return Some(Wrong { at, message, help: Some("paths begin in the folder in which `flow` is started".into()) }),
+        Err(message) => return Some(at(message).help("paths begin in the folder in which `flow` is started")),
     };
     let names = template.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name);
     let mut words = names.filter(|name| !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '_'));
     let stranger = words.find(|name| PLACES.iter().all(|(place, _)| place != name))?;
     let known: Vec<String> = PLACES.iter().map(|(name, what)| format!("{{{name}}}: {what}")).collect();
-    Some(Wrong { at, message: format!("the prompt asks for {{{stranger}}}, which there isn't"), help: Some(known.join("; ")) })
+    Some(at(format!("the prompt asks for {{{stranger}}}, which there isn't")).help(known.join("; ")))
 }
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let (how, on) = settings::<Reflect>(node)?.how()?;
-    let policy = ctx.policy.clone().ok_or("needs a model")?;
+    let policy = ctx.policy.clone().ok_or(Unfit::Model)?;
     let seed = ctx.seed;
-    let rows = ports.into_iter().next().ok_or("needs an input `rows`")?.1;
+    let rows = ports.into_iter().next().ok_or(Unfit::Input("rows"))?.1;
     let shape = Stage { name: node.id.clone(), inputs: vec![(rows, Route::One)], begins: false, place: Place::Thread };
     Ok(stage(shape, ctx, move |_, rows| {
         let Some(rows) = row::sorted(&rows[0]).map_err(|e| e.to_string())? else { return Ok(vec![]) };
@@ -186,9 +187,9 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
 
 pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx: &Context) -> Result<Inner<'s>, Failed> {
     let (how, on) = settings::<Reflect>(node)?.how()?;
-    let policy = ctx.policy.clone().ok_or("needs a model")?;
+    let policy = ctx.policy.clone().ok_or(Unfit::Model)?;
     let last = ctx.trial.map(|trial| trial.attempts - 1);
-    let rows = ports.into_iter().next().ok_or("needs an input `rows`")?.1;
+    let rows = ports.into_iter().next().ok_or(Unfit::Input("rows"))?.1;
     let inputs = Inputs { name: node.id.clone(), rows: vec![(rows, Route::Stay)], gates: vec![] };
     Ok(streaming(inputs, ctx, Thinker { how, on, policy, seed: ctx.seed, last, pieces: vec![] }))
 }

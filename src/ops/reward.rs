@@ -1,10 +1,10 @@
 //! `reward`: weighs what the task pays, what the format earns, what an invalid action costs and what length costs.
 //! With 1, 0.5 and 0 it is EAPO's R_task + 0.5 R_format (remark 5.1, without the exploration part).
 
-use super::{must, schema, settings};
+use super::operator::{must, schema, settings, Further, Operator};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use crate::pipeline::{Delay, Need, Node, OperatorSpec, Port, Wrong};
+use crate::pipeline::{Carries, Delay, Need, Node, Port, Role, Wrong};
 use crate::row::{self, RowError};
 use arrow::array::{Float32Array, RecordBatch};
 use schemars::JsonSchema;
@@ -64,19 +64,26 @@ fn one() -> f32 {
     1.0
 }
 
-pub fn spec() -> OperatorSpec {
-    OperatorSpec {
-        name: "reward",
-        about: "weighs the task's reward, the format, the validity of an action and the length of a response",
-        ports: &[Port { name: "rows", about: "turns", needs: &["reward", "action", "valid"], optional: false, delay: Delay::Never }],
-        keeps: true,
-        adds: &["reward"],
-        effect: false,
-        loops: false,
-        settings: schema::<Weights>(),
-        needs,
-    }
-}
+/// What the table has of it.
+pub const OPERATOR: Operator = Operator {
+    name: "reward",
+    about: "weighs the task's reward, the format, the validity of an action and the length of a response",
+    role: Role::Judges,
+    ports: &[Port {
+        name: "rows",
+        about: "turns",
+        carries: Carries::Rows,
+        needs: &["reward", "action", "valid"],
+        optional: false,
+        delay: Delay::Never,
+    }],
+    keeps: true,
+    adds: &["reward"],
+    settings: schema::<Weights>,
+    outside: render,
+    inside: None,
+    further: Further { needs, wrong: |node, _| wrong(node).into_iter().collect(), ..Further::NOTHING },
+};
 
 fn needs(with: &Value) -> Vec<Need> {
     let overlong = with.get("overlong").filter(|o| !o.is_null()).map(|_| ("response_tokens", "overlong"));
@@ -85,13 +92,11 @@ fn needs(with: &Value) -> Vec<Need> {
 }
 
 /// A buffer that would begin before the response does.
-pub fn wrong(node: &Node) -> Option<Wrong> {
+fn wrong(node: &Node) -> Option<Wrong> {
     let overlong = settings::<Weights>(node).ok()?.overlong?;
-    (overlong.buffer > overlong.max).then(|| Wrong {
-        at: ["nodes", &node.id, "with", "overlong", "buffer"].map(String::from).to_vec(),
-        message: format!("`buffer` must be at most `max`, found {} and {}", overlong.buffer, overlong.max),
-        help: Some("a response of `max` tokens costs the whole weight, one of `max` - `buffer` tokens nothing".into()),
-    })
+    let message = format!("`buffer` must be at most `max`, found {} and {}", overlong.buffer, overlong.max);
+    let help = "a response of `max` tokens costs the whole weight, one of `max` - `buffer` tokens nothing";
+    (overlong.buffer > overlong.max).then(|| Wrong::in_node(node, &["with", "overlong", "buffer"], message).help(help))
 }
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {

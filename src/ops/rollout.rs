@@ -9,6 +9,8 @@ use super::attempts::{Attempts, Iteration};
 use super::how::{Actor, Play};
 use super::incoming::{names, newest};
 use super::memory::Unwritten;
+use super::misplaced;
+use super::operator::{must, port, schema, settings, Further, Head, Operator, Unfit};
 use super::play::play;
 use super::player::Player;
 use super::prompt::Prompt;
@@ -17,12 +19,12 @@ use super::resample::{resample, Sampled};
 use super::said::Decode;
 use super::tries::Patience;
 use super::turns::COLUMNS;
-use super::{must, nothing, port, schema, settings};
+
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::{streaming, Inputs};
 use crate::dataflow::{Attempt, Context, Edge, Failed, Figure, Inner, InnerPorts, Lost, Place, Ports, Route};
 use crate::env::Worlds;
-use crate::pipeline::{Delay, Node, OperatorSpec, Port};
+use crate::pipeline::{Carries, Delay, Node, Port, Role};
 use crate::policy::Sampling;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -110,10 +112,18 @@ fn max_failed() -> f64 {
 }
 
 const PORTS: &[Port] = &[
-    Port { name: "tasks", about: "the tasks to play", needs: &["iteration", "task"], optional: false, delay: Delay::Never },
+    Port {
+        name: "tasks",
+        about: "the tasks to play",
+        carries: Carries::Tasks,
+        needs: &["iteration", "task"],
+        optional: false,
+        delay: Delay::Never,
+    },
     Port {
         name: "weights",
         about: "the update whose weights act; the untrained ones without it",
+        carries: Carries::Weights,
         needs: &["version"],
         optional: true,
         delay: Delay::Always,
@@ -121,29 +131,30 @@ const PORTS: &[Port] = &[
     Port {
         name: "memory",
         about: "in a loop: what begins the next attempt, with what it is told of those before",
+        carries: Carries::Memory,
         needs: &["task", "sample", "kept"],
         optional: true,
         delay: Delay::Always,
     },
 ];
 
-pub fn spec() -> OperatorSpec {
-    OperatorSpec {
-        name: "rollout",
-        about: "plays episodes and emits their turns",
-        ports: PORTS,
-        keeps: false,
-        adds: COLUMNS,
-        effect: false,
-        loops: true,
-        settings: schema::<Rollout>(),
-        needs: nothing,
-    }
-}
+/// What the table has of it.
+pub const OPERATOR: Operator = Operator {
+    name: "rollout",
+    about: "plays episodes and emits their turns",
+    role: Role::Plays,
+    ports: PORTS,
+    keeps: false,
+    adds: COLUMNS,
+    settings: schema::<Rollout>,
+    outside: render,
+    inside: Some(inside),
+    further: Further { wrong: misplaced::wrong, head: |_| Some(Head::Language), ..Further::NOTHING },
+};
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with: Rollout = settings(node)?;
-    let policy = ctx.policy.clone().ok_or("needs a model")?;
+    let policy = ctx.policy.clone().ok_or(Unfit::Model)?;
     let (samples, groups, expert) = (with.samples, with.groups, with.actor == Actor::Expert);
     let how = with.how();
     let patience = how.patience;
@@ -206,11 +217,11 @@ impl Rollout {
 
 pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx: &Context) -> Result<Inner<'s>, Failed> {
     let with: Rollout = settings(node)?;
-    let policy = ctx.policy.clone().ok_or("needs a model")?;
-    let trial = ctx.trial.ok_or("stands in no loop")?;
+    let policy = ctx.policy.clone().ok_or(Unfit::Model)?;
+    let trial = ctx.trial.ok_or(Unfit::Loop)?;
     let port = |name: &str, route| ports.iter().find(|(n, _)| n == name).map(|(_, edge)| (edge.clone(), route));
     // A trial stays in the process that its task was dealt to.
-    let tasks = port("tasks", Route::Deal).ok_or("needs an input `tasks`")?;
+    let tasks = port("tasks", Route::Deal).ok_or(Unfit::Input("tasks"))?;
     let rows = std::iter::once(tasks).chain(port("memory", Route::Stay)).collect();
     let inputs = Inputs { name: node.id.clone(), rows, gates: port("weights", Route::All).into_iter().collect() };
     let (samples, keep, budget) = (with.samples, with.keep, with.budget);

@@ -1,11 +1,10 @@
 //! `tasks`: opens each iteration with a batch of fresh tasks. Their seeds follow from the run's seed and the
 //! iteration alone, and never meet those of the frozen panels.
 
-use super::{nothing, schema, settings};
+use super::operator::{checked, schema, settings, Further, Operator};
 use crate::dataflow::{source, Context, Edge, Failed, Ports};
-use crate::env::process::ProcessSettings;
-use crate::env::{self, EnvError, Game, Kind};
-use crate::pipeline::{Node, OperatorSpec};
+use crate::env::{self, Game, Kind};
+use crate::pipeline::{Node, Pipeline, Role, Wrong};
 use crate::row;
 use arrow::array::{StringArray, UInt64Array};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -70,34 +69,45 @@ fn properties(kind: &Kind) -> Map<String, Value> {
     own
 }
 
-pub fn spec() -> OperatorSpec {
-    OperatorSpec {
-        name: "tasks",
-        about: "opens each iteration with a batch of fresh tasks",
-        ports: &[],
-        keeps: false,
-        adds: &["iteration", "task"],
-        effect: false,
-        loops: false,
-        settings: composed(),
-        needs: nothing,
+/// What the table has of it.
+pub const OPERATOR: Operator = Operator {
+    name: "tasks",
+    about: "opens each iteration with a batch of fresh tasks",
+    role: Role::Opens,
+    ports: &[],
+    keeps: false,
+    adds: &["iteration", "task"],
+    settings: composed,
+    outside: render,
+    inside: None,
+    further: Further { wrong, game: |node| game(node).map(Some), ..Further::NOTHING },
+};
+
+/// The game that these settings of the operator mean; how many tasks it makes doesn't matter.
+pub fn drawn(mut with: Map<String, Value>) -> Result<Game, Wrong> {
+    with.insert("batch".into(), 1.into());
+    let node = Node { id: OPERATOR.name.into(), op: OPERATOR.name.into(), inputs: vec![], with: Value::Object(with), body: None };
+    let game = game(&node)?;
+    match game.program() {
+        Some(_) => Err(Wrong::in_node(&node, &["with", "env"], "a process has no frozen panels")),
+        None => Ok(game),
     }
 }
 
-/// The game whose tasks the node makes.
-pub fn game(node: &Node) -> Result<Game, EnvError> {
-    let with: Tasks = settings(node).map_err(|why| EnvError::Settings { env: "tasks", why })?;
-    Game::read(&with.env, with.game)
+/// Settings that no board can have.
+fn wrong(node: &Node, _: &Pipeline) -> Vec<Wrong> {
+    game(node).err().into_iter().collect()
 }
 
-/// How the node's process is started, if it has one.
-pub fn process(node: &Node) -> Result<Option<ProcessSettings>, EnvError> {
-    Ok(game(node)?.program().cloned())
+/// The game whose tasks the node makes.
+fn game(node: &Node) -> Result<Game, Wrong> {
+    let with: Tasks = checked(node)?;
+    Game::read(&with.env, with.game).map_err(|e| Wrong::in_node(node, &["with", e.setting().unwrap_or("env")], e.to_string()))
 }
 
 pub fn render<'s>(node: &Node, _: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with: Tasks = settings(node)?;
-    let (game, seed) = (game(node).map_err(|e| e.to_string())?, ctx.seed);
+    let (game, seed) = (game(node)?, ctx.seed);
     if let Some(program) = game.program() {
         ctx.shared.outside.declare(program.clone());
     }

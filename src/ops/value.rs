@@ -1,10 +1,10 @@
 //! `value`: what a critic expects after each row's prompt, before the row's action: PPO's V(s_t), at the level of turns.
 
 use super::incoming::newest;
-use super::{must, nothing, port, schema, settings};
+use super::operator::{must, port, schema, settings, Further, Head, Operator, Unfit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use crate::pipeline::{Delay, Node, OperatorSpec, Port};
+use crate::pipeline::{Carries, Delay, Node, Port, Role};
 use crate::policy::Example;
 use crate::row::View;
 use arrow::array::Float32Array;
@@ -27,6 +27,7 @@ const PORTS: &[Port] = &[
     Port {
         name: "rows",
         about: "the rows to value",
+        carries: Carries::Rows,
         needs: &["iteration", "task", "sample", "attempt", "turn", "phase", "prompt_tokens"],
         optional: false,
         delay: Delay::Never,
@@ -34,30 +35,31 @@ const PORTS: &[Port] = &[
     Port {
         name: "weights",
         about: "the update of the critic whose weights value; the untrained ones without it",
+        carries: Carries::Weights,
         needs: &["version"],
         optional: true,
         delay: Delay::Always,
     },
 ];
 
-pub fn spec() -> OperatorSpec {
-    OperatorSpec {
-        name: "value",
-        about: "asks a critic what return each row's prompt promises",
-        ports: PORTS,
-        keeps: true,
-        adds: &["value"],
-        effect: false,
-        loops: false,
-        settings: schema::<ValueOf>(),
-        needs: nothing,
-    }
-}
+/// What the table has of it.
+pub const OPERATOR: Operator = Operator {
+    name: "value",
+    about: "asks a critic what return each row's prompt promises",
+    role: Role::Judges,
+    ports: PORTS,
+    keeps: true,
+    adds: &["value"],
+    settings: schema::<ValueOf>,
+    outside: render,
+    inside: None,
+    further: Further { head: |_| Some(Head::Value), ..Further::NOTHING },
+};
 
 /// All rows on the first worker: the critic is on the policy thread, and one batch gives the same bits on any number of workers.
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let ValueOf { model } = settings(node)?;
-    let policy = ctx.policy.clone().ok_or("needs a model")?;
+    let policy = ctx.policy.clone().ok_or(Unfit::Model)?;
     let mut inputs = vec![(must(&ports, "rows")?, Route::One)];
     inputs.extend(port(&ports, "weights").map(|edge| (edge, Route::One)));
     let (shared, id) = (ctx.shared.clone(), node.id.clone());

@@ -1,10 +1,14 @@
 //! A small operator table for the tests of this module: the shape of the real one, without any of its code.
 
-use super::{Catalog, Delay, Need, OperatorSpec, Port};
+use super::{Carries, Catalog, Delay, Need, OperatorSpec, Port, Role};
 use serde_json::{json, Value};
 
 const fn port(name: &'static str, needs: &'static [&'static str], optional: bool, delay: Delay) -> Port {
-    Port { name, about: "rows", needs, optional, delay }
+    Port { name, about: "rows", carries: Carries::Rows, needs, optional, delay }
+}
+
+const fn weights(needs: &'static [&'static str], optional: bool, delay: Delay) -> Port {
+    Port { name: "weights", about: "weights", carries: Carries::Weights, needs, optional, delay }
 }
 
 fn nothing(_: &Value) -> Vec<Need> {
@@ -30,14 +34,14 @@ pub fn catalog() -> Catalog {
     );
     update["$defs"] =
         json!({ "Kl": settings(json!({ "weight": { "type": "number" }, "kind": { "enum": ["k1", "k2", "k3"] } }), &["weight"]) });
-    let spec = |name, ports, keeps, adds, effect, settings, needs| OperatorSpec {
+    let spec = |name, ports, keeps, adds, role, settings, needs| OperatorSpec {
         name,
         about: "An operator.",
+        role,
         ports,
         keeps,
         adds,
-        effect,
-        loops: ["rollout", "reflect"].contains(&name),
+        loops: matches!(role, Role::Plays | Role::Reflects),
         settings,
         needs,
     };
@@ -48,7 +52,7 @@ pub fn catalog() -> Catalog {
             &[],
             false,
             &["iteration", "task"],
-            false,
+            Role::Opens,
             settings(json!({ "env": { "enum": ["sokoban", "minesweeper"] }, "batch": count }), &["env", "batch"]),
             nothing as fn(&Value) -> Vec<Need>,
         ),
@@ -57,22 +61,22 @@ pub fn catalog() -> Catalog {
             const {
                 &[
                     port("tasks", &["iteration", "task"], false, Delay::Never),
-                    port("weights", &["version"], true, Delay::Always),
+                    weights(&["version"], true, Delay::Always),
                     port("memory", &["task", "reflection"], true, Delay::Always),
                 ]
             },
             false,
             &["iteration", "task", "sample", "turn", "state", "reward"],
-            false,
+            Role::Plays,
             settings(json!({ "model": { "type": "string" }, "samples": count }), &["model"]),
             nothing,
         ),
         spec(
             "reflect",
-            const { &[ROWS, port("weights", &["version"], true, Delay::Always)] },
+            const { &[ROWS, weights(&["version"], true, Delay::Always)] },
             false,
             &["iteration", "task", "sample", "turn", "reward", "reflection"],
-            false,
+            Role::Reflects,
             settings(json!({ "model": { "type": "string" } }), &["model"]),
             nothing,
         ),
@@ -81,7 +85,7 @@ pub fn catalog() -> Catalog {
             const { &[ROWS] },
             true,
             &["group", "group_size", "visitation_depth"],
-            false,
+            Role::Judges,
             settings(json!({ "by": { "type": "array", "items": { "type": "string" }, "minItems": 1 } }), &["by"]),
             grouped,
         ),
@@ -90,7 +94,7 @@ pub fn catalog() -> Catalog {
             const { &[port("rows", &["group"], false, Delay::Never)] },
             true,
             &["return", "advantage"],
-            false,
+            Role::Judges,
             settings(json!({ "of": of, "gamma": { "type": "number", "minimum": 0, "maximum": 1 } }), &[]),
             nothing,
         ),
@@ -99,17 +103,25 @@ pub fn catalog() -> Catalog {
             const { &[port("*", &["advantage"], false, Delay::Never)] },
             true,
             &["advantage"],
-            false,
+            Role::Judges,
             settings(json!({ "weights": { "type": "object", "x-keys": "inputs" } }), &[]),
             nothing,
         ),
-        spec("gpu-update", const { &[port("rows", &["advantage"], false, Delay::Either)] }, false, &["version"], true, update, nothing),
+        spec(
+            "gpu-update",
+            const { &[port("rows", &["advantage"], false, Delay::Either)] },
+            false,
+            &["version"],
+            Role::Learns,
+            update,
+            nothing,
+        ),
         spec(
             "evaluate",
-            const { &[port("weights", &["version"], false, Delay::Either)] },
+            const { &[weights(&["version"], false, Delay::Either)] },
             false,
             &["won"],
-            true,
+            Role::Measures,
             settings(json!({ "model": { "type": "string" } }), &["model"]),
             nothing,
         ),

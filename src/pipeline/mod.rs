@@ -18,7 +18,7 @@ mod resolved;
 mod schema;
 mod test;
 
-pub use catalog::{Catalog, Delay, Need, OperatorSpec, Port, Wrong};
+pub use catalog::{Carries, Catalog, Delay, Need, OperatorSpec, Port, Role, Wrong};
 pub use diagnose::{Diagnostic, Diagnostics};
 pub use differ::{differences, Difference};
 pub use graph::{draw, overlaps, Needed, Overlap, PictureFormat};

@@ -1,7 +1,7 @@
 //! A pipeline that passed every check, as plain data: its nodes in an order in which they can work, their edges, and the loops
 //! among them.
 
-use super::{Keep, Test};
+use super::{Carries, Catalog, Keep, Test};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -130,18 +130,16 @@ impl Pipeline {
         self.nodes.iter().find(|n| n.id == id)
     }
 
-    /// The nodes that the rows of the node `id` came through in their iteration, in topological order. An order between two
-    /// updates is no way for rows.
-    pub fn upstream(&self, id: &str) -> Vec<&str> {
+    /// The nodes that the rows of the node `id` came through in their iteration, in topological order. Weights are no rows: one
+    /// update that waits for another one's has no rows of it.
+    pub fn upstream(&self, id: &str, catalog: &Catalog) -> Vec<&str> {
+        let weights = |node: &Node, input: &Input| {
+            catalog.operator(&node.op).and_then(|o| o.port(&input.port)).is_some_and(|p| p.carries == Carries::Weights)
+        };
         let mut found: Vec<&str> = vec![id];
         for node in self.nodes.iter().rev() {
             if found.contains(&node.id.as_str()) {
-                found.extend(
-                    node.inputs
-                        .iter()
-                        .filter(|i| i.staleness.is_none() && (i.port != "weights" || node.body.is_some()))
-                        .map(|i| i.from.as_str()),
-                );
+                found.extend(node.inputs.iter().filter(|i| i.staleness.is_none() && !weights(node, i)).map(|i| i.from.as_str()));
             }
         }
         self.nodes.iter().map(|n| n.id.as_str()).filter(|n| *n != id && found.contains(n)).collect()
@@ -190,7 +188,7 @@ mod tests {
         assert_eq!((trial.op.as_str(), &trial.with), (LOOP, &serde_json::Value::Null));
         let read = [input("update", "update", Some(1)), input("tasks", "tasks", None), input("update", "update", Some(0))];
         assert_eq!(trial.inputs, read);
-        assert_eq!(pipeline.upstream("advantage"), ["tasks", "trial", "group"]);
+        assert_eq!(pipeline.upstream("advantage", &catalog()), ["tasks", "trial", "group"]);
     }
 
     #[test]

@@ -190,8 +190,8 @@ fn attempts(folder: &Path) -> PathBuf {
         ("won", bools(&|i| rows[i].6)),
         ("score", f32s(&|i| rows[i].5)),
     ];
-    let node =
-        NodeInfo { id: "panel".into(), op: "evaluate".into(), columns: columns.iter().map(|c| c.0.to_string()).collect(), upstream: None };
+    let columns_of = columns.iter().map(|c| c.0.to_string()).collect();
+    let node = NodeInfo { id: "panel".into(), op: "evaluate".into(), role: None, columns: columns_of, upstream: None };
     let info = RunInfo { name: "trials".into(), nodes: vec![node], iterations: 4, seed: 1, ..Default::default() };
     let folder = folder.join("trials");
     let run = Run::create(&folder, "flow: trials\nnodes:\n  panel: { op: evaluate }\n", &info).unwrap();

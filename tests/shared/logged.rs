@@ -6,6 +6,7 @@ use arrow::buffer::OffsetBuffer;
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field};
 use flow::log::{NodeInfo, Run, RunInfo};
+use flow::ops;
 use flow::row;
 use flow::seed::{mix, text, Random};
 use std::sync::Arc;
@@ -16,6 +17,7 @@ pub fn run() -> (tempfile::TempDir, Run) {
     let node = |id: &str, op: &str, columns: &[&str]| NodeInfo {
         id: id.into(),
         op: op.into(),
+        role: ops::role(op),
         columns: columns.iter().map(|c| c.to_string()).collect(),
         upstream: None,
     };

@@ -14,12 +14,12 @@ use crate::dataflow::run::{run, Plan};
 use crate::dataflow::Sink;
 use crate::env::Panel;
 use crate::log::{self, Committer, Status};
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Pipeline, Role};
 use crate::{ops, pipeline, row};
 use arrow::array::{RecordBatch, StringArray, UInt64Array};
 use clap::Args;
 use parking_lot::Mutex;
-use recipe::{recipe, Changes, TASKS};
+use recipe::{recipe, Changes};
 use score::Score;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -79,10 +79,13 @@ impl Eval {
         let journal = Journal { run: folder, committer: committer.clone(), observer: Arc::new(|_| {}) };
         let version = how.models.keys().next().and_then(|model| version(&models::newest(&self.run, model)));
         let attempts = how.node(&node).and_then(|n| n.body.as_ref()).map_or(1, |body| body.attempts);
+        let drawn = tasks(&panel)?;
+        let opens = how.nodes.iter().filter(|n| ops::is(n, Role::Opens));
+        let feeds: Feeds = opens.map(|n| (n.id.clone(), drawn.clone())).collect();
         let plan = Plan::new(how, ops::find, ops::adds);
         run(Plan {
             workers: self.machine.workers as usize,
-            feeds: Feeds::from([(TASKS.into(), tasks(&panel)?)]),
+            feeds,
             policy,
             journal,
             stall: self.machine.stall(),

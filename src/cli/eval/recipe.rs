@@ -1,12 +1,13 @@
 //! From a pipeline that trains, the part of it that plays.
 
 use crate::cli::error::{Error, Result};
-use crate::pipeline::{Node, Pipeline, LOOP};
+use crate::ops::{self, Operator};
+use crate::pipeline::{Carries, Node, Pipeline, Role, LOOP};
 use serde_json::{json, Map, Value};
 use std::path::Path;
 
-/// What the node with the tasks is called.
-pub const TASKS: &str = "tasks";
+/// What a rollout without a loop is called in the loop that it gets for several attempts.
+const ATTEMPT: &str = "attempt";
 
 /// What is other than in training.
 pub struct Changes<'a> {
@@ -26,23 +27,23 @@ pub fn recipe(trained: &Pipeline, changes: &Changes) -> Result<String> {
     let node = chosen(trained, changes.node)?;
     let played = trained.source["nodes"][&node.id].clone();
     let inner = if node.body.is_some() { played["nodes"].as_object().cloned().unwrap_or_default() } else { Map::new() };
+    let source = tasks_of(trained, node).ok_or_else(|| Error::Asked(format!("`{}` reads no tasks", node.id)))?;
     let played = match &node.body {
         None => {
-            let played = quiet(&played, "rollout", changes, &[]);
-            if changes.attempts.unwrap_or(1) == 1 {
-                played
-            } else {
-                let mut again = played;
-                again["inputs"]["memory"] = json!({ "after": "attempt" });
-                json!({ "loop": { "attempts": changes.attempts }, "nodes": { "attempt": again }, "output": "attempt" })
+            let mut played = quiet(&played, &source.id, changes, &[]);
+            match ops::operator(&node.op).and_then(|o| o.port(Carries::Memory)) {
+                Some(memory) if changes.attempts.unwrap_or(1) > 1 => {
+                    played["inputs"][memory.name] = json!({ "after": ATTEMPT });
+                    json!({ "loop": { "attempts": changes.attempts }, "nodes": { ATTEMPT: played }, "output": ATTEMPT })
+                }
+                _ => played,
             }
         }
         Some(_) => {
             let mut played = played;
             let names: Vec<&str> = inner.keys().map(String::as_str).collect();
             for (id, one) in &inner {
-                let op = one["op"].as_str().unwrap_or_default();
-                played["nodes"][id] = quiet(one, op, changes, &names);
+                played["nodes"][id] = quiet(one, &source.id, changes, &names);
             }
             if let Some(attempts) = changes.attempts {
                 played["loop"]["attempts"] = json!(attempts);
@@ -50,15 +51,14 @@ pub fn recipe(trained: &Pipeline, changes: &Changes) -> Result<String> {
             played
         }
     };
-    let source = tasks_of(trained, node).ok_or_else(|| Error::Asked(format!("`{}` reads no tasks", node.id)))?;
-    let name = if [TASKS, "attempt"].contains(&node.id.as_str()) { "played" } else { &node.id };
+    let name = if node.id == ATTEMPT { "played" } else { &node.id };
     let models: Map<String, Value> = models(node).into_iter().map(|m| (m.clone(), json!({ "load": changes.model, "of": m }))).collect();
     let pipeline = json!({
         "flow": "eval",
         "iterations": 1,
         "seed": changes.seed,
         "models": models,
-        "nodes": { TASKS: trained.source["nodes"][&source.id].clone(), name: played },
+        "nodes": { &source.id: trained.source["nodes"][&source.id].clone(), name: played },
         "log": [name],
     });
     Ok(serde_json::to_string_pretty(&pipeline)?)
@@ -81,13 +81,14 @@ fn chosen<'a>(pipeline: &'a Pipeline, wanted: Option<&str>) -> Result<&'a Node> 
 }
 
 fn rollouts(node: &Node) -> impl Iterator<Item = &Node> {
-    node.all().filter(|n| n.op == "rollout")
+    node.all().filter(|n| ops::is(n, Role::Plays))
 }
 
 /// The node whose tasks `node` plays.
 fn tasks_of<'a>(pipeline: &'a Pipeline, node: &Node) -> Option<&'a Node> {
-    let inputs = rollouts(node).flat_map(|n| &n.inputs);
-    inputs.filter(|i| i.port == "tasks").find_map(|i| pipeline.node(&i.from))
+    let ports = |n: &Node| ops::operator(&n.op).and_then(|o| o.port(Carries::Tasks)).map(|p| p.name);
+    let mut inputs = rollouts(node).flat_map(|n| n.inputs.iter().filter(move |i| Some(i.port.as_str()) == ports(n)));
+    inputs.find_map(|i| pipeline.node(&i.from))
 }
 
 fn models(node: &Node) -> Vec<String> {
@@ -98,17 +99,13 @@ fn models(node: &Node) -> Vec<String> {
 }
 
 /// A node as it plays when nothing is learnt: what comes from outside is tasks, and the settings are those asked for.
-fn quiet(node: &Value, op: &str, changes: &Changes, inside: &[&str]) -> Value {
+fn quiet(node: &Value, tasks: &str, changes: &Changes, inside: &[&str]) -> Value {
     let mut node = node.clone();
-    if op == "rollout" {
-        let memory = node["inputs"].get("memory").cloned();
-        let tasks = json!({ "tasks": TASKS });
-        node["inputs"] = tasks;
-        if let Some(memory) = memory.filter(|m| m["after"].as_str().is_some_and(|from| inside.contains(&from))) {
-            node["inputs"]["memory"] = memory;
-        }
+    let Some(operator) = node["op"].as_str().and_then(ops::operator) else { return node };
+    if operator.role == Role::Plays {
+        node["inputs"] = inputs(&node["inputs"], operator, tasks, inside);
     }
-    if !["rollout", "reflect"].contains(&op) {
+    if !matches!(operator.role, Role::Plays | Role::Reflects) {
         return node;
     }
     if !node["with"].is_object() {
@@ -116,7 +113,7 @@ fn quiet(node: &Value, op: &str, changes: &Changes, inside: &[&str]) -> Value {
     }
     node["with"]["temperature"] = json!(changes.temperature);
     node["with"]["actor"] = json!("policy");
-    if op == "rollout" {
+    if operator.role == Role::Plays {
         node["with"]["samples"] = json!(changes.samples);
         if let Some(most) = changes.max_turns {
             node["with"]["max_turns"] = json!(most);
@@ -126,4 +123,17 @@ fn quiet(node: &Value, op: &str, changes: &Changes, inside: &[&str]) -> Value {
         }
     }
     node
+}
+
+/// The tasks, and what the attempt before tells.
+fn inputs(had: &Value, operator: &Operator, tasks: &str, inside: &[&str]) -> Value {
+    let mut inputs = Map::new();
+    if let Some(port) = operator.port(Carries::Tasks) {
+        inputs.insert(port.name.into(), json!(tasks));
+    }
+    let told = operator.port(Carries::Memory).and_then(|port| Some((port.name, had.get(port.name)?)));
+    if let Some((port, edge)) = told.filter(|(_, edge)| edge["after"].as_str().is_some_and(|from| inside.contains(&from))) {
+        inputs.insert(port.into(), edge.clone());
+    }
+    Value::Object(inputs)
 }

@@ -3,6 +3,7 @@
 use super::chart::{line, Chart, Figure};
 use super::measured::Measured;
 use super::source::{Family, Source};
+use crate::pipeline::Role;
 use std::collections::BTreeSet;
 
 /// Figures that are known: name, section for those that learn and for those that play, title, unit, what it is.
@@ -19,12 +20,12 @@ const KNOWN: &[(&str, &str, &str, &str)] = &[
 ];
 
 /// Where a node's figures stand: what is measured on frozen tasks first, then training, then learning.
-fn section(op: &str, name: &str) -> &'static str {
+fn section(role: Option<Role>, name: &str) -> &'static str {
     let known = KNOWN.iter().any(|k| k.0 == name);
-    match op {
-        "evaluate" if matches!(name, "success" | "return") => "panel",
-        "rollout" if matches!(name, "success" | "return") => "training",
-        "gpu-update" if known => "learning",
+    match role {
+        Some(Role::Measures) if matches!(name, "success" | "return") => "panel",
+        Some(Role::Plays) if matches!(name, "success" | "return") => "training",
+        Some(Role::Learns) if known => "learning",
         _ => "more",
     }
 }
@@ -40,8 +41,8 @@ pub fn charts(sources: &[Source], families: &[Family], measured: &[Measured]) ->
     {
         // Where the time goes has a chart of its own.
         if name != "seconds" {
-            let op = sources.iter().map(|s| s.op(&node)).find(|op| !op.is_empty()).unwrap_or_default();
-            let place = ["panel", "training", "learning", "more"].iter().position(|s| *s == section(op, &name)).unwrap_or(3);
+            let role = sources.iter().find_map(|s| s.role(&node));
+            let place = ["panel", "training", "learning", "more"].iter().position(|s| *s == section(role, &name)).unwrap_or(3);
             all.insert((place, order(&name), name, node));
         }
     }

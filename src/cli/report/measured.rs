@@ -6,6 +6,7 @@ use super::source::Source;
 use crate::cli::error::Result;
 use crate::credit::episodes;
 use crate::log::sql::{literal, quoted};
+use crate::pipeline::Role;
 use crate::seed;
 use crate::stats::{courses, diversity, exploration_degree, pass_interval, Interval, Trial};
 use std::collections::BTreeMap;
@@ -38,8 +39,8 @@ impl Measured {
         let some = format!("iteration % {} = 0", committed.div_ceil(ITERATIONS).max(1));
         for node in source.players() {
             found.attempts(source, &node.id, &some)?;
-            match node.op.as_str() {
-                "evaluate" => found.trials(source, &node.id)?,
+            match source.role(&node.id) {
+                Some(Role::Measures) => found.trials(source, &node.id)?,
                 _ if !source.expert(&node.id) => found.explored(source, &node.id, &some)?,
                 _ => {}
             }

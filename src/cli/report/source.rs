@@ -2,7 +2,8 @@
 
 use crate::cli::error::{Error, Result};
 use crate::log::{Manifest, NodeInfo, Run};
-use crate::pipeline::{contents, differences};
+use crate::ops;
+use crate::pipeline::{contents, differences, Role};
 use serde_json::{json, Value};
 use std::path::Path;
 
@@ -43,6 +44,11 @@ impl Source {
     /// The operator of a node, logged or not; empty if the pipeline doesn't say.
     pub fn op(&self, node: &str) -> &str {
         written(&self.pipeline, node)["op"].as_str().unwrap_or_default()
+    }
+
+    /// What the operator of a node, logged or not, is there for; nothing of a loop.
+    pub fn role(&self, node: &str) -> Option<Role> {
+        ops::role(self.op(node))
     }
 
     /// Whether a node's episodes are the environment's expert's.

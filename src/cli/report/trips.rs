@@ -5,6 +5,7 @@ use super::chart::number_of;
 use super::source::Source;
 use crate::cli::error::Result;
 use crate::log::sql::{literal, quoted};
+use crate::pipeline::Role;
 use serde_json::{json, Value};
 use std::collections::HashMap;
 
@@ -136,7 +137,7 @@ fn credited(source: &Source, node: &str) -> Option<String> {
     // Runs of before the way of rows was noted: what an evaluation played is learnt from by nobody.
     let reaches = |n: &&crate::log::NodeInfo| match &n.upstream {
         Some(upstream) => upstream.iter().any(|u| u == node),
-        None => source.op(node) == "rollout" && !source.expert(node),
+        None => source.role(node) == Some(Role::Plays) && !source.expert(node),
     };
     nodes.filter(makes).find(reaches).map(|n| n.id.clone())
 }

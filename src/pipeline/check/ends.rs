@@ -20,7 +20,7 @@ pub fn ends(sketch: &Sketch, report: &mut Report) {
                 report.add(draft.op_at, message, Some(help));
             }
         }
-        let read = draft.spec.is_some_and(|s| s.effect) || sketch.mentioned.contains(draft.id);
+        let read = draft.spec.is_some_and(|s| s.effect()) || sketch.mentioned.contains(draft.id);
         let around = draft.inside.map(|place| &sketch.nodes[place]);
         if let (false, Some(around)) = (read, around) {
             // What a loop puts out may not be understood.

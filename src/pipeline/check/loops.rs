@@ -72,7 +72,7 @@ pub fn body(tree: &Tree, place: usize, draft: &mut Draft, names: &Names, sketch:
         missing("loop", "write `loop: { attempts: 3, until: won }`".into());
     }
     missing("nodes", "write `nodes:` and under it the nodes of one attempt, such as `rollout: { op: rollout }`".into());
-    missing("output", format!("write `output: {}`: the inner nodes whose rows are those of `{id}`", first.unwrap_or("rollout")));
+    missing("output", format!("write `output: {}`: the inner nodes whose rows are those of `{id}`", first.unwrap_or("node")));
     if let Some(nodes) = tree.entry("nodes") {
         if !matches!(nodes.value.value, Shape::Map(_)) && !nodes.value.is_null() {
             let message = format!("`nodes` of the loop `{id}` must be a map from names to nodes, found {}", nodes.value.called());

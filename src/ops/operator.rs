@@ -1,0 +1,135 @@
+//! What an operator says of itself. Everything else asks this, and knows no operator by its name.
+
+use crate::dataflow::{Edge, Inside, Outside, Ports, Render};
+use crate::env::Game;
+use crate::pipeline::{Carries, Need, Node, OperatorSpec, Pipeline, Port, Role, Wrong};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// One operator, all of it: how an author sees it, what it needs, and how it becomes timely.
+pub struct Operator {
+    /// What `op` says in a pipeline.
+    pub name: &'static str,
+    /// One line for a person.
+    pub about: &'static str,
+    pub role: Role,
+    /// The first port is the main one.
+    pub ports: &'static [Port],
+    /// Whether the output carries the main input's columns too.
+    pub keeps: bool,
+    /// The columns that it makes, and so logs.
+    pub adds: &'static [&'static str],
+    /// JSON Schema of `with`.
+    pub settings: fn() -> Value,
+    pub outside: Outside,
+    /// None for an operator that can't stand in a loop.
+    pub inside: Option<Inside>,
+    pub further: Further,
+}
+
+/// What only some operators have to say. All but `needs` are asked about nodes whose settings fit the schema.
+pub struct Further {
+    /// Columns that these settings call for, beyond those of the ports.
+    pub needs: fn(&Value) -> Vec<Need>,
+    /// What is wrong with a node beyond its schema. Where a run is replayed, nodes that play aren't asked.
+    pub wrong: fn(&Node, &Pipeline) -> Vec<Wrong>,
+    /// What the node's `model` must be able to do; `None` if it names no model.
+    pub head: fn(&Value) -> Option<Head>,
+    /// Whether these settings make the column `value_target`, from which a critic learns.
+    pub targets: fn(&Value) -> bool,
+    /// The game that the node's tasks are of, if it brings tasks.
+    pub game: fn(&Node) -> Result<Option<Game>, Wrong>,
+    /// The words of its prompts, for a vocabulary.
+    pub words: fn(&Node) -> Result<Vec<String>, Wrong>,
+    /// A setting, as key=value, under which a replay judges the same rows otherwise: what the summary of a run proposes.
+    pub otherwise: Option<&'static str>,
+}
+
+impl Further {
+    /// Nothing more to say.
+    pub const NOTHING: Further = Further {
+        needs: |_| Vec::new(),
+        wrong: |_, _| Vec::new(),
+        head: |_| None,
+        targets: |_| false,
+        game: |_| Ok(None),
+        words: |_| Ok(Vec::new()),
+        otherwise: None,
+    };
+}
+
+/// What a model is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Head {
+    /// To write.
+    Language,
+    /// To say what return to expect.
+    Value,
+}
+
+impl Operator {
+    /// What a pipeline's author sees of it.
+    pub fn spec(&self) -> OperatorSpec {
+        OperatorSpec {
+            name: self.name,
+            about: self.about,
+            role: self.role,
+            ports: self.ports,
+            keeps: self.keeps,
+            adds: self.adds,
+            loops: self.inside.is_some(),
+            settings: (self.settings)(),
+            needs: self.further.needs,
+        }
+    }
+
+    /// The port that carries this.
+    pub fn port(&self, carries: Carries) -> Option<&'static Port> {
+        self.ports.iter().find(|p| p.carries == carries)
+    }
+
+    /// How it becomes timely.
+    pub fn render(&self) -> Render {
+        Render { outside: self.outside, inside: self.inside }
+    }
+}
+
+/// Why an operator can't be built of what a pipeline gives it. The checker has seen to most of it.
+#[derive(Debug, thiserror::Error)]
+pub enum Unfit {
+    #[error("with: {0}")]
+    Settings(#[from] serde_json::Error),
+    #[error("needs an input `{0}`")]
+    Input(&'static str),
+    #[error("needs a model")]
+    Model,
+    #[error("stands in no loop")]
+    Loop,
+}
+
+/// JSON Schema of a settings struct.
+pub fn schema<T: JsonSchema>() -> Value {
+    schemars::schema_for!(T).to_value()
+}
+
+/// A node's settings, typed. The checker has held them against the schema already; what is left to say is rare.
+pub fn settings<T: DeserializeOwned>(node: &Node) -> Result<T, Unfit> {
+    let with = if node.with.is_null() { Value::Object(Default::default()) } else { node.with.clone() };
+    Ok(serde_json::from_value(with)?)
+}
+
+/// The same for who checks: settings that can't be typed are a mistake in `with`.
+pub fn checked<T: DeserializeOwned>(node: &Node) -> Result<T, Wrong> {
+    settings(node).map_err(|e| Wrong::in_node(node, &["with"], e.to_string()))
+}
+
+/// The edge into `name`, if it is connected.
+pub fn port<'s>(ports: &Ports<'s>, name: &str) -> Option<Edge<'s>> {
+    ports.iter().find(|(n, _)| n == name).map(|(_, edge)| edge.clone())
+}
+
+/// The edge into `name`, which the checker has seen to be there.
+pub fn must<'s>(ports: &Ports<'s>, name: &'static str) -> Result<Edge<'s>, Unfit> {
+    port(ports, name).ok_or(Unfit::Input(name))
+}
