@@ -1,12 +1,13 @@
 //! What a pipeline names on disk: models, programs, prompts. A run would find out later, in words of the operating system.
 
 use super::described::properties;
+use super::fits::too_large;
 use super::models::newest;
 use super::summary::shell_word;
 use crate::pipeline::{contents, Catalog, Node, Pipeline, Wrong};
 use std::path::{Path, PathBuf};
 
-/// Everything that isn't there, each with its place in the pipeline; `file` is the pipeline's own.
+/// Everything that isn't there, or is too large for this machine, each with its place in the pipeline; `file` is the pipeline's own.
 pub fn missing(pipeline: &Pipeline, file: &Path, catalog: &Catalog) -> Vec<Wrong> {
     let mut found: Vec<Wrong> = pipeline.models.iter().filter_map(|(name, model)| lost(name, model, file)).collect();
     for node in pipeline.all() {
@@ -18,6 +19,7 @@ pub fn missing(pipeline: &Pipeline, file: &Path, catalog: &Catalog) -> Vec<Wrong
             }
         }
     }
+    found.extend(too_large(pipeline, catalog));
     found
 }
 

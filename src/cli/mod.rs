@@ -10,6 +10,7 @@ mod error;
 mod eval;
 mod events;
 mod export;
+mod fits;
 mod follow;
 mod graph;
 mod machine;

@@ -19,6 +19,7 @@ mod error;
 mod generate;
 mod model;
 mod pause;
+mod room;
 mod sequence;
 mod settings;
 mod state;
@@ -31,6 +32,7 @@ mod tokenizer;
 mod update;
 
 pub use error::{FileFault, ModelFault, PolicyError, RowFault, UpdateFault};
+pub use room::{available, parameters, LEARNING, PLAYING};
 pub use settings::{Head, LoadModel, ModelSettings, NewKind, NewModel, Sampling, TokenKind};
 pub use thread::Policy;
 pub use tokenizer::{Tokenizer, END, PAD};

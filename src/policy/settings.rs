@@ -24,27 +24,27 @@ pub struct NewModel {
     pub tokens: TokenKind,
     /// Transformer blocks.
     #[serde(default = "layers")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 1000))]
     pub layers: usize,
     /// Width of the residual stream; a multiple of twice `heads`.
     #[serde(default = "width")]
-    #[schemars(range(min = 2))]
+    #[schemars(range(min = 2, max = 65_536))]
     pub width: usize,
     /// Attention heads.
     #[serde(default = "heads")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 1024))]
     pub heads: usize,
     /// Heads of the keys and values; `heads` is a multiple of it.
     #[serde(default = "kv_heads")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 1024))]
     pub kv_heads: usize,
     /// Width inside the feed-forward part; 8/3 of `width`, rounded to a multiple of 16, when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 1_048_576))]
     pub hidden: Option<usize>,
     /// The most tokens that a prompt and its answer may have together.
     #[serde(default = "context")]
-    #[schemars(range(min = 2))]
+    #[schemars(range(min = 2, max = 1_048_576))]
     pub context: usize,
     /// Whether the output layer shares the weights of the token embedding.
     #[serde(default)]

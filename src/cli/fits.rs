@@ -1,0 +1,78 @@
+//! Whether the models of a pipeline fit into memory: libtorch would end the process where they don't.
+
+use crate::pipeline::{Catalog, Pipeline, Wrong};
+use crate::policy::{available, parameters, ModelSettings, LEARNING, PLAYING};
+use std::path::Path;
+
+/// A vocabulary has a token a byte, at least.
+const LEAST_WORDS: usize = 256;
+
+/// The models that are larger than the memory that there is.
+pub fn too_large(pipeline: &Pipeline, catalog: &Catalog) -> Vec<Wrong> {
+    let Some(free) = available() else { return Vec::new() };
+    pipeline.models.keys().filter_map(|name| large(name, pipeline, catalog, free)).collect()
+}
+
+fn large(name: &str, pipeline: &Pipeline, catalog: &Catalog, free: u64) -> Option<Wrong> {
+    let settings = serde_json::from_value(pipeline.models[name].clone()).ok()?;
+    let count = match &settings {
+        ModelSettings::New(new) => parameters(new, LEAST_WORDS)?,
+        ModelSettings::Load(load) => {
+            let folder = super::models::newest(Path::new(&load.load), load.of.as_deref().unwrap_or(name));
+            std::fs::metadata(folder.join("model.safetensors")).ok()?.len() / PLAYING
+        }
+    };
+    // What has a learning rate learns.
+    let rate = |op: &str| catalog.operator(op).is_some_and(|spec| spec.settings["properties"].get("lr").is_some());
+    let learns = pipeline.all().any(|n| n.with["model"] == *name && rate(&n.op));
+    let needs = count.saturating_mul(if learns { LEARNING } else { PLAYING });
+    let verb = if learns { "training" } else { "playing with" };
+    (needs > free).then(|| Wrong {
+        at: vec!["models".into(), name.into()],
+        message: format!(
+            "`{name}` has {} parameters: {verb} it takes {} of memory at least, and {} are free",
+            short(count),
+            bytes(needs),
+            bytes(free)
+        ),
+        help: Some("fewer `layers` or less `width` make it smaller; `flow ops models` explains them".into()),
+    })
+}
+
+fn short(count: u64) -> String {
+    match count as f64 {
+        n if n >= 1e12 => format!("{:.1} trillion", n / 1e12),
+        n if n >= 1e9 => format!("{:.1} billion", n / 1e9),
+        n => format!("{:.1} million", n / 1e6),
+    }
+}
+
+fn bytes(count: u64) -> String {
+    match count as f64 {
+        n if n >= 1e12 => format!("{:.1} TB", n / 1e12),
+        n => format!("{:.1} GB", n / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ops, pipeline};
+
+    #[test]
+    fn what_does_not_fit_is_said_with_both_sizes() {
+        let text = "flow: x\niterations: 1\nmodels:\n  actor: { new: tiny, layers: 100, width: 8192, heads: 64, kv_heads: 64 }\nnodes:
+  tasks: { op: tasks, with: { env: minesweeper, batch: 1 } }
+  rollout: { op: rollout, inputs: tasks, with: { model: actor } }
+log: [rollout]\n";
+        let catalog = ops::catalog();
+        let pipeline = pipeline::parse("x", text, &[], &catalog).unwrap();
+        // 100 layers of 4 * 8192^2 + 3 * 8192 * 21840 numbers, and a little more.
+        let found = large("actor", &pipeline, &catalog, 64_000_000_000).unwrap();
+        assert_eq!(
+            found.message,
+            "`actor` has 80.5 billion parameters: playing with it takes 322.1 GB of memory at least, and 64.0 GB are free"
+        );
+        assert_eq!(large("actor", &pipeline, &catalog, 400_000_000_000), None);
+    }
+}

@@ -1,0 +1,55 @@
+//! How much memory models take, and how much there is.
+
+use super::model::tiny::Tiny;
+use super::NewModel;
+
+/// Bytes of a parameter that only plays: a 32-bit float.
+pub const PLAYING: u64 = 4;
+/// Bytes of a parameter that learns: itself, its gradient, and AdamW's two moments.
+pub const LEARNING: u64 = 16;
+
+/// How many parameters a new model has whose tokenizer knows `vocab` tokens; none for sizes that don't fit one another.
+pub fn parameters(model: &NewModel, vocab: usize) -> Option<u64> {
+    use super::model::Architecture;
+    u64::try_from(Tiny::new(model, vocab).ok()?.layout().len()).ok()
+}
+
+/// Bytes of main memory that can be had now, within the limit of the control group if there is one. None where models lie on a GPU,
+/// and where the system doesn't say.
+pub fn available() -> Option<u64> {
+    if tch::Cuda::is_available() {
+        return None;
+    }
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let number = |path: &str| read(path)?.trim().parse::<u64>().ok();
+    let free = free(&read("/proc/meminfo")?)?;
+    let group = number("/sys/fs/cgroup/memory.max").zip(number("/sys/fs/cgroup/memory.current"));
+    Some(group.map_or(free, |(most, taken)| free.min(most.saturating_sub(taken))))
+}
+
+/// `MemAvailable` in bytes.
+fn free(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(1024 * line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_counted_without_making_them() {
+        let model = NewModel { layers: 2, width: 8, heads: 2, kv_heads: 1, hidden: Some(16), ..NewModel::default() };
+        // A layer: q and o 64 each, k and v 32 each, three of 8 by 16, two gains of 8; then embedding and output of 10 by 8, and a gain.
+        let layer = 64 + 64 + 32 + 32 + 3 * 128 + 16;
+        assert_eq!(parameters(&model, 10), Some(2 * layer + 2 * 80 + 8));
+        assert_eq!(parameters(&NewModel { width: 9, ..model }, 10), None);
+    }
+
+    #[test]
+    fn what_is_free_is_read_in_bytes() {
+        assert_eq!(free("MemTotal:       32000 kB\nMemFree: 1 kB\nMemAvailable:    2048 kB\n"), Some(2 << 20));
+        assert_eq!(free("nothing of the kind"), None);
+        assert!(available().is_none_or(|bytes| bytes > 1 << 20));
+    }
+}
