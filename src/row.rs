@@ -124,7 +124,7 @@ pub const COLUMNS: &[Column] = &[
     column("loss_share", Kind::F32, "what the row added to the loss of its optimiser step in that pass: a step's rows add up to its loss; 0 if unused"),
     column("row_kl", Kind::F32, "mean over the row's tokens of the divergence from the reference, in nats, in that pass; without a KL term from the policy that acted; 0 if unused"),
     column("node", Kind::Text, "the node that played the episode that failed"),
-    column("cause", Kind::Text, "how its environment failed: panic, timeout, crash or malformed"),
+    column("cause", Kind::Text, "how its environment failed: panic, error (which its program reported), timeout, crash or malformed"),
     column("error", Kind::Text, "what the environment said last, or what it did"),
     column("tries", Kind::U32, "how often the episode was tried before it was given up"),
 ];

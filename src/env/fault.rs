@@ -6,8 +6,10 @@ use std::panic::{catch_unwind, AssertUnwindSafe, PanicHookInfo};
 /// In what way an environment failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Its code panicked, or its process reported an error of this episode alone.
+    /// Its code panicked.
     Panic,
+    /// Its process reported an error of this episode alone.
+    Error,
     /// It didn't answer in time.
     Timeout,
     /// Its process ended.
@@ -21,6 +23,7 @@ impl Cause {
     pub fn name(self) -> &'static str {
         match self {
             Cause::Panic => "panic",
+            Cause::Error => "error",
             Cause::Timeout => "timeout",
             Cause::Crash => "crash",
             Cause::Malformed => "malformed",

@@ -1,7 +1,7 @@
 //! SQL over a run, by DuckDB.
 
 use super::{guard, views, LogError, Run};
-use arrow::array::{ArrayRef, AsArray, RecordBatch};
+use arrow::array::{make_array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{cast_with_options, CastOptions};
 use arrow::datatypes::{DataType, Decimal128Type, Field, Schema, SchemaRef};
 use duckdb::Connection;
@@ -56,6 +56,7 @@ pub(super) fn ask(db: &Connection, sql: &str) -> Result<Answer, LogError> {
 /// DuckDB sums integers in 128 bits, which Arrow can only call a decimal of 38 digits. Such columns become 64-bit integers where
 /// all values fit, so that a count looks like a count in every format.
 fn plain(schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<Answer, arrow::error::ArrowError> {
+    let (schema, batches) = in_utc(schema, batches)?;
     let wide = DataType::Decimal128(38, 0);
     let fits =
         |i: usize| batches.iter().all(|b| b.column(i).as_primitive::<Decimal128Type>().iter().flatten().all(|v| i64::try_from(v).is_ok()));
@@ -70,6 +71,27 @@ fn plain(schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<Answer, arrow::
         |b: &RecordBatch| RecordBatch::try_new(schema.clone(), b.columns().iter().zip(&narrow).map(column).collect::<Result<Vec<_>, _>>()?);
     let batches = batches.iter().map(batch).collect::<Result<Vec<_>, _>>()?;
     Ok(Answer { schema, batches })
+}
+
+/// Moments with a time zone, such as `now()`, are moments in UTC, which Arrow then shows without a table of the world's zones.
+fn in_utc(schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<(SchemaRef, Vec<RecordBatch>), arrow::error::ArrowError> {
+    let zoned = |f: &Arc<Field>| matches!(f.data_type(), DataType::Timestamp(_, Some(_)));
+    if !schema.fields().iter().any(zoned) {
+        return Ok((schema, batches));
+    }
+    let kind = |kind: &DataType| match kind {
+        DataType::Timestamp(unit, Some(_)) => DataType::Timestamp(*unit, Some("+00:00".into())),
+        other => other.clone(),
+    };
+    let fields = schema.fields().iter().map(|f| Field::new(f.name(), kind(f.data_type()), f.is_nullable()));
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    // The numbers mean the same in every zone.
+    let column = |c: &ArrayRef| -> Result<ArrayRef, arrow::error::ArrowError> {
+        Ok(make_array(c.to_data().into_builder().data_type(kind(c.data_type())).build()?))
+    };
+    let batch = |b: RecordBatch| RecordBatch::try_new(schema.clone(), b.columns().iter().map(column).collect::<Result<Vec<_>, _>>()?);
+    let batches = batches.into_iter().map(batch).collect::<Result<_, _>>()?;
+    Ok((schema, batches))
 }
 
 /// DuckDB's message, the nearest name when one was not found, and what there is to ask.

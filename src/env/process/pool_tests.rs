@@ -85,7 +85,7 @@ fn garbage_ends_the_process_unless_it_is_known_whose_it_is() {
         reset(&mut pool, &[3, 7, 8]);
         let answers = step(&mut pool, &[(3, "go"), (7, action), (8, "go")]);
         let fault = answers[1].as_ref().unwrap_err();
-        let cause = if action == "error" { Cause::Panic } else { Cause::Malformed };
+        let cause = if action == "error" { Cause::Error } else { Cause::Malformed };
         assert_eq!((fault.cause, fault.own, fault.text.as_str()), (cause, true, word));
         assert!(answers[0].is_ok(), "{action}");
         assert_eq!(answers[2].is_ok(), survives, "{action}: {:?}", answers[2]);

@@ -121,7 +121,7 @@ pub(super) fn advice(value: Value) -> Result<Option<String>, Fault> {
 
 fn read<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, Fault> {
     if let Some(error) = value.get("error") {
-        return Err(Fault::new(Cause::Panic, error.as_str().map_or_else(|| error.to_string(), String::from)));
+        return Err(Fault::new(Cause::Error, error.as_str().map_or_else(|| error.to_string(), String::from)));
     }
     serde_json::from_value(value).map_err(|e| malformed(format!("its answer doesn't follow the protocol: {e}")))
 }
@@ -189,7 +189,7 @@ mod tests {
         }
         assert!(shown(r#"{"episode":1,"observation":"x","done":true}"#, false).unwrap_err().text.contains("before the first turn"));
         let reported = shown(r#"{"episode":1,"error":"KeyError: 'left'"}"#, true).unwrap_err();
-        assert_eq!((reported.cause, reported.text.as_str()), (Cause::Panic, "KeyError: 'left'"));
+        assert_eq!((reported.cause, reported.text.as_str()), (Cause::Error, "KeyError: 'left'"));
     }
 
     #[test]
