@@ -44,9 +44,9 @@
 //!
 //! # Where things are
 //!
-//! Arrows go down only: [`cli`] -> [`ops`] -> [`dataflow`] -> {[`mod@env`], [`policy`], [`credit`], [`log`]} -> {[`pipeline`], [`row`], [`stats`], [`seed`], [`pulse`], [`files`], [`printable`]}.
+//! Arrows go down only: [`cli`] -> [`ops`] -> {[`rollout`], [`dataflow`]} -> {[`mod@env`], [`policy`], [`credit`], [`log`]} -> {[`pipeline`], [`row`], [`stats`], [`seed`], [`pulse`], [`files`], [`printable`]}.
 //! One operator is one file in [`ops`] and one line in [`ops::TABLE`]; an environment knows no policy, credit knows no
-//! graph, and only [`dataflow`] knows how iterations overlap.
+//! graph, [`rollout`] brings the two together and knows no timely, and only [`dataflow`] knows how iterations overlap.
 //!
 //! # What is guaranteed
 //!
@@ -75,6 +75,7 @@ pub mod pipeline;
 pub mod policy;
 pub mod printable;
 pub mod pulse;
+pub mod rollout;
 pub mod row;
 pub mod seed;
 pub mod stats;

@@ -1,17 +1,17 @@
 //! `rollout` inside a loop: an attempt begins as soon as what it is told is there, beside those of other tasks that are being played.
 
 use super::incoming::{names, newest};
-use super::memory::{self, Unwritten};
-use super::player::Player;
-use super::playing::{Ended, Start};
-use super::tally::Tally;
-use super::tries::Patience;
-use super::turns::{table, Played};
+use super::played;
 use crate::dataflow::context::{Shared, Trial};
 use crate::dataflow::streaming::{Made, Piece, Streaming};
-use crate::dataflow::{Failed, Figure, Lost};
+use crate::dataflow::{Failed, Figure};
 use crate::pipeline::Until;
-use crate::row;
+use crate::rollout::episode::{Finished, Start};
+use crate::rollout::notes::{self, Unwritten};
+use crate::rollout::record;
+use crate::rollout::sampler::Sampler;
+use crate::rollout::summary::Summary;
+use crate::row::{self, RowError};
 use arrow::array::RecordBatch;
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -22,9 +22,8 @@ pub const MEMORY: usize = 1;
 
 /// Plays the attempts of an iteration.
 pub struct Attempts {
-    pub player: Player,
+    pub sampler: Sampler,
     pub samples: u32,
-    pub patience: Patience,
     pub keep: Unwritten,
     pub budget: usize,
     pub trial: Trial,
@@ -58,17 +57,17 @@ impl Default for Iteration {
 impl Streaming for Attempts {
     fn begin(&mut self, iteration: u64, gates: Vec<Vec<RecordBatch>>) -> Result<(), Failed> {
         self.version = newest(self.version, gates.first())?;
-        self.player.clear(self.patience);
+        self.sampler.clear(&Summary::default());
         self.now = Iteration { number: iteration, ..Iteration::default() };
         Ok(())
     }
 
     fn take(&mut self, piece: Piece) -> Result<(), Failed> {
         let starts = if piece.port == TASKS { self.first(&piece)? } else { self.further(&piece)? };
-        let first = self.player.begun();
+        let first = self.sampler.begun();
         self.now.pieces.extend((first..first + starts.len()).map(|number| (number, piece.id)));
         self.now.left.insert(piece.id, starts.len());
-        Ok(self.player.begin(starts)?)
+        Ok(self.sampler.begin(starts)?)
     }
 
     fn idle(&self) -> bool {
@@ -76,12 +75,11 @@ impl Streaming for Attempts {
     }
 
     fn work(&mut self) -> Result<Vec<Made>, Failed> {
-        let over = if self.player.idle() { vec![] } else { self.player.step()? };
-        let mut by_piece: BTreeMap<u64, Vec<Ended>> = BTreeMap::new();
+        let over = if self.sampler.idle() { vec![] } else { self.sampler.step()? };
+        let mut by_piece: BTreeMap<u64, Vec<Finished>> = BTreeMap::new();
         for ended in over {
-            let won = ended.turns.last().is_some_and(|turn| turn.after.won);
             let trial = self.now.trials.entry((ended.start.task.clone(), ended.start.sample)).or_default();
-            *trial = trial.or(won.then_some(ended.start.attempt));
+            *trial = trial.or(ended.won().then_some(ended.start.attempt));
             let piece = self.now.pieces.remove(&ended.number).unwrap_or_default();
             by_piece.entry(piece).or_default().push(ended);
         }
@@ -91,8 +89,8 @@ impl Streaming for Attempts {
                 *left -= ended.len();
             }
             let kept: Vec<String> = ended.iter().map(|e| self.kept(e)).collect();
-            let whole: Vec<Played> = ended.iter().zip(&kept).map(|(ended, kept)| Played { ended, kept }).collect();
-            made.push(Made { of: piece, rows: table(&whole)?, last: false });
+            let rows = record::played(&ended, &kept)?;
+            made.push(Made { of: piece, rows: rows.into_iter().collect(), last: false });
         }
         // Those with nothing left, be it that there was nothing from the start.
         let over: Vec<u64> = self.now.left.iter().filter(|(_, left)| **left == 0).map(|(piece, _)| *piece).collect();
@@ -152,18 +150,17 @@ impl Attempts {
     }
 
     /// The first attempts at the tasks that came.
-    fn first(&self, piece: &Piece) -> Result<Vec<Start>, String> {
+    fn first(&self, piece: &Piece) -> Result<Vec<Start>, RowError> {
         let names = names(std::slice::from_ref(&piece.rows))?;
         let each = names.into_iter().flat_map(|task| (0..self.samples).map(move |sample| (task.clone(), sample)));
         Ok(each.map(|(task, sample)| self.start(task, sample, 0, String::new())).collect())
     }
 
     /// The next attempt of each sample of a task that came, unless its trial is over.
-    fn further(&self, piece: &Piece) -> Result<Vec<Start>, String> {
-        let wrong = |e: row::RowError| e.to_string();
+    fn further(&self, piece: &Piece) -> Result<Vec<Start>, RowError> {
         let rows = &piece.rows;
-        let (tasks, samples) = (row::texts(rows, "task").map_err(wrong)?, row::u32s(rows, "sample").map_err(wrong)?);
-        let kept = row::texts(rows, "kept").map_err(wrong)?;
+        let (tasks, samples) = (row::texts(rows, "task")?, row::u32s(rows, "sample")?);
+        let kept = row::texts(rows, "kept")?;
         let mut told: BTreeMap<(String, u32), &str> = BTreeMap::new();
         for i in 0..rows.num_rows() {
             let told = told.entry((tasks.value(i).into(), samples.value(i))).or_default();
@@ -182,22 +179,22 @@ impl Attempts {
     }
 
     /// What the next attempt is told, where no reflection says it.
-    fn kept(&self, ended: &Ended) -> String {
+    fn kept(&self, ended: &Finished) -> String {
         let memory = &ended.start.memory;
         if self.keep == Unwritten::None {
             return memory.clone();
         }
         let actions: Vec<&str> = ended.turns.iter().map(|turn| turn.action.as_str()).collect();
-        let entry = memory::history(ended.start.attempt, &actions, &ended.outcome);
-        memory::grown(memory, &entry, self.budget, self.player.tokenizer())
+        let entry = notes::history(ended.start.attempt, &actions, &ended.outcome);
+        notes::grown(memory, &entry, self.budget, self.sampler.tokenizer())
     }
 
     /// The figures of the iteration so far. `success` is that of trials; `pass@k` the share of them won within k attempts.
     fn measure(&mut self) {
         let (iteration, node) = (self.now.number, self.node.clone());
         let trials = self.now.trials.len();
-        let tally: Tally = self.player.tally().clone();
-        for (name, value) in tally.figures() {
+        let summary = self.sampler.summary().clone();
+        for (name, value) in played::figures(&summary) {
             self.shared.measure(iteration, &node, name, value);
         }
         for attempt in (0..self.trial.attempts as u32).filter(|_| self.trial.attempts > 1) {
@@ -207,10 +204,9 @@ impl Attempts {
         let won = self.now.trials.values().flatten().count();
         self.shared.measure(iteration, &node, "success", Figure::share(won as f64, trials));
         if self.trial.attempts > 1 {
-            self.shared.measure(iteration, &node, "attempts", Figure::share(tally.episodes as f64, trials));
+            self.shared.measure(iteration, &node, "attempts", Figure::share(summary.episodes as f64, trials));
         }
         self.shared.measure(iteration, &node, "seconds", Figure::Most(self.now.start.elapsed().as_secs_f64()));
-        let lost = self.player.lost();
-        self.shared.lose(iteration, lost.into_iter().map(|lost| Lost { node: node.clone(), ..lost }));
+        self.shared.lose(iteration, played::lost(&node, self.sampler.failed()));
     }
 }

@@ -3,24 +3,20 @@
 //! Each process plays its share of the panel.
 
 use super::attempts::{Attempts, Iteration};
-use super::how::{Actor, Play};
 use super::incoming::newest;
-use super::memory::{self, Unwritten};
 use super::operator::{checked, must, schema, settings, Further, Head, Operator, Unfit};
-use super::player::Player;
-use super::prompt::Prompt;
-use super::reflect::{budget, Thinking};
-use super::rollout::{tokens, tries};
-use super::said::Decode;
-use super::tries::Patience;
-use super::turns::COLUMNS;
+use super::reflect::Reflections;
 use crate::dataflow::context::Trial;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::Streaming;
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::env::{Game, Panel, Task, Worlds};
 use crate::pipeline::{Carries, Delay, Node, Pipeline, Port, Role, Until, Wrong};
-use crate::policy::Sampling;
+use crate::rollout::notes;
+use crate::rollout::record::COLUMNS;
+use crate::rollout::reflection::Reflector;
+use crate::rollout::sampler::{Play, Sampler};
+use crate::rollout::settings::{Actor, PlaySettings, ReflectionSettings, SamplingSettings, EVALUATION_TEMPERATURE};
 use crate::row::{self, RowError};
 use arrow::array::{RecordBatch, StringArray, UInt64Array};
 use schemars::JsonSchema;
@@ -31,7 +27,7 @@ use timely::dataflow::Scope;
 
 /// Settings of `evaluate`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[schemars(deny_unknown_fields)]
 struct Evaluate {
     /// The model that plays.
     model: String,
@@ -45,36 +41,18 @@ struct Evaluate {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 10_000))]
     samples: u32,
-    /// Turns after which an episode is cut.
-    #[schemars(range(min = 1, max = 10_000))]
-    max_turns: u32,
-    /// How a response becomes an action.
-    #[serde(default)]
-    decode: Decode,
-    /// How much the prompt tells.
-    #[serde(default)]
-    prompt: Prompt,
-    /// Earlier turns that a full prompt retells.
-    #[serde(default)]
-    history: usize,
-    /// Sampling temperature; 0 takes the likeliest. LaMer evaluates at 0.7.
-    #[serde(default = "cool")]
-    #[schemars(range(min = 0.0, max = 10.0))]
-    temperature: f64,
-    /// Tokens of a response, at most.
-    #[serde(default = "tokens")]
-    #[schemars(range(min = 1, max = 100_000))]
-    max_tokens: usize,
+    #[serde(flatten)]
+    play: PlaySettings,
+    #[serde(flatten)]
+    sampling: SamplingSettings,
     /// Attempts at a task, until one succeeds: pass@1 up to pass@k.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 100))]
     attempts: u32,
-    /// With several attempts and no `reflect`, what the next is told of a failed one.
+    /// With several attempts, how the model reflects on those before, at the temperature at which it plays unless given another;
+    /// without it, it doesn't.
     #[serde(default)]
-    keep: Unwritten,
-    /// With several attempts, how the model reflects on a failed one; without it, it doesn't.
-    #[serde(default)]
-    reflect: Option<Thinking>,
+    reflect: Option<ReflectionSettings>,
 }
 
 fn ten() -> u64 {
@@ -82,9 +60,6 @@ fn ten() -> u64 {
 }
 fn one() -> u32 {
     1
-}
-fn cool() -> f64 {
-    0.7
 }
 
 /// What the table has of it.
@@ -135,7 +110,7 @@ fn game(node: &Node) -> Result<Game, Wrong> {
 /// The words of what a further attempt is told.
 fn words(node: &Node) -> Result<Vec<String>, Wrong> {
     let with: Evaluate = checked(node)?;
-    Ok(if with.attempts > 1 { memory::words() } else { vec![] })
+    Ok(if with.attempts > 1 { notes::words() } else { vec![] })
 }
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
@@ -143,28 +118,21 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let policy = ctx.policy.clone().ok_or(Unfit::Model)?;
     let tasks = panel(&with.panel)?.tasks;
     let names: Vec<String> = tasks.iter().skip(ctx.team.process).step_by(ctx.team.processes).map(|t| t.name()).collect();
-    let panel = row::batch(vec![("task", Arc::new(StringArray::from(names)))]).map_err(|e| e.to_string())?;
+    let panel = row::batch(vec![("task", Arc::new(StringArray::from(names)))])?;
     let trial = Trial { attempts: with.attempts.into(), until: Until::Won };
-    let thinker = |how: Thinking| how.thinker(with.model.clone(), with.temperature, policy.clone(), ctx.seed, trial.attempts);
-    let mut thinker = with.reflect.clone().map(thinker).transpose()?;
-    let how = Play {
-        model: with.model,
-        samples: with.samples,
-        max_turns: with.max_turns,
-        sampling: Sampling { temperature: with.temperature, top_p: 1.0, max_tokens: with.max_tokens },
-        actor: Actor::Policy,
-        decode: with.decode,
-        prompt: with.prompt,
-        history: with.history,
-        patience: Patience::new(tries(), 1.0),
-    };
+    let sampling = with.sampling.sampling(EVALUATION_TEMPERATURE);
+    let reflector = with.reflect.map(|how| Reflector::new(with.model.clone(), &how, sampling.temperature)).transpose();
+    let reflector = reflector?;
+    let mut reflections = reflector.map(|how| Reflections::new(how, policy.clone(), ctx.seed, Some(trial.attempts - 1)));
+    let (keep, budget) = (with.play.keep, with.play.budget);
+    // Whatever fails is not won, and that is the measure.
+    let how = Play { model: with.model, actor: Actor::Policy, sampling, settings: with.play, max_failed: 1.0 };
     let (shared, id, last) = (ctx.shared.clone(), node.id.clone(), ctx.iterations);
     let mut attempts = Attempts {
-        samples: how.samples,
-        patience: how.patience,
-        player: Player::new(policy, how, Worlds::default(), ctx.seed)?,
-        keep: with.keep,
-        budget: budget(),
+        sampler: Sampler::new(policy, how, Worlds::default(), ctx.seed)?,
+        samples: with.samples,
+        keep,
+        budget,
         trial,
         node: id.clone(),
         shared: shared.clone(),
@@ -182,10 +150,10 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         }
         attempts.begin(iteration, vec![])?;
         attempts.version = version;
-        let made = attempts.whole(panel.clone(), thinker.as_mut().map(|thinker| thinker as &mut dyn Streaming))?;
+        let made = attempts.whole(panel.clone(), reflections.as_mut().map(|machine| machine as &mut dyn Streaming))?;
         shared.measure(iteration, &id, "panel", panel.num_rows() as f64);
-        let Some(rows) = row::sorted(&made).map_err(|e| e.to_string())? else { return Ok(vec![]) };
-        Ok(vec![stamped(&rows, iteration).map_err(|e| e.to_string())?])
+        let Some(rows) = row::sorted(&made)? else { return Ok(vec![]) };
+        Ok(vec![stamped(&rows, iteration)?])
     }))
 }
 

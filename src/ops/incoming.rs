@@ -1,23 +1,23 @@
 //! What comes in by ports that several operators have: weights and tasks.
 
-use crate::row;
+use crate::row::{self, RowError};
 use arrow::array::RecordBatch;
 
 /// The newest version of the weights among these batches, or the one there was.
-pub fn newest(had: u64, batches: Option<&Vec<RecordBatch>>) -> Result<u64, String> {
+pub fn newest(had: u64, batches: Option<&Vec<RecordBatch>>) -> Result<u64, RowError> {
     let mut version = had;
     for batch in batches.into_iter().flatten() {
-        let versions = row::u64s(batch, "version").map_err(|e| e.to_string())?;
+        let versions = row::u64s(batch, "version")?;
         version = versions.values().iter().copied().fold(version, u64::max);
     }
     Ok(version)
 }
 
 /// The tasks' names, sorted.
-pub(super) fn names(batches: &[RecordBatch]) -> Result<Vec<String>, String> {
+pub(super) fn names(batches: &[RecordBatch]) -> Result<Vec<String>, RowError> {
     let mut names = Vec::new();
     for batch in batches {
-        names.extend(row::texts(batch, "task").map_err(|e| e.to_string())?.iter().flatten().map(String::from));
+        names.extend(row::texts(batch, "task")?.iter().flatten().map(String::from));
     }
     names.sort();
     Ok(names)

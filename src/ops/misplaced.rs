@@ -1,9 +1,9 @@
 //! What a `rollout` asks for in vain: what has no meaning where it stands, and a number of groups that can't be reached.
 
-use super::how::Actor;
 use super::operator::settings;
 use super::rollout::Rollout;
 use crate::pipeline::{Node, Pipeline, Wrong};
+use crate::rollout::settings::Actor;
 
 /// All that the node asks for in vain.
 pub fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {

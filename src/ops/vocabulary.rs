@@ -1,9 +1,10 @@
 //! The words of a new model: those of every text that its pipeline can show it.
 
 use super::games::games;
-use super::{memory, operator, prompt};
+use super::operator;
 use crate::pipeline::{Node, Pipeline, Role, Wrong};
 use crate::policy::{NewModel, TokenKind};
+use crate::rollout::{notes, prompt};
 use std::collections::BTreeSet;
 
 /// The words of every text that the pipeline's games and prompts can show, each once. What a process shows it is asked for, if
@@ -13,7 +14,7 @@ pub fn words(pipeline: &Pipeline) -> Result<Vec<String>, Wrong> {
     let mut words: Vec<String> = games.iter().flat_map(|(_, game)| game.vocabulary()).chain(prompt::words()).collect();
     // Only then, so that models of pipelines without attempts have no word that they never see.
     if pipeline.nodes.iter().any(|n| n.body.is_some()) {
-        words.extend(memory::words());
+        words.extend(notes::words());
     }
     // Those of panels come first.
     let (panels, others): (Vec<_>, Vec<_>) = own(pipeline).partition(|(_, role, _)| *role == Role::Measures);

@@ -3,29 +3,23 @@
 //! Seeds follow from names, so an episode that is tried again from its start plays as if it had never failed. An episode that
 //! has failed waits with its next try until those that haven't are done: what it does to a process that they share is done to few.
 
+use super::summary::Summary;
 use crate::env::Fault;
 
-/// How much failure is borne.
+/// How often an episode is tried, and how many may fail.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
-    /// Tries that an episode has.
+pub struct RetryPolicy {
+    /// How often an episode is played, at most, before it is given up.
     pub tries: u32,
-    /// The share of an iteration's episodes that may be given up.
+    /// The share of an iteration's episodes that may be given up, from 0 to 1.
     pub max_failed: f64,
+}
+
+/// The episodes of an iteration that wait for a try, and those that have failed. An episode is known by its index, from 0.
+pub struct Retries {
+    policy: RetryPolicy,
     /// Episodes that were played before in the same iteration, and how many of them were given up.
-    pub episodes: usize,
-    pub failed: usize,
-}
-
-impl Patience {
-    pub fn new(tries: u32, max_failed: f64) -> Patience {
-        Patience { tries, max_failed, episodes: 0, failed: 0 }
-    }
-}
-
-/// What has failed among the episodes of an iteration.
-pub struct Tries {
-    patience: Patience,
+    before: (usize, usize),
     /// How often each has failed.
     failures: Vec<u32>,
     /// To be started next.
@@ -39,22 +33,46 @@ pub struct Tries {
     lost: usize,
 }
 
-/// An episode that has failed in its last try.
-#[derive(Clone, Debug)]
-pub struct GivenUp {
-    pub episode: usize,
+/// An episode that was given up: its name with the turn in which it failed for the last time, and why. In the order of their names.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FailedEpisode {
+    /// The task's name.
+    pub task: String,
+    /// Which of the task's trajectories.
+    pub sample: u32,
+    /// Which attempt within it.
+    pub attempt: u32,
+    /// The turn in which it failed for the last time.
     pub turn: u32,
-    pub fault: Fault,
+    /// The kind of failure, as [`crate::env::Cause::name`] has it.
+    pub cause: &'static str,
+    /// What was wrong.
+    pub error: String,
+    /// How often it was tried.
     pub tries: u32,
 }
 
-impl Tries {
-    /// No episode is known yet.
-    pub fn new(patience: Patience) -> Tries {
-        Tries { patience, failures: vec![], due: vec![], later: vec![], retried: 0, given_up: vec![], lost: 0 }
+/// An episode that has failed in its last try.
+#[derive(Clone, Debug)]
+pub struct GivenUp {
+    /// Its index.
+    pub episode: usize,
+    /// The turn in which it failed for the last time.
+    pub turn: u32,
+    /// Why.
+    pub fault: Fault,
+    /// How often it was tried.
+    pub tries: u32,
+}
+
+impl Retries {
+    /// No episode is known yet; `before` is what the iteration's earlier episodes came to.
+    pub fn new(policy: RetryPolicy, before: &Summary) -> Retries {
+        let before = (before.episodes, before.failed);
+        Retries { policy, before, failures: vec![], due: vec![], later: vec![], retried: 0, given_up: vec![], lost: 0 }
     }
 
-    /// One more episode is to be started; answers with its number.
+    /// One more episode is to be started; answers with its index.
     pub fn more(&mut self) -> usize {
         self.due.push(self.failures.len());
         self.failures.push(0);
@@ -81,7 +99,7 @@ impl Tries {
     pub fn failed(&mut self, episode: usize, turn: u32, fault: Fault) {
         self.failures[episode] += fault.own as u32;
         let tries = self.failures[episode];
-        if fault.own && tries >= self.patience.tries {
+        if fault.own && tries >= self.policy.tries {
             self.given_up.push(GivenUp { episode, turn, fault, tries });
             self.lost += 1;
             return;
@@ -94,14 +112,14 @@ impl Tries {
         }
     }
 
-    /// Whether more was given up than is borne.
+    /// Whether more were given up than the policy allows.
     pub fn too_many(&self) -> bool {
         self.many(self.lost)
     }
 
     fn many(&self, failed: usize) -> bool {
-        let Patience { max_failed, episodes, failed: before, .. } = self.patience;
-        (failed + before) as f64 > max_failed * (self.failures.len() + episodes) as f64
+        let (episodes, before) = self.before;
+        (failed + before) as f64 > self.policy.max_failed * (self.failures.len() + episodes) as f64
     }
 }
 
@@ -110,12 +128,12 @@ mod tests {
     use super::*;
     use crate::env::Cause;
 
-    fn tries(most: u32, max_failed: f64) -> Tries {
-        four(Patience::new(most, max_failed))
+    fn tries(most: u32, max_failed: f64) -> Retries {
+        four(RetryPolicy { tries: most, max_failed }, &Summary::default())
     }
 
-    fn four(patience: Patience) -> Tries {
-        let mut tries = Tries::new(patience);
+    fn four(policy: RetryPolicy, before: &Summary) -> Retries {
+        let mut tries = Retries::new(policy, before);
         (0..4).for_each(|i| assert_eq!(tries.more(), i));
         tries
     }
@@ -138,14 +156,14 @@ mod tests {
     }
 
     #[test]
-    fn the_share_that_is_borne_may_be_reached_but_not_passed() {
+    fn the_share_that_may_fail_may_be_reached_but_not_passed() {
         let mut tries = tries(1, 0.5);
         for (episode, too_many) in [(0, false), (1, false), (2, true)] {
             tries.failed(episode, 0, Fault::new(Cause::Panic, "no"));
             assert_eq!(tries.too_many(), too_many, "{episode}");
         }
-        let before = Patience { episodes: 4, failed: 1, ..Patience::new(1, 0.25) };
-        let mut tries = four(before);
+        let before = Summary { episodes: 4, failed: 1, ..Summary::default() };
+        let mut tries = four(RetryPolicy { tries: 1, max_failed: 0.25 }, &before);
         for (episode, too_many) in [(0, false), (1, true)] {
             tries.failed(episode, 0, Fault::new(Cause::Panic, "no"));
             assert_eq!(tries.too_many(), too_many, "two of eight are a quarter: {episode}");

@@ -1,32 +1,39 @@
 //! Dynamic sampling (DAPO, Yu et al. 2025, section 3.2 and the constraint of Eq. 11): a task on which every trajectory
 //! earned the same teaches nothing by comparison, so further tasks are played in its place.
 
-use super::episodes::{episodes, reflections};
-use super::play::Outcome;
+use super::batch::Played;
+use super::error::RolloutError;
 use crate::credit;
+use crate::credit::rows::{episodes, reflections};
 use crate::row::{self, RowError};
 use arrow::array::RecordBatch;
 
-type Played = Result<Outcome, String>;
-
 /// What was played: all rows, those of dull tasks with them.
 pub struct Sampled {
-    pub made: Outcome,
+    /// The rows of all tasks that were played.
+    pub played: Played,
     /// Tasks whose returns weren't all equal.
     pub telling: usize,
+    /// How many times tasks were played, each time as many as were still missing.
     pub rounds: usize,
 }
 
 /// Plays tasks in their order, in rounds of as many as are still missing, until `wanted` of them have returns that are
 /// not all equal, or no task is left. So no more than `wanted` ever have, and which ones follows from the order alone.
-pub fn resample(tasks: &[String], wanted: usize, mut play: impl FnMut(&[String]) -> Played) -> Result<Sampled, String> {
-    let mut sampled = Sampled { made: Outcome::default(), telling: 0, rounds: 0 };
+///
+/// What `play` gives has the columns `task`, `sample`, `attempt`, `turn`, `phase` and `reward`; its error is passed on.
+pub fn resample(
+    tasks: &[String],
+    wanted: usize,
+    mut play: impl FnMut(&[String]) -> Result<Played, RolloutError>,
+) -> Result<Sampled, RolloutError> {
+    let mut sampled = Sampled { played: Played::default(), telling: 0, rounds: 0 };
     let mut left = tasks;
     while sampled.telling < wanted && !left.is_empty() {
         let (now, later) = left.split_at(left.len().min(wanted - sampled.telling));
-        let made = play(now)?;
-        sampled.telling += telling(&made.rows).map_err(|e| e.to_string())?;
-        sampled.made.add(made);
+        let played = play(now)?;
+        sampled.telling += telling(&played.rows)?;
+        sampled.played.add(played);
         sampled.rounds += 1;
         left = later;
     }
@@ -48,14 +55,14 @@ fn telling(rows: &[RecordBatch]) -> Result<usize, RowError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tally::Tally;
+    use super::super::summary::Summary;
     use super::*;
     use arrow::array::{Float32Array, StringArray, UInt32Array};
     use std::sync::Arc;
 
     /// Two trajectories of three turns each. Both earn 1 on a task that ends in s, though in another order, and as f32
     /// only one of the sums would be 1; on others the second one earns more.
-    fn played(tasks: &[String]) -> Played {
+    fn played(tasks: &[String]) -> Result<Played, RolloutError> {
         let n = 6 * tasks.len();
         let each = |f: &dyn Fn(u32) -> u32| Arc::new(UInt32Array::from_iter_values((0..n as u32).map(|i| f(i % 6))));
         let reward = |i: usize| match i % 6 {
@@ -70,8 +77,8 @@ mod tests {
             ("phase", Arc::new(StringArray::from(vec!["play"; n]))),
             ("reward", Arc::new(Float32Array::from_iter_values((0..n).map(reward)))),
         ]);
-        let (rows, tally) = (vec![rows.map_err(|e| e.to_string())?], Tally { episodes: n / 3, ..Default::default() });
-        Ok(Outcome { rows, tally, ..Default::default() })
+        let (rows, summary) = (vec![rows?], Summary { episodes: n / 3, ..Default::default() });
+        Ok(Played { rows, summary, ..Default::default() })
     }
 
     /// The tasks of each round, and what came of them: a task that ends in s is dull, one that ends in t tells.
@@ -89,8 +96,8 @@ mod tests {
     fn dull_tasks_are_made_up_for_and_kept() {
         let (rounds, sampled) = rounds(&["1s", "2t", "3s", "4s", "5t", "6t", "7t"], 3);
         assert_eq!(rounds, [vec!["1s", "2t", "3s"], vec!["4s", "5t"], vec!["6t"]]);
-        assert_eq!((sampled.telling, sampled.rounds, sampled.made.tally.episodes), (3, 3, 12));
-        assert_eq!(sampled.made.rows.iter().map(RecordBatch::num_rows).sum::<usize>(), 6 * 6, "the rows of dull tasks too");
+        assert_eq!((sampled.telling, sampled.rounds, sampled.played.summary.episodes), (3, 3, 12));
+        assert_eq!(sampled.played.rows.iter().map(RecordBatch::num_rows).sum::<usize>(), 6 * 6, "the rows of dull tasks too");
     }
 
     /// Two samples that fail with -1 and reflect; what a reflection earns is no return.

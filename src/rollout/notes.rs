@@ -39,12 +39,12 @@ pub fn words() -> Vec<String> {
     [ATTEMPT, NOTED, THEN, ": ", "\n"].map(String::from).to_vec()
 }
 
-/// The actions of an attempt and what was seen after them.
+/// The actions of an attempt, counted from 0, and what was seen after them.
 pub fn history(attempt: u32, actions: &[&str], outcome: &str) -> String {
     format!("{ATTEMPT}{}: {}\n{outcome}\n", attempt + 1, actions.join(THEN))
 }
 
-/// What the policy made of an attempt.
+/// What the policy made of an attempt, counted from 0.
 pub fn reflection(attempt: u32, remark: &str) -> String {
     format!("{ATTEMPT}{}{NOTED}{remark}\n", attempt + 1)
 }

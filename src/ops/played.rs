@@ -1,0 +1,32 @@
+//! What was played, as the engine keeps it: figures, and the table of episodes that failed.
+
+use crate::dataflow::{Figure, Lost};
+use crate::rollout::retry::FailedEpisode;
+use crate::rollout::summary::Summary;
+
+/// The figures that progress and `metrics` show. An episode that failed is not won, and has no return.
+pub fn figures(of: &Summary) -> [(&'static str, Figure); 6] {
+    [
+        ("success", Figure::share(of.won as f64, of.episodes)),
+        ("return", Figure::share(of.score, of.episodes - of.failed)),
+        ("turns", Figure::Sum(of.turns as f64)),
+        ("invalid", Figure::share(of.invalid as f64, of.turns)),
+        ("failed", Figure::Sum(of.failed as f64)),
+        ("retried", Figure::Sum(of.retried as f64)),
+    ]
+}
+
+/// The episodes that `node` gave up, as the table `errors` has them.
+pub fn lost(node: &str, failed: Vec<FailedEpisode>) -> impl Iterator<Item = Lost> + use<'_> {
+    failed.into_iter().map(|FailedEpisode { task, sample, attempt, turn, cause, error, tries }| Lost {
+        task,
+        sample,
+        attempt,
+        turn,
+        phase: "play",
+        node: node.into(),
+        cause,
+        error,
+        tries,
+    })
+}

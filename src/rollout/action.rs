@@ -1,0 +1,96 @@
+//! From what is said in a turn to the action that it means, and back.
+
+use super::tags;
+use crate::policy::{Tokenizer, END};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The tag that an action stands in where anything can be written.
+pub const TAG: &str = "action";
+
+/// How a response becomes an action.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Decode {
+    /// The response is one of the admissible actions, and nothing else can be written.
+    #[default]
+    Constrained,
+    /// Anything can be written; the action is read from its `<action>` tag.
+    Free,
+}
+
+impl Decode {
+    /// The action that a response means; empty where it can't be read, which no environment takes for a valid one.
+    pub fn action(self, response: &str) -> String {
+        match self {
+            Decode::Constrained => response.to_owned(),
+            Decode::Free => tags::read(TAG, response).unwrap_or("").to_owned(),
+        }
+    }
+
+    /// An expert's turn as if a policy had written it, with certainty. An expert that knows no way on says nothing, which is invalid.
+    pub fn response(self, action: Option<String>, encoder: &mut Encoder) -> Response {
+        let action = action.unwrap_or_default();
+        let text = if self == Decode::Free { tags::write(TAG, &action) } else { action };
+        let tokens = encoder.closed(&text);
+        Response { logprobs: vec![0.0; tokens.len()], tokens, text }
+    }
+}
+
+/// What was said in a turn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Response {
+    /// The text that the tokens mean.
+    pub text: String,
+    /// The tokens, the end token with them unless the length limit cut it off.
+    pub tokens: Vec<u32>,
+    /// The log-probability of each token; 0 where an expert chose it.
+    pub logprobs: Vec<f32>,
+}
+
+/// Texts as tokens with the end token, each text encoded once.
+pub struct Encoder {
+    tokenizer: Arc<Tokenizer>,
+    known: BTreeMap<String, Vec<u32>>,
+}
+
+impl Encoder {
+    /// Nothing is encoded yet.
+    pub fn new(tokenizer: Arc<Tokenizer>) -> Encoder {
+        Encoder { tokenizer, known: BTreeMap::new() }
+    }
+
+    /// The tokenizer that encodes.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// The tokens of a text, and the end token.
+    pub fn closed(&mut self, text: &str) -> Vec<u32> {
+        if let Some(tokens) = self.known.get(text) {
+            return tokens.clone();
+        }
+        let mut tokens = self.tokenizer.encode(text);
+        tokens.push(END);
+        self.known.insert(text.into(), tokens.clone());
+        tokens
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_experts_turn_reads_back_as_its_action() {
+        let mut encoder = Encoder::new(Arc::new(Tokenizer::bytes()));
+        for (decode, text) in [(Decode::Constrained, "up"), (Decode::Free, "<action>up</action>")] {
+            let response = decode.response(Some("up".into()), &mut encoder);
+            assert_eq!((response.text.as_str(), decode.action(&response.text).as_str()), (text, "up"));
+            assert_eq!((response.tokens.len(), response.logprobs), (text.len() + 1, vec![0.0; text.len() + 1]), "closed by the end token");
+        }
+        assert_eq!(Decode::Free.action("up"), "", "no tag, no action");
+    }
+}

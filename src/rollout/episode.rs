@@ -1,0 +1,166 @@
+//! One episode: which it is, what has come of it so far, and what decides its draws.
+
+use super::action::Response;
+use super::prompt::Past;
+use crate::env::View;
+use crate::policy::Request;
+use crate::seed;
+
+/// Which episode is to be played, with which weights, and what the prompt tells of earlier attempts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Start {
+    /// The task's name.
+    pub task: String,
+    /// Which of the task's trajectories this is, from 0.
+    pub sample: u32,
+    /// Which attempt at the task within the trajectory, from 0.
+    pub attempt: u32,
+    /// What the prompt tells of earlier attempts; empty in the first.
+    pub memory: String,
+    /// The iteration whose random numbers are drawn.
+    pub iteration: u64,
+    /// The version of the weights that act.
+    pub version: u64,
+}
+
+impl Start {
+    /// The seed of a turn: from the run's seed and the turn's name. A first attempt's is that of a rollout without attempts.
+    pub fn seed(&self, run: u64, turn: u32) -> u64 {
+        let name = seed::mix(seed::text(&self.task), u64::from(self.sample) << 32 | u64::from(turn));
+        let name = if self.attempt == 0 { name } else { seed::mix(name, u64::from(self.attempt)) };
+        seed::mix(seed::mix(run, self.iteration), name)
+    }
+}
+
+/// What a call of the policy is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// A turn of play.
+    Play,
+    /// What is made of an episode that is over.
+    Reflect,
+}
+
+impl Phase {
+    /// As the column `phase` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Play => "play",
+            Phase::Reflect => "reflect",
+        }
+    }
+}
+
+/// One call of the policy in an episode, and what came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Turn {
+    /// Its index in the episode, from 0; a reflection counts on from the last turn of play.
+    pub turn: u32,
+    /// What the policy was called for.
+    pub phase: Phase,
+    /// What was seen before it.
+    pub observation: String,
+    /// Hash of the environment's canonical state before it.
+    pub state: u64,
+    /// What the policy read.
+    pub prompt_tokens: Vec<u32>,
+    /// What was said: text, tokens and their log-probabilities.
+    pub response: Response,
+    /// The tokens of the responses that were allowed, each closed by the end token, one after another; empty where all were.
+    pub choices: Vec<u32>,
+    /// What the response was taken for.
+    pub action: String,
+    /// Whether the action could be carried out.
+    pub valid: bool,
+    /// What the action earned.
+    pub reward: f32,
+    /// Whether the episode ended with it, be it by the turn limit.
+    pub done: bool,
+    /// Whether it ended well.
+    pub won: bool,
+    /// The sum of the episode's rewards so far.
+    pub score: f32,
+    /// What the draw of the response followed from.
+    pub seed: u64,
+}
+
+/// An episode that is over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finished {
+    /// Its index among those that were begun since the sampler was cleared.
+    pub number: usize,
+    /// Which it is.
+    pub start: Start,
+    /// Its turns of play; none if it was given up.
+    pub turns: Vec<Turn>,
+    /// What was seen after the last turn.
+    pub outcome: String,
+}
+
+impl Finished {
+    /// Whether it was won.
+    pub fn won(&self) -> bool {
+        self.turns.last().is_some_and(|turn| turn.won)
+    }
+}
+
+/// An episode that is being played, or waits to be.
+pub struct Episode {
+    /// Which it is.
+    pub start: Start,
+    /// What is seen while it is being played.
+    pub view: Option<View>,
+    /// What was seen and done in the turns so far.
+    pub past: Vec<Past>,
+    /// The turns so far.
+    pub turns: Vec<Turn>,
+    /// The sum of the rewards so far.
+    pub score: f32,
+}
+
+impl Episode {
+    /// An episode that waits.
+    pub fn new(start: Start) -> Episode {
+        Episode { start, view: None, past: vec![], turns: vec![], score: 0.0 }
+    }
+
+    /// Plays it from the start, or lets it wait (without a view); the turns so far are forgotten.
+    pub fn begin(&mut self, view: Option<View>) {
+        (self.view, self.past, self.turns, self.score) = (view, vec![], vec![], 0.0);
+    }
+
+    /// The index of the turn to come.
+    pub fn turn(&self) -> u32 {
+        self.turns.len() as u32 // `max_turns` is a u32
+    }
+
+    /// Takes in a turn and what came of it; what is seen in the end, if the episode ended or this was the `last` turn that it may have.
+    pub fn took(&mut self, request: Request, action: String, response: Response, view: View, last: bool) -> Option<String> {
+        let before = self.view.take()?;
+        let after = &view.seen;
+        let done = after.done || last;
+        self.score += after.reward;
+        self.past.push((before.seen.observation.clone(), action.clone()));
+        self.turns.push(Turn {
+            turn: self.turn(),
+            phase: Phase::Play,
+            observation: before.seen.observation,
+            state: before.seen.state,
+            prompt_tokens: request.prompt,
+            response,
+            choices: request.choices.concat(),
+            action,
+            valid: after.valid,
+            reward: after.reward,
+            done,
+            won: after.won,
+            score: self.score,
+            seed: request.seed,
+        });
+        if done {
+            return Some(view.seen.observation);
+        }
+        self.view = Some(view);
+        None
+    }
+}

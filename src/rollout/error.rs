@@ -1,0 +1,65 @@
+//! Why playing or reflecting can't go on. A failure of one episode is no such error: see [`super::retry`].
+
+use super::retry::FailedEpisode;
+use crate::env::EnvError;
+use crate::policy::PolicyError;
+use crate::row::RowError;
+use std::fmt;
+
+/// Why playing or reflecting can't go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RolloutError {
+    /// The policy can't answer.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// A task's name means nothing, its environment can't be made, or what environments run in is gone for good.
+    #[error(transparent)]
+    Env(#[from] EnvError),
+    /// Rows lack a column, or have one of another type.
+    #[error(transparent)]
+    Row(#[from] RowError),
+    /// More episodes failed than the retry policy allows.
+    #[error(transparent)]
+    TooManyFailed(Box<TooManyFailed>),
+    /// The file with a prompt can't be read.
+    #[error("prompt: `{file}` can't be read: {source}")]
+    PromptFile {
+        /// The path as the settings give it.
+        file: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+}
+
+/// How many episodes failed, how many may, and the first of them.
+#[derive(Debug)]
+pub struct TooManyFailed {
+    /// The episodes that were given up, in the order of their names.
+    pub failed: Vec<FailedEpisode>,
+    /// How many episodes there were.
+    pub episodes: usize,
+    /// How often each was tried.
+    pub tries: u32,
+    /// The share of the episodes that may be given up.
+    pub max_failed: f64,
+}
+
+impl std::error::Error for TooManyFailed {}
+
+impl fmt::Display for TooManyFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TooManyFailed { failed, episodes, tries, max_failed } = self;
+        let (verb, which) = if failed.len() == 1 { ("has", "it is") } else { ("have", "the first is") };
+        write!(
+            f,
+            "{} of {episodes} episodes {verb} failed after {tries} tries, more than `max_failed: {max_failed}` allows; {which} ",
+            failed.len()
+        )?;
+        match failed.first() {
+            Some(FailedEpisode { task, sample, turn, cause, error, .. }) => {
+                write!(f, "{task}, sample {sample}, turn {turn} ({cause}): {error}")
+            }
+            None => Ok(()),
+        }
+    }
+}

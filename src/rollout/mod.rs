@@ -1,0 +1,23 @@
+//! How episodes are played and reflected on: the room in which an environment and a policy meet. It knows no graph and no timely.
+//!
+//! A [`sampler::Sampler`] plays: it shows the policy a [`prompt`], reads an [`action`] from what the policy says, and takes the turn
+//! into its [`episode`]. What fails is played again or given up ([`retry`]). Whole episodes become rows ([`record`]), which
+//! [`transcript`] reads back for a [`reflection`], asked by a [`template`]; [`notes`] are what the next attempt is told.
+//! [`dynamic_sampling`] goes on playing until enough tasks tell good from bad.
+
+pub mod action;
+pub mod batch;
+pub mod dynamic_sampling;
+pub mod episode;
+pub mod error;
+pub mod notes;
+pub mod prompt;
+pub mod record;
+pub mod reflection;
+pub mod retry;
+pub mod sampler;
+pub mod settings;
+pub mod summary;
+pub mod tags;
+pub mod template;
+pub mod transcript;

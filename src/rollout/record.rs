@@ -1,0 +1,157 @@
+//! Calls of the policy as rows: turns of play and reflections alike.
+
+use super::episode::{Finished, Start, Turn};
+use crate::row::{self, RowError};
+use arrow::array::*;
+use arrow::datatypes::{ArrowPrimitiveType, Field, Float32Type, UInt32Type};
+use std::sync::Arc;
+
+/// What a row is made of.
+pub struct Record<'a> {
+    /// The episode that it belongs to.
+    pub start: &'a Start,
+    /// The call of the policy.
+    pub turn: &'a Turn,
+    /// What the next attempt at the task is told of this one and of those before; known at the end, and empty before it.
+    pub kept: &'a str,
+    /// What was seen after the last turn of play; empty in the others.
+    pub outcome: &'a str,
+}
+
+/// A column's name, and its values in these rows.
+type Column = (&'static str, fn(&[Record]) -> ArrayRef);
+
+/// The columns of a row, in the table's order.
+const LIST: [Column; 25] = [
+    ("iteration", |rows| u64s(rows, |r| r.start.iteration)),
+    ("task", |rows| texts(rows, |r| &r.start.task)),
+    ("sample", |rows| u32s(rows, |r| r.start.sample)),
+    ("attempt", |rows| u32s(rows, |r| r.start.attempt)),
+    ("turn", |rows| u32s(rows, |r| r.turn.turn)),
+    ("phase", |rows| texts(rows, |r| r.turn.phase.name())),
+    ("observation", |rows| texts(rows, |r| &r.turn.observation)),
+    ("state", |rows| u64s(rows, |r| r.turn.state)),
+    ("prompt_tokens", |rows| lists::<UInt32Type>(rows, |r| &r.turn.prompt_tokens)),
+    ("response_tokens", |rows| lists::<UInt32Type>(rows, |r| &r.turn.response.tokens)),
+    ("choices", |rows| lists::<UInt32Type>(rows, |r| &r.turn.choices)),
+    ("logprobs", |rows| lists::<Float32Type>(rows, |r| &r.turn.response.logprobs)),
+    ("response", |rows| texts(rows, |r| &r.turn.response.text)),
+    ("action", |rows| texts(rows, |r| &r.turn.action)),
+    ("valid", |rows| bools(rows, |r| r.turn.valid)),
+    ("mode", |rows| texts(rows, |r| if r.start.memory.is_empty() { "plain" } else { "memory" })),
+    ("memory", |rows| texts(rows, |r| &r.start.memory)),
+    ("kept", |rows| texts(rows, |r| r.kept)),
+    ("outcome", |rows| texts(rows, |r| r.outcome)),
+    ("reward", |rows| f32s(rows, |r| r.turn.reward)),
+    ("done", |rows| bools(rows, |r| r.turn.done)),
+    ("won", |rows| bools(rows, |r| r.turn.won)),
+    ("score", |rows| f32s(rows, |r| r.turn.score)),
+    ("weights", |rows| u64s(rows, |r| r.start.version)),
+    ("seed", |rows| u64s(rows, |r| r.turn.seed)),
+];
+
+/// The names of a row's columns, in the table's order.
+pub const COLUMNS: &[&str] = &{
+    let mut names = [""; LIST.len()];
+    let mut i = 0;
+    while i < LIST.len() {
+        names[i] = LIST[i].0;
+        i += 1;
+    }
+    names
+};
+
+/// The records as one batch of rows, in their order. An error says which column isn't what the row format declares it to be.
+pub fn table(records: &[Record]) -> Result<RecordBatch, RowError> {
+    row::batch(LIST.iter().map(|(name, values)| (*name, values(records))).collect())
+}
+
+/// The turns of these episodes as rows, in their order; `kept` has what each keeps for the next attempt, and may have nothing of any.
+/// No batch without a turn.
+pub fn played(episodes: &[Finished], kept: &[String]) -> Result<Option<RecordBatch>, RowError> {
+    let records = episodes.iter().enumerate().flat_map(|(i, episode)| {
+        let kept = kept.get(i).map_or("", String::as_str);
+        episode.turns.iter().map(move |turn| {
+            // What is known at the end stands with the last turn.
+            let at_end = |text| if turn.done { text } else { "" };
+            Record { start: &episode.start, turn, kept: at_end(kept), outcome: at_end(&episode.outcome) }
+        })
+    });
+    let records: Vec<Record> = records.collect();
+    if records.is_empty() {
+        Ok(None)
+    } else {
+        table(&records).map(Some)
+    }
+}
+
+fn texts(rows: &[Record], of: for<'a> fn(&'a Record) -> &'a str) -> ArrayRef {
+    Arc::new(StringArray::from_iter_values(rows.iter().map(of)))
+}
+
+fn u64s(rows: &[Record], of: fn(&Record) -> u64) -> ArrayRef {
+    Arc::new(UInt64Array::from_iter_values(rows.iter().map(of)))
+}
+
+fn u32s(rows: &[Record], of: fn(&Record) -> u32) -> ArrayRef {
+    Arc::new(UInt32Array::from_iter_values(rows.iter().map(of)))
+}
+
+fn f32s(rows: &[Record], of: fn(&Record) -> f32) -> ArrayRef {
+    Arc::new(Float32Array::from_iter_values(rows.iter().map(of)))
+}
+
+fn bools(rows: &[Record], of: fn(&Record) -> bool) -> ArrayRef {
+    Arc::new(BooleanArray::from_iter(rows.iter().map(|row| Some(of(row)))))
+}
+
+/// A list a row, without nulls.
+fn lists<T: ArrowPrimitiveType>(rows: &[Record], of: for<'a> fn(&'a Record) -> &'a [T::Native]) -> ArrayRef {
+    let mut lists = ListBuilder::new(PrimitiveBuilder::<T>::new()).with_field(Field::new("item", T::DATA_TYPE, false));
+    for row in rows {
+        lists.values().append_slice(of(row));
+        lists.append(true);
+    }
+    Arc::new(lists.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::action::Response;
+    use super::super::episode::Phase;
+    use super::*;
+
+    fn turn(turn: u32, done: bool) -> Turn {
+        Turn {
+            turn,
+            phase: Phase::Play,
+            observation: format!("seen {turn}"),
+            state: 7,
+            prompt_tokens: vec![1, 2],
+            response: Response { text: "up".into(), tokens: vec![3, 4], logprobs: vec![-0.5, 0.0] },
+            choices: vec![],
+            action: "up".into(),
+            valid: true,
+            reward: if done { 10.0 } else { -0.1 },
+            done,
+            won: done,
+            score: 0.0,
+            seed: 5,
+        }
+    }
+
+    #[test]
+    fn what_is_known_at_the_end_stands_with_the_last_turn() {
+        let start = Start { task: "t".into(), sample: 2, attempt: 1, memory: "Attempt 1\n".into(), iteration: 3, version: 4 };
+        let over = Finished { number: 0, start, turns: vec![turn(0, false), turn(1, true)], outcome: "the end".into() };
+        let given_up = Finished { number: 1, turns: vec![], ..over.clone() };
+        assert!(played(std::slice::from_ref(&given_up), &[]).unwrap().is_none(), "an episode without a turn has no row");
+        let rows = played(&[given_up, over], &["nothing".into(), "kept".into()]).unwrap().unwrap();
+        let names: Vec<&str> = rows.schema_ref().fields().iter().map(|f| f.name().as_str()).collect();
+        assert_eq!((names.as_slice(), rows.num_rows()), (COLUMNS, 2));
+        let texts = |name| row::texts(&rows, name).unwrap().iter().flatten().collect::<Vec<_>>();
+        assert_eq!((texts("outcome"), texts("kept")), (vec!["", "the end"], vec!["", "kept"]));
+        assert_eq!((texts("observation"), texts("mode")), (vec!["seen 0", "seen 1"], vec!["memory", "memory"]));
+        assert_eq!(row::f32s(&rows, "reward").unwrap().values().to_vec(), [-0.1, 10.0]);
+    }
+}

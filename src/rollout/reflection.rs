@@ -1,0 +1,210 @@
+//! Asks the policy about an episode that is over (LaMer, section 4: self-reflection), and makes a row of what it says.
+
+use super::action::Response;
+use super::episode::{Phase, Turn};
+use super::error::RolloutError;
+use super::notes::{self, Keep};
+use super::record::{self, Record};
+use super::settings::{Actor, On, ReflectionSettings};
+use super::transcript::{transcripts, Transcript};
+use super::{tags, template};
+use crate::env::Task;
+use crate::policy::{Policy, Request, Sampling, Tokenizer, END};
+use crate::seed;
+use arrow::array::RecordBatch;
+
+/// Reflects on episodes.
+#[derive(Clone, Debug)]
+pub struct Reflector {
+    /// The model that reflects.
+    model: String,
+    /// What it reads, with the places of [`template::PLACES`] in it.
+    template: String,
+    /// The tag that the remark stands in; without one the whole response is the remark.
+    tag: Option<String>,
+    on: On,
+    actor: Actor,
+    keep: Keep,
+    /// Tokens of what the next attempt is told, at most.
+    budget: usize,
+    sampling: Sampling,
+}
+
+impl Reflector {
+    /// Reflects with `model`, at `temperature` where the settings give none. An error if the prompt's file can't be read.
+    pub fn new(model: String, settings: &ReflectionSettings, temperature: f64) -> Result<Reflector, RolloutError> {
+        let ReflectionSettings { on, keep, budget, actor, .. } = *settings;
+        let (template, tag) = (settings.template()?, settings.tag().map(str::to_owned));
+        Ok(Reflector { model, template, tag, on, actor, keep, budget, sampling: settings.sampling.sampling(temperature) })
+    }
+
+    /// Reflects on those episodes among `rows`, sorted by name, that the settings ask for; a row each, or no batch without any.
+    /// `run` is the run's seed. An error if rows lack a column ([`super::transcript::NEEDS`]), or the policy can't answer.
+    pub fn reflect(&self, policy: &Policy, run: u64, rows: &RecordBatch) -> Result<Option<RecordBatch>, RolloutError> {
+        let tokenizer = policy.tokenizer(&self.model)?;
+        let over: Vec<Transcript> = transcripts(rows)?.into_iter().filter(|episode| self.on.wants(episode.won)).collect();
+        if over.is_empty() {
+            return Ok(None);
+        }
+        let requests = over.iter().map(|episode| self.request(&tokenizer, run, episode)).collect::<Result<Vec<_>, _>>()?;
+        let responses = match self.actor {
+            Actor::Policy => self.ask(policy, &tokenizer, &over, &requests)?,
+            Actor::Expert | Actor::Rescue => over.iter().map(|episode| self.advise(&tokenizer, episode)).collect::<Result<_, _>>()?,
+        };
+        let turns = over.iter().zip(requests).zip(responses);
+        let turns: Vec<Turn> = turns.map(|((episode, request), response)| self.turn(episode, request, response)).collect();
+        let kept: Vec<String> = over.iter().zip(&turns).map(|(episode, turn)| self.kept(episode, turn, &tokenizer)).collect();
+        let records = over.iter().zip(&turns).zip(&kept);
+        let records = records.map(|((episode, turn), kept)| Record { start: &episode.start, turn, kept, outcome: "" });
+        Ok(Some(record::table(&records.collect::<Vec<_>>())?))
+    }
+
+    /// What the policy says, with the weights that played.
+    fn ask(
+        &self,
+        policy: &Policy,
+        tokenizer: &Tokenizer,
+        over: &[Transcript],
+        requests: &[Request],
+    ) -> Result<Vec<Response>, RolloutError> {
+        let mut versions: Vec<u64> = over.iter().map(|episode| episode.start.version).collect();
+        versions.sort_unstable();
+        versions.dedup();
+        let mut said: Vec<Option<Response>> = over.iter().map(|_| None).collect();
+        for version in versions {
+            let which: Vec<usize> = (0..over.len()).filter(|&i| over[i].start.version == version).collect();
+            let asked: Vec<Request> = which.iter().map(|&i| requests[i].clone()).collect();
+            let replies = policy.generate(&self.model, version, asked, self.sampling.clone())?;
+            for (i, reply) in which.into_iter().zip(replies) {
+                let text = tokenizer.decode(&reply.tokens);
+                said[i] = Some(Response { text, tokens: reply.tokens, logprobs: reply.logprobs });
+            }
+        }
+        Ok(said.into_iter().flatten().collect())
+    }
+
+    /// What the expert says; nothing where it has nothing to say.
+    fn advise(&self, tokenizer: &Tokenizer, episode: &Transcript) -> Result<Response, RolloutError> {
+        let mut world = Task::parse(&episode.start.task)?.make()?;
+        world.reset();
+        episode.actions.iter().for_each(|action| drop(world.step(action)));
+        let lesson = world.lesson().unwrap_or_default();
+        let text = self.tag.as_ref().map_or(lesson.clone(), |tag| tags::write(tag, &lesson));
+        let mut tokens = tokenizer.encode(&text);
+        tokens.push(END);
+        Ok(Response { logprobs: vec![0.0; tokens.len()], tokens, text })
+    }
+
+    fn request(&self, tokenizer: &Tokenizer, run: u64, episode: &Transcript) -> Result<Request, RolloutError> {
+        let prompt = tokenizer.encode(&self.prompt(episode)?);
+        let seed = seed::mix(episode.start.seed(run, episode.turns), seed::text("reflect"));
+        Ok(Request { prompt, seed, choices: vec![] })
+    }
+
+    fn prompt(&self, episode: &Transcript) -> Result<String, RolloutError> {
+        let rules = match self.template.contains("{rules}") {
+            true => Task::parse(&episode.start.task)?.game.rules(),
+            false => String::new(),
+        };
+        let (attempt, actions) = ((episode.start.attempt + 1).to_string(), episode.actions.join("; "));
+        Ok(template::fill(&self.template, [&rules, &episode.start.memory, &attempt, episode.first, &actions, episode.outcome]))
+    }
+
+    /// A turn more, in which nothing is earned. Its state says after which end it was asked.
+    fn turn(&self, episode: &Transcript, request: Request, response: Response) -> Turn {
+        let remark = self.remark(&response.text).map(str::to_owned);
+        Turn {
+            turn: episode.turns,
+            phase: Phase::Reflect,
+            observation: episode.outcome.to_owned(),
+            state: seed::mix(seed::text("reflect"), seed::text(episode.outcome)),
+            prompt_tokens: request.prompt,
+            response,
+            choices: vec![],
+            valid: remark.is_some(),
+            action: remark.unwrap_or_default(),
+            reward: 0.0,
+            done: false,
+            won: false,
+            score: episode.score,
+            seed: request.seed,
+        }
+    }
+
+    /// What the response says: all of it, or what stands in the last closed tag.
+    fn remark<'a>(&self, response: &'a str) -> Option<&'a str> {
+        match &self.tag {
+            Some(tag) => tags::read(tag, response),
+            None => Some(response.trim()),
+        }
+    }
+
+    /// What the next attempt is told.
+    fn kept(&self, episode: &Transcript, said: &Turn, tokenizer: &Tokenizer) -> String {
+        let attempt = episode.start.attempt;
+        let mut entry = String::new();
+        if [Keep::History, Keep::Both].contains(&self.keep) {
+            entry += &notes::history(attempt, &episode.actions, episode.outcome);
+        }
+        if said.valid && [Keep::Reflection, Keep::Both].contains(&self.keep) {
+            entry += &notes::reflection(attempt, &said.action);
+        }
+        notes::grown(&episode.start.memory, &entry, self.budget, tokenizer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::episode::Start;
+    use super::*;
+
+    fn reflector(keep: Keep, tag: Option<&str>) -> Reflector {
+        Reflector {
+            model: "actor".into(),
+            template: template::TEMPLATE.into(),
+            tag: tag.map(String::from),
+            on: On::Failure,
+            actor: Actor::Policy,
+            keep,
+            budget: 100,
+            sampling: Sampling::default(),
+        }
+    }
+
+    fn episode() -> Transcript<'static> {
+        let start = Start { task: "t".into(), sample: 0, attempt: 1, memory: "{first}\n".into(), iteration: 0, version: 0 };
+        Transcript { start, first: "A", actions: vec!["up", "left"], outcome: "Z", turns: 2, won: false, score: 1.0 }
+    }
+
+    fn said(reflector: &Reflector, text: &str) -> Turn {
+        let response = Response { text: text.into(), tokens: vec![], logprobs: vec![] };
+        reflector.turn(&episode(), Request::default(), response)
+    }
+
+    #[test]
+    fn a_prompt_tells_the_episode() {
+        assert_eq!(reflector(Keep::Both, None).prompt(&episode()).unwrap(), "{first}\nA\nAttempt 2: up; left\nZ\nReflect:");
+    }
+
+    #[test]
+    fn the_remark_is_what_the_tag_holds_or_everything() {
+        let tagged = reflector(Keep::Both, Some("remark"));
+        let (turn, none) = (said(&tagged, "so <remark> go up </remark>."), said(&tagged, "go up"));
+        assert_eq!((turn.action.as_str(), turn.valid, turn.turn, turn.phase), ("go up", true, 2, Phase::Reflect));
+        assert_eq!((none.action.as_str(), none.valid), ("", false));
+        assert_eq!(said(&reflector(Keep::Both, None), " go up\n").action, "go up");
+    }
+
+    #[test]
+    fn what_is_kept_is_what_is_declared() {
+        let tokenizer = Tokenizer::bytes();
+        let kept = |keep| {
+            let reflector = reflector(keep, None);
+            reflector.kept(&episode(), &said(&reflector, "go up"), &tokenizer)
+        };
+        assert_eq!(kept(Keep::None), "{first}\n");
+        assert_eq!(kept(Keep::Reflection), "{first}\nAttempt 2, noted: go up\n");
+        assert_eq!(kept(Keep::History), "{first}\nAttempt 2: up; left\nZ\n");
+        assert_eq!(kept(Keep::Both), "{first}\nAttempt 2: up; left\nZ\nAttempt 2, noted: go up\n");
+    }
+}

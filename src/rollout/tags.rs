@@ -1,0 +1,38 @@
+//! Text between tags, as in `<action>up</action>`: how a response marks what is meant by it.
+
+/// What stands in the last closed `<tag>` of a text, without the space around it; `None` without a closed tag.
+pub fn read<'a>(tag: &str, text: &'a str) -> Option<&'a str> {
+    let (open, close) = (open(tag), close(tag));
+    let start = text.rfind(&open)? + open.len();
+    let length = text[start..].find(&close)?;
+    Some(text[start..start + length].trim())
+}
+
+/// The text in the tag.
+pub fn write(tag: &str, text: &str) -> String {
+    format!("{}{text}{}", open(tag), close(tag))
+}
+
+/// `<tag>`.
+pub fn open(tag: &str) -> String {
+    format!("<{tag}>")
+}
+
+/// `</tag>`.
+pub fn close(tag: &str) -> String {
+    format!("</{tag}>")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_closed_tag_counts() {
+        assert_eq!(read("action", "<action>up</action> or <action> down </action>"), Some("down"));
+        assert_eq!(read("action", "<action>up"), None);
+        assert_eq!(read("action", "</action><action>"), None);
+        assert_eq!(read("remark", "<action>up</action>"), None);
+        assert_eq!(read("action", &write("action", "left")), Some("left"));
+    }
+}

@@ -1,0 +1,61 @@
+//! Episodes read back from their rows.
+
+use super::episode::{Phase, Start};
+use crate::credit::rows::episodes;
+use crate::row::{self, RowError};
+use arrow::array::RecordBatch;
+use std::ops::Range;
+
+/// An episode that is over, as its rows tell it.
+pub struct Transcript<'a> {
+    /// Which it is.
+    pub start: Start,
+    /// What was seen first.
+    pub first: &'a str,
+    /// What was done, in order.
+    pub actions: Vec<&'a str>,
+    /// What was seen after the last turn.
+    pub outcome: &'a str,
+    /// How many turns it had.
+    pub turns: u32,
+    /// Whether it was won.
+    pub won: bool,
+    /// The sum of its rewards.
+    pub score: f32,
+}
+
+/// What [`transcripts`] reads.
+pub const NEEDS: &[&str] =
+    &["iteration", "task", "sample", "attempt", "turn", "phase", "observation", "action", "memory", "outcome", "won", "score", "weights"];
+
+/// The episodes among rows that are sorted by name, in their order; reflections are none. An error says which column of [`NEEDS`]
+/// is missing, or isn't of its type.
+pub fn transcripts(rows: &RecordBatch) -> Result<Vec<Transcript<'_>>, RowError> {
+    let (tasks, samples, attempts) = (row::texts(rows, "task")?, row::u32s(rows, "sample")?, row::u32s(rows, "attempt")?);
+    let (iterations, versions) = (row::u64s(rows, "iteration")?, row::u64s(rows, "weights")?);
+    let (seen, actions, outcomes) = (row::texts(rows, "observation")?, row::texts(rows, "action")?, row::texts(rows, "outcome")?);
+    let (memories, won, scores) = (row::texts(rows, "memory")?, row::bools(rows, "won")?, row::f32s(rows, "score")?);
+    let phases = row::texts(rows, "phase")?;
+    let transcript = |turns: Range<usize>| {
+        let (first, last) = (turns.start, turns.end - 1);
+        Transcript {
+            start: Start {
+                task: tasks.value(first).into(),
+                sample: samples.value(first),
+                attempt: attempts.value(first),
+                memory: memories.value(first).into(),
+                iteration: iterations.value(first),
+                version: versions.value(first),
+            },
+            first: seen.value(first),
+            actions: turns.clone().map(|i| actions.value(i)).collect(),
+            outcome: outcomes.value(last),
+            turns: turns.len() as u32,
+            won: won.value(last),
+            score: scores.value(last),
+        }
+    };
+    let all = episodes(rows)?;
+    let played = all.into_iter().filter(|turns| turns.clone().all(|i| phases.value(i) == Phase::Play.name()));
+    Ok(played.map(transcript).collect())
+}
