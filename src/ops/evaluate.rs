@@ -83,8 +83,8 @@ pub const OPERATOR: Operator = Operator {
     further: Further { wrong, head: |_| Some(Head::Language), game: |node| game(node).map(Some), words, ..Further::NOTHING },
 };
 
-fn panel(file: &str) -> Result<Panel, String> {
-    Panel::load(Path::new(file)).map_err(|e| format!("panel: {e}"))
+fn panel(node: &Node, with: &Evaluate) -> Result<Panel, Wrong> {
+    Panel::load(Path::new(&with.panel)).map_err(|e| Wrong::in_node(node, &["with", "panel"], format!("panel: {e}")))
 }
 
 /// A panel that isn't there, or that can't be played.
@@ -96,7 +96,7 @@ fn wrong(node: &Node, _: &Pipeline) -> Vec<Wrong> {
 fn game(node: &Node) -> Result<Game, Wrong> {
     let with: Evaluate = checked(node)?;
     let at = |message: String| Wrong::in_node(node, &["with", "panel"], message);
-    let tasks = panel(&with.panel).map_err(at)?.tasks;
+    let tasks = panel(node, &with)?.tasks;
     let Some(Task { game, .. }) = tasks.into_iter().next() else { return Err(at(format!("panel `{}` has no tasks", with.panel))) };
     match game.program() {
         Some(process) => Err(at(format!(
@@ -116,7 +116,7 @@ fn words(node: &Node) -> Result<Vec<String>, Wrong> {
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with: Evaluate = settings(node)?;
     let policy = ctx.policy.clone().ok_or(Unfit::Model)?;
-    let tasks = panel(&with.panel)?.tasks;
+    let tasks = panel(node, &with)?.tasks;
     let names: Vec<String> = tasks.iter().skip(ctx.team.process).step_by(ctx.team.processes).map(|t| t.name()).collect();
     let panel = row::batch(vec![("task", Arc::new(StringArray::from(names)))])?;
     let trial = Trial { attempts: with.attempts.into(), until: Until::Won };

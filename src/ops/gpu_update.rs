@@ -80,12 +80,12 @@ fn needs(with: &Value) -> Vec<Need> {
 }
 
 /// The model, which rows, and the update's own settings.
-fn settings(node: &Node) -> Result<(String, Select, UpdateSettings), String> {
-    fn typed<T: DeserializeOwned>(with: Map<String, Value>) -> Result<T, String> {
-        serde_json::from_value(Value::Object(with)).map_err(|e| format!("with: {e}"))
+fn settings(node: &Node) -> Result<(String, Select, UpdateSettings), Unfit> {
+    fn typed<T: DeserializeOwned>(with: Map<String, Value>) -> Result<T, Unfit> {
+        Ok(serde_json::from_value(Value::Object(with))?)
     }
     let mut with = node.with.as_object().cloned().unwrap_or_default();
-    let model = with.remove("model").and_then(|m| m.as_str().map(String::from)).ok_or("with: needs `model`")?;
+    let model = with.remove("model").and_then(|m| m.as_str().map(String::from)).ok_or(Unfit::Model)?;
     let select = schema::<Select>();
     let chosen = with.iter().filter(|(key, _)| select["properties"].get(key).is_some()).map(|(k, v)| (k.clone(), v.clone())).collect();
     with.retain(|key, _| select["properties"].get(key).is_none());
