@@ -19,11 +19,11 @@ pub struct ProcessSettings {
     pub name: String,
     /// How many processes of the program share the episodes.
     #[serde(default = "one", skip_serializing)]
-    #[schemars(range(min = 1, max = 256))]
+    #[schemars(range(min = 1, max = 256), extend("default" = one()))]
     pub processes: usize,
     /// Seconds that an answer of a process may take, after which it is killed and its episodes are tried again.
     #[serde(default = "ten", skip_serializing)]
-    #[schemars(range(min = 0.001, max = 86_400))]
+    #[schemars(range(min = 0.001, max = 86_400), extend("default" = ten()))]
     pub seconds: f64,
 }
 
