@@ -1,6 +1,6 @@
 //! Whether the models of a pipeline fit into memory: libtorch would end the process where they don't.
 
-use crate::pipeline::{Catalog, Pipeline, Wrong};
+use crate::pipeline::{Catalog, Pipeline, Role, Wrong};
 use crate::policy::{available, parameters, ModelSettings, LEARNING, PLAYING};
 use std::path::Path;
 
@@ -22,9 +22,8 @@ fn large(name: &str, pipeline: &Pipeline, catalog: &Catalog, free: u64) -> Optio
             std::fs::metadata(folder.join("model.safetensors")).ok()?.len() / PLAYING
         }
     };
-    // What has a learning rate learns.
-    let rate = |op: &str| catalog.operator(op).is_some_and(|spec| spec.settings["properties"].get("lr").is_some());
-    let learns = pipeline.all().any(|n| n.with["model"] == *name && rate(&n.op));
+    let trains = |op: &str| catalog.operator(op).is_some_and(|spec| spec.role == Role::Learns);
+    let learns = pipeline.all().any(|n| n.with["model"] == *name && trains(&n.op));
     let needs = count.saturating_mul(if learns { LEARNING } else { PLAYING });
     let verb = if learns { "training" } else { "playing with" };
     (needs > free).then(|| Wrong {
@@ -63,7 +62,7 @@ mod tests {
     fn what_does_not_fit_is_said_with_both_sizes() {
         let text = "flow: x\niterations: 1\nmodels:\n  actor: { new: tiny, layers: 100, width: 8192, heads: 64, kv_heads: 64 }\nnodes:
   tasks: { op: tasks, with: { env: minesweeper, batch: 1 } }
-  rollout: { op: rollout, inputs: tasks, with: { model: actor } }
+  rollout: { op: rollout, inputs: tasks, with: { model: actor, max_turns: 1 } }
 log: [rollout]\n";
         let catalog = ops::catalog();
         let pipeline = pipeline::parse("x", text, &[], &catalog).unwrap();
