@@ -28,6 +28,16 @@ def parser() -> argparse.ArgumentParser:
         verb.add_argument("--steps", type=int, default=30, help="how many steps of each at most (%(default)s)")
         verb.add_argument("--say", type=Path, help="actions for a world that lists none, one a line")
     check.add_argument("--command", action="store_true", help="WORLD is a whole command line that speaks the protocol itself")
+    play = verbs.add_parser("play", help="play episodes through the protocol and print what came of them, as JSON")
+    play.add_argument("world", metavar="WORLD")
+    play.add_argument("--tasks", type=int, default=100, help="how many tasks are played (%(default)s)")
+    play.add_argument("--steps", type=int, default=100, help="how many steps of each at most (%(default)s)")
+    play.add_argument("--policy", choices=["expert", "random"], default="expert", help="who plays (%(default)s; where it knows no way on, at random)")
+    play.add_argument("--live", type=int, default=8, help="how many episodes at a time (%(default)s)")
+    play.add_argument("--split", action="append", help="a split to play; all unless given")
+    play.add_argument("--no-lists", action="store_true", help="don't ask for the admissible actions unless they are needed")
+    play.add_argument("--backwards", action="store_true", help="the last task first: the rows must not change")
+    play.add_argument("--say", type=Path, help="actions for a world that lists none, one a line")
     words = verbs.add_parser("words", help="print the words of a world's texts, from episodes that are played")
     words.add_argument("world", metavar="WORLD", nargs="+")
     words.add_argument("--tasks", type=int, default=64, help="how many tasks are played (%(default)s)")
@@ -72,6 +82,22 @@ def check(asked: argparse.Namespace) -> int:
     return check(command, asked.tasks, asked.steps, said(asked.say))
 
 
+def play(asked: argparse.Namespace) -> int:
+    import json
+
+    from .client import Broken
+    from .play import summary
+
+    try:
+        print(json.dumps(summary(
+            asked.world, asked.tasks, asked.policy, asked.steps, asked.live, asked.split, not asked.no_lists, asked.backwards, said(asked.say)
+        )))
+    except Broken as error:
+        print(f"flow-env: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
 def profile(asked: argparse.Namespace) -> int:
     from .profile import profile
 
@@ -91,4 +117,4 @@ def said(path: Optional[Path]) -> List[str]:
     return [] if path is None else [line for line in path.read_text(encoding="utf-8").split("\n") if line]
 
 
-VERBS = {"serve": serve, "check": check, "profile": profile, "words": words}
+VERBS = {"serve": serve, "check": check, "play": play, "profile": profile, "words": words}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import time
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from .client import Broken, Program
+from .client import Broken, Program, serving
 from .limits import Json
 from .words import spread
 
@@ -116,3 +117,47 @@ def play(
             for number in over:
                 del now[number]
     return Played(rows, expert)
+
+
+def summary(
+    spec: str, many: int, policy: str, most: int, live: int, splits: Optional[Sequence[str]], lists: bool, backwards: bool, say: Sequence[str]
+) -> Json:
+    """Plays so many tasks of a served world and says what came of them."""
+    begun = time.perf_counter()
+    program = Program(serving(spec), seconds=300.0)
+    began = time.perf_counter() - begun
+    try:
+        chosen = tasks(program.hello, many, splits)
+        begun = time.perf_counter()
+        played = play(program, chosen[::-1] if backwards else chosen, policy, most, live, lists=lists, say=say)
+        took = time.perf_counter() - begun
+    finally:
+        status, _, left = program.end()
+    if backwards:
+        played = Played(played.rows[::-1], played.expert[::-1])
+    last = played.last()
+    by: Dict[str, List[Json]] = {}
+    for rows in played.rows:
+        by.setdefault(str(rows[0].answer.get("type") or "all"), []).append(rows[-1].answer)
+    return {
+        "world": program.hello.get("world"),
+        "episodes": len(last),
+        "steps": played.steps(),
+        "expert": sum(played.expert),
+        "won": sum(bool(answer.get("won")) for answer in last),
+        "failed": [str(answer["error"])[:200] for answer in last if "error" in answer],
+        "score": mean([answer["score"] for answer in last if answer.get("score") is not None]),
+        "return": mean([sum(float(row.answer.get("reward") or 0) for row in rows) for rows in played.rows]),
+        "types": {name: {"episodes": len(some), "won": sum(bool(answer.get("won")) for answer in some),
+                         "score": mean([answer["score"] for answer in some if answer.get("score") is not None])} for name, some in sorted(by.items())},
+        "start": round(began, 2),
+        "seconds": round(took, 2),
+        "steps_a_second": round(played.steps() / took, 1),
+        "status": status,
+        "left": left,
+        "digest": played.digest(),
+    }
+
+
+def mean(numbers: Sequence[float]) -> Optional[float]:
+    return round(sum(numbers) / len(numbers), 4) if numbers else None

@@ -103,4 +103,5 @@ def vocabulary(spec: str) -> List[str]:
         kept = folder / (re.sub(r"[^\w.-]", "_", name) + ".txt")
         if kept.is_file():
             return kept.read_text(encoding="utf-8").split("\n")[:-1]
-    return words.of_world(world(spec))
+    few = spec.partition(":")[0] in ADAPTERS
+    return words.of_world(world(spec), *((4, 8) if few else ()))

@@ -46,7 +46,7 @@ def texts(make: Callable[[], World], tasks: int, steps: int) -> List[str]:
             for step in range(steps):
                 if view.done:
                     break
-                actions = list(world.actions()) if world.can("actions") and (step % 4 == 0 or not world.can("expert")) else []
+                actions = list(world.actions()) if world.can("actions") and (step % 12 == 0 or not world.can("expert")) else []
                 found += actions
                 action = world.expert() if world.can("expert") else None
                 if action is None:
