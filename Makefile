@@ -25,6 +25,10 @@ test: test-python $(FETCH)
 test-python:
 	@cd python && python3 -m unittest
 
+# The field's worlds on their real packages, twice each, written to docs/worlds.md. ARGS names some: ARGS="gymnasium scienceworld".
+worlds:
+	python3 python/worlds.py $(ARGS)
+
 # What CI checks beside the tests.
 check: $(FETCH)
 	$(CARGO) fmt --check

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from typing import Callable, Iterable, List, Sequence, Union
+from typing import Callable, Dict, Iterable, List, Sequence, Union
 
 from .world import View, World
 
@@ -46,7 +46,7 @@ def texts(make: Callable[[], World], tasks: int, steps: int) -> List[str]:
             for step in range(steps):
                 if view.done:
                     break
-                actions = list(world.actions()) if world.can("actions") and (step % 12 == 0 or not world.can("expert")) else []
+                actions = list(world.actions()) if world.can("actions") and (step == 0 or not world.can("expert")) else []
                 found += actions
                 action = world.expert() if world.can("expert") else None
                 if action is None:
@@ -65,11 +65,23 @@ def texts(make: Callable[[], World], tasks: int, steps: int) -> List[str]:
 
 
 def spread(known: Union[int, Sequence[str]], most: int) -> List[Union[int, str]]:
-    """At most so many tasks of a split, evenly spread.
+    """At most so many tasks of a split, evenly spread; tasks called KIND/NUMBER evenly over the kinds.
 
     >>> spread(10, 3)
     [0, 3, 6]
+    >>> spread(["a/1", "a/2", "a/3", "a/4", "b/1"], 3)
+    ['a/1', 'a/3', 'b/1']
     """
-    count = known if isinstance(known, int) else len(known)
-    places = [i * count // most for i in range(most)] if count > most else list(range(count))
-    return list(places) if isinstance(known, int) else [known[place] for place in places]
+    if isinstance(known, int):
+        return [i * known // most for i in range(most)] if known > most else list(range(known))
+    kinds: Dict[str, List[str]] = {}
+    for name in known:
+        kinds.setdefault(name.rpartition("/")[0], []).append(name)
+    share = dict.fromkeys(kinds, 0)
+    left = min(most, len(known))
+    while left:
+        for kind, some in kinds.items():
+            if left and share[kind] < len(some):
+                share[kind] += 1
+                left -= 1
+    return [some[i * len(some) // share[kind]] for kind, some in kinds.items() for i in range(share[kind])]

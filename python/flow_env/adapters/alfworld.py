@@ -1,0 +1,135 @@
+"""ALFWorld's engine with regenerated scenes: `alfworld[:KIND,KIND...]`, all six kinds of task unless some are named.
+
+The engine, its texts, its kinds of task and its hand-coded expert are the package's; the scenes are made here (see
+`alfworld_scenes`), because the official games can't be had: results aren't those of the published benchmark. As there, `train` and
+`dev` are in rooms seen in training, `test` in others. A step's reward is 1 where the task is done.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence
+
+import alfworld
+import alfworld.gen.constants as constants
+import textworld
+from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
+from alfworld.agents.expert import HandCodedTWAgent
+from textworld.envs import PddlEnv
+
+from ..world import View, World
+from . import alfworld_scenes as scenes
+from .arguments import split
+
+COUNTS = {"train": 2_000, "dev": 100, "test": 100}
+"""Tasks of each kind."""
+DATA = Path(alfworld.__file__).parent / "data"
+
+
+class AlfWorld(World):
+    rules = "Do the task in a room. Answer with one command, such as: go to desk 1"
+    global_random = True
+    reuse = True
+
+    def __init__(self, arguments: str = "") -> None:
+        plain, settings = split(arguments)
+        unknown = [kind for kind in plain if kind not in scenes.TYPES]
+        if unknown or settings:
+            raise ValueError(f"alfworld has no {(unknown or list(settings))[0]!r}; its kinds of task are {', '.join(scenes.TYPES)}")
+        self.kinds = plain or list(scenes.TYPES)
+        self.world = f"alfworld {version('alfworld')} engine, regenerated scenes"
+        self.folder = Path(tempfile.mkdtemp(prefix="flow-env-alfworld-"))
+        self.logic = {"pddl_domain": (DATA / "alfred.pddl").read_text(), "grammar": (DATA / "alfred.twl2").read_text()}
+        self.env: Any = AlfredDemangler(PddlEnv(textworld.EnvInfos(
+            feedback=True, admissible_commands=True, won=True, facts=True, description=True, inventory=True)), shuffle=False)
+        self.advised = False
+
+    def tasks(self, split: str) -> Sequence[str]:
+        return [f"{kind}/{number}" for number in range(COUNTS.get(split, 0)) for kind in self.kinds]
+
+    def reset(self, task: Any, seed: int) -> View:
+        kind, _, number = str(task).rpartition("/")
+        rooms = constants.TEST_SCENE_NUMBERS if self.split == "test" else constants.TRAIN_SCENE_NUMBERS
+        offset = COUNTS["train"] if self.split == "dev" else 0
+        scene = scenes.make(kind, [room for room in rooms if room_of(room) in constants.GOALS_VALID[kind]], int(number) + offset)
+        game = {**self.logic, "grammar": self.logic["grammar"].replace("UNKNOWN GOAL", scene.sentence), "pddl_problem": scene.problem}
+        self.file = self.folder / "game.tw-pddl"
+        self.file.write_text(json.dumps(game))
+        (self.folder / "traj_data.json").write_text(json.dumps(scene.about))
+        self.played: List[str] = []
+        self.agent: Any = None
+        self.env.load(str(self.file))
+        view = self.show(self.env.reset())
+        text, _, instruction = view.observation.partition("Your task is to:")
+        view.observation = text.replace("-= Welcome to TextWorld, ALFRED! =-", "").strip()
+        view.instruction, view.type = "Your task is to:" + instruction.rstrip(), kind
+        if self.advised:
+            self.advise()
+        return view
+
+    def step(self, action: str) -> View:
+        command = re.sub(r"[^ -~]", " ", action)[:200].strip()
+        state, _, done = self.env.step(command)
+        self.played.append(command)
+        if self.agent is not None:
+            self.plan = self.planned(command)
+        view = self.show(state)
+        view.won = bool(state["won"])
+        view.done = bool(done) or view.won
+        view.reward = float(view.won)
+        view.valid = view.observation != "Nothing happens."
+        return view
+
+    def show(self, state: Any) -> View:
+        self.state = state
+        facts = sorted(str(fact) for fact in state["facts"] if not fact.name.startswith(("new-axiom", "checked")))
+        return View(str(state["feedback"]).strip() or "Nothing happens.", state="\n".join(facts))
+
+    def actions(self) -> Sequence[str]:
+        return sorted(set(self.state["admissible_commands"]))
+
+    def expert(self) -> Optional[str]:
+        """What the package's hand-coded expert does; it has seen what was done before it was asked."""
+        if self.agent is None:
+            self.advised = True
+            played, self.played = self.played, []
+            self.state = self.env.reset()
+            self.advise()
+            for command in played:
+                self.state, _, _ = self.env.step(command)
+                self.plan = self.planned(command)
+            self.played = played
+        return self.plan
+
+    def advise(self) -> None:
+        self.agent = HandCodedTWAgent(max_steps=200)
+        self.agent.reset(str(self.file))
+        self.agent.observe(self.state["feedback"])
+        self.plan: Optional[str] = "look"
+
+    def planned(self, command: str) -> Optional[str]:
+        """The package's expert answers nonsense now and then; the package then looks around, and so does this."""
+        try:
+            action = self.agent.act(self.env.state if hasattr(self.env, "state") else self.state, 0, self.state["won"], command)
+        except Exception as error:
+            if type(error).__name__ != "HandCodedAgentTimeout" and "Timeout" not in str(error):
+                return None
+            return None
+        return str(action) if action in self.state["admissible_commands"] else "look"
+
+    def close(self) -> None:
+        self.env.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def room_of(number: int) -> str:
+    return next(name for name, numbers in constants.SCENE_TYPE.items() if number in numbers)
+
+
+WORLD = AlfWorld

@@ -1,0 +1,133 @@
+"""Plays the field's worlds, each on its real package in a virtual environment of its own, and writes what it measured to
+docs/worlds.md. Each row is played twice, in two processes, the second time backwards and with another number of live episodes:
+the rows must be the same.
+
+    python3 python/worlds.py [NAME...]      all worlds unless some are named; what was measured before is kept
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+RESULTS = HERE / "worlds.json"
+PAGE = ROOT / "docs" / "worlds.md"
+START, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+
+# What is played: the requirements file, what is served, who plays, steps at most, further arguments.
+EXPERT, RANDOM = ["--policy", "expert", "--no-lists"], ["--policy", "random"]
+WORLDS = [
+    ("gymnasium", "gymnasium:FrozenLake-v1", RANDOM, 100),
+    ("gymnasium", "gymnasium:FrozenLake-v1,is_slippery=false", RANDOM, 100),
+    ("gymnasium", "gymnasium:Taxi-v4", RANDOM, 200),
+    ("gymnasium", "gymnasium:Blackjack-v1", RANDOM, 50),
+    ("gymnasium", "gymnasium:CartPole-v1", RANDOM, 100),
+    ("gymnasium", "gymnasium:MiniGrid-DoorKey-5x5-v0,import=minigrid", RANDOM, 100),
+    *(("textworld-express", f"textworld-express:{game}", EXPERT, 400)
+      for game in ("cookingworld", "coin", "twc", "mapreader", "arithmetic", "sorting", "simonsays", "peckingorder")),
+    ("textworld-express", "textworld-express:cookingworld", RANDOM, 50),
+    ("scienceworld", "scienceworld", EXPERT, 500),
+    *(("textarena", f"textarena:{game}", RANDOM, 60)
+      for game in ("FrozenLake-v0", "GuessTheNumber-v0", "Mastermind-v0", "Minesweeper-v0-small", "2048-v0-mega-easy", "TowerOfHanoi-v0",
+                   "Bandit-v0", "LightsOut-v0", "FifteenPuzzle-v0", "Blackjack-v0", "ThreeCardMonte-v0", "Secretary-v0", "Sokoban-v0")),
+    *(("gem", f"gem:game:{game}-easy", RANDOM, 50)
+      for game in ("GuessTheNumber-v0", "Mastermind-v0", "Game2048-v0", "Minesweeper-v0", "Sokoban-v0", "FifteenPuzzle-v0")),
+    ("textworld", "textworld:tw-coin_collector,level=5", EXPERT, 100),
+    ("textworld", "textworld:tw-cooking,recipe=2,take=1,go=6,open=true,cook=true", EXPERT, 100),
+    ("alfworld", "alfworld", EXPERT, 200),
+    ("miniwob", "miniwob:click-test-2", RANDOM, 10),
+]
+
+
+def environment(name):
+    """The Python of a world's virtual environment, made from its pinned requirements if it isn't there."""
+    folder = ROOT / f".venv-{name}"
+    python = folder / "bin" / "python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        file = HERE / "requirements" / f"{name}.txt"
+        subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", "--require-hashes", "-r", file], check=True)
+    return python
+
+
+def played(python, spec, arguments, steps, tasks, *more):
+    env = {**os.environ, "PYTHONPATH": str(HERE)}
+    run = subprocess.run([python, "-m", "flow_env", "play", spec, "--tasks", str(tasks), "--steps", str(steps), *arguments, *more],
+                         capture_output=True, text=True, env=env)
+    if run.returncode:
+        raise RuntimeError(run.stderr.strip()[-1500:] or f"exit status {run.returncode}")
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+def measure(name, spec, arguments, steps, tasks):
+    python = environment(name)
+    one = played(python, spec, arguments, steps, tasks, "--live", "1")
+    two = played(python, spec, arguments, steps, tasks, "--live", "8", "--backwards")
+    return {**one, "again": one["digest"] == two["digest"], "steps_a_second_8": two["steps_a_second"], "policy": arguments[1],
+            "licence": licence(python, name), "measured": time.strftime("%Y-%m-%d")}
+
+
+def licence(python, name):
+    """The licence that the package's metadata names."""
+    code = ("import sys, importlib.metadata as m; d = m.metadata(sys.argv[1]); t = d.get('License-Expression') or "
+            "next((c.split(' :: ')[-1] for c in d.get_all('Classifier') or [] if c.startswith('License ::')), None) or d.get('License') or '?'; "
+            "print(t.strip().splitlines()[0])")
+    package = {"gem": "gem-llm"}.get(name, name)
+    return subprocess.run([python, "-c", code, package], capture_output=True, text=True).stdout.strip()
+
+
+def page(results):
+    """The measured part of the page."""
+    lines = [
+        "| world | package, licence | played | won | mean score | same rows twice | steps/s, 1 and 8 live | start |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for spec, found in results.items():
+        shown = spec.replace("|", "\\|")
+        if "error" in found:
+            lines.append(f"| `{shown.split(' ')[0]}` | | couldn't be played: {found['error'].splitlines()[-1][:160]} | | | | | |")
+            continue
+        by = f"by the expert ({found['expert']} to the end)" if found["policy"] == "expert" else "at random"
+        score = "" if found["score"] is None else f"{found['score']:g}"
+        lines.append(
+            f"| `{shown.split(' ')[0]}` | {found['world']}, {found['licence']} | {found['episodes']} episodes, {found['steps']:,} steps {by} | "
+            f"{found['won']} | {score} | {'yes' if found['again'] else '**no**'} | {found['steps_a_second']:,.0f}, {found['steps_a_second_8']:,.0f} | "
+            f"{found['start']:.1f} s |"
+        )
+    science = next((found for spec, found in results.items() if spec.startswith("scienceworld expert") and "types" in found), None)
+    if science:
+        full = [name for name, some in science["types"].items() if some["score"] == 100]
+        rest = ", ".join(f"{name} {some['score']:g}" for name, some in science["types"].items() if some["score"] != 100)
+        lines += ["", f"ScienceWorld's gold paths reach 100 in every episode of {len(full)} of {len(science['types'])} kinds of task"
+                  + (f"; the mean of the others: {rest}." if rest else ".")]
+    return "\n".join(lines)
+
+
+def main():
+    wanted = sys.argv[1:]
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    tasks = int(os.environ.get("TASKS", "100"))
+    for name, spec, arguments, steps in WORLDS:
+        key = f"{spec} {arguments[1]}"
+        if wanted and name not in wanted and spec not in wanted:
+            continue
+        print(f"{key}: ", end="", flush=True)
+        try:
+            results[key] = measure(name, spec, arguments, steps, tasks)
+            print({field: results[key][field] for field in ("episodes", "steps", "won", "again", "steps_a_second", "steps_a_second_8")}, flush=True)
+        except (RuntimeError, subprocess.CalledProcessError) as error:
+            results[key] = {"error": str(error)}
+            print(error, flush=True)
+        order = [f"{spec} {arguments[1]}" for _, spec, arguments, _ in WORLDS]
+        results = {key: results[key] for key in order if key in results}
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+        text = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(text[: text.index(START) + len(START)] + "\n" + page(results) + "\n" + text[text.index(END):], encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
