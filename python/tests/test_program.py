@@ -29,7 +29,7 @@ def checked(command):
 
 class Serving(unittest.TestCase):
     def program(self, world, *options):
-        program = Program(serving(f"{WORLDS}:{world}", *options), 10.0)
+        program = Program(serving(f"{WORLDS}:{world}", *options), 60.0)
         self.addCleanup(lambda: program.end(1.0))
         return program
 
@@ -68,7 +68,7 @@ class Serving(unittest.TestCase):
         lines = [{"request": "hello", "protocol": 1, "name": "walk"}, {"request": "reset", "episode": 0, "task": "process-walk-s0", "seed": 0},
                  {"request": "step", "episode": 0, "action": "right"}]
         text = "".join(json.dumps(line) + "\n" for line in lines)
-        run = subprocess.run(serving(f"{WORLDS}:Walk"), input=text, capture_output=True, text=True, timeout=20)
+        run = subprocess.run(serving(f"{WORLDS}:Walk"), input=text, capture_output=True, text=True, timeout=60)
         hello, first, second = map(json.loads, run.stdout.splitlines())
         self.assertEqual((run.returncode, hello["protocol"]), (0, 1))
         self.assertEqual(first["actions"], ["left", "right"])
@@ -78,7 +78,7 @@ class Serving(unittest.TestCase):
         for spec, word in [("no_such_module", "there is no module `no_such_module` here"), ("no.py", "there is no file no.py"),
                            (WORLDS, "should have one subclass"), (f"{WORLDS}:Nothing", "has no world `Nothing`")]:
             with self.assertRaisesRegex(Broken, re.escape(word)):
-                Program(serving(spec), 10.0)
+                Program(serving(spec), 60.0)
 
 
 class Checking(unittest.TestCase):
@@ -122,7 +122,7 @@ class Checking(unittest.TestCase):
 
 class BrokenPrograms(unittest.TestCase):
     def test_the_corridor_that_others_break_is_right(self):
-        program = Program([sys.executable, BROKEN, "fine"], 10.0)
+        program = Program([sys.executable, BROKEN, "fine"], 60.0)
         played = play(program, tasks(program.hello, 8), "expert")
         self.assertTrue(all(last["won"] for last in played.last()))
         self.assertEqual(program.end()[::2], (0, []))
@@ -143,7 +143,7 @@ class BrokenPrograms(unittest.TestCase):
 def outcome(when, way):
     """What isn't as it should be when this broken program is played with."""
     try:
-        program = Program([sys.executable, BROKEN, way], 0.8 if way in ("hang", "close-unanswered") else 20.0)
+        program = Program([sys.executable, BROKEN, way], 0.8 if way in ("hang", "close-unanswered") else 60.0)
     except Broken:
         return None if when == "hello" and way != "child" else "it broke at hello"
     try:

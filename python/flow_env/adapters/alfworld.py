@@ -20,7 +20,7 @@ import alfworld
 import alfworld.gen.constants as constants
 import textworld
 from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
-from alfworld.agents.expert import HandCodedTWAgent
+from alfworld.agents.expert import HandCodedAgentTimeout, HandCodedTWAgent
 from textworld.envs import PddlEnv
 
 from ..world import View, World
@@ -64,6 +64,7 @@ class AlfWorld(World):
         (self.folder / "traj_data.json").write_text(json.dumps(scene.about))
         self.played: List[str] = []
         self.agent: Any = None
+        self.plan: Optional[str] = None
         self.env.load(str(self.file))
         view = self.show(self.env.reset())
         text, _, instruction = view.observation.partition("Your task is to:")
@@ -77,9 +78,9 @@ class AlfWorld(World):
         command = re.sub(r"[^ -~]", " ", action)[:200].strip()
         state, _, done = self.env.step(command)
         self.played.append(command)
+        view = self.show(state)
         if self.agent is not None:
             self.plan = self.planned(command)
-        view = self.show(state)
         view.won = bool(state["won"])
         view.done = bool(done) or view.won
         view.reward = float(view.won)
@@ -111,15 +112,14 @@ class AlfWorld(World):
         self.agent = HandCodedTWAgent(max_steps=200)
         self.agent.reset(str(self.file))
         self.agent.observe(self.state["feedback"])
-        self.plan: Optional[str] = "look"
+        self.plan = "look"
 
     def planned(self, command: str) -> Optional[str]:
-        """The package's expert answers nonsense now and then; the package then looks around, and so does this."""
+        """The package's expert names an action that can't be done now and then; the package then looks around, and so does this.
+        It gives up after 200 steps."""
         try:
-            action = self.agent.act(self.env.state if hasattr(self.env, "state") else self.state, 0, self.state["won"], command)
-        except Exception as error:
-            if type(error).__name__ != "HandCodedAgentTimeout" and "Timeout" not in str(error):
-                return None
+            action = self.agent.act(self.state, 0, self.state["won"], command)
+        except HandCodedAgentTimeout:
             return None
         return str(action) if action in self.state["admissible_commands"] else "look"
 
@@ -129,7 +129,7 @@ class AlfWorld(World):
 
 
 def room_of(number: int) -> str:
-    return next(name for name, numbers in constants.SCENE_TYPE.items() if number in numbers)
+    return next(str(name) for name, numbers in constants.SCENE_TYPE.items() if number in numbers)
 
 
 WORLD = AlfWorld
