@@ -28,7 +28,6 @@ pub struct Query {
 impl Query {
     pub fn run(self) -> Outcome {
         let run = log::Run::open(&self.run)?;
-        let answer = log::query(&run, &self.sql)?;
         let format = match self.format {
             TableFormat::Table => log::AnswerFormat::Table,
             TableFormat::Csv => log::AnswerFormat::Csv,
@@ -36,11 +35,11 @@ impl Query {
             TableFormat::Parquet => log::AnswerFormat::Parquet,
         };
         match self.format {
-            TableFormat::Table | TableFormat::Json => printed(|out| Ok(log::print(&answer, format, out)?)),
+            TableFormat::Table | TableFormat::Json => printed(|out| Ok(log::query_to(&run, &self.sql, format, out)?)),
             TableFormat::Parquet if std::io::stdout().is_terminal() => {
                 Err(Error::asked("Parquet is no text: write it to a file with `> answer.parquet`"))
             }
-            TableFormat::Csv | TableFormat::Parquet => handed(|out| Ok(log::print(&answer, format, out)?)),
+            TableFormat::Csv | TableFormat::Parquet => handed(|out| Ok(log::query_to(&run, &self.sql, format, out)?)),
         }
     }
 }

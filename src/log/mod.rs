@@ -32,7 +32,7 @@ pub use error::LogError;
 pub use lock::Lock;
 pub use manifest::{Committer, Iteration, Manifest, Metrics, NodeInfo, Part, Replays, RunInfo, Status, WeightsAt};
 pub use print::{print, AnswerFormat};
-pub use query::{query, query_within, tables, Answer, Table};
+pub use query::{query, query_to, query_within, tables, Answer, Table};
 pub use reader::{columns, read, read_iteration};
 pub use run::Run;
 pub use writer::write_part;

@@ -1,12 +1,17 @@
 //! SQL over a run, by DuckDB.
 
-use super::{guard, views, LogError, Run};
+use super::print::printer;
+use super::{guard, print, views, AnswerFormat, LogError, Run};
 use arrow::array::{make_array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{cast_with_options, CastOptions};
 use arrow::datatypes::{DataType, Decimal128Type, Field, Schema, SchemaRef};
 use duckdb::Connection;
+use std::io::Write;
 use std::ops::RangeBounds;
 use std::sync::Arc;
+
+/// An answer of fewer bytes is looked at as a whole before it is printed.
+const SHORT: usize = 32 << 20;
 
 /// What a query gives.
 #[derive(Clone, Debug)]
@@ -39,22 +44,62 @@ pub fn query_within(run: &Run, iterations: impl RangeBounds<u64>, sql: &str) -> 
     ask(&db, sql).map_err(|e| explained(&db, &e.to_string()))
 }
 
+/// As [`query`], printed as it comes: an answer may be larger than the memory. A table stops where it has seen enough.
+pub fn query_to(run: &Run, sql: &str, format: AnswerFormat, out: &mut dyn Write) -> Result<(), LogError> {
+    guard::check(sql)?;
+    let db = views::connect(run, &run.manifest()?)?;
+    pass_on(&db, sql, format, out).map_err(|e| match e {
+        LogError::Database(e) => explained(&db, &e.to_string()),
+        e => e,
+    })
+}
+
+fn pass_on(db: &Connection, sql: &str, format: AnswerFormat, out: &mut dyn Write) -> Result<(), LogError> {
+    let mut statement = db.prepare(sql)?;
+    let mut rest = statement.stream_arrow([])?;
+    let schema = rest.get_schema();
+    let (mut first, mut bytes, mut over) = (Vec::new(), 0, false);
+    while bytes < SHORT && !over {
+        match rest.next().transpose()? {
+            Some(batch) => {
+                bytes += batch.get_array_memory_size();
+                first.push(batch);
+            }
+            None => over = true,
+        }
+    }
+    if over {
+        return print(&plain(schema, first)?, format, out);
+    }
+    let (shown, _) = in_utc(schema.clone(), vec![])?;
+    let mut printer = printer(format, &shown, out)?;
+    for batch in first.into_iter().map(Ok).chain(rest) {
+        let (_, batches) = in_utc(schema.clone(), vec![batch?])?;
+        batches.iter().try_for_each(|batch| printer.rows(batch))?;
+        if printer.enough() {
+            break;
+        }
+    }
+    printer.end()
+}
+
 /// The tables that a query can name, with their columns.
 pub fn tables(run: &Run) -> Result<Vec<Table>, LogError> {
     let db = views::connect(run, &run.manifest()?)?;
     Ok(views::tables(&db)?)
 }
 
+/// The whole answer at once, for those who know that it is short.
 pub(super) fn ask(db: &Connection, sql: &str) -> Result<Answer, LogError> {
     let mut statement = db.prepare(sql)?;
-    let rows = statement.query_arrow([])?;
+    let rows = statement.stream_arrow([])?;
     let schema = rows.get_schema();
-    let batches: Vec<RecordBatch> = rows.collect();
+    let batches = rows.collect::<Result<Vec<_>, _>>()?;
     Ok(plain(schema, batches)?)
 }
 
 /// DuckDB sums integers in 128 bits, which Arrow can only call a decimal of 38 digits. Such columns become 64-bit integers where
-/// all values fit, so that a count looks like a count in every format.
+/// all values fit, so that a count looks like a count in every format; in an answer too long to be looked at first they stay.
 fn plain(schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<Answer, arrow::error::ArrowError> {
     let (schema, batches) = in_utc(schema, batches)?;
     let wide = DataType::Decimal128(38, 0);
@@ -100,6 +145,12 @@ fn explained(db: &Connection, message: &str) -> LogError {
     if first.contains(".parquet'") && !first.starts_with("Permission Error") {
         return LogError::Sql(format!(
             "{first}\nthe file is damaged: restore it from a copy, or make the run again from its pipeline.yaml"
+        ));
+    }
+    if first.starts_with("Out of Memory Error") {
+        return LogError::Sql(format!(
+            "{first}\na question may take half of the memory that is free: ask for fewer columns, for some of the iterations \
+             (`where iteration between 10 and 20`), or without `order by`"
         ));
     }
     if !["Catalog Error", "Binder Error", "Parser Error"].iter().any(|kind| first.starts_with(kind)) {

@@ -54,9 +54,23 @@ fn files<'a>(run: &Run, manifest: &'a Manifest) -> Result<Files<'a>, LogError> {
     nodes.chain(errors).map(|id| Ok((id, reader::files(&run, manifest, id)?))).collect()
 }
 
+/// A question may always take so many bytes.
+const LEAST: u64 = 256 << 20;
+
+/// How many bytes of memory are free, as Linux says.
+fn free_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix(" kB")?.parse().ok().map(|kib: u64| kib << 10)
+}
+
 fn open() -> Sql<Connection> {
     let db = Connection::open_in_memory()?;
     db.execute_batch("SET autoinstall_known_extensions = false; SET autoload_known_extensions = false; SET temp_directory = ''")?;
+    // Of what is free now half: a question must not take the machine from the run beside it. Where that isn't known, DuckDB's own limit stands.
+    if let Some(free) = free_memory() {
+        db.execute_batch(&format!("SET memory_limit = '{}MiB'", (free / 2).max(LEAST) >> 20))?;
+    }
     Ok(db)
 }
 

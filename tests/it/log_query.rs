@@ -230,3 +230,53 @@ fn a_run_whose_updates_are_not_logged_has_no_provenance() {
     let told = refusal(&run, "SELECT * FROM provenance");
     assert!(told.contains("there are:\n  rollout (iteration"), "{told}");
 }
+
+/// The same answer, printed as it comes and printed as a whole.
+#[test]
+fn an_answer_is_the_same_as_it_comes_and_as_a_whole() {
+    let (_folder, run) = logged();
+    for sql in ["SELECT * FROM rollout ORDER BY ALL", "SELECT sum(turn) AS turns, count(*) AS n FROM rollout", "SELECT * FROM panel"] {
+        for format in [AnswerFormat::Table, AnswerFormat::Csv, AnswerFormat::Json, AnswerFormat::Parquet] {
+            let (mut streamed, mut whole) = (Vec::new(), Vec::new());
+            flow::log::query_to(&run, sql, format, &mut streamed).unwrap();
+            print(&query(&run, sql).unwrap(), format, &mut whole).unwrap();
+            assert!(streamed == whole && !whole.is_empty(), "{sql} {format:?}");
+        }
+    }
+}
+
+/// Seven million million rows: a table shows the first, a reader that goes away ends it, and neither takes the memory.
+#[test]
+fn an_answer_larger_than_the_memory_is_shown_and_can_be_stopped() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+    use std::time::{Duration, Instant};
+    let (_folder, run) = logged();
+    let endless = "SELECT * FROM range(9000000) a, range(9000000) b";
+    let mut shown = Vec::new();
+    flow::log::query_to(&run, endless, AnswerFormat::Table, &mut shown).unwrap();
+    assert!(String::from_utf8(shown).unwrap().ends_with("more than 1000000 rows, the first 200 shown: --format csv gives all\n"));
+
+    for format in ["csv", "json"] {
+        let mut command = crate::common::flow();
+        command.arg("query").arg(run.root()).args([endless, "--format", format]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        for _ in 0..2_000_000 {
+            line.clear();
+            assert!(lines.read_line(&mut line).unwrap() > 0);
+        }
+        // So far it has printed some 40 MB; all of its rows would be a million times that.
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let most = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).unwrap().trim().strip_suffix(" kB").unwrap();
+        assert!(most.trim().parse::<u64>().unwrap() < 2 << 20, "{format}: {most} KiB");
+        drop(lines);
+        let start = Instant::now();
+        while child.try_wait().unwrap().is_none() {
+            assert!(start.elapsed() < Duration::from_secs(10), "{format}: it goes on though nobody reads it");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(child.wait().unwrap().success(), "{format}: a reader that goes away is no error");
+    }
+}
