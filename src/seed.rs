@@ -6,6 +6,8 @@
 //! assert_eq!(Random::new(seed).below(10), Random::new(seed).below(10));
 //! ```
 
+use std::io::{self, Read};
+
 /// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): a bijection whose output bits all depend on all input bits.
 fn finish(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -25,11 +27,32 @@ pub fn text(s: &str) -> u64 {
 
 /// A fixed hash of bytes.
 pub fn bytes(b: &[u8]) -> u64 {
-    b.chunks(8).fold(b.len() as u64, |h, chunk| {
+    words(b.len() as u64, b)
+}
+
+fn words(hash: u64, b: &[u8]) -> u64 {
+    b.chunks(8).fold(hash, |h, chunk| {
         let mut word = [0; 8];
         word[..chunk.len()].copy_from_slice(chunk);
         mix(h, u64::from_le_bytes(word))
     })
+}
+
+/// [`bytes`] of the `length` bytes that `from` has, without holding them all.
+///
+/// # Errors
+/// Those of reading, the end coming before `length` bytes among them.
+pub fn stream(length: u64, mut from: impl Read) -> io::Result<u64> {
+    let mut page = vec![0; 1 << 20]; // a multiple of the eight bytes that are hashed at a time
+    let mut left = length;
+    let mut hash = length;
+    while left > 0 {
+        let part = page.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        from.read_exact(&mut page[..part])?;
+        hash = words(hash, &page[..part]);
+        left -= part as u64;
+    }
+    Ok(hash)
 }
 
 /// SplitMix64: enough for games and sampling, and the same sequence for ever.
@@ -70,6 +93,16 @@ mod tests {
         assert_ne!(mix(1, 2), mix(2, 1));
         assert_ne!(text("a"), text("a\0"));
         assert_eq!(Random::new(0).next(), 0xe220_a839_7b1d_cdaf, "the reference sequence of SplitMix64 from seed 0");
+    }
+
+    #[test]
+    fn a_stream_has_the_hash_of_its_bytes() {
+        let mut random = Random::new(3);
+        for length in [0, 1, 7, 8, 9, 4096, (1 << 20) - 1, 1 << 20, (1 << 20) + 13, 3 << 20] {
+            let all: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
+            assert_eq!(stream(length as u64, all.as_slice()).unwrap(), bytes(&all), "{length}");
+        }
+        assert!(stream(9, [0; 8].as_slice()).is_err());
     }
 
     #[test]

@@ -154,7 +154,7 @@ mod tests {
         };
         let committed = vec![iteration(0, 9), iteration(1, ROWS), iteration(2, ROWS / 2), iteration(3, ROWS / 2), iteration(5, 1)];
         let info = log::RunInfo { nodes: vec![log::NodeInfo { id: "a".into(), ..Default::default() }], ..Default::default() };
-        let manifest = Manifest { format: 1, info, status: Status::Running, committed };
+        let manifest = Manifest { format: 1, info, status: Status::Running, start: vec![], committed };
         assert_eq!(chunks(&manifest, "a", 0), [(0, 0), (1, 1), (2, 3), (5, 5)]);
         assert_eq!(chunks(&manifest, "a", 3), [(3, 5)]);
         assert_eq!(chunks(&manifest, "trajectories", 2), [(2, 2), (3, 5)], "all nodes count");

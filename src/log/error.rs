@@ -14,6 +14,8 @@ pub enum LogError {
     NotARun(PathBuf),
     #[error("{path} can't be read as a manifest ({why}): it was damaged after the run wrote it; restore it from a copy")]
     Manifest { path: PathBuf, why: String },
+    #[error("{path} has format {format}, which a newer version of flow wrote: this one knows {known}, so read it with the newer one")]
+    Newer { path: PathBuf, format: u32, known: u32 },
     #[error("{0} is missing though the manifest names it: restore it from a copy, or make the run again from its pipeline.yaml")]
     Missing(PathBuf),
     #[error("{path} is damaged ({why}): restore it from a copy, or make the run again from its pipeline.yaml")]

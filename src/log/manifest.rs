@@ -1,13 +1,15 @@
 //! The manifest: which iterations are committed, with which files, metrics and weights.
 
-use super::keep::Keeper;
-use super::{disk, sweep, LogError, Run};
+use super::{disk, LogError, WeightsAt};
 use crate::files;
 use crate::pipeline::{Keep, Role};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
-use std::time::Instant;
+use std::path::{Component, Path};
+
+/// The file in the run's folder.
+pub(super) const FILE: &str = "manifest.json";
 
 /// Metrics of one iteration: node, name, value.
 pub type Metrics = BTreeMap<String, BTreeMap<String, f64>>;
@@ -82,16 +84,6 @@ pub struct Part {
     pub sum: Option<u64>,
 }
 
-/// Weights that a node made in an iteration.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WeightsAt {
-    pub node: String,
-    pub model: String,
-    pub version: u64,
-    /// Relative to the run's folder.
-    pub path: String,
-}
-
 /// A committed iteration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Iteration {
@@ -121,6 +113,9 @@ pub struct Manifest {
     #[serde(flatten)]
     pub info: RunInfo,
     pub status: Status,
+    /// What the models began with, version 0; unknown in runs of before this was noted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub start: Vec<WeightsAt>,
     pub committed: Vec<Iteration>,
 }
 
@@ -138,7 +133,72 @@ impl RunInfo {
 
 impl Manifest {
     pub(super) fn new(info: &RunInfo) -> Self {
-        Manifest { format: FORMAT, info: info.clone(), status: Status::Running, committed: Vec::new() }
+        Manifest { format: FORMAT, info: info.clone(), status: Status::Running, start: Vec::new(), committed: Vec::new() }
+    }
+
+    /// The manifest in the run's folder `root`. Fails where there is none, and where it can't be what a run wrote.
+    pub(super) fn read(root: &Path) -> Result<Manifest, LogError> {
+        let path = root.join(FILE);
+        let text = files::text(&path, u64::MAX - 1).map_err(|e| match e.kind() {
+            ErrorKind::NotFound => LogError::NotARun(root.into()),
+            ErrorKind::InvalidData => LogError::Manifest { path: path.clone(), why: e.to_string() },
+            _ => LogError::io(&path)(e),
+        })?;
+        /// Of another format this much can be read.
+        #[derive(Deserialize)]
+        struct Head {
+            format: u32,
+        }
+        if let Some(Head { format }) = serde_json::from_str(&text).ok().filter(|head: &Head| head.format > FORMAT) {
+            return Err(LogError::Newer { path, format, known: FORMAT });
+        }
+        let damaged = |why: String| LogError::Manifest { path: path.clone(), why };
+        let manifest: Manifest = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
+        manifest.sound().map_err(damaged)?;
+        Ok(manifest)
+    }
+
+    /// What no run could have written: files outside its folder, a file named twice, iterations out of order.
+    fn sound(&self) -> Result<(), String> {
+        let mut last = None;
+        let mut files = BTreeSet::new();
+        for made in &self.committed {
+            let iteration = made.iteration;
+            if last.is_some_and(|last| last >= iteration) {
+                return Err(format!("iteration {iteration} comes after iteration {}", last.unwrap_or_default()));
+            }
+            last = Some(iteration);
+            for part in &made.parts {
+                if part.iteration != iteration {
+                    return Err(format!("{} is of iteration {} and stands in iteration {iteration}", part.path, part.iteration));
+                }
+                if !files.insert(&part.path) {
+                    return Err(format!("{} is named twice", part.path));
+                }
+            }
+        }
+        let weights = self.start.iter().chain(self.committed.iter().flat_map(|i| &i.weights)).map(|w| &w.path);
+        let inside = |path: &str| Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
+        match files.into_iter().chain(weights).find(|path| !inside(path)) {
+            Some(path) => Err(format!("{path} lies outside the run's folder")),
+            None => Ok(()),
+        }
+    }
+
+    /// Puts it in place of the one in the run's folder `root`, an iteration a line. `body` are its iterations, as [`line`] writes
+    /// them; its own list of them isn't looked at.
+    pub(super) fn write(&self, root: &Path, body: &[u8]) -> Result<(), LogError> {
+        let path = root.join(FILE);
+        let head = Manifest { committed: Vec::new(), ..self.clone() };
+        let head = serde_json::to_vec(&head).map_err(|e| LogError::Manifest { path: path.clone(), why: e.to_string() })?;
+        let open = head.len() - b"]}".len(); // `committed` is the last field, and empty
+        disk::replace(&path, &[&head[..open], body, b"\n]}\n"])
+    }
+
+    /// The newest committed weights of `model`.
+    pub fn newest_of(&self, model: &str) -> Option<&WeightsAt> {
+        let made = self.committed.iter().rev().flat_map(|i| i.weights.iter().rev());
+        made.chain(&self.start).find(|w| w.model == model)
     }
 
     /// The iteration that a resumed run starts with.
@@ -172,109 +232,77 @@ impl Manifest {
     }
 }
 
-pub(super) fn load(run: &Run) -> Result<Manifest, LogError> {
-    let path = run.manifest_path();
-    let text = files::text(&path, u64::MAX - 1).map_err(|e| match e.kind() {
-        ErrorKind::NotFound => LogError::NotARun(run.root().into()),
-        ErrorKind::InvalidData => LogError::Manifest { path: path.clone(), why: e.to_string() },
-        _ => LogError::io(&path)(e),
-    })?;
-    let manifest: Manifest = serde_json::from_str(&text).map_err(|e| LogError::Manifest { path: path.clone(), why: e.to_string() })?;
-    if manifest.format > FORMAT {
-        let why = format!("format {} is newer than this program, which knows {FORMAT}", manifest.format);
-        return Err(LogError::Manifest { path, why });
-    }
-    Ok(manifest)
+/// An iteration as it stands in the manifest after the `before` bytes of those that come before it.
+pub(super) fn line(iteration: &Iteration, before: usize) -> Result<Vec<u8>, serde_json::Error> {
+    let mut line = if before == 0 { b"\n".to_vec() } else { b",\n".to_vec() };
+    serde_json::to_writer(&mut line, iteration)?;
+    Ok(line)
 }
 
-/// Takes back the commits from `first` on, and answers with what is left.
-pub(super) fn rewind(run: &Run, first: u64) -> Result<Manifest, LogError> {
-    let mut manifest = load(run)?;
-    let before = manifest.committed.len();
-    manifest.committed.retain(|i| i.iteration < first);
-    if manifest.committed.len() < before {
-        Committer::start(run.clone(), manifest.clone())?;
-    }
-    Ok(manifest)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Commits iterations. Owned by one thread of one process: two would overwrite each other's manifest.
-pub struct Committer {
-    run: Run,
-    /// Everything but the iterations, which are kept below as JSON, ready to write: a commit costs what its iteration costs.
-    head: Manifest,
-    last: Option<u64>,
-    body: Vec<u8>,
-    keeper: Keeper,
-    since: Instant,
-}
-
-impl Committer {
-    /// Goes on from the run's manifest. Removes the parts that no commit names, so it comes before any part is written.
-    pub fn new(run: Run) -> Result<Committer, LogError> {
-        let manifest = run.manifest()?;
-        sweep::sweep(&run, &manifest)?;
-        Committer::start(run, manifest)
+    fn manifest() -> Manifest {
+        let part = |node: &str, iteration| Part {
+            node: node.into(),
+            iteration,
+            worker: 0,
+            path: format!("log/{node}/iteration={iteration}/part-0.parquet"),
+            rows: 1,
+            bytes: 1,
+            sum: None,
+        };
+        let iteration =
+            |i| Iteration { iteration: i, parts: vec![part("a", i), part("b", i)], metrics: Metrics::new(), weights: vec![], seconds: 0.0 };
+        Manifest { committed: vec![iteration(0), iteration(2)], ..Manifest::new(&RunInfo::default()) }
     }
 
-    pub(super) fn start(run: Run, mut head: Manifest) -> Result<Committer, LogError> {
-        let committed = std::mem::take(&mut head.committed);
-        let last = committed.last().map(|i| i.iteration);
-        let keeper = Keeper::new(&head.info);
-        let mut committer = Committer { run, head, last, body: Vec::new(), keeper, since: Instant::now() };
-        for iteration in &committed {
-            committer.push(iteration)?;
-            committer.keeper.saw(iteration);
+    /// What is said of the manifest when it is read again.
+    fn said(manifest: &Manifest) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let mut body = Vec::new();
+        manifest.committed.iter().for_each(|i| body.extend(line(i, body.len()).unwrap()));
+        manifest.write(folder.path(), &body).unwrap();
+        Manifest::read(folder.path()).map_or_else(|e| e.to_string(), |read| format!("{}", read == *manifest))
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        assert_eq!(said(&manifest()), "true");
+        assert_eq!(said(&Manifest::new(&RunInfo::default())), "true");
+    }
+
+    #[test]
+    fn what_no_run_wrote_is_refused() {
+        let forged = |forge: fn(&mut Manifest)| {
+            let mut manifest = manifest();
+            forge(&mut manifest);
+            said(&manifest)
+        };
+        let twice = forged(|m| m.committed[0].parts[1] = m.committed[0].parts[0].clone());
+        assert!(twice.contains("log/a/iteration=0/part-0.parquet is named twice") && twice.contains("restore it"), "{twice}");
+        assert!(forged(|m| m.committed[1].iteration = 0).contains("iteration 0 comes after iteration 0"));
+        assert!(forged(|m| m.committed.reverse()).contains("iteration 0 comes after iteration 2"));
+        assert!(
+            forged(|m| m.committed[1].parts[0] = m.committed[0].parts[1].clone()).contains("is of iteration 0 and stands in iteration 2")
+        );
+        for path in ["/etc/passwd", "../other/log/a", "log/../../x"] {
+            let weights = WeightsAt { path: path.into(), ..WeightsAt::default() };
+            let mut manifest = manifest();
+            manifest.committed[0].weights.push(weights);
+            assert!(said(&manifest).contains("outside the run's folder"), "{path}");
+            manifest.committed[0].weights.clear();
+            manifest.committed[0].parts[0].path = path.into();
+            assert!(said(&manifest).contains("outside the run's folder"), "{path}");
         }
-        committer.head.status = Status::Running;
-        committer.save()?;
-        Ok(committer)
     }
 
-    /// Commits `iteration`: from now on readers see its parts. Iterations must grow; not each needs to be there.
-    pub fn commit(&mut self, iteration: u64, mut parts: Vec<Part>, metrics: Metrics, weights: Vec<WeightsAt>) -> Result<(), LogError> {
-        if let Some(last) = self.last.filter(|last| *last >= iteration) {
-            return Err(LogError::Order { iteration, last });
-        }
-        parts.sort_by(|a, b| (&a.node, a.worker).cmp(&(&b.node, b.worker)));
-        let seconds = self.since.elapsed().as_secs_f64();
-        let before = self.body.len();
-        let made = Iteration { iteration, parts, metrics, weights, seconds };
-        self.push(&made)?;
-        // An iteration that could not be saved must not slip in with the next one.
-        self.save().inspect_err(|_| self.body.truncate(before))?;
-        self.last = Some(iteration);
-        self.since = Instant::now();
-        self.keeper.saw(&made);
-        self.keeper.tidy(&self.run)
-    }
-
-    /// Plans another number of iterations than before.
-    pub fn plan(&mut self, iterations: u64) {
-        self.head.info.iterations = iterations;
-    }
-
-    /// Says how the run ended, and removes the parts that were not committed.
-    pub fn finish(&mut self, status: Status) -> Result<(), LogError> {
-        self.head.status = status;
-        self.save()?;
-        sweep::sweep(&self.run, &self.run.manifest()?)
-    }
-
-    fn push(&mut self, iteration: &Iteration) -> Result<(), LogError> {
-        let separator: &[u8] = if self.body.is_empty() { b"\n" } else { b",\n" };
-        self.body.extend_from_slice(separator);
-        serde_json::to_writer(&mut self.body, iteration).map_err(|e| self.unwritable(e))
-    }
-
-    /// Writes the head up to its empty list of iterations, the iterations, and the rest.
-    fn save(&self) -> Result<(), LogError> {
-        let head = serde_json::to_vec(&self.head).map_err(|e| self.unwritable(e))?;
-        let open = head.len() - b"]}".len(); // `committed` is the last field, and empty
-        disk::replace(&self.run.manifest_path(), &[&head[..open], &self.body, b"\n]}\n"])
-    }
-
-    fn unwritable(&self, e: serde_json::Error) -> LogError {
-        LogError::Manifest { path: self.run.manifest_path(), why: e.to_string() }
+    #[test]
+    fn a_newer_format_is_called_newer_whatever_else_it_holds() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(FILE), r#"{"format":7,"committed":"elsewhere"}"#).unwrap();
+        let said = Manifest::read(folder.path()).unwrap_err().to_string();
+        assert!(said.contains("format 7") && said.contains("newer version of flow") && !said.contains("damaged"), "{said}");
     }
 }

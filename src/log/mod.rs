@@ -10,6 +10,7 @@
 //! What no commit names doesn't exist for [`read`] and [`query()`], so a kill at any moment loses only iterations in hand.
 //! [`diff()`] joins two runs by the names of their rows.
 
+mod commit;
 mod diff;
 mod disk;
 mod error;
@@ -25,14 +26,17 @@ mod run;
 pub mod sql;
 mod sweep;
 mod views;
+mod weights;
 mod writer;
 
+pub use commit::Committer;
 pub use diff::{diff, weights, CreditDiff, Diff, NodeDiff, RowCounts, UsedDiff, WeightsDiff};
 pub use error::LogError;
 pub use lock::Lock;
-pub use manifest::{Committer, Iteration, Manifest, Metrics, NodeInfo, Part, Replays, RunInfo, Status, WeightsAt};
+pub use manifest::{Iteration, Manifest, Metrics, NodeInfo, Part, Replays, RunInfo, Status};
 pub use print::{print, AnswerFormat};
 pub use query::{query, query_to, query_within, tables, Answer, Table};
 pub use reader::{columns, read, read_iteration};
 pub use run::Run;
+pub use weights::{FileSum, WeightsAt};
 pub use writer::write_part;

@@ -1,6 +1,7 @@
 //! The folder of a run.
 
-use super::{disk, manifest, Committer, LogError, Manifest, RunInfo};
+use super::manifest::FILE;
+use super::{disk, LogError, Manifest, RunInfo};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ impl Run {
         let run = Run { root: root.into() };
         fs::create_dir_all(run.log()).map_err(LogError::io(root))?;
         disk::replace(&run.pipeline(), &[pipeline_yaml.as_bytes()])?;
-        Committer::start(run.clone(), Manifest::new(info))?;
+        Manifest::new(info).write(root, &[])?;
         Ok(run)
     }
 
@@ -41,12 +42,7 @@ impl Run {
 
     /// What is committed so far. Asking again while the run goes on gives more.
     pub fn manifest(&self) -> Result<Manifest, LogError> {
-        manifest::load(self)
-    }
-
-    /// Takes back the commits from iteration `first` on, for a run that is to go on from there.
-    pub fn rewind(&self, first: u64) -> Result<Manifest, LogError> {
-        manifest::rewind(self, first)
+        Manifest::read(&self.root)
     }
 
     /// The folder itself.
@@ -75,6 +71,6 @@ impl Run {
     }
 
     pub(super) fn manifest_path(&self) -> PathBuf {
-        self.root.join("manifest.json")
+        self.root.join(FILE)
     }
 }

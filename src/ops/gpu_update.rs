@@ -7,7 +7,7 @@ use super::select::{examples, Select};
 use crate::credit::explained_variance;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use crate::log::{Run, WeightsAt};
+use crate::log::Run;
 use crate::pipeline::{Carries, Delay, Need, Node, Port, Role};
 use crate::policy::{Example, Objective, PolicyError, RowReport, UpdateReport, UpdateSettings};
 use crate::row::{self, RowError, View};
@@ -125,12 +125,12 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
             return Ok(vec![]);
         }
         if let Some(run) = &run {
-            let (version, path) = (outcome.version, Run::version(outcome.version, &model));
-            let folder = run.root().join(&path);
+            let version = outcome.version;
+            let folder = run.root().join(Run::version(version, &model));
             // An update without rows passes on what the one before it made, which may not be saved yet.
             if version > newest || !folder.exists() {
                 policy.save(&model, &folder)?;
-                shared.saved(iteration, WeightsAt { node: id.clone(), model: model.clone(), version, path });
+                shared.saved(iteration, run.weights_at(&id, &model, version)?);
             }
         }
         for (name, value) in outcome.figures.iter().chain(&[("seconds", start.elapsed().as_secs_f64())]) {

@@ -32,7 +32,7 @@ fn only_committed_rows_are_there() {
     let mut committer = Committer::new(run.clone()).unwrap();
     let part = write_part(&run, "rollout", 0, 0, &rows).unwrap();
     assert!(read(&run, "rollout").unwrap().is_empty());
-    let weights = WeightsAt { node: "update".into(), model: "actor".into(), version: 1, path: "weights/1".into() };
+    let weights = WeightsAt { node: "update".into(), model: "actor".into(), version: 1, path: "weights/1".into(), files: vec![] };
     committer.commit(0, vec![part.clone()], Metrics::new(), vec![weights.clone()]).unwrap();
     assert_eq!(read(&run, "rollout").unwrap(), [rows]);
     // What a kill leaves: a part without its commit, a temporary part, a temporary manifest.

@@ -1,0 +1,114 @@
+//! Saved weights: which files they are, and that these are still the ones that were saved.
+
+use super::{LogError, Run};
+use crate::seed;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Weights that a node made in an iteration, or that a model began with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WeightsAt {
+    /// The node that made them; empty for those that a model began with.
+    pub node: String,
+    pub model: String,
+    pub version: u64,
+    /// The folder, relative to the run's.
+    pub path: String,
+    /// What lies in it, by name; unknown in runs of before this was noted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileSum>,
+}
+
+/// A file as it was when it was noted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileSum {
+    pub name: String,
+    pub bytes: u64,
+    /// [`seed::bytes`] of it.
+    pub sum: u64,
+}
+
+impl Run {
+    /// Notes the weights that lie in the folder of `version` of `model`, with the sums of their files. `node` has made them.
+    pub fn weights_at(&self, node: &str, model: &str, version: u64) -> Result<WeightsAt, LogError> {
+        let path = Run::version(version, model);
+        let folder = self.root().join(&path);
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&folder).map_err(LogError::io(&folder))? {
+            let file = entry.map_err(LogError::io(&folder))?;
+            let Ok(name) = file.file_name().into_string() else { continue };
+            let (bytes, sum) = summed(&file.path())?;
+            files.push(FileSum { name, bytes, sum });
+        }
+        files.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(WeightsAt { node: node.into(), model: model.into(), version, path, files })
+    }
+
+    /// The folder of these weights, once each of their files is known to be there and to be what it was when it was noted.
+    pub fn whole_weights(&self, weights: &WeightsAt) -> Result<PathBuf, LogError> {
+        let folder = self.root().join(&weights.path);
+        if !folder.is_dir() {
+            return Err(LogError::Missing(folder));
+        }
+        for file in &weights.files {
+            let path = folder.join(&file.name);
+            let (bytes, sum) = summed(&path)?;
+            let damaged = |why: String| LogError::Damaged { path: path.clone(), why };
+            if bytes != file.bytes {
+                return Err(damaged(format!("it holds {bytes} bytes, saved were {}", file.bytes)));
+            }
+            if sum != file.sum {
+                return Err(damaged("its bytes are not those that were saved".into()));
+            }
+        }
+        Ok(folder)
+    }
+}
+
+/// Length and sum of a file.
+fn summed(path: &Path) -> Result<(u64, u64), LogError> {
+    let read = || {
+        let file = File::open(path)?;
+        let bytes = file.metadata()?.len();
+        Ok((bytes, seed::stream(bytes, file)?))
+    };
+    read().map_err(|e: std::io::Error| match e.kind() {
+        ErrorKind::NotFound => LogError::Missing(path.into()),
+        _ => LogError::io(path)(e),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::RunInfo;
+
+    #[test]
+    fn weights_that_are_not_what_they_were_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = Run::create(&folder.path().join("run"), "flow: x\n", &RunInfo::default()).unwrap();
+        let lies = run.root().join(Run::version(3, "actor"));
+        fs::create_dir_all(&lies).unwrap();
+        fs::write(lies.join("model.safetensors"), [7; 1000]).unwrap();
+        fs::write(lies.join("config.json"), "{}").unwrap();
+        let weights = run.weights_at("update", "actor", 3).unwrap();
+        assert_eq!(
+            weights.files.iter().map(|f| (f.name.as_str(), f.bytes)).collect::<Vec<_>>(),
+            [("config.json", 2), ("model.safetensors", 1000)]
+        );
+        assert_eq!(run.whole_weights(&weights).unwrap(), lies);
+        let said = || run.whole_weights(&weights).unwrap_err().to_string();
+        let mut flipped = vec![7; 1000];
+        flipped[500] ^= 1;
+        fs::write(lies.join("model.safetensors"), flipped).unwrap();
+        assert!(said().contains("model.safetensors is damaged (its bytes are not those that were saved)"), "{}", said());
+        fs::write(lies.join("model.safetensors"), [7; 999]).unwrap();
+        assert!(said().contains("model.safetensors is damaged (it holds 999 bytes, saved were 1000)"), "{}", said());
+        fs::remove_file(lies.join("model.safetensors")).unwrap();
+        assert!(said().contains("model.safetensors is missing"), "{}", said());
+        fs::remove_dir_all(&lies).unwrap();
+        assert!(said().contains("weights/3/actor is missing"), "{}", said());
+    }
+}
