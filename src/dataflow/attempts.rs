@@ -10,6 +10,7 @@ use crate::pipeline::{Body, Node};
 use std::collections::BTreeMap;
 use timely::container::CapacityContainerBuilder;
 use timely::dataflow::channels::pact::Pipeline as Stay;
+use timely::dataflow::operators::generic::operator::empty;
 use timely::dataflow::operators::{feedback::Handle, generic::Operator, Concatenate, ConnectLoop, Enter, Feedback, Leave};
 use timely::order::Product;
 
@@ -33,37 +34,49 @@ pub(super) fn render<'s>(node: &Node, body: &Body, making: &mut Making<'_, 's>) 
         operators.push(operator.inside.ok_or_else(|| failed(inner, format!("`{}` can't stand in a loop", inner.op).into()))?);
     }
     let out = outer.scoped::<Attempt, _, _>(&node.id, |scope| {
-        let mut made: BTreeMap<String, Inner> = BTreeMap::new();
         let mut again: Vec<(String, Handle<Attempt, Batch>)> = Vec::new();
-        for (inner, operator) in body.nodes.iter().zip(operators) {
-            let mut ports = InnerPorts::new();
-            for (i, input) in inner.inputs.iter().enumerate() {
-                let edge = if let Some(edge) = from_outside.remove(&(inner.id.clone(), i)) {
-                    let name = format!("{} outside", input.from);
-                    let edge = edge.enter(scope);
-                    ctx.shared.watch.name(&edge, name);
-                    edge
-                } else if input.staleness.is_some() {
-                    let (handle, edge) = scope.feedback(Product::new(0, 1));
-                    again.push((input.from.clone(), handle));
-                    ctx.shared.watch.name(&edge, format!("{} of the attempt before", input.from));
-                    edge
-                } else {
-                    let late = || failed(inner, format!("it comes before its input `{}`", input.from).into());
-                    made.get(&input.from).cloned().ok_or_else(late)?
-                };
-                ports.push((input.port.clone(), edge));
+        let build = || {
+            let mut made: BTreeMap<String, Inner> = BTreeMap::new();
+            for (inner, operator) in body.nodes.iter().zip(operators) {
+                let mut ports = InnerPorts::new();
+                for (i, input) in inner.inputs.iter().enumerate() {
+                    let edge = if let Some(edge) = from_outside.remove(&(inner.id.clone(), i)) {
+                        let name = format!("{} outside", input.from);
+                        let edge = edge.enter(scope);
+                        ctx.shared.watch.name(&edge, name);
+                        edge
+                    } else if input.staleness.is_some() {
+                        let (handle, edge) = scope.feedback(Product::new(0, 1));
+                        again.push((input.from.clone(), handle));
+                        ctx.shared.watch.name(&edge, format!("{} of the attempt before", input.from));
+                        edge
+                    } else {
+                        let late = || failed(inner, format!("it comes before its input `{}`", input.from).into());
+                        made.get(&input.from).cloned().ok_or_else(late)?
+                    };
+                    ports.push((input.port.clone(), edge));
+                }
+                let edge = operator(inner, ports, scope, &ctx.of(Owner::Node(inner.id.clone()))).map_err(|e| failed(inner, e))?;
+                ctx.shared.watch.name(&edge, inner.id.clone());
+                made.insert(inner.id.clone(), edge);
             }
-            let edge = operator(inner, ports, scope, &ctx.of(Owner::Node(inner.id.clone()))).map_err(|e| failed(inner, e))?;
-            ctx.shared.watch.name(&edge, inner.id.clone());
-            made.insert(inner.id.clone(), edge);
-        }
+            Ok(made)
+        };
+        let built = build();
+        // A loop that can't be built is closed, too: timely insists on it.
+        let mut missing = None;
         for (from, handle) in again {
-            let missing = || failed(node, format!("there is no node `{from}` in the loop").into());
-            within(made.get(&from).cloned().ok_or_else(missing)?, u64::from(body.attempts)).connect_loop(handle);
+            match built.as_ref().ok().and_then(|made| made.get(&from)) {
+                Some(edge) => within(edge.clone(), u64::from(body.attempts)).connect_loop(handle),
+                None => {
+                    empty(scope).connect_loop(handle);
+                    missing = Some(failed(node, format!("there is no node `{from}` in the loop").into()));
+                }
+            }
         }
-        let rows = body.output.iter().filter_map(|id| made.get(id).cloned());
-        Ok(rows.map(|edge| edge.leave(outer)).collect::<Vec<_>>())
+        let made = built?;
+        let rows = body.output.iter().filter_map(|id| made.get(id).cloned()).map(|edge| edge.leave(outer)).collect::<Vec<_>>();
+        missing.map_or(Ok(rows), Err)
     })?;
     Ok(outer.concatenate(out))
 }

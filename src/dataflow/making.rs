@@ -7,6 +7,7 @@ use super::feed::{owed, Feeds};
 use super::{Context, Edge};
 use crate::pipeline::Input;
 use std::collections::BTreeMap;
+use timely::dataflow::operators::generic::operator::empty;
 use timely::dataflow::operators::{feedback::Handle, Concat, ConnectLoop, Feedback};
 use timely::dataflow::Scope;
 
@@ -51,11 +52,18 @@ impl<'a, 's> Making<'a, 's> {
         self.made.insert(node.into(), edge);
     }
 
-    /// What all nodes make, with the delayed edges closed.
+    /// What all nodes make, with the delayed edges closed. A graph that can't be built is closed, too: timely insists on it.
     pub fn close(self) -> Result<BTreeMap<String, Edge<'s>>, Failed> {
+        let mut missing = None;
         for (from, handle) in self.delayed {
-            self.made.get(&from).cloned().ok_or_else(|| format!("there is no node `{from}`"))?.connect_loop(handle);
+            match self.made.get(&from) {
+                Some(edge) => edge.clone().connect_loop(handle),
+                None => {
+                    empty(self.scope).connect_loop(handle);
+                    missing = Some(from);
+                }
+            }
         }
-        Ok(self.made)
+        missing.map_or(Ok(self.made), |from| Err(format!("there is no node `{from}`").into()))
     }
 }

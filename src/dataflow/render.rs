@@ -21,20 +21,26 @@ pub fn render<'s>(
     find: &dyn Fn(&str) -> Option<Render>,
 ) -> Result<BTreeMap<String, Edge<'s>>, Failure> {
     let mut making = Making::new(scope, ctx, find, past);
-    for node in &pipeline.nodes {
-        if let Some(feed) = feeds.get(&node.id).cloned() {
-            let edge = source::iterations(&node.id, scope, &ctx.of(Owner::Node(node.id.clone())), move |iteration| feed(iteration));
-            making.add(&node.id, edge);
-            continue;
-        }
-        let edge = match &node.body {
-            Some(body) => attempts::render(node, body, &mut making)?,
-            None => outside(node, &mut making).map_err(|error| Failure::new(&node.id, ctx.first, error))?,
-        };
-        ctx.shared.watch.name(&edge, node.id.clone());
+    let built = pipeline.nodes.iter().try_for_each(|node| add(node, feeds, &mut making));
+    let closed = making.close().map_err(|error| Failure::new("engine", ctx.first, error));
+    built.and(closed)
+}
+
+/// Builds a node and adds it to what is made.
+fn add(node: &Node, feeds: &Feeds, making: &mut Making) -> Result<(), Failure> {
+    let (scope, ctx) = (making.scope, making.ctx);
+    if let Some(feed) = feeds.get(&node.id).cloned() {
+        let edge = source::iterations(&node.id, scope, &ctx.of(Owner::Node(node.id.clone())), move |iteration| feed(iteration));
         making.add(&node.id, edge);
+        return Ok(());
     }
-    making.close().map_err(|error| Failure::new("engine", ctx.first, error))
+    let edge = match &node.body {
+        Some(body) => attempts::render(node, body, making)?,
+        None => outside(node, making).map_err(|error| Failure::new(&node.id, ctx.first, error))?,
+    };
+    ctx.shared.watch.name(&edge, node.id.clone());
+    making.add(&node.id, edge);
+    Ok(())
 }
 
 /// A node that stands in no loop.
