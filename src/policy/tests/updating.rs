@@ -89,6 +89,38 @@ fn a_masked_token_leaves_the_others_of_its_row() {
     assert_eq!(report.rows[0].used, Use::MaskedLowProbability, "tokens that were forced teach nothing");
 }
 
+/// After the forced 50 come 100, 101 or the end; after 101 come 7 or the end; after 7 the end is forced: of four tokens two are chosen.
+#[test]
+fn forced_tokens_count_where_they_are_said_to() {
+    let choices = vec![vec![50, 100, END], vec![50, 101, 7, END], vec![50, 101, END], vec![50, END]];
+    let (policy, mut rows) = acted(2);
+    rows[0] = Example { response: vec![50, 101, 7, END], logprobs: vec![0.0; 4], choices, advantage: 1.0, ..rows[0].clone() };
+    rows[1] = Example { response: vec![60, END], logprobs: vec![0.0; 2], choices: vec![vec![60, END]], advantage: 1.0, ..rows[1].clone() };
+    let at: Vec<f64> = policy.logprobs("actor", &rows[..1], 1.0).unwrap()[0].iter().map(|x| f64::from(*x).exp()).collect();
+    let update = |tokens, rows: &[Example]| {
+        let (policy, _) = acted(2);
+        policy.update("actor", rows.to_vec(), &UpdateSettings { tokens, ..Default::default() }).unwrap()
+    };
+    let all = update(Counted::All, &rows);
+    assert_eq!((all.tokens, used(&all, Use::Yes).len()), (6, 2));
+    assert!((all.loss + (4.0 + at[1] + at[2]) / 6.0).abs() < 1e-4, "{all:?}");
+    let chosen = update(Counted::Chosen, &rows);
+    assert_eq!((chosen.tokens, used(&chosen, Use::Forced)), (2, vec![1]));
+    assert!((chosen.loss + (at[1] + at[2]) / 2.0).abs() < 1e-4, "{chosen:?}");
+    assert!((f64::from(chosen.rows[0].ratio) - (at[1] + at[2]) / 2.0).abs() < 1e-4);
+    // GSPO's ratio is the geometric mean over the tokens that count.
+    let sequence = |tokens| {
+        let (policy, _) = acted(2);
+        let settings = UpdateSettings { tokens, ratio: RatioKind::Sequence, ..Default::default() };
+        f64::from(policy.update("actor", rows[..1].to_vec(), &settings).unwrap().rows[0].ratio)
+    };
+    let product = at[1] * at[2];
+    assert!((sequence(Counted::All) - product.powf(0.25)).abs() < 1e-4 && (sequence(Counted::Chosen) - product.sqrt()).abs() < 1e-4);
+    // A row whose every token was chosen is the same by both.
+    let free: Vec<Example> = acted(40).1.into_iter().filter(|row| row.choices.is_empty()).collect();
+    assert_eq!(update(Counted::All, &free), update(Counted::Chosen, &free));
+}
+
 #[test]
 fn the_remainder_is_named() {
     let (policy, rows) = acted(10);

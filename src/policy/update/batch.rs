@@ -7,7 +7,7 @@
 use super::parallel::Parallel;
 use super::passes::{logprobs, Row};
 use super::report::Use;
-use super::settings::{MaskUnit, Objective, Old, UpdateSettings};
+use super::settings::{Counted, MaskUnit, Objective, Old, UpdateSettings};
 use crate::policy::model::Net;
 use crate::policy::{Example, PolicyError, RowFault, UpdateFault};
 
@@ -49,6 +49,14 @@ impl<'a> Batch<'a> {
                 part[row] = kept(start, below, settings.mask_unit);
                 if !rows[row].teaches(&part[row]) {
                     used[row] = Use::MaskedLowProbability;
+                }
+            }
+        }
+        if settings.tokens == Counted::Chosen && settings.objective != Objective::Value {
+            for (row, part) in part.iter_mut().enumerate() {
+                part.iter_mut().zip(rows[row].chosen()).for_each(|(part, chosen)| *part &= chosen);
+                if used[row] == Use::Yes && !part.contains(&true) {
+                    used[row] = Use::Forced;
                 }
             }
         }

@@ -76,6 +76,13 @@ impl<'a> Row<'a> {
         !part.contains(&false) || self.choices.iter().any(|choice| part[choice.index])
     }
 
+    /// For each token whether it was chosen; the others were forced.
+    pub fn chosen(&self) -> Vec<bool> {
+        let mut chosen = vec![false; self.length];
+        self.choices.iter().for_each(|choice| chosen[choice.index] = true);
+        chosen
+    }
+
     /// What has to be read: up to the place before the last choice.
     fn sequence(&self) -> Vec<u32> {
         let until = self.choices.last().map_or(0, |choice| choice.index);

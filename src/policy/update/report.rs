@@ -29,6 +29,8 @@ pub enum Use {
     Yes,
     /// `mask_below`: every token that was chosen in it is masked.
     MaskedLowProbability,
+    /// `tokens: chosen`: nothing in it was chosen among several.
+    Forced,
     /// `remainder: drop`: it was drawn into no full minibatch.
     Remainder,
 }
@@ -39,6 +41,7 @@ impl Use {
         match self {
             Use::Yes => "yes",
             Use::MaskedLowProbability => "masked_low_probability",
+            Use::Forced => "forced",
             Use::Remainder => "remainder",
         }
     }

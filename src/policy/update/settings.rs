@@ -84,6 +84,18 @@ pub enum MaskUnit {
     Row,
 }
 
+/// Which response tokens count. A forced token is one that no other could have stood for among the choices that were left: its probability
+/// is 1 whatever the weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Counted {
+    /// All, forced ones too: they make every mean over tokens smaller and GSPO's length longer.
+    #[default]
+    All,
+    /// Those that were chosen.
+    Chosen,
+}
+
 /// What becomes of the rows that don't fill a minibatch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -102,7 +114,7 @@ fn only_where_read() -> Value {
     let acted = ["ratio", "old", "truncate", "mask_below", "mask_unit"];
     json!([
         { "if": said("objective", "sft"), "then": unread(&acted) },
-        { "if": said("objective", "value"), "then": unread(&acted) },
+        { "if": said("objective", "value"), "then": unread(&[&acted[..], &["tokens"]].concat()) },
         { "if": { "not": said("objective", "value") }, "then": unread(&["value_clip"]) },
         { "if": { "not": said("old", "recomputed") }, "then": unread(&["truncate"]) },
         { "if": { "not": { "required": ["mask_below"] } }, "then": unread(&["mask_unit"]) },
@@ -168,6 +180,9 @@ pub struct UpdateSettings {
     pub mask_below: Option<f64>,
     /// What such a token masks: itself, or its row.
     pub mask_unit: MaskUnit,
+    /// Which response tokens take part (in the loss, the KL term, any mean): all, or those that were chosen among several. By `chosen` a row
+    /// in which nothing was has the reason `forced`.
+    pub tokens: Counted,
     /// Rows of one forward pass: bounds memory and moves the result by rounding only.
     #[schemars(range(min = 1))]
     pub micro_batch: usize,
@@ -226,6 +241,7 @@ impl Default for UpdateSettings {
             remainder: Remainder::Keep,
             mask_below: None,
             mask_unit: MaskUnit::Token,
+            tokens: Counted::All,
             micro_batch: 64,
             max_grad_norm: 1.0,
             betas: [0.9, 0.999],
