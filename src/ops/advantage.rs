@@ -28,7 +28,12 @@ pub const OPERATOR: Operator = Operator {
     settings: schema::<AdvantageSettings>,
     outside: render,
     inside: None,
-    further: Further { needs, targets: |with| with["of"] == "gae", otherwise: Some("baseline=leave_one_out"), ..Further::NOTHING },
+    further: Further {
+        needs,
+        targets: |with| AdvantageSettings::meant(with).is_ok_and(|meant| meant.of.estimator().target.is_some()),
+        otherwise: Some("baseline=leave_one_out"),
+        ..Further::NOTHING
+    },
 };
 
 /// The columns that only some settings read.

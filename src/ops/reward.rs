@@ -1,11 +1,13 @@
 //! `reward`: weighs what the task pays, what the format earns, what an invalid action costs and what length costs.
 //! With 1, 0.5 and 0 it is EAPO's R_task + 0.5 R_format (remark 5.1, without the exploration part).
 
-use super::operator::{must, schema, settings, Further, Operator};
+use super::operator::{must, schema, settings, Further, Head, Operator, Unfit};
+use super::select::examples;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::pipeline::{Carries, Delay, Need, Node, Port, Role, Wrong};
-use crate::row::{self, RowError};
+use crate::policy::{Example, Objective};
+use crate::row::{self, RowError, View};
 use arrow::array::{Float32Array, RecordBatch};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,7 +16,7 @@ use std::sync::Arc;
 use timely::dataflow::Scope;
 
 /// Settings of `reward`: new reward = task * reward + won * (the turn won) + format * (an action could be read) + invalid * (it could not be carried out)
-/// - overlong.weight * (how far into the buffer the response went, from 0 to 1).
+/// - overlong.weight * (how far into the buffer the response went, from 0 to 1) - kl * (how far the response is from the reference, in nats).
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Weights {
@@ -33,6 +35,22 @@ struct Weights {
     /// What a long response costs (DAPO, Eq. 13); nothing unless given.
     #[serde(default)]
     overlong: Option<Overlong>,
+    /// The weight of the divergence from the reference as a part of the reward (REINFORCE++, Hu 2025; InstructGPT, Ouyang et al. 2022, Eq. 2):
+    /// the sum over the response's tokens of the log-probability with which each was drawn, less that under the reference. So a turn also
+    /// answers for how far the turns after it stray, which a divergence in the loss leaves out. Needs `model`.
+    #[serde(default)]
+    #[schemars(range(min = 0.0))]
+    kl: f32,
+    /// The model that played, for `kl`.
+    #[serde(default)]
+    model: Option<String>,
+    /// The reference model, for `kl`; `model` as it was when the run began when left out.
+    #[serde(default)]
+    reference: Option<String>,
+    /// The temperature that the rows were drawn at, for `kl`. Default: 1.
+    #[serde(default = "one_f64")]
+    #[schemars(extend("exclusiveMinimum" = 0.0))]
+    temperature: f64,
 }
 
 /// DAPO's soft overlong punishment (Yu et al. 2025, Eq. 13), of the response of a turn: 0 up to max - buffer tokens, from there
@@ -64,6 +82,10 @@ fn one() -> f32 {
     1.0
 }
 
+fn one_f64() -> f64 {
+    1.0
+}
+
 /// What the table has of it.
 pub const OPERATOR: Operator = Operator {
     name: "reward",
@@ -82,27 +104,83 @@ pub const OPERATOR: Operator = Operator {
     settings: schema::<Weights>,
     outside: render,
     inside: None,
-    further: Further { needs, wrong: |node, _| wrong(node).into_iter().collect(), ..Further::NOTHING },
+    further: Further {
+        needs,
+        wrong: |node, _| wrong(node),
+        head: |with| with["model"].as_str().map(|_| Head::Language),
+        ..Further::NOTHING
+    },
 };
 
 fn needs(with: &Value) -> Vec<Need> {
-    let overlong = with.get("overlong").filter(|o| !o.is_null()).map(|_| ("response_tokens", "overlong"));
-    let won = with["won"].as_f64().filter(|won| *won != 0.0).map(|_| ("won", "won"));
-    overlong.into_iter().chain(won).map(|(column, at)| Need { port: "rows", column: column.into(), at: vec![at.into()] }).collect()
+    let need = |column: &str, at: &str| Need { port: "rows", column: column.into(), at: vec![at.into()] };
+    let overlong = with.get("overlong").filter(|o| !o.is_null()).map(|_| need("response_tokens", "overlong"));
+    let won = with["won"].as_f64().filter(|won| *won != 0.0).map(|_| need("won", "won"));
+    let kl = with["kl"].as_f64().filter(|kl| *kl != 0.0);
+    let read = ["iteration", "task", "sample", "attempt", "turn", "phase", "prompt_tokens", "response_tokens", "choices", "logprobs"];
+    let kl = kl.into_iter().flat_map(|_| read.map(|column| need(column, "kl")));
+    overlong.into_iter().chain(won).chain(kl).collect()
 }
 
-/// A buffer that would begin before the response does.
-fn wrong(node: &Node) -> Option<Wrong> {
-    let overlong = settings::<Weights>(node).ok()?.overlong?;
-    let message = format!("`buffer` must be at most `max`, found {} and {}", overlong.buffer, overlong.max);
-    let help = "a response of `max` tokens costs the whole weight, one of `max` - `buffer` tokens nothing";
-    (overlong.buffer > overlong.max).then(|| Wrong::in_node(node, &["with", "overlong", "buffer"], message).help(help))
+/// A buffer that would begin before the response does, a divergence of nothing, and models that nobody asks.
+fn wrong(node: &Node) -> Vec<Wrong> {
+    let Ok(with) = settings::<Weights>(node) else { return vec![] };
+    let mut found = Vec::new();
+    if let Some(overlong) = with.overlong.filter(|overlong| overlong.buffer > overlong.max) {
+        let message = format!("`buffer` must be at most `max`, found {} and {}", overlong.buffer, overlong.max);
+        let help = "a response of `max` tokens costs the whole weight, one of `max` - `buffer` tokens nothing";
+        found.push(Wrong::in_node(node, &["with", "overlong", "buffer"], message).help(help));
+    }
+    if with.kl != 0.0 && with.model.is_none() {
+        let message = "`kl` is the divergence of a model, and none is named".into();
+        found.push(Wrong::in_node(node, &["with", "kl"], message).help("name the one that played: `model: actor`"));
+    }
+    for idle in ["model", "reference", "temperature"].iter().filter(|key| with.kl == 0.0 && node.with.get(key).is_some()) {
+        found.push(Wrong::in_node(node, &["with", idle], format!("`{idle}` is read by `kl` alone")).help("give `kl`, or leave it out"));
+    }
+    found
 }
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with: Weights = settings(node)?;
-    let shape = Stage { name: node.id.clone(), inputs: vec![(must(&ports, "rows")?, Route::Stay)], begins: false, place: Place::Worker };
-    Ok(stage(shape, ctx, move |_, rows| Ok(rows[0].iter().map(|batch| weigh(batch, &with)).collect::<Result<_, RowError>>()?)))
+    let rows = must(&ports, "rows")?;
+    let step = |name: &str, inputs, place| Stage { name: format!("{}{name}", node.id), inputs, begins: false, place };
+    let weighed = with.clone();
+    let weighed = stage(step("", vec![(rows, Route::Stay)], Place::Worker), ctx, move |_, rows| {
+        Ok(rows[0].iter().map(|batch| weigh(batch, &weighed)).collect::<Result<_, RowError>>()?)
+    });
+    let Some(model) = with.model.clone().filter(|_| with.kl != 0.0) else { return Ok(weighed) };
+    // The policy reads all rows of an iteration as one batch, so that the bits don't depend on the number of workers.
+    let policy = ctx.policy.clone().ok_or(Unfit::Model)?;
+    let (shared, id) = (ctx.shared.clone(), node.id.clone());
+    Ok(stage(step(" divergence", vec![(weighed, Route::One)], Place::Thread), ctx, move |iteration, rows| {
+        let Some(view) = View::sorted(&rows[0])? else { return Ok(vec![]) };
+        let examples = responses(&view)?;
+        let reference = policy.reference_logprobs(&model, with.reference.as_deref(), examples.clone(), with.temperature)?;
+        let strays: Vec<f64> = examples.iter().zip(&reference).map(|(row, reference)| strays(&row.logprobs, reference)).collect();
+        shared.measure(iteration, &id, "kl", strays.iter().sum::<f64>() / strays.len().max(1) as f64);
+        Ok(less(&view, &strays, with.kl)?)
+    }))
+}
+
+/// The rows' responses, as the policy reads them.
+fn responses(view: &View) -> Result<Vec<Example>, RowError> {
+    let which: Vec<usize> = (0..view.len()).collect();
+    examples(view, &which, Objective::Sft)
+}
+
+/// How far a response is from the reference, in nats: the sum over its tokens of d, the log-probability with which a token was drawn less
+/// that under the reference. On average over what the policy says that is the divergence of all it says (Schulman 2020, k1).
+fn strays(acted: &[f32], reference: &[f32]) -> f64 {
+    acted.iter().zip(reference).map(|(acted, reference)| f64::from(*acted) - f64::from(*reference)).sum()
+}
+
+/// The rows, each with `weight` times how far it strays taken off its reward.
+fn less(view: &View, strays: &[f64], weight: f32) -> Result<Vec<RecordBatch>, RowError> {
+    let rows = view.read(&["reward"])?;
+    let rewards = row::f32s(&rows, "reward")?.values().iter().zip(strays);
+    let rewards = rewards.map(|(reward, strays)| (f64::from(*reward) - f64::from(weight) * strays) as f32);
+    view.with(vec![("reward", Arc::new(Float32Array::from_iter_values(rewards)))])
 }
 
 fn weigh(rows: &RecordBatch, with: &Weights) -> Result<RecordBatch, RowError> {
@@ -129,6 +207,10 @@ mod tests {
     use arrow::array::{BooleanArray, ListArray, StringArray};
     use arrow::datatypes::UInt32Type;
 
+    fn plain() -> Weights {
+        serde_json::from_value(serde_json::json!({})).unwrap()
+    }
+
     #[test]
     fn each_part_has_its_weight() {
         let rows = row::batch(vec![
@@ -137,7 +219,7 @@ mod tests {
             ("reward", Arc::new(Float32Array::from(vec![2.0, 0.0, 0.0]))),
         ])
         .unwrap();
-        let weighed = weigh(&rows, &Weights { task: 1.0, won: 0.0, format: 0.5, invalid: -0.1, overlong: None }).unwrap();
+        let weighed = weigh(&rows, &Weights { task: 1.0, won: 0.0, format: 0.5, invalid: -0.1, overlong: None, ..plain() }).unwrap();
         assert_eq!(row::f32s(&weighed, "reward").unwrap().values(), &[2.5, -0.1, 0.4]);
     }
 
@@ -151,7 +233,7 @@ mod tests {
             ("reward", Arc::new(Float32Array::from(vec![-0.1, 10.9]))),
         ])
         .unwrap();
-        let weighed = weigh(&rows, &Weights { task: 0.0, won: 10.0, format: 0.0, invalid: 0.0, overlong: None }).unwrap();
+        let weighed = weigh(&rows, &Weights { task: 0.0, won: 10.0, format: 0.0, invalid: 0.0, overlong: None, ..plain() }).unwrap();
         assert_eq!(row::f32s(&weighed, "reward").unwrap().values(), &[0.0, 10.0]);
     }
 
@@ -171,7 +253,46 @@ mod tests {
             ("response_tokens", arrow::compute::cast(&tokens, &row::Kind::U32List.arrow()).unwrap()),
         ])
         .unwrap();
-        let weighed = weigh(&rows, &Weights { task: 1.0, won: 0.0, format: 0.0, invalid: -0.25, overlong: Some(overlong) }).unwrap();
+        let weighed =
+            weigh(&rows, &Weights { task: 1.0, won: 0.0, format: 0.0, invalid: -0.25, overlong: Some(overlong), ..plain() }).unwrap();
         assert_eq!(row::f32s(&weighed, "reward").unwrap().values(), &[2.0, 0.25, -1.0]);
+    }
+
+    /// Two turns. The first one chooses a or b at 0.5 each, as the reference does. After a the policy is still the reference; after b it
+    /// says x at 0.9 and y at 0.1, where the reference has 0.5 each: a divergence of 0.9 ln 1.8 + 0.1 ln 0.2 = 0.368064. By the reward
+    /// the first turn answers for it: the gradient of its logit is 0.5 * 0.5 * 0.368064 = 0.092016 towards a. A term in the loss of the
+    /// first turn is 0 there, whatever comes later: the policy is the reference.
+    #[test]
+    fn a_divergence_in_the_reward_reaches_the_turns_before() {
+        let half = 0.5f32.ln();
+        // Each way to go: its probability, the direction of the first turn's logit, and what was drawn with what log-probability in the second.
+        let ways = [(0.25, 0.5, half), (0.25, 0.5, half), (0.45, -0.5, 0.9f32.ln()), (0.05, -0.5, 0.1f32.ln())];
+        let mut rewards: Vec<f32> = Vec::new();
+        for (_, _, second) in ways {
+            let rows = [row::batch(vec![
+                ("turn", Arc::new(arrow::array::UInt32Array::from(vec![0, 1])) as arrow::array::ArrayRef),
+                ("reward", Arc::new(Float32Array::from(vec![0.0, 0.0]))),
+            ])
+            .unwrap()];
+            let strays = [strays(&[half], &[half]), strays(&[second], &[half])];
+            let made = less(&View::sorted(&rows).unwrap().unwrap(), &strays, 1.0).unwrap();
+            rewards.extend(row::f32s(&made[0], "reward").unwrap().values());
+        }
+        assert!(rewards.iter().step_by(2).all(|first| *first == 0.0), "the first turn itself doesn't stray");
+        let returns = crate::credit::step_return(&rewards, &[0..2, 2..4, 4..6, 6..8], 1.0);
+        let gradient: f64 = ways.iter().zip(returns.iter().step_by(2)).map(|((p, towards, _), whole)| p * towards * whole).sum();
+        assert!((gradient - 0.092016).abs() < 1e-6, "{gradient}");
+    }
+
+    #[test]
+    fn a_divergence_needs_a_model_and_nothing_else_does() {
+        let said = |with: Value| {
+            let node = Node { id: "reward".into(), op: "reward".into(), inputs: vec![], with, body: None };
+            wrong(&node).into_iter().map(|w| w.at.join(".")).collect::<Vec<_>>()
+        };
+        use serde_json::json;
+        assert_eq!(said(json!({ "kl": 0.1 })), ["nodes.reward.with.kl"]);
+        assert_eq!(said(json!({ "model": "actor", "temperature": 1 })), ["nodes.reward.with.model", "nodes.reward.with.temperature"]);
+        assert!(said(json!({ "kl": 0.1, "model": "actor" })).is_empty() && said(json!({})).is_empty());
     }
 }

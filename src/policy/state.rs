@@ -160,6 +160,29 @@ impl State {
         logprobs(&net, &rows, temperature, UpdateSettings::default().micro_batch, &self.alone())
     }
 
+    /// What a divergence of model `name` is measured from: `other`, or the model itself as it was when the run began.
+    fn reference(&self, name: &str, other: Option<&str>) -> Result<Net, PolicyError> {
+        let model = self.with_head(name, Head::Language)?;
+        let Some(other) = other else { return Ok(model.start.share(false)) };
+        let reference = self.with_head(other, Head::Language)?;
+        if reference.tokenizer != model.tokenizer {
+            return Err(PolicyError::model(name, ModelFault::ReferenceVocabulary { reference: other.into() }));
+        }
+        Ok(reference.net(reference.newest().1))
+    }
+
+    pub fn reference_logprobs(
+        &self,
+        name: &str,
+        other: Option<&str>,
+        rows: &[Example],
+        temperature: f64,
+    ) -> Result<Vec<Vec<f32>>, PolicyError> {
+        let net = self.reference(name, other)?;
+        let rows = rows.iter().enumerate().map(|(i, e)| Row::new(i, e, &net.sizes)).collect::<Result<Vec<_>, _>>()?;
+        logprobs(&net, &rows, temperature, UpdateSettings::default().micro_batch, &self.alone())
+    }
+
     /// What an update makes of the newest weights and its moments, if it learns anything; its report has the version before.
     pub fn learn(
         &self,
@@ -171,17 +194,8 @@ impl State {
         let head = if settings.objective == Objective::Value { Head::Value } else { Head::Language };
         let model = self.with_head(name, head)?;
         let (version, flat) = model.newest();
-        let reference = match &settings.reference {
-            _ if settings.kl == 0.0 || head == Head::Value => None,
-            None => Some(model.start.share(false)),
-            Some(other) => {
-                let reference = self.with_head(other, Head::Language)?;
-                if reference.tokenizer != model.tokenizer {
-                    return Err(PolicyError::model(name, ModelFault::ReferenceVocabulary { reference: other.clone() }));
-                }
-                Some(reference.net(reference.newest().1))
-            }
-        };
+        let holds = settings.kl != 0.0 && head != Head::Value;
+        let reference = if holds { Some(self.reference(name, settings.reference.as_deref())?) } else { None };
         let net = model.net(flat);
         let seed = mix(model.seed, version + 1);
         let parallel = Parallel { threads: self.threads, peers, start: peers.map_or(0, |_| hash(&values(flat))) };

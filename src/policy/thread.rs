@@ -152,6 +152,22 @@ impl Policy {
         self.ask(move |state| state.logprobs(&model, &rows, temperature))
     }
 
+    /// The log-probability of each response token under the reference of `model`: under `reference`, or under the model as it was when the
+    /// run began. One list a row, in nats.
+    ///
+    /// # Errors
+    /// If a model is a critic, the two have different vocabularies, or a row can't be read.
+    pub fn reference_logprobs(
+        &self,
+        model: &str,
+        reference: Option<&str>,
+        rows: Vec<Example>,
+        temperature: f64,
+    ) -> Result<Vec<Vec<f32>>, PolicyError> {
+        let (model, reference) = (model.to_string(), reference.map(String::from));
+        self.read(move |state| state.reference_logprobs(&model, reference.as_deref(), &rows, temperature))
+    }
+
     /// The return that version `version` of a critic expects after each prompt; `prompts` are rows of which only the prompt is read.
     ///
     /// # Errors

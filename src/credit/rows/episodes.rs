@@ -20,5 +20,5 @@ pub fn episodes(rows: &RecordBatch) -> Result<Vec<Range<usize>>, RowError> {
 /// Which rows are reflections, and so no turns of play. Reads `phase`.
 pub fn reflections(rows: &RecordBatch) -> Result<Vec<bool>, RowError> {
     let phases = row::texts(rows, "phase")?;
-    Ok((0..rows.num_rows()).map(|i| phases.value(i) == "reflect").collect())
+    Ok((0..rows.num_rows()).map(|i| phases.value(i) != "play").collect())
 }

@@ -89,6 +89,17 @@ fn a_masked_token_leaves_the_others_of_its_row() {
     assert_eq!(report.rows[0].used, Use::MaskedLowProbability, "tokens that were forced teach nothing");
 }
 
+#[test]
+fn a_reference_stays_what_it_was() {
+    let (policy, rows) = acted(12);
+    let at_first = policy.logprobs("actor", &rows, 1.0).unwrap();
+    policy.update("actor", rows.clone(), &UpdateSettings { lr: 0.03, ..Default::default() }).unwrap();
+    assert_ne!(policy.logprobs("actor", &rows, 1.0).unwrap(), at_first);
+    assert_eq!(policy.reference_logprobs("actor", None, rows.clone(), 1.0).unwrap(), at_first);
+    let other = policy.logprobs("other", &rows, 0.7).unwrap();
+    assert_eq!(policy.reference_logprobs("actor", Some("other"), rows, 0.7).unwrap(), other);
+}
+
 /// After the forced 50 come 100, 101 or the end; after 101 come 7 or the end; after 7 the end is forced: of four tokens two are chosen.
 #[test]
 fn forced_tokens_count_where_they_are_said_to() {

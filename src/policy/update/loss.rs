@@ -101,6 +101,21 @@ mod tests {
         assert_eq!(divergence(&t(-1.5), &t(-1.0), KlKind::Abs).double_value(&[0]), 0.5);
     }
 
+    /// A choice between two, at 0.9 and 0.1 where the reference has 0.5 each. What is drawn is drawn by these probabilities, so the gradient
+    /// of the divergence by the logit is 0.09 * (ln 1.8 - ln 0.2) = 0.197750; k2 has it on average, k1 has none.
+    #[test]
+    fn k1_has_no_gradient_on_average() {
+        let of = |kind| {
+            let logit = Tensor::from_slice(&[9f32.ln()]).set_requires_grad(true);
+            let new = Tensor::cat(&[logit.shallow_clone(), logit.zeros_like().detach()], 0).log_softmax(0, Kind::Float);
+            let estimate = divergence(&new, &Tensor::from_slice(&[0.5f32.ln(); 2]), kind);
+            let mean = (estimate * new.detach().exp()).sum(None);
+            Tensor::run_backward(&[mean], &[&logit], false, false)[0].double_value(&[0])
+        };
+        assert!(of(KlKind::K1).abs() < 1e-6, "{}", of(KlKind::K1));
+        assert!((of(KlKind::K2) - 0.197750).abs() < 1e-5, "{}", of(KlKind::K2));
+    }
+
     #[test]
     fn a_sequence_ratio_is_a_geometric_mean() {
         // Row 0 has token ratios 4, 1 and a masked 7; row 1 has 1/4 alone.

@@ -22,7 +22,7 @@ pub enum Objective {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KlKind {
-    /// d
+    /// d: in a loss its gradient is 0 on average, so that it holds nothing back; for what is reported.
     K1,
     /// d^2 / 2
     K2,
