@@ -229,10 +229,10 @@ def memory(game, ask):
 
 
 def gamma(game, ask):
-    lines = [f"## Figure 5: the discount across attempts ({ask.short} iterations, one seed)", "", "    --set nodes.step_advantage.with.gamma_attempt=G (and episode_advantage)", ""]
+    lines = [f"## Figure 5: the discount across attempts ({ask.short} iterations, one seed)", "", "    --set nodes.step_advantage.with.gamma_attempt=G", ""]
     lines += [f"| gamma_attempt | {GAMES[game][0]} |", "| ---: | ---: |"]
     for value in ["0.0", "0.3", "0.6", "0.9", "1.0"]:
-        more = [] if value == "0.6" else [f"nodes.{n}_advantage.with.gamma_attempt={value}" for n in ("episode", "step")]
+        more = [] if value == "0.6" else [f"nodes.step_advantage.with.gamma_attempt={value}"]
         lines.append(f"| {value} | {short(game, ask, *more)} |")
     return lines
 

@@ -10,7 +10,8 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What there is to say of a pipeline without mistakes: its size, and how far delayed edges let iterations overlap.
+/// What there is to say of a pipeline without mistakes: its size, how far delayed edges let iterations overlap, and what its operators
+/// remark.
 fn fine(path: &Path, pipeline: &Pipeline) -> String {
     let (nodes, iterations) = (pipeline.all().count(), pipeline.iterations);
     let mut text = format!(
@@ -25,6 +26,9 @@ fn fine(path: &Path, pipeline: &Pipeline) -> String {
             n if n < o.staleness => format!("{edge}, of which another way through the graph leaves {n}\n"),
             n => format!("{edge}: `{}` may run {n} iteration{} ahead\n", o.to, if n == 1 { "" } else { "s" }),
         });
+    }
+    for (node, note) in ops::notes(pipeline) {
+        text.push_str(&format!("  {}: {}\n", printable(&node), printable(&note)));
     }
     text
 }

@@ -48,7 +48,7 @@ pub const OPERATOR: Operator = Operator {
     settings: settings_schema,
     outside: render,
     inside: None,
-    further: Further { needs, head, ..Further::NOTHING },
+    further: Further { needs, head, notes, ..Further::NOTHING },
 };
 
 /// The update's settings and, beside them, the model that is updated and which rows it learns from.
@@ -66,6 +66,17 @@ fn settings_schema() -> Value {
 /// A critic where values are learnt.
 fn head(with: &Value) -> Option<Head> {
     Some(if with["objective"] == "value" { Head::Value } else { Head::Language })
+}
+
+/// A divergence that holds nothing back.
+fn notes(node: &Node) -> Vec<String> {
+    let idle = node.with["kl_kind"] == "k1" && node.with["kl"].as_f64().is_some_and(|kl| kl > 0.0);
+    let note = "the gradient of `kl_kind: k1` in a loss is 0 on average, so `kl` holds nothing back: take k2 or k3, or `kl` of `reward`";
+    if idle {
+        vec![note.into()]
+    } else {
+        vec![]
+    }
 }
 
 fn needs(with: &Value) -> Vec<Need> {
@@ -103,17 +114,16 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     inputs.extend(port(&ports, "weights").map(|edge| (edge, Route::All)));
     let shape = Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread };
     Ok(stage(shape, ctx, move |iteration, rows| {
-        let text = |e: RowError| e.to_string();
-        let Some(rows) = View::sorted(&rows[0]).map_err(text)? else { return Ok(vec![]) };
+        let Some(rows) = View::sorted(&rows[0])? else { return Ok(vec![]) };
         let start = Instant::now();
         let newest = policy.versions(&model)?.last().copied().unwrap_or(0);
-        let used = select.used(&rows, settings.objective, newest).map_err(text)?;
+        let used = select.used(&rows, settings.objective, newest)?;
         let which: Vec<usize> = (0..used.len()).filter(|&i| used[i] == "yes").collect();
         let mut outcome = Outcome::new(used, newest);
         if !which.is_empty() {
-            let names = rows.read(&row::NAME).map_err(text)?;
+            let names = rows.read(&row::NAME)?;
             let named = |error: PolicyError| error.told(|example| name(&names, which[example]));
-            let examples = examples(&rows, &which, settings.objective).map_err(text)?;
+            let examples = examples(&rows, &which, settings.objective)?;
             let explained = explained(&examples, settings.objective);
             outcome.saw(&which, &policy.update(&model, examples, &settings).map_err(named)?);
             outcome.figures.extend(explained.map(|share| ("explained_variance", share)));
@@ -136,7 +146,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         for (name, value) in outcome.figures.iter().chain(&[("seconds", start.elapsed().as_secs_f64())]) {
             shared.measure(iteration, &id, name, *value);
         }
-        Ok(vec![outcome.rows(&rows).map_err(text)?])
+        Ok(vec![outcome.rows(&rows)?])
     }))
 }
 

@@ -81,6 +81,15 @@ pub fn rolls_out(node: &Node) -> bool {
     node.all().any(|n| is(n, Role::Plays))
 }
 
+/// What someone should know of a pipeline without mistakes: nodes, each with a remark.
+pub fn notes(pipeline: &Pipeline) -> Vec<(String, String)> {
+    let of = |node: &Node| {
+        let notes = operator(&node.op).map_or_else(Vec::new, |o| (o.further.notes)(node));
+        notes.into_iter().map(|note| (node.id.clone(), note)).collect::<Vec<_>>()
+    };
+    pipeline.all().flat_map(of).collect()
+}
+
 /// How many versions of the weights an iteration makes, at most.
 pub fn updates(pipeline: &Pipeline) -> usize {
     pipeline.nodes.iter().filter(|n| is(n, Role::Learns)).count()

@@ -132,7 +132,7 @@ fn wrong(node: &Node) -> Vec<Wrong> {
         found.push(Wrong::in_node(node, &["with", "overlong", "buffer"], message).help(help));
     }
     if with.kl != 0.0 && with.model.is_none() {
-        let message = "`kl` is the divergence of a model, and none is named".into();
+        let message = "`kl` is the divergence of a model, and none is named";
         found.push(Wrong::in_node(node, &["with", "kl"], message).help("name the one that played: `model: actor`"));
     }
     for idle in ["model", "reference", "temperature"].iter().filter(|key| with.kl == 0.0 && node.with.get(key).is_some()) {

@@ -89,6 +89,19 @@ fn grpo_and_rloo_compare_all_rows_of_the_task() {
     close(&grpo.advantage, &wanted.map(|a| a / 2.647523));
 }
 
+/// Eight samples that all win at once, in three turns. By what each attempt earned they are equal; by the return across attempts their
+/// first turns would be worse than their last ones: 9.025, 9.5 and 10 have mean 9.508333 and, each eight times, deviation 0.406648.
+#[test]
+fn samples_that_all_win_at_once_are_equal_by_their_episodes() {
+    let rewards = [0.0f32, 0.0, 10.0].repeat(8);
+    let trials: Vec<u64> = (0..24).map(|i| i / 3).collect();
+    let attempts: Vec<std::ops::Range<usize>> = (0..8).map(|i| i * 3..i * 3 + 3).collect();
+    let columns = Columns { reward: &rewards, trial: &trials, trajectory: &trials, ..Default::default() };
+    let of = |settings: AdvantageSettings| advantages(&values(&columns, &attempts, &settings), &[7; 24], &columns, &settings).advantage;
+    assert_eq!(of(AdvantageSettings::default()), [0.0; 24]);
+    close(&of(across(Boundary::Paper)), &[-1.188577, -0.020493, 1.20907].repeat(8));
+}
+
 /// GiGPO in LaMer's code, without the deviation: the episode's part compares what each attempt earned, a reflection nothing, once a
 /// row; the step's part the rows in one state, of any attempt, and all reflections of the task.
 #[test]
