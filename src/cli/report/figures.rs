@@ -11,7 +11,12 @@ const KNOWN: &[(&str, &str, &str, &str)] = &[
     ("success", "Success", "%", "Share of episodes that were won."),
     ("return", "Return", "", "Mean sum of an episode's rewards."),
     ("entropy", "Entropy of the policy", "nats", "Mean over response tokens."),
-    ("kl", "KL divergence", "nats", "Mean over response tokens: from the reference, or without one from the policy that acted."),
+    (
+        "kl",
+        "KL divergence",
+        "nats",
+        "Mean over response tokens: from the reference, or without one of the policy that acted from the new one.",
+    ),
     ("grad_norm", "Norm of the gradient", "", "Before it is clipped."),
     ("clip_fraction", "Tokens for which the clip decided", "%", "Share of all response tokens."),
     ("loss", "Loss", "", "Of the update's optimiser steps."),

@@ -61,6 +61,12 @@ pub fn divergence(new: &Tensor, reference: &Tensor, kind: KlKind) -> Tensor {
     }
 }
 
+/// How far a policy has gone from the one that acted: k3's estimate (Schulman 2020) of KL(acted || new), whose draws the tokens are. The
+/// other direction would take the policy that acted for its own reference: a token that became unlikely would count e^d.
+pub fn moved(new: &Tensor, acted: &Tensor) -> Tensor {
+    divergence(acted, new, KlKind::K3)
+}
+
 /// The weight of each token of a response of `length` tokens in the loss of a step over `rows` responses of `tokens` tokens together:
 /// the loss of the step is the weighted sum over its tokens, however they are split into passes.
 pub fn weight(aggregation: Aggregation, length: usize, rows: usize, tokens: usize, norm: f64) -> f64 {
@@ -114,6 +120,16 @@ mod tests {
         };
         assert!(of(KlKind::K1).abs() < 1e-6, "{}", of(KlKind::K1));
         assert!((of(KlKind::K2) - 0.197750).abs() < 1e-5, "{}", of(KlKind::K2));
+    }
+
+    #[test]
+    fn a_move_is_measured_by_the_draws_of_the_policy_that_acted() {
+        // Acted (.5, .5), new (.9, .1): KL = .5 ln(.5 / .9) + .5 ln(.5 / .1) = 0.510826, the mean of the estimate over what was drawn.
+        let t = |p: [f32; 2]| Tensor::from_slice(&p).log();
+        let found = moved(&t([0.9, 0.1]), &t([0.5, 0.5]));
+        let [a, b] = [found.double_value(&[0]), found.double_value(&[1])];
+        assert!((0.5 * a + 0.5 * b - 0.510826).abs() < 1e-5, "{a}, {b}");
+        assert!((a - 0.212213).abs() < 1e-5 && (b - 0.809438).abs() < 1e-5, "{a}, {b}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ pub struct UpdateReport {
     pub version: u64,
     /// The objective, the KL term with it: the mean over the optimiser steps, each before its step.
     pub loss: f64,
-    /// Mean over tokens of the divergence from the reference when there is a KL term, else (by k3) from the policy that acted.
+    /// Mean over tokens of the divergence from the reference when there is a KL term, else (by k3) of the policy that acted from this one.
     pub kl: f64,
     /// Mean over response tokens of the entropy of the distribution they were drawn from, in nats.
     pub entropy: f64,

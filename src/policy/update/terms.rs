@@ -3,7 +3,7 @@
 use super::batch::Batch;
 use super::loss;
 use super::passes::Pass;
-use super::settings::{KlKind, Objective, Old, RatioKind};
+use super::settings::{Objective, Old, RatioKind};
 use crate::policy::model::Net;
 use crate::policy::tensors::indices;
 use tch::Tensor;
@@ -105,7 +105,7 @@ impl Tokens<'_> {
                 loss = loss.g_add(&(&kl * settings.kl));
                 kl
             }
-            None => tch::no_grad(|| loss::divergence(&new, &acted, KlKind::K3)),
+            None => tch::no_grad(|| loss::moved(&new, &acted)),
         };
         Terms { loss, kl, entropy, clipped, ratio, found: new }
     }
