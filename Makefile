@@ -43,10 +43,15 @@ libduckdb:
 schema: build
 	target/release/flow schema > schemas/flow.schema.json
 	target/release/flow ops --columns > schemas/columns.md
+	target/release/flow ops --reference > docs/reference.md
 
 # The log of a run, read by DuckDB and Polars from PyPI, row by row the same as by `flow query`.
 interop: build
 	run=$$(mktemp -d)/run && target/release/flow run pipelines/quickstart.yaml --set iterations=2 --out $$run && python3 scripts/interop.py $$run
+
+# What `flow export` writes, read by TensorBoard from PyPI, number by number the same as by `flow query`.
+tensorboard: build
+	run=$$(mktemp -d)/run && target/release/flow run pipelines/quickstart.yaml --set iterations=2 --out $$run && python3 scripts/tensorboard.py $$run $$run-board
 
 # Sokoban against gym-sokoban 0.0.6: 1,000 action sequences on the same rooms.
 parity: $(FETCH)

@@ -14,7 +14,7 @@ use std::sync::Arc;
 struct Ended {
     seed: u64,
     run: PathBuf,
-    /// Success on the frozen panel before and after, where it was measured.
+    /// Success before and after: on the frozen panel, or at both ends of training.
     success: [Option<f64>; 2],
 }
 
@@ -51,13 +51,15 @@ pub fn each(seeds: &[u64], arguments: &[OsString], folder: impl Fn(u64) -> PathB
 
 fn ending(seed: u64, run: PathBuf, said: &[u8]) -> Result<Ended> {
     let said: Value = serde_json::from_slice(said)?;
-    Ok(Ended { seed, run, success: ["success_before", "success_after"].map(|key| said[key].as_f64()) })
+    // Without a frozen panel, success in training is what there is.
+    let success = |key: &str, end: usize| said[key].as_f64().or(said["training_success"][end].as_f64());
+    Ok(Ended { seed, run, success: [success("success_before", 0), success("success_after", 1)] })
 }
 
 impl Ended {
     fn json(&self) -> Value {
         let [before, after] = self.success;
-        serde_json::json!({ "seed": self.seed, "run": self.run.display().to_string(), "success_before": before, "success_after": after })
+        serde_json::json!({ "seed": self.seed, "run": self.run.display().to_string(), "success_first": before, "success_last": after })
     }
 }
 
@@ -65,14 +67,14 @@ impl Ended {
 fn told(ended: &[Ended]) -> String {
     let percent = |x: Option<f64>| x.map_or("-".into(), |x| format!("{:.1}%", 100.0 * x));
     let width = ended.iter().map(|e| e.run.display().to_string().chars().count()).max().unwrap_or(0).max(3);
-    let mut text = format!("{:<6}  {:<width$}  {:>8}  {:>8}\n", "seed", "run", "before", "after");
+    let mut text = format!("{:<6}  {:<width$}  {:>8}  {:>8}\n", "seed", "run", "first", "last");
     for Ended { seed, run, success: [before, after] } in ended {
         text += &format!("{seed:<6}  {:<width$}  {:>8}  {:>8}\n", run.display().to_string(), percent(*before), percent(*after));
     }
     let after: Vec<f64> = ended.iter().filter_map(|e| e.success[1]).collect();
     if let (true, Some(deviation)) = (after.len() == ended.len(), deviation(&after)) {
         let mean = after.iter().sum::<f64>() / after.len() as f64;
-        text += &format!("success after training: {:.1}% on average, standard deviation {:.1}\n", 100.0 * mean, 100.0 * deviation);
+        text += &format!("success at last: {:.1}% on average, standard deviation {:.1}\n", 100.0 * mean, 100.0 * deviation);
     }
     let runs: Vec<String> = ended.iter().map(|e| shell_word(&e.run.display().to_string())).collect();
     text + &format!("\nTry next:\n  flow report {}\n", runs.join(" "))
@@ -102,7 +104,7 @@ mod tests {
         let said = told(&[ended(1, Some(0.5)), ended(2, Some(0.7))]);
         assert!(said.contains("1       runs/a-seed1     10.0%     50.0%\n"), "{said}");
         // The sample's deviation of 0.5 and 0.7 is sqrt(0.02).
-        assert!(said.contains("success after training: 60.0% on average, standard deviation 14.1\n"), "{said}");
+        assert!(said.contains("success at last: 60.0% on average, standard deviation 14.1\n"), "{said}");
         assert!(said.ends_with("flow report runs/a-seed1 runs/a-seed2\n"), "{said}");
         assert!(!told(&[ended(1, None)]).contains("average"));
     }

@@ -11,6 +11,7 @@ mod cli;
 mod determinism;
 mod diff;
 mod disk;
+mod docs;
 mod failure;
 mod log_files;
 mod log_query;

@@ -1,0 +1,160 @@
+//! The documentation does what it says. Its commands run; what they print is held against what stands there, numbers aside.
+
+use crate::common::*;
+use std::path::Path;
+use std::process::Command;
+
+fn page(name: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
+}
+
+/// The blocks of code of a page: what follows the three backquotes, and the text.
+fn blocks(page: &str) -> Vec<(&str, &str)> {
+    let parts: Vec<&str> = page.split("```").collect();
+    assert!(parts.len() % 2 == 1, "every block is closed");
+    parts.iter().skip(1).step_by(2).filter_map(|block| block.split_once('\n')).collect()
+}
+
+/// The commands of a session, each with what stands below it. A command goes on while its quotes are open.
+fn commands(session: &str) -> Vec<(String, Vec<&str>)> {
+    let mut all: Vec<(String, Vec<&str>)> = Vec::new();
+    for line in session.lines() {
+        let open = all.last().is_some_and(|(command, said)| said.is_empty() && command.matches('"').count() % 2 == 1);
+        match (line.strip_prefix("$ "), all.last_mut()) {
+            (Some(command), _) => all.push((command.into(), Vec::new())),
+            (None, Some((command, _))) if open => *command += &format!("\n{line}"),
+            (None, Some((_, said))) => said.push(line),
+            (None, None) => panic!("a session begins with a command: {line}"),
+        }
+    }
+    all
+}
+
+/// A line without its numbers and without the widths that follow from them.
+fn masked(line: &str) -> String {
+    let mut text = String::new();
+    for c in line.chars() {
+        let number = c.is_ascii_digit() || ".-+".contains(c) && text.ends_with('#');
+        match number {
+            true if text.ends_with('#') => (),
+            true => text.push('#'),
+            false => text.push(c),
+        }
+    }
+    let words = text.split_whitespace().map(|word| if word.chars().all(|c| "-#─".contains(c)) { "#" } else { word });
+    words.collect::<Vec<_>>().join(" ").replace("-#", "#")
+}
+
+/// The lines without their numbers; of lines that are the same then, as those of a table, one.
+fn shape(lines: &[&str]) -> Vec<String> {
+    let mut shape: Vec<String> = lines.iter().map(|line| masked(line).replace("# rows", "# row")).collect();
+    shape.dedup();
+    shape
+}
+
+/// Whether the lines came as they stand there; `...` stands for any lines.
+fn alike(expected: &[&str], came: &[&str]) -> bool {
+    fn fits(expected: &[String], came: &[String]) -> bool {
+        match expected.split_first() {
+            None => came.is_empty(),
+            Some((line, rest)) if line == "..." => (0..=came.len()).any(|skipped| fits(rest, &came[skipped..])),
+            Some((line, rest)) => came.first() == Some(line) && fits(rest, &came[1..]),
+        }
+    }
+    fits(&shape(expected), &shape(came))
+}
+
+/// Runs a page's sessions in an empty folder, with fewer iterations than a reader's.
+fn follow(name: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let flow = Path::new(env!("CARGO_BIN_EXE_flow"));
+    let path = format!("{}:{}", flow.parent().unwrap().display(), std::env::var("PATH").unwrap_or_default());
+    let page = page(name);
+    let (mut ran, mut wrong) = (0, Vec::new());
+    for (kind, block) in blocks(&page) {
+        if let ("yaml", Some(file)) = (kind, block.lines().next().and_then(|line| line.strip_prefix("# ")).filter(|f| f.ends_with(".yaml")))
+        {
+            std::fs::write(folder.path().join(file), block).unwrap();
+        }
+        if !kind.starts_with("console") {
+            continue;
+        }
+        for (command, said) in commands(block) {
+            let fewer = match command.split_whitespace().nth(1) {
+                Some("run") => format!("{command} --set iterations=2"),
+                Some("resume") => command.split(" --iterations").next().unwrap().to_string() + " --iterations 3",
+                _ => command.clone(),
+            };
+            let mut shell = Command::new("bash");
+            shell.args(["-c", &fewer]).current_dir(folder.path()).env("PATH", &path).env("OMP_NUM_THREADS", "1");
+            let output = shell.output().unwrap();
+            let fails = kind == "console fails";
+            assert_eq!(output.status.success(), !fails, "{fewer}\n{}{}", text(&output.stdout), text(&output.stderr));
+            let came = text(if fails { &output.stderr } else { &output.stdout });
+            let came: Vec<&str> = came.lines().collect();
+            // What an episode shows depends on how far training has come.
+            if kind != "console loosely" && !alike(&said, &came) {
+                wrong.push(format!("$ {command}\n-- stands there\n{}\n-- came\n{}", said.join("\n"), came.join("\n")));
+            }
+            ran += 1;
+        }
+    }
+    assert!(ran > 3, "{name} has sessions");
+    assert!(wrong.is_empty(), "{name}:\n{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn the_session_of_the_readme_runs() {
+    follow("README.md");
+}
+
+#[test]
+fn the_tutorial_runs() {
+    follow("docs/tutorial.md");
+}
+
+#[test]
+fn every_question_has_an_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let panel = done(flow().args(["panel", "minesweeper", "size=4", "mines=2", "--count", "16", "--out"]).arg(folder.path()));
+    let panel = panel.trim().rsplit(" -> ").next().unwrap().to_string();
+    let flat = SMALL.replace("episodes: { op: group", "group: { op: group").replace("inputs: episodes", "inputs: group");
+    let flat = flat.replace("log: [rollout, states, advantage, update]", &format!(
+        "  evaluate: {{ op: evaluate, inputs: {{ weights: {{ after: update }} }}, with: {{ model: actor, panel: {panel}, every: 2, max_turns: 5 }} }}\nlog: [tasks, rollout, group, advantage, update, evaluate]"
+    ));
+    let runs = [trained(folder.path(), "flat", &flat, &[]), trained(folder.path(), "looped", LOOPED, &[])];
+    let page = page("docs/questions.md");
+    let asked: Vec<(&str, &str)> = blocks(&page).into_iter().filter(|(kind, _)| kind.starts_with("sql")).collect();
+    assert!(asked.len() >= 30, "{} questions", asked.len());
+    for (kind, sql) in asked {
+        let run = if kind == "sql loop" { &runs[1] } else { &runs[0] };
+        let answer: serde_json::Value =
+            serde_json::from_str(&done(flow().arg("query").arg(run).arg(sql).args(["--format", "json"]))).unwrap();
+        let none = answer.as_array().unwrap().is_empty();
+        assert!(!none || sql.contains("from errors"), "no rows: {sql}");
+    }
+}
+
+#[test]
+fn the_reference_is_made_from_the_operator_table() {
+    assert_eq!(done(flow().args(["ops", "--reference"])), page("docs/reference.md"), "run `make schema`");
+}
+
+#[test]
+fn every_link_of_the_documentation_leads_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for name in ["README.md", "docs/tutorial.md", "docs/guide.md", "docs/questions.md", "docs/how-it-works.md", "docs/reference.md"] {
+        for link in page(name).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let file = link.split('#').next().unwrap();
+            let there = file.is_empty() || file.contains("://") || root.join(name).parent().unwrap().join(file).exists();
+            assert!(there, "{name} links to {link}");
+        }
+    }
+}
+
+#[test]
+fn lines_are_compared_without_their_numbers() {
+    assert!(alike(&["a 1.5%  b", "...", "3 rows"], &["a -12%  b", "x", "y", "10 rows"]));
+    assert!(!alike(&["a 1  b"], &["a 1  c"]) && !alike(&["a"], &["a", "b"]));
+    assert_eq!(commands("$ a \"x\ny\"\nsaid\n$ b\n"), [("a \"x\ny\"".to_string(), vec!["said"]), ("b".into(), vec![])]);
+}
