@@ -119,8 +119,8 @@ fn kind(root: &Value, schema: &Value) -> Option<String> {
     };
     let limit = |key: &str| schema.get(key).filter(|v| v.is_number()).map(short);
     // The least that an unsigned number can be says nothing.
-    let least = limit("minimum").filter(|l| l != "0" || types.contains(&"number"));
     let most = limit("maximum");
+    let least = limit("minimum").filter(|l| l != "0" || types.contains(&"number") || most.is_some());
     let range = match (least, most, limit("exclusiveMinimum")) {
         (Some(least), Some(most), _) => format!(" from {least} to {most}"),
         (Some(least), None, _) => format!(" of at least {least}"),

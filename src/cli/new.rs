@@ -18,7 +18,7 @@ enum Begin {
 
 #[derive(Args)]
 pub struct New {
-    /// The file to write; what it is called is the pipeline's name
+    /// The file to write; the pipeline is named after it
     file: PathBuf,
     /// The game to begin with
     #[arg(long, value_enum, default_value = "minesweeper")]

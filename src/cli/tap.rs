@@ -28,9 +28,9 @@ pub struct Tap {
 
 /// How often a run that goes on is looked at.
 const POLL: Duration = Duration::from_millis(250);
-/// After so many looks at a run that nobody writes it counts as cut off.
+/// How many times in a row a run must be found without a writer before it counts as cut off.
 const PATIENCE: u32 = 8;
-/// So many rows are asked for at once: a long run is told without being held in memory.
+/// How many rows are asked for at once, so that a long run is never held in memory whole.
 const ROWS: u64 = 4000;
 
 impl Tap {
@@ -100,7 +100,7 @@ impl Tap {
     }
 }
 
-/// The committed iterations from `next` on, as first and last of stretches with some [`ROWS`] rows each.
+/// The committed iterations from `next` on, as stretches (first, last) of some [`ROWS`] rows each.
 fn chunks(manifest: &Manifest, node: &str, next: u64) -> Vec<(u64, u64)> {
     let logged = manifest.info.nodes.iter().any(|n| n.id == node);
     let mut chunks: Vec<(u64, u64)> = Vec::new();

@@ -8,10 +8,10 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Keep {
-    /// Those of the last so many iterations.
+    /// Those of this many iterations, the newest.
     #[schemars(range(min = 1))]
     pub last: u64,
-    /// Those of every so many iterations.
+    /// Those of every n-th iteration.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub every: Option<u64>,

@@ -125,7 +125,7 @@ impl Node {
 }
 
 impl Pipeline {
-    /// The node called `id`; those inside a loop are the loop's affair.
+    /// The node called `id`; those inside a loop are found through the loop's body.
     pub fn node(&self, id: &str) -> Option<&Node> {
         self.nodes.iter().find(|n| n.id == id)
     }

@@ -18,7 +18,7 @@ pub struct Chart {
     pub lines: Vec<Value>,
 }
 
-/// At most so many points are drawn of a line; a page must stay readable and small.
+/// The most points that are drawn of a line; a page must stay readable and small.
 const POINTS: usize = 400;
 
 impl Chart {

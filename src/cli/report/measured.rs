@@ -29,7 +29,7 @@ pub struct Measured {
 /// The seed of every bootstrap: the page of a log is always the same.
 pub const SEED: u64 = 1;
 
-/// Rows are read of at most so many iterations, evenly spread, with the first.
+/// The most iterations whose rows are read: evenly spread, the first among them.
 const ITERATIONS: u64 = 200;
 
 impl Measured {

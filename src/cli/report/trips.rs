@@ -13,7 +13,7 @@ use std::collections::HashMap;
 const TASKS: usize = 4;
 const SAMPLES: usize = 2;
 
-/// Texts take at most so many bytes of a page, and one of them at most so many characters.
+/// The most bytes of a page that texts may take, and the most characters of one text.
 const BYTES: usize = 1_200_000;
 const LONGEST: usize = 6_000;
 

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The engine opens every iteration up to the last one with a row: a test that asks for more than this has a slip of the pen in it.
+/// The engine opens every iteration up to the last one with a row: a test that asks for more than this was mistyped.
 const MOST_ITERATIONS: u64 = 10_000;
 
 /// Every expected row and every row that came, compared; or why the test could not run.

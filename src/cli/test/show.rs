@@ -6,7 +6,7 @@ use crate::cli::error::Result;
 use crate::printable::printable;
 use serde_json::{json, Map, Value};
 
-/// A person reads so many differences; `--format json` has them all.
+/// The most differences that are shown to a person; `--format json` has them all.
 const MOST_SHOWN: usize = 10;
 
 /// Every row compared, or why the test could not run.

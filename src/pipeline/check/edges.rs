@@ -7,7 +7,7 @@ use crate::pipeline::parse::{At, Report, Shape, Tree};
 use crate::pipeline::Delay;
 use serde_json::Value;
 
-/// Beyond this a staleness is a slip of the pen.
+/// A larger staleness was mistyped.
 pub const MOST_STALENESS: u64 = 1_000_000;
 
 /// Understands what stands behind `inputs`.

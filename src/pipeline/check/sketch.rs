@@ -6,7 +6,7 @@ use crate::pipeline::{Keep, Test, Until};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The file as far as it could be understood.
+/// What is known of the file so far.
 #[derive(Default)]
 pub struct Sketch<'a> {
     pub name: String,
@@ -31,7 +31,7 @@ impl<'a> Sketch<'a> {
     }
 }
 
-/// One node as far as it could be understood.
+/// What is known of a node so far.
 pub struct Draft<'a> {
     pub id: &'a str,
     pub at: At,
@@ -67,7 +67,7 @@ impl Edge<'_> {
     }
 }
 
-/// A loop as far as it could be understood.
+/// What is known of a loop so far.
 pub struct Loop {
     pub attempts: u32,
     pub until: Until,

@@ -1,6 +1,7 @@
 //! Text to a tree that knows where each value stands, with overrides put in, and from places back to lines and columns. This is
 //! the only code that knows YAML.
 
+mod depth;
 mod file;
 mod overrides;
 mod read;

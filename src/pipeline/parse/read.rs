@@ -4,6 +4,7 @@
 //! the place of number n is found by reading once more and failing at n on purpose. That costs a second reading for
 //! each mistake, and nothing for a file without one.
 
+use super::depth::too_deep;
 use super::tree::{At, Duplicate, Entry, Shape, Spot, Tree, Unreadable};
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
@@ -13,32 +14,6 @@ use std::fmt;
 
 /// More values than this are taken for a mistake: short texts with many aliases can stand for billions.
 const MOST_VALUES: usize = 50_000;
-
-/// More brackets than this are never open at once in what a person writes. The scanner below takes a time that grows with the square
-/// of their number, so they are counted before it sees them.
-const MOST_OPEN: usize = 400;
-
-/// Where the nesting becomes hopeless, if it does: brackets that nobody closes, or a line that begins many lists in lists.
-fn too_deep(text: &str) -> Option<Unreadable> {
-    let mut open = 0usize;
-    for (n, line) in text.lines().enumerate() {
-        let mut begun = 0usize;
-        let mut prefix = true;
-        for (column, c) in line.chars().enumerate() {
-            match c {
-                '[' | '{' => open += 1,
-                ']' | '}' => open = open.saturating_sub(1),
-                _ => (),
-            }
-            prefix &= matches!(c, ' ' | '-' | '?' | ':');
-            begun += usize::from(prefix && c != ' ');
-            if open.max(begun) > MOST_OPEN {
-                return Some(Unreadable { message: "values are nested too deeply".into(), line: n + 1, column: column + 1 });
-            }
-        }
-    }
-    None
-}
 
 /// Reads a text; a key that stands twice keeps its first value and is reported.
 pub fn read(text: &str, number: usize) -> Result<(Tree, Vec<Duplicate>), Unreadable> {
@@ -247,19 +222,5 @@ mod tests {
         }
         assert!(read(&text, 0).unwrap_err().message.contains("50000 values"));
         assert!(read("a: &a [*a]", 0).is_err());
-    }
-
-    #[test]
-    fn hopeless_nesting_is_refused_at_once() {
-        let start = std::time::Instant::now();
-        let many = 250 * 1024;
-        for text in ["[", "{", "{a: ", "[a, ", "- ", "? ", "-\n ", "[\n", "\"[", "a: [\"", "&a [", "!a [", ": ", "[?", "{? ["] {
-            let text = text.repeat(many / text.len());
-            drop(read(&text, 0));
-            assert!(start.elapsed().as_secs() < 20, "{:?}...", &text[..9]);
-        }
-        assert_eq!(read(&"[".repeat(many), 0).unwrap_err().message, "values are nested too deeply");
-        let (tree, _) = read(&format!("text: '{}'", "[](){}".repeat(2000)), 0).unwrap();
-        assert_eq!(tree.get("text").and_then(Tree::text).map(str::len), Some(12_000), "brackets that close are no nesting");
     }
 }
