@@ -51,7 +51,7 @@ interop: build
 
 # What `flow export` writes, read by TensorBoard from PyPI, number by number the same as by `flow query`.
 tensorboard: build
-	run=$$(mktemp -d)/run && target/release/flow run pipelines/quickstart.yaml --set iterations=2 --out $$run && python3 scripts/tensorboard.py $$run $$run-board
+	run=$$(mktemp -d)/run && target/release/flow run pipelines/quickstart.yaml --set iterations=2 --out $$run && python3 scripts/events.py $$run $$run-board
 
 # Sokoban against gym-sokoban 0.0.6: 1,000 action sequences on the same rooms.
 parity: $(FETCH)

@@ -1,6 +1,6 @@
 """Reads what `flow export --tensorboard` wrote with the real TensorBoard, and holds every number against `flow query`.
 
-Usage: python3 scripts/tensorboard.py RUN DIR, with `pip install tensorboard`; FLOW names the binary.
+Usage: python3 scripts/events.py RUN DIR, with `pip install tensorboard`; FLOW names the binary.
 """
 
 import json
