@@ -1,6 +1,6 @@
 //! Decoding held to a set of answers: a walk down the trie of their tokens.
 
-use super::{RowFault, END};
+use super::RowFault;
 
 /// A walk: the answers that still agree with what was written, in order and each once, and how much was written.
 #[derive(Clone, Debug)]
@@ -10,10 +10,10 @@ pub struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// At the root of the trie of `choices`, each of which must be closed by [`END`] and hold it nowhere else.
-    pub fn new(choices: &'a [Vec<u32>]) -> Result<Walk<'a>, RowFault> {
+    /// At the root of the trie of `choices`, each of which must be closed by one of `ends` and hold none elsewhere.
+    pub fn new(choices: &'a [Vec<u32>], ends: &[u32]) -> Result<Walk<'a>, RowFault> {
         for choice in choices {
-            if choice.is_empty() || choice.iter().position(|&t| t == END) != Some(choice.len() - 1) {
+            if choice.is_empty() || choice.iter().position(|t| ends.contains(t)) != Some(choice.len() - 1) {
                 return Err(RowFault::OpenChoice { choice: choice.clone() });
             }
         }
@@ -60,11 +60,12 @@ impl<'a> Walk<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::END;
 
     #[test]
     fn a_walk_down_a_trie() {
         let choices = vec![vec![7, 9, END], vec![5, END], vec![7, 8, END], vec![7, 8, END], vec![7, END]];
-        let mut walk = Walk::new(&choices).unwrap();
+        let mut walk = Walk::new(&choices, &[END]).unwrap();
         assert_eq!(walk.allowed(), [5, 7]);
         assert_eq!((walk.forced(), walk.settled(), walk.chooses_again()), (None, None, true));
         assert!(walk.push(7));
@@ -78,14 +79,14 @@ mod tests {
     #[test]
     fn a_common_beginning_is_forced() {
         let choices = vec![vec![4, 5, END], vec![4, 6, END]];
-        let walk = Walk::new(&choices).unwrap();
+        let walk = Walk::new(&choices, &[END]).unwrap();
         assert_eq!((walk.forced(), walk.settled()), (Some(4), None));
     }
 
     #[test]
     fn an_open_choice_is_refused() {
-        assert!(Walk::new(&[vec![5]]).is_err());
-        assert!(Walk::new(&[vec![]]).is_err());
-        assert!(Walk::new(&[vec![END, 5, END]]).is_err());
+        assert!(Walk::new(&[vec![5]], &[END]).is_err());
+        assert!(Walk::new(&[vec![]], &[END]).is_err());
+        assert!(Walk::new(&[vec![END, 5, END]], &[END]).is_err());
     }
 }

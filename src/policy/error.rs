@@ -22,6 +22,8 @@ pub enum PolicyError {
     NotFinite { model: String, what: Cow<'static, str>, rows: Vec<usize> },
     /// A file or folder that can't be read or written.
     File { path: String, fault: FileFault },
+    /// A chat template that refuses a conversation.
+    Template(String),
     /// What libtorch says.
     Torch(String),
     /// Another process of the same run, and what is wrong with it.
@@ -39,6 +41,10 @@ pub enum ModelFault {
     Width { width: usize, heads: usize },
     #[error("{heads} heads are no multiple of {kv_heads} kv_heads")]
     Heads { heads: usize, kv_heads: usize },
+    #[error("a head has {head} numbers, and rotary positions need pairs")]
+    OddHead { head: usize },
+    #[error("its sizes make more numbers than any machine holds")]
+    TooLarge,
     #[error("it has a value head and writes nothing")]
     WritesNothing,
     #[error("it has no value head: give it `head: value`")]
@@ -90,14 +96,20 @@ pub enum FileFault {
     DiskFull,
     #[error("not the configuration of a model that this version of flow saved")]
     UnknownFormat,
-    #[error("a Hugging Face model; only folders that flow saved can be loaded as yet")]
-    HuggingFace,
+    #[error("there is no such file")]
+    Missing,
+    #[error("can't be computed here: {0}")]
+    Unsupported(String),
     #[error("{0}")]
     Model(#[from] ModelFault),
     #[error("there is no tensor `{tensor}`")]
     NoTensor { tensor: String },
-    #[error("`{tensor}` is {found}, wanted {wanted}")]
-    Tensor { tensor: String, found: String, wanted: String },
+    #[error("`{tensor}` has the sizes {size:?}, wanted {wanted:?}")]
+    Sizes { tensor: String, size: Vec<i64>, wanted: Vec<i64> },
+    #[error("the architecture doesn't know the tensor `{tensor}`, so what it computes would be wrong without it")]
+    UnknownTensor { tensor: String },
+    #[error("the tokenizer has {tokens} tokens, the model {vocab}")]
+    Vocabulary { tokens: usize, vocab: usize },
     #[error("the sizes or the vocabulary aren't those of model `{model}`")]
     OtherModel { model: String },
 }
@@ -143,6 +155,7 @@ impl PolicyError {
                 )
             }
             PolicyError::File { path, fault } => format!("{path}: {fault}"),
+            PolicyError::Template(what) => what.clone(),
             PolicyError::Torch(what) => format!("libtorch: {what}"),
             PolicyError::Peer(what) => what.clone(),
             PolicyError::Gone => "the policy thread has ended".into(),

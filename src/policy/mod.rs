@@ -35,7 +35,7 @@ pub use error::{FileFault, ModelFault, PolicyError, RowFault, UpdateFault};
 pub use room::{available, parameters, LEARNING, PLAYING};
 pub use settings::{Head, LoadModel, ModelSettings, NewKind, NewModel, Sampling, TokenKind};
 pub use thread::Policy;
-pub use tokenizer::{Tokenizer, END, PAD};
+pub use tokenizer::{Message, Tokenizer, END, PAD};
 pub use update::parallel::Peers;
 pub use update::report::{RowReport, UpdateReport, Use};
 pub use update::settings::*;
@@ -50,14 +50,14 @@ pub struct Request {
     pub prompt: Vec<u32>,
     /// Decides every draw of this row.
     pub seed: u64,
-    /// The answers allowed, each closed by [`END`]; empty leaves decoding free.
+    /// The answers allowed, each closed by [`Tokenizer::end`]; empty leaves decoding free.
     pub choices: Vec<Vec<u32>>,
 }
 
 /// What the policy wrote.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reply {
-    /// The tokens, [`END`] with them unless the limit cut it off.
+    /// The tokens, the one that closes the answer with them unless the limit cut it off.
     pub tokens: Vec<u32>,
     /// The log-probability of each.
     pub logprobs: Vec<f32>,

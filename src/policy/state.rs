@@ -52,7 +52,7 @@ impl Model {
                 };
                 let tiny = Tiny::new(new, tokenizer.vocab_size()).map_err(wrong)?;
                 let flat = Tensor::from_slice(&tiny.layout().random(seed)).to_device(device);
-                (Arc::new(tiny), tokenizer, flat)
+                (Arc::new(tiny), Arc::new(tokenizer), flat)
             }
             ModelSettings::Load(load) => {
                 // The weights are taken, the training isn't: it starts at version 0 with fresh moments.
@@ -60,11 +60,11 @@ impl Model {
                 if let Some(head) = load.head {
                     saved = saved.with_head(head).map_err(wrong)?;
                 }
-                (saved.architecture, Tokenizer::new(&saved.words), saved.flat)
+                (saved.architecture, saved.tokenizer, saved.flat)
             }
         };
-        let (start, moments) = (Net::new(architecture, &flat), Moments::new(&flat));
-        Ok(Model { start, tokenizer: Arc::new(tokenizer), versions: VecDeque::from([(0, flat)]), moments, seed })
+        let (start, moments) = (Net::new(architecture, &flat, tokenizer.ends()), Moments::new(&flat));
+        Ok(Model { start, tokenizer, versions: VecDeque::from([(0, flat)]), moments, seed })
     }
 
     fn newest(&self) -> (u64, &Tensor) {
@@ -148,7 +148,7 @@ impl State {
 
     pub fn values(&self, name: &str, version: u64, prompts: &[Example]) -> Result<Vec<f32>, PolicyError> {
         let net = self.with_head(name, Head::Value)?.at(name, version)?;
-        let rows = prompts.iter().enumerate().map(|(i, e)| Row::value(i, e, &net.sizes)).collect::<Result<Vec<_>, _>>()?;
+        let rows = prompts.iter().enumerate().map(|(i, e)| Row::value(i, e, &net)).collect::<Result<Vec<_>, _>>()?;
         let size = UpdateSettings::default().micro_batch;
         Ok(read_rows(&net, &rows, size, &self.alone(), |pass, net| pass.values(net, &rows))?.concat())
     }
@@ -156,7 +156,7 @@ impl State {
     pub fn logprobs(&self, name: &str, rows: &[Example], temperature: f64) -> Result<Vec<Vec<f32>>, PolicyError> {
         let model = self.with_head(name, Head::Language)?;
         let net = model.net(model.newest().1);
-        let rows = rows.iter().enumerate().map(|(i, e)| Row::new(i, e, &net.sizes)).collect::<Result<Vec<_>, _>>()?;
+        let rows = rows.iter().enumerate().map(|(i, e)| Row::new(i, e, &net)).collect::<Result<Vec<_>, _>>()?;
         logprobs(&net, &rows, temperature, UpdateSettings::default().micro_batch, &self.alone())
     }
 
@@ -220,9 +220,9 @@ impl State {
     pub fn save(&self, name: &str, folder: &Path) -> Result<(), PolicyError> {
         let model = self.model(name)?;
         let (version, flat) = model.newest();
-        let words = model.tokenizer.words().to_vec();
         let architecture = model.start.architecture().clone();
-        let saved = Saved { architecture, words, version, flat: flat.shallow_clone(), moments: model.moments.share() };
+        let saved =
+            Saved { architecture, tokenizer: model.tokenizer.clone(), version, flat: flat.shallow_clone(), moments: model.moments.share() };
         checkpoint::save(&saved, folder)
     }
 
@@ -244,7 +244,7 @@ impl State {
         let saved = checkpoint::load(folder, self.device)?;
         let model = self.models.get_mut(name).ok_or_else(|| PolicyError::NoModel(name.into()))?;
         let (own, other) = (model.start.architecture(), &saved.architecture);
-        let same = own.name() == other.name() && own.config() == other.config() && saved.words == model.tokenizer.words();
+        let same = own.name() == other.name() && own.config() == other.config() && saved.tokenizer == model.tokenizer;
         if !same {
             return Err(PolicyError::at(folder, FileFault::OtherModel { model: name.into() }));
         }

@@ -2,9 +2,9 @@
 
 use super::sample::draw;
 use crate::policy::choices::Walk;
-use crate::policy::model::Sizes;
+use crate::policy::model::Net;
 use crate::policy::sequence::check;
-use crate::policy::{PolicyError, Reply, Request, Sampling, END};
+use crate::policy::{PolicyError, Reply, Request, Sampling};
 use crate::seed::{mix, Random};
 
 /// An answer in the making.
@@ -21,26 +21,29 @@ pub struct Answer<'a> {
     /// `None`: decoding is free.
     walk: Option<Walk<'a>>,
     limit: usize,
+    /// The tokens that close it.
+    ends: &'a [u32],
 }
 
 impl<'a> Answer<'a> {
     /// The answer to a request, checked, with what is certain before anything is read.
     ///
     /// # Errors
-    /// [`PolicyError::Row`] with `index`, if a model of these sizes can't read the prompt with its longest answer.
-    pub fn new(request: &'a Request, index: usize, sampling: &Sampling, sizes: &Sizes) -> Result<Answer<'a>, PolicyError> {
+    /// [`PolicyError::Row`] with `index`, if the model can't read the prompt with its longest answer.
+    pub fn new(request: &'a Request, index: usize, sampling: &Sampling, net: &'a Net) -> Result<Answer<'a>, PolicyError> {
         let wrong = |fault| PolicyError::Row { row: index, fault };
         let longest = request.choices.iter().map(Vec::len).max();
         let limit = longest.unwrap_or(sampling.max_tokens);
-        check(&request.prompt, &request.choices, limit, sizes).map_err(wrong)?;
-        let walk = if request.choices.is_empty() { None } else { Some(Walk::new(&request.choices).map_err(wrong)?) };
-        let mut answer = Answer { index, seed: request.seed, walk, prompt: 0, reply: Reply::default(), limit, done: limit == 0 };
+        check(&request.prompt, &request.choices, limit, &net.sizes).map_err(wrong)?;
+        let walk = if request.choices.is_empty() { None } else { Some(Walk::new(&request.choices, &net.ends).map_err(wrong)?) };
+        let mut answer =
+            Answer { index, seed: request.seed, walk, prompt: 0, reply: Reply::default(), limit, ends: &net.ends, done: limit == 0 };
         while let Some(token) = answer.walk.as_ref().and_then(Walk::forced) {
             answer.write(token, 0.0);
             if let Some(walk) = &mut answer.walk {
                 walk.push(token);
             }
-            answer.done |= token == END;
+            answer.done |= answer.ends.contains(&token);
             if answer.done {
                 break;
             }
@@ -62,7 +65,7 @@ impl<'a> Answer<'a> {
         let (token, logprob) = forced.map_or_else(|| draw(logits, allowed.as_deref(), sampling, unit), |token| (token, 0.0));
         self.write(token, logprob);
         match &mut self.walk {
-            None => self.done = token == END || self.reply.tokens.len() >= self.limit,
+            None => self.done = self.ends.contains(&token) || self.reply.tokens.len() >= self.limit,
             Some(walk) => {
                 walk.push(token);
                 if let Some(rest) = walk.settled() {

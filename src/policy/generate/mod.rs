@@ -32,7 +32,7 @@ pub fn generate(net: &Net, requests: &[Request], sampling: &Sampling, threads: u
     let mut replies = vec![Reply::default(); requests.len()];
     let mut prompts: BTreeMap<(usize, Vec<u32>), Vec<usize>> = BTreeMap::new();
     for (index, request) in requests.iter().enumerate() {
-        let answer = Answer::new(request, index, sampling, &net.sizes)?;
+        let answer = Answer::new(request, index, sampling, net)?;
         if answer.done {
             replies[index] = answer.reply;
             continue;
@@ -80,7 +80,7 @@ fn answer(net: &Net, batch: &Batch, sampling: &Sampling) -> Result<Vec<(usize, R
     for (i, (prompt, requests, indices)) in batch.prompts.iter().enumerate() {
         at[i] = prompt.len() as i64 - 1;
         for (request, &index) in requests.iter().zip(indices) {
-            answers.push(Answer::new(request, index, sampling, &net.sizes)?);
+            answers.push(Answer::new(request, index, sampling, net)?);
             from.push(i);
         }
     }

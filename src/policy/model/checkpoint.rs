@@ -1,22 +1,34 @@
-//! A saved version: `config.json`, `vocabulary.json`, `model.safetensors` and `optimizer.safetensors` in a folder of their own.
-//! Tensors carry the names that the architecture gives them. The folder is written under another name, synced, then renamed.
+//! Models on disk: what `flow` saves, an ordinary Hugging Face folder, or a GGUF file.
+//!
+//! A published model is saved as the folder it came as (`config.json`, its tokenizer, `model.safetensors`), which other programs can
+//! load, and beside it `flow.json` and `optimizer.safetensors`. A new model has a `config.json` of its own and `vocabulary.json`.
+//! Tensors carry the names that the architecture gives them. A folder is written under another name, synced, then renamed.
 
-use super::parameters::Layout;
-use super::{Architecture, ARCHITECTURES};
+use super::gguf::{self, Gguf};
+use super::safetensors::Files;
+use super::source::{check, read as read_tensors, Source};
+use super::{find, Architecture};
+use crate::policy::tokenizer::{Tokenizer, FILES, WORDS_FILE};
 use crate::policy::update::Moments;
 use crate::policy::{FileFault, Head, ModelFault, PolicyError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tch::{Device, Kind, Tensor};
 
-/// `config.json`.
+const CONFIG: &str = "config.json";
+const WEIGHTS: &str = "model.safetensors";
+const MOMENTS: &str = "optimizer.safetensors";
+/// What `flow` adds to a published model's folder.
+const TRAINED: &str = "flow.json";
+
+/// The `config.json` of a new model.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Config {
+struct Own {
     /// The architecture's name.
     format: String,
     /// Its configuration.
@@ -26,12 +38,32 @@ struct Config {
     steps: u64,
 }
 
-/// Everything that a folder holds.
+/// How far a model was trained.
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+struct Trained {
+    version: u64,
+    /// Steps of the optimiser.
+    steps: u64,
+}
+
+/// A model as it lies on disk: all but its tensors.
+pub struct Stored {
+    /// The model without its weights.
+    pub architecture: Arc<dyn Architecture>,
+    /// Its vocabulary.
+    pub tokenizer: Arc<Tokenizer>,
+    source: Box<dyn Source>,
+    trained: Trained,
+    /// The optimiser's moments, if there are any.
+    moments: Option<Files>,
+}
+
+/// A model with all that is saved of it.
 pub struct Saved {
     /// The model without its weights.
     pub architecture: Arc<dyn Architecture>,
-    /// The words of its vocabulary.
-    pub words: Vec<String>,
+    /// Its vocabulary.
+    pub tokenizer: Arc<Tokenizer>,
     /// The version of the weights.
     pub version: u64,
     /// The weights, `[parameters]`.
@@ -78,27 +110,45 @@ pub fn save(saved: &Saved, folder: &Path) -> Result<(), PolicyError> {
 }
 
 fn write(saved: &Saved, folder: &Path) -> Result<(), PolicyError> {
-    let architecture = &saved.architecture;
-    let (format, shape) = (architecture.name().to_string(), architecture.config());
-    json(&folder.join("config.json"), &Config { format, shape, version: saved.version, steps: saved.moments.steps })?;
-    json(&folder.join("vocabulary.json"), &saved.words)?;
+    let (architecture, trained) = (&saved.architecture, Trained { version: saved.version, steps: saved.moments.steps });
+    let shape = architecture.config();
+    let published = shape.get("model_type").is_some();
+    if published {
+        json(&folder.join(CONFIG), &shape)?;
+        json(&folder.join(TRAINED), &trained)?;
+    } else {
+        let Trained { version, steps } = trained;
+        json(&folder.join(CONFIG), &Own { format: architecture.name().into(), shape, version, steps })?;
+    }
+    for (name, contents) in saved.tokenizer.files() {
+        text(&folder.join(name), &contents)?;
+    }
     let layout = architecture.layout();
     let named = |flat: &Tensor, prefix: &str| {
         layout.named(flat).map(|(name, part)| (format!("{prefix}{name}"), part.to_device(Device::Cpu).contiguous())).collect::<Vec<_>>()
     };
-    let mut moments = named(&saved.moments.first, "first.");
-    moments.extend(named(&saved.moments.second, "second."));
-    for (name, tensors) in [("model.safetensors", named(&saved.flat, "")), ("optimizer.safetensors", moments)] {
-        let path = folder.join(name);
-        Tensor::write_safetensors(&tensors, &path).map_err(|e| PolicyError::file(&path, e))?;
-        File::open(&path).and_then(|file| file.sync_all()).map_err(|e| PolicyError::file(&path, e))?;
+    tensors(&folder.join(WEIGHTS), &named(&saved.flat, ""))?;
+    // Of a published model nobody has trained yet there are no moments, which would take twice its size.
+    if !published || trained.steps > 0 {
+        let mut moments = named(&saved.moments.first, "first.");
+        moments.extend(named(&saved.moments.second, "second."));
+        tensors(&folder.join(MOMENTS), &moments)?;
     }
     File::open(folder).and_then(|file| file.sync_all()).map_err(|e| PolicyError::file(folder, e))
 }
 
+fn tensors(path: &Path, named: &[(String, Tensor)]) -> Result<(), PolicyError> {
+    Tensor::write_safetensors(named, path).map_err(|e| PolicyError::file(path, e))?;
+    File::open(path).and_then(|file| file.sync_all()).map_err(|e| PolicyError::file(path, e))
+}
+
 fn json(path: &Path, value: &impl Serialize) -> Result<(), PolicyError> {
-    let text = serde_json::to_string_pretty(value).map_err(|e| PolicyError::file(path, e))?;
-    fs::write(path, text + "\n").and_then(|()| File::open(path)?.sync_all()).map_err(|e| PolicyError::file(path, e))
+    let contents = serde_json::to_string_pretty(value).map_err(|e| PolicyError::file(path, e))?;
+    text(path, &(contents + "\n"))
+}
+
+fn text(path: &Path, contents: &str) -> Result<(), PolicyError> {
+    fs::write(path, contents).and_then(|()| File::open(path)?.sync_all()).map_err(|e| PolicyError::file(path, e))
 }
 
 fn replace(from: &Path, to: &Path) -> Result<(), PolicyError> {
@@ -120,48 +170,129 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, PolicyError> {
     serde_json::from_str(&text).map_err(|e| PolicyError::file(path, e))
 }
 
-/// Reads what [`save`] wrote.
+/// Opens a saved version, a Hugging Face folder, a GGUF file, or a folder with one GGUF file, and checks that every tensor is there.
 ///
 /// # Errors
-/// [`PolicyError::File`], which names the file and, where it is one tensor that is wrong, the tensor.
-pub fn load(folder: &Path, device: Device) -> Result<Saved, PolicyError> {
-    let path = folder.join("config.json");
-    let config: Value = read(&path)?;
-    let format = config.get("format").and_then(Value::as_str);
-    let Some((_, architecture)) = ARCHITECTURES.iter().find(|(name, _)| Some(*name) == format) else {
-        let foreign = config.get("model_type").is_some();
-        return Err(PolicyError::at(&path, if foreign { FileFault::HuggingFace } else { FileFault::UnknownFormat }));
-    };
-    let config: Config = serde_json::from_value(config).map_err(|e| PolicyError::file(&path, e))?;
-    let architecture = architecture(&config.shape).map_err(|fault| PolicyError::at(&path, fault))?;
-    let layout = architecture.layout();
-    let words: Vec<String> = read(&folder.join("vocabulary.json"))?;
-    let model = folder.join("model.safetensors");
-    let flat = gather(&tensors(&model)?, &layout, "", &model)?.to_device(device);
-    let path = folder.join("optimizer.safetensors");
-    let state = tensors(&path)?;
-    let moment = |prefix| gather(&state, &layout, prefix, &path).map(|flat| flat.to_device(device));
-    let moments = Moments { first: moment("first.")?, second: moment("second.")?, steps: config.steps };
-    Ok(Saved { architecture, words, version: config.version, flat, moments })
-}
-
-fn tensors(path: &Path) -> Result<HashMap<String, Tensor>, PolicyError> {
-    Ok(Tensor::read_safetensors(path).map_err(|e| PolicyError::file(path, e))?.into_iter().collect())
-}
-
-/// The flat vector of the tensors that `layout` names.
-fn gather(tensors: &HashMap<String, Tensor>, layout: &Layout, prefix: &str, path: &Path) -> Result<Tensor, PolicyError> {
-    let mut flat = Vec::new();
-    for parameter in layout.parameters() {
-        let name = format!("{prefix}{}", parameter.name);
-        let Some(tensor) = tensors.get(&name) else {
-            return Err(PolicyError::at(path, FileFault::NoTensor { tensor: name }));
-        };
-        if tensor.size() != parameter.size || tensor.kind() != Kind::Float {
-            let (found, wanted) = (format!("{:?} {:?}", tensor.kind(), tensor.size()), format!("Float {:?}", parameter.size));
-            return Err(PolicyError::at(path, FileFault::Tensor { tensor: name, found, wanted }));
-        }
-        flat.push(tensor.reshape([-1]));
+/// [`PolicyError::File`], which names the file and, where it is one tensor that is wrong, the tensor. No tensor was read by then.
+pub fn open(path: &Path) -> Result<Stored, PolicyError> {
+    if path.extension().is_some_and(|end| end.eq_ignore_ascii_case("gguf")) {
+        return open_gguf(path);
     }
-    Ok(Tensor::cat(&flat, 0))
+    let config = path.join(CONFIG);
+    if !config.exists() {
+        if let [only] = &ggufs(path)[..] {
+            return open_gguf(only);
+        }
+    }
+    let said: Value = read(&config)?;
+    if said.get("format").is_none() && said.get("model_type").is_some() {
+        open_published(path, &said)
+    } else {
+        open_own(path, said)
+    }
+}
+
+/// The GGUF files in a folder.
+fn ggufs(folder: &Path) -> Vec<PathBuf> {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|file| file.path());
+    files.filter(|path| path.extension().is_some_and(|end| end.eq_ignore_ascii_case("gguf"))).collect()
+}
+
+fn open_own(folder: &Path, said: Value) -> Result<Stored, PolicyError> {
+    let path = folder.join(CONFIG);
+    let wrong = |fault| PolicyError::at(&path, fault);
+    let format = said.get("format").and_then(Value::as_str).unwrap_or_default();
+    let read_it = find(format).ok_or_else(|| wrong(FileFault::UnknownFormat))?;
+    let Own { shape, version, steps, .. } = serde_json::from_value(said).map_err(|e| PolicyError::file(&path, e))?;
+    let architecture = read_it(&shape).map_err(wrong)?;
+    let words: Vec<String> = read(&folder.join(WORDS_FILE))?;
+    let source = Box::new(Files::of_folder(folder)?);
+    let moments = folder.join(MOMENTS);
+    let moments = Some(Files::open(&moments, vec![moments.clone()])?);
+    let stored = Stored { architecture, tokenizer: Arc::new(Tokenizer::new(&words)), source, trained: Trained { version, steps }, moments };
+    stored.checked(|_| false)
+}
+
+fn open_published(folder: &Path, config: &Value) -> Result<Stored, PolicyError> {
+    let path = folder.join(CONFIG);
+    let architecture = described(config).map_err(|fault| PolicyError::at(&path, fault))?;
+    let mut files = BTreeMap::new();
+    for name in FILES {
+        let path = folder.join(name);
+        match fs::read_to_string(&path) {
+            Ok(text) => drop(files.insert(name.to_string(), text)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(PolicyError::file(&path, error)),
+        }
+    }
+    let tokenizer = Arc::new(Tokenizer::published(&files, config, folder)?);
+    let source = Box::new(Files::of_folder(folder)?);
+    let (trained, moments) = (folder.join(TRAINED), folder.join(MOMENTS));
+    let trained = if trained.exists() { read(&trained)? } else { Trained::default() };
+    let moments = if moments.exists() { Some(Files::open(&moments, vec![moments.clone()])?) } else { None };
+    // The output layer of a model that ties it, and tables that follow from the configuration: some checkpoints have them.
+    let unread = |name: &str| name == "lm_head.weight" || name.ends_with("rotary_emb.inv_freq");
+    Stored { architecture, tokenizer, source, trained, moments }.checked(unread)
+}
+
+fn open_gguf(path: &Path) -> Result<Stored, PolicyError> {
+    let gguf = Gguf::open(path)?;
+    let architecture = described(&gguf.config).map_err(|fault| PolicyError::at(path, fault))?;
+    let tokenizer = Arc::new(Tokenizer::published(&gguf.files, &gguf.config, path)?);
+    let stored = Stored { architecture, tokenizer, source: Box::new(gguf), trained: Trained::default(), moments: None };
+    stored.checked(gguf::unread)
+}
+
+/// The architecture of a published model's configuration.
+fn described(config: &Value) -> Result<Arc<dyn Architecture>, FileFault> {
+    let name = config["model_type"].as_str().unwrap_or_default();
+    match find(name).filter(|_| name != super::tiny::NAME) {
+        Some(read) => read(config),
+        None => {
+            let known: Vec<_> = super::ARCHITECTURES.iter().map(|(name, _)| *name).filter(|name| *name != super::tiny::NAME).collect();
+            Err(FileFault::Unsupported(format!("the architecture `{name}`; {} are", known.join(", "))))
+        }
+    }
+}
+
+impl Stored {
+    fn checked(self, unread: fn(&str) -> bool) -> Result<Stored, PolicyError> {
+        let layout = self.architecture.layout();
+        check(&*self.source, &layout, "", unread)?;
+        if let Some(moments) = &self.moments {
+            check(moments, &layout, "first.", |_| false)?;
+            check(moments, &layout, "second.", |_| false)?;
+        }
+        let (tokens, vocab) = (self.tokenizer.vocab_size(), self.architecture.sizes().vocab);
+        if tokens > vocab {
+            return Err(PolicyError::at(self.source.path(), FileFault::Vocabulary { tokens, vocab }));
+        }
+        Ok(self)
+    }
+
+    /// Reads the tensors.
+    ///
+    /// # Errors
+    /// If a file can't be read.
+    pub fn load(self, device: Device) -> Result<Saved, PolicyError> {
+        let layout = self.architecture.layout();
+        let flat = read_tensors(&*self.source, &layout, "", device)?;
+        let moments = match &self.moments {
+            None => Moments::new(&flat),
+            Some(files) => Moments {
+                first: read_tensors(files, &layout, "first.", device)?,
+                second: read_tensors(files, &layout, "second.", device)?,
+                steps: self.trained.steps,
+            },
+        };
+        Ok(Saved { architecture: self.architecture, tokenizer: self.tokenizer, version: self.trained.version, flat, moments })
+    }
+}
+
+/// Reads a model from disk; see [`open`].
+///
+/// # Errors
+/// As [`open`], or if a file can't be read.
+pub fn load(path: &Path, device: Device) -> Result<Saved, PolicyError> {
+    open(path)?.load(device)
 }

@@ -16,7 +16,10 @@
 use super::cache::Cache;
 use super::parameters::{Layout, Start, Weights};
 use super::rope::{Angles, Rope, RopeConfig};
-use super::{Network, Sizes, NEVER};
+use super::{Architecture, Network, Sizes, NEVER};
+use crate::policy::{Head, ModelFault};
+use serde_json::Value;
+use std::sync::Arc;
 use tch::{Kind, Tensor};
 
 /// The name of a value head's weights, `[1, width]`; it has no bias.
@@ -34,6 +37,17 @@ pub enum Output {
     Tied,
     /// One row, `[1, width]`: the state's value.
     Value,
+}
+
+/// Which matrices have a bias.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Biases {
+    /// Those that make queries, keys and values.
+    pub qkv: bool,
+    /// The one after attention.
+    pub out: bool,
+    /// Those of the feed-forward part.
+    pub feed_forward: bool,
 }
 
 /// Sizes and constants of a decoder.
@@ -59,11 +73,34 @@ pub struct Config {
     pub norm_eps: f64,
     /// The rotary positions.
     pub rope: RopeConfig,
+    /// Which matrices have a bias.
+    pub biases: Biases,
+    /// Whether each head's queries and keys are normed before they are turned.
+    pub head_norms: bool,
     /// What makes logits of states.
     pub output: Output,
 }
 
 impl Config {
+    /// Itself, if its sizes fit one another.
+    pub fn checked(self) -> Result<Config, ModelFault> {
+        let Config { vocab, layers, width, heads, kv_heads, head, hidden, context, .. } = self;
+        if [vocab, layers, width, heads, kv_heads, head, hidden, context].contains(&0) {
+            return Err(ModelFault::ZeroSize);
+        }
+        if !heads.is_multiple_of(kv_heads) {
+            return Err(ModelFault::Heads { heads, kv_heads });
+        }
+        if !head.is_multiple_of(2) {
+            return Err(ModelFault::OddHead { head });
+        }
+        let largest = [vocab, width, hidden, heads.saturating_mul(head)].into_iter().max().unwrap_or(0);
+        if largest.saturating_mul(width).saturating_mul(layers) > 1 << 50 {
+            return Err(ModelFault::TooLarge);
+        }
+        Ok(self)
+    }
+
     /// What generation and updates need to know.
     pub fn sizes(&self) -> Sizes {
         Sizes { vocab: self.vocab, context: self.context, width: self.width, value: self.output == Output::Value }
@@ -88,15 +125,34 @@ impl Config {
         for i in 0..self.layers {
             let name = |tail: &str| format!("model.layers.{i}.{tail}.weight");
             let qkv = [("q_proj", h), ("k_proj", k), ("v_proj", k)].map(|(tail, rows)| (name(&format!("self_attn.{tail}")), rows));
-            layout.stacked(name("self_attn.qkv"), &qkv, d, inputs(d));
+            layout.stacked(name("self_attn.qkv"), &qkv, Some(d), inputs(d));
             layout.one(name("self_attn.o_proj"), &[d, h], residual(h));
             let gate_up = ["gate_proj", "up_proj"].map(|tail| (name(&format!("mlp.{tail}")), f));
-            layout.stacked(name("mlp.gate_up"), &gate_up, d, inputs(d));
+            layout.stacked(name("mlp.gate_up"), &gate_up, Some(d), inputs(d));
             layout.one(name("mlp.down_proj"), &[d, f], residual(f));
         }
         for i in 0..self.layers {
+            let name = |tail: &str| format!("model.layers.{i}.{tail}");
+            let bias = |part: &str, tail: &str, rows: i64| (name(&format!("{part}.{tail}.bias")), rows);
+            if self.biases.qkv {
+                let qkv = [("q_proj", h), ("k_proj", k), ("v_proj", k)].map(|(tail, rows)| bias("self_attn", tail, rows));
+                layout.stacked(name("self_attn.qkv.bias"), &qkv, None, Start::Zeros);
+            }
+            if self.biases.out {
+                layout.one(name("self_attn.o_proj.bias"), &[d], Start::Zeros);
+            }
+            if self.biases.feed_forward {
+                let gate_up = ["gate_proj", "up_proj"].map(|tail| bias("mlp", tail, f));
+                layout.stacked(name("mlp.gate_up.bias"), &gate_up, None, Start::Zeros);
+                layout.one(name("mlp.down_proj.bias"), &[d], Start::Zeros);
+            }
+            if self.head_norms {
+                for tail in ["q_norm", "k_norm"] {
+                    layout.one(name(&format!("self_attn.{tail}.weight")), &[self.head as i64], Start::Ones);
+                }
+            }
             for tail in ["input_layernorm", "post_attention_layernorm"] {
-                layout.one(format!("model.layers.{i}.{tail}.weight"), &[d], Start::Ones);
+                layout.one(name(&format!("{tail}.weight")), &[d], Start::Ones);
             }
         }
         layout.one(NORM, &[d], Start::Ones);
@@ -104,14 +160,79 @@ impl Config {
     }
 }
 
+/// A matrix and, where it has one, its bias.
+struct Linear {
+    weight: Tensor,
+    bias: Option<Tensor>,
+}
+
+impl Linear {
+    /// Of `x` `[.., inputs]`: `[.., outputs]`.
+    fn of(&self, x: &Tensor) -> Tensor {
+        x.linear(&self.weight, self.bias.as_ref())
+    }
+
+    /// The outputs from `at` on.
+    fn part(&self, at: i64, outputs: i64) -> Linear {
+        Linear { weight: self.weight.narrow(0, at, outputs), bias: self.bias.as_ref().map(|bias| bias.narrow(0, at, outputs)) }
+    }
+}
+
 /// The weights of one block, by their part in the formulas above.
 struct Block {
-    qkv: Tensor,
-    out: Tensor,
-    gate_up: Tensor,
-    down: Tensor,
+    qkv: Linear,
+    out: Linear,
+    gate_up: Linear,
+    down: Linear,
+    /// The gains of the queries' and the keys' norm, `[head]`.
+    head_norms: Option<(Tensor, Tensor)>,
     norm1: Tensor,
     norm2: Tensor,
+}
+
+/// A decoder under its name, with the configuration that it was read from.
+pub struct Described {
+    name: &'static str,
+    config: Config,
+    json: Value,
+}
+
+impl Described {
+    /// `config` as the architecture called `name` has it, read from `json`.
+    pub fn new(name: &'static str, config: Config, json: &Value) -> Described {
+        Described { name, config, json: json.clone() }
+    }
+}
+
+impl Architecture for Described {
+    fn sizes(&self) -> Sizes {
+        self.config.sizes()
+    }
+
+    fn layout(&self) -> Layout {
+        self.config.layout()
+    }
+
+    fn network(&self, weights: &Weights) -> Box<dyn Network> {
+        Box::new(Decoder::new(&self.config, weights))
+    }
+
+    fn with_head(&self, head: Head) -> Result<Arc<dyn Architecture>, ModelFault> {
+        if head == Head::Language {
+            return Err(ModelFault::CriticAsPolicy);
+        }
+        let mut json = self.json.clone();
+        json["value_head"] = Value::Bool(true);
+        Ok(Arc::new(Described { name: self.name, config: Config { output: Output::Value, ..self.config.clone() }, json }))
+    }
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn config(&self) -> Value {
+        self.json.clone()
+    }
 }
 
 /// A decoder with its weights.
@@ -134,11 +255,17 @@ impl Decoder {
     fn of(config: &Config, rope: Rope, weights: &Weights) -> Decoder {
         let block = |i: usize| {
             let get = |tail: &str| weights.get(&format!("model.layers.{i}.{tail}.weight"));
+            let linear = |tail: &str, bias: bool| Linear {
+                weight: get(tail),
+                bias: bias.then(|| weights.get(&format!("model.layers.{i}.{tail}.bias"))),
+            };
+            let Biases { qkv, out, feed_forward } = config.biases;
             Block {
-                qkv: get("self_attn.qkv"),
-                out: get("self_attn.o_proj"),
-                gate_up: get("mlp.gate_up"),
-                down: get("mlp.down_proj"),
+                qkv: linear("self_attn.qkv", qkv),
+                out: linear("self_attn.o_proj", out),
+                gate_up: linear("mlp.gate_up", feed_forward),
+                down: linear("mlp.down_proj", feed_forward),
+                head_norms: config.head_norms.then(|| (get("self_attn.q_norm"), get("self_attn.k_norm"))),
                 norm1: get("input_layernorm"),
                 norm2: get("post_attention_layernorm"),
             }
@@ -172,15 +299,26 @@ impl Decoder {
     fn project(&self, block: &Block, normed: &Tensor, angles: &Angles) -> (Tensor, Tensor) {
         let (heads, kv, head) = self.heads();
         let (rows, n) = (normed.size()[0], normed.size()[1]);
-        let qkv = normed.linear::<Tensor>(&block.qkv, None).view([rows, n, heads + 2 * kv, head]);
-        (angles.turn(&qkv.narrow(2, 0, heads + kv)), qkv.narrow(2, heads + kv, kv))
+        let qkv = block.qkv.of(normed).view([rows, n, heads + 2 * kv, head]);
+        let queries_keys = match &block.head_norms {
+            None => qkv.narrow(2, 0, heads + kv),
+            Some((q, k)) => {
+                Tensor::cat(&[self.head_normed(&qkv.narrow(2, 0, heads), q), self.head_normed(&qkv.narrow(2, heads, kv), k)], 2)
+            }
+        };
+        (angles.turn(&queries_keys), qkv.narrow(2, heads + kv, kv))
+    }
+
+    /// Heads `[.., head]`, each normed by itself.
+    fn head_normed(&self, x: &Tensor, gain: &Tensor) -> Tensor {
+        x.rms_norm([self.config.head as i64], Some(gain), self.config.norm_eps)
     }
 
     /// The stream `x` `[.., width]` after attention, `[.., heads * head]`, and the feed-forward part.
     fn finish(&self, block: &Block, x: &Tensor, attended: &Tensor) -> Tensor {
-        let x = x + attended.linear::<Tensor>(&block.out, None);
-        let both = self.normed(&x, &block.norm2).linear::<Tensor>(&block.gate_up, None).chunk(2, -1);
-        x + (both[0].silu() * &both[1]).linear::<Tensor>(&block.down, None)
+        let x = x + block.out.of(attended);
+        let both = block.gate_up.of(&self.normed(&x, &block.norm2)).chunk(2, -1);
+        x + block.down.of(&(both[0].silu() * &both[1]))
     }
 
     /// Attention of `q` `[rows, queries, heads * head]`, turned to their places, over keys and values `[rows, kv_heads, places, head]`.
@@ -213,12 +351,15 @@ impl Decoder {
         let (rows, places, d, queries) = (x.size()[0], x.size()[1], x.size()[2], at.size()[1]);
         let normed = self.normed(x, &block.norm1);
         let split = heads * head;
-        let pair = normed.linear::<Tensor>(&block.qkv.narrow(0, split, 2 * kv * head), None).view([rows, places, 2 * kv, head]);
-        let k = angles.turn(&pair.narrow(2, 0, kv)).transpose(1, 2);
+        let pair = block.qkv.part(split, 2 * kv * head).of(&normed).view([rows, places, 2 * kv, head]);
+        let k = pair.narrow(2, 0, kv);
+        let k = block.head_norms.as_ref().map_or_else(|| k.shallow_clone(), |(_, gain)| self.head_normed(&k, gain));
+        let k = angles.turn(&k).transpose(1, 2);
         let v = pair.narrow(2, kv, kv).transpose(1, 2);
         let flat = (at + Tensor::arange(rows, (Kind::Int64, x.device())).view([rows, 1]) * places).view([rows * queries]);
         let pick = |x: &Tensor| x.reshape([rows * places, d]).index_select(0, &flat).view([rows, queries, d]);
-        let q = pick(&normed).linear::<Tensor>(&block.qkv.narrow(0, 0, split), None).view([rows, queries, heads, head]);
+        let q = block.qkv.part(0, split).of(&pick(&normed)).view([rows, queries, heads, head]);
+        let q = block.head_norms.as_ref().map_or_else(|| q.shallow_clone(), |(gain, _)| self.head_normed(&q, gain));
         let q = self.rope.at(at).turn(&q).view([rows, queries, split]);
         let hidden = Tensor::arange(places, (Kind::Int64, x.device())).gt_tensor(&at.unsqueeze(-1)).unsqueeze(1);
         let y = self.attend(&q, &k, &v, &(hidden.to_kind(Kind::Float) * NEVER));

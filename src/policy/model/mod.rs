@@ -6,9 +6,16 @@
 
 pub mod cache;
 pub mod checkpoint;
-pub mod decoder;
+mod decoder;
+mod fields;
+mod gguf;
+mod llama;
 pub mod parameters;
+mod qwen2;
+mod qwen3;
 mod rope;
+mod safetensors;
+mod source;
 pub mod tiny;
 
 use super::{FileFault, Head, ModelFault};
@@ -25,7 +32,13 @@ pub const NEVER: f64 = -1e30;
 pub type Read = fn(&Value) -> Result<Arc<dyn Architecture>, FileFault>;
 
 /// Every architecture: the name that its configuration goes by, and what reads that.
-pub const ARCHITECTURES: &[(&str, Read)] = &[(tiny::NAME, tiny::read)];
+pub const ARCHITECTURES: &[(&str, Read)] =
+    &[(tiny::NAME, tiny::read), (llama::NAME, llama::read), (qwen2::NAME, qwen2::read), (qwen3::NAME, qwen3::read)];
+
+/// What reads the configuration that goes by `name`.
+fn find(name: &str) -> Option<Read> {
+    ARCHITECTURES.iter().find(|(known, _)| *known == name).map(|(_, read)| *read)
+}
 
 /// What generation and updates need to know of a model's sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,21 +94,23 @@ pub struct Net {
     network: Box<dyn Network>,
     /// The model's sizes.
     pub sizes: Sizes,
+    /// The tokens that close an answer.
+    pub ends: Arc<[u32]>,
 }
 
 impl Net {
-    /// `architecture` with the weights `flat` `[parameters]`.
-    pub fn new(architecture: Arc<dyn Architecture>, flat: &Tensor) -> Net {
+    /// `architecture` with the weights `flat` `[parameters]`, whose answers end with one of `ends`.
+    pub fn new(architecture: Arc<dyn Architecture>, flat: &Tensor, ends: &[u32]) -> Net {
         let weights = Weights::new(&Arc::new(architecture.layout()), flat, false);
         let network = architecture.network(&weights);
-        Net { sizes: architecture.sizes(), architecture, weights, network }
+        Net { sizes: architecture.sizes(), architecture, weights, network, ends: ends.into() }
     }
 
     /// The same model with the weights `flat` `[parameters]`. With `train` gradients can be taken of its leaves.
     pub fn with(&self, flat: &Tensor, train: bool) -> Net {
         let weights = Weights::new(self.weights.layout(), flat, train);
         let network = self.network.with(&weights);
-        Net { architecture: self.architecture.clone(), weights, network, sizes: self.sizes }
+        Net { architecture: self.architecture.clone(), weights, network, sizes: self.sizes, ends: self.ends.clone() }
     }
 
     /// The same weights for another thread; its leaves are its own.

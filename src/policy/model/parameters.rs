@@ -14,6 +14,8 @@ use tch::{Device, Tensor};
 pub enum Start {
     /// Ones: the gain of a norm.
     Ones,
+    /// Zeros: a bias.
+    Zeros,
     /// Normally distributed with this deviation: a matrix.
     Normal(f64),
 }
@@ -47,7 +49,7 @@ struct Leaf {
 
 /// The parameters of a model in the order of the flat vector.
 ///
-/// Matrices come first and gains of norms last, so that weight decay is one span.
+/// Matrices come first, biases and gains of norms last, so that weight decay is one span.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
     parameters: Vec<Parameter>,
@@ -64,14 +66,15 @@ impl Layout {
         self.parameters.push(Parameter { name, size: size.to_vec(), start, at });
     }
 
-    /// Adds the matrices `parts` (names and rows) of `columns` columns each, stacked into the leaf called `name`.
-    pub fn stacked(&mut self, name: impl Into<String>, parts: &[(String, i64)], columns: i64, start: Start) {
-        let rows = parts.iter().map(|(_, rows)| rows).sum();
+    /// Adds the matrices `parts` (names and rows) of `columns` columns each, stacked into the leaf called `name`; vectors where there are
+    /// no `columns`.
+    pub fn stacked(&mut self, name: impl Into<String>, parts: &[(String, i64)], columns: Option<i64>, start: Start) {
+        let size = |rows: i64| [rows].into_iter().chain(columns).collect::<Vec<_>>();
         let at = self.len();
-        self.leaf(name.into(), vec![rows, columns], at);
+        self.leaf(name.into(), size(parts.iter().map(|(_, rows)| rows).sum()), at);
         for (name, rows) in parts {
             let at = self.len();
-            self.parameters.push(Parameter { name: name.clone(), size: vec![*rows, columns], start, at });
+            self.parameters.push(Parameter { name: name.clone(), size: size(*rows), start, at });
         }
     }
 
@@ -92,7 +95,7 @@ impl Layout {
 
     /// How many of them, from the first, belong to matrices, which decay.
     pub fn decayed(&self) -> i64 {
-        self.parameters.iter().take_while(|p| p.start != Start::Ones).map(Parameter::len).sum()
+        self.parameters.iter().take_while(|p| matches!(p.start, Start::Normal(_))).map(Parameter::len).sum()
     }
 
     /// The start of a new model, `[len]`: the same from a seed whatever libtorch's own generator would give (Box and Muller 1958).
@@ -103,6 +106,7 @@ impl Layout {
             for _ in 0..parameter.len() {
                 values.push(match parameter.start {
                     Start::Ones => 1.0,
+                    Start::Zeros => 0.0,
                     Start::Normal(deviation) => {
                         let radius = (-2.0 * (1.0 - random.unit()).ln()).sqrt();
                         (deviation * radius * (std::f64::consts::TAU * random.unit()).cos()) as f32
@@ -179,7 +183,7 @@ mod tests {
     fn layout() -> Layout {
         let mut layout = Layout::default();
         layout.one("embed", &[3, 2], Start::Normal(0.5));
-        layout.stacked("qk", &[("q".into(), 2), ("k".into(), 1)], 2, Start::Normal(1.0));
+        layout.stacked("qk", &[("q".into(), 2), ("k".into(), 1)], Some(2), Start::Normal(1.0));
         layout.one("norm", &[2], Start::Ones);
         layout
     }

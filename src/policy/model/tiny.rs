@@ -1,8 +1,8 @@
 //! `new: tiny`: a small decoder of the Llama shape, born in the run. Its sizes come from the pipeline; its constants are fixed here.
 
-use super::decoder::{Config, Decoder, Output};
+use super::decoder::{Biases, Config, Decoder, Output};
 use super::parameters::{Layout, Weights};
-use super::rope::RopeConfig;
+use super::rope::{RopeConfig, Scaling};
 use super::{Architecture, Network, Sizes};
 use crate::policy::{FileFault, Head, ModelFault, NewModel};
 use serde::{Deserialize, Serialize};
@@ -67,8 +67,9 @@ impl Tiny {
             (false, true) => Output::Tied,
             (false, false) => Output::Own,
         };
-        let (head, rope) = (width / heads, RopeConfig { base: ROPE_BASE });
-        Config { vocab, layers, width, heads, kv_heads, head, hidden, context, norm_eps: NORM_EPS, rope, output }
+        let (head, rope) = (width / heads, RopeConfig { base: ROPE_BASE, scaling: Scaling::None });
+        let (norm_eps, biases, head_norms) = (NORM_EPS, Biases::default(), false);
+        Config { vocab, layers, width, heads, kv_heads, head, hidden, context, norm_eps, rope, biases, head_norms, output }
     }
 }
 

@@ -1,7 +1,9 @@
 //! The policy as a whole: what is recorded is what is recomputed, nothing depends on neighbours, and what is saved comes back.
 
+mod broken;
 mod critic;
 mod learning;
+mod parity;
 mod splits;
 mod updating;
 

@@ -14,9 +14,10 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// Zeros, of the sizes of `like`: before the first step.
+    /// Zeros, of the sizes of `like`: before the first step. They take no memory until then.
     pub fn new(like: &Tensor) -> Moments {
-        Moments { first: like.zeros_like(), second: like.zeros_like(), steps: 0 }
+        let zeros = || like.narrow(0, 0, like.size()[0].min(1)).zeros_like().expand_as(like);
+        Moments { first: zeros(), second: zeros(), steps: 0 }
     }
 
     /// The same tensors.

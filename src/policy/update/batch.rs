@@ -38,7 +38,7 @@ impl<'a> Batch<'a> {
     ) -> Result<Batch<'a>, PolicyError> {
         check(examples, settings)?;
         let read = if settings.objective == Objective::Value { Row::value } else { Row::new };
-        let rows = examples.iter().enumerate().map(|(i, e)| read(i, e, &net.sizes)).collect::<Result<Vec<_>, _>>()?;
+        let rows = examples.iter().enumerate().map(|(i, e)| read(i, e, net)).collect::<Result<Vec<_>, _>>()?;
         let mut used = vec![Use::Yes; rows.len()];
         let mut part: Vec<Vec<bool>> = rows.iter().map(|row| vec![true; row.len()]).collect();
         let acted = settings.objective == Objective::PolicyGradient;

@@ -4,7 +4,7 @@
 
 use super::parallel::Parallel;
 use crate::policy::choices::Walk;
-use crate::policy::model::{Net, Sizes, NEVER};
+use crate::policy::model::{Net, NEVER};
 use crate::policy::sequence::{check, known, padded};
 use crate::policy::tensors::{indices, values};
 use crate::policy::{Example, PolicyError, RowFault, PAD_TO};
@@ -28,24 +28,24 @@ pub struct Row<'a> {
 
 impl<'a> Row<'a> {
     /// Checks one row; the error names it.
-    pub fn new(row: usize, example: &'a Example, sizes: &Sizes) -> Result<Row<'a>, PolicyError> {
-        Row::read(example, sizes).map_err(|fault| PolicyError::Row { row, fault })
+    pub fn new(row: usize, example: &'a Example, net: &Net) -> Result<Row<'a>, PolicyError> {
+        Row::read(example, net).map_err(|fault| PolicyError::Row { row, fault })
     }
 
-    fn read(example: &'a Example, sizes: &Sizes) -> Result<Row<'a>, RowFault> {
+    fn read(example: &'a Example, net: &Net) -> Result<Row<'a>, RowFault> {
         let response = &example.response;
-        check(&example.prompt, &example.choices, response.len(), sizes)?;
+        check(&example.prompt, &example.choices, response.len(), &net.sizes)?;
         if response.is_empty() {
             return Err(RowFault::EmptyResponse);
         }
-        known(response.iter(), sizes.vocab)?;
+        known(response.iter(), net.sizes.vocab)?;
         number("advantage", example.advantage)?;
         let mut choices = Vec::new();
         if example.choices.is_empty() {
             choices.extend((0..response.len()).map(|index| Choice { index, allowed: None }));
             return Ok(Row { example, choices, length: response.len() });
         }
-        let mut walk = Walk::new(&example.choices)?;
+        let mut walk = Walk::new(&example.choices, &net.ends)?;
         for (index, &token) in response.iter().enumerate() {
             if walk.forced().is_none() {
                 choices.push(Choice { index, allowed: Some(walk.allowed()) });
@@ -58,8 +58,8 @@ impl<'a> Row<'a> {
     }
 
     /// Checks one row whose value is asked for: it is read to the end of its prompt, and counts as one token.
-    pub fn value(row: usize, example: &'a Example, sizes: &Sizes) -> Result<Row<'a>, PolicyError> {
-        check(&example.prompt, &[], 0, sizes)
+    pub fn value(row: usize, example: &'a Example, net: &Net) -> Result<Row<'a>, PolicyError> {
+        check(&example.prompt, &[], 0, &net.sizes)
             .and_then(|()| number("recorded value", example.value))
             .and_then(|()| number("value target", example.target))
             .map_err(|fault| PolicyError::Row { row, fault })?;

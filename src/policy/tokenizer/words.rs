@@ -11,13 +11,13 @@ const BYTES: u32 = 2;
 
 /// A vocabulary: padding, end, 256 bytes, words.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tokenizer {
+pub struct Words {
     words: Vec<String>,
     /// First byte -> (word, token), longest word first.
     by_first: BTreeMap<u8, Vec<(Vec<u8>, u32)>>,
 }
 
-impl Tokenizer {
+impl Words {
     /// A vocabulary of `words` in their order. Empty words, repeated ones and single bytes (which are tokens anyway) are left out.
     pub fn new(words: &[String]) -> Self {
         let mut kept: Vec<String> = Vec::new();
@@ -35,12 +35,7 @@ impl Tokenizer {
         for words in by_first.values_mut() {
             words.sort_by_key(|(word, token)| (std::cmp::Reverse(word.len()), *token));
         }
-        Tokenizer { words: kept, by_first }
-    }
-
-    /// A vocabulary of bytes alone.
-    pub fn bytes() -> Self {
-        Tokenizer::new(&[])
+        Words { words: kept, by_first }
     }
 
     /// The tokens of `text`; at each place the longest word that fits.
@@ -84,8 +79,8 @@ impl Tokenizer {
 mod tests {
     use super::*;
 
-    fn words(list: &[&str]) -> Tokenizer {
-        Tokenizer::new(&list.iter().map(|w| w.to_string()).collect::<Vec<_>>())
+    fn words(list: &[&str]) -> Words {
+        Words::new(&list.iter().map(|w| w.to_string()).collect::<Vec<_>>())
     }
 
     #[test]
@@ -98,7 +93,7 @@ mod tests {
 
     #[test]
     fn any_text_comes_back() {
-        for tokenizer in [words(&["Row", " _", "_ ", "\n", "Wörter", "ö"]), Tokenizer::bytes()] {
+        for tokenizer in [words(&["Row", " _", "_ ", "\n", "Wörter", "ö"]), words(&[])] {
             for text in ["", "Row 1: _ _ #\nRöw", "Wörter \u{0} ✓ 漢字", "_ _"] {
                 let tokens = tokenizer.encode(text);
                 assert_eq!(tokenizer.decode(&tokens), text);
@@ -109,6 +104,6 @@ mod tests {
 
     #[test]
     fn specials_are_no_text() {
-        assert_eq!(Tokenizer::bytes().decode(&[PAD, 2 + b'a' as u32, END, 9999]), "a");
+        assert_eq!(words(&[]).decode(&[PAD, 2 + b'a' as u32, END, 9999]), "a");
     }
 }

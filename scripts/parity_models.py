@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""What `transformers` computes with tiny random models of every architecture, written down for `cargo test`: tests/golden/models/.
+
+    make parity-models
+
+Each folder is an ordinary Hugging Face folder, and `golden.safetensors` and `golden.json` say what came out of it: logits, the gradient
+of the loss of every parameter, 64 tokens written greedily, and tokens of texts. Also: ggml's blocks as gguf-py unpacks them, and chat
+templates as `apply_chat_template` renders them. With `--smollm2 FILE.gguf`, the same of SmolLM2 is printed in JSON, to compare with
+`flow`'s.
+"""
+import argparse, json, pathlib, shutil, sys
+import gguf, numpy, torch, transformers
+from safetensors.torch import save_file
+from tokenizers import Tokenizer, models, pre_tokenizers, decoders, trainers
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, PreTrainedTokenizerFast, Qwen2Config, Qwen3Config
+
+HERE = pathlib.Path(__file__).parent.parent / "tests/golden/models"
+SIZES = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256)
+LLAMA3 = dict(rope_type="llama3", rope_theta=10000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)
+# Name, configuration, type of the file's numbers, most bytes of a shard.
+MODELS = [
+    ("llama-tied", lambda v: LlamaConfig(vocab_size=v, tie_word_embeddings=True, rms_norm_eps=1e-5, rope_parameters=dict(rope_type="default", rope_theta=100000.0), **SIZES), torch.bfloat16, None),
+    ("llama3-scaled", lambda v: LlamaConfig(vocab_size=v, rope_parameters=LLAMA3, **SIZES), torch.float32, 60_000),
+    ("llama-biases", lambda v: LlamaConfig(vocab_size=v, attention_bias=True, mlp_bias=True, rope_parameters=dict(rope_type="linear", rope_theta=10000.0, factor=2.0), **{**SIZES, "num_key_value_heads": 4}), torch.float32, None),
+    ("qwen2", lambda v: Qwen2Config(vocab_size=v, rope_parameters=dict(rope_type="default", rope_theta=1000000.0), **SIZES), torch.float16, None),
+    ("qwen3", lambda v: Qwen3Config(vocab_size=v, head_dim=16, tie_word_embeddings=True, rope_parameters=dict(rope_type="default", rope_theta=1000000.0), **SIZES), torch.float32, None),
+]
+TEXTS = ["Hello, world!", "Row 1: # # _ O\n  you're at 12345.", "Grüße, 漢字 ✓ \t\n\n end", "<|im_start|>user\nno text<|im_end|>", "", "   three   spaces "]
+CORPUS = ["the wall is to the north and the box is to the south of the door", "you are in the room, you see a box; go up, down, left, right", "row 1: # # _ _ #"] * 4
+TEMPLATE = (
+    "{%- if messages[0].role == 'system' %}{{ '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}{% endif %}\n"
+    "{%- for message in messages %}\n"
+    "    {%- if message.role not in ['system', 'user', 'assistant'] %}{{ raise_exception('no such role: ' + message.role) }}{% endif %}\n"
+    "    {%- if message.role != 'system' %}\n"
+    "        {{- '<|im_start|>' + message.role + '\\n' + (message.content | trim) + '<|im_end|>\\n' }}\n"
+    "    {%- endif %}\n"
+    "{%- endfor %}\n"
+    "{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+CONVERSATIONS = [
+    [("user", "Hi")],
+    [("system", "Be brief."), ("user", " Hi \n")],
+    [("user", "Row 1: # _ #\nWhere?"), ("assistant", "up"), ("user", "And now?")],
+    [("system", ""), ("user", "x")],
+    [("user", "<b>&amp;\"'</b>")],
+    [("user", "Grüße 漢字 ✓")],
+    [("user", "a\n\nb"), ("assistant", " c "), ("user", "d"), ("assistant", "e"), ("user", "f")],
+    [("user", "{{ not a template }} {% if %}")],
+    [("user", "")],
+    [("system", "You act by <action>.</action>"), ("user", "tabs\tand  spaces"), ("assistant", "<action>go</action>"), ("user", "next")],
+]
+
+
+def tokenizer():
+    """A byte-level BPE with a few merges, the same on every run."""
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    made.decoder = decoders.ByteLevel()
+    specials = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    made.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=320, special_tokens=specials, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    fast = PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<|im_end|>", bos_token="<|endoftext|>", pad_token="<|endoftext|>")
+    fast.chat_template = TEMPLATE
+    return fast
+
+
+def compute(model, prompt, response):
+    """Logits [places, vocab], the gradient of the mean cross-entropy of the response by parameter, and 64 greedy tokens."""
+    model.zero_grad()
+    ids = torch.tensor([prompt + response])
+    logits = model(ids).logits[0]
+    at = torch.arange(len(prompt) - 1, len(prompt) + len(response) - 1)
+    loss = torch.nn.functional.cross_entropy(logits[at], ids[0, at + 1])
+    loss.backward()
+    gradients = {name: p.grad.detach().clone() for name, p in model.named_parameters()}
+    written, seen = [], ids[:, : len(prompt)]
+    with torch.no_grad():
+        for _ in range(64):
+            token = int(model(seen).logits[0, -1].argmax())
+            written.append(token)
+            seen = torch.cat([seen, torch.tensor([[token]])], 1)
+    return logits.detach(), float(loss), gradients, written
+
+
+def folders(fast):
+    vocab = len(fast)
+    for seed, (name, config, dtype, shard) in enumerate(MODELS):
+        torch.manual_seed(seed)
+        folder = HERE / name
+        shutil.rmtree(folder, ignore_errors=True)
+        model = AutoModelForCausalLM.from_config(config(vocab), attn_implementation="eager")
+        with torch.no_grad():
+            for p in model.parameters():
+                # Wide enough that logits differ, and norms and biases that aren't where they begin.
+                p.copy_((p + torch.randn_like(p) * 0.15).to(dtype).float())
+        model.generation_config.eos_token_id = fast.eos_token_id
+        prompt, response = fast.encode("Row 1: # # _ O\nwhere is the box?"), fast.encode(" to the north<|im_end|>")
+        logits, loss, gradients, written = compute(model, prompt, response)
+        model.to(dtype).save_pretrained(folder, **({"max_shard_size": shard} if shard else {}))
+        fast.save_pretrained(folder)
+        save_file({"logits": logits.contiguous(), **{f"gradient.{k}": v.contiguous() for k, v in gradients.items()}}, str(folder / "golden.safetensors"))
+        golden = {"prompt": prompt, "response": response, "loss": loss, "greedy": written, "ends": [fast.eos_token_id],
+                  "texts": [{"text": t, "tokens": fast.encode(t), "decoded": fast.decode(fast.encode(t), skip_special_tokens=True)} for t in TEXTS]}
+        (folder / "golden.json").write_text(json.dumps(golden, ensure_ascii=False) + "\n")
+        print(f"{name}: {sum(p.numel() for p in model.parameters())} parameters, loss {loss:.4f}")
+
+
+def blocks():
+    """Random blocks of each of ggml's types, and what gguf-py makes of them."""
+    random = numpy.random.default_rng(7)
+    types = gguf.GGMLQuantizationType
+    found = []
+    for kind in [types.F16, types.BF16, types.Q4_0, types.Q4_1, types.Q8_0, types.Q4_K, types.Q6_K]:
+        block, size = gguf.GGML_QUANT_SIZES[kind]
+        count = max(1, 64 // block)
+        packed = random.integers(0, 256, (count, size), dtype=numpy.uint8)
+        scales = {types.Q4_0: [0], types.Q4_1: [0, 2], types.Q8_0: [0], types.Q4_K: [0, 2], types.Q6_K: [208]}.get(kind, [0])
+        for at in scales:  # Scales that are numbers.
+            packed[:, at : at + 2] = random.uniform(-2, 2, (count, 1)).astype(numpy.float16).view(numpy.uint8)
+        values = gguf.quants.dequantize(packed, kind)
+        found.append({"type": kind.name, "bytes": packed.tobytes().hex(), "values": [float(x) for x in values.flatten()]})
+    (HERE / "blocks.json").write_text(json.dumps(found) + "\n")
+
+
+def chats(fast, template=None):
+    found = []
+    for talk in CONVERSATIONS:
+        messages = [{"role": role, "content": content} for role, content in talk]
+        text = fast.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **({"chat_template": template} if template else {}))
+        found.append({"messages": messages, "text": text, "tokens": fast.encode(text, add_special_tokens=False)})
+    return found
+
+
+def smollm2(path):
+    path = pathlib.Path(path)
+    fast = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32, attn_implementation="eager")
+    prompt = fast.encode(chats(fast)[2]["text"], add_special_tokens=False)
+    response = fast.encode(" The box is north.", add_special_tokens=False)
+    logits, loss, gradients, written = compute(model, prompt, response)
+    norms = {name: float(g.norm()) for name, g in gradients.items()}
+    print(json.dumps({"prompt": prompt, "response": response, "loss": loss, "greedy": written, "logits": logits[-1].tolist(), "norms": norms,
+                      "chats": chats(fast), "texts": [{"text": t, "tokens": fast.encode(t, add_special_tokens=False)} for t in TEXTS]}))
+
+
+if __name__ == "__main__":
+    asked = argparse.ArgumentParser()
+    asked.add_argument("--smollm2")
+    asked = asked.parse_args()
+    torch.set_num_threads(1)
+    if asked.smollm2:
+        smollm2(asked.smollm2)
+        sys.exit()
+    HERE.mkdir(parents=True, exist_ok=True)
+    fast = tokenizer()
+    folders(fast)
+    blocks()
+    (HERE / "chats.json").write_text(json.dumps(chats(fast), ensure_ascii=False) + "\n")
+    print(f"transformers {transformers.__version__}, torch {torch.__version__} -> {HERE}")

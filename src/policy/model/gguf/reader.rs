@@ -1,0 +1,153 @@
+//! Reads the part of a GGUF file that lies before its tensors.
+
+use super::blocks::{Type, TYPES};
+use crate::policy::{FileFault, PolicyError};
+use serde_json::{Number, Value};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+/// Named values.
+pub type Metadata = BTreeMap<String, Value>;
+
+/// One tensor.
+pub struct Entry {
+    /// How its numbers are packed.
+    pub kind: &'static Type,
+    /// Its sizes, rows first: ggml writes them the other way round.
+    pub size: Vec<i64>,
+    /// Its first byte in the file.
+    pub at: u64,
+}
+
+/// A file that is being read; nothing is longer than what is left of it.
+struct Reader {
+    file: BufReader<File>,
+    at: u64,
+    bytes: u64,
+}
+
+type Fault<T> = Result<T, FileFault>;
+
+impl Reader {
+    fn take(&mut self, count: u64) -> Fault<Vec<u8>> {
+        if count > self.bytes - self.at {
+            return Err(FileFault::Unusable(format!(
+                "cut off: at byte {} more than the {} bytes of the file are needed",
+                self.at, self.bytes
+            )));
+        }
+        let mut found = vec![0; count as usize];
+        self.file.read_exact(&mut found).map_err(|e| FileFault::Unusable(e.to_string()))?;
+        self.at += count;
+        Ok(found)
+    }
+
+    fn fixed<const N: usize>(&mut self) -> Fault<[u8; N]> {
+        let mut found = [0; N];
+        found.copy_from_slice(&self.take(N as u64)?);
+        Ok(found)
+    }
+
+    fn u32(&mut self) -> Fault<u32> {
+        Ok(u32::from_le_bytes(self.fixed()?))
+    }
+
+    fn u64(&mut self) -> Fault<u64> {
+        Ok(u64::from_le_bytes(self.fixed()?))
+    }
+
+    fn text(&mut self) -> Fault<String> {
+        let length = self.u64()?;
+        // A token needn't be text by itself.
+        Ok(String::from_utf8_lossy(&self.take(length)?).into_owned())
+    }
+
+    fn value(&mut self, kind: u32, depth: usize) -> Fault<Value> {
+        let float = |x: f64| Number::from_f64(x).map_or(Value::Null, Value::Number);
+        Ok(match kind {
+            0 => self.fixed::<1>()?[0].into(),
+            1 => (self.fixed::<1>()?[0] as i8).into(),
+            2 => u16::from_le_bytes(self.fixed()?).into(),
+            3 => i16::from_le_bytes(self.fixed()?).into(),
+            4 => self.u32()?.into(),
+            5 => i32::from_le_bytes(self.fixed()?).into(),
+            6 => float(f32::from_le_bytes(self.fixed()?).into()),
+            7 => (self.fixed::<1>()?[0] != 0).into(),
+            8 => self.text()?.into(),
+            9 if depth < 4 => {
+                let (kind, count) = (self.u32()?, self.u64()?);
+                let mut list = Vec::new();
+                for _ in 0..count {
+                    list.push(self.value(kind, depth + 1)?);
+                }
+                list.into()
+            }
+            10 => self.u64()?.into(),
+            11 => i64::from_le_bytes(self.fixed()?).into(),
+            12 => float(f64::from_le_bytes(self.fixed()?)),
+            other => return Err(FileFault::Unusable(format!("a value of the unknown type {other} before byte {}", self.at))),
+        })
+    }
+}
+
+/// The metadata of the file at `path`, and its tensors under ggml's names, each of which lies within the file.
+pub fn read(path: &Path) -> Result<(Metadata, Vec<(String, Entry)>), PolicyError> {
+    let io = |e: std::io::Error| PolicyError::file(path, e);
+    let file = File::open(path).map_err(io)?;
+    let bytes = file.metadata().map_err(io)?.len();
+    whole(&mut Reader { file: BufReader::new(file), at: 0, bytes }).map_err(|fault| PolicyError::at(path, fault))
+}
+
+fn whole(reader: &mut Reader) -> Fault<(Metadata, Vec<(String, Entry)>)> {
+    let unusable = |what: String| Err(FileFault::Unusable(what));
+    if reader.bytes < 24 || &reader.fixed::<4>()? != b"GGUF" {
+        return unusable("no GGUF file".into());
+    }
+    let version = reader.u32()?;
+    if !(2..=3).contains(&version) {
+        return unusable(format!("GGUF of version {version}; 2 and 3 can be read"));
+    }
+    let (tensors, values) = (reader.u64()?, reader.u64()?);
+    let mut metadata = Metadata::new();
+    for _ in 0..values {
+        let (name, kind) = (reader.text()?, reader.u32()?);
+        metadata.insert(name, reader.value(kind, 0)?);
+    }
+    let mut entries = Vec::new();
+    for _ in 0..tensors {
+        let (name, sizes) = (reader.text()?, reader.u32()?);
+        if sizes > 4 {
+            return unusable(format!("`{name}` has {sizes} sizes"));
+        }
+        let mut size = Vec::new();
+        for _ in 0..sizes {
+            size.push(reader.u64()?);
+        }
+        size.reverse();
+        let (kind, at) = (reader.u32()?, reader.u64()?);
+        entries.push((name, size, kind, at));
+    }
+    let alignment = metadata.get("general.alignment").and_then(Value::as_u64).unwrap_or(32).max(1);
+    let start = reader.at.next_multiple_of(alignment);
+    let mut found = Vec::new();
+    for (name, size, kind, at) in entries {
+        let Some(kind) = TYPES.iter().find(|known| known.code == kind) else {
+            let known: Vec<_> = TYPES.iter().map(|known| known.name).collect();
+            return Err(FileFault::Unsupported(format!("`{name}`, quantised in ggml's type {kind}; {} are", known.join(", "))));
+        };
+        let numbers = size.iter().try_fold(1u64, |all, &one| all.checked_mul(one)).filter(|n| n % kind.block as u64 == 0);
+        let end = numbers
+            .and_then(|n| (n / kind.block as u64).checked_mul(kind.bytes as u64))
+            .and_then(|needed| start.checked_add(at)?.checked_add(needed));
+        let (Some(end), Ok(sizes)) = (end, size.iter().map(|&one| i64::try_from(one)).collect::<Result<Vec<_>, _>>()) else {
+            return unusable(format!("`{name}` of {} has sizes {size:?}", kind.name));
+        };
+        if end > reader.bytes {
+            return unusable(format!("cut off: `{name}` ends at byte {end}, the file at {}", reader.bytes));
+        }
+        found.push((name, Entry { kind, size: sizes, at: start + at }));
+    }
+    Ok((metadata, found))
+}

@@ -1,0 +1,95 @@
+//! The tokenizer of a GGUF file as the `tokenizer.json` and `tokenizer_config.json` that it was made from.
+
+use super::reader::Metadata;
+use crate::policy::FileFault;
+use serde_json::{json, Map, Value};
+use std::collections::BTreeMap;
+
+/// How text is cut before pairs are merged: llama.cpp's name, and the expression that `transformers` has in the tokenizers of that name.
+/// `None`: the expression of GPT-2, which the library has built in.
+const CUTS: &[(&str, Option<&str>, bool)] = &[
+    ("default", None, false),
+    ("gpt-2", None, false),
+    // Digits are cut one by one first.
+    ("smollm", None, true),
+    (
+        "llama-bpe",
+        Some(r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"),
+        false,
+    ),
+    (
+        "qwen2",
+        Some(r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"),
+        false,
+    ),
+];
+
+/// ggml's types of tokens that aren't made of merges: control, and added by hand.
+const CONTROL: u64 = 3;
+const ADDED: u64 = 4;
+
+/// The tokenizer's files, by name.
+///
+/// # Errors
+/// If it is of a kind that isn't known here, or incomplete.
+pub fn files(metadata: &Metadata) -> Result<BTreeMap<String, String>, FileFault> {
+    let get = |name: &str| metadata.get(&format!("tokenizer.ggml.{name}"));
+    let list = |name: &str| {
+        get(name).and_then(Value::as_array).ok_or_else(|| FileFault::Unusable(format!("there is no list `tokenizer.ggml.{name}`")))
+    };
+    let model = get("model").and_then(Value::as_str).unwrap_or_default();
+    if model != "gpt2" {
+        return Err(FileFault::Unsupported(format!("a tokenizer of kind `{model}`; `gpt2` (merged pairs of bytes) is")));
+    }
+    let cut = get("pre").and_then(Value::as_str).unwrap_or("default");
+    let Some((_, expression, digits)) = CUTS.iter().find(|(name, ..)| *name == cut) else {
+        let known: Vec<_> = CUTS.iter().map(|(name, ..)| *name).collect();
+        return Err(FileFault::Unsupported(format!("a tokenizer that cuts text as `{cut}`; {} are", known.join(", "))));
+    };
+    let (tokens, merges) = (list("tokens")?, list("merges")?);
+    let kind = |i: usize| get("token_type").and_then(|kinds| kinds[i].as_u64()).unwrap_or(1);
+    let text = |token: &Value| token.as_str().unwrap_or_default().to_owned();
+    let vocab: Map<String, Value> = tokens.iter().enumerate().map(|(i, token)| (text(token), i.into())).collect();
+    let added = |(i, token): (usize, &Value)| {
+        let special = kind(i) == CONTROL;
+        let flags = json!({ "single_word": false, "lstrip": false, "rstrip": false, "normalized": false });
+        (special || kind(i) == ADDED).then(|| {
+            let mut added = json!({ "id": i, "content": text(token), "special": special });
+            flags.as_object().into_iter().flatten().for_each(|(key, value)| added[key] = value.clone());
+            added
+        })
+    };
+    let bytes = |regex: bool| json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": regex });
+    let mut cuts = Vec::new();
+    if *digits {
+        cuts.push(json!({ "type": "Digits", "individual_digits": true }));
+    }
+    if let Some(expression) = expression {
+        cuts.push(json!({ "type": "Split", "pattern": { "Regex": expression }, "behavior": "Isolated", "invert": false }));
+    }
+    cuts.push(bytes(expression.is_none()));
+    let tokenizer = json!({
+        "version": "1.0",
+        "truncation": null,
+        "padding": null,
+        "added_tokens": tokens.iter().enumerate().filter_map(added).collect::<Vec<_>>(),
+        "normalizer": if cut == "qwen2" { json!({ "type": "NFC" }) } else { Value::Null },
+        "pre_tokenizer": { "type": "Sequence", "pretokenizers": cuts },
+        "post_processor": null,
+        "decoder": bytes(true),
+        "model": {
+            "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null, "end_of_word_suffix": null,
+            "fuse_unk": false, "byte_fallback": false, "ignore_merges": cut == "llama-bpe", "vocab": vocab, "merges": merges,
+        },
+    });
+    let special = |name: &str| {
+        let token = get(&format!("{name}_token_id")).and_then(Value::as_u64);
+        token.and_then(|token| tokens.get(token as usize)).cloned().unwrap_or(Value::Null)
+    };
+    let template = metadata.get("tokenizer.chat_template").cloned().unwrap_or(Value::Null);
+    let config = json!({
+        "bos_token": special("bos"), "eos_token": special("eos"), "unk_token": special("unknown"), "pad_token": special("padding"),
+        "chat_template": template,
+    });
+    Ok(BTreeMap::from([("tokenizer.json".into(), tokenizer.to_string()), ("tokenizer_config.json".into(), config.to_string())]))
+}

@@ -1,0 +1,19 @@
+//! Llama 2 and 3 (Touvron et al. 2023, Grattafiori et al. 2024), SmolLM2 and whatever else says `model_type: llama`: the decoder as it
+//! stands, with biases where the configuration asks for them.
+
+use super::decoder::{Biases, Described};
+use super::fields::Fields;
+use super::Architecture;
+use crate::policy::FileFault;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Its `model_type`.
+pub const NAME: &str = "llama";
+
+/// Reads its `config.json`.
+pub fn read(config: &Value) -> Result<Arc<dyn Architecture>, FileFault> {
+    let fields = Fields::read(config)?;
+    let biases = Biases { qkv: fields.attention_bias, out: fields.attention_bias, feed_forward: fields.mlp_bias };
+    Ok(Arc::new(Described::new(NAME, fields.decoder(biases, false)?, config)))
+}

@@ -1,0 +1,17 @@
+//! Qwen2 and Qwen2.5 (Yang et al. 2024): the decoder with biases on queries, keys and values.
+
+use super::decoder::{Biases, Described};
+use super::fields::Fields;
+use super::Architecture;
+use crate::policy::FileFault;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Its `model_type`.
+pub const NAME: &str = "qwen2";
+
+/// Reads its `config.json`.
+pub fn read(config: &Value) -> Result<Arc<dyn Architecture>, FileFault> {
+    let biases = Biases { qkv: true, ..Biases::default() };
+    Ok(Arc::new(Described::new(NAME, Fields::read(config)?.decoder(biases, false)?, config)))
+}

@@ -1,0 +1,172 @@
+//! Safetensors files, alone or as the shards of one checkpoint: their tensors by name, read a stretch at a time.
+//!
+//! A file is the length of its header (8 bytes, the least significant first), the header (JSON: for each tensor its type, its sizes and
+//! where it lies), and the tensors' bytes.
+
+use super::source::Source;
+use crate::policy::{FileFault, PolicyError};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use tch::{Kind, Tensor};
+
+/// No header is longer: the limit of the format's own library.
+const LONGEST_HEADER: u64 = 100_000_000;
+/// Bytes that are read at a time.
+const STRETCH: usize = 64 << 20;
+
+/// One tensor in a file.
+struct Entry {
+    file: usize,
+    kind: Kind,
+    size: Vec<i64>,
+    /// Its first byte in the file.
+    at: u64,
+}
+
+/// The tensors of some files.
+pub struct Files {
+    whole: PathBuf,
+    paths: Vec<PathBuf>,
+    tensors: BTreeMap<String, Entry>,
+}
+
+/// A tensor in a header.
+#[derive(Deserialize)]
+struct Described {
+    dtype: String,
+    shape: Vec<u64>,
+    data_offsets: [u64; 2],
+}
+
+impl Files {
+    /// The tensors of `folder`: those of `model.safetensors`, or of the shards that `model.safetensors.index.json` names.
+    ///
+    /// # Errors
+    /// Names the file that is missing, damaged or cut off; nothing but headers is read.
+    pub fn of_folder(folder: &Path) -> Result<Files, PolicyError> {
+        let index = folder.join("model.safetensors.index.json");
+        if !index.exists() {
+            return Files::open(folder, vec![folder.join("model.safetensors")]);
+        }
+        #[derive(Deserialize)]
+        struct Index {
+            weight_map: BTreeMap<String, String>,
+        }
+        let text = std::fs::read_to_string(&index).map_err(|e| PolicyError::file(&index, e))?;
+        let Index { weight_map } = serde_json::from_str(&text).map_err(|e| PolicyError::file(&index, e))?;
+        let mut shards: Vec<&String> = weight_map.values().collect();
+        shards.sort_unstable();
+        shards.dedup();
+        if let Some(outside) = shards.iter().find(|shard| Path::new(shard).components().count() != 1 || shard.starts_with('.')) {
+            return Err(PolicyError::at(&index, FileFault::Unusable(format!("`{outside}` isn't the name of a file beside it"))));
+        }
+        let files = Files::open(folder, shards.iter().map(|shard| folder.join(shard)).collect())?;
+        match weight_map
+            .iter()
+            .find(|(tensor, shard)| files.tensors.get(*tensor).is_none_or(|found| !files.paths[found.file].ends_with(shard)))
+        {
+            Some((tensor, shard)) => Err(PolicyError::at(&folder.join(shard), FileFault::NoTensor { tensor: tensor.clone() })),
+            None => Ok(files),
+        }
+    }
+
+    /// The tensors of the files at `paths`; `whole` is what they are together.
+    ///
+    /// # Errors
+    /// As [`Files::of_folder`].
+    pub fn open(whole: &Path, paths: Vec<PathBuf>) -> Result<Files, PolicyError> {
+        let mut tensors = BTreeMap::new();
+        for (file, path) in paths.iter().enumerate() {
+            for (name, entry) in header(path, file)? {
+                if tensors.insert(name.clone(), entry).is_some() {
+                    return Err(PolicyError::at(path, FileFault::Unusable(format!("`{name}` is in another file, too"))));
+                }
+            }
+        }
+        Ok(Files { whole: whole.to_owned(), paths, tensors })
+    }
+}
+
+/// The tensors of one file, each of which lies within it.
+fn header(path: &Path, file: usize) -> Result<Vec<(String, Entry)>, PolicyError> {
+    let io = |e: std::io::Error| PolicyError::file(path, e);
+    let bad = |what: String| PolicyError::at(path, FileFault::Unusable(what));
+    let mut open = File::open(path).map_err(io)?;
+    let bytes = open.metadata().map_err(io)?.len();
+    let mut length = [0; 8];
+    open.read_exact(&mut length).map_err(|_| bad(format!("{bytes} bytes are no safetensors file")))?;
+    let length = u64::from_le_bytes(length);
+    let start = length.saturating_add(8);
+    if length > LONGEST_HEADER || start > bytes {
+        return Err(bad(format!("no safetensors file, or cut off: {bytes} bytes, and a header of {length}")));
+    }
+    let mut text = vec![0; length as usize];
+    open.read_exact(&mut text).map_err(io)?;
+    let described: BTreeMap<String, serde_json::Value> =
+        serde_json::from_slice(&text).map_err(|e| bad(format!("the header of the safetensors file isn't one: {e}")))?;
+    let mut entries = Vec::new();
+    for (name, described) in described.into_iter().filter(|(name, _)| name != "__metadata__") {
+        let Described { dtype, shape, data_offsets: [from, to] } =
+            serde_json::from_value(described).map_err(|e| bad(format!("`{name}` in the header: {e}")))?;
+        let kind = match dtype.as_str() {
+            "F32" => Kind::Float,
+            "F16" => Kind::Half,
+            "BF16" => Kind::BFloat16,
+            _ => return Err(bad(format!("`{name}` is of type {dtype}; F32, F16 and BF16 can be read"))),
+        };
+        let numbers = shape.iter().try_fold(1u64, |all, &one| all.checked_mul(one));
+        let size = shape.iter().map(|&one| i64::try_from(one)).collect::<Result<Vec<_>, _>>();
+        let (Some(needed), Ok(size)) = (numbers.and_then(|n| n.checked_mul(kind.elt_size_in_bytes() as u64)), size) else {
+            return Err(bad(format!("`{name}` has sizes {shape:?}")));
+        };
+        if to.checked_sub(from) != Some(needed) {
+            return Err(bad(format!("`{name}` of {dtype} {shape:?} needs {needed} bytes and has those from {from} to {to}")));
+        }
+        if to > bytes - start {
+            return Err(bad(format!("cut off: `{name}` ends at byte {}, the file at {bytes}", start.saturating_add(to))));
+        }
+        entries.push((name, Entry { file, kind, size, at: start + from }));
+    }
+    Ok(entries)
+}
+
+impl Source for Files {
+    fn path(&self) -> &Path {
+        &self.whole
+    }
+
+    fn file(&self, name: &str) -> &Path {
+        self.tensors.get(name).map_or(&self.whole, |entry| &self.paths[entry.file])
+    }
+
+    fn names(&self) -> Vec<&str> {
+        self.tensors.keys().map(String::as_str).collect()
+    }
+
+    fn size(&self, name: &str) -> Option<Vec<i64>> {
+        self.tensors.get(name).map(|entry| entry.size.clone())
+    }
+
+    fn read(&self, name: &str, to: &mut Tensor) -> Result<(), PolicyError> {
+        let missing = || PolicyError::at(&self.whole, FileFault::NoTensor { tensor: name.into() });
+        let entry = self.tensors.get(name).ok_or_else(missing)?;
+        let path = &self.paths[entry.file];
+        let io = |e: std::io::Error| PolicyError::file(path, e);
+        let mut file = File::open(path).map_err(io)?;
+        file.seek(SeekFrom::Start(entry.at)).map_err(io)?;
+        let width = entry.kind.elt_size_in_bytes();
+        let (mut done, all) = (0, to.numel());
+        let mut bytes = vec![0; STRETCH.min(all * width)];
+        while done < all {
+            let count = (STRETCH / width).min(all - done);
+            let part = &mut bytes[..count * width];
+            file.read_exact(part).map_err(io)?;
+            to.narrow(0, done as i64, count as i64).f_copy_(&Tensor::f_from_data_size(part, &[count as i64], entry.kind)?)?;
+            done += count;
+        }
+        Ok(())
+    }
+}

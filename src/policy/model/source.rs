@@ -1,0 +1,59 @@
+//! Tensors that lie in files, found by name and checked against an architecture before any of them is read.
+
+use super::parameters::Layout;
+use crate::policy::{FileFault, PolicyError};
+use std::path::Path;
+use tch::{Device, Kind, Tensor};
+
+/// Tensors of a checkpoint, under the names that its architecture gives them.
+pub trait Source {
+    /// What is to be named when something as a whole is wrong.
+    fn path(&self) -> &Path;
+    /// The file in which a tensor lies.
+    fn file(&self, name: &str) -> &Path;
+    /// The names of all tensors.
+    fn names(&self) -> Vec<&str>;
+    /// The sizes of a tensor; `None` if there is no such.
+    fn size(&self, name: &str) -> Option<Vec<i64>>;
+    /// Reads a tensor into `to`, an f32 vector of as many numbers, a stretch at a time.
+    ///
+    /// # Errors
+    /// If the file can't be read.
+    fn read(&self, name: &str, to: &mut Tensor) -> Result<(), PolicyError>;
+}
+
+/// Whether `source` has every parameter of `layout` in its sizes, and no other tensors than those in `unread`; `prefix` goes before
+/// the names. Nothing is read.
+///
+/// # Errors
+/// Names the first tensor that is missing, has other sizes, or that the architecture doesn't know.
+pub fn check(source: &dyn Source, layout: &Layout, prefix: &str, unread: fn(&str) -> bool) -> Result<(), PolicyError> {
+    for parameter in layout.parameters() {
+        let tensor = format!("{prefix}{}", parameter.name);
+        match source.size(&tensor) {
+            None => return Err(PolicyError::at(source.path(), FileFault::NoTensor { tensor })),
+            Some(size) if size != parameter.size => {
+                let (path, wanted) = (source.file(&tensor).to_owned(), parameter.size.clone());
+                return Err(PolicyError::at(&path, FileFault::Sizes { tensor, size, wanted }));
+            }
+            Some(_) => {}
+        }
+    }
+    let known = |name: &str| name.strip_prefix(prefix).is_some_and(|name| layout.parameters().iter().any(|p| p.name == name));
+    match source.names().into_iter().find(|name| name.starts_with(prefix) && !known(name) && !unread(name)) {
+        Some(tensor) => Err(PolicyError::at(source.file(tensor), FileFault::UnknownTensor { tensor: tensor.into() })),
+        None => Ok(()),
+    }
+}
+
+/// The flat vector `[layout.len()]` of what [`check`] found to be there, each tensor read straight to its place.
+///
+/// # Errors
+/// If a file can't be read.
+pub fn read(source: &dyn Source, layout: &Layout, prefix: &str, device: Device) -> Result<Tensor, PolicyError> {
+    let flat = Tensor::empty([layout.len()], (Kind::Float, Device::Cpu));
+    for parameter in layout.parameters() {
+        source.read(&format!("{prefix}{}", parameter.name), &mut flat.narrow(0, parameter.at, parameter.len()))?;
+    }
+    Ok(flat.to_device(device))
+}

@@ -1,0 +1,195 @@
+//! Real architectures against what `transformers` computes: tests/golden/models, made anew by `make parity-models`.
+
+use crate::policy::model::checkpoint::{self, Saved};
+use crate::policy::model::Net;
+use crate::policy::tensors::{indices, values};
+use crate::policy::*;
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use tch::{Device, Tensor};
+
+const MODELS: [&str; 5] = ["llama-tied", "llama3-scaled", "llama-biases", "qwen2", "qwen3"];
+
+pub fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/models").join(name)
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn tokens(value: &Value) -> Vec<u32> {
+    value.as_array().unwrap().iter().map(|token| token.as_u64().unwrap() as u32).collect()
+}
+
+fn load(name: &str) -> Saved {
+    checkpoint::load(&folder(name), Device::Cpu).unwrap()
+}
+
+/// The largest difference between two tensors of the same sizes, and the largest number of the second.
+fn apart(ours: &Tensor, theirs: &Tensor) -> (f64, f64) {
+    assert_eq!(ours.size(), theirs.size());
+    ((ours - theirs).abs().max().double_value(&[]), theirs.abs().max().double_value(&[]))
+}
+
+#[test]
+fn logits_and_gradients_are_those_of_transformers() {
+    for name in MODELS {
+        let saved = load(name);
+        let golden = json(&folder(name).join("golden.json"));
+        let tensors: HashMap<String, Tensor> =
+            Tensor::read_safetensors(folder(name).join("golden.safetensors")).unwrap().into_iter().collect();
+        let net = Net::new(saved.architecture, &saved.flat, saved.tokenizer.ends()).share(true);
+        let (prompt, response) = (tokens(&golden["prompt"]), tokens(&golden["response"]));
+        let ids: Vec<i64> = prompt.iter().chain(&response).map(|&token| token.into()).collect();
+        let row = |values: &[i64]| indices(values, Device::Cpu).view([1, -1]);
+        let all: Vec<i64> = (0..ids.len() as i64).collect();
+        let (states, _) = net.forward(&row(&ids), &row(&all), false);
+        let logits = net.outputs(&states);
+        let (difference, largest) = apart(&logits, &tensors["logits"]);
+        assert!(difference < 1e-4 && largest > 1.0, "{name}: logits up to {largest} differ by {difference}");
+        let at = all[prompt.len() - 1..ids.len() - 1].to_vec();
+        let targets = indices(&ids[prompt.len()..], Device::Cpu).unsqueeze(1);
+        let loss = -logits.index_select(0, &indices(&at, Device::Cpu)).log_softmax(-1, None).gather(1, &targets, false).mean(None);
+        assert!((loss.double_value(&[]) - golden["loss"].as_f64().unwrap()).abs() < 1e-5);
+        let gradients = Tensor::run_backward(&[loss], net.leaves(), false, false);
+        let flat = Tensor::cat(&gradients.iter().map(|gradient| gradient.reshape([-1])).collect::<Vec<_>>(), 0);
+        for (parameter, gradient) in net.layout().named(&flat) {
+            let theirs = &tensors[&format!("gradient.{parameter}")];
+            let (difference, largest) = apart(&gradient, theirs);
+            assert!(difference < 1e-4 && largest > 1e-4, "{name}: the gradient of {parameter}, up to {largest}, differs by {difference}");
+        }
+        assert_eq!(net.layout().parameters().len() + 1, tensors.len(), "{name}: every gradient was compared");
+        println!("{name}: logits up to {largest:.1} differ by {difference:.1e}");
+    }
+}
+
+fn start(name: &str) -> Policy {
+    let load = ModelSettings::Load(LoadModel { load: folder(name).display().to_string(), of: None, head: None });
+    Policy::start(&BTreeMap::from([("actor".to_string(), load)]), &[], 3, 1).unwrap()
+}
+
+#[test]
+fn sixty_four_greedy_tokens_are_those_of_transformers() {
+    for name in MODELS {
+        let golden = json(&folder(name).join("golden.json"));
+        let policy = start(name);
+        let wanted = tokens(&golden["greedy"]);
+        let ends = tokens(&golden["ends"]);
+        assert_eq!(policy.tokenizer("actor").unwrap().ends(), ends);
+        let until = wanted.iter().position(|token| ends.contains(token)).map_or(64, |at| at + 1);
+        let request = Request { prompt: tokens(&golden["prompt"]), ..Default::default() };
+        let sampling = Sampling { temperature: 0.0, max_tokens: 64, ..Default::default() };
+        let reply = policy.generate("actor", 0, vec![request.clone()], sampling).unwrap().remove(0);
+        assert_eq!(reply.tokens, wanted[..until], "{name}");
+        // What is recorded is what an update computes, and with a cache what is computed without one.
+        let row = Example { prompt: request.prompt, response: reply.tokens, logprobs: reply.logprobs, ..Default::default() };
+        let again = policy.logprobs("actor", std::slice::from_ref(&row), 1.0).unwrap().remove(0);
+        assert!(row.logprobs.iter().zip(&again).all(|(a, b)| (a - b).abs() < 1e-4), "{name}");
+    }
+}
+
+#[test]
+fn texts_have_the_tokens_of_transformers() {
+    for name in MODELS {
+        let tokenizer = load(name).tokenizer;
+        for text in json(&folder(name).join("golden.json"))["texts"].as_array().unwrap() {
+            let (said, wanted) = (text["text"].as_str().unwrap(), tokens(&text["tokens"]));
+            assert_eq!(tokenizer.encode(said), wanted, "{said:?}");
+            assert_eq!(tokenizer.decode(&wanted), text["decoded"].as_str().unwrap());
+        }
+    }
+}
+
+#[test]
+fn ten_conversations_are_those_of_apply_chat_template() {
+    let tokenizer = load("qwen3").tokenizer;
+    let chats = json(&folder("chats.json"));
+    assert_eq!(chats.as_array().unwrap().len(), 10);
+    for chat in chats.as_array().unwrap() {
+        let messages: Vec<Message> = serde_json::from_value(chat["messages"].clone()).unwrap();
+        assert_eq!(tokenizer.chat(&messages).unwrap(), tokens(&chat["tokens"]), "{}", chat["text"]);
+    }
+    let refused = tokenizer.chat(&[Message { role: "tool".into(), content: String::new() }]).unwrap_err();
+    assert!(refused.to_string().contains("no such role: tool"), "{refused}");
+}
+
+/// A published model learns like any other, and is saved as a folder that it can be loaded from again, by others as well.
+#[test]
+fn a_published_model_learns_and_is_saved_as_it_came() {
+    let temporary = tempfile::tempdir().unwrap();
+    let path = temporary.path().join("saved");
+    let policy = start("qwen2");
+    let tokenizer = policy.tokenizer("actor").unwrap();
+    let row = |text: &str| Example {
+        prompt: tokenizer.ask(text).unwrap(),
+        response: [tokenizer.encode("up"), vec![tokenizer.end()]].concat(),
+        ..Default::default()
+    };
+    let rows = vec![row("# _ #"), row("_ # _")];
+    let settings = UpdateSettings { objective: Objective::Sft, lr: 1e-2, ..Default::default() };
+    policy.save("actor", &path).unwrap();
+    assert!(!path.join("optimizer.safetensors").exists(), "nobody has trained it");
+    let losses: Vec<f64> = (0..10).map(|_| policy.update("actor", rows.clone(), &settings).unwrap().loss).collect();
+    assert!(losses[9] < 0.5 * losses[0], "{losses:?}");
+    policy.save("actor", &path).unwrap();
+    for file in ["config.json", "tokenizer.json", "generation_config.json", "chat_template.jinja", "model.safetensors"] {
+        assert!(path.join(file).exists(), "{file}");
+    }
+    let again = start("qwen2");
+    assert_eq!(again.load("actor", &path).unwrap(), 10);
+    assert_eq!(again.logprobs("actor", &rows, 1.0).unwrap(), policy.logprobs("actor", &rows, 1.0).unwrap());
+    let (one, two) = (policy.update("actor", rows.clone(), &settings).unwrap(), again.update("actor", rows, &settings).unwrap());
+    assert!(one == two, "the moments came back, too");
+    let saved = checkpoint::load(&path, Device::Cpu).unwrap();
+    assert_eq!(values(&saved.moments.first).len(), saved.flat.numel());
+}
+
+/// SmolLM2-135M from the GGUF file that `FLOW_SMOLLM2` names, against what `make parity-models` found in the same file (`FLOW_GOLDEN`).
+#[test]
+#[ignore = "needs a file of 98 MB"]
+fn smollm2_from_gguf() {
+    let name = |variable| PathBuf::from(std::env::var_os(variable).expect(variable));
+    let golden = json(&name("FLOW_GOLDEN"));
+    let saved = checkpoint::load(&name("FLOW_SMOLLM2"), Device::Cpu).unwrap();
+    for text in golden["texts"].as_array().unwrap() {
+        assert_eq!(saved.tokenizer.encode(text["text"].as_str().unwrap()), tokens(&text["tokens"]), "{text}");
+    }
+    for chat in golden["chats"].as_array().unwrap() {
+        let messages: Vec<Message> = serde_json::from_value(chat["messages"].clone()).unwrap();
+        assert_eq!(saved.tokenizer.chat(&messages).unwrap(), tokens(&chat["tokens"]), "{}", chat["text"]);
+    }
+    let net = Net::new(saved.architecture, &saved.flat, saved.tokenizer.ends()).share(true);
+    let (prompt, response) = (tokens(&golden["prompt"]), tokens(&golden["response"]));
+    let ids: Vec<i64> = prompt.iter().chain(&response).map(|&token| token.into()).collect();
+    let row = |values: &[i64]| indices(values, Device::Cpu).view([1, -1]);
+    let all: Vec<i64> = (0..ids.len() as i64).collect();
+    let logits = net.outputs(&net.forward(&row(&ids), &row(&all), false).0);
+    let last: Vec<f64> = golden["logits"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
+    let ours = values(&logits.select(0, -1));
+    let difference = ours.iter().zip(&last).map(|(a, b)| (f64::from(*a) - b).abs()).fold(0.0, f64::max);
+    println!("{} logits differ by {difference:.1e}", last.len());
+    assert!(ours.len() == last.len() && difference < 1e-3);
+    let at = all[prompt.len() - 1..ids.len() - 1].to_vec();
+    let targets = indices(&ids[prompt.len()..], Device::Cpu).unsqueeze(1);
+    let loss = -logits.index_select(0, &indices(&at, Device::Cpu)).log_softmax(-1, None).gather(1, &targets, false).mean(None);
+    println!("loss {} and {}", loss.double_value(&[]), golden["loss"]);
+    let gradients = Tensor::run_backward(&[loss], net.leaves(), false, false);
+    let flat = Tensor::cat(&gradients.iter().map(|gradient| gradient.reshape([-1])).collect::<Vec<_>>(), 0);
+    let mut worst: f64 = 0.0;
+    for (parameter, gradient) in net.layout().named(&flat) {
+        let theirs = golden["norms"][parameter].as_f64().unwrap();
+        worst = worst.max((gradient.norm().double_value(&[]) / theirs - 1.0).abs());
+    }
+    println!("norms of gradients differ by {worst:.1e} of themselves");
+    assert!(worst < 1e-3);
+    let load = ModelSettings::Load(LoadModel { load: name("FLOW_SMOLLM2").display().to_string(), of: None, head: None });
+    let policy = Policy::start(&BTreeMap::from([("actor".to_string(), load)]), &[], 3, 1).unwrap();
+    let sampling = Sampling { temperature: 0.0, max_tokens: 64, ..Default::default() };
+    let request = Request { prompt, ..Default::default() };
+    let reply = policy.generate("actor", 0, vec![request], sampling).unwrap().remove(0);
+    let wanted = tokens(&golden["greedy"]);
+    println!("{:?}", policy.tokenizer("actor").unwrap().decode(&reply.tokens));
+    assert_eq!(reply.tokens, wanted[..reply.tokens.len()]);
+}

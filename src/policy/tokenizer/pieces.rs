@@ -1,0 +1,109 @@
+//! The tokenizer of a published model: `tokenizer.json` as the library `tokenizers` reads it, which tokens end an answer, and its chat
+//! template.
+
+use super::chat::{Message, Template};
+use crate::policy::{FileFault, PolicyError};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// A published tokenizer.
+pub struct Pieces {
+    inner: tokenizers::Tokenizer,
+    template: Option<Template>,
+    files: BTreeMap<String, String>,
+}
+
+impl std::fmt::Debug for Pieces {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a published tokenizer of {} tokens", self.vocab_size())
+    }
+}
+
+impl PartialEq for Pieces {
+    /// Whether a text has the same tokens in both: templates and ends may differ.
+    fn eq(&self, other: &Pieces) -> bool {
+        self.files.get("tokenizer.json") == other.files.get("tokenizer.json")
+    }
+}
+
+impl Pieces {
+    /// The tokenizer in `files`, and the tokens that end an answer; the error says in which file.
+    pub fn new(files: &BTreeMap<String, String>, config: &Value) -> Result<(Pieces, Vec<u32>), (&'static str, FileFault)> {
+        let unusable = |file: &'static str| move |what: String| (file, FileFault::Unusable(what));
+        let text = files.get("tokenizer.json").ok_or(("tokenizer.json", FileFault::Missing))?;
+        let inner: tokenizers::Tokenizer = text.parse().map_err(|e: tokenizers::Error| unusable("tokenizer.json")(e.to_string()))?;
+        let json = |file: &'static str| match files.get(file) {
+            Some(text) => serde_json::from_str(text).map_err(|e| unusable(file)(e.to_string())),
+            None => Ok(Value::Null),
+        };
+        let (said, generation): (Value, Value) = (json("tokenizer_config.json")?, json("generation_config.json")?);
+        let special = |name: &str| {
+            let token = &said[name];
+            token.as_str().or(token["content"].as_str()).map(String::from)
+        };
+        let template = match files.get("chat_template.jinja") {
+            Some(text) => Some(("chat_template.jinja", text.as_str())),
+            None => default_template(&said["chat_template"]).map(|text| ("tokenizer_config.json", text)),
+        };
+        let make = |(file, text): (&'static str, &str)| {
+            let specials = ["bos_token", "eos_token", "pad_token", "unk_token"].map(|name| (name, special(name)));
+            Template::new(text, specials).map_err(unusable(file))
+        };
+        let template = template.map(make).transpose()?;
+        let mut ends: Vec<u32> =
+            [&generation, config].iter().map(|from| tokens(&from["eos_token_id"])).find(|ends| !ends.is_empty()).unwrap_or_default();
+        // What the template closes a turn with may not be in those lists.
+        ends.extend(special("eos_token").and_then(|token| inner.token_to_id(&token)).filter(|token| !ends.contains(token)));
+        if ends.is_empty() {
+            let what = "no token ends an answer: give `eos_token_id` in generation_config.json".to_string();
+            return Err(("generation_config.json", FileFault::Unusable(what)));
+        }
+        Ok((Pieces { inner, template, files: files.clone() }, ends))
+    }
+
+    /// The tokens of `text`, without any that would open or close it.
+    pub fn encode(&self, text: &str) -> Vec<u32> {
+        // The library fails on pre-tokenized input alone, which this isn't.
+        self.inner.encode_fast(text, false).map(|encoding| encoding.get_ids().to_vec()).unwrap_or_default()
+    }
+
+    /// The tokens of a conversation; see [`super::Tokenizer::chat`].
+    pub fn chat(&self, messages: &[Message]) -> Result<Vec<u32>, PolicyError> {
+        match &self.template {
+            Some(template) => Ok(self.encode(&template.render(messages).map_err(PolicyError::Template)?)),
+            None => Ok(messages.iter().flat_map(|message| self.encode(&message.content)).collect()),
+        }
+    }
+
+    /// The text of `tokens`, special ones left out.
+    pub fn decode(&self, tokens: &[u32]) -> String {
+        self.inner.decode(tokens, true).unwrap_or_default()
+    }
+
+    /// How many tokens there are.
+    pub fn vocab_size(&self) -> usize {
+        self.inner.get_vocab_size(true)
+    }
+
+    /// What it was read from.
+    pub fn files(&self) -> &BTreeMap<String, String> {
+        &self.files
+    }
+}
+
+/// One token or a list of them.
+fn tokens(value: &Value) -> Vec<u32> {
+    let one = |value: &Value| value.as_u64().and_then(|token| u32::try_from(token).ok());
+    match value {
+        Value::Array(list) => list.iter().filter_map(one).collect(),
+        value => one(value).into_iter().collect(),
+    }
+}
+
+/// The template itself, or of several the one called `default`.
+fn default_template(value: &Value) -> Option<&str> {
+    match value {
+        Value::Array(list) => list.iter().find(|one| one["name"] == "default").and_then(|one| one["template"].as_str()),
+        value => value.as_str(),
+    }
+}
