@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-python worlds build check doc libtorch libduckdb interop parity bench schema compare survive digests killed faults staleness fuzz reproduce-lamer
+.PHONY: run test test-python worlds build check doc libtorch libduckdb interop parity bench schema compare survive digests killed faults staleness fuzz reproduce-lamer parity-models
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -95,3 +95,13 @@ compare: build
 # LaMer's tables, written to docs/lamer.md and docs/lamer-sokoban.md: hours; it goes on where it was left. ARGS narrows it: ARGS="--games minesweeper --seeds 1".
 reproduce-lamer: build
 	python3 scripts/reproduce_lamer.py $(ARGS)
+
+# Tiny random models of every architecture as transformers computes them (tests/golden/models), made anew in a virtual environment of
+# some 6 GB. With SMOLLM2=FILE.gguf (flow model fetch smollm2-135m-instruct), SmolLM2 is compared as well.
+parity-models:
+	cmp -s scripts/parity-models.txt .venv-parity/made-from || (rm -rf .venv-parity && python3.11 -m venv .venv-parity \
+	  && .venv-parity/bin/pip install -q --disable-pip-version-check --no-deps -r scripts/parity-models.txt && cp scripts/parity-models.txt .venv-parity/made-from)
+	.venv-parity/bin/python scripts/parity_models.py
+	if [ -n "$(SMOLLM2)" ]; then .venv-parity/bin/python scripts/parity_models.py --smollm2 $(SMOLLM2) > .venv-parity/smollm2.json; fi
+	if [ -n "$(SMOLLM2)" ]; then FLOW_SMOLLM2=$(abspath $(SMOLLM2)) FLOW_GOLDEN=$(CURDIR)/.venv-parity/smollm2.json \
+	  $(CARGO) test --release --lib smollm2_from_gguf -- --ignored --nocapture; fi

@@ -15,6 +15,7 @@ mod follow;
 mod graph;
 mod machine;
 mod missing;
+mod model;
 mod models;
 mod new;
 mod ops;
@@ -74,6 +75,8 @@ enum Verb {
     Test(test::Test),
     /// Draws a pipeline
     Graph(graph::Graph),
+    /// Fetches a published model, or says what one is
+    Model(model::Model),
     /// Lists the operators, or explains one
     Ops(ops::Ops),
     /// Prints the JSON Schema of the pipeline language
@@ -116,6 +119,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Check(verb) => verb.run(),
         Verb::Test(verb) => verb.run(),
         Verb::Graph(verb) => verb.run(),
+        Verb::Model(verb) => verb.run(),
         Verb::Ops(verb) => verb.run(),
         Verb::Schema(verb) => verb.run(),
         Verb::Query(verb) => verb.run(),

@@ -103,7 +103,8 @@ impl Config {
 
     /// What generation and updates need to know.
     pub fn sizes(&self) -> Sizes {
-        Sizes { vocab: self.vocab, context: self.context, width: self.width, value: self.output == Output::Value }
+        let cached = 2 * self.layers * self.kv_heads * self.head;
+        Sizes { vocab: self.vocab, context: self.context, width: self.width, value: self.output == Output::Value, cached }
     }
 
     /// The parameters, under the names of the Llama family on Hugging Face.

@@ -7,6 +7,7 @@
 pub mod cache;
 pub mod checkpoint;
 mod decoder;
+pub mod description;
 mod fields;
 mod gguf;
 mod llama;
@@ -51,6 +52,8 @@ pub struct Sizes {
     pub width: usize,
     /// Whether its head gives one value in place of a logit a token.
     pub value: bool,
+    /// Numbers that are kept of a token while a sequence is read on: its keys and values in all blocks.
+    pub cached: usize,
 }
 
 /// A model without its weights.

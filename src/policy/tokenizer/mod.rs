@@ -92,6 +92,20 @@ impl Tokenizer {
         }
     }
 
+    /// A token as its vocabulary writes it; its number where there is no such.
+    pub fn name(&self, token: u32) -> String {
+        match &self.kind {
+            Kind::Pieces(pieces) => pieces.name(token),
+            Kind::Words(_) if token == END => "the end token".into(),
+            Kind::Words(words) => words.decode(&[token]),
+        }
+    }
+
+    /// Whether conversations have a form of their own.
+    pub fn has_template(&self) -> bool {
+        matches!(&self.kind, Kind::Pieces(pieces) if pieces.has_template())
+    }
+
     /// How many tokens there are.
     pub fn vocab_size(&self) -> usize {
         match &self.kind {

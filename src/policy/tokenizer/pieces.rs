@@ -80,6 +80,16 @@ impl Pieces {
         self.inner.decode(tokens, true).unwrap_or_default()
     }
 
+    /// A token as the vocabulary writes it; its number where there is no such.
+    pub fn name(&self, token: u32) -> String {
+        self.inner.id_to_token(token).unwrap_or_else(|| token.to_string())
+    }
+
+    /// Whether it has a chat template.
+    pub fn has_template(&self) -> bool {
+        self.template.is_some()
+    }
+
     /// How many tokens there are.
     pub fn vocab_size(&self) -> usize {
         self.inner.get_vocab_size(true)
