@@ -1,7 +1,7 @@
 //! Whether the models of a pipeline fit into memory: libtorch would end the process where they don't.
 
 use crate::pipeline::{Catalog, Pipeline, Role, Wrong};
-use crate::policy::{available, parameters, ModelSettings, LEARNING, PLAYING};
+use crate::policy::{available, parameters, Description, ModelSettings, LEARNING, PLAYING};
 use std::path::Path;
 
 /// A vocabulary has a token a byte, at least.
@@ -19,7 +19,7 @@ fn large(name: &str, pipeline: &Pipeline, catalog: &Catalog, free: u64) -> Optio
         ModelSettings::New(new) => parameters(new, LEAST_WORDS)?,
         ModelSettings::Load(load) => {
             let folder = super::models::newest(Path::new(&load.load), load.of.as_deref().unwrap_or(name));
-            std::fs::metadata(folder.join("model.safetensors")).ok()?.len() / PLAYING
+            Description::of(&folder).ok()?.parameters
         }
     };
     let trains = |op: &str| catalog.operator(op).is_some_and(|spec| spec.role == Role::Learns);

@@ -123,7 +123,8 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         if !which.is_empty() {
             let names = rows.read(&row::NAME)?;
             let named = |error: PolicyError| error.told(|example| name(&names, which[example]));
-            let examples = examples(&rows, &which, settings.objective)?;
+            let tokenizer = policy.tokenizer(&model)?;
+            let examples = examples(&rows, &which, settings.objective, tokenizer.ends())?;
             let explained = explained(&examples, settings.objective);
             outcome.saw(&which, &policy.update(&model, examples, &settings).map_err(named)?);
             outcome.figures.extend(explained.map(|share| ("explained_variance", share)));

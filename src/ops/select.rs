@@ -1,7 +1,7 @@
 //! Which rows an update learns from, and for every other row the reason why not.
 
 use crate::pipeline::Need;
-use crate::policy::{Example, Objective, END};
+use crate::policy::{Example, Objective};
 use crate::row::{self, RowError, View};
 use arrow::datatypes::{Float32Type, UInt32Type};
 use schemars::JsonSchema;
@@ -81,8 +81,8 @@ impl Select {
     }
 }
 
-/// The rows at `which` as the policy learns from them.
-pub fn examples(view: &View, which: &[usize], objective: Objective) -> Result<Vec<Example>, RowError> {
+/// The rows at `which` as a policy whose answers end with one of `ends` learns from them.
+pub fn examples(view: &View, which: &[usize], objective: Objective, ends: &[u32]) -> Result<Vec<Example>, RowError> {
     let (prompts, responses) = (view.lists("prompt_tokens")?, view.lists("response_tokens")?);
     let (choices, logprobs) = (view.lists("choices")?, view.lists("logprobs")?);
     let columns: &[&str] = match objective {
@@ -97,7 +97,7 @@ pub fn examples(view: &View, which: &[usize], objective: Objective) -> Result<Ve
         prompt: prompts.get::<UInt32Type>(i).to_vec(),
         response: responses.get::<UInt32Type>(i).to_vec(),
         logprobs: logprobs.get::<Float32Type>(i).to_vec(),
-        choices: split(choices.get::<UInt32Type>(i)),
+        choices: split(choices.get::<UInt32Type>(i), ends),
         advantage: advantages.map_or(1.0, |a| a.value(i)),
         value: values.map_or(0.0, |v| v.value(i)),
         target: targets.map_or(0.0, |t| t.value(i)),
@@ -105,9 +105,9 @@ pub fn examples(view: &View, which: &[usize], objective: Objective) -> Result<Ve
     Ok(which.iter().map(example).collect())
 }
 
-/// The sequences of a `choices` value, each closed by the end token.
-fn split(choices: &[u32]) -> Vec<Vec<u32>> {
-    choices.split_inclusive(|t| *t == END).map(<[u32]>::to_vec).collect()
+/// The sequences of a `choices` value, each closed by one of `ends`.
+fn split(choices: &[u32], ends: &[u32]) -> Vec<Vec<u32>> {
+    choices.split_inclusive(|t| ends.contains(t)).map(<[u32]>::to_vec).collect()
 }
 
 #[cfg(test)]
@@ -134,9 +134,9 @@ mod tests {
 
     #[test]
     fn choices_split_at_the_end_token() {
-        let end = END;
-        assert_eq!(split(&[5, end, 6, 7, end]), vec![vec![5, end], vec![6, 7, end]]);
-        assert!(split(&[]).is_empty());
+        let end = crate::policy::END;
+        assert_eq!(split(&[5, end, 6, 7, end], &[end]), vec![vec![5, end], vec![6, 7, end]]);
+        assert!(split(&[], &[end]).is_empty());
     }
 
     fn rows() -> RecordBatch {

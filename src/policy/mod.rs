@@ -32,8 +32,8 @@ mod tokenizer;
 mod update;
 
 pub use error::{FileFault, ModelFault, PolicyError, RowFault, UpdateFault};
-pub use room::{available, parameters, LEARNING, PLAYING};
 pub use model::description::Description;
+pub use room::{available, parameters, LEARNING, PLAYING};
 pub use settings::{Head, LoadModel, ModelSettings, NewKind, NewModel, Sampling, TokenKind};
 pub use thread::Policy;
 pub use tokenizer::{Message, Tokenizer, END, PAD};

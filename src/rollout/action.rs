@@ -1,7 +1,7 @@
 //! From what is said in a turn to the action that it means, and back.
 
 use super::tags;
-use crate::policy::{Tokenizer, END};
+use crate::policy::Tokenizer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -73,7 +73,7 @@ impl Encoder {
             return tokens.clone();
         }
         let mut tokens = self.tokenizer.encode(text);
-        tokens.push(END);
+        tokens.push(self.tokenizer.end());
         self.known.insert(text.into(), tokens.clone());
         tokens
     }

@@ -9,7 +9,7 @@ use super::settings::{Actor, On, ReflectionSettings};
 use super::transcript::{transcripts, Transcript};
 use super::{tags, template};
 use crate::env::Task;
-use crate::policy::{Policy, Request, Sampling, Tokenizer, END};
+use crate::policy::{Policy, Request, Sampling, Tokenizer};
 use crate::seed;
 use arrow::array::RecordBatch;
 
@@ -91,12 +91,12 @@ impl Reflector {
         let lesson = world.lesson().unwrap_or_default();
         let text = self.tag.as_ref().map_or(lesson.clone(), |tag| tags::write(tag, &lesson));
         let mut tokens = tokenizer.encode(&text);
-        tokens.push(END);
+        tokens.push(tokenizer.end());
         Ok(Response { logprobs: vec![0.0; tokens.len()], tokens, text })
     }
 
     fn request(&self, tokenizer: &Tokenizer, run: u64, episode: &Transcript) -> Result<Request, RolloutError> {
-        let prompt = tokenizer.encode(&self.prompt(episode)?);
+        let prompt = tokenizer.ask(&self.prompt(episode)?)?;
         let seed = seed::mix(episode.start.seed(run, episode.turns), seed::text("reflect"));
         Ok(Request { prompt, seed, choices: vec![] })
     }

@@ -179,7 +179,7 @@ impl Sampler {
             let constrained = how.decode == Decode::Constrained;
             let choices = if constrained { view.actions.iter().map(|action| self.encoder.closed(action)).collect() } else { vec![] };
             let seed = episode.start.seed(self.seed, episode.turn());
-            requests.push(Request { prompt: self.encoder.tokenizer().encode(&text), seed, choices });
+            requests.push(Request { prompt: self.encoder.tokenizer().ask(&text)?, seed, choices });
         }
         Ok(requests)
     }

@@ -55,7 +55,7 @@ fn configurations() {
 
 #[test]
 fn tensors() {
-    holds(config("qwen3", "hidden_size", json!(64)), &["/model.safetensors", "`model.embed_tokens.weight`", "[320, 32]", "[320, 64]"]);
+    holds(config("qwen3", "hidden_size", json!(64)), &["/model.safetensors", "`model.embed_tokens.weight`", "[318, 32]", "[318, 64]"]);
     holds(config("qwen3", "num_hidden_layers", json!(3)), &["there is no tensor `model.layers.2.self_attn.q_proj.weight`"]);
     holds(config("qwen3", "num_hidden_layers", json!(1)), &["doesn't know the tensor `model.layers.1."]);
     holds(config("qwen2", "model_type", json!("llama")), &["doesn't know the tensor `model.layers.0.self_attn.k_proj.bias`"]);
