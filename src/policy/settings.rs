@@ -3,13 +3,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A model: a new one, or one that was saved.
+/// A model: a new one, or one that lies on disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ModelSettings {
     /// A new model with random weights.
     New(NewModel),
-    /// A model that `flow` saved.
+    /// A model on disk: one that `flow` saved, a Hugging Face folder, or a GGUF file.
     Load(LoadModel),
 }
 
@@ -65,11 +65,11 @@ pub enum Head {
     Value,
 }
 
-/// A model that `flow` saved.
+/// A model on disk: one that `flow` saved, a Hugging Face folder, or a GGUF file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LoadModel {
-    /// The folder of a saved version (configuration, vocabulary and weights), or a run: then the newest weights that it left.
+    /// A saved version's folder, a run (its newest weights), a Hugging Face folder of Llama, Qwen2 or Qwen3, or a GGUF file.
     pub load: String,
     /// What the model is called in that run, if not as here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
