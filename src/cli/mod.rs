@@ -34,6 +34,7 @@ mod seeds;
 mod session;
 mod show;
 mod source;
+mod study;
 mod summary;
 mod tap;
 mod test;
@@ -67,6 +68,8 @@ enum Verb {
     Diff(diff::Diff),
     /// Plays a frozen panel of tasks: success within 1, 2, ... attempts
     Eval(eval::Eval),
+    /// Makes a paper's tables from a file: trains what is missing, measures it, writes them
+    Study(study::StudyVerb),
     /// Freezes a panel of tasks to be measured on
     Panel(panel::Panel),
     /// Says everything that is wrong with pipelines, before anything runs
@@ -115,6 +118,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Replay(verb) => verb.run(),
         Verb::Diff(verb) => verb.run(),
         Verb::Eval(verb) => verb.run(),
+        Verb::Study(verb) => verb.run(),
         Verb::Panel(verb) => verb.run(),
         Verb::Check(verb) => verb.run(),
         Verb::Test(verb) => verb.run(),

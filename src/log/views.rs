@@ -64,6 +64,13 @@ fn free_memory() -> Option<u64> {
     line.trim().strip_suffix(" kB")?.parse().ok().map(|kib: u64| kib << 10)
 }
 
+/// An in-memory DuckDB without a table, which can read no file.
+pub(super) fn alone() -> Sql<Connection> {
+    let db = open()?;
+    lock(&db, &Vec::new())?;
+    Ok(db)
+}
+
 fn open() -> Sql<Connection> {
     let db = Connection::open_in_memory()?;
     db.execute_batch("SET autoinstall_known_extensions = false; SET autoload_known_extensions = false; SET temp_directory = ''")?;

@@ -8,6 +8,7 @@ mod catalog;
 mod check;
 mod diagnose;
 mod differ;
+mod document;
 #[cfg(test)]
 mod fixture;
 mod graph;
@@ -21,6 +22,7 @@ mod test;
 pub use catalog::{Carries, Catalog, Delay, Need, OperatorSpec, Port, Role, Wrong};
 pub use diagnose::{Diagnostic, Diagnostics};
 pub use differ::{differences, Difference};
+pub use document::document;
 pub use graph::{draw, overlaps, Needed, Overlap, PictureFormat};
 pub use keep::Keep;
 pub use load::{contents, load, load_to_run, load_with_tests, parse, Look};

@@ -13,15 +13,15 @@ mod nodes;
 mod order;
 mod pipeline_tests;
 mod resolve;
-mod settings;
+pub mod settings;
 mod sketch;
 
 pub use edges::MOST_STALENESS;
+pub use explain::Subject;
 pub use loops::schema as loop_schema;
 
 use super::parse::{Entry, Report, Shape, Tree};
 use super::{Catalog, Keep, Pipeline};
-use explain::Subject;
 use keys::{inner, map, misspelt, plain, unknown_keys, whole, PLAIN, TOP};
 use nodes::nodes;
 use sketch::Sketch;

@@ -1,0 +1,190 @@
+//! The file of a study: runs, measurements of them, and tables of both.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// A paper's table as a file.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Study {
+    /// The study's name.
+    #[schemars(regex(pattern = "^[a-z][a-z0-9-]{0,63}$"))]
+    pub study: String,
+    /// What it is about: the page's first paragraph.
+    #[serde(default)]
+    pub about: String,
+    /// The folder of its runs and measurements; runs/NAME unless given.
+    #[serde(default)]
+    pub home: Option<PathBuf>,
+    /// The Markdown page that its tables are written to. What stands there from the line `## What came out` on stays.
+    pub page: PathBuf,
+    /// The seeds of each run that names none of its own.
+    #[serde(default = "one")]
+    #[schemars(length(min = 1))]
+    pub seeds: Vec<u64>,
+    /// What is trained.
+    #[schemars(length(min = 1))]
+    pub runs: BTreeMap<String, Trained>,
+    /// What is measured of it.
+    #[serde(default)]
+    pub measurements: BTreeMap<String, Measured>,
+    /// What is written of both.
+    #[serde(default)]
+    pub tables: Vec<Table>,
+}
+
+fn one() -> Vec<u64> {
+    vec![1]
+}
+
+impl Study {
+    /// The folder of the study's runs and measurements.
+    pub fn home(&self) -> PathBuf {
+        self.home.clone().unwrap_or_else(|| PathBuf::from("runs").join(&self.study))
+    }
+
+    /// The seeds of this run.
+    pub fn seeds<'a>(&'a self, run: &'a Trained) -> &'a [u64] {
+        run.seeds.as_deref().unwrap_or(&self.seeds)
+    }
+}
+
+/// A run, once a seed.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Trained {
+    /// The pipeline's file.
+    pub pipeline: PathBuf,
+    /// Its seeds, if they aren't the study's.
+    #[serde(default)]
+    #[schemars(length(min = 1))]
+    pub seeds: Option<Vec<u64>>,
+    /// Model -> the run of this study whose last weights it starts from: of the same seed, or of its only one.
+    #[serde(default)]
+    pub from: BTreeMap<String, String>,
+    /// Path -> value, as with `--set`.
+    #[serde(default)]
+    pub set: BTreeMap<String, Value>,
+}
+
+/// A measurement by `flow eval`, of each seed of the runs that a table asks it of.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Measured {
+    /// The frozen panel of tasks.
+    pub panel: PathBuf,
+    /// The pipeline that says how to play; the run's own unless given.
+    #[serde(default)]
+    pub like: Option<PathBuf>,
+    /// Which of its nodes plays, if there are several.
+    #[serde(default)]
+    pub node: Option<String>,
+    /// Attempts at a task, until one succeeds; as many as the loop has unless given.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 100))]
+    pub attempts: Option<u32>,
+    /// Trials a task.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 10_000))]
+    pub samples: Option<u32>,
+    /// Sampling temperature; that of `flow eval` unless given.
+    #[serde(default)]
+    #[schemars(range(min = 0.0, max = 10.0))]
+    pub temperature: Option<f64>,
+    /// Path -> value, as with `--set` of `flow eval`.
+    #[serde(default)]
+    pub set: BTreeMap<String, Value>,
+}
+
+/// A table of the page.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    /// Its heading.
+    pub title: String,
+    /// What a reader has to know.
+    #[serde(default)]
+    pub about: String,
+    /// What is measured of each row, if the row doesn't say.
+    #[serde(default)]
+    pub measurement: Option<String>,
+    /// What stands beside a mean over seeds.
+    #[serde(default)]
+    pub spread: Spread,
+    /// Methods and their controls.
+    #[schemars(length(min = 1))]
+    pub rows: Vec<Row>,
+    /// What is shown of each.
+    #[schemars(length(min = 1))]
+    pub columns: Vec<Column>,
+}
+
+/// What says how much the seeds differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Spread {
+    /// Their standard deviation (of a sample, n - 1).
+    #[default]
+    Deviation,
+    /// The mean's 95% interval by Student's t.
+    Interval,
+}
+
+/// A row: a run, or the difference of two.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    pub name: String,
+    /// The run.
+    pub run: String,
+    /// What is measured of it; what the table says unless given.
+    #[serde(default)]
+    pub measurement: Option<String>,
+    /// What is taken away from it, seed by seed: a control.
+    #[serde(default)]
+    pub less: Option<Less>,
+    /// What the paper has here, as it is to be printed.
+    #[serde(default)]
+    pub paper: Option<String>,
+}
+
+/// The subtrahend of a difference.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Less {
+    pub run: String,
+    /// What is measured of it; what is measured of the row unless given.
+    #[serde(default)]
+    pub measurement: Option<String>,
+}
+
+/// A column: of each row's measurement, or of its run's log.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Column {
+    pub name: String,
+    /// An expression of SQL over the measurement's figures, such as "pass@3" - "pass@1" (quoted as names are in SQL): `pass@1` to
+    /// `pass@k`, `return`, `turns`, `episodes`, and `diversity` where a task has several trials.
+    #[serde(default)]
+    pub value: Option<String>,
+    /// Or a query over the run's log, whose answer is one number.
+    #[serde(default)]
+    pub query: Option<String>,
+    /// What the value is multiplied with: 100 for percent.
+    #[serde(default = "unscaled")]
+    pub scale: f64,
+    /// Digits behind the point.
+    #[serde(default = "digit")]
+    #[schemars(range(min = 0, max = 9))]
+    pub digits: usize,
+}
+
+fn unscaled() -> f64 {
+    1.0
+}
+fn digit() -> usize {
+    1
+}

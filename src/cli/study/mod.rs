@@ -1,0 +1,81 @@
+//! `flow study`: a paper's table as a file. Trains what is missing, measures it, writes the tables; goes on where it was left.
+
+mod file;
+mod page;
+mod plan;
+mod work;
+
+use super::error::Error;
+use super::output::{answer, Outcome};
+use crate::env;
+use crate::pipeline;
+use crate::{files, ops};
+use clap::Args;
+use file::Study;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use work::{left, work};
+
+#[derive(Args)]
+pub struct StudyVerb {
+    /// The study's file
+    study: PathBuf,
+    /// Pieces of work at a time, each with its share of the processors
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    jobs: u32,
+    /// Checks everything and says what is left to do, but does nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Writes the page from what is there, without doing what is left
+    #[arg(long, conflicts_with = "dry_run")]
+    write: bool,
+    /// Says where a cell comes from, by the names of its table, row and column
+    #[arg(long, num_args = 3, value_names = ["TABLE", "ROW", "COLUMN"], conflicts_with_all = ["dry_run", "write"])]
+    cell: Option<Vec<String>>,
+}
+
+impl StudyVerb {
+    pub fn run(self) -> Outcome {
+        let study: Study = pipeline::document(&self.study, "the study", Study::mistakes)?;
+        if let Some([table, row, column]) = self.cell.as_deref() {
+            answer(&page::origin(&study, table, row, column)?);
+            return Ok(ExitCode::SUCCESS);
+        }
+        checked(&study)?;
+        let jobs = left(&study)?;
+        if self.dry_run {
+            let all: Vec<String> = jobs.iter().map(|job| format!("  {}\n", job.name())).collect();
+            let done = study.trainings().len() + study.measurings().len() - jobs.len();
+            answer(&format!("{done} pieces of work are done, {} are left\n{}", jobs.len(), all.concat()));
+            return Ok(ExitCode::SUCCESS);
+        }
+        if !self.write && !work(&study, jobs, self.jobs as usize)? {
+            eprintln!("interrupted; what is done stays done: the same command goes on");
+            return Ok(ExitCode::from(130));
+        }
+        let before = files::text(&study.page, 16 << 20).unwrap_or_default();
+        let text = page::page(&study, &self.study.display().to_string(), &before)?;
+        if let Some(folder) = study.page.parent() {
+            std::fs::create_dir_all(folder).map_err(Error::file(folder))?;
+        }
+        std::fs::write(&study.page, &text).map_err(Error::file(&study.page))?;
+        answer(&format!("{}\n\nTry next:\n  flow report {}/*-*", study.page.display(), study.home().display()));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Looks at every pipeline and panel before anything runs.
+fn checked(study: &Study) -> super::error::Result<()> {
+    let mut seen = std::collections::BTreeSet::new();
+    for training in study.trainings() {
+        if seen.insert(training.run.clone()) {
+            let run = &study.runs[&training.run];
+            pipeline::load(&run.pipeline, &study.sets(&training), &ops::catalog())?;
+        }
+    }
+    for (name, measured) in &study.measurements {
+        let panel = env::Panel::load(&measured.panel).and_then(|panel| panel.verify());
+        panel.map_err(|e| Error::from(e).at(format!("measurements.{name}.panel")))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,195 @@
+//! What a study has to do, in order: each run once a seed, after those it starts from; then what its tables ask to be measured.
+
+use super::file::{Measured, Row, Study, Table, Trained};
+use crate::pipeline::Wrong;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// One run of one seed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Training {
+    pub run: String,
+    pub seed: u64,
+}
+
+/// One measurement of one run of one seed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Measuring {
+    pub measurement: String,
+    pub of: Training,
+}
+
+impl Study {
+    /// The runs, each after those whose weights it starts from. Those of a circle, which `mistakes` names, are left out.
+    pub fn trainings(&self) -> Vec<Training> {
+        let mut done: BTreeSet<&str> = BTreeSet::new();
+        let mut order = Vec::new();
+        for _ in 0..self.runs.len() {
+            for (name, run) in &self.runs {
+                if !done.contains(name.as_str()) && run.from.values().all(|from| done.contains(from.as_str())) {
+                    done.insert(name);
+                    order.extend(self.seeds(run).iter().map(|seed| Training { run: name.clone(), seed: *seed }));
+                }
+            }
+        }
+        order
+    }
+
+    /// What the tables ask for, nothing twice.
+    pub fn measurings(&self) -> Vec<Measuring> {
+        let mut all = BTreeSet::new();
+        for (table, row) in self.tables.iter().flat_map(|t| t.rows.iter().map(move |row| (t, row))) {
+            if table.columns.iter().all(|c| c.value.is_none()) {
+                continue;
+            }
+            for (run, measurement) in sides(table, row) {
+                for seed in self.runs.get(run).map_or(&[][..], |run| self.seeds(run)) {
+                    let measurement = measurement.unwrap_or_default().to_owned();
+                    all.insert(Measuring { measurement, of: Training { run: run.into(), seed: *seed } });
+                }
+            }
+        }
+        all.into_iter().collect()
+    }
+
+    /// The run of this name that a run of `seed` starts from: of the same seed, or the only one.
+    pub fn source(&self, from: &str, seed: u64) -> Option<Training> {
+        let seeds = self.seeds(self.runs.get(from)?);
+        let seed = match seeds {
+            [only] => *only,
+            _ => *seeds.iter().find(|s| **s == seed)?,
+        };
+        Some(Training { run: from.into(), seed })
+    }
+
+    /// The folder of a run.
+    pub fn folder(&self, training: &Training) -> PathBuf {
+        self.home().join(format!("{}-{}", training.run, training.seed))
+    }
+
+    /// The file of a measurement.
+    pub fn answer(&self, m: &Measuring) -> PathBuf {
+        self.home().join("measured").join(format!("{}-{}-{}.json", m.measurement, m.of.run, m.of.seed))
+    }
+
+    /// The overrides of a run.
+    pub fn sets(&self, training: &Training) -> Vec<String> {
+        let Some(run) = self.runs.get(&training.run) else { return vec![] };
+        let mut sets = vec![format!("seed={}", training.seed)];
+        sets.extend(run.set.iter().map(set));
+        for (model, from) in &run.from {
+            if let Some(source) = self.source(from, training.seed) {
+                sets.push(format!("models.{model}.load={}", self.folder(&source).display()));
+            }
+        }
+        sets
+    }
+
+    /// The arguments of `flow` that make a run from its beginning.
+    pub fn train(&self, training: &Training) -> Vec<OsString> {
+        let Some(run) = self.runs.get(&training.run) else { return vec![] };
+        let mut arguments = vec!["run".into(), run.pipeline.clone().into_os_string()];
+        self.sets(training).into_iter().for_each(|set| arguments.extend(["--set".into(), set.into()]));
+        arguments.extend(["--out".into(), self.folder(training).into_os_string()]);
+        arguments
+    }
+
+    /// The arguments of `flow` that measure a run.
+    pub fn measure(&self, m: &Measuring) -> Vec<OsString> {
+        let Some(Measured { panel, like, node, attempts, samples, temperature, set: sets }) = self.measurements.get(&m.measurement) else {
+            return vec![];
+        };
+        let mut arguments: Vec<OsString> = vec!["eval".into(), self.folder(&m.of).into(), "--panel".into(), panel.into()];
+        let mut with = |flag: &str, value: OsString| arguments.extend([flag.into(), value]);
+        with("--seed", m.of.seed.to_string().into());
+        like.iter().for_each(|like| with("--like", like.into()));
+        node.iter().for_each(|node| with("--node", node.into()));
+        attempts.iter().for_each(|n| with("--attempts", n.to_string().into()));
+        samples.iter().for_each(|n| with("--samples", n.to_string().into()));
+        temperature.iter().for_each(|t| with("--temperature", t.to_string().into()));
+        sets.iter().for_each(|s| with("--set", set(s).into()));
+        arguments
+    }
+
+    /// What is wrong that the file's schema can't see: names that mean nothing, circles, seeds without a counterpart, files that
+    /// aren't there.
+    pub fn mistakes(&self) -> Vec<Wrong> {
+        let mut found = Vec::new();
+        let mut wrong = |at: &[&str], message: String| {
+            found.push(Wrong { at: at.iter().map(|s| s.to_string()).collect(), message, help: None });
+        };
+        let reached: BTreeSet<String> = self.trainings().into_iter().map(|t| t.run).collect();
+        for (name, run) in &self.runs {
+            for (model, from) in &run.from {
+                let at = ["runs", name, "from", model];
+                match self.runs.get(from) {
+                    None => wrong(&at, format!("there is no run `{from}` in this study")),
+                    Some(source) => {
+                        let lacking = self.seeds(run).iter().find(|seed| self.source(from, **seed).is_none());
+                        if let Some(seed) = lacking {
+                            let has = self.seeds(source);
+                            wrong(&at, format!("`{name}` runs under seed {seed}, and `{from}` has the seeds {has:?}"));
+                        }
+                    }
+                }
+            }
+            if !run.pipeline.is_file() {
+                wrong(&["runs", name, "pipeline"], format!("there is no file `{}`", run.pipeline.display()));
+            }
+            if !reached.contains(name) && run.from.values().all(|from| self.runs.contains_key(from)) {
+                wrong(&["runs", name, "from"], format!("`{name}` starts from itself, by way of the runs it starts from"));
+            }
+        }
+        for (name, measured) in &self.measurements {
+            for (key, file) in [("panel", Some(&measured.panel)), ("like", measured.like.as_ref())] {
+                if let Some(file) = file.filter(|file| !file.is_file()) {
+                    wrong(&["measurements", name, key], format!("there is no file `{}`", file.display()));
+                }
+            }
+        }
+        for (t, table) in self.tables.iter().enumerate() {
+            let t = t.to_string();
+            for (c, column) in table.columns.iter().enumerate() {
+                if column.value.is_some() == column.query.is_some() {
+                    let message = format!("the column `{}` needs either a `value` or a `query`", column.name);
+                    wrong(&["tables", &t, "columns", &c.to_string()], message);
+                }
+            }
+            for (r, row) in table.rows.iter().enumerate() {
+                let r = r.to_string();
+                for (run, measurement) in sides(table, row) {
+                    let at = ["tables", &t, "rows", &r];
+                    if !self.runs.contains_key(run) {
+                        wrong(&at, format!("there is no run `{run}` in this study"));
+                    }
+                    match measurement {
+                        Some(name) if !self.measurements.contains_key(name) => wrong(&at, format!("there is no measurement `{name}`")),
+                        None if table.columns.iter().any(|c| c.value.is_some()) => {
+                            wrong(&at, format!("nothing says what is measured of `{}`", row.name))
+                        }
+                        _ => (),
+                    }
+                }
+            }
+        }
+        found
+    }
+}
+
+/// The run of a row, and the one that is taken away from it, each with what is measured of it.
+pub fn sides<'a>(table: &'a Table, row: &'a Row) -> impl Iterator<Item = (&'a str, Option<&'a str>)> {
+    let own = row.measurement.as_deref().or(table.measurement.as_deref());
+    let less = row.less.as_ref().map(|less| (less.run.as_str(), less.measurement.as_deref().or(own)));
+    std::iter::once((row.run.as_str(), own)).chain(less)
+}
+
+fn set((path, value): (&String, &Value)) -> String {
+    format!("{path}={value}")
+}
+
+/// The iterations that a run is to have, where the study says so.
+pub fn iterations(run: &Trained) -> Option<u64> {
+    run.set.get("iterations").and_then(Value::as_u64)
+}

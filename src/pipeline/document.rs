@@ -1,0 +1,48 @@
+//! A YAML file that is no pipeline: held against the JSON Schema of the type it becomes, with every mistake in its place.
+
+use super::check::{settings, Subject};
+use super::parse::{self, text_of, Report, Text};
+use super::{Diagnostics, Wrong};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use std::path::Path;
+
+/// Reads the file at `path` as a `T`. `whole` is what messages call it (`the study`); `look` finds what a schema can't see in a
+/// file that fits it, each mistake with the path of the value that is wrong.
+pub fn document<T: DeserializeOwned + JsonSchema>(path: &Path, whole: &str, look: impl FnOnce(&T) -> Vec<Wrong>) -> Result<T, Diagnostics> {
+    let text = text_of(path)?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    let texts = [Text { name: path.display().to_string(), text: text.into(), yaml: 0 }];
+    let mut report = Report::new(&texts);
+    let (tree, duplicates) = match parse::read(text, 0) {
+        Ok(read) => read,
+        Err(error) => {
+            report.unreadable(0, error);
+            return Err(report.finish());
+        }
+    };
+    for duplicate in duplicates {
+        let help = format!("the first is in line {}", report.line(duplicate.first));
+        report.add(duplicate.at, format!("the key `{}` stands here twice", duplicate.key), Some(help));
+    }
+    let schema = schemars::schema_for!(T).to_value();
+    let subject = Subject { whole: whole.into(), schema: &schema, owner: tree.at };
+    settings::check(&tree, &subject, &mut report);
+    if report.len() > 0 {
+        return Err(report.finish());
+    }
+    let read = match serde_json::from_value::<T>(tree.json()) {
+        Ok(read) => read,
+        Err(error) => {
+            report.add(tree.at, format!("{whole}: {error}"), None);
+            return Err(report.finish());
+        }
+    };
+    for wrong in look(&read) {
+        report.add(tree.deepest(wrong.at.iter().map(String::as_str)).at, wrong.message, wrong.help);
+    }
+    if report.len() > 0 {
+        return Err(report.finish());
+    }
+    Ok(read)
+}
