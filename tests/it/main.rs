@@ -23,5 +23,6 @@ mod replay;
 mod report;
 mod resume;
 mod see;
+mod study;
 mod terminal;
 mod update;

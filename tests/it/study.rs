@@ -1,0 +1,127 @@
+//! `flow study`: a table from nothing but its file, made once, and told where each cell comes from.
+
+use crate::common::*;
+use serde_json::Value;
+use std::path::Path;
+
+const PIPELINE: &str = r#"
+flow: small
+iterations: 2
+seed: 5
+models:
+  actor: { new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }
+nodes:
+  tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 2, batch: 4 } }
+  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { model: actor, samples: 2, max_turns: 4 } }
+  group: { op: group, inputs: rollout, with: { by: [task] } }
+  advantage: { op: advantage, inputs: group, with: { of: episode_return } }
+  update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-3 } }
+log: [rollout, update]
+"#;
+
+/// A warm start, a method under two seeds that starts from it, and the difference between them.
+fn study(folder: &Path) -> std::path::PathBuf {
+    let pipeline = pipeline(folder, PIPELINE);
+    // It loads what the study says, in place of a new model.
+    let method = folder.join("method.yaml");
+    let new = "{ new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }";
+    std::fs::write(&method, PIPELINE.replace(new, "{ load: nowhere }")).unwrap();
+    let file = folder.join("study.yaml");
+    let text = format!(
+        r#"study: small
+about: Two seeds of a method, and where they started.
+home: {home}
+page: {page}
+seeds: [1, 2]
+runs:
+  start: {{ pipeline: {start}, seeds: [7] }}
+  method: {{ pipeline: {method}, from: {{ actor: start }}, set: {{ iterations: 3 }} }}
+measurements:
+  panel: {{ panel: datasets/minesweeper-4x4-m2-7c0c5ec4294c.json, attempts: 2, temperature: 1 }}
+tables:
+  - title: Success
+    measurement: panel
+    rows:
+      - {{ name: start, run: start, paper: "4.5" }}
+      - {{ name: method, run: method }}
+      - {{ name: gain, run: method, less: {{ run: start }} }}
+    columns:
+      - {{ name: "pass@1", value: '"pass@1"', scale: 100 }}
+      - {{ name: rows, query: "select count(*) from rollout", digits: 0 }}
+"#,
+        home = folder.join("home").display(),
+        page = folder.join("docs/page.md").display(),
+        start = pipeline.display(),
+        method = method.display(),
+    );
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
+#[test]
+fn a_study_is_made_once_and_says_where_its_cells_come_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, page) = (study(folder.path()), folder.path().join("docs/page.md"));
+    let said = done(flow().arg("study").arg(&file).arg("--dry-run"));
+    assert!(said.starts_with("0 pieces of work are done, 6 are left\n  run start, seed 7\n"), "{said}");
+    done(flow().arg("study").arg(&file).args(["--jobs", "2"]));
+    let made = std::fs::read_to_string(&page).unwrap();
+
+    // The cells are those of the measurements' and the runs' own answers.
+    let home = folder.path().join("home");
+    let pass = |run: &str| {
+        let kept = std::fs::read_to_string(home.join(format!("measured/panel-{run}.json"))).unwrap();
+        let kept: Value = serde_json::from_str(&kept).unwrap();
+        100.0 * kept["answer"]["pass"][0]["share"].as_f64().unwrap()
+    };
+    let (start, one, two) = (pass("start-7"), pass("method-1"), pass("method-2"));
+    let (mean, deviation) = ((one + two) / 2.0, (one - two).abs() / 2f64.sqrt());
+    let rows = |run: &str| ask(&home.join(run), "select count(*) as n from rollout")[0]["n"].as_f64().unwrap();
+    assert!(made.contains(&format!("| start | {start:.1} | {:.0} | *4.5* |", rows("start-7"))), "{made}");
+    assert!(made.contains(&format!("| method | {mean:.1} ({deviation:.1}) |")), "{made}");
+    assert!(made.contains(&format!("| gain | {:.1} ({deviation:.1}) |", mean - start)), "{made}");
+    assert_eq!(ask(&home.join("method-1"), "select max(iteration) as last from rollout")[0]["last"], 2);
+
+    // What is done stays done, and notes below the tables stay.
+    std::fs::write(&page, format!("{made}\n## What came out\n\nAll of it.\n")).unwrap();
+    let manifest = std::fs::read(home.join("method-2/manifest.json")).unwrap();
+    let again = flow().arg("study").arg(&file).output().unwrap();
+    assert!(again.status.success() && again.stderr.is_empty(), "{}", text(&again.stderr));
+    assert_eq!(std::fs::read(home.join("method-2/manifest.json")).unwrap(), manifest);
+    assert_eq!(std::fs::read_to_string(&page).unwrap(), format!("{made}\n## What came out\n\nAll of it.\n"));
+
+    let origin = done(flow().arg("study").arg(&file).args(["--cell", "Success", "gain", "pass@1"]));
+    let from = format!("--set models.actor.load={}", home.join("start-7").display());
+    assert!(origin.contains("flow eval") && origin.contains(&from) && origin.contains("\nless\n"), "{origin}");
+
+    // A measurement whose command has changed is made again; a run whose settings have changed is refused.
+    let changed = std::fs::read_to_string(&file).unwrap().replace("temperature: 1", "temperature: 0.5");
+    std::fs::write(&file, &changed).unwrap();
+    let said = done(flow().arg("study").arg(&file).arg("--dry-run"));
+    assert!(said.starts_with("3 pieces of work are done, 3 are left\n  measure panel of method, seed 1\n"), "{said}");
+    std::fs::write(&file, changed.replace("{ iterations: 3 }", "{ iterations: 3, nodes.update.with.lr: 0.5 }")).unwrap();
+    let said = fails(flow().arg("study").arg(&file));
+    assert!(said.contains("was made with other settings than the study has now: nodes.update.with.lr"), "{said}");
+}
+
+#[test]
+fn mistakes_in_a_study_have_their_places() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = study(folder.path());
+    let good = std::fs::read_to_string(&file).unwrap();
+    for (from, to, place, message) in [
+        ("seeds: [1, 2]", "seed: [1, 2]", "study.yaml:5:1", "the study has no setting `seed`"),
+        ("actor: start", "actor: strat", "study.yaml:8:", "there is no run `strat` in this study"),
+        ("seeds: [7]", "seeds: [7, 8]", "study.yaml:8:", "`method` runs under seed 1, and `start` has the seeds [7, 8]"),
+        ("datasets/minesweeper-4x4", "datasets/minesweper-4x4", "study.yaml:10:", "there is no file `datasets/minesweper-4x4"),
+        ("measurement: panel", "measurement: pannel", "study.yaml:15:", "there is no measurement `pannel`"),
+        ("run: method, less", "run: methot, less", "study.yaml:17:", "there is no run `methot`"),
+        ("query: \"select", "value: \"1\", query: \"select", "study.yaml:20:", "needs either a `value` or a `query`"),
+    ] {
+        assert!(good.contains(from), "{from}");
+        std::fs::write(&file, good.replacen(from, to, 1)).unwrap();
+        let said = fails(flow().arg("study").arg(&file));
+        assert!(said.contains(message) && said.contains(place), "{from}: {said}");
+        assert!(!folder.path().join("home").exists(), "nothing ran");
+    }
+}
