@@ -47,7 +47,7 @@ fn what_a_pipeline_names_on_disk_is_looked_for() {
     let said = fails(flow().args(["check", "pipelines/grpo-minesweeper.yaml", "--set", &load]));
     assert!(said.contains("has no weights of `critic`"), "{said}");
     let lamer = ["check", "pipelines/lamer/lamer.yaml", "--set", "nodes.trial.nodes.reflect.with.prompt=nowhere.txt"];
-    assert!(fails(flow().args(lamer)).contains("there is no file `nowhere.txt`"));
+    assert!(fails(flow().args(lamer)).contains("`nowhere.txt` can't be read"));
 }
 
 #[test]

@@ -15,7 +15,12 @@ fn pipelines() -> Vec<std::path::PathBuf> {
 fn every_pipeline_of_the_repository_is_fine() {
     let files = pipelines();
     assert!(files.len() >= 12);
-    done(flow().arg("check").args(files));
+    // A warm start that isn't made yet is no mistake of the file.
+    for path in files {
+        if let Err(found) = flow::pipeline::load_with_tests(&path, &[], &flow::ops::catalog()) {
+            panic!("{found}");
+        }
+    }
 }
 
 #[test]
@@ -51,9 +56,10 @@ fn a_run_folder_that_exists_is_left_alone() {
 
 #[test]
 fn check_says_what_overlaps() {
-    let said = done(flow().args(["check", "pipelines/grpo-sokoban.yaml", "--set", "nodes.rollout.inputs.weights.staleness=1"]));
+    let check = ["check", "pipelines/grpo-sokoban.yaml", "--set", "models.actor={ new: tiny }"];
+    let said = done(flow().args(check).args(["--set", "nodes.rollout.inputs.weights.staleness=1"]));
     assert!(said.contains("update -> rollout.weights: staleness 1: `rollout` may run 1 iteration ahead"), "{said}");
-    assert!(!done(flow().args(["check", "pipelines/grpo-sokoban.yaml"])).contains("staleness"));
+    assert!(!done(flow().args(check)).contains("staleness"));
 }
 
 #[test]

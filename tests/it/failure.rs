@@ -155,12 +155,12 @@ fn a_program_that_does_not_start_or_names_no_words_is_told_about_before_the_run(
         assert!(!out.exists() || !sets.is_empty(), "nothing was begun");
         said
     };
-    assert!(refused("[no-such-program]", &[]).contains("`no-such-program` can't be started"));
+    assert!(refused("[no-such-program]", &[]).contains("there is no program `no-such-program`"));
     let mute = r#"[python3, -c, "print('{\"protocol\": 1}', flush=True); input()"]"#;
     let said = refused(mute, &[]);
     assert!(said.contains("names no words") && said.contains("`tokens: bytes`"), "{said}");
     let said = refused("[no-such-program]", &["models.actor.tokens=bytes"]);
-    assert!(said.contains("can't be started"), "{said}");
+    assert!(said.contains("there is no program"), "{said}");
 }
 
 #[test]

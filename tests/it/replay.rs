@@ -19,7 +19,7 @@ fn refused(folder: &Path, run: &Path, extra: &[&str]) -> String {
 }
 
 fn diff(a: &Path, b: &Path) -> Value {
-    serde_json::from_str(&done(flow().arg("diff").arg(a).arg(b).args(["--format", "json", "--top", "100000"]))).unwrap()
+    serde_json::from_str(&done(flow().arg("diff").arg(a).arg(b).args(["--format", "json", "--top", "10000"]))).unwrap()
 }
 
 /// [`SMALL`] with all that an update draws on: shuffled minibatches, the frozen start, weights of two iterations.

@@ -226,7 +226,7 @@ fn several_attempts_are_bars() {
     let lines = chart(&data, "Return by attempt (panel)")["lines"].as_array().unwrap();
     assert_eq!(
         lines.iter().map(|l| l["label"].as_str().unwrap()).collect::<Vec<_>>(),
-        ["trials, attempt 1", "trials, attempt 2", "trials, attempt 3"]
+        ["trials, attempt 0", "trials, attempt 1", "trials, attempt 2"]
     );
     assert!(lines.iter().zip([5.0 / 6.0, 17.0 / 5.0, 8.0 / 3.0]).all(|(line, wanted)| close(&line["points"][0][1], wanted)), "{lines:?}");
     // Texts are data, whatever is in them.

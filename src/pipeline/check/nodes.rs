@@ -94,8 +94,8 @@ fn operator<'a>(node: &'a Tree, draft: &mut Draft<'a>, catalog: &'a Catalog, rep
         if misspelt(node, "op", &NODE, report) {
             return;
         }
-        let help =
-            report.guess(draft.id, known()).map(|name| format!("write `op: {name}`")).unwrap_or("`flow ops` lists the operators".into());
+        let meant = known().find(|name| *name == draft.id).or_else(|| report.guess(draft.id, known()));
+        let help = meant.map(|name| format!("write `op: {name}`")).unwrap_or("`flow ops` lists the operators".into());
         return report.add(draft.at, format!("the node `{}` has no `op`", draft.id), Some(help));
     };
     draft.op_at = op.at;
