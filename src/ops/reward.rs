@@ -155,7 +155,8 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let (shared, id) = (ctx.shared.clone(), node.id.clone());
     Ok(stage(step(" divergence", vec![(weighed, Route::One)], Place::Thread), ctx, move |iteration, rows| {
         let Some(view) = View::sorted(&rows[0])? else { return Ok(vec![]) };
-        let examples = responses(&view)?;
+        let tokenizer = policy.tokenizer(&model)?;
+        let examples = responses(&view, tokenizer.ends())?;
         let reference = policy.reference_logprobs(&model, with.reference.as_deref(), examples.clone(), with.temperature)?;
         let strays: Vec<f64> = examples.iter().zip(&reference).map(|(row, reference)| strays(&row.logprobs, reference)).collect();
         shared.measure(iteration, &id, "kl", strays.iter().sum::<f64>() / strays.len().max(1) as f64);
@@ -163,10 +164,10 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     }))
 }
 
-/// The rows' responses, as the policy reads them.
-fn responses(view: &View) -> Result<Vec<Example>, RowError> {
+/// The rows' responses, as a policy whose answers end with one of `ends` reads them.
+fn responses(view: &View, ends: &[u32]) -> Result<Vec<Example>, RowError> {
     let which: Vec<usize> = (0..view.len()).collect();
-    examples(view, &which, Objective::Sft)
+    examples(view, &which, Objective::Sft, ends)
 }
 
 /// How far a response is from the reference, in nats: the sum over its tokens of d, the log-probability with which a token was drawn less

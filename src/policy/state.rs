@@ -179,7 +179,7 @@ impl State {
         temperature: f64,
     ) -> Result<Vec<Vec<f32>>, PolicyError> {
         let net = self.reference(name, other)?;
-        let rows = rows.iter().enumerate().map(|(i, e)| Row::new(i, e, &net.sizes)).collect::<Result<Vec<_>, _>>()?;
+        let rows = rows.iter().enumerate().map(|(i, e)| Row::new(i, e, &net)).collect::<Result<Vec<_>, _>>()?;
         logprobs(&net, &rows, temperature, UpdateSettings::default().micro_batch, &self.alone())
     }
 
