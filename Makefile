@@ -88,13 +88,15 @@ killed: build
 faults: build
 	python3 tests/soak/faults.py
 
-# GRPO against GiGPO from one warm start: three seeds each, one run at a time, going on where it was left.
+# GRPO against GiGPO from one warm start: three seeds each, going on where it was left. ARGS="--jobs 2" does two runs at a time.
 compare: build
-	python3 scripts/compare.py
+	target/release/flow study studies/grpo-gigpo.yaml $(ARGS)
 
-# LaMer's tables, written to docs/lamer.md and docs/lamer-sokoban.md: hours; it goes on where it was left. ARGS narrows it: ARGS="--games minesweeper --seeds 1".
+# LaMer's tables, written to docs/lamer.md and docs/lamer-sokoban.md: hours; it goes on where it was left. ARGS="--jobs 2" does two
+# pieces of work at a time, ARGS=--dry-run says what is left.
 reproduce-lamer: build
-	python3 scripts/reproduce_lamer.py $(ARGS)
+	target/release/flow study studies/lamer.yaml $(ARGS)
+	target/release/flow study studies/lamer-sokoban.yaml $(ARGS)
 
 # Tiny random models of every architecture as transformers computes them (tests/golden/models), made anew in a virtual environment of
 # some 6 GB. With SMOLLM2=FILE.gguf (flow model fetch smollm2-135m-instruct), SmolLM2 is compared as well.
