@@ -39,7 +39,6 @@ WORLDS = [
     ("textworld", "textworld:tw-coin_collector,level=5", EXPERT, 100),
     ("textworld", "textworld:tw-cooking,recipe=2,take=1,go=6,open=true,cook=true", EXPERT, 100),
     ("alfworld", "alfworld", EXPERT, 200),
-    ("miniwob", "miniwob:click-test-2", RANDOM, 10),
 ]
 
 

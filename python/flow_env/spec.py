@@ -31,10 +31,11 @@ ADAPTERS: Dict[str, Adapter] = {
     "textworld": Adapter("textworld", "KIND[,key=value...] | FILES", "Microsoft's TextWorld: generated games, or files of them"),
     "alfworld": Adapter("alfworld", "[TASK,TASK...]", "ALFWorld's engine with regenerated scenes"),
     "gem": Adapter("gem", "ID", "GEM's environments"),
-    "miniwob": Adapter("miniwob", "PAGE", "MiniWoB++ web pages in a headless Chromium"),
-    "openenv": Adapter("openenv", "URL", "a server that speaks OpenEnv over HTTP"),
-    "verifiers": Adapter("verifiers", "ENV", "environments of the package verifiers"),
 }
+
+
+SLOW = ("scienceworld", "textworld", "alfworld")
+"""Adapters whose words aren't gathered when they start, because playing takes too long: a file keeps them, or there are none."""
 
 
 class Unknown(Exception):
@@ -103,5 +104,7 @@ def vocabulary(spec: str) -> List[str]:
         kept = folder / (re.sub(r"[^\w.-]", "_", name) + ".txt")
         if kept.is_file():
             return kept.read_text(encoding="utf-8").split("\n")[:-1]
-    few = spec.partition(":")[0] in ADAPTERS
-    return words.of_world(world(spec), *((4, 8) if few else ()))
+    head = spec.partition(":")[0]
+    if head in SLOW:
+        return []
+    return words.of_world(world(spec), *((4, 8) if head in ADAPTERS else ()))
