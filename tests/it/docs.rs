@@ -118,10 +118,15 @@ fn every_question_has_an_answer() {
     let folder = tempfile::tempdir().unwrap();
     let panel = done(flow().args(["panel", "minesweeper", "size=4", "mines=2", "--count", "16", "--out"]).arg(folder.path()));
     let panel = panel.trim().rsplit(" -> ").next().unwrap().to_string();
-    let flat = SMALL.replace("episodes: { op: group", "group: { op: group").replace("inputs: episodes", "inputs: group");
-    let flat = flat.replace("log: [rollout, states, advantage, update]", &format!(
-        "  evaluate: {{ op: evaluate, inputs: {{ weights: {{ after: update }} }}, with: {{ model: actor, panel: {panel}, every: 2, max_turns: 5 }} }}\nlog: [tasks, rollout, group, advantage, update, evaluate]"
-    ));
+    let (head, _) = SMALL.split_once("  reward:").unwrap();
+    let flat = format!(
+        "{head}  group: {{ op: group, inputs: rollout, with: {{ by: [task, state, visitation_depth] }} }}
+  advantage: {{ op: advantage, inputs: group, with: {{ of: step_return, gamma: 0.95 }} }}
+  update: {{ op: gpu-update, inputs: advantage, with: {{ model: actor, lr: 1.0e-3 }} }}
+  evaluate: {{ op: evaluate, inputs: {{ weights: {{ after: update }} }}, with: {{ model: actor, panel: {panel}, every: 2, max_turns: 5 }} }}
+log: [tasks, rollout, group, advantage, update, evaluate]
+"
+    );
     let runs = [trained(folder.path(), "flat", &flat, &[]), trained(folder.path(), "looped", LOOPED, &[])];
     let page = page("docs/questions.md");
     let asked: Vec<(&str, &str)> = blocks(&page).into_iter().filter(|(kind, _)| kind.starts_with("sql")).collect();

@@ -149,7 +149,9 @@ fn thousands_of_commits_stay_cheap() {
     let part = write_part(&run, "rollout", 0, 0, &rollout(0, 0, 1)).unwrap();
     let start = std::time::Instant::now();
     for iteration in 0..2000 {
-        let parts = (0..6).map(|worker| flow::log::Part { worker, ..part.clone() }).collect();
+        // The same rows again and again, under the names that their iterations and workers would give them.
+        let named = |worker| format!("log/rollout/iteration={iteration}/part-{worker}.parquet");
+        let parts = (0..6).map(|worker| flow::log::Part { worker, iteration, path: named(worker), ..part.clone() }).collect();
         let metrics = Metrics::from([("update".into(), (0..10).map(|m| (format!("metric_{m}"), 0.1)).collect())]);
         committer.commit(iteration, parts, metrics, vec![]).unwrap();
     }
