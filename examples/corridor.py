@@ -1,8 +1,8 @@
 """An environment outside flow, in the fewest lines: a corridor with a flag at one end and a trap at the other.
 
-flow starts it (see pipelines/process-corridor.yaml) and speaks to it in JSON lines, as src/env/process/mod.rs says:
+flow starts it (see pipelines/process-corridor.yaml) and speaks to it in JSON lines, as docs/protocol.md says of protocol 1:
 one request comes in on a line, one answer goes out on a line, and an episode is known by its number.
-To make an environment of your own, keep main() and write another Corridor.
+For an environment of your own the package in python/ does all of this, and more.
 """
 
 import json

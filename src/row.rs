@@ -105,7 +105,7 @@ pub const COLUMNS: &[Column] = &[
     column("reward", Kind::F32, "the reward of the turn"),
     column("done", Kind::Bool, "whether the episode ended with this turn"),
     column("won", Kind::Bool, "whether the episode was won with this turn"),
-    column("score", Kind::F32, "the sum of the episode's rewards up to and with this turn"),
+    column("score", Kind::F32, "the sum of the episode's rewards up to and with this turn, or where the world has a score of its own, that"),
     column("weights", Kind::U64, "version of the weights that acted"),
     column("seed", Kind::U64, "the seed the turn was sampled with"),
     column("value", Kind::F32, "what the critic expected after the prompt: the return from this turn on"),

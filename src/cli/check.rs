@@ -1,8 +1,11 @@
 //! `flow check`: every mistake in one pass.
 
 use super::colours::GREEN;
+use super::error::Error;
 use super::missing::missing;
 use super::output::{answer, paint, Outcome, Output};
+use crate::env::process::{ProcessError, ProcessSettings};
+use crate::env::EnvError;
 use crate::pipeline::Pipeline;
 use crate::printable::printable;
 use crate::{ops, pipeline};
@@ -33,6 +36,31 @@ fn fine(path: &Path, pipeline: &Pipeline) -> String {
     text
 }
 
+/// What the program of a `tasks` node says of itself, once it has been started.
+fn greeted(program: &ProcessSettings) -> Result<String, ProcessError> {
+    let hello = program.greet()?;
+    let items = program.items(&hello)?;
+    let plural = |count: u64, what: &str| if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") };
+    let mut text = format!("  the process `{}` says hello", program.name);
+    if !hello.world.is_empty() {
+        text += &format!(": {}", hello.world);
+    }
+    if let Some((split, items)) = items {
+        let others: Vec<String> = hello.splits.iter().map(|(name, items)| format!("{name} {}", items.len())).collect();
+        text += &format!("; {} of `{split}` are drawn from (splits: {})", plural(items.len(), "task"), others.join(", "));
+    }
+    if let Some(live) = hello.live {
+        text += &format!("; a process holds {}", plural(live as u64, "episode"));
+    }
+    text += match (hello.actions, hello.expert) {
+        (true, true) => "; it lists actions and has an expert\n",
+        (true, false) => "; it lists actions and has no expert\n",
+        (false, true) => "; it lists no actions and has an expert\n",
+        (false, false) => "; it lists no actions and has no expert\n",
+    };
+    Ok(text)
+}
+
 #[derive(Args)]
 pub struct Check {
     /// Pipeline files
@@ -48,11 +76,19 @@ pub struct Check {
 impl Check {
     pub fn run(self) -> Outcome {
         let catalog = ops::catalog();
-        let mut wrong = Vec::new();
+        let (mut wrong, mut mute) = (Vec::new(), Vec::new());
         for path in &self.pipelines {
             match pipeline::load_to_run(path, &self.sets, &catalog, true, &|p| missing(p, path, &catalog)) {
-                Ok(pipeline) if self.format == Output::Text => paint(&fine(path, &pipeline)),
-                Ok(_) => {}
+                Ok(pipeline) => match ops::programs(&pipeline).map(|(_, program)| greeted(&program)).collect::<Result<String, _>>() {
+                    Ok(worlds) if self.format == Output::Text => {
+                        paint(&fine(path, &pipeline));
+                        if !worlds.is_empty() {
+                            answer(&worlds);
+                        }
+                    }
+                    Ok(_) => {}
+                    Err(error) => mute.push(Error::from(EnvError::from(error)).at(path.display())),
+                },
                 Err(diagnostics) => {
                     if self.format == Output::Text {
                         anstream::eprint!("{}", diagnostics.styled());
@@ -64,6 +100,7 @@ impl Check {
         if self.format == Output::Json {
             answer(&serde_json::to_string_pretty(&wrong)?);
         }
-        Ok(if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        mute.iter().for_each(|error| anstream::eprintln!("{}", error.styled()));
+        Ok(if wrong.is_empty() && mute.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }

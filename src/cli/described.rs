@@ -43,7 +43,8 @@ fn cases(schema: &Value) -> Vec<(String, &Value)> {
         let (key, value) = Value::get(case, "if")?["properties"].as_object()?.iter().next()?;
         let then = case.get("then")?;
         own(then).next()?;
-        Some((format!("{key}: {}", value["const"].as_str()?), then))
+        let several = || Some(value["enum"].as_array()?.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" | "));
+        Some((format!("{key}: {}", value["const"].as_str().map(String::from).or_else(several)?), then))
     };
     schema["allOf"].as_array().into_iter().flatten().filter_map(case).collect()
 }

@@ -5,6 +5,7 @@ mod colours;
 mod completion;
 mod described;
 mod diff;
+mod env;
 mod episode;
 mod error;
 mod eval;
@@ -82,6 +83,8 @@ enum Verb {
     Model(model::Model),
     /// Lists the operators, or explains one
     Ops(ops::Ops),
+    /// Lists the environments, or installs one that isn't ours
+    Env(env::Env),
     /// Prints the JSON Schema of the pipeline language
     Schema(schema::Schema),
     /// Asks a run's log in SQL
@@ -125,6 +128,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Graph(verb) => verb.run(),
         Verb::Model(verb) => verb.run(),
         Verb::Ops(verb) => verb.run(),
+        Verb::Env(verb) => verb.run(),
         Verb::Schema(verb) => verb.run(),
         Verb::Query(verb) => verb.run(),
         Verb::Report(verb) => verb.run(),

@@ -2,7 +2,8 @@
 
 use super::error::Error;
 use super::output::{answer, Outcome};
-use crate::env::freeze;
+use crate::env::process::Outside;
+use crate::env::{freeze, Game};
 use crate::ops;
 use clap::Args;
 use serde_json::{Map, Value};
@@ -11,7 +12,8 @@ use std::process::ExitCode;
 
 #[derive(Args)]
 pub struct Panel {
-    /// The game, with its settings as `tasks` has them: sokoban size=6 boxes=3 moves=3
+    /// The environment, with its settings as `tasks` has them: sokoban size=6 boxes=3 moves=3, or process name=corridor
+    /// command='["python3","examples/corridor.py"]' split=test
     game: String,
     #[arg(value_name = "SETTING=VALUE")]
     settings: Vec<String>,
@@ -37,17 +39,35 @@ impl Panel {
             with.insert(key.into(), value);
         }
         let game = ops::game(with).map_err(|e| Error::asked(e).help("`flow ops tasks` lists the settings"))?;
+        // The commands that start a program are long; its name and its split say enough.
+        let named = |setting: &&String| game.program().is_none() || ["name=", "split="].iter().any(|key| setting.starts_with(key));
         let plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-        let usual =
-            || std::iter::once(self.game.clone()).chain(self.settings.iter().map(|s| s.replace('=', ""))).collect::<Vec<_>>().join("-");
+        let usual = || {
+            std::iter::once(self.game.clone())
+                .chain(self.settings.iter().filter(named).map(|s| short(s, &game)))
+                .collect::<Vec<_>>()
+                .join("-")
+        };
         let label = self.label.clone().unwrap_or_else(usual);
         if !plain(&label) {
             return Err(Error::Asked(format!("`{label}` can't be a label: letters, digits and `-` make one")));
         }
         std::fs::create_dir_all(&self.out).map_err(Error::file(&self.out))?;
-        let panel = freeze(&game, &label, self.count as usize)?;
+        let outside = Outside::default();
+        if let Some(program) = game.program() {
+            outside.declare(program.clone());
+        }
+        let panel = freeze(&game, &label, self.count as usize, &outside)?;
         let path = panel.write(&self.out)?;
         answer(&format!("{} tasks, none of which training draws -> {}", panel.tasks.len(), path.display()));
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A setting as a part of a panel's name: `size6`, and of a program the value alone.
+fn short(setting: &str, game: &Game) -> String {
+    match setting.split_once('=') {
+        Some((_, value)) if game.program().is_some() => value.replace('_', "-"),
+        _ => setting.replace('=', ""),
     }
 }

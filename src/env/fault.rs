@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::panic::{catch_unwind, AssertUnwindSafe, PanicHookInfo};
 
-/// In what way an environment failed.
+/// In what way an episode failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// Its code panicked.
@@ -16,9 +16,18 @@ pub enum Cause {
     Crash,
     /// It answered what is no answer.
     Malformed,
+    /// Its expert knew no way on, or named an action that couldn't be chosen.
+    Expert,
+    /// What it shows is too much for the model to read.
+    Prompt,
 }
 
 impl Cause {
+    /// Whether another try would fail in the same way.
+    pub fn lasting(self) -> bool {
+        matches!(self, Cause::Expert | Cause::Prompt)
+    }
+
     /// As the table `errors` names it.
     pub fn name(self) -> &'static str {
         match self {
@@ -27,6 +36,8 @@ impl Cause {
             Cause::Timeout => "timeout",
             Cause::Crash => "crash",
             Cause::Malformed => "malformed",
+            Cause::Expert => "expert",
+            Cause::Prompt => "prompt",
         }
     }
 }

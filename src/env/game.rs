@@ -102,6 +102,11 @@ impl Game {
         Game { kind, settings: Arc::new(settings) }
     }
 
+    /// The same environment with other settings.
+    pub(super) fn with<T: GameSettings>(&self, settings: T) -> Game {
+        Game { kind: self.kind, settings: Arc::new(settings) }
+    }
+
     /// The game that the settings of a `tasks` node mean, once they are held against what a board can have.
     pub fn read(env: &str, with: Map<String, Value>) -> Result<Game, EnvError> {
         let kind = kind(env).ok_or_else(|| EnvError::Unknown(env.into()))?;

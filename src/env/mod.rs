@@ -15,10 +15,12 @@
 //! # Ok::<(), flow::env::EnvError>(())
 //! ```
 
+pub mod adapter;
 mod error;
 mod fault;
 mod game;
 pub mod minesweeper;
+pub mod panel;
 pub mod process;
 mod registry;
 pub mod sokoban;
@@ -31,11 +33,12 @@ pub use error::EnvError;
 pub use fault::{hushed, Cause, Fault};
 pub use game::{Game, GameSettings, Task};
 pub use minesweeper::MinesweeperSettings;
+pub use panel::{freeze, Panel};
 pub use registry::{kind, Kind, TABLE};
 pub use sokoban::SokobanSettings;
-pub use tasks::{freeze, training, Panel, Split};
-pub use view::View;
-pub use worlds::Worlds;
+pub use tasks::{Split, Training};
+pub use view::{Extras, View};
+pub use worlds::{Beginning, Worlds};
 
 /// What an environment answers.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,14 +1,27 @@
 //! The registry: the one list of environments. A new one is a folder beside this file, whose settings are a [`GameSettings`],
-//! and a line in [`TABLE`].
+//! and a line in [`TABLE`]; one that a program plays is an adapter of `flow-env` and a line. one that a program plays is an adapter of `flow-env` and a line.
 
 use super::game::{Game, GameSettings};
-use super::{minesweeper, process, sokoban};
+use super::{adapter, minesweeper, process, sokoban};
 use serde_json::Value;
 use std::fmt;
 
 /// THE list of environments.
-pub const TABLE: &[Kind] =
-    &[Kind::of::<sokoban::SokobanSettings>(), Kind::of::<minesweeper::MinesweeperSettings>(), Kind::of::<process::ProcessSettings>()];
+pub const TABLE: &[Kind] = &[
+    Kind::of::<sokoban::SokobanSettings>(),
+    Kind::of::<minesweeper::MinesweeperSettings>(),
+    Kind::of::<process::ProcessSettings>(),
+    adapter::kind("alfworld", "ALFWorld's engine with regenerated scenes."),
+    adapter::kind("gem", "GEM's environments."),
+    adapter::kind("gymnasium", "Gymnasium's environments with discrete actions or text."),
+    adapter::kind("scienceworld", "ScienceWorld: elementary science in a simulated house."),
+    adapter::kind("textarena", "TextArena's games for one player."),
+    adapter::kind("textworld", "TextWorld: generated games, or files of them."),
+    adapter::kind("textworld-express", "TextWorldExpress: cookingworld, coin and others."),
+];
+
+/// The line of what a program plays.
+pub(super) static PROCESS: &Kind = &Kind::of::<process::ProcessSettings>();
 
 /// What is known of an environment before it has settings.
 pub struct Kind {
@@ -20,6 +33,8 @@ pub struct Kind {
     pub schema: fn() -> Value,
     pub(super) read: fn(&'static Kind, Value) -> serde_json::Result<Game>,
     pub(super) parse: fn(&'static Kind, &str) -> Option<Game>,
+    /// Whether it is played by an adapter of `flow-env`, which has to be installed.
+    pub adapter: bool,
 }
 
 impl Kind {
@@ -30,6 +45,7 @@ impl Kind {
             schema: || schemars::schema_for!(T).to_value(),
             read: |kind, with| Ok(Game::of::<T>(kind, serde_json::from_value(with)?)),
             parse: |kind, label| Some(Game::of::<T>(kind, T::parse(label)?)),
+            adapter: false,
         }
     }
 }

@@ -1,13 +1,31 @@
 //! What live episodes answer, whoever plays them.
 
 use super::{EnvError, Fault, Seen};
+use std::collections::BTreeMap;
 
 /// What an episode shows after a reset or a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct View {
     pub seen: Seen,
-    /// The actions worth choosing from now.
+    /// The actions worth choosing from now; none where they weren't asked for.
     pub actions: Vec<String>,
+    /// What only some worlds say.
+    pub extras: Extras,
+}
+
+/// What only some worlds say of an episode.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Extras {
+    /// Where it stands on the world's own scale.
+    pub score: Option<f32>,
+    /// Small figures of this moment.
+    pub info: BTreeMap<String, f64>,
+    /// Whether a limit of the world's own ended it, not the game.
+    pub truncated: bool,
+    /// After a reset: the task's own text, which the observations don't repeat.
+    pub instruction: Option<String>,
+    /// After a reset: the kind of task.
+    pub kind: Option<String>,
 }
 
 /// One answer for each episode that was asked, in order. The outer error is no episode's: the run can't go on with it.

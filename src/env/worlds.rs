@@ -1,10 +1,15 @@
 //! Live episodes of any kind, by number: those of our own games here, the others in processes of their own.
+//!
+//! Episodes are begun and moved without waiting; what they show is collected when it is there. So a policy can answer those that
+//! are ready while slow worlds still work.
 
 use super::fault::guarded;
-use super::process::{Ask, Outside, Pool, ProcessError};
-use super::view::{Answers, View};
+use super::process::{wait, Answer, Ask, Outside, Pool, ProcessError};
+use super::view::{Answers, Extras, View};
 use super::{EnvError, Environment, Fault, Game, Seen, Task};
 use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 /// The live episodes of one player. Their numbers are the player's.
 #[derive(Default)]
@@ -14,7 +19,14 @@ pub struct Worlds {
     /// The program that plays an episode.
     there: BTreeMap<usize, String>,
     pools: BTreeMap<String, Pool>,
+    /// Episodes whose next view is still to come.
+    waiting: BTreeSet<usize>,
+    views: Vec<(usize, Result<View, Fault>)>,
+    advice: BTreeMap<usize, Result<Option<String>, Fault>>,
 }
+
+/// An episode to be begun: its number, its task, and whether its admissible actions are to be listed. Our own games list them always.
+pub type Beginning<'a> = (usize, &'a Task, bool);
 
 impl Worlds {
     /// `outside` knows how programs are started.
@@ -24,8 +36,11 @@ impl Worlds {
 
     /// Forgets all episodes; processes live on.
     pub fn clear(&mut self) {
+        self.close(&self.there.keys().copied().collect::<Vec<_>>());
         self.here.clear();
-        self.there.clear();
+        self.waiting.clear();
+        self.views.clear();
+        self.advice.clear();
     }
 
     /// The rules of a game, for the head of a full prompt.
@@ -36,24 +51,103 @@ impl Worlds {
         }
     }
 
-    /// Starts episodes, each on its task; a number that is in use is started anew.
-    pub fn reset(&mut self, starts: &[(usize, &Task)]) -> Answers<View> {
-        let mut asks = Vec::new();
-        let mut answers = BTreeMap::new();
-        for (episode, task) in starts {
+    /// How many more episodes of the game can be begun now, if that is limited.
+    pub fn room(&mut self, game: &Game) -> Result<Option<usize>, EnvError> {
+        match game.program() {
+            Some(program) => Ok(self.pool(&program.name)?.room()),
+            None => Ok(None),
+        }
+    }
+
+    /// Begins episodes, each on its task; a number that is in use is begun anew. [`Worlds::views`] has what they show.
+    pub fn begin(&mut self, starts: &[Beginning]) -> Result<(), EnvError> {
+        let mut asks: BTreeMap<&str, Vec<(usize, Ask, bool)>> = BTreeMap::new();
+        for (episode, task, listed) in starts {
             match task.game.program() {
                 Some(program) => {
                     self.there.insert(*episode, program.name.clone());
-                    asks.push((*episode, Ask::Reset(task)));
+                    self.waiting.insert(*episode);
+                    asks.entry(&program.name).or_default().push((*episode, Ask::Reset(task), *listed));
                 }
                 None => {
                     let mut made = task.make()?;
-                    answers.insert(*episode, guarded(|| made.reset()));
+                    let seen = guarded(|| made.reset());
                     self.here.insert(*episode, made);
+                    self.show(*episode, seen);
                 }
             }
         }
-        self.finish(answers, starts.iter().map(|s| s.0), asks)
+        for (name, asks) in asks {
+            self.pool(name)?.begin(&asks)?;
+        }
+        Ok(())
+    }
+
+    /// Carries out an action in each of these episodes. [`Worlds::views`] has what they show then.
+    pub fn act(&mut self, moves: &[(usize, &str)]) -> Result<(), EnvError> {
+        let mut asks: BTreeMap<String, Vec<(usize, &str)>> = BTreeMap::new();
+        for (episode, action) in moves {
+            match self.here.get_mut(episode) {
+                Some(env) => {
+                    let seen = guarded(|| env.step(action));
+                    self.show(*episode, seen);
+                }
+                None => {
+                    self.waiting.insert(*episode);
+                    asks.entry(self.program(*episode)?).or_default().push((*episode, action));
+                }
+            }
+        }
+        for (name, asks) in asks {
+            self.pool(&name)?.step(&asks);
+        }
+        Ok(())
+    }
+
+    /// What episodes show by now that were begun or moved. Waits for nothing.
+    pub fn shown(&mut self) -> Vec<(usize, Result<View, Fault>)> {
+        self.collect();
+        std::mem::take(&mut self.views)
+    }
+
+    /// What episodes show that were begun or moved: all of them, or those that are there `patience` after the first. Waits for one at
+    /// least, if any is to come.
+    pub fn views(&mut self, patience: Duration) -> Vec<(usize, Result<View, Fault>)> {
+        let mut until = None;
+        loop {
+            self.collect();
+            if self.waiting.is_empty() || !self.pools.values().any(Pool::busy) {
+                break;
+            }
+            if !self.views.is_empty() {
+                let until = *until.get_or_insert_with(|| Instant::now() + patience);
+                if Instant::now() >= until {
+                    break;
+                }
+            }
+            wait(self.pools.values(), until);
+        }
+        std::mem::take(&mut self.views)
+    }
+
+    /// Says that these episodes are over, whether by themselves or cut short, so that their worlds can make room.
+    pub fn close(&mut self, episodes: &[usize]) {
+        let mut over: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for episode in episodes {
+            self.waiting.remove(episode);
+            if let Some(env) = self.here.remove(episode) {
+                // Whatever is left of a broken one may panic once more when it goes.
+                let _ = guarded(|| drop(env));
+            }
+            if let Some(name) = self.there.remove(episode) {
+                over.entry(name).or_default().push(*episode);
+            }
+        }
+        for (name, episodes) in over {
+            if let Some(pool) = self.pools.get_mut(&name) {
+                pool.close(&episodes);
+            }
+        }
     }
 
     /// Tells an episode's expert what was noted after an earlier attempt; a process has no such expert.
@@ -64,72 +158,77 @@ impl Worlds {
         }
     }
 
-    /// Carries out an action in each of these episodes.
-    pub fn step(&mut self, moves: &[(usize, &str)]) -> Answers<View> {
-        let mut asks = Vec::new();
-        let mut answers = BTreeMap::new();
-        for (episode, action) in moves {
-            match self.here.get_mut(episode) {
-                Some(env) => drop(answers.insert(*episode, guarded(|| env.step(action)))),
-                None => asks.push((*episode, Ask::Step(action))),
-            }
-        }
-        self.finish(answers, moves.iter().map(|m| m.0), asks)
-    }
-
     /// The expert's action in each of these episodes; `None` where it knows no way on.
     pub fn expert(&mut self, episodes: &[usize]) -> Answers<Option<String>> {
-        let mut answers = BTreeMap::new();
-        let mut asks = Vec::new();
+        let mut asks: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for episode in episodes {
             match self.here.get_mut(episode) {
-                Some(env) => drop(answers.insert(*episode, guarded(|| env.expert()))),
-                None => asks.push((*episode, Ask::Expert)),
+                Some(env) => drop(self.advice.insert(*episode, guarded(|| env.expert()))),
+                None => asks.entry(self.program(*episode)?).or_default().push(*episode),
             }
         }
-        self.ask(asks, &mut answers, Pool::expert)?;
-        Ok(episodes.iter().filter_map(|e| answers.remove(e)).collect())
-    }
-
-    /// The views of our own games with their actions, and those of the processes, in the order in which they were asked for.
-    fn finish(
-        &mut self,
-        shown: BTreeMap<usize, Result<Seen, Fault>>,
-        order: impl Iterator<Item = usize>,
-        asks: Vec<(usize, Ask)>,
-    ) -> Answers<View> {
-        let mut answers = BTreeMap::new();
-        for (episode, seen) in shown {
-            let env = self.here.get(&episode);
-            let view = seen.and_then(|seen| guarded(|| View { seen, actions: env.map(|e| e.admissible()).unwrap_or_default() }));
-            if view.is_err() {
-                // Whatever is left of it may panic once more when it goes.
-                let broken = self.here.remove(&episode);
-                let _ = guarded(|| drop(broken));
+        for (name, asks) in asks {
+            self.pool(&name)?.advise(&asks)?;
+        }
+        loop {
+            self.collect();
+            let missing = episodes.iter().any(|episode| !self.advice.contains_key(episode));
+            if !missing || !self.pools.values().any(Pool::busy) {
+                break;
             }
-            answers.insert(episode, view);
+            wait(self.pools.values(), None);
         }
-        self.ask(asks, &mut answers, Pool::view)?;
-        Ok(order.filter_map(|e| answers.remove(&e)).collect())
+        Ok(episodes.iter().filter_map(|e| self.advice.remove(e)).collect())
     }
 
-    /// Asks each pool for what belongs to it.
-    fn ask<'a, T>(
-        &mut self,
-        asks: Vec<(usize, Ask<'a>)>,
-        answers: &mut BTreeMap<usize, Result<T, Fault>>,
-        how: impl Fn(&mut Pool, &[(usize, Ask<'a>)]) -> Answers<T>,
-    ) -> Result<(), EnvError> {
-        let mut by_name: BTreeMap<String, Vec<(usize, Ask)>> = BTreeMap::new();
-        for (episode, ask) in asks {
-            let name = self.there.get(&episode).ok_or(EnvError::Unstarted(episode))?;
-            by_name.entry(name.clone()).or_default().push((episode, ask));
+    /// Begins episodes and waits for what all of them show.
+    pub fn reset(&mut self, starts: &[(usize, &Task)]) -> Answers<View> {
+        self.begin(&starts.iter().map(|(episode, task)| (*episode, *task, true)).collect::<Vec<_>>())?;
+        Ok(self.all(starts.iter().map(|start| start.0)))
+    }
+
+    /// Carries out an action in each of these episodes, and waits for what all of them show.
+    pub fn step(&mut self, moves: &[(usize, &str)]) -> Answers<View> {
+        self.act(moves)?;
+        Ok(self.all(moves.iter().map(|step| step.0)))
+    }
+
+    /// The views of these episodes, in this order.
+    fn all(&mut self, order: impl Iterator<Item = usize>) -> Vec<Result<View, Fault>> {
+        let mut views = BTreeMap::new();
+        while !self.waiting.is_empty() || !self.views.is_empty() {
+            views.extend(self.views(Duration::from_secs(86_400)));
         }
-        for (name, asks) in by_name {
-            let given = how(self.pool(&name)?, &asks)?;
-            answers.extend(asks.iter().map(|a| a.0).zip(given));
+        order.filter_map(|e| views.remove(&e)).collect()
+    }
+
+    /// What one of our own games shows, with its actions.
+    fn show(&mut self, episode: usize, seen: Result<Seen, Fault>) {
+        let env = self.here.get(&episode);
+        let actions = || env.map(|env| env.admissible()).unwrap_or_default();
+        let view = seen.and_then(|seen| guarded(|| View { seen, actions: actions(), extras: Extras::default() }));
+        if view.is_err() {
+            self.close(&[episode]);
         }
-        Ok(())
+        self.views.push((episode, view));
+    }
+
+    /// Takes in what the processes have answered by now.
+    fn collect(&mut self) {
+        for (episode, answer) in self.pools.values_mut().flat_map(Pool::answers) {
+            match answer {
+                Answer::View(view) => {
+                    self.waiting.remove(&episode);
+                    self.views.push((episode, view));
+                }
+                Answer::Advice(advice) => drop(self.advice.insert(episode, advice)),
+            }
+        }
+    }
+
+    /// The name of the program that plays an episode.
+    fn program(&self, episode: usize) -> Result<String, EnvError> {
+        self.there.get(&episode).cloned().ok_or(EnvError::Unstarted(episode))
     }
 
     /// The processes of a program, started when they are first needed.

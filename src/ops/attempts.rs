@@ -195,7 +195,7 @@ impl Attempts {
         let trials = self.now.trials.len();
         let summary = self.sampler.summary().clone();
         for (name, value) in played::figures(&summary) {
-            self.shared.measure(iteration, &node, name, value);
+            self.shared.measure(iteration, &node, &name, value);
         }
         for attempt in (0..self.trial.attempts as u32).filter(|_| self.trial.attempts > 1) {
             let won = self.now.trials.values().filter(|won| won.is_some_and(|won| won <= attempt)).count();

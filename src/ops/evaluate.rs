@@ -3,6 +3,7 @@
 //! Each process plays its share of the panel.
 
 use super::attempts::{Attempts, Iteration};
+use super::games::unmeasurable;
 use super::incoming::newest;
 use super::operator::{checked, must, schema, settings, Further, Head, Operator, Unfit};
 use super::reflect::Reflections;
@@ -10,7 +11,7 @@ use crate::dataflow::context::Trial;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::Streaming;
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use crate::env::{Game, Panel, Task, Worlds};
+use crate::env::{Game, Panel, Worlds};
 use crate::pipeline::{Carries, Delay, Node, Pipeline, Port, Role, Until, Wrong};
 use crate::rollout::notes;
 use crate::rollout::record::COLUMNS;
@@ -88,8 +89,12 @@ fn panel(node: &Node, with: &Evaluate) -> Result<Panel, Wrong> {
 }
 
 /// A panel that isn't there, or that can't be played.
-fn wrong(node: &Node, _: &Pipeline) -> Vec<Wrong> {
-    game(node).err().into_iter().collect()
+fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
+    let wrong = match game(node) {
+        Ok(game) => game.program().and_then(|program| unmeasurable(node, program, pipeline)),
+        Err(wrong) => Some(wrong),
+    };
+    wrong.into_iter().collect()
 }
 
 /// The game of the node's panel.
@@ -97,14 +102,7 @@ fn game(node: &Node) -> Result<Game, Wrong> {
     let with: Evaluate = checked(node)?;
     let at = |message: String| Wrong::in_node(node, &["with", "panel"], message);
     let tasks = panel(node, &with)?.tasks;
-    let Some(Task { game, .. }) = tasks.into_iter().next() else { return Err(at(format!("panel `{}` has no tasks", with.panel))) };
-    match game.program() {
-        Some(process) => Err(at(format!(
-            "panel `{}` has tasks of the process `{}`, and a process has no frozen panels; `success` in the metrics of `rollout` measures it",
-            with.panel, process.name
-        ))),
-        None => Ok(game),
-    }
+    tasks.into_iter().next().map(|task| task.game).ok_or_else(|| at(format!("panel `{}` has no tasks", with.panel)))
 }
 
 /// The words of what a further attempt is told.
@@ -129,7 +127,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let how = Play { model: with.model, actor: Actor::Policy, sampling, settings: with.play, max_failed: 1.0 };
     let (shared, id, last) = (ctx.shared.clone(), node.id.clone(), ctx.iterations);
     let mut attempts = Attempts {
-        sampler: Sampler::new(policy, how, Worlds::default(), ctx.seed)?,
+        sampler: Sampler::new(policy, how, Worlds::new(ctx.shared.outside.clone()), ctx.seed)?,
         samples: with.samples,
         keep,
         budget,

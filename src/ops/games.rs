@@ -11,14 +11,19 @@ pub fn games(pipeline: &Pipeline) -> impl Iterator<Item = (&Node, Result<Game, W
     pipeline.nodes.iter().filter_map(move |node| Some((node, game(node)?)))
 }
 
+/// The programs that the pipeline starts, each with the node that says how. What is wrong with a node's settings it says by itself.
+pub fn programs(pipeline: &Pipeline) -> impl Iterator<Item = (&Node, ProcessSettings)> {
+    // A panel's tasks name their program, and not how it is started.
+    let started = |program: &&ProcessSettings| !program.command.is_empty();
+    games(pipeline).filter_map(move |(node, game)| Some((node, game.ok()?.program().filter(started)?.clone())))
+}
+
 /// Two programs of one name: a task's name would not say which of them it is played by.
 pub fn namesakes(pipeline: &Pipeline) -> Vec<Wrong> {
     let mut known: Vec<(&Node, ProcessSettings)> = Vec::new();
     let mut found = Vec::new();
-    for (node, game) in games(pipeline) {
-        // What is wrong with a node's own settings it says by itself.
-        let Some(process) = game.ok().and_then(|game| game.program().cloned()) else { continue };
-        match known.iter().find(|(_, other)| other.name == process.name && *other != process) {
+    for (node, process) in programs(pipeline) {
+        match known.iter().find(|(_, other)| other.name == process.name && !other.same_program(&process)) {
             Some((other, _)) => {
                 let message = format!("`{}` starts the process `{}` otherwise than `{}` does", node.id, process.name, other.id);
                 let help = "tasks are known by the name of their process: give one of the two another name, or both the same settings";
@@ -28,4 +33,18 @@ pub fn namesakes(pipeline: &Pipeline) -> Vec<Wrong> {
         }
     }
     found
+}
+
+/// What is wrong with measuring on these tasks of a program: that nothing starts it, or that they may be trained on.
+pub fn unmeasurable(node: &Node, measured: &ProcessSettings, pipeline: &Pipeline) -> Option<Wrong> {
+    let at = |message: String| Wrong::in_node(node, &["with", "panel"], message);
+    let mut trained = programs(pipeline).filter(|(_, program)| program.name == measured.name).peekable();
+    if trained.peek().is_none() {
+        let message = format!("the panel has tasks of the process `{}`, which nothing in this pipeline starts", measured.name);
+        return Some(at(message).help(format!("a node whose tasks are of `env: process, name: {}` says how it is started", measured.name)));
+    }
+    let split = |program: &ProcessSettings| program.split.clone().unwrap_or_else(|| "train".into());
+    let (drawing, _) = trained.find(|(_, program)| split(program) == split(measured))?;
+    let message = format!("the panel has tasks of the split `{}`, from which `{}` draws its tasks", split(measured), drawing.id);
+    Some(at(message).help("measure on a split that isn't trained on"))
 }

@@ -22,6 +22,7 @@ mod tasks;
 mod value;
 mod vocabulary;
 
+pub use games::programs;
 pub use operator::{Further, Head, Operator};
 pub use tasks::drawn as game;
 pub use vocabulary::words;

@@ -5,15 +5,21 @@ use crate::rollout::retry::FailedEpisode;
 use crate::rollout::summary::Summary;
 
 /// The figures that progress and `metrics` show. An episode that failed is not won, and has no return.
-pub fn figures(of: &Summary) -> [(&'static str, Figure); 6] {
-    [
+/// What a world tells of its own stands behind `world_`.
+pub fn figures(of: &Summary) -> Vec<(String, Figure)> {
+    let told = |(name, (sum, episodes)): (&String, &(f64, usize))| {
+        let name = if name == "score" { name.clone() } else { format!("world_{name}") };
+        (name, Figure::share(*sum, *episodes))
+    };
+    let own = [
         ("success", Figure::share(of.won as f64, of.episodes)),
         ("return", Figure::share(of.score, of.episodes - of.failed)),
         ("turns", Figure::Sum(of.turns as f64)),
         ("invalid", Figure::share(of.invalid as f64, of.turns)),
         ("failed", Figure::Sum(of.failed as f64)),
         ("retried", Figure::Sum(of.retried as f64)),
-    ]
+    ];
+    own.into_iter().map(|(name, figure)| (name.to_owned(), figure)).chain(of.told.iter().map(told)).collect()
 }
 
 /// The episodes that `node` gave up, as the table `errors` has them.

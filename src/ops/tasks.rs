@@ -3,7 +3,7 @@
 
 use super::operator::{checked, schema, settings, Further, Operator};
 use crate::dataflow::{source, Context, Edge, Failed, Ports};
-use crate::env::{self, Game, Kind};
+use crate::env::{self, Game, Kind, Training};
 use crate::pipeline::{Node, Pipeline, Role, Wrong};
 use crate::row;
 use arrow::array::{StringArray, UInt64Array};
@@ -40,19 +40,28 @@ fn composed() -> Value {
     let batch = all["properties"].as_object_mut().and_then(|properties| properties.shift_remove("batch"));
     for (name, property) in own.iter().flat_map(|(_, own)| own) {
         // What exactly it must be depends on the environment; what it is stands here, for help and for the nearest right name.
-        let known = all["properties"][name]["description"].as_str().unwrap_or_default();
-        let about = property["description"].as_str().unwrap_or_default();
-        let about = if known.is_empty() || known == about { about.to_owned() } else { format!("{known} {about}") };
-        all["properties"][name] = json!({ "description": about });
+        if all["properties"].get(name).is_none() {
+            all["properties"][name] = json!({ "description": property["description"] });
+        }
     }
     all["properties"]["batch"] = batch.unwrap_or_default();
     let names: Vec<String> = own.iter().flat_map(|(_, own)| own.keys().cloned()).collect();
-    let case = |(kind, own): &(&Kind, Map<String, Value>)| {
+    let mut cases: Vec<(Value, Vec<&str>)> = Vec::new();
+    for (kind, own) in &own {
         let each = names.iter().map(|name| (name.clone(), own.get(name).cloned().unwrap_or(Value::Bool(false))));
-        let then = json!({ "properties": each.collect::<Map<_, _>>(), "required": (kind.schema)()["required"].as_array().cloned().unwrap_or_default() });
-        json!({ "if": { "properties": { "env": { "const": kind.name } }, "required": ["env"] }, "then": then })
+        let required = (kind.schema)()["required"].as_array().cloned().unwrap_or_default();
+        let then = json!({ "properties": each.collect::<Map<_, _>>(), "required": required });
+        // Those of the field share their settings.
+        match cases.iter_mut().find(|(known, _)| *known == then) {
+            Some((_, kinds)) => kinds.push(kind.name),
+            None => cases.push((then, vec![kind.name])),
+        }
+    }
+    let case = |(then, kinds): (Value, Vec<&str>)| {
+        let env = if let [kind] = kinds[..] { json!({ "const": kind }) } else { json!({ "enum": kinds }) };
+        json!({ "if": { "properties": { "env": env }, "required": ["env"] }, "then": then })
     };
-    all["allOf"] = own.iter().map(case).collect();
+    all["allOf"] = cases.into_iter().map(case).collect();
     all["additionalProperties"] = Value::Bool(false);
     all
 }
@@ -87,11 +96,7 @@ pub const OPERATOR: Operator = Operator {
 pub fn drawn(mut with: Map<String, Value>) -> Result<Game, Wrong> {
     with.insert("batch".into(), 1.into());
     let node = Node { id: OPERATOR.name.into(), op: OPERATOR.name.into(), inputs: vec![], with: Value::Object(with), body: None };
-    let game = game(&node)?;
-    match game.program() {
-        Some(_) => Err(Wrong::in_node(&node, &["with", "env"], "a process has no frozen panels")),
-        None => Ok(game),
-    }
+    game(&node)
 }
 
 /// Settings that no board can have.
@@ -111,8 +116,9 @@ pub fn render<'s>(node: &Node, _: Ports<'s>, scope: Scope<'s, u64>, ctx: &Contex
     if let Some(program) = game.program() {
         ctx.shared.outside.declare(program.clone());
     }
+    let training = Training::new(game, seed, &ctx.shared.outside)?;
     Ok(source::iterations(&node.id, scope, ctx, move |iteration| {
-        let names: Vec<String> = env::training(&game, seed, iteration, with.batch).iter().map(|t| t.name()).collect();
+        let names: Vec<String> = training.tasks(iteration, with.batch).iter().map(|t| t.name()).collect();
         let iterations = UInt64Array::from(vec![iteration; names.len()]);
         let rows = row::batch(vec![("iteration", Arc::new(iterations)), ("task", Arc::new(StringArray::from(names)))]);
         Ok(vec![rows?])

@@ -1,6 +1,6 @@
 //! The words of a new model: those of every text that its pipeline can show it.
 
-use super::games::games;
+use super::games::{games, programs};
 use super::operator;
 use crate::pipeline::{Node, Pipeline, Role, Wrong};
 use crate::policy::{NewModel, TokenKind};
@@ -26,7 +26,7 @@ pub fn words(pipeline: &Pipeline) -> Result<Vec<String>, Wrong> {
         new.is_ok_and(|new| new.tokens == TokenKind::Words)
     };
     if let Some(model) = pipeline.models.keys().find(of_words) {
-        for (node, program) in games.iter().filter_map(|(node, game)| Some((*node, game.program()?))) {
+        for (node, program) in programs(pipeline) {
             let hello = program.greet().map_err(|e| Wrong::in_node(node, &["with"], e.to_string()))?;
             if hello.words.is_empty() {
                 let name = &program.name;

@@ -78,7 +78,7 @@ pub struct Turn {
     pub done: bool,
     /// Whether it ended well.
     pub won: bool,
-    /// The sum of the episode's rewards so far.
+    /// Where the episode stands on the world's own scale; the sum of its rewards so far where the world has none.
     pub score: f32,
     /// What the draw of the response followed from.
     pub seed: u64,
@@ -110,6 +110,8 @@ pub struct Episode {
     pub start: Start,
     /// What is seen while it is being played.
     pub view: Option<View>,
+    /// The task's own text, where the observations don't say it; else empty.
+    pub instruction: String,
     /// What was seen and done in the turns so far.
     pub past: Vec<Past>,
     /// The turns so far.
@@ -121,11 +123,12 @@ pub struct Episode {
 impl Episode {
     /// An episode that waits.
     pub fn new(start: Start) -> Episode {
-        Episode { start, view: None, past: vec![], turns: vec![], score: 0.0 }
+        Episode { start, view: None, instruction: String::new(), past: vec![], turns: vec![], score: 0.0 }
     }
 
     /// Plays it from the start, or lets it wait (without a view); the turns so far are forgotten.
     pub fn begin(&mut self, view: Option<View>) {
+        self.instruction = view.as_ref().and_then(|view| view.extras.instruction.clone()).unwrap_or_default();
         (self.view, self.past, self.turns, self.score) = (view, vec![], vec![], 0.0);
     }
 
@@ -154,7 +157,7 @@ impl Episode {
             reward: after.reward,
             done,
             won: after.won,
-            score: self.score,
+            score: view.extras.score.unwrap_or(self.score),
             seed: request.seed,
         });
         if done {

@@ -33,6 +33,8 @@ pub type Past = (String, String);
 pub struct Situation<'a> {
     /// The rules of the game; [`Prompt::Board`] doesn't tell them.
     pub rules: &'a str,
+    /// The task's own text, where the observations don't say it; else empty.
+    pub instruction: &'a str,
     /// What is told of earlier attempts; empty in the first.
     pub memory: &'a str,
     /// The last turns of this episode, the oldest first.
@@ -46,11 +48,12 @@ pub struct Situation<'a> {
 impl Prompt {
     /// The situation in words.
     pub fn text(self, situation: &Situation) -> String {
-        let Situation { rules, memory, history, observation, admissible } = situation;
+        let Situation { rules, instruction, memory, history, observation, admissible } = situation;
+        let task = if instruction.is_empty() { String::new() } else { format!("{instruction}\n") };
         if self == Prompt::Board {
-            return format!("{memory}{observation}");
+            return format!("{memory}{task}{observation}");
         }
-        let mut text = format!("{rules}\n{memory}");
+        let mut text = format!("{rules}\n{task}{memory}");
         if !history.is_empty() {
             text.push_str(HISTORY);
             for (seen, done) in history.iter() {
@@ -69,9 +72,19 @@ mod tests {
     #[test]
     fn a_full_prompt_tells_all_and_a_board_what_is_seen() {
         let (history, admissible) = ([("A".to_string(), "up".to_string())], ["left".to_string(), "up".to_string()]);
-        let situation =
-            Situation { rules: "Push.", memory: "Attempt 1: up\n", history: &history, observation: "B", admissible: &admissible };
+        let situation = Situation {
+            rules: "Push.",
+            instruction: "",
+            memory: "Attempt 1: up\n",
+            history: &history,
+            observation: "B",
+            admissible: &admissible,
+        };
         assert_eq!(Prompt::Board.text(&situation), "Attempt 1: up\nB");
+        let told = Situation { instruction: "Boil water.", ..situation };
+        assert_eq!(Prompt::Board.text(&told), "Attempt 1: up\nBoil water.\nB");
+        assert!(Prompt::Full.text(&told).starts_with("Push.\nBoil water.\nAttempt 1: up\n"));
+        let situation = Situation { instruction: "", ..told };
         assert_eq!(
             Prompt::Full.text(&situation),
             "Push.\nAttempt 1: up\nYour last turns:\nA\nAction: up\nWhat you see now:\nB\nAdmissible actions: left, up\n"

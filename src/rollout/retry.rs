@@ -99,7 +99,7 @@ impl Retries {
     pub fn failed(&mut self, episode: usize, turn: u32, fault: Fault) {
         self.failures[episode] += fault.own as u32;
         let tries = self.failures[episode];
-        if fault.own && tries >= self.policy.tries {
+        if fault.own && (tries >= self.policy.tries || fault.cause.lasting()) {
             self.given_up.push(GivenUp { episode, turn, fault, tries });
             self.lost += 1;
             return;

@@ -81,6 +81,9 @@ pub struct PlaySettings {
     #[serde(default = "tries")]
     #[schemars(range(min = 1, max = 100))]
     pub tries: u32,
+    /// An expert's action that isn't among the admissible ones joins them; otherwise it costs its episode.
+    #[serde(default)]
+    pub join: bool,
     /// With several attempts: what those that follow are told of one where no reflection says it.
     #[serde(default)]
     pub keep: Unwritten,

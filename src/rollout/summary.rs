@@ -1,5 +1,8 @@
 //! What episodes came to, in numbers.
 
+use crate::env::Extras;
+use std::collections::BTreeMap;
+
 /// What a batch of episodes came to.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
@@ -17,6 +20,8 @@ pub struct Summary {
     pub score: f64,
     /// Turns whose action was invalid.
     pub invalid: usize,
+    /// Figures that worlds gave of episodes as they ended, by name: their sum, and of how many episodes. `score` is the world's own.
+    pub told: BTreeMap<String, (f64, usize)>,
 }
 
 impl Summary {
@@ -29,5 +34,18 @@ impl Summary {
         self.won += more.won;
         self.score += more.score;
         self.invalid += more.invalid;
+        for (name, (sum, episodes)) in &more.told {
+            let told = self.told.entry(name.clone()).or_default();
+            *told = (told.0 + sum, told.1 + episodes);
+        }
+    }
+
+    /// Takes in what a world told of an episode as it ended.
+    pub fn tell(&mut self, extras: &Extras) {
+        let score = extras.score.map(|score| ("score", f64::from(score)));
+        for (name, value) in score.into_iter().chain(extras.info.iter().map(|(name, value)| (name.as_str(), *value))) {
+            let told = self.told.entry(name.into()).or_default();
+            *told = (told.0 + value, told.1 + 1);
+        }
     }
 }

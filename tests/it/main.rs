@@ -26,3 +26,4 @@ mod see;
 mod study;
 mod terminal;
 mod update;
+mod worlds;

@@ -8,6 +8,7 @@ use super::machine::Machine;
 use super::models;
 use super::output::{answer, Outcome, Output};
 use super::session::info;
+use crate::dataflow::context::Shared;
 use crate::dataflow::feed::{Feed, Feeds};
 use crate::dataflow::journal::Journal;
 use crate::dataflow::run::{run, Plan};
@@ -67,8 +68,12 @@ impl Eval {
     pub fn run(self) -> Outcome {
         self.machine.alone("an evaluation")?;
         let panel = Panel::load(&self.panel)?;
-        panel.verify()?;
         let how = self.recipe()?;
+        let shared = Shared::default();
+        for (_, program) in ops::programs(&how) {
+            shared.outside.declare(program);
+        }
+        panel.verify(&shared.outside)?;
         let policy = models::start(&how, self.machine.threads(), &models::Starts::new())?;
         // An override may have emptied the log.
         let node = how.log.first().cloned().ok_or_else(|| Error::asked("`log` must name the node that plays"))?;
@@ -90,6 +95,7 @@ impl Eval {
             journal,
             stall: self.machine.stall(),
             sink: Some(sink.clone()),
+            shared,
             ..plan
         })?;
         if let Some(committer) = committer {

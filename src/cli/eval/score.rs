@@ -6,7 +6,7 @@ use crate::seed::text;
 use crate::stats::{courses, diversity, pass_interval, Interval, Trial};
 use arrow::array::RecordBatch;
 use serde_json::{json, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// The figures of an evaluation.
@@ -16,6 +16,8 @@ pub struct Score {
     samples: u32,
     /// By number of attempts, from 1.
     pass: Vec<Interval>,
+    /// By type of task, where the panel names types: how many tasks, what was won within all attempts, and the mean score of the episodes.
+    types: Vec<(String, usize, Interval, f64)>,
     episodes: usize,
     turns: usize,
     reward: f64,
@@ -71,7 +73,9 @@ impl Score {
                 trials.push(Trial { task: text(name), won_at: (0..attempts).find(won) });
             }
         }
+        let types = types(panel, samples, attempts, &trials, &episodes, seed);
         Ok(Score {
+            types,
             panel: panel.name.clone(),
             tasks: names.len(),
             samples,
@@ -100,6 +104,7 @@ impl Score {
             "temperature": temperature,
             "pass": pass.collect::<Vec<_>>(),
             "episodes": self.episodes,
+            "types": self.types.iter().map(|(name, tasks, won, score)| json!({ "type": name, "tasks": tasks, "share": won.value, "low": won.low, "high": won.high, "score": score })).collect::<Vec<_>>(),
             "return": self.mean(self.reward),
             "turns": self.mean(self.turns as f64),
             "diversity": self.diversity,
@@ -114,6 +119,14 @@ impl Score {
             let [share, low, high] = [pass.value, pass.low, pass.high].map(|x| 100.0 * x);
             out += &format!("pass@{}  {share:5.1}%   95% of resampled panels: {low:.1} to {high:.1}%\n", k + 1);
         }
+        if !self.types.is_empty() {
+            let width = self.types.iter().map(|t| t.0.len()).max().unwrap_or_default();
+            out += "\nby type of task, within all attempts\n";
+            for (name, tasks, won, score) in &self.types {
+                let [share, low, high] = [won.value, won.low, won.high].map(|x| 100.0 * x);
+                out += &format!("{name:<width$}  {share:5.1}%   {low:.1} to {high:.1}%   mean score {score:.2}   {tasks} tasks\n");
+            }
+        }
         let (reward, turns) = (self.mean(self.reward), self.mean(self.turns as f64));
         out += &format!("\n{} episodes: mean return {reward:.2}, {turns:.1} turns\n", self.episodes);
         if let Some(diversity) = self.diversity {
@@ -121,4 +134,28 @@ impl Score {
         }
         out
     }
+}
+
+/// The figures of each type of task that the panel names, in the order of their names.
+fn types(
+    panel: &Panel,
+    samples: u32,
+    attempts: u32,
+    trials: &[Trial],
+    episodes: &BTreeMap<(&str, u32, u32), Episode>,
+    seed: u64,
+) -> Vec<(String, usize, Interval, f64)> {
+    let mut which: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (task, kind) in panel.types.iter().enumerate() {
+        which.entry(kind).or_default().push(task);
+    }
+    let figures = |(kind, tasks): (&str, Vec<usize>)| {
+        let own: Vec<Trial> =
+            tasks.iter().flat_map(|task| trials.iter().skip(task * samples as usize).take(samples as usize).cloned()).collect();
+        let names: BTreeSet<String> = tasks.iter().map(|task| panel.tasks[*task].name()).collect();
+        let scores: Vec<f64> = episodes.iter().filter(|(name, _)| names.contains(name.0)).map(|(_, e)| f64::from(e.score)).collect();
+        let mean = scores.iter().sum::<f64>() / scores.len().max(1) as f64;
+        (kind.to_owned(), tasks.len(), pass_interval(&own, attempts, seed), mean)
+    };
+    which.into_iter().map(figures).collect()
 }

@@ -2,14 +2,16 @@
 
 use super::error::StartError;
 use super::outside::{Outside, Pipes};
-use crossbeam_channel::{bounded, unbounded, Receiver, RecvTimeoutError, Sender};
+use crossbeam_channel::{bounded, unbounded, Receiver, Sender};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The longest line that is read.
-pub const LONGEST: usize = 1 << 20;
+pub const LONGEST: usize = 1 << 24;
+/// Lines that are read ahead: beyond them a program that floods its output waits.
+const AHEAD: usize = 1024;
 /// Lines of standard error that are remembered, and how much of each.
 const TAIL: (usize, usize) = (12, 300);
 
@@ -19,8 +21,6 @@ pub enum Came {
     TooLong,
     /// It closed its output.
     End,
-    /// Nothing, and time is up.
-    Late,
 }
 
 /// A process with a thread for each of its streams, so that neither side ever waits for the other to read.
@@ -29,8 +29,6 @@ pub struct Child {
     id: u32,
     input: Sender<Vec<u8>>,
     output: Receiver<(Instant, Came)>,
-    /// When the last line came or the last request went.
-    last: Instant,
     tail: Arc<Mutex<VecDeque<String>>>,
     silent: Receiver<()>,
 }
@@ -39,10 +37,10 @@ impl Child {
     pub fn start(outside: &Outside, command: &[String]) -> Result<Child, StartError> {
         let (id, Pipes { input: mut stdin, output, errors }) = outside.start(command)?;
         let (input, inbox) = unbounded::<Vec<u8>>();
-        let (outbox, lines) = unbounded();
+        let (outbox, lines) = bounded(AHEAD);
         let (hush, silent) = bounded(0);
         let tail = Arc::new(Mutex::new(VecDeque::new()));
-        let child = Child { outside: outside.clone(), id, input, output: lines, last: Instant::now(), tail: tail.clone(), silent };
+        let child = Child { outside: outside.clone(), id, input, output: lines, tail: tail.clone(), silent };
         // A process that is gone doesn't read: its end shows in its output.
         thread(move || drop(inbox.iter().try_for_each(|bytes| stdin.write_all(&bytes).and_then(|()| stdin.flush()))))?;
         thread(move || read(BufReader::new(output), |came| outbox.send((Instant::now(), came)).is_ok()))?;
@@ -62,21 +60,14 @@ impl Child {
         Ok(child)
     }
 
-    pub fn send(&mut self, bytes: Vec<u8>) {
-        self.last = Instant::now();
+    /// Sends lines, without waiting for them to be read.
+    pub fn send(&self, bytes: Vec<u8>) {
         let _ = self.input.send(bytes); // refused when the process is gone, which its output tells
     }
 
-    /// The next line, which must come within `limit` of the last one or of the last request.
-    pub fn next(&mut self, limit: Duration) -> Came {
-        match self.output.recv_deadline(self.last + limit) {
-            Ok((at, came)) => {
-                self.last = self.last.max(at);
-                came
-            }
-            Err(RecvTimeoutError::Timeout) => Came::Late,
-            Err(RecvTimeoutError::Disconnected) => Came::End,
-        }
+    /// What comes, each with the moment it came.
+    pub fn output(&self) -> &Receiver<(Instant, Came)> {
+        &self.output
     }
 
     /// Ends the process, and says how it had ended if it had, with the last lines of its standard error.

@@ -5,10 +5,18 @@
 pub enum ProcessError {
     #[error("the process `{name}` ({command}) can't be played with: {why}")]
     Unplayable { name: String, command: String, why: String },
-    #[error("the process `{0}` has no expert: its hello doesn't say `\"expert\": true`")]
+    #[error("the process `{0}` has no expert: its hello doesn't say that it has one")]
     NoExpert(String),
     #[error("no `tasks` node of this pipeline says how to start the process `{0}`")]
     Undeclared(String),
+    #[error("the process `{name}` speaks protocol 1, which has no splits, so it has no `{split}`")]
+    NoSplits { name: String, split: String },
+    #[error("the process `{0}` speaks protocol 1, which has no splits to freeze; `success` in the metrics of `rollout` measures it")]
+    NoPanel(String),
+    #[error("{task} can't be begun: {why}")]
+    Unbegun { task: String, why: String },
+    #[error("the process `{name}` has no split `{split}`; it has {splits}")]
+    NoSplit { name: String, split: String, splits: String },
 }
 
 /// Why a program can't be started.
@@ -20,6 +28,8 @@ pub enum StartError {
     Over,
     #[error("`{program}` can't be started: {source}")]
     Refused { program: String, source: std::io::Error },
+    #[error("{0}")]
+    Missing(String),
     #[error("`{0}` has no pipes")]
     Mute(String),
     #[error("no thread: {0}")]

@@ -1,8 +1,8 @@
 //! What a run knows of the programs that it plays with: how to start them, and which are running, so that none outlives it.
 
-use super::error::StartError;
-use super::ProcessSettings;
-use rustix::process::{kill_process_group, Pid, Signal};
+use super::error::{ProcessError, StartError};
+use super::{Hello, ProcessSettings};
+use rustix::process::{kill_process_group, waitid, Pid, Signal, WaitId, WaitIdOptions};
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -16,6 +16,7 @@ pub struct Outside(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     known: BTreeMap<String, ProcessSettings>,
+    greeted: BTreeMap<String, Hello>,
     running: BTreeMap<u32, Child>,
     closed: bool,
 }
@@ -35,6 +36,18 @@ impl Outside {
         self.state().known.get(name).cloned()
     }
 
+    /// What the program of this name says of itself; it is started once to be asked.
+    pub fn hello(&self, name: &str) -> Result<Hello, ProcessError> {
+        let known = self.state().greeted.get(name).cloned();
+        if let Some(hello) = known {
+            return Ok(hello);
+        }
+        let settings = self.settings(name).ok_or_else(|| ProcessError::Undeclared(name.into()))?;
+        let hello = settings.greet()?;
+        self.state().greeted.insert(name.into(), hello.clone());
+        Ok(hello)
+    }
+
     /// Ends every process and starts no more.
     pub fn close(&self) {
         let running = {
@@ -42,8 +55,13 @@ impl Outside {
             state.closed = true;
             std::mem::take(&mut state.running)
         };
+        // All at once, so that they end together.
+        for child in running.values() {
+            let _ = kill_process_group(Pid::from_child(child), Signal::TERM);
+        }
+        let until = Instant::now() + LEAVE;
         for child in running.into_values() {
-            end(child);
+            end(child, until);
         }
     }
 
@@ -57,7 +75,7 @@ impl Outside {
         }
         let mut command = Command::new(program);
         command.args(arguments).process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|source| StartError::Refused { program: program.clone(), source })?;
+        let mut child = command.spawn().map_err(|source| refused(program, source))?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let id = child.id();
         state.running.insert(id, child);
@@ -67,10 +85,10 @@ impl Outside {
         }
     }
 
-    /// Kills a process with all that it started, and says how it had ended if it had.
+    /// Ends a process with all that it started, and says how it had ended if it had.
     pub(super) fn kill(&self, id: u32) -> Option<ExitStatus> {
         let child = self.state().running.remove(&id)?;
-        end(child)
+        end(child, Instant::now() + FAILED)
     }
 
     /// Waits a moment for the end of a process that has closed its output.
@@ -93,8 +111,28 @@ pub(super) struct Pipes {
     pub errors: std::process::ChildStderr,
 }
 
-fn end(mut child: Child) -> Option<ExitStatus> {
+/// How long a program may take to end when it is asked to: at the end of a run, so that it can end what it started in groups of their
+/// own, and where it has failed.
+const LEAVE: Duration = Duration::from_secs(5);
+const FAILED: Duration = Duration::from_millis(300);
+
+/// Asks a process and all of its group to end, waits for it until then, and kills what is left.
+fn end(mut child: Child, until: Instant) -> Option<ExitStatus> {
+    let group = Pid::from_child(&child);
+    let _ = kill_process_group(group, Signal::TERM);
     // The group is called by its leader's number, which is taken for as long as the leader wasn't waited for.
-    let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    while matches!(waitid(WaitId::Pid(group), options), Ok(None)) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let _ = kill_process_group(group, Signal::KILL);
     child.wait().ok()
+}
+
+/// Why a program can't be started, and what to do if it only has to be installed.
+fn refused(program: &str, source: std::io::Error) -> StartError {
+    match crate::env::adapter::advice(program) {
+        Some(advice) => StartError::Missing(advice),
+        None => StartError::Refused { program: program.into(), source },
+    }
 }

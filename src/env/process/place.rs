@@ -1,23 +1,24 @@
-//! The place of one process: the program that runs there now, and what it says. When one ends, the next takes its place.
+//! The place of one process: the program that runs there now, what it was asked, and what it answers. When one ends, the next takes
+//! its place.
 
+use super::answer::{episode, malformed, objects};
 use super::child::{Came, Child, LONGEST};
 use super::error::StartError;
+use super::hello::{Hello, Version};
 use super::outside::Outside;
-use super::protocol::{self, Hello};
+use super::request;
 use super::ProcessSettings;
 use crate::env::{Cause, Fault};
+use crossbeam_channel::{Receiver, TryRecvError};
 use serde_json::Value;
-use std::time::Duration;
+use std::collections::{BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
 
 /// How long the answer to hello may take: a program may have much to load.
 const HELLO: Duration = Duration::from_secs(60);
 
-/// A place for one process at a time.
-#[derive(Default)]
-pub struct Place {
-    child: Option<Child>,
-    life: u64,
-}
+/// The longest line of a program of protocol 1.
+const LONGEST_ONE: usize = 1 << 20;
 
 /// A process that has been started and hasn't said hello yet.
 pub struct Starting(Child);
@@ -25,19 +26,19 @@ pub struct Starting(Child);
 impl Starting {
     /// Starts a process and asks it to say hello, without waiting for it.
     pub fn new(settings: &ProcessSettings, outside: &Outside) -> Result<Starting, StartError> {
-        let mut child = Child::start(outside, &settings.command)?;
-        child.send(protocol::hello(&settings.name));
+        let child = Child::start(outside, &settings.command)?;
+        child.send(request::hello(&settings.name));
         Ok(Starting(child))
     }
 
     /// Waits for what it says of itself. One that can't be played with is ended.
     pub fn greeted(self) -> Result<(Child, Hello), Fault> {
-        let Starting(mut child) = self;
-        let answer = match child.next(HELLO) {
-            Came::Line(line) => Hello::read(&line),
-            Came::TooLong => Err(Fault::new(Cause::Malformed, format!("its answer to hello is a line of more than {LONGEST} bytes"))),
-            Came::End => Err(Fault::new(Cause::Crash, "it ended before it answered hello")),
-            Came::Late => Err(Fault::new(Cause::Timeout, format!("it didn't answer hello within {} s", HELLO.as_secs()))),
+        let Starting(child) = self;
+        let answer = match child.output().recv_timeout(HELLO) {
+            Ok((_, Came::Line(line))) => Hello::read(&line),
+            Ok((_, Came::TooLong)) => Err(malformed(format!("its answer to hello is a line of more than {LONGEST} bytes"))),
+            Ok((_, Came::End)) => Err(Fault::new(Cause::Crash, "it ended before it answered hello")),
+            Err(_) => Err(Fault::new(Cause::Timeout, format!("it didn't answer hello within {} s", HELLO.as_secs()))),
         };
         match answer {
             Ok(hello) => Ok((child, hello)),
@@ -46,12 +47,49 @@ impl Starting {
     }
 }
 
+/// What a request was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// A view, of the start.
+    Start,
+    /// A view, after a step.
+    Step,
+    /// An expert's action.
+    Advice,
+    /// Nothing: the episode is over.
+    Close,
+}
+
+/// A request without an answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Open {
+    pub episode: usize,
+    pub wanted: Wanted,
+    sent: Instant,
+}
+
+/// A request with its answer, or with the reason why there is none.
+pub type Closed = (Open, Result<Value, Fault>);
+
+/// A place for one process at a time.
+#[derive(Default)]
+pub struct Place {
+    child: Option<Child>,
+    life: u64,
+    open: VecDeque<Open>,
+    /// When the last answer came.
+    last: Option<Instant>,
+    /// The episodes that are in it.
+    pub live: BTreeSet<usize>,
+}
+
 impl Place {
     /// Puts a new process here.
     pub fn take(&mut self, child: Child) {
-        *self = Place { child: Some(child), life: self.life + 1 };
+        *self = Place { child: Some(child), life: self.life + 1, ..Place::default() };
     }
 
+    /// Whether no process is here.
     pub fn empty(&self) -> bool {
         self.child.is_none()
     }
@@ -61,31 +99,97 @@ impl Place {
         self.life
     }
 
-    /// Sends lines, if somebody is here to read them.
-    pub fn send(&mut self, lines: Vec<u8>) {
-        if let (Some(child), false) = (&mut self.child, lines.is_empty()) {
-            child.send(lines);
+    /// Whether it owes an answer.
+    pub fn busy(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Sends requests, if somebody is here to read them.
+    pub fn send(&mut self, requests: Vec<(usize, Wanted, Value)>, version: Version) {
+        let Some(child) = self.child.as_ref().filter(|_| !requests.is_empty()) else { return };
+        let sent = Instant::now();
+        self.open.extend(requests.iter().map(|(episode, wanted, _)| Open { episode: *episode, wanted: *wanted, sent }));
+        child.send(request::lines(requests.into_iter().map(|(_, _, request)| request).collect(), version));
+    }
+
+    /// What is still to be said of an episode is of no interest any more.
+    pub fn ignore(&mut self, episode: usize) {
+        self.open.iter_mut().filter(|open| open.episode == episode).for_each(|open| open.wanted = Wanted::Close);
+    }
+
+    /// Where its answers come in and until when the next must be there; none if it owes none.
+    pub fn awaited(&self, limit: Duration) -> Option<(&Receiver<(Instant, Came)>, Instant)> {
+        Some((self.child.as_ref()?.output(), self.late(limit)?))
+    }
+
+    /// An answer must come within the limit of its request or of the answer before it.
+    fn late(&self, limit: Duration) -> Option<Instant> {
+        let oldest = self.open.front()?.sent;
+        Some(self.last.map_or(oldest, |last| last.max(oldest)) + limit)
+    }
+
+    /// The answers that are there by now. A process that is late or breaks the protocol is ended; then all that it still owes has failed.
+    pub fn collect(&mut self, settings: &ProcessSettings, version: Version) -> Vec<Closed> {
+        let limit = Duration::from_secs_f64(settings.seconds);
+        let mut closed = Vec::new();
+        while let (Some(late), Some(child)) = (self.late(limit), &self.child) {
+            let came = match child.output().try_recv() {
+                Ok((at, came)) => {
+                    self.last = Some(at);
+                    came
+                }
+                Err(TryRecvError::Disconnected) => Came::End,
+                Err(TryRecvError::Empty) if Instant::now() < late => break,
+                Err(TryRecvError::Empty) => {
+                    let text = format!("no answer within {} s (a program must flush its output after each line)", settings.seconds);
+                    closed.extend(self.end(Fault::new(Cause::Timeout, text)));
+                    break;
+                }
+            };
+            let answers = match came {
+                Came::Line(line) if version == Version::One && line.len() > LONGEST_ONE => Err(too_long(LONGEST_ONE)),
+                Came::Line(line) => objects(&line, version),
+                Came::TooLong => Err(too_long(LONGEST)),
+                Came::End => Err(Fault::new(Cause::Crash, "its process ended")),
+            };
+            let answers =
+                answers.and_then(|answers| answers.into_iter().try_for_each(|answer| self.answered(answer, version, &mut closed)));
+            if let Err(fault) = answers {
+                closed.extend(self.end(fault));
+            }
         }
+        closed
     }
 
-    /// The next answer with the number of its episode. A process that gives none is ended; then this is why.
-    pub fn answer(&mut self, seconds: f64) -> Result<(usize, Value), Fault> {
-        let Some(child) = &mut self.child else { return Err(Fault::new(Cause::Crash, "its process is gone").of_another()) };
-        let (cause, text) = match child.next(Duration::from_secs_f64(seconds)) {
-            Came::Line(line) => match protocol::object(&line) {
-                Ok(answer) => return Ok(answer),
-                Err(fault) => (fault.cause, fault.text),
-            },
-            Came::TooLong => (Cause::Malformed, format!("its answer is a line of more than {LONGEST} bytes")),
-            Came::End => (Cause::Crash, "its process ended".into()),
-            Came::Late => (Cause::Timeout, format!("no answer within {seconds} s (a program must flush its output after each line)")),
+    /// Finds the request that an answer belongs to: in protocol 2 the oldest one.
+    fn answered(&mut self, answer: Value, version: Version, closed: &mut Vec<Closed>) -> Result<(), Fault> {
+        let episode = episode(&answer)?;
+        let at = match version {
+            Version::One => self.open.iter().position(|open| open.episode == episode),
+            Version::Two => self.open.front().filter(|open| open.episode == episode).map(|_| 0),
         };
-        Err(self.end(cause, text))
+        let Some(open) = at.and_then(|at| self.open.remove(at)) else {
+            let oldest = self.open.front().filter(|_| version == Version::Two);
+            let expected = oldest.map(|open| format!("; episode {} was to be answered next", open.episode)).unwrap_or_default();
+            return Err(malformed(format!("it answered for episode {episode}, of which nothing was asked{expected}")));
+        };
+        closed.push((open, Ok(answer)));
+        Ok(())
     }
 
-    /// Ends the process for this reason, to which its own last words are added.
-    pub fn end(&mut self, cause: Cause, text: String) -> Fault {
-        let more = self.child.take().map(|child| child.end(cause == Cause::Crash)).unwrap_or_default();
-        Fault::new(cause, text + &more)
+    /// Ends the process for this reason, to which its own last words are added, and answers what it still owes. The oldest request is
+    /// taken for the reason; the other episodes only shared the process.
+    fn end(&mut self, fault: Fault) -> Vec<Closed> {
+        let more = self.child.take().map(|child| child.end(fault.cause == Cause::Crash)).unwrap_or_default();
+        let fault = Fault { text: fault.text + &more, ..fault };
+        self.live.clear();
+        let open = std::mem::take(&mut self.open);
+        let reason = open.iter().position(|open| open.wanted != Wanted::Close);
+        let told = |(i, open): (usize, Open)| (open, Err(if Some(i) == reason { fault.clone() } else { fault.of_another() }));
+        open.into_iter().enumerate().map(told).collect()
     }
+}
+
+fn too_long(most: usize) -> Fault {
+    malformed(format!("its answer is a line of more than {most} bytes"))
 }

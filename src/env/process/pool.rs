@@ -1,34 +1,57 @@
 //! Several processes of one program, and the episodes in them. A process is one domain of failure: what it held when it ended
 //! is started again.
 
-use super::error::StartError;
+use super::answer;
+use super::error::{ProcessError, StartError};
+use super::hello::{Hello, Version};
 use super::outside::Outside;
-use super::place::{Place, Starting};
-use super::protocol::{self, Ask, Hello};
-use super::{ProcessError, ProcessSettings};
-use crate::env::view::{Answers, View};
+use super::place::{Closed, Place, Starting, Wanted};
+use super::request::{Ask, Listing};
+use super::ProcessSettings;
+use crate::env::view::View;
 use crate::env::{Cause, Fault};
+use crossbeam_channel::Select;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 /// How often a process is started before it is given up.
 const STARTS: usize = 3;
 
-/// The processes of one program. The episode with number n lives in process n modulo their count.
+/// The processes of one program.
 pub struct Pool {
     settings: ProcessSettings,
     outside: Outside,
     hello: Hello,
     places: Vec<Place>,
-    /// In which life of its place an episode was started.
-    started: BTreeMap<usize, u64>,
+    episodes: BTreeMap<usize, Live>,
+    /// Answers that needed no process.
+    known: Vec<(usize, Answer)>,
+}
+
+/// An episode in one of the processes.
+struct Live {
+    place: usize,
+    /// In which life of the place it was begun.
+    life: u64,
+    /// Whether its actions are to be listed.
+    listed: bool,
+    /// The list that was given last.
+    list: Option<Vec<String>>,
+}
+
+/// An answer to what was asked of an episode.
+#[derive(Debug)]
+pub enum Answer {
+    View(Result<View, Fault>),
+    Advice(Result<Option<String>, Fault>),
 }
 
 impl Pool {
     /// Starts all processes and waits for them to say hello.
     pub fn open(settings: ProcessSettings, outside: Outside) -> Result<Pool, ProcessError> {
         let places = (0..settings.processes.max(1)).map(|_| Place::default()).collect();
-        let mut pool = Pool { settings, outside, hello: Hello::default(), places, started: BTreeMap::new() };
+        let mut pool = Pool { settings, outside, hello: Hello::default(), places, episodes: BTreeMap::new(), known: Vec::new() };
         let said = pool.revive(&(0..pool.places.len()).collect::<Vec<_>>(), 1)?;
         pool.hello = said.into_iter().next().unwrap_or_default();
         Ok(pool)
@@ -39,74 +62,138 @@ impl Pool {
         &self.hello
     }
 
-    /// What each of these episodes shows after what is asked of it, all of it a reset or a step.
-    pub fn view(&mut self, asks: &[(usize, Ask)]) -> Answers<View> {
-        let step = asks.iter().any(|(_, ask)| matches!(ask, Ask::Step(_)));
-        self.ask(asks, |value| protocol::view(value, step))
+    /// How many more episodes can be begun now, if that is limited.
+    pub fn room(&self) -> Option<usize> {
+        let live = self.hello.live?;
+        Some(self.places.iter().map(|place| live.saturating_sub(place.live.len())).sum())
     }
 
-    /// What the program's expert would do in each of these episodes.
-    pub fn expert(&mut self, asks: &[(usize, Ask)]) -> Answers<Option<String>> {
+    /// Begins episodes, without waiting for what they show; `listed` says whether their actions are to be named. A number that is in use
+    /// is begun anew. No more may be begun than there is [`Pool::room`] for.
+    pub fn begin(&mut self, starts: &[(usize, Ask, bool)]) -> Result<(), ProcessError> {
+        let mut places = Vec::with_capacity(starts.len());
+        for (episode, _, listed) in starts {
+            self.forget(*episode);
+            let place = self.free(*episode);
+            self.places[place].live.insert(*episode);
+            self.episodes.insert(*episode, Live { place, life: 0, listed: *listed && self.hello.actions, list: None });
+            places.push(place);
+        }
+        let mut empty: Vec<usize> = places.into_iter().filter(|place| self.places[*place].empty()).collect();
+        empty.sort_unstable();
+        empty.dedup();
+        let held: Vec<_> = empty.iter().map(|place| (*place, std::mem::take(&mut self.places[*place].live))).collect();
+        self.revive(&empty, STARTS)?;
+        held.into_iter().for_each(|(place, live)| self.places[place].live = live);
+        for (episode, ..) in starts {
+            if let Some(live) = self.episodes.get_mut(episode) {
+                live.life = self.places[live.place].life();
+            }
+        }
+        self.ask(starts.iter().map(|(episode, ask, _)| (*episode, *ask)));
+        Ok(())
+    }
+
+    /// Carries out an action in each of these episodes, without waiting for what they show.
+    pub fn step(&mut self, moves: &[(usize, &str)]) {
+        self.ask(moves.iter().map(|(episode, action)| (*episode, Ask::Step(action))));
+    }
+
+    /// Asks what the program's expert would do in each of these episodes, without waiting for it.
+    pub fn advise(&mut self, episodes: &[usize]) -> Result<(), ProcessError> {
         if !self.hello.expert {
-            return Err(ProcessError::NoExpert(self.settings.name.clone()).into());
+            return Err(ProcessError::NoExpert(self.settings.name.clone()));
         }
-        self.ask(asks, protocol::advice)
+        self.ask(episodes.iter().map(|episode| (*episode, Ask::Expert)));
+        Ok(())
     }
 
-    /// Asks all processes at once, then collects what they answer.
-    fn ask<T>(&mut self, asks: &[(usize, Ask)], read: impl Fn(Value) -> Result<T, Fault>) -> Answers<T> {
-        self.fill(asks)?;
-        let mut answers: Vec<Option<Result<T, Fault>>> = asks.iter().map(|_| None).collect();
-        let open = self.send(asks, &mut answers);
-        for (place, mut open) in self.places.iter_mut().zip(open) {
-            while !open.is_empty() {
-                let answer = place.answer(self.settings.seconds).and_then(|(episode, value)| {
-                    let at = open.iter().position(|i| asks[*i].0 == episode);
-                    let unasked = || format!("it answered for episode {episode}, of which nothing was asked");
-                    at.map(|at| (at, value)).ok_or_else(|| place.end(Cause::Malformed, unasked()))
-                });
-                match answer {
-                    Ok((at, value)) => answers[open.remove(at)] = Some(read(value)),
-                    // The oldest open request is taken for the reason; the others only shared the process.
-                    Err(fault) => {
-                        for (nth, i) in open.drain(..).enumerate() {
-                            answers[i] = Some(Err(if nth == 0 { fault.clone() } else { fault.of_another() }));
-                        }
-                    }
-                }
-            }
+    /// Says that these episodes are over, so that the program can make room.
+    pub fn close(&mut self, episodes: &[usize]) {
+        let open: Vec<usize> = episodes.iter().copied().filter(|episode| self.held(*episode)).collect();
+        if self.hello.version == Version::Two {
+            self.ask(open.iter().map(|episode| (*episode, Ask::Close)));
         }
-        Ok(answers.into_iter().map(|a| a.unwrap_or_else(|| Err(Fault::new(Cause::Crash, "its process is gone").of_another()))).collect())
+        episodes.iter().for_each(|episode| self.forget(*episode));
     }
 
-    /// Starts processes in the empty places where an episode is to be reset.
-    fn fill(&mut self, asks: &[(usize, Ask)]) -> Result<(), ProcessError> {
-        let count = self.places.len();
-        let resets = |place: usize| asks.iter().any(|(episode, ask)| episode % count == place && matches!(ask, Ask::Reset(_)));
-        let empty: Vec<usize> = (0..count).filter(|place| self.places[*place].empty() && resets(*place)).collect();
-        self.revive(&empty, STARTS).map(drop)
+    /// Whether an answer is still to come.
+    pub fn busy(&self) -> bool {
+        !self.known.is_empty() || self.places.iter().any(Place::busy)
     }
 
-    /// Sends each request to the process of its episode. Gives, for each process, which requests it has to answer, the oldest
-    /// first; an episode whose process is gone has its answer already.
-    fn send<T>(&mut self, asks: &[(usize, Ask)], answers: &mut [Option<Result<T, Fault>>]) -> Vec<Vec<usize>> {
-        let count = self.places.len();
-        let mut open: Vec<Vec<usize>> = vec![Vec::new(); count];
-        let mut lines: Vec<Vec<u8>> = vec![Vec::new(); count];
-        for (i, (episode, ask)) in asks.iter().enumerate() {
-            let place = &self.places[episode % count];
-            if matches!(ask, Ask::Reset(_)) {
-                self.started.insert(*episode, place.life());
-            }
-            if place.empty() || self.started.get(episode) != Some(&place.life()) {
-                answers[i] = Some(Err(Fault::new(Cause::Crash, "the process it was played in ended").of_another()));
+    /// The answers that are there by now.
+    pub fn answers(&mut self) -> Vec<(usize, Answer)> {
+        let mut answers = std::mem::take(&mut self.known);
+        let closed: Vec<Closed> = self.places.iter_mut().flat_map(|place| place.collect(&self.settings, self.hello.version)).collect();
+        answers.extend(closed.into_iter().filter_map(|closed| self.read(closed)));
+        answers
+    }
+
+    /// Reads an answer; there is nothing to read where an episode is over.
+    fn read(&mut self, (open, answer): Closed) -> Option<(usize, Answer)> {
+        let (version, mut list) = (self.hello.version, None);
+        let list = self.episodes.get_mut(&open.episode).map_or(&mut list, |live| &mut live.list);
+        let view =
+            |answer: Result<Value, Fault>, step, list| Answer::View(answer.and_then(|value| answer::view(value, step, version, list)));
+        let read = match open.wanted {
+            Wanted::Start => view(answer, false, list),
+            Wanted::Step => view(answer, true, list),
+            Wanted::Advice => Answer::Advice(answer.and_then(answer::advice)),
+            Wanted::Close => return None,
+        };
+        Some((open.episode, read))
+    }
+
+    /// Sends each request to the process of its episode; an episode whose process is gone has its answer at once.
+    fn ask<'a>(&mut self, asks: impl Iterator<Item = (usize, Ask<'a>)>) {
+        let version = self.hello.version;
+        let mut requests: Vec<Vec<(usize, Wanted, Value)>> = self.places.iter().map(|_| Vec::new()).collect();
+        for (episode, ask) in asks {
+            let wanted = match ask {
+                Ask::Reset(_) => Wanted::Start,
+                Ask::Step(_) => Wanted::Step,
+                Ask::Expert => Wanted::Advice,
+                Ask::Close => Wanted::Close,
+            };
+            if !self.held(episode) {
+                let gone = Fault::new(Cause::Crash, "the process it was played in ended").of_another();
+                self.known.push((episode, if wanted == Wanted::Advice { Answer::Advice(Err(gone)) } else { Answer::View(Err(gone)) }));
                 continue;
             }
-            lines[episode % count].extend(ask.line(*episode));
-            open[episode % count].push(i);
+            let Some(live) = self.episodes.get(&episode) else { continue };
+            let listing = match (live.listed, &live.list) {
+                (false, _) => Listing::None,
+                (true, None) => Listing::Full,
+                (true, Some(_)) => Listing::Change,
+            };
+            requests[live.place].push((episode, wanted, ask.json(episode, listing, version)));
         }
-        self.places.iter_mut().zip(lines).for_each(|(place, lines)| place.send(lines));
-        open
+        self.places.iter_mut().zip(requests).for_each(|(place, requests)| place.send(requests, version));
+    }
+
+    /// Whether an episode is in a process that still runs.
+    fn held(&self, episode: usize) -> bool {
+        let place = |live: &Live| !self.places[live.place].empty() && self.places[live.place].life() == live.life;
+        self.episodes.get(&episode).is_some_and(place)
+    }
+
+    fn forget(&mut self, episode: usize) {
+        if let Some(live) = self.episodes.remove(&episode) {
+            let place = &mut self.places[live.place];
+            if place.life() == live.life {
+                place.live.remove(&episode);
+                place.ignore(episode);
+            }
+        }
+    }
+
+    /// The place for a new episode: the one with the fewest, or where any number may live together that of its number.
+    fn free(&self, episode: usize) -> usize {
+        match self.hello.live {
+            None => episode % self.places.len(),
+            Some(_) => (0..self.places.len()).min_by_key(|place| self.places[*place].live.len()).unwrap_or_default(),
+        }
     }
 
     /// Starts processes in these places, all at a time, each up to `tries` times. Gives what they say.
@@ -135,6 +222,22 @@ impl Pool {
 
     fn unplayable(&self, why: String) -> ProcessError {
         ProcessError::Unplayable { name: self.settings.name.clone(), command: self.settings.command.join(" "), why }
+    }
+}
+
+/// Waits until one of these pools has an answer, or one of their processes is late, or until then.
+pub fn wait<'a>(pools: impl Iterator<Item = &'a Pool>, until: Option<Instant>) {
+    let mut select = Select::new();
+    let mut soonest = until;
+    for pool in pools {
+        let limit = Duration::from_secs_f64(pool.settings.seconds);
+        for (output, late) in pool.places.iter().filter_map(|place| place.awaited(limit)) {
+            select.recv(output);
+            soonest = Some(soonest.map_or(late, |soonest| soonest.min(late)));
+        }
+    }
+    if let Some(until) = soonest {
+        let _ = select.ready_deadline(until);
     }
 }
 

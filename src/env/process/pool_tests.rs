@@ -36,13 +36,29 @@ for line in sys.stdin:
 
 fn pool(processes: usize, seconds: f64) -> Pool {
     let command = ["python3", "-c", PROGRAM].map(String::from).to_vec();
-    Pool::open(ProcessSettings { name: "test".into(), command, processes, seconds }, Outside::default()).unwrap()
+    Pool::open(ProcessSettings { name: "test".into(), command, processes, seconds, split: None, item: None }, Outside::default()).unwrap()
+}
+
+/// All answers to what was asked, by episode.
+fn answers(pool: &mut Pool) -> BTreeMap<usize, Result<View, Fault>> {
+    let mut answers = BTreeMap::new();
+    loop {
+        for (episode, answer) in pool.answers() {
+            let Answer::View(view) = answer else { panic!("no advice was asked for") };
+            answers.insert(episode, view);
+        }
+        if !pool.busy() {
+            return answers;
+        }
+        wait([&*pool].into_iter(), None);
+    }
 }
 
 fn reset(pool: &mut Pool, episodes: &[usize]) {
     let task = Task::parse("process-test-s5").unwrap();
-    let asks: Vec<(usize, Ask)> = episodes.iter().map(|e| (*e, Ask::Reset(&task))).collect();
-    for view in pool.view(&asks).unwrap() {
+    let starts: Vec<(usize, Ask, bool)> = episodes.iter().map(|e| (*e, Ask::Reset(&task), true)).collect();
+    pool.begin(&starts).unwrap();
+    for view in answers(pool).into_values() {
         let view = view.unwrap();
         assert!(view.seen.observation.ends_with(" process-test-s5"), "{view:?}");
         assert_eq!((view.seen.reward, view.actions), (0.0, vec!["go".to_string()]));
@@ -50,7 +66,9 @@ fn reset(pool: &mut Pool, episodes: &[usize]) {
 }
 
 fn step(pool: &mut Pool, actions: &[(usize, &str)]) -> Vec<Result<View, Fault>> {
-    pool.view(&actions.iter().map(|(e, action)| (*e, Ask::Step(action))).collect::<Vec<_>>()).unwrap()
+    pool.step(actions);
+    let mut views = answers(pool);
+    actions.iter().map(|(episode, _)| views.remove(episode).unwrap()).collect()
 }
 
 #[test]
@@ -115,7 +133,7 @@ fn a_silent_process_is_killed_and_slow_ones_overlap() {
 fn a_program_that_cannot_be_played_with_is_no_episodes_fault() {
     let open = |command: &[&str]| {
         let command = command.iter().map(|c| c.to_string()).collect();
-        let settings = ProcessSettings { name: "test".into(), command, processes: 1, seconds: 1.0 };
+        let settings = ProcessSettings { name: "test".into(), command, processes: 1, seconds: 1.0, split: None, item: None };
         Pool::open(settings, Outside::default()).err().unwrap().to_string()
     };
     let said = open(&["no-such-program", "-x"]);
@@ -128,9 +146,9 @@ fn a_program_that_cannot_be_played_with_is_no_episodes_fault() {
         said.contains("it ended before it answered hello (exit status: 1); it last said: ") && said.contains("no_such_module"),
         "{said}"
     );
-    let said = open(&["python3", "-c", "print('{\"protocol\": 2}', flush=True)"]);
-    assert!(said.contains("it speaks version 2 of the protocol"), "{said}");
-    let said = pool(1, 1.0).expert(&[(0, Ask::Expert)]).unwrap_err().to_string();
+    let said = open(&["python3", "-c", "print('{\"protocol\": 3}', flush=True)"]);
+    assert!(said.contains("it speaks version 3 of the protocol"), "{said}");
+    let said = pool(1, 1.0).advise(&[0]).unwrap_err().to_string();
     assert!(said.contains("has no expert"), "{said}");
 }
 
@@ -145,5 +163,5 @@ fn no_process_outlives_the_run() {
     assert!(!process.exists());
     assert!(step(&mut pool, &[(0, "go")])[0].as_ref().is_err_and(|f| f.cause == Cause::Crash));
     let task = Task::parse("process-test-s5").unwrap();
-    assert!(pool.view(&[(0, Ask::Reset(&task))]).unwrap_err().to_string().contains("the run is over"));
+    assert!(pool.begin(&[(0, Ask::Reset(&task), true)]).unwrap_err().to_string().contains("the run is over"));
 }

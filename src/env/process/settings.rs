@@ -1,7 +1,7 @@
 //! How a program is started that plays an environment.
 
-use super::{Pool, ProcessError};
-use crate::env::process::{Hello, Outside};
+use super::hello::{is_item, is_split};
+use super::{Hello, Items, Outside, Pool, ProcessError, Version};
 use crate::env::{EnvError, Environment, GameSettings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,13 @@ pub struct ProcessSettings {
     #[serde(default = "ten", skip_serializing)]
     #[schemars(range(min = 0.001, max = 86_400), extend("default" = ten()))]
     pub seconds: f64,
+    /// Which of the program's splits the tasks are drawn from, without replacement within an epoch; `train` unless given. A program of protocol 1 has no splits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^[a-z][a-z0-9_]{0,31}$"), extend("default" = serde_json::Value::Null))]
+    pub split: Option<String>,
+    /// In a task: which one of the split it is.
+    #[serde(skip)]
+    pub(in crate::env) item: Option<String>,
 }
 
 fn one() -> usize {
@@ -41,22 +48,42 @@ impl ProcessSettings {
         let one = ProcessSettings { processes: 1, ..self.clone() };
         Ok(Pool::open(one, Outside::default())?.hello().clone())
     }
-}
 
-/// Whether a text can be the name of a process: it becomes a part of its tasks' names.
-fn is_name(name: &str) -> bool {
-    name.len() <= 32
-        && name.starts_with(|c: char| c.is_ascii_lowercase())
-        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+    /// Whether both start the same program in the same way, whichever of its tasks are played.
+    pub fn same_program(&self, other: &ProcessSettings) -> bool {
+        let whole = |settings: &ProcessSettings| ProcessSettings { split: None, item: None, ..settings.clone() };
+        whole(self) == whole(other)
+    }
+
+    /// The tasks of the split that is drawn from, and the split's name: the one that the settings name, else `train`. None for a program
+    /// of protocol 1, which has no splits.
+    pub fn items<'h>(&self, hello: &'h Hello) -> Result<Option<(String, &'h Items)>, ProcessError> {
+        if hello.version == Version::One {
+            let named = self.split.as_ref().map(|split| ProcessError::NoSplits { name: self.name.clone(), split: split.clone() });
+            return named.map_or(Ok(None), Err);
+        }
+        let split = self.split.as_deref().unwrap_or("train");
+        let items = hello.splits.get(split).ok_or_else(|| ProcessError::NoSplit {
+            name: self.name.clone(),
+            split: split.into(),
+            splits: hello.splits.keys().map(|split| format!("`{split}`")).collect::<Vec<_>>().join(", "),
+        })?;
+        Ok(Some((split.into(), items)))
+    }
+
+    /// These settings for one task of a split.
+    pub(in crate::env) fn task(&self, split: &str, item: String) -> ProcessSettings {
+        ProcessSettings { split: Some(split.into()), item: Some(item), ..self.clone() }
+    }
 }
 
 impl GameSettings for ProcessSettings {
     const NAME: &'static str = "process";
-    const ABOUT: &'static str = "A program of your own, which reads and writes JSON lines: see src/env/process and examples/corridor.py.";
+    const ABOUT: &'static str = "A program of your own, which reads and writes JSON lines: see docs/protocol.md and examples/corridor.py.";
 
     fn check(&self) -> Result<(), EnvError> {
         let bad = |why: &str| Err(EnvError::Settings { env: Self::NAME, why: why.into() });
-        if !is_name(&self.name) {
+        if !is_split(&self.name) {
             return bad("name: a process needs one, of small letters, digits and `_`");
         }
         if self.command.is_empty() {
@@ -65,13 +92,19 @@ impl GameSettings for ProcessSettings {
         Ok(())
     }
 
+    /// The name, for a program of protocol 2 with the split, and in a task with what the program calls it: `corridor-test-long/1`.
     fn label(&self) -> String {
-        self.name.clone()
+        [Some(&self.name), self.split.as_ref(), self.item.as_ref()].into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join("-")
     }
 
-    /// A name says which program plays, not how it is started; that is [`Outside`]'s to know.
+    /// A label says which program plays, not how it is started; that is [`Outside`]'s to know.
     fn parse(label: &str) -> Option<Self> {
-        is_name(label).then(|| ProcessSettings { command: vec![], name: label.into(), processes: one(), seconds: ten() })
+        let mut parts = label.splitn(3, '-').map(String::from);
+        let (name, split, item) = (parts.next()?, parts.next(), parts.next());
+        let good = is_split(&name) && split.as_deref().is_none_or(is_split) && item.as_deref().is_none_or(is_item);
+        // A task has either both or, in protocol 1, neither.
+        let whole = split.is_some() == item.is_some();
+        (good && whole).then(|| ProcessSettings { command: vec![], name, processes: one(), seconds: ten(), split, item })
     }
 
     fn rules(&self) -> String {
@@ -83,7 +116,7 @@ impl GameSettings for ProcessSettings {
     }
 
     fn make(&self, seed: u64) -> Result<Box<dyn Environment>, EnvError> {
-        Err(EnvError::Outside(format!("{}-{}-s{seed}", Self::NAME, self.name)))
+        Err(EnvError::Outside(format!("{}-{}-s{seed}", Self::NAME, self.label())))
     }
 
     fn board(&self, seed: u64) -> Result<u64, EnvError> {

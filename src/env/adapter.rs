@@ -1,0 +1,90 @@
+//! The field's worlds: adapters of the Python package `flow-env`, each in a virtual environment of its own under the project. In a
+//! pipeline `env: scienceworld` is short for a process that serves one.
+
+use super::game::Game;
+use super::process::ProcessSettings;
+use super::registry::Kind;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Where the virtual environments lie, in the project's folder.
+const FOLDER: &str = ".flow/env";
+
+/// How a world of the field is played.
+#[derive(Deserialize, JsonSchema, Clone, Debug)]
+#[serde(deny_unknown_fields)]
+struct AdapterSettings {
+    /// What stands behind the colon in `flow-env serve textworld-express:coin`: which games, pages or servers; `flow env` shows the form.
+    #[serde(default)]
+    world: String,
+    /// What its tasks are named after; the world's name unless given. With another `world` the same task is another one, so it needs another name.
+    #[serde(default)]
+    #[schemars(regex(pattern = "^[a-z][a-z0-9_]{0,31}$"))]
+    name: Option<String>,
+    /// Which of the world's splits the tasks are drawn from, without replacement within an epoch; `train` unless given.
+    #[serde(default)]
+    #[schemars(regex(pattern = "^[a-z][a-z0-9_]{0,31}$"))]
+    split: Option<String>,
+    /// How many processes share the episodes.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 256))]
+    processes: usize,
+    /// Seconds that an answer may take, after which the process is killed and its episodes are tried again.
+    #[serde(default = "minute")]
+    #[schemars(range(min = 0.001, max = 86_400))]
+    seconds: f64,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn minute() -> f64 {
+    60.0
+}
+
+/// An adapter's line in the registry.
+pub(super) const fn kind(name: &'static str, about: &'static str) -> Kind {
+    Kind { name, about, schema: || schemars::schema_for!(AdapterSettings).to_value(), read, parse: |_, _| None, adapter: true }
+}
+
+/// The process that serves the world. Its tasks are those of a process, and named so.
+fn read(kind: &'static Kind, with: Value) -> serde_json::Result<Game> {
+    let AdapterSettings { world, name, split, processes, seconds } = serde_json::from_value(with)?;
+    let served = if world.is_empty() { kind.name.to_owned() } else { format!("{}:{world}", kind.name) };
+    let python = folder(kind.name).join("bin/python").display().to_string();
+    let command = [python.as_str(), "-m", "flow_env", "serve", &served].map(String::from).to_vec();
+    let name = name.unwrap_or_else(|| kind.name.replace('-', "_"));
+    Ok(Game::of(super::registry::PROCESS, ProcessSettings { command, name, processes, seconds, split, item: None }))
+}
+
+/// The virtual environment of an adapter, whether it is there or not.
+pub fn folder(adapter: &str) -> PathBuf {
+    Path::new(FOLDER).join(adapter)
+}
+
+/// What to do about a program that can't be started, if it is an adapter's that isn't installed.
+pub(super) fn advice(program: &str) -> Option<String> {
+    let adapter = Path::new(program).strip_prefix(FOLDER).ok()?.iter().next()?.to_str()?;
+    (!Path::new(program).exists()).then(|| format!("`{adapter}` isn't installed here: `flow env install {adapter}` does it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_short_name_is_a_process_of_its_adapter() {
+        let Value::Object(with) = json!({ "world": "coin", "split": "test", "processes": 2 }) else { unreachable!() };
+        let game = Game::read("textworld-express", with).unwrap();
+        let program = game.program().unwrap();
+        assert_eq!(program.command, [".flow/env/textworld-express/bin/python", "-m", "flow_env", "serve", "textworld-express:coin"]);
+        assert_eq!((program.name.as_str(), program.split.as_deref(), program.processes), ("textworld_express", Some("test"), 2));
+        assert_eq!(game.env(), "process");
+        assert!(advice(&program.command[0]).unwrap().contains("flow env install textworld-express"));
+        assert_eq!(advice("python3"), None);
+    }
+}

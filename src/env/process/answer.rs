@@ -1,0 +1,332 @@
+//! What a program answers, held against the protocol.
+
+use super::hello::{is_item, is_split, Version};
+use crate::env::view::{Extras, View};
+use crate::env::{Cause, Fault, Seen};
+use crate::seed;
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Actions that a list may have, and the bytes of each.
+const MOST_ACTIONS: (usize, usize) = (10_000, 4096);
+/// Numbers that `info` may have.
+const MOST_INFO: usize = 32;
+
+/// The answers on a line: an object, or in protocol 2 an array of them.
+pub(super) fn objects(line: &[u8], version: Version) -> Result<Vec<Value>, Fault> {
+    let value: Value =
+        serde_json::from_slice(line).map_err(|e| malformed(format!("its answer is no JSON ({}): {}", why(&e), quoted(line))))?;
+    match (value, version) {
+        (Value::Array(values), Version::Two) => Ok(values),
+        (value, _) => Ok(vec![value]),
+    }
+}
+
+/// The number of the episode that an answer is about.
+pub(super) fn episode(value: &Value) -> Result<usize, Fault> {
+    let number = value.get("episode").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
+    number.ok_or_else(|| malformed(format!("its answer names no `episode`: {}", quoted(value.to_string().as_bytes()))))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct One {
+    #[serde(rename = "episode")]
+    _episode: u64,
+    observation: String,
+    #[serde(default)]
+    actions: Vec<String>,
+    reward: Option<f64>,
+    done: Option<bool>,
+    #[serde(default)]
+    won: bool,
+    valid: Option<bool>,
+    state: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Two {
+    #[serde(rename = "episode")]
+    _episode: u64,
+    observation: String,
+    actions: Option<Actions>,
+    reward: Option<f64>,
+    done: Option<bool>,
+    won: Option<bool>,
+    truncated: Option<bool>,
+    valid: Option<bool>,
+    state: Option<String>,
+    score: Option<f64>,
+    info: Option<BTreeMap<String, f64>>,
+    instruction: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+}
+
+impl From<One> for Two {
+    fn from(one: One) -> Two {
+        let One { _episode, observation, actions, reward, done, won, valid, state } = one;
+        let (truncated, score, info, instruction, kind) = Default::default();
+        let (actions, won) = (Some(Actions::Full(actions)), Some(won));
+        Two { _episode, observation, actions, reward, done, won, truncated, valid, state, score, info, instruction, kind }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Actions {
+    Full(Vec<String>),
+    Change(Change),
+}
+
+/// How a list of actions differs from the one before it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Change {
+    /// Places in the old list, ascending.
+    #[serde(default)]
+    drop: Vec<usize>,
+    /// Places in the new list with their texts, ascending.
+    #[serde(default)]
+    add: Vec<(usize, String)>,
+}
+
+impl Change {
+    /// The new list: first all of `drop` are removed, then each of `add` is inserted, in order.
+    fn of(self, old: &[String]) -> Option<Vec<String>> {
+        let rising = |places: &[usize]| places.windows(2).all(|pair| pair[0] < pair[1]);
+        if !rising(&self.drop) || !rising(&self.add.iter().map(|add| add.0).collect::<Vec<_>>()) {
+            return None;
+        }
+        if self.drop.last().is_some_and(|last| *last >= old.len()) {
+            return None;
+        }
+        let mut dropped = self.drop.into_iter().peekable();
+        let mut kept = old.iter().enumerate().filter(|(at, _)| dropped.next_if_eq(at).is_none()).map(|(_, text)| text.clone());
+        let mut new = Vec::with_capacity(old.len() + self.add.len());
+        for (place, text) in self.add {
+            while new.len() < place {
+                new.push(kept.next()?);
+            }
+            new.push(text);
+        }
+        new.extend(kept);
+        Some(new)
+    }
+}
+
+/// What an answer to a reset shows, or (`step`) to a step. `last` is the list of actions that the episode had last; the new one takes
+/// its place.
+pub(super) fn view(value: Value, step: bool, version: Version, last: &mut Option<Vec<String>>) -> Result<View, Fault> {
+    let shown: Two = match version {
+        Version::One => read::<One>(value)?.into(),
+        Version::Two => read(value)?,
+    };
+    let need = |what: &str| malformed(format!("its answer to a step has no `{what}`"));
+    if shown.observation.is_empty() {
+        return Err(malformed("its `observation` is empty"));
+    }
+    let done = shown.done.or((!step).then_some(false)).ok_or_else(|| need("done"))?;
+    if done && !step {
+        return Err(malformed("its episode is over before the first turn"));
+    }
+    let reward = if step { shown.reward.ok_or_else(|| need("reward"))? as f32 } else { 0.0 };
+    let score = shown.score.map(|score| score as f32);
+    if !reward.is_finite() || score.is_some_and(|score| !score.is_finite()) {
+        return Err(malformed(format!("its `{}` is too large", if reward.is_finite() { "score" } else { "reward" })));
+    }
+    let actions = match shown.actions {
+        None => None,
+        Some(Actions::Full(actions)) => Some(actions),
+        Some(Actions::Change(change)) => {
+            let old = last.as_deref().ok_or_else(|| malformed("its `actions` are a change, and there is no list before it"))?;
+            Some(change.of(old).ok_or_else(|| malformed("its change of `actions` names places that aren't there, or not in order"))?)
+        }
+    };
+    if version == Version::Two {
+        within_limits(actions.as_deref().unwrap_or_default(), shown.info.as_ref(), shown.kind.as_deref())?;
+    }
+    if actions.is_some() {
+        last.clone_from(&actions);
+    }
+    let state = seed::text(shown.state.as_deref().unwrap_or(&shown.observation));
+    let won = shown.won.unwrap_or(false) && done;
+    let seen = Seen { observation: shown.observation, state, reward, done, won, valid: shown.valid.unwrap_or(true) };
+    let extras = Extras {
+        score,
+        info: shown.info.unwrap_or_default(),
+        truncated: shown.truncated.unwrap_or(false) && done,
+        instruction: shown.instruction.filter(|text| !text.is_empty()),
+        kind: shown.kind,
+    };
+    Ok(View { seen, actions: actions.unwrap_or_default(), extras })
+}
+
+fn within_limits(actions: &[String], info: Option<&BTreeMap<String, f64>>, kind: Option<&str>) -> Result<(), Fault> {
+    let (most, longest) = MOST_ACTIONS;
+    if actions.len() > most {
+        return Err(malformed(format!("it names {} actions, more than {most}", actions.len())));
+    }
+    if let Some(long) = actions.iter().find(|action| action.len() > longest) {
+        return Err(malformed(format!("one of its actions has {} bytes, more than {longest}: {}", long.len(), quoted(long.as_bytes()))));
+    }
+    let mut known = std::collections::BTreeSet::new();
+    if let Some(twice) = actions.iter().find(|action| !known.insert(action.as_str())) {
+        return Err(malformed(format!("it names the action {} twice", quoted(twice.as_bytes()))));
+    }
+    if let Some(info) = info {
+        if info.len() > MOST_INFO {
+            return Err(malformed(format!("its `info` has {} numbers, more than {MOST_INFO}", info.len())));
+        }
+        if let Some(name) = info.keys().find(|name| !is_split(name)) {
+            return Err(malformed(format!("its `info` names {}: a name has small letters, digits and `_`", quoted(name.as_bytes()))));
+        }
+    }
+    match kind.filter(|kind| !is_item(kind)) {
+        Some(kind) => Err(malformed(format!("its `type` is {}: it must be made as a task's name is", quoted(kind.as_bytes())))),
+        None => Ok(()),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Advice {
+    #[serde(rename = "episode")]
+    _episode: u64,
+    action: Option<String>,
+}
+
+/// The expert's action in an answer; `None` where it knows no way on.
+pub(super) fn advice(value: Value) -> Result<Option<String>, Fault> {
+    Ok(read::<Advice>(value)?.action)
+}
+
+fn read<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, Fault> {
+    if let Some(error) = value.get("error") {
+        return Err(Fault::new(Cause::Error, error.as_str().map_or_else(|| error.to_string(), String::from)));
+    }
+    serde_json::from_value(value).map_err(|e| malformed(format!("its answer doesn't follow the protocol: {e}")))
+}
+
+pub(super) fn malformed(text: impl Into<String>) -> Fault {
+    Fault::new(Cause::Malformed, text)
+}
+
+/// A JSON error without its place, which is always line 1.
+pub(super) fn why(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.split(" at line").next().unwrap_or_default().into()
+}
+
+/// The beginning of a line, for a message.
+pub(super) fn quoted(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&line[..line.len().min(400)]);
+    let text = text.trim_end();
+    let mut short: String = text.chars().take(80).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    format!("`{short}`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str, step: bool) -> Result<View, Fault> {
+        view(serde_json::from_str(text).unwrap(), step, Version::One, &mut None)
+    }
+
+    fn shown2(text: &str, last: &mut Option<Vec<String>>) -> Result<View, Fault> {
+        view(serde_json::from_str(text).unwrap(), true, Version::Two, last)
+    }
+
+    #[test]
+    fn an_answer_is_read_with_its_defaults() {
+        let first = shown(r#"{"episode":3,"observation":"P . F","actions":["left","right"]}"#, false).unwrap();
+        assert_eq!(first.actions, ["left", "right"]);
+        let seen = Seen { observation: "P . F".into(), state: seed::text("P . F"), reward: 0.0, done: false, won: false, valid: true };
+        assert_eq!(first.seen, seen);
+        let text = r#"{"episode":3,"observation":"x","reward":1,"done":true,"won":true,"valid":false,"state":"end"}"#;
+        let last = shown(text, true).unwrap();
+        let seen = Seen { observation: "x".into(), state: seed::text("end"), reward: 1.0, done: true, won: true, valid: false };
+        assert_eq!(last, View { seen, actions: vec![], extras: Extras::default() });
+    }
+
+    #[test]
+    fn protocol_2_says_more() {
+        let text = r#"{"episode":3,"observation":"x","reward":0.5,"done":true,"won":null,"truncated":true,"score":33,"info":{"steps":1},"type":"long","instruction":"Go."}"#;
+        let view = shown2(text, &mut None).unwrap();
+        let info = BTreeMap::from([("steps".to_owned(), 1.0)]);
+        let extras = Extras { score: Some(33.0), info, truncated: true, instruction: Some("Go.".into()), kind: Some("long".into()) };
+        assert_eq!((view.extras, view.seen.won, view.seen.done), (extras, false, true));
+    }
+
+    #[test]
+    fn a_change_of_actions_is_applied_to_the_list_before_it() {
+        let mut last = Some(["look", "take key", "go north"].map(String::from).to_vec());
+        let text = r#"{"episode":3,"observation":"x","reward":0,"done":false,"actions":{"drop":[1],"add":[[0,"open door"]]}}"#;
+        let view = shown2(text, &mut last).unwrap();
+        assert_eq!(view.actions, ["open door", "look", "go north"]);
+        assert_eq!(last.as_ref(), Some(&view.actions));
+        let all = r#"{"episode":3,"observation":"x","reward":0,"done":false,"actions":{"drop":[0,2],"add":[[1,"a"],[2,"b"]]}}"#;
+        assert_eq!(shown2(all, &mut last).unwrap().actions, ["look", "a", "b"]);
+        for change in [r#"{"drop":[3]}"#, r#"{"drop":[1,0]}"#, r#"{"add":[[9,"x"]]}"#, r#"{"add":[[1,"x"],[0,"y"]]}"#] {
+            let text = format!(r#"{{"episode":3,"observation":"x","reward":0,"done":false,"actions":{change}}}"#);
+            let said = shown2(&text, &mut last.clone()).unwrap_err().text;
+            assert!(said.contains("change of `actions`"), "{change}: {said}");
+        }
+        let said = shown2(text, &mut None).unwrap_err().text;
+        assert!(said.contains("there is no list before it"), "{said}");
+    }
+
+    #[test]
+    fn what_is_beyond_the_limits_is_refused() {
+        let many: Vec<String> = (0..10_001).map(|i| i.to_string()).collect();
+        let info: BTreeMap<String, u32> = (0..33).map(|i| (format!("n{i}"), i)).collect();
+        for (field, word) in [
+            (format!("\"actions\":{}", serde_json::to_string(&many).unwrap()), "names 10001 actions"),
+            (format!("\"actions\":[\"{}\"]", "x".repeat(4097)), "has 4097 bytes"),
+            ("\"actions\":[\"a\",\"a\"]".into(), "the action `a` twice"),
+            (format!("\"info\":{}", serde_json::to_string(&info).unwrap()), "has 33 numbers"),
+            ("\"info\":{\"A b\":1}".into(), "`info` names `A b`"),
+            ("\"type\":\"a b\"".into(), "`type` is `a b`"),
+            ("\"score\":1e39".into(), "`score` is too large"),
+            ("\"moves\":1".into(), "unknown field `moves`"),
+        ] {
+            let text = format!(r#"{{"episode":3,"observation":"x","reward":0,"done":false,{field}}}"#);
+            let said = shown2(&text, &mut None).unwrap_err().text;
+            assert!(said.contains(word), "{}: {said}", &field[..field.len().min(40)]);
+        }
+    }
+
+    #[test]
+    fn what_is_no_answer_is_malformed() {
+        for text in ["", "hello", r#"{"episode":1,"reward":NaN}"#] {
+            assert!(objects(text.as_bytes(), Version::Two).is_err(), "{text}");
+        }
+        for text in ["[1]", "{}", r#"{"episode":-1}"#, r#"{"episode":"1"}"#] {
+            assert!(objects(text.as_bytes(), Version::One).unwrap().iter().any(|value| episode(value).is_err()), "{text}");
+        }
+        assert!(objects(b"{\"episode\":1,\"observation\":\"\xff\"}", Version::One).is_err(), "not UTF-8");
+        for (text, word) in [
+            (r#"{"episode":1,"reward":0,"done":false}"#, "missing field `observation`"),
+            (r#"{"episode":1,"observation":7,"reward":0,"done":false}"#, "invalid type: integer `7`, expected a string"),
+            (r#"{"episode":1,"observation":"","reward":0,"done":false}"#, "`observation` is empty"),
+            (r#"{"episode":1,"observation":"x","done":false}"#, "no `reward`"),
+            (r#"{"episode":1,"observation":"x","reward":0}"#, "no `done`"),
+            (r#"{"episode":1,"observation":"x","reward":1e39,"done":false}"#, "too large"),
+            (r#"{"episode":1,"observation":"x","rewrad":0,"done":false}"#, "unknown field `rewrad`"),
+            (r#"{"episode":1,"observation":"x","reward":0,"done":false,"actions":"left"}"#, "expected a sequence"),
+        ] {
+            let fault = shown(text, true).unwrap_err();
+            assert_eq!(fault.cause, Cause::Malformed, "{text}");
+            assert!(fault.text.contains(word), "{text}: {}", fault.text);
+        }
+        assert!(shown(r#"{"episode":1,"observation":"x","done":true}"#, false).unwrap_err().text.contains("before the first turn"));
+        let reported = shown(r#"{"episode":1,"error":"KeyError: 'left'"}"#, true).unwrap_err();
+        assert_eq!((reported.cause, reported.text.as_str()), (Cause::Error, "KeyError: 'left'"));
+    }
+}
