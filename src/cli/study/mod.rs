@@ -66,15 +66,17 @@ impl StudyVerb {
 
 /// Looks at every pipeline and panel before anything runs.
 fn checked(study: &Study) -> super::error::Result<()> {
+    let outside = env::process::Outside::default();
     let mut seen = std::collections::BTreeSet::new();
     for training in study.trainings() {
         if seen.insert(training.run.clone()) {
             let run = &study.runs[&training.run];
-            pipeline::load(&run.pipeline, &study.sets(&training), &ops::catalog())?;
+            let pipeline = pipeline::load(&run.pipeline, &study.sets(&training), &ops::catalog())?;
+            ops::programs(&pipeline).into_iter().for_each(|(_, program)| outside.declare(program));
         }
     }
     for (name, measured) in &study.measurements {
-        let panel = env::Panel::load(&measured.panel).and_then(|panel| panel.verify());
+        let panel = env::Panel::load(&measured.panel).and_then(|panel| panel.verify(&outside));
         panel.map_err(|e| Error::from(e).at(format!("measurements.{name}.panel")))?;
     }
     Ok(())
