@@ -38,7 +38,7 @@ fn words(hash: u64, b: &[u8]) -> u64 {
     })
 }
 
-/// [`bytes`] of the `length` bytes that `from` has, without holding them all.
+/// [`bytes()`] of the `length` bytes that `from` has, without holding them all.
 ///
 /// # Errors
 /// Those of reading, the end coming before `length` bytes among them.

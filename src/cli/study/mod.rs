@@ -72,7 +72,7 @@ fn checked(study: &Study) -> super::error::Result<()> {
         if seen.insert(training.run.clone()) {
             let run = &study.runs[&training.run];
             let pipeline = pipeline::load(&run.pipeline, &study.sets(&training), &ops::catalog())?;
-            ops::programs(&pipeline).into_iter().for_each(|(_, program)| outside.declare(program));
+            ops::programs(&pipeline).for_each(|(_, program)| outside.declare(program));
         }
     }
     for (name, measured) in &study.measurements {
