@@ -1,7 +1,7 @@
 //! A YAML file that is no pipeline: held against the JSON Schema of the type it becomes, with every mistake in its place.
 
 use super::check::{settings, Subject};
-use super::parse::{self, text_of, Report, Text};
+use super::parse::{text_of, Report, Text};
 use super::{Diagnostics, Wrong};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -14,17 +14,7 @@ pub fn document<T: DeserializeOwned + JsonSchema>(path: &Path, whole: &str, look
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let texts = [Text { name: path.display().to_string(), text: text.into(), yaml: 0 }];
     let mut report = Report::new(&texts);
-    let (tree, duplicates) = match parse::read(text, 0) {
-        Ok(read) => read,
-        Err(error) => {
-            report.unreadable(0, error);
-            return Err(report.finish());
-        }
-    };
-    for duplicate in duplicates {
-        let help = format!("the first is in line {}", report.line(duplicate.first));
-        report.add(duplicate.at, format!("the key `{}` stands here twice", duplicate.key), Some(help));
-    }
+    let Some(tree) = report.read() else { return Err(report.finish()) };
     let schema = schemars::schema_for!(T).to_value();
     let subject = Subject { whole: whole.into(), schema: &schema, owner: tree.at };
     settings::check(&tree, &subject, &mut report);

@@ -55,17 +55,7 @@ fn understand(name: &str, text: &str, sets: &[String], catalog: &Catalog, looks:
         let help = Some("a pipeline has at least `flow`, `iterations` and `nodes`".into());
         return Err(Diagnostics(vec![Diagnostic { message, file: name.into(), line: 1, column: 1, help, source: None }]));
     }
-    let (mut tree, duplicates) = match parse::read(text, 0) {
-        Ok(read) => read,
-        Err(error) => {
-            report.unreadable(0, error);
-            return Err(report.finish());
-        }
-    };
-    for duplicate in duplicates {
-        let help = format!("the first is in line {}", report.line(duplicate.first));
-        report.add(duplicate.at, format!("the key `{}` stands here twice", duplicate.key), Some(help));
-    }
+    let Some(mut tree) = report.read() else { return Err(report.finish()) };
     for (i, text) in texts.iter().enumerate().skip(1) {
         parse::apply(&mut tree, i, text, &mut report);
     }

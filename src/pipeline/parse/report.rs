@@ -1,7 +1,7 @@
 //! Where checks put what they find: places become lines and columns here, and names get their nearest right ones.
 
-use super::read::locate;
-use super::tree::{At, Spot, Unreadable};
+use super::read::{locate, read};
+use super::tree::{At, Spot, Tree, Unreadable};
 use crate::pipeline::{Diagnostic, Diagnostics};
 
 /// No one mends more mistakes than this at once, and it bounds the time that a hopeless file can take.
@@ -42,6 +42,17 @@ impl<'a> Report<'a> {
             let (line, column) = self.position(at);
             self.put(at.text, line, column, message.into(), help);
         }
+    }
+
+    /// The tree of the first text, with every key that stands twice reported; none, and why, if it can't be read.
+    pub fn read(&mut self) -> Option<Tree> {
+        let texts = self.texts;
+        let (tree, duplicates) = read(&texts[0].text, 0).map_err(|error| self.unreadable(0, error)).ok()?;
+        for duplicate in duplicates {
+            let help = format!("the first is in line {}", self.line(duplicate.first));
+            self.add(duplicate.at, format!("the key `{}` stands here twice", duplicate.key), Some(help));
+        }
+        Some(tree)
     }
 
     /// A text that isn't YAML.
