@@ -3,6 +3,7 @@
 
 mod advantage;
 mod attempts;
+mod buckets;
 mod combine;
 mod divergence;
 mod evaluate;

@@ -1,10 +1,10 @@
 //! `novelty`: how often states like a turn's have been seen before, over all iterations, and the reward 1/n that follows (EMPO2, section
 //! 4.2: intrinsic rewards). A count is maintained, never taken again: of each distinct state how many were like it.
 
-use super::memory_update::Per;
+use super::buckets::{observation, unlogged, Per};
 use super::operator::{must, settings, Further, Operator, Settings};
 use crate::dataflow::stage::{stage, Stage};
-use crate::dataflow::{feed, Context, Edge, Failed, Place, Ports, Route};
+use crate::dataflow::{feed, Context, Edge, Failed, Place, Ports};
 use crate::memory::{self, Distinct, Entry};
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::rollout::points::{unnamed, Pointer, Points};
@@ -52,9 +52,6 @@ enum Count {
     Retrieved,
 }
 
-fn observation() -> String {
-    "observation".into()
-}
 fn at_least() -> f64 {
     0.9
 }
@@ -99,16 +96,13 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
         found.push(Wrong::in_node(node, &["with", "key"], message).help("name a column of texts; `points: none` also compares `state`"));
     }
     found.extend(unnamed(node, with.points, with.encoder.as_deref()));
-    if !pipeline.log.contains(&node.id) {
-        let message = format!("`{}` counts over iterations, and a resumed run reads its counts in the log", node.id);
-        found.push(Wrong::in_node(node, &[], message).help(format!("name `{}` in `log`", node.id)));
-    }
+    found.extend(unlogged(node, pipeline, "counts over iterations, and a resumed run reads its counts in the log"));
     found
 }
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with = settings::<Novelty>(node)?;
-    let route = if with.per == Per::Task { Route::by(&["task"]) } else { Route::One };
+    let route = with.per.route();
     let past = feed::past(&node.id, scope, ctx)?;
     let inputs = vec![(must(&ports, "rows")?, route.clone()), (past, route)];
     let pointer = Pointer::new(with.points, with.encoder.clone(), ctx.policy.clone());
@@ -148,8 +142,7 @@ fn counted(distinct: &mut Distinct, view: &View, with: &Novelty, pointer: &Point
             }
             Some(point) => {
                 let name = Name::of(&rows, i);
-                let bucket = if with.per == Per::Task { memory::bucket(&name.task) } else { 0 };
-                distinct.visit(bucket, Entry::id_of(&name), point.clone())
+                distinct.visit(with.per.bucket(&name.task), Entry::id_of(&name), point.clone())
             }
         };
         like.push(id);
@@ -172,8 +165,7 @@ fn recount(distinct: &mut Distinct, past: &[RecordBatch], per: Per) -> Result<()
         let (like, seen, tasks) = (row::u64s(rows, "like")?, row::u32s(rows, "seen")?, row::texts(rows, "task")?);
         let points = row::lists(rows, "embedding")?;
         for i in (0..rows.num_rows()).filter(|i| seen.value(*i) > 0) {
-            let bucket = if per == Per::Task { memory::bucket(tasks.value(i)) } else { 0 };
-            distinct.recount(bucket, like.value(i), seen.value(i), row::f32_list(points, i));
+            distinct.recount(per.bucket(tasks.value(i)), like.value(i), seen.value(i), row::f32_list(points, i));
         }
     }
     Ok(())

@@ -1,0 +1,185 @@
+//! What contends for the places of a memory: the rows of an iteration that make entries, and the entries that have a place.
+
+use super::{Entries, MemoryUpdate};
+use crate::dataflow::relation::Contender;
+use crate::dataflow::{Failed, Lost};
+use crate::memory::{self, Change, Entry, Library, Rank};
+use crate::rollout::points::Pointer;
+use crate::rollout::tags;
+use crate::row::{self, Name};
+use arrow::array::RecordBatch;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What an iteration's rows come to: contenders with what they stand for, and rows whose text is too long.
+#[derive(Default)]
+pub struct Admitted {
+    pub contenders: Vec<(Contender, Change)>,
+    pub long: Vec<Lost>,
+}
+
+/// Says what contends. A candidate contends for one iteration, and for longer if it got a place in it: so nobody who was turned away takes
+/// the place of one who leaves later, and a memory follows from its changes alone.
+pub struct Admit {
+    pointer: Pointer,
+    with: MemoryUpdate,
+    iterations: u64,
+    library: Library,
+    /// What contends, in its bucket, with its rank and its last iteration.
+    offered: BTreeMap<u64, (u64, Rank, Option<u64>)>,
+    /// The candidates of the iteration before.
+    fresh: BTreeSet<u64>,
+}
+
+impl Admit {
+    /// Nothing contends yet; the run ends after `iterations`.
+    pub fn new(pointer: Pointer, with: MemoryUpdate, iterations: u64) -> Admit {
+        Admit { pointer, with, iterations, library: Library::new(), offered: BTreeMap::new(), fresh: BTreeSet::new() }
+    }
+
+    /// `rows` are what entries are made of, the changes of the iteration before, and all changes of before the run was stopped.
+    pub fn iteration(&mut self, iteration: u64, rows: &[Vec<RecordBatch>]) -> Result<Admitted, Failed> {
+        let mut made = Admitted::default();
+        self.remembered(iteration, &rows[2], &mut made)?;
+        for batch in &rows[1] {
+            for change in Change::read(batch)? {
+                if change.change > 0 {
+                    self.confirm(iteration, &change.entry, &mut made);
+                } else if let Some(place) = self.offered.remove(&change.entry.id).filter(|place| place.2.is_none_or(|end| end > iteration))
+                {
+                    self.tell(iteration, &change.entry, place, -1, &mut made);
+                }
+                self.library.apply([change]);
+            }
+        }
+        for turned_away in std::mem::take(&mut self.fresh) {
+            self.offered.remove(&turned_away);
+        }
+        if let Some(window) = self.with.admission.window {
+            // They leave by themselves: they were offered until now.
+            for old in self.library.forget((iteration + 1).saturating_sub(window)) {
+                self.offered.remove(&old.id);
+            }
+        }
+        if let Some(rows) = row::sorted(&rows[0])? {
+            let candidates = self.candidates(&rows, &mut made.long)?;
+            let mut ages: BTreeMap<u64, u64> = BTreeMap::new();
+            for entry in self.with.admission.contenders(&self.library, candidates) {
+                let age = ages.entry(entry.bucket).or_default();
+                let place = self.place(&entry, *age);
+                *age += 1;
+                // For one iteration, until it is known whether it got a place.
+                made.contenders.extend([(1, iteration), (-1, iteration + 1)].map(|(change, at)| contender(&entry, place, change, at)));
+                self.fresh.insert(entry.id);
+                self.offered.insert(entry.id, place);
+            }
+        }
+        Ok(made)
+    }
+
+    /// Takes up what was there when the run was stopped.
+    fn remembered(&mut self, iteration: u64, past: &[RecordBatch], made: &mut Admitted) -> Result<(), Failed> {
+        let mut changes = Vec::new();
+        for batch in past {
+            changes.extend(Change::read(batch)?);
+        }
+        changes.sort_by_key(|change| change.iteration);
+        self.library.apply(changes);
+        let mut there: Vec<Entry> = if past.is_empty() { vec![] } else { self.library.entries().cloned().collect() };
+        there.sort_by(|a, b| a.source.cmp(&b.source));
+        let mut ages: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+        for entry in there {
+            let age = ages.entry((entry.bucket, entry.source.iteration)).or_default();
+            let place = self.place(&entry, *age);
+            *age += 1;
+            self.tell(iteration, &entry, place, 1, made);
+            self.offered.insert(entry.id, place);
+        }
+        Ok(())
+    }
+
+    /// The bucket, the rank and the end of an entry; `age` is how many of its bucket and iteration are older.
+    fn place(&self, entry: &Entry, age: u64) -> (u64, Rank, Option<u64>) {
+        let admission = &self.with.admission;
+        let until = admission.until(entry.source.iteration).filter(|until| *until < self.iterations);
+        (entry.bucket, admission.rank(entry.score, entry.source.iteration << 32 | age), until)
+    }
+
+    /// A candidate that got a place goes on contending.
+    fn confirm(&mut self, iteration: u64, entry: &Entry, made: &mut Admitted) {
+        let Some(place) = self.offered.get(&entry.id).copied().filter(|_| self.fresh.remove(&entry.id)) else { return };
+        if place.2.is_none_or(|end| end > iteration) {
+            self.tell(iteration, entry, place, 1, made);
+        }
+    }
+
+    /// Tells that an entry contends from now until its end, or no longer does.
+    fn tell(&self, iteration: u64, entry: &Entry, place: (u64, Rank, Option<u64>), change: i32, made: &mut Admitted) {
+        made.contenders.push(contender(entry, place, change, iteration));
+        if let Some(until) = place.2.filter(|until| *until > iteration) {
+            made.contenders.push(contender(entry, place, -change, until));
+        }
+    }
+
+    /// The rows that make entries, in the order of their names.
+    fn candidates(&self, rows: &RecordBatch, long: &mut Vec<Lost>) -> Result<Vec<Entry>, Failed> {
+        let with = &self.with;
+        let phases = row::texts(rows, "phase")?;
+        let marks = match with.entries {
+            Entries::Reflections => Some(row::bools(rows, "valid")?),
+            Entries::Endings => Some(row::bools(rows, "done")?),
+            Entries::Turns => None,
+        };
+        let phase = if with.entries == Entries::Reflections { "reflect" } else { "play" };
+        let (texts, scores) = (row::texts(rows, &with.text)?, row::f32s(rows, &with.score)?);
+        let key = memory::keys(rows, &with.key)?;
+        let mut candidates = Vec::new();
+        for i in 0..rows.num_rows() {
+            if phases.value(i) != phase || marks.is_some_and(|marks| !marks.value(i)) {
+                continue;
+            }
+            let whole = texts.value(i);
+            let text = with.tag.as_ref().map_or(Some(whole), |tag| tags::read(tag, whole)).unwrap_or_default().trim();
+            if text.is_empty() {
+                continue;
+            }
+            let source = Name::of(rows, i);
+            if text.len() > with.longest {
+                long.push(too_long(&source, text.len(), with.longest));
+                continue;
+            }
+            let key = key(i);
+            candidates.push(Entry {
+                id: Entry::id_of(&source),
+                bucket: with.per.bucket(&source.task),
+                embedding: vec![],
+                key,
+                score: scores.value(i),
+                text: text.to_owned(),
+                source,
+            });
+        }
+        let points = self.pointer.points(candidates.iter().map(|entry| entry.key.clone()).collect())?;
+        candidates.iter_mut().zip(points).for_each(|(entry, point)| entry.embedding = point);
+        Ok(candidates)
+    }
+}
+
+fn too_long(source: &Name, bytes: usize, longest: usize) -> Lost {
+    Lost {
+        task: source.task.clone(),
+        sample: source.sample,
+        attempt: source.attempt,
+        turn: source.turn,
+        phase: if source.phase == "reflect" { "reflect" } else { "play" },
+        node: String::new(),
+        cause: "too_long",
+        error: format!("its text has {bytes} bytes and is not remembered: `longest` allows {longest}"),
+        tries: 1,
+    }
+}
+
+/// A change of what contends, and what it stands for.
+fn contender(entry: &Entry, (group, rank, _): (u64, Rank, Option<u64>), change: i32, at: u64) -> (Contender, Change) {
+    let contender = Contender { group, rank, id: entry.id, change: change.into(), at };
+    (contender, Change { iteration: at, change, entry: entry.clone() })
+}

@@ -1,0 +1,187 @@
+//! `memory-update`: what an agent remembers of an iteration's rows. Rows become entries; a memory is a relation whose changes (an entry
+//! came, an entry left) are this operator's rows, so that its every version can be asked for. EMPO2's tips, SLEA-RL's library and notes on
+//! attempts are settings of it.
+//!
+//! Two stages with differential dataflow between them: [`Admit`] says what contends for the places, [`relation::best`] maintains who has
+//! them, [`Keep`] tells the changes, which come back to the first stage an iteration later.
+
+mod admit;
+mod keep;
+
+use super::buckets::{observation, unlogged, Per};
+use super::operator::{must, settings, Further, Operator, Settings};
+use crate::dataflow::relation::{self, Contender};
+use crate::dataflow::stage::{stage, Stage};
+use crate::dataflow::{feed, Context, Edge, Failed, Figure, Lost, Place, Ports, Route};
+use crate::memory::{self, Admission, Change, Evict};
+use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
+use crate::rollout::points::{unnamed, Pointer, Points};
+use crate::row::{self, Kind};
+use admit::{Admit, Admitted};
+use keep::Keep;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use timely::dataflow::operators::{ConnectLoop, Feedback};
+use timely::dataflow::Scope;
+
+/// Settings of `memory-update`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct MemoryUpdate {
+    /// Which rows become entries.
+    #[serde(default)]
+    entries: Entries,
+    /// The column with what an entry tells; of a reflection, `action` is the remark that was read from it. A row without a text makes no entry.
+    #[serde(default = "action")]
+    text: String,
+    /// The text is read from this tag, as <tip>...</tip>; the whole column when left out.
+    #[serde(default)]
+    tag: Option<String>,
+    /// The column that an entry is found by; of a reflection, `observation` is what the episode ended with.
+    #[serde(default = "observation")]
+    key: String,
+    /// What makes points of keys, by which they are alike.
+    #[serde(default)]
+    points: Points,
+    /// The encoder, of `models`, for `points: encoder`.
+    #[serde(default)]
+    encoder: Option<String>,
+    /// The column with an entry's score.
+    #[serde(default = "score")]
+    score: String,
+    /// Which entries share a bucket, and its capacity.
+    #[serde(default)]
+    per: Per,
+    /// The longest text that becomes an entry, in bytes; a row with a longer one is noted in the table `errors`.
+    #[serde(default = "longest")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    longest: usize,
+    #[serde(flatten)]
+    admission: Admission,
+}
+
+/// Which rows become entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Entries {
+    /// Those in which the policy said something about an episode that is over.
+    #[default]
+    Reflections,
+    /// The last turn of each episode.
+    Endings,
+    /// Every turn.
+    Turns,
+}
+
+fn action() -> String {
+    "action".into()
+}
+fn score() -> String {
+    "score".into()
+}
+fn longest() -> usize {
+    4000
+}
+
+/// Whether these are settings of a memory whose keys have no points.
+pub(super) fn pointless(with: &With) -> bool {
+    with.typed::<MemoryUpdate>().is_some_and(|with| with.points == Points::None)
+}
+
+/// What the table has of it.
+pub const OPERATOR: Operator = Operator {
+    name: "memory-update",
+    about: "remembers what rows tell: a versioned memory that later iterations read",
+    role: Role::Remembers,
+    ports: &[Port {
+        name: "rows",
+        about: "the rows that entries are made of",
+        carries: Carries::Rows,
+        needs: &["iteration", "task", "sample", "attempt", "turn", "phase"],
+        optional: false,
+        delay: Delay::Never,
+    }],
+    keeps: false,
+    adds: memory::COLUMNS,
+    settings: Settings::of::<MemoryUpdate>(),
+    outside: render,
+    inside: None,
+    further: Further { needs, wrong, remembers: true, ..Further::NOTHING },
+};
+
+fn needs(with: &With) -> Vec<Need> {
+    let need = |column: &str, at: &[&str]| Need { port: "rows", column: column.into(), at: at.iter().map(|s| s.to_string()).collect() };
+    let Some(with) = with.typed::<MemoryUpdate>() else { return vec![] };
+    let named = [("text", &with.text), ("key", &with.key), ("score", &with.score)];
+    let mut needs: Vec<Need> = named.map(|(setting, column)| need(column, &[setting])).into();
+    match with.entries {
+        Entries::Endings => needs.push(need("done", &["entries"])),
+        Entries::Turns => {}
+        Entries::Reflections => needs.push(need("valid", &["entries"])),
+    }
+    needs
+}
+
+/// Columns that hold no text or no number, and settings that nothing reads.
+fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
+    let Ok(with) = settings::<MemoryUpdate>(node) else { return vec![] };
+    let mut found = Vec::new();
+    let mut at = |setting: &str, message: String, help: &str| found.push(Wrong::in_node(node, &["with", setting], message).help(help));
+    let kind = |name: &str| row::find(name).map(|column| column.kind);
+    for (setting, column, fits) in
+        [("text", &with.text, &[Kind::Text][..]), ("key", &with.key, &[Kind::Text, Kind::U64]), ("score", &with.score, &[Kind::F32])]
+    {
+        if let Some(kind) = kind(column).filter(|kind| !fits.contains(kind)) {
+            let help = if setting == "score" { "name a column of f32, such as `score` or `reward`" } else { "name a column of texts" };
+            at(setting, format!("`{setting}` can't be the column `{column}`, which is {}", kind.name()), help);
+        }
+    }
+    if with.admission.novelty.is_some() && with.points == Points::None {
+        at("novelty", "`novelty` compares points, and by `points: none` there are none".into(), "leave `points: none` out, or `novelty`");
+    }
+    if with.admission.evict == Evict::Oldest && node.with.gives("ties") {
+        at("ties", "`ties` has no meaning where the oldest leave: no two are of one age".into(), "leave it out, or write `evict: lowest`");
+    }
+    found.extend(unnamed(node, with.points, with.encoder.as_deref()));
+    found.extend(unlogged(node, pipeline, "remembers, and a resumed run reads what it remembered in the log"));
+    found
+}
+
+pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
+    let with = MemoryUpdate::clone(&*settings(node)?);
+    let route = with.per.route();
+    let (capacity, first) = (with.admission.capacity, ctx.first);
+    let past = feed::past(&node.id, scope, ctx)?;
+    let (handle, back) = scope.feedback(1);
+    ctx.shared.watch.name(&back, format!("{} of an earlier iteration", node.id));
+    let inputs = vec![(must(&ports, "rows")?, route.clone()), (back, Route::Stay), (past, route)];
+    let pointer = Pointer::new(with.points, with.encoder.clone(), ctx.policy.clone());
+    let mut admit = Admit::new(pointer, with, ctx.iterations);
+    let (shared, id) = (ctx.shared.clone(), node.id.clone());
+    let admits = Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread };
+    let contenders = stage(admits, ctx, move |iteration, rows| {
+        let Admitted { contenders, long } = admit.iteration(iteration, &rows)?;
+        shared.lose(iteration, long.into_iter().map(|lost| Lost { node: id.clone(), ..lost }));
+        let (contenders, entries): (Vec<Contender>, Vec<Change>) = contenders.into_iter().unzip();
+        Ok(vec![Contender::rows(&contenders, Some(&memory::table(&entries)?))?])
+    });
+    let places = relation::best(contenders.clone(), capacity);
+    let (shared, id) = (ctx.shared.clone(), node.id.clone());
+    let mut keep = Keep::default();
+    let inputs = vec![(contenders, Route::Stay), (places, Route::Stay)];
+    let keeps = Stage { name: format!("the changes of {}", node.id), inputs, begins: false, place: Place::Worker };
+    let changes = stage(keeps, ctx, move |iteration, rows| {
+        let changes = keep.iteration(iteration, &rows)?;
+        // What was there when the run was stopped is no change.
+        if iteration < first || changes.is_empty() {
+            return Ok(vec![]);
+        }
+        for (name, sign) in [("added", 1), ("removed", -1)] {
+            let count = changes.iter().filter(|change| change.change == sign).count();
+            shared.add(iteration, &id, name, Figure::Sum(count as f64));
+        }
+        Ok(vec![memory::table(&changes)?])
+    });
+    changes.clone().connect_loop(handle);
+    Ok(changes)
+}
