@@ -2,6 +2,9 @@
 //! of a training step with LoRA, and the most memory that each side took. Two threads each (`BENCH_THREADS` sets another number).
 //!
 //! `flow model fetch smollm2-135m-instruct; make .venv-parity/made-from; BENCH_PYTHON=.venv-parity/bin/python cargo bench --bench model`
+//!
+//! `cargo bench --bench model -- decode` measures the cases alone whose names hold that. On a machine that others use as well, one thread each and
+//! `BENCH_CLOCK=cpu`, the seconds of the processor in place of the clock's, say most.
 
 mod peer;
 
@@ -17,6 +20,9 @@ const PROMPT: usize = 64;
 const ANSWER: usize = 32;
 /// Tokens of a row that is learnt from.
 const LEARNT: usize = 96;
+/// Tokens of one whose prompt it shares with others, and how many do: the samples of a task.
+const SHARED: usize = 160;
+const SAMPLES: usize = 8;
 /// So hot that hardly any answer ends early.
 const TEMPERATURE: f64 = 3.0;
 
@@ -30,23 +36,56 @@ fn prompts(random: &mut Random, vocab: usize, rows: usize, tokens: usize) -> Vec
 fn write(policy: &Policy, random: &mut Random, prompts: Vec<Vec<u32>>, tokens: usize) -> Result<(f64, usize), Failed> {
     let requests = prompts.into_iter().map(|prompt| Request { prompt, seed: random.next(), choices: vec![] }).collect();
     let sampling = Sampling { temperature: TEMPERATURE, max_tokens: tokens, ..Sampling::default() };
-    let start = Instant::now();
+    let start = Clock::start();
     let replies = policy.generate("plain", 0, requests, sampling)?;
-    Ok((start.elapsed().as_secs_f64(), replies.iter().map(|reply| reply.tokens.len()).sum()))
+    Ok((start.seconds(), replies.iter().map(|reply| reply.tokens.len()).sum()))
 }
 
-/// Seconds of one update of the adapters from `rows` rows, and the tokens in them.
-fn learn(policy: &Policy, random: &mut Random, vocab: usize, rows: usize) -> Result<(f64, usize), Failed> {
+/// Seconds of one update of the adapters from `rows` rows of `tokens` tokens, of which `samples` in a row share their prompt.
+fn learn(policy: &Policy, random: &mut Random, vocab: usize, (rows, tokens, samples): (usize, usize, usize)) -> Result<f64, Failed> {
     let row = |prompt: Vec<u32>, response: Vec<u32>| {
         let logprobs = vec![-10.0; response.len()];
         Example { prompt, response, logprobs, advantage: 1.0, ..Default::default() }
     };
-    let (read, said) = (prompts(random, vocab, rows, LEARNT - ANSWER), prompts(random, vocab, rows, ANSWER));
-    let examples = read.into_iter().zip(said).map(|(prompt, response)| row(prompt, response)).collect();
+    let (read, said) = (prompts(random, vocab, rows / samples, tokens - ANSWER), prompts(random, vocab, rows, ANSWER));
+    let examples = said.into_iter().enumerate().map(|(i, response)| row(read[i / samples].clone(), response)).collect();
     let settings = UpdateSettings { micro_batch: 16, ..UpdateSettings::default() };
-    let start = Instant::now();
+    let start = Clock::start();
     policy.update("adapted", examples, &settings)?;
-    Ok((start.elapsed().as_secs_f64(), rows * LEARNT))
+    Ok(start.seconds())
+}
+
+/// Seconds since a moment: of the clock, or those that this process spent on processors.
+enum Clock {
+    Wall(Instant),
+    Processor(f64),
+}
+
+impl Clock {
+    fn start() -> Clock {
+        match std::env::var("BENCH_CLOCK").as_deref() {
+            Ok("cpu") => Clock::Processor(Clock::spent()),
+            _ => Clock::Wall(Instant::now()),
+        }
+    }
+
+    fn seconds(&self) -> f64 {
+        match self {
+            Clock::Wall(start) => start.elapsed().as_secs_f64(),
+            Clock::Processor(start) => Clock::spent() - start,
+        }
+    }
+
+    /// Seconds that this process has spent on processors: user and system time are the 12th and 13th field behind the name, in hundredths.
+    fn spent() -> f64 {
+        let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
+        fields.filter_map(|field| field.parse::<f64>().ok()).sum::<f64>() / 100.0
+    }
+}
+
+fn pairs(ours: &[f64], theirs: &[f64]) -> Vec<f64> {
+    ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect()
 }
 
 /// The most memory that this process has had, in MB.
@@ -66,20 +105,26 @@ fn main() -> Result<(), Failed> {
     println!("{path}, {threads} thread(s) each; the peer: {}", peer.as_ref().map_or("none", |peer| &peer.hello));
     let vocab = policy.tokenizer("plain")?.vocab_size();
     let mut random = Random::new(1);
-    // A name, the peer's case, rows, tokens of a prompt, tokens that are written.
+    // A name, the peer's case, rows, tokens of a prompt (of a row that is learnt from), tokens that are written, rows of one prompt.
     let cases = [
-        ("prefill, 8 prompts of 256", "read", 8, READ, 1),
-        ("decode, batch 1", "write", 1, PROMPT, ANSWER),
-        ("decode, batch 8", "write", 8, PROMPT, ANSWER),
-        ("decode, batch 32", "write", 32, PROMPT, ANSWER),
-        ("training step with LoRA, 32 rows of 96", "learn", 32, LEARNT, ANSWER),
+        ("prefill, 8 prompts of 256", "read", 8, READ, 1, 1),
+        ("decode, batch 1", "write", 1, PROMPT, ANSWER, 1),
+        ("decode, batch 8", "write", 8, PROMPT, ANSWER, 1),
+        ("decode, batch 32", "write", 32, PROMPT, ANSWER, 1),
+        ("decode, batch 128", "write", 128, PROMPT, ANSWER, 1),
+        ("training step with LoRA, 32 rows of 96", "learn", 32, LEARNT, ANSWER, 1),
+        ("training step with LoRA, 32 rows of 160, 8 of each prompt", "learn", 32, SHARED, ANSWER, SAMPLES),
     ];
-    for (name, case, rows, tokens, written) in cases {
+    let runs = std::env::var("BENCH_RUNS").ok().and_then(|n| n.parse().ok()).unwrap_or(RUNS);
+    // What cargo adds of its own begins with dashes.
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let asked = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
+    for (name, case, rows, tokens, written, samples) in cases.into_iter().filter(|(name, ..)| asked(name)) {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         // The first round warms both sides up and isn't counted.
-        for run in 0..=RUNS {
+        for run in 0..=runs {
             let (seconds, count) = match case {
-                "learn" => learn(&policy, &mut random, vocab, rows)?,
+                "learn" => (learn(&policy, &mut random, vocab, (rows, tokens, samples))?, rows * tokens),
                 _ => {
                     let asked = prompts(&mut random, vocab, rows, tokens);
                     write(&policy, &mut random, asked, written)?
@@ -88,24 +133,27 @@ fn main() -> Result<(), Failed> {
             let count = if case == "read" { rows * tokens } else { count };
             ours.extend((run > 0).then_some(count as f64 / seconds));
             if let Some(peer) = &mut peer {
-                let seconds = peer.ask(&format!("{case} {rows} {tokens} {written}"))?;
+                let seconds = peer.ask(&format!("{case} {rows} {tokens} {written} {samples}"))?;
                 let count = if case == "write" { rows * written } else { rows * tokens };
                 theirs.extend((run > 0).then_some(count as f64 / seconds));
             }
         }
         let show = |runs: &Runs| format!("{:.0} tokens/s ({:.0} to {:.0})", runs.median(), runs.least(), runs.most());
-        let ours = Runs::new(ours);
-        println!("{name}: {}", show(&ours));
-        if !theirs.is_empty() {
-            let theirs = Runs::new(theirs);
-            println!("    the peer: {}, ratio {:.2}", show(&theirs), ours.median() / theirs.median());
-            let (ours, theirs) = (ours.median(), theirs.median());
-            println!("{}", serde_json::json!({ "bench": "model", "case": name, "ours": ours, "peer": theirs, "ratio": ours / theirs }));
+        if theirs.is_empty() {
+            println!("{name}: {}", show(&Runs::new(ours)));
+        } else {
+            // Of runs that followed one another, so that whatever else the machine does weighs on both.
+            let ratios = Runs::new(pairs(&ours, &theirs));
+            let (ours, theirs) = (Runs::new(ours), Runs::new(theirs));
+            println!("{name}: {}", show(&ours));
+            println!("    the peer: {}, ratio {:.2} ({:.2} to {:.2})", show(&theirs), ratios.median(), ratios.least(), ratios.most());
+            let (ours, theirs, ratio) = (ours.median(), theirs.median(), ratios.median());
+            println!("{}", serde_json::json!({ "bench": "model", "case": name, "ours": ours, "peer": theirs, "ratio": ratio }));
         }
     }
     println!("most memory: {:.0} MB with two copies of the model", memory());
     if let Some(peer) = &mut peer {
-        println!("    the peer: {:.0} MB with one", peer.ask("memory 0 0 0")?);
+        println!("    the peer: {:.0} MB with one", peer.ask("memory 0 0 0 1")?);
     }
     Ok(())
 }
