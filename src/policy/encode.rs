@@ -27,6 +27,36 @@ const TEXTS: usize = 64;
 /// Tokens of a text, and which texts they are.
 type Same = (Vec<u32>, Vec<usize>);
 
+/// An encoder as it lies on disk; nothing of it was read but headers and its tokenizer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EncoderDescription {
+    /// How many parameters it has.
+    pub parameters: u64,
+    /// The most tokens of a text that are read.
+    pub context: usize,
+    /// How many tokens it knows.
+    pub vocab: usize,
+    /// How many numbers a vector has.
+    pub width: usize,
+}
+
+impl EncoderDescription {
+    /// Describes the encoder in `folder`; none if another kind of model lies there.
+    ///
+    /// # Errors
+    /// As when it is loaded: what is missing, damaged or unknown is named.
+    pub fn of(folder: &Path) -> Result<Option<EncoderDescription>, PolicyError> {
+        let path = folder.join("config.json");
+        if !path.exists() || json(&path)?["model_type"] != "bert" {
+            return Ok(None);
+        }
+        let (config, tokenizer, _, layout) = open(folder)?;
+        let context = tokenizer.get_truncation().map_or(config.max_position_embeddings, |cut| cut.max_length);
+        let parameters = layout.len() as u64;
+        Ok(Some(EncoderDescription { parameters, context, vocab: config.vocab_size, width: config.hidden_size }))
+    }
+}
+
 /// An encoder with its weights.
 pub struct Encoder {
     config: Config,
@@ -40,19 +70,7 @@ impl Encoder {
     /// # Errors
     /// Names the file that is missing, damaged, or says something that can't be computed here.
     pub fn load(folder: &Path, device: Device) -> Result<Encoder, PolicyError> {
-        let path = folder.join("config.json");
-        let config = Config::read(&json(&path)?).map_err(|fault| PolicyError::at(&path, fault))?;
-        let pooling = folder.join("1_Pooling/config.json");
-        if pooling.exists() && json(&pooling)?["pooling_mode_mean_tokens"] != true {
-            return Err(PolicyError::at(&pooling, FileFault::Unsupported("another pooling than the mean of the tokens".into())));
-        }
-        let tokenizer = tokenizer(folder, &config)?;
-        let vocab = tokenizer.get_vocab_size(true);
-        if vocab > config.vocab_size {
-            return Err(PolicyError::at(folder, FileFault::Vocabulary { tokens: vocab, vocab: config.vocab_size }));
-        }
-        let (files, layout): (_, Layout) = (Files::of_folder(folder)?, config.layout());
-        source::check(&files, &layout, "", unread)?;
+        let (config, tokenizer, files, layout) = open(folder)?;
         let flat = source::read(&files, &layout, "", device, Kind::Float)?;
         Ok(Encoder { weights: Weights::new(&Arc::new(layout), &flat, Kind::Float, false), config, tokenizer })
     }
@@ -90,6 +108,24 @@ impl Encoder {
         }
         Ok(vectors)
     }
+}
+
+/// An encoder's folder, opened and checked; no tensor is read.
+fn open(folder: &Path) -> Result<(Config, tokenizers::Tokenizer, Files, Layout), PolicyError> {
+    let path = folder.join("config.json");
+    let config = Config::read(&json(&path)?).map_err(|fault| PolicyError::at(&path, fault))?;
+    let pooling = folder.join("1_Pooling/config.json");
+    if pooling.exists() && json(&pooling)?["pooling_mode_mean_tokens"] != true {
+        return Err(PolicyError::at(&pooling, FileFault::Unsupported("another pooling than the mean of the tokens".into())));
+    }
+    let tokenizer = tokenizer(folder, &config)?;
+    let vocab = tokenizer.get_vocab_size(true);
+    if vocab > config.vocab_size {
+        return Err(PolicyError::at(folder, FileFault::Vocabulary { tokens: vocab, vocab: config.vocab_size }));
+    }
+    let (files, layout): (_, Layout) = (Files::of_folder(folder)?, config.layout());
+    source::check(&files, &layout, "", unread)?;
+    Ok((config, tokenizer, files, layout))
 }
 
 /// The vectors of `texts`, one after the other, each padded to `places`.

@@ -40,6 +40,7 @@ mod trie;
 mod update;
 mod versions;
 
+pub use encode::EncoderDescription;
 pub use error::{FileFault, ModelFault, PolicyError, RowFault, UpdateFault};
 pub use model::adapter::is_one as is_adapter;
 pub use model::description::Description;

@@ -1,7 +1,7 @@
 //! `flow model show`: says what a model is, and how much memory it takes.
 
 use crate::cli::output::{answer, Outcome};
-use crate::policy::{Description, Dtype, LoraSettings};
+use crate::policy::{Description, Dtype, EncoderDescription, LoraSettings};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -11,6 +11,19 @@ const TOKENS: usize = 1024;
 
 /// Describes the model at `path`.
 pub fn show(path: &Path) -> Outcome {
+    if let Some(EncoderDescription { parameters, context, vocab, width }) = EncoderDescription::of(path)? {
+        let folder = path.display();
+        answer(&format!(
+            "architecture     bert, an encoder: it gives texts' vectors, as `models: {{ encoder: {{ encode: {folder} }} }}`\n\
+             parameters       {parameters}\n\
+             a vector         {width} numbers\n\
+             context          {context} tokens; of a longer text its beginning is read\n\
+             vocabulary       {vocab} tokens\n\
+             memory           {}, without activations",
+            megabytes(4 * parameters)
+        ));
+        return Ok(ExitCode::SUCCESS);
+    }
     let model = Description::of(path)?;
     let Description { architecture, parameters, context, vocab, template, ends, value, .. } = &model;
     let mut lines = vec![

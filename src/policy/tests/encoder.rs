@@ -86,3 +86,13 @@ fn minilm_from_its_package() {
     println!("vectors differ by {difference:.1e}");
     assert!(difference < 1e-4);
 }
+
+#[test]
+fn an_encoder_is_described_without_its_weights() {
+    let found = EncoderDescription::of(&folder("encoder")).unwrap().unwrap();
+    // Words, places and kinds and their norm; two blocks of four square matrices, two of 24 by 40, and two norms, all with biases.
+    let block = 4 * (24 * 24 + 24) + 2 * 24 * 40 + 40 + 24 + 2 * 48;
+    assert_eq!(found.parameters, (91 + 64 + 2) * 24 + 48 + 2 * block);
+    assert_eq!((found.vocab, found.width), (91, 24));
+    assert_eq!(EncoderDescription::of(&folder("qwen2")).unwrap(), None);
+}
