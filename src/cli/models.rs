@@ -37,7 +37,7 @@ pub fn start(pipeline: &Pipeline, threads: usize, began: &Starts) -> Result<Opti
     let mut models: BTreeMap<String, ModelSettings> = BTreeMap::new();
     for (name, value) in &pipeline.models {
         let mut settings: ModelSettings = serde_json::from_value(value.clone()).map_err(|e| Error::Json(e).at(format!("models.{name}")))?;
-        if let Some(began) = began.get(name).filter(|_| !matches!(settings, ModelSettings::Encode(_))) {
+        if let Some(began) = began.get(name).filter(|_| !matches!(settings, ModelSettings::Encode(_) | ModelSettings::Remote(_))) {
             let dtype = if let ModelSettings::Load(load) = &settings { load.dtype } else { Dtype::F32 };
             let load = began.display().to_string();
             // What was trained on an adapter goes on so.
@@ -57,9 +57,9 @@ pub fn start(pipeline: &Pipeline, threads: usize, began: &Starts) -> Result<Opti
     Ok(Some(Policy::start(&models, &words, pipeline.seed, threads)?))
 }
 
-/// The models that have weights of their own: an encoder never learns.
+/// The models that have weights of their own: an encoder never learns, and those of a model that a server runs are the server's.
 pub fn learners(pipeline: &Pipeline) -> impl Iterator<Item = &String> {
-    pipeline.models.iter().filter(|(_, model)| model["encode"].is_null()).map(|(name, _)| name)
+    pipeline.models.iter().filter(|(_, model)| model["encode"].is_null() && !ops::remote(model)).map(|(name, _)| name)
 }
 
 /// Saves what the models begin with, unless it is there, so that a resumed run can compare with it and a replay can begin with it.

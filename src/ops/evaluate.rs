@@ -163,7 +163,9 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let trial = Trial { attempts: with.attempts.into(), until: Until::Won };
     let sampling = with.sampling.sampling(EVALUATION_TEMPERATURE);
     let reflector = with.reflect.as_ref().map(|how| Reflector::new(with.model.clone(), how, sampling.temperature)).transpose()?;
-    let mut reflections = reflector.map(|how| Reflections::new(how, policy.clone(), EVALUATION_SEED, Some(trial.attempts - 1), None));
+    let told = (ctx.shared.clone(), node.id.clone());
+    let reflecting = |how| Reflections::new(how, policy.clone(), EVALUATION_SEED, Some(trial.attempts - 1), told).uncounted();
+    let mut reflections = reflector.map(reflecting);
     let (keep, budget) = (with.play.keep, with.play.budget);
     // Whatever fails is not won, and that is the measure.
     let how = Play { model: with.model.clone(), actor: Actor::Policy, sampling, settings: with.play.clone(), max_failed: 1.0 };
@@ -190,6 +192,9 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
             return Ok(vec![]);
         }
         attempts.begin(iteration, vec![])?;
+        if let Some(reflections) = &mut reflections {
+            reflections.begin(iteration, vec![])?;
+        }
         attempts.version = version;
         let made = attempts.whole(panel.clone(), reflections.as_mut().map(|machine| machine as &mut dyn Streaming))?;
         shared.measure(iteration, &id, "panel", panel.num_rows() as f64);

@@ -21,6 +21,7 @@ mod operator;
 mod order;
 mod played;
 mod reflect;
+mod remote;
 mod reward;
 mod rollout;
 mod select;
@@ -31,6 +32,7 @@ mod vocabulary;
 
 pub use games::programs;
 pub use operator::{Further, Head, Operator};
+pub use remote::remote;
 pub use tasks::drawn as game;
 pub use vocabulary::words;
 
@@ -143,6 +145,7 @@ fn wrong(pipeline: &Pipeline, asked: fn(Role) -> bool) -> Vec<Wrong> {
     }
     found.extend(pipeline.models.keys().flat_map(|model| order::wrong(pipeline, model)));
     found.extend(heads::wrong(pipeline));
+    found.extend(remote::wrong(pipeline));
     found
 }
 

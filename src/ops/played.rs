@@ -27,12 +27,21 @@ pub fn figures(of: &Summary) -> Vec<(String, Figure)> {
 
 /// The episodes that `node` gave up, as the table `errors` has them.
 pub fn lost(node: &str, failed: Vec<FailedEpisode>) -> impl Iterator<Item = Lost> + use<'_> {
-    failed.into_iter().map(|FailedEpisode { task, sample, attempt, turn, cause, error, tries }| Lost {
+    of("play", node, failed)
+}
+
+/// The reflections that `node` got no answer to, in the same way.
+pub fn unsaid(node: &str, failed: Vec<FailedEpisode>) -> impl Iterator<Item = Lost> + use<'_> {
+    of("reflect", node, failed)
+}
+
+fn of<'n>(phase: &'static str, node: &'n str, failed: Vec<FailedEpisode>) -> impl Iterator<Item = Lost> + use<'n> {
+    failed.into_iter().map(move |FailedEpisode { task, sample, attempt, turn, cause, error, tries }| Lost {
         task,
         sample,
         attempt,
         turn,
-        phase: "play",
+        phase,
         node: node.into(),
         cause,
         error,

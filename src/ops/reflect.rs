@@ -2,6 +2,7 @@
 //! attempt is told what `keep` says; such rows are trained like any other (LaMer, section 4).
 
 use super::operator::{settings, Further, Head, Operator, Settings, Unfit};
+use super::played;
 use super::tokens;
 use crate::dataflow::context::Shared;
 use crate::dataflow::stage::{stage, Stage};
@@ -85,9 +86,10 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let shape = Stage { name: node.id.clone(), inputs: vec![(rows, Route::One)], begins: false, place: Place::Thread };
     Ok(stage(shape, ctx, move |iteration, rows| {
         let Some(rows) = row::sorted(&rows[0])? else { return Ok(vec![]) };
-        let mut tokens = Tally::default();
-        let said = reflector.reflect(&policy, seed, &rows, &mut tokens)?;
+        let (mut tokens, mut failed) = (Tally::default(), Vec::new());
+        let said = reflector.reflect(&policy, seed, &rows, (&mut tokens, &mut failed))?;
         tokens::measure(&shared, iteration, &id, &tokens);
+        shared.lose(iteration, played::unsaid(&id, failed));
         Ok(said.into_iter().collect())
     }))
 }
@@ -98,7 +100,7 @@ pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx
     let last = ctx.trial.map(|trial| trial.attempts - 1);
     let rows = ports.into_iter().next().ok_or(Unfit::Input("rows"))?.1;
     let inputs = Inputs { name: node.id.clone(), rows: vec![(rows, Route::Stay)], gates: vec![] };
-    Ok(streaming(inputs, ctx, Reflections::new(reflector, policy, ctx.seed, last, Some((ctx.shared.clone(), node.id.clone())))))
+    Ok(streaming(inputs, ctx, Reflections::new(reflector, policy, ctx.seed, last, (ctx.shared.clone(), node.id.clone()))))
 }
 
 /// Reflects on all episodes that have come in meanwhile as one batch.
@@ -108,18 +110,25 @@ pub struct Reflections {
     seed: u64,
     /// Nobody reads what is said after the last attempt.
     last: Option<u64>,
-    /// Where it says how many tokens were read, and under which name.
-    told: Option<(Shared, String)>,
+    /// Where it says what failed and how many tokens were read, and under which name.
+    told: (Shared, String),
+    /// Whether nobody else counts the tokens of that node.
+    counts: bool,
     iteration: u64,
     tokens: Tally,
     pieces: Vec<Piece>,
 }
 
 impl Reflections {
-    /// Reflects with `policy` in a run of this seed, except on the attempt `last`, counted from 0. `told`: where the tokens that were read
-    /// are measured, and for which node.
-    pub fn new(reflector: Reflector, policy: Policy, seed: u64, last: Option<u64>, told: Option<(Shared, String)>) -> Reflections {
-        Reflections { reflector, policy, seed, last, told, iteration: 0, tokens: Tally::default(), pieces: vec![] }
+    /// Reflects with `policy` in a run of this seed, except on the attempt `last`, counted from 0. `told`: where is told what failed and how
+    /// many tokens were read, and for which node.
+    pub fn new(reflector: Reflector, policy: Policy, seed: u64, last: Option<u64>, told: (Shared, String)) -> Reflections {
+        Reflections { reflector, policy, seed, last, told, counts: true, iteration: 0, tokens: Tally::default(), pieces: vec![] }
+    }
+
+    /// The same for a node whose tokens are counted where it plays.
+    pub fn uncounted(self) -> Reflections {
+        Reflections { counts: false, ..self }
     }
 }
 
@@ -148,12 +157,16 @@ impl Streaming for Reflections {
             let which: Vec<usize> = (0..pieces.len()).filter(|&i| pieces[i].attempt == attempt).collect();
             let rows: Vec<RecordBatch> = which.iter().map(|&i| pieces[i].rows.clone()).collect();
             let Some(rows) = row::sorted(&rows)? else { continue };
-            let said = self.reflector.reflect(&self.policy, self.seed, &rows, &mut self.tokens)?;
+            let mut failed = Vec::new();
+            let said = self.reflector.reflect(&self.policy, self.seed, &rows, (&mut self.tokens, &mut failed))?;
+            let (shared, node) = &self.told;
+            shared.lose(self.iteration, played::unsaid(node, failed));
             // Pieces of one attempt have one time, so their rows can leave together.
             made[which[0]].rows.extend(said);
         }
         // Before the rows leave: what comes after them may commit the iteration.
-        if let Some((shared, node)) = &self.told {
+        if self.counts {
+            let (shared, node) = &self.told;
             tokens::measure(shared, self.iteration, node, &self.tokens);
         }
         Ok(made)

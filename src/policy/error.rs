@@ -61,6 +61,12 @@ pub enum ModelFault {
     Adapter { what: String },
     #[error("a critic's new head has to learn whole: no adapter can be trained on it")]
     CriticAdapter,
+    #[error("the environment has no variable `{variable}` with the key that it is asked with")]
+    NoKey { variable: String },
+    #[error("the server that runs it gives no answers: {what}")]
+    Server { what: String },
+    #[error("the server that runs it can't say how likely a choice is ({what}): write `decode: free` where it plays")]
+    CantRank { what: String },
     #[error("its reference `{reference}` has another vocabulary")]
     ReferenceVocabulary { reference: String },
 }
@@ -95,6 +101,19 @@ pub enum RowFault {
     Temperature { value: f32 },
     #[error("the {what} is {value}")]
     NotANumber { what: Cow<'static, str>, value: f32 },
+    #[error("{what}")]
+    Unanswered { cause: Unanswered, what: String },
+}
+
+/// Why a server gave no answer to one row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Unanswered {
+    /// It took too long.
+    Late,
+    /// It refused: there are too many questions, it is out of order, or this question is none for it.
+    Refused,
+    /// What it said is no answer.
+    Malformed,
 }
 
 /// What is wrong with a file or folder.

@@ -16,15 +16,18 @@
 //! fixed order, so the number of threads changes no bit. Processes that learn together ([`Peers`]) share an update in the same way, and
 //! their number changes none either.
 //!
-//! An encoder only reads: [`Policy::embed`] gives the vector of a text.
+//! An encoder only reads: [`Policy::embed`] gives the vector of a text. A model that a server runs only answers ([`RemoteModel`]); nothing of
+//! the above is promised of what a server computes.
 //!
-//! Three rooms: `model` (architectures, parameters by name, checkpoints), `generate` (answers), `update` (what is learnt and how).
+//! Four rooms: `model` (architectures, parameters by name, checkpoints), `generate` (answers), `update` (what is learnt and how), `remote`
+//! (answers of a server).
 mod choices;
 mod encode;
 mod error;
 mod generate;
 mod model;
 mod pause;
+mod remote;
 mod room;
 mod sequence;
 mod settings;
@@ -41,13 +44,15 @@ mod update;
 mod versions;
 
 pub use encode::EncoderDescription;
-pub use error::{FileFault, ModelFault, PolicyError, RowFault, UpdateFault};
+pub use error::{FileFault, ModelFault, PolicyError, RowFault, Unanswered, UpdateFault};
 pub use model::adapter::is_one as is_adapter;
 pub use model::description::Description;
 pub use model::export::{export, Exported};
 pub use model::saved::MOMENTS;
 pub use room::{adapters, available, parameters, LEARNING, PLAYING};
-pub use settings::{Dtype, EncoderModel, Head, LoadModel, LoraSettings, ModelSettings, NewKind, NewModel, Sampling, TokenKind};
+pub use settings::{
+    Dtype, EncoderModel, Head, LoadModel, LoraSettings, ModelSettings, NewKind, NewModel, RemoteModel, Sampling, TokenKind,
+};
 pub use tally::Tally;
 pub use thread::Policy;
 pub use tokenizer::{Message, Tokenizer, END, PAD};
@@ -81,8 +86,8 @@ pub struct Reply {
 /// What some requests were answered with, and what it took.
 #[derive(Clone, Debug, Default)]
 pub struct Answers {
-    /// One a request, in their order.
-    pub replies: Vec<Reply>,
+    /// One a request, in their order; a fault where a server gave none.
+    pub replies: Vec<Result<Reply, RowFault>>,
     /// The tokens that were read: prompts, and what was written as far as something had to be chosen after it.
     pub tokens: Tally,
 }

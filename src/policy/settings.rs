@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
 
-/// A model: a new one, one that lies on disk, or an encoder.
+/// A model: a new one, one that lies on disk, an encoder, or one that a server runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ModelSettings {
@@ -14,6 +14,48 @@ pub enum ModelSettings {
     Load(LoadModel),
     /// An encoder on disk, which gives a text's vector and never learns.
     Encode(EncoderModel),
+    /// A model that a server runs, which acts and reflects and never learns.
+    Remote(RemoteModel),
+}
+
+/// A model that a server runs, asked in the form of OpenAI's API, as vLLM, SGLang and llama.cpp serve it: it acts and reflects, and its
+/// weights are never changed. `decode: free` takes `chat/completions` with log-probabilities, `decode: constrained` takes `completions` with
+/// `echo`, which gets the prompt's text without any chat template.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RemoteModel {
+    /// Where the server's API begins, as `http://127.0.0.1:8000/v1`. `https` is not spoken: the server belongs on this machine, into a private
+    /// network, or behind a tunnel.
+    #[schemars(regex(pattern = r"^http://[^\s/?#]+[^\s?#]*$"))]
+    pub openai: String,
+    /// What the server calls the model.
+    pub model: String,
+    /// The environment variable that holds the key, where the server wants one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Seconds that one answer may take.
+    #[serde(default = "timeout")]
+    #[schemars(range(min = 0.01, max = 86_400.0))]
+    pub timeout: f64,
+    /// How often a question is asked: again after a time-out, a limit on the rate, an error of the server and a malformed reply, with pauses
+    /// from half a second that double, or as long as the server asks for. After that its episode has failed.
+    #[serde(default = "questions")]
+    #[schemars(range(min = 1, max = 100))]
+    pub tries: u32,
+    /// Questions asked at the same time.
+    #[serde(default = "parallel")]
+    #[schemars(range(min = 1, max = 1024))]
+    pub parallel: usize,
+}
+
+fn timeout() -> f64 {
+    60.0
+}
+fn questions() -> u32 {
+    5
+}
+fn parallel() -> usize {
+    8
 }
 
 /// An encoder on disk: a folder of `sentence-transformers` with a BERT in it, such as `flow model fetch minilm` gets.

@@ -1,6 +1,7 @@
 //! The policy thread: one thread owns the tensors of a process, and everyone else holds a handle.
 
 use super::pause::at_pauses;
+use super::remote::Remote;
 use super::state::State;
 use super::threads::panic_text;
 use super::{Answers, Example, ModelSettings, Peers, PolicyError, Reply, Request, Sampling, Tokenizer, UpdateReport, UpdateSettings};
@@ -26,12 +27,14 @@ pub struct Policy {
     /// Jobs that need a version of the weights and nothing else: a long update makes room for them at its pauses.
     reads: Sender<Job>,
     tokenizers: Arc<BTreeMap<String, Arc<Tokenizer>>>,
+    /// Those that servers run: whoever asks waits for the server itself, and not for the thread.
+    remotes: Arc<BTreeMap<String, Remote>>,
     pulse: Arc<Pulse>,
     peers: Option<Arc<dyn Peers>>,
 }
 
 impl Policy {
-    /// Starts the thread and makes the models, on a GPU where there is one. `threads` is how many threads share the work on a CPU.
+    /// Starts the thread and makes the models, on a GPU where there is one; servers that run models aren't asked yet. `threads` is how many threads share the work on a CPU.
     /// `words` are the vocabulary of new models that ask for words. Random weights follow from `seed` and the model's name.
     ///
     /// # Errors
@@ -39,11 +42,18 @@ impl Policy {
     pub fn start(models: &BTreeMap<String, ModelSettings>, words: &[String], seed: u64, threads: usize) -> Result<Policy, PolicyError> {
         let ((jobs, queue), (reads, asked)) = (unbounded::<Job>(), unbounded::<Job>());
         let (ready, started) = bounded(1);
-        let (models, words) = (models.clone(), words.to_vec());
+        let (mut remotes, mut here) = (BTreeMap::new(), BTreeMap::new());
+        for (name, settings) in models {
+            match settings {
+                ModelSettings::Remote(settings) => drop(remotes.insert(name.clone(), Remote::new(name, settings)?)),
+                settings => drop(here.insert(name.clone(), settings.clone())),
+            }
+        }
+        let words = words.to_vec();
         let pulse = Arc::new(Pulse::default());
         let beat = pulse.clone();
         let body = move || {
-            let state = guarded(|| State::new(&models, &words, seed, threads));
+            let state = guarded(|| State::new(&here, &words, seed, threads));
             match state {
                 Err(error) => drop(ready.send(Err(error))),
                 Ok(state) => {
@@ -68,8 +78,9 @@ impl Policy {
             }
         };
         std::thread::Builder::new().name("policy".into()).spawn(body).map_err(|e| PolicyError::Torch(format!("no thread: {e}")))?;
-        let tokenizers = Arc::new(started.recv().map_err(|_| PolicyError::Gone)??);
-        Ok(Policy { jobs, reads, tokenizers, pulse, peers: None })
+        let mut tokenizers: BTreeMap<String, Arc<Tokenizer>> = started.recv().map_err(|_| PolicyError::Gone)??;
+        tokenizers.extend(remotes.iter().map(|(name, remote)| (name.clone(), remote.tokenizer().clone())));
+        Ok(Policy { jobs, reads, tokenizers: Arc::new(tokenizers), remotes: Arc::new(remotes), pulse, peers: None })
     }
 
     /// The same policy, whose updates are made together with the same ones of other processes.
@@ -117,14 +128,18 @@ impl Policy {
     /// # Errors
     /// If the model is a critic, the version isn't kept, or a request can't be read: [`PolicyError::Row`] with its index.
     pub fn generate(&self, model: &str, version: u64, requests: Vec<Request>, sampling: Sampling) -> Result<Vec<Reply>, PolicyError> {
-        Ok(self.answer(model, version, requests, sampling)?.replies)
+        let replies = self.answer(model, version, requests, sampling)?.replies;
+        replies.into_iter().enumerate().map(|(row, reply)| reply.map_err(|fault| PolicyError::Row { row, fault })).collect()
     }
 
-    /// As [`Policy::generate`], and how many tokens it took.
+    /// As [`Policy::generate`], and how many tokens it took. A request that a server gave no answer to has a fault in place of its reply.
     ///
     /// # Errors
-    /// The same.
+    /// The same but for that; and if a server answers nobody.
     pub fn answer(&self, model: &str, version: u64, requests: Vec<Request>, sampling: Sampling) -> Result<Answers, PolicyError> {
+        if let Some(remote) = self.remotes.get(model) {
+            return remote.answer(&requests, &sampling);
+        }
         let model = model.to_string();
         self.read(move |state| state.generate(&model, version, &requests, &sampling))
     }

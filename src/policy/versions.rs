@@ -57,7 +57,8 @@ impl Model {
                 }
             }
             ModelSettings::Load(load) => Model::load(load, seed, device, &wrong),
-            ModelSettings::Encode(_) => Err(wrong(ModelFault::WritesNothing)),
+            // Neither is kept among the models that learn.
+            ModelSettings::Encode(_) | ModelSettings::Remote(_) => Err(wrong(ModelFault::WritesNothing)),
         }
     }
 

@@ -8,7 +8,7 @@ use super::recall::{At, Place, Recall, Shown, Told};
 use super::retry::RetryPolicy;
 use super::settings::{Actor, PlaySettings};
 use crate::env::{Cause, Fault, Task, View, Worlds};
-use crate::policy::{Answers, Message, Policy, PolicyError, Request, RowFault, Sampling, Tally, Tokenizer};
+use crate::policy::{Answers, Message, Policy, PolicyError, Reply, Request, RowFault, Sampling, Tally, Tokenizer, Unanswered};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -190,7 +190,7 @@ impl Player {
                 match self.policy.answer(&self.how.model, version, asked, self.how.sampling.clone()) {
                     // What one episode shows is too much to read: that costs this episode.
                     Err(PolicyError::Row { row, fault: fault @ RowFault::TooLong { .. } }) if row < which.len() => {
-                        said.insert(which.remove(row), Err(Fault::new(Cause::Prompt, fault.to_string())));
+                        said.insert(which.remove(row), Err(unanswered(&fault)));
                     }
                     answers => {
                         let Answers { replies, tokens: read } = answers?;
@@ -200,7 +200,9 @@ impl Player {
                 }
             };
             let tokenizer = self.encoder.tokenizer();
-            let told = |reply| Ok(Response::replied(reply, &self.how.sampling, tokenizer));
+            let told = |reply: Result<Reply, RowFault>| {
+                reply.map(|reply| Response::replied(reply, &self.how.sampling, tokenizer)).map_err(|fault| unanswered(&fault))
+            };
             said.extend(which.into_iter().zip(replies.into_iter().map(told)));
         }
         if !live.is_empty() {
@@ -229,6 +231,17 @@ impl Player {
         }
         Ok(settings.decode.response(action, &mut self.encoder))
     }
+}
+
+/// What it costs an episode, or a reflection, that nothing answers.
+pub(super) fn unanswered(fault: &RowFault) -> Fault {
+    let cause = match fault {
+        RowFault::Unanswered { cause: Unanswered::Late, .. } => Cause::Timeout,
+        RowFault::Unanswered { cause: Unanswered::Refused, .. } => Cause::Error,
+        RowFault::Unanswered { cause: Unanswered::Malformed, .. } => Cause::Malformed,
+        _ => Cause::Prompt,
+    };
+    Fault::new(cause, fault.to_string())
 }
 
 fn message(role: &str, content: String) -> Message {

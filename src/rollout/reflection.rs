@@ -5,11 +5,13 @@ use super::episode::{Phase, Turn};
 use super::error::RolloutError;
 use super::exchange::Whose;
 use super::notes::{self, Keep};
+use super::player::unanswered;
 use super::record::{self, Record};
+use super::retry::FailedEpisode;
 use super::settings::{Actor, On, ReflectionSettings};
 use super::transcript::{transcripts, Transcript};
 use super::{tags, template};
-use crate::env::Task;
+use crate::env::{Fault, Task};
 use crate::policy::{Policy, Request, Sampling, Tally, Tokenizer};
 use crate::seed;
 use arrow::array::RecordBatch;
@@ -42,8 +44,15 @@ impl Reflector {
     }
 
     /// Reflects on those episodes among `rows`, sorted by name, that the settings ask for; a row each, or no batch without any.
-    /// `run` is the run's seed; what was read joins `tokens`. An error if rows lack a column ([`super::transcript::NEEDS`]), or the policy can't answer.
-    pub fn reflect(&self, policy: &Policy, run: u64, rows: &RecordBatch, tokens: &mut Tally) -> Result<Option<RecordBatch>, RolloutError> {
+    /// `run` is the run's seed; what was read joins `tokens`. Where a server gives no answer nothing is said, and the reflection joins `failed`.
+    /// An error if rows lack a column ([`super::transcript::NEEDS`]), or the policy can't answer.
+    pub fn reflect(
+        &self,
+        policy: &Policy,
+        run: u64,
+        rows: &RecordBatch,
+        (tokens, failed): (&mut Tally, &mut Vec<FailedEpisode>),
+    ) -> Result<Option<RecordBatch>, RolloutError> {
         let tokenizer = policy.tokenizer(&self.model)?;
         let over: Vec<Transcript> = transcripts(rows)?.into_iter().filter(|episode| self.on.wants(episode.won)).collect();
         if over.is_empty() {
@@ -52,10 +61,20 @@ impl Reflector {
         let requests = over.iter().map(|episode| self.request(&tokenizer, run, episode)).collect::<Result<Vec<_>, _>>()?;
         let responses = match self.actor {
             Actor::Policy => self.ask(policy, &tokenizer, &over, &requests, tokens)?,
-            Actor::Expert | Actor::Rescue => over.iter().map(|episode| self.advise(&tokenizer, episode)).collect::<Result<_, _>>()?,
+            Actor::Expert | Actor::Rescue => {
+                over.iter().map(|episode| self.advise(&tokenizer, episode).map(Ok)).collect::<Result<_, _>>()?
+            }
         };
         let turns = over.iter().zip(requests).zip(responses);
-        let turns: Vec<Turn> = turns.map(|((episode, request), response)| self.turn(episode, request, response)).collect();
+        let turns = turns.map(|((episode, request), response)| match response {
+            Ok(response) => self.turn(episode, request, response),
+            Err(fault) => {
+                failed.push(lost(episode, fault));
+                let nothing = Response::certain(String::new(), vec![tokenizer.end()]);
+                Turn { valid: false, ..self.turn(episode, request, nothing) }
+            }
+        });
+        let turns: Vec<Turn> = turns.collect();
         let kept: Vec<String> = over.iter().zip(&turns).map(|(episode, turn)| self.kept(episode, turn, &tokenizer)).collect();
         let records = over.iter().zip(&turns).zip(&kept);
         let records = records.map(|((episode, turn), kept)| Record { start: &episode.start, turn, kept, outcome: "" });
@@ -70,18 +89,19 @@ impl Reflector {
         over: &[Transcript],
         requests: &[Request],
         tokens: &mut Tally,
-    ) -> Result<Vec<Response>, RolloutError> {
+    ) -> Result<Vec<Result<Response, Fault>>, RolloutError> {
         let mut versions: Vec<u64> = over.iter().map(|episode| episode.start.version).collect();
         versions.sort_unstable();
         versions.dedup();
-        let mut said: Vec<Option<Response>> = over.iter().map(|_| None).collect();
+        let mut said: Vec<Option<Result<Response, Fault>>> = over.iter().map(|_| None).collect();
         for version in versions {
             let which: Vec<usize> = (0..over.len()).filter(|&i| over[i].start.version == version).collect();
             let asked: Vec<Request> = which.iter().map(|&i| requests[i].clone()).collect();
             let answers = policy.answer(&self.model, version, asked, self.sampling.clone())?;
             tokens.add(&answers.tokens);
             for (i, reply) in which.into_iter().zip(answers.replies) {
-                said[i] = Some(Response::replied(reply, &self.sampling, tokenizer));
+                let reply = reply.map_err(|fault| unanswered(&fault));
+                said[i] = Some(reply.map(|reply| Response::replied(reply, &self.sampling, tokenizer)));
             }
         }
         Ok(said.into_iter().flatten().collect())
@@ -164,6 +184,20 @@ impl Reflector {
             entry += &notes::reflection(attempt, &said.action);
         }
         notes::grown(&episode.start.memory, &entry, self.budget, tokenizer)
+    }
+}
+
+/// A reflection that failed, as one of the episode's turns.
+fn lost(episode: &Transcript, fault: Fault) -> FailedEpisode {
+    let start = &episode.start;
+    FailedEpisode {
+        task: start.task.clone(),
+        sample: start.sample,
+        attempt: start.attempt,
+        turn: episode.turns,
+        cause: fault.cause.name(),
+        error: fault.text,
+        tries: 1,
     }
 }
 

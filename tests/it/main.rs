@@ -4,6 +4,8 @@
 mod common;
 #[path = "../shared/logged.rs"]
 mod logged;
+#[path = "../shared/server.rs"]
+mod server;
 
 mod begin;
 mod broken;
@@ -21,6 +23,7 @@ mod memory;
 mod pipeline_tests;
 mod ppo;
 mod processes;
+mod remote;
 mod replay;
 mod report;
 mod resume;

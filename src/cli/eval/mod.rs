@@ -29,8 +29,9 @@ use std::sync::Arc;
 
 #[derive(Args)]
 pub struct Eval {
-    /// A run's folder, whose newest weights play; or, with --like, a folder with a model
-    run: PathBuf,
+    /// A run's folder, whose newest weights play; or, with --like, a folder with a model; none for a model that a server runs
+    #[arg(required_unless_present = "like")]
+    run: Option<PathBuf>,
     /// The frozen panel of tasks
     #[arg(long)]
     panel: PathBuf,
@@ -105,7 +106,7 @@ impl Eval {
         }
         let rows = row::sorted(&sink.take(&node))?;
         let score = Score::of(&panel, self.samples, attempts, rows.as_ref(), self.seed, version)?;
-        let subject = self.run.display().to_string();
+        let subject = self.run.as_ref().or(self.like.as_ref()).map(|path| path.display().to_string()).unwrap_or_default();
         match self.machine.format {
             Output::Json => answer(&score.json(&subject, self.temperature).to_string()),
             Output::Text => answer(&score.text(&subject, self.temperature)),
@@ -115,21 +116,24 @@ impl Eval {
 
     /// Which version of its weights plays, if it is a run's.
     fn version(&self, how: &Pipeline) -> Result<Option<u64>> {
-        let (Some(model), Some(run)) = (how.models.keys().next(), models::run_at(&self.run)?) else { return Ok(None) };
+        let (Some((model, settings)), Some(path)) = (how.models.iter().next(), &self.run) else { return Ok(None) };
+        let Some(run) = models::run_at(path)?.filter(|_| !ops::remote(settings)) else { return Ok(None) };
         Ok(models::newest_of(&run, model)?.map(|weights| weights.version))
     }
 
     /// The pipeline that plays the panel.
     fn recipe(&self) -> Result<Pipeline> {
-        let file = self.like.clone().unwrap_or_else(|| self.run.join("pipeline.yaml"));
-        if self.like.is_none() && !file.exists() {
-            let why = format!("{} is no run: it has no pipeline.yaml, which would say how to play", self.run.display());
-            let help = models::pruned(&self.run).unwrap_or_else(|| "name a pipeline that does: --like PIPELINE".into());
+        let own = self.run.as_ref().filter(|_| self.like.is_none()).map(|run| (run, run.join("pipeline.yaml")));
+        if let Some((run, _)) = own.as_ref().filter(|(_, file)| !file.exists()) {
+            let why = format!("{} is no run: it has no pipeline.yaml, which would say how to play", run.display());
+            let help = models::pruned(run).unwrap_or_else(|| "name a pipeline that does: --like PIPELINE".into());
             return Err(Error::Asked(why).help(help));
         }
+        // One of the two is given.
+        let file = own.map(|(_, file)| file).or_else(|| self.like.clone()).unwrap_or_default();
         let trained = pipeline::load(&file, &[], &ops::replayed(Default::default()))?;
         let changes = Changes {
-            model: &self.run,
+            model: self.run.as_deref(),
             node: self.node.as_deref(),
             attempts: self.attempts,
             samples: self.samples,

@@ -11,8 +11,8 @@ const ATTEMPT: &str = "attempt";
 
 /// What is other than in training.
 pub struct Changes<'a> {
-    /// Where the weights are.
-    pub model: &'a Path,
+    /// Where the weights are; only models that a server runs do without.
+    pub model: Option<&'a Path>,
     pub node: Option<&'a str>,
     pub attempts: Option<u32>,
     pub samples: u32,
@@ -52,12 +52,24 @@ pub fn recipe(trained: &Pipeline, changes: &Changes) -> Result<String> {
         }
     };
     let name = if node.id == ATTEMPT { "played" } else { &node.id };
-    let models: Map<String, Value> = models(node).into_iter().map(|m| (m.clone(), json!({ "load": changes.model, "of": m }))).collect();
+    let mut known = Map::new();
+    for name in models(node) {
+        let settings = match (trained.models.get(&name), changes.model) {
+            // Its weights are where they always are.
+            (Some(settings), _) if ops::remote(settings) => settings.clone(),
+            (_, Some(model)) => json!({ "load": model, "of": name }),
+            (_, None) => {
+                let help = "name the run whose weights play: flow eval RUN --panel FILE";
+                return Err(Error::Asked(format!("nothing says which weights of `{name}` play")).help(help));
+            }
+        };
+        known.insert(name, settings);
+    }
     let pipeline = json!({
         "flow": "eval",
         "iterations": 1,
         "seed": changes.seed,
-        "models": models,
+        "models": known,
         "nodes": { &source.id: trained.source["nodes"][&source.id].clone(), name: played },
         "log": [name],
     });

@@ -6,6 +6,8 @@ mod answer;
 mod sample;
 pub mod store;
 
+pub use sample::draw;
+
 use super::model::cache::Cache;
 use super::model::reading::{Cut, Reading};
 use super::model::{Net, NEVER};
@@ -67,7 +69,7 @@ pub fn generate(
     for index in asked {
         tokens.read(version, requests[index].prompt.iter().chain(&answers[index].reply.tokens).take(answers[index].read));
     }
-    Ok(Answers { replies: answers.into_iter().map(|answer| answer.reply).collect(), tokens })
+    Ok(Answers { replies: answers.into_iter().map(|answer| Ok(answer.reply)).collect(), tokens })
 }
 
 /// Parts of the prompts that have at most `limit` different tokens, or one prompt each.

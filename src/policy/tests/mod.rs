@@ -7,6 +7,7 @@ mod encoder;
 mod learning;
 mod lora;
 mod parity;
+mod remote;
 mod splits;
 mod updating;
 

@@ -1,13 +1,15 @@
-//! Text to tokens and back: a vocabulary of words and bytes, or the one that a published model came with.
+//! Text to tokens and back: a vocabulary of words and bytes, the one that a published model came with, or bytes for one that a server runs.
 
 mod chat;
 mod pieces;
+mod spoken;
 mod words;
 
 use super::{FileFault, PolicyError};
 pub use chat::Message;
 use pieces::Pieces;
 use serde_json::Value;
+use spoken::Spoken;
 use std::collections::BTreeMap;
 use std::path::Path;
 use words::Words;
@@ -30,6 +32,7 @@ pub struct Tokenizer {
 enum Kind {
     Words(Words),
     Pieces(Box<Pieces>),
+    Spoken(Spoken),
 }
 
 impl Tokenizer {
@@ -42,6 +45,19 @@ impl Tokenizer {
     /// A vocabulary of bytes alone.
     pub fn bytes() -> Tokenizer {
         Tokenizer::new(&[])
+    }
+
+    /// What stands in for the vocabulary of a model that a server runs: bytes, and who says them.
+    pub(super) fn spoken() -> Tokenizer {
+        Tokenizer { kind: Kind::Spoken(Spoken::new()), ends: vec![END] }
+    }
+
+    /// The messages of a conversation, where who says what is among the tokens; else one of a user.
+    pub(super) fn messages(&self, tokens: &[u32]) -> Vec<Message> {
+        match &self.kind {
+            Kind::Spoken(spoken) => spoken.messages(tokens),
+            _ => vec![Message { role: "user".into(), content: self.decode(tokens) }],
+        }
     }
 
     /// The tokenizer of a published model, of the contents of those of [`FILES`] that there are, by name, and of its `config.json`.
@@ -60,6 +76,7 @@ impl Tokenizer {
         match &self.kind {
             Kind::Words(words) => words.encode(text),
             Kind::Pieces(pieces) => pieces.encode(text),
+            Kind::Spoken(spoken) => spoken.encode(text),
         }
     }
 
@@ -80,6 +97,7 @@ impl Tokenizer {
     pub fn chat(&self, messages: &[Message]) -> Result<Vec<u32>, PolicyError> {
         match &self.kind {
             Kind::Pieces(pieces) => pieces.chat(messages),
+            Kind::Spoken(spoken) => spoken.chat(messages).map_err(PolicyError::Template),
             Kind::Words(words) => Ok(messages.iter().flat_map(|message| words.encode(&message.content)).collect()),
         }
     }
@@ -89,6 +107,7 @@ impl Tokenizer {
         match &self.kind {
             Kind::Words(words) => words.decode(tokens),
             Kind::Pieces(pieces) => pieces.decode(tokens),
+            Kind::Spoken(spoken) => spoken.decode(tokens),
         }
     }
 
@@ -96,8 +115,9 @@ impl Tokenizer {
     pub fn name(&self, token: u32) -> String {
         match &self.kind {
             Kind::Pieces(pieces) => pieces.name(token),
-            Kind::Words(_) if token == END => "the end token".into(),
+            _ if token == END => "the end token".into(),
             Kind::Words(words) => words.decode(&[token]),
+            Kind::Spoken(spoken) => spoken.decode(&[token]),
         }
     }
 
@@ -111,6 +131,7 @@ impl Tokenizer {
         match &self.kind {
             Kind::Words(words) => words.vocab_size(),
             Kind::Pieces(pieces) => pieces.vocab_size(),
+            Kind::Spoken(spoken) => spoken.vocab_size(),
         }
     }
 
@@ -130,6 +151,8 @@ impl Tokenizer {
             // Of plain text, so it can't fail.
             Kind::Words(words) => vec![(WORDS_FILE.into(), serde_json::to_string_pretty(words.words()).unwrap_or_default() + "\n")],
             Kind::Pieces(pieces) => pieces.files().clone().into_iter().collect(),
+            // Nothing of such a model is saved.
+            Kind::Spoken(_) => vec![],
         }
     }
 }

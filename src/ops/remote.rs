@@ -1,0 +1,67 @@
+//! What can't be asked of a model that a server runs: it acts and reflects, and neither are its weights here nor do its rows have the tokens of
+//! a model that is.
+
+use super::{is, operator};
+use crate::pipeline::{Carries, Node, Pipeline, Role, Wrong};
+use serde_json::Value;
+
+/// Whether these are the settings of a model that a server runs.
+pub fn remote(model: &Value) -> bool {
+    model["openai"].is_string()
+}
+
+/// Nodes that ask such a model for more than answers, and nodes whose own model is to read what such a one wrote.
+pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
+    let mut found = Vec::new();
+    for node in pipeline.all() {
+        for key in ["model", "reference"] {
+            let Some(name) = node.with.names(key).filter(|name| elsewhere(pipeline, name)) else { continue };
+            if key == "model" && answers(node) {
+                continue;
+            }
+            let message = format!("a server runs `{name}`, whose weights aren't here, so `{}` can't use it as `{key}`", node.id);
+            let help = "what a server runs can act, reflect and be evaluated; name a model with `load` or `new`";
+            found.push(Wrong::in_node(node, &["with", key], message).help(help));
+        }
+        let Some(own) = node.model().filter(|name| !answers(node) && !elsewhere(pipeline, name)) else { continue };
+        if let Some((writer, theirs)) = written(pipeline, node) {
+            let message =
+                format!("`{}` reads rows of `{writer}`, and those are written by `{theirs}`, not in the tokens of `{own}`", node.id);
+            let help = "measure that model without learning from its rows, or leave them out of the `output` of their loop";
+            found.push(Wrong::in_node(node, &["inputs"], message).help(help));
+        }
+    }
+    found
+}
+
+fn elsewhere(pipeline: &Pipeline, name: &str) -> bool {
+    pipeline.models.get(name).is_some_and(remote)
+}
+
+/// Whether all that the node asks of its model is answers.
+fn answers(node: &Node) -> bool {
+    [Role::Plays, Role::Reflects, Role::Measures].into_iter().any(|role| is(node, role))
+}
+
+/// A node among those that make the rows that `node` reads whose model a server runs, and that model.
+fn written<'p>(pipeline: &'p Pipeline, node: &'p Node) -> Option<(&'p str, &'p str)> {
+    let mut left = vec![node];
+    let mut seen = vec![node.id.as_str()];
+    while let Some(here) = left.pop() {
+        for input in &here.inputs {
+            let port = operator(&here.op).and_then(|o| o.ports.iter().find(|port| port.name == input.port));
+            let Some(from) = pipeline.node(&input.from).filter(|_| port.is_none_or(|port| port.carries == Carries::Rows)) else { continue };
+            for maker in from.makers() {
+                if answers(maker) {
+                    if let Some(model) = maker.model().filter(|name| elsewhere(pipeline, name)) {
+                        return Some((&maker.id, model));
+                    }
+                } else if !seen.contains(&maker.id.as_str()) {
+                    seen.push(&maker.id);
+                    left.push(maker);
+                }
+            }
+        }
+    }
+    None
+}

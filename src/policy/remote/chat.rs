@@ -1,0 +1,52 @@
+//! Free answers, by `chat/completions`.
+
+use super::server::Trouble;
+use super::Remote;
+use crate::policy::{Reply, Request, Sampling};
+use serde_json::{json, Value};
+
+/// What the model says to a conversation.
+pub fn answer(remote: &Remote, request: &Request, sampling: &Sampling) -> Result<Reply, Trouble> {
+    let mut body = json!({
+        "model": remote.served,
+        "messages": remote.tokenizer.messages(&request.prompt),
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "max_tokens": sampling.max_tokens,
+        // As large as every server reads it.
+        "seed": request.seed >> 33,
+        "logprobs": true,
+    });
+    if sampling.top_k > 0 {
+        body["top_k"] = json!(sampling.top_k);
+    }
+    remote.server.ask("chat/completions", &body, |said| read(remote, said))
+}
+
+/// The reply: the bytes of the text. Those of a token of the server's have its log-probability on the first, and the others are certain, so
+/// that the sum is that of the text. What ends it is told by no server, and counts as certain.
+fn read(remote: &Remote, said: &Value) -> Result<Reply, Trouble> {
+    let choice = &said["choices"][0];
+    let Some(text) = choice["message"]["content"].as_str() else {
+        return Err(Trouble::malformed("a reply without `choices[0].message.content`"));
+    };
+    let Some(parts) = choice["logprobs"]["content"].as_array() else {
+        return Err(Trouble::malformed("a reply without the log-probabilities of its tokens (`choices[0].logprobs.content`)"));
+    };
+    let mut tokens = remote.tokenizer.encode(text);
+    let mut logprobs = vec![0.0; tokens.len()];
+    let mut at = 0;
+    for part in parts {
+        let logprob = part["logprob"].as_f64().filter(|logprob| logprob.is_finite() && *logprob < 1e-3);
+        let Some(logprob) = logprob else { return Err(Trouble::malformed("a reply with a log-probability that is none")) };
+        if let Some(place) = logprobs.get_mut(at.min(text.len().saturating_sub(1))) {
+            *place += (logprob as f32).min(0.0);
+        }
+        at += part["bytes"].as_array().map_or_else(|| part["token"].as_str().unwrap_or_default().len(), Vec::len);
+    }
+    if choice["finish_reason"] != "length" || tokens.is_empty() {
+        tokens.push(remote.tokenizer.end());
+        logprobs.push(0.0);
+    }
+    Ok(Reply { tokens, logprobs })
+}
