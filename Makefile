@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-python worlds build check doc libtorch libduckdb interop parity bench schema compare survive digests killed faults staleness fuzz hostile reproduce-lamer parity-models parity-webshop interop-models tensorboard
+.PHONY: run test test-python worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed faults staleness fuzz hostile reproduce-lamer parity-models parity-webshop interop-models tensorboard
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -29,6 +29,10 @@ test-python:
 # The field's worlds on their real packages, twice each, written to docs/worlds.md. ARGS names some: ARGS="gymnasium scienceworld".
 worlds:
 	python3 python/worlds.py $(ARGS)
+
+# Real worlds that fail in one step of a hundred: a JVM that dies, one that stops, a browser that stops, a server that answers with an error.
+world-faults: build
+	python3 tests/soak/world_faults.py $(ARGS)
 
 # What CI checks beside the tests.
 check: $(FETCH)

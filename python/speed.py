@@ -1,8 +1,9 @@
 """How fast worlds are played through `flow run`, with one process and with two, and in a bare Python loop over the same package: the
-same episodes with the same actions, one after the other in one run on a machine that does nothing else. Writes a table to docs/worlds.md.
+same episodes with the same actions. Bare loop, one process, two processes, and so on in turn, so that what else the machine does falls
+on all three alike; the table in docs/worlds.md has the medians of each and of the ratios within a round, and how far they spread.
 
     for w in textworld-express scienceworld gymnasium; do flow env install $w; done
-    python3 python/speed.py [NAME...]
+    python3 python/speed.py [NAME...]      ROUNDS=9 takes nine rounds instead of five
 
 The bare loop makes the calls into the package that the adapter makes, admissible actions left out as an expert's rollout leaves them
 out. Gymnasium's worlds have no expert, so there a small policy plays, and its own time is taken off.
@@ -10,13 +11,15 @@ out. Gymnasium's worlds have no expert, so there a small policy plays, and its o
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FLOW = ROOT / "target" / "release" / "flow"
+FLOW = Path(os.environ.get("FLOW", ROOT / "target" / "release" / "flow"))
 PIPELINE = ROOT / "pipelines" / "worlds" / "speed.yaml"
 PAGE = ROOT / "docs" / "worlds.md"
 START, END = "<!-- speed: begin -->", "<!-- speed: end -->"
@@ -84,8 +87,7 @@ def asked(run, sql):
     return json.loads(said.stdout)
 
 
-def played(name, world, processes, further, folder):
-    run = folder / f"{name}-{processes}"
+def played(name, world, processes, further, run):
     settings = [f"nodes.tasks.with.env={name}", f"nodes.tasks.with.world={world}", f"nodes.tasks.with.processes={processes}", *further]
     command = [FLOW, "run", PIPELINE, "--out", run, *(part for setting in settings for part in ("--set", setting))]
     subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL)
@@ -93,31 +95,50 @@ def played(name, world, processes, further, folder):
     return run, times["turns"] / (times["seconds"] - (times["policy"] or 0))
 
 
-def measured(name, world, further, folder):
-    run, one = played(name, world, 1, further, folder)
+def bare(name, world, episodes):
+    python = ROOT / ".flow" / "env" / name / "bin" / "python"
+    said = subprocess.run([python, "-W", "ignore", "-c", BARE, name, world], input=json.dumps(episodes), capture_output=True, text=True)
+    if said.returncode:
+        sys.exit(said.stderr)
+    return json.loads(said.stdout.splitlines()[-1])
+
+
+def measured(name, world, further, rounds, folder):
+    """Turns a second of each round, and how many turns there are."""
+    first, _ = played(name, world, 1, further, folder / f"{name}-first")
     episodes = []
-    for row in asked(run, EPISODES):
+    for row in asked(first, EPISODES):
         task = row["task"].rsplit("-s", 1)[0].split("-", 3)[3]  # process-NAME-SPLIT-TASK-sSEED
         actions = row["actions"] if isinstance(row["actions"], list) else json.loads(row["actions"])
         episodes.append((task, actions))
-    python = ROOT / ".flow" / "env" / name / "bin" / "python"
-    bare = subprocess.run([python, "-W", "ignore", "-c", BARE, name, world], input=json.dumps(episodes), capture_output=True, text=True)
-    if bare.returncode:
-        sys.exit(bare.stderr)
-    _, two = played(name, world, 2, further, folder)
-    return {"turns": sum(len(actions) for _, actions in episodes), "bare": json.loads(bare.stdout.splitlines()[-1]), "one": one, "two": two}
+    found = {"bare": [], "one": [], "two": []}
+    for place in range(rounds):
+        found["bare"].append(bare(name, world, episodes))
+        for processes, which in ((1, "one"), (2, "two")):
+            found[which].append(played(name, world, processes, further, folder / f"{name}-{place}-{which}")[1])
+        print(name, {which: round(some[-1], 1) for which, some in found.items()}, f"load {os.getloadavg()[0]:.1f}", flush=True)
+    return found, sum(len(actions) for _, actions in episodes)
+
+
+def told(found, which):
+    """The median speed and, against the bare loop of the same round, the median ratio with the least and the greatest."""
+    ratios = [one / bare for one, bare in zip(found[which], found["bare"])]
+    return f"{statistics.median(found[which]):,.0f} ({statistics.median(ratios):.2f}; {min(ratios):.2f} to {max(ratios):.2f})"
 
 
 def main():
-    lines = ["| world | turns | bare loop, turns/s | one process | two processes |", "| --- | --- | --- | --- | --- |"]
+    rounds = int(os.environ.get("ROUNDS", "5"))
+    load = os.getloadavg()[0]
+    lines = ["| world | turns | bare loop, turns/s | one process (ratio) | two processes (ratio) |", "| --- | --- | --- | --- | --- |"]
     with tempfile.TemporaryDirectory() as folder:
         for name, world, further in WORLDS:
             if sys.argv[1:] and name not in sys.argv[1:]:
                 continue
-            found = measured(name, world, further, Path(folder))
-            through = lambda speed: f"{speed:,.0f} ({speed / found['bare']:.2f} times)"
-            lines.append(f"| `{name}:{world}` | {found['turns']:,} | {found['bare']:,.0f} | {through(found['one'])} | {through(found['two'])} |")
+            found, turns = measured(name, world, further, rounds, Path(folder))
+            lines.append(f"| `{name}:{world}` | {turns:,} | {statistics.median(found['bare']):,.0f} | {told(found, 'one')} | {told(found, 'two')} |")
             print(lines[-1], flush=True)
+    lines += ["", f"{time.strftime('%Y-%m-%d')}, {rounds} rounds, {os.cpu_count()} cores whose load was {load:.1f} at the start and "
+              f"{os.getloadavg()[0]:.1f} at the end (a load above 1 before anything runs is other people's work)."]
     if not sys.argv[1:]:
         text = PAGE.read_text(encoding="utf-8")
         PAGE.write_text(text[: text.index(START) + len(START)] + "\n" + "\n".join(lines) + "\n" + text[text.index(END):], encoding="utf-8")

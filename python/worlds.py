@@ -5,8 +5,10 @@ the rows must be the same.
     python3 python/worlds.py [NAME...]      all worlds unless some are named; what was measured before is kept
 """
 
+import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -36,6 +38,8 @@ WORLDS = [
                    "Bandit-v0", "LightsOut-v0", "FifteenPuzzle-v0", "Blackjack-v0", "ThreeCardMonte-v0", "Secretary-v0", "Sokoban-v0")),
     *(("gem", f"gem:game:{game}-easy", RANDOM, 50)
       for game in ("GuessTheNumber-v0", "Mastermind-v0", "Game2048-v0", "Minesweeper-v0", "Sokoban-v0", "FifteenPuzzle-v0")),
+    *(("miniwob", f"miniwob:{page}", RANDOM, 20) for page in ("click-button", "click-checkboxes", "login-user")),
+    ("openenv", "openenv:http://127.0.0.1:8765", RANDOM, 10),
     ("textworld", "textworld:tw-coin_collector,level=5", EXPERT, 100),
     ("textworld", "textworld:tw-cooking,recipe=2,take=1,go=6,open=true,cook=true", EXPERT, 100),
     ("alfworld", "alfworld", EXPERT, 200),
@@ -53,6 +57,27 @@ def environment(name):
     return python
 
 
+@contextlib.contextmanager
+def served(name):
+    """For OpenEnv's adapter its own server, with a guessing game on it."""
+    if name != "openenv":
+        yield
+        return
+    server = subprocess.Popen([environment("openenv-server"), HERE / "tests" / "openenv_server.py", "8765"])
+    try:
+        for _ in range(600):
+            with socket.socket() as one:
+                if one.connect_ex(("127.0.0.1", 8765)) == 0:
+                    break
+            if server.poll() is not None:
+                raise RuntimeError("OpenEnv's server didn't start")
+            time.sleep(0.5)
+        yield
+    finally:
+        server.terminate()
+        server.wait()
+
+
 def played(python, spec, arguments, steps, tasks, *more):
     env = {**os.environ, "PYTHONPATH": str(HERE)}
     run = subprocess.run([python, "-m", "flow_env", "play", spec, "--tasks", str(tasks), "--steps", str(steps), *arguments, *more],
@@ -64,17 +89,21 @@ def played(python, spec, arguments, steps, tasks, *more):
 
 def measure(name, spec, arguments, steps, tasks):
     python = environment(name)
-    one = played(python, spec, arguments, steps, tasks, "--live", "1")
-    two = played(python, spec, arguments, steps, tasks, "--live", "8", "--backwards")
+    load = os.getloadavg()[0]
+    with served(name):
+        one = played(python, spec, arguments, steps, tasks, "--live", "1")
+        two = played(python, spec, arguments, steps, tasks, "--live", "8", "--backwards")
     return {**one, "again": one["digest"] == two["digest"], "steps_a_second_8": two["steps_a_second"], "policy": arguments[1],
-            "licence": licence(python, name), "measured": time.strftime("%Y-%m-%d")}
+            "licence": licence(python, name), "load": round(load, 1), "measured": time.strftime("%Y-%m-%d")}
 
 
 def licence(python, name):
     """The licence that the package's metadata names."""
     code = ("import sys, importlib.metadata as m; d = m.metadata(sys.argv[1]); t = d.get('License-Expression') or "
-            "next((c.split(' :: ')[-1] for c in d.get_all('Classifier') or [] if c.startswith('License ::')), None) or d.get('License') or '?'; "
-            "print(t.strip().splitlines()[0])")
+            "next((c.split(' :: ')[-1] for c in d.get_all('Classifier') or [] if c.startswith('License ::')), None) or d.get('License') or "
+            "next((f.read_text() for f in m.files(sys.argv[1]) if 'licenses/' in str(f)), None) or '?'; print(t.strip().splitlines()[0].strip())")
+    if name == "openenv":
+        python = environment("openenv-server")  # the adapter itself needs nothing of the package
     package = {"gem": "gem-llm"}.get(name, name)
     return subprocess.run([python, "-c", code, package], capture_output=True, text=True).stdout.strip()
 
@@ -82,7 +111,7 @@ def licence(python, name):
 def page(results):
     """The measured part of the page."""
     lines = [
-        "| world | package, licence | played | won | mean score | same rows twice | steps/s, 1 and 8 live | start |",
+        "| world | package, licence | played | won | mean score | same rows twice | steps/s, 1 and 8 live (load before) | start |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for spec, found in results.items():
@@ -94,7 +123,8 @@ def page(results):
         score = "" if found["score"] is None else f"{found['score']:g}"
         lines.append(
             f"| `{shown.split(' ')[0]}` | {found['world']}, {found['licence']} | {found['episodes']} episodes, {found['steps']:,} steps {by} | "
-            f"{found['won']} | {score} | {'yes' if found['again'] else '**no**'} | {found['steps_a_second']:,.0f}, {found['steps_a_second_8']:,.0f} | "
+            f"{found['won']} | {score} | {'yes' if found['again'] else '**no**'} | {found['steps_a_second']:,.0f}, {found['steps_a_second_8']:,.0f}"
+            f"{' (' + format(found['load'], '.0f') + ')' if 'load' in found else ''} | "
             f"{found['start']:.1f} s |"
         )
     science = next((found for spec, found in results.items() if spec.startswith("scienceworld expert") and "types" in found), None)

@@ -66,7 +66,7 @@ def serve(asked: argparse.Namespace) -> int:
     from .episodes import Episodes
 
     def begin() -> Episodes:
-        kept = None if asked.words is None else asked.words.read_text(encoding="utf-8").split("\n")
+        kept = None if asked.words is None else said(asked.words)
         return Episodes(spec.world(asked.world), (lambda: spec.vocabulary(asked.world)) if kept is None else (lambda: kept))
 
     return serve(begin, reader, writer, asked.seconds)

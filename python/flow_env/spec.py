@@ -31,6 +31,8 @@ ADAPTERS: Dict[str, Adapter] = {
     "textworld": Adapter("textworld", "KIND[,key=value...] | FILES", "Microsoft's TextWorld: generated games, or files of them"),
     "alfworld": Adapter("alfworld", "[TASK,TASK...]", "ALFWorld's engine with regenerated scenes"),
     "gem": Adapter("gem", "ID", "GEM's environments"),
+    "miniwob": Adapter("miniwob", "PAGE[,steps=20]", "MiniWoB++'s pages in a real headless Chromium"),
+    "openenv": Adapter("openenv", "URL[,live=1][,steps=50]", "servers of the standard OpenEnv"),
 }
 
 

@@ -1,6 +1,7 @@
-"""ScienceWorld: `scienceworld[:TASK,TASK...][,easy][,look=false][,steps=100]`, all thirty tasks unless some are named.
+"""ScienceWorld: `scienceworld[:TASK,TASK...][,easy][,look=false][,steps=100][,most=3]`, all thirty tasks unless some are named.
 
-A task is a kind and a variation, such as `boil/14`; the package's variations for training, development and test are the splits.
+A task is a kind and a variation, such as `boil/14`; the package's variations for training, development and test are the splits, or
+with `most` so many of each kind, evenly from each split.
 The score is the package's, from -100 (a wrong focus, which ends the episode) to 100; a step's reward is a hundredth of what it
 gains. One episode a process: worlds that share a JVM aren't isolated.
 """
@@ -13,6 +14,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from scienceworld.constants import BASEPATH, JAR_PATH
 
+from ..words import spread
 from ..world import View, World
 from .arguments import split
 from .jvm import Machine
@@ -30,8 +32,9 @@ class ScienceWorld(World):
         plain, settings = split(arguments)
         self.look = bool(settings.pop("look", True))
         self.max_steps = settings.pop("steps", None)
+        self.most = int(settings.pop("most", 0))
         if settings:
-            raise ValueError(f"scienceworld has no setting {sorted(settings)[0]!r}; it has look and steps")
+            raise ValueError(f"scienceworld has no setting {sorted(settings)[0]!r}; it has look, steps and most")
         self.world = f"scienceworld {version('scienceworld')}"
         self.simple = ",".join(part for part in plain if part in SIMPLIFICATIONS)
         self.machine = Machine.hold(JAR_PATH, BASEPATH)
@@ -47,7 +50,9 @@ class ScienceWorld(World):
         named = []
         for kind in self.kinds:
             count = int(self.machine.call(self.server.getTaskMaxVariations, kind))
-            named += [f"{kind}/{variation}" for variation in variations(count).get(split, range(0))]
+            some = variations(count).get(split, range(0))
+            chosen = spread(len(some), self.most or len(some))
+            named += [f"{kind}/{some[int(place)]}" for place in chosen]
         return named
 
     def reset(self, task: Any, seed: int) -> View:
