@@ -106,10 +106,11 @@ faults: build
 compare: build
 	target/release/flow study studies/grpo-gigpo.yaml $(ARGS)
 
-# LaMer's tables, written to docs/lamer.md and docs/lamer-sokoban.md: hours; it goes on where it was left. ARGS="--jobs 2" does two
+# LaMer's tables, written to docs/lamer.md, docs/lamer-notes.md and docs/lamer-sokoban.md: some two hours; it goes on where it was left. ARGS="--jobs 2" does two
 # pieces of work at a time, ARGS=--dry-run says what is left.
 reproduce-lamer: build
 	target/release/flow study studies/lamer.yaml $(ARGS)
+	target/release/flow study studies/lamer-notes.yaml $(ARGS)
 	target/release/flow study studies/lamer-sokoban.yaml $(ARGS)
 
 # Tiny random models of every architecture as transformers computes them (tests/golden/models), made anew in a virtual environment of

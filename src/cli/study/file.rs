@@ -13,6 +13,9 @@ pub struct Study {
     /// The study's name.
     #[schemars(regex(pattern = "^[a-z][a-z0-9-]{0,63}$"))]
     pub study: String,
+    /// The page's heading; the study's name unless given.
+    #[serde(default)]
+    pub title: Option<String>,
     /// What it is about: the page's first paragraph.
     #[serde(default)]
     pub about: String,

@@ -101,7 +101,8 @@ impl Cell {
 
 /// The page: what the study makes, then what its authors wrote below.
 pub fn page(study: &Study, file: &str, before: &str) -> Result<String> {
-    let mut text = format!("# {}\n\nMade by `flow study {file}`.\n", study.study);
+    let title = study.title.as_ref().unwrap_or(&study.study);
+    let mut text = format!("# {title}\n\nMade by `flow study {file}`.\n");
     if !study.about.is_empty() {
         text += &format!("\n{}\n", study.about.trim());
     }
