@@ -16,7 +16,8 @@ pub use name::Name;
 pub use view::{Lists, View};
 
 use arrow::array::{
-    Array, ArrayRef, BooleanArray, Float32Array, Int32Array, ListArray, RecordBatch, StringArray, UInt32Array, UInt64Array,
+    Array, ArrayRef, BooleanArray, Float32Array, Float32Builder, Int32Array, ListArray, ListBuilder, RecordBatch, StringArray, UInt32Array,
+    UInt64Array,
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use std::sync::Arc;
@@ -123,6 +124,7 @@ pub const COLUMNS: &[Column] = &[
     column("weights", Kind::U64, "version of the weights that acted"),
     column("seed", Kind::U64, "the seed the turn was sampled with"),
     column("value", Kind::F32, "what the critic expected after the prompt: the return from this turn on"),
+    column("token_values", Kind::F32List, "what the critic expected before each response token, by `value` with `per: token`"),
     column("visitation_depth", Kind::U32, "how many earlier turns of the same trajectory were in the same state"),
     column("group", Kind::U64, "the group the row is compared in: a hash of its values in the grouping columns and, with `similar`, of the text of the first row"),
     column("group_size", Kind::U32, "rows in the group"),
@@ -131,6 +133,8 @@ pub const COLUMNS: &[Column] = &[
     column("scale", Kind::F32, "what the difference was divided by"),
     column("advantage", Kind::F32, "the advantage"),
     column("value_target", Kind::F32, "what the critic should have expected, by `of: gae`: the estimate in `return`, plus `value`"),
+    column("token_advantages", Kind::F32List, "the advantage of each response token, by `of: token_gae`; empty where the row's own counts for all of them"),
+    column("token_targets", Kind::F32List, "what the critic should have expected before each response token, by `of: token_gae`"),
     column("used", Kind::Text, "yes, or why the row was not trained on: one of the reasons below"),
     column("version", Kind::U64, "version of the weights that the update made; the one before where no row was used"),
     column("ratio", Kind::F32, "mean over the row's tokens of the ratio that is clipped, in the update's last pass over it; 1 if unused"),
@@ -263,6 +267,16 @@ pub fn u64_list(lists: &ListArray, i: usize) -> Vec<u64> {
 pub fn f32_list(lists: &ListArray, i: usize) -> Vec<f32> {
     let values = lists.value(i);
     values.as_any().downcast_ref::<Float32Array>().map(|v| v.values().to_vec()).unwrap_or_default()
+}
+
+/// A list column of `f32`, a slice a row.
+pub fn f32_lists<'a>(lists: impl Iterator<Item = &'a [f32]>) -> ArrayRef {
+    let mut column = ListBuilder::new(Float32Builder::new()).with_field(Field::new("item", DataType::Float32, false));
+    for list in lists {
+        column.values().append_slice(list);
+        column.append(true);
+    }
+    Arc::new(column.finish())
 }
 
 /// All batches as one, in the order of the rows' names. `None` when there are no batches. Every column is copied unless one batch is in

@@ -16,7 +16,8 @@ pub struct AdvantageSettings {
     pub preset: Preset,
     /// The value of a row. Default: episode_return.
     pub of: Of,
-    /// The discount of step_return, cross_episode_return and gae from one turn to the next, from 0 to 1. Default: 1.
+    /// The discount of step_return, cross_episode_return and gae from one turn to the next, of token_gae from one token to the next, from 0 to 1.
+    /// Default: 1.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub gamma: f64,
     /// The discount of cross_episode_return from one attempt at a task to the next, from 0 to 1. Default: 0.6 (LaMer, section 5.1).
@@ -24,7 +25,7 @@ pub struct AdvantageSettings {
     pub gamma_attempt: f64,
     /// How cross_episode_return goes from one attempt to the one before it. Default: paper.
     pub boundary: Boundary,
-    /// How far gae looks past the critic: 0 one turn, 1 to the end. Default: 0.95 (PPO, Schulman et al. 2017, Table 3; verl: 1).
+    /// How far gae and token_gae look past the critic: 0 one step, 1 to the end. Default: 0.95 (PPO, Schulman et al. 2017, Table 3; verl: 1).
     #[schemars(range(min = 0.0, max = 1.0))]
     pub lambda: f64,
     /// What is subtracted. Default: mean.
@@ -108,8 +109,8 @@ pub enum Preset {
     /// The released code's. For returns and rewards that of GiGPO (verl-agent, whose GRPO for agents is the same with
     /// episodes alone): unit: turn, invalid_penalty: 0.1, penalty: after_return, and singleton: raw for an
     /// episode_return but zero for the others. For a cross_episode_return that of LaMer: boundary: code, unit: turn, and no
-    /// penalty (its code takes the penalty from the episode's part alone). For an advantage and for gae verl's whitening: unit: token, eps: 1e-8,
-    /// eps_in: variance; for gae also lambda: 1. Everything else as published.
+    /// penalty (its code takes the penalty from the episode's part alone). For an advantage, for gae and for token_gae verl's whitening: unit: token, eps: 1e-8,
+    /// eps_in: variance; for the latter two also lambda: 1. Everything else as published.
     Code,
 }
 

@@ -1,11 +1,13 @@
 //! `advantage`: how much better a row did than its group. The formulas are in `credit`.
 
 use super::operator::{must, settings, Further, Operator, Settings};
-use crate::credit::rows::{compare, compared, rejoin, value, COMPARED};
+use super::upstream;
+use super::value::by_token;
+use crate::credit::rows::{compare, compared, made, rejoin, value};
 use crate::credit::{AdvantageSettings, Unit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use crate::pipeline::{Carries, Delay, Need, Node, Port, Role, With};
+use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::row;
 use std::sync::Arc;
 use timely::dataflow::Scope;
@@ -24,13 +26,14 @@ pub const OPERATOR: Operator = Operator {
         delay: Delay::Never,
     }],
     keeps: true,
-    adds: &["return", "baseline", "scale", "advantage", "value_target", "used"],
+    adds: &["return", "baseline", "scale", "advantage", "value_target", "token_advantages", "token_targets", "used"],
     // Read with what the preset says of the fields that aren't given.
     settings: Settings { read: |given| Ok(Arc::new(AdvantageSettings::meant(given)?)), ..Settings::of::<AdvantageSettings>() },
     outside: render,
     inside: None,
     further: Further {
         needs,
+        wrong,
         targets: |with| with.typed::<AdvantageSettings>().is_some_and(|meant| meant.of.estimator().target.is_some()),
         otherwise: Some("baseline=leave_one_out"),
         ..Further::NOTHING
@@ -42,10 +45,26 @@ fn needs(with: &With) -> Vec<Need> {
     let Some(meant) = with.typed::<AdvantageSettings>() else { return Vec::new() };
     let need = |column: &str, key: &str| Need { port: "rows", column: column.into(), at: vec![key.into()] };
     let mut needs: Vec<Need> = meant.of.estimator().needs.iter().map(|column| need(column, "of")).collect();
-    if meant.unit == Unit::Token {
+    if meant.of.estimator().tokens {
+        needs.push(need("token_values", "of"));
+    } else if meant.unit == Unit::Token {
         needs.push(need("response_tokens", if with.gives("unit") { "unit" } else { "preset" }));
     }
     needs
+}
+
+/// Whether the node's advantages are those of tokens.
+pub fn of_tokens(node: &Node) -> bool {
+    node.with.typed::<AdvantageSettings>().is_some_and(|meant| meant.of.estimator().tokens)
+}
+
+/// Tokens that nobody values.
+fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
+    if !of_tokens(node) || upstream(pipeline, node).any(|node| by_token(&node.with)) {
+        return Vec::new();
+    }
+    let message = format!("`{}` compares tokens, and no `value` before it values them", node.id);
+    vec![Wrong::in_node(node, &["with", "of"], message).help("say `per: token` in the `value` node")]
 }
 
 /// Two steps: the return needs whole trajectories, the baseline whole groups. A group's rows may be anywhere, so what is compared travels
@@ -56,10 +75,11 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let whole = step("", vec![(must(&ports, "rows")?, Route::by(&["task"]))]);
     let first = with.clone();
     let valued = stage(whole, ctx, move |_, rows| Ok(value(&rows[0], &first)?));
+    let columns_made = made(&with);
     let columns = row::NAME.into_iter().chain(compared(&with)).map(String::from).collect();
     let part = Route::Part { columns, by: vec!["group".into()] };
     let groups = step(" groups", vec![(valued.clone(), part)]);
     let compared = stage(groups, ctx, move |_, rows| Ok(compare(&rows[0], &with)?));
     let back = step(" joined", vec![(valued, Route::Stay), (compared, Route::by(&["task"]))]);
-    Ok(stage(back, ctx, |_, rows| Ok(rejoin(&rows[0], &rows[1], &COMPARED)?)))
+    Ok(stage(back, ctx, move |_, rows| Ok(rejoin(&rows[0], &rows[1], &columns_made)?)))
 }

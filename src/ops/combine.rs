@@ -1,11 +1,13 @@
 //! `combine`: a weighted sum of advantages over the same rows, joined by name. GiGPO is episode + w * step
 //! (Eq. 8 of its paper), SLEA-RL the same with clusters.
 
+use super::advantage::of_tokens;
 use super::operator::{settings, Further, Operator, Settings};
+use super::upstream;
 use crate::credit::rows::combine;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use crate::pipeline::{Carries, Delay, Node, Port, Role};
+use crate::pipeline::{Carries, Delay, Input, Node, Pipeline, Port, Role, Wrong};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -39,8 +41,19 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<Combine>(),
     outside: render,
     inside: None,
-    further: Further::NOTHING,
+    further: Further { wrong, ..Further::NOTHING },
 };
+
+/// Inputs whose advantages are those of tokens.
+fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
+    let by_token =
+        |input: &&Input| pipeline.node(&input.from).is_some_and(|from| of_tokens(from) || upstream(pipeline, from).any(of_tokens));
+    let wrong = |input: &Input| {
+        let message = format!("`{}` adds advantages of turns, and those of `{}` are of tokens", node.id, input.from);
+        Wrong::in_node(node, &["inputs", &input.port], message).help("give it an `advantage` with another `of` than `token_gae`")
+    };
+    node.inputs.iter().filter(by_token).map(wrong).collect()
+}
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with = settings::<Combine>(node)?;

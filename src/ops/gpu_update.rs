@@ -181,9 +181,9 @@ fn without_tips(examples: &mut [Example], bare: Vec<Option<Vec<u32>>>) -> Vec<us
 
 /// How much of what the critic should have expected it did expect.
 fn explained(examples: &[Example], objective: Objective) -> Option<f64> {
-    let (values, targets): (Vec<f32>, Vec<f32>) = examples.iter().map(|e| (e.value, e.target)).unzip();
+    let all = |of: fn(&Example) -> &Vec<f32>| examples.iter().flat_map(of).copied().collect::<Vec<f32>>();
     if objective == Objective::Value {
-        explained_variance(&values, &targets)
+        explained_variance(&all(|e| &e.values), &all(|e| &e.targets))
     } else {
         None
     }

@@ -1,7 +1,7 @@
 //! Which models can do what is asked of them: a policy writes, a critic values, and what a critic learns has to be made.
 
-use super::{is, operator, Head};
-use crate::pipeline::{Carries, Input, Node, Pipeline, Role, Wrong};
+use super::{is, operator, upstream, Head};
+use crate::pipeline::{Node, Pipeline, Role, Wrong};
 
 /// Nodes that ask a critic to write or a policy to value, and critics that learn what nothing makes.
 pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
@@ -50,17 +50,5 @@ fn encoders(pipeline: &Pipeline) -> Vec<Wrong> {
 
 /// Whether a node that makes `value_target` lies on the way of the rows.
 fn targeted(pipeline: &Pipeline, node: &Node) -> bool {
-    let mut here = node;
-    // A pipeline's main inputs make no cycle; the bound is for one that isn't checked yet.
-    for _ in 0..pipeline.nodes.len() {
-        let operator = operator(&here.op);
-        if operator.is_some_and(|o| (o.further.targets)(&here.with)) {
-            return true;
-        }
-        let port = |name: &str| operator.and_then(|o| o.ports.iter().find(|p| p.name == name));
-        let rows = |e: &&Input| port(&e.port).is_none_or(|p| p.carries != Carries::Weights);
-        let Some(next) = here.inputs.iter().find(rows).and_then(|e| pipeline.node(&e.from)) else { return false };
-        here = next;
-    }
-    false
+    upstream(pipeline, node).any(|node| operator(&node.op).is_some_and(|o| (o.further.targets)(&node.with)))
 }

@@ -27,6 +27,7 @@ mod rollout;
 mod select;
 mod tasks;
 mod tokens;
+mod upstream;
 mod value;
 mod vocabulary;
 
@@ -34,6 +35,7 @@ pub use games::programs;
 pub use operator::{Further, Head, Operator};
 pub use remote::remote;
 pub use tasks::drawn as game;
+use upstream::upstream;
 pub use vocabulary::words;
 
 use crate::dataflow::Render;

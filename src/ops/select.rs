@@ -2,7 +2,7 @@
 
 use crate::pipeline::Need;
 use crate::policy::{Example, Objective};
-use crate::row::{self, RowError, View};
+use crate::row::{self, Lists, RowError, View};
 use crate::seed::{mix, text, Random};
 use arrow::datatypes::{Float32Type, UInt32Type};
 use schemars::JsonSchema;
@@ -136,18 +136,37 @@ pub fn examples(view: &View, which: &[usize], objective: Objective, ends: &[u32]
     let rows = view.read(columns)?;
     let read = |name: &str| if columns.contains(&name) { row::f32s(&rows, name).map(Some) } else { Ok(None) };
     let (advantages, values, targets) = (read("advantage")?, read("value")?, read("value_target")?);
+    let by_token = |name: &str, objective_reads: bool| {
+        if objective_reads && view.has(name) {
+            view.lists(name).map(Some)
+        } else {
+            Ok(None)
+        }
+    };
+    let (acts, expects) = (objective == Objective::PolicyGradient, objective == Objective::Value);
+    let token_advantages = by_token("token_advantages", acts)?;
+    let (token_values, token_targets) = (by_token("token_values", expects)?, by_token("token_targets", expects)?);
+    let list = |lists: &Option<Lists>, i: usize| lists.as_ref().map_or(vec![], |lists| lists.get::<Float32Type>(i).to_vec());
     // Logs of earlier versions lack it.
     let drawn = if view.has("temperature") { Some(view.read(&["temperature"])?) } else { None };
     let temperatures = drawn.as_ref().map(|rows| row::f32s(rows, "temperature")).transpose()?;
-    let example = |&i: &usize| Example {
-        prompt: prompts.get::<UInt32Type>(i).to_vec(),
-        response: responses.get::<UInt32Type>(i).to_vec(),
-        logprobs: logprobs.get::<Float32Type>(i).to_vec(),
-        choices: split(choices.get::<UInt32Type>(i), ends),
-        temperature: temperatures.map(|t| t.value(i)),
-        advantage: advantages.map_or(1.0, |a| a.value(i)),
-        value: values.map_or(0.0, |v| v.value(i)),
-        target: targets.map_or(0.0, |t| t.value(i)),
+    let example = |&i: &usize| {
+        let mut example = Example {
+            prompt: prompts.get::<UInt32Type>(i).to_vec(),
+            response: responses.get::<UInt32Type>(i).to_vec(),
+            logprobs: logprobs.get::<Float32Type>(i).to_vec(),
+            choices: split(choices.get::<UInt32Type>(i), ends),
+            temperature: temperatures.map(|t| t.value(i)),
+            advantage: advantages.map_or(1.0, |a| a.value(i)),
+            advantages: list(&token_advantages, i),
+            values: list(&token_values, i),
+            targets: list(&token_targets, i),
+        };
+        // Nothing says what a critic should have expected of the tokens: it learns of the turn, and reads the prompt alone.
+        if let (true, Some(value), Some(target)) = (example.targets.is_empty(), values, targets) {
+            (example.response, example.values, example.targets) = (vec![], vec![value.value(i)], vec![target.value(i)]);
+        }
+        example
     };
     Ok(which.iter().map(example).collect())
 }

@@ -1,13 +1,13 @@
-//! `value`: what a critic expects after each row's prompt, before the row's action: PPO's V(s_t), at the level of turns.
+//! `value`: what a critic expects after each row's prompt, before the row's action: PPO's V(s_t), of turns or of tokens.
 
 use super::incoming::newest;
 use super::operator::{must, port, settings, Further, Head, Operator, Settings, Unfit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use crate::pipeline::{Carries, Delay, Node, Port, Role};
+use crate::pipeline::{Carries, Delay, Need, Node, Port, Role, With};
 use crate::policy::Example;
-use crate::row::View;
-use arrow::array::Float32Array;
+use crate::row::{f32_lists, View};
+use arrow::array::{ArrayRef, Float32Array};
 use arrow::datatypes::UInt32Type;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,6 +21,25 @@ use timely::dataflow::Scope;
 struct ValueOf {
     /// The critic: a model with `head: value`.
     model: String,
+    /// Before what a value is asked for. Default: turn.
+    #[serde(default)]
+    per: Per,
+}
+
+/// The steps that a critic values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Per {
+    /// Each turn: one value a row, before its response.
+    #[default]
+    Turn,
+    /// Each token of the response: also the column `token_values`, whose first number is that of `value`.
+    Token,
+}
+
+/// Whether the node values each token.
+pub fn by_token(with: &With) -> bool {
+    with.typed::<ValueOf>().is_some_and(|settings| settings.per == Per::Token)
 }
 
 const PORTS: &[Port] = &[
@@ -49,16 +68,21 @@ pub const OPERATOR: Operator = Operator {
     role: Role::Judges,
     ports: PORTS,
     keeps: true,
-    adds: &["value"],
+    adds: &["value", "token_values"],
     settings: Settings::of::<ValueOf>(),
     outside: render,
     inside: None,
-    further: Further { head: |_| Some(Head::Value), ..Further::NOTHING },
+    further: Further { head: |_| Some(Head::Value), needs, ..Further::NOTHING },
 };
+
+fn needs(with: &With) -> Vec<Need> {
+    let need = Need { port: "rows", column: "response_tokens".into(), at: vec!["per".into()] };
+    by_token(with).then_some(need).into_iter().collect()
+}
 
 /// All rows on the first worker: the critic is on the policy thread, and one batch gives the same bits on any number of workers.
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
-    let model = settings::<ValueOf>(node)?.model.clone();
+    let ValueOf { model, per } = ValueOf::clone(&*settings(node)?);
     let policy = ctx.policy.clone().ok_or(Unfit::Model)?;
     let mut inputs = vec![(must(&ports, "rows")?, Route::One)];
     inputs.extend(port(&ports, "weights").map(|edge| (edge, Route::One)));
@@ -69,11 +93,22 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         let Some(view) = View::sorted(&rows[0])? else { return Ok(vec![]) };
         let start = Instant::now();
         let prompts = view.lists("prompt_tokens")?;
-        let prompt = |i| Example { prompt: prompts.get::<UInt32Type>(i).to_vec(), ..Default::default() };
-        let prompts = (0..view.len()).map(prompt).collect();
-        let values = policy.values(&model, version, prompts)?;
-        shared.measure(iteration, &id, "value", values.iter().map(|v| f64::from(*v)).sum::<f64>() / values.len().max(1) as f64);
+        let responses = if per == Per::Token { Some(view.lists("response_tokens")?) } else { None };
+        let read = |i| Example {
+            prompt: prompts.get::<UInt32Type>(i).to_vec(),
+            response: responses.as_ref().map_or(vec![], |tokens| tokens.get::<UInt32Type>(i).to_vec()),
+            ..Default::default()
+        };
+        let values = policy.values(&model, version, (0..view.len()).map(read).collect())?;
+        let first = || values.iter().map(|values| values[0]);
+        shared.measure(iteration, &id, "value", first().map(f64::from).sum::<f64>() / values.len().max(1) as f64);
         shared.measure(iteration, &id, "seconds", start.elapsed().as_secs_f64());
-        Ok(view.with(vec![("value", Arc::new(Float32Array::from(values)))])?)
+        let mut made: Vec<(&str, ArrayRef)> = vec![("value", Arc::new(Float32Array::from_iter_values(first())))];
+        if let Some(responses) = &responses {
+            // What has no token has a value all the same.
+            let own = values.iter().enumerate().map(|(i, values)| &values[..responses.length(i)]);
+            made.push(("token_values", f32_lists(own)));
+        }
+        Ok(view.with(made)?)
     }))
 }

@@ -97,6 +97,8 @@ pub enum RowFault {
     NotAChoice { response: Vec<u32> },
     #[error("{tokens} tokens need as many log-probabilities, and numbers; there are {logprobs}")]
     Logprobs { tokens: usize, logprobs: usize },
+    #[error("{tokens} tokens need as many {what}; there are {numbers}")]
+    Numbers { what: Cow<'static, str>, tokens: usize, numbers: usize },
     #[error("the temperature is {value}, and must be above 0")]
     Temperature { value: f32 },
     #[error("the {what} is {value}")]

@@ -107,8 +107,11 @@ pub struct Example {
     pub choices: Vec<Vec<u32>>,
     /// How much better the response did than others.
     pub advantage: f32,
-    /// The return that the critic expected after the prompt: read by the objective `value` alone, which reads no response.
-    pub value: f32,
-    /// The return that it should have expected.
-    pub target: f32,
+    /// The same of each response token; empty: `advantage` counts for all of them.
+    pub advantages: Vec<f32>,
+    /// The return that the critic expected after the prompt, and after each response token but the last: read by the objective `value` alone,
+    /// which reads as much of the response as there are values asked for. Without a response one, of the prompt.
+    pub values: Vec<f32>,
+    /// The returns that it should have expected.
+    pub targets: Vec<f32>,
 }

@@ -100,11 +100,11 @@ impl State {
         generate(&net, version, store, requests, sampling, self.threads)
     }
 
-    pub fn values(&self, name: &str, version: u64, prompts: &[Example]) -> Result<Vec<f32>, PolicyError> {
+    pub fn values(&self, name: &str, version: u64, prompts: &[Example]) -> Result<Vec<Vec<f32>>, PolicyError> {
         let net = self.with_head(name, Head::Value)?.at(name, version)?;
         let rows = prompts.iter().enumerate().map(|(i, e)| Row::value(i, e, &net)).collect::<Result<Vec<_>, _>>()?;
         let size = UpdateSettings::default().micro_batch;
-        Ok(read_rows(&net, &rows, size, &self.alone(), |pass, net| pass.values(net))?.concat())
+        read_rows(&net, &rows, size, &self.alone(), |pass, net| pass.values(net))
     }
 
     pub fn logprobs(&self, name: &str, rows: &[Example], temperature: Option<f32>) -> Result<Vec<Vec<f32>>, PolicyError> {

@@ -192,11 +192,12 @@ impl Policy {
         self.read(move |state| state.reference_logprobs(&model, reference.as_deref(), &rows, temperature))
     }
 
-    /// The return that version `version` of a critic expects after each prompt; `prompts` are rows of which only the prompt is read.
+    /// The return that version `version` of a critic expects after each prompt and, where a row has a response, after each of its tokens but
+    /// the last: so many numbers as the response has tokens, one at least.
     ///
     /// # Errors
     /// If the model is no critic, the version isn't kept, or a prompt can't be read.
-    pub fn values(&self, model: &str, version: u64, prompts: Vec<Example>) -> Result<Vec<f32>, PolicyError> {
+    pub fn values(&self, model: &str, version: u64, prompts: Vec<Example>) -> Result<Vec<Vec<f32>>, PolicyError> {
         let model = model.to_string();
         self.read(move |state| state.values(&model, version, &prompts))
     }

@@ -67,6 +67,41 @@ fn advantages_and_targets_follow_from_rewards_and_values() {
 }
 
 #[test]
+fn tokens_are_valued_compared_and_learnt_from_one_by_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let by_token = ["nodes.value.with.per=token", "nodes.advantage.with.of=token_gae"];
+    let extra: Vec<&str> = by_token.iter().flat_map(|set| ["--set", set]).collect();
+    let run = trained(folder.path(), "run", PPO, &extra);
+    // The recursion over all response tokens of an episode, one after the other; the reward comes with a turn's last token.
+    let rows = ask(
+        &run,
+        "with tokens as (
+            select r.iteration, r.task, r.sample, r.turn, i, i = len(r.response_tokens) as last, r.reward, v.token_values[i] as value,
+                a.token_targets[i] - v.token_values[i] as raw, a.token_advantages[i] as advantage
+            from rollout r join value v using (iteration, task, sample, attempt, turn, phase)
+                join advantage a using (iteration, task, sample, attempt, turn, phase), unnest(range(1, len(r.response_tokens) + 1)) t(i))
+        select case when last then reward else 0 end + 0.9 * coalesce(lead(value) over w, 0) - value
+            + 0.9 * 0.8 * coalesce(lead(raw) over w, 0) as wanted, raw as found, value, iteration
+        from tokens window w as (partition by iteration, task, sample order by turn, i)",
+    );
+    let turns = ask(&run, "select count(*) as n from rollout");
+    assert!(rows.len() as f64 > number(&turns[0]["n"]), "there are more tokens than turns");
+    for row in &rows {
+        assert!((number(&row["wanted"]) - number(&row["found"])).abs() < 1e-4, "{row}");
+        assert_eq!(number(&row["value"]) == 0.0, row["iteration"] == 0, "a new critic expects nothing, one that learnt does: {row}");
+    }
+    let white = "select iteration, avg(advantage) as mean, stddev_samp(advantage) as deviation
+        from (select iteration, unnest(token_advantages) as advantage from advantage) group by iteration";
+    let white = ask(&run, white);
+    assert!(white.iter().all(|row| number(&row["mean"]).abs() < 1e-4 && (number(&row["deviation"]) - 1.0).abs() < 1e-3), "{white:?}");
+    let one = "select count(*) as n from advantage where abs(advantage - list_avg(token_advantages)) > 1e-5 or len(token_advantages) = 0";
+    assert_eq!(ask(&run, one)[0]["n"], 0, "a row's advantage is the mean over its tokens");
+    let two = trained(folder.path(), "two", PPO, &[&extra[..], &["--workers", "2"]].concat());
+    let all = |run: &Path| ask(run, "select * from trajectories order by iteration, task, sample, turn");
+    assert!(all(&run) == all(&two), "the number of workers changes nothing");
+}
+
+#[test]
 fn workers_change_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let rows = |workers: &str| {

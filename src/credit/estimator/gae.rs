@@ -4,7 +4,7 @@ use super::Estimator;
 use serde_json::json;
 use std::ops::Range;
 
-pub(super) static ESTIMATOR: Estimator = Estimator {
+pub(super) const ESTIMATOR: Estimator = Estimator {
     values: |given| {
         let (gamma, lambda) = (given.discounts.gamma, given.discounts.lambda);
         gae(given.columns.named("value"), given.episodes, gamma, lambda, given.rewards)

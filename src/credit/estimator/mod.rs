@@ -7,6 +7,7 @@ mod episode_return;
 mod gae;
 mod reward;
 mod step_return;
+mod token_gae;
 
 pub use episode_return::episode_return;
 pub use gae::{explained_variance, gae, targets};
@@ -31,6 +32,8 @@ pub struct Estimator {
     pub rewards: bool,
     /// Whether all rows of a trajectory have one value, so that it counts once with `unit: trajectory`.
     pub whole: bool,
+    /// Whether it values each token of a response, and not the turn as a whole: then what it is given has a row a token.
+    pub tokens: bool,
     /// What a critic should have expected of each row, the column `value_target`; for estimators that read a critic.
     pub target: Option<Target>,
     /// The settings that differ in the released code (`preset: code`), as they would stand in YAML.
@@ -48,6 +51,7 @@ impl Estimator {
         settings: &[],
         rewards: true,
         whole: false,
+        tokens: false,
         target: None,
         code: || json!({}),
     };
@@ -112,6 +116,9 @@ table! {
     Reward => reward,
     /// Generalised advantage estimation from a critic's column `value` (PPO; Schulman et al. 2016). Also makes `value_target`.
     Gae => gae,
+    /// The same from token to token, from the column `token_values` (PPO as language models are trained with it). Also makes `token_advantages`
+    /// and `token_targets`.
+    TokenGae => token_gae,
     /// The advantage that a node upstream made, to be compared once more (the second step of REINFORCE++ with baseline).
     Advantage => advantage,
 }

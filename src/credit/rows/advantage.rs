@@ -1,9 +1,13 @@
-//! The two steps of an advantage: the columns `return` (and `value_target`), then `baseline`, `scale`, `advantage` and `used`.
+//! The two steps of an advantage: the columns `return` (and `value_target`), then `baseline`, `scale`, `advantage` and `used`. An estimator of
+//! tokens makes `token_advantages` and `token_targets` besides: then `return` and `value_target` are those of the first token, and `advantage` is
+//! the mean over the tokens.
 
 use super::episodes::{episodes, reflections};
+use super::tokens::Tokens;
 use crate::credit::{advantages, values, AdvantageSettings, Columns, Unit, Used};
-use crate::row::{self, keys, RowError, View};
+use crate::row::{self, f32_lists, keys, RowError, View};
 use arrow::array::{ArrayRef, Float32Array, RecordBatch, StringArray};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Adds `return`, and where a critic was asked `value_target`. Needs whole trajectories, and all of a trial for an estimator that looks
@@ -23,20 +27,72 @@ pub fn value(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<Re
         reflection: &reflections(&rows)?,
         ..Default::default()
     };
-    let values = values(&columns, &episodes(&rows)?, with);
-    let column = |values: &[f64]| Arc::new(Float32Array::from_iter_values(values.iter().map(|v| *v as f32))) as ArrayRef;
-    let mut made = vec![("return", column(&values))];
-    made.extend(estimator.target.map(|target| ("value_target", column(&target(&values, &columns)))));
+    let episodes = episodes(&rows)?;
+    let made = if estimator.tokens {
+        value_tokens(&view, &columns, &episodes, with)?
+    } else {
+        let values = values(&columns, &episodes, with);
+        let targets = estimator.target.map(|target| f32s(&target(&values, &columns)));
+        let mut made = vec![("return", column(f32s(&values)))];
+        made.extend(targets.map(|targets| ("value_target", column(targets))));
+        // What an estimator of tokens said upstream holds no longer.
+        let none = ["token_advantages", "token_targets"].into_iter().filter(|name| view.has(name));
+        made.extend(none.map(|name| (name, f32_lists(std::iter::repeat_n(&[][..], view.len())))));
+        made
+    };
     view.with(made)
 }
 
+/// The columns that [`value`] makes by an estimator of tokens: `token_advantages` as they are before any comparison.
+fn value_tokens(
+    view: &View,
+    rows: &Columns,
+    episodes: &[Range<usize>],
+    with: &AdvantageSettings,
+) -> Result<Vec<(&'static str, ArrayRef)>, RowError> {
+    let expected = view.lists("token_values")?;
+    let tokens = Tokens::of((0..view.len()).map(|i| expected.length(i)).collect());
+    let expected = tokens.own(&expected, rows.named("value"));
+    let (reward, valid) = (tokens.last(rows.reward, 0.0), tokens.last(rows.valid, true));
+    let columns = Columns { reward: &reward, valid: &valid, named: &[("value", &expected)], ..Default::default() };
+    let values = values(&columns, &tokens.ranges(episodes), with);
+    let mut made = vec![("return", column(tokens.first(&f32s(&values)))), ("token_advantages", f32_lists(tokens.lists(&f32s(&values))))];
+    if let Some(target) = with.of.estimator().target {
+        let targets = f32s(&target(&values, &columns));
+        made.extend([("value_target", column(tokens.first(&targets))), ("token_targets", f32_lists(tokens.lists(&targets)))]);
+    }
+    Ok(made)
+}
+
+fn f32s(values: &[f64]) -> Vec<f32> {
+    values.iter().map(|value| *value as f32).collect()
+}
+
+fn column(values: Vec<f32>) -> ArrayRef {
+    Arc::new(Float32Array::from(values))
+}
+
+/// The column `used`; a reason from `before` stands.
+fn reasons(used: &[Used], before: Option<&StringArray>) -> ArrayRef {
+    let reason = used.iter().enumerate().map(|(i, used)| match (used, before) {
+        (Used::Upstream, Some(before)) => before.value(i),
+        (used, _) => used.as_str(),
+    });
+    Arc::new(StringArray::from_iter_values(reason))
+}
+
 /// The columns that [`compare`] makes.
-pub const COMPARED: [&str; 4] = ["baseline", "scale", "advantage", "used"];
+pub fn made(with: &AdvantageSettings) -> Vec<&'static str> {
+    let mut columns = vec!["baseline", "scale", "advantage", "used"];
+    columns.extend(with.of.estimator().tokens.then_some("token_advantages"));
+    columns
+}
 
 /// The columns that [`compare`] reads, beside the rows' names.
 pub fn compared(with: &AdvantageSettings) -> Vec<&'static str> {
     let mut columns = vec!["return", "group", "used"];
     columns.extend((with.unit == Unit::Token).then_some("response_tokens"));
+    columns.extend(with.of.estimator().tokens.then_some("token_advantages"));
     columns
 }
 
@@ -46,7 +102,28 @@ pub fn compare(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<
     let mut columns = vec!["task", "sample", "attempt", "phase", "return", "group"];
     columns.extend(view.has("used").then_some("used"));
     let rows = view.read(&columns)?;
-    let values: Vec<f64> = row::f32s(&rows, "return")?.values().iter().map(|v| f64::from(*v)).collect();
+    let returns = row::f32s(&rows, "return")?.values();
+    let groups = row::u64s(&rows, "group")?.values();
+    let before = row::texts(&rows, "used").ok();
+    let dropped: Vec<bool> = before.iter().flat_map(|used| used.iter()).map(|used| used != Some("yes")).collect();
+    // A reflection is no turn of its attempt, so the phase tells them apart.
+    let trajectory = keys(&rows, &["task", "sample", "attempt", "phase"]);
+    if with.of.estimator().tokens {
+        let lists = view.lists("token_advantages")?;
+        let tokens = Tokens::of((0..view.len()).map(|i| lists.length(i)).collect());
+        let values: Vec<f64> = tokens.own(&lists, returns).into_iter().map(f64::from).collect();
+        let (trajectory, dropped) = (tokens.each(&trajectory), if dropped.is_empty() { vec![] } else { tokens.each(&dropped) });
+        let columns = Columns { trajectory: &trajectory, tokens: &vec![1; tokens.len()], dropped: &dropped, ..Default::default() };
+        let made = advantages(&values, &tokens.each(groups), &columns, with);
+        return view.with(vec![
+            ("baseline", column(tokens.first(&made.baseline))),
+            ("scale", column(tokens.first(&made.scale))),
+            ("advantage", column(tokens.mean(&made.advantage))),
+            ("used", reasons(&tokens.first(&made.used), before)),
+            ("token_advantages", f32_lists(tokens.lists(&made.advantage))),
+        ]);
+    }
+    let values: Vec<f64> = returns.iter().map(|v| f64::from(*v)).collect();
     let tokens: Vec<u32> = match with.unit {
         Unit::Token => {
             let responses = view.lists("response_tokens")?;
@@ -54,22 +131,13 @@ pub fn compare(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<
         }
         Unit::Trajectory | Unit::Turn => vec![],
     };
-    let before = row::texts(&rows, "used").ok();
-    let dropped: Vec<bool> = before.iter().flat_map(|used| used.iter()).map(|used| used != Some("yes")).collect();
-    // A reflection is no turn of its attempt, so the phase tells them apart.
-    let trajectory = keys(&rows, &["task", "sample", "attempt", "phase"]);
     let columns = Columns { trajectory: &trajectory, tokens: &tokens, dropped: &dropped, ..Default::default() };
-    let made = advantages(&values, row::u64s(&rows, "group")?.values(), &columns, with);
-    let used = made.used.iter().enumerate().map(|(i, used)| match (used, before) {
-        (Used::Upstream, Some(before)) => before.value(i),
-        (used, _) => used.as_str(),
-    });
-    let used = Arc::new(StringArray::from_iter_values(used));
+    let made = advantages(&values, groups, &columns, with);
     view.with(vec![
-        ("baseline", Arc::new(Float32Array::from(made.baseline))),
-        ("scale", Arc::new(Float32Array::from(made.scale))),
-        ("advantage", Arc::new(Float32Array::from(made.advantage))),
-        ("used", used),
+        ("baseline", column(made.baseline)),
+        ("scale", column(made.scale)),
+        ("advantage", column(made.advantage)),
+        ("used", reasons(&made.used, before)),
     ])
 }
 

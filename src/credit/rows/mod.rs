@@ -8,8 +8,9 @@ mod combine;
 mod episodes;
 mod group;
 mod join;
+mod tokens;
 
-pub use advantage::{compare, compared, value, COMPARED};
+pub use advantage::{compare, compared, made, value};
 pub use combine::combine;
 pub use episodes::{episodes, reflections};
 pub use group::{mark, measure, split, PLACE};

@@ -175,7 +175,8 @@ mod tests {
             response: vec![50 + i % 16, 90, 91],
             logprobs: vec![-2.0; 3],
             advantage: i as f32 / 10.0 - 2.0,
-            target: i as f32 / 40.0,
+            values: vec![0.0; 3],
+            targets: vec![i as f32 / 40.0; 3],
             ..Default::default()
         };
         (0..41).map(row).collect()

@@ -5,7 +5,7 @@
 //! and divides by the tokens left. We do as the code does, so a masked token takes no part at all; `mask_unit` is what they differ in.
 
 use super::parallel::Parallel;
-use super::passes::{logprobs, Row};
+use super::passes::{logprobs, many, Row};
 use super::report::Use;
 use super::settings::{Counted, MaskUnit, Objective, Old, UpdateSettings};
 use crate::policy::model::Net;
@@ -91,6 +91,13 @@ fn check(examples: &[Example], settings: &UpdateSettings) -> Result<(), PolicyEr
     }
     settings.check().map_err(PolicyError::Update)?;
     let acted = settings.objective == Objective::PolicyGradient;
+    if settings.objective == Objective::Value {
+        for (row, Example { response, values, targets, .. }) in examples.iter().enumerate() {
+            let tokens = response.len().max(1);
+            let both = many("recorded values", values, tokens, false).and_then(|()| many("value targets", targets, tokens, false));
+            both.map_err(|fault| PolicyError::Row { row, fault })?;
+        }
+    }
     for (row, example) in examples.iter().enumerate() {
         let (tokens, logprobs) = (example.response.len(), example.logprobs.iter().filter(|x| x.is_finite()).count());
         if acted && (example.logprobs.len() != tokens || logprobs != tokens) {

@@ -214,9 +214,13 @@ mod tests {
                 _ => (vec![vec![9, 10, END]], vec![9, 10, END]),
             };
             let logprobs = response.iter().map(|_| -random.unit() as f32).collect();
-            let [advantage, value, target] = [(); 3].map(|()| random.unit() as f32 - 0.5);
+            let advantage = random.unit() as f32 - 0.5;
+            // A third of the rows have numbers of their own for each token.
+            let mut each = |n: usize| (0..n).map(|_| random.unit() as f32 - 0.5).collect::<Vec<f32>>();
+            let advantages = each(if i % 3 == 0 { response.len() } else { 0 });
+            let (values, targets) = (each(response.len()), each(response.len()));
             let temperature = [None, Some(0.7)][i % 2];
-            rows.push(Example { prompt, response, logprobs, choices, advantage, value, target, temperature });
+            rows.push(Example { prompt, response, logprobs, choices, advantage, advantages, values, targets, temperature });
         }
         rows
     }

@@ -44,7 +44,8 @@ impl<'a> Row<'a> {
             return Err(RowFault::EmptyResponse);
         }
         known(response.iter(), net.sizes.vocab)?;
-        number("advantage", example.advantage)?;
+        std::iter::once(&example.advantage).chain(&example.advantages).try_for_each(|&advantage| number("advantage", advantage))?;
+        many("advantages", &example.advantages, response.len(), true)?;
         if let Some(value) = example.temperature.filter(|t| !(t.is_finite() && *t > 0.0)) {
             return Err(RowFault::Temperature { value });
         }
@@ -65,13 +66,17 @@ impl<'a> Row<'a> {
         Ok(Row { example, choices, length: response.len() })
     }
 
-    /// Checks one row whose value is asked for: it is read to the end of its prompt, and counts as one token.
+    /// Checks one row whose value is asked for, before each token of its response; without one, at the end of its prompt.
     pub fn value(row: usize, example: &'a Example, net: &Net) -> Result<Row<'a>, PolicyError> {
-        check(&example.prompt, &[], 0, &net.sizes)
-            .and_then(|()| number("recorded value", example.value))
-            .and_then(|()| number("value target", example.target))
+        let length = example.response.len().max(1);
+        let all = |what, numbers: &[f32]| numbers.iter().try_for_each(|&value| number(what, value));
+        check(&example.prompt, &[], length - 1, &net.sizes)
+            .and_then(|()| known(example.response.iter(), net.sizes.vocab))
+            .and_then(|()| all("recorded value", &example.values))
+            .and_then(|()| all("value target", &example.targets))
             .map_err(|fault| PolicyError::Row { row, fault })?;
-        Ok(Row { example, choices: vec![Choice { index: 0, allowed: None }], length: 1 })
+        let choices = (0..length).map(|index| Choice { index, allowed: None }).collect();
+        Ok(Row { example, choices, length })
     }
 
     /// How many tokens a pass has of it.
@@ -101,6 +106,14 @@ impl<'a> Row<'a> {
     fn places(&self) -> impl Iterator<Item = usize> + '_ {
         self.choices.iter().map(|choice| self.example.prompt.len() + choice.index - 1)
     }
+}
+
+/// Refuses numbers that aren't one for each of `tokens` tokens, or where that is `fine` none.
+pub fn many(what: &'static str, numbers: &[f32], tokens: usize, fine: bool) -> Result<(), RowFault> {
+    if numbers.len() == tokens || fine && numbers.is_empty() {
+        return Ok(());
+    }
+    Err(RowFault::Numbers { what: what.into(), tokens, numbers: numbers.len() })
 }
 
 /// Refuses what isn't a number.
@@ -219,7 +232,7 @@ impl Pass {
         net.outputs(&states).index_select(0, &indices(&self.from, net.device()))
     }
 
-    /// The value of each row, by a net with a value head.
+    /// The values of the rows, in order, by a net with a value head.
     pub fn values(&self, net: &Net) -> Tensor {
         self.outputs(net).squeeze_dim(1)
     }

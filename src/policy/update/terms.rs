@@ -6,6 +6,7 @@ use super::passes::Pass;
 use super::settings::{Objective, Old, RatioKind};
 use crate::policy::model::Net;
 use crate::policy::tensors::indices;
+use crate::policy::Example;
 use tch::Tensor;
 
 /// One value for each token of a pass, in the order of its rows: each `[tokens]`.
@@ -41,7 +42,7 @@ impl Tokens<'_> {
 
     /// A row's value, at each of its tokens.
     pub fn each(&self, value: &dyn Fn(usize) -> f32) -> Tensor {
-        self.tensor(self.pass.rows.iter().flat_map(|&row| std::iter::repeat_n(value(row), self.batch.rows[row].len())).collect())
+        self.own(&|row| vec![value(row); self.batch.rows[row].len()])
     }
 
     /// The tokens' own values.
@@ -71,8 +72,8 @@ impl Tokens<'_> {
 
     fn value(&self) -> Terms {
         let value = self.pass.values(self.net);
-        let old = self.each(&|row| self.batch.examples[row].value);
-        let target = self.each(&|row| self.batch.examples[row].target);
+        let old = self.own(&|row| self.batch.examples[row].values.clone());
+        let target = self.own(&|row| self.batch.examples[row].targets.clone());
         let (loss, clipped) = loss::value(&value, &old, &target, self.batch.settings.value_clip);
         let zero = value.zeros_like();
         Terms { loss, kl: zero.copy(), entropy: zero, clipped, ratio: value.ones_like(), found: value }
@@ -92,7 +93,10 @@ impl Tokens<'_> {
         let (mut loss, clipped) = if imitates {
             (-&new, new.zeros_like())
         } else {
-            let advantage = self.each(&|row| batch.examples[row].advantage);
+            let advantage = self.own(&|row| match &batch.examples[row] {
+                Example { advantages, advantage, .. } if advantages.is_empty() => vec![*advantage; batch.rows[row].len()],
+                Example { advantages, .. } => advantages.clone(),
+            });
             loss::policy(&ratio, &advantage, settings.clip, settings.clip_high.unwrap_or(settings.clip), settings.dual_clip)
         };
         if let Some(start) = &start {

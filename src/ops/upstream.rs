@@ -1,0 +1,16 @@
+//! Where a node's rows come from.
+
+use super::operator;
+use crate::pipeline::{Carries, Input, Node, Pipeline};
+
+/// The node and those that its rows came through, the nearest first: along the first input of each that carries no weights.
+pub fn upstream<'a>(pipeline: &'a Pipeline, node: &'a Node) -> impl Iterator<Item = &'a Node> {
+    let before = |here: &&'a Node| {
+        let operator = operator(&here.op);
+        let port = |name: &str| operator.and_then(|o| o.ports.iter().find(|p| p.name == name));
+        let rows = |e: &&Input| port(&e.port).is_none_or(|p| p.carries != Carries::Weights);
+        here.inputs.iter().find(rows).and_then(|e| pipeline.node(&e.from))
+    };
+    // A pipeline's main inputs make no cycle; the bound is for one that isn't checked yet.
+    std::iter::successors(Some(node), before).take(pipeline.nodes.len() + 1)
+}
