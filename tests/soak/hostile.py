@@ -10,6 +10,7 @@ characters from a file reach the terminal. What went wrong is listed with the co
 
 import argparse
 import concurrent.futures
+import errno
 import json
 import os
 import random
@@ -119,9 +120,12 @@ def play(case, home):
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         start = time.monotonic()
         limit = lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        child = subprocess.Popen(
-            [FLOW, *case.arguments], stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=ENV, cwd=home, preexec_fn=limit, start_new_session=True
-        )
+        files = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": err}
+        try:
+            child = subprocess.Popen([FLOW, *case.arguments], **files, env=ENV, cwd=home, preexec_fn=limit, start_new_session=True)
+        except OSError as error:
+            # Too long for the system: flow never saw it.
+            return ["never begun"] if error.errno != errno.E2BIG else [], str(error)
         most, found = 0, []
         while child.poll() is None:
             most = max(most, memory(child.pid))
