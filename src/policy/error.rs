@@ -43,6 +43,8 @@ pub enum ModelFault {
     Heads { heads: usize, kv_heads: usize },
     #[error("a head has {head} numbers, and rotary positions need pairs")]
     OddHead { head: usize },
+    #[error("a context of {context} places is too long for heads of {head} numbers: the tables of its positions would fill the memory")]
+    Context { context: usize, head: usize },
     #[error("its sizes make more numbers than any machine holds")]
     TooLarge,
     #[error("it has a value head and writes nothing")]

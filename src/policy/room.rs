@@ -51,7 +51,8 @@ mod tests {
         // A layer: q and o 64 each, k and v 32 each, three of 8 by 16, two gains of 8; then embedding and output of 10 by 8, and a gain.
         let layer = 64 + 64 + 32 + 32 + 3 * 128 + 16;
         assert_eq!(parameters(&model, 10), Some(2 * layer + 2 * 80 + 8));
-        assert_eq!(parameters(&NewModel { width: 9, ..model }, 10), None);
+        assert_eq!(parameters(&NewModel { width: 9, ..model.clone() }, 10), None);
+        assert_eq!(parameters(&NewModel { context: 1 << 31, ..model }, 10), None, "the tables of its positions would fill the memory");
     }
 
     #[test]

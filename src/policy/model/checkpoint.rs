@@ -95,6 +95,11 @@ fn open_own(folder: &Path, said: Value, adapted: bool) -> Result<Stored, PolicyE
     let Own { shape, version, steps, .. } = serde_json::from_value(said).map_err(|e| PolicyError::file(&path, e))?;
     let architecture = read_it(&shape).map_err(wrong)?;
     let words: Vec<String> = read(&folder.join(WORDS_FILE))?;
+    let (tokens, vocab) = (Tokenizer::new(&words).vocab_size(), architecture.sizes().vocab);
+    // Another vocabulary would be read, and every word of it mean another.
+    if tokens != vocab {
+        return Err(PolicyError::at(&folder.join(WORDS_FILE), FileFault::Vocabulary { tokens, vocab }));
+    }
     let source = Box::new(Files::of_folder(folder)?);
     let moments = folder.join(MOMENTS);
     let moments = if adapted || !moments.exists() { None } else { Some(Files::open(&moments, vec![moments.clone()])?) };

@@ -67,6 +67,9 @@ pub struct Config {
     pub output: Output,
 }
 
+/// The most numbers that the tables of rotary positions may have: a million places of heads of 256.
+const PLACES: usize = 1 << 28;
+
 impl Config {
     /// Itself, if its sizes fit one another.
     pub fn checked(self) -> Result<Config, ModelFault> {
@@ -83,6 +86,9 @@ impl Config {
         let largest = [vocab, width, hidden, heads.saturating_mul(head)].into_iter().max().unwrap_or(0);
         if largest.saturating_mul(width).saturating_mul(layers) > 1 << 50 {
             return Err(ModelFault::TooLarge);
+        }
+        if context.saturating_mul(head) > PLACES {
+            return Err(ModelFault::Context { context, head });
         }
         Ok(self)
     }

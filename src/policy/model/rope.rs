@@ -61,9 +61,8 @@ impl Rope {
         let half = head as i64 / 2;
         let frequency = Tensor::from_slice(&config.frequencies(half)).to_device(device);
         let angle = Tensor::arange(context as i64, (Kind::Double, device)).outer(&frequency);
-        let angle = Tensor::cat(&[&angle, &angle], -1);
-        let sign = Tensor::cat(&[-Tensor::ones([half], (Kind::Double, device)), Tensor::ones([half], (Kind::Double, device))], 0);
-        Rope { cos: angle.cos().to_kind(kind), sin: (angle.sin() * sign).to_kind(kind) }
+        let (cos, sin) = (angle.cos().to_kind(kind), angle.sin().to_kind(kind));
+        Rope { cos: Tensor::cat(&[&cos, &cos], -1), sin: Tensor::cat(&[&-&sin, &sin], -1) }
     }
 
     /// The same tables for another thread.

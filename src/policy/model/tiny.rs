@@ -59,6 +59,7 @@ impl Tiny {
         if !heads.is_multiple_of(kv_heads) {
             return Err(ModelFault::Heads { heads, kv_heads });
         }
+        self.decoder().checked()?;
         Ok(self)
     }
 

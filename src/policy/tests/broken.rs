@@ -43,6 +43,7 @@ fn configurations() {
     holds(config("qwen3", "head_dim", json!(15)), &["15 numbers", "pairs"]);
     holds(config("qwen2", "use_sliding_window", json!(true)), &["sliding window"]);
     holds(config("qwen2", "intermediate_size", json!(1u64 << 62)), &["more numbers"]);
+    holds(config("qwen2", "max_position_embeddings", json!(1u64 << 31)), &["2147483648 places", "fill the memory"]);
     holds(
         config("llama-tied", "rope_parameters", json!({ "rope_type": "yarn", "rope_theta": 1e4, "factor": 2.0 })),
         &["`yarn`", "`llama3`"],
@@ -119,4 +120,17 @@ fn gguf_files() {
     };
     holds(said(&file(3, 1, 0, &tensor(99))), &["`a`", "type 99", "Q4_K"]);
     holds(said(&file(3, 1, 0, &tensor(2))), &["cut off", "`a`"]);
+}
+
+#[test]
+fn a_saved_vocabulary_is_the_one_that_the_weights_were_trained_with() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("actor");
+    super::start(1).save("actor", &folder).unwrap();
+    let words = folder.join("vocabulary.json");
+    let whole: Vec<String> = serde_json::from_str(&fs::read_to_string(&words).unwrap()).unwrap();
+    assert!(checkpoint::open(&folder).is_ok());
+    fs::write(&words, json!([&whole[..], &["another".to_string()]].concat()).to_string()).unwrap();
+    let error = checkpoint::open(&folder).err().unwrap().to_string();
+    holds(error, &["vocabulary.json", &format!("{} tokens, the model {}", whole.len() + 259, whole.len() + 258)]);
 }
