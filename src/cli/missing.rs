@@ -1,9 +1,10 @@
-//! What a pipeline names on disk: models, programs, prompts. A run would find out later, in words of the operating system.
+//! What a pipeline names on disk: models and programs. A run would find out later, in words of the operating system.
 
 use super::described::properties;
 use super::fits::too_large;
 use super::models::{newest_of, pruned, run_at};
 use super::summary::shell_word;
+use crate::files;
 use crate::pipeline::{contents, Catalog, Node, Pipeline, Wrong};
 use std::path::{Path, PathBuf};
 
@@ -12,11 +13,7 @@ pub fn missing(pipeline: &Pipeline, file: &Path, catalog: &Catalog) -> Vec<Wrong
     let mut found: Vec<Wrong> = pipeline.models.iter().filter_map(|(name, model)| lost(name, model, file)).collect();
     for node in pipeline.all() {
         for (key, property) in catalog.operator(&node.op).into_iter().flat_map(|spec| properties(&spec.settings)) {
-            match property["x-names"].as_str() {
-                Some("file") => found.extend(unread(node, key)),
-                Some("program") => found.extend(unstarted(node, key)),
-                _ => (),
-            }
+            found.extend((property["x-names"] == "program").then(|| unstarted(node, key)).flatten());
         }
     }
     found.extend(too_large(pipeline, catalog));
@@ -34,9 +31,15 @@ fn lost(name: &str, model: &serde_json::Value, file: &Path) -> Option<Wrong> {
     let path = Path::new(load);
     let at = vec!["models".to_string(), name.into(), "load".into()];
     if !path.exists() {
-        let made = maker(path, file).map(|from| format!("make it: flow run {} --out {}", shown(&from), shell_word(load)));
+        let made = || maker(path, file).map(|from| format!("flow run {} --out {}", shown(&from), shell_word(load)));
+        let made = noted(load, file).or_else(made).map(|command| format!("make it: {command}"));
         let help = pruned(path).or(made).unwrap_or_else(|| format!("looked for {}: a run's folder, or a model's", beneath_here(path)));
         return Some(Wrong { at, message: format!("there is no `{load}` to load `{name}` from"), help: Some(help) });
+    }
+    // A terminal or a pipe would be read for ever, or once and no more.
+    if !path.is_dir() && !path.is_file() {
+        let help = "a run's folder is wanted, a model's, or a GGUF file".into();
+        return Some(Wrong { at, message: format!("`{load}` is no folder and no file to load `{name}` from"), help: Some(help) });
     }
     let of = model["of"].as_str().unwrap_or(name);
     let newest = run_at(path).and_then(|run| run.map(|run| Ok((newest_of(&run, of)?, run))).transpose());
@@ -53,6 +56,15 @@ fn lost(name: &str, model: &serde_json::Value, file: &Path) -> Option<Wrong> {
         Err(error) => (error.to_string(), "a run's folder or a model's is wanted".into()),
     };
     Some(Wrong { at, message, help: Some(help) })
+}
+
+/// The command that makes a run in this folder, as a comment of the pipeline's file says it.
+fn noted(run: &str, file: &Path) -> Option<String> {
+    let text = files::text(file, 1 << 20).ok()?;
+    let commands = text.lines().filter_map(|line| line.trim_start().strip_prefix('#')).filter_map(|line| line.split_once("flow run "));
+    let made = commands.map(|(_, rest)| format!("flow run {}", rest.trim())).find(|c| c.ends_with(&format!("--out {run}")))?;
+    // A comment may say anything; this is shown as a command to run.
+    made.chars().all(|c| c.is_ascii_alphanumeric() || " /._=-".contains(c)).then_some(made)
 }
 
 /// The pipeline that makes a run of that name: one beside `file`, or in `pipelines`.
@@ -73,17 +85,6 @@ fn maker(run: &Path, file: &Path) -> Option<PathBuf> {
 fn shown(path: &Path) -> String {
     let text = path.display().to_string();
     shell_word(text.strip_prefix("./").unwrap_or(&text))
-}
-
-/// A file that a setting names.
-fn unread(node: &Node, key: &str) -> Option<Wrong> {
-    let path = Path::new(node.with.given()[key].as_str()?);
-    let message = match std::fs::metadata(path) {
-        Ok(about) if about.is_file() => return None,
-        Ok(_) => format!("`{}` is no file", path.display()),
-        Err(_) => format!("there is no file `{}`", path.display()),
-    };
-    Some(Wrong { at: at(node, key, None), message, help: Some(format!("looked for {}", beneath_here(path))) })
 }
 
 /// A program, or the script that an interpreter is to run, that a setting names with its arguments.

@@ -8,6 +8,7 @@ use super::incoming::newest;
 use super::operator::{must, settings, Further, Head, Operator, Settings, Unfit};
 use super::reflect::Reflections;
 use super::rollout::{self, Rollout};
+use super::templates;
 use crate::dataflow::context::Trial;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::Streaming;
@@ -99,7 +100,12 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
         Ok(game) => game.program().and_then(|program| unmeasurable(node, program, pipeline)),
         Err(wrong) => Some(wrong),
     };
-    wrong.into_iter().collect()
+    let mut wrong: Vec<Wrong> = wrong.into_iter().collect();
+    if let Ok(with) = settings::<Evaluate>(node) {
+        wrong.extend(templates::played(node, &with.play, with.attempts > 1));
+        wrong.extend(with.reflect.as_ref().and_then(|how| templates::reflected(node, &["reflect"], how).err()));
+    }
+    wrong
 }
 
 /// The game of the node's panel.
@@ -110,10 +116,12 @@ fn game(node: &Node) -> Result<Game, Wrong> {
     tasks.into_iter().next().map(|task| task.game).ok_or_else(|| at(format!("panel `{}` has no tasks", with.panel)))
 }
 
-/// The words of what a further attempt is told.
+/// The words of what a further attempt is told, and those of a prompt of its own.
 fn words(node: &Node) -> Result<Vec<String>, Wrong> {
     let with = settings::<Evaluate>(node)?;
-    Ok(if with.attempts > 1 { memory_words() } else { vec![] })
+    let mut words = if with.attempts > 1 { memory_words() } else { vec![] };
+    words.extend(templates::words(node, &with.play)?);
+    Ok(words)
 }
 
 /// That it plays in another way than every rollout from which its model learns.
@@ -141,11 +149,14 @@ fn notes(node: &Node, pipeline: &Pipeline) -> Vec<String> {
 
 /// The settings that decide what a policy is shown and how it answers.
 fn way(play: &PlaySettings, sampling: &SamplingSettings) -> Vec<String> {
-    let shown = if play.prompt == Prompt::Full { play.history } else { 0 };
+    let retells = Prompt::new(play).is_ok_and(|prompt| prompt.asks("history"));
+    let shown = if retells { play.history } else { 0 };
     let told = |name: &str, value: Value| format!("{name}: {}", value.as_str().map_or_else(|| value.to_string(), String::from));
     vec![
         told("prompt", json!(play.prompt)),
+        told("system", json!(play.system)),
         told("history", json!(shown)),
+        told("prompt_tokens", json!(play.prompt_tokens)),
         told("decode", json!(play.decode)),
         told("max_tokens", json!(sampling.max_tokens)),
     ]
@@ -162,7 +173,8 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let panel = row::batch(vec![("task", Arc::new(StringArray::from(names)))])?;
     let trial = Trial { attempts: with.attempts.into(), until: Until::Won };
     let sampling = with.sampling.sampling(EVALUATION_TEMPERATURE);
-    let reflector = with.reflect.as_ref().map(|how| Reflector::new(with.model.clone(), how, sampling.temperature)).transpose()?;
+    let outside = ctx.shared.outside.clone();
+    let reflector = with.reflect.as_ref().map(|how| Reflector::new(with.model.clone(), how, sampling.temperature, outside)).transpose()?;
     let told = (ctx.shared.clone(), node.id.clone());
     let reflecting = |how| Reflections::new(how, policy.clone(), EVALUATION_SEED, Some(trial.attempts - 1), told).uncounted();
     let mut reflections = reflector.map(reflecting);

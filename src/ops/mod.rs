@@ -26,6 +26,7 @@ mod reward;
 mod rollout;
 mod select;
 mod tasks;
+mod templates;
 mod tokens;
 mod upstream;
 mod value;

@@ -3,7 +3,7 @@
 
 use super::operator::{settings, Further, Head, Operator, Settings, Unfit};
 use super::played;
-use super::tokens;
+use super::{templates, tokens};
 use crate::dataflow::context::Shared;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::{streaming, Inputs, Made, Piece, Streaming};
@@ -14,7 +14,7 @@ use crate::rollout::error::RolloutError;
 use crate::rollout::record::COLUMNS;
 use crate::rollout::reflection::Reflector;
 use crate::rollout::settings::{ReflectionSettings, TRAINING_TEMPERATURE};
-use crate::rollout::{template, transcript};
+use crate::rollout::{question, transcript};
 use crate::row;
 use arrow::array::RecordBatch;
 use schemars::JsonSchema;
@@ -32,8 +32,8 @@ struct Reflect {
 }
 
 impl Reflect {
-    fn reflector(&self) -> Result<Reflector, RolloutError> {
-        Reflector::new(self.model.clone(), &self.reflection, TRAINING_TEMPERATURE)
+    fn reflector(&self, ctx: &Context) -> Result<Reflector, RolloutError> {
+        Reflector::new(self.model.clone(), &self.reflection, TRAINING_TEMPERATURE, ctx.shared.outside.clone())
     }
 }
 
@@ -61,25 +61,16 @@ pub const OPERATOR: Operator = Operator {
 /// The words of the node's prompt and of what it keeps, for a vocabulary.
 fn words(node: &Node) -> Result<Vec<String>, Wrong> {
     let with = &settings::<Reflect>(node)?.reflection;
-    let template = with.template().map_err(|error| Wrong::in_node(node, &["with", "prompt"], error.to_string()))?;
-    Ok(template::words(&template, with.tag()))
+    Ok(question::words(&templates::reflected(node, &[], with)?, with.tag()))
 }
 
 /// A prompt that isn't there, or that asks for what there isn't.
 fn wrong(node: &Node) -> Option<Wrong> {
-    let with = &settings::<Reflect>(node).ok()?.reflection;
-    let at = |message: String| Wrong::in_node(node, &["with", "prompt"], message);
-    let template = match with.template() {
-        Ok(template) => template,
-        Err(error) => return Some(at(error.to_string()).help("paths begin in the folder in which `flow` is started")),
-    };
-    let stranger = template::stranger(&template)?;
-    let known: Vec<String> = template::PLACES.iter().map(|(name, what)| format!("{{{name}}}: {what}")).collect();
-    Some(at(format!("the prompt asks for {{{stranger}}}, which there isn't")).help(known.join("; ")))
+    templates::reflected(node, &[], &settings::<Reflect>(node).ok()?.reflection).err()
 }
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
-    let reflector = settings::<Reflect>(node)?.reflector()?;
+    let reflector = settings::<Reflect>(node)?.reflector(ctx)?;
     let policy = ctx.policy.clone().ok_or(Unfit::Model)?;
     let (seed, shared, id) = (ctx.seed, ctx.shared.clone(), node.id.clone());
     let rows = ports.into_iter().next().ok_or(Unfit::Input("rows"))?.1;
@@ -95,7 +86,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
 }
 
 pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx: &Context) -> Result<Inner<'s>, Failed> {
-    let reflector = settings::<Reflect>(node)?.reflector()?;
+    let reflector = settings::<Reflect>(node)?.reflector(ctx)?;
     let policy = ctx.policy.clone().ok_or(Unfit::Model)?;
     let last = ctx.trial.map(|trial| trial.attempts - 1);
     let rows = ports.into_iter().next().ok_or(Unfit::Input("rows"))?.1;

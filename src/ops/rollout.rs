@@ -11,6 +11,7 @@ use super::incoming::{names, newest};
 use super::misplaced::{self, Asked};
 use super::operator::{must, port, settings, Further, Head, Operator, Settings, Unfit};
 use super::played;
+use super::templates;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::{streaming, Inputs};
 use crate::dataflow::{Attempt, Context, Edge, Failed, Figure, Inner, InnerPorts, Place, Ports, Route};
@@ -132,7 +133,11 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     let Ok(with) = settings::<Rollout>(node) else { return vec![] };
     let differ = with.actor != Actor::Expert && with.samples > 1;
     let by = with.retrieve.as_ref().map(|retrieve| retrieve.retrieval.by);
-    misplaced::wrong(node, pipeline, &Asked { groups: with.groups, differ, by })
+    let mut found = misplaced::wrong(node, pipeline, &Asked { groups: with.groups, differ, by });
+    let system = with.retrieve.as_ref().is_some_and(|retrieve| retrieve.place == recall::Place::System);
+    let told = node.inputs.iter().any(|input| input.port == "memory") && !system;
+    found.extend(templates::played(node, &with.play, told));
+    found
 }
 
 /// What comes by `memory` where a memory is read. In a loop it is what another node there made, which says what the next attempt is told.
@@ -142,9 +147,12 @@ fn needs(with: &With) -> Vec<Need> {
     columns.iter().map(|column| Need { port: "memory", column: column.to_string(), at: vec![] }).collect()
 }
 
-/// The words that introduce what is retrieved.
+/// The words that introduce what is retrieved, and those of a prompt of its own.
 fn words(node: &Node) -> Result<Vec<String>, Wrong> {
-    Ok(if settings::<Rollout>(node)?.retrieve.is_some() { recall::words() } else { vec![] })
+    let with = settings::<Rollout>(node)?;
+    let mut words = if with.retrieve.is_some() { recall::words() } else { vec![] };
+    words.extend(templates::words(node, &with.play)?);
+    Ok(words)
 }
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {

@@ -1,6 +1,7 @@
 //! From a file, or a text, to a checked pipeline or every mistake in it.
 
 use super::check::check;
+use super::embed::embed;
 use super::parse::{self, refused, text_of, Report, Text};
 use super::{Catalog, Diagnostic, Diagnostics, Pipeline, Wrong};
 use serde_json::Value;
@@ -19,7 +20,8 @@ pub fn load_with_tests(path: &Path, sets: &[String], catalog: &Catalog) -> Resul
     understand(&path.display().to_string(), &text_of(path)?, sets, catalog, Looks { tests: true, there: None })
 }
 
-/// As [`load`], for a pipeline that is to run on this machine: `look` sees it once it has no mistake. With `tests` the files of its
+/// As [`load`], for a pipeline that is to run on this machine: `look` sees it once it has no mistake, and the texts of files that belong
+/// to it are part of its source. With `tests` the files of its
 /// tests are looked for too.
 pub fn load_to_run(path: &Path, sets: &[String], catalog: &Catalog, tests: bool, look: Look) -> Result<Pipeline, Diagnostics> {
     understand(&path.display().to_string(), &text_of(path)?, sets, catalog, Looks { tests, there: Some(look) })
@@ -60,12 +62,15 @@ fn understand(name: &str, text: &str, sets: &[String], catalog: &Catalog, looks:
         parse::apply(&mut tree, i, text, &mut report);
     }
     let folder = Path::new(name).parent().unwrap_or(Path::new(""));
-    let Some(pipeline) = check(&tree, folder, looks.tests, catalog, &mut report) else { return Err(report.finish()) };
+    let Some(mut pipeline) = check(&tree, folder, looks.tests, catalog, &mut report) else { return Err(report.finish()) };
     for wrong in looks.there.map(|look| look(&pipeline)).unwrap_or_default() {
         report.add(tree.deepest(pipeline.written(&wrong.at)).at, wrong.message, wrong.help);
     }
     if report.len() > 0 {
         return Err(report.finish());
+    }
+    if looks.there.is_some() {
+        embed(&mut pipeline.source["nodes"], catalog);
     }
     Ok(pipeline)
 }

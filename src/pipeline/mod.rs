@@ -9,6 +9,7 @@ mod check;
 mod diagnose;
 mod differ;
 mod document;
+mod embed;
 #[cfg(test)]
 mod fixture;
 mod graph;

@@ -40,7 +40,7 @@ impl Decode {
 }
 
 /// What was said in a turn.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Response {
     /// The text that the tokens mean.
     pub text: String,

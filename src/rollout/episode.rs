@@ -1,7 +1,6 @@
 //! One episode: which it is, what has come of it so far, and what decides its draws.
 
 use super::action::Response;
-use super::prompt::Past;
 use crate::env::View;
 use crate::policy::Request;
 use crate::seed;
@@ -33,9 +32,10 @@ impl Start {
 }
 
 /// What a call of the policy is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
     /// A turn of play.
+    #[default]
     Play,
     /// What is made of an episode that is over.
     Reflect,
@@ -51,7 +51,7 @@ impl Phase {
     }
 }
 
-/// What a prompt tells from a memory.
+/// What a prompt tells from a memory, and what it had to leave out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Given {
     /// Whether the memory was asked.
@@ -60,10 +60,12 @@ pub struct Given {
     pub retrieved: Vec<u64>,
     /// The prompt without them; empty where there are none.
     pub bare: Vec<u32>,
+    /// How many of the last turns it leaves out, so as not to be too long.
+    pub left_out: u32,
 }
 
 /// One call of the policy in an episode, and what came of it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Turn {
     /// Its index in the episode, from 0; a reflection counts on from the last turn of play.
     pub turn: u32,
@@ -75,7 +77,7 @@ pub struct Turn {
     pub state: u64,
     /// What the policy read.
     pub prompt_tokens: Vec<u32>,
-    /// What of it came from a memory.
+    /// What of it came from a memory, and what it left out.
     pub given: Given,
     /// What was said: text, tokens and their log-probabilities.
     pub response: Response,
@@ -104,6 +106,8 @@ pub struct Finished {
     pub number: usize,
     /// Which it is.
     pub start: Start,
+    /// The task's own text, where the observations don't say it; else empty.
+    pub instruction: String,
     /// Its turns of play; none if it was given up.
     pub turns: Vec<Turn>,
     /// What was seen after the last turn.
@@ -121,7 +125,7 @@ impl Finished {
 pub struct Move {
     /// What the policy was asked.
     pub request: Request,
-    /// What of that came from a memory.
+    /// What of that came from a memory, and what was left out.
     pub given: Given,
     /// What the response was taken for.
     pub action: String,
@@ -137,8 +141,6 @@ pub struct Episode {
     pub view: Option<View>,
     /// The task's own text, where the observations don't say it; else empty.
     pub instruction: String,
-    /// What was seen and done in the turns so far.
-    pub past: Vec<Past>,
     /// The turns so far.
     pub turns: Vec<Turn>,
     /// The sum of the rewards so far.
@@ -148,13 +150,13 @@ pub struct Episode {
 impl Episode {
     /// An episode that waits.
     pub fn new(start: Start) -> Episode {
-        Episode { start, view: None, instruction: String::new(), past: vec![], turns: vec![], score: 0.0 }
+        Episode { start, view: None, instruction: String::new(), turns: vec![], score: 0.0 }
     }
 
     /// Starts it over with the world's first view; without one it waits for that. All turns so far are dropped.
     pub fn begin(&mut self, view: Option<View>) {
         self.instruction = view.as_ref().and_then(|view| view.extras.instruction.clone()).unwrap_or_default();
-        (self.view, self.past, self.turns, self.score) = (view, vec![], vec![], 0.0);
+        (self.view, self.turns, self.score) = (view, vec![], 0.0);
     }
 
     /// The index of the turn to come.
@@ -170,7 +172,6 @@ impl Episode {
         let after = &view.seen;
         let done = after.done || last;
         self.score += after.reward;
-        self.past.push((before.seen.observation.clone(), action.clone()));
         self.turns.push(Turn {
             turn: self.turn(),
             phase: Phase::Play,

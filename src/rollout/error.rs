@@ -1,6 +1,7 @@
 //! Why playing or reflecting can't go on. A failure of one episode is no such error: see [`super::retry`].
 
 use super::retry::FailedEpisode;
+use super::template::TemplateError;
 use crate::env::EnvError;
 use crate::policy::PolicyError;
 use crate::row::RowError;
@@ -24,14 +25,9 @@ pub enum RolloutError {
     /// More episodes failed than the retry policy allows.
     #[error(transparent)]
     TooManyFailed(Box<TooManyFailed>),
-    /// The file with a prompt can't be read.
-    #[error("prompt: `{file}` can't be read: {source}")]
-    PromptFile {
-        /// The path as the settings give it.
-        file: String,
-        /// Why not.
-        source: std::io::Error,
-    },
+    /// A prompt's template can't be read or filled.
+    #[error("prompt: {0}")]
+    Template(#[from] TemplateError),
 }
 
 /// How many episodes failed, how many may, and the first of them.

@@ -2,7 +2,7 @@
 //!
 //! A [`sampler::Sampler`] plays: a [`player`] shows the policy a [`prompt`] and reads an [`action`] from what it says, or asks the expert,
 //! and the turn is taken into its [`episode`]. What fails is played again or given up ([`retry`]). Whole episodes become rows
-//! ([`record`]), which [`transcript`] reads back for a [`reflection`], asked by a [`template`]; [`notes`] are what the next attempt is
+//! ([`record`]), which [`transcript`] reads back for a [`reflection`], asked a [`question`]. Prompt and question are [`template`]s. [`notes`] are what the next attempt is
 //! told, an [`exchange`] of them is the control, and [`recall`] is what any turn is told from a memory.
 //! [`dynamic_sampling`] goes on playing until enough tasks tell good from bad.
 
@@ -16,6 +16,7 @@ pub mod notes;
 pub mod player;
 pub mod points;
 pub mod prompt;
+pub mod question;
 pub mod recall;
 pub mod record;
 pub mod reflection;

@@ -8,7 +8,7 @@ use super::recall::{At, Place, Recall, Shown, Told};
 use super::retry::RetryPolicy;
 use super::settings::{Actor, PlaySettings};
 use crate::env::{Cause, Fault, Task, View, Worlds};
-use crate::policy::{Answers, Message, Policy, PolicyError, Reply, Request, RowFault, Sampling, Tally, Tokenizer, Unanswered};
+use crate::policy::{Answers, Policy, PolicyError, Reply, Request, RowFault, Sampling, Tally, Tokenizer, Unanswered};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -28,12 +28,6 @@ pub struct Play {
 }
 
 impl Play {
-    /// Whether somebody reads which actions are admissible: the policy where its choice is constrained, or the prompt.
-    pub fn listed(&self, attempt: u32) -> bool {
-        let chosen = self.settings.decode == Decode::Constrained && !self.actor.advises(attempt);
-        chosen || self.settings.prompt == Prompt::Full
-    }
-
     /// How often an episode is tried.
     pub fn retry(&self) -> RetryPolicy {
         RetryPolicy { tries: self.settings.tries, max_failed: self.max_failed }
@@ -58,6 +52,7 @@ pub struct Live<'a> {
 pub struct Player {
     policy: Policy,
     how: Play,
+    prompt: Prompt,
     seed: u64,
     encoder: Encoder,
     pace: Duration,
@@ -67,10 +62,10 @@ pub struct Player {
 }
 
 impl Player {
-    /// Seeds follow from `seed`, the run's, and the episodes' names alone. An error if there is no such model.
+    /// Seeds follow from `seed`, the run's, and the episodes' names alone. An error if there is no such model, or no such prompt.
     pub fn new(policy: Policy, how: Play, seed: u64) -> Result<Player, RolloutError> {
-        let encoder = Encoder::new(policy.tokenizer(&how.model)?);
-        Ok(Player { policy, how, seed, encoder, pace: LEAST_PACE, recall: None, told: BTreeMap::new() })
+        let (encoder, prompt) = (Encoder::new(policy.tokenizer(&how.model)?), Prompt::new(&how.settings)?);
+        Ok(Player { policy, how, prompt, seed, encoder, pace: LEAST_PACE, recall: None, told: BTreeMap::new() })
     }
 
     /// Plays with this memory.
@@ -93,6 +88,12 @@ impl Player {
         &self.how
     }
 
+    /// Whether somebody reads which actions are admissible: the policy where its choice is constrained, or the prompt.
+    pub fn listed(&self, attempt: u32) -> bool {
+        let chosen = self.how.settings.decode == Decode::Constrained && !self.how.actor.advises(attempt);
+        chosen || self.prompt.asks("actions")
+    }
+
     /// The tokenizer of the model.
     pub fn tokenizer(&self) -> &Tokenizer {
         self.encoder.tokenizer()
@@ -104,43 +105,77 @@ impl Player {
         self.pace
     }
 
-    /// What the policy is asked in each of these episodes, and what of that comes from a memory. An error where a world, the memory or the
-    /// tokenizer can't say.
-    pub fn requests(&mut self, live: &[Live], worlds: &mut Worlds) -> Result<Vec<(Request, Given)>, RolloutError> {
+    /// What the policy is asked in each of these episodes, and what of that comes from a memory. An episode that can't be told has a fault of
+    /// its own; an error is one of a world or of the memory.
+    pub fn requests(&mut self, live: &[Live], worlds: &mut Worlds) -> Result<Vec<Result<(Request, Given), Fault>>, RolloutError> {
         let told = self.told(live)?;
-        let how = &self.how.settings;
-        let system = self.recall.as_ref().is_some_and(|recall| recall.settings.place == Place::System);
-        let asked = self.recall.as_ref().is_some_and(Recall::on);
         let mut requests = Vec::with_capacity(live.len());
-        for (Live { number, episode, task, view }, Told { text: told, ids }) in live.iter().zip(told) {
-            if !told.is_empty() && self.how.actor.advises(episode.start.attempt) {
-                worlds.tell(*number, &told);
+        for (live, told) in live.iter().zip(told) {
+            if !told.text.is_empty() && self.how.actor.advises(live.episode.start.attempt) {
+                worlds.tell(live.number, &told.text);
             }
-            let full = how.prompt == Prompt::Full;
-            let rules = if full { worlds.rules(&task.game)? } else { String::new() };
-            let text = |memory: &str| {
-                how.prompt.text(&Situation {
-                    rules: &rules,
-                    instruction: &episode.instruction,
-                    memory,
-                    history: &episode.past[episode.past.len().saturating_sub(how.history)..],
-                    observation: &view.seen.observation,
-                    admissible: &view.actions,
-                })
-            };
-            let constrained = how.decode == Decode::Constrained;
-            let choices = if constrained { view.actions.iter().map(|action| self.encoder.closed(action)).collect() } else { vec![] };
-            let seed = episode.start.seed(self.seed, episode.turn());
-            let (tokenizer, memory) = (self.encoder.tokenizer(), &episode.start.memory);
-            let bare = tokenizer.ask(&text(memory))?;
-            let (prompt, bare) = match told {
-                none if none.is_empty() => (bare, vec![]),
-                told if system => (tokenizer.chat(&[message("system", told), message("user", text(memory))])?, bare),
-                told => (tokenizer.ask(&text(&format!("{memory}{told}")))?, bare),
-            };
-            requests.push((Request { prompt, seed, choices }, Given { asked, retrieved: ids, bare }));
+            let rules = if self.prompt.asks("rules") { worlds.rules(&live.task.game)? } else { String::new() };
+            let constrained = self.how.settings.decode == Decode::Constrained;
+            let choices = if constrained { live.view.actions.iter().map(|action| self.encoder.closed(action)).collect() } else { vec![] };
+            let seed = live.episode.start.seed(self.seed, live.episode.turn());
+            requests.push(self.asked(live, told, &rules).map(|(prompt, given)| (Request { prompt, seed, choices }, given)));
         }
         Ok(requests)
+    }
+
+    /// The prompt of an episode's turn, and what of it comes from a memory.
+    fn asked(&self, live: &Live, told: Told, rules: &str) -> Result<(Vec<u32>, Given), Fault> {
+        let Live { episode, view, .. } = live;
+        let how = &self.how.settings;
+        let memory = &episode.start.memory;
+        let bare = Situation {
+            rules,
+            instruction: &episode.instruction,
+            memory,
+            history: &episode.turns[episode.turns.len().saturating_sub(how.history)..],
+            observation: &view.seen.observation,
+            admissible: &view.actions,
+            turn: episode.turn(),
+            max_turns: how.max_turns,
+            attempt: episode.start.attempt,
+        };
+        let apart = self.recall.as_ref().is_some_and(|recall| recall.settings.place == Place::System);
+        let (memory, system) = if apart { (memory.clone(), told.text.as_str()) } else { (format!("{memory}{}", told.text), "") };
+        let (prompt, left_out) = self.fitted(&Situation { memory: &memory, ..bare }, system)?;
+        let bare = match told.text.is_empty() {
+            true => vec![],
+            false => self.tokens(&Situation { history: &bare.history[left_out..], ..bare }, "")?,
+        };
+        let asked = self.recall.as_ref().is_some_and(Recall::on);
+        Ok((prompt, Given { asked, retrieved: told.ids, bare, left_out: left_out as u32 }))
+    }
+
+    /// The prompt with as many of the last turns as it may have tokens for, and how many are left out: the oldest.
+    fn fitted(&self, situation: &Situation, system: &str) -> Result<(Vec<u32>, usize), Fault> {
+        let without = |left_out: usize| self.tokens(&Situation { history: &situation.history[left_out..], ..*situation }, system);
+        let whole = without(0)?;
+        let Some(most) = self.how.settings.prompt_tokens.filter(|most| whole.len() > *most) else { return Ok((whole, 0)) };
+        // Fewer turns are fewer tokens, so the number to leave out is found by halving.
+        let (mut few, mut enough) = (0, situation.history.len());
+        let mut fitted = without(enough)?;
+        if fitted.len() > most {
+            let text = format!("the prompt has {} tokens without any earlier turn, and `prompt_tokens` allows {most}", fitted.len());
+            return Err(Fault::new(Cause::Prompt, text));
+        }
+        while enough - few > 1 {
+            let middle = few + (enough - few) / 2;
+            let tokens = without(middle)?;
+            match tokens.len() <= most {
+                true => (enough, fitted) = (middle, tokens),
+                false => few = middle,
+            }
+        }
+        Ok((fitted, enough))
+    }
+
+    fn tokens(&self, situation: &Situation, system: &str) -> Result<Vec<u32>, Fault> {
+        let messages = self.prompt.messages(situation, system).map_err(|error| Fault::new(Cause::Prompt, error.to_string()))?;
+        self.encoder.tokenizer().chat(&messages).map_err(|error| Fault::new(Cause::Prompt, error.to_string()))
     }
 
     /// What the policy is told from the memory, if there is one, in each of these episodes; all are looked up together.
@@ -242,8 +277,4 @@ pub(super) fn unanswered(fault: &RowFault) -> Fault {
         _ => Cause::Prompt,
     };
     Fault::new(cause, fault.to_string())
-}
-
-fn message(role: &str, content: String) -> Message {
-    Message { role: role.into(), content }
 }

@@ -1,77 +1,211 @@
-//! What the policy is shown in a turn.
+//! What the policy is shown in a turn: a template, filled with the situation.
 
+use super::episode::Turn;
+use super::settings::PlaySettings;
+use super::template::{Places, Template, TemplateError, HOLE};
 use super::{action, tags};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use crate::policy::Message;
+use minijinja::Value;
 
-/// How much of the situation a prompt tells.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Prompt {
-    /// The observation alone: for small policies trained from nothing.
-    #[default]
-    Board,
-    /// The rules, the last turns, the observation and the admissible actions: for policies that can read.
-    Full,
-}
+/// The observation alone: for small policies trained from nothing.
+pub const BOARD: &str = "{{ memory }}{% if task %}{{ task }}
+{% endif %}{{ observation }}";
 
-const HISTORY: &str = "Your last turns:\n";
-const NOW: &str = "What you see now:\n";
-const CHOICES: &str = "Admissible actions: ";
-const ACTION: &str = "Action: ";
+/// The rules, the last turns, the observation and the admissible actions: for policies that can read. Its last newline is doubled: one
+/// ends the template and is none of the prompt.
+pub const FULL: &str = "{{ rules }}
+{% if task %}{{ task }}
+{% endif %}{{ memory }}{% if history %}Your last turns:
+{% for past in history %}{{ past.observation }}
+Action: {{ past.action }}
+{% endfor %}{% endif %}What you see now:
+{{ observation }}
+Admissible actions: {{ actions | join(', ') }}
 
-/// The words of the templates here, for a vocabulary.
+";
+
+/// What a template of play can ask for.
+pub const PLACES: Places = &[
+    ("observation", "what is seen now"),
+    ("rules", "how the world is played"),
+    ("task", "the task's own text, where observations don't say it"),
+    ("memory", "what is told of earlier attempts and from a memory"),
+    ("history", "the last turns, the oldest first: each has `observation`, `action` and `thought`, what was said before the action"),
+    ("actions", "the admissible actions, a list: `actions[:50] | join(', ')` tells the first 50"),
+    ("turn", "the number of the turn, from 1"),
+    ("max_turns", "the turns that an episode may have"),
+    ("attempt", "the number of the attempt, from 1"),
+];
+
+/// The words of [`BOARD`] and [`FULL`], for a vocabulary. Their order counts: it numbers the tokens of a new model.
 pub fn words() -> Vec<String> {
     let (open, close) = (tags::open(action::TAG), tags::close(action::TAG));
-    [HISTORY, NOW, CHOICES, ACTION, &open, &close, "\n", ", "].map(String::from).to_vec()
+    ["Your last turns:\n", "What you see now:\n", "Admissible actions: ", "Action: ", &open, &close, "\n", ", "].map(String::from).to_vec()
 }
 
-/// One turn as the prompt retells it: what was seen and what was done.
-pub type Past = (String, String);
-
 /// All that a prompt can tell of a turn.
+#[derive(Clone, Copy)]
 pub struct Situation<'a> {
-    /// The rules of the game; [`Prompt::Board`] doesn't tell them.
+    /// The rules of the game.
     pub rules: &'a str,
     /// The task's own text, where the observations don't say it; else empty.
     pub instruction: &'a str,
-    /// What is told of earlier attempts; empty in the first.
+    /// What is told of earlier attempts and from a memory.
     pub memory: &'a str,
     /// The last turns of this episode, the oldest first.
-    pub history: &'a [Past],
+    pub history: &'a [Turn],
     /// What is seen now.
     pub observation: &'a str,
     /// The actions worth choosing from now.
     pub admissible: &'a [String],
+    /// The index of the turn, from 0.
+    pub turn: u32,
+    /// The turns that an episode may have.
+    pub max_turns: u32,
+    /// The index of the attempt, from 0.
+    pub attempt: u32,
+}
+
+impl Situation<'_> {
+    fn place(&self, name: &str) -> Value {
+        match name {
+            "observation" => self.observation.into(),
+            "rules" => self.rules.into(),
+            "task" => self.instruction.into(),
+            "memory" => self.memory.into(),
+            "history" => self
+                .history
+                .iter()
+                .map(|turn| past(&turn.observation, &turn.action, tags::before(action::TAG, &turn.response.text)))
+                .collect(),
+            "actions" => self.admissible.iter().map(|action| Value::from(action.as_str())).collect(),
+            "turn" => (self.turn + 1).into(),
+            "max_turns" => self.max_turns.into(),
+            "attempt" => (self.attempt + 1).into(),
+            _ => Value::UNDEFINED,
+        }
+    }
+}
+
+fn past(observation: &str, action: &str, thought: &str) -> Value {
+    Value::from_pairs([("observation", observation), ("action", action), ("thought", thought)])
+}
+
+/// What the policy reads in a turn, compiled.
+#[derive(Clone, Debug)]
+pub struct Prompt {
+    user: Template,
+    system: Option<Template>,
 }
 
 impl Prompt {
-    /// The situation in words.
-    pub fn text(self, situation: &Situation) -> String {
-        let Situation { rules, instruction, memory, history, observation, admissible } = situation;
-        let task = if instruction.is_empty() { String::new() } else { format!("{instruction}\n") };
-        if self == Prompt::Board {
-            return format!("{memory}{task}{observation}");
-        }
-        let mut text = format!("{rules}\n{task}{memory}");
-        if !history.is_empty() {
-            text.push_str(HISTORY);
-            for (seen, done) in history.iter() {
-                text.push_str(&format!("{seen}\n{ACTION}{done}\n"));
-            }
-        }
-        text.push_str(&format!("{NOW}{observation}\n{CHOICES}{}\n", admissible.join(", ")));
-        text
+    /// The prompt that these settings declare.
+    ///
+    /// # Errors
+    /// If a template can't be read, or asks for what there isn't.
+    pub fn new(settings: &PlaySettings) -> Result<Prompt, TemplateError> {
+        Ok(Prompt { user: user(settings)?, system: system(settings)? })
     }
+
+    /// Whether it tells this.
+    pub fn asks(&self, place: &str) -> bool {
+        self.user.asks(place) || self.system.as_ref().is_some_and(|system| system.asks(place))
+    }
+
+    /// The situation in words; `told` is said in the system message besides.
+    ///
+    /// # Errors
+    /// If a template can't be filled with it.
+    pub fn messages(&self, situation: &Situation, told: &str) -> Result<Vec<Message>, TemplateError> {
+        let fill = |template: &Template| template.fill(|place| situation.place(place));
+        let system = self.system.as_ref().map(fill).transpose()?;
+        let system = match (system, told) {
+            (None, "") => None,
+            (None, told) => Some(told.to_owned()),
+            (Some(system), "") => Some(system),
+            (Some(system), told) => Some(format!("{system}\n{told}")),
+        };
+        let message = |role: &str, content| Message { role: role.into(), content };
+        Ok(system.map(|text| message("system", text)).into_iter().chain([message("user", fill(&self.user)?)]).collect())
+    }
+}
+
+fn user(settings: &PlaySettings) -> Result<Template, TemplateError> {
+    let given = match settings.prompt.as_str() {
+        "board" => BOARD,
+        "full" => FULL,
+        given => given,
+    };
+    Template::read(given, PLACES)
+}
+
+fn system(settings: &PlaySettings) -> Result<Option<Template>, TemplateError> {
+    settings.system.as_deref().map(|given| Template::read(given, PLACES)).transpose()
+}
+
+/// The words of templates of one's own, for a vocabulary.
+///
+/// # Errors
+/// As [`Prompt::new`].
+pub fn own_words(settings: &PlaySettings) -> Result<Vec<String>, TemplateError> {
+    let own = (!["board", "full"].contains(&settings.prompt.as_str())).then(|| user(settings)).transpose()?;
+    let hole = |place: &str| match place {
+        "history" => [past(HOLE, HOLE, HOLE)].into_iter().collect(),
+        "actions" => [Value::from(HOLE)].into_iter().collect(),
+        _ => Value::from(HOLE),
+    };
+    Ok(own.into_iter().chain(system(settings)?).flat_map(|template| template.words(hole)).collect())
+}
+
+/// The prompt that these settings declare, filled on samples of a first and of a later turn. An error names the setting that is wrong.
+pub fn tried(settings: &PlaySettings) -> Result<Prompt, (&'static str, TemplateError)> {
+    let turn = Turn { observation: "seen".into(), action: "left".into(), ..Turn::default() };
+    let (history, admissible) = (vec![turn; settings.history.min(3)], ["left".to_owned(), "right".to_owned()]);
+    let first = Situation {
+        rules: "rules",
+        instruction: "",
+        memory: "",
+        history: &[],
+        observation: "seen",
+        admissible: &admissible,
+        turn: 0,
+        max_turns: settings.max_turns,
+        attempt: 0,
+    };
+    let later = Situation { instruction: "task", memory: "told\n", history: &history, turn: history.len() as u32, ..first };
+    let user = user(settings).map_err(|error| ("prompt", error))?;
+    let system = system(settings).map_err(|error| ("system", error))?;
+    let fills = |template: &Template| [first, later].iter().try_for_each(|now| template.fill(|place| now.place(place)).map(drop));
+    fills(&user).map_err(|error| ("prompt", error))?;
+    system.iter().try_for_each(fills).map_err(|error| ("system", error))?;
+    Ok(Prompt { user, system })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::action::Response;
     use super::*;
 
+    fn settings(more: serde_json::Value) -> PlaySettings {
+        let mut with = serde_json::json!({ "max_turns": 9 });
+        with.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        serde_json::from_value(with).unwrap()
+    }
+
+    fn told(with: serde_json::Value, situation: &Situation) -> Vec<(String, String)> {
+        let messages = Prompt::new(&settings(with)).unwrap().messages(situation, "").unwrap();
+        messages.into_iter().map(|message| (message.role, message.content)).collect()
+    }
+
+    fn user(with: serde_json::Value, situation: &Situation) -> String {
+        told(with, situation).pop().unwrap().1
+    }
+
     #[test]
-    fn a_full_prompt_tells_all_and_a_board_what_is_seen() {
-        let (history, admissible) = ([("A".to_string(), "up".to_string())], ["left".to_string(), "up".to_string()]);
+    fn a_prompt_tells_what_its_template_asks_for() {
+        let response = Response::certain("It is near. <action>up</action>".into(), vec![]);
+        let history = [Turn { observation: "A".into(), action: "up".into(), response, ..Turn::default() }];
+        let admissible = ["left".to_owned(), "up".to_owned()];
         let situation = Situation {
             rules: "Push.",
             instruction: "",
@@ -79,15 +213,35 @@ mod tests {
             history: &history,
             observation: "B",
             admissible: &admissible,
+            turn: 1,
+            max_turns: 9,
+            attempt: 1,
         };
-        assert_eq!(Prompt::Board.text(&situation), "Attempt 1: up\nB");
-        let told = Situation { instruction: "Boil water.", ..situation };
-        assert_eq!(Prompt::Board.text(&told), "Attempt 1: up\nBoil water.\nB");
-        assert!(Prompt::Full.text(&told).starts_with("Push.\nBoil water.\nAttempt 1: up\n"));
-        let situation = Situation { instruction: "", ..told };
+        let (board, full) = (serde_json::json!({}), serde_json::json!({ "prompt": "full" }));
+        assert_eq!(user(board.clone(), &situation), "Attempt 1: up\nB");
+        let with_task = Situation { instruction: "Boil water.", ..situation };
+        assert_eq!(user(board, &with_task), "Attempt 1: up\nBoil water.\nB");
+        assert!(user(full.clone(), &with_task).starts_with("Push.\nBoil water.\nAttempt 1: up\n"));
         assert_eq!(
-            Prompt::Full.text(&situation),
+            user(full.clone(), &situation),
             "Push.\nAttempt 1: up\nYour last turns:\nA\nAction: up\nWhat you see now:\nB\nAdmissible actions: left, up\n"
         );
+        let first = Situation { memory: "", history: &[], ..situation };
+        assert_eq!(user(full, &first), "Push.\nWhat you see now:\nB\nAdmissible actions: left, up\n");
+        let own = serde_json::json!({
+            "system": "{{ rules }}",
+            "prompt": "{{ turn }}/{{ max_turns }}, {{ attempt }}{% for past in history %}; {{ past.thought }}: {{ past.action }}{% endfor %}; {{ actions[:1] | join }}",
+        });
+        assert_eq!(told(own, &situation), [("system".into(), "Push.".into()), ("user".into(), "2/9, 2; It is near.: up; left".into())]);
+    }
+
+    #[test]
+    fn a_template_is_tried_on_a_first_and_on_a_later_turn() {
+        let wrong = |with| tried(&settings(with)).map(drop).map_err(|(setting, error)| format!("{setting}, {error}"));
+        assert_eq!(wrong(serde_json::json!({ "prompt": "full", "system": "{{ rules }}" })), Ok(()));
+        let said = wrong(serde_json::json!({ "prompt": "{{ history[0].action }}" }));
+        assert_eq!(said, Err("prompt, line 1, column 11 of the template: undefined value".into()), "a first turn has no history");
+        let said = wrong(serde_json::json!({ "system": "{% for past in history %}{{ past.actoin }}{% endfor %}" }));
+        assert_eq!(said, Err("system, line 1, column 29 of the template: undefined value".into()));
     }
 }

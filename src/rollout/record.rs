@@ -12,6 +12,8 @@ pub struct Record<'a> {
     pub start: &'a Start,
     /// The call of the policy.
     pub turn: &'a Turn,
+    /// The task's own text, with the first turn; empty in the others, and where the observations say it.
+    pub instruction: &'a str,
     /// What the next attempt at the task is told of this one and of those before; known at the end, and empty before it.
     pub kept: &'a str,
     /// What was seen after the last turn of play; empty in the others.
@@ -22,13 +24,14 @@ pub struct Record<'a> {
 type Column = (&'static str, fn(&[Record]) -> ArrayRef);
 
 /// The columns of a row, in the table's order.
-const LIST: [Column; 28] = [
+const LIST: [Column; 30] = [
     ("iteration", |rows| u64s(rows, |r| r.start.iteration)),
     ("task", |rows| texts(rows, |r| &r.start.task)),
     ("sample", |rows| u32s(rows, |r| r.start.sample)),
     ("attempt", |rows| u32s(rows, |r| r.start.attempt)),
     ("turn", |rows| u32s(rows, |r| r.turn.turn)),
     ("phase", |rows| texts(rows, |r| r.turn.phase.name())),
+    ("instruction", |rows| texts(rows, |r| r.instruction)),
     ("observation", |rows| texts(rows, |r| &r.turn.observation)),
     ("state", |rows| u64s(rows, |r| r.turn.state)),
     ("prompt_tokens", |rows| lists::<UInt32Type>(rows, |r| &r.turn.prompt_tokens)),
@@ -43,6 +46,7 @@ const LIST: [Column; 28] = [
     ("memory", |rows| texts(rows, |r| &r.start.memory)),
     ("retrieved", |rows| lists::<UInt64Type>(rows, |r| &r.turn.given.retrieved)),
     ("bare_tokens", |rows| lists::<UInt32Type>(rows, |r| &r.turn.given.bare)),
+    ("left_out", |rows| u32s(rows, |r| r.turn.given.left_out)),
     ("kept", |rows| texts(rows, |r| r.kept)),
     ("outcome", |rows| texts(rows, |r| r.outcome)),
     ("reward", |rows| f32s(rows, |r| r.turn.reward)),
@@ -75,9 +79,10 @@ pub fn played(episodes: &[Finished], kept: &[String]) -> Result<Option<RecordBat
     let records = episodes.iter().enumerate().flat_map(|(i, episode)| {
         let kept = kept.get(i).map_or("", String::as_str);
         episode.turns.iter().map(move |turn| {
-            // What is known at the end stands with the last turn.
+            // What is known at the end stands with the last turn, what the task says with the first.
             let at_end = |text| if turn.done { text } else { "" };
-            Record { start: &episode.start, turn, kept: at_end(kept), outcome: at_end(&episode.outcome) }
+            let instruction = if turn.turn == 0 { episode.instruction.as_str() } else { "" };
+            Record { start: &episode.start, turn, instruction, kept: at_end(kept), outcome: at_end(&episode.outcome) }
         })
     });
     let records: Vec<Record> = records.collect();
@@ -147,7 +152,8 @@ mod tests {
     #[test]
     fn what_is_known_at_the_end_stands_with_the_last_turn() {
         let start = Start { task: "t".into(), sample: 2, attempt: 1, memory: "Attempt 1\n".into(), iteration: 3, version: 4 };
-        let over = Finished { number: 0, start, turns: vec![turn(0, false), turn(1, true)], outcome: "the end".into() };
+        let (turns, outcome) = (vec![turn(0, false), turn(1, true)], "the end".into());
+        let over = Finished { number: 0, start, instruction: "boil water".into(), turns, outcome };
         let given_up = Finished { number: 1, turns: vec![], ..over.clone() };
         assert!(played(std::slice::from_ref(&given_up), &[]).unwrap().is_none(), "an episode without a turn has no row");
         let rows = played(&[given_up, over], &["nothing".into(), "kept".into()]).unwrap().unwrap();
@@ -155,6 +161,7 @@ mod tests {
         assert_eq!((names.as_slice(), rows.num_rows()), (COLUMNS, 2));
         let texts = |name| row::texts(&rows, name).unwrap().iter().flatten().collect::<Vec<_>>();
         assert_eq!((texts("outcome"), texts("kept")), (vec!["", "the end"], vec!["", "kept"]));
+        assert_eq!(texts("instruction"), ["boil water", ""]);
         assert_eq!((texts("observation"), texts("mode")), (vec!["seen 0", "seen 1"], vec!["memory", "memory"]));
         assert_eq!(row::f32s(&rows, "reward").unwrap().values().to_vec(), [-0.1, 10.0]);
         assert_eq!(row::f32s(&rows, "temperature").unwrap().values().to_vec(), [0.5, 0.5]);

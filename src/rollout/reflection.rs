@@ -9,20 +9,24 @@ use super::player::unanswered;
 use super::record::{self, Record};
 use super::retry::FailedEpisode;
 use super::settings::{Actor, On, ReflectionSettings};
+use super::template::Template;
 use super::transcript::{transcripts, Transcript};
-use super::{tags, template};
-use crate::env::{Fault, Task};
+use super::{question, tags};
+use crate::env::process::Outside;
+use crate::env::{EnvError, Fault, Game, Task};
 use crate::policy::{Policy, Request, Sampling, Tally, Tokenizer};
 use crate::seed;
 use arrow::array::RecordBatch;
 
 /// Reflects on episodes.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Reflector {
     /// The model that reflects.
     model: String,
-    /// What it reads, with the places of [`template::PLACES`] in it.
-    template: String,
+    /// What knows the rules of worlds that are programs.
+    outside: Outside,
+    /// What it reads.
+    question: Template,
     /// The tag that the remark stands in; without one the whole response is the remark.
     tag: Option<String>,
     on: On,
@@ -36,11 +40,12 @@ pub struct Reflector {
 }
 
 impl Reflector {
-    /// Reflects with `model`, at `temperature` where the settings give none. An error if the prompt's file can't be read.
-    pub fn new(model: String, settings: &ReflectionSettings, temperature: f64) -> Result<Reflector, RolloutError> {
+    /// Reflects with `model`, at `temperature` where the settings give none; `outside` knows the programs that played. An error if there
+    /// is no such prompt.
+    pub fn new(model: String, settings: &ReflectionSettings, temperature: f64, outside: Outside) -> Result<Reflector, RolloutError> {
         let ReflectionSettings { on, keep, budget, actor, notes, .. } = *settings;
-        let (template, tag) = (settings.template()?, settings.tag().map(str::to_owned));
-        Ok(Reflector { model, template, tag, on, actor, notes, keep, budget, sampling: settings.sampling.sampling(temperature) })
+        let (question, tag) = (question::question(settings)?, settings.tag().map(str::to_owned));
+        Ok(Reflector { model, outside, question, tag, on, actor, notes, keep, budget, sampling: settings.sampling.sampling(temperature) })
     }
 
     /// Reflects on those episodes among `rows`, sorted by name, that the settings ask for; a row each, or no batch without any.
@@ -77,7 +82,7 @@ impl Reflector {
         let turns: Vec<Turn> = turns.collect();
         let kept: Vec<String> = over.iter().zip(&turns).map(|(episode, turn)| self.kept(episode, turn, &tokenizer)).collect();
         let records = over.iter().zip(&turns).zip(&kept);
-        let records = records.map(|((episode, turn), kept)| Record { start: &episode.start, turn, kept, outcome: "" });
+        let records = records.map(|((episode, turn), kept)| Record { start: &episode.start, turn, instruction: "", kept, outcome: "" });
         Ok(Some(record::table(&records.collect::<Vec<_>>())?))
     }
 
@@ -135,12 +140,19 @@ impl Reflector {
     }
 
     fn prompt(&self, episode: &Transcript) -> Result<String, RolloutError> {
-        let rules = match self.template.contains("{rules}") {
-            true => Task::parse(&episode.start.task)?.game.rules(),
+        let rules = match self.question.asks("rules") {
+            true => self.rules(&Task::parse(&episode.start.task)?.game)?,
             false => String::new(),
         };
-        let (attempt, actions) = ((episode.start.attempt + 1).to_string(), episode.actions.join("; "));
-        Ok(template::fill(&self.template, [&rules, &episode.start.memory, &attempt, episode.first, &actions, episode.outcome]))
+        Ok(question::ask(&self.question, episode, &rules)?)
+    }
+
+    /// The rules of a game; a program has said its own when it was greeted.
+    fn rules(&self, game: &Game) -> Result<String, EnvError> {
+        match game.program() {
+            Some(program) => Ok(self.outside.hello(&program.name)?.rules),
+            None => Ok(game.rules()),
+        }
     }
 
     /// A turn more, in which nothing is earned. Its state says after which end it was asked.
@@ -209,7 +221,8 @@ mod tests {
     fn reflector(keep: Keep, tag: Option<&str>) -> Reflector {
         Reflector {
             model: "actor".into(),
-            template: template::TEMPLATE.into(),
+            outside: Outside::default(),
+            question: Template::read(question::SHORT, question::PLACES).unwrap(),
             tag: tag.map(String::from),
             on: On::Failure,
             actor: Actor::Policy,
@@ -222,7 +235,7 @@ mod tests {
 
     fn episode() -> Transcript<'static> {
         let start = Start { task: "t".into(), sample: 0, attempt: 1, memory: "{first}\n".into(), iteration: 0, version: 0 };
-        Transcript { start, first: "A", actions: vec!["up", "left"], outcome: "Z", turns: 2, won: false, score: 1.0 }
+        Transcript { start, instruction: "", first: "A", actions: vec!["up", "left"], outcome: "Z", turns: 2, won: false, score: 1.0 }
     }
 
     fn said(reflector: &Reflector, text: &str) -> Turn {

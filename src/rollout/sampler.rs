@@ -3,7 +3,7 @@
 //! episode.
 
 use super::action::Decode;
-use super::episode::{Episode, Finished, Given, Move, Start};
+use super::episode::{Episode, Finished, Move, Start};
 use super::error::{RolloutError, TooManyFailed};
 use super::exchange::Whose;
 use super::notes;
@@ -12,7 +12,7 @@ use super::recall::Recall;
 use super::retry::{FailedEpisode, Retries, RetryPolicy};
 use super::summary::Summary;
 use crate::env::{Beginning, Cause, Fault, Task, View, Worlds};
-use crate::policy::{Policy, Request, Tokenizer};
+use crate::policy::{Policy, Tokenizer};
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::BTreeSet;
 
@@ -114,10 +114,22 @@ impl Sampler {
             self.worlds.shown()
         };
         let mut over = self.take(views);
-        let live = live(&self.episodes, &self.tasks, &self.moved);
+        let all = live(&self.episodes, &self.tasks, &self.moved);
+        let asked = self.player.requests(&all, &mut self.worlds)?;
+        let (mut live, mut requests, mut given, mut unasked) = (Vec::with_capacity(all.len()), Vec::new(), Vec::new(), Vec::new());
+        for (episode, asked) in all.into_iter().zip(asked) {
+            match asked {
+                Ok((request, told)) => {
+                    live.push(episode);
+                    requests.push(request);
+                    given.push(told);
+                }
+                Err(fault) => unasked.push((episode.number, fault)),
+            }
+        }
         let numbers: Vec<usize> = live.iter().map(|live| live.number).collect();
-        let (mut requests, given): (Vec<Request>, Vec<Given>) = self.player.requests(&live, &mut self.worlds)?.into_iter().unzip();
         let responses = self.player.responses(&live, &mut requests, &mut self.worlds, &mut self.summary.tokens)?;
+        unasked.into_iter().for_each(|(e, fault)| self.fail(e, fault));
         let mut moves = Vec::with_capacity(numbers.len());
         for ((e, (request, given)), response) in numbers.into_iter().zip(requests.into_iter().zip(given)).zip(responses) {
             match response {
@@ -163,7 +175,7 @@ impl Sampler {
         }
         let known = now.iter().filter_map(|e| {
             let start = &self.episodes.get(e)?.start;
-            Some((*e, self.tasks.get(&start.task)?, self.player.how().listed(start.attempt)))
+            Some((*e, self.tasks.get(&start.task)?, self.player.listed(start.attempt)))
         });
         let starts: Vec<Beginning> = known.collect();
         self.worlds.begin(&starts)?;
@@ -180,7 +192,7 @@ impl Sampler {
             let first = self.started.remove(&e);
             let Some(episode) = self.episodes.get_mut(&e) else { continue };
             let last = made.is_some() && episode.turn() + 1 == self.player.how().settings.max_turns;
-            let listed = self.player.how().listed(episode.start.attempt);
+            let listed = self.player.listed(episode.start.attempt);
             match view.and_then(|view| if last || !listed { Ok(view) } else { playable(view, self.player.how().settings.decode) }) {
                 Err(fault) => self.fail(e, fault),
                 Ok(view) => match made {
@@ -217,13 +229,13 @@ impl Sampler {
 
     /// Removes an episode that has ended by itself, and counts it.
     fn end(&mut self, number: usize, outcome: String) -> Option<Finished> {
-        let Episode { start, turns, score, .. } = self.episodes.remove(&number)?;
+        let Episode { start, instruction, turns, score, .. } = self.episodes.remove(&number)?;
         self.worlds.close(&[number]);
         self.summary.turns += turns.len();
         self.summary.won += turns.iter().filter(|t| t.won).count();
         self.summary.invalid += turns.iter().filter(|t| !t.valid).count();
         self.summary.score += f64::from(score);
-        Some(Finished { number, start, turns, outcome })
+        Some(Finished { number, start, instruction, turns, outcome })
     }
 
     /// Removes the episodes that failed in their last try.
@@ -240,7 +252,7 @@ impl Sampler {
                 error: gone.fault.text,
                 tries: gone.tries,
             });
-            over.push(Finished { number: gone.episode, start, turns: vec![], outcome: String::new() });
+            over.push(Finished { number: gone.episode, start, instruction: String::new(), turns: vec![], outcome: String::new() });
         }
         self.summary.failed += over.len();
         self.summary.retried = self.retries.retried;

@@ -3,12 +3,9 @@
 //! `deny_unknown_fields` doesn't go with flattened structs.
 
 use super::action::Decode;
-use super::error::RolloutError;
 use super::exchange::Whose;
 use super::notes::{Keep, Unwritten};
-use super::prompt::Prompt;
-use super::template::TEMPLATE;
-use crate::{files, policy};
+use crate::policy;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -81,12 +78,24 @@ pub struct PlaySettings {
     /// How a response becomes an action.
     #[serde(default)]
     pub decode: Decode,
-    /// How much the prompt tells.
+    /// What the policy reads in a turn: `board` (the observation alone: for small policies trained from nothing), `full` (the rules, the last
+    /// turns, the observation and the admissible actions: for policies that can read), a template of your own, or a file with one (the guide
+    /// has what it can tell).
+    #[serde(default = "board")]
+    #[schemars(extend("x-names" = "template"))]
+    pub prompt: String,
+    /// A template, or a file with one, of a system message before it; where the model knows no messages the two follow one another.
     #[serde(default)]
-    pub prompt: Prompt,
-    /// Earlier turns that a full prompt retells.
+    #[schemars(extend("x-names" = "template"))]
+    pub system: Option<String>,
+    /// Earlier turns that the prompt retells, where it retells any.
     #[serde(default = "history")]
     pub history: usize,
+    /// Tokens of a prompt, at most: where it would have more, the oldest of the turns that it retells are left out, and the column `left_out`
+    /// says how many. Nothing is left out unless given, and a prompt that the model can't read costs its episode.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 1_048_576))]
+    pub prompt_tokens: Option<usize>,
     /// How often an episode is played before it is given up as failed. A later try that succeeds gives the rows that the first would have given.
     #[serde(default = "tries")]
     #[schemars(range(min = 1, max = 100))]
@@ -112,6 +121,9 @@ fn all() -> f64 {
 fn max_tokens() -> usize {
     32
 }
+fn board() -> String {
+    "board".into()
+}
 fn history() -> usize {
     2
 }
@@ -126,9 +138,9 @@ fn budget() -> usize {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct ReflectionSettings {
-    /// A file with the prompt, in which {rules}, {memory}, {attempt}, {first}, {actions} and {last} stand for what they say; the newline that ends it isn't part of it. A short one of our own when left out.
+    /// The prompt: a template, or a file with one (the guide has what it can tell). A short one of our own when left out.
     #[serde(default)]
-    #[schemars(extend("x-names" = "file"))]
+    #[schemars(extend("x-names" = "template"))]
     pub prompt: Option<String>,
     /// Which episodes are reflected on.
     #[serde(default)]
@@ -156,18 +168,6 @@ pub struct ReflectionSettings {
 }
 
 impl ReflectionSettings {
-    /// The prompt, with its places unfilled. An error if its file can't be read.
-    pub fn template(&self) -> Result<String, RolloutError> {
-        let Some(file) = &self.prompt else { return Ok(TEMPLATE.into()) };
-        let read = files::text(file.as_ref(), MOST_BYTES);
-        let mut text = read.map_err(|source| RolloutError::PromptFile { file: file.clone(), source })?;
-        // An editor ends a file with a newline, which is none of the prompt.
-        if text.ends_with('\n') {
-            text.pop();
-        }
-        Ok(text)
-    }
-
     /// The tag that the remark stands in; without one the whole response is the remark.
     pub fn tag(&self) -> Option<&str> {
         Some(self.tag.as_str()).filter(|tag| !tag.is_empty())
@@ -192,9 +192,6 @@ impl On {
     }
 }
 
-/// The largest file that a prompt may be.
-const MOST_BYTES: u64 = 1 << 20;
-
 fn remark() -> String {
     "remark".into()
 }
@@ -202,18 +199,6 @@ fn remark() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// One newline ends the file; a second one was meant.
-    #[test]
-    fn a_prompt_is_its_file_without_the_last_newline() {
-        let folder = tempfile::tempdir().unwrap();
-        for (written, meant) in [("why {last}?\n", "why {last}?"), ("why?\n\n", "why?\n"), ("why?", "why?")] {
-            let file = folder.path().join("prompt.txt");
-            std::fs::write(&file, written).unwrap();
-            let settings: ReflectionSettings = serde_json::from_value(serde_json::json!({ "prompt": file })).unwrap();
-            assert_eq!(settings.template().unwrap(), meant);
-        }
-    }
 
     #[test]
     fn a_temperature_that_is_given_counts() {

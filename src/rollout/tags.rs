@@ -8,6 +8,11 @@ pub fn read<'a>(tag: &str, text: &'a str) -> Option<&'a str> {
     Some(text[start..start + length].trim())
 }
 
+/// What stands before the last `<tag>` of a text, without the space around it; nothing without a tag.
+pub fn before<'a>(tag: &str, text: &'a str) -> &'a str {
+    text.rfind(&open(tag)).map_or("", |at| text[..at].trim())
+}
+
 /// The text in the tag.
 pub fn write(tag: &str, text: &str) -> String {
     format!("{}{text}{}", open(tag), close(tag))
@@ -33,6 +38,7 @@ mod tests {
         assert_eq!(read("action", "<action>up"), None);
         assert_eq!(read("action", "</action><action>"), None);
         assert_eq!(read("remark", "<action>up</action>"), None);
+        assert_eq!((before("action", " so <action>up</action>"), before("action", "up")), ("so", ""));
         assert_eq!(read("action", &write("action", "left")), Some("left"));
     }
 }

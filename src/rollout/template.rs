@@ -1,75 +1,225 @@
-//! The prompt of a reflection: a text with places in it, which an episode fills.
+//! Texts with places in them, in the language of Jinja: what a policy is asked in a turn, and after an episode. A template is read and
+//! compiled once; an episode fills its places.
 
-use super::{notes, tags};
+use crate::files;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{Environment, Error, UndefinedBehavior, Value};
 
-/// What a template can ask for, with what that is.
-pub const PLACES: [(&str, &str); 6] = [
-    ("rules", "the rules of the game"),
-    ("memory", "what was told of earlier attempts"),
-    ("attempt", "the number of the attempt, from 1"),
-    ("first", "what was seen first"),
-    ("actions", "what was done, in order"),
-    ("last", "what was seen in the end"),
-];
+/// What a template may ask for: names, each with what it stands for.
+pub type Places = &'static [(&'static str, &'static str)];
 
-/// The template where none is given: for small policies trained from nothing.
-pub const TEMPLATE: &str = "{memory}{first}\nAttempt {attempt}: {actions}\n{last}\nReflect:";
+/// The largest file that a template may be.
+const MOST_BYTES: u64 = 1 << 20;
 
-/// The template with its places filled, in one pass: what a place holds is no template. The fillings are in the order of [`PLACES`].
-pub fn fill(template: &str, fillings: [&str; PLACES.len()]) -> String {
-    let mut text = String::new();
-    let mut rest = template;
-    while let Some(at) = rest.find('{') {
-        text.push_str(&rest[..at]);
-        rest = &rest[at..];
-        let place = PLACES.iter().zip(fillings).find(|((name, _), _)| rest[1..].starts_with(&format!("{name}}}")));
-        let length = place.map_or(1, |((name, _), _)| name.len() + 2);
-        text.push_str(place.map_or("{", |(_, filling)| filling));
-        rest = &rest[length..];
-    }
-    text + rest
+/// The name that the one template of an environment has there.
+const ONLY: &str = "prompt";
+
+/// A compiled template.
+#[derive(Clone, Debug)]
+pub struct Template {
+    environment: Environment<'static>,
+    /// The file that it stands in, if it has one of its own.
+    file: Option<String>,
+    /// The places that it asks for.
+    asks: Vec<&'static str>,
 }
 
-/// The first name in braces that is no place, if there is one.
-pub fn stranger(template: &str) -> Option<&str> {
-    let names = template.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name);
-    let mut words = names.filter(|name| !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '_'));
-    words.find(|name| PLACES.iter().all(|(place, _)| place != name))
+impl Template {
+    /// The template that a setting gives: the text itself where it has a place in it, else the file with it. The newline that ends a
+    /// file is none of it.
+    ///
+    /// # Errors
+    /// If the file can't be read, if it is no template, or if it asks for nothing or for what isn't among the places.
+    pub fn read(given: &str, places: Places) -> Result<Template, TemplateError> {
+        if has_place(given) {
+            return Template::new(given, None, places);
+        }
+        let text = files::text(given.as_ref(), MOST_BYTES).map_err(|source| TemplateError::File { file: given.into(), source })?;
+        Template::new(&text, Some(given.into()), places)
+    }
+
+    fn new(text: &str, file: Option<String>, places: Places) -> Result<Template, TemplateError> {
+        let mut environment = Environment::new();
+        // As the chat templates of models are read.
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+        environment.set_syntax(syntax.map_err(|error| told(error, text, &file))?);
+        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment.set_undefined_behavior(UndefinedBehavior::Strict);
+        environment.add_template_owned(ONLY, text.to_owned()).map_err(|error| told(error, text, &file))?;
+        let mut asked: Vec<String> =
+            environment.get_template(ONLY).map(|t| t.undeclared_variables(false)).unwrap_or_default().into_iter().collect();
+        asked.sort();
+        let known =
+            |name: &String| places.iter().any(|(place, _)| place == name) || environment.globals().any(|(global, _)| global == name);
+        if let Some(stranger) = asked.iter().find(|name| !known(name)) {
+            let (what, at) = (format!("there is no `{stranger}` to tell"), used(text, stranger).unwrap_or_default());
+            return Err(TemplateError::Wrong { place: place(text, at, &file), what, help: told_of(places) });
+        }
+        // What stands there as a name, be it another thing's: `undeclared_variables` doesn't look into slices.
+        let asks: Vec<&'static str> = places.iter().map(|(name, _)| *name).filter(|name| used(text, name).is_some()).collect();
+        if asks.is_empty() {
+            let what = "it has no place that an episode fills, such as `{{ ".to_owned() + places[0].0 + " }}`";
+            return Err(TemplateError::Wrong { place: place(text, 0, &file), what, help: told_of(places) });
+        }
+        Ok(Template { environment, file, asks })
+    }
+
+    /// Whether it asks for this.
+    pub fn asks(&self, place: &str) -> bool {
+        self.asks.contains(&place)
+    }
+
+    /// The text, with what `filling` says of each place that it asks for. What a place holds is no template.
+    ///
+    /// # Errors
+    /// If the template does something with a place that can't be done.
+    pub fn fill(&self, mut filling: impl FnMut(&'static str) -> Value) -> Result<String, TemplateError> {
+        let places = Value::from_pairs(self.asks.iter().map(|place| (*place, filling(place))));
+        let template = self.environment.get_template(ONLY).map_err(|error| told(error, "", &self.file))?;
+        template.render(places).map_err(|error| told(error, template.source(), &self.file))
+    }
+
+    /// The words between the places, for a vocabulary; none of a template that can't be filled with texts.
+    pub fn words(&self, filling: impl FnMut(&'static str) -> Value) -> Vec<String> {
+        let text = self.fill(filling).unwrap_or_default();
+        // Whole stretches of a short template cost a token each; of a long one each word does.
+        let stretches = text.split(HOLE).filter(|stretch| !stretch.is_empty());
+        let words = stretches.flat_map(|stretch| match stretch.len() {
+            ..=16 => vec![stretch.to_owned()],
+            _ => stretch.split_whitespace().flat_map(|word| [word.to_owned(), format!(" {word}")]).collect(),
+        });
+        words.collect()
+    }
 }
 
-/// The words of this template and of the tag, for a vocabulary.
-pub fn words(template: &str, tag: Option<&str>) -> Vec<String> {
-    let mut words: Vec<String> = tag.into_iter().flat_map(|tag| [tags::open(tag), tags::close(tag)]).collect();
-    words.extend(notes::words());
-    let mut text = template.to_owned();
-    for (place, _) in PLACES {
-        text = text.replace(&format!("{{{place}}}"), "\u{0}");
-    }
-    // Whole stretches of a short template cost a token each; of a long one each word does.
-    for stretch in text.split('\u{0}').filter(|stretch| !stretch.is_empty()) {
-        if stretch.len() <= 16 {
-            words.push(stretch.into());
-        } else {
-            words.extend(stretch.split_whitespace().flat_map(|word| [word.to_owned(), format!(" {word}")]));
+/// What stands in place of every filling where only the words between them are wanted.
+pub const HOLE: &str = "\u{0}";
+
+/// Whether a text is a template and no file's name.
+pub fn has_place(text: &str) -> bool {
+    text.contains("{{") || text.contains("{%")
+}
+
+/// What is wrong with a template.
+#[derive(Debug, thiserror::Error)]
+pub enum TemplateError {
+    /// Its file can't be read.
+    #[error("`{file}` can't be read: {source}")]
+    File {
+        /// The path as the settings give it.
+        file: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// It is no template, asks for what there isn't, or can't be filled.
+    #[error("{place}: {what}")]
+    Wrong {
+        /// Where in it.
+        place: String,
+        /// What.
+        what: String,
+        /// What to write instead.
+        help: String,
+    },
+}
+
+impl TemplateError {
+    /// What to do about it.
+    pub fn help(&self) -> &str {
+        match self {
+            TemplateError::File { .. } => {
+                "paths begin in the folder in which `flow` is started; a text with a place such as `{{ memory }}` is a template itself"
+            }
+            TemplateError::Wrong { help, .. } => help,
         }
     }
-    words
+}
+
+/// An error of the template language with its place in the template.
+fn told(error: Error, text: &str, file: &Option<String>) -> TemplateError {
+    let what = error.detail().map_or_else(|| error.kind().to_string(), String::from);
+    let place = place(text, error.range().unwrap_or_default().start, file);
+    TemplateError::Wrong { place, what, help: "templates are written in the language of Jinja".into() }
+}
+
+/// Where something stands: file, line and column, from 1, in characters.
+fn place(text: &str, at: usize, file: &Option<String>) -> String {
+    let before = text.get(..at).unwrap_or_default();
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    match file {
+        Some(file) => format!("{file}:{line}:{column}"),
+        None => format!("line {line}, column {column} of the template"),
+    }
+}
+
+/// Where a name is first used; nothing where it isn't.
+fn used(text: &str, name: &str) -> Option<usize> {
+    let part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    let whole = |at: &usize| {
+        let before = text[..*at].chars().next_back();
+        !part(before) && before != Some('.') && !part(text[at + name.len()..].chars().next())
+    };
+    let inside = |at: &usize| {
+        let last = |marks: [&str; 2]| marks.iter().filter_map(|mark| text[..*at].rfind(mark)).max();
+        last(["{{", "{%"]) > last(["}}", "%}"])
+    };
+    text.match_indices(name).map(|(at, _)| at).find(|at| whole(at) && inside(at))
+}
+
+fn told_of(places: Places) -> String {
+    let told: Vec<String> = places.iter().map(|(name, what)| format!("`{name}`: {what}")).collect();
+    format!("there are {}", told.join("; "))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_template_is_filled_once() {
-        let fillings = ["rules", "{first}\n", "2", "A", "up; left", "Z"];
-        assert_eq!(fill(TEMPLATE, fillings), "{first}\nA\nAttempt 2: up; left\nZ\nReflect:", "what a place holds is no template");
-        assert_eq!(fill("{ {nothing} {last", fillings), "{ {nothing} {last");
+    const PLACES: Places = &[("first", "what was seen first"), ("last", "what was seen last")];
+
+    fn filled(text: &str) -> Result<String, TemplateError> {
+        let fill = |place: &str| Value::from(if place == "first" { "{{ last }}\n" } else { "Z" });
+        Template::read(text, PLACES)?.fill(fill)
+    }
+
+    fn wrong(text: &str) -> String {
+        filled(text).unwrap_err().to_string()
     }
 
     #[test]
-    fn what_is_no_place_is_found() {
-        assert_eq!(stranger("{first} {a b} {}"), None);
-        assert_eq!(stranger("{first} {lats} {frist}"), Some("lats"));
+    fn a_template_is_filled_once_and_its_last_newline_is_none_of_it() {
+        assert_eq!(filled("{{ first }}<{{ last }}\n").unwrap(), "{{ last }}\n<Z", "what a place holds is no template");
+        assert_eq!(filled("{% if last %}\n{{ last.strip() }}\n{% endif %}\nend\n\n").unwrap(), "Z\nend\n");
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("prompt.txt");
+        std::fs::write(&file, "why {{ last }}?\n").unwrap();
+        assert_eq!(filled(file.to_str().unwrap()).unwrap(), "why Z?");
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        assert_eq!(wrong("last\n  {{ lats }}"), "line 2, column 6 of the template: there is no `lats` to tell");
+        assert_eq!(wrong("é {{ first }}{% for x last %}"), "line 1, column 23 of the template: unexpected identifier, expected in");
+        assert_eq!(wrong("\n{{ last.nothing }}"), "line 2, column 4 of the template: undefined value");
+        assert_eq!(wrong("{{ 1 + 1 }}"), "line 1, column 1 of the template: it has no place that an episode fills, such as `{{ first }}`");
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("prompt.txt");
+        std::fs::write(&file, "{{ last\n").unwrap();
+        let (said, file) = (wrong(file.to_str().unwrap()), file.display());
+        assert!(said.starts_with(&format!("{file}:1:")), "{said}");
+        assert!(filled("none.txt").unwrap_err().to_string().starts_with("`none.txt` can't be read"));
+        assert!(wrong("{{ last.strip( }}").contains("unexpected"));
+        assert_eq!(filled("{{ last[:1] }}").unwrap(), "Z", "names in slices are found");
+    }
+
+    #[test]
+    fn the_words_are_those_between_the_places() {
+        let words = |text: &str| Template::read(text, PLACES).unwrap().words(|_| Value::from(HOLE));
+        assert_eq!(words("{{ first }}\nThen: {{ last }}"), ["\nThen: "]);
+        assert_eq!(
+            words("{{ first }} is what was seen first"),
+            ["is", " is", "what", " what", "was", " was", "seen", " seen", "first", " first"]
+        );
     }
 }

@@ -10,6 +10,8 @@ use std::ops::Range;
 pub struct Transcript<'a> {
     /// Which it is.
     pub start: Start,
+    /// The task's own text; empty where the observations say it.
+    pub instruction: &'a str,
     /// What was seen first.
     pub first: &'a str,
     /// What was done, in order.
@@ -25,8 +27,22 @@ pub struct Transcript<'a> {
 }
 
 /// What [`transcripts`] reads.
-pub const NEEDS: &[&str] =
-    &["iteration", "task", "sample", "attempt", "turn", "phase", "observation", "action", "memory", "outcome", "won", "score", "weights"];
+pub const NEEDS: &[&str] = &[
+    "iteration",
+    "task",
+    "sample",
+    "attempt",
+    "turn",
+    "phase",
+    "instruction",
+    "observation",
+    "action",
+    "memory",
+    "outcome",
+    "won",
+    "score",
+    "weights",
+];
 
 /// The episodes among rows that are sorted by name, in their order; reflections are none. An error says which column of [`NEEDS`]
 /// is missing, or isn't of its type.
@@ -35,7 +51,7 @@ pub fn transcripts(rows: &RecordBatch) -> Result<Vec<Transcript<'_>>, RowError> 
     let (iterations, versions) = (row::u64s(rows, "iteration")?, row::u64s(rows, "weights")?);
     let (seen, actions, outcomes) = (row::texts(rows, "observation")?, row::texts(rows, "action")?, row::texts(rows, "outcome")?);
     let (memories, won, scores) = (row::texts(rows, "memory")?, row::bools(rows, "won")?, row::f32s(rows, "score")?);
-    let phases = row::texts(rows, "phase")?;
+    let (phases, instructions) = (row::texts(rows, "phase")?, row::texts(rows, "instruction")?);
     let transcript = |turns: Range<usize>| {
         let (first, last) = (turns.start, turns.end - 1);
         Transcript {
@@ -47,6 +63,7 @@ pub fn transcripts(rows: &RecordBatch) -> Result<Vec<Transcript<'_>>, RowError> 
                 iteration: iterations.value(first),
                 version: versions.value(first),
             },
+            instruction: instructions.value(first),
             first: seen.value(first),
             actions: turns.clone().map(|i| actions.value(i)).collect(),
             outcome: outcomes.value(last),

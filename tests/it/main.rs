@@ -23,6 +23,7 @@ mod memory;
 mod pipeline_tests;
 mod ppo;
 mod processes;
+mod prompts;
 mod remote;
 mod replay;
 mod report;

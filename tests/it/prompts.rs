@@ -1,0 +1,99 @@
+//! Prompts that a pipeline says itself: what the policy then reads, what is left out of a long one, and what is wrong with a template
+//! before anything runs.
+
+use crate::common::*;
+use flow::policy::Tokenizer;
+use std::path::Path;
+
+/// Plays tests/programs/isolated.py with these settings of `rollout`; a reflection asks for what only the program says.
+fn asking(rollout: &str, reflect: &str) -> String {
+    format!(
+        r#"
+flow: asking
+iterations: 1
+seed: 4
+models:
+  actor: {{ new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1, tokens: bytes, context: 512 }}
+nodes:
+  tasks:
+    op: tasks
+    with: {{ env: process, name: isolated, command: [python3, tests/programs/isolated.py, '-'], batch: 4 }}
+  rollout:
+    op: rollout
+    inputs: {{ tasks: tasks }}
+    with: {{ model: actor, samples: 1, actor: expert, max_turns: 5, {rollout} }}
+  reflect: {{ op: reflect, inputs: rollout, with: {{ model: actor, on: always, max_tokens: 2, {reflect} }} }}
+log: [rollout, reflect]
+"#
+    )
+}
+
+/// What the policy read in the turns of a long corridor, as text, and how much was left out of it.
+fn read(run: &Path, node: &str) -> Vec<(String, u64)> {
+    let rows = ask(run, &format!("select prompt_tokens, left_out from {node} where task like '%long%' order by task, turn limit 4"));
+    let read = |row: &serde_json::Value| {
+        let tokens: Vec<u32> = row["prompt_tokens"].as_array().unwrap().iter().map(|t| t.as_u64().unwrap() as u32).collect();
+        (Tokenizer::bytes().decode(&tokens), row["left_out"].as_u64().unwrap())
+    };
+    rows.iter().map(read).collect()
+}
+
+#[test]
+fn a_template_says_what_the_policy_reads_and_the_oldest_turns_make_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let template = "'{{ rules }} {{ task }}{% for past in history %} {{ past.observation }}>{{ past.action }}{% endfor %} {{ turn }}:{{ observation }} {{ actions[:1] | join }}'";
+    let question = "prompt: '{{ rules }} {{ task }} {{ last }}'";
+    let long = trained(folder.path(), "long", &asking(&format!("prompt: {template}, history: 9"), question), &[]);
+    let told = read(&long, "rollout");
+    assert_eq!(told[0], ("Walk to the end. Go. 1:. P . . . . left".into(), 0));
+    assert_eq!(told[2], ("Walk to the end. Go. . P . . . .>right . . P . . .>right 3:. . . P . . left".into(), 0));
+    assert_eq!(read(&long, "reflect")[0], ("Walk to the end. Go. . . . . . P".into(), 0), "the program's own rules and task");
+    assert_eq!(answer(&long, "select distinct instruction from rollout where turn = 0", "csv"), "instruction\nGo.\n");
+    // Room for one earlier turn.
+    let limit = told[1].0.len();
+    let short = asking(&format!("prompt: {template}, history: 9, prompt_tokens: {limit}"), question);
+    let short = trained(folder.path(), "short", &short, &[]);
+    let told = read(&short, "rollout");
+    assert_eq!(told.iter().map(|(_, left_out)| *left_out).collect::<Vec<_>>(), [0, 0, 1, 2]);
+    assert_eq!(told[3].0, "Walk to the end. Go. . . . P . .>right 4:. . . . P . right");
+    let none = asking(&format!("prompt: {template}, max_failed: 1, prompt_tokens: 36"), question);
+    let none = trained(folder.path(), "none", &none, &[]);
+    let said = answer(&none, "select distinct cause, turn, error from errors", "csv");
+    assert_eq!(
+        said, "cause,turn,error\nprompt,0,\"the prompt has 39 tokens without any earlier turn, and `prompt_tokens` allows 36\"\n",
+        "the short corridors fit: {said}"
+    );
+}
+
+#[test]
+fn a_run_keeps_the_text_of_its_prompt() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("prompt.txt");
+    std::fs::write(&file, "{{ memory }}?\n").unwrap();
+    let prompt = format!("prompt: {}", file.display());
+    let yaml = asking(&prompt, &prompt);
+    let run = trained(folder.path(), "run", &yaml, &[]);
+    let kept = std::fs::read_to_string(run.join("pipeline.yaml")).unwrap();
+    assert_eq!(kept.matches("{{ memory }}?").count(), 2, "{kept}");
+    std::fs::remove_file(&file).unwrap();
+    done(flow().arg("resume").arg(&run).args(["--iterations", "2"]));
+    assert_eq!(read(&run, "reflect")[0].0, "?");
+}
+
+#[test]
+fn what_is_wrong_with_a_template_is_told_before_anything_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("prompt.txt");
+    std::fs::write(&file, "{{ rules }}\n  {{ observatoin }}\n").unwrap();
+    let check = |rollout: &str, reflect: &str| fails(flow().arg("check").arg(pipeline(folder.path(), &asking(rollout, reflect))));
+    let said = check(&format!("prompt: {}", file.display()), "prompt: '{{ last + 1 }}'");
+    let place = format!("prompt: {}:2:6: there is no `observatoin` to tell", file.display());
+    assert!(said.contains(&place) && said.contains("`observation`: what is seen now"), "{said}");
+    assert!(said.contains("prompt: line 1, column 4 of the template: "), "{said}");
+    assert!(said.contains("pipeline.yaml:"), "and where it is named: {said}");
+    assert!(check("prompt: fulll", "tag: ''").contains("prompt: `fulll` can't be read: No such file"));
+    assert!(check("system: '{% if rules %}'", "tag: ''").contains("system: line 1, column"));
+    assert!(check("prompt: 'see {{ 1 }}'", "tag: ''").contains("no place that an episode fills"));
+    let lamer = ["check", "pipelines/lamer/lamer.yaml", "--set", r#"nodes.trial.nodes.rollout.with.prompt="{{ observation }}""#];
+    assert!(fails(flow().args(lamer)).contains("its prompt doesn't say it"));
+}
