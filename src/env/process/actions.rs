@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 const MOST: (usize, usize) = (10_000, 4096);
 /// What an answer says of them.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "`actions` are a list of texts, or a change of one: {\"drop\": [1], \"add\": [[0, \"look\"]]}")]
 pub(super) enum Actions {
     Full(Vec<String>),
     Change(Change),

@@ -18,7 +18,7 @@ pub enum Version {
 
 /// The tasks of a split.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a split has a number of tasks, or a list of their names")]
 pub enum Items {
     /// So many, called by their numbers from 0.
     Count(u64),
@@ -227,7 +227,7 @@ mod tests {
             (r#"{"protocol":2,"splits":{"train":0}}"#, "`train` has no tasks"),
             (r#"{"protocol":2,"splits":{"train":[]}}"#, "`train` has no tasks"),
             (r#"{"protocol":2,"splits":{"Train":3}}"#, "a split `Train`"),
-            (r#"{"protocol":2,"splits":{"train":-3}}"#, "did not match"),
+            (r#"{"protocol":2,"splits":{"train":-3}}"#, "a split has a number of tasks, or a list of their names"),
             (r#"{"protocol":2,"splits":{"train":["a b"]}}"#, "names a task `a b`"),
             (r#"{"protocol":2,"splits":{"train":["a","a"]}}"#, "names the task `a` twice"),
             (r#"{"protocol":2,"splits":{"train":3},"live":0}"#, "`live` must be 1 or more"),

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 /// How long the answer to hello may take: a program may have much to load.
 const HELLO: Duration = Duration::from_secs(60);
 
-/// The longest line of a program of protocol 1.
-const LONGEST_ONE: usize = 1 << 20;
+/// The longest answer, and in protocol 1, where each is on a line of its own, the longest line.
+const LONGEST_ANSWER: usize = 1 << 20;
 
 /// A process that has been started and hasn't said hello yet.
 pub struct Starting(Child);
@@ -59,6 +59,18 @@ pub enum Wanted {
     Advice,
     /// Nothing: the episode is over.
     Close,
+}
+
+impl Wanted {
+    /// The request, as the protocol calls it.
+    pub fn request(self) -> &'static str {
+        match self {
+            Wanted::Start => "reset",
+            Wanted::Step => "step",
+            Wanted::Advice => "expert",
+            Wanted::Close => "close",
+        }
+    }
 }
 
 /// A request without an answer.
@@ -148,13 +160,13 @@ impl Place {
                 }
             };
             let answers = match came {
-                Came::Line(line) if version == Version::One && line.len() > LONGEST_ONE => Err(too_long(LONGEST_ONE)),
-                Came::Line(line) => objects(&line, version),
+                Came::Line(line) if version == Version::One && line.len() > LONGEST_ANSWER => Err(too_long(LONGEST_ANSWER)),
+                Came::Line(line) => objects(&line, version).map(|answers| (answers, line.len() > LONGEST_ANSWER)),
                 Came::TooLong => Err(too_long(LONGEST)),
                 Came::End => Err(Fault::new(Cause::Crash, "its process ended")),
             };
-            let answers =
-                answers.and_then(|answers| answers.into_iter().try_for_each(|answer| self.answered(answer, version, &mut closed)));
+            let answers = answers
+                .and_then(|(answers, long)| answers.into_iter().try_for_each(|answer| self.answered(answer, version, long, &mut closed)));
             if let Err(fault) = answers {
                 closed.extend(self.end(fault));
             }
@@ -162,8 +174,8 @@ impl Place {
         closed
     }
 
-    /// Finds the request that an answer belongs to: in protocol 2 the oldest one.
-    fn answered(&mut self, answer: Value, version: Version, closed: &mut Vec<Closed>) -> Result<(), Fault> {
+    /// Finds the request that an answer belongs to: in protocol 2 the oldest one. `long`: its line had more bytes than an answer may have.
+    fn answered(&mut self, answer: Value, version: Version, long: bool, closed: &mut Vec<Closed>) -> Result<(), Fault> {
         let episode = episode(&answer)?;
         let at = match version {
             Version::One => self.open.iter().position(|open| open.episode == episode),
@@ -174,7 +186,9 @@ impl Place {
             let expected = oldest.map(|open| format!("; episode {} was to be answered next", open.episode)).unwrap_or_default();
             return Err(malformed(format!("it answered for episode {episode}, of which nothing was asked{expected}")));
         };
-        closed.push((open, Ok(answer)));
+        let fits = !long || answer.to_string().len() <= LONGEST_ANSWER;
+        let answer = if fits { Ok(answer) } else { Err(malformed(format!("its answer has more than {LONGEST_ANSWER} bytes"))) };
+        closed.push((open, answer));
         Ok(())
     }
 

@@ -85,7 +85,8 @@ fn a_crash_is_the_fault_of_one_and_the_loss_of_those_beside_it() {
     assert!(answers[1].is_ok(), "it lives in the other process");
     let fault = answers[2].as_ref().unwrap_err();
     assert_eq!((fault.cause, fault.own), (Cause::Crash, true));
-    assert_eq!(fault.text, "its process ended (exit status: 3); it last said: one\ntwo");
+    let (_, told) = fault.text.split_once("process `test`, `step` of episode ").unwrap();
+    assert!(told.ends_with(": its process ended (exit status: 3); it last said: one\ntwo"), "{told}");
     assert!(answers[3..].iter().all(|a| a.as_ref().is_err_and(|f| !f.own && f.cause == Cause::Crash)), "{answers:?}");
     let answers = step(&mut pool, &[(0, "go"), (1, "go")]);
     assert!(answers[0].as_ref().is_err_and(|f| !f.own), "what it was is gone: {answers:?}");
@@ -108,7 +109,8 @@ fn garbage_ends_the_process_unless_it_is_known_whose_it_is() {
         let answers = step(&mut pool, &[(3, "go"), (7, action), (8, "go")]);
         let fault = answers[1].as_ref().unwrap_err();
         let cause = if action == "error" { Cause::Error } else { Cause::Malformed };
-        assert_eq!((fault.cause, fault.own, fault.text.as_str()), (cause, true, word));
+        let said = format!("process `test`, `step` of episode 7: {word}");
+        assert_eq!((fault.cause, fault.own, &fault.text), (cause, true, &said));
         assert!(answers[0].is_ok(), "{action}");
         assert_eq!(answers[2].is_ok(), survives, "{action}: {:?}", answers[2]);
         assert_eq!(step(&mut pool, &[(3, "go")])[0].is_ok(), survives, "{action}");

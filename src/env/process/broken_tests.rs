@@ -1,0 +1,157 @@
+//! Every way of breaking the protocol that tests/programs/broken.py knows: each is told with the program, the request and the episode,
+//! and costs nobody else anything.
+
+use super::*;
+use crate::env::Task;
+
+/// The ways, each with what is said about it; nothing where it must be borne.
+const WAYS: &[(&str, &str)] = &[
+    ("missing-module", "it ended before it answered hello (exit status: 1); it last said: "),
+    ("leaves", "it ended before it answered hello"),
+    ("crash-at-once", "(exit status: 3); it last said: the roof came down"),
+    ("no-json", "its answer to hello is none (expected value): `Welcome to Corridor 1.0!`"),
+    ("no-object", "it has no number `protocol`"),
+    ("protocol-3", "it speaks version 3 of the protocol, this program 1 and 2"),
+    ("protocol-text", "it has no number `protocol`"),
+    ("hello-unknown-field", "unknown field `abilitys`"),
+    ("no-splits", "missing field `splits`"),
+    ("empty-splits", "its hello names no splits"),
+    ("split-without-tasks", "its split `test` has no tasks"),
+    ("split-of-zero", "its split `train` has no tasks"),
+    ("split-negative", "a split has a number of tasks, or a list of their names"),
+    ("split-name", "a split `Train 1`"),
+    ("task-twice", "names the task `a` twice"),
+    ("task-name", "names a task `a\nb`"),
+    ("task-number", "a split has a number of tasks, or a list of their names"),
+    ("live-0", "`live` must be 1 or more"),
+    ("ability", "unknown variant `fly`"),
+    ("words-numbers", "invalid type: integer `1`, expected a string"),
+    ("hello-20-mb", "its answer to hello is a line of more than 16777216 bytes"),
+    ("child", ""),
+    ("unknown-task", "`reset` of episode 5: KeyError: there is no such task"),
+    ("over-at-once", "`reset` of episode 5: its episode is over before the first turn"),
+    ("no-observation", "missing field `observation`"),
+    ("empty-observation", "its `observation` is empty"),
+    ("change-of-nothing", "there is no list before it"),
+    ("type", "its `type` is `two words`"),
+    ("fine", ""),
+    ("another-episode", "it answered for episode 1000, of which nothing was asked; episode 5 was to be answered next"),
+    ("closed-episode", "it answered for episode 0, of which nothing was asked"),
+    ("no-episode", "its answer names no `episode`"),
+    ("hang", "no answer within 5 s"),
+    ("crash", "its process ended (exit status: 3); it last said: the roof came down"),
+    ("killed", "its process ended (signal: 9"),
+    ("half-a-line", "its answer is no JSON (EOF"),
+    ("two-answers", "it answered for episode 1, of which nothing was asked"),
+    ("text", "its answer is no JSON (expected value): `DEBUG stepping`"),
+    ("array", "no answer within 5 s"),
+    ("actions-100000", "its answer has more than 1048576 bytes"),
+    ("action-long", "one of its actions has 5000 bytes"),
+    ("action-twice", "it names the action `left` twice"),
+    ("action-number", "`actions` are a list of texts, or a change of one"),
+    ("change-outside", "its change of `actions` names places that aren't there"),
+    ("text-10-mb", "its answer has more than 1048576 bytes"),
+    ("observation-number", "invalid type: integer `7`, expected a string"),
+    ("nan", "its answer is no JSON"),
+    ("infinite", "its answer is no JSON"),
+    ("huge", "its `reward` is too large"),
+    ("not-utf8", "its answer is no JSON"),
+    ("surrogate", "its answer is no JSON"),
+    ("no-reward", "its answer to a step has no `reward`"),
+    ("no-done", "its answer to a step has no `done`"),
+    ("done-number", "invalid type: integer `1`, expected a boolean"),
+    ("unknown-field", "unknown field `rewrad`"),
+    ("info-text", "invalid type: string \"three\""),
+    ("info-name", "its `info` names `Steps Taken`"),
+    ("info-40", "its `info` has 40 numbers"),
+    ("error", "`step` of episode 5: KeyError: 'kettle'"),
+    ("error-number", "`step` of episode 5: 7"),
+    ("flood", ""),
+    ("expert-number", "`expert` of episode 5: its answer doesn't follow the protocol: invalid type: integer `7`"),
+    ("expert-missing", "`expert` of episode 5: no plan"),
+    ("close-unanswered", ""),
+    ("close-open", ""),
+    ("stays", ""),
+];
+
+/// All that is said of a program that breaks the protocol in this way: of its hello, or of episode 5, which it breaks. Episode 6 plays in
+/// another process, and nothing may happen to it.
+fn said(way: &str) -> Vec<String> {
+    let command = ["python3", "tests/programs/broken.py", way].map(String::from).to_vec();
+    let settings = ProcessSettings {
+        name: "broken".into(),
+        command,
+        processes: 2,
+        seconds: 5.0,
+        pass: vec![],
+        split: Some("train".into()),
+        item: None,
+    };
+    let outside = Outside::default();
+    let mut pool = match Pool::open(settings, outside.clone()) {
+        Ok(pool) => pool,
+        Err(error) => return vec![error.to_string()],
+    };
+    let [four, one] = ["process-broken-train-4-s1", "process-broken-train-1-s1"].map(|name| Task::parse(name).unwrap());
+    let mut said = Vec::new();
+    pool.begin(&[(5, Ask::Reset(&four), true), (6, Ask::Reset(&one), true)]).unwrap();
+    heard(&mut pool, way, &mut said);
+    for _ in 0..2 {
+        let going: &[usize] = if said.is_empty() { &[5, 6] } else { &[6] };
+        pool.step(&going.iter().map(|episode| (*episode, "right")).collect::<Vec<_>>());
+        heard(&mut pool, way, &mut said);
+    }
+    let going: &[usize] = if said.is_empty() { &[5, 6] } else { &[6] };
+    pool.advise(going).unwrap();
+    heard(&mut pool, way, &mut said);
+    pool.close(&[5, 6]);
+    heard(&mut pool, way, &mut said);
+    drop(pool);
+    outside.close();
+    said
+}
+
+/// Waits for what comes, and notes what is said of episode 5.
+fn heard(pool: &mut Pool, way: &str, said: &mut Vec<String>) {
+    loop {
+        for (episode, answer) in pool.answers() {
+            let fault = match answer {
+                Answer::View(view) => view.err(),
+                Answer::Advice(advice) => advice.err(),
+            };
+            assert!(episode == 5 || fault.is_none(), "{way}: {fault:?} happened to another episode");
+            said.extend(fault.map(|fault| fault.text));
+        }
+        if !pool.busy() {
+            return;
+        }
+        wait([&*pool].into_iter(), None);
+    }
+}
+
+#[test]
+fn every_way_of_breaking_the_protocol_is_told() {
+    let list = std::process::Command::new("python3").args(["tests/programs/broken.py", "--list"]).output().unwrap();
+    let list = String::from_utf8(list.stdout).unwrap();
+    // A program that never says hello is waited for for a minute.
+    let names: Vec<&str> = list.lines().map(|line| line.split('\t').nth(1).unwrap()).filter(|name| *name != "silent").collect();
+    assert_eq!(names, WAYS.iter().map(|(way, _)| *way).collect::<Vec<_>>(), "all that the program knows is tried");
+    let wrong = std::sync::Mutex::new(Vec::new());
+    let told_wrong = &wrong;
+    std::thread::scope(|scope| {
+        for ways in WAYS.chunks(WAYS.len().div_ceil(4)) {
+            scope.spawn(move || {
+                for (way, word) in ways {
+                    let said = said(way);
+                    let told = |text: &String| text.contains(word) && text.contains("process `broken`");
+                    let right = if word.is_empty() { said.is_empty() } else { said.len() == 1 && said.iter().all(told) };
+                    if !right {
+                        told_wrong.lock().unwrap().push(format!("{way}: {said:?}"));
+                    }
+                }
+            });
+        }
+    });
+    let wrong = wrong.into_inner().unwrap();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
