@@ -23,13 +23,20 @@ pub struct New {
     /// The game to begin with
     #[arg(long, value_enum, default_value = "minesweeper")]
     game: Begin,
+    /// Begins with a world of your own instead, a Python file that flow-env serves
+    #[arg(long, value_name = "FILE.py", conflicts_with = "game")]
+    world: Option<PathBuf>,
 }
 
 const TEMPLATE: &str = include_str!("new.yaml");
+const WORLD: &str = include_str!("new-world.yaml");
 
 impl New {
     pub fn run(self) -> Outcome {
-        let text = text(&self.file, self.game)?;
+        let text = match &self.world {
+            None => text(&self.file, self.game)?,
+            Some(world) => worldly(&self.file, world)?,
+        };
         // An existing file is somebody's work.
         let made = OpenOptions::new().write(true).create_new(true).open(&self.file);
         let mut file = made.map_err(|error| match error.kind() {
@@ -43,14 +50,32 @@ impl New {
     }
 }
 
-/// The template, filled in.
-fn text(path: &Path, game: Begin) -> Result<String> {
+/// The file's name without its end, which becomes a name of `what`.
+fn stem<'a>(path: &'a Path, what: &str, example: &str) -> Result<&'a str> {
     let stem = path.file_stem().and_then(|s| s.to_str()).unwrap_or_default();
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     if !stem.starts_with(|c: char| c.is_ascii_alphabetic()) || !stem.chars().all(plain) || stem.len() > 64 {
-        let why = format!("`{stem}` can't be a pipeline's name");
-        return Err(Error::Asked(why).help("letters, digits, `-` and `_` make one, and a letter begins it: my-agent.yaml"));
+        let why = format!("`{stem}` can't be {what}'s name");
+        return Err(Error::Asked(why).help(format!("letters, digits, `-` and `_` make one, and a letter begins it: {example}")));
     }
+    Ok(stem)
+}
+
+/// The template for a world of one's own, filled in.
+fn worldly(path: &Path, world: &Path) -> Result<String> {
+    let name = stem(path, "a pipeline", "my-agent.yaml")?;
+    let label: String = stem(world, "a world", "my-world.py")?.to_lowercase().replace('-', "_").chars().take(32).collect();
+    let (file, world) = (shell_word(&path.display().to_string()), world.display().to_string());
+    // A text of YAML, should the path have something in it that YAML reads otherwise.
+    let quoted = if world.chars().all(|c| c.is_ascii_alphanumeric() || "._-/".contains(c)) { world.clone() } else { format!("{world:?}") };
+    let places = [("{name}", name), ("{label}", &label), ("[flow-env, serve, {world}]", &format!("[flow-env, serve, {quoted}]"))];
+    let text = places.iter().fold(WORLD.to_string(), |text, (place, value)| text.replace(place, value));
+    Ok(text.replace("{world}", &shell_word(&world)).replace("{file}", &file))
+}
+
+/// The template, filled in.
+fn text(path: &Path, game: Begin) -> Result<String> {
+    let stem = stem(path, "a pipeline", "my-agent.yaml")?;
     let (title, game, settings, arguments, turns) = match game {
         Begin::Minesweeper => ("MineSweeper", "minesweeper", "env: minesweeper, size: 4, mines: 2", "size=4 mines=2", "8"),
         Begin::Sokoban => ("Sokoban", "sokoban", "env: sokoban, size: 6, boxes: 1", "size=6 boxes=1", "15"),
@@ -81,5 +106,17 @@ mod tests {
             assert!(!["{name}", "{title}", "{settings}", "{turns}", "{file}"].iter().any(|place| text.contains(place)), "{text}");
         }
         assert!(text(Path::new("my agent.yaml"), Begin::Sokoban).is_err());
+    }
+
+    #[test]
+    fn a_world_of_ones_own_is_served_by_flow_env() {
+        for (world, served) in [("some/My-door.py", "some/My-door.py"), ("a, b/door.py", "\"a, b/door.py\"")] {
+            let text = worldly(Path::new("door.yaml"), Path::new(world)).unwrap();
+            let pipeline = pipeline::parse("x", &text, &[], &ops::catalog()).unwrap();
+            let tasks = pipeline.node("tasks").unwrap().with.given().clone();
+            assert_eq!(tasks["command"], serde_json::json!(["flow-env", "serve", world]), "{text}");
+            assert!(text.contains(&format!("serve, {served}]")) && !text.contains("{world}") && !text.contains("{file}"), "{text}");
+        }
+        assert!(worldly(Path::new("door.yaml"), Path::new("my world.py")).is_err());
     }
 }
