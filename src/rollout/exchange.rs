@@ -5,14 +5,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Whose notes a further attempt is told.
+/// Whose notes an episode is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Whose {
-    /// Those of its own trial.
+    /// Its own.
     #[default]
     Own,
-    /// Those of another task's trial, which goes on as well: a control. Attempts then wait for one another, and one process plays them all.
+    /// Another task's: a control, which says what notes are worth that are of no use.
     Another,
 }
 

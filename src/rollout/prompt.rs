@@ -236,6 +236,35 @@ mod tests {
     }
 
     #[test]
+    fn the_prompt_of_published_agents_numbers_its_turns() {
+        let turn = |n: u32| Turn { turn: n, observation: format!("room {n}"), action: "go".into(), ..Turn::default() };
+        let (history, admissible) = ([turn(3), turn(4)], ["go".to_owned(), "look".to_owned()]);
+        let situation = Situation {
+            rules: "Find the key.",
+            instruction: "The red one.",
+            memory: "Remembered:\n- look first\n",
+            history: &history,
+            observation: "room 5",
+            admissible: &admissible,
+            turn: 5,
+            max_turns: 9,
+            attempt: 0,
+        };
+        let own = serde_json::json!({ "prompt": "pipelines/prompts/agent.txt" });
+        let asks = "Think about it first, between <think> and </think>. Then name one action, between <action> and </action>.";
+        assert_eq!(
+            user(own.clone(), &situation),
+            format!(
+                "Find the key.\nYour task: The red one.\nRemembered:\n- look first\nYou have taken 5 of at most 9 steps. The last of them:\n\
+                [Step 4] You saw: room 3\nYou did: go\n[Step 5] You saw: room 4\nYou did: go\nThis is step 6. You see:\nroom 5\n\
+                What you can do: go, look\n{asks}"
+            )
+        );
+        let first = Situation { rules: "", instruction: "", memory: "", history: &[], turn: 0, admissible: &[], ..situation };
+        assert_eq!(user(own, &first), format!("This is step 1. You see:\nroom 5\n{asks}"));
+    }
+
+    #[test]
     fn a_template_is_tried_on_a_first_and_on_a_later_turn() {
         let wrong = |with| tried(&settings(with)).map(drop).map_err(|(setting, error)| format!("{setting}, {error}"));
         assert_eq!(wrong(serde_json::json!({ "prompt": "full", "system": "{{ rules }}" })), Ok(()));

@@ -59,6 +59,13 @@ pub fn words(template: &Template, tag: Option<&str>) -> Vec<String> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn the_question_of_empo2_can_be_filled() {
+        let settings = serde_json::json!({ "prompt": "pipelines/empo2/tip.txt" });
+        let template = question(&serde_json::from_value(settings).unwrap()).unwrap();
+        assert!(template.asks("rules") && template.asks("task") && template.asks("last"));
+    }
+
     /// Their order numbers the tokens of a new model.
     #[test]
     fn the_words_of_the_short_question_stay_as_they_are() {

@@ -1,6 +1,7 @@
 //! What the policy is told from a memory while it plays (EMPO2, section 4.2: memory-augmented prompting).
 
 use super::episode::Start;
+use super::exchange::Whose;
 use super::points::Pointer;
 use crate::memory::{self, Asked, By, Change, Library, Retrieval};
 use crate::policy::{PolicyError, Tokenizer};
@@ -22,7 +23,8 @@ pub struct RecallSettings {
     /// What keys are compared with.
     #[serde(default)]
     pub of: Of,
-    /// Of a memory that keeps tasks apart, whose entries are told.
+    /// Of a memory that keeps tasks apart, whose entries are told: the task's, with those that are there for all, or those of the next other
+    /// task that has some, whatever their keys.
     #[serde(default)]
     pub whose: Whose,
     /// Where the prompt tells them.
@@ -58,17 +60,6 @@ pub enum Of {
     State,
     /// The task's name.
     Task,
-}
-
-/// Whose entries are told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Whose {
-    /// Those of the task, and those that are there for all.
-    #[default]
-    Own,
-    /// Those of the next other task that has some, whatever their keys: a control, which says what a tip is worth that is of no use.
-    Another,
 }
 
 /// Where the prompt tells of entries.

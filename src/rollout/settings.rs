@@ -110,7 +110,8 @@ pub struct PlaySettings {
     #[serde(default = "budget")]
     #[schemars(range(min = 0, max = 100_000))]
     pub budget: usize,
-    /// With several attempts: whose notes they are told.
+    /// With several attempts: whose notes they are told. With those of another task's trial, which goes on as well, attempts wait for one
+    /// another, and one process plays them all.
     #[serde(default)]
     pub notes: Whose,
 }
