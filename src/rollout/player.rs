@@ -48,6 +48,9 @@ pub struct Live<'a> {
     pub view: &'a View,
 }
 
+/// What the policy is asked in an episode's turn, and what of that comes from a memory; or why it can't be asked.
+pub type Asked = Result<(Request, Given), Fault>;
+
 /// Answers in live episodes.
 pub struct Player {
     policy: Policy,
@@ -107,7 +110,7 @@ impl Player {
 
     /// What the policy is asked in each of these episodes, and what of that comes from a memory. An episode that can't be told has a fault of
     /// its own; an error is one of a world or of the memory.
-    pub fn requests(&mut self, live: &[Live], worlds: &mut Worlds) -> Result<Vec<Result<(Request, Given), Fault>>, RolloutError> {
+    pub fn requests(&mut self, live: &[Live], worlds: &mut Worlds) -> Result<Vec<Asked>, RolloutError> {
         let told = self.told(live)?;
         let mut requests = Vec::with_capacity(live.len());
         for (live, told) in live.iter().zip(told) {
