@@ -1,13 +1,14 @@
-"""ScienceWorld's gold paths through `flow run`: three tasks of the test split of each of the thirty kinds, and what they score, as a
+"""ScienceWorld's gold paths through `flow run`: some tasks of the test split of each of the thirty kinds, and what they score, as a
 table in docs/worlds.md.
 
     flow env install scienceworld
-    python3 python/gold.py
+    python3 python/gold.py [MANY]      tasks of each kind, one unless given
 """
 
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -32,12 +33,9 @@ def package():
     return "scienceworld " + subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def main():
-    with tempfile.TemporaryDirectory() as folder:
-        run = Path(folder) / "run"
-        # Ninety episodes follow each other in one JVM before the first row leaves the rollout.
-        subprocess.run([FLOW, "run", PIPELINE, "--stall", "7200", "--out", run], check=True, cwd=ROOT)
-        episodes, lost = asked(run, PLAYED), asked(run, LOST)
+def told(run):
+    """The table of a run's episodes, and what the episodes that failed have in `errors`."""
+    episodes, lost = asked(run, PLAYED), asked(run, LOST)
     kinds = {}
     for episode in episodes:
         kinds.setdefault(episode["kind"], []).append(episode)
@@ -47,6 +45,17 @@ def main():
     for kind, some in kinds.items():
         scores = ", ".join(str(round(one["score"])) for one in some)
         lines.append(f"| {kind} | {len(some)} | {sum(one['turns'] for one in some):,} | {scores} |")
+    return lines, lost
+
+
+def main():
+    many = int(sys.argv[1]) if sys.argv[1:] else 1
+    settings = ["--set", f"nodes.tasks.with.world=most={many}", "--set", f"nodes.tasks.with.batch={30 * many}"]
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        # All episodes follow each other in one JVM before the first row leaves the rollout.
+        subprocess.run([FLOW, "run", PIPELINE, "--stall", "7200", *settings, "--out", run], check=True, cwd=ROOT)
+        lines, lost = told(run)
     text = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(text[: text.index(START) + len(START)] + "\n" + "\n".join(lines) + "\n" + text[text.index(END):], encoding="utf-8")
     print(lines[0], *lost, sep="\n")
