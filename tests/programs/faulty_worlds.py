@@ -10,6 +10,8 @@ Each failure is a line of the file that NOTES names: its split and task, and the
 import hashlib
 import os
 import signal
+import time
+from pathlib import Path
 
 ONE_IN = int(os.environ.get("ONE_IN", "100"))
 
@@ -38,10 +40,25 @@ def faulty(world, arguments, child):
     return Faulty
 
 
+def signalled(pid, how):
+    """Sends a signal and waits until every thread has felt it: one that hasn't yet could still answer."""
+    os.kill(pid, how)
+    while any(state(thread) not in "TtZX" for thread in Path(f"/proc/{pid}/task").glob("*")):
+        time.sleep(0.001)
+
+
+def state(thread):
+    """The letter of a thread's state; X once it is gone."""
+    try:
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
+
+
 def express(how):
     from flow_env.adapters.textworld_express import TextWorldExpress
 
-    return faulty(TextWorldExpress, "coin", lambda world: os.kill(world.machine.process.pid, how))
+    return faulty(TextWorldExpress, "coin", lambda world: signalled(world.machine.process.pid, how))
 
 
 def Dies():
@@ -55,4 +72,4 @@ def Freezes():
 def Hangs():
     from flow_env.adapters.miniwob import MiniWob
 
-    return faulty(MiniWob, "click-checkboxes", lambda world: os.kill(world.driver.service.process.pid, signal.SIGSTOP))()
+    return faulty(MiniWob, "click-checkboxes", lambda world: signalled(world.driver.service.process.pid, signal.SIGSTOP))()

@@ -107,7 +107,7 @@ def played(kind, home):
           f"episodes are rows in `errors` ({', '.join(sorted(causes))}); {len(failing)} steps were made to fail", flush=True)
     wrong = []
     if found != failing:
-        wrong.append(f"{kind}: the turns in `errors` are not those that failed: {sorted(found ^ failing)[:5]}")
+        wrong.append(f"{kind}: in `errors` but not made to fail: {sorted(found - failing)[:5]}; the other way round: {sorted(failing - found)[:5]}")
     if len(rows) + whole != ITERATIONS * BATCH or both:
         wrong.append(f"{kind}: {ITERATIONS * BATCH - len(rows) - whole} episodes are neither whole nor in `errors`, {both} are in both")
     if not rows:
