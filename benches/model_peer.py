@@ -10,6 +10,9 @@ import sys
 import time
 from pathlib import Path
 
+# GGUF's tensors are told one by one otherwise.
+os.environ.setdefault("TQDM_DISABLE", "1")
+
 import peft
 import torch
 import transformers
