@@ -37,7 +37,9 @@ pub fn answer(remote: &Remote, requests: &[&Request], sampling: &Sampling) -> Re
         let (drawn, logprob) = draw(&scores, None, sampling, Random::new(mix(request.seed, 0)).unit());
         let tokens = choices[drawn as usize].clone();
         let mut logprobs = vec![0.0; tokens.len()];
-        logprobs[0] = logprob;
+        if let Some(first) = logprobs.first_mut() {
+            *first = logprob;
+        }
         Ok(Reply { tokens, logprobs })
     };
     Ok(requests.iter().zip(&asked).map(one).collect())
