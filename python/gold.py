@@ -19,7 +19,7 @@ PAGE = ROOT / "docs" / "worlds.md"
 START, END = "<!-- gold: begin -->", "<!-- gold: end -->"
 # A task is called process-NAME-test-KIND/VARIATION-sSEED.
 PLAYED = "select split_part(regexp_replace(task, '^process-[^-]*-test-', ''), '/', 1) as kind, task, count(*) as turns, arg_max(score, turn) as score from rollout group by all order by all"
-LOST = "select task, cause, message from errors order by task"
+LOST = "select * from errors order by task"
 
 
 def asked(run, sql):
