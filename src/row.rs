@@ -116,7 +116,7 @@ pub const COLUMNS: &[Column] = &[
     column("memory", Kind::Text, "what the prompt told of earlier attempts; empty in mode plain"),
     column("retrieved", Kind::U64List, "the entries of a memory that the prompt told, by `id`, in their order there"),
     column("bare_tokens", Kind::U32List, "the prompt's tokens without what was retrieved; empty where nothing was"),
-    column("left_out", Kind::U32, "how many of the turns that the prompt would retell it leaves out, the oldest, so as to have no more than `prompt_tokens`"),
+    column("left_out", Kind::U32, "how many of the turns that the prompt would retell it leaves out, the oldest, so as to have no more than `prompt_tokens`; of a conversation, how many it has begun anew without"),
     column("kept", Kind::Text, "with the last turn of an attempt and with its reflection: what the next attempt's prompt tells"),
     column("outcome", Kind::Text, "with the last turn of an episode: what the environment showed after it"),
     column("reward", Kind::F32, "the reward of the turn"),

@@ -155,6 +155,7 @@ fn way(play: &PlaySettings, sampling: &SamplingSettings) -> Vec<String> {
     vec![
         told("prompt", json!(play.prompt)),
         told("system", json!(play.system)),
+        told("layout", json!(play.layout)),
         told("history", json!(shown)),
         told("prompt_tokens", json!(play.prompt_tokens)),
         told("decode", json!(play.decode)),

@@ -1,6 +1,6 @@
 //! How episodes are played and reflected on: the room in which an environment and a policy meet. It knows no graph and no timely.
 //!
-//! A [`sampler::Sampler`] plays: a [`player`] shows the policy a [`prompt`] and reads an [`action`] from what it says, or asks the expert,
+//! A [`sampler::Sampler`] plays: a [`player`] shows the policy a [`prompt`], alone or in a [`conversation`], and reads an [`action`] from what it says, or asks the expert,
 //! and the turn is taken into its [`episode`]. What fails is played again or given up ([`retry`]). Whole episodes become rows
 //! ([`record`]), which [`transcript`] reads back for a [`reflection`], asked a [`question`]. Prompt and question are [`template`]s. [`notes`] are what the next attempt is
 //! told, an [`exchange`] of them is the control, and [`recall`] is what any turn is told from a memory.
@@ -8,6 +8,7 @@
 
 pub mod action;
 pub mod batch;
+pub mod conversation;
 pub mod dynamic_sampling;
 pub mod episode;
 pub mod error;

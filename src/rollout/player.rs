@@ -1,10 +1,12 @@
 //! Who answers in live episodes: the policy, or the environment's expert as if it were the policy.
 
 use super::action::{Decode, Encoder, Response};
+use super::conversation::{Now, Teller};
 use super::episode::{Episode, Given, Start};
 use super::error::RolloutError;
-use super::prompt::{Prompt, Situation};
-use super::recall::{At, Place, Recall, Shown, Told};
+use super::prompt::Prompt;
+use super::recall::{At, Recall, Shown, Told};
+
 use super::retry::RetryPolicy;
 use super::settings::{Actor, PlaySettings};
 use crate::env::{Cause, Fault, Task, View, Worlds};
@@ -121,64 +123,12 @@ impl Player {
             let constrained = self.how.settings.decode == Decode::Constrained;
             let choices = if constrained { live.view.actions.iter().map(|action| self.encoder.closed(action)).collect() } else { vec![] };
             let seed = live.episode.start.seed(self.seed, live.episode.turn());
-            requests.push(self.asked(live, told, &rules).map(|(prompt, given)| (Request { prompt, seed, choices }, given)));
+            let teller =
+                Teller { how: &self.how.settings, prompt: &self.prompt, tokenizer: self.encoder.tokenizer(), recall: self.recall.as_ref() };
+            let turn = Now { episode: live.episode, view: live.view, rules: &rules };
+            requests.push(teller.ask(&turn, told).map(|(prompt, given)| (Request { prompt, seed, choices }, given)));
         }
         Ok(requests)
-    }
-
-    /// The prompt of an episode's turn, and what of it comes from a memory.
-    fn asked(&self, live: &Live, told: Told, rules: &str) -> Result<(Vec<u32>, Given), Fault> {
-        let Live { episode, view, .. } = live;
-        let how = &self.how.settings;
-        let memory = &episode.start.memory;
-        let bare = Situation {
-            rules,
-            instruction: &episode.instruction,
-            memory,
-            history: &episode.turns[episode.turns.len().saturating_sub(how.history)..],
-            observation: &view.seen.observation,
-            admissible: &view.actions,
-            turn: episode.turn(),
-            max_turns: how.max_turns,
-            attempt: episode.start.attempt,
-        };
-        let apart = self.recall.as_ref().is_some_and(|recall| recall.settings.place == Place::System);
-        let (memory, system) = if apart { (memory.clone(), told.text.as_str()) } else { (format!("{memory}{}", told.text), "") };
-        let (prompt, left_out) = self.fitted(&Situation { memory: &memory, ..bare }, system)?;
-        let bare = match told.text.is_empty() {
-            true => vec![],
-            false => self.tokens(&Situation { history: &bare.history[left_out..], ..bare }, "")?,
-        };
-        let asked = self.recall.as_ref().is_some_and(Recall::on);
-        Ok((prompt, Given { asked, retrieved: told.ids, bare, left_out: left_out as u32 }))
-    }
-
-    /// The prompt with as many of the last turns as it may have tokens for, and how many are left out: the oldest.
-    fn fitted(&self, situation: &Situation, system: &str) -> Result<(Vec<u32>, usize), Fault> {
-        let without = |left_out: usize| self.tokens(&Situation { history: &situation.history[left_out..], ..*situation }, system);
-        let whole = without(0)?;
-        let Some(most) = self.how.settings.prompt_tokens.filter(|most| whole.len() > *most) else { return Ok((whole, 0)) };
-        // Fewer turns are fewer tokens, so the number to leave out is found by halving.
-        let (mut few, mut enough) = (0, situation.history.len());
-        let mut fitted = without(enough)?;
-        if fitted.len() > most {
-            let text = format!("the prompt has {} tokens without any earlier turn, and `prompt_tokens` allows {most}", fitted.len());
-            return Err(Fault::new(Cause::Prompt, text));
-        }
-        while enough - few > 1 {
-            let middle = few + (enough - few) / 2;
-            let tokens = without(middle)?;
-            match tokens.len() <= most {
-                true => (enough, fitted) = (middle, tokens),
-                false => few = middle,
-            }
-        }
-        Ok((fitted, enough))
-    }
-
-    fn tokens(&self, situation: &Situation, system: &str) -> Result<Vec<u32>, Fault> {
-        let messages = self.prompt.messages(situation, system).map_err(|error| Fault::new(Cause::Prompt, error.to_string()))?;
-        self.encoder.tokenizer().chat(&messages).map_err(|error| Fault::new(Cause::Prompt, error.to_string()))
     }
 
     /// What the policy is told from the memory, if there is one, in each of these episodes; all are looked up together.

@@ -117,7 +117,7 @@ impl Prompt {
     /// # Errors
     /// If a template can't be filled with it.
     pub fn messages(&self, situation: &Situation, told: &str) -> Result<Vec<Message>, TemplateError> {
-        let fill = |template: &Template| template.fill(|place| situation.place(place));
+        let fill = |template: &Template| filled(template, situation);
         let system = self.system.as_ref().map(fill).transpose()?;
         let system = match (system, told) {
             (None, "") => None,
@@ -126,8 +126,20 @@ impl Prompt {
             (Some(system), told) => Some(format!("{system}\n{told}")),
         };
         let message = |role: &str, content| Message { role: role.into(), content };
-        Ok(system.map(|text| message("system", text)).into_iter().chain([message("user", fill(&self.user)?)]).collect())
+        Ok(system.map(|text| message("system", text)).into_iter().chain([message("user", self.further(situation)?)]).collect())
     }
+
+    /// The situation as a further message of a conversation.
+    ///
+    /// # Errors
+    /// If the template can't be filled with it.
+    pub fn further(&self, situation: &Situation) -> Result<String, TemplateError> {
+        filled(&self.user, situation)
+    }
+}
+
+fn filled(template: &Template, situation: &Situation) -> Result<String, TemplateError> {
+    template.fill(|place| situation.place(place))
 }
 
 fn user(settings: &PlaySettings) -> Result<Template, TemplateError> {
@@ -175,7 +187,7 @@ pub fn tried(settings: &PlaySettings) -> Result<Prompt, (&'static str, TemplateE
     let later = Situation { instruction: "task", memory: "told\n", history: &history, turn: history.len() as u32, ..first };
     let user = user(settings).map_err(|error| ("prompt", error))?;
     let system = system(settings).map_err(|error| ("system", error))?;
-    let fills = |template: &Template| [first, later].iter().try_for_each(|now| template.fill(|place| now.place(place)).map(drop));
+    let fills = |template: &Template| [first, later].iter().try_for_each(|now| filled(template, now).map(drop));
     fills(&user).map_err(|error| ("prompt", error))?;
     system.iter().try_for_each(fills).map_err(|error| ("system", error))?;
     Ok(Prompt { user, system })

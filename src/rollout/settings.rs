@@ -69,6 +69,18 @@ impl SamplingSettings {
     }
 }
 
+/// How the prompts of an episode's turns follow one another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Layout {
+    /// Each turn is told anew, in a prompt of its own.
+    #[default]
+    Rebuilt,
+    /// Each turn is a further message of one conversation, which so begins with all that was read and said before, token by token. From the
+    /// second message on `rules`, `task`, `history` and what is told of earlier attempts are empty: they stand above.
+    Chat,
+}
+
 /// How episodes are played.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PlaySettings {
@@ -88,11 +100,14 @@ pub struct PlaySettings {
     #[serde(default)]
     #[schemars(extend("x-names" = "template"))]
     pub system: Option<String>,
+    /// How the prompts of an episode's turns follow one another.
+    #[serde(default)]
+    pub layout: Layout,
     /// Earlier turns that the prompt retells, where it retells any.
     #[serde(default = "history")]
     pub history: usize,
     /// Tokens of a prompt, at most: where it would have more, the oldest of the turns that it retells are left out, and the column `left_out`
-    /// says how many. Nothing is left out unless given, and a prompt that the model can't read costs its episode.
+    /// says how many; a conversation begins anew. Nothing is left out unless given, and a prompt that the model can't read costs its episode.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1_048_576))]
     pub prompt_tokens: Option<usize>,

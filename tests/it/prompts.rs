@@ -66,6 +66,25 @@ fn a_template_says_what_the_policy_reads_and_the_oldest_turns_make_room() {
 }
 
 #[test]
+fn a_conversation_begins_with_all_that_was_read_and_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let template = "'{{ rules }}{{ task }}{% for past in history %}{{ past.action }},{% endfor %}{{ turn }}:{{ observation }};'";
+    let chat = asking(&format!("prompt: {template}, layout: chat"), "tag: ''");
+    let run = trained(folder.path(), "chat", &chat, &[]);
+    let told: Vec<String> = read(&run, "rollout").into_iter().map(|(text, _)| text).collect();
+    assert_eq!(told[..2], ["Walk to the end.Go.1:. P . . . .;", "Walk to the end.Go.1:. P . . . .;right2:. . P . . .;"].map(String::from));
+    let rows = "select (select prompt_tokens || response_tokens from rollout b where b.task = r.task and b.turn = r.turn - 1) as above, prompt_tokens from rollout r";
+    let broken = format!("select count(*) from ({rows}) where above is not null and prompt_tokens[:len(above)] <> above");
+    assert_eq!(answer(&run, &broken, "csv").lines().nth(1), Some("0"), "token by token");
+    // With room for two messages the third begins anew, with what is then retold.
+    let short = asking(&format!("prompt: {template}, layout: chat, prompt_tokens: 60"), "tag: ''");
+    let told = read(&trained(folder.path(), "short", &short, &[]), "rollout");
+    assert_eq!(told[2], ("Walk to the end.Go.right,right,3:. . . P . .;".into(), 0));
+    assert_eq!(told[3].0, "Walk to the end.Go.right,right,4:. . . . P .;");
+    assert_eq!(told.iter().map(|(_, left_out)| *left_out).collect::<Vec<_>>(), [0, 0, 0, 1]);
+}
+
+#[test]
 fn a_run_keeps_the_text_of_its_prompt() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("prompt.txt");

@@ -128,6 +128,21 @@ fn ten_conversations_are_those_of_apply_chat_template() {
     assert!(refused.to_string().contains("no such role: tool"), "{refused}");
 }
 
+/// What is read next is what the template makes of the whole conversation, whether the answer closed itself or was cut off.
+#[test]
+fn a_conversation_goes_on_as_the_template_writes_it() {
+    let tokenizer = load("qwen3").tokenizer;
+    let say = |role: &str, content: &str| Message { role: role.into(), content: content.into() };
+    let first = tokenizer.chat(&[say("user", "Where is the key?")]).unwrap();
+    let whole = tokenizer.chat(&[say("user", "Where is the key?"), say("assistant", "Under the mat."), say("user", "Take it.")]).unwrap();
+    let cut = tokenizer.encode("Under the mat.");
+    assert!(whole.starts_with(&[first.as_slice(), &cut].concat()), "the template leaves the answer as it is");
+    let closed = [cut.as_slice(), &whole[first.len() + cut.len()..][..1]].concat();
+    assert!(tokenizer.ends().contains(&closed[closed.len() - 1]), "an answer ends as the template closes it");
+    assert_eq!(tokenizer.follow(&first, &cut, "Take it.").unwrap(), whole);
+    assert_eq!(tokenizer.follow(&first, &closed, "Take it.").unwrap(), whole);
+}
+
 /// A published model learns like any other, and is saved as a folder that it can be loaded from again, by others as well.
 #[test]
 fn a_published_model_learns_and_is_saved_as_it_came() {

@@ -102,6 +102,30 @@ impl Tokenizer {
         }
     }
 
+    /// The tokens that a conversation goes on with: what was read, the answer as it was sampled, and `text` as the user's next turn, with the
+    /// opening of the next answer.
+    ///
+    /// # Errors
+    /// If the template refuses.
+    pub fn follow(&self, read: &[u32], answer: &[u32], text: &str) -> Result<Vec<u32>, PolicyError> {
+        let message = |role: &str, content: String| Message { role: role.into(), content };
+        let next = match &self.kind {
+            Kind::Words(words) => words.encode(text),
+            Kind::Pieces(pieces) => {
+                let next = pieces.next(text)?;
+                // The template closes an answer, which may have closed itself.
+                let closed = [answer.last(), next.first()].iter().all(|token| token.is_some_and(|token| self.ends.contains(token)));
+                next[usize::from(closed)..].to_vec()
+            }
+            Kind::Spoken(spoken) => {
+                let mut messages = spoken.messages(read);
+                messages.extend([message("assistant", self.decode(answer)), message("user", text.into())]);
+                return spoken.chat(&messages).map_err(PolicyError::Template);
+            }
+        };
+        Ok([read, answer, &next].concat())
+    }
+
     /// The text of `tokens`. Tokens that aren't text are nothing; bytes that make no character show as the replacement character.
     pub fn decode(&self, tokens: &[u32]) -> String {
         match &self.kind {

@@ -75,6 +75,17 @@ impl Pieces {
         }
     }
 
+    /// The tokens between an answer and the one after it: the close of the first, the user's turn, and the opening of the second.
+    pub fn next(&self, text: &str) -> Result<Vec<u32>, PolicyError> {
+        const ANSWER: &str = "TheAnswerThatStandsHere";
+        let message = |role: &str, content: &str| Message { role: role.into(), content: content.into() };
+        let Some(template) = &self.template else { return Ok(self.encode(text)) };
+        let messages = [message("user", "."), message("assistant", ANSWER), message("user", text)];
+        let whole = template.render(&messages).map_err(PolicyError::Template)?;
+        let (_, rest) = whole.split_once(ANSWER).ok_or_else(|| PolicyError::Template("the chat template leaves answers out".into()))?;
+        Ok(self.encode(rest))
+    }
+
     /// The text of `tokens`, special ones left out.
     pub fn decode(&self, tokens: &[u32]) -> String {
         self.inner.decode(tokens, true).unwrap_or_default()
