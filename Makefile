@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-python worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed faults staleness fuzz hostile reproduce-lamer parity-models parity-webshop interop-models tensorboard
+.PHONY: run test test-python worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed faults staleness fuzz hostile reproduce-lamer reproduce-empo2 parity-models parity-webshop interop-models tensorboard
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -112,6 +112,10 @@ reproduce-lamer: build
 	target/release/flow study studies/lamer.yaml $(ARGS)
 	target/release/flow study studies/lamer-notes.yaml $(ARGS)
 	target/release/flow study studies/lamer-sokoban.yaml $(ARGS)
+
+# EMPO2's table in small, written to docs/empo2.md: minutes on a quiet machine; it goes on where it was left, as above.
+reproduce-empo2: build
+	target/release/flow study studies/empo2.yaml $(ARGS)
 
 # Tiny random models of every architecture as transformers computes them (tests/golden/models), made anew in a virtual environment of
 # some 6 GB. With SMOLLM2=FILE.gguf (flow model fetch smollm2-135m-instruct), SmolLM2 is compared as well, with MINILM=FOLDER (flow model
