@@ -4,7 +4,7 @@ use super::error::{Error, Result};
 use crate::dataflow::feed::{self, Feed, Feeds};
 use crate::log::{self, Manifest};
 use crate::ops;
-use crate::pipeline::{Pipeline, Role};
+use crate::pipeline::{Node, Pipeline, Role};
 use crate::row::{self, RowError};
 use arrow::array::{RecordBatch, UInt64Array};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub fn past(pipeline: &Pipeline, folder: &log::Run, manifest: &Manifest) -> Resu
         feeds.insert(from.clone(), feed);
     }
     for node in pipeline.nodes.iter().filter(|n| ops::remembers(n)) {
-        feeds.insert(node.id.clone(), changes(&node.id, folder, manifest)?);
+        feeds.insert(node.id.clone(), changes(node, folder, manifest)?);
     }
     Ok(feeds)
 }
@@ -35,16 +35,32 @@ fn versions(node: &str, manifest: &Manifest) -> Feed {
 }
 
 /// All that a node had logged by an iteration: the changes of a memory, which may be made again without a difference.
-fn changes(node: &str, folder: &log::Run, manifest: &Manifest) -> Result<Feed> {
-    let each = logged(node, folder)?;
+pub fn changes(node: &Node, folder: &log::Run, manifest: &Manifest) -> Result<Feed> {
+    let each = logged(&node.id, folder)?;
+    let (id, columns) = (node.id.clone(), ops::adds(&node.op));
     let committed: Vec<u64> = manifest.committed.iter().map(|made| made.iteration).collect();
     Ok(Arc::new(move |iteration| {
         let mut all = Vec::new();
         for made in committed.iter().filter(|made| **made <= iteration) {
             all.extend(each(*made)?);
         }
-        Ok(all)
+        match older(&id, columns, &all) {
+            Some(error) => Err(error.into()),
+            None => Ok(all),
+        }
     }))
+}
+
+/// Why this log of a node can't be gone on with, if it can't: columns that the node makes now were unknown when it was written.
+fn older(node: &str, columns: &[&str], rows: &[RecordBatch]) -> Option<String> {
+    let lacks = |column: &&&str| rows.iter().any(|batch| batch.column_by_name(column).is_none());
+    let missing: Vec<String> = columns.iter().filter(lacks).map(|column| format!("`{column}`")).collect();
+    (!missing.is_empty()).then(|| {
+        format!(
+            "the log of `{node}` has no {}: an older version of flow wrote it, and what it remembers can't be read; run its pipeline anew",
+            missing.join(", ")
+        )
+    })
 }
 
 fn one(version: u64) -> Result<RecordBatch, RowError> {
@@ -55,4 +71,21 @@ fn one(version: u64) -> Result<RecordBatch, RowError> {
 fn logged(node: &str, folder: &log::Run) -> Result<Feed> {
     let help = format!("`{node}` has a delayed reader, so it must be logged for its run to be resumed");
     feed::logged(folder, node).map_err(|e| Error::from(e).help(help))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory;
+
+    #[test]
+    fn a_memory_of_an_older_layout_is_named_with_what_it_lacks() {
+        let now = memory::table(&[]).unwrap();
+        assert_eq!(older("memory", memory::COLUMNS, std::slice::from_ref(&now)), None);
+        let kept: Vec<usize> =
+            (0..now.num_columns()).filter(|i| !["bucket", "score"].contains(&now.schema().field(*i).name().as_str())).collect();
+        let old = now.project(&kept).unwrap();
+        let said = older("memory", memory::COLUMNS, &[now, old]).unwrap();
+        assert!(said.starts_with("the log of `memory` has no `bucket`, `score`: an older version of flow wrote it"), "{said}");
+    }
 }

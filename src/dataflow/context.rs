@@ -156,6 +156,8 @@ pub struct Context {
     pub owner: Owner,
     /// What nodes had made before `first`, by those that are read late or remember.
     pub past: Arc<Feeds>,
+    /// What nodes that are read late are taken to have made before a run from its beginning.
+    pub given: Arc<Feeds>,
     /// The loop in which the operator stands.
     pub trial: Option<Trial>,
     pub(super) gate: Gate,

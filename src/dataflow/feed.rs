@@ -57,8 +57,9 @@ pub fn past<'s>(node: &str, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge
     Ok(edge)
 }
 
-/// What a delayed edge of a resumed run still owes its reader: in each of the first `delay` iterations, what the node had
-/// made `delay` iterations before. On the first worker; the reader's route takes it where it belongs.
+/// What a delayed edge still owes its reader: in each of the first `delay` iterations of a resumed run, what the node had made `delay`
+/// iterations before; in iteration 0 of a run from its beginning, what it was given. On the first worker; the reader's route takes it
+/// where it belongs.
 pub fn owed<'s>(name: &str, scope: Scope<'s, u64>, ctx: &Context, delay: u64, past: Feed) -> Edge<'s> {
     let (first, node, shared) = (ctx.first, name.to_owned(), ctx.shared.clone());
     let here = scope.index() == 0;
@@ -68,8 +69,9 @@ pub fn owed<'s>(name: &str, scope: Scope<'s, u64>, ctx: &Context, delay: u64, pa
             let Some(mut open) = capability.take() else { return };
             for time in first..first.saturating_add(delay) {
                 open.downgrade(&time);
-                // What was made before the first iteration of all is nothing.
-                let Some(made) = time.checked_sub(delay) else { continue };
+                // Before the first iteration of all lies what was given, and before that nothing.
+                let made = if first == 0 && time == 0 { Some(0) } else { time.checked_sub(delay) };
+                let Some(made) = made else { continue };
                 match guarded(|| past(made)) {
                     Ok(batches) => batches
                         .into_iter()

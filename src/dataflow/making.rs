@@ -38,7 +38,9 @@ impl<'a, 's> Making<'a, 's> {
         };
         let (handle, edge) = self.scope.feedback(staleness + 1);
         self.delayed.push((from.clone(), handle));
-        let edge = match self.ctx.past.get(from).filter(|_| self.ctx.first > 0) {
+        // What comes late in the first iterations was made by nobody here.
+        let before = if self.ctx.first > 0 { &self.ctx.past } else { &self.ctx.given };
+        let edge = match before.get(from) {
             Some(past) => edge.concat(owed(&format!("past {from}"), self.scope, self.ctx, staleness + 1, past.clone())),
             None => edge,
         };

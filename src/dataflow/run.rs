@@ -38,6 +38,8 @@ pub struct Plan {
     pub feeds: Feeds,
     /// What nodes with delayed readers had made before `first`.
     pub past: Arc<Feeds>,
+    /// What nodes that are read late are taken to have made before a run from its beginning: their readers find it in iteration 0.
+    pub given: Arc<Feeds>,
     pub policy: Option<Policy>,
     /// Name -> how the operator becomes timely.
     pub find: fn(&str) -> Option<Render>,
@@ -55,7 +57,7 @@ impl Plan {
     /// A run from its beginning, on one worker, without models or a log: change what is different.
     pub fn new(pipeline: Pipeline, find: fn(&str) -> Option<Render>, adds: fn(&str) -> &'static [&'static str]) -> Plan {
         let journal = Journal { run: None, committer: None, observer: Arc::new(|_| {}) };
-        let (feeds, past) = Default::default();
+        let (feeds, past, given) = Default::default();
         Plan {
             pipeline,
             workers: 1,
@@ -64,6 +66,7 @@ impl Plan {
             updates: 1,
             feeds,
             past,
+            given,
             policy: None,
             find,
             adds,
@@ -116,6 +119,7 @@ pub fn run(mut plan: Plan) -> Result<(), Failure> {
             shared: plan.shared.clone(),
             owner: Owner::Engine("engine"),
             past: plan.past.clone(),
+            given: plan.given.clone(),
             trial: None,
             gate: gate.clone(),
         };

@@ -111,6 +111,11 @@ impl Library {
         after.chain(before).map(|(other, _)| *other).find(|other| *other != bucket)
     }
 
+    /// The buckets that have an entry, in order.
+    pub fn buckets(&self) -> impl Iterator<Item = u64> + '_ {
+        self.buckets.keys().copied()
+    }
+
     /// All entries, bucket by bucket.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.buckets.values().flat_map(|bucket| &bucket.entries)

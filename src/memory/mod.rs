@@ -2,13 +2,14 @@
 //!
 //! Rows become [`Entry`]s. [`Admission`] says which of an iteration's candidates a memory takes, and how entries rank where there isn't
 //! room for all; a [`Library`] holds those that are there and is brought up to date by [`Change`]s; [`Retrieval`] finds some of them for a
-//! turn. [`Distinct`] counts states by likeness. [`words`] makes a point of a text, [`table`] makes rows of changes and reads them back.
+//! turn. [`Clusters`] share out buckets by likeness, [`Distinct`] counts states by it. [`words`] makes a point of a text, [`table`] makes rows of changes and reads them back.
 //!
 //! One iteration of a memory, as a definition: what is too old goes; of the candidates, in the order of their rows' names, those that
 //! repeat or resemble what is there (or came before them in this iteration) are left out; of what was there and what came, each bucket
 //! keeps its best `capacity`. What has left doesn't come back.
 
 mod admission;
+mod clusters;
 mod distinct;
 mod entry;
 mod library;
@@ -18,6 +19,7 @@ mod tests;
 mod words;
 
 pub use admission::{Admission, Duplicates, Evict, Rank, Ties};
+pub use clusters::Clusters;
 pub use distinct::{exactly, Distinct};
 pub use entry::{keys, table, Change, Entry, COLUMNS};
 pub use library::Library;

@@ -5,7 +5,8 @@
 use super::attempts::{Attempts, Iteration};
 use super::games::unmeasurable;
 use super::incoming::newest;
-use super::operator::{must, settings, Further, Head, Operator, Settings, Unfit};
+use super::operator::{must, port, settings, Further, Head, Operator, Settings, Unfit};
+use super::recall;
 use super::reflect::Reflections;
 use super::rollout::{self, Rollout};
 use super::templates;
@@ -14,11 +15,12 @@ use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::Streaming;
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::env::{Game, Panel, Worlds};
-use crate::pipeline::{Carries, Delay, Node, Pipeline, Port, Role, Until, Wrong};
+use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, Until, With, Wrong};
 use crate::rollout::exchange::Whose;
 use crate::rollout::notes::words as memory_words;
 use crate::rollout::player::Play;
 use crate::rollout::prompt::Prompt;
+use crate::rollout::recall::{Place as Told, RecallSettings};
 use crate::rollout::record::COLUMNS;
 use crate::rollout::reflection::Reflector;
 use crate::rollout::sampler::Sampler;
@@ -60,6 +62,12 @@ struct Evaluate {
     /// without it, it doesn't.
     #[serde(default)]
     reflect: Option<ReflectionSettings>,
+    /// How the memory at the port `memory` is read; it is asked in every measurement.
+    #[serde(default)]
+    retrieve: Option<RecallSettings>,
+    /// The encoder, of `models`, of a memory whose `points` are an encoder's.
+    #[serde(default)]
+    encoder: Option<String>,
 }
 
 fn ten() -> u64 {
@@ -74,36 +82,55 @@ pub const OPERATOR: Operator = Operator {
     name: "evaluate",
     about: "plays a frozen panel of tasks every few iterations",
     role: Role::Measures,
-    ports: &[Port {
-        name: "weights",
-        about: "the update whose weights are measured",
-        carries: Carries::Weights,
-        needs: &["version"],
-        optional: false,
-        delay: Delay::Always,
-    }],
+    ports: &[
+        Port {
+            name: "weights",
+            about: "the update whose weights are measured",
+            carries: Carries::Weights,
+            needs: &["version"],
+            optional: false,
+            delay: Delay::Always,
+        },
+        Port {
+            name: recall::PORT,
+            about: "the memory that `retrieve` reads, as it is when the weights are measured",
+            carries: Carries::Memory,
+            needs: &[],
+            optional: true,
+            delay: Delay::Always,
+        },
+    ],
     keeps: false,
     adds: COLUMNS,
     settings: Settings::of::<Evaluate>(),
     outside: render,
     inside: None,
-    further: Further { wrong, head: |_| Some(Head::Language), game: |node| game(node).map(Some), words, notes, ..Further::NOTHING },
+    further: Further { needs, wrong, head: |_| Some(Head::Language), game: |node| game(node).map(Some), words, notes, ..Further::NOTHING },
 };
+
+fn needs(with: &With) -> Vec<Need> {
+    with.typed::<Evaluate>().map_or_else(Vec::new, |with| recall::needs(with.retrieve.as_ref()))
+}
 
 fn panel(node: &Node, with: &Evaluate) -> Result<Panel, Wrong> {
     Panel::load(Path::new(&with.panel)).map_err(|e| Wrong::in_node(node, &["with", "panel"], format!("panel: {e}")))
 }
 
-/// A panel that isn't there, or that can't be played.
+/// A panel that isn't there, or that can't be played; a memory that can't be read, or only by chance.
 fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     let wrong = match game(node) {
         Ok(game) => game.program().and_then(|program| unmeasurable(node, program, pipeline)),
         Err(wrong) => Some(wrong),
     };
     let mut wrong: Vec<Wrong> = wrong.into_iter().collect();
-    if let Ok(with) = settings::<Evaluate>(node) {
-        wrong.extend(templates::played(node, &with.play, with.attempts > 1));
-        wrong.extend(with.reflect.as_ref().and_then(|how| templates::reflected(node, &["reflect"], how).err()));
+    let Ok(with) = settings::<Evaluate>(node) else { return wrong };
+    let told = with.retrieve.as_ref().is_some_and(|retrieve| retrieve.place == Told::Before);
+    wrong.extend(templates::played(node, &with.play, with.attempts > 1 || told));
+    wrong.extend(with.reflect.as_ref().and_then(|how| templates::reflected(node, &["reflect"], how).err()));
+    wrong.extend(recall::wrong(node, pipeline, with.retrieve.as_ref().map(|retrieve| retrieve.retrieval.by)));
+    if with.retrieve.as_ref().is_some_and(|retrieve| retrieve.chance < 1.0) {
+        let message = "`evaluate` measures with the memory or without it, and not by chance";
+        wrong.push(Wrong::in_node(node, &["with", "retrieve", "chance"], message).help("leave `chance` out, or `retrieve`"));
     }
     wrong
 }
@@ -121,6 +148,7 @@ fn words(node: &Node) -> Result<Vec<String>, Wrong> {
     let with = settings::<Evaluate>(node)?;
     let mut words = if with.attempts > 1 { memory_words() } else { vec![] };
     words.extend(templates::words(node, &with.play)?);
+    words.extend(recall::words(with.retrieve.as_ref()));
     Ok(words)
 }
 
@@ -183,8 +211,9 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     // Whatever fails is not won, and that is the measure.
     let how = Play { model: with.model.clone(), actor: Actor::Policy, sampling, settings: with.play.clone(), max_failed: 1.0 };
     let (shared, id, last) = (ctx.shared.clone(), node.id.clone(), ctx.iterations);
+    let recalled = recall::reader(node, with.retrieve.as_ref(), with.encoder.as_deref(), ctx);
     let mut attempts = Attempts {
-        sampler: Sampler::new(policy, how, Worlds::new(ctx.shared.outside.clone()), EVALUATION_SEED)?,
+        sampler: Sampler::new(policy, how, Worlds::new(ctx.shared.outside.clone()), EVALUATION_SEED)?.recalling(recalled),
         samples: with.samples,
         keep,
         budget,
@@ -198,9 +227,14 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         now: Iteration::default(),
     };
     let mut version = 0;
-    let shape = Stage { name: node.id.clone(), inputs: vec![(must(&ports, "weights")?, Route::All)], begins: true, place: Place::Thread };
+    let mut inputs = vec![(must(&ports, "weights")?, Route::All)];
+    inputs.extend(port(&ports, recall::PORT).map(|edge| (edge, Route::All)));
+    let shape = Stage { name: node.id.clone(), inputs, begins: true, place: Place::Thread };
     Ok(stage(shape, ctx, move |iteration, rows| {
         version = newest(version, rows.first())?;
+        if let Some(memory) = attempts.sampler.recall() {
+            recall::begin(memory, rows.get(1), EVALUATION_SEED)?;
+        }
         if iteration % with.every != 0 && iteration < last {
             return Ok(vec![]);
         }

@@ -2,7 +2,7 @@
 
 use super::groups::ambiguous;
 use super::is;
-use super::memory_update;
+use super::recall;
 use super::tasks;
 use crate::memory::By;
 use crate::pipeline::{Input, Node, Pipeline, Role, Wrong};
@@ -36,7 +36,7 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, asked: &Asked) -> Vec<Wrong> {
         None => {
             let mut found =
                 idle(node, &["keep", "budget", "notes"], "has no meaning outside a loop, where a task is played in one attempt");
-            found.extend(untold(node, pipeline, by));
+            found.extend(no_next_attempt(node, pipeline).or_else(|| recall::wrong(node, pipeline, by)));
             found.extend(groups.and_then(|groups| unreachable(node, pipeline, groups, differ)));
             found.extend(ambiguous(node, pipeline).filter(|_| groups.is_some()));
             found
@@ -50,40 +50,15 @@ fn idle(node: &Node, settings: &[&str], why: &str) -> Vec<Wrong> {
     given.map(|name| Wrong::in_node(node, &["with", name], format!("`{name}` {why}")).help("leave it out")).collect()
 }
 
-/// An input that only a next attempt reads, a memory that nothing says how to read, and how to read one that isn't there.
-fn untold(node: &Node, pipeline: &Pipeline, by: Option<By>) -> Option<Wrong> {
-    let Some(input) = node.inputs.iter().find(|input| input.port == "memory") else {
-        let message = format!("`{}` has no memory to retrieve from", node.id);
-        let help = "connect one: `inputs: { memory: { after: memory } }`, where `memory` is a `memory-update`";
-        return by.map(|_| Wrong::in_node(node, &["with", "retrieve"], message).help(help));
-    };
+/// An input that only a next attempt reads.
+fn no_next_attempt(node: &Node, pipeline: &Pipeline) -> Option<Wrong> {
+    let input = node.inputs.iter().find(|input| input.port == recall::PORT)?;
     if pipeline.node(&input.from).is_some_and(|from| is(from, Role::Remembers)) {
-        if let Some(wrong) = by.and_then(|by| other_points(node, &input.from, pipeline, by)) {
-            return Some(wrong);
-        }
-        let message = format!("nothing says how `{}` reads the memory `{}`", node.id, input.from);
-        let help = format!("give `{}` the setting `retrieve: {{}}`, or say in it how", node.id);
-        return by.is_none().then(|| Wrong::in_node(node, &["inputs", "memory"], message).help(help));
+        return None;
     }
     let message = format!("`memory` is what the next attempt is told, and `{}` stands in no loop", node.id);
     let help = format!("put `{}` and `{}` into a node with `loop: {{ attempts: 3 }}`, or leave `memory` out", node.id, input.from);
-    Some(Wrong::in_node(node, &["inputs", "memory"], message).help(help))
-}
-
-/// A memory whose keys are points of another encoder, or none, where it is read by likeness.
-fn other_points(node: &Node, memory: &str, pipeline: &Pipeline, by: By) -> Option<Wrong> {
-    let (with, alike) = (&pipeline.node(memory)?.with, by == By::Similarity);
-    let at = |setting: &str, message: String| Wrong::in_node(node, &["with", setting], message);
-    if alike && memory_update::pointless(with) {
-        let message = format!("`{}` looks for keys that are alike, and `{memory}` has `points: none`", node.id);
-        return Some(at("retrieve", message).help("write `by: key` or `by: all`, or leave `points: none` out"));
-    }
-    let (theirs, own) = (with.names("encoder"), node.with.names("encoder"));
-    let message = || {
-        let of = |encoder: Option<&str>| encoder.map_or("no encoder".into(), |name| format!("the encoder `{name}`"));
-        format!("keys are compared with points of one kind: `{memory}` has {}, `{}` has {}", of(theirs), node.id, of(own))
-    };
-    (alike && theirs != own).then(|| at("retrieve", message()).help("name the same `encoder` in both"))
+    Some(Wrong::in_node(node, &["inputs", recall::PORT], message).help(help))
 }
 
 /// More groups than there are tasks, or of trajectories that can't differ.

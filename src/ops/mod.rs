@@ -20,6 +20,7 @@ mod novelty;
 mod operator;
 mod order;
 mod played;
+mod recall;
 mod reflect;
 mod remote;
 mod reward;

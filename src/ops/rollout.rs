@@ -11,20 +11,18 @@ use super::incoming::{names, newest};
 use super::misplaced::{self, Asked};
 use super::operator::{must, port, settings, Further, Head, Operator, Settings, Unfit};
 use super::played;
-use super::templates;
+use super::{recall, templates};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::{streaming, Inputs};
 use crate::dataflow::{Attempt, Context, Edge, Failed, Figure, Inner, InnerPorts, Place, Ports, Route};
 use crate::env::Worlds;
-use crate::memory::{self, Change};
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::rollout::batch::play;
 use crate::rollout::dynamic_sampling::{resample, Sampled};
 use crate::rollout::error::RolloutError;
 use crate::rollout::exchange::Whose;
 use crate::rollout::player::Play;
-use crate::rollout::points::{Pointer, Points};
-use crate::rollout::recall::{self, Recall, RecallSettings};
+use crate::rollout::recall::{Place as Told, RecallSettings};
 use crate::rollout::record::COLUMNS;
 use crate::rollout::sampler::Sampler;
 use crate::rollout::settings::{Actor, PlaySettings, SamplingSettings, TRAINING_TEMPERATURE};
@@ -134,7 +132,7 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     let differ = with.actor != Actor::Expert && with.samples > 1;
     let by = with.retrieve.as_ref().map(|retrieve| retrieve.retrieval.by);
     let mut found = misplaced::wrong(node, pipeline, &Asked { groups: with.groups, differ, by });
-    let system = with.retrieve.as_ref().is_some_and(|retrieve| retrieve.place == recall::Place::System);
+    let system = with.retrieve.as_ref().is_some_and(|retrieve| retrieve.place == Told::System);
     let told = node.inputs.iter().any(|input| input.port == "memory") && !system;
     found.extend(templates::played(node, &with.play, told));
     found
@@ -142,15 +140,13 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
 
 /// What comes by `memory` where a memory is read. In a loop it is what another node there made, which says what the next attempt is told.
 fn needs(with: &With) -> Vec<Need> {
-    let retrieves = with.typed::<Rollout>().is_some_and(|with| with.retrieve.is_some());
-    let columns: &[&str] = if retrieves { memory::COLUMNS } else { &[] };
-    columns.iter().map(|column| Need { port: "memory", column: column.to_string(), at: vec![] }).collect()
+    with.typed::<Rollout>().map_or_else(Vec::new, |with| recall::needs(with.retrieve.as_ref()))
 }
 
 /// The words that introduce what is retrieved, and those of a prompt of its own.
 fn words(node: &Node) -> Result<Vec<String>, Wrong> {
     let with = settings::<Rollout>(node)?;
-    let mut words = if with.retrieve.is_some() { recall::words() } else { vec![] };
+    let mut words = recall::words(with.retrieve.as_ref());
     words.extend(templates::words(node, &with.play)?);
     Ok(words)
 }
@@ -162,12 +158,10 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let (dealt, told) = if groups.is_some() { (Route::One, Route::One) } else { (Route::Deal, Route::All) };
     let mut inputs = vec![(must(&ports, "tasks")?, dealt)];
     let weights = port(&ports, "weights").map(|edge| (edge, told.clone()));
-    let recall = port(&ports, "memory").map(|edge| (edge, told)).filter(|_| with.retrieve.is_some());
+    let remembered = port(&ports, recall::PORT).map(|edge| (edge, told)).filter(|_| with.retrieve.is_some());
     let (at_weights, at_memory) = (1, 1 + usize::from(weights.is_some()));
-    inputs.extend(weights.into_iter().chain(recall));
-    let points = if with.encoder.is_some() { Points::Encoder } else { Points::Words };
-    let pointer = Pointer::new(points, with.encoder.clone(), ctx.policy.clone());
-    let memory = with.retrieve.clone().map(|settings| Recall::new(settings, pointer));
+    inputs.extend(weights.into_iter().chain(remembered));
+    let memory = recall::reader(node, with.retrieve.as_ref(), with.encoder.as_deref(), ctx);
     let (shared, seed, id) = (ctx.shared.clone(), ctx.seed, node.id.clone());
     let mut sampler = Sampler::new(policy, with.how(), Worlds::new(shared.outside.clone()), seed)?.recalling(memory);
     let weighing: Vec<Node> = weighing(node, &ctx.pipeline).into_iter().cloned().collect();
@@ -175,13 +169,9 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let mut version = 0;
     Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread }, ctx, move |iteration, rows| {
         version = newest(version, rows.get(at_weights).filter(|_| at_memory > at_weights))?;
-        if let Some(recall) = sampler.recall() {
-            let mut changes = Vec::new();
-            for batch in rows.get(at_memory).into_iter().flatten() {
-                changes.extend(Change::read(batch)?);
-            }
-            recall.begin(changes, mix(mix(seed, iteration), text(&id)));
-            shared.measure(iteration, &id, "memory", Figure::Most(f64::from(u8::from(recall.on()))));
+        if let Some(memory) = sampler.recall() {
+            recall::begin(memory, rows.get(at_memory), mix(mix(seed, iteration), text(&id)))?;
+            shared.measure(iteration, &id, "memory", Figure::Most(f64::from(u8::from(memory.on()))));
         }
         let names = names(&rows[0])?;
         if names.is_empty() {

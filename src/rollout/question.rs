@@ -16,7 +16,7 @@ pub const PLACES: Places = &[
     ("last", "what was seen in the end"),
     ("rules", "how the world is played"),
     ("task", "the task's own text, where observations don't say it"),
-    ("memory", "what was told of earlier attempts"),
+    ("memory", "what was told of earlier attempts, and what a memory tells"),
     ("attempt", "the number of the attempt, from 1"),
 ];
 
@@ -30,18 +30,18 @@ pub fn question(settings: &ReflectionSettings) -> Result<Template, TemplateError
     Ok(template)
 }
 
-/// The template, filled with an episode of a world with these rules.
+/// The template, filled with an episode of a world with these rules; `memory` is what was told of earlier attempts and is told from a memory.
 ///
 /// # Errors
 /// If it does something with a place that can't be done.
-pub fn ask(template: &Template, episode: &Transcript, rules: &str) -> Result<String, TemplateError> {
+pub fn ask(template: &Template, episode: &Transcript, rules: &str, memory: &str) -> Result<String, TemplateError> {
     template.fill(|place| match place {
         "first" => episode.first.into(),
         "actions" => episode.actions.join("; ").into(),
         "last" => episode.outcome.into(),
         "rules" => rules.into(),
         "task" => episode.instruction.into(),
-        "memory" => episode.start.memory.as_str().into(),
+        "memory" => memory.into(),
         "attempt" => (episode.start.attempt + 1).into(),
         _ => Value::UNDEFINED,
     })

@@ -3,7 +3,7 @@
 use super::episode::Start;
 use super::exchange::Whose;
 use super::points::Pointer;
-use crate::memory::{self, Asked, By, Change, Library, Retrieval};
+use crate::memory::{self, Asked, By, Change, Clusters, Library, Retrieval};
 use crate::policy::{PolicyError, Tokenizer};
 use crate::seed::{mix, text, Random};
 use schemars::JsonSchema;
@@ -24,7 +24,8 @@ pub struct RecallSettings {
     #[serde(default)]
     pub of: Of,
     /// Of a memory that keeps tasks apart, whose entries are told: the task's, with those that are there for all, or those of the next other
-    /// task that has some, whatever their keys.
+    /// task that has some, whatever their keys. Of a memory by cluster: those of the cluster that what is seen belongs to; where that has none, or
+    /// there is no such cluster, those of all by similarity (SLEA-RL).
     #[serde(default)]
     pub whose: Whose,
     /// Where the prompt tells them.
@@ -104,6 +105,8 @@ pub struct Recall {
     pub settings: RecallSettings,
     pointer: Pointer,
     library: Library,
+    /// Where entries live, if it is by cluster.
+    clusters: Option<Clusters>,
     on: bool,
 }
 
@@ -117,12 +120,20 @@ pub struct Shown<'a> {
 impl Recall {
     /// Nothing is remembered yet.
     pub fn new(settings: RecallSettings, pointer: Pointer) -> Recall {
-        Recall { settings, pointer, library: Library::new(), on: false }
+        Recall { settings, pointer, library: Library::new(), clusters: None, on: false }
+    }
+
+    /// The memory keeps clusters apart.
+    pub fn clustered(self, clusters: Option<Clusters>) -> Recall {
+        Recall { clusters, ..self }
     }
 
     /// An iteration begins: takes in what has changed and draws whether its episodes are played with the memory, by `seed` alone.
     pub fn begin(&mut self, mut changes: Vec<Change>, seed: u64) {
-        changes.sort_by_key(|change| change.iteration);
+        changes.sort_by(|a, b| (a.iteration, &a.entry.source).cmp(&(b.iteration, &b.entry.source)));
+        if let Some(clusters) = &mut self.clusters {
+            changes.iter().filter(|change| change.change > 0).for_each(|change| clusters.came(&change.entry));
+        }
         self.library.apply(changes);
         self.on = Random::new(mix(seed, text("memory"))).unit() < self.settings.chance;
     }
@@ -146,7 +157,7 @@ impl Recall {
             Of::State => shown.state.to_string(),
         };
         let keys: Vec<String> = turns.iter().map(key).collect();
-        let alike = self.settings.retrieval.by == By::Similarity;
+        let alike = self.settings.retrieval.by == By::Similarity || self.clusters.is_some();
         let points = if alike { self.pointer.points(keys.clone())? } else { vec![vec![]; turns.len()] };
         let each = turns.iter().zip(&keys).zip(&points);
         Ok(each.map(|(((episode, _), key), point)| self.one(episode, key, point, tokenizer)).collect())
@@ -155,24 +166,26 @@ impl Recall {
     /// What the policy is told where this is the key.
     fn one(&self, episode: &Start, key: &str, point: &[f32], tokenizer: &Tokenizer) -> Told {
         let RecallSettings { retrieval, whose, .. } = &self.settings;
-        let own = memory::bucket(&episode.task);
-        let (buckets, all);
-        let (buckets, retrieval): (&[u64], &Retrieval) = match whose {
-            Whose::Own => {
-                buckets = vec![0, own];
-                (&buckets, retrieval)
-            }
-            Whose::Another => {
-                // No key of another task is like what is seen here, so all of its entries count.
-                all = Retrieval { by: By::All, ..retrieval.clone() };
-                buckets = self.library.after(own).into_iter().collect();
-                (&buckets, &all)
-            }
+        let own = match &self.clusters {
+            Some(clusters) => clusters.of(point),
+            None => Some(memory::bucket(&episode.task)),
         };
-        let asked = Asked { buckets, key, point };
+        let find = |buckets: &[u64], by: By| {
+            let retrieval = Retrieval { by, ..retrieval.clone() };
+            retrieval.find(&self.library, &Asked { buckets, key, point })
+        };
+        let mut found = match (whose, own) {
+            (Whose::Own, Some(own)) if self.clusters.is_some() => find(&[own], retrieval.by),
+            (Whose::Own, own) => find(&own.into_iter().chain([0]).collect::<Vec<_>>(), retrieval.by),
+            // No key of another task is like what is seen here, so all of its entries count.
+            (Whose::Another, own) => find(&self.library.after(own.unwrap_or_default()).into_iter().collect::<Vec<_>>(), By::All),
+        };
+        if found.is_empty() && *whose == Whose::Own && self.clusters.is_some() {
+            found = find(&self.library.buckets().collect::<Vec<_>>(), By::Similarity);
+        }
         let mut told = Told::default();
         let mut left = self.settings.tokens.saturating_sub(tokenizer.encode(HEADING).len());
-        for (entry, _) in retrieval.find(&self.library, &asked) {
+        for (entry, _) in found {
             let line = format!("{ITEM}{}\n", entry.text);
             let Some(rest) = left.checked_sub(tokenizer.encode(&line).len()) else { break };
             left = rest;
@@ -233,6 +246,40 @@ mod tests {
         assert_eq!(told(&control, "a", "a red door").text, "Remembered:\n- dig\n");
         let key = recall(serde_json::json!({ "by": "key", "of": "state" }));
         assert_eq!(told(&key, "a", "a red door"), Told::default(), "no key is 5");
+    }
+
+    /// "a red door" founds a cluster, of whatever task, and "salt" another one.
+    #[test]
+    fn entries_of_a_cluster_are_told_and_else_what_is_alike() {
+        let of = |sample, task: &str, key: &str, text: &str, bucket| {
+            let mut change = change(sample, task, text, 1.0);
+            (change.entry.bucket, change.entry.key, change.entry.embedding) = (bucket, key.into(), memory::words(key));
+            change
+        };
+        let came = [of(0, "a", "a red door", "knock", 5), of(1, "b", "the red door", "push", 5), of(2, "b", "salt", "taste", 6)];
+        let told = |with: serde_json::Value, left: Vec<Change>, observation: &str| {
+            let recall = Recall::new(serde_json::from_value(with).unwrap(), Pointer::new(Points::Words, None, None));
+            let mut recall = recall.clustered(Some(Clusters::new(0.85)));
+            recall.begin(came.iter().cloned().chain(left).collect(), 7);
+            told(&recall, "c", observation).text
+        };
+        let all = || serde_json::json!({ "by": "all" });
+        assert_eq!(told(all(), vec![], "a red door"), "Remembered:\n- knock\n- push\n");
+        assert_eq!(told(all(), vec![], "salt"), "Remembered:\n- taste\n");
+        assert_eq!(told(all(), vec![], "a green lamp"), "", "no cluster, and nothing is more alike than 0.5");
+        assert_eq!(
+            told(serde_json::json!({ "above": 0.1, "most": 1 }), vec![], "a green lamp"),
+            "Remembered:\n- knock\n",
+            "no cluster: of all"
+        );
+        let mut gone = came[2].clone();
+        (gone.iteration, gone.change) = (1, -1);
+        assert_eq!(
+            told(serde_json::json!({ "above": -1.0 }), vec![gone], "salt"),
+            "Remembered:\n- knock\n- push\n",
+            "its cluster is empty"
+        );
+        assert_eq!(told(serde_json::json!({ "whose": "another" }), vec![], "salt"), "Remembered:\n- knock\n- push\n");
     }
 
     #[test]

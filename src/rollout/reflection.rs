@@ -1,11 +1,12 @@
 //! Asks the policy about an episode that is over (LaMer, section 4: self-reflection), and makes a row of what it says.
 
 use super::action::Response;
-use super::episode::{Phase, Turn};
+use super::episode::{Given, Phase, Start, Turn};
 use super::error::RolloutError;
 use super::exchange::Whose;
 use super::notes::{self, Keep};
 use super::player::unanswered;
+use super::recall::{Place, Recall, Shown, Told};
 use super::record::{self, Record};
 use super::retry::FailedEpisode;
 use super::settings::{Actor, On, ReflectionSettings};
@@ -14,7 +15,7 @@ use super::transcript::{transcripts, Transcript};
 use super::{question, tags};
 use crate::env::process::Outside;
 use crate::env::{EnvError, Fault, Game, Task};
-use crate::policy::{Policy, Request, Sampling, Tally, Tokenizer};
+use crate::policy::{Message, Policy, Request, Sampling, Tally, Tokenizer};
 use crate::seed;
 use arrow::array::RecordBatch;
 
@@ -37,6 +38,8 @@ pub struct Reflector {
     /// Tokens of what the next attempt is told, at most.
     budget: usize,
     sampling: Sampling,
+    /// What is remembered while it reflects.
+    recall: Option<Recall>,
 }
 
 impl Reflector {
@@ -45,7 +48,18 @@ impl Reflector {
     pub fn new(model: String, settings: &ReflectionSettings, temperature: f64, outside: Outside) -> Result<Reflector, RolloutError> {
         let ReflectionSettings { on, keep, budget, actor, notes, .. } = *settings;
         let (question, tag) = (question::question(settings)?, settings.tag().map(str::to_owned));
-        Ok(Reflector { model, outside, question, tag, on, actor, notes, keep, budget, sampling: settings.sampling.sampling(temperature) })
+        let sampling = settings.sampling.sampling(temperature);
+        Ok(Reflector { model, outside, question, tag, on, actor, notes, keep, budget, sampling, recall: None })
+    }
+
+    /// Reflects with this memory.
+    pub fn recalling(self, recall: Option<Recall>) -> Reflector {
+        Reflector { recall, ..self }
+    }
+
+    /// The memory that it reflects with.
+    pub fn recall(&mut self) -> Option<&mut Recall> {
+        self.recall.as_mut()
     }
 
     /// Reflects on those episodes among `rows`, sorted by name, that the settings ask for; a row each, or no batch without any.
@@ -63,20 +77,22 @@ impl Reflector {
         if over.is_empty() {
             return Ok(None);
         }
-        let requests = over.iter().map(|episode| self.request(&tokenizer, run, episode)).collect::<Result<Vec<_>, _>>()?;
+        let told = self.told(&over, &tokenizer)?;
+        let requests = over.iter().zip(told).map(|(episode, told)| self.request(&tokenizer, run, episode, told));
+        let (requests, given): (Vec<Request>, Vec<Given>) = requests.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
         let responses = match self.actor {
             Actor::Policy => self.ask(policy, &tokenizer, &over, &requests, tokens)?,
             Actor::Expert | Actor::Rescue => {
                 over.iter().map(|episode| self.advise(&tokenizer, episode).map(Ok)).collect::<Result<_, _>>()?
             }
         };
-        let turns = over.iter().zip(requests).zip(responses);
-        let turns = turns.map(|((episode, request), response)| match response {
-            Ok(response) => self.turn(episode, request, response),
+        let turns = over.iter().zip(requests.into_iter().zip(given)).zip(responses);
+        let turns = turns.map(|((episode, (request, given)), response)| match response {
+            Ok(response) => self.turn(episode, request, given, response),
             Err(fault) => {
                 failed.push(lost(episode, fault));
                 let nothing = Response::certain(String::new(), vec![tokenizer.end()]);
-                Turn { valid: false, ..self.turn(episode, request, nothing) }
+                Turn { valid: false, ..self.turn(episode, request, given, nothing) }
             }
         });
         let turns: Vec<Turn> = turns.collect();
@@ -133,18 +149,39 @@ impl Reflector {
         Ok(Response::certain(text, tokens))
     }
 
-    fn request(&self, tokenizer: &Tokenizer, run: u64, episode: &Transcript) -> Result<Request, RolloutError> {
-        let prompt = tokenizer.ask(&self.prompt(episode)?)?;
-        let seed = seed::mix(episode.start.seed(run, episode.turns), seed::text("reflect"));
-        Ok(Request { prompt, seed, choices: vec![] })
+    /// What is told from the memory, if there is one, on each of these episodes: what they ended with is what is seen.
+    fn told(&self, over: &[Transcript], tokenizer: &Tokenizer) -> Result<Vec<Told>, RolloutError> {
+        let Some(recall) = &self.recall else { return Ok(vec![Told::default(); over.len()]) };
+        let ends = over.iter().map(|episode| (&episode.start, Shown { observation: episode.outcome, state: state(episode) }));
+        let ends: Vec<(&Start, Shown)> = ends.collect();
+        Ok(recall.tell(&ends, tokenizer)?)
     }
 
-    fn prompt(&self, episode: &Transcript) -> Result<String, RolloutError> {
+    /// What is asked about the episode, and what of it comes from the memory.
+    fn request(&self, tokenizer: &Tokenizer, run: u64, episode: &Transcript, told: Told) -> Result<(Request, Given), RolloutError> {
+        let memory = &episode.start.memory;
+        let text = self.prompt(episode, memory)?;
+        let bare = tokenizer.ask(&text)?;
+        let apart = self.recall.as_ref().is_some_and(|recall| recall.settings.place == Place::System);
+        let (prompt, bare) = if told.text.is_empty() {
+            (bare, vec![])
+        } else if apart {
+            let message = |role: &str, content: &str| Message { role: role.into(), content: content.into() };
+            (tokenizer.chat(&[message("system", &told.text), message("user", &text)])?, bare)
+        } else {
+            (tokenizer.ask(&self.prompt(episode, &format!("{memory}{}", told.text))?)?, bare)
+        };
+        let seed = seed::mix(episode.start.seed(run, episode.turns), seed::text("reflect"));
+        let asked = self.recall.as_ref().is_some_and(Recall::on);
+        Ok((Request { prompt, seed, choices: vec![] }, Given { asked, retrieved: told.ids, bare, left_out: 0 }))
+    }
+
+    fn prompt(&self, episode: &Transcript, memory: &str) -> Result<String, RolloutError> {
         let rules = match self.question.asks("rules") {
             true => self.rules(&Task::parse(&episode.start.task)?.game)?,
             false => String::new(),
         };
-        Ok(question::ask(&self.question, episode, &rules)?)
+        Ok(question::ask(&self.question, episode, &rules, memory)?)
     }
 
     /// The rules of a game; a program has said its own when it was greeted.
@@ -155,16 +192,16 @@ impl Reflector {
         }
     }
 
-    /// A turn more, in which nothing is earned. Its state says after which end it was asked.
-    fn turn(&self, episode: &Transcript, request: Request, response: Response) -> Turn {
+    /// A turn more, in which nothing is earned.
+    fn turn(&self, episode: &Transcript, request: Request, given: Given, response: Response) -> Turn {
         let remark = self.remark(&response.text).map(str::to_owned);
         Turn {
             turn: episode.turns,
             phase: Phase::Reflect,
             observation: episode.outcome.to_owned(),
-            state: seed::mix(seed::text("reflect"), seed::text(episode.outcome)),
+            state: state(episode),
             prompt_tokens: request.prompt,
-            given: Default::default(),
+            given,
             response,
             choices: vec![],
             valid: remark.is_some(),
@@ -213,10 +250,17 @@ fn lost(episode: &Transcript, fault: Fault) -> FailedEpisode {
     }
 }
 
+/// A reflection's state says after which end it was asked.
+fn state(episode: &Transcript) -> u64 {
+    seed::mix(seed::text("reflect"), seed::text(episode.outcome))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::episode::Start;
+    use super::super::points::{Pointer, Points};
     use super::*;
+    use crate::memory::{Change, Entry};
+    use crate::row::Name;
 
     fn reflector(keep: Keep, tag: Option<&str>) -> Reflector {
         Reflector {
@@ -230,6 +274,7 @@ mod tests {
             keep,
             budget: 100,
             sampling: Sampling::default(),
+            recall: None,
         }
     }
 
@@ -240,12 +285,35 @@ mod tests {
 
     fn said(reflector: &Reflector, text: &str) -> Turn {
         let response = Response::certain(text.into(), vec![]);
-        reflector.turn(&episode(), Request::default(), response)
+        reflector.turn(&episode(), Request::default(), Given::default(), response)
     }
 
     #[test]
     fn a_prompt_tells_the_episode() {
-        assert_eq!(reflector(Keep::Both, None).prompt(&episode()).unwrap(), "{first}\nA\nAttempt 2: up; left\nZ\nReflect:");
+        let told = reflector(Keep::Both, None).prompt(&episode(), &episode().start.memory).unwrap();
+        assert_eq!(told, "{first}\nA\nAttempt 2: up; left\nZ\nReflect:");
+    }
+
+    /// What an episode ended with is looked for, and what is found is told where the prompt has its memory.
+    #[test]
+    fn a_reflection_is_told_what_is_remembered() {
+        let source = Name { iteration: 0, task: "t".into(), sample: 0, attempt: 0, turn: 1, phase: "reflect".into() };
+        let (key, embedding, text) = ("Z".to_owned(), crate::memory::words("Z"), "turn back".to_owned());
+        let entry = Entry { id: 7, bucket: crate::memory::bucket("t"), key, embedding, score: 0.0, text, source };
+        let tokenizer = Tokenizer::bytes();
+        let asked = |place: &str| {
+            let settings = serde_json::from_value(serde_json::json!({ "place": place })).unwrap();
+            let mut recall = Recall::new(settings, Pointer::new(Points::Words, None, None));
+            recall.begin(vec![Change { iteration: 0, change: 1, entry: entry.clone() }], 1);
+            let reflector = reflector(Keep::Both, None).recalling(Some(recall));
+            let told = reflector.told(&[episode()], &tokenizer).unwrap().remove(0);
+            let (request, given) = reflector.request(&tokenizer, 1, &episode(), told).unwrap();
+            (tokenizer.decode(&request.prompt), given.asked, given.retrieved, tokenizer.decode(&given.bare))
+        };
+        let bare = "{first}\nA\nAttempt 2: up; left\nZ\nReflect:";
+        let told = bare.replacen("A\n", "Remembered:\n- turn back\nA\n", 1);
+        assert_eq!(asked("before"), (told, true, vec![7], bare.into()));
+        assert_eq!(asked("system").0, format!("Remembered:\n- turn back\n{bare}"));
     }
 
     #[test]

@@ -23,21 +23,33 @@ struct Settings {
     keep: bool,
     novelty: Option<f32>,
     window: Option<u64>,
-    all: bool,
+    home: Home,
 }
+
+/// Which entries share a bucket.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Home {
+    Task,
+    All,
+    Cluster,
+}
+
+/// How alike the keys of a cluster are: "a door" is like "a red door", which is like "a red lamp", which isn't like "a door".
+const AT_LEAST: f32 = 0.4;
 
 fn settings() -> impl Strategy<Value = Settings> {
     let novelty = prop_oneof![Just(None), Just(Some(0.4f32)), Just(Some(1.0))];
     let window = prop_oneof![Just(None), (1..5u64).prop_map(Some)];
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
-    (1..6usize, flags, novelty, window).prop_map(|(capacity, (lowest, older, keep, all), novelty, window)| Settings {
+    let home = prop_oneof![Just(Home::Task), Just(Home::All), Just(Home::Cluster)];
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), home);
+    (1..6usize, flags, novelty, window).prop_map(|(capacity, (lowest, older, keep, home), novelty, window)| Settings {
         capacity,
         lowest,
         older,
         keep,
         novelty,
         window,
-        all,
+        home,
     })
 }
 
@@ -47,7 +59,12 @@ fn iterations() -> impl Strategy<Value = Vec<Vec<Note>>> {
 
 impl Settings {
     fn pipeline(&self, iterations: usize) -> pipeline::Pipeline {
-        let mut with = serde_json::json!({ "capacity": self.capacity, "per": if self.all { "all" } else { "task" } });
+        let mut with = serde_json::json!({ "capacity": self.capacity });
+        match self.home {
+            Home::Task => {}
+            Home::All => with["per"] = "all".into(),
+            Home::Cluster => (with["per"], with["at_least"]) = ("cluster".into(), AT_LEAST.into()),
+        }
         with["duplicates"] = if self.keep { "keep" } else { "drop" }.into();
         if self.lowest {
             with["evict"] = "lowest".into();
@@ -74,14 +91,24 @@ impl Settings {
     fn plain(&self, notes: &[Vec<Note>]) -> Vec<BTreeMap<u64, Plain>> {
         let mut there: Vec<Plain> = Vec::new();
         let mut versions = Vec::new();
+        // By cluster, the key of the first entry that got a place.
+        let mut prototypes: Vec<(String, String)> = Vec::new();
         for (iteration, notes) in notes.iter().enumerate() {
             there.retain(|entry| self.window.is_none_or(|window| entry.name.iteration + window > iteration as u64));
+            let mut known = prototypes.clone();
             for (i, note) in notes.iter().enumerate() {
-                let candidate = Plain::new(iteration as u64, i as u32, note, self.all);
+                let mut candidate = Plain::new(iteration as u64, i as u32, note, self.home);
+                if self.home == Home::Cluster {
+                    let near =
+                        known.iter().find(|(_, key)| cosine(key, &candidate.key) >= AT_LEAST - 1e-5).map(|(bucket, _)| bucket.clone());
+                    candidate.bucket = near.unwrap_or_else(|| {
+                        known.push((candidate.bucket.clone(), candidate.key.clone()));
+                        candidate.bucket
+                    });
+                }
                 let own = || there.iter().filter(|other| other.bucket == candidate.bucket);
-                let cosine = |other: &Plain| words(&candidate.key).iter().zip(words(&other.key)).map(|(a, b)| a * b).sum::<f32>();
                 let repeats = !self.keep && own().any(|other| other.text == candidate.text);
-                if !repeats && !self.novelty.is_some_and(|least| own().any(|other| cosine(other) >= least - 1e-5)) {
+                if !repeats && !self.novelty.is_some_and(|least| own().any(|other| cosine(&candidate.key, &other.key) >= least - 1e-5)) {
                     there.push(candidate);
                 }
             }
@@ -100,10 +127,21 @@ impl Settings {
                 kept.extend(own.into_iter().take(self.capacity));
             }
             there = kept;
+            let mut came: Vec<&Plain> = there.iter().filter(|entry| entry.name.iteration == iteration as u64).collect();
+            came.sort_by(|a, b| a.name.cmp(&b.name));
+            for entry in came {
+                if prototypes.iter().all(|(bucket, _)| *bucket != entry.bucket) {
+                    prototypes.push((entry.bucket.clone(), entry.key.clone()));
+                }
+            }
             versions.push(there.iter().map(|entry| (flow::memory::Entry::id_of(&entry.name), entry.clone())).collect());
         }
         versions
     }
+}
+
+fn cosine(a: &str, b: &str) -> f32 {
+    words(a).iter().zip(words(b)).map(|(a, b)| a * b).sum()
 }
 
 /// An entry as a list has it.
@@ -117,9 +155,14 @@ struct Plain {
 }
 
 impl Plain {
-    fn new(iteration: u64, i: u32, note: &Note, all: bool) -> Plain {
+    /// Its bucket is, by cluster, the one that it founds.
+    fn new(iteration: u64, i: u32, note: &Note, home: Home) -> Plain {
         let name = Name { iteration, task: format!("task {}", note.0), sample: i, attempt: 0, turn: 1, phase: "reflect".into() };
-        let bucket = if all { String::new() } else { name.task.clone() };
+        let bucket = match home {
+            Home::Task => name.task.clone(),
+            Home::All => String::new(),
+            Home::Cluster => flow::memory::Entry::id_of(&name).to_string(),
+        };
         // Keys share words, so that some are alike.
         let key = ["a door", "a red door", "a red lamp", "salt"][note.2 as usize].into();
         Plain { name, bucket, text: format!("tip {}", note.1), key, score: note.3.into() }
@@ -128,7 +171,7 @@ impl Plain {
 
 /// The notes of an iteration as rows of a `reflect`, the last one first: their order must not matter. In tasks' order samples grow.
 fn rows(iteration: u64, notes: &[Note]) -> Vec<RecordBatch> {
-    let all: Vec<Plain> = notes.iter().enumerate().rev().map(|(i, note)| Plain::new(iteration, i as u32, note, true)).collect();
+    let all: Vec<Plain> = notes.iter().enumerate().rev().map(|(i, note)| Plain::new(iteration, i as u32, note, Home::All)).collect();
     let texts = |of: fn(&Plain) -> &str| Arc::new(StringArray::from_iter_values(all.iter().map(of))) as ArrayRef;
     let u32s = |of: fn(&Plain) -> u32| Arc::new(UInt32Array::from_iter_values(all.iter().map(of))) as ArrayRef;
     let rows = row::batch(vec![
@@ -165,7 +208,7 @@ fn changes(settings: &Settings, notes: &[Vec<Note>], workers: usize, first: u64,
 /// old, there is room for 0.
 #[test]
 fn who_was_pushed_out_just_before_its_end_leaves_no_gap() {
-    let settings = Settings { capacity: 2, lowest: true, older: false, keep: false, novelty: None, window: Some(3), all: true };
+    let settings = Settings { capacity: 2, lowest: true, older: false, keep: false, novelty: None, window: Some(3), home: Home::All };
     let notes = vec![vec![(0, 0, 0, 1), (0, 1, 1, 2)], vec![], vec![(0, 2, 2, 3)], vec![(0, 3, 3, 0)]];
     let made = changes(&settings, &notes, 1, 0, &[]);
     let told: Vec<(u64, i32, f32)> = made.iter().map(|change| (change.iteration, change.change, change.entry.score)).collect();
@@ -186,7 +229,11 @@ proptest! {
                 let entry = &change.entry;
                 prop_assert_eq!(&entry.embedding, &words(&entry.key));
                 if change.change > 0 {
-                    let bucket = if settings.all { String::new() } else { entry.source.task.clone() };
+                    let bucket = match settings.home {
+                        Home::Task => entry.source.task.clone(),
+                        Home::All => String::new(),
+                        Home::Cluster => entry.bucket.to_string(),
+                    };
                     let plain = Plain { name: entry.source.clone(), bucket, text: entry.text.clone(), key: entry.key.clone(), score: entry.score };
                     prop_assert!(there.insert(entry.id, plain).is_none(), "came twice");
                 } else {

@@ -121,3 +121,81 @@ fn a_trajectory_is_shown_with_what_it_was_told() {
     let wanted = format!(" (from iteration {}, sample {}, which came to ", tip["source"], tip["sample"]);
     assert!(said.contains("  told    ") && said.contains(&wanted), "{wanted} is not in\n{said}");
 }
+
+/// What is measured with a memory: `evaluate` in the run, and `flow eval` of it afterwards, of memories whose entries fit any board.
+const MEASURED: &str = r#"
+  panel:
+    op: evaluate
+    inputs: { weights: { after: update }, memory: { after: memory } }
+    with: { model: actor, panel: PANEL, every: 3, max_turns: 3, retrieve: { above: 0.2, most: 3 } }
+log: [panel, "#;
+
+#[test]
+fn a_panel_is_played_with_a_memory_that_nothing_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let panel = "datasets/minesweeper-4x4-m2-7c0c5ec4294c.json";
+    let all = REMEMBERING.replace("capacity: 4,", "capacity: 4, per: all,");
+    let plain = trained(folder.path(), "plain", &all, &[]);
+    let run = trained(folder.path(), "run", &all.replace("log: [", &MEASURED[1..].replace("PANEL", panel)), &[]);
+    // Nobody is told anything before there is something; then all are, by what was there after the iteration before.
+    let told = ask(&run, "select iteration, count(*) filter (where len(retrieved) > 0) as told, count(*) as n, min(mode) as mode from panel group by all order by all");
+    assert_eq!(told.iter().map(|row| row["iteration"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 3, 6]);
+    assert!(told.iter().all(|row| row["mode"] == "memory") && told[0]["told"] == 0, "{told:?}");
+    assert!(told[1..].iter().all(|row| row["told"].as_u64().unwrap() * 2 > row["n"].as_u64().unwrap()), "{told:?}");
+    let late = "with given as (select iteration, unnest(retrieved) as id from panel) select count(*) as n from given g \
+                where not exists (select * from memory m where m.id = g.id and m.change > 0 and m.iteration < g.iteration)";
+    assert_eq!(ask(&run, late)[0]["n"], 0);
+    // Measuring changes nothing.
+    let (whole, measured) = (made(&plain), made(&run));
+    assert!(whole.0 == measured.0 && whole.1 == measured.1, "the memory is another one where it is read by a panel");
+
+    // The same afterwards, with the run's last weights and memory: the rows of iteration 6.
+    let out = folder.path().join("played");
+    let eval =
+        |extra: &[&str]| done(flow().arg("eval").arg(&run).args(["--panel", panel, "--format", "json", "--node", "rollout"]).args(extra));
+    let with = eval(&["--memory", run.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    let same = "select task, turn, retrieved, action, reward from ";
+    let (played, panel_rows) =
+        (ask(&out, &format!("{same} rollout order by all")), ask(&run, &format!("{same} panel where iteration = 6 order by all")));
+    assert!(!played.is_empty() && played == panel_rows, "{with}");
+    let shown = ask(&out, "select count(*) as n from rollout r join memory m on m.change > 0 and list_contains(r.retrieved, m.id)");
+    assert!(shown[0]["n"].as_u64().unwrap() > 0, "what was told can be asked for");
+    let without: Value = serde_json::from_str(&eval(&[])).unwrap();
+    assert_eq!(without["tasks"], serde_json::from_str::<Value>(&with).unwrap()["tasks"]);
+
+    let attempts =
+        fails(flow().arg("eval").arg(&run).args(["--panel", panel, "--node", "rollout", "--attempts", "2", "--memory"]).arg(&run));
+    assert!(attempts.contains("leave out `--attempts` or `--memory`"), "{attempts}");
+}
+
+/// A reflection is told what is remembered of ends like its own, and says so; a memory by clusters, and after a kill.
+#[test]
+fn a_reflection_is_told_what_is_remembered() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = REMEMBERING
+        .replace(
+            "inputs: rollout, with: { model: actor, on: always",
+            "inputs: { rows: rollout, memory: { after: memory } }, with: { model: actor, retrieve: { above: 0.2, most: 2 }, on: always",
+        )
+        .replace("capacity: 4,", "capacity: 4, per: cluster, at_least: 0.5,");
+    let run = trained(folder.path(), "run", &told, &["--workers", "1"]);
+    let given =
+        "with given as (select iteration, unnest(retrieved) as id from reflect) select count(*) as n, count(*) filter (where exists \
+                 (select * from memory m where m.id = g.id and m.change > 0 and m.iteration < g.iteration)) as there from given g";
+    let found = &ask(&run, given)[0];
+    assert!(found["n"].as_u64().unwrap() > 10 && found["n"] == found["there"], "{found}");
+    let longer = "select count(*) filter (where len(prompt_tokens) <= len(bare_tokens)) as n from reflect where len(retrieved) > 0";
+    assert_eq!(ask(&run, longer)[0]["n"], 0);
+    // A bucket is named after an entry, and holds those of several tasks.
+    let buckets =
+        "select count(*) as buckets, max(tasks) as shared from (select bucket, count(distinct task) as tasks from memory group by bucket)";
+    let buckets = &ask(&run, buckets)[0];
+    assert!(buckets["buckets"].as_u64().unwrap() > 1 && buckets["shared"].as_u64().unwrap() > 1, "{buckets}");
+    let whole = made(&run);
+    assert!(made(&trained(folder.path(), "four", &told, &["--workers", "4"])) == whole, "on 4 workers");
+    let out = folder.path().join("stopped");
+    done(flow().arg("run").arg(pipeline(folder.path(), &told)).arg("--out").arg(&out).args(["--set", "iterations=3"]));
+    done(flow().arg("resume").arg(&out).args(["--iterations", "6"]));
+    let other = made(&out);
+    assert!(other.0 == whole.0 && other.1 == whole.1, "stopped after 3 and gone on: {}\nand not {}", other.0, whole.0);
+}

@@ -7,6 +7,7 @@ use super::error::{Error, Result};
 use super::machine::Machine;
 use super::models;
 use super::output::{answer, Outcome, Output};
+use super::past::changes;
 use super::session::info;
 use crate::dataflow::context::Shared;
 use crate::dataflow::feed::{Feed, Feeds};
@@ -53,6 +54,9 @@ pub struct Eval {
     /// Turns after which an episode is cut; as in training unless given
     #[arg(long)]
     max_turns: Option<u32>,
+    /// Plays with what this run remembers, read as the pipeline reads its memory; a rollout without a loop reads one
+    #[arg(long, value_name = "RUN")]
+    memory: Option<PathBuf>,
     /// Decides what is drawn; unless given, what `evaluate` draws
     #[arg(long, default_value_t = EVALUATION_SEED)]
     seed: u64,
@@ -88,11 +92,14 @@ impl Eval {
         let attempts = how.node(&node).and_then(|n| n.body.as_ref()).map_or(1, |body| body.attempts);
         let drawn = tasks(&panel)?;
         let opens = how.nodes.iter().filter(|n| ops::is(n, Role::Opens));
-        let feeds: Feeds = opens.map(|n| (n.id.clone(), drawn.clone())).collect();
+        let mut feeds: Feeds = opens.map(|n| (n.id.clone(), drawn.clone())).collect();
+        let given = self.remembered(&how)?;
+        feeds.extend(given.clone());
         let plan = Plan::new(how, ops::find, ops::adds);
         run(Plan {
             workers: self.machine.workers as usize,
             feeds,
+            given: given.into(),
             policy,
             journal,
             stall: self.machine.stall(),
@@ -112,6 +119,21 @@ impl Eval {
             Output::Text => answer(&score.text(&subject, self.temperature)),
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// What the memory held when its run ended: all of its changes in iteration 0, in which the panel is played.
+    fn remembered(&self, how: &Pipeline) -> Result<Feeds> {
+        let Some(path) = &self.memory else { return Ok(Feeds::new()) };
+        let (folder, mut given) = (log::Run::open(path)?, Feeds::new());
+        for node in how.nodes.iter().filter(|n| ops::is(n, Role::Remembers)) {
+            let help = format!("`--memory` names a run whose `{}` remembers, and logs it", node.id);
+            let changes = changes(node, &folder, &folder.manifest()?).map_err(|e| e.help(help))?;
+            given.insert(
+                node.id.clone(),
+                Arc::new(move |iteration: u64| if iteration == 0 { changes(u64::MAX) } else { Ok(vec![]) }) as Feed,
+            );
+        }
+        Ok(given)
     }
 
     /// Which version of its weights plays, if it is a run's.
@@ -140,6 +162,7 @@ impl Eval {
             temperature: self.temperature,
             max_turns: self.max_turns,
             seed: self.seed,
+            remembers: self.memory.is_some(),
         };
         let text = recipe(&trained, &changes).map_err(|e| e.at(file.display()))?;
         Ok(pipeline::parse("what is evaluated", &text, &self.sets, &ops::catalog())?)

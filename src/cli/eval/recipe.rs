@@ -19,6 +19,8 @@ pub struct Changes<'a> {
     pub temperature: f64,
     pub max_turns: Option<u32>,
     pub seed: u64,
+    /// Whether it is played with a memory.
+    pub remembers: bool,
 }
 
 /// A pipeline of one iteration: tasks, and the node that plays them, as it does in `trained`, with weights that stay as they are. It logs
@@ -28,9 +30,18 @@ pub fn recipe(trained: &Pipeline, changes: &Changes) -> Result<String> {
     let played = trained.source["nodes"][&node.id].clone();
     let inner = if node.body.is_some() { played["nodes"].as_object().cloned().unwrap_or_default() } else { Map::new() };
     let source = tasks_of(trained, node).ok_or_else(|| Error::Asked(format!("`{}` reads no tasks", node.id)))?;
+    let memory = if changes.remembers { Some(memory_of(trained, node)?) } else { None };
+    if memory.is_some() && changes.attempts.unwrap_or(1) > 1 {
+        return Err(Error::asked(
+            "several attempts are told of one another, and not what is remembered: leave out `--attempts` or `--memory`",
+        ));
+    }
     let played = match &node.body {
         None => {
             let mut played = quiet(&played, &source.id, changes, &[]);
+            if let Some(memory) = memory {
+                remembering(&mut played, trained, node, memory);
+            }
             match ops::operator(&node.op).and_then(|o| o.port(Carries::Memory)) {
                 Some(memory) if changes.attempts.unwrap_or(1) > 1 => {
                     played["inputs"][memory.name] = json!({ "after": ATTEMPT });
@@ -65,7 +76,7 @@ pub fn recipe(trained: &Pipeline, changes: &Changes) -> Result<String> {
         };
         known.insert(name, settings);
     }
-    let pipeline = json!({
+    let mut pipeline = json!({
         "flow": "eval",
         "iterations": 1,
         "seed": changes.seed,
@@ -73,6 +84,20 @@ pub fn recipe(trained: &Pipeline, changes: &Changes) -> Result<String> {
         "nodes": { &source.id: trained.source["nodes"][&source.id].clone(), name: played },
         "log": [name],
     });
+    if let Some(memory) = memory {
+        if let Some(encoder) = node.with.names("encoder") {
+            pipeline["models"][encoder] = trained.source["models"][encoder].clone();
+        }
+        // Its changes come from the log; what says how its keys are compared is all that counts of it.
+        let mut with = json!({});
+        for setting in ["points", "encoder", "per", "at_least"] {
+            if let Some(given) = trained.source["nodes"][&memory.id]["with"].get(setting) {
+                with[setting] = given.clone();
+            }
+        }
+        pipeline["nodes"][&memory.id] = json!({ "op": memory.op, "inputs": name, "with": with });
+        pipeline["log"] = json!([name, memory.id]);
+    }
     Ok(serde_json::to_string_pretty(&pipeline)?)
 }
 
@@ -94,6 +119,30 @@ fn chosen<'a>(pipeline: &'a Pipeline, wanted: Option<&str>) -> Result<&'a Node> 
 
 fn rollouts(node: &Node) -> impl Iterator<Item = &Node> {
     node.all().filter(|n| ops::is(n, Role::Plays))
+}
+
+/// The memory that `node` reads.
+fn memory_of<'a>(pipeline: &'a Pipeline, node: &Node) -> Result<&'a Node> {
+    let remembers = |from: &str| pipeline.node(from).filter(|n| ops::is(n, Role::Remembers));
+    let read = node.inputs.iter().find_map(|input| remembers(&input.from)).filter(|_| node.body.is_none());
+    read.ok_or_else(|| Error::Asked(format!("`{}` reads no memory, which `--memory` is for", node.id)))
+}
+
+/// Has the node read the memory in every iteration, as in training.
+fn remembering(played: &mut Value, trained: &Pipeline, node: &Node, memory: &Node) {
+    let had = &trained.source["nodes"][&node.id];
+    let port = node.inputs.iter().find(|input| input.from == memory.id).map(|input| input.port.clone());
+    if let Some(port) = port {
+        played["inputs"][port] = json!({ "after": memory.id });
+    }
+    for setting in ["retrieve", "encoder"] {
+        if let Some(given) = had["with"].get(setting) {
+            played["with"][setting] = given.clone();
+        }
+    }
+    if let Some(retrieve) = played["with"]["retrieve"].as_object_mut() {
+        retrieve.remove("chance");
+    }
 }
 
 /// The node whose tasks `node` plays.
@@ -128,6 +177,9 @@ fn quiet(node: &Value, tasks: &str, changes: &Changes, inside: &[&str]) -> Value
     if let Some(with) = node["with"].as_object_mut() {
         // A control, which is asked for where it is wanted.
         with.remove("notes");
+        // Read where a memory is asked for.
+        with.remove("retrieve");
+        with.remove("encoder");
     }
     if operator.role == Role::Plays {
         node["with"]["samples"] = json!(changes.samples);

@@ -93,6 +93,9 @@ pub struct Measured {
     #[serde(default)]
     #[schemars(range(min = 1, max = 10_000))]
     pub samples: Option<u32>,
+    /// The run of this study whose memory is read, of the same seed, or of its only one; none unless given.
+    #[serde(default)]
+    pub memory: Option<String>,
     /// Sampling temperature; that of `flow eval` unless given.
     #[serde(default)]
     #[schemars(range(min = 0.0, max = 10.0))]

@@ -98,9 +98,9 @@ impl Study {
 
     /// The arguments of `flow` that measure a run.
     pub fn measure(&self, m: &Measuring) -> Vec<OsString> {
-        let Some(Measured { panel, like, node, attempts, samples, temperature, set: sets }) = self.measurements.get(&m.measurement) else {
-            return vec![];
-        };
+        let Some(measured) = self.measurements.get(&m.measurement) else { return vec![] };
+        let Measured { panel, like, node, attempts, samples, memory, temperature, set: sets } = measured;
+        let memory = memory.as_ref().and_then(|run| self.source(run, m.of.seed));
         let mut arguments: Vec<OsString> = vec!["eval".into(), self.folder(&m.of).into(), "--panel".into(), panel.into()];
         let mut with = |flag: &str, value: OsString| arguments.extend([flag.into(), value]);
         with("--seed", m.of.seed.to_string().into());
@@ -108,6 +108,7 @@ impl Study {
         node.iter().for_each(|node| with("--node", node.into()));
         attempts.iter().for_each(|n| with("--attempts", n.to_string().into()));
         samples.iter().for_each(|n| with("--samples", n.to_string().into()));
+        memory.iter().for_each(|run| with("--memory", self.folder(run).into()));
         temperature.iter().for_each(|t| with("--temperature", t.to_string().into()));
         sets.iter().for_each(|s| with("--set", set(s).into()));
         arguments
@@ -143,6 +144,9 @@ impl Study {
             }
         }
         for (name, measured) in &self.measurements {
+            if let Some(run) = measured.memory.as_ref().filter(|run| !self.runs.contains_key(*run)) {
+                wrong(&["measurements", name, "memory"], format!("there is no run `{run}` in this study"));
+            }
             for (key, file) in [("panel", Some(&measured.panel)), ("like", measured.like.as_ref())] {
                 if let Some(file) = file.filter(|file| !file.is_file()) {
                     wrong(&["measurements", name, key], format!("there is no file `{}`", file.display()));

@@ -1,9 +1,9 @@
 //! What contends for the places of a memory: the rows of an iteration that make entries, and the entries that have a place.
 
-use super::{Entries, MemoryUpdate};
+use super::{Entries, Home, MemoryUpdate};
 use crate::dataflow::relation::Contender;
 use crate::dataflow::{Failed, Lost};
-use crate::memory::{self, Change, Entry, Library, Rank};
+use crate::memory::{self, Change, Clusters, Entry, Library, Rank};
 use crate::rollout::points::Pointer;
 use crate::rollout::tags;
 use crate::row::{self, Name};
@@ -24,16 +24,22 @@ pub struct Admit {
     with: MemoryUpdate,
     iterations: u64,
     library: Library,
+    /// Where entries live by `per: cluster`.
+    clusters: Option<Clusters>,
     /// What contends, in its bucket, with its rank and its last iteration.
     offered: BTreeMap<u64, (u64, Rank, Option<u64>)>,
     /// The candidates of the iteration before.
     fresh: BTreeSet<u64>,
+    /// By bucket, the ranks of the entries that have a place.
+    places: BTreeMap<u64, BTreeSet<(Rank, u64)>>,
 }
 
 impl Admit {
     /// Nothing contends yet; the run ends after `iterations`.
     pub fn new(pointer: Pointer, with: MemoryUpdate, iterations: u64) -> Admit {
-        Admit { pointer, with, iterations, library: Library::new(), offered: BTreeMap::new(), fresh: BTreeSet::new() }
+        let clusters = (with.per == Home::Cluster).then(|| Clusters::new(with.at_least));
+        let (library, offered, fresh, places) = Default::default();
+        Admit { pointer, with, iterations, library, clusters, offered, fresh, places }
     }
 
     /// `rows` are what entries are made of, the changes of the iteration before, and all changes of before the run was stopped.
@@ -44,9 +50,11 @@ impl Admit {
             for change in Change::read(batch)? {
                 if change.change > 0 {
                     self.confirm(iteration, &change.entry, &mut made);
-                } else if let Some(place) = self.offered.remove(&change.entry.id).filter(|place| place.2.is_none_or(|end| end > iteration))
-                {
-                    self.tell(iteration, &change.entry, place, -1, &mut made);
+                    self.clusters.iter_mut().for_each(|clusters| clusters.came(&change.entry));
+                } else if let Some(place) = self.withdraw(change.entry.id) {
+                    if place.2.is_none_or(|end| end > iteration) {
+                        self.tell(iteration, &change.entry, place, -1, &mut made);
+                    }
                 }
                 self.library.apply([change]);
             }
@@ -57,7 +65,7 @@ impl Admit {
         if let Some(window) = self.with.admission.window {
             // They leave by themselves: they were offered until now.
             for old in self.library.forget((iteration + 1).saturating_sub(window)) {
-                self.offered.remove(&old.id);
+                self.withdraw(old.id);
             }
         }
         if let Some(rows) = row::sorted(&rows[0])? {
@@ -67,6 +75,10 @@ impl Admit {
                 let age = ages.entry(entry.bucket).or_default();
                 let place = self.place(&entry, *age);
                 *age += 1;
+                // Who can't push anybody out costs differential nothing.
+                if !self.room(place.0, place.1) {
+                    continue;
+                }
                 // For one iteration, until it is known whether it got a place.
                 made.contenders.extend([(1, iteration), (-1, iteration + 1)].map(|(change, at)| contender(&entry, place, change, at)));
                 self.fresh.insert(entry.id);
@@ -82,7 +94,10 @@ impl Admit {
         for batch in past {
             changes.extend(Change::read(batch)?);
         }
-        changes.sort_by_key(|change| change.iteration);
+        changes.sort_by(|a, b| (a.iteration, &a.entry.source).cmp(&(b.iteration, &b.entry.source)));
+        if let Some(clusters) = &mut self.clusters {
+            changes.iter().filter(|change| change.change > 0).for_each(|change| clusters.came(&change.entry));
+        }
         self.library.apply(changes);
         let mut there: Vec<Entry> = if past.is_empty() { vec![] } else { self.library.entries().cloned().collect() };
         there.sort_by(|a, b| a.source.cmp(&b.source));
@@ -93,6 +108,7 @@ impl Admit {
             *age += 1;
             self.tell(iteration, &entry, place, 1, made);
             self.offered.insert(entry.id, place);
+            self.places.entry(place.0).or_default().insert((place.1, entry.id));
         }
         Ok(())
     }
@@ -104,9 +120,25 @@ impl Admit {
         (entry.bucket, admission.rank(entry.score, entry.source.iteration << 32 | age), until)
     }
 
+    /// Whether there is a place in the bucket for what has this rank, or one has to leave that is worse.
+    fn room(&self, bucket: u64, rank: Rank) -> bool {
+        let full = self.places.get(&bucket).filter(|own| own.len() >= self.with.admission.capacity);
+        full.and_then(BTreeSet::last).is_none_or(|(worst, _)| rank < *worst)
+    }
+
+    /// An entry has left, or is about to; where it stood, if it had not left before.
+    fn withdraw(&mut self, id: u64) -> Option<(u64, Rank, Option<u64>)> {
+        let place = self.offered.remove(&id)?;
+        if let Some(own) = self.places.get_mut(&place.0) {
+            own.remove(&(place.1, id));
+        }
+        Some(place)
+    }
+
     /// A candidate that got a place goes on contending.
     fn confirm(&mut self, iteration: u64, entry: &Entry, made: &mut Admitted) {
         let Some(place) = self.offered.get(&entry.id).copied().filter(|_| self.fresh.remove(&entry.id)) else { return };
+        self.places.entry(place.0).or_default().insert((place.1, entry.id));
         if place.2.is_none_or(|end| end > iteration) {
             self.tell(iteration, entry, place, 1, made);
         }
@@ -121,7 +153,7 @@ impl Admit {
     }
 
     /// The rows that make entries, in the order of their names.
-    fn candidates(&self, rows: &RecordBatch, long: &mut Vec<Lost>) -> Result<Vec<Entry>, Failed> {
+    fn candidates(&mut self, rows: &RecordBatch, long: &mut Vec<Lost>) -> Result<Vec<Entry>, Failed> {
         let with = &self.with;
         let phases = row::texts(rows, "phase")?;
         let marks = match with.entries {
@@ -150,7 +182,7 @@ impl Admit {
             let key = key(i);
             candidates.push(Entry {
                 id: Entry::id_of(&source),
-                bucket: with.per.bucket(&source.task),
+                bucket: if with.per == Home::Task { memory::bucket(&source.task) } else { 0 },
                 embedding: vec![],
                 key,
                 score: scores.value(i),
@@ -160,6 +192,7 @@ impl Admit {
         }
         let points = self.pointer.points(candidates.iter().map(|entry| entry.key.clone()).collect())?;
         candidates.iter_mut().zip(points).for_each(|(entry, point)| entry.embedding = point);
+        self.clusters.iter_mut().for_each(|clusters| clusters.assign(&mut candidates));
         Ok(candidates)
     }
 }
@@ -182,4 +215,57 @@ fn too_long(source: &Name, bytes: usize, longest: usize) -> Lost {
 fn contender(entry: &Entry, (group, rank, _): (u64, Rank, Option<u64>), change: i32, at: u64) -> (Contender, Change) {
     let contender = Contender { group, rank, id: entry.id, change: change.into(), at };
     (contender, Change { iteration: at, change, entry: entry.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rollout::points::Points;
+    use arrow::array::{BooleanArray, Float32Array, StringArray, UInt32Array, UInt64Array};
+    use std::sync::Arc;
+
+    /// Two reflections on one task, the first of them with this text.
+    fn rows(text: &str) -> RecordBatch {
+        row::batch(vec![
+            ("iteration", Arc::new(UInt64Array::from(vec![0, 0]))),
+            ("task", Arc::new(StringArray::from(vec!["t", "t"]))),
+            ("sample", Arc::new(UInt32Array::from(vec![0, 1]))),
+            ("attempt", Arc::new(UInt32Array::from(vec![0, 0]))),
+            ("turn", Arc::new(UInt32Array::from(vec![3, 3]))),
+            ("phase", Arc::new(StringArray::from(vec!["reflect", "reflect"]))),
+            ("observation", Arc::new(StringArray::from(vec!["a door", "a lamp"]))),
+            ("action", Arc::new(StringArray::from(vec![text, "push"]))),
+            ("valid", Arc::new(BooleanArray::from(vec![true, true]))),
+            ("score", Arc::new(Float32Array::from(vec![1.0, 2.0]))),
+        ])
+        .unwrap()
+    }
+
+    fn admitted(text: &str, with: serde_json::Value) -> Admitted {
+        let mut admit = Admit::new(Pointer::new(Points::Words, None, None), serde_json::from_value(with).unwrap(), 9);
+        admit.iteration(0, &[vec![rows(text)], vec![], vec![]]).unwrap()
+    }
+
+    #[test]
+    fn a_text_of_a_megabyte_is_not_remembered_and_noted() {
+        let long = "x".repeat(1 << 20);
+        let found = admitted(&long, serde_json::json!({}));
+        assert_eq!(
+            found.contenders.iter().map(|(_, change)| change.entry.text.as_str()).collect::<Vec<_>>(),
+            ["push", "push"],
+            "it came, for one iteration"
+        );
+        let [lost] = &found.long[..] else { panic!("one text is too long") };
+        assert_eq!((lost.sample, lost.cause, lost.phase), (0, "too_long", "reflect"));
+        assert_eq!(lost.error, "its text has 1048576 bytes and is not remembered: `longest` allows 4000");
+        let just = admitted("knock", serde_json::json!({ "longest": 5 }));
+        assert_eq!((just.contenders.len(), just.long.len()), (4, 0), "as long as is allowed");
+        assert_eq!(admitted("knocks", serde_json::json!({ "longest": 5 })).long.len(), 1);
+    }
+
+    #[test]
+    fn a_row_without_a_text_makes_no_entry() {
+        assert_eq!(admitted(" \n", serde_json::json!({})).contenders.len(), 2);
+        assert_eq!(admitted("no tag", serde_json::json!({ "tag": "tip" })).contenders.len(), 0);
+    }
 }

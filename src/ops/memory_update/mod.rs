@@ -51,7 +51,11 @@ struct MemoryUpdate {
     score: String,
     /// Which entries share a bucket, and its capacity.
     #[serde(default)]
-    per: Per,
+    per: Home,
+    /// By `per: cluster`: a key belongs to the first cluster with whose first entry's key it has at least this cosine; else it founds one.
+    #[serde(default = "at_least")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    at_least: f32,
     /// The longest text that becomes an entry, in bytes; a row with a longer one is noted in the table `errors`.
     #[serde(default = "longest")]
     #[schemars(range(min = 1, max = 1_000_000))]
@@ -73,6 +77,22 @@ enum Entries {
     Turns,
 }
 
+/// Which entries share a bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Home {
+    /// Those of a task (EMPO2).
+    #[default]
+    Task,
+    /// All.
+    All,
+    /// Those whose keys are alike, of whatever task (SLEA-RL).
+    Cluster,
+}
+
+fn at_least() -> f32 {
+    0.85
+}
 fn action() -> String {
     "action".into()
 }
@@ -86,6 +106,11 @@ fn longest() -> usize {
 /// Whether these are settings of a memory whose keys have no points.
 pub(super) fn pointless(with: &With) -> bool {
     with.typed::<MemoryUpdate>().is_some_and(|with| with.points == Points::None)
+}
+
+/// How alike the keys of a cluster are, where these are settings of a memory that has clusters.
+pub(super) fn clustered(with: &With) -> Option<f32> {
+    with.typed::<MemoryUpdate>().filter(|with| with.per == Home::Cluster).map(|with| with.at_least)
 }
 
 /// What the table has of it.
@@ -139,6 +164,20 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     if with.admission.novelty.is_some() && with.points == Points::None {
         at("novelty", "`novelty` compares points, and by `points: none` there are none".into(), "leave `points: none` out, or `novelty`");
     }
+    if with.per == Home::Cluster && with.points == Points::None {
+        at(
+            "per",
+            "clusters are of keys that are alike, and by `points: none` none are".into(),
+            "leave `points: none` out, or write `per: task` or `per: all`",
+        );
+    }
+    if with.per != Home::Cluster && node.with.gives("at_least") {
+        at(
+            "at_least",
+            "`at_least` says how alike the keys of a cluster are, and there are none".into(),
+            "write `per: cluster`, or leave it out",
+        );
+    }
     if with.admission.evict == Evict::Oldest && node.with.gives("ties") {
         at("ties", "`ties` has no meaning where the oldest leave: no two are of one age".into(), "leave it out, or write `evict: lowest`");
     }
@@ -149,7 +188,7 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with = MemoryUpdate::clone(&*settings(node)?);
-    let route = with.per.route();
+    let route = if with.per == Home::Task { Per::Task.route() } else { Per::All.route() };
     let (capacity, first) = (with.admission.capacity, ctx.first);
     let past = feed::past(&node.id, scope, ctx)?;
     let (handle, back) = scope.feedback(1);
