@@ -15,6 +15,8 @@ pub const TABLE: &[Kind] = &[
     adapter::kind("alfworld", "ALFWorld's engine with regenerated scenes."),
     adapter::kind("gem", "GEM's environments."),
     adapter::kind("gymnasium", "Gymnasium's environments with discrete actions or text."),
+    adapter::kind("miniwob", "MiniWoB++'s pages in a real headless Chromium."),
+    adapter::kind("openenv", "Servers of the standard OpenEnv."),
     adapter::kind("scienceworld", "ScienceWorld: elementary science in a simulated house."),
     adapter::kind("textarena", "TextArena's games for one player."),
     adapter::kind("textworld", "TextWorld: generated games, or files of them."),
