@@ -106,7 +106,7 @@ faults: build
 compare: build
 	target/release/flow study studies/grpo-gigpo.yaml $(ARGS)
 
-# LaMer's tables, written to docs/lamer.md, docs/lamer-notes.md and docs/lamer-sokoban.md: some two hours; it goes on where it was left. ARGS="--jobs 2" does two
+# LaMer's tables, written to docs/lamer.md, docs/lamer-notes.md and docs/lamer-sokoban.md: hours; it goes on where it was left. ARGS="--jobs 2" does two
 # pieces of work at a time, ARGS=--dry-run says what is left.
 reproduce-lamer: build
 	target/release/flow study studies/lamer.yaml $(ARGS)

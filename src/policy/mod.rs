@@ -109,8 +109,8 @@ pub struct Example {
     pub advantage: f32,
     /// The same of each response token; empty: `advantage` counts for all of them.
     pub advantages: Vec<f32>,
-    /// The return that the critic expected after the prompt, and after each response token but the last: read by the objective `value` alone,
-    /// which reads as much of the response as there are values asked for. Without a response one, of the prompt.
+    /// The returns that the critic expected: after the prompt, and after each response token but the last; for a row without a response the
+    /// first alone. Only the objective `value` reads them.
     pub values: Vec<f32>,
     /// The returns that it should have expected.
     pub targets: Vec<f32>,
