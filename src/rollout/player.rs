@@ -1,16 +1,16 @@
 //! Who answers in live episodes: the policy, or the environment's expert as if it were the policy.
 
 use super::action::{Decode, Encoder, Response};
+use super::answers::answers;
 use super::conversation::{Now, Teller};
 use super::episode::{Episode, Given, Start};
 use super::error::RolloutError;
 use super::prompt::Prompt;
 use super::recall::{At, Recall, Shown, Told};
-
 use super::retry::RetryPolicy;
 use super::settings::{Actor, PlaySettings};
 use crate::env::{Cause, Fault, Task, View, Worlds};
-use crate::policy::{Answers, Policy, PolicyError, Reply, Request, RowFault, Sampling, Tally, Tokenizer, Unanswered};
+use crate::policy::{Policy, Reply, Request, Sampling, Tally, Tokenizer};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -169,28 +169,11 @@ impl Player {
             by_version.entry(live[i].episode.start.version).or_default().push(i);
         }
         let start = Instant::now();
-        for (version, mut which) in by_version {
-            let replies = loop {
-                if which.is_empty() {
-                    break vec![];
-                }
-                let asked = which.iter().map(|&i| requests[i].clone()).collect();
-                match self.policy.answer(&self.how.model, version, asked, self.how.sampling.clone()) {
-                    // What one episode shows is too much to read: that costs this episode.
-                    Err(PolicyError::Row { row, fault: fault @ RowFault::TooLong { .. } }) if row < which.len() => {
-                        said.insert(which.remove(row), Err(unanswered(&fault)));
-                    }
-                    answers => {
-                        let Answers { replies, tokens: read } = answers?;
-                        tokens.add(&read);
-                        break replies;
-                    }
-                }
-            };
+        for (version, which) in by_version {
+            let asked: Vec<&Request> = which.iter().map(|&i| &requests[i]).collect();
+            let replies = answers(&self.policy, (&self.how.model, version), &asked, &self.how.sampling, tokens)?;
             let tokenizer = self.encoder.tokenizer();
-            let told = |reply: Result<Reply, RowFault>| {
-                reply.map(|reply| Response::replied(reply, &self.how.sampling, tokenizer)).map_err(|fault| unanswered(&fault))
-            };
+            let told = |reply: Result<Reply, Fault>| reply.map(|reply| Response::replied(reply, &self.how.sampling, tokenizer));
             said.extend(which.into_iter().zip(replies.into_iter().map(told)));
         }
         if !live.is_empty() {
@@ -219,15 +202,4 @@ impl Player {
         }
         Ok(settings.decode.response(action, &mut self.encoder))
     }
-}
-
-/// What it costs an episode, or a reflection, that nothing answers.
-pub(super) fn unanswered(fault: &RowFault) -> Fault {
-    let cause = match fault {
-        RowFault::Unanswered { cause: Unanswered::Late, .. } => Cause::Timeout,
-        RowFault::Unanswered { cause: Unanswered::Refused, .. } => Cause::Error,
-        RowFault::Unanswered { cause: Unanswered::Malformed, .. } => Cause::Malformed,
-        _ => Cause::Prompt,
-    };
-    Fault::new(cause, fault.to_string())
 }

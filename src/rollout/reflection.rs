@@ -1,11 +1,12 @@
 //! Asks the policy about an episode that is over (LaMer, section 4: self-reflection), and makes a row of what it says.
 
 use super::action::Response;
+use super::advice::lesson;
+use super::answers::answers;
 use super::episode::{Given, Phase, Start, Turn};
 use super::error::RolloutError;
 use super::exchange::Whose;
 use super::notes::{self, Keep};
-use super::player::unanswered;
 use super::recall::{Place, Recall, Shown, Told};
 use super::record::{self, Record};
 use super::retry::FailedEpisode;
@@ -14,10 +15,11 @@ use super::template::Template;
 use super::transcript::{transcripts, Transcript};
 use super::{question, tags};
 use crate::env::process::Outside;
-use crate::env::{EnvError, Fault, Game, Task};
-use crate::policy::{Message, Policy, Request, Sampling, Tally, Tokenizer};
+use crate::env::{Cause, EnvError, Fault, Game, Task};
+use crate::policy::{Message, Policy, Reply, Request, Sampling, Tally, Tokenizer};
 use crate::seed;
 use arrow::array::RecordBatch;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Reflects on episodes.
 #[derive(Clone)]
@@ -63,7 +65,8 @@ impl Reflector {
     }
 
     /// Reflects on those episodes among `rows`, sorted by name, that the settings ask for; a row each, or no batch without any.
-    /// `run` is the run's seed; what was read joins `tokens`. Where a server gives no answer nothing is said, and the reflection joins `failed`.
+    /// `run` is the run's seed; what was read joins `tokens`. Where the prompt is too long or a server gives no answer nothing is said, and the
+    /// reflection joins `failed`.
     /// An error if rows lack a column ([`super::transcript::NEEDS`]), or the policy can't answer.
     pub fn reflect(
         &self,
@@ -90,6 +93,9 @@ impl Reflector {
         let turns = turns.map(|((episode, (request, given)), response)| match response {
             Ok(response) => self.turn(episode, request, given, response),
             Err(fault) => {
+                // What was too long to read is too long to train on: its last token stands for it.
+                let unread = if fault.cause == Cause::Prompt { request.prompt.len().saturating_sub(1) } else { 0 };
+                let request = Request { prompt: request.prompt[unread..].to_vec(), ..request };
                 failed.push(lost(episode, fault));
                 let nothing = Response::certain(String::new(), vec![tokenizer.end()]);
                 Turn { valid: false, ..self.turn(episode, request, given, nothing) }
@@ -111,38 +117,21 @@ impl Reflector {
         requests: &[Request],
         tokens: &mut Tally,
     ) -> Result<Vec<Result<Response, Fault>>, RolloutError> {
-        let mut versions: Vec<u64> = over.iter().map(|episode| episode.start.version).collect();
-        versions.sort_unstable();
-        versions.dedup();
-        let mut said: Vec<Option<Result<Response, Fault>>> = over.iter().map(|_| None).collect();
+        let versions: BTreeSet<u64> = over.iter().map(|episode| episode.start.version).collect();
+        let mut said: BTreeMap<usize, Result<Response, Fault>> = BTreeMap::new();
         for version in versions {
             let which: Vec<usize> = (0..over.len()).filter(|&i| over[i].start.version == version).collect();
-            let asked: Vec<Request> = which.iter().map(|&i| requests[i].clone()).collect();
-            let answers = policy.answer(&self.model, version, asked, self.sampling.clone())?;
-            tokens.add(&answers.tokens);
-            for (i, reply) in which.into_iter().zip(answers.replies) {
-                let reply = reply.map_err(|fault| unanswered(&fault));
-                said[i] = Some(reply.map(|reply| Response::replied(reply, &self.sampling, tokenizer)));
-            }
+            let asked: Vec<&Request> = which.iter().map(|&i| &requests[i]).collect();
+            let replies = answers(policy, (&self.model, version), &asked, &self.sampling, tokens)?;
+            let told = |reply: Result<Reply, Fault>| reply.map(|reply| Response::replied(reply, &self.sampling, tokenizer));
+            said.extend(which.into_iter().zip(replies.into_iter().map(told)));
         }
-        Ok(said.into_iter().flatten().collect())
+        Ok(said.into_values().collect())
     }
 
     /// What the expert says; nothing where it has nothing to say.
     fn advise(&self, tokenizer: &Tokenizer, episode: &Transcript) -> Result<Response, RolloutError> {
-        let task = Task::parse(&episode.start.task)?;
-        let mut world = if self.notes == Whose::Another { task.another().make()? } else { task.make()? };
-        world.reset();
-        match self.notes {
-            Whose::Own => episode.actions.iter().for_each(|action| drop(world.step(action))),
-            Whose::Another => {
-                for _ in 0..episode.turns {
-                    let Some(action) = world.expert() else { break };
-                    world.step(&action);
-                }
-            }
-        }
-        let lesson = world.lesson().unwrap_or_default();
+        let lesson = lesson(episode, self.notes)?;
         let text = self.tag.as_ref().map_or(lesson.clone(), |tag| tags::write(tag, &lesson));
         let mut tokens = tokenizer.encode(&text);
         tokens.push(tokenizer.end());
@@ -323,33 +312,6 @@ mod tests {
         assert_eq!((turn.action.as_str(), turn.valid, turn.turn, turn.phase), ("go up", true, 2, Phase::Reflect));
         assert_eq!((none.action.as_str(), none.valid), ("", false));
         assert_eq!(said(&reflector(Keep::Both, None), " go up\n").action, "go up");
-    }
-
-    /// The expert names mines that it saw or is sure of. Of another board of the game it names cells in the same form, that hide a mine here
-    /// as often as any other: 3 of 35.
-    #[test]
-    fn a_note_on_another_task_has_the_form_alone() {
-        let tokenizer = Tokenizer::bytes();
-        let named = |notes, seed: u64| {
-            let reflector = Reflector { notes, actor: Actor::Expert, ..reflector(Keep::Reflection, None) };
-            let task = format!("minesweeper-6x6-m3-s{seed}");
-            let mut world = Task::parse(&task).unwrap().make().unwrap();
-            world.reset();
-            let actions: Vec<String> = std::iter::from_fn(|| world.expert().inspect(|action| drop(world.step(action)))).take(5).collect();
-            let start = Start { task, ..episode().start };
-            let actions: Vec<&str> = actions.iter().map(String::as_str).collect();
-            let over = Transcript { start, turns: actions.len() as u32, actions, ..episode() };
-            let said = reflector.advise(&tokenizer, &over).unwrap().text;
-            said.split_inclusive(')').map(|cell| cell.trim_start_matches(", ").to_owned()).collect::<Vec<_>>()
-        };
-        let (mut cells, mut shared) = (0, 0);
-        for seed in 0..60 {
-            let (own, other) = (named(Whose::Own, seed), named(Whose::Another, seed));
-            assert!(other.iter().all(|cell| cell.starts_with('(') && cell.ends_with(')') || cell.is_empty()), "{other:?}");
-            cells += other.len();
-            shared += other.iter().filter(|cell| own.contains(cell)).count();
-        }
-        assert!(cells > 60 && shared * 5 < cells, "{shared} of {cells}");
     }
 
     #[test]

@@ -84,6 +84,25 @@ fn a_conversation_begins_with_all_that_was_read_and_said() {
     assert_eq!(told.iter().map(|(_, left_out)| *left_out).collect::<Vec<_>>(), [0, 0, 0, 1]);
 }
 
+/// It costs itself, and what comes after it goes on.
+#[test]
+fn a_reflection_too_long_to_read_is_told_in_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let question = "prompt: '{% for i in range(200) %}{{ last }}{% endfor %}'";
+    let yaml = asking("max_failed: 1", question).replace(
+        "log: [rollout, reflect]",
+        "  update: { op: gpu-update, inputs: reflect, with: { model: actor, objective: sft, invalid: keep } }\nlog: [rollout, reflect, update]",
+    );
+    let run = trained(folder.path(), "run", &yaml, &[]);
+    let said = answer(
+        &run,
+        "select cause, count(*), max(error) like 'a prompt of % don''t fit the context of 512' from errors group by cause",
+        "csv",
+    );
+    assert_eq!(said.lines().nth(1), Some("prompt,4,true"), "{said}");
+    assert_eq!(answer(&run, "select count(*) from reflect where not valid", "csv").lines().nth(1), Some("4"));
+}
+
 #[test]
 fn a_run_keeps_the_text_of_its_prompt() {
     let folder = tempfile::tempdir().unwrap();
