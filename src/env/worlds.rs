@@ -4,7 +4,7 @@
 //! are ready while slow worlds still work.
 
 use super::here::Here;
-use super::process::{wait, Answer, Ask, Outside, Pool, ProcessError};
+use super::process::{wait, Answer, Ask, Outside, Pool, ProcessError, Version};
 use super::view::{Answers, View};
 use super::{EnvError, Fault, Game, Task};
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -23,6 +23,8 @@ pub struct Worlds {
     waiting: BTreeSet<usize>,
     views: Vec<(usize, Result<View, Fault>)>,
     advice: BTreeMap<usize, Result<Option<String>, Fault>>,
+    /// Episodes that an expert plays in a process, each with whether what it says next has been asked.
+    led: BTreeMap<usize, bool>,
 }
 
 /// An episode to be begun: its number, its task, and whether its admissible actions are to be listed. Our own games list them always.
@@ -41,6 +43,7 @@ impl Worlds {
         self.waiting.clear();
         self.views.clear();
         self.advice.clear();
+        self.led.clear();
     }
 
     /// The rules of a game, for the head of a full prompt.
@@ -81,15 +84,17 @@ impl Worlds {
         Ok(())
     }
 
-    /// Carries out an action in each of these episodes. [`Worlds::views`] has what they show then.
+    /// Carries out an action in each of these episodes. [`Worlds::views`] has what they show then. Where a process's expert was asked
+    /// before, it is asked again on the same line, so that nobody waits for a request of its own.
     pub fn act(&mut self, moves: &[(usize, &str)]) -> Result<(), EnvError> {
-        let mut asks: BTreeMap<String, Vec<(usize, &str)>> = BTreeMap::new();
+        let mut asks: BTreeMap<String, Vec<(usize, &str, bool)>> = BTreeMap::new();
         for (episode, action) in moves {
             match self.here.act(*episode, action) {
                 Some(view) => self.views.push((*episode, view)),
                 None => {
                     self.waiting.insert(*episode);
-                    asks.entry(self.program(*episode)?).or_default().push((*episode, action));
+                    let led = self.led.get_mut(episode).map(|asked| *asked = true).is_some();
+                    asks.entry(self.program(*episode)?).or_default().push((*episode, action, led));
                 }
             }
         }
@@ -130,6 +135,8 @@ impl Worlds {
         let mut over: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for episode in episodes {
             self.waiting.remove(episode);
+            self.advice.remove(episode);
+            self.led.remove(episode);
             self.here.close(*episode);
             if let Some(name) = self.there.remove(episode) {
                 over.entry(name).or_default().push(*episode);
@@ -153,11 +160,17 @@ impl Worlds {
         for episode in episodes {
             match self.here.expert(*episode) {
                 Some(advice) => drop(self.advice.insert(*episode, advice)),
+                None if self.led.get(episode) == Some(&true) => drop(self.led.insert(*episode, false)),
                 None => asks.entry(self.program(*episode)?).or_default().push(*episode),
             }
         }
         for (name, asks) in asks {
-            self.pool(&name)?.advise(&asks)?;
+            let pool = self.pool(&name)?;
+            pool.advise(&asks)?;
+            // In protocol 1 answers come in any order, so there a step is answered before more is asked.
+            if pool.hello().version == Version::Two {
+                self.led.extend(asks.into_iter().map(|episode| (episode, false)));
+            }
         }
         loop {
             self.collect();
@@ -290,6 +303,50 @@ mod tests {
         assert_eq!(TOLD.load(Ordering::SeqCst), 0);
         assert!(std::panic::catch_unwind(|| panic!("this broke elsewhere")).is_err());
         assert_eq!(TOLD.load(Ordering::SeqCst), 1, "a panic outside environments is told as ever");
+    }
+
+    /// Shows how many lines it has read, which its expert would do again; the third step ends an episode.
+    const LINES: &str = r#"
+import json, sys
+for number, line in enumerate(sys.stdin):
+    asked = json.loads(line)
+    said = []
+    for ask in asked if isinstance(asked, list) else [asked]:
+        answer = {"episode": ask.get("episode")}
+        if ask["request"] == "hello":
+            answer = {"protocol": 2, "splits": {"train": 1}, "abilities": ["expert"]}
+        elif ask["request"] == "reset":
+            steps, answer["observation"] = 0, str(number)
+        elif ask["request"] == "step":
+            steps += 1
+            answer |= {"observation": str(number), "reward": 0, "done": steps == 3}
+        elif ask["request"] == "expert":
+            answer |= {"error": "it is over"} if steps == 3 else {"action": f"{number} {steps}"}
+        else:
+            answer["closed"] = True
+        said.append(answer)
+    print(json.dumps(said if isinstance(asked, list) else said[0]), flush=True)
+"#;
+
+    #[test]
+    fn an_expert_is_asked_on_the_line_of_the_step() {
+        let (command, outside) = (["python3", "-c", LINES].map(String::from).to_vec(), Outside::default());
+        let settings = serde_json::json!({ "command": command, "name": "lines", "seconds": 60, "split": "train" });
+        outside.declare(serde_json::from_value(settings).unwrap());
+        let mut worlds = Worlds::new(outside.clone());
+        let task = Task::parse("process-lines-train-0-s1").unwrap();
+        for first in [1, 7] {
+            assert_eq!(worlds.reset(&[(7, &task)]).unwrap()[0].as_ref().unwrap().seen.observation, first.to_string());
+            let advice = |worlds: &mut Worlds| worlds.expert(&[7]).unwrap().remove(0);
+            assert_eq!(advice(&mut worlds), Ok(Some(format!("{} 0", first + 1))), "asked by itself");
+            for step in [1, 2] {
+                assert_eq!(worlds.step(&[(7, "go")]).unwrap()[0].as_ref().unwrap().seen.observation, (first + 1 + step).to_string());
+                assert_eq!(advice(&mut worlds), Ok(Some(format!("{} {step}", first + 1 + step))), "asked with the step");
+            }
+            assert!(worlds.step(&[(7, "go")]).unwrap()[0].as_ref().unwrap().seen.done, "nothing is told of what the expert says now");
+            worlds.close(&[7]); // one more line
+        }
+        outside.close();
     }
 
     #[test]

@@ -98,7 +98,7 @@ fn said(way: &str) -> Vec<String> {
     heard(&mut pool, way, &mut said);
     for _ in 0..2 {
         let going: &[usize] = if said.is_empty() { &[5, 6] } else { &[6] };
-        pool.step(&going.iter().map(|episode| (*episode, "right")).collect::<Vec<_>>());
+        pool.step(&going.iter().map(|episode| (*episode, "right", false)).collect::<Vec<_>>());
         heard(&mut pool, way, &mut said);
     }
     let going: &[usize] = if said.is_empty() { &[5, 6] } else { &[6] };

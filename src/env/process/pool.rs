@@ -94,9 +94,13 @@ impl Pool {
         Ok(())
     }
 
-    /// Carries out an action in each of these episodes, without waiting for what they show.
-    pub fn step(&mut self, moves: &[(usize, &str)]) {
-        self.ask(moves.iter().map(|(episode, action)| (*episode, Ask::Step(action))));
+    /// Carries out an action in each of these episodes, without waiting for what they show; where it says so, the program's expert is asked
+    /// as well what it would do then.
+    pub fn step(&mut self, moves: &[(usize, &str, bool)]) {
+        self.ask(moves.iter().flat_map(|(episode, action, led)| {
+            let asks = [Some(Ask::Step(action)), led.then_some(Ask::Expert)];
+            asks.into_iter().flatten().map(|ask| (*episode, ask))
+        }));
     }
 
     /// Asks what the program's expert would do in each of these episodes, without waiting for it.

@@ -70,7 +70,7 @@ fn reset(pool: &mut Pool, episodes: &[usize]) {
 }
 
 fn step(pool: &mut Pool, actions: &[(usize, &str)]) -> Vec<Result<View, Fault>> {
-    pool.step(actions);
+    pool.step(&actions.iter().map(|(episode, action)| (*episode, *action, false)).collect::<Vec<_>>());
     let mut views = answers(pool);
     actions.iter().map(|(episode, _)| views.remove(episode).unwrap()).collect()
 }
