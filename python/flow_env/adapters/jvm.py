@@ -11,8 +11,9 @@ from py4j.protocol import Py4JNetworkError
 from ..world import Fatal
 
 # Objects without a hash of their own get one that depends on all that the machine did before, and what a world lists or
-# connects first follows from it. With the same hash for all it follows from the episode alone.
-OPTIONS = ["-XX:+UnlockExperimentalVMOptions", "-XX:hashCode=2", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=4", "-Xss16m"]
+# connects first follows from it. With the same hash for all it follows from the episode alone. Searching for gold paths fills as much
+# memory as the machine may have, of which a tenth is needed.
+OPTIONS = ["-XX:+UnlockExperimentalVMOptions", "-XX:hashCode=2", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=4", "-Xss16m", "-Xmx2g"]
 
 
 class Machine:

@@ -1,7 +1,7 @@
-"""ScienceWorld: `scienceworld[:TASK,TASK...][,easy][,look=false][,steps=100][,most=3]`, all thirty tasks unless some are named.
+"""ScienceWorld: `scienceworld[:TASK,TASK...][,easy][,look=false][,steps=100][,most=3][,train=5]`, all thirty tasks unless some are named.
 
 A task is a kind and a variation, such as `boil/14`; the package's variations for training, development and test are the splits, or
-with `most` so many of each kind, evenly from each split.
+with `most` so many of each kind, evenly from each split. `train` trains on the first so many variations of each kind (EMPO2: five).
 The score is the package's, from -100 (a wrong focus, which ends the episode) to 100; a step's reward is a hundredth of what it
 gains. One episode a process: worlds that share a JVM aren't isolated.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from importlib.metadata import version
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from scienceworld.constants import BASEPATH, JAR_PATH
 
@@ -33,8 +33,9 @@ class ScienceWorld(World):
         self.look = bool(settings.pop("look", True))
         self.max_steps = settings.pop("steps", None)
         self.most = int(settings.pop("most", 0))
+        self.first = int(settings.pop("train", 0))
         if settings:
-            raise ValueError(f"scienceworld has no setting {sorted(settings)[0]!r}; it has look, steps and most")
+            raise ValueError(f"scienceworld has no setting {sorted(settings)[0]!r}; it has look, steps, most and train")
         self.world = f"scienceworld {version('scienceworld')}"
         self.simple = ",".join(part for part in plain if part in SIMPLIFICATIONS)
         self.machine = Machine.hold(JAR_PATH, BASEPATH)
@@ -44,13 +45,17 @@ class ScienceWorld(World):
         for kind in self.kinds:
             if kind not in known:
                 raise ValueError(f"scienceworld has no task `{kind}`; it has {', '.join(sorted(known))}")
-        self.wants_gold = False
+        self.loaded: Optional[Tuple[str, int]] = None
+        self.paths: Dict[Tuple[str, int], List[str]] = {}
 
     def tasks(self, split: str) -> Sequence[str]:
         named = []
         for kind in self.kinds:
             count = int(self.machine.call(self.server.getTaskMaxVariations, kind))
             some = variations(count).get(split, range(0))
+            if split == "train" and self.first:
+                named += [f"{kind}/{number}" for number in some[: self.first]]
+                continue
             chosen = spread(len(some), self.most or len(some))
             named += [f"{kind}/{some[int(place)]}" for place in chosen]
         return named
@@ -59,7 +64,6 @@ class ScienceWorld(World):
         self.kind, _, variation = str(task).rpartition("/")
         self.variation = int(variation)
         self.played: List[str] = []
-        self.gold: Optional[List[str]] = None
         view = self.begin()
         view.instruction = str(self.machine.call(self.server.getTaskDescription)).replace("Task Description:", "").strip()
         view.type = self.kind
@@ -69,11 +73,17 @@ class ScienceWorld(World):
         # What objects are told apart by is counted from 0 in each episode, as in a new JVM.
         self.machine.call(self.machine.gateway.jvm.util.UniqueIdentifier.reset)
         self.before = 0
-        self.machine.call(self.server.load, self.kind, self.variation, self.simple, self.wants_gold)
-        if self.wants_gold:
-            self.gold = [str(action) for action in self.machine.call(self.server.getGoldActionSequence)]
-        self.machine.call(self.server.reset)
+        # Going back to the start takes as long as loading, and either is enough.
+        if self.loaded == (self.kind, self.variation):
+            self.machine.call(self.server.reset)
+        else:
+            self.load(gold=False)
         return self.show(str(self.machine.call(self.server.step, "look around")))
+
+    def load(self, gold: bool) -> None:
+        self.loaded = None
+        self.machine.call(self.server.load, self.kind, self.variation, self.simple, gold)
+        self.loaded = (self.kind, self.variation)
 
     def step(self, action: str) -> View:
         self.played.append(action)
@@ -104,14 +114,15 @@ class ScienceWorld(World):
 
     def expert(self) -> Optional[str]:
         """The next action of the package's gold path, while the episode follows it."""
-        if self.gold is None:
+        task = (self.kind, self.variation)
+        if task not in self.paths:
             # The path comes with loading: the task is loaded once more, with its path, and played up to here.
-            self.wants_gold = True
+            self.load(gold=True)
+            self.paths[task] = [str(action) for action in self.machine.call(self.server.getGoldActionSequence)]
             self.begin()
             for action in self.played:
                 self.show(str(self.machine.call(self.server.step, action)))
-        gold = self.gold or []
-        at = len(self.played)
+        gold, at = self.paths[task], len(self.played)
         return gold[at] if at < len(gold) and gold[:at] == self.played else None
 
     def close(self) -> None:
