@@ -35,11 +35,6 @@ impl Per {
     }
 }
 
-/// The column that keys are read from where none is named.
-pub fn observation() -> String {
-    "observation".into()
-}
-
 /// What is wrong with a node whose rows aren't logged; `why` goes on after its name.
 pub fn unlogged(node: &Node, pipeline: &Pipeline, why: &str) -> Option<Wrong> {
     let wrong = || Wrong::in_node(node, &[], format!("`{}` {why}", node.id)).help(format!("name `{}` in `log`", node.id));

@@ -14,6 +14,7 @@ mod groups;
 mod heads;
 mod idle_clip;
 mod incoming;
+mod keyed;
 mod memory_update;
 mod misplaced;
 mod novelty;
@@ -35,6 +36,7 @@ mod vocabulary;
 
 pub use games::programs;
 pub use operator::{Further, Head, Operator};
+pub use memory_update::comparing;
 pub use remote::remote;
 pub use tasks::drawn as game;
 use upstream::upstream;

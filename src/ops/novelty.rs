@@ -1,13 +1,14 @@
 //! `novelty`: how often states like a turn's have been seen before, over all iterations, and the reward 1/n that follows (EMPO2, section
 //! 4.2: intrinsic rewards). A count is maintained, never taken again: of each distinct state how many were like it.
 
-use super::buckets::{observation, unlogged, Per};
+use super::buckets::{unlogged, Per};
+use super::keyed::Keyed;
 use super::operator::{must, settings, Further, Operator, Settings};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Place, Ports};
 use crate::memory::{self, Distinct, Entry};
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
-use crate::rollout::points::{unnamed, Pointer, Points};
+use crate::rollout::points::Pointer;
 use crate::row::{self, Kind, Name, RowError, View};
 use arrow::array::{ArrayRef, Float32Array, Float32Builder, ListBuilder, RecordBatch, UInt32Array, UInt64Array};
 use arrow::datatypes::{DataType, Field};
@@ -23,16 +24,9 @@ struct Novelty {
     /// What n counts.
     #[serde(default)]
     count: Count,
-    /// The column by which states are compared.
-    #[serde(default = "observation")]
-    key: String,
-    /// What makes points of keys; by `none` states are alike where their keys are equal.
-    #[serde(default)]
-    points: Points,
-    /// The encoder, of `models`, for `points: encoder`.
-    #[serde(default)]
-    encoder: Option<String>,
-    /// A state is like a distinct one when the cosine of their keys is at least this.
+    #[serde(flatten)]
+    keyed: Keyed,
+    /// A state is like a distinct one when the cosine of their keys is at least this; by `points: none`, when their keys are equal.
     #[serde(default = "at_least")]
     #[schemars(range(min = 0.0, max = 1.0))]
     at_least: f64,
@@ -83,19 +77,19 @@ fn needs(with: &With) -> Vec<Need> {
     if with.count == Count::Retrieved {
         return vec![need("mode", "count"), need("retrieved", "count")];
     }
-    vec![need(&with.key, "key")]
+    vec![need(&with.keyed.key, "key")]
 }
 
 /// A key that is no text, and counts that a resumed run could not go on with.
 fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     let Ok(with) = settings::<Novelty>(node) else { return vec![] };
     let mut found = Vec::new();
-    let fits: &[Kind] = if with.points == Points::None { &[Kind::Text, Kind::U64] } else { &[Kind::Text] };
-    if let Some(column) = row::find(&with.key).filter(|column| !fits.contains(&column.kind)) {
+    let fits: &[Kind] = if with.keyed.pointless() { &[Kind::Text, Kind::U64] } else { &[Kind::Text] };
+    if let Some(column) = row::find(&with.keyed.key).filter(|column| !fits.contains(&column.kind)) {
         let message = format!("`key` can't be the column `{}`, which is {}", column.name, column.kind.name());
         found.push(Wrong::in_node(node, &["with", "key"], message).help("name a column of texts; `points: none` also compares `state`"));
     }
-    found.extend(unnamed(node, with.points, with.encoder.as_deref()));
+    found.extend(with.keyed.wrong(node));
     found.extend(unlogged(node, pipeline, "counts over iterations, and a resumed run reads its counts in the log"));
     found
 }
@@ -105,7 +99,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
     let route = with.per.route();
     let past = feed::past(&node.id, scope, ctx)?;
     let inputs = vec![(must(&ports, "rows")?, route.clone()), (past, route)];
-    let pointer = Pointer::new(with.points, with.encoder.clone(), ctx.policy.clone());
+    let pointer = with.keyed.pointer(ctx);
     let mut distinct = Distinct::new(with.at_least as f32);
     Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread }, ctx, move |_, rows| {
         recount(&mut distinct, &rows[1], with.per)?;
@@ -116,18 +110,18 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
 
 /// The columns of an iteration's rows, counted in the order of their names.
 fn counted(distinct: &mut Distinct, view: &View, with: &Novelty, pointer: &Pointer) -> Result<Vec<(&'static str, ArrayRef)>, Failed> {
-    let key = if with.count == Count::Retrieved { vec!["mode", "retrieved"] } else { vec![with.key.as_str()] };
+    let key = if with.count == Count::Retrieved { vec!["mode", "retrieved"] } else { vec![with.keyed.key.as_str()] };
     let rows = view.read(&row::NAME.into_iter().chain(key).collect::<Vec<_>>())?;
     let phases = row::texts(&rows, "phase")?;
     let mut like = Vec::with_capacity(view.len());
     let mut seen = Vec::with_capacity(view.len());
     let mut points = ListBuilder::new(Float32Builder::new()).with_field(Field::new("item", DataType::Float32, false));
     let keys: Option<Vec<String>> = match with.count {
-        Count::Visits => Some((0..view.len()).map(memory::keys(&rows, &with.key)?).collect()),
+        Count::Visits => Some((0..view.len()).map(memory::keys(&rows, &with.keyed.key)?).collect()),
         Count::Retrieved => None,
     };
     let places = match &keys {
-        Some(keys) if with.points == Points::None => keys.iter().map(|key| memory::exactly(key)).collect(),
+        Some(keys) if with.keyed.pointless() => keys.iter().map(|key| memory::exactly(key)).collect(),
         Some(keys) => pointer.points(keys.clone())?,
         None => vec![],
     };

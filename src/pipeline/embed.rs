@@ -5,8 +5,8 @@ use super::Catalog;
 use crate::files;
 use serde_json::Value;
 
-/// A longer file isn't kept; whoever reads it says what is wrong with it.
-const MOST_BYTES: u64 = 1 << 20;
+/// The largest file that a template may be, in bytes. A larger one isn't kept; whoever reads it says what is wrong with it.
+pub const TEMPLATE_BYTES: u64 = 1 << 20;
 
 /// Puts the text of each file in place of its name, where a setting's schema says `x-names: template`. `nodes` is the map of nodes as a
 /// pipeline has it; what names no file stays.
@@ -28,7 +28,7 @@ fn within(value: &mut Value, schema: &Value, root: &Value) {
         return within(value, target, root);
     }
     if schema["x-names"] == "template" {
-        if let Some(text) = value.as_str().and_then(|name| files::text(name.as_ref(), MOST_BYTES).ok()) {
+        if let Some(text) = value.as_str().and_then(|name| files::text(name.as_ref(), TEMPLATE_BYTES).ok()) {
             *value = text.into();
         }
         return;

@@ -25,6 +25,7 @@ pub use catalog::{Carries, Catalog, Delay, Need, OperatorSpec, Port, Role, Wrong
 pub use diagnose::{Diagnostic, Diagnostics};
 pub use differ::{differences, Difference};
 pub use document::document;
+pub use embed::TEMPLATE_BYTES;
 pub use graph::{draw, overlaps, Needed, Overlap, PictureFormat};
 pub use keep::Keep;
 pub use load::{contents, load, load_to_run, load_with_tests, parse, Look};

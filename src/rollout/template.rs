@@ -2,14 +2,12 @@
 //! compiled once; an episode fills its places.
 
 use crate::files;
+use crate::pipeline;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Error, UndefinedBehavior, Value};
 
 /// What a template may ask for: names, each with what it stands for.
 pub type Places = &'static [(&'static str, &'static str)];
-
-/// The largest file that a template may be.
-const MOST_BYTES: u64 = 1 << 20;
 
 /// The name that the one template of an environment has there.
 const ONLY: &str = "prompt";
@@ -34,7 +32,8 @@ impl Template {
         if has_place(given) {
             return Template::new(given, None, places);
         }
-        let text = files::text(given.as_ref(), MOST_BYTES).map_err(|source| TemplateError::File { file: given.into(), source })?;
+        let text =
+            files::text(given.as_ref(), pipeline::TEMPLATE_BYTES).map_err(|source| TemplateError::File { file: given.into(), source })?;
         Template::new(&text, Some(given.into()), places)
     }
 

@@ -90,8 +90,8 @@ pub fn recipe(trained: &Pipeline, changes: &Changes) -> Result<String> {
         }
         // Its changes come from the log; what says how its keys are compared is all that counts of it.
         let mut with = json!({});
-        for setting in ["points", "encoder", "per", "at_least"] {
-            if let Some(given) = trained.source["nodes"][&memory.id]["with"].get(setting) {
+        for setting in ops::comparing() {
+            if let Some(given) = trained.source["nodes"][&memory.id]["with"].get(&setting) {
                 with[setting] = given.clone();
             }
         }

@@ -37,7 +37,7 @@ pub struct Admit {
 impl Admit {
     /// Nothing contends yet; the run ends after `iterations`.
     pub fn new(pointer: Pointer, with: MemoryUpdate, iterations: u64) -> Admit {
-        let clusters = (with.per == Home::Cluster).then(|| Clusters::new(with.at_least));
+        let clusters = (with.found.per == Home::Cluster).then(|| Clusters::new(with.found.at_least));
         let (library, offered, fresh, places) = Default::default();
         Admit { pointer, with, iterations, library, clusters, offered, fresh, places }
     }
@@ -163,7 +163,7 @@ impl Admit {
         };
         let phase = if with.entries == Entries::Reflections { "reflect" } else { "play" };
         let (texts, scores) = (row::texts(rows, &with.text)?, row::f32s(rows, &with.score)?);
-        let key = memory::keys(rows, &with.key)?;
+        let key = memory::keys(rows, &with.found.keyed.key)?;
         let mut candidates = Vec::new();
         for i in 0..rows.num_rows() {
             if phases.value(i) != phase || marks.is_some_and(|marks| !marks.value(i)) {
@@ -182,7 +182,7 @@ impl Admit {
             let key = key(i);
             candidates.push(Entry {
                 id: Entry::id_of(&source),
-                bucket: if with.per == Home::Task { memory::bucket(&source.task) } else { 0 },
+                bucket: if with.found.per == Home::Task { memory::bucket(&source.task) } else { 0 },
                 embedding: vec![],
                 key,
                 score: scores.value(i),

@@ -8,14 +8,14 @@
 mod admit;
 mod keep;
 
-use super::buckets::{observation, unlogged, Per};
-use super::operator::{must, settings, Further, Operator, Settings};
+use super::buckets::{unlogged, Per};
+use super::keyed::Keyed;
+use super::operator::{must, schema, settings, Further, Operator, Settings};
 use crate::dataflow::relation::{self, Contender};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Figure, Lost, Place, Ports, Route};
 use crate::memory::{self, Admission, Change, Evict};
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
-use crate::rollout::points::{unnamed, Pointer, Points};
 use crate::row::{self, Kind};
 use admit::{Admit, Admitted};
 use keep::Keep;
@@ -37,18 +37,24 @@ struct MemoryUpdate {
     /// The text is read from this tag, as <tip>...</tip>; the whole column when left out.
     #[serde(default)]
     tag: Option<String>,
-    /// The column that an entry is found by; of a reflection, `observation` is what the episode ended with.
-    #[serde(default = "observation")]
-    key: String,
-    /// What makes points of keys, by which they are alike.
-    #[serde(default)]
-    points: Points,
-    /// The encoder, of `models`, for `points: encoder`.
-    #[serde(default)]
-    encoder: Option<String>,
     /// The column with an entry's score.
     #[serde(default = "score")]
     score: String,
+    #[serde(flatten)]
+    found: Found,
+    /// The longest text that becomes an entry, in bytes; a row with a longer one is noted in the table `errors`.
+    #[serde(default = "longest")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    longest: usize,
+    #[serde(flatten)]
+    admission: Admission,
+}
+
+/// How an entry is found: what a reader of the memory has to know.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+struct Found {
+    #[serde(flatten)]
+    keyed: Keyed,
     /// Which entries share a bucket, and its capacity.
     #[serde(default)]
     per: Home,
@@ -56,12 +62,6 @@ struct MemoryUpdate {
     #[serde(default = "at_least")]
     #[schemars(range(min = 0.0, max = 1.0))]
     at_least: f32,
-    /// The longest text that becomes an entry, in bytes; a row with a longer one is noted in the table `errors`.
-    #[serde(default = "longest")]
-    #[schemars(range(min = 1, max = 1_000_000))]
-    longest: usize,
-    #[serde(flatten)]
-    admission: Admission,
 }
 
 /// Which rows become entries.
@@ -105,12 +105,20 @@ fn longest() -> usize {
 
 /// Whether these are settings of a memory whose keys have no points.
 pub(super) fn pointless(with: &With) -> bool {
-    with.typed::<MemoryUpdate>().is_some_and(|with| with.points == Points::None)
+    with.typed::<MemoryUpdate>().is_some_and(|with| with.found.keyed.pointless())
 }
 
 /// How alike the keys of a cluster are, where these are settings of a memory that has clusters.
 pub(super) fn clustered(with: &With) -> Option<f32> {
-    with.typed::<MemoryUpdate>().filter(|with| with.per == Home::Cluster).map(|with| with.at_least)
+    with.typed::<MemoryUpdate>().filter(|with| with.found.per == Home::Cluster).map(|with| with.found.at_least)
+}
+
+/// The names of the settings that a reader needs of a memory whose changes come from a log: how entries are found, but for the column that their
+/// keys were read from.
+pub fn comparing() -> Vec<String> {
+    let schema = schema::<Found>();
+    let names = schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.clone());
+    names.filter(|name| name != "key").collect()
 }
 
 /// What the table has of it.
@@ -137,7 +145,7 @@ pub const OPERATOR: Operator = Operator {
 fn needs(with: &With) -> Vec<Need> {
     let need = |column: &str, at: &[&str]| Need { port: "rows", column: column.into(), at: at.iter().map(|s| s.to_string()).collect() };
     let Some(with) = with.typed::<MemoryUpdate>() else { return vec![] };
-    let named = [("text", &with.text), ("key", &with.key), ("score", &with.score)];
+    let named = [("text", &with.text), ("key", &with.found.keyed.key), ("score", &with.score)];
     let mut needs: Vec<Need> = named.map(|(setting, column)| need(column, &[setting])).into();
     match with.entries {
         Entries::Endings => needs.push(need("done", &["entries"])),
@@ -153,25 +161,27 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     let mut found = Vec::new();
     let mut at = |setting: &str, message: String, help: &str| found.push(Wrong::in_node(node, &["with", setting], message).help(help));
     let kind = |name: &str| row::find(name).map(|column| column.kind);
-    for (setting, column, fits) in
-        [("text", &with.text, &[Kind::Text][..]), ("key", &with.key, &[Kind::Text, Kind::U64]), ("score", &with.score, &[Kind::F32])]
-    {
+    for (setting, column, fits) in [
+        ("text", &with.text, &[Kind::Text][..]),
+        ("key", &with.found.keyed.key, &[Kind::Text, Kind::U64]),
+        ("score", &with.score, &[Kind::F32]),
+    ] {
         if let Some(kind) = kind(column).filter(|kind| !fits.contains(kind)) {
             let help = if setting == "score" { "name a column of f32, such as `score` or `reward`" } else { "name a column of texts" };
             at(setting, format!("`{setting}` can't be the column `{column}`, which is {}", kind.name()), help);
         }
     }
-    if with.admission.novelty.is_some() && with.points == Points::None {
+    if with.admission.novelty.is_some() && with.found.keyed.pointless() {
         at("novelty", "`novelty` compares points, and by `points: none` there are none".into(), "leave `points: none` out, or `novelty`");
     }
-    if with.per == Home::Cluster && with.points == Points::None {
+    if with.found.per == Home::Cluster && with.found.keyed.pointless() {
         at(
             "per",
             "clusters are of keys that are alike, and by `points: none` none are".into(),
             "leave `points: none` out, or write `per: task` or `per: all`",
         );
     }
-    if with.per != Home::Cluster && node.with.gives("at_least") {
+    if with.found.per != Home::Cluster && node.with.gives("at_least") {
         at(
             "at_least",
             "`at_least` says how alike the keys of a cluster are, and there are none".into(),
@@ -181,20 +191,20 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     if with.admission.evict == Evict::Oldest && node.with.gives("ties") {
         at("ties", "`ties` has no meaning where the oldest leave: no two are of one age".into(), "leave it out, or write `evict: lowest`");
     }
-    found.extend(unnamed(node, with.points, with.encoder.as_deref()));
+    found.extend(with.found.keyed.wrong(node));
     found.extend(unlogged(node, pipeline, "remembers, and a resumed run reads what it remembered in the log"));
     found
 }
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with = MemoryUpdate::clone(&*settings(node)?);
-    let route = if with.per == Home::Task { Per::Task.route() } else { Per::All.route() };
+    let route = if with.found.per == Home::Task { Per::Task.route() } else { Per::All.route() };
     let (capacity, first) = (with.admission.capacity, ctx.first);
     let past = feed::past(&node.id, scope, ctx)?;
     let (handle, back) = scope.feedback(1);
     ctx.shared.watch.name(&back, format!("{} of an earlier iteration", node.id));
     let inputs = vec![(must(&ports, "rows")?, route.clone()), (back, Route::Stay), (past, route)];
-    let pointer = Pointer::new(with.points, with.encoder.clone(), ctx.policy.clone());
+    let pointer = with.found.keyed.pointer(ctx);
     let mut admit = Admit::new(pointer, with, ctx.iterations);
     let (shared, id) = (ctx.shared.clone(), node.id.clone());
     let admits = Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread };
