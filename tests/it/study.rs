@@ -104,6 +104,66 @@ fn a_study_is_made_once_and_says_where_its_cells_come_from() {
     assert!(said.contains("was made with other settings than the study has now: nodes.update.with.lr"), "{said}");
 }
 
+/// A measurement with a `memory` plays the panel told what that run of the same seed remembers, as `flow eval --memory` does by hand; one
+/// without plays it told nothing.
+#[test]
+fn a_measurement_may_read_the_memory_of_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let remembering = PIPELINE.replace("log: [", "log: [memory, ").replace(
+        "  group:",
+        "  memory: { op: memory-update, inputs: rollout, with: { entries: endings, text: observation, per: all } }\n  group:",
+    );
+    let remembering = remembering
+        .replace("weights: { after: update } }", "weights: { after: update }, memory: { after: memory } }")
+        .replace("max_turns: 4", "max_turns: 4, retrieve: { by: all, most: 1, tokens: 100 }");
+    let (pipeline, home) = (pipeline(folder.path(), &remembering), folder.path().join("home"));
+    let (file, panel) = (folder.path().join("study.yaml"), "datasets/minesweeper-4x4-m2-7c0c5ec4294c.json");
+    let text = format!(
+        r#"study: told
+home: {home}
+page: {page}
+seeds: [1, 2]
+runs:
+  method: {{ pipeline: {pipeline} }}
+measurements:
+  told: {{ panel: {panel}, memory: method }}
+  nothing: {{ panel: {panel} }}
+tables:
+  - title: Success
+    rows:
+      - {{ name: told, run: method, measurement: told }}
+      - {{ name: nothing, run: method, measurement: nothing }}
+    columns:
+      - {{ name: return, value: '"return"', digits: 3 }}
+"#,
+        home = home.display(),
+        page = folder.path().join("page.md").display(),
+        pipeline = pipeline.display(),
+    );
+    std::fs::write(&file, &text).unwrap();
+    done(flow().arg("study").arg(&file));
+    let kept = |name: &str| -> Value {
+        serde_json::from_str(&std::fs::read_to_string(home.join(format!("measured/{name}.json"))).unwrap()).unwrap()
+    };
+    for seed in [1, 2] {
+        let run = home.join(format!("method-{seed}"));
+        let (told, nothing) = (kept(&format!("told-method-{seed}")), kept(&format!("nothing-method-{seed}")));
+        assert!(told["command"].as_str().unwrap().contains(&format!("--memory {}", run.display())), "{told}");
+        assert!(!nothing["command"].as_str().unwrap().contains("--memory"), "{nothing}");
+        let out = folder.path().join(format!("played-{seed}"));
+        let mut by_hand = flow();
+        by_hand.arg("eval").arg(&run).args(["--panel", panel, "--format", "json", "--seed", &seed.to_string()]);
+        let by_hand: Value = serde_json::from_str(&done(by_hand.arg("--memory").arg(&run).arg("--out").arg(&out))).unwrap();
+        assert_eq!(told["answer"], by_hand);
+        let heard = ask(&out, "select count(*) filter (where len(retrieved) > 0) as told, count(*) as n from rollout");
+        assert!(heard[0]["told"] == heard[0]["n"], "every turn was told something: {heard:?}");
+        assert!(told["answer"]["return"] != nothing["answer"]["return"], "being told makes a difference: {told}");
+    }
+    std::fs::write(&file, text.replace("memory: method", "memory: methot")).unwrap();
+    let said = fails(flow().arg("study").arg(&file));
+    assert!(said.contains("there is no run `methot` in this study") && said.contains("study.yaml:8:"), "{said}");
+}
+
 #[test]
 fn mistakes_in_a_study_have_their_places() {
     let folder = tempfile::tempdir().unwrap();
