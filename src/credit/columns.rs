@@ -18,6 +18,8 @@ pub struct Columns<'a> {
     pub reflection: &'a [bool],
     /// How many tokens the response has, for `unit: token`.
     pub tokens: &'a [u32],
+    /// Which turn the row is a token of, for estimators of tokens; equal neighbours are of the same one.
+    pub turn: &'a [u64],
     /// Whether a node upstream dropped the row; empty: none did.
     pub dropped: &'a [bool],
 }

@@ -6,6 +6,7 @@ use super::attempts::{Attempts, Iteration};
 use super::games::unmeasurable;
 use super::incoming::newest;
 use super::operator::{must, port, settings, Further, Head, Operator, Settings, Unfit};
+use super::ranked;
 use super::recall;
 use super::reflect::Reflections;
 use super::rollout::{self, Rollout};
@@ -126,6 +127,7 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     let Ok(with) = settings::<Evaluate>(node) else { return wrong };
     let told = with.retrieve.as_ref().is_some_and(|retrieve| retrieve.place == Told::Before);
     wrong.extend(templates::played(node, &with.play, with.attempts > 1 || told));
+    wrong.extend(ranked::wrong(node, pipeline, &with.play, Actor::Policy));
     wrong.extend(with.reflect.as_ref().and_then(|how| templates::reflected(node, &["reflect"], how).err()));
     wrong.extend(recall::wrong(node, pipeline, with.retrieve.as_ref().map(|retrieve| retrieve.retrieval.by)));
     if with.retrieve.as_ref().is_some_and(|retrieve| retrieve.chance < 1.0) {
@@ -187,6 +189,8 @@ fn way(play: &PlaySettings, sampling: &SamplingSettings) -> Vec<String> {
         told("history", json!(shown)),
         told("prompt_tokens", json!(play.prompt_tokens)),
         told("decode", json!(play.decode)),
+        told("critic", json!(play.critic)),
+        told("rank", json!(play.rank)),
         told("max_tokens", json!(sampling.max_tokens)),
     ]
 }

@@ -7,6 +7,7 @@ use crate::pipeline::{Node, Pipeline, Role, Wrong};
 pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     let mut found = encoders(pipeline);
     for node in pipeline.all() {
+        found.extend(valueless(pipeline, node, "critic"));
         let Some(asked) = operator(&node.op).and_then(|o| (o.further.head)(&node.with)) else { continue };
         let model = node.model().unwrap_or_default();
         let Some(settings) = pipeline.models.get(model) else { continue };
@@ -15,12 +16,7 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
                 let message = format!("`{model}` has a value head and writes nothing, so `{}` can't use it", node.id);
                 found.push(Wrong::in_node(node, &["with", "model"], message).help("name a model without `head: value`"));
             }
-            // What was saved may have a value head.
-            None | Some("language") if asked == Head::Value && (settings["head"].is_string() || settings["new"].is_string()) => {
-                let message = format!("`{}` needs a critic, and `{model}` has no value head", node.id);
-                let help = format!("give it one: `{model}: {{ ..., head: value }}`");
-                found.push(Wrong::in_node(node, &["with", "model"], message).help(help));
-            }
+            _ if asked == Head::Value => found.extend(valueless(pipeline, node, "model")),
             _ => {}
         }
         if asked == Head::Value && is(node, Role::Learns) && !targeted(pipeline, node) {
@@ -31,10 +27,23 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     found
 }
 
+/// That the setting `key` of the node names a model that is no critic, where a critic is asked for.
+fn valueless(pipeline: &Pipeline, node: &Node, key: &str) -> Option<Wrong> {
+    let (model, settings) = pipeline.models.get_key_value(node.with.names(key)?)?;
+    // What was saved may have a value head.
+    let known = settings["head"].is_string() || settings["new"].is_string();
+    if !known || settings["head"] == "value" {
+        return None;
+    }
+    let message = format!("`{}` needs a critic, and `{model}` has no value head", node.id);
+    let help = format!("give it one: `{model}: {{ ..., head: value }}`");
+    Some(Wrong::in_node(node, &["with", key], message).help(help))
+}
+
 /// Nodes that ask an encoder to write, or a policy for the vectors of texts.
 fn encoders(pipeline: &Pipeline) -> Vec<Wrong> {
     let mut found = Vec::new();
-    for (node, key) in pipeline.all().flat_map(|node| ["model", "reference", "encoder"].map(|key| (node, key))) {
+    for (node, key) in pipeline.all().flat_map(|node| ["model", "reference", "encoder", "critic"].map(|key| (node, key))) {
         let Some((name, settings)) = node.with.names(key).and_then(|name| pipeline.models.get_key_value(name)) else { continue };
         let encodes = settings["encode"].is_string();
         if encodes && key != "encoder" {

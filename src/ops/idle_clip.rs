@@ -24,7 +24,9 @@ fn fresh(node: &Node, pipeline: &Pipeline) -> bool {
     let plays = |n: &&Node| acts(n) && n.model() == node.model();
     let newest = |n: &Node| {
         let port = operator(&n.op).and_then(|o| o.port(Carries::Weights)).map(|port| port.name);
-        n.inputs.iter().any(|input| Some(input.port.as_str()) == port && input.staleness == Some(0))
+        // A critic that ranks draws in place of the policy.
+        let own = n.with.names("critic").is_none();
+        own && n.inputs.iter().any(|input| Some(input.port.as_str()) == port && input.staleness == Some(0))
     };
     let mut players = pipeline.all().filter(plays).peekable();
     others.count() == 0 && players.peek().is_some() && players.all(newest)

@@ -21,6 +21,7 @@ mod novelty;
 mod operator;
 mod order;
 mod played;
+mod ranked;
 mod recall;
 mod reflect;
 mod remote;
@@ -35,8 +36,8 @@ mod value;
 mod vocabulary;
 
 pub use games::programs;
-pub use operator::{Further, Head, Operator};
 pub use memory_update::comparing;
+pub use operator::{Further, Head, Operator};
 pub use remote::remote;
 pub use tasks::drawn as game;
 use upstream::upstream;

@@ -14,7 +14,7 @@ pub fn remote(model: &Value) -> bool {
 pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     let mut found = Vec::new();
     for node in pipeline.all() {
-        for key in ["model", "reference"] {
+        for key in ["model", "reference", "critic"] {
             let Some(name) = node.with.names(key).filter(|name| elsewhere(pipeline, name)) else { continue };
             if key == "model" && answers(node) {
                 continue;

@@ -11,7 +11,7 @@ use super::incoming::{names, newest};
 use super::misplaced::{self, Asked};
 use super::operator::{must, port, settings, Further, Head, Operator, Settings, Unfit};
 use super::played;
-use super::{recall, templates};
+use super::{ranked, recall, templates};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::{streaming, Inputs};
 use crate::dataflow::{Attempt, Context, Edge, Failed, Figure, Inner, InnerPorts, Place, Ports, Route};
@@ -135,6 +135,7 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     let system = with.retrieve.as_ref().is_some_and(|retrieve| retrieve.place == Told::System);
     let told = node.inputs.iter().any(|input| input.port == "memory") && !system;
     found.extend(templates::played(node, &with.play, told));
+    found.extend(ranked::wrong(node, pipeline, &with.play, with.actor));
     found
 }
 

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub const LOOP: &str = "loop";
 
 /// The settings of any operator that name an entry of `models:`.
-pub(super) const MODEL_SETTINGS: [&str; 3] = ["model", "reference", "encoder"];
+pub(super) const MODEL_SETTINGS: [&str; 4] = ["model", "reference", "encoder", "critic"];
 
 /// A pipeline that passed every check, overrides applied.
 #[derive(Clone, Debug, PartialEq)]

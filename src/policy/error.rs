@@ -57,6 +57,8 @@ pub enum ModelFault {
     CriticAsPolicy,
     #[error("the critic has another vocabulary than every policy")]
     CriticVocabulary,
+    #[error("it ranks what `{policy}` writes, and has another vocabulary")]
+    RankVocabulary { policy: String },
     #[error("it has no matrices called `{target}` for an adapter; there are {}", .known.join(", "))]
     NoTarget { target: String, known: Vec<String> },
     #[error("its adapter can't be made: {what}")]

@@ -114,6 +114,12 @@ impl State {
         logprobs(&net, &rows, temperature, UpdateSettings::default().micro_batch, &self.alone())
     }
 
+    pub fn likelihoods(&self, name: &str, version: u64, rows: &[Example], temperature: f32) -> Result<Vec<Vec<f32>>, PolicyError> {
+        let net = self.with_head(name, Head::Language)?.at(name, version)?;
+        let rows = rows.iter().enumerate().map(|(i, e)| Row::new(i, e, &net)).collect::<Result<Vec<_>, _>>()?;
+        logprobs(&net, &rows, Some(temperature), UpdateSettings::default().micro_batch, &self.alone())
+    }
+
     pub fn embed(&self, name: &str, texts: &[String]) -> Result<Vec<Vec<f32>>, PolicyError> {
         let no = || {
             if self.models.contains_key(name) {

@@ -4,7 +4,9 @@ use super::pause::at_pauses;
 use super::remote::Remote;
 use super::state::State;
 use super::threads::panic_text;
-use super::{Answers, Example, ModelSettings, Peers, PolicyError, Reply, Request, Sampling, Tokenizer, UpdateReport, UpdateSettings};
+use super::{
+    Answers, Example, ModelFault, ModelSettings, Peers, PolicyError, Reply, Request, Sampling, Tokenizer, UpdateReport, UpdateSettings,
+};
 use crate::pulse::Pulse;
 use crossbeam_channel::{bounded, select, unbounded, Sender};
 use std::cell::RefCell;
@@ -123,6 +125,17 @@ impl Policy {
         self.tokenizers.get(model).cloned().ok_or_else(|| PolicyError::NoModel(model.into()))
     }
 
+    /// That a critic reads the tokens that `model` writes.
+    ///
+    /// # Errors
+    /// If it doesn't, or there is no such model.
+    pub fn same_tokens(&self, model: &str, critic: &str) -> Result<(), PolicyError> {
+        if self.tokenizer(model)? == self.tokenizer(critic)? {
+            return Ok(());
+        }
+        Err(PolicyError::model(critic, ModelFault::RankVocabulary { policy: model.into() }))
+    }
+
     /// Answers `requests` with version `version` of the weights, one reply a request, in order.
     ///
     /// # Errors
@@ -174,6 +187,15 @@ impl Policy {
     pub fn logprobs(&self, model: &str, rows: &[Example], temperature: Option<f32>) -> Result<Vec<Vec<f32>>, PolicyError> {
         let (model, rows) = (model.to_string(), rows.to_vec());
         self.ask(move |state| state.logprobs(&model, &rows, temperature))
+    }
+
+    /// The log-probability of each response token under version `version` of the weights, at `temperature`: one list a row, in nats.
+    ///
+    /// # Errors
+    /// If the model is a critic, the version isn't kept, or a row can't be read.
+    pub fn likelihoods(&self, model: &str, version: u64, rows: Vec<Example>, temperature: f32) -> Result<Vec<Vec<f32>>, PolicyError> {
+        let model = model.to_string();
+        self.read(move |state| state.likelihoods(&model, version, &rows, temperature))
     }
 
     /// The log-probability of each response token under the reference of `model`: under `reference`, or under the model as it was when the

@@ -14,11 +14,20 @@ pub fn answers(
     sampling: &Sampling,
     tokens: &mut Tally,
 ) -> Result<Vec<Result<Reply, Fault>>, RolloutError> {
+    answers_by(requests, tokens, |_, asked| policy.answer(model, version, asked, sampling.clone()))
+}
+
+/// The same by whatever answers some of the requests: it is told which of them these are.
+pub fn answers_by(
+    requests: &[&Request],
+    tokens: &mut Tally,
+    answer: impl Fn(&[usize], Vec<Request>) -> Result<Answers, PolicyError>,
+) -> Result<Vec<Result<Reply, Fault>>, RolloutError> {
     let mut said: BTreeMap<usize, Result<Reply, Fault>> = BTreeMap::new();
     let mut which: Vec<usize> = (0..requests.len()).collect();
     while !which.is_empty() {
         let asked = which.iter().map(|&i| requests[i].clone()).collect();
-        match policy.answer(model, version, asked, sampling.clone()) {
+        match answer(&which, asked) {
             Err(PolicyError::Row { row, fault: fault @ RowFault::TooLong { .. } }) if row < which.len() => {
                 said.insert(which.remove(row), Err(unanswered(&fault)));
             }

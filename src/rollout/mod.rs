@@ -4,6 +4,7 @@
 //! expert, and the turn is taken into its [`episode`]. What fails is played again or given up ([`retry`]). Whole episodes become rows
 //! ([`record`]), which [`transcript`] reads back for a [`reflection`], asked a [`question`], or the expert's `advice`. Prompt and question are [`template`]s. [`notes`] are what the next attempt is
 //! told, an [`exchange`] of them is the control, and [`recall`] is what any turn is told from a memory.
+//! A critic may [`rank`] the actions beside the policy.
 //! [`dynamic_sampling`] goes on playing until enough tasks tell good from bad.
 
 pub mod action;
@@ -20,6 +21,7 @@ pub mod player;
 pub mod points;
 pub mod prompt;
 pub mod question;
+pub mod rank;
 pub mod recall;
 pub mod record;
 pub mod reflection;

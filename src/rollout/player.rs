@@ -1,11 +1,12 @@
 //! Who answers in live episodes: the policy, or the environment's expert as if it were the policy.
 
 use super::action::{Decode, Encoder, Response};
-use super::answers::answers;
+use super::answers::{answers, answers_by};
 use super::conversation::{Now, Teller};
 use super::episode::{Episode, Given, Start};
 use super::error::RolloutError;
 use super::prompt::Prompt;
+use super::rank::Ranker;
 use super::recall::{At, Recall, Shown, Told};
 use super::retry::RetryPolicy;
 use super::settings::{Actor, PlaySettings};
@@ -61,16 +62,20 @@ pub struct Player {
     seed: u64,
     encoder: Encoder,
     pace: Duration,
+    /// Who ranks the actions beside the policy.
+    ranker: Option<Ranker>,
     recall: Option<Recall>,
     /// What all turns of an episode are told from the memory, by the episode's number.
     told: BTreeMap<usize, Told>,
 }
 
 impl Player {
-    /// Seeds follow from `seed`, the run's, and the episodes' names alone. An error if there is no such model, or no such prompt.
+    /// Seeds follow from `seed`, the run's, and the episodes' names alone. An error if there is no such model, or no such prompt; or if a critic
+    /// can't rank what it writes.
     pub fn new(policy: Policy, how: Play, seed: u64) -> Result<Player, RolloutError> {
         let (encoder, prompt) = (Encoder::new(policy.tokenizer(&how.model)?), Prompt::new(&how.settings)?);
-        Ok(Player { policy, how, prompt, seed, encoder, pace: LEAST_PACE, recall: None, told: BTreeMap::new() })
+        let ranker = Ranker::new(&policy, &how)?;
+        Ok(Player { policy, how, prompt, seed, encoder, pace: LEAST_PACE, ranker, recall: None, told: BTreeMap::new() })
     }
 
     /// Plays with this memory.
@@ -171,7 +176,13 @@ impl Player {
         let start = Instant::now();
         for (version, which) in by_version {
             let asked: Vec<&Request> = which.iter().map(|&i| &requests[i]).collect();
-            let replies = answers(&self.policy, (&self.how.model, version), &asked, &self.how.sampling, tokens)?;
+            let replies = match &self.ranker {
+                None => answers(&self.policy, (&self.how.model, version), &asked, &self.how.sampling, tokens)?,
+                Some(ranker) => {
+                    let turn = |i: &usize| live[which[*i]].episode.turn();
+                    answers_by(&asked, tokens, |of, asked| ranker.answer(version, &asked, &of.iter().map(turn).collect::<Vec<_>>()))?
+                }
+            };
             let tokenizer = self.encoder.tokenizer();
             let told = |reply: Result<Reply, Fault>| reply.map(|reply| Response::replied(reply, &self.how.sampling, tokenizer));
             said.extend(which.into_iter().zip(replies.into_iter().map(told)));

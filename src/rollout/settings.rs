@@ -5,6 +5,7 @@
 use super::action::Decode;
 use super::exchange::Whose;
 use super::notes::{Keep, Unwritten};
+use super::rank::RankSettings;
 use crate::policy;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -129,6 +130,13 @@ pub struct PlaySettings {
     /// another, and one process plays them all.
     #[serde(default)]
     pub notes: Whose,
+    /// A critic, of `models`, that ranks the admissible actions beside the policy (Retrospex): in place of a draw from the policy the action with
+    /// the best score is taken. No node may train it.
+    #[serde(default)]
+    pub critic: Option<String>,
+    /// With a `critic`: how a score is made of its values and the policy's probabilities.
+    #[serde(default)]
+    pub rank: Option<RankSettings>,
 }
 
 fn all() -> f64 {

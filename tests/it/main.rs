@@ -24,6 +24,7 @@ mod pipeline_tests;
 mod ppo;
 mod processes;
 mod prompts;
+mod rank;
 mod remote;
 mod replay;
 mod report;

@@ -153,7 +153,8 @@ fn tasks_of<'a>(pipeline: &'a Pipeline, node: &Node) -> Option<&'a Node> {
 }
 
 fn models(node: &Node) -> Vec<String> {
-    let mut models: Vec<String> = node.all().filter(|n| n.op != LOOP).filter_map(Node::model).map(String::from).collect();
+    let playing = node.all().filter(|n| n.op != LOOP);
+    let mut models: Vec<String> = playing.flat_map(|n| [n.model(), n.with.names("critic")]).flatten().map(String::from).collect();
     models.sort();
     models.dedup();
     models

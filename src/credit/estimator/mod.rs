@@ -5,6 +5,7 @@ mod advantage;
 mod cross_episode_return;
 mod episode_return;
 mod gae;
+mod iql;
 mod reward;
 mod step_return;
 mod token_gae;
@@ -119,6 +120,9 @@ table! {
     /// The same from token to token, from the column `token_values` (PPO as language models are trained with it). Also makes `token_advantages`
     /// and `token_targets`.
     TokenGae => token_gae,
+    /// What implicit Q-learning has each token's value compared with, from the column `token_values` (Kostrikov et al. 2022; Retrospex). Also
+    /// makes `token_advantages` and `token_targets`.
+    Iql => iql,
     /// The advantage that a node upstream made, to be compared once more (the second step of REINFORCE++ with baseline).
     Advantage => advantage,
 }

@@ -54,7 +54,8 @@ fn value_tokens(
     let tokens = Tokens::of((0..view.len()).map(|i| expected.length(i)).collect());
     let expected = tokens.own(&expected, rows.named("value"));
     let (reward, valid) = (tokens.last(rows.reward, 0.0), tokens.last(rows.valid, true));
-    let columns = Columns { reward: &reward, valid: &valid, named: &[("value", &expected)], ..Default::default() };
+    let turn: Vec<u64> = tokens.rows().map(|row| row as u64).collect();
+    let columns = Columns { reward: &reward, valid: &valid, named: &[("value", &expected)], turn: &turn, ..Default::default() };
     let values = values(&columns, &tokens.ranges(episodes), with);
     let mut made = vec![("return", column(tokens.first(&f32s(&values)))), ("token_advantages", f32_lists(tokens.lists(&f32s(&values))))];
     if let Some(target) = with.of.estimator().target {

@@ -27,7 +27,7 @@ pub fn nodes<'a>(tree: &'a Tree, catalog: &'a Catalog, sketch: &mut Sketch<'a>, 
     }
     loops::close(&mut sketch.nodes, report);
     for entry in tree.get("models").map(Tree::entries).unwrap_or_default().iter().filter(|e| !used.contains(&e.key)) {
-        let help = "name it in the setting `model`, `reference` or `encoder` of a node, or leave it out";
+        let help = "name it in the setting `model`, `reference`, `encoder` or `critic` of a node, or leave it out";
         report.add(entry.at, format!("nothing uses the model `{}`", entry.key), Some(help.into()));
     }
 }

@@ -50,6 +50,14 @@ pub fn value(value: &Tensor, old: &Tensor, target: &Tensor, clip: f64) -> (Tenso
     (free.maximum(&held), clipped)
 }
 
+/// The weight of a value's squared error by the expectile `tau`: |tau - 1(R < V)|, twice that so that 0.5 leaves the loss as it is (IQL,
+/// Kostrikov et al. 2022, Eq. 5). `states` is 1 where an expectile is asked for, else 0: there the weight is 1.
+pub fn expectile(value: &Tensor, target: &Tensor, states: &Tensor, tau: f64) -> Tensor {
+    let above = target.lt_tensor(value).to_kind(Kind::Float);
+    let weight = (above - tau).abs() * 2.0;
+    (weight - 1.0) * states + 1.0
+}
+
 /// The estimate of the divergence from the reference.
 pub fn divergence(new: &Tensor, reference: &Tensor, kind: KlKind) -> Tensor {
     let d = new - reference;
@@ -160,6 +168,18 @@ mod tests {
             for i in 0..3 {
                 assert!((loss.double_value(&[i as i64]) - wanted[i]).abs() < 1e-6, "{loss}");
                 assert_eq!(clipped.double_value(&[i as i64]), decided[i]);
+            }
+        }
+    }
+
+    /// Values 1 and 3 where 2 should have been expected, and 3 of an action. By 0.7 the first error weighs 1.4, the second 0.6, the third 1.
+    #[test]
+    fn an_expectile_as_worked_by_hand() {
+        let t = |values: [f32; 3]| Tensor::from_slice(&values);
+        let weights = |tau| expectile(&t([1.0, 3.0, 3.0]), &t([2.0; 3]), &t([1.0, 1.0, 0.0]), tau);
+        for (tau, wanted) in [(0.7, [1.4, 0.6, 1.0]), (0.5, [1.0; 3]), (1.0, [2.0, 0.0, 1.0])] {
+            for (i, wanted) in (0..).zip(wanted) {
+                assert!((weights(tau).double_value(&[i]) - wanted).abs() < 1e-6, "{tau}");
             }
         }
     }

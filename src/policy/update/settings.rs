@@ -129,7 +129,7 @@ fn only_where_read() -> Value {
     json!([
         { "if": said("objective", "sft"), "then": unread(&acted) },
         { "if": said("objective", "value"), "then": unread(&[&acted[..], &["tokens"]].concat()) },
-        { "if": { "not": said("objective", "value") }, "then": unread(&["value_clip"]) },
+        { "if": { "not": said("objective", "value") }, "then": unread(&["value_clip", "expectile"]) },
         { "if": { "not": said("old", "recomputed") }, "then": unread(&["truncate"]) },
         { "if": { "not": { "required": ["mask_below"] } }, "then": unread(&["mask_unit"]) },
         { "if": { "anyOf": [said("schedule", "linear"), said("schedule", "cosine")] },
@@ -179,6 +179,11 @@ pub struct UpdateSettings {
     /// OpenAI Baselines: the clip of the ratio, 0.2; verl: 0.5.
     #[schemars(range(min = 0.0))]
     pub value_clip: f64,
+    /// A critic learns this expectile of what it should have expected of a state, in place of the mean: above 0.5 it goes towards the best of
+    /// what was seen there (implicit Q-learning, Kostrikov et al. 2022, Eq. 5; 0.7 in Retrospex's code). Of an action that was said, the value
+    /// before the last token of a response, it learns the mean whatever stands here.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub expectile: f64,
     /// Weight of the divergence from the reference model.
     #[schemars(range(min = 0.0))]
     pub kl: f64,
@@ -282,6 +287,7 @@ impl Default for UpdateSettings {
             truncate: 2.0,
             dual_clip: 3.0,
             value_clip: 0.2,
+            expectile: 0.5,
             kl: 0.0,
             kl_kind: KlKind::K3,
             reference: None,

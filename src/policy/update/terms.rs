@@ -74,7 +74,12 @@ impl Tokens<'_> {
         let value = self.pass.values(self.net);
         let old = self.own(&|row| self.batch.examples[row].values.clone());
         let target = self.own(&|row| self.batch.examples[row].targets.clone());
-        let (loss, clipped) = loss::value(&value, &old, &target, self.batch.settings.value_clip);
+        let settings = self.batch.settings;
+        let (mut loss, clipped) = loss::value(&value, &old, &target, settings.value_clip);
+        if settings.expectile != 0.5 {
+            let states = self.own(&|row| states(&self.batch.examples[row]));
+            loss = loss.g_mul(&loss::expectile(&value.detach(), &target, &states, settings.expectile));
+        }
         let zero = value.zeros_like();
         Terms { loss, kl: zero.copy(), entropy: zero, clipped, ratio: value.ones_like(), found: value }
     }
@@ -113,4 +118,13 @@ impl Tokens<'_> {
         };
         Terms { loss, kl, entropy, clipped, ratio, found: new }
     }
+}
+
+/// Of each value of a row 1 where it is a state's, 0 where it is that of an action that was said: before the last token of a response.
+fn states(example: &Example) -> Vec<f32> {
+    let mut states = vec![1.0; example.response.len().max(1)];
+    if let Some(last) = states.last_mut().filter(|_| !example.response.is_empty()) {
+        *last = 0.0;
+    }
+    states
 }

@@ -1,0 +1,267 @@
+//! Choosing by a critic (Retrospex, Xiang et al. 2024: dynamic action rescoring): the actions that may be taken are ranked by how likely the
+//! policy finds each and by what a critic, learnt from logged rows, expects of it; the policy counts for less the longer an episode is.
+//!
+//! The paper lets a language model propose some actions and ranks those; here all admissible ones are ranked. What the critic expects of an
+//! action is its value before the action's last token, the one that closes it: the return to expect once that action is all that is said.
+
+use super::player::Play;
+use crate::policy::{Answers, Example, Policy, PolicyError, Reply, Request, RowFault};
+use crate::seed::{mix, Random};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How a critic's values and the policy's probabilities become one score.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct RankSettings {
+    /// The policy's share of a score is this to the power of the turn, counted from 0; the critic's share is the rest. 0.97 in the released
+    /// code on ScienceWorld.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub decay: f64,
+    /// The policy's share is at least this: 0.6 there; 1 leaves the critic out.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub least: f64,
+    /// Actions are drawn with probabilities in proportion to exp(score / temperature); 0 takes the best, as published.
+    #[schemars(range(min = 0.0, max = 10.0))]
+    pub temperature: f64,
+}
+
+impl Default for RankSettings {
+    fn default() -> Self {
+        RankSettings { decay: 0.97, least: 0.6, temperature: 0.0 }
+    }
+}
+
+impl RankSettings {
+    /// The policy's share of a score in this turn, counted from 0: max(least, decay^turn).
+    fn share(&self, turn: u32) -> f64 {
+        self.decay.powf(f64::from(turn)).max(self.least)
+    }
+}
+
+/// Ranks for one policy, by one critic.
+pub struct Ranker {
+    policy: Policy,
+    model: String,
+    critic: String,
+    /// The version of the critic's weights; nothing trains it.
+    version: u64,
+    /// What the policy's logits are divided by.
+    temperature: f32,
+    settings: RankSettings,
+}
+
+impl Ranker {
+    /// What the settings of play ask for, if they name a critic.
+    ///
+    /// # Errors
+    /// If there is no such model, or it reads other tokens than the policy's.
+    pub fn new(policy: &Policy, how: &Play) -> Result<Option<Ranker>, PolicyError> {
+        let Some(critic) = how.settings.critic.clone() else { return Ok(None) };
+        let (model, temperature) = (how.model.clone(), how.sampling.divisor() as f32);
+        policy.same_tokens(&model, &critic)?;
+        let version = policy.versions(&critic)?.last().copied().unwrap_or_default();
+        let settings = how.settings.rank.clone().unwrap_or_default();
+        Ok(Some(Ranker { policy: policy.clone(), model, critic, version, temperature, settings }))
+    }
+
+    /// An action for each of `asked`, which are in these turns, by version `version` of the policy's weights. The log-probabilities of a reply
+    /// are those of the choice among the scores, split among its tokens: 0 where only one token could follow, and all 0 where the best is taken.
+    ///
+    /// # Errors
+    /// [`PolicyError::Row`] with the index of a request that can't be read.
+    pub fn answer(&self, version: u64, asked: &[Request], turns: &[u32]) -> Result<Answers, PolicyError> {
+        let mut rows: Vec<Example> = Vec::new();
+        let mut of: Vec<usize> = Vec::new();
+        for (i, request) in asked.iter().enumerate() {
+            for response in candidates(&request.choices) {
+                rows.push(Example { prompt: request.prompt.clone(), response, choices: request.choices.clone(), ..Default::default() });
+                of.push(i);
+            }
+        }
+        let named = |error: PolicyError| match error {
+            PolicyError::Row { row, fault } => PolicyError::Row { row: of.get(row).copied().unwrap_or(row), fault },
+            error => error,
+        };
+        let likely = self.policy.likelihoods(&self.model, version, rows.clone(), self.temperature).map_err(named)?;
+        let values = self.policy.values(&self.critic, self.version, rows.clone()).map_err(named)?;
+        let mut replies = Vec::with_capacity(asked.len());
+        let mut begin = 0;
+        for (i, (request, turn)) in asked.iter().zip(turns).enumerate() {
+            let end = begin + of[begin..].iter().take_while(|&&of| of == i).count();
+            let probabilities: Vec<f64> = likely[begin..end].iter().map(|logprobs| per_token(logprobs)).collect();
+            let expected: Vec<f64> = values[begin..end].iter().map(|values| values.last().copied().unwrap_or_default().into()).collect();
+            let scores = scores(&probabilities, &expected, self.settings.share(*turn));
+            let candidates: Vec<&[u32]> = rows[begin..end].iter().map(|row| row.response.as_slice()).collect();
+            let unit = Random::new(mix(request.seed, 0)).unit();
+            replies.push(chosen(&candidates, &scores, self.settings.temperature, unit).ok_or(RowFault::EmptyResponse));
+            begin = end;
+        }
+        Ok(Answers { replies, ..Answers::default() })
+    }
+}
+
+/// The choices in their order, each once.
+fn candidates(choices: &[Vec<u32>]) -> Vec<Vec<u32>> {
+    let mut known = std::collections::BTreeSet::new();
+    choices.iter().filter(|choice| known.insert(choice.as_slice())).cloned().collect()
+}
+
+/// The geometric mean of the probabilities of an action's tokens, as in the released code: those that nothing else could have stood for have
+/// probability 1.
+fn per_token(logprobs: &[f32]) -> f64 {
+    let sum: f64 = logprobs.iter().copied().map(f64::from).sum();
+    (sum / logprobs.len().max(1) as f64).exp()
+}
+
+/// S(a) = share * p(a) + (1 - share) * Q(a), where the least and the greatest p of the candidates count as 0 and 1, and so for Q.
+fn scores(probabilities: &[f64], values: &[f64], share: f64) -> Vec<f64> {
+    let (probabilities, values) = (stretched(probabilities), stretched(values));
+    probabilities.iter().zip(&values).map(|(p, q)| share * p + (1.0 - share) * q).collect()
+}
+
+/// The numbers moved and scaled so that they go from 0 to 1; 0.5 where they are all equal (the released code on WebShop).
+fn stretched(numbers: &[f64]) -> Vec<f64> {
+    let least = numbers.iter().copied().fold(f64::INFINITY, f64::min);
+    let greatest = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    numbers.iter().map(|x| if greatest > least { (x - least) / (greatest - least) } else { 0.5 }).collect()
+}
+
+/// The candidate that is drawn with the uniform number `unit`, with the log-probability of each of its tokens after those before it; none
+/// without a candidate. At temperature 0 the best, the first of equals, with certainty.
+fn chosen(candidates: &[&[u32]], scores: &[f64], temperature: f64, unit: f64) -> Option<Reply> {
+    let best = (0..candidates.len()).reduce(|best, i| if scores[i] > scores[best] { i } else { best })?;
+    if temperature <= 0.0 {
+        let tokens = candidates[best].to_vec();
+        return Some(Reply { logprobs: vec![0.0; tokens.len()], tokens });
+    }
+    let weights: Vec<f64> = scores.iter().map(|score| ((score - scores[best]) / temperature).exp()).collect();
+    let mut left = unit * weights.iter().sum::<f64>();
+    let mut drawn = best;
+    for (i, weight) in weights.iter().enumerate().filter(|(_, weight)| **weight > 0.0) {
+        drawn = i;
+        left -= weight;
+        if left < 0.0 {
+            break;
+        }
+    }
+    let tokens = candidates[drawn].to_vec();
+    let mass = |length: usize| {
+        let alike = candidates.iter().zip(&weights).filter(|(candidate, _)| candidate.starts_with(&tokens[..length]));
+        alike.map(|(_, weight)| weight).sum::<f64>()
+    };
+    let logprobs = (0..tokens.len()).map(|i| (mass(i + 1) / mass(i)).ln() as f32).collect();
+    Some(Reply { tokens, logprobs })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::action::Encoder;
+    use super::super::settings::Actor;
+    use super::*;
+    use crate::policy::{Head, ModelSettings, NewModel, Objective, Sampling, TokenKind, UpdateSettings};
+    use serde_json::json;
+
+    /// Three actions with p = 0.5, 0.3, 0.1 and Q = 2, 6, 10. Stretched: 1, 0.5, 0 and 0, 0.5, 1. With a share of 0.6: 0.6, 0.5, 0.4.
+    #[test]
+    fn scores_as_worked_by_hand() {
+        let close = |found: Vec<f64>, wanted: [f64; 3]| found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-12);
+        let (p, q) = ([0.5, 0.3, 0.1], [2.0, 6.0, 10.0]);
+        assert!(close(scores(&p, &q, 0.6), [0.6, 0.5, 0.4]));
+        assert!(close(scores(&p, &q, 1.0), [1.0, 0.5, 0.0]), "the policy alone");
+        assert!(close(scores(&p, &[3.0; 3], 0.6), [0.8, 0.5, 0.2]), "a critic that can't tell them apart moves none past another");
+        // The geometric mean of 0.25 and 1.
+        assert!((per_token(&[0.25f32.ln(), 0.0]) - 0.5).abs() < 1e-7);
+    }
+
+    #[test]
+    fn the_critic_counts_for_more_with_each_turn() {
+        let settings = RankSettings { decay: 0.8, least: 0.6, temperature: 0.0 };
+        let shares: Vec<f64> = (0..4).map(|turn| settings.share(turn)).collect();
+        assert!(shares.iter().zip([1.0, 0.8, 0.64, 0.6]).all(|(a, b)| (a - b).abs() < 1e-12), "{shares:?}");
+    }
+
+    /// Scores 0, ln 2 and ln 5 at temperature 1: the actions have 1/8, 2/8 and 5/8. The first two begin with 7, which so has 3/8; after it
+    /// they have 1/3 and 2/3, and what closes them is certain.
+    #[test]
+    fn what_is_recorded_is_the_probability_of_the_draw() {
+        let actions: [&[u32]; 3] = [&[7, 1, 0], &[7, 2, 0], &[9, 0]];
+        let scores = [0.0, 2f64.ln(), 5f64.ln()];
+        let at = |unit| chosen(&actions, &scores, 1.0, unit).unwrap();
+        let units = [0.0, 0.12, 0.13, 0.37, 0.38, 0.999];
+        assert_eq!(units.map(|unit| at(unit).tokens), [0, 0, 1, 1, 2, 2].map(|i: usize| actions[i].to_vec()));
+        let logprobs = |unit| at(unit).logprobs;
+        let close = |found: Vec<f32>, wanted: &[f32]| {
+            found.len() == wanted.len() && found.iter().zip(wanted).all(|(a, b)| (a - b.ln()).abs() < 1e-6)
+        };
+        assert!(close(logprobs(0.0), &[3.0 / 8.0, 1.0 / 3.0, 1.0]));
+        assert!(close(logprobs(0.2), &[3.0 / 8.0, 2.0 / 3.0, 1.0]));
+        assert!(close(logprobs(0.5), &[5.0 / 8.0, 1.0]));
+        // Half the temperature squares the weights: 1, 4, 25.
+        let sharp = chosen(&actions, &scores, 0.5, 0.99).unwrap();
+        assert!(close(sharp.logprobs, &[25.0 / 30.0, 1.0]));
+        let best = chosen(&actions, &[0.4, 0.9, 0.9], 0.0, 0.99).unwrap();
+        assert_eq!((best.tokens, best.logprobs), (vec![7, 2, 0], vec![0.0; 3]), "the first of the best, with certainty");
+        assert!(chosen(&[], &[], 0.0, 0.5).is_none());
+    }
+
+    fn play(rank: RankSettings) -> Play {
+        let settings = json!({ "max_turns": 9, "critic": "critic", "rank": rank });
+        let settings = serde_json::from_value(settings).unwrap();
+        Play { model: "actor".into(), actor: Actor::Policy, sampling: Sampling::default(), settings, max_failed: 0.0 }
+    }
+
+    /// A critic that has learnt that the second of two actions is worth 1 and the first nothing, and a policy that finds the first likelier.
+    #[test]
+    fn a_policy_and_a_critic_that_differ() {
+        let tiny = NewModel { tokens: TokenKind::Bytes, layers: 1, width: 16, heads: 2, kv_heads: 1, context: 32, ..Default::default() };
+        let critic = NewModel { head: Head::Value, ..tiny.clone() };
+        let models = [("actor", tiny), ("critic", critic)].map(|(name, model)| (name.to_owned(), ModelSettings::New(model)));
+        let policy = Policy::start(&models.into_iter().collect(), &[], 3, 1).unwrap();
+        let mut encoder = Encoder::new(policy.tokenizer("actor").unwrap());
+        let choices = vec![encoder.closed("up"), encoder.closed("down")];
+        let prompt = policy.tokenizer("actor").unwrap().encode("a wall");
+        let row = |i: usize| {
+            let (response, n) = (choices[i].clone(), choices[i].len());
+            let logprobs = vec![0.0; n];
+            Example {
+                prompt: prompt.clone(),
+                response,
+                logprobs,
+                choices: choices.clone(),
+                values: vec![0.0; n],
+                targets: vec![i as f32; n],
+                ..Default::default()
+            }
+        };
+        let learn = |objective| UpdateSettings { objective, lr: 1e-2, value_clip: 0.0, ..Default::default() };
+        for _ in 0..60 {
+            policy.update("critic", vec![row(0), row(1)], &learn(Objective::Value)).unwrap();
+            policy.update("actor", vec![row(0)], &learn(Objective::Sft)).unwrap();
+        }
+        let request = |seed| Request { prompt: prompt.clone(), seed, choices: choices.clone() };
+        let said = |rank: RankSettings, turns: [u32; 2]| {
+            let ranker = Ranker::new(&policy, &play(rank)).unwrap().unwrap();
+            let replies = ranker.answer(60, &[request(1), request(2)], &turns).unwrap().replies;
+            replies.into_iter().map(|reply| policy.tokenizer("actor").unwrap().decode(&reply.unwrap().tokens)).collect::<Vec<_>>()
+        };
+        let fading = RankSettings { decay: 0.4, least: 0.0, temperature: 0.0 };
+        assert_eq!(said(fading, [0, 1]), ["up", "down"], "a share of 1, and of 0.4");
+        assert_eq!(said(RankSettings::default(), [0, 30]), ["up", "up"], "a share of 0.6 is the least");
+        let ranker = Ranker::new(&policy, &play(RankSettings::default())).unwrap().unwrap();
+        let long = Request { prompt: prompt.repeat(9), ..request(1) };
+        let error = ranker.answer(60, &[request(1), long], &[0, 0]).unwrap_err();
+        assert!(
+            matches!(error, PolicyError::Row { row: 1, fault: RowFault::TooLong { .. } }),
+            "the request, and not its candidate: {error}"
+        );
+        let other = play(RankSettings::default());
+        assert!(Ranker::new(&policy, &Play { model: "nobody".into(), ..other }).is_err());
+    }
+
+    #[test]
+    fn a_choice_counts_once() {
+        assert_eq!(candidates(&[vec![2], vec![1], vec![2]]), [vec![2], vec![1]]);
+    }
+}
