@@ -6,13 +6,14 @@
 //! `cargo bench --bench model -- decode` measures the cases alone whose names hold that. On a machine that others use as well, one thread each and
 //! `BENCH_CLOCK=cpu`, the seconds of the processor in place of the clock's, say most.
 
+mod clock;
 mod peer;
 
+use clock::Clock;
 use flow::policy::{Example, LoadModel, LoraSettings, ModelSettings, Policy, Request, Sampling, UpdateSettings};
 use flow::seed::Random;
 use peer::{Peer, Runs, RUNS};
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 /// Tokens of a prompt that is only read, of one that is answered, and of an answer.
 const READ: usize = 256;
@@ -53,35 +54,6 @@ fn learn(policy: &Policy, random: &mut Random, vocab: usize, (rows, tokens, samp
     let start = Clock::start();
     policy.update("adapted", examples, &settings)?;
     Ok(start.seconds())
-}
-
-/// Seconds since a moment: of the clock, or those that this process spent on processors.
-enum Clock {
-    Wall(Instant),
-    Processor(f64),
-}
-
-impl Clock {
-    fn start() -> Clock {
-        match std::env::var("BENCH_CLOCK").as_deref() {
-            Ok("cpu") => Clock::Processor(Clock::spent()),
-            _ => Clock::Wall(Instant::now()),
-        }
-    }
-
-    fn seconds(&self) -> f64 {
-        match self {
-            Clock::Wall(start) => start.elapsed().as_secs_f64(),
-            Clock::Processor(start) => Clock::spent() - start,
-        }
-    }
-
-    /// Seconds that this process has spent on processors: user and system time are the 12th and 13th field behind the name, in hundredths.
-    fn spent() -> f64 {
-        let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
-        fields.filter_map(|field| field.parse::<f64>().ok()).sum::<f64>() / 100.0
-    }
 }
 
 fn pairs(ours: &[f64], theirs: &[f64]) -> Vec<f64> {

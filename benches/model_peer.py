@@ -58,7 +58,7 @@ def main():
         if name == "memory":
             print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, flush=True)
             continue
-        ids = torch.randint(100, 49_000, (int(rows), int(tokens)))
+        ids = torch.randint(100, plain.config.vocab_size, (int(rows), int(tokens)))
         if int(samples) > 1:
             prompt = int(tokens) - int(written)
             ids[:, :prompt] = ids[:: int(samples), :prompt].repeat_interleave(int(samples), 0)
