@@ -1,0 +1,86 @@
+"""What a memory adds to the time of a rollout: python3 scripts/memory_share.py [REPEATS] [ENCODER]
+
+One pipeline, played in three ways: the memory is kept and nobody asks it; every turn of every episode asks it and is told nothing of what it
+finds, so that episodes and prompts are the same ones, token by token; every turn is told up to 200 tokens. The first two differ by what
+finding costs, the last two by what longer prompts cost. Runs take turns; medians of seconds by the runs' own metrics, and of processor seconds.
+ENCODER is the folder of a sentence encoder (flow model fetch minilm); hashed words without it.
+"""
+
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+FLOW = "target/release/flow"
+PIPELINE = """
+flow: memory-share
+iterations: 20
+seed: 1
+models:
+  actor: {{ new: tiny, layers: 2, width: 64 }}
+{model}
+nodes:
+  tasks: {{ op: tasks, with: {{ env: minesweeper, size: 6, mines: 3, batch: 16, variations: 16 }} }}
+  rollout:
+    op: rollout
+    inputs: {{ tasks: tasks, memory: {{ after: memory }} }}
+    with: {{ model: actor, samples: 8, max_turns: 12, retrieve: {{ chance: {chance}, above: 0.5, most: 10, tokens: {tokens} }}{encoder} }}
+  reflect: {{ op: reflect, inputs: rollout, with: {{ model: actor, on: always, prompt: "{{{{ last }}}}\\nReflect:", tag: "", max_tokens: 16 }} }}
+  memory: {{ op: memory-update, inputs: reflect, with: {{ capacity: 1000{points} }} }}
+log: [rollout, reflect, memory]
+"""
+WAYS = {"kept, not asked": (0, 0), "asked, told nothing": (1, 0), "asked and told": (1, 200)}
+
+
+def play(folder, way, encoder):
+    chance, tokens = WAYS[way]
+    names = {"model": "", "encoder": "", "points": ""}
+    if encoder:
+        names = {"model": f"  minilm: {{ encode: {encoder} }}", "encoder": ", encoder: minilm", "points": ", points: encoder, encoder: minilm"}
+    file = folder / "pipeline.yaml"
+    file.write_text(PIPELINE.format(chance=chance, tokens=tokens, **names))
+    out = folder / "run"
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([FLOW, "run", file, "--threads", "1", "--out", out, "--format", "json"], check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = sum(getattr(after, name) - getattr(before, name) for name in ["ru_utime", "ru_stime"])
+    query = """select sum(value) filter (where node = 'rollout' and name = 'seconds') as rollout,
+        sum(value) filter (where node = 'memory' and name = 'busy_seconds') as upkeep,
+        (select count(*) from rollout) as turns, (select sum(len(prompt_tokens)) from rollout) as tokens,
+        (select sum(len(retrieved)) from rollout) as told, (select bit_xor(hash(task, sample, turn, iteration, action)) from rollout) as actions,
+        (select sum(change) from memory) as entries from metrics"""
+    answer = subprocess.run([FLOW, "query", out, query, "--format", "json"], check=True, capture_output=True, text=True).stdout
+    found = json.loads(answer)[0]
+    subprocess.run(["rm", "-r", out], check=True)
+    return {**found, "processor": processor}
+
+
+def main():
+    repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    encoder = str(Path(sys.argv[2]).resolve()) if len(sys.argv) > 2 else None
+    with tempfile.TemporaryDirectory() as folder:
+        made = {way: [] for way in WAYS}
+        for _ in range(repeats):
+            for way in WAYS:
+                made[way].append(play(Path(folder), way, encoder))
+    median = {way: {key: statistics.median(float(run[key]) for run in runs) for key in ["rollout", "upkeep", "processor"]} for way, runs in made.items()}
+    first = {way: runs[0] for way, runs in made.items()}
+    plain, asked, told = WAYS
+    assert first[plain]["actions"] == first[asked]["actions"], "the same episodes"
+    assert first[plain]["tokens"] == first[asked]["tokens"], "the same prompts"
+    assert first[told]["told"] > 0, "something is there to be told"
+    for way in WAYS:
+        m, f = median[way], first[way]
+        print(f"{way}: rollout {m['rollout']:.2f} s, upkeep {m['upkeep']:.2f} s, processor {m['processor']:.2f} s; "
+              f"{f['turns']} turns, {f['tokens']} prompt tokens, {f['told']} told, {f['entries']} entries at the end")
+    base = median[plain]["rollout"]
+    more = lambda way, than, key: median[way][key] - median[than][key]
+    print(f"finding adds {100 * more(asked, plain, 'rollout') / base:.1f}% to the rollout, upkeep {100 * median[plain]['upkeep'] / base:.1f}%, "
+          f"longer prompts {100 * more(told, asked, 'rollout') / base:.1f}%; finding adds "
+          f"{100 * more(asked, plain, 'processor') / median[plain]['processor']:.1f}% to the processor seconds of the whole run")
+
+
+main()
