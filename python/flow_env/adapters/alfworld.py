@@ -54,14 +54,8 @@ class AlfWorld(World):
         return [f"{kind}/{number}" for number in range(COUNTS.get(split, 0)) for kind in self.kinds]
 
     def reset(self, task: Any, seed: int) -> View:
-        kind, _, number = str(task).rpartition("/")
-        rooms = constants.TEST_SCENE_NUMBERS if self.split == "test" else constants.TRAIN_SCENE_NUMBERS
-        offset = COUNTS["train"] if self.split == "dev" else 0
-        scene = scenes.make(kind, [room for room in rooms if room_of(room) in constants.GOALS_VALID[kind]], int(number) + offset)
-        game = {**self.logic, "grammar": self.logic["grammar"].replace("UNKNOWN GOAL", scene.sentence), "pddl_problem": scene.problem}
-        self.file = self.folder / "game.tw-pddl"
-        self.file.write_text(json.dumps(game))
-        (self.folder / "traj_data.json").write_text(json.dumps(scene.about))
+        kind = str(task).rpartition("/")[0]
+        self.file = game(self.folder, self.logic, self.split, str(task))
         self.played: List[str] = []
         self.agent: Any = None
         self.plan: Optional[str] = None
@@ -126,6 +120,18 @@ class AlfWorld(World):
     def close(self) -> None:
         self.env.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def game(folder: Path, logic: Dict[str, str], split: str, task: str) -> Path:
+    """Writes the game of a task, with the domain and the grammar in `logic`, and what the expert is told beside it."""
+    kind, _, number = task.rpartition("/")
+    rooms = constants.TEST_SCENE_NUMBERS if split == "test" else constants.TRAIN_SCENE_NUMBERS
+    offset = COUNTS["train"] if split == "dev" else 0
+    scene = scenes.make(kind, [room for room in rooms if room_of(room) in constants.GOALS_VALID[kind]], int(number) + offset)
+    made = {**logic, "grammar": logic["grammar"].replace("UNKNOWN GOAL", scene.sentence), "pddl_problem": scene.problem}
+    (folder / "game.tw-pddl").write_text(json.dumps(made))
+    (folder / "traj_data.json").write_text(json.dumps(scene.about))
+    return folder / "game.tw-pddl"
 
 
 def room_of(number: int) -> str:

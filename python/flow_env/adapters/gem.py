@@ -53,9 +53,18 @@ class Gem(World):
     def actions(self) -> Sequence[str]:
         before = random.getstate()
         try:
-            return sorted({str(self.env.sample_random_action()) for _ in range(SAMPLES)})
+            return sorted({boxed(str(self.env.sample_random_action())) for _ in range(SAMPLES)})
         finally:
             random.setstate(before)
+
+
+def boxed(action: str) -> str:
+    """An action as GEM's games read it: the sampler of FifteenPuzzle leaves the box out.
+
+    >>> boxed("up")
+    '\\\\boxed{up}'
+    """
+    return action if "\\boxed" in action else f"\\boxed{{{action}}}"
 
 
 def told(seen: Any, info: Dict[str, Any]) -> str:
