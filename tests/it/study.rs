@@ -22,10 +22,12 @@ log: [rollout, update]
 /// A warm start, a method under two seeds that starts from it, and the difference between them.
 fn study(folder: &Path) -> std::path::PathBuf {
     let pipeline = pipeline(folder, PIPELINE);
-    // It loads what the study says, in place of a new model.
-    let method = folder.join("method.yaml");
+    // It loads what the study says, in place of a new model, and asks as a file says, whose text its runs keep.
+    let (method, prompt) = (folder.join("method.yaml"), folder.join("prompt.txt"));
     let new = "{ new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }";
-    std::fs::write(&method, PIPELINE.replace(new, "{ load: nowhere }")).unwrap();
+    std::fs::write(&prompt, "{{ memory }}{{ observation }}\n").unwrap();
+    let asks = format!("max_turns: 4, prompt: {}", prompt.display());
+    std::fs::write(&method, PIPELINE.replace(new, "{ load: nowhere }").replace("max_turns: 4", &asks)).unwrap();
     let file = folder.join("study.yaml");
     let text = format!(
         r#"study: small

@@ -58,7 +58,8 @@ pub fn standing(study: &Study, training: &Training) -> Result<Standing> {
         return Ok(Standing::Absent);
     }
     let run = study.runs.get(&training.run).ok_or_else(|| Error::asked("no such run"))?;
-    let wanted = pipeline::load(&run.pipeline, &study.sets(training), &ops::catalog())?;
+    // As a run keeps it: with the texts of the files that belong to it.
+    let wanted = pipeline::load_to_run(&run.pipeline, &study.sets(training), &ops::catalog(), false, &|_| vec![])?;
     let made = pipeline::load(&folder.join("pipeline.yaml"), &[], &ops::replayed(Default::default()))?;
     // A run that was trained further says so in its manifest alone.
     let other: Vec<String> =
