@@ -32,6 +32,7 @@ LISTS: Dict[str, Lister] = {
         "[" + " ".join(map(str, code)) + "]"
         for code in (itertools.product if env.duplicate_numbers else itertools.permutations)(
             range(1, env.num_numbers + 1), **{"repeat" if env.duplicate_numbers else "r": env.code_length})
+        if list(code) not in [past["guess"] for past in env.state.game_state["history"]]
     ] if env.num_numbers**env.code_length <= 10_000 else [],
     "MinesweeperEnv": lambda env: [f"[{row} {col}]" for row in range(env.rows) for col in range(env.cols)],
     "LightsOutEnv": lambda env: [f"[{row} {col}]" for row in range(env.size) for col in range(env.size)],
@@ -42,8 +43,8 @@ LISTS: Dict[str, Lister] = {
     "SecretaryEnv": lambda env: ["[accept]", "[continue]"],
 }
 """What may be said in games whose actions are few."""
-TRIED = 512
-"""Longer lists aren't tried: they are given whole."""
+TRIED = 128
+"""Longer lists aren't tried, since each action is on a copy of the game: they are given whole."""
 
 
 class TextArena(World):
