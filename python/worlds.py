@@ -101,11 +101,16 @@ def licence(python, name):
     """The licence that the package's metadata names."""
     code = ("import sys, importlib.metadata as m; d = m.metadata(sys.argv[1]); t = d.get('License-Expression') or "
             "next((c.split(' :: ')[-1] for c in d.get_all('Classifier') or [] if c.startswith('License ::')), None) or d.get('License') or "
-            "next((f.read_text() for f in m.files(sys.argv[1]) if 'licenses/' in str(f)), None) or '?'; print(t.strip().splitlines()[0].strip())")
+            "next((f.read_text() for f in m.files(sys.argv[1]) if 'licenses/' in str(f)), None) or '?'; "
+            "lines = t.strip().splitlines(); print(next((line for line in lines if 'licen' in line.lower()), lines[0]).strip())")
     if name == "openenv":
         python = environment("openenv-server")  # the adapter itself needs nothing of the package
     package = {"gem": "gem-llm"}.get(name, name)
     return subprocess.run([python, "-c", code, package], capture_output=True, text=True).stdout.strip()
+
+
+def speed(steps):
+    return f"{steps:,.0f}" if steps >= 10 else f"{steps:.1f}"
 
 
 def page(results):
@@ -123,7 +128,7 @@ def page(results):
         score = "" if found["score"] is None else f"{found['score']:g}"
         lines.append(
             f"| `{shown.split(' ')[0]}` | {found['world']}, {found['licence']} | {found['episodes']} episodes, {found['steps']:,} steps {by} | "
-            f"{found['won']} | {score} | {'yes' if found['again'] else '**no**'} | {found['steps_a_second']:,.0f}, {found['steps_a_second_8']:,.0f}"
+            f"{found['won']} | {score} | {'yes' if found['again'] else '**no**'} | {speed(found['steps_a_second'])}, {speed(found['steps_a_second_8'])}"
             f"{' (' + format(found['load'], '.0f') + ')' if 'load' in found else ''} | "
             f"{found['start']:.1f} s |"
         )
