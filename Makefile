@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-python worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed faults staleness fuzz hostile reproduce-lamer reproduce-empo2 reproduce-scienceworld parity-models parity-webshop interop-models tensorboard
+.PHONY: run test test-python worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed faults staleness fuzz hostile reproduce-lamer reproduce-empo2 reproduce-scienceworld parity-models parity-webshop interop-models tensorboard bench-gpu
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -71,6 +71,10 @@ parity-webshop: $(FETCH)
 # Every ratio in benches/README.md.
 bench: build
 	scripts/bench.sh
+
+# Decoding and training on a GPU, beside transformers and as a share of what the card can do (benches/gpu.py). ARGS="--shapes 0.5b" measures one size.
+bench-gpu: $(FETCH) .venv-parity/made-from
+	.venv-parity/bin/python benches/gpu.py $(ARGS)
 
 # A run killed at 50 random instants ends, resumed, with the same bits.
 survive: build

@@ -4,13 +4,14 @@
 //! `flow model fetch smollm2-135m-instruct; make .venv-parity/made-from; BENCH_PYTHON=.venv-parity/bin/python cargo bench --bench model`
 //!
 //! `cargo bench --bench model -- decode` measures the cases alone whose names hold that. On a machine that others use as well, one thread each and
-//! `BENCH_CLOCK=cpu`, the seconds of the processor in place of the clock's, say most.
+//! `BENCH_CLOCK=cpu`, the seconds of the processor in place of the clock's, say most. `BENCH_DTYPE=bf16` computes both sides in bf16, and
+//! `BENCH_SCALE=card` measures sizes that keep a GPU busy (benches/gpu.py does that for models of three sizes).
 
 mod clock;
 mod peer;
 
 use clock::Clock;
-use flow::policy::{Example, LoadModel, LoraSettings, ModelSettings, Policy, Request, Sampling, UpdateSettings};
+use flow::policy::{Dtype, Example, LoadModel, LoraSettings, ModelSettings, Policy, Request, Sampling, UpdateSettings};
 use flow::seed::Random;
 use peer::{Peer, Runs, RUNS};
 use std::collections::BTreeMap;
@@ -19,11 +20,21 @@ use std::collections::BTreeMap;
 const READ: usize = 256;
 const PROMPT: usize = 64;
 const ANSWER: usize = 32;
-/// Tokens of a row that is learnt from.
-const LEARNT: usize = 96;
-/// Tokens of one whose prompt it shares with others, and how many do: the samples of a task.
-const SHARED: usize = 160;
+/// How many rows of one task share their prompt.
 const SAMPLES: usize = 8;
+/// Rows that are in memory at a time when a model learns.
+const MICRO_BATCH: usize = 16;
+
+/// Sizes that keep a processor, or a card, busy.
+struct Scale {
+    /// How many answers are written at a time.
+    batches: &'static [usize],
+    /// Rows of a training step, and tokens of each, where no two share a prompt and where eight do.
+    learnt: [(usize, usize); 2],
+}
+
+const PROCESSOR: Scale = Scale { batches: &[1, 8, 32, 128], learnt: [(32, 96), (32, 160)] };
+const CARD: Scale = Scale { batches: &[1, 16, 64, 256], learnt: [(32, 1024), (64, 1024)] };
 /// So hot that hardly any answer ends early.
 const TEMPERATURE: f64 = 3.0;
 
@@ -50,7 +61,7 @@ fn learn(policy: &Policy, random: &mut Random, vocab: usize, (rows, tokens, samp
     };
     let (read, said) = (prompts(random, vocab, rows / samples, tokens - ANSWER), prompts(random, vocab, rows, ANSWER));
     let examples = said.into_iter().enumerate().map(|(i, response)| row(read[i / samples].clone(), response)).collect();
-    let settings = UpdateSettings { micro_batch: 16, ..UpdateSettings::default() };
+    let settings = UpdateSettings { micro_batch: MICRO_BATCH, ..UpdateSettings::default() };
     let start = Clock::start();
     policy.update("adapted", examples, &settings)?;
     Ok(start.seconds())
@@ -67,31 +78,44 @@ fn memory() -> f64 {
     line.trim().trim_end_matches("kB").trim().parse::<f64>().unwrap_or_default() / 1024.0
 }
 
+/// A case: its name, what the peer calls it, rows, tokens of a prompt (of a row that is learnt from), tokens that are written, rows of one
+/// prompt.
+type Case = (String, &'static str, usize, usize, usize, usize);
+
+fn cases(scale: &Scale) -> Vec<Case> {
+    let [(rows, apart), (shared, together)] = scale.learnt;
+    let mut cases = vec![("prefill, 8 prompts of 256".to_string(), "read", 8, READ, 1, 1)];
+    cases.extend(scale.batches.iter().map(|&batch| (format!("decode, batch {batch}"), "write", batch, PROMPT, ANSWER, 1)));
+    cases.push((format!("training step with LoRA, {rows} rows of {apart}"), "learn", rows, apart, ANSWER, 1));
+    let name = format!("training step with LoRA, {shared} rows of {together}, {SAMPLES} of each prompt");
+    cases.push((name, "learn", shared, together, ANSWER, SAMPLES));
+    cases
+}
+
 fn main() -> Result<(), Failed> {
-    let path = std::env::var("FLOW_MODEL").unwrap_or_else(|_| "models/smollm2-135m-instruct/model.gguf".into());
-    let load = |lora| ModelSettings::Load(LoadModel { load: path.clone(), lora, ..LoadModel::default() });
-    let models = BTreeMap::from([("plain".to_string(), load(None)), ("adapted".to_string(), load(Some(LoraSettings::default())))]);
-    let threads = std::env::var("BENCH_THREADS").ok().and_then(|n| n.parse().ok()).unwrap_or(2);
-    let policy = Policy::start(&models, &[], 1, threads)?;
-    let mut peer = Peer::start("model_peer.py")?;
-    println!("{path}, {threads} thread(s) each; the peer: {}", peer.as_ref().map_or("none", |peer| &peer.hello));
-    let vocab = policy.tokenizer("plain")?.vocab_size();
-    let mut random = Random::new(1);
-    // A name, the peer's case, rows, tokens of a prompt (of a row that is learnt from), tokens that are written, rows of one prompt.
-    let cases = [
-        ("prefill, 8 prompts of 256", "read", 8, READ, 1, 1),
-        ("decode, batch 1", "write", 1, PROMPT, ANSWER, 1),
-        ("decode, batch 8", "write", 8, PROMPT, ANSWER, 1),
-        ("decode, batch 32", "write", 32, PROMPT, ANSWER, 1),
-        ("decode, batch 128", "write", 128, PROMPT, ANSWER, 1),
-        ("training step with LoRA, 32 rows of 96", "learn", 32, LEARNT, ANSWER, 1),
-        ("training step with LoRA, 32 rows of 160, 8 of each prompt", "learn", 32, SHARED, ANSWER, SAMPLES),
-    ];
-    let runs = std::env::var("BENCH_RUNS").ok().and_then(|n| n.parse().ok()).unwrap_or(RUNS);
+    let set = |name: &str| std::env::var(name).unwrap_or_default();
+    let scale = if set("BENCH_SCALE") == "card" { CARD } else { PROCESSOR };
     // What cargo adds of its own begins with dashes.
     let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let asked = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
-    for (name, case, rows, tokens, written, samples) in cases.into_iter().filter(|(name, ..)| asked(name)) {
+    let cases: Vec<Case> = cases(&scale).into_iter().filter(|(name, ..)| asked(name)).collect();
+    let path = std::env::var("FLOW_MODEL").unwrap_or_else(|_| "models/smollm2-135m-instruct/model.gguf".into());
+    let dtype = if set("BENCH_DTYPE") == "bf16" { Dtype::Bf16 } else { Dtype::F32 };
+    let load = |lora| ModelSettings::Load(LoadModel { load: path.clone(), lora, dtype, ..LoadModel::default() });
+    // A copy of the model for those cases alone that need it.
+    let needed = |adapted: bool| cases.iter().any(|(_, case, ..)| (*case == "learn") == adapted);
+    let copies = [("plain", needed(false), None), ("adapted", needed(true), Some(LoraSettings::default()))];
+    let copies = copies.into_iter().filter(|(_, needed, _)| *needed).map(|(name, _, lora)| (name.to_string(), load(lora)));
+    let models: BTreeMap<String, ModelSettings> = copies.collect();
+    let Some(any) = models.keys().next() else { return Err("no case has such a name".into()) };
+    let threads = set("BENCH_THREADS").parse().unwrap_or(2);
+    let policy = Policy::start(&models, &[], 1, threads)?;
+    let mut peer = Peer::start("model_peer.py")?;
+    println!("{path}, {threads} thread(s) each; the peer: {}", peer.as_ref().map_or("none", |peer| &peer.hello));
+    let vocab = policy.tokenizer(any)?.vocab_size();
+    let mut random = Random::new(1);
+    let runs = set("BENCH_RUNS").parse().unwrap_or(RUNS);
+    for (name, case, rows, tokens, written, samples) in cases {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         // The first round warms both sides up and isn't counted.
         for run in 0..=runs {
@@ -123,7 +147,7 @@ fn main() -> Result<(), Failed> {
             println!("{}", serde_json::json!({ "bench": "model", "case": name, "ours": ours, "peer": theirs, "ratio": ratio }));
         }
     }
-    println!("most memory: {:.0} MB with two copies of the model", memory());
+    println!("most memory: {:.0} MB with {} of the model", memory(), if models.len() == 1 { "one copy" } else { "two copies" });
     if let Some(peer) = &mut peer {
         println!("    the peer: {:.0} MB with one", peer.ask("memory 0 0 0 1")?);
     }

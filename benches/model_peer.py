@@ -26,8 +26,10 @@ def main():
     torch.set_num_threads(int(os.environ.get("BENCH_THREADS", "2")))
     torch.manual_seed(1)
     path = Path(os.environ.get("FLOW_MODEL", "models/smollm2-135m-instruct/model.gguf"))
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    dtype = torch.bfloat16 if os.environ.get("BENCH_DTYPE") == "bf16" else torch.float32
     where = (path.parent, dict(gguf_file=path.name)) if path.suffix == ".gguf" else (path, {})
-    plain = AutoModelForCausalLM.from_pretrained(where[0], dtype=torch.float32, attn_implementation="sdpa", **where[1]).eval()
+    plain = AutoModelForCausalLM.from_pretrained(where[0], dtype=dtype, attn_implementation="sdpa", **where[1]).eval().to(device)
     config = peft.LoraConfig(task_type="CAUSAL_LM", r=16, lora_alpha=32, target_modules=["q_proj", "v_proj"])
     adapted = peft.get_peft_model(plain, config)
     optimiser = torch.optim.AdamW([p for p in adapted.parameters() if p.requires_grad], lr=1e-6)
@@ -56,14 +58,17 @@ def main():
     for line in sys.stdin:
         name, rows, tokens, written, samples = line.split()
         if name == "memory":
-            print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, flush=True)
+            on_card = torch.cuda.max_memory_allocated() / 2**20 if device == "cuda" else 0
+            print(on_card or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, flush=True)
             continue
-        ids = torch.randint(100, plain.config.vocab_size, (int(rows), int(tokens)))
+        ids = torch.randint(100, plain.config.vocab_size, (int(rows), int(tokens)), device=device)
         if int(samples) > 1:
             prompt = int(tokens) - int(written)
             ids[:, :prompt] = ids[:: int(samples), :prompt].repeat_interleave(int(samples), 0)
         start = clock()
         cases[name](ids, int(written))
+        if device == "cuda":
+            torch.cuda.synchronize()
         print(clock() - start, flush=True)
 
 
