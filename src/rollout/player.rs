@@ -74,7 +74,9 @@ impl Player {
     /// can't rank what it writes.
     pub fn new(policy: Policy, how: Play, seed: u64) -> Result<Player, RolloutError> {
         let (encoder, prompt) = (Encoder::new(policy.tokenizer(&how.model)?), Prompt::new(&how.settings)?);
-        let ranker = Ranker::new(&policy, &how)?;
+        let settings = how.settings.rank.clone().unwrap_or_default();
+        let by = |critic: &String| Ranker::new(&policy, (&how.model, how.sampling.divisor()), critic, settings);
+        let ranker = how.settings.critic.as_ref().map(by).transpose()?;
         Ok(Player { policy, how, prompt, seed, encoder, pace: LEAST_PACE, ranker, recall: None, told: BTreeMap::new() })
     }
 

@@ -4,7 +4,6 @@
 //! The paper lets a language model propose some actions and ranks those; here all admissible ones are ranked. What the critic expects of an
 //! action is its value before the action's last token, the one that closes it: the return to expect once that action is all that is said.
 
-use super::player::Play;
 use crate::policy::{Answers, Example, Policy, PolicyError, Reply, Request, RowFault};
 use crate::seed::{mix, Random};
 use schemars::JsonSchema;
@@ -53,17 +52,15 @@ pub struct Ranker {
 }
 
 impl Ranker {
-    /// What the settings of play ask for, if they name a critic.
+    /// Ranks what `model` may say, its logits divided by `temperature`, by the critic of that name.
     ///
     /// # Errors
-    /// If there is no such model, or it reads other tokens than the policy's.
-    pub fn new(policy: &Policy, how: &Play) -> Result<Option<Ranker>, PolicyError> {
-        let Some(critic) = how.settings.critic.clone() else { return Ok(None) };
-        let (model, temperature) = (how.model.clone(), how.sampling.divisor() as f32);
-        policy.same_tokens(&model, &critic)?;
-        let version = policy.versions(&critic)?.last().copied().unwrap_or_default();
-        let settings = how.settings.rank.clone().unwrap_or_default();
-        Ok(Some(Ranker { policy: policy.clone(), model, critic, version, temperature, settings }))
+    /// If there is no such model, or it reads other tokens than the critic.
+    pub fn new(policy: &Policy, (model, temperature): (&str, f64), critic: &str, settings: RankSettings) -> Result<Ranker, PolicyError> {
+        policy.same_tokens(model, critic)?;
+        let version = policy.versions(critic)?.last().copied().unwrap_or_default();
+        let (model, critic, temperature) = (model.to_owned(), critic.to_owned(), temperature as f32);
+        Ok(Ranker { policy: policy.clone(), model, critic, version, temperature, settings })
     }
 
     /// An action for each of `asked`, which are in these turns, by version `version` of the policy's weights. The log-probabilities of a reply
@@ -158,10 +155,8 @@ fn chosen(candidates: &[&[u32]], scores: &[f64], temperature: f64, unit: f64) ->
 #[cfg(test)]
 mod tests {
     use super::super::action::Encoder;
-    use super::super::settings::Actor;
     use super::*;
-    use crate::policy::{Head, ModelSettings, NewModel, Objective, Sampling, TokenKind, UpdateSettings};
-    use serde_json::json;
+    use crate::policy::{Head, ModelSettings, NewModel, Objective, TokenKind, UpdateSettings};
 
     /// Three actions with p = 0.5, 0.3, 0.1 and Q = 2, 6, 10. Stretched: 1, 0.5, 0 and 0, 0.5, 1. With a share of 0.6: 0.6, 0.5, 0.4.
     #[test]
@@ -206,12 +201,6 @@ mod tests {
         assert!(chosen(&[], &[], 0.0, 0.5).is_none());
     }
 
-    fn play(rank: RankSettings) -> Play {
-        let settings = json!({ "max_turns": 9, "critic": "critic", "rank": rank });
-        let settings = serde_json::from_value(settings).unwrap();
-        Play { model: "actor".into(), actor: Actor::Policy, sampling: Sampling::default(), settings, max_failed: 0.0 }
-    }
-
     /// A critic that has learnt that the second of two actions is worth 1 and the first nothing, and a policy that finds the first likelier.
     #[test]
     fn a_policy_and_a_critic_that_differ() {
@@ -242,22 +231,21 @@ mod tests {
         }
         let request = |seed| Request { prompt: prompt.clone(), seed, choices: choices.clone() };
         let said = |rank: RankSettings, turns: [u32; 2]| {
-            let ranker = Ranker::new(&policy, &play(rank)).unwrap().unwrap();
+            let ranker = Ranker::new(&policy, ("actor", 1.0), "critic", rank).unwrap();
             let replies = ranker.answer(60, &[request(1), request(2)], &turns).unwrap().replies;
             replies.into_iter().map(|reply| policy.tokenizer("actor").unwrap().decode(&reply.unwrap().tokens)).collect::<Vec<_>>()
         };
         let fading = RankSettings { decay: 0.4, least: 0.0, temperature: 0.0 };
         assert_eq!(said(fading, [0, 1]), ["up", "down"], "a share of 1, and of 0.4");
         assert_eq!(said(RankSettings::default(), [0, 30]), ["up", "up"], "a share of 0.6 is the least");
-        let ranker = Ranker::new(&policy, &play(RankSettings::default())).unwrap().unwrap();
+        let ranker = Ranker::new(&policy, ("actor", 1.0), "critic", RankSettings::default()).unwrap();
         let long = Request { prompt: prompt.repeat(9), ..request(1) };
         let error = ranker.answer(60, &[request(1), long], &[0, 0]).unwrap_err();
         assert!(
             matches!(error, PolicyError::Row { row: 1, fault: RowFault::TooLong { .. } }),
             "the request, and not its candidate: {error}"
         );
-        let other = play(RankSettings::default());
-        assert!(Ranker::new(&policy, &Play { model: "nobody".into(), ..other }).is_err());
+        assert!(Ranker::new(&policy, ("nobody", 1.0), "critic", RankSettings::default()).is_err());
     }
 
     #[test]
