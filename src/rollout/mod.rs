@@ -1,10 +1,10 @@
 //! How episodes are played and reflected on: the room in which an environment and a policy meet. It knows no graph and no timely.
 //!
-//! A [`sampler::Sampler`] plays: a [`player`] shows the policy a [`prompt`], alone or in a [`conversation`], and reads an [`action`] from what it says (`answers`), or asks the
-//! expert, and the turn is taken into its [`episode`]. What fails is played again or given up ([`retry`]). Whole episodes become rows
-//! ([`record`]), which [`transcript`] reads back for a [`reflection`], asked a [`question`], or the expert's `advice`. Prompt and question are [`template`]s. [`notes`] are what the next attempt is
-//! told, an [`exchange`] of them is the control, and [`recall`] is what any turn is told from a memory.
-//! A critic may [`rank`] the actions beside the policy.
+//! A [`sampler::Sampler`] plays: a [`player`] shows the policy a [`prompt`], alone or in a [`conversation`], and reads an [`action`] from what
+//! it says (`answers`), or asks the expert, and the turn is taken into its [`episode`]. A critic may [`rank`] the actions beside the policy.
+//! What fails is played again or given up ([`retry`]). Whole episodes become rows ([`record`]), which [`transcript`] reads back for a
+//! [`reflection`], asked a [`question`], or the expert's `advice`. Prompt and question are [`template`]s. [`notes`] are what the next
+//! attempt is told, an [`exchange`] of them is the control, and [`recall`] is what any turn is told from a memory.
 //! [`dynamic_sampling`] goes on playing until enough tasks tell good from bad.
 
 pub mod action;
