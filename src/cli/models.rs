@@ -38,11 +38,14 @@ pub fn start(pipeline: &Pipeline, threads: usize, began: &Starts) -> Result<Opti
     for (name, value) in &pipeline.models {
         let mut settings: ModelSettings = serde_json::from_value(value.clone()).map_err(|e| Error::Json(e).at(format!("models.{name}")))?;
         if let Some(began) = began.get(name).filter(|_| !matches!(settings, ModelSettings::Encode(_) | ModelSettings::Remote(_))) {
-            let dtype = if let ModelSettings::Load(load) = &settings { load.dtype } else { Dtype::F32 };
+            let (dtype, serve) = match settings {
+                ModelSettings::Load(load) => (load.dtype, load.serve),
+                _ => (Dtype::F32, None),
+            };
             let load = began.display().to_string();
             // What was trained on an adapter goes on so.
             let adapter = is_adapter(began).then(|| load.clone());
-            settings = ModelSettings::Load(LoadModel { load, adapter, dtype, ..LoadModel::default() });
+            settings = ModelSettings::Load(LoadModel { load, adapter, dtype, serve, ..LoadModel::default() });
         } else if let ModelSettings::Load(load) = &mut settings {
             let of = load.of.clone().unwrap_or_else(|| name.clone());
             let found = |path: &str| Ok::<_, Error>(newest(Path::new(path), &of)?.display().to_string());

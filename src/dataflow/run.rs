@@ -91,6 +91,9 @@ pub fn run(mut plan: Plan) -> Result<(), Failure> {
     let decides = process == 0;
     shared.watch.begin(plan.first, plan.policy.as_ref().map(Policy::pulse));
     let folder = plan.journal.run.as_ref().map(|run| run.root().to_owned()).filter(|_| decides);
+    if let Some(run) = &plan.journal.run {
+        plan.policy = plan.policy.map(|policy| policy.lending(&run.lent()));
+    }
     end_on_panic();
     let within = if workers == 1 { timely::CommunicationConfig::Thread } else { timely::CommunicationConfig::Process(workers) };
     let mut life = None;

@@ -65,6 +65,11 @@ impl Run {
         self.root.join("weights")
     }
 
+    /// Where adapters lie for as long as servers have them loaded.
+    pub fn lent(&self) -> PathBuf {
+        self.root.join("lent")
+    }
+
     /// Where a version of a model's weights lies, relative to the run's folder.
     pub fn version(version: u64, model: &str) -> String {
         format!("weights/{version}/{model}")

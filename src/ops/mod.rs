@@ -28,6 +28,7 @@ mod remote;
 mod reward;
 mod rollout;
 mod select;
+mod served;
 mod tasks;
 mod templates;
 mod tokens;
@@ -153,6 +154,7 @@ fn wrong(pipeline: &Pipeline, asked: fn(Role) -> bool) -> Vec<Wrong> {
     found.extend(pipeline.models.keys().flat_map(|model| order::wrong(pipeline, model)));
     found.extend(heads::wrong(pipeline));
     found.extend(remote::wrong(pipeline));
+    found.extend(served::wrong(pipeline));
     found
 }
 

@@ -71,6 +71,15 @@ pub enum ModelFault {
     Server { what: String },
     #[error("the server that runs it can't say how likely a choice is ({what}): write `decode: free` where it plays")]
     CantRank { what: String },
+    #[error(
+        "a server can generate for it with an adapter of a published model alone: give it `lora`, or `adapter`, and the model's own folder"
+    )]
+    NotServed,
+    #[error(
+        "the server that generates for it didn't load its adapter: {what}; vLLM does when it is started with `--enable-lora` and with \
+         VLLM_ALLOW_RUNTIME_LORA_UPDATING=True in its environment, where it can read that folder"
+    )]
+    NotLoaded { what: String },
     #[error("its reference `{reference}` has another vocabulary")]
     ReferenceVocabulary { reference: String },
 }

@@ -16,8 +16,8 @@
 //! fixed order, so the number of threads changes no bit. Processes that learn together ([`Peers`]) share an update in the same way, and
 //! their number changes none either.
 //!
-//! An encoder only reads: [`Policy::embed`] gives the vector of a text. A model that a server runs only answers ([`RemoteModel`]); nothing of
-//! the above is promised of what a server computes.
+//! An encoder only reads: [`Policy::embed`] gives the vector of a text. A model that a server runs only answers ([`RemoteModel`]), and a
+//! server may answer for one that learns here ([`ServeSettings`]); nothing of the above is promised of what a server computes.
 //!
 //! Four rooms: `model` (architectures, parameters by name, checkpoints), `generate` (answers), `update` (what is learnt and how), `remote`
 //! (answers of a server).
@@ -51,7 +51,8 @@ pub use model::export::{export, Exported};
 pub use model::saved::MOMENTS;
 pub use room::{adapters, available, parameters, LEARNING, PLAYING};
 pub use settings::{
-    Dtype, EncoderModel, Head, LoadModel, LoraSettings, ModelSettings, NewKind, NewModel, RemoteModel, Sampling, TokenKind,
+    Dtype, EncoderModel, Head, LoadModel, LoraSettings, ModelSettings, NewKind, NewModel, RemoteModel, Sampling, ServeSettings,
+    ServerSettings, TokenKind,
 };
 pub use tally::Tally;
 pub use thread::Policy;

@@ -18,18 +18,13 @@ pub enum ModelSettings {
     Remote(RemoteModel),
 }
 
-/// A model that a server runs, asked in the form of OpenAI's API, as vLLM, SGLang and llama.cpp serve it: it acts and reflects, and its
-/// weights are never changed. `decode: free` takes `chat/completions` with log-probabilities, `decode: constrained` takes `completions` with
-/// `echo`, which gets the prompt's text without any chat template.
+/// A server that is asked in the form of OpenAI's API, as vLLM, SGLang and llama.cpp serve it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RemoteModel {
+pub struct ServerSettings {
     /// Where the server's API begins, as `http://127.0.0.1:8000/v1`. `https` is not spoken: the server belongs on this machine, into a private
     /// network, or behind a tunnel.
     #[schemars(regex(pattern = r"^http://[^\s/?#]+[^\s?#]*$"))]
     pub openai: String,
-    /// What the server calls the model.
-    pub model: String,
     /// The environment variable that holds the key, where the server wants one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -46,6 +41,32 @@ pub struct RemoteModel {
     #[serde(default = "parallel")]
     #[schemars(range(min = 1, max = 1024))]
     pub parallel: usize,
+}
+
+/// A model that a server runs: it acts and reflects, and its weights are never changed. `decode: free` takes `chat/completions` with
+/// log-probabilities, `decode: constrained` takes `completions` with `echo`, which gets the prompt's text without any chat template.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct RemoteModel {
+    /// The server.
+    #[serde(flatten)]
+    pub server: ServerSettings,
+    /// What the server calls the model.
+    pub model: String,
+}
+
+/// A server that generates for a model which learns here: it holds the same base, and is told to load the adapter of each version that is
+/// asked for (vLLM's `load_lora_adapter`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct ServeSettings {
+    /// The server.
+    #[serde(flatten)]
+    pub server: ServerSettings,
+    /// Whether the log-probabilities that it tells of what it wrote are those at the temperature (vLLM: `--logprobs-mode
+    /// processed_logprobs`). Else they are the model's own, and where anything can be written it is sampled at temperature 1.
+    #[serde(default)]
+    pub tempered: bool,
 }
 
 fn timeout() -> f64 {
@@ -189,6 +210,9 @@ pub struct LoadModel {
     /// What the weights are kept and computed in.
     #[serde(default, skip_serializing_if = "is_f32")]
     pub dtype: Dtype,
+    /// A server that generates in place of this process; the adapter, which it must have, is learnt here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serve: Option<ServeSettings>,
 }
 
 fn is_f32(dtype: &Dtype) -> bool {

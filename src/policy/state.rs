@@ -4,6 +4,7 @@ use super::encode::Encoder;
 use super::generate::generate;
 use super::generate::store::Store;
 use super::model::Net;
+use super::remote::Lent;
 use super::tensors::values;
 use super::update::parallel::{hash, Parallel};
 use super::update::passes::{logprobs, read_rows, Row};
@@ -38,7 +39,11 @@ impl State {
             if let ModelSettings::Encode(encoder) = settings {
                 state.encoders.insert(name.clone(), Encoder::load(Path::new(&encoder.encode), device)?);
             } else {
-                state.models.insert(name.clone(), Model::new(name, settings, words, seed, device)?);
+                let model = Model::new(name, settings, words, seed, device)?;
+                if matches!(settings, ModelSettings::Load(load) if load.serve.is_some()) && !model.can_be_served() {
+                    return Err(PolicyError::model(name, ModelFault::NotServed));
+                }
+                state.models.insert(name.clone(), model);
             }
         }
         state.understood()?;
@@ -79,7 +84,7 @@ impl State {
     }
 
     pub fn versions(&self, name: &str) -> Result<Vec<u64>, PolicyError> {
-        Ok(self.model(name)?.versions.iter().map(|(version, _)| *version).collect())
+        Ok(self.model(name)?.kept())
     }
 
     pub fn parameters(&self, name: &str) -> Result<usize, PolicyError> {
@@ -98,6 +103,10 @@ impl State {
         let mut stores = model.stores.borrow_mut();
         let store = stores.entry(version).or_insert_with(|| Store::new(&net));
         generate(&net, version, store, requests, sampling, self.threads)
+    }
+
+    pub fn lend(&self, name: &str, version: u64, root: &Path) -> Result<Lent, PolicyError> {
+        self.with_head(name, Head::Language)?.lend(name, version, root)
     }
 
     pub fn values(&self, name: &str, version: u64, prompts: &[Example]) -> Result<Vec<Vec<f32>>, PolicyError> {

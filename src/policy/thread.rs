@@ -1,11 +1,13 @@
 //! The policy thread: one thread owns the tensors of a process, and everyone else holds a handle.
 
+use super::model::Sizes;
 use super::pause::at_pauses;
-use super::remote::Remote;
+use super::remote::{Remote, Served};
 use super::state::State;
 use super::threads::panic_text;
 use super::{
-    Answers, Example, ModelFault, ModelSettings, Peers, PolicyError, Reply, Request, Sampling, Tokenizer, UpdateReport, UpdateSettings,
+    Answers, Example, LoadModel, ModelFault, ModelSettings, Peers, PolicyError, Reply, Request, Sampling, Tokenizer, UpdateReport,
+    UpdateSettings,
 };
 use crate::pulse::Pulse;
 use crossbeam_channel::{bounded, select, unbounded, Sender};
@@ -31,6 +33,8 @@ pub struct Policy {
     tokenizers: Arc<BTreeMap<String, Arc<Tokenizer>>>,
     /// Those that servers run: whoever asks waits for the server itself, and not for the thread.
     remotes: Arc<BTreeMap<String, Remote>>,
+    /// The servers that generate for models of the thread.
+    served: Arc<BTreeMap<String, Served>>,
     pulse: Arc<Pulse>,
     peers: Option<Arc<dyn Peers>>,
 }
@@ -54,13 +58,14 @@ impl Policy {
         let words = words.to_vec();
         let pulse = Arc::new(Pulse::default());
         let beat = pulse.clone();
+        let serving = here.clone();
         let body = move || {
             let state = guarded(|| State::new(&here, &words, seed, threads));
             match state {
                 Err(error) => drop(ready.send(Err(error))),
                 Ok(state) => {
-                    let tokenizers = state.models().map(|(name, model)| (name.clone(), model.tokenizer.clone())).collect();
-                    drop(ready.send(Ok(tokenizers)));
+                    let known = state.models().map(|(name, model)| (name.clone(), (model.tokenizer.clone(), model.start.sizes))).collect();
+                    drop(ready.send(Ok(known)));
                     let state = Rc::new(RefCell::new(state));
                     let (meanwhile, read, pulse) = (asked.clone(), state.clone(), beat.clone());
                     at_pauses(move || {
@@ -80,9 +85,30 @@ impl Policy {
             }
         };
         std::thread::Builder::new().name("policy".into()).spawn(body).map_err(|e| PolicyError::Torch(format!("no thread: {e}")))?;
-        let mut tokenizers: BTreeMap<String, Arc<Tokenizer>> = started.recv().map_err(|_| PolicyError::Gone)??;
+        let known: BTreeMap<String, (Arc<Tokenizer>, Sizes)> = started.recv().map_err(|_| PolicyError::Gone)??;
+        let mut served = BTreeMap::new();
+        for (name, (tokenizer, sizes)) in &known {
+            if let Some(ModelSettings::Load(LoadModel { serve: Some(settings), .. })) = serving.get(name) {
+                served.insert(name.clone(), Served::new(name, settings, tokenizer.clone(), *sizes)?);
+            }
+        }
+        let mut tokenizers: BTreeMap<String, Arc<Tokenizer>> = known.into_iter().map(|(name, (tokenizer, _))| (name, tokenizer)).collect();
         tokenizers.extend(remotes.iter().map(|(name, remote)| (name.clone(), remote.tokenizer().clone())));
-        Ok(Policy { jobs, reads, tokenizers: Arc::new(tokenizers), remotes: Arc::new(remotes), pulse, peers: None })
+        Ok(Policy {
+            jobs,
+            reads,
+            tokenizers: Arc::new(tokenizers),
+            remotes: Arc::new(remotes),
+            served: Arc::new(served),
+            pulse,
+            peers: None,
+        })
+    }
+
+    /// The same policy, which writes the adapters that servers are to load into `folder`, in place of a folder that goes with it.
+    pub fn lending(self, folder: &Path) -> Policy {
+        self.served.values().for_each(|served| served.lend_in(folder));
+        self
     }
 
     /// The same policy, whose updates are made together with the same ones of other processes.
@@ -152,6 +178,13 @@ impl Policy {
     pub fn answer(&self, model: &str, version: u64, requests: Vec<Request>, sampling: Sampling) -> Result<Answers, PolicyError> {
         if let Some(remote) = self.remotes.get(model) {
             return remote.answer(&requests, &sampling);
+        }
+        if let Some(served) = self.served.get(model) {
+            let name = model.to_string();
+            return served.answer(version, &requests, &sampling, |root| {
+                let root = root.to_path_buf();
+                self.read(move |state| state.lend(&name, version, &root))
+            });
         }
         let model = model.to_string();
         self.read(move |state| state.generate(&model, version, &requests, &sampling))
@@ -249,14 +282,21 @@ impl Policy {
     /// # Errors
     /// [`PolicyError::File`] if the folder can't be read, or holds another model than this one.
     pub fn load(&self, model: &str, folder: &Path) -> Result<u64, PolicyError> {
+        self.forget(model);
         let (model, folder) = (model.to_string(), folder.to_path_buf());
         self.ask(move |state| state.load(&model, &folder))
     }
 
     /// As [`Policy::load`], with older versions beside the newest for those that still ask for them; oldest first.
     pub fn restore(&self, model: &str, folders: &[PathBuf]) -> Result<u64, PolicyError> {
+        self.forget(model);
         let (model, folders) = (model.to_string(), folders.to_vec());
         self.ask(move |state| state.restore(&model, &folders))
+    }
+
+    /// A version that is read from disk may be another one than the server was told of.
+    fn forget(&self, model: &str) {
+        self.served.get(model).into_iter().for_each(Served::forget);
     }
 
     /// The versions that `generate` can use, oldest first.

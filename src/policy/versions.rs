@@ -7,6 +7,9 @@ use super::model::lora::{Adapter, Lora};
 use super::model::saved::{self, Saved};
 use super::model::tiny::Tiny;
 use super::model::{Architecture, Net};
+use super::remote::Lent;
+use super::tensors::values;
+use super::update::parallel::hash;
 use super::update::Moments;
 use super::{Dtype, FileFault, LoadModel, LoraSettings, ModelFault, ModelSettings, PolicyError, TokenKind, Tokenizer};
 use crate::seed::{mix, text};
@@ -129,9 +132,44 @@ impl Model {
 
     /// The net at a version that is still kept.
     pub fn at(&self, name: &str, version: u64) -> Result<Net, PolicyError> {
+        self.trained_at(name, version).map(|flat| self.net(flat))
+    }
+
+    /// What is trained of it, at a version that is still kept.
+    fn trained_at(&self, name: &str, version: u64) -> Result<&Tensor, PolicyError> {
         let flat = self.versions.iter().find(|(kept, _)| *kept == version).map(|(_, flat)| flat);
-        let kept = || self.versions.iter().map(|(version, _)| *version).collect();
-        flat.map(|flat| self.net(flat)).ok_or_else(|| PolicyError::NoVersion { model: name.into(), version, kept: kept() })
+        flat.ok_or_else(|| PolicyError::NoVersion { model: name.into(), version, kept: self.kept() })
+    }
+
+    /// The versions that are kept, oldest first.
+    pub fn kept(&self) -> Vec<u64> {
+        self.versions.iter().map(|(version, _)| *version).collect()
+    }
+
+    /// Whether a server can generate for it: with an adapter, of a model that other programs can read.
+    pub fn can_be_served(&self) -> bool {
+        self.start.adapter().is_some() && self.base.is_some()
+    }
+
+    /// Writes the adapter of a version that is still kept, for a server to load: into a folder in `root` that is called after what is in it, so
+    /// that no two adapters have one name. `name` is what the model is called.
+    ///
+    /// # Errors
+    /// If it has none, or it can't be written.
+    pub fn lend(&self, name: &str, version: u64, root: &Path) -> Result<Lent, PolicyError> {
+        let (Some(adapter), Some(base)) = (self.start.adapter(), &self.base) else {
+            return Err(PolicyError::model(name, ModelFault::NotServed));
+        };
+        let flat = self.trained_at(name, version)?;
+        // Of another run it is another adapter, which that run may take away.
+        let content = mix(hash(&values(flat)), text(&root.display().to_string()));
+        let lent = Lent { name: format!("{name}-{version}-{content:016x}"), kept: self.kept() };
+        let folder = root.join(&lent.name);
+        if !folder.exists() {
+            let (flat, moments) = (flat.shallow_clone(), Moments::new(flat));
+            adapter::save(&adapter::Saved { adapter: adapter.clone(), flat, moments, version, base: Base::Named(base) }, &folder)?;
+        }
+        Ok(lent)
     }
 
     /// It with that in place of what is trained.

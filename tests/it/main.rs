@@ -30,6 +30,7 @@ mod replay;
 mod report;
 mod resume;
 mod see;
+mod serve;
 mod study;
 mod terminal;
 mod update;

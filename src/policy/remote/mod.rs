@@ -4,12 +4,17 @@
 //! What is free is asked as a conversation (`chat/completions`) that the server puts into its model's form. Choices are ranked: `completions`
 //! with `echo` says how likely the text of each is behind that of the prompt, and one is drawn in proportion. What can't be answered is a
 //! fault of its row; a server that is gone, or that can't do what is asked of it at all, is an error.
+//!
+//! A model that learns here may let a server generate for it ([`Served`]): then tokens are asked for, and its adapters are told.
 
 mod chat;
 mod rank;
+mod served;
 mod server;
+mod tokens;
 
-use super::threads::spread;
+pub use served::{Lent, Served};
+
 use super::{Answers, ModelFault, PolicyError, RemoteModel, Reply, Request, RowFault, Sampling, Tally, Tokenizer};
 use server::{Server, Trouble};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -17,10 +22,8 @@ use std::sync::Arc;
 
 /// A model that a server runs.
 pub struct Remote {
-    name: String,
     served: String,
     server: Server,
-    parallel: usize,
     tokenizer: Arc<Tokenizer>,
     /// Whether the server has shown that it can rank choices.
     ranks: AtomicBool,
@@ -32,19 +35,9 @@ impl Remote {
     /// # Errors
     /// If the key that it is to be asked with isn't there.
     pub fn new(name: &str, settings: &RemoteModel) -> Result<Remote, PolicyError> {
-        let wrong = |fault| PolicyError::model(name, fault);
-        let key = settings.key.as_ref().map(|variable| {
-            let found = std::env::var(variable).ok().filter(|key| !key.trim().is_empty());
-            found.map(|key| key.trim().to_owned()).ok_or_else(|| wrong(ModelFault::NoKey { variable: variable.clone() }))
-        });
-        Ok(Remote {
-            name: name.into(),
-            served: settings.model.clone(),
-            server: Server::new(settings, key.transpose()?),
-            parallel: settings.parallel,
-            tokenizer: Arc::new(Tokenizer::spoken()),
-            ranks: AtomicBool::new(false),
-        })
+        let server = Server::new(name, &settings.server)?;
+        let tokenizer = Arc::new(Tokenizer::spoken());
+        Ok(Remote { served: settings.model.clone(), server, tokenizer, ranks: AtomicBool::new(false) })
     }
 
     /// What its rows are written in.
@@ -68,41 +61,9 @@ impl Remote {
             let asked: Vec<&Request> = ranked.iter().map(|&i| &requests[i]).collect();
             told(ranked, rank::answer(self, &asked, sampling)?);
         }
-        let said = self.each(&free, |&i| chat::answer(self, &requests[i], sampling))?;
+        let said = self.server.each(&free, |&i| chat::answer(self, &requests[i], sampling))?;
         told(free, said);
         Ok(Answers { replies, tokens: Tally::default() })
-    }
-
-    /// Asks each of `jobs`, several at a time; the results are in their order.
-    fn each<J: Sync, T: Send>(
-        &self,
-        jobs: &[J],
-        ask: impl Fn(&J) -> Result<T, Trouble> + Sync,
-    ) -> Result<Vec<Result<T, RowFault>>, PolicyError> {
-        let gone = AtomicBool::new(false);
-        spread(
-            self.parallel,
-            || (),
-            jobs,
-            |(), job| {
-                // The error of whoever noticed it first is told.
-                if gone.load(Relaxed) {
-                    return Ok(Err(RowFault::EmptyResponse));
-                }
-                match ask(job) {
-                    Ok(answer) => Ok(Ok(answer)),
-                    Err(Trouble::Row(fault)) => Ok(Err(fault)),
-                    Err(Trouble::Server(what)) => {
-                        gone.store(true, Relaxed);
-                        Err(self.fault(ModelFault::Server { what }))
-                    }
-                }
-            },
-        )
-    }
-
-    fn fault(&self, fault: ModelFault) -> PolicyError {
-        PolicyError::model(&self.name, fault)
     }
 
     /// Before choices are ranked for the first time: whether the server can.
@@ -115,8 +76,8 @@ impl Remote {
                 self.ranks.store(true, Relaxed);
                 Ok(())
             }
-            Err(Trouble::Server(what)) => Err(self.fault(ModelFault::Server { what })),
-            Err(Trouble::Row(fault)) => Err(self.fault(ModelFault::CantRank { what: fault.to_string() })),
+            Err(Trouble::Refused(what) | Trouble::Gone(what)) => Err(self.server.fault(ModelFault::Server { what })),
+            Err(Trouble::Row(fault)) => Err(self.server.fault(ModelFault::CantRank { what: fault.to_string() })),
         }
     }
 }

@@ -29,7 +29,7 @@ pub fn answer(remote: &Remote, requests: &[&Request], sampling: &Sampling) -> Re
     let pairs: BTreeSet<(&str, String)> =
         pairs.flat_map(|(prompt, choices)| choices.iter().map(|choice| (prompt.as_str(), remote.tokenizer.decode(choice)))).collect();
     let pairs: Vec<(&str, String)> = pairs.into_iter().collect();
-    let scores = remote.each(&pairs, |(prompt, choice)| score(remote, prompt, choice))?;
+    let scores = remote.server.each(&pairs, |(prompt, choice)| score(remote, prompt, choice))?;
     let scores: BTreeMap<(&str, String), Result<f64, RowFault>> = pairs.into_iter().zip(scores).collect();
     let one = |(request, (prompt, choices)): (&&Request, &(String, Vec<&Vec<u32>>))| {
         let score = |choice: &&Vec<u32>| scores.get(&(prompt.as_str(), remote.tokenizer.decode(choice))).cloned().unwrap_or(Ok(0.0));

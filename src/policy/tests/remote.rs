@@ -117,8 +117,8 @@ fn a_server_that_is_gone_or_refuses_everybody_is_an_error() {
 fn the_key_is_sent_and_must_be_there() {
     let server = Server::start(|_, _, _| Said::ok(spoken(&[("up", -1.0)], "stop")));
     let start = |key: &str| {
-        let settings =
-            RemoteModel { openai: server.url.clone(), model: "big".into(), key: Some(key.into()), timeout: 20.0, tries: 1, parallel: 1 };
+        let settings = ServerSettings { openai: server.url.clone(), key: Some(key.into()), timeout: 20.0, tries: 1, parallel: 1 };
+        let settings = RemoteModel { server: settings, model: "big".into() };
         Policy::start(&BTreeMap::from([("actor".to_string(), ModelSettings::Remote(settings))]), &[], 3, 1)
     };
     ask(&start("PATH").unwrap(), &["a"]).unwrap();
