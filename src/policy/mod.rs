@@ -45,6 +45,7 @@ mod versions;
 
 pub use encode::EncoderDescription;
 pub use error::{FileFault, ModelFault, PolicyError, RowFault, Unanswered, UpdateFault};
+pub use generate::weigh::Weighed;
 pub use model::adapter::is_one as is_adapter;
 pub use model::description::Description;
 pub use model::export::{export, Exported};

@@ -3,6 +3,7 @@
 use super::encode::Encoder;
 use super::generate::generate;
 use super::generate::store::Store;
+use super::generate::weigh::{self, Weighed};
 use super::model::Net;
 use super::remote::Lent;
 use super::tensors::values;
@@ -98,11 +99,8 @@ impl State {
     }
 
     pub fn generate(&self, name: &str, version: u64, requests: &[Request], sampling: &Sampling) -> Result<Answers, PolicyError> {
-        let model = self.with_head(name, Head::Language)?;
-        let net = model.at(name, version)?;
-        let mut stores = model.stores.borrow_mut();
-        let store = stores.entry(version).or_insert_with(|| Store::new(&net));
-        generate(&net, version, store, requests, sampling, self.threads)
+        let net = self.with_head(name, Head::Language)?.at(name, version)?;
+        self.stored(name, version, &net, |store| generate(&net, version, store, requests, sampling, self.threads))
     }
 
     pub fn lend(&self, name: &str, version: u64, root: &Path) -> Result<Lent, PolicyError> {
@@ -123,10 +121,26 @@ impl State {
         logprobs(&net, &rows, temperature, UpdateSettings::default().micro_batch, &self.alone())
     }
 
-    pub fn likelihoods(&self, name: &str, version: u64, rows: &[Example], temperature: f32) -> Result<Vec<Vec<f32>>, PolicyError> {
+    pub fn likelihoods(&self, name: &str, version: u64, requests: &[Request], temperature: f64) -> Result<Weighed, PolicyError> {
         let net = self.with_head(name, Head::Language)?.at(name, version)?;
-        let rows = rows.iter().enumerate().map(|(i, e)| Row::new(i, e, &net)).collect::<Result<Vec<_>, _>>()?;
-        logprobs(&net, &rows, Some(temperature), UpdateSettings::default().micro_batch, &self.alone())
+        self.stored(name, version, &net, |store| weigh::likelihoods(&net, version, store, requests, temperature, self.threads))
+    }
+
+    pub fn worths(&self, name: &str, version: u64, requests: &[Request]) -> Result<Weighed, PolicyError> {
+        let net = self.with_head(name, Head::Value)?.at(name, version)?;
+        self.stored(name, version, &net, |store| weigh::worths(&net, version, store, requests, self.threads))
+    }
+
+    /// What `read` makes with what was read before with that version.
+    fn stored<T>(
+        &self,
+        name: &str,
+        version: u64,
+        net: &Net,
+        read: impl FnOnce(&mut Store) -> Result<T, PolicyError>,
+    ) -> Result<T, PolicyError> {
+        let mut stores = self.model(name)?.stores.borrow_mut();
+        read(stores.entry(version).or_insert_with(|| Store::new(net)))
     }
 
     pub fn embed(&self, name: &str, texts: &[String]) -> Result<Vec<Vec<f32>>, PolicyError> {

@@ -1,5 +1,6 @@
 //! The policy thread: one thread owns the tensors of a process, and everyone else holds a handle.
 
+use super::generate::weigh::Weighed;
 use super::model::Sizes;
 use super::pause::at_pauses;
 use super::remote::{Remote, Served};
@@ -222,13 +223,23 @@ impl Policy {
         self.ask(move |state| state.logprobs(&model, &rows, temperature))
     }
 
-    /// The log-probability of each response token under version `version` of the weights, at `temperature`: one list a row, in nats.
+    /// How likely version `version` of the weights finds each of the requests' choices: its log-probability, in nats, at each token over those
+    /// that the choices allow there, at `temperature`.
     ///
     /// # Errors
-    /// If the model is a critic, the version isn't kept, or a row can't be read.
-    pub fn likelihoods(&self, model: &str, version: u64, rows: Vec<Example>, temperature: f32) -> Result<Vec<Vec<f32>>, PolicyError> {
+    /// If the model is a critic, the version isn't kept, or a request can't be read: [`PolicyError::Row`] with its index.
+    pub fn likelihoods(&self, model: &str, version: u64, requests: Vec<Request>, temperature: f64) -> Result<Weighed, PolicyError> {
         let model = model.to_string();
-        self.read(move |state| state.likelihoods(&model, version, &rows, temperature))
+        self.read(move |state| state.likelihoods(&model, version, &requests, temperature))
+    }
+
+    /// The return that version `version` of a critic expects of each of the requests' choices: its value before the choice's last token.
+    ///
+    /// # Errors
+    /// If the model is no critic, the version isn't kept, or a request can't be read: [`PolicyError::Row`] with its index.
+    pub fn worths(&self, model: &str, version: u64, requests: Vec<Request>) -> Result<Weighed, PolicyError> {
+        let model = model.to_string();
+        self.read(move |state| state.worths(&model, version, &requests))
     }
 
     /// The log-probability of each response token under the reference of `model`: under `reference`, or under the model as it was when the

@@ -4,7 +4,7 @@
 //! The paper lets a language model propose some actions and ranks those; here all admissible ones are ranked. What the critic expects of an
 //! action is its value before the action's last token, the one that closes it: the return to expect once that action is all that is said.
 
-use crate::policy::{Answers, Example, Policy, PolicyError, Reply, Request, RowFault};
+use crate::policy::{Answers, Policy, PolicyError, Reply, Request, RowFault};
 use crate::seed::{mix, Random};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -47,7 +47,7 @@ pub struct Ranker {
     /// The version of the critic's weights; nothing trains it.
     version: u64,
     /// What the policy's logits are divided by.
-    temperature: f32,
+    temperature: f64,
     settings: RankSettings,
 }
 
@@ -59,7 +59,7 @@ impl Ranker {
     pub fn new(policy: &Policy, (model, temperature): (&str, f64), critic: &str, settings: RankSettings) -> Result<Ranker, PolicyError> {
         policy.same_tokens(model, critic)?;
         let version = policy.versions(critic)?.last().copied().unwrap_or_default();
-        let (model, critic, temperature) = (model.to_owned(), critic.to_owned(), temperature as f32);
+        let (model, critic) = (model.to_owned(), critic.to_owned());
         Ok(Ranker { policy: policy.clone(), model, critic, version, temperature, settings })
     }
 
@@ -69,33 +69,22 @@ impl Ranker {
     /// # Errors
     /// [`PolicyError::Row`] with the index of a request that can't be read.
     pub fn answer(&self, version: u64, asked: &[Request], turns: &[u32]) -> Result<Answers, PolicyError> {
-        let mut rows: Vec<Example> = Vec::new();
-        let mut of: Vec<usize> = Vec::new();
-        for (i, request) in asked.iter().enumerate() {
-            for response in candidates(&request.choices) {
-                rows.push(Example { prompt: request.prompt.clone(), response, choices: request.choices.clone(), ..Default::default() });
-                of.push(i);
-            }
-        }
-        let named = |error: PolicyError| match error {
-            PolicyError::Row { row, fault } => PolicyError::Row { row: of.get(row).copied().unwrap_or(row), fault },
-            error => error,
-        };
-        let likely = self.policy.likelihoods(&self.model, version, rows.clone(), self.temperature).map_err(named)?;
-        let values = self.policy.values(&self.critic, self.version, rows.clone()).map_err(named)?;
-        let mut replies = Vec::with_capacity(asked.len());
-        let mut begin = 0;
-        for (i, (request, turn)) in asked.iter().zip(turns).enumerate() {
-            let end = begin + of[begin..].iter().take_while(|&&of| of == i).count();
-            let probabilities: Vec<f64> = likely[begin..end].iter().map(|logprobs| per_token(logprobs)).collect();
-            let expected: Vec<f64> = values[begin..end].iter().map(|values| values.last().copied().unwrap_or_default().into()).collect();
-            let scores = scores(&probabilities, &expected, self.settings.share(*turn));
-            let candidates: Vec<&[u32]> = rows[begin..end].iter().map(|row| row.response.as_slice()).collect();
+        let requests: Vec<Request> =
+            asked.iter().map(|request| Request { choices: candidates(&request.choices), ..request.clone() }).collect();
+        let likely = self.policy.likelihoods(&self.model, version, requests.clone(), self.temperature)?;
+        let worths = self.policy.worths(&self.critic, self.version, requests.clone())?;
+        let one = |i: usize| {
+            let (request, likely, worths) = (&requests[i], &likely.choices[i], &worths.choices[i]);
+            let candidates: Vec<&[u32]> = request.choices.iter().map(Vec::as_slice).collect();
+            let probabilities: Vec<f64> = likely.iter().zip(&candidates).map(|(logprob, said)| per_token(*logprob, said.len())).collect();
+            let scores = scores(&probabilities, worths, self.settings.share(turns[i]));
             let unit = Random::new(mix(request.seed, 0)).unit();
-            replies.push(chosen(&candidates, &scores, self.settings.temperature, unit).ok_or(RowFault::EmptyResponse));
-            begin = end;
-        }
-        Ok(Answers { replies, ..Answers::default() })
+            chosen(&candidates, &scores, self.settings.temperature, unit).ok_or(RowFault::EmptyResponse)
+        };
+        let replies = (0..requests.len().min(turns.len())).map(one).collect();
+        let mut tokens = likely.tokens;
+        tokens.add(&worths.tokens);
+        Ok(Answers { replies, tokens })
     }
 }
 
@@ -107,9 +96,8 @@ fn candidates(choices: &[Vec<u32>]) -> Vec<Vec<u32>> {
 
 /// The geometric mean of the probabilities of an action's tokens, as in the released code: those that nothing else could have stood for have
 /// probability 1.
-fn per_token(logprobs: &[f32]) -> f64 {
-    let sum: f64 = logprobs.iter().copied().map(f64::from).sum();
-    (sum / logprobs.len().max(1) as f64).exp()
+fn per_token(logprob: f64, tokens: usize) -> f64 {
+    (logprob / tokens.max(1) as f64).exp()
 }
 
 /// S(a) = share * p(a) + (1 - share) * Q(a), where the least and the greatest p of the candidates count as 0 and 1, and so for Q.
@@ -156,7 +144,7 @@ fn chosen(candidates: &[&[u32]], scores: &[f64], temperature: f64, unit: f64) ->
 mod tests {
     use super::super::action::Encoder;
     use super::*;
-    use crate::policy::{Head, ModelSettings, NewModel, Objective, TokenKind, UpdateSettings};
+    use crate::policy::{Example, Head, ModelSettings, NewModel, Objective, TokenKind, UpdateSettings};
 
     /// Three actions with p = 0.5, 0.3, 0.1 and Q = 2, 6, 10. Stretched: 1, 0.5, 0 and 0, 0.5, 1. With a share of 0.6: 0.6, 0.5, 0.4.
     #[test]
@@ -167,7 +155,7 @@ mod tests {
         assert!(close(scores(&p, &q, 1.0), [1.0, 0.5, 0.0]), "the policy alone");
         assert!(close(scores(&p, &[3.0; 3], 0.6), [0.8, 0.5, 0.2]), "a critic that can't tell them apart moves none past another");
         // The geometric mean of 0.25 and 1.
-        assert!((per_token(&[0.25f32.ln(), 0.0]) - 0.5).abs() < 1e-7);
+        assert!((per_token(0.25f64.ln(), 2) - 0.5).abs() < 1e-12);
     }
 
     #[test]

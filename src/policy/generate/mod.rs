@@ -5,6 +5,7 @@
 mod answer;
 mod sample;
 pub mod store;
+pub mod weigh;
 
 pub use sample::draw;
 
@@ -31,13 +32,23 @@ const MANY: usize = 512;
 /// A prompt, with what is forced before the first choice, and the requests that begin with it.
 type Prompt = (Vec<u32>, Vec<usize>);
 
-/// What a pass over some prompts found.
-struct Read<'a> {
-    /// The answers to their requests, a token further.
-    answers: Vec<Answer<'a>>,
+/// What a pass over some sequences found.
+struct Pass<T> {
+    /// What was made of the output after each of them.
+    found: Vec<T>,
     /// The slots of what was computed, and for each block their keys and values.
     slots: Vec<usize>,
     rows: Vec<Tensor>,
+    /// Places that were computed.
+    computed: usize,
+}
+
+/// What reading some sequences came to.
+struct Read<T> {
+    /// What was made of the output after each of them.
+    found: Vec<T>,
+    /// The slots of each one's tokens.
+    paths: Vec<Vec<usize>>,
     /// Places that were computed.
     computed: usize,
 }
@@ -63,7 +74,8 @@ pub fn generate(
     let asked: Vec<usize> = prompts.values().flatten().copied().collect();
     let prompts: Vec<Prompt> = prompts.into_iter().collect();
     let mut tokens = Tally::default();
-    for part in parts(&prompts, store.limit()) {
+    let begins: Vec<&[u32]> = prompts.iter().map(|(prompt, _)| prompt.as_slice()).collect();
+    for part in parts(&begins, store.limit()) {
         tokens.computed += answer(net, store, &prompts[part], &mut answers, sampling, threads)?;
     }
     for index in asked {
@@ -73,11 +85,11 @@ pub fn generate(
 }
 
 /// Parts of the prompts that have at most `limit` different tokens, or one prompt each.
-fn parts(prompts: &[Prompt], limit: usize) -> Vec<Range<usize>> {
+fn parts(prompts: &[&[u32]], limit: usize) -> Vec<Range<usize>> {
     let mut parts: Vec<Range<usize>> = Vec::new();
     let mut held = 0;
-    for (i, (prompt, _)) in prompts.iter().enumerate() {
-        let fresh = prompt.len() - if i == 0 { 0 } else { shared(&prompts[i - 1].0, prompt) };
+    for (i, prompt) in prompts.iter().enumerate() {
+        let fresh = prompt.len() - if i == 0 { 0 } else { shared(prompts[i - 1], prompt) };
         match parts.last_mut() {
             Some(part) if held + fresh <= limit => {
                 part.end = i + 1;
@@ -101,22 +113,20 @@ fn answer<'a>(
     sampling: &Sampling,
     threads: usize,
 ) -> Result<usize, PolicyError> {
-    let (size, rows) = if net.device().is_cuda() { (MANY, MANY) } else { (PROMPTS, ROWS) };
-    let paths = store.admit(prompts.iter().map(|(prompt, _)| prompt.as_slice()));
-    let ready = store.ready();
-    let passes = runs(prompts.len(), |_| size, |i| shared(&prompts[i - 1].0, &prompts[i].0));
-    let state = || (net.share(false), store.blocks());
-    let read = spread(threads, state, &passes, |(net, blocks), part| {
-        Ok(tch::no_grad(|| read(net, blocks, &ready, &prompts[part.clone()], &paths[part.clone()], answers, sampling)))
-    })?;
-    let mut computed = 0;
-    for Read { answers: made, slots, rows, computed: places } in read {
-        computed += places;
-        store.keep(&slots, &rows);
-        made.into_iter().for_each(|answer| {
-            let index = answer.index;
-            answers[index] = answer;
-        });
+    let rows = if net.device().is_cuda() { MANY } else { ROWS };
+    let begins: Vec<&[u32]> = prompts.iter().map(|(prompt, _)| prompt.as_slice()).collect();
+    let first = |i: usize, logits: &[f32]| {
+        let begun = |&index: &usize| {
+            let mut answer = answers[index].clone();
+            answer.next(logits, sampling);
+            answer
+        };
+        prompts[i].1.iter().map(begun).collect::<Vec<Answer>>()
+    };
+    let Read { found, paths, mut computed } = read(net, store, &begins, threads, first)?;
+    for answer in found.into_iter().flatten() {
+        let index = answer.index;
+        answers[index] = answer;
     }
     // By the padded length of the prompt, since that is where what is written begins.
     let mut live: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
@@ -143,41 +153,59 @@ fn answer<'a>(
     Ok(computed)
 }
 
-/// Reads what is new in `prompts`, whose tokens lie in the slots `paths`, and writes the first token of each answer. `ready` says of each
-/// slot whether its keys and values are there.
-fn read<'a>(
+/// Reads what is new in `sequences`, ascending, and makes of the output after each what `of` makes of it: logits, or a value.
+fn read<T: Send>(
+    net: &Net,
+    store: &mut Store,
+    sequences: &[&[u32]],
+    threads: usize,
+    of: impl Fn(usize, &[f32]) -> T + Sync,
+) -> Result<Read<T>, PolicyError> {
+    let size = if net.device().is_cuda() { MANY } else { PROMPTS };
+    let paths = store.admit(sequences.iter().copied());
+    let ready = store.ready();
+    let passes = runs(sequences.len(), |_| size, |i| shared(sequences[i - 1], sequences[i]));
+    let state = || (net.share(false), store.blocks());
+    let done = spread(threads, state, &passes, |(net, blocks), part| {
+        let of = |i: usize, output: &[f32]| of(part.start + i, output);
+        Ok(tch::no_grad(|| pass(net, blocks, &ready, &sequences[part.clone()], &paths[part.clone()], of)))
+    })?;
+    let (mut found, mut computed) = (Vec::with_capacity(sequences.len()), 0);
+    for pass in done {
+        computed += pass.computed;
+        store.keep(&pass.slots, &pass.rows);
+        found.extend(pass.found);
+    }
+    Ok(Read { found, paths, computed })
+}
+
+/// Reads what is new in `sequences`, whose tokens lie in the slots `paths`. `ready` says of each slot whether its keys and values are there.
+fn pass<T>(
     net: &Net,
     blocks: &[Tensor],
     ready: &[bool],
-    prompts: &[Prompt],
+    sequences: &[&[u32]],
     paths: &[Vec<usize>],
-    answers: &[Answer<'a>],
-    sampling: &Sampling,
-) -> Read<'a> {
+    of: impl Fn(usize, &[f32]) -> T,
+) -> Pass<T> {
     let mut trie = Trie::default();
     let (mut slots, mut ends) = (Vec::new(), Vec::new());
-    for ((prompt, _), path) in prompts.iter().zip(paths) {
-        ends.extend(trie.add(prompt).last());
+    for (sequence, path) in sequences.iter().zip(paths) {
+        ends.extend(trie.add(sequence).last());
         slots.extend(&path[path.len() - (trie.len() - slots.len())..]);
     }
-    // Only keys and values are kept, so the last token of a prompt is computed again for its final state.
+    // Only keys and values are kept, so the last token of a sequence is computed again for its final state.
     let mut known: Vec<bool> = slots.iter().map(|&slot| ready[slot]).collect();
     ends.iter().for_each(|&end: &usize| known[end] = false);
-    let of = |wanted: bool| slots.iter().zip(&known).filter(move |(_, known)| **known == wanted).map(|(&slot, _)| slot);
-    let past = indices(&of(true).map(|slot| slot as i64).collect::<Vec<_>>(), net.device());
+    let of_kind = |wanted: bool| slots.iter().zip(&known).filter(move |(_, known)| **known == wanted).map(|(&slot, _)| slot);
+    let past = indices(&of_kind(true).map(|slot| slot as i64).collect::<Vec<_>>(), net.device());
     let past: Vec<Tensor> = blocks.iter().map(|block| block.index_select(0, &past)).collect();
     let (states, rows) = net.read(&Reading::new(&trie, &known, &ends, Cut::Alone, net.device()), &past);
-    let slots: Vec<usize> = of(false).collect();
-    let (logits, vocab) = (values(&net.outputs(&states)), net.sizes.vocab);
-    let mut made = Vec::new();
-    for (i, (_, requests)) in prompts.iter().enumerate() {
-        for &index in requests {
-            let mut answer = answers[index].clone();
-            answer.next(&logits[i * vocab..(i + 1) * vocab], sampling);
-            made.push(answer);
-        }
-    }
-    Read { answers: made, computed: slots.len().next_multiple_of(PAD_TO), slots, rows }
+    let slots: Vec<usize> = of_kind(false).collect();
+    let outputs = net.outputs(&states);
+    let (width, outputs) = (outputs.size()[1] as usize, values(&outputs));
+    let found = outputs.chunks(width).take(sequences.len()).enumerate().map(|(i, output)| of(i, output)).collect();
+    Pass { found, computed: slots.len().next_multiple_of(PAD_TO), slots, rows }
 }
 
 /// Which row of a batch each answer reads on in: answers that wrote the same after the same prompt share one until they part.
@@ -334,7 +362,7 @@ mod tests {
 
     #[test]
     fn a_part_has_room_for_its_tokens() {
-        let prompts: Vec<Prompt> = [&[1, 2, 3][..], &[1, 2, 4], &[1, 2, 4, 5], &[6]].map(|prompt| (prompt.to_vec(), vec![])).into();
+        let prompts = [&[1, 2, 3][..], &[1, 2, 4], &[1, 2, 4, 5], &[6]];
         assert_eq!(parts(&prompts, 5), [0..3, 3..4]);
         assert_eq!(parts(&prompts, 4), [0..2, 2..3, 3..4], "1 2 3 4, then 1 2 4 5, then 6");
         assert_eq!(parts(&prompts, 1), [0..1, 1..2, 2..3, 3..4]);

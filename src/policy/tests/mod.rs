@@ -10,6 +10,7 @@ mod parity;
 mod remote;
 mod splits;
 mod updating;
+mod weigh;
 
 use crate::policy::*;
 use crate::seed::Random;
