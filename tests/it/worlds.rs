@@ -174,8 +174,10 @@ fn a_program_is_started_to_be_checked() {
     }
     let missing = isolated("'-'", "")
         .replace("env: process, name: isolated, command: [python3, tests/programs/isolated.py, '-']", "env: scienceworld");
-    let said = fails(flow().arg("check").arg(pipeline(folder.path(), &missing)));
+    // From a folder of its own, in which nothing is installed.
+    let said = fails(flow().current_dir(folder.path()).arg("check").arg(pipeline(folder.path(), &missing)));
     assert!(said.contains("`flow env install scienceworld`"), "{said}");
-    let said = done(flow().arg("env"));
-    assert!(said.contains("sokoban") && said.contains("scienceworld") && said.contains("installed"), "{said}");
+    let said = done(flow().current_dir(folder.path()).arg("env"));
+    assert!(said.contains("sokoban") && said.contains("scienceworld") && said.contains("verifiers"), "{said}");
+    assert_eq!(said.matches("(not installed)").count(), 10, "{said}");
 }
