@@ -96,6 +96,14 @@ fn a_study_is_made_once_and_says_where_its_cells_come_from() {
     let from = format!("--set models.actor.load={}", home.join("start-7").display());
     assert!(origin.contains("flow eval") && origin.contains(&from) && origin.contains("\nless\n"), "{origin}");
 
+    // What has iterations to go isn't on the page.
+    let whole = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, whole.replace("{ iterations: 3 }", "{ iterations: 4 }")).unwrap();
+    done(flow().arg("study").arg(&file).arg("--write"));
+    let unfinished = std::fs::read_to_string(&page).unwrap();
+    assert!(unfinished.contains(&format!("| start | {start:.1} |")) && unfinished.contains("| method | - | - |"), "{unfinished}");
+    std::fs::write(&file, whole).unwrap();
+
     // A measurement whose command has changed is made again; a run whose settings have changed is refused.
     let changed = std::fs::read_to_string(&file).unwrap().replace("temperature: 1", "temperature: 0.5");
     std::fs::write(&file, &changed).unwrap();

@@ -2,7 +2,7 @@
 
 use super::file::{Column, Row, Spread, Study, Table};
 use super::plan::{sides, Measuring, Training};
-use super::work::{command_line, measured};
+use super::work::{command_line, measured, standing, Standing};
 use crate::cli::error::{Error, Result};
 use crate::log;
 use crate::stats::over_seeds;
@@ -46,14 +46,13 @@ pub fn cell(study: &Study, table: &Table, row: &Row, column: &Column) -> Result<
     Ok(Cell { seeds, missing })
 }
 
-/// The column's value of one run of one seed; none while it isn't there.
+/// The column's value of one run of one seed; none while it isn't there, or the run isn't finished.
 fn value(study: &Study, of: &Training, measurement: Option<&str>, column: &Column) -> Result<Option<f64>> {
+    if standing(study, of)? != Standing::Finished {
+        return Ok(None);
+    }
     if let Some(sql) = &column.query {
-        let folder = study.folder(of);
-        if !folder.join("manifest.json").exists() {
-            return Ok(None);
-        }
-        return Ok(Some(log::number(&log::Run::open(&folder)?, sql)?));
+        return Ok(Some(log::number(&log::Run::open(&study.folder(of))?, sql)?));
     }
     let (Some(expression), Some(measurement)) = (&column.value, measurement) else { return Ok(None) };
     let Some(answer) = measured(study, &Measuring { measurement: measurement.into(), of: of.clone() }) else { return Ok(None) };
