@@ -15,31 +15,36 @@ use serde_json::Value;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-/// How long the answer to hello may take: a program may have much to load.
+/// How long the answer to hello may take at least: a program may have much to load.
 const HELLO: Duration = Duration::from_secs(60);
+
+/// How long the answer to hello may take where other answers may take so many seconds.
+fn patience(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(HELLO).max(HELLO)
+}
 
 /// The longest answer, and in protocol 1, where each is on a line of its own, the longest line.
 const LONGEST_ANSWER: usize = 1 << 20;
 
 /// A process that has been started and hasn't said hello yet.
-pub struct Starting(Child);
+pub struct Starting(Child, Duration);
 
 impl Starting {
     /// Starts a process and asks it to say hello, without waiting for it.
     pub fn new(settings: &ProcessSettings, outside: &Outside) -> Result<Starting, StartError> {
         let child = Child::start(outside, settings)?;
         child.send(request::hello(&settings.name));
-        Ok(Starting(child))
+        Ok(Starting(child, patience(settings.seconds)))
     }
 
     /// Waits for what it says of itself. One that can't be played with is ended.
     pub fn greeted(self) -> Result<(Child, Hello), Fault> {
-        let Starting(child) = self;
-        let answer = match child.output().recv_timeout(HELLO) {
+        let Starting(child, patience) = self;
+        let answer = match child.output().recv_timeout(patience) {
             Ok((_, Came::Line(line))) => Hello::read(&line),
             Ok((_, Came::TooLong)) => Err(malformed(format!("its answer to hello is a line of more than {LONGEST} bytes"))),
             Ok((_, Came::End)) => Err(Fault::new(Cause::Crash, "it ended before it answered hello")),
-            Err(_) => Err(Fault::new(Cause::Timeout, format!("it didn't answer hello within {} s", HELLO.as_secs()))),
+            Err(_) => Err(Fault::new(Cause::Timeout, format!("it didn't answer hello within {} s", patience.as_secs()))),
         };
         match answer {
             Ok(hello) => Ok((child, hello)),
@@ -207,4 +212,14 @@ impl Place {
 
 fn too_long(most: usize) -> Fault {
     malformed(format!("its answer is a line of more than {most} bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_start_has_a_minute_or_what_an_answer_has() {
+        assert_eq!([0.001, 60.0, 600.0].map(|seconds| patience(seconds).as_secs()), [60, 60, 600]);
+    }
 }
