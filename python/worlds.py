@@ -21,6 +21,7 @@ PAGE = ROOT / "docs" / "worlds.md"
 START, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 # What is played: the requirements file, what is served, who plays, steps at most, further arguments.
+TASKSETS = "python/tests/tasksets"
 EXPERT, RANDOM = ["--policy", "expert", "--no-lists"], ["--policy", "random"]
 WORLDS = [
     ("gymnasium", "gymnasium:FrozenLake-v1", RANDOM, 100),
@@ -43,6 +44,10 @@ WORLDS = [
     ("textworld", "textworld:tw-coin_collector,level=5", EXPERT, 100),
     ("textworld", "textworld:tw-cooking,recipe=2,take=1,go=6,open=true,cook=true", EXPERT, 100),
     ("alfworld", "alfworld", EXPERT, 200),
+    # Tasksets of ours, made with the package's own classes: those that it brings need containers, other servers or downloads.
+    ("verifiers", f"verifiers:{TASKSETS}/sums.py,test=50,expert=gold", EXPERT, 5),
+    *(("verifiers", f"verifiers:{TASKSETS}/{name}.py{cut}", [*RANDOM, "--say", f"{TASKSETS}/{name}.txt"], 10)
+      for name, cut in (("sums", ",test=50"), ("guess", ""), ("shop", ",test=50"))),
 ]
 
 
@@ -81,7 +86,7 @@ def served(name):
 def played(python, spec, arguments, steps, tasks, *more):
     env = {**os.environ, "PYTHONPATH": str(HERE)}
     run = subprocess.run([python, "-m", "flow_env", "play", spec, "--tasks", str(tasks), "--steps", str(steps), *arguments, *more],
-                         capture_output=True, text=True, env=env)
+                         capture_output=True, text=True, env=env, cwd=ROOT)
     if run.returncode:
         raise RuntimeError(run.stderr.strip()[-1500:] or f"exit status {run.returncode}")
     return json.loads(run.stdout.splitlines()[-1])

@@ -33,6 +33,7 @@ ADAPTERS: Dict[str, Adapter] = {
     "gem": Adapter("gem", "ID", "GEM's environments"),
     "miniwob": Adapter("miniwob", "PAGE[,steps=20]", "MiniWoB++'s pages in a real headless Chromium"),
     "openenv": Adapter("openenv", "URL[,live=1][,steps=50]", "servers of the standard OpenEnv"),
+    "verifiers": Adapter("verifiers", "TASKSET[,key=value...]", "environments of verifiers: answers, talks and tools"),
 }
 
 

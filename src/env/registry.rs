@@ -21,6 +21,7 @@ pub const TABLE: &[Kind] = &[
     adapter::kind("textarena", "TextArena's games for one player."),
     adapter::kind("textworld", "TextWorld: generated games, or files of them."),
     adapter::kind("textworld-express", "TextWorldExpress: cookingworld, coin and others."),
+    adapter::kind("verifiers", "Environments of verifiers: answers, talks and tools."),
 ];
 
 /// The environment of this name.
