@@ -76,6 +76,15 @@ class Playing(unittest.TestCase):
         last = self.ask("step", action="none")
         self.assertEqual((last["done"], last["reward"]), (True, 0.0))
 
+    def test_several_agents_ask_one_after_the_other(self):
+        self.begin("sums.py,env=best-of-n")
+        self.reset(task="5")
+        for answer in ("\\boxed{1}", "\\boxed{5}", "five"):
+            self.assertEqual(self.ask("step", action=answer)["observation"], "What is 0 + 5? Put the answer into \\boxed{}.")
+        last = self.ask("step", action="5")
+        self.assertEqual((last["done"], last["reward"], last["info"]),
+                         (True, 0.25, {"letters": (9 + 9 + 4 + 1) / 4, "best": 0.25, "pass_at_n": 1.0, "right": 0.25}))
+
     def test_tools_are_called(self):
         self.begin("shop.py")
         first = self.reset(task="0")

@@ -271,21 +271,25 @@ def rows(taskset: Any, chosen: bool, tasks: Optional[int], test: Optional[int]) 
 
 
 def ended(episode: Any) -> View:
-    """How an episode ended: the mean reward of the agents that are trained, and everybody's figures."""
+    """How an episode ended: reward and figures, each the mean over the agents that are trained."""
     wrong = [error for one in [episode, *episode.traces] for error in one.errors]
     if not episode.ok:
         raise RuntimeError(f"{wrong[-1].type}: {wrong[-1].message}" if wrong else "the episode failed and doesn't say why")
     traces = [trace for trace in episode.traces if trace.agent.trainable] or episode.traces
-    reward = sum(float(trace.reward) for trace in traces) / len(traces)
-    figures: Dict[str, float] = {}
+    reward = mean([float(trace.reward) for trace in traces])
+    said: Dict[str, List[float]] = {}
     for trace in traces:
         parts = {name: None if part is None else part.value for name, part in trace.rewards.items()}
         for name, value in {**trace.metrics, **parts}.items():
-            name = re.sub(r"[^a-z0-9_]", "_", name.lower())[:32]
-            if value is not None and NAME.match(name) and len(figures) < INFO:
-                figures[name] = float(value)
+            if value is not None:
+                said.setdefault(re.sub(r"[^a-z0-9_]", "_", name.lower())[:32], []).append(float(value))
+    figures = {name: mean(values) for name, values in itertools.islice(((n, v) for n, v in said.items() if NAME.match(n)), INFO)}
     why = str(traces[-1].stop_condition or "done")
     return View(f"The episode is over: {why}.", reward=reward, done=True, won=reward >= 1.0, score=reward, truncated=why.startswith("max_"), info=figures)
+
+
+def mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 def text(message: Any) -> str:
