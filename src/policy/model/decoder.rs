@@ -49,6 +49,9 @@ impl Linear {
     fn adapted(&self, x: &Tensor, y: Tensor, at: i64) -> Tensor {
         let outputs = y.size()[y.dim() - 1];
         for low_rank in self.low_rank.iter().filter(|low_rank| (at..at + outputs).contains(&low_rank.at)) {
+            if low_rank.outputs() == outputs {
+                return y + low_rank.of(x);
+            }
             let _ = y.narrow(-1, low_rank.at - at, low_rank.outputs()).g_add_(&low_rank.of(x));
         }
         y
@@ -120,6 +123,10 @@ pub struct Decoder {
     blocks: Vec<Block>,
     norm: Tensor,
     rope: Rope,
+    /// Whether adapters learn beside frozen matrices. Then those that lie in one are multiplied one by one: what goes back through a part of
+    /// a product first fills the whole of it with zeros, which costs more than one larger product saves. Where the matrices learn themselves
+    /// they would pay for that in turn.
+    learns: bool,
 }
 
 impl Decoder {
@@ -160,6 +167,7 @@ impl Decoder {
             blocks: (0..config.layers).map(block).collect(),
             norm: weights.get(NORM),
             rope,
+            learns: weights.adapter_learns(),
         }
     }
 
@@ -191,10 +199,15 @@ impl Decoder {
     fn keys_values(&self, block: &Block, normed: &Tensor, angles: &Angles) -> (Tensor, Tensor) {
         let (heads, kv, head) = self.heads();
         let (rows, n) = (normed.size()[0], normed.size()[1]);
-        let pair = block.qkv.part(normed, heads * head, 2 * kv * head).view([rows, n, 2 * kv, head]);
-        let k = pair.narrow(2, 0, kv);
+        let (k, v) = if self.learns {
+            let part = |first: i64| block.qkv.part(normed, first * head, kv * head).view([rows, n, kv, head]);
+            (part(heads), part(heads + kv))
+        } else {
+            let pair = block.qkv.part(normed, heads * head, 2 * kv * head).view([rows, n, 2 * kv, head]);
+            (pair.narrow(2, 0, kv), pair.narrow(2, kv, kv))
+        };
         let k = block.head_norms.as_ref().map_or_else(|| k.shallow_clone(), |(_, gain)| self.head_normed(&k, gain));
-        (angles.turn(&k), pair.narrow(2, kv, kv))
+        (angles.turn(&k), v)
     }
 
     /// The queries `[rows, n, heads, head]` alone, turned.
@@ -214,8 +227,15 @@ impl Decoder {
     /// The stream `x` `[.., width]` after attention, `[.., heads * head]`, and the feed-forward part.
     fn finish(&self, block: &Block, x: &Tensor, attended: &Tensor) -> Tensor {
         let x = x + block.out.of(attended);
-        let both = block.gate_up.of(&self.normed(&x, &block.norm2)).chunk(2, -1);
-        x + block.down.of(&(both[0].silu() * &both[1]))
+        let normed = self.normed(&x, &block.norm2);
+        let (gate, up) = if self.learns {
+            let hidden = self.config.hidden as i64;
+            (block.gate_up.part(&normed, 0, hidden), block.gate_up.part(&normed, hidden, hidden))
+        } else {
+            let both = block.gate_up.of(&normed).chunk(2, -1);
+            (both[0].shallow_clone(), both[1].shallow_clone())
+        };
+        x + block.down.of(&(gate.silu() * up))
     }
 
     /// Attention of `q` `[rows, queries, heads * head]`, turned to their places, over keys and values `[rows, kv_heads, places, head]`.
@@ -262,7 +282,11 @@ impl Network for Decoder {
         let mut x = Tensor::embedding(&self.embedding, ids, -1, false, false);
         for (i, block) in self.blocks.iter().enumerate() {
             let normed = self.normed(&x, &block.norm1);
-            let (q, k, v, blocks, order) = if i + 1 < self.blocks.len() {
+            let within = i + 1 < self.blocks.len();
+            let (q, k, v, blocks, order) = if within && self.learns {
+                let (k, v) = self.keys_values(block, &normed, &angles);
+                (self.queries(block, &normed, &angles), k, v, all, all_order)
+            } else if within {
                 let (turned, v) = self.project(block, &normed, &angles);
                 (turned.narrow(2, 0, heads), turned.narrow(2, heads, kv), v, all, all_order)
             } else {

@@ -91,6 +91,11 @@ impl Weights {
         self.adapter.as_ref().map(|(adapter, _)| adapter)
     }
 
+    /// Whether gradients are taken, and of an adapter alone.
+    pub fn adapter_learns(&self) -> bool {
+        self.adapter.is_some() && self.leaves().first().is_some_and(Tensor::requires_grad)
+    }
+
     /// The leaves of what is trained, in the order of its flat vector.
     pub fn leaves(&self) -> &[Tensor] {
         &self.trained().leaves
