@@ -1,7 +1,8 @@
 """ScienceWorld: `scienceworld[:TASK,TASK...][,easy][,look=false][,steps=100][,most=3][,train=5]`, all thirty tasks unless some are named.
 
 A task is a kind and a variation, such as `boil/14`; the package's variations for training, development and test are the splits, or
-with `most` so many of each kind, evenly from each split. `train` trains on the first so many variations of each kind (EMPO2: five).
+with `most` so many of each kind, evenly from each split. `train` trains on the first so many variations of each kind (EMPO2: five), or, as
+`train=6-30`, on the sixth to the thirtieth, so that demonstrations can be of others.
 The score is the package's, from -100 (a wrong focus, which ends the episode) to 100; a step's reward is a hundredth of what it
 gains. One episode a process: worlds that share a JVM aren't isolated.
 """
@@ -33,7 +34,7 @@ class ScienceWorld(World):
         self.look = bool(settings.pop("look", True))
         self.max_steps = settings.pop("steps", None)
         self.most = int(settings.pop("most", 0))
-        self.first = int(settings.pop("train", 0))
+        self.trained = span(settings.pop("train", ""))
         if settings:
             raise ValueError(f"scienceworld has no setting {sorted(settings)[0]!r}; it has look, steps, most and train")
         self.world = f"scienceworld {version('scienceworld')}"
@@ -53,8 +54,8 @@ class ScienceWorld(World):
         for kind in self.kinds:
             count = int(self.machine.call(self.server.getTaskMaxVariations, kind))
             some = variations(count).get(split, range(0))
-            if split == "train" and self.first:
-                named += [f"{kind}/{number}" for number in some[: self.first]]
+            if split == "train" and self.trained:
+                named += [f"{kind}/{number}" for number in some[self.trained]]
                 continue
             chosen = spread(len(some), self.most or len(some))
             named += [f"{kind}/{some[int(place)]}" for place in chosen]
@@ -104,7 +105,8 @@ class ScienceWorld(World):
             done=bool(call(server.getCompleted)) or score < 0,
             won=score >= 100,
             valid=not said.startswith("No known action matches that input"),
-            state=f"{look}\n{inventory}",
+            # What was focused on shows in the score alone, and decides what an action is worth.
+            state=f"{look}\n{inventory}\n{score}",
             score=score,
         )
 
@@ -127,6 +129,16 @@ class ScienceWorld(World):
 
     def close(self) -> None:
         self.machine.drop()
+
+
+def span(words: Any) -> Optional[slice]:
+    """Which variations a setting names, counted from 1.
+
+    >>> span(5), span("6-30"), span("")
+    (slice(0, 5, None), slice(5, 30, None), None)
+    """
+    first, _, last = str(words).rpartition("-")
+    return slice(int(first or 1) - 1, int(last)) if last else None
 
 
 def variations(count: int) -> Dict[str, range]:

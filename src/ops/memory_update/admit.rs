@@ -166,7 +166,7 @@ impl Admit {
         let key = memory::keys(rows, &with.found.keyed.key)?;
         let mut candidates = Vec::new();
         for i in 0..rows.num_rows() {
-            if phases.value(i) != phase || marks.is_some_and(|marks| !marks.value(i)) {
+            if phases.value(i) != phase || marks.is_some_and(|marks| !marks.value(i)) || with.above.is_some_and(|least| scores.value(i) <= least) {
                 continue;
             }
             let whole = texts.value(i);
@@ -261,6 +261,15 @@ mod tests {
         let just = admitted("knock", serde_json::json!({ "longest": 5 }));
         assert_eq!((just.contenders.len(), just.long.len()), (4, 0), "as long as is allowed");
         assert_eq!(admitted("knocks", serde_json::json!({ "longest": 5 })).long.len(), 1);
+    }
+
+    #[test]
+    fn a_row_whose_score_is_not_above_what_is_asked_makes_no_entry() {
+        // The scores are 1 and 2; an entry is told twice, since it comes for one iteration.
+        let texts = |with| admitted("pull", with).contenders.into_iter().map(|(_, change)| change.entry.text).collect::<Vec<_>>();
+        assert_eq!(texts(serde_json::json!({ "above": 0.5 })), ["pull", "pull", "push", "push"]);
+        assert_eq!(texts(serde_json::json!({ "above": 1.0 })), ["push", "push"], "1 is not above 1");
+        assert!(texts(serde_json::json!({ "above": 2.0 })).is_empty());
     }
 
     #[test]

@@ -40,6 +40,9 @@ struct MemoryUpdate {
     /// The column with an entry's score.
     #[serde(default = "score")]
     score: String,
+    /// A row whose score is not above this makes no entry: 0 where only what paid is to be told. Every row makes one when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    above: Option<f32>,
     #[serde(flatten)]
     found: Found,
     /// The longest text that becomes an entry, in bytes; a row with a longer one is noted in the table `errors`.
