@@ -6,7 +6,8 @@ on all three alike; the table in docs/worlds.md has the medians of each and of t
     python3 python/speed.py [NAME...]      ROUNDS=9 takes nine rounds instead of five
 
 The bare loop makes the calls into the package that the adapter makes, admissible actions left out as an expert's rollout leaves them
-out, and ScienceWorld's gold paths, which the adapter asks for once a task. Gymnasium's worlds have no expert, so there a small policy plays, and its own time is taken off.
+out, and ScienceWorld's gold paths made once a task, which take most of its time. Gymnasium's worlds have no expert, so there a small
+policy plays, and its own time is taken off.
 """
 
 import json
@@ -30,7 +31,7 @@ WORLDS = [
     ("gymnasium", "FrozenLake-v1", ["nodes.rollout.with.actor=policy", "nodes.rollout.with.decode=constrained", "models.actor.tokens=words"]),
 ]
 # The first iteration starts the processes and is left out.
-EPISODES = "select task, list(action order by turn) as actions from rollout where iteration > 0 group by all order by task"
+EPISODES = "select iteration, task, list(action order by turn) as actions from rollout group by all order by iteration, task"
 TIMES = ("select sum(value) filter (node = 'rollout' and name = 'turns') as turns, sum(value) filter (node = 'rollout' and name = 'seconds') as seconds, "
          "sum(value) filter (node = 'engine' and name = 'policy_busy_seconds') as policy from metrics where iteration > 0")
 
@@ -44,7 +45,7 @@ if name == "textworld-express":
     env.load(gameName=world, gameParams="")
     env.reset(seed=0, gameFold="train", generateGoldPath=True)
     begun = time.perf_counter()
-    for task, actions in episodes:
+    for task, actions, _ in episodes:
         env.reset(seed=int(task), gameFold="train", generateGoldPath=True)
         for action in actions:
             env.step(action)
@@ -55,9 +56,12 @@ elif name == "scienceworld":
     server = env.server
     env.load(episodes[0][0].split("/")[0], 0, "", True)
     begun = time.perf_counter()
-    for task, actions in episodes:
+    for task, actions, new in episodes:
         kind, variation = task.split("/")
-        server.load(kind, int(variation), "", False)
+        server.load(kind, int(variation), "", new)
+        if new:
+            server.getGoldActionSequence()
+            server.reset()
         for action in ["look around", *actions]:
             server.step(action), server.freeActionLook(), server.freeActionInventory(), server.getScore(), server.getCompleted()
             turns += action is not None
@@ -71,7 +75,7 @@ else:
     texts.reset(0, 0)
     number = {text: i for i, text in enumerate(texts.actions())}
     begun = time.perf_counter()
-    for task, actions in episodes:
+    for task, actions, _ in episodes:
         env.reset(seed=int(task))
         for action in actions:
             env.step(number[action])
@@ -104,18 +108,20 @@ def bare(name, world, episodes):
 def measured(name, world, further, rounds, folder):
     """Turns a second of each round, and how many turns there are."""
     first, _ = played(name, world, 1, further, folder / f"{name}-first")
-    episodes = []
+    episodes, seen = [], set()
     for row in asked(first, EPISODES):
         task = row["task"].rsplit("-s", 1)[0].split("-", 3)[3]  # process-NAME-SPLIT-TASK-sSEED
-        actions = row["actions"] if isinstance(row["actions"], list) else json.loads(row["actions"])
-        episodes.append((task, actions))
+        if row["iteration"] > 0:
+            actions = row["actions"] if isinstance(row["actions"], list) else json.loads(row["actions"])
+            episodes.append((task, actions, task not in seen))
+        seen.add(task)
     found = {"bare": [], "one": [], "two": []}
     for place in range(rounds):
         found["bare"].append(bare(name, world, episodes))
         for processes, which in ((1, "one"), (2, "two")):
             found[which].append(played(name, world, processes, further, folder / f"{name}-{place}-{which}")[1])
         print(name, {which: round(some[-1], 1) for which, some in found.items()}, f"load {os.getloadavg()[0]:.1f}", flush=True)
-    return found, sum(len(actions) for _, actions in episodes)
+    return found, sum(len(actions) for _, actions, _ in episodes)
 
 
 def told(found, which):

@@ -48,6 +48,7 @@ class ScienceWorld(World):
                 raise ValueError(f"scienceworld has no task `{kind}`; it has {', '.join(sorted(known))}")
         self.loaded: Optional[Tuple[str, int]] = None
         self.paths: Dict[Tuple[str, int], List[str]] = {}
+        self.guided = False
 
     def tasks(self, split: str) -> Sequence[str]:
         named = []
@@ -65,6 +66,9 @@ class ScienceWorld(World):
         self.kind, _, variation = str(task).rpartition("/")
         self.variation = int(variation)
         self.played: List[str] = []
+        if self.guided and (self.kind, self.variation) not in self.paths:
+            # Who has asked for paths before will ask again: loading once is enough.
+            self.find_path()
         view = self.begin()
         view.instruction = str(self.machine.call(self.server.getTaskDescription)).replace("Task Description:", "").strip()
         view.type = self.kind
@@ -117,15 +121,19 @@ class ScienceWorld(World):
     def expert(self) -> Optional[str]:
         """The next action of the package's gold path, while the episode follows it."""
         task = (self.kind, self.variation)
+        self.guided = True
         if task not in self.paths:
             # The path comes with loading: the task is loaded once more, with its path, and played up to here.
-            self.load(gold=True)
-            self.paths[task] = [str(action) for action in self.machine.call(self.server.getGoldActionSequence)]
+            self.find_path()
             self.begin()
             for action in self.played:
                 self.show(str(self.machine.call(self.server.step, action)))
         gold, at = self.paths[task], len(self.played)
         return gold[at] if at < len(gold) and gold[:at] == self.played else None
+
+    def find_path(self) -> None:
+        self.load(gold=True)
+        self.paths[self.kind, self.variation] = [str(action) for action in self.machine.call(self.server.getGoldActionSequence)]
 
     def close(self) -> None:
         self.machine.drop()
