@@ -1,0 +1,166 @@
+//! What it is worth that no token is computed twice: the same rows with what they share and, each marked as one of its own, without it. GRPO's
+//! samples of a long prompt, and episodes told as one conversation; seconds of generation and of the update, and how many tokens were computed
+//! for each one that there was. A new model of the default sizes, one thread (`BENCH_THREADS` sets another number).
+//!
+//! `cargo bench --bench sharing`
+
+mod clock;
+
+use clock::Clock;
+use flow::policy::{Example, ModelSettings, NewModel, Policy, Request, Sampling, Tally, UpdateSettings};
+use flow::seed::Random;
+use std::collections::BTreeMap;
+
+/// Tokens that texts are made of here.
+const VOCAB: usize = 250;
+/// GRPO: tasks, samples of each, tokens of a prompt, tokens of an answer.
+const TASKS: usize = 4;
+const SAMPLES: usize = 8;
+const PROMPT: usize = 1000;
+const ANSWER: usize = 32;
+/// Conversations: episodes, turns, tokens that each turn tells, tokens of an answer.
+const EPISODES: usize = 4;
+const TURNS: usize = 30;
+const TOLD: usize = 32;
+const SAID: usize = 8;
+/// So hot that hardly any answer ends early.
+const TEMPERATURE: f64 = 3.0;
+/// Tokens of one pass of an update.
+const PASS: usize = 4096;
+
+type Failed = Box<dyn std::error::Error>;
+
+/// What playing and learning took.
+struct Taken {
+    played: f64,
+    learnt: f64,
+    generation: Tally,
+    /// Of the update: computed, and how many there were.
+    update: (usize, usize),
+}
+
+/// Some rows in the making, of a model whose weights change after each lot.
+struct Play<'a> {
+    policy: &'a Policy,
+    random: Random,
+    /// Whether prompts share what they begin with; if not, each is marked as one of its own.
+    shared: bool,
+    rows: Vec<Example>,
+    seconds: f64,
+    tokens: Tally,
+}
+
+impl Play<'_> {
+    fn text(&mut self, tokens: usize) -> Vec<u32> {
+        (0..tokens).map(|_| 2 + self.random.below(VOCAB) as u32).collect()
+    }
+
+    /// Answers `prompts`, and keeps the rows.
+    fn answer(&mut self, prompts: &[Vec<u32>], tokens: usize) -> Result<Vec<Vec<u32>>, Failed> {
+        let (shared, first) = (self.shared, self.rows.len());
+        let marked = |(i, prompt): (usize, &Vec<u32>)| {
+            let mut prompt = prompt.clone();
+            if !shared {
+                // A token of its own, as far as there are so many, and all that follows it is its own.
+                (prompt[0], prompt[1]) = (2 + ((first + i) % VOCAB) as u32, 2 + ((first + i) / VOCAB) as u32);
+            }
+            prompt
+        };
+        let prompts: Vec<Vec<u32>> = prompts.iter().enumerate().map(marked).collect();
+        let requests = prompts.iter().map(|prompt| Request { prompt: prompt.clone(), seed: self.random.next(), choices: vec![] }).collect();
+        let sampling = Sampling { temperature: TEMPERATURE, max_tokens: tokens, ..Sampling::default() };
+        let version = self.policy.versions("actor")?.last().copied().unwrap_or(0);
+        let clock = Clock::start();
+        let answers = self.policy.answer("actor", version, requests, sampling)?;
+        self.seconds += clock.seconds();
+        self.tokens.add(&answers.tokens);
+        let mut said = Vec::new();
+        for (prompt, reply) in prompts.into_iter().zip(answers.replies) {
+            let reply = reply.map_err(|fault| fault.to_string())?;
+            said.push(reply.tokens.clone());
+            let advantage = if self.random.below(2) == 0 { 1.0 } else { -1.0 };
+            let temperature = Some(TEMPERATURE as f32);
+            self.rows.push(Example {
+                prompt,
+                response: reply.tokens,
+                logprobs: reply.logprobs,
+                advantage,
+                temperature,
+                ..Default::default()
+            });
+        }
+        Ok(said)
+    }
+
+    fn learn(self) -> Result<Taken, Failed> {
+        let settings = UpdateSettings { micro_tokens: Some(PASS), ..UpdateSettings::default() };
+        let clock = Clock::start();
+        let report = self.policy.update("actor", self.rows, &settings)?;
+        Ok(Taken { played: self.seconds, learnt: clock.seconds(), generation: self.tokens, update: (report.computed, report.distinct) })
+    }
+}
+
+/// GRPO: every task's prompt is answered so many times.
+fn samples(mut play: Play) -> Result<Taken, Failed> {
+    let prompts: Vec<Vec<u32>> = (0..TASKS).map(|_| play.text(PROMPT)).collect();
+    let prompts: Vec<Vec<u32>> = prompts.into_iter().flat_map(|prompt| vec![prompt; SAMPLES]).collect();
+    play.answer(&prompts, ANSWER)?;
+    play.learn()
+}
+
+/// Conversations: a turn's prompt is all that was told and said before, and what it tells.
+fn conversations(mut play: Play) -> Result<Taken, Failed> {
+    let mut prompts: Vec<Vec<u32>> = vec![vec![]; EPISODES];
+    for _ in 0..TURNS {
+        for prompt in &mut prompts {
+            prompt.extend(play.text(TOLD));
+        }
+        let said = play.answer(&prompts, SAID)?;
+        prompts.iter_mut().zip(said).for_each(|(prompt, said)| prompt.extend(said));
+    }
+    play.learn()
+}
+
+fn main() -> Result<(), Failed> {
+    let shape = NewModel { context: 2048, ..NewModel::default() };
+    let threads = std::env::var("BENCH_THREADS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    let policy = Policy::start(&BTreeMap::from([("actor".into(), ModelSettings::New(shape))]), &[], 1, threads)?;
+    println!("{} weights, {threads} thread(s)", policy.parameters("actor")?);
+    let runs = std::env::var("BENCH_RUNS").ok().and_then(|n| n.parse().ok()).unwrap_or(3);
+    type Case = fn(Play) -> Result<Taken, Failed>;
+    let grpo = format!("{TASKS} tasks, {SAMPLES} samples of {ANSWER} tokens behind a prompt of {PROMPT}");
+    let chat = format!("{EPISODES} conversations of {TURNS} turns");
+    for (name, case) in [(grpo, samples as Case), (chat, conversations)] {
+        println!("{name}");
+        // The first round warms up and isn't counted.
+        for run in 0..=runs {
+            let [on, off] = [true, false].map(|shared| {
+                let random = Random::new(run as u64);
+                case(Play { policy: &policy, random, shared, rows: vec![], seconds: 0.0, tokens: Tally::default() })
+            });
+            let (on, off) = (on?, off?);
+            if run == 0 {
+                continue;
+            }
+            let each = |(computed, distinct): (usize, usize)| computed as f64 / distinct.max(1) as f64;
+            let generation = |taken: &Taken| each((taken.generation.computed, taken.generation.distinct()));
+            println!(
+                "    played in {:.2} s, without sharing {:.2}: {:.2} times; computed for each token {:.2}, without {:.2}",
+                on.played,
+                off.played,
+                off.played / on.played,
+                generation(&on),
+                off.generation.computed as f64 / on.generation.distinct().max(1) as f64,
+            );
+            println!(
+                "    learnt in {:.2} s, without sharing {:.2}: {:.2} times; computed for each token {:.2}, without {:.2}",
+                on.learnt,
+                off.learnt,
+                off.learnt / on.learnt,
+                each(on.update),
+                off.update.0 as f64 / on.update.1.max(1) as f64,
+            );
+        }
+    }
+    Ok(())
+}
