@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-python worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed faults staleness fuzz hostile reproduce-lamer reproduce-empo2 reproduce-scienceworld parity-models parity-webshop interop-models tensorboard bench-gpu
+.PHONY: run test test-python worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed faults staleness fuzz hostile reproduce-lamer reproduce-empo2 reproduce-scienceworld reproduce-smollm2 parity-models parity-webshop interop-models tensorboard bench-gpu
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -121,9 +121,16 @@ reproduce-lamer: build
 reproduce-empo2: build
 	target/release/flow study studies/empo2.yaml $(ARGS)
 
-# The same methods on ScienceWorld itself, written to docs/scienceworld.md, as above; `target/release/flow env install scienceworld` comes first.
+# The same methods on ScienceWorld itself, written to docs/scienceworld.md: hours, as above.
 reproduce-scienceworld: build
+	target/release/flow env install scienceworld
 	target/release/flow study studies/scienceworld.yaml $(ARGS)
+
+# A published language model in a game of TextWorldExpress, written to docs/smollm2.md: minutes.
+reproduce-smollm2: build
+	target/release/flow model fetch smollm2-135m-instruct
+	target/release/flow env install textworld-express
+	target/release/flow study studies/smollm2.yaml $(ARGS)
 
 # Tiny random models of every architecture as transformers computes them (tests/golden/models), made anew in a virtual environment of
 # some 6 GB. With SMOLLM2=FILE.gguf (flow model fetch smollm2-135m-instruct), SmolLM2 is compared as well, with MINILM=FOLDER (flow model
