@@ -19,7 +19,7 @@ const SAMPLES: usize = 8;
 const PROMPT: usize = 1000;
 const ANSWER: usize = 32;
 /// Conversations: episodes, turns, tokens that each turn tells, tokens of an answer.
-const EPISODES: usize = 16;
+const EPISODES: usize = 4;
 const TURNS: usize = 30;
 const TOLD: usize = 32;
 const SAID: usize = 8;
