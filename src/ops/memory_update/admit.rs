@@ -166,7 +166,10 @@ impl Admit {
         let key = memory::keys(rows, &with.found.keyed.key)?;
         let mut candidates = Vec::new();
         for i in 0..rows.num_rows() {
-            if phases.value(i) != phase || marks.is_some_and(|marks| !marks.value(i)) || with.above.is_some_and(|least| scores.value(i) <= least) {
+            if phases.value(i) != phase
+                || marks.is_some_and(|marks| !marks.value(i))
+                || with.above.is_some_and(|least| scores.value(i) <= least)
+            {
                 continue;
             }
             let whole = texts.value(i);
