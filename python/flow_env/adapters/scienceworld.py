@@ -123,9 +123,6 @@ class ScienceWorld(World):
         task = (self.kind, self.variation)
         self.guided = True
         if task not in self.paths:
-            # Of some kinds (paint) the first path of a JVM decides which way all later ones take: so it is always that of variation 0.
-            if not any(kind == self.kind for kind, _ in self.paths):
-                self.machine.call(self.server.load, self.kind, 0, self.simple, True)
             # The path comes with loading: the task is loaded once more, with its path, and played up to here.
             self.find_path()
             self.begin()
@@ -135,6 +132,9 @@ class ScienceWorld(World):
         return gold[at] if at < len(gold) and gold[:at] == self.played else None
 
     def find_path(self) -> None:
+        # Of some kinds (paint) the first path of a JVM decides which way all later ones take: so it is always that of variation 0.
+        if not any(kind == self.kind for kind, _ in self.paths):
+            self.machine.call(self.server.load, self.kind, 0, self.simple, True)
         self.load(gold=True)
         self.paths[self.kind, self.variation] = [str(action) for action in self.machine.call(self.server.getGoldActionSequence)]
 
