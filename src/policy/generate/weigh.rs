@@ -14,7 +14,7 @@ use std::ops::Range;
 
 /// A number for each of the choices of each request, in their order, and what it took to find them.
 pub struct Weighed {
-    /// See there.
+    /// By request, and then by its choices.
     pub choices: Vec<Vec<f64>>,
     /// The tokens that were read.
     pub tokens: Tally,
