@@ -132,9 +132,8 @@ class ScienceWorld(World):
         return gold[at] if at < len(gold) and gold[:at] == self.played else None
 
     def find_path(self) -> None:
-        # Of some kinds (paint) the first path of a JVM decides which way all later ones take: so it is always that of variation 0.
-        if not any(kind == self.kind for kind, _ in self.paths):
-            self.machine.call(self.server.load, self.kind, 0, self.simple, True)
+        # The package keeps the way through all rooms that it first found from each of them, in whatever house that was, and later paths follow it.
+        self.machine.call(self.machine.gateway.jvm.scienceworld.goldagent.PathFinder.precomputedExhaustivePaths).clear()
         self.load(gold=True)
         self.paths[self.kind, self.variation] = [str(action) for action in self.machine.call(self.server.getGoldActionSequence)]
 
