@@ -2,7 +2,7 @@
 //! samples of a long prompt, and episodes told as one conversation; seconds of generation and of the update, and how many tokens were computed
 //! for each one that there was. A new model of the default sizes, one thread (`BENCH_THREADS` sets another number).
 //!
-//! `cargo bench --bench sharing`
+//! `cargo bench --bench sharing`, or `cargo bench --bench sharing -- conversations` for the cases alone whose names hold that.
 
 mod clock;
 
@@ -13,13 +13,13 @@ use std::collections::BTreeMap;
 
 /// Tokens that texts are made of here.
 const VOCAB: usize = 250;
-/// GRPO: tasks, samples of each, tokens of a prompt, tokens of an answer.
+/// GRPO: tasks, samples of each, and for each case the tokens of a prompt and of an answer. The second and third have the proportions of which others have
+/// published what sharing gains (16,000 and 1,000 tokens, 8,000 and 4,000).
 const TASKS: usize = 4;
 const SAMPLES: usize = 8;
-const PROMPT: usize = 1000;
-const ANSWER: usize = 32;
+const GRPO: [(usize, usize); 3] = [(1000, 32), (1024, 64), (1024, 512)];
 /// Conversations: episodes, turns, tokens that each turn tells, tokens of an answer.
-const EPISODES: usize = 4;
+const EPISODES: [usize; 2] = [4, 16];
 const TURNS: usize = 30;
 const TOLD: usize = 32;
 const SAID: usize = 8;
@@ -101,16 +101,16 @@ impl Play<'_> {
 }
 
 /// GRPO: every task's prompt is answered so many times.
-fn samples(mut play: Play) -> Result<Taken, Failed> {
-    let prompts: Vec<Vec<u32>> = (0..TASKS).map(|_| play.text(PROMPT)).collect();
+fn samples(mut play: Play, prompt: usize, answer: usize) -> Result<Taken, Failed> {
+    let prompts: Vec<Vec<u32>> = (0..TASKS).map(|_| play.text(prompt)).collect();
     let prompts: Vec<Vec<u32>> = prompts.into_iter().flat_map(|prompt| vec![prompt; SAMPLES]).collect();
-    play.answer(&prompts, ANSWER)?;
+    play.answer(&prompts, answer)?;
     play.learn()
 }
 
 /// Conversations: a turn's prompt is all that was told and said before, and what it tells.
-fn conversations(mut play: Play) -> Result<Taken, Failed> {
-    let mut prompts: Vec<Vec<u32>> = vec![vec![]; EPISODES];
+fn conversations(mut play: Play, episodes: usize) -> Result<Taken, Failed> {
+    let mut prompts: Vec<Vec<u32>> = vec![vec![]; episodes];
     for _ in 0..TURNS {
         for prompt in &mut prompts {
             prompt.extend(play.text(TOLD));
@@ -127,10 +127,18 @@ fn main() -> Result<(), Failed> {
     let policy = Policy::start(&BTreeMap::from([("actor".into(), ModelSettings::New(shape))]), &[], 1, threads)?;
     println!("{} weights, {threads} thread(s)", policy.parameters("actor")?);
     let runs = std::env::var("BENCH_RUNS").ok().and_then(|n| n.parse().ok()).unwrap_or(3);
-    type Case = fn(Play) -> Result<Taken, Failed>;
-    let grpo = format!("{TASKS} tasks, {SAMPLES} samples of {ANSWER} tokens behind a prompt of {PROMPT}");
-    let chat = format!("{EPISODES} conversations of {TURNS} turns");
-    for (name, case) in [(grpo, samples as Case), (chat, conversations)] {
+    type Case = Box<dyn Fn(Play) -> Result<Taken, Failed>>;
+    let mut cases: Vec<(String, Case)> = Vec::new();
+    for (prompt, answer) in GRPO {
+        let name = format!("{TASKS} tasks, {SAMPLES} samples of {answer} tokens behind a prompt of {prompt}");
+        cases.push((name, Box::new(move |play| samples(play, prompt, answer))));
+    }
+    for episodes in EPISODES {
+        let name = format!("{episodes} conversations of {TURNS} turns");
+        cases.push((name, Box::new(move |play| conversations(play, episodes))));
+    }
+    let only = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    for (name, case) in cases.into_iter().filter(|(name, _)| only.as_ref().is_none_or(|only| name.contains(only))) {
         println!("{name}");
         // The first round warms up and isn't counted.
         for run in 0..=runs {

@@ -1,16 +1,16 @@
-"""What a memory adds to the time of a rollout: python3 scripts/memory_share.py [REPEATS] [ENCODER]
+"""What a memory adds to the time of a rollout: python3 scripts/memory_share.py [--repeats N] [--encoder FOLDER] [--model YAML]
 
 One pipeline, played in three ways: the memory is kept and nobody asks it; every turn of every episode asks it and is told nothing of what it
 finds, so that episodes and prompts are the same ones, token by token; every turn is told up to 200 tokens. The first two differ by what
 finding costs, the last two by what longer prompts cost. Runs take turns; medians of seconds by the runs' own metrics, and of processor seconds.
-ENCODER is the folder of a sentence encoder (flow model fetch minilm); hashed words without it.
+The encoder is the folder of a sentence encoder (flow model fetch minilm); hashed words without it.
 """
 
+import argparse
 import json
 import resource
 import statistics
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -20,7 +20,7 @@ flow: memory-share
 iterations: 20
 seed: 1
 models:
-  actor: {{ new: tiny, layers: 2, width: 64 }}
+  actor: {actor}
 {model}
 nodes:
   tasks: {{ op: tasks, with: {{ env: minesweeper, size: 6, mines: 3, batch: 16, variations: 16 }} }}
@@ -35,13 +35,13 @@ log: [rollout, reflect, memory]
 WAYS = {"kept, not asked": (0, 0), "asked, told nothing": (1, 0), "asked and told": (1, 200)}
 
 
-def play(folder, way, encoder):
+def play(folder, way, encoder, actor):
     chance, tokens = WAYS[way]
     names = {"model": "", "encoder": "", "points": ""}
     if encoder:
         names = {"model": f"  minilm: {{ encode: {encoder} }}", "encoder": ", encoder: minilm", "points": ", points: encoder, encoder: minilm"}
     file = folder / "pipeline.yaml"
-    file.write_text(PIPELINE.format(chance=chance, tokens=tokens, **names))
+    file.write_text(PIPELINE.format(chance=chance, tokens=tokens, actor=actor, **names))
     out = folder / "run"
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([FLOW, "run", file, "--threads", "1", "--out", out, "--format", "json"], check=True, capture_output=True)
@@ -59,18 +59,21 @@ def play(folder, way, encoder):
 
 
 def main():
-    repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    encoder = str(Path(sys.argv[2]).resolve()) if len(sys.argv) > 2 else None
+    asked = argparse.ArgumentParser()
+    asked.add_argument("--repeats", type=int, default=5)
+    asked.add_argument("--encoder", type=lambda folder: str(Path(folder).resolve()))
+    asked.add_argument("--model", default="{ new: tiny, layers: 2, width: 64 }", help="the policy, as a pipeline names it")
+    asked = asked.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         made = {way: [] for way in WAYS}
-        for _ in range(repeats):
+        for _ in range(asked.repeats):
             for way in WAYS:
-                made[way].append(play(Path(folder), way, encoder))
+                made[way].append(play(Path(folder), way, asked.encoder, asked.model))
     median = {way: {key: statistics.median(float(run[key]) for run in runs) for key in ["rollout", "upkeep", "processor"]} for way, runs in made.items()}
     first = {way: runs[0] for way, runs in made.items()}
-    plain, asked, told = WAYS
-    assert first[plain]["actions"] == first[asked]["actions"], "the same episodes"
-    assert first[plain]["tokens"] == first[asked]["tokens"], "the same prompts"
+    plain, found, told = WAYS
+    assert first[plain]["actions"] == first[found]["actions"], "the same episodes"
+    assert first[plain]["tokens"] == first[found]["tokens"], "the same prompts"
     assert first[told]["told"] > 0, "something is there to be told"
     for way in WAYS:
         m, f = median[way], first[way]
@@ -78,9 +81,9 @@ def main():
               f"{f['turns']} turns, {f['tokens']} prompt tokens, {f['told']} told, {f['entries']} entries at the end")
     base = median[plain]["rollout"]
     more = lambda way, than, key: median[way][key] - median[than][key]
-    print(f"finding adds {100 * more(asked, plain, 'rollout') / base:.1f}% to the rollout, upkeep {100 * median[plain]['upkeep'] / base:.1f}%, "
-          f"longer prompts {100 * more(told, asked, 'rollout') / base:.1f}%; finding adds "
-          f"{100 * more(asked, plain, 'processor') / median[plain]['processor']:.1f}% to the processor seconds of the whole run")
+    print(f"finding adds {100 * more(found, plain, 'rollout') / base:.1f}% to the rollout, upkeep {100 * median[plain]['upkeep'] / base:.1f}%, "
+          f"longer prompts {100 * more(told, found, 'rollout') / base:.1f}%; finding adds "
+          f"{100 * more(found, plain, 'processor') / median[plain]['processor']:.1f}% to the processor seconds of the whole run")
 
 
 main()

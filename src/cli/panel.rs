@@ -59,7 +59,12 @@ impl Panel {
         }
         let panel = freeze(&game, &label, self.count as usize, &outside)?;
         let path = panel.write(&self.out)?;
-        answer(&format!("{} tasks, none of which training draws -> {}", panel.tasks.len(), path.display()));
+        // A game of ours keeps boards back for panels; a program's split is drawn by whoever trains on it.
+        let whose = match game.program() {
+            Some(program) => format!(" of the split `{}`", program.split.as_deref().unwrap_or("train")),
+            None => ", none of which training draws".into(),
+        };
+        answer(&format!("{} tasks{whose} -> {}", panel.tasks.len(), path.display()));
         Ok(ExitCode::SUCCESS)
     }
 }
