@@ -5,7 +5,8 @@
 //!
 //! `cargo bench --bench model -- decode` measures the cases alone whose names hold that. On a machine that others use as well, one thread each and
 //! `BENCH_CLOCK=cpu`, the seconds of the processor in place of the clock's, say most. `BENCH_DTYPE=bf16` computes both sides in bf16, and
-//! `BENCH_SCALE=card` measures sizes that keep a GPU busy (benches/gpu.py does that for models of three sizes).
+//! `BENCH_SCALE=card` measures sizes that keep a GPU busy (benches/gpu.py does that for models of three sizes). `BENCH_PEER=llama_peer.py` has llama.cpp
+//! in place of transformers, which doesn't learn.
 
 mod clock;
 mod peer;
@@ -110,7 +111,8 @@ fn main() -> Result<(), Failed> {
     let Some(any) = models.keys().next() else { return Err("no case has such a name".into()) };
     let threads = set("BENCH_THREADS").parse().unwrap_or(2);
     let policy = Policy::start(&models, &[], 1, threads)?;
-    let mut peer = Peer::start("model_peer.py")?;
+    let script = std::env::var("BENCH_PEER").unwrap_or_else(|_| "model_peer.py".into());
+    let mut peer = Peer::start(&script)?;
     println!("{path}, {threads} thread(s) each; the peer: {}", peer.as_ref().map_or("none", |peer| &peer.hello));
     let vocab = policy.tokenizer(any)?.vocab_size();
     let mut random = Random::new(1);
