@@ -5,8 +5,8 @@
 //!
 //! `cargo bench --bench model -- decode` measures the cases alone whose names hold that. On a machine that others use as well, one thread each and
 //! `BENCH_CLOCK=cpu`, the seconds of the processor in place of the clock's, say most. `BENCH_DTYPE=bf16` computes both sides in bf16, and
-//! `BENCH_SCALE=card` measures sizes that keep a GPU busy (benches/gpu.py does that for models of three sizes). `BENCH_PEER=llama_peer.py` has llama.cpp
-//! in place of transformers, which doesn't learn.
+//! `BENCH_SCALE=card` measures sizes that keep a GPU busy (benches/gpu.py does that for models of three sizes). `BENCH_PEER=llama_peer.py` measures against
+//! llama.cpp, in the cases that don't learn.
 
 mod clock;
 mod peer;
