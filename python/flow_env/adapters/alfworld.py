@@ -81,9 +81,15 @@ class AlfWorld(World):
         view.valid = view.observation != "Nothing happens."
         return view
 
-    def show(self, state: Any) -> View:
+    def keep(self, state: Any) -> None:
+        """Notes where the game stands, its facts in order: the package keeps them in a set, in another order in each process, and its
+        expert goes by the first that fits."""
+        state["facts"] = sorted(state["facts"], key=str)
         self.state = state
-        facts = sorted(str(fact) for fact in state["facts"] if not fact.name.startswith(("new-axiom", "checked")))
+
+    def show(self, state: Any) -> View:
+        self.keep(state)
+        facts = (str(fact) for fact in state["facts"] if not fact.name.startswith(("new-axiom", "checked")))
         return View(str(state["feedback"]).strip() or "Nothing happens.", state="\n".join(facts))
 
     def actions(self) -> Sequence[str]:
@@ -94,10 +100,10 @@ class AlfWorld(World):
         if self.agent is None:
             self.advised = True
             played, self.played = self.played, []
-            self.state = self.env.reset()
+            self.keep(self.env.reset())
             self.advise()
             for command in played:
-                self.state, _, _ = self.env.step(command)
+                self.keep(self.env.step(command)[0])
                 self.plan = self.planned(command)
             self.played = played
         return self.plan
