@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JNetworkError
@@ -26,6 +26,8 @@ class Machine:
             classpath=jar, die_on_exit=True, cwd=folder, javaopts=OPTIONS, java_path=java(), return_proc=True,
         )
         self.gateway = JavaGateway(gateway_parameters=GatewayParameters(auto_field=True, port=port), java_process=self.process)
+        # Looking a class up takes a call for each part of its name.
+        self.join = self.gateway.jvm.java.lang.String.join
         self.holders = 0
 
     @classmethod
@@ -44,6 +46,11 @@ class Machine:
         except (Py4JNetworkError, ConnectionError) as error:
             status = self.process.poll()
             raise Fatal(f"the JVM is gone (exit status {status}): {error}") from error
+
+    def texts(self, listed: Any) -> List[str]:
+        """The texts of a Java list in one call; to go through it takes a call for each."""
+        joined = str(self.call(self.join, "\n", listed))
+        return joined.split("\n") if joined else []
 
     def drop(self) -> None:
         self.holders -= 1

@@ -41,7 +41,7 @@ class ScienceWorld(World):
         self.simple = ",".join(part for part in plain if part in SIMPLIFICATIONS)
         self.machine = Machine.hold(JAR_PATH, BASEPATH)
         self.server = self.machine.call(self.machine.gateway.jvm.scienceworld.runtime.pythonapi.PythonInterface)
-        known = [str(name) for name in self.machine.call(self.server.getTaskNames)]
+        known = self.machine.texts(self.machine.call(self.server.getTaskNames))
         self.kinds = [part for part in plain if part not in SIMPLIFICATIONS] or sorted(known)
         for kind in self.kinds:
             if kind not in known:
@@ -135,7 +135,7 @@ class ScienceWorld(World):
         # The package keeps the way through all rooms that it first found from each of them, in whatever house that was, and later paths follow it.
         self.machine.call(self.machine.gateway.jvm.scienceworld.goldagent.PathFinder.precomputedExhaustivePaths).clear()
         self.load(gold=True)
-        self.paths[self.kind, self.variation] = [str(action) for action in self.machine.call(self.server.getGoldActionSequence)]
+        self.paths[self.kind, self.variation] = self.machine.texts(self.machine.call(self.server.getGoldActionSequence))
 
     def close(self) -> None:
         self.machine.drop()

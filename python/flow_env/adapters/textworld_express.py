@@ -61,7 +61,7 @@ class TextWorldExpress(World):
     def begin(self) -> View:
         view = self.show(self.machine.call(self.server.generateNewGameJSON, self.task, self.split, self.wants_gold))
         if self.wants_gold:
-            self.gold = [str(action) for action in self.machine.call(self.server.getGoldActionSequence)]
+            self.gold = self.machine.texts(self.machine.call(self.server.getGoldActionSequence))
         return view
 
     def step(self, action: str) -> View:
@@ -70,7 +70,7 @@ class TextWorldExpress(World):
 
     def show(self, text: str) -> View:
         seen: Dict[str, Any] = json.loads(text)
-        self.listed = sorted(seen["validActions"])
+        self.listed: List[str] = seen["validActions"]
         observation = seen["observation"].strip()
         look, inventory = seen["look"].strip(), seen["inventory"].strip()
         valid = not observation.startswith("Unknown action")
@@ -89,7 +89,7 @@ class TextWorldExpress(World):
         )
 
     def actions(self) -> Sequence[str]:
-        return self.listed
+        return sorted(self.listed)
 
     def expert(self) -> Optional[str]:
         """The next action of the package's gold path, while the episode follows it."""
@@ -115,7 +115,7 @@ class TextWorldExpress(World):
             agent = call(getattr(jvm.textworldexpress.goldagent, WALKERS[self.game]), call(self.server.game))
             found = call(agent.mkGoldPath, chance)
             if call(lambda: found._1):
-                return [str(action) for action in call(lambda: found._2)]
+                return self.machine.texts(call(lambda: found._2))
         return []
 
     def close(self) -> None:
