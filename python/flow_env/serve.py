@@ -20,6 +20,7 @@ CHUNK = 0.02
 """Answers to an array are written at least so often, in seconds, so that a process that dies leaves few unanswered."""
 GRACE = 4.0
 """How long the worlds may take to close when the input has ended, in seconds."""
+WRITER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 class Ended(BaseException):
@@ -119,7 +120,7 @@ def lines(reader: BinaryIO) -> Iterator[bytes]:
 
 def encoded(answer: Json) -> bytes:
     """An answer as JSON; one that is too long becomes an error."""
-    line = json.dumps(answer, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    line = WRITER.encode(answer).encode()
     if len(line) > (limits.ANSWER if "episode" in answer else limits.LINE):
         text = f"its answer has {len(line)} bytes, and {limits.ANSWER} are allowed"
         line = json.dumps({"episode": answer.get("episode"), "error": text}).encode()
