@@ -6,8 +6,9 @@ on all three alike; the table in docs/worlds.md has the medians of each and of t
     python3 python/speed.py [NAME...]      ROUNDS=9 takes nine rounds instead of five
 
 The bare loop makes the calls into the package that the adapter makes, admissible actions left out as an expert's rollout leaves them
-out, and ScienceWorld's gold paths made once a task, which take most of its time. Gymnasium's worlds have no expert, so there a small
-policy plays, and its own time is taken off.
+out, and ScienceWorld's gold paths made once a task. Gymnasium's worlds have no expert, so there a small policy plays, and its own time is
+taken off. Training takes hours, and a JVM compiles for its first half minute: all three play the episodes of the first iterations before
+their time is taken.
 """
 
 import json
@@ -24,39 +25,35 @@ FLOW = Path(os.environ.get("FLOW", ROOT / "target" / "release" / "flow"))
 PIPELINE = ROOT / "pipelines" / "worlds" / "speed.yaml"
 PAGE = ROOT / "docs" / "worlds.md"
 START, END = "<!-- speed: begin -->", "<!-- speed: end -->"
-# The adapter, what it serves, and further settings of the pipeline.
+# The adapter, what it serves, the iterations that warm it up, those that are measured, and further settings of the pipeline.
 WORLDS = [
-    ("textworld-express", "cookingworld", []),
-    ("scienceworld", "melt", ["nodes.tasks.with.batch=8"]),
-    ("gymnasium", "FrozenLake-v1", ["nodes.rollout.with.actor=policy", "nodes.rollout.with.decode=constrained", "models.actor.tokens=words"]),
+    ("textworld-express", "cookingworld", 12, 12, []),
+    ("scienceworld", "melt", 6, 6, ["nodes.tasks.with.batch=8"]),
+    ("gymnasium", "FrozenLake-v1", 1, 2, ["nodes.rollout.with.actor=policy", "nodes.rollout.with.decode=constrained", "models.actor.tokens=words"]),
 ]
-# The first iteration starts the processes and is left out.
 EPISODES = "select iteration, task, list(action order by turn) as actions from rollout group by all order by iteration, task"
 TIMES = ("select sum(value) filter (node = 'rollout' and name = 'turns') as turns, sum(value) filter (node = 'rollout' and name = 'seconds') as seconds, "
-         "sum(value) filter (node = 'engine' and name = 'policy_busy_seconds') as policy from metrics where iteration > 0")
+         "sum(value) filter (node = 'engine' and name = 'policy_busy_seconds') as policy from metrics where iteration >= {warm}")
 
 BARE = r"""
 import json, sys, time
-name, world, episodes = sys.argv[1], sys.argv[2], json.load(sys.stdin)
-turns = 0
+name, world, (warm, episodes) = sys.argv[1], sys.argv[2], json.load(sys.stdin)
 if name == "textworld-express":
     from textworld_express import TextWorldExpressEnv
     env = TextWorldExpressEnv(envStepLimit=1000)
     env.load(gameName=world, gameParams="")
-    env.reset(seed=0, gameFold="train", generateGoldPath=True)
-    begun = time.perf_counter()
-    for task, actions, _ in episodes:
+
+    def play(task, actions, new):
         env.reset(seed=int(task), gameFold="train", generateGoldPath=True)
         for action in actions:
             env.step(action)
-            turns += 1
 elif name == "scienceworld":
     from scienceworld import ScienceWorldEnv
     env = ScienceWorldEnv("", envStepLimit=1000)
     server = env.server
-    env.load(episodes[0][0].split("/")[0], 0, "", True)
-    begun = time.perf_counter()
-    for task, actions, new in episodes:
+    env.load(warm[0][0].split("/")[0], 0, "", True)
+
+    def play(task, actions, new):
         kind, variation = task.split("/")
         server.load(kind, int(variation), "", new)
         if new:
@@ -64,8 +61,6 @@ elif name == "scienceworld":
             server.reset()
         for action in ["look around", *actions]:
             server.step(action), server.freeActionLook(), server.freeActionInventory(), server.getScore(), server.getCompleted()
-            turns += action is not None
-        turns -= 1
 else:
     import gymnasium
     env = gymnasium.make(world)
@@ -74,13 +69,17 @@ else:
     texts.split = "train"
     texts.reset(0, 0)
     number = {text: i for i, text in enumerate(texts.actions())}
-    begun = time.perf_counter()
-    for task, actions, _ in episodes:
+
+    def play(task, actions, new):
         env.reset(seed=int(task))
         for action in actions:
             env.step(number[action])
-            turns += 1
-print(json.dumps(turns / (time.perf_counter() - begun)))
+for episode in warm:
+    play(*episode)
+begun = time.perf_counter()
+for episode in episodes:
+    play(*episode)
+print(json.dumps(sum(len(actions) for _, actions, _ in episodes) / (time.perf_counter() - begun)))
 """
 
 
@@ -89,12 +88,13 @@ def asked(run, sql):
     return json.loads(said.stdout)
 
 
-def played(name, world, processes, further, run):
-    settings = [f"nodes.tasks.with.env={name}", f"nodes.tasks.with.world={world}", f"nodes.tasks.with.processes={processes}", *further]
+def played(name, world, warm, iterations, processes, further, run):
+    settings = [f"iterations={warm + iterations}", f"nodes.tasks.with.env={name}", f"nodes.tasks.with.world={world}",
+                f"nodes.tasks.with.processes={processes}", *further]
     command = [FLOW, "run", PIPELINE, "--out", run, *(part for setting in settings for part in ("--set", setting))]
     subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL)
-    times = asked(run, TIMES)[0]
-    return run, times["turns"] / (times["seconds"] - (times["policy"] or 0))
+    times = asked(run, TIMES.format(warm=warm))[0]
+    return times["turns"] / (times["seconds"] - (times["policy"] or 0))
 
 
 def bare(name, world, episodes):
@@ -105,21 +105,21 @@ def bare(name, world, episodes):
     return json.loads(said.stdout.splitlines()[-1])
 
 
-def measured(name, world, further, rounds, folder):
+def measured(name, world, warm, iterations, further, rounds, folder):
     """Turns a second of each round, and how many turns there are."""
-    first, _ = played(name, world, 1, further, folder / f"{name}-first")
-    episodes, seen = [], set()
+    first = folder / f"{name}-first"
+    played(name, world, warm, iterations, 1, further, first)
+    before, episodes, seen = [], [], set()
     for row in asked(first, EPISODES):
         task = row["task"].rsplit("-s", 1)[0].split("-", 3)[3]  # process-NAME-SPLIT-TASK-sSEED
-        if row["iteration"] > 0:
-            actions = row["actions"] if isinstance(row["actions"], list) else json.loads(row["actions"])
-            episodes.append((task, actions, task not in seen))
+        actions = row["actions"] if isinstance(row["actions"], list) else json.loads(row["actions"])
+        (before if row["iteration"] < warm else episodes).append((task, actions, task not in seen))
         seen.add(task)
     found = {"bare": [], "one": [], "two": []}
     for place in range(rounds):
-        found["bare"].append(bare(name, world, episodes))
+        found["bare"].append(bare(name, world, (before, episodes)))
         for processes, which in ((1, "one"), (2, "two")):
-            found[which].append(played(name, world, processes, further, folder / f"{name}-{place}-{which}")[1])
+            found[which].append(played(name, world, warm, iterations, processes, further, folder / f"{name}-{place}-{which}"))
         print(name, {which: round(some[-1], 1) for which, some in found.items()}, f"load {os.getloadavg()[0]:.1f}", flush=True)
     return found, sum(len(actions) for _, actions, _ in episodes)
 
@@ -135,10 +135,10 @@ def main():
     load = os.getloadavg()[0]
     lines = ["| world | turns | bare loop, turns/s | one process (ratio) | two processes (ratio) |", "| --- | --- | --- | --- | --- |"]
     with tempfile.TemporaryDirectory() as folder:
-        for name, world, further in WORLDS:
+        for name, world, warm, iterations, further in WORLDS:
             if sys.argv[1:] and name not in sys.argv[1:]:
                 continue
-            found, turns = measured(name, world, further, rounds, Path(folder))
+            found, turns = measured(name, world, warm, iterations, further, rounds, Path(folder))
             lines.append(f"| `{name}:{world}` | {turns:,} | {statistics.median(found['bare']):,.0f} | {told(found, 'one')} | {told(found, 'two')} |")
             print(lines[-1], flush=True)
     lines += ["", f"{time.strftime('%Y-%m-%d')}, {rounds} rounds, {os.cpu_count()} cores whose load was {load:.1f} at the start and "
