@@ -115,7 +115,7 @@ class TextWorldExpress(World):
             agent = call(getattr(jvm.textworldexpress.goldagent, WALKERS[self.game]), call(self.server.game))
             found = call(agent.mkGoldPath, chance)
             if call(lambda: found._1):
-                return self.machine.texts(call(lambda: found._2))
+                return [str(action) for action in call(lambda: found._2)]
         return []
 
     def close(self) -> None:
