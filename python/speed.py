@@ -7,8 +7,8 @@ on all three alike; the table in docs/worlds.md has the medians of each and of t
 
 The bare loop makes the calls into the package that the adapter makes, admissible actions left out as an expert's rollout leaves them
 out, and ScienceWorld's gold paths made once a task. Gymnasium's worlds have no expert, so there a small policy plays, and its own time is
-taken off. Training takes hours, and a JVM compiles for its first half minute: all three play the episodes of the first iterations before
-their time is taken.
+taken off. Training takes hours, and a JVM compiles most as it begins: all three play the episodes of the first iterations before their
+time is taken.
 """
 
 import json

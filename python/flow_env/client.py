@@ -61,7 +61,7 @@ class Program:
                 self.tail.append(line.decode("utf-8", "replace").rstrip()[:300])
 
     def _broken(self, text: str) -> Broken:
-        # One that has ended has said all that it will say; it may not have been read yet.
+        # A program that has ended has said all that it will say, but not all of it may have been read yet.
         self.threads[1].join(0.05 if self.child.poll() is None else 1.0)
         said = ("\n  it last said: " + "\n    ".join(self.tail)) if self.tail else ""
         return Broken(text + said)

@@ -21,6 +21,7 @@ CHUNK = 0.02
 GRACE = 4.0
 """How long the worlds may take to close when the input has ended, in seconds."""
 WRITER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+"""Makes JSON of all answers; `json.dumps` would make an encoder for each."""
 
 
 class Ended(BaseException):

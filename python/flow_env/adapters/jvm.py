@@ -26,7 +26,7 @@ class Machine:
             classpath=jar, die_on_exit=True, cwd=folder, javaopts=OPTIONS, java_path=java(), return_proc=True,
         )
         self.gateway = JavaGateway(gateway_parameters=GatewayParameters(auto_field=True, port=port), java_process=self.process)
-        # Looking a class up takes a call for each part of its name.
+        # Looking a class up takes a call for each part of its name, so it is done once.
         self.join = self.gateway.jvm.java.lang.String.join
         self.holders = 0
 
