@@ -14,7 +14,7 @@ pub fn document<T: DeserializeOwned + JsonSchema>(path: &Path, whole: &str, look
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let texts = [Text { name: path.display().to_string(), text: text.into(), yaml: 0 }];
     let mut report = Report::new(&texts);
-    let Some(tree) = report.read() else { return Err(report.finish()) };
+    let Some(tree) = report.read(0) else { return Err(report.finish()) };
     let schema = schemars::schema_for!(T).to_value();
     let subject = Subject { whole: whole.into(), schema: &schema, owner: tree.at };
     settings::check(&tree, &subject, &mut report);

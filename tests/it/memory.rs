@@ -127,7 +127,7 @@ const MEASURED: &str = r#"
   panel:
     op: evaluate
     inputs: { weights: { after: update }, memory: { after: memory } }
-    with: { model: actor, panel: PANEL, every: 3, max_turns: 3, retrieve: { above: 0.2, most: 3 } }
+    with: { agent: { model: actor, max_turns: 3, context: [{ memory: memory, above: 0.2, most: 3 }] }, panel: PANEL, every: 3 }
 log: [panel, "#;
 
 #[test]

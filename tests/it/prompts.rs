@@ -21,8 +21,8 @@ nodes:
   rollout:
     op: rollout
     inputs: {{ tasks: tasks }}
-    with: {{ model: actor, samples: 1, actor: expert, max_turns: 5, {rollout} }}
-  reflect: {{ op: reflect, inputs: rollout, with: {{ model: actor, on: always, max_tokens: 2, {reflect} }} }}
+    with: {{ agent: {{ model: actor, max_turns: 5 }}, samples: 1, actor: expert, {rollout} }}
+  reflect: {{ op: reflect, inputs: rollout, with: {{ agent: {{ model: actor, max_tokens: 2 }}, on: always, {reflect} }} }}
 log: [rollout, reflect]
 "#
     )

@@ -13,7 +13,7 @@ models:
   critic: { new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1, head: value }
 nodes:
   tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 2, batch: 6 } }
-  rollout: { op: rollout, inputs: tasks, with: { model: actor, samples: 4, max_turns: 5 } }
+  rollout: { op: rollout, inputs: tasks, with: { agent: { model: actor, max_turns: 5 }, samples: 4 } }
   value: { op: value, inputs: { rows: rollout, weights: { after: update } }, with: { model: critic, per: token } }
   batch: { op: group, inputs: value, with: { by: [] } }
   advantage: { op: advantage, inputs: batch, with: { of: iql, gamma: 0.9, scale: none, baseline: none } }
@@ -30,7 +30,7 @@ models:
   critic: { load: FOLDER }
 nodes:
   tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 2, batch: 6 } }
-  rollout: { op: rollout, inputs: tasks, with: { model: actor, samples: 2, max_turns: 5, critic: critic, rank: { least: 0.2, decay: 0.5 } } }
+  rollout: { op: rollout, inputs: tasks, with: { agent: { model: actor, max_turns: 5, critic: critic, rank: { least: 0.2, decay: 0.5 } }, samples: 2 } }
 log: [rollout]
 "#;
 

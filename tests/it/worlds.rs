@@ -20,7 +20,7 @@ nodes:
   rollout:
     op: rollout
     inputs: {{ tasks: tasks, weights: {{ after: update }} }}
-    with: {{ model: actor, samples: 2, max_turns: 5, {rollout} }}
+    with: {{ agent: {{ model: actor, max_turns: 5 }}, samples: 2, {rollout} }}
   group: {{ op: group, inputs: rollout, with: {{ by: [task] }} }}
   advantage: {{ op: advantage, inputs: group, with: {{ of: episode_return }} }}
   update: {{ op: gpu-update, inputs: advantage, with: {{ model: actor, lr: 1.0e-3 }} }}
@@ -132,7 +132,7 @@ fn a_split_is_frozen_measured_while_training_and_evaluated() {
     assert_eq!(frozen["game"], serde_json::json!({ "env": "process", "name": "isolated", "split": "test" }));
     let measured = |split: &str| {
         let evaluate = format!(
-            "  evaluate: {{ op: evaluate, inputs: {{ weights: {{ after: update }} }}, with: {{ model: actor, panel: {}, max_turns: 5 }} }}\nlog: [rollout, update, evaluate]",
+            "  evaluate: {{ op: evaluate, inputs: {{ weights: {{ after: update }} }}, with: {{ agent: {{ model: actor, max_turns: 5 }}, panel: {} }} }}\nlog: [rollout, update, evaluate]",
             panel.display()
         );
         isolated("'-'", "").replace("batch: 4", &format!("split: {split}, batch: 4")).replace("log: [rollout, update]", &evaluate)
