@@ -34,8 +34,8 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor, atte
         let message = "with `decode: constrained` an answer is an action and has no other part".to_owned();
         wrongs.push(at("answer", message).help("write `decode: free`, or leave `answer` out"));
     }
-    if let Some(parts) = agent.answer.as_ref().filter(|parts| !parts.iter().any(|part| part.tag == ACTION)) {
-        let message = format!("none of the {} parts of an answer is the action", parts.len());
+    if agent.answer.as_ref().is_some_and(|parts| !parts.iter().any(|part| part.tag == ACTION)) {
+        let message = "no part of its answers is the action".to_owned();
         wrongs.push(at("answer", message).help(format!("add `{{ tag: {ACTION}, required: true }}`")));
     }
     wrongs

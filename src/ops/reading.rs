@@ -96,7 +96,9 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, fixed: &[&str]) ->
         let remembers = pipeline.node(&input.from).is_some_and(|from| is(from, Role::Remembers));
         if !remembers {
             let message = format!("`{}` reads a memory here, and `{}` is none", node.id, input.from);
-            wrongs.push(at(message).help("connect one: `inputs: { memory: { after: memory } }`, where `memory` is a `memory-update`"));
+            let near = fixed.iter().filter(|port| strsim::damerau_levenshtein(port, &input.port) < 3).min();
+            let connect = || "connect one: `inputs: { memory: { after: memory } }`, where `memory` is a `memory-update`".to_owned();
+            wrongs.push(at(message).help(near.map_or_else(connect, |port| format!("did you mean `{port}`?"))));
         } else if !named {
             let message = format!("nothing says how the agent of `{}` reads the memory `{}`", node.id, input.from);
             wrongs.push(at(message).help(format!("name it in the agent's context: `context: [{{ memory: {} }}]`", input.port)));
@@ -110,6 +112,13 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, fixed: &[&str]) ->
             wrongs.push(Wrong::in_node(node, &["with", "agent", "context", &i.to_string()], message).help("leave one of the two out"));
         }
         known.push(port);
+        // A node may go without what another one is told; what nobody is told was meant otherwise.
+        let read = |node: &Node| node.inputs.iter().any(|input| input.port == port);
+        if !pipeline.all().any(read) {
+            let message = format!("`{}` is to be told of the memory `{port}`, and nothing brings it", node.id);
+            let help = format!("connect it: `inputs: {{ {port}: {{ after: {port} }} }}`, where the second `{port}` is a `memory-update`");
+            wrongs.push(Wrong::in_node(node, &["with", "agent", "context", &i.to_string()], message).help(help));
+        }
     }
     for memory in agent.memories() {
         let Some(from) = self::memory(node, pipeline, &memory.memory) else { continue };

@@ -100,10 +100,18 @@ nodes:
 log: [rollout, reflect, memory, novelty, reward, advantage, update]
 "#;
 
+/// The text of a pipeline with the repository's own files in it, for a file that lies elsewhere.
+pub fn rooted(yaml: &str) -> String {
+    let root = env!("CARGO_MANIFEST_DIR");
+    ["datasets/", "tests/golden/", "pipelines/"]
+        .iter()
+        .fold(yaml.to_owned(), |yaml, own| yaml.replace(&format!(": {own}"), &format!(": {root}/{own}")))
+}
+
 /// Writes `yaml` into `folder` and answers with its path.
 pub fn pipeline(folder: &Path, yaml: &str) -> PathBuf {
     let path = folder.join("pipeline.yaml");
-    std::fs::write(&path, yaml).expect("the test's folder can be written");
+    std::fs::write(&path, rooted(yaml)).expect("the test's folder can be written");
     path
 }
 

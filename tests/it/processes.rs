@@ -139,7 +139,7 @@ fn a_run_of_several_processes_goes_on() {
     // Weights that may be an iteration old: two versions have to come back.
     let yaml = TWO_MODELS
         .replace("iterations: 3", "iterations: 8")
-        .replace("{ after: update } }, with: { model: actor, samples", "{ after: update, staleness: 1 } }, with: { model: actor, samples");
+        .replace("{ after: update } }, with: { agent: { model: actor", "{ after: update, staleness: 1 } }, with: { agent: { model: actor");
     let whole = made(&trained(folder.path(), "whole", &yaml, &[]));
     let file = pipeline(folder.path(), &yaml);
     let resume = |out: &Path, processes: usize, extra: &[&str]| {

@@ -67,10 +67,10 @@ fn a_critic_learns_offline_and_ranks() {
     let samples =
         "select count(*) as n from (select task, turn from rollout group by iteration, task, turn having count(distinct action) > 1)";
     assert_eq!(ask(&best, samples)[0]["n"], 0);
-    let alone = trained(folder.path(), "alone", &ranked, &["--set", "nodes.rollout.with.rank.least=1"]);
+    let alone = trained(folder.path(), "alone", &ranked, &["--set", "nodes.rollout.with.agent.rank.least=1"]);
     assert!(all(&best) != all(&alone), "the critic counts for something");
     // Drawn by the scores: others in each sample, the same ones on any number of workers.
-    let drawn = ["--set", "nodes.rollout.with.rank.temperature=0.2"];
+    let drawn = ["--set", "nodes.rollout.with.agent.rank.temperature=0.2"];
     let (one, two) = (
         trained(folder.path(), "one", &ranked, &drawn),
         trained(folder.path(), "two", &ranked, &[&drawn[..], &["--workers", "2"]].concat()),
@@ -86,5 +86,5 @@ fn a_critic_learns_offline_and_ranks() {
     let eval = |extra: &[&str]| -> Value {
         serde_json::from_str(&done(flow().arg("eval").arg(&best).args(["--panel", panel, "--format", "json"]).args(extra))).unwrap()
     };
-    assert!(eval(&[])["return"] != eval(&["--set", "nodes.rollout.with.rank.least=1"])["return"]);
+    assert!(eval(&[])["return"] != eval(&["--set", "nodes.rollout.with.agent.rank.least=1"])["return"]);
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-const BASE: &str = "tests/golden/models/llama-tied";
+const BASE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/models/llama-tied");
 
 /// What a server was told and asked, in order.
 #[derive(Clone, Debug, PartialEq)]

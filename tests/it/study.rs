@@ -125,7 +125,7 @@ fn a_measurement_may_read_the_memory_of_a_run() {
     );
     let remembering = remembering
         .replace("weights: { after: update } }", "weights: { after: update }, memory: { after: memory } }")
-        .replace("max_turns: 4", "max_turns: 4, retrieve: { by: all, most: 1, tokens: 100 }");
+        .replace("max_turns: 4", "max_turns: 4, context: [{ memory: memory, by: all, most: 1, tokens: 100 }]");
     let (pipeline, home) = (pipeline(folder.path(), &remembering), folder.path().join("home"));
     let (file, panel) = (folder.path().join("study.yaml"), "datasets/minesweeper-4x4-m2-7c0c5ec4294c.json");
     let text = format!(

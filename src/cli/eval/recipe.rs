@@ -76,7 +76,7 @@ fn agent(node: &Node, role: Role, changes: &Changes) -> Option<Value> {
     if let Some(most) = changes.max_turns {
         agent["max_turns"] = json!(most);
     }
-    for source in agent["context"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+    for source in agent.get_mut("context").and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut) {
         // A control, which is asked for where it is wanted.
         if source.contains_key("notes") {
             source.insert("notes".into(), json!("own"));

@@ -59,8 +59,11 @@ pub fn apply(tree: &mut Tree, number: usize, text: &Text, report: &mut Report) {
             here.value = Shape::Map(Vec::new());
         }
         here = match &mut here.value {
-            Shape::Scalar(_) => {
-                return report.add(place, format!("`{walked}` is a single value, there is nothing inside it called `{step}`"), None);
+            Shape::Scalar(value) => {
+                // Where the name of an agent stands, its settings stand under `agents`.
+                let agent = value.as_str().filter(|_| walked.ends_with(".agent"));
+                let help = agent.map(|agent| format!("write `agents.{agent}.{}`", steps[i..].join(".")));
+                return report.add(place, format!("`{walked}` is a single value, there is nothing inside it called `{step}`"), help);
             }
             Shape::List(items) => {
                 let length = items.len();
