@@ -85,7 +85,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let with = settings::<ReflectionSettings>(node)?;
     let mut reflector = reflector(&with, ctx)?.reading(reading::sources(node, &with.agent, ctx));
     let policy = ctx.policy.clone().ok_or(Unfit::Model)?;
-    let (seed, shared, id) = (ctx.seed, ctx.shared.clone(), node.id.clone());
+    let (seed, draws, shared, id) = (ctx.seed, mix(ctx.seed, text(&node.id)), ctx.shared.clone(), node.id.clone());
     let mut inputs = vec![(must(&ports, "rows")?, Route::One)];
     inputs.extend(reading::edges(reflector.sources(), &ports).into_iter().map(|edge| (edge, Route::One)));
     let shape = Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread };
@@ -96,7 +96,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         }
         let Some(rows) = row::sorted(&rows[0])? else { return Ok(vec![]) };
         let (mut tokens, mut failed) = (Tally::default(), Vec::new());
-        let said = reflector.reflect(&policy, seed, &rows, (&mut tokens, &mut failed))?;
+        let said = reflector.reflect(&policy, draws, &rows, (&mut tokens, &mut failed))?;
         tokens::measure(&shared, iteration, &id, &tokens);
         shared.lose(iteration, played::unsaid(&id, failed));
         Ok(said.into_iter().collect())
@@ -113,7 +113,11 @@ pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx
     let last = ctx.trial.map(|trial| trial.attempts - 1);
     let rows = ports.into_iter().next().ok_or(Unfit::Input("rows"))?.1;
     let inputs = Inputs { name: node.id.clone(), rows: vec![(rows, Route::Stay)], gates: vec![] };
-    Ok(streaming(inputs, ctx, Reflections::new(reflector, policy, ctx.seed, last, (ctx.shared.clone(), node.id.clone()))))
+    Ok(streaming(
+        inputs,
+        ctx,
+        Reflections::new(reflector, policy, mix(ctx.seed, text(&node.id)), last, (ctx.shared.clone(), node.id.clone())),
+    ))
 }
 
 /// Reflects on all episodes that have come in meanwhile as one batch.

@@ -163,7 +163,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let memories = reading::edges(&sources, &ports).into_iter().map(|edge| (edge, told.clone()));
     inputs.extend(weights.into_iter().chain(memories));
     let (shared, seed, id) = (ctx.shared.clone(), ctx.seed, node.id.clone());
-    let mut sampler = Sampler::new(policy, with.how(), Worlds::new(shared.outside.clone()), seed)?.reading(sources);
+    let mut sampler = Sampler::new(policy, with.how(), Worlds::new(shared.outside.clone()), draws(node, ctx))?.reading(sources);
     let weighing: Vec<Node> = weighing(node, &ctx.pipeline).into_iter().cloned().collect();
     let weigh = move |rows: &[RecordBatch]| weighed(&weighing, rows).map_err(|e| RolloutError::Weighed(e.to_string()));
     let mut version = 0;
@@ -205,6 +205,11 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     }))
 }
 
+/// What the node's draws follow from: two rollouts of one pipeline draw other numbers, even on equal tasks.
+fn draws(node: &Node, ctx: &Context) -> u64 {
+    mix(ctx.seed, text(&node.id))
+}
+
 impl Rollout {
     fn how(&self) -> Play {
         let PlaySettings { agent, temperature, tries } = &self.play;
@@ -227,7 +232,7 @@ pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx
     let inputs = Inputs { name: node.id.clone(), rows, gates: port("weights", Route::All).into_iter().collect() };
     let samples = with.samples;
     let worlds = Worlds::new(ctx.shared.outside.clone());
-    let sampler = Sampler::new(policy, with.how(), worlds, ctx.seed)?.reading(context::open(&with.play.agent, &Alone));
+    let sampler = Sampler::new(policy, with.how(), worlds, draws(node, ctx))?.reading(context::open(&with.play.agent, &Alone));
     let (node, shared, now) = (node.id.clone(), ctx.shared.clone(), Iteration::default());
     Ok(streaming(inputs, ctx, Attempts { sampler, samples, notes, trial, node, shared, version: 0, drawn: None, now }))
 }

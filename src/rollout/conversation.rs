@@ -192,3 +192,100 @@ fn unfilled(error: TemplateError) -> Fault {
 fn unread(error: impl std::fmt::Display) -> Fault {
     Fault::new(Cause::Prompt, error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::action::Response;
+    use super::super::context::{Source, SourceSettings};
+    use super::super::episode::{Move, Start};
+    use super::*;
+    use crate::env::{Extras, Seen};
+    use crate::policy::Request;
+    use crate::rollout::context::{Moment, Remembered};
+    use crate::rollout::points::{Pointer, Points};
+    use serde_json::json;
+
+    fn view(turn: u32) -> View {
+        let seen = Seen { observation: format!("room {turn}"), state: turn.into(), reward: 0.0, done: false, won: false, valid: true };
+        View { seen, actions: vec![], extras: Extras::default() }
+    }
+
+    /// The prompts of three turns, with what each says that was retrieved and the same without; every turn's entry is another one.
+    fn played(with: serde_json::Value) -> Vec<(String, Vec<u64>, String)> {
+        let agent: Agent = serde_json::from_value(with).unwrap();
+        let (prompt, tokenizer) = (Prompt::new(&agent).unwrap(), Tokenizer::bytes());
+        let SourceSettings::Memory(settings) = &agent.context[0] else { panic!("a memory") };
+        let mut memory = Remembered::new(settings.as_ref().clone(), Pointer::new(Points::None, None, None));
+        memory.begin((0..3).map(|turn| Remembered::sample(turn, &format!("room {turn}"), &format!("tip {turn}"))).collect(), 1);
+        let start = Start { task: "t".into(), sample: 0, attempt: 0, memory: "before\n".into(), iteration: 1, version: 0 };
+        let mut episode = Episode::new(start);
+        episode.begin(Some(view(0)));
+        let mut first = None;
+        let mut prompts = Vec::new();
+        for turn in 0..3 {
+            let shown = view(turn);
+            let moment = Moment { start: &episode.start, observation: &shown.seen.observation, state: 0, before: None };
+            let mut passage = memory.contribute(&[moment], &tokenizer).unwrap().remove(0);
+            if memory.once() {
+                passage = first.get_or_insert(passage).clone();
+            }
+            let notes = Passage { text: episode.start.memory.clone(), once: true, ..Passage::default() };
+            let teller = Teller { agent: &agent, prompt: &prompt, tokenizer: &tokenizer, asked: true };
+            let (tokens, given) = teller.ask(&Now { episode: &episode, view: &shown, rules: "rules" }, &[notes, passage]).unwrap();
+            prompts.push((tokenizer.decode(&tokens), given.retrieved.clone(), tokenizer.decode(&given.bare)));
+            let mut tokens_of_answer = tokenizer.encode("go");
+            tokens_of_answer.push(tokenizer.end());
+            let response = Response::certain("go".into(), tokens_of_answer);
+            let request = Request { prompt: tokens, seed: 0, choices: vec![] };
+            episode.took(Move { request, given, action: "go".into(), parts: vec![], response }, view(turn + 1), false);
+        }
+        prompts
+    }
+
+    /// Whatever the layout, the place and the template: what stands in `retrieved` stands in the prompt, what stands in the prompt stands in
+    /// `retrieved`, and the prompt without it has none of it.
+    #[test]
+    fn what_was_retrieved_stands_in_the_prompt_and_nothing_else_does() {
+        for layout in ["rebuilt", "chat"] {
+            for place in ["before", "system"] {
+                for at in ["turn", "episode"] {
+                    for template in
+                        ["{{ memory }}{{ observation }}", "{{ observation }}", "{% if turn == 2 %}{{ memory }}{% endif %}{{ observation }}"]
+                    {
+                        let context = json!([{ "memory": "tips", "by": "key", "place": place, "at": at }]);
+                        let agent = json!({ "model": "a", "prompt": template, "layout": layout, "max_turns": 5, "context": context });
+                        let case = format!("{layout}, {place}, {at}, {template}");
+                        for (turn, (prompt, retrieved, bare)) in played(agent).into_iter().enumerate() {
+                            for tip in 0..3 {
+                                let (stands, listed) = (prompt.contains(&format!("tip {tip}")), retrieved.contains(&(tip + 1)));
+                                assert_eq!(stands, listed, "{case}: tip {tip} in turn {turn}: {prompt}");
+                                assert!(!bare.contains(&format!("tip {tip}")), "{case}: {bare}");
+                            }
+                            assert_eq!(bare.is_empty(), retrieved.is_empty(), "{case}");
+                            let told = |tip: u64| retrieved.contains(&(tip + 1));
+                            if place == "system" && at == "turn" {
+                                assert!(
+                                    told(turn as u64) && retrieved.len() == 1,
+                                    "{case}: the system message is that of the turn: {retrieved:?}"
+                                );
+                            }
+                            if place == "system" && at == "episode" {
+                                assert_eq!(retrieved, [1], "{case}");
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Under a system message that changes the conversation is the same but for that: what was read and written stands in it, token by token.
+    #[test]
+    fn a_conversation_under_another_system_message_is_told_anew() {
+        let context = json!([{ "memory": "tips", "by": "key", "place": "system" }]);
+        let agent = json!({ "model": "a", "prompt": "{{ observation }};", "layout": "chat", "max_turns": 5, "context": context });
+        let prompts: Vec<String> = played(agent).into_iter().map(|(prompt, ..)| prompt).collect();
+        assert_eq!(prompts[0], "Remembered:\n- tip 0\nroom 0;");
+        assert_eq!(prompts[2], "Remembered:\n- tip 2\nroom 0;goroom 1;goroom 2;");
+    }
+}

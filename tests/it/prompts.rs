@@ -134,7 +134,7 @@ fn what_is_wrong_with_a_template_is_told_before_anything_runs() {
     assert!(said.contains(&place) && said.contains("`observation`: what is seen now"), "{said}");
     assert!(said.contains("prompt: line 1, column 4 of the template: "), "{said}");
     assert!(said.contains("pipeline.yaml:"), "and where it is named: {said}");
-    assert!(check("prompt: fulll", "answer: []").contains("prompt: `fulll` can't be read: No such file"));
+    assert!(check("prompt: fulll", "answer: []").contains("fulll` can't be read: No such file"));
     assert!(check("system: '{% if rules %}'", "answer: []").contains("system: line 1, column"));
     assert!(check("prompt: 'see {{ 1 }}'", "answer: []").contains("no place that an episode fills"));
     let lamer = [

@@ -47,7 +47,10 @@ pub fn family(own: Text) -> Family {
             }
             Err(error) => {
                 let reason = error.0.first().map(|d| d.message.clone()).unwrap_or_default();
-                let help = Some(format!("looked for {}; paths begin in the folder of the file that names them", crate::files::tidy(&path).display()));
+                let help = Some(format!(
+                    "looked for {}; paths begin in the folder of the file that names them",
+                    crate::files::tidy(&path).display()
+                ));
                 family.broken = Some((like.at, format!("there is no pipeline `{name}` to be like: {reason}"), help));
                 return family;
             }

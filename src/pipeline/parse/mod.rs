@@ -2,6 +2,7 @@
 //! the only code that knows YAML.
 
 mod depth;
+mod each;
 mod family;
 mod file;
 mod merge;

@@ -205,6 +205,21 @@ impl Source for Remembered {
 }
 
 #[cfg(test)]
+impl Remembered {
+    /// An entry of task `t` that is told in turn so many: id 1 and up.
+    pub fn sample(turn: u32, key: &str, words: &str) -> Change {
+        use crate::row::Name;
+        let source = Name { iteration: 0, task: "t".into(), sample: turn, attempt: 0, turn, phase: "reflect".into() };
+        let (key, text, bucket) = (key.to_owned(), words.to_owned(), memory::bucket("t"));
+        Change {
+            iteration: 0,
+            change: 1,
+            entry: memory::Entry { id: u64::from(turn) + 1, bucket, key, embedding: vec![], score: 0.0, text, source },
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::memory::Entry;
