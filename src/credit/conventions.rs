@@ -66,7 +66,7 @@ pub enum Singleton {
 }
 
 /// What becomes of a group of two or more whose values are all equal, so that comparing them says nothing. Values are equal that differ by no
-/// more than rounding: by a hundred-thousandth of the largest reward or value of the group.
+/// more than rounding: by a millionth of the largest reward or value of the group.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Equal {

@@ -18,7 +18,7 @@ pub struct Sums {
 
 /// How far apart, as a share of their size, values may be that count as equal. A return is a sum of rewards that are f32: the same rewards in
 /// another order differ in the last digits (relative 6e-8 each), and dividing by the deviation of such digits would make an advantage of them.
-const ROUNDING: f64 = 1e-5;
+const ROUNDING: f64 = 1e-6;
 
 /// Whether values from `low` to `high` are equal but for rounding; `size` is the largest of the numbers that they were computed from.
 pub fn equal(low: f64, high: f64, size: f64) -> bool {

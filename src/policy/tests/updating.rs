@@ -111,8 +111,8 @@ fn by_the_paper_a_mask_is_of_the_policy_term_alone() {
     assert!((report.loss - (terms + 0.5 * kl) / 4.0).abs() < 1e-5 && (report.kl - kl / 4.0).abs() < 1e-6 && kl > 0.0, "{report:?}");
     assert_eq!((report.tokens, report.rows[0].used), (4, Use::Yes));
     let (report, ..) = update(&UpdateSettings { mask_unit: MaskUnit::Row, ..settings.clone() });
-    assert!((report.loss - 0.5 * kl / 4.0).abs() < 1e-5 && report.rows[0].used == Use::MaskedLowProbability, "{report:?}");
-    let (report, ..) = update(&UpdateSettings { mask_below: Some(0.99), ..settings });
+    assert!((report.loss - 0.5 * kl / 4.0).abs() < 1e-5 && report.rows[0].used == Use::Yes, "{report:?}");
+    let (report, ..) = update(&UpdateSettings { mask_below: Some(0.99), kl: 0.0, ..settings });
     assert_eq!(report.rows[0].used, Use::MaskedLowProbability, "forced tokens teach nothing");
 }
 

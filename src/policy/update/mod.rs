@@ -160,17 +160,22 @@ fn collect(report: &mut UpdateReport, batch: &Batch, pass: &Pass, seen: &Seen, w
         report.kl += kl;
         report.entropy += sum(&seen.entropy);
         report.clip_fraction += clipped;
-        let masked = !seen.masked.is_empty() && {
-            let left: Vec<bool> = seen.masked[own.clone()].iter().zip(&batch.part[row]).map(|(masked, part)| *masked == 0.0 && *part).collect();
-            !batch.rows[row].teaches(&left)
+        // With a divergence in the loss such a row still has a part in it.
+        let masked = batch.settings.kl == 0.0 && !seen.masked.is_empty() && {
+            let masked = seen.masked[own.clone()].iter().zip(&batch.part[row]);
+            !batch.rows[row].teaches(&masked.map(|(masked, part)| *masked == 0.0 && *part).collect::<Vec<bool>>())
         };
+        token = own.end;
+        if masked {
+            report.rows[row] = RowReport { used: Use::MaskedLowProbability, ..Default::default() };
+            continue;
+        }
         report.rows[row] = RowReport {
-            used: if masked { Use::MaskedLowProbability } else { Use::Yes },
+            used: Use::Yes,
             ratio: (sum(&seen.ratio) / tokens) as f32,
             clip_share: (clipped / tokens) as f32,
             loss_share: loss as f32,
             kl: (kl / tokens) as f32,
         };
-        token = own.end;
     }
 }
