@@ -60,7 +60,7 @@ impl Committer {
         }
         let mut tail = unfolded(&run, tail)?;
         tail.extend(index.tail.into_iter().filter(|made| made.iteration < first));
-        let head = Head { info: index.info, start: index.start, generation, chain: 0, segments: kept };
+        let head = Head { info: index.info, start: index.start, generation, chain: 0, end: None, segments: kept };
         let last = head.segments.last().map(|segment| segment.last);
         let journal = Journal::begin(&run, generation)?;
         let mut committer =
@@ -77,6 +77,7 @@ impl Committer {
         if let Some(last) = self.last.filter(|last| *last >= iteration) {
             return Err(LogError::Order { iteration, last });
         }
+        self.head.end = None;
         parts.sort_by(|a, b| (&a.node, a.worker).cmp(&(&b.node, b.worker)));
         let seconds = self.since.elapsed().as_secs_f64();
         let made = Iteration { iteration, parts, metrics, weights, seconds };
@@ -105,6 +106,7 @@ impl Committer {
         // The log is whole without it.
         let _ = self.wait().and_then(|()| self.fold()).and_then(|()| self.wait());
         self.status = status;
+        self.head.end = Some(self.journal.chain);
         self.save()?;
         sweep::sweep(&self.run, &Index::read(self.run.root())?)
     }
@@ -359,5 +361,11 @@ mod tests {
         // What a kill left of a line is as if it had not been begun.
         fs::write(&path, &text[..text.len() - 9]).unwrap();
         assert_eq!(run.manifest().unwrap().next(), 4);
+        // But not of a run that had ended.
+        fs::write(&path, &text).unwrap();
+        committer.finish(Status::Finished).unwrap();
+        assert_eq!(run.manifest().unwrap().next(), 5);
+        fs::write(&path, &text[..text.len() - 9]).unwrap();
+        assert!(run.manifest().unwrap_err().to_string().contains("gone from the journal"));
     }
 }

@@ -43,6 +43,9 @@ pub(super) struct Head {
     pub generation: u64,
     /// The sum with which the journal's first line goes on.
     pub chain: u64,
+    /// The sum of the journal's last line, once the run has ended: that no line was lost from its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<u64>,
     /// Oldest first.
     pub segments: Vec<Segment>,
 }
@@ -80,7 +83,7 @@ mod tests {
     fn what_was_changed_is_noticed_but_for_how_the_run_stands() {
         let folder = tempfile::tempdir().unwrap();
         let info = RunInfo { name: "x".into(), iterations: 5, ..Default::default() };
-        let head = Head { info, start: vec![], generation: 1, chain: 0, segments: vec![] };
+        let head = Head { info, start: vec![], generation: 1, chain: 0, end: None, segments: vec![] };
         head.write(folder.path(), &Status::Finished).unwrap();
         let text = std::fs::read_to_string(folder.path().join(FILE)).unwrap();
         let (read, status) = Head::read(&text).unwrap();

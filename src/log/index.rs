@@ -63,9 +63,12 @@ impl Index {
             Index { info, status, start, generation: 0, segments: Vec::new(), tail: committed }
         } else {
             let (head, status) = Head::read(text).map_err(damaged)?;
-            let Head { info, start, generation, chain, segments } = head;
+            let Head { info, start, generation, chain, end, segments } = head;
             let first = segments.last().map_or(0, |segment| segment.last / journal::BLOCK + 1);
-            let tail = journal::read(root, generation, first, chain)?;
+            let (tail, last) = journal::read(root, generation, first, chain)?;
+            if end.is_some_and(|end| end != last) {
+                return Err(damaged("the last of its iterations are gone from the journal".into()));
+            }
             Index { info, status, start, generation, segments, tail }
         };
         index.sound().map_err(damaged)?;

@@ -24,12 +24,12 @@ pub(super) fn counts(file: &Path, generation: u64, first: u64) -> bool {
     block.is_some_and(|block| block >= first)
 }
 
-/// The committed iterations that the journal of `generation` tells from the block `first` on, where it goes on from `chain`. The files of
+/// The committed iterations, and the sum of the last line, that the journal of `generation` tells from the block `first` on, where it goes on from `chain`. The files of
 /// earlier blocks, which are in segments, may not have been removed yet.
 ///
 /// # Errors
 /// A file that isn't what was written.
-pub(super) fn read(root: &Path, generation: u64, first: u64, mut chain: u64) -> Result<Vec<Iteration>, LogError> {
+pub(super) fn read(root: &Path, generation: u64, first: u64, mut chain: u64) -> Result<(Vec<Iteration>, u64), LogError> {
     let folder = root.join(FOLDER);
     let own = |path: &PathBuf| counts(path, generation, first);
     let mut files: Vec<PathBuf> = match fs::read_dir(&folder) {
@@ -52,7 +52,7 @@ pub(super) fn read(root: &Path, generation: u64, first: u64, mut chain: u64) -> 
         all.extend(lines);
         chain = last;
     }
-    Ok(all)
+    Ok((all, chain))
 }
 
 /// Writes a journal.

@@ -29,7 +29,7 @@ impl Run {
         disk::replace(&run.pipeline(), &[pipeline_yaml.as_bytes()])?;
         readers::prepare(root).map_err(LogError::io(root))?;
         let info = RunInfo { pipeline: Some(seed::text(pipeline_yaml)), ..info.clone() };
-        let head = Head { info, start: Vec::new(), generation: 0, chain: 0, segments: Vec::new() };
+        let head = Head { info, start: Vec::new(), generation: 0, chain: 0, end: None, segments: Vec::new() };
         head.write(root, &Status::Running)?;
         Ok(run)
     }
@@ -47,6 +47,17 @@ impl Run {
     /// What is committed so far. Asking again while the run goes on gives more.
     pub fn manifest(&self) -> Result<Manifest, LogError> {
         Manifest::read(&self.root)
+    }
+
+    /// Insists that `pipeline.yaml` is what the run began with: with other settings it would go on as another run, under one name.
+    ///
+    /// # Errors
+    /// If it was changed, or can't be read.
+    pub fn same_pipeline(&self, manifest: &Manifest) -> Result<(), LogError> {
+        let path = self.pipeline();
+        let Some(sum) = manifest.info.pipeline else { return Ok(()) };
+        let bytes = fs::read(&path).map_err(LogError::io(&path))?;
+        if seed::bytes(&bytes) == sum { Ok(()) } else { Err(LogError::Changed(path)) }
     }
 
     /// The folder itself.

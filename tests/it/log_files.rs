@@ -136,6 +136,7 @@ fn a_full_disk_is_told_and_loses_nothing_committed() {
     let seen = read(&run, "rollout").unwrap().len() as u64;
     let finished = committer.finish(Status::Failed(failure.to_string()));
     let again = read(&run, "rollout").unwrap().len() as u64;
+    drop(committer);
     let unmounted = Command::new("umount").arg(folder.path()).status();
     assert!(matches!(failure, LogError::Full(_)), "{failure}");
     assert!(committed > 0 && seen == committed && again == committed, "{committed} {seen} {again} {finished:?}");
