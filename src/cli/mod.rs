@@ -30,6 +30,7 @@ mod reference;
 mod replay;
 mod report;
 mod resume;
+mod room;
 mod run;
 mod schema;
 mod seeds;

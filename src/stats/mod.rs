@@ -11,4 +11,4 @@ pub use diversity::{courses, diversity, exploration_degree};
 pub use groups::{sizes, Groups};
 pub use interval::{bootstrap, over_seeds, Interval};
 pub use pass::{pass_at, pass_interval, Trial};
-pub use sums::Sums;
+pub use sums::{equal, Sums};

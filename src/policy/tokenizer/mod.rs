@@ -1,6 +1,7 @@
 //! Text to tokens and back: a vocabulary of words and bytes, the one that a published model came with, or bytes for one that a server runs.
 
 mod chat;
+mod growth;
 mod pieces;
 mod spoken;
 mod words;
