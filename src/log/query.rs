@@ -194,7 +194,7 @@ fn in_utc(schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<(SchemaRef, Ve
 }
 
 /// DuckDB's message, the nearest name when one was not found, and what there is to ask.
-fn explained(db: &Connection, message: &str) -> LogError {
+pub(super) fn explained(db: &Connection, message: &str) -> LogError {
     let first = message.lines().next().unwrap_or("DuckDB gave no reason");
     if first.contains(".parquet'") && !first.starts_with("Permission Error") {
         return LogError::Sql(format!(
