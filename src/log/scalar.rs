@@ -65,7 +65,7 @@ pub fn parses(info: &RunInfo, sql: &str) -> Result<(), LogError> {
     guard::check(sql)?;
     let nodes = info.nodes.iter().map(|node| node.id.as_str()).chain(["errors"]).map(|id| (id, Vec::new())).collect();
     let db = views::connect(info, &nodes, &[], &(0..=u64::MAX))?;
-    db.prepare(sql).map(drop).map_err(|e| query::explained(&db, &e.to_string()))
+    db.prepare(sql).map(drop).map_err(|e| query::explained(&db, sql, &e.to_string()))
 }
 
 /// The number that answers `sql` over a run's log, see [`super::query()`].
