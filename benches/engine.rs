@@ -55,6 +55,7 @@ fn microseconds(iterations: u64, workers: usize) -> Result<f64, String> {
         node("update", "there", vec![input("rows", "advantage", None)]),
     ];
     let pipeline = Pipeline {
+        paths: Default::default(),
         name: "empty".into(),
         about: String::new(),
         iterations,
@@ -65,7 +66,6 @@ fn microseconds(iterations: u64, workers: usize) -> Result<f64, String> {
         keep: Default::default(),
         tests: Vec::new(),
         source: serde_json::Value::Null,
-        paths: vec![],
     };
     let journal = Journal { run: None, committer: None, observer: Arc::new(|_| ()) };
     let plan = Plan { workers, journal, ..Plan::new(pipeline, find, |_| vec![]) };

@@ -37,9 +37,9 @@ WAYS = {"kept, not asked": (0, 0), "asked, told nothing": (1, 0), "asked and tol
 
 def play(folder, way, encoder, actor):
     chance, tokens = WAYS[way]
-    names = {"model": "", "encoder": "", "points": ""}
+    names = {"model": "", "points": ""}
     if encoder:
-        names = {"model": f"  minilm: {{ encode: {encoder} }}", "encoder": ", encoder: minilm", "points": ", points: encoder, encoder: minilm"}
+        names = {"model": f"  minilm: {{ encode: {encoder} }}", "points": ", points: encoder, encoder: minilm"}
     file = folder / "pipeline.yaml"
     file.write_text(PIPELINE.format(chance=chance, tokens=tokens, actor=actor, **names))
     out = folder / "run"

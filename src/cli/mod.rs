@@ -25,6 +25,7 @@ mod output;
 mod panel;
 mod past;
 mod progress;
+mod prompts;
 mod query;
 mod reference;
 mod replay;

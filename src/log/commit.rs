@@ -134,7 +134,11 @@ impl Committer {
         if self.folding.is_none() && whole > 0 && !self.gave_up {
             let (run, generation, segments) = (self.run.clone(), self.head.generation, self.head.segments.clone());
             let blocks: Vec<Vec<Iteration>> = self.blocks[..whole].iter().map(|block| block.made.clone()).collect();
-            let work = move || fold(&run, generation, segments, &blocks);
+            let idle = std::mem::take(&mut self.idle);
+            let work = move || {
+                let left = removed(&run, idle);
+                fold(&run, generation, segments, &blocks).map(|done| Done { left, ..done })
+            };
             self.folding = thread::Builder::new().name("the log's segments".into()).spawn(work).ok();
         }
         Ok(())
@@ -166,15 +170,7 @@ impl Committer {
             parts.chain([journal::path(self.head.generation, block.number)]).collect::<Vec<_>>()
         };
         let more: Vec<String> = folded.iter().flat_map(own).collect();
-        self.idle.extend(more);
-        let (run, idle) = (&self.run, &mut self.idle);
-        readers::unless_read(run, || {
-            for path in idle.drain(..).map(|path| run.root().join(path)) {
-                // What stays is swept when the run ends, or is resumed.
-                let _ = fs::remove_file(&path);
-                let _ = path.parent().map(fs::remove_dir);
-            }
-        });
+        self.idle.extend(done.left.into_iter().chain(more));
         Ok(())
     }
 
@@ -188,6 +184,18 @@ impl Drop for Committer {
     fn drop(&mut self) {
         let _ = self.folding.take().map(JoinHandle::join);
     }
+}
+
+/// Removes files that nothing names any more, unless somebody may read them: then they are left for the next time, and given back.
+fn removed(run: &Run, idle: Vec<String>) -> Vec<String> {
+    let gone = readers::unless_read(run, || {
+        for path in idle.iter().map(|path| run.root().join(path)) {
+            // What stays is swept when the run ends, or is resumed.
+            let _ = fs::remove_file(&path);
+            let _ = path.parent().map(fs::remove_dir);
+        }
+    });
+    if gone { Vec::new() } else { idle }
 }
 
 /// Iterations out of a segment, each with its rows in files of its own again.

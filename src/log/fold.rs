@@ -146,6 +146,8 @@ pub(super) struct Done {
     pub segments: Vec<Segment>,
     /// How many blocks are in them now.
     pub blocks: usize,
+    /// Files of before that could not be removed yet.
+    pub left: Vec<String>,
 }
 
 /// Folds whole blocks, oldest first, into what comes after `segments`.
@@ -158,7 +160,7 @@ pub(super) fn fold(run: &Run, generation: u64, mut segments: Vec<Segment>, block
         segments.extend(folder.block(made)?);
         folder.merge(&mut segments)?;
     }
-    Ok(Done { segments, blocks: blocks.len() })
+    Ok(Done { segments, blocks: blocks.len(), left: Vec::new() })
 }
 
 /// The paths that `before` names and `after` doesn't, of segments.

@@ -41,7 +41,7 @@ pub fn query(run: &Run, sql: &str) -> Result<Answer, LogError> {
 pub fn query_within(run: &Run, iterations: impl RangeBounds<u64>, sql: &str) -> Result<Answer, LogError> {
     guard::check(sql)?;
     let opened = open(run, bounds(iterations), Some(sql))?;
-    ask(&opened.db, sql).map_err(|e| explained(&opened.db, &e.to_string()))
+    ask(&opened.db, sql).map_err(|e| explained(&opened.db, sql, &e.to_string()))
 }
 
 /// A database over a run, whose files stay where they are for as long as it is held.
@@ -104,7 +104,7 @@ pub fn query_to(run: &Run, sql: &str, format: AnswerFormat, out: &mut dyn Write)
     guard::check(sql)?;
     let opened = open(run, 0..=u64::MAX, Some(sql))?;
     pass_on(&opened.db, sql, format, out).map_err(|e| match e {
-        LogError::Database(e) => explained(&opened.db, &e.to_string()),
+        LogError::Database(e) => explained(&opened.db, sql, &e.to_string()),
         e => e,
     })
 }
@@ -194,7 +194,7 @@ fn in_utc(schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<(SchemaRef, Ve
 }
 
 /// DuckDB's message, the nearest name when one was not found, and what there is to ask.
-fn explained(db: &Connection, message: &str) -> LogError {
+pub(super) fn explained(db: &Connection, sql: &str, message: &str) -> LogError {
     let first = message.lines().next().unwrap_or("DuckDB gave no reason");
     if first.contains(".parquet'") && !first.starts_with("Permission Error") {
         return LogError::Sql(format!(
@@ -212,6 +212,9 @@ fn explained(db: &Connection, message: &str) -> LogError {
     }
     let tables = views::tables(db).unwrap_or_default();
     let mut text = first.to_string();
+    // DuckDB's own line with the place, and the caret below it.
+    let place: Vec<&str> = message.lines().skip_while(|line| !line.starts_with("LINE ")).take(2).collect();
+    place.iter().for_each(|line| text += &format!("\n{line}"));
     let candidates = tables.iter().flat_map(|t| std::iter::once(&t.name).chain(t.columns.iter().map(|c| &c.0)));
     if let Some(name) = unfound(first) {
         let having: Vec<&str> =
@@ -222,12 +225,27 @@ fn explained(db: &Connection, message: &str) -> LogError {
             None => (),
         }
     }
+    if let Some(word) = near(first).filter(|word| tables.iter().any(|t| t.name == *word || t.columns.iter().any(|c| c.0 == *word))) {
+        text += &format!("\n`{word}` is a word of SQL, too: as a name it stands in quotes, \"{word}\"");
+    }
     text += "\nthere are:";
+    let words: Vec<String> = sql.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '-')).map(str::to_lowercase).collect();
     for table in &tables {
+        // Of the others the name is enough.
         let columns: Vec<&str> = table.columns.iter().map(|c| c.0.as_str()).collect();
-        text += &format!("\n  {} ({})", table.name, columns.join(", "));
+        text += &if words.contains(&table.name.to_lowercase()) {
+            format!("\n  {} ({})", table.name, columns.join(", "))
+        } else {
+            format!("\n  {}", table.name)
+        };
     }
     LogError::Sql(text)
+}
+
+/// The word that DuckDB stumbled over.
+fn near(message: &str) -> Option<String> {
+    let (_, after) = message.split_once("syntax error at or near \"")?;
+    Some(after.split('"').next()?.to_lowercase())
 }
 
 /// The name that DuckDB says it has not found.
