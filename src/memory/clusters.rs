@@ -57,7 +57,8 @@ mod tests {
         let source = Name { iteration: 0, task: "t".into(), sample, attempt: 0, turn: 3, phase: "reflect".into() };
         let embedding = vec![degrees.to_radians().cos(), degrees.to_radians().sin()];
         let (key, text) = (String::new(), String::new());
-        Entry { id: u64::from(sample) + 1, bucket: 0, key, embedding, score: 0.0, text, source }
+        let (ordinal, kind, level) = Default::default();
+        Entry { id: u64::from(sample) + 1, bucket: 0, key, embedding, score: 0.0, text, source, ordinal, kind, level }
     }
 
     /// Threshold 0.85: 31.8 degrees.

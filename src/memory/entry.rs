@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// What a memory holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// [`Entry::id_of`] its source: the same on every machine.
+    /// [`Entry::id_of`] its source and its place there: the same on every machine.
     pub id: u64,
     /// Where it lives; entries of one bucket share a capacity.
     pub bucket: u64,
@@ -23,14 +23,34 @@ pub struct Entry {
     pub text: String,
     /// The row that it came from. Of two entries the one whose source comes first is the older one.
     pub source: Name,
+    /// Which of the entries of that row it is, from 0.
+    pub ordinal: u32,
+    /// What it is, such as `warning`; empty where the memory has no kinds.
+    pub kind: String,
+    /// How general it is, such as `principle`; empty where the memory has no levels.
+    pub level: String,
 }
 
 impl Entry {
-    /// The id of the entry that comes from this row.
-    pub fn id_of(source: &Name) -> u64 {
+    /// Where it stands in the order of age.
+    pub fn place(&self) -> (&Name, u32) {
+        (&self.source, self.ordinal)
+    }
+
+    /// Whom it shares a capacity with: those of its bucket that are of its kind and level.
+    pub fn shelf(&self) -> u64 {
+        match (self.kind.as_str(), self.level.as_str()) {
+            ("", "") => self.bucket,
+            (kind, level) => seed::mix(self.bucket, seed::mix(seed::text(kind), seed::text(level))),
+        }
+    }
+
+    /// The id of an entry that comes from this row: of its first one a hash of the row's name, of the others of their number as well.
+    pub fn id_of(source: &Name, ordinal: u32) -> u64 {
         let place = [source.iteration, u64::from(source.sample) << 32 | u64::from(source.attempt), u64::from(source.turn)];
         let name = place.into_iter().fold(seed::text(&source.task), seed::mix);
-        seed::mix(name, seed::text(&source.phase))
+        let first = seed::mix(name, seed::text(&source.phase));
+        if ordinal == 0 { first } else { seed::mix(first, u64::from(ordinal)) }
     }
 }
 
@@ -46,7 +66,7 @@ pub struct Change {
 
 /// The columns of a change's row. With `source` as the iteration, `task` to `phase` name the row that the entry came from.
 pub const COLUMNS: &[&str] =
-    &["iteration", "task", "sample", "attempt", "turn", "phase", "id", "change", "bucket", "key", "embedding", "score", "text", "source"];
+    &["iteration", "task", "sample", "attempt", "turn", "phase", "id", "change", "bucket", "key", "embedding", "score", "text", "source", "ordinal", "kind", "level"];
 
 /// Changes as rows, in their order.
 ///
@@ -76,6 +96,9 @@ pub fn table(changes: &[Change]) -> Result<RecordBatch, RowError> {
         ("score", Arc::new(Float32Array::from_iter_values(changes.iter().map(|c| c.entry.score)))),
         ("text", texts(|c| &c.entry.text)),
         ("source", u64s(|c| c.entry.source.iteration)),
+        ("ordinal", u32s(|c| c.entry.ordinal)),
+        ("kind", texts(|c| &c.entry.kind)),
+        ("level", texts(|c| &c.entry.level)),
     ])
 }
 
@@ -104,6 +127,7 @@ impl Change {
         let (ids, changes, buckets) = (row::u64s(rows, "id")?, row::i32s(rows, "change")?, row::u64s(rows, "bucket")?);
         let (keys, points, scores) = (row::texts(rows, "key")?, row::lists(rows, "embedding")?, row::f32s(rows, "score")?);
         let (texts, sources) = (row::texts(rows, "text")?, row::u64s(rows, "source")?);
+        let (ordinals, kinds, levels) = (row::u32s(rows, "ordinal")?, row::texts(rows, "kind")?, row::texts(rows, "level")?);
         let change = |i: usize| Change {
             iteration: iterations.value(i),
             change: changes.value(i),
@@ -122,6 +146,9 @@ impl Change {
                     turn: turns.value(i),
                     phase: phases.value(i).into(),
                 },
+                ordinal: ordinals.value(i),
+                kind: kinds.value(i).into(),
+                level: levels.value(i).into(),
             },
         };
         Ok((0..ids.len()).map(change).collect())

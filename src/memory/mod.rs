@@ -2,7 +2,8 @@
 //!
 //! Rows become [`Entry`]s. [`Admission`] says which of an iteration's candidates a memory takes, and how entries rank where there isn't
 //! room for all; a [`Library`] holds those that are there and is brought up to date by [`Change`]s; [`Retrieval`] finds some of them for a
-//! turn. [`Clusters`] share out buckets by likeness, [`Distinct`] counts states by it. [`words`] makes a point of a text, [`table`] makes rows of changes and reads them back.
+//! turn. [`Clusters`] share out buckets by likeness, [`Distinct`] counts states by it.
+//! A [`ListSettings`] reads several entries from one text. [`words`] makes a point of a text, [`table`] makes rows of changes and reads them back.
 //!
 //! One iteration of a memory, as a definition: what is too old goes; of the candidates, in the order of their rows' names, those that
 //! repeat or resemble what is there (or came before them in this iteration) are left out; of what was there and what came, each bucket
@@ -13,6 +14,7 @@ mod clusters;
 mod distinct;
 mod entry;
 mod library;
+mod list;
 mod retrieval;
 #[cfg(test)]
 mod tests;
@@ -23,6 +25,7 @@ pub use clusters::Clusters;
 pub use distinct::{exactly, Distinct};
 pub use entry::{keys, table, Change, Entry, COLUMNS};
 pub use library::Library;
+pub use list::{Item, ListSettings};
 pub use retrieval::{Asked, By, Order, Retrieval};
 pub use words::{words, WIDTH};
 

@@ -19,6 +19,9 @@ pub struct Retrieval {
     /// Which come first.
     #[serde(default)]
     pub order: Order,
+    /// Only entries of this kind, in a memory that has kinds; of all when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
     /// Entries, at most.
     #[serde(default = "most")]
     #[schemars(range(min = 1, max = 1000))]
@@ -71,7 +74,7 @@ fn most() -> usize {
 
 impl Default for Retrieval {
     fn default() -> Self {
-        Retrieval { by: By::default(), above: above(), order: Order::default(), most: most() }
+        Retrieval { by: By::default(), above: above(), order: Order::default(), kind: None, most: most() }
     }
 }
 
@@ -90,13 +93,14 @@ impl Retrieval {
                 }
             }
         }
+        found.retain(|(entry, _)| self.kind.as_ref().is_none_or(|kind| *kind == entry.kind));
         let before = |a: &(&Entry, f32), b: &(&Entry, f32)| {
             let first = match self.order {
                 Order::Score => b.0.score.total_cmp(&a.0.score),
                 Order::Similarity => b.1.total_cmp(&a.1),
-                Order::Newest => b.0.source.cmp(&a.0.source),
+                Order::Newest => b.0.place().cmp(&a.0.place()),
             };
-            first.then_with(|| a.0.source.cmp(&b.0.source))
+            first.then_with(|| a.0.place().cmp(&b.0.place()))
         };
         if found.len() > self.most {
             found.select_nth_unstable_by(self.most, before);

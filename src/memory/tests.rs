@@ -8,7 +8,8 @@ use proptest::prelude::*;
 fn entry(iteration: u64, sample: u32, text: &str, score: f32) -> Entry {
     let source = Name { iteration, task: "t".into(), sample, attempt: 0, turn: 3, phase: "reflect".into() };
     let (key, embedding) = (text.to_owned(), vec![]);
-    Entry { id: Entry::id_of(&source), bucket: 0, key, embedding, score, text: text.into(), source }
+    let (ordinal, kind, level) = Default::default();
+    Entry { id: Entry::id_of(&source, 0), bucket: 0, key, embedding, score, text: text.into(), source, ordinal, kind, level }
 }
 
 fn library(entries: impl IntoIterator<Item = Entry>) -> Library {

@@ -162,7 +162,7 @@ fn counted(distinct: &mut Distinct, view: &View, with: &Novelty, pointer: &Point
             }
             Some(point) => {
                 let name = Name::of(&rows, i);
-                distinct.visit(with.per.bucket(&name.task), Entry::id_of(&name), point.clone())
+                distinct.visit(with.per.bucket(&name.task), Entry::id_of(&name, 0), point.clone())
             }
         };
         like.push(id);

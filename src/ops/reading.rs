@@ -104,14 +104,15 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, fixed: &[&str]) ->
             wrongs.push(at(message).help(format!("name it in the agent's context: `context: [{{ memory: {} }}]`", input.port)));
         }
     }
-    let mut known: Vec<&str> = Vec::new();
+    let mut known: Vec<(&str, Option<&str>)> = Vec::new();
     for (i, source) in agent.context.iter().enumerate() {
         let Some((port, _)) = source.declared().port() else { continue };
-        if known.contains(&port) {
+        let kind = agent.memories().find(|memory| std::ptr::eq(memory.memory.as_str(), port)).and_then(|memory| memory.retrieval.kind.as_deref());
+        if known.contains(&(port, kind)) {
             let message = format!("the memory `{port}` is read twice");
-            wrongs.push(Wrong::in_node(node, &["with", "agent", "context", &i.to_string()], message).help("leave one of the two out"));
+            wrongs.push(Wrong::in_node(node, &["with", "agent", "context", &i.to_string()], message).help("leave one of the two out, or read entries of another `kind`"));
         }
-        known.push(port);
+        known.push((port, kind));
         // A node may go without what another one is told; what nobody is told was meant otherwise.
         let read = |node: &Node| node.inputs.iter().any(|input| input.port == port);
         if !pipeline.all().any(read) {

@@ -290,7 +290,8 @@ mod tests {
     fn a_reflection_is_told_what_is_remembered() {
         let source = Name { iteration: 0, task: "t".into(), sample: 0, attempt: 0, turn: 1, phase: "reflect".into() };
         let (key, embedding, text) = ("Z".to_owned(), crate::memory::words("Z"), "turn back".to_owned());
-        let entry = Entry { id: 7, bucket: crate::memory::bucket("t"), key, embedding, score: 0.0, text, source };
+        let (ordinal, kind, level) = Default::default();
+        let entry = Entry { id: 7, bucket: crate::memory::bucket("t"), key, embedding, score: 0.0, text, source, ordinal, kind, level };
         let tokenizer = Tokenizer::bytes();
         let asked = |place: &str| {
             let settings = serde_json::from_value(json!({ "memory": "memory", "place": place })).unwrap();

@@ -134,7 +134,7 @@ impl Settings {
                     prototypes.push((entry.bucket.clone(), entry.key.clone()));
                 }
             }
-            versions.push(there.iter().map(|entry| (flow::memory::Entry::id_of(&entry.name), entry.clone())).collect());
+            versions.push(there.iter().map(|entry| (flow::memory::Entry::id_of(&entry.name, 0), entry.clone())).collect());
         }
         versions
     }
@@ -161,7 +161,7 @@ impl Plain {
         let bucket = match home {
             Home::Task => name.task.clone(),
             Home::All => String::new(),
-            Home::Cluster => flow::memory::Entry::id_of(&name).to_string(),
+            Home::Cluster => flow::memory::Entry::id_of(&name, 0).to_string(),
         };
         // Keys share words, so that some are alike.
         let key = ["a door", "a red door", "a red lamp", "salt"][note.2 as usize].into();

@@ -53,7 +53,7 @@ fn what_a_pipeline_names_on_disk_is_looked_for() {
     let device = ["check", "pipelines/grpo-minesweeper.yaml", "--set", "models.actor.load=/dev/stdin"];
     assert!(fails(flow().args(device)).contains("`/dev/stdin` is no folder and no file"));
     let lamer =
-        ["check", "pipelines/lamer/lamer.yaml", "--set", "nodes.trial.nodes.reflect.with.agent={ model: actor, prompt: nowhere.txt }"];
+        ["check", "pipelines/lamer/lamer.yaml", "--set", "agents.writer.prompt=nowhere.txt"];
     assert!(fails(flow().args(lamer)).contains("`nowhere.txt` can't be read"));
 }
 

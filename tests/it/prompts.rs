@@ -141,7 +141,7 @@ fn what_is_wrong_with_a_template_is_told_before_anything_runs() {
         "check",
         "pipelines/lamer/lamer.yaml",
         "--set",
-        r#"nodes.trial.nodes.rollout.with.agent={ model: actor, max_turns: 7, prompt: "{{ observation }}" }"#,
+        r#"agents.player.prompt="{{ observation }}""#,
     ];
     assert!(fails(flow().args(lamer)).contains("its prompt doesn't say it"));
 }

@@ -20,7 +20,7 @@ nodes:
   rollout:
     op: rollout
     inputs: {{ tasks: tasks, weights: {{ after: update }} }}
-    with: {{ agent: {{ model: actor, max_turns: 5, prompt: full }}, samples: 2, {rollout} }}
+    with: {{ agent: {{ model: actor, max_turns: 5 }}, samples: 2, {rollout} }}
   group: {{ op: group, inputs: rollout, with: {{ by: [task] }} }}
   advantage: {{ op: advantage, inputs: group, with: {{ of: episode_return }} }}
   update: {{ op: gpu-update, inputs: advantage, with: {{ model: actor, lr: 1.0e-3 }} }}
@@ -80,16 +80,17 @@ fn what_an_expert_says_in_vain_costs_its_episode_or_joins_the_list() {
     let folder = tempfile::tempdir().unwrap();
     let errors = "select distinct cause, turn, error from errors";
     let expert = "actor: expert, max_failed: 1.0";
-    let run = trained(folder.path(), "dance", &isolated("'-', dance", expert), &[]);
+    let reads = |arguments: &str, rollout: &str| isolated(arguments, rollout).replace("max_turns: 5 }", "max_turns: 5, prompt: full }");
+    let run = trained(folder.path(), "dance", &reads("'-', dance", expert), &[]);
     let said = csv(&run, errors);
     assert!(
         said.len() == 1 && said[0].starts_with("expert,1,") && said[0].contains("the expert's action `dance` is none of the 1"),
         "{said:?}"
     );
-    let run = trained(folder.path(), "join", &isolated("'-', dance", &format!("{expert}, join: true")), &[]);
+    let run = trained(folder.path(), "join", &reads("'-', dance", &format!("{expert}, join: true")), &[]);
     assert_eq!(csv(&run, "select count(*) from errors"), ["0"]);
     assert_ne!(csv(&run, "select count(*) from rollout where action = 'dance'"), ["0"]);
-    let run = trained(folder.path(), "null", &isolated("'-', 'null'", expert), &[]);
+    let run = trained(folder.path(), "null", &reads("'-', 'null'", expert), &[]);
     let said = csv(&run, "select distinct cause, error, tries from errors");
     assert_eq!(said, ["expert,the expert knows no way on,1"], "it isn't asked again");
     // An expert that nobody reads a list for isn't held against one, and none is made.

@@ -3,7 +3,7 @@
 use super::{Entries, Home, MemoryUpdate};
 use crate::dataflow::relation::Contender;
 use crate::dataflow::{Failed, Lost};
-use crate::memory::{self, Change, Clusters, Entry, Library, Rank};
+use crate::memory::{self, Change, Clusters, Entry, Item, Library, Rank};
 use crate::rollout::points::Pointer;
 use crate::rollout::tags;
 use crate::row::{self, Name};
@@ -72,7 +72,7 @@ impl Admit {
             let candidates = self.candidates(&rows, &mut made.long)?;
             let mut ages: BTreeMap<u64, u64> = BTreeMap::new();
             for entry in self.with.admission.contenders(&self.library, candidates) {
-                let age = ages.entry(entry.bucket).or_default();
+                let age = ages.entry(entry.shelf()).or_default();
                 let place = self.place(&entry, *age);
                 *age += 1;
                 // Who can't push anybody out costs differential nothing.
@@ -94,16 +94,16 @@ impl Admit {
         for batch in past {
             changes.extend(Change::read(batch)?);
         }
-        changes.sort_by(|a, b| (a.iteration, &a.entry.source).cmp(&(b.iteration, &b.entry.source)));
+        changes.sort_by(|a, b| (a.iteration, a.entry.place()).cmp(&(b.iteration, b.entry.place())));
         if let Some(clusters) = &mut self.clusters {
             changes.iter().filter(|change| change.change > 0).for_each(|change| clusters.came(&change.entry));
         }
         self.library.apply(changes);
         let mut there: Vec<Entry> = if past.is_empty() { vec![] } else { self.library.entries().cloned().collect() };
-        there.sort_by(|a, b| a.source.cmp(&b.source));
+        there.sort_by(|a, b| a.place().cmp(&b.place()));
         let mut ages: BTreeMap<(u64, u64), u64> = BTreeMap::new();
         for entry in there {
-            let age = ages.entry((entry.bucket, entry.source.iteration)).or_default();
+            let age = ages.entry((entry.shelf(), entry.source.iteration)).or_default();
             let place = self.place(&entry, *age);
             *age += 1;
             self.tell(iteration, &entry, place, 1, made);
@@ -113,11 +113,11 @@ impl Admit {
         Ok(())
     }
 
-    /// The bucket, the rank and the end of an entry; `age` is how many of its bucket and iteration are older.
+    /// The shelf, the rank and the end of an entry; `age` is how many of its shelf and iteration are older.
     fn place(&self, entry: &Entry, age: u64) -> (u64, Rank, Option<u64>) {
         let admission = &self.with.admission;
         let until = admission.until(entry.source.iteration).filter(|until| *until < self.iterations);
-        (entry.bucket, admission.rank(entry.score, entry.source.iteration << 32 | age), until)
+        (entry.shelf(), admission.rank(entry.score, entry.source.iteration << 32 | age), until)
     }
 
     /// Whether there is a place in the bucket for what has this rank, or one has to leave that is worse.
@@ -183,15 +183,27 @@ impl Admit {
                 continue;
             }
             let key = key(i);
-            candidates.push(Entry {
-                id: Entry::id_of(&source),
+            let items = match &with.list {
+                None => vec![Item { text: text.to_owned(), ..Item::default() }],
+                Some(list) => {
+                    let (items, unread) = list.read(text);
+                    long.extend(unread.first().map(|line| unreadable(&source, line, unread.len())));
+                    items
+                }
+            };
+            let entry = |(ordinal, item): (u32, Item)| Entry {
+                id: Entry::id_of(&source, ordinal),
                 bucket: if with.found.per == Home::Task { memory::bucket(&source.task) } else { 0 },
                 embedding: vec![],
-                key,
+                key: key.clone(),
                 score: scores.value(i),
-                text: text.to_owned(),
-                source,
-            });
+                text: item.text,
+                source: source.clone(),
+                ordinal,
+                kind: item.kind,
+                level: item.level,
+            };
+            candidates.extend((0..).zip(items).map(entry));
         }
         let points = self.pointer.points(candidates.iter().map(|entry| entry.key.clone()).collect())?;
         candidates.iter_mut().zip(points).for_each(|(entry, point)| entry.embedding = point);
@@ -201,6 +213,16 @@ impl Admit {
 }
 
 fn too_long(source: &Name, bytes: usize, longest: usize) -> Lost {
+    let error = format!("its text has {bytes} bytes and is not remembered: `longest` allows {longest}");
+    lost(source, "too_long", error)
+}
+
+fn unreadable(source: &Name, line: &str, lines: usize) -> Lost {
+    let more = if lines > 1 { format!(", nor can {} more lines", lines - 1) } else { String::new() };
+    lost(source, "unreadable", format!("the line `{line}` of its list can't be read{more}: `list` says how a line begins"))
+}
+
+fn lost(source: &Name, cause: &'static str, error: String) -> Lost {
     Lost {
         task: source.task.clone(),
         sample: source.sample,
@@ -208,8 +230,8 @@ fn too_long(source: &Name, bytes: usize, longest: usize) -> Lost {
         turn: source.turn,
         phase: if source.phase == "reflect" { "reflect" } else { "play" },
         node: String::new(),
-        cause: "too_long",
-        error: format!("its text has {bytes} bytes and is not remembered: `longest` allows {longest}"),
+        cause,
+        error,
         tries: 1,
     }
 }

@@ -40,7 +40,7 @@ impl Keep {
         for id in candidates.iter().filter(|id| !self.placed.contains(id)) {
             self.known.remove(id);
         }
-        changes.sort_by(|a, b| (&a.entry.source, a.change).cmp(&(&b.entry.source, b.change)));
+        changes.sort_by(|a, b| (a.entry.place(), a.change).cmp(&(b.entry.place(), b.change)));
         Ok(changes)
     }
 }

@@ -14,7 +14,7 @@ use super::operator::{must, schema, settings, Further, Operator, Settings};
 use crate::dataflow::relation::{self, Contender};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Figure, Lost, Place, Ports, Route};
-use crate::memory::{self, Admission, Change, Evict};
+use crate::memory::{self, Admission, Change, Evict, ListSettings};
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::rollout::points::{Pointer, Points};
 use crate::row::{self, Kind};
@@ -38,6 +38,9 @@ struct MemoryUpdate {
     /// The text is read from this tag, as <tip>...</tip>; the whole column when left out.
     #[serde(default)]
     tag: Option<String>,
+    /// The text is a list, each line of which becomes an entry: how its lines are read. A line that can't be is noted in the table `errors`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    list: Option<ListSettings>,
     /// The column with an entry's score.
     #[serde(default = "score")]
     score: String,

@@ -176,7 +176,7 @@ impl Source for Remembered {
     }
 
     fn begin(&mut self, mut changes: Vec<Change>, seed: u64) {
-        changes.sort_by(|a, b| (a.iteration, &a.entry.source).cmp(&(b.iteration, &b.entry.source)));
+        changes.sort_by(|a, b| (a.iteration, a.entry.place()).cmp(&(b.iteration, b.entry.place())));
         if let Some(clusters) = &mut self.clusters {
             changes.iter().filter(|change| change.change > 0).for_each(|change| clusters.came(&change.entry));
         }
@@ -214,7 +214,7 @@ impl Remembered {
         Change {
             iteration: 0,
             change: 1,
-            entry: memory::Entry { id: u64::from(turn) + 1, bucket, key, embedding: vec![], score: 0.0, text, source },
+            entry: memory::Entry { id: u64::from(turn) + 1, bucket, key, embedding: vec![], score: 0.0, text, source, ordinal: 0, kind: String::new(), level: String::new() },
         }
     }
 }
@@ -231,13 +231,16 @@ mod tests {
         let source = Name { iteration: 0, task: task.into(), sample, attempt: 0, turn: 1, phase: "reflect".into() };
         let key = "a red door".to_owned();
         let entry = Entry {
-            id: Entry::id_of(&source),
+            id: Entry::id_of(&source, 0),
             bucket: memory::bucket(task),
             embedding: memory::words(&key),
             key,
             score,
             text: text.into(),
             source,
+            ordinal: 0,
+            kind: String::new(),
+            level: String::new(),
         };
         Change { iteration: 0, change: 1, entry }
     }
