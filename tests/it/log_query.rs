@@ -117,9 +117,15 @@ fn nothing_is_written_and_nothing_outside_is_read() {
 fn a_wrong_name_is_answered_with_the_nearest_and_all() {
     let (_folder, run) = logged();
     let told = refusal(&run, "SELECT * FROM rolout");
-    assert!(told.contains("did you mean `rollout`?") && told.contains("advantage (iteration, task"), "{told}");
+    assert!(told.contains("did you mean `rollout`?") && told.contains("\n  advantage\n"), "{told}");
     let told = refusal(&run, "SELECT rewrd FROM rollout");
-    assert!(told.contains("did you mean `reward`?"), "{told}");
+    assert!(told.contains("did you mean `reward`?") && told.contains("\n  rollout (iteration, task"), "{told}");
+    assert!(told.contains("\nLINE 1: SELECT rewrd FROM rollout\n") && told.contains("^\n"), "the place: {told}");
+    assert!(!told.contains("advantage (iteration"), "of tables that aren't asked the names are enough: {told}");
+    let told = refusal(&run, "SELECT \"return\" FROM advantage WHERE group > 3");
+    assert!(!told.contains("stands in quotes"), "no column is called so here: {told}");
+    let told = refusal(&run, "FROM update");
+    assert!(told.contains("`update` is a word of SQL, too") || !told.starts_with("Parser"), "{told}");
     assert!(refusal(&run, "SELECT FROM WHERE").starts_with("Parser Error"));
 }
 
@@ -228,7 +234,7 @@ fn a_run_whose_updates_are_not_logged_has_no_provenance() {
     let (_folder, run) = logged();
     // This run's `update` logs no rows by name.
     let told = refusal(&run, "SELECT * FROM provenance");
-    assert!(told.contains("there are:\n  rollout (iteration"), "{told}");
+    assert!(told.contains("there are:\n  rollout\n"), "{told}");
 }
 
 /// The same answer, printed as it comes and printed as a whole.

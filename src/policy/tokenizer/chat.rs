@@ -51,7 +51,7 @@ impl Template {
         given.insert("messages", messages.iter().map(said).collect());
         given.insert("add_generation_prompt", Value::from(true));
         let template = self.environment.get_template("chat").map_err(told)?;
-        jinja::render(&template, given.into_iter().collect()).map_err(told)
+        jinja::render(&template, Value::from_pairs(given)).map_err(told)
     }
 }
 
