@@ -26,9 +26,9 @@ enum Verb {
 struct Install {
     /// The environment, such as scienceworld
     name: String,
-    /// The folder of the package flow-env, with its `requirements`
-    #[arg(long, default_value = PACKAGE)]
-    package: PathBuf,
+    /// The folder of the package flow-env, with its `requirements`; that of the checkout that this program was built in unless given
+    #[arg(long)]
+    package: Option<PathBuf>,
     /// The Python that the virtual environment is made with
     #[arg(long, default_value = "python3")]
     python: String,
@@ -66,7 +66,8 @@ impl Install {
             let names: Vec<&str> = TABLE.iter().filter(|kind| kind.adapter).map(|kind| kind.name).collect();
             return Err(Error::Asked(format!("`{}` is nothing to install; there are {}", self.name, names.join(", "))));
         }
-        let requirements = self.package.join("requirements").join(format!("{}.txt", self.name));
+        let package = self.package.clone().unwrap_or_else(package);
+        let requirements = package.join("requirements").join(format!("{}.txt", self.name));
         let pinned = std::fs::read_to_string(&requirements)
             .map_err(|e| Error::file(&requirements)(e).help("--package names the folder of the package flow-env"))?;
         let folder = adapter::folder(&self.name);
@@ -78,11 +79,19 @@ impl Install {
         done(Command::new(&self.python).args(["-m", "venv"]).arg(&folder))?;
         done(Command::new(&python).args(["-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r"]).arg(&requirements))?;
         let place = done(Command::new(&python).args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]))?;
-        copy(&self.package.join("flow_env"), &Path::new(place.trim()).join("flow_env")).map_err(Error::file(&self.package))?;
+        copy(&package.join("flow_env"), &Path::new(place.trim()).join("flow_env")).map_err(Error::file(&package))?;
         done(Command::new(&python).args(["-m", "flow_env", "list"]))?;
         std::fs::write(folder.join(DONE), &pinned).map_err(Error::file(&folder))?;
         Ok(format!("{} is installed in {}; a pipeline names it by `env: {}`", self.name, folder.display(), self.name))
     }
+}
+
+/// The package's folder: in the working folder, else in the checkout above this program.
+fn package() -> PathBuf {
+    let here = PathBuf::from(PACKAGE);
+    let program = std::env::current_exe().and_then(|program| program.canonicalize()).unwrap_or_default();
+    let above = program.ancestors().skip(1).map(|folder| folder.join(PACKAGE));
+    std::iter::once(here.clone()).chain(above).find(|folder| folder.join("requirements").is_dir()).unwrap_or(here)
 }
 
 /// Runs a command to its end: what it prints, or how it failed.

@@ -265,16 +265,22 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_stage_is_named_each_limit_and_never_ended() {
+    fn a_busy_stage_is_named_each_limit_and_ended_when_nothing_lives() {
         let mut judge = Judge::new(Some(4 * SECOND), true);
         let mut reading = Reading { stage: "rollout".into(), iteration: Some(7), ..Reading::default() };
         let mut said = Vec::new();
         for second in 0..14 {
             reading.running = Some(second * SECOND);
-            let verdict = judge.look(std::slice::from_ref(&reading), None, SECOND);
+            // The policy's thread answers now and then.
+            let verdict = judge.look(std::slice::from_ref(&reading), Some((u64::from(second) / 3, false)), SECOND);
             assert_eq!(verdict.stalled, None);
             said.extend(verdict.warnings);
         }
+        let mut ended = (0..7).map(|_| judge.look(std::slice::from_ref(&reading), Some((99, true)), SECOND).stalled);
+        assert!(ended.all(|stalled| stalled.is_none()), "the policy computes");
+        let mut ended = (0..8).filter_map(|_| judge.look(std::slice::from_ref(&reading), Some((99, false)), SECOND).stalled);
+        let stalled = ended.next().expect("an end");
+        assert!(stalled.contains("nothing has moved for 8 s: `rollout` is busy with iteration 7") && stalled.contains("--stall 16"), "{stalled}");
         let line = |s: u32| format!("`rollout` has been busy with iteration 7 for {s} s; the run waits for it");
         assert_eq!(said, [line(4), line(8), line(12)]);
     }

@@ -173,3 +173,22 @@ fn rows_take_a_twentieth_of_json_lines() {
     println!("{a:.1} bytes a row, {b:.1} as JSON lines: 1/{:.1}", b / a);
     assert!(b / a >= 20.0, "{a:.1} bytes a row, {b:.1} as JSON lines");
 }
+
+/// The sums that the log has are read by whoever reads the log.
+#[test]
+fn no_flipped_bit_gives_another_answer() {
+    let (_folder, run) = two();
+    let sql = "SELECT sum(reward), count(*), sum(len(prompt_tokens)) FROM rollout";
+    assert!(query(&run, sql).is_ok());
+    let part = run.root().join("log/rollout/iteration=1/part-0.parquet");
+    let whole = fs::read(&part).unwrap();
+    let mut random = flow::seed::Random::new(5);
+    for _ in 0..40 {
+        let mut flipped = whole.clone();
+        flipped[random.below(whole.len())] ^= 1 << random.below(8);
+        fs::write(&part, flipped).unwrap();
+        let said = query(&run, sql).unwrap_err().to_string();
+        assert!(said.contains("part-0.parquet is damaged (its bytes are not those that were committed)"), "{said}");
+        assert!(query(&run, "SELECT count(*) FROM rollout WHERE iteration = 0").is_ok(), "what isn't asked needn't be whole");
+    }
+}

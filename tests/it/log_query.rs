@@ -117,9 +117,11 @@ fn nothing_is_written_and_nothing_outside_is_read() {
 fn a_wrong_name_is_answered_with_the_nearest_and_all() {
     let (_folder, run) = logged();
     let told = refusal(&run, "SELECT * FROM rolout");
-    assert!(told.contains("did you mean `rollout`?") && told.contains("advantage (iteration, task"), "{told}");
+    assert!(told.contains("did you mean `rollout`?") && told.contains("\n  advantage\n"), "{told}");
     let told = refusal(&run, "SELECT rewrd FROM rollout");
-    assert!(told.contains("did you mean `reward`?"), "{told}");
+    assert!(told.contains("did you mean `reward`?") && told.contains("\n  rollout (iteration, task"), "{told}");
+    assert!(told.contains("\nLINE 1: SELECT rewrd FROM rollout\n") && told.contains("^\n"), "the place: {told}");
+    assert!(!told.contains("advantage (iteration"), "of tables that aren't asked the names are enough: {told}");
     assert!(refusal(&run, "SELECT FROM WHERE").starts_with("Parser Error"));
 }
 
@@ -142,6 +144,15 @@ fn answers_print_in_four_formats() {
     assert_eq!(text(&none, AnswerFormat::Json).split_whitespace().collect::<String>(), "[]");
     assert_eq!(text(&none, AnswerFormat::Csv), "turn\n");
     assert!(text(&none, AnswerFormat::Table).ends_with("0 rows\n"));
+}
+
+#[test]
+fn a_name_that_is_a_word_of_sql_is_to_be_quoted() {
+    let folder = tempfile::tempdir().unwrap();
+    let nodes = vec![NodeInfo { id: "group".into(), op: "group".into(), ..Default::default() }];
+    let run = Run::create(&folder.path().join("run"), "flow: a\n", &RunInfo { name: "a".into(), nodes, ..Default::default() }).unwrap();
+    let told = refusal(&run, "SELECT count(*) FROM group");
+    assert!(told.contains("`group` is a word of SQL, too: as a name it stands in quotes, \"group\""), "{told}");
 }
 
 #[test]
@@ -228,7 +239,7 @@ fn a_run_whose_updates_are_not_logged_has_no_provenance() {
     let (_folder, run) = logged();
     // This run's `update` logs no rows by name.
     let told = refusal(&run, "SELECT * FROM provenance");
-    assert!(told.contains("there are:\n  rollout (iteration"), "{told}");
+    assert!(told.contains("there are:\n  rollout\n"), "{told}");
 }
 
 /// The same answer, printed as it comes and printed as a whole.

@@ -244,3 +244,15 @@ fn a_reader_that_goes_away_ends_it_quietly() {
         assert!(line.contains("minesweeper") && said.is_empty() && code == Some(0), "{format}: {line:?} {said:?} {code:?}");
     }
 }
+
+/// What the model read, and nothing that is empty.
+#[test]
+fn the_prompt_is_shown_as_it_was_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let asks = SMALL.replace("max_turns: 5", "max_turns: 5, prompt: \"Look: {{ observation }}Choose:\"");
+    assert_ne!(asks, SMALL);
+    let run = trained(folder.path(), "run", &asks, &[]);
+    let told = done(flow().arg("show").arg(&run));
+    assert!(told.contains("  read    Look: ") && told.contains("Choose:") && !told.contains("(nothing)"), "{told}");
+    assert!(!told.contains("  seen "), "it stands in the prompt: {told}");
+}

@@ -81,7 +81,11 @@ fn a_study_is_made_once_and_says_where_its_cells_come_from() {
     let rows = |run: &str| ask(&home.join(run), "select count(*) as n from rollout")[0]["n"].as_f64().unwrap();
     assert!(made.contains(&format!("| start | {start:.1} | {:.0} | *4.5* |", rows("start-7"))), "{made}");
     assert!(made.contains(&format!("| method | {mean:.1} ({deviation:.1}) |")), "{made}");
-    assert!(made.contains(&format!("| gain | {:.1} ({deviation:.1}) |", mean - start)), "{made}");
+    assert!(made.contains(&format!("| gain | {:.1} ({deviation:.1}), ", mean - start)), "{made}");
+    // A verdict on each difference, and what it is given by.
+    let gain = made.lines().find(|line| line.starts_with("| gain |")).unwrap();
+    assert!(["above", "below", "not told apart"].iter().any(|verdict| gain.contains(verdict)), "{gain}");
+    assert!(made.contains("by its interval of seeds and of the panel's tasks, both drawn anew") && made.contains("for all 2 comparisons"), "{made}");
     assert_eq!(ask(&home.join("method-1"), "select max(iteration) as last from rollout")[0]["last"], 2);
 
     // What is done stays done, and notes below the tables stay.
@@ -187,6 +191,10 @@ fn mistakes_in_a_study_have_their_places() {
         ("measurement: panel", "measurement: pannel", "study.yaml:15:", "there is no measurement `pannel`"),
         ("run: method, less", "run: methot, less", "study.yaml:17:", "there is no run `methot`"),
         ("measurement: panel", "picture: pass@9\n    measurement: panel", "study.yaml:13:", "there is no column `pass@9`"),
+        ("seeds: [1, 2]", "seeds: [1, 1, 2]", "study.yaml:5:", "the seed 1 stands there twice"),
+        ("  start: {", "  ../../evil: {", "study.yaml:", "can't be a name of runs"),
+        ("query: \"select count(*)", "query: \"select cuont(*)", "`rows` of `start`", "cuont"),
+        ("query: \"select count(*) from rollout", "query: \"select count(*) from rolout", "`rows` of `start`", "did you mean `rollout`?"),
         ("query: \"select", "value: \"1\", query: \"select", "study.yaml:20:", "needs either a `value` or a `query`"),
     ] {
         assert!(good.contains(from), "{from}");

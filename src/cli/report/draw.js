@@ -38,7 +38,7 @@ function steps(low, high, wanted, whole) {
   let step = [1, 2, 5, 10].map(m => m * power).find(s => s >= rough - 1e-12);
   if (whole) step = Math.max(1, Math.round(step));
   const ticks = [];
-  for (let t = Math.ceil(low / step - 1e-9) * step; t <= high + step * 1e-9; t += step) ticks.push(+t.toPrecision(12));
+  for (let t = Math.ceil(low / step - 1e-9) * step; t <= high + step * 1e-9; t += step) ticks.push(Math.abs(t) < step * 1e-9 ? 0 : +t.toPrecision(12));
   return { step, ticks };
 }
 function span(values, unit) {

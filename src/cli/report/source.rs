@@ -95,16 +95,50 @@ pub fn families(sources: &[Source]) -> Vec<Family> {
         }
     }
     let names: Vec<String> = families.iter().map(|f| f.label.clone()).collect();
+    // What runs of one name differ in says more than their folders.
+    let apart: Vec<Option<String>> = (0..families.len()).map(|i| settings(sources, &families, i)).collect();
     let last = |f: &Family| Path::new(&sources[f.runs[0]].folder).file_name().unwrap_or_default().to_string_lossy().into_owned();
     let lasts: Vec<String> = families.iter().map(last).collect();
     for (i, family) in families.iter_mut().enumerate() {
         if names.iter().filter(|name| **name == family.label).count() > 1 {
+            if let Some(settings) = &apart[i] {
+                family.label += &format!(" ({settings})");
+                continue;
+            }
             let known = lasts.iter().filter(|last| **last == lasts[i]).count() == 1;
             let folder = if known { &lasts[i] } else { &sources[family.runs[0]].folder };
             family.label += &format!(" ({folder})");
         }
     }
     families
+}
+
+/// The settings in which an experiment differs from the others of its name, such as `gamma 0.9`; none where they are many, or don't tell it
+/// from each of them.
+fn settings(sources: &[Source], families: &[Family], which: usize) -> Option<String> {
+    let of = |family: &Family| &sources[family.runs[0]].pipeline;
+    let namesakes = || families.iter().enumerate().filter(|(i, f)| *i != which && f.label == families[which].label).map(|(_, f)| f);
+    let mut paths: Vec<String> = namesakes()
+        .flat_map(|other| differences(of(&families[which]), of(other)))
+        .map(|d| d.path)
+        .filter(|path| !APART.contains(&path.split('.').next().unwrap_or_default()))
+        .collect();
+    paths.sort();
+    paths.dedup();
+    let value = |family: &Family, path: &str| {
+        path.split('.').fold(of(family), |value, step| value.get(step).unwrap_or(&Value::Null)).clone()
+    };
+    let told = |family: &Family| paths.iter().map(|path| value(family, path)).collect::<Vec<_>>();
+    let own = told(&families[which]);
+    let plain = own.iter().all(|value| value.is_number() || value.is_string() || value.is_boolean());
+    if paths.is_empty() || paths.len() > 3 || !plain || namesakes().any(|other| told(other) == own) {
+        return None;
+    }
+    let one = |(path, value): (&String, &Value)| {
+        let name = path.rsplit('.').next().unwrap_or(path);
+        format!("{name} {}", value.as_str().map_or_else(|| value.to_string(), String::from))
+    };
+    Some(paths.iter().zip(&own).map(one).collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]
