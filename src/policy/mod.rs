@@ -23,10 +23,12 @@
 //! (answers of a server).
 mod choices;
 mod encode;
+mod engine;
 mod error;
 mod generate;
 mod model;
 mod pause;
+mod products;
 mod remote;
 mod room;
 mod sequence;
@@ -52,7 +54,7 @@ pub use model::export::{export, Exported};
 pub use model::saved::MOMENTS;
 pub use room::{adapters, available, parameters, LEARNING, PLAYING};
 pub use settings::{
-    Dtype, EncoderModel, Head, LoadModel, LoraSettings, ModelSettings, NewKind, NewModel, RemoteModel, Sampling, ServeSettings,
+    Base, Dtype, EncoderModel, Head, LoadModel, LoraSettings, ModelSettings, NewKind, NewModel, RemoteModel, Sampling, ServeSettings,
     ServerSettings, TokenKind,
 };
 pub use tally::Tally;

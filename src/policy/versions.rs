@@ -11,7 +11,7 @@ use super::remote::Lent;
 use super::tensors::values;
 use super::update::parallel::hash;
 use super::update::Moments;
-use super::{Dtype, FileFault, LoadModel, LoraSettings, ModelFault, ModelSettings, PolicyError, TokenKind, Tokenizer};
+use super::{Base as BaseKind, Dtype, FileFault, LoadModel, LoraSettings, ModelFault, ModelSettings, PolicyError, TokenKind, Tokenizer};
 use crate::seed::{mix, text};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -92,6 +92,23 @@ impl Model {
         }
         let named = saved::published(&*saved.architecture);
         let mut model = Model::begin(saved.architecture, saved.tokenizer, &saved.flat, kind, seed);
+        if load.base == BaseKind::Int8 {
+            let dropout = adapter.as_ref().map(|(adapter, _)| adapter.lora.dropout).or(load.lora.as_ref().map(|lora| lora.dropout));
+            let why = match dropout {
+                _ if device.is_cuda() => Some("a GPU computes in other kinds"),
+                _ if load.dtype != Dtype::F32 => Some("what stands beside it is computed in f32: leave `dtype` out"),
+                None => Some("only the base of an adapter stands still: say `lora` or `adapter`"),
+                Some(dropout) if dropout > 0.0 => Some("an adapter beside it has no dropout"),
+                Some(_) => None,
+            };
+            if let Some(why) = why {
+                return Err(wrong(ModelFault::Int8 { why: why.into() }));
+            }
+            drop(saved.flat);
+            model.versions.clear();
+            model.moments = Moments::new(&Tensor::zeros([0], (Kind::Float, device)));
+            model.start = model.start.rounded(!named);
+        }
         if let Some(lora) = &load.lora {
             model = model.adapted(lora).map_err(wrong)?;
         } else if let Some((adapter, own)) = adapter {
