@@ -9,7 +9,7 @@
 //! Keys and values come in pages of [`PAGE`] places. Sums go through the places in their order, or through as many lanes as a page has places, so
 //! they follow from the token's place and what stands before it. Heads that share keys are looked at together.
 
-use crate::policy::products::vectors::{exp, sum, vectorised, Lanes, LANES};
+use crate::policy::products::vectors::{sum, vectorised, Lanes, Vector, LANES};
 
 /// Places of a page: the lanes of a sum.
 pub const PAGE: usize = LANES;
@@ -59,97 +59,109 @@ impl Heads {
 
 /// The probabilities of the keys, for each of `G` heads: what is left in `scores`, a page a place.
 #[inline(always)]
-fn probabilities<const G: usize>(q: &[f32], heads: Heads, pages: &[&[f32]], at: usize, count: usize, scores: &mut Vec<[Lanes; G]>) {
+fn probabilities<V: Vector, const G: usize>(q: &[f32], heads: Heads, pages: &[&[f32]], at: usize, count: usize, scores: &mut Vec<[Lanes; G]>) {
     let head = heads.head;
-    let scale = heads.scale();
+    let scale = V::splat(heads.scale());
     scores.clear();
-    for page in pages {
-        let keys = &page[at..at + head * PAGE];
-        let mut sums = [[[0f32; PAGE]; 2]; G];
-        for (pair, keys) in keys.chunks_exact(2 * PAGE).enumerate() {
-            for half in 0..2 {
-                let keys = &keys[half * PAGE..(half + 1) * PAGE];
-                for g in 0..G {
-                    let q = q[g * head + 2 * pair + half];
-                    for lane in 0..PAGE {
-                        sums[g][half][lane] = q.mul_add(keys[lane], sums[g][half][lane]);
-                    }
-                }
-            }
-        }
-        scores.push(std::array::from_fn(|g| std::array::from_fn(|lane| (sums[g][0][lane] + sums[g][1][lane]) * scale)));
-    }
+    let mut most = [V::splat(f32::NEG_INFINITY); G];
     let left = count - (pages.len() - 1) * PAGE;
-    for g in 0..G {
-        if let Some(last) = scores.last_mut() {
-            last[g][left..].fill(f32::NEG_INFINITY);
-        }
-        let mut most = [f32::NEG_INFINITY; PAGE];
-        for scores in scores.iter() {
-            for lane in 0..PAGE {
-                most[lane] = if scores[g][lane] > most[lane] { scores[g][lane] } else { most[lane] };
+    for (number, page) in pages.iter().enumerate() {
+        let keys = &page[at..at + head * PAGE];
+        let mut sums = [[V::splat(0.0); 2]; G];
+        for (pair, keys) in keys.chunks_exact(2 * PAGE).enumerate() {
+            let keys = [V::load(keys), V::load(&keys[PAGE..])];
+            for g in 0..G {
+                let q = &q[g * head + 2 * pair..][..2];
+                sums[g][0] = V::splat(q[0]).fma(keys[0], sums[g][0]);
+                sums[g][1] = V::splat(q[1]).fma(keys[1], sums[g][1]);
             }
         }
-        let most = most.into_iter().fold(f32::NEG_INFINITY, |a, b| if b > a { b } else { a });
-        let mut total = [0f32; PAGE];
-        for scores in scores.iter_mut() {
-            for lane in 0..PAGE {
-                scores[g][lane] = exp(scores[g][lane] - most);
-            }
+        let mut own = sums.map(|[a, b]| a.add(b).mul(scale));
+        if number + 1 == pages.len() {
+            own = own.map(|own| {
+                let mut lanes = own.lanes();
+                lanes[left..].fill(f32::NEG_INFINITY);
+                V::load(&lanes)
+            });
         }
-        if let Some(last) = scores.last_mut() {
-            last[g][left..].fill(0.0);
+        for g in 0..G {
+            most[g] = own[g].max(most[g]);
         }
-        for scores in scores.iter() {
-            for lane in 0..PAGE {
-                total[lane] += scores[g][lane];
+        scores.push(own.map(V::lanes));
+    }
+    let most = most.map(|most| V::splat(most.lanes().into_iter().fold(f32::NEG_INFINITY, |a, b| if b > a { b } else { a })));
+    let mut total = [V::splat(0.0); G];
+    let last = scores.len() - 1;
+    for (number, scores) in scores.iter_mut().enumerate() {
+        for g in 0..G {
+            V::load(&scores[g]).sub(most[g]).exp().store(&mut scores[g]);
+            if number == last {
+                scores[g][left..].fill(0.0);
             }
+            total[g] = total[g].add(V::load(&scores[g]));
         }
-        let inverse = 1.0 / sum(total);
-        for scores in scores.iter_mut() {
-            for lane in 0..PAGE {
-                scores[g][lane] *= inverse;
-            }
+    }
+    let inverse = total.map(|total| V::splat(1.0 / sum(total.lanes())));
+    for scores in scores.iter_mut() {
+        for g in 0..G {
+            V::load(&scores[g]).mul(inverse[g]).store(&mut scores[g]);
         }
     }
 }
 
 /// `out` `[G, head]`: the values `C` lanes at a time, each weighed by its probability.
 #[inline(always)]
-fn mean<const G: usize, const C: usize>(heads: Heads, pages: &[&[f32]], at: usize, from: usize, count: usize, p: &[[Lanes; G]], out: &mut [f32]) {
-    let mut sums = [[[0f32; LANES]; C]; G];
+fn mean<V: Vector, const G: usize, const C: usize>(
+    heads: Heads,
+    pages: &[&[f32]],
+    at: usize,
+    from: usize,
+    count: usize,
+    p: &[[Lanes; G]],
+    out: &mut [f32],
+) {
+    let mut sums = [[V::splat(0.0); C]; G];
     for (number, (page, p)) in pages.iter().zip(p).enumerate() {
         let values = &page[at + heads.head * PAGE..at + heads.span()];
         for (slot, values) in values.chunks_exact(heads.padded()).enumerate().take(count - number * PAGE) {
             let values = &values[from..from + C * LANES];
+            let values: [V; C] = std::array::from_fn(|c| V::load(&values[c * LANES..]));
             for g in 0..G {
-                let p = p[g][slot];
+                let p = V::splat(p[g][slot]);
                 for c in 0..C {
-                    for lane in 0..LANES {
-                        sums[g][c][lane] = p.mul_add(values[c * LANES + lane], sums[g][c][lane]);
-                    }
+                    sums[g][c] = p.fma(values[c], sums[g][c]);
                 }
             }
         }
     }
     for g in 0..G {
         let out = &mut out[g * heads.head..(g + 1) * heads.head];
-        for (out, sum) in out[from..].iter_mut().zip(sums[g].as_flattened()) {
-            *out = *sum;
+        for c in 0..C {
+            for (out, sum) in out[from + c * LANES..].iter_mut().zip(sums[g][c].lanes()) {
+                *out = sum;
+            }
         }
     }
 }
 
 #[inline(always)]
-fn some<const G: usize>(q: &[f32], heads: Heads, pages: &[&[f32]], at: usize, count: usize, out: &mut [f32], scores: &mut Vec<[Lanes; G]>) {
-    probabilities::<G>(q, heads, pages, at, count, scores);
+fn some<V: Vector, const G: usize>(
+    q: &[f32],
+    heads: Heads,
+    pages: &[&[f32]],
+    at: usize,
+    count: usize,
+    out: &mut [f32],
+    scores: &mut Vec<[Lanes; G]>,
+) {
+    probabilities::<V, G>(q, heads, pages, at, count, scores);
     let mut from = 0;
     while heads.padded() - from >= 4 * LANES {
-        mean::<G, 4>(heads, pages, at, from, count, scores, out);
+        mean::<V, G, 4>(heads, pages, at, from, count, scores, out);
         from += 4 * LANES;
     }
     while heads.padded() > from {
-        mean::<G, 1>(heads, pages, at, from, count, scores, out);
+        mean::<V, G, 1>(heads, pages, at, from, count, scores, out);
         from += LANES;
     }
 }
@@ -166,9 +178,9 @@ vectorised! {
             while first < end {
                 let (q, out) = (&q[first * heads.head..], &mut out[first * heads.head..]);
                 first += match end - first {
-                    3 => { some::<3>(q, heads, pages, at, count, out, &mut scores.three); 3 }
-                    2.. => { some::<2>(q, heads, pages, at, count, out, &mut scores.two); 2 }
-                    _ => { some::<1>(q, heads, pages, at, count, out, &mut scores.one); 1 }
+                    3 => { some::<V, 3>(q, heads, pages, at, count, out, &mut scores.three); 3 }
+                    2.. => { some::<V, 2>(q, heads, pages, at, count, out, &mut scores.two); 2 }
+                    _ => { some::<V, 1>(q, heads, pages, at, count, out, &mut scores.one); 1 }
                 };
             }
         }
@@ -178,53 +190,82 @@ vectorised! {
     /// `[head, PAGE]`. `turned` has the values so.
     pub fn back(q: &[f32], heads: Heads, pages: &[&[f32]], turned: &[Vec<f32>], count: usize, dout: &[f32], dq: &mut [f32], dpages: &mut [Vec<f32>], scores: &mut Scores) {
         let group = heads.queries / heads.keys;
-        let head = heads.head;
-        let scale = heads.scale();
-        let mut columns: Vec<Lanes> = vec![[0.0; PAGE]; head];
-        for query in 0..heads.queries {
-            let kv = query / group;
-            let own = query * head..(query + 1) * head;
-            let (q, dout) = (&q[own.clone()], &dout[own.clone()]);
-            probabilities::<1>(q, heads, pages, kv * heads.span(), count, &mut scores.one);
-            let p = &scores.one;
-            // How each probability should move, and their mean.
-            scores.moved.clear();
-            let mut total = [0f32; PAGE];
-            for (p, turned) in p.iter().zip(turned) {
-                let values = &turned[kv * head * PAGE..(kv + 1) * head * PAGE];
-                let mut moved = [[0f32; PAGE]; 2];
-                for (pair, values) in values.chunks_exact(2 * PAGE).enumerate() {
-                    for half in 0..2 {
-                        for lane in 0..PAGE {
-                            moved[half][lane] = dout[2 * pair + half].mul_add(values[half * PAGE + lane], moved[half][lane]);
-                        }
-                    }
-                }
-                let moved: Lanes = std::array::from_fn(|lane| moved[0][lane] + moved[1][lane]);
-                for lane in 0..PAGE {
-                    total[lane] = p[0][lane].mul_add(moved[lane], total[lane]);
-                }
-                scores.moved.push(moved);
+        for kv in 0..heads.keys {
+            let mut first = kv * group;
+            let end = first + group;
+            while first < end {
+                let from = first * heads.head;
+                let (q, dout, dq) = (&q[from..], &dout[from..], &mut dq[from..]);
+                let Scores { one, two, three, moved } = &mut *scores;
+                first += match end - first {
+                    3 => { some_back::<V, 3>(q, heads, pages, turned, kv, count, dout, dq, dpages, three, moved); 3 }
+                    2.. => { some_back::<V, 2>(q, heads, pages, turned, kv, count, dout, dq, dpages, two, moved); 2 }
+                    _ => { some_back::<V, 1>(q, heads, pages, turned, kv, count, dout, dq, dpages, one, moved); 1 }
+                };
             }
-            let mean = sum(total);
-            columns.iter_mut().for_each(|column| *column = [0.0; PAGE]);
-            for (((page, p), moved), dpage) in pages.iter().zip(p).zip(&scores.moved).zip(dpages.iter_mut()) {
-                let ds: Lanes = std::array::from_fn(|lane| p[0][lane] * (moved[lane] - mean) * scale);
-                let keys = &page[kv * heads.span()..][..head * PAGE];
-                let (dkeys, dvalues) = dpage[kv * 2 * head * PAGE..(kv + 1) * 2 * head * PAGE].split_at_mut(head * PAGE);
-                for (i, (((keys, dkeys), dvalues), column)) in
-                    keys.chunks_exact(PAGE).zip(dkeys.chunks_exact_mut(PAGE)).zip(dvalues.chunks_exact_mut(PAGE)).zip(&mut columns).enumerate()
-                {
-                    for lane in 0..PAGE {
-                        dkeys[lane] = ds[lane].mul_add(q[i], dkeys[lane]);
-                        dvalues[lane] = p[0][lane].mul_add(dout[i], dvalues[lane]);
-                        column[lane] = ds[lane].mul_add(keys[lane], column[lane]);
-                    }
-                }
+        }
+    }
+}
+
+/// The same for `G` heads of queries that see the head `kv` of keys.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn some_back<V: Vector, const G: usize>(
+    q: &[f32],
+    heads: Heads,
+    pages: &[&[f32]],
+    turned: &[Vec<f32>],
+    kv: usize,
+    count: usize,
+    dout: &[f32],
+    dq: &mut [f32],
+    dpages: &mut [Vec<f32>],
+    scores: &mut Vec<[Lanes; G]>,
+    moved: &mut Vec<Lanes>,
+) {
+    let (head, scale) = (heads.head, V::splat(heads.scale()));
+    probabilities::<V, G>(q, heads, pages, kv * heads.span(), count, scores);
+    // How each probability should move, and the mean of that.
+    moved.clear();
+    let mut total = [V::splat(0.0); G];
+    for (p, turned) in scores.iter().zip(turned) {
+        let values = &turned[kv * head * PAGE..(kv + 1) * head * PAGE];
+        let mut own = [V::splat(0.0); G];
+        for (i, values) in values.chunks_exact(PAGE).enumerate() {
+            let values = V::load(values);
+            for g in 0..G {
+                own[g] = V::splat(dout[g * head + i]).fma(values, own[g]);
             }
-            for (dq, column) in dq[own].iter_mut().zip(&columns) {
-                *dq += sum(*column);
+        }
+        for g in 0..G {
+            total[g] = V::load(&p[g]).fma(own[g], total[g]);
+            moved.push(own[g].lanes());
+        }
+    }
+    let mean = total.map(|total| V::splat(sum(total.lanes())));
+    let mut columns: Vec<[Lanes; G]> = vec![[[0.0; PAGE]; G]; head];
+    for (((page, p), moved), dpage) in pages.iter().zip(scores.iter()).zip(moved.chunks_exact(G)).zip(dpages.iter_mut()) {
+        let p: [V; G] = std::array::from_fn(|g| V::load(&p[g]));
+        let ds: [V; G] = std::array::from_fn(|g| p[g].mul(V::load(&moved[g]).sub(mean[g])).mul(scale));
+        let keys = &page[kv * heads.span()..][..head * PAGE];
+        let (dkeys, dvalues) = dpage[kv * 2 * head * PAGE..(kv + 1) * 2 * head * PAGE].split_at_mut(head * PAGE);
+        for (i, (((keys, dkeys), dvalues), column)) in
+            keys.chunks_exact(PAGE).zip(dkeys.chunks_exact_mut(PAGE)).zip(dvalues.chunks_exact_mut(PAGE)).zip(&mut columns).enumerate()
+        {
+            let keys = V::load(keys);
+            let (mut dkey, mut dvalue) = (V::load(dkeys), V::load(dvalues));
+            for g in 0..G {
+                dkey = ds[g].fma(V::splat(q[g * head + i]), dkey);
+                dvalue = p[g].fma(V::splat(dout[g * head + i]), dvalue);
+                ds[g].fma(keys, V::load(&column[g])).store(&mut column[g]);
             }
+            dkey.store(dkeys);
+            dvalue.store(dvalues);
+        }
+    }
+    for g in 0..G {
+        for (dq, column) in dq[g * head..(g + 1) * head].iter_mut().zip(&columns) {
+            *dq += sum(column[g]);
         }
     }
 }

@@ -4,7 +4,7 @@ use super::{Engine, Running};
 use crate::policy::products::dense::Rows;
 use crate::policy::products::isa::Isa;
 use crate::policy::products::rounded::Rounded;
-use crate::policy::products::vectors::{exp, sum, vectorised, LANES};
+use crate::policy::products::vectors::{exp, sum, vectorised, Vector, LANES};
 
 /// Logits whose masses are added up at a time.
 pub const MASS: usize = 256;
@@ -17,13 +17,12 @@ vectorised! {
         let inverse = 1.0 / temperature;
         let mut sums = Vec::with_capacity(logits.len().div_ceil(MASS));
         for logits in logits.chunks(MASS) {
-            let mut total = [0f32; LANES];
+            let mut total = V::splat(0.0);
             let mut chunks = logits.chunks_exact(LANES);
             for logits in chunks.by_ref() {
-                for lane in 0..LANES {
-                    total[lane] += exp((logits[lane] - most) * inverse);
-                }
+                total = total.add(V::load(logits).sub(V::splat(most)).mul(V::splat(inverse)).exp());
             }
+            let mut total = total.lanes();
             for (total, logit) in total.iter_mut().zip(chunks.remainder()) {
                 *total += exp((logit - most) * inverse);
             }
@@ -34,28 +33,25 @@ vectorised! {
 
     /// The largest of `logits`.
     fn largest(logits: &[f32]) -> f32 {
-        let mut most = [f32::NEG_INFINITY; LANES];
+        let mut most = V::splat(f32::NEG_INFINITY);
         let mut chunks = logits.chunks_exact(LANES);
         for logits in chunks.by_ref() {
-            for lane in 0..LANES {
-                most[lane] = if logits[lane] > most[lane] { logits[lane] } else { most[lane] };
-            }
+            most = V::load(logits).max(most);
         }
-        let most = most.into_iter().chain(chunks.remainder().iter().copied());
+        let most = most.lanes().into_iter().chain(chunks.remainder().iter().copied());
         most.fold(f32::NEG_INFINITY, |a, b| if b > a { b } else { a })
     }
 
     /// The entropy in nats of what has that mass: mass - sum of p (logit - largest) / temperature.
     pub fn entropy(logits: &[f32], temperature: f32, mass: (f32, f32)) -> f32 {
         let inverse = 1.0 / temperature;
-        let mut total = [0f32; LANES];
+        let mut total = V::splat(0.0);
         let mut chunks = logits.chunks_exact(LANES);
         for logits in chunks.by_ref() {
-            for lane in 0..LANES {
-                let scaled = (logits[lane] - mass.0) * inverse;
-                total[lane] = exp(scaled - mass.1).mul_add(scaled, total[lane]);
-            }
+            let scaled = V::load(logits).sub(V::splat(mass.0)).mul(V::splat(inverse));
+            total = scaled.sub(V::splat(mass.1)).exp().fma(scaled, total);
         }
+        let mut total = total.lanes();
         for (total, logit) in total.iter_mut().zip(chunks.remainder()) {
             let scaled = (logit - mass.0) * inverse;
             *total = exp(scaled - mass.1).mul_add(scaled, *total);
@@ -66,7 +62,12 @@ vectorised! {
     /// Adds to `to` the probabilities of `logits` times `share`.
     pub fn add_probabilities(logits: &[f32], temperature: f32, mass: (f32, f32), share: f32, to: &mut [f32]) {
         let inverse = 1.0 / temperature;
-        for (to, logit) in to.iter_mut().zip(logits) {
+        let (mut whole, mut chunks) = (to.chunks_exact_mut(LANES), logits.chunks_exact(LANES));
+        for (to, logits) in whole.by_ref().zip(chunks.by_ref()) {
+            let scaled = V::load(logits).sub(V::splat(mass.0)).mul(V::splat(inverse)).sub(V::splat(mass.1));
+            scaled.exp().fma(V::splat(share), V::load(to)).store(to);
+        }
+        for (to, logit) in whole.into_remainder().iter_mut().zip(chunks.remainder()) {
             *to = exp((logit - mass.0) * inverse - mass.1).mul_add(share, *to);
         }
     }

@@ -4,7 +4,7 @@
 //! row and the matrix alone.
 
 use super::isa::Isa;
-use super::vectors::{vectorised, Lanes, LANES};
+use super::vectors::{vectorised, Vector, LANES};
 
 /// A matrix `[outputs, inputs]`, in panels of [`LANES`] outputs: the numbers of an input one after the other.
 #[derive(Clone)]
@@ -69,9 +69,9 @@ vectorised! {
             let mut row = 0;
             while row < x.count {
                 row += match x.count - row {
-                    8.. => block::<8>(matrix, panel, x, row, scale, y, stride),
-                    4.. => block::<4>(matrix, panel, x, row, scale, y, stride),
-                    _ => block::<1>(matrix, panel, x, row, scale, y, stride),
+                    8.. => block::<V, 8>(matrix, panel, x, row, scale, y, stride),
+                    4.. => block::<V, 4>(matrix, panel, x, row, scale, y, stride),
+                    _ => block::<V, 1>(matrix, panel, x, row, scale, y, stride),
                 };
             }
         }
@@ -85,17 +85,20 @@ vectorised! {
             for first in (0..wide).step_by(8) {
                 let count = 8.min(wide - first);
                 let mut sums = [[0f32; LANES]; 8];
-                for row in 0..a.count {
-                    let own = &a.numbers[row * a.stride + first..];
-                    let theirs = &b.numbers[row * b.stride + from..];
-                    if lanes == LANES && count == 8 {
-                        let (own, theirs): (&[f32; 8], &Lanes) = (head(own), head(theirs));
+                if lanes == LANES && count == 8 {
+                    let mut whole = [V::splat(0.0); 8];
+                    for row in 0..a.count {
+                        let own = &a.numbers[row * a.stride + first..][..8];
+                        let theirs = V::load(&b.numbers[row * b.stride + from..]);
                         for i in 0..8 {
-                            for lane in 0..LANES {
-                                sums[i][lane] = own[i].mul_add(theirs[lane], sums[i][lane]);
-                            }
+                            whole[i] = V::splat(own[i]).fma(theirs, whole[i]);
                         }
-                    } else {
+                    }
+                    sums = whole.map(V::lanes);
+                } else {
+                    for row in 0..a.count {
+                        let own = &a.numbers[row * a.stride + first..];
+                        let theirs = &b.numbers[row * b.stride + from..];
                         for i in 0..count {
                             for lane in 0..lanes {
                                 sums[i][lane] = own[i].mul_add(theirs[lane], sums[i][lane]);
@@ -113,34 +116,21 @@ vectorised! {
     }
 }
 
-/// The first numbers of a list that has so many.
 #[inline(always)]
-fn head<const N: usize>(list: &[f32]) -> &[f32; N] {
-    // A list that is too short is a fault of the caller's sizes, as an index out of bounds would be.
-    match list.first_chunk() {
-        Some(head) => head,
-        None => panic!("a row is too short"),
-    }
-}
-
-#[inline(always)]
-fn block<const R: usize>(matrix: &Dense, panel: usize, x: Rows, row: usize, scale: f32, y: &mut [f32], stride: usize) -> usize {
+fn block<V: Vector, const R: usize>(matrix: &Dense, panel: usize, x: Rows, row: usize, scale: f32, y: &mut [f32], stride: usize) -> usize {
     let numbers = &matrix.numbers[panel * matrix.inputs * LANES..(panel + 1) * matrix.inputs * LANES];
     let rows: [&[f32]; R] = std::array::from_fn(|r| &x.numbers[(row + r) * x.stride..][..matrix.inputs]);
-    let mut sums = [[0f32; LANES]; R];
+    let mut sums = [V::splat(0.0); R];
     for (input, own) in numbers.chunks_exact(LANES).enumerate() {
-        let own: &Lanes = head(own);
+        let own = V::load(own);
         for r in 0..R {
-            let x = rows[r][input];
-            for lane in 0..LANES {
-                sums[r][lane] = x.mul_add(own[lane], sums[r][lane]);
-            }
+            sums[r] = V::splat(rows[r][input]).fma(own, sums[r]);
         }
     }
     let lanes = LANES.min(matrix.outputs - panel * LANES);
     for r in 0..R {
         let to = &mut y[(row + r) * stride + panel * LANES..][..lanes];
-        for (to, sum) in to.iter_mut().zip(sums[r]) {
+        for (to, sum) in to.iter_mut().zip(sums[r].lanes()) {
             *to = sum.mul_add(scale, *to);
         }
     }

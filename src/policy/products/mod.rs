@@ -21,6 +21,8 @@ pub mod dense;
 pub mod isa;
 pub mod matrix;
 mod plain;
+#[cfg(target_arch = "x86_64")]
+pub mod registers;
 pub mod rounded;
 #[cfg(test)]
 mod tests;
