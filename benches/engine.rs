@@ -67,7 +67,7 @@ fn microseconds(iterations: u64, workers: usize) -> Result<f64, String> {
         source: serde_json::Value::Null,
     };
     let journal = Journal { run: None, committer: None, observer: Arc::new(|_| ()) };
-    let plan = Plan { workers, journal, ..Plan::new(pipeline, find, |_| &[]) };
+    let plan = Plan { workers, journal, ..Plan::new(pipeline, find, |_| vec![]) };
     let start = Instant::now();
     run(plan).map_err(|e| e.to_string())?;
     Ok(start.elapsed().as_secs_f64() * 1e6 / iterations as f64)

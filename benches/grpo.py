@@ -38,7 +38,7 @@ nodes:
   rollout:
     op: rollout
     inputs: {{ tasks: tasks, weights: {{ after: update }} }}
-    with: {{ model: actor, samples: {samples}, max_turns: 1, decode: free, prompt: "{prompt}", max_tokens: {tokens} }}
+    with: {{ agent: {{ model: actor, max_turns: 1, decode: free, prompt: "{prompt}", max_tokens: {tokens} }}, samples: {samples} }}
   group: {{ op: group, inputs: rollout, with: {{ by: [task] }} }}
   advantage: {{ op: advantage, inputs: group, with: {{ of: episode_return }} }}
   update: {{ op: gpu-update, inputs: advantage, with: {{ model: actor, lr: 1.0e-6 }} }}

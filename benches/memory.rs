@@ -104,13 +104,13 @@ fn changes() -> Result<()> {
     let text = format!(
         "flow: remember\niterations: {ITERATIONS}\nmodels: {{ actor: {{ new: tiny }} }}\nnodes:\n  \
          tasks: {{ op: tasks, with: {{ env: minesweeper, batch: 1 }} }}\n  \
-         play: {{ op: rollout, inputs: tasks, with: {{ model: actor, max_turns: 1 }} }}\n  \
-         notes: {{ op: reflect, inputs: play, with: {{ model: actor }} }}\n  \
+         play: {{ op: rollout, inputs: tasks, with: {{ agent: {{ model: actor, max_turns: 1 }} }} }}\n  \
+         notes: {{ op: reflect, inputs: play, with: {{ agent: {{ model: actor }} }} }}\n  \
          memory: {{ op: memory-update, inputs: notes, with: {{ capacity: {BEST}, evict: lowest, points: none }} }}\nlog: [memory]\n"
     );
     let catalog = ops::catalog();
     let whole = pipeline::parse("remember.yaml", &text, &[], &catalog)?;
-    let part = whole.part(&BTreeSet::from(["memory".into()]), &BTreeSet::from(["notes".into()]), &catalog);
+    let part = whole.part(&BTreeSet::from(["memory".into()]), &BTreeSet::from(["notes".into()]));
     let made: Vec<_> = (0..ITERATIONS).map(rows).collect::<Result<_>>()?;
     let feed: Feed = Arc::new(move |iteration| Ok(made.get(iteration as usize).cloned().into_iter().collect()));
     // When each iteration was through, and what it had changed.

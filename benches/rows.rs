@@ -96,7 +96,7 @@ fn iterations(fed: &[RecordBatch], workers: usize) -> Result<(f64, u64)> {
     let catalog = ops::catalog();
     let whole = pipeline::parse(file, &std::fs::read_to_string(file)?, &[], &catalog)?;
     let names = |name: &str| BTreeSet::from([name.to_owned()]);
-    let mut part = whole.part(&names("advantage"), &names("trial"), &catalog);
+    let mut part = whole.part(&names("advantage"), &names("trial"));
     part.iterations = ITERATIONS;
     let rows = fed.to_vec();
     let feed: Feed = Arc::new(move |_| Ok(rows.clone()));

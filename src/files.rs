@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 /// Opens a regular file. A folder, a device or a named pipe is refused: reading it would wait, or never end.
 pub fn open(path: &Path) -> io::Result<File> {
@@ -26,6 +26,31 @@ pub fn text(path: &Path, most: u64) -> io::Result<String> {
     Ok(text)
 }
 
+/// The path without `.` and, as far as its own text tells, without `..`.
+pub fn tidy(path: &Path) -> PathBuf {
+    let mut tidy = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir if matches!(tidy.components().next_back(), Some(Component::Normal(_))) => drop(tidy.pop()),
+            part => tidy.push(part),
+        }
+    }
+    tidy
+}
+
+/// The path by which `path` is reached from `folder`, both taken from the folder in which the program runs; as it is where it is absolute.
+pub fn from_folder(path: &Path, folder: &Path) -> PathBuf {
+    if path.is_absolute() {
+        return path.to_owned();
+    }
+    let here = std::env::current_dir().unwrap_or_default();
+    let (path, folder) = (tidy(&here.join(path)), tidy(&here.join(folder)));
+    let common = path.components().zip(folder.components()).take_while(|(a, b)| a == b).count();
+    let up = folder.components().skip(common).map(|_| Component::ParentDir);
+    up.chain(path.components().skip(common)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,5 +65,15 @@ mod tests {
         assert_eq!(text(folder.path(), 9).unwrap_err().kind(), ErrorKind::IsADirectory);
         assert!(text(Path::new("/dev/zero"), 9).unwrap_err().to_string().contains("no regular file"));
         assert_eq!(text(&folder.path().join("none"), 9).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_path_is_tidied_and_told_from_a_folder() {
+        for (path, expected) in [("a/./b/../c", "a/c"), ("../a", "../a"), ("a/../../b", "../b"), ("/a/../b", "/b")] {
+            assert_eq!(tidy(Path::new(path)), Path::new(expected));
+        }
+        for (path, folder, expected) in [("a/b", "runs/x", "../../a/b"), ("runs/y", "runs/x", "../y"), ("/a", "b", "/a"), ("a", "", "a")] {
+            assert_eq!(from_folder(Path::new(path), Path::new(folder)), Path::new(expected));
+        }
     }
 }

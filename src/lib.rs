@@ -15,7 +15,7 @@
 //!   actor: { new: tiny, layers: 1, width: 16, heads: 2, kv_heads: 1 }
 //! nodes:
 //!   tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 2, batch: 2 } }
-//!   rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { model: actor, samples: 4, max_turns: 3 } }
+//!   rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { agent: { model: actor, max_turns: 3 }, samples: 4 } }
 //!   group: { op: group, inputs: rollout, with: { by: [task] } }
 //!   advantage: { op: advantage, inputs: group, with: { of: episode_return } }
 //!   update: { op: gpu-update, inputs: advantage, with: { model: actor } }

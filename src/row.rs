@@ -180,7 +180,24 @@ pub const NAME: [&str; 6] = ["iteration", "task", "sample", "attempt", "turn", "
 /// The columns of the table `errors`: one row for each episode that was given up.
 pub const ERRORS: [&str; 10] = ["iteration", "task", "sample", "attempt", "turn", "phase", "node", "cause", "error", "tries"];
 
-/// The column called `name`, if there is one.
+/// What the name of a column begins with that has a tagged part of an answer: the tag follows. Which there are an agent says.
+pub const PART: &str = "answer_";
+
+/// The type of the column called `name`, if there can be one.
+pub fn kind(name: &str) -> Option<Kind> {
+    find(name).map(|column| column.kind).or(name.starts_with(PART).then_some(Kind::Text))
+}
+
+/// These columns in the table's order, parts of answers behind all others.
+pub fn in_order(names: &[String]) -> Vec<String> {
+    let place = |name: &String| COLUMNS.iter().position(|column| column.name == name).unwrap_or(COLUMNS.len());
+    let mut names: Vec<String> = names.to_vec();
+    names.sort_by_key(place);
+    names.dedup();
+    names
+}
+
+/// The column called `name` of those that are always there, if there is one.
 pub fn find(name: &str) -> Option<&'static Column> {
     COLUMNS.iter().find(|c| c.name == name)
 }
@@ -209,7 +226,7 @@ pub enum RowError {
 /// The schema of rows with these columns, in this order. Fails with [`RowError::Missing`] for a column outside the table.
 pub fn schema(names: &[&str]) -> Result<SchemaRef, RowError> {
     let field =
-        |name: &&str| find(name).map(|c| Field::new(c.name, c.kind.arrow(), false)).ok_or_else(|| RowError::Missing(name.to_string()));
+        |name: &&str| kind(name).map(|kind| Field::new(*name, kind.arrow(), false)).ok_or_else(|| RowError::Missing(name.to_string()));
     Ok(Arc::new(Schema::new(names.iter().map(field).collect::<Result<Vec<_>, _>>()?)))
 }
 

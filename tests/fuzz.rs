@@ -44,7 +44,7 @@ fn no_pipeline_makes_the_parser_panic() {
                 false
             }
             Ok(pipeline) => {
-                let again = parse("again.yaml", &pipeline.to_yaml(), &[], &catalog).unwrap_or_else(|e| panic!("{e}"));
+                let again = parse("again.yaml", &pipeline.to_yaml("".as_ref()), &[], &catalog).unwrap_or_else(|e| panic!("{e}"));
                 assert_eq!((again.nodes, again.models, again.log), (pipeline.nodes, pipeline.models, pipeline.log));
                 true
             }

@@ -47,6 +47,19 @@ pub fn forms(schema: &Value) -> Vec<(String, Value)> {
     }
 }
 
+/// The schema of the items of a list among the properties, with all that it refers to.
+pub fn items(schema: &Value, list: &str) -> Value {
+    let property = &schema["properties"][list];
+    let target = |schema: &Value, item: &Value| {
+        let target = item["$ref"].as_str().and_then(|r| schema.pointer(r.trim_start_matches('#'))).unwrap_or(item);
+        target.clone()
+    };
+    let list = shapes(schema, property).into_iter().find(|shape| shape["items"].is_object());
+    let mut item = list.map(|list| target(schema, &list["items"])).unwrap_or_default();
+    item["$defs"] = schema["$defs"].clone();
+    item
+}
+
 /// Every property of a schema, those of its cases too.
 pub fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
     own(schema).chain(cases(schema).into_iter().flat_map(|(_, then)| own(then)))
@@ -72,7 +85,10 @@ fn own(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
 fn walk(root: &Value, schema: &Value, prefix: &str, all: &mut Vec<Setting>) {
     let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     for (name, property) in own(schema) {
-        let shapes = shapes(root, property);
+        let mut shapes = shapes(root, property);
+        // What an agent is stands in one place.
+        let agent = shapes.iter().any(|shape| shape["x-names"] == "agent");
+        shapes.retain(|shape| !agent || shape["x-names"] == "agent");
         let own = || property["description"].as_str();
         let about = own().or_else(|| shapes.iter().find_map(|s| s["description"].as_str())).unwrap_or_default().replace('\n', " ");
         let default = property.get("default").filter(|d| !d.is_null() && !about.contains("Default: ")).map(short);

@@ -84,7 +84,7 @@ mod tests {
     fn what_does_not_fit_is_said_with_both_sizes() {
         let text = "flow: x\niterations: 1\nmodels:\n  actor: { new: tiny, layers: 100, width: 8192, heads: 64, kv_heads: 64 }\nnodes:
   tasks: { op: tasks, with: { env: minesweeper, batch: 1 } }
-  rollout: { op: rollout, inputs: tasks, with: { model: actor, max_turns: 1 } }
+  rollout: { op: rollout, inputs: tasks, with: { agent: { model: actor, max_turns: 1 } } }
 log: [rollout]\n";
         let catalog = ops::catalog();
         let pipeline = pipeline::parse("x", text, &[], &catalog).unwrap();

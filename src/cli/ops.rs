@@ -1,6 +1,6 @@
 //! `flow ops`: the operator table, for a person.
 
-use super::described::{forms, settings, Setting};
+use super::described::{forms, items, settings, Setting};
 use super::error::Error;
 use super::output::{answer, Outcome};
 use super::reference::reference;
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 #[derive(Args)]
 pub struct Ops {
-    /// Explains this operator; `models` explains what an entry of `models:` may be
+    /// Explains this operator; `models` and `agents` explain what an entry of `models:` and of `agents:` may be
     operator: Option<String>,
     /// Lists the columns instead, as Markdown
     #[arg(long, conflicts_with = "operator")]
@@ -31,9 +31,10 @@ impl Ops {
             None => {
                 let line = |name: &str, about: &str| format!("{name:<12} {about}\n");
                 let all: String = catalog.operators.iter().map(|spec| line(spec.name, spec.about)).collect();
-                format!("{all}\n`flow ops NAME` explains one, `flow ops models` the models.")
+                format!("{all}\n`flow ops NAME` explains one, `flow ops models` the models, `flow ops agents` the agents.")
             }
             Some("models") => models(&catalog.model),
+            Some("agents") => agents(&catalog.agent),
             Some(name) => match catalog.operator(name) {
                 Some(spec) => explain(spec),
                 None => {
@@ -76,6 +77,18 @@ fn explain(spec: &OperatorSpec) -> String {
 }
 
 /// What an entry of `models:` may be.
+/// What an agent is, and what its context and its answer are made of.
+fn agents(schema: &Value) -> String {
+    let mut text = format!("An entry of `agents:`, or what stands behind `agent` in its place.\n\n{}", listed(&settings(schema)));
+    for (list, what) in [("context", "\nA source of its `context` is one of these.\n"), ("answer", "\nA part of its `answer`:\n")] {
+        text += what;
+        for (about, shape) in forms(&items(schema, list)) {
+            text += &format!("\n{about}\n{}", listed(&settings(&shape)));
+        }
+    }
+    text
+}
+
 fn models(schema: &Value) -> String {
     let mut text = String::from("An entry of `models:` is one of these.\n");
     for (about, shape) in forms(schema) {

@@ -1,6 +1,6 @@
 //! The reference of the pipeline language as Markdown, made from the operator table: `flow ops --reference`.
 
-use super::described::{forms, settings, Setting};
+use super::described::{forms, items, settings, Setting};
 use crate::pipeline::{Catalog, Delay, OperatorSpec};
 
 /// The whole page.
@@ -14,6 +14,14 @@ pub fn reference(catalog: &Catalog) -> String {
         text += &format!("- [`{0}`](#{0}): {1}\n", spec.name, spec.about);
     }
     catalog.operators.iter().for_each(|spec| text += &operator(spec));
+    text += &format!(
+        "\n## Agents\n\nAn entry of `agents:`, or what stands behind `agent` in its place.\n\n{}\nA source of an agent's `context` is one of these.\n",
+        table(&settings(&catalog.agent))
+    );
+    for (about, shape) in forms(&items(&catalog.agent, "context")) {
+        text += &format!("\n{about}\n\n{}", table(&settings(&shape)));
+    }
+    text += &format!("\nA part of its `answer`:\n\n{}", table(&settings(&forms(&items(&catalog.agent, "answer"))[0].1)));
     text += "\n## Models\n\nAn entry of `models:` is one of these.\n";
     for (about, shape) in forms(&catalog.model) {
         text += &format!("\n{about}\n\n{}", table(&settings(&shape)));

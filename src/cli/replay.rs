@@ -49,7 +49,7 @@ impl Replay {
         idle(&source, &whole, &pipeline, &replays);
         let root = self.out.clone().unwrap_or_else(|| free(&format!("{}-replay", whole.name)));
         let about = RunInfo { replays: Some(replays.clone()), ..info(&pipeline) };
-        let folder = log::Run::create(&root, &whole.to_yaml(), &about)?;
+        let folder = log::Run::create(&root, &whole.to_yaml(&root), &about)?;
         let lock = Some(Lock::take(&folder)?);
         if let Some(policy) = &policy {
             models::save_start(policy, &pipeline, &folder)?;

@@ -61,7 +61,7 @@ impl Run {
             return Ok(ExitCode::SUCCESS);
         }
         let root = self.out.clone().unwrap_or_else(|| free(&pipeline.name));
-        let folder = log::Run::create(&root, &pipeline.to_yaml(), &info(&pipeline))?;
+        let folder = log::Run::create(&root, &pipeline.to_yaml(&root), &info(&pipeline))?;
         let lock = Some(Lock::take(&folder)?);
         if let Some(policy) = &policy {
             models::save_start(policy, &pipeline, &folder)?;

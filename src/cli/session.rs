@@ -129,7 +129,7 @@ fn otherwise(pipeline: &Pipeline) -> Option<String> {
 /// A logged node whose rows are turns of episodes.
 fn played(pipeline: &Pipeline) -> Option<String> {
     let mut logged = pipeline.nodes.iter().filter(|n| pipeline.log.contains(&n.id));
-    let turns = |n: &&Node| ["action", "reward"].iter().all(|column| n.makes(ops::adds).contains(column));
+    let turns = |n: &&Node| ["action", "reward"].iter().all(|column| n.makes(ops::adds).iter().any(|made| made == column));
     logged.rfind(turns).map(|n| n.id.clone())
 }
 
@@ -137,8 +137,8 @@ fn played(pipeline: &Pipeline) -> Option<String> {
 pub fn info(pipeline: &Pipeline) -> RunInfo {
     let logged = pipeline.nodes.iter().filter(|n| pipeline.log.contains(&n.id));
     let columns = |node: &Node| {
-        let makes = node.makes(ops::adds);
-        row::COLUMNS.iter().map(|c| c.name).filter(|c| row::NAME.contains(c) || makes.contains(c)).map(String::from).collect()
+        let name = row::NAME.iter().map(|column| column.to_string());
+        row::in_order(&name.chain(node.makes(ops::adds)).collect::<Vec<_>>())
     };
     let catalog = ops::catalog();
     let upstream = |id: &str| Some(pipeline.upstream(id, &catalog).into_iter().map(String::from).collect());

@@ -19,7 +19,7 @@ pub struct News {
 pub fn same(hosts: &Hosts, workers: u32, pipeline: &Pipeline) -> Same {
     Same {
         program: env!("CARGO_PKG_VERSION").into(),
-        pipeline: format!("{:x}", Sha256::digest(pipeline.to_yaml())),
+        pipeline: format!("{:x}", Sha256::digest(pipeline.to_yaml("".as_ref()))),
         workers: workers as usize,
         processes: hosts.addresses.len(),
     }

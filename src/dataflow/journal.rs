@@ -150,8 +150,8 @@ fn texts(rows: &[Vec<RecordBatch>]) -> impl Iterator<Item = &str> {
 
 /// The columns of `keep` that the rows have, in the table's order.
 fn select(rows: &RecordBatch, keep: &[String]) -> Result<RecordBatch, row::RowError> {
-    let wanted = row::COLUMNS.iter().filter(|c| keep.iter().any(|k| k == c.name));
-    row::batch(wanted.filter_map(|c| Some((c.name, rows.column_by_name(c.name)?.clone()))).collect())
+    let columns = row::in_order(keep);
+    row::batch(columns.iter().filter_map(|name| Some((name.as_str(), rows.column_by_name(name)?.clone()))).collect())
 }
 
 /// Rows without a column, which say no more than that an iteration is done.

@@ -43,8 +43,8 @@ pub struct Plan {
     pub policy: Option<Policy>,
     /// Name -> how the operator becomes timely.
     pub find: fn(&str) -> Option<Render>,
-    /// Name -> the columns the operator adds, which are those it logs.
-    pub adds: fn(&str) -> &'static [&'static str],
+    /// Node -> the columns that its operator adds, which are those it logs.
+    pub adds: fn(&Node) -> Vec<String>,
     pub journal: Journal,
     /// How long nothing at all may move before the run ends with a failure; no limit if there is none.
     pub stall: Option<Duration>,
@@ -55,7 +55,7 @@ pub struct Plan {
 
 impl Plan {
     /// A run from its beginning, on one worker, without models or a log: change what is different.
-    pub fn new(pipeline: Pipeline, find: fn(&str) -> Option<Render>, adds: fn(&str) -> &'static [&'static str]) -> Plan {
+    pub fn new(pipeline: Pipeline, find: fn(&str) -> Option<Render>, adds: fn(&Node) -> Vec<String>) -> Plan {
         let journal = Journal { run: None, committer: None, observer: Arc::new(|_| {}) };
         let (feeds, past, given) = Default::default();
         Plan {
@@ -194,5 +194,5 @@ fn lasting(pipeline: &Pipeline) -> BTreeSet<String> {
 
 fn logged(plan: &Plan, node: &Node) -> Option<Vec<String>> {
     let wanted = plan.pipeline.log.contains(&node.id);
-    wanted.then(|| crate::row::NAME.into_iter().chain(node.makes(plan.adds)).map(String::from).collect())
+    wanted.then(|| crate::row::NAME.iter().map(|column| column.to_string()).chain(node.makes(plan.adds)).collect())
 }

@@ -82,7 +82,7 @@ fn of(update: &Turns, nodes: &[Turns]) -> String {
     put("used", &own("used").unwrap_or("CAST(NULL AS VARCHAR)".into()));
     for column in CREDIT {
         let logged = made.iter().find(|(name, _)| name == column).map(|(_, source)| source.clone());
-        let none = || row::find(column).map(|c| format!("CAST(NULL AS {})", sql_type(c.kind)));
+        let none = || row::kind(column).map(|kind| format!("CAST(NULL AS {})", sql_type(kind)));
         if let Some(source) = own(column).or(logged).or_else(none) {
             put(column, &source);
         }

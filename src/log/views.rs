@@ -148,7 +148,7 @@ fn memory_at(manifest: &Manifest, columns: &BTreeMap<String, Vec<String>>) -> Op
 
 /// A table with these columns and no row.
 pub(super) fn empty(columns: &[&str]) -> String {
-    let column = |name: &&str| row::find(name).map(|c| format!("CAST(NULL AS {}) AS {}", sql_type(c.kind), quoted(name)));
+    let column = |name: &&str| row::kind(name).map(|kind| format!("CAST(NULL AS {}) AS {}", sql_type(kind), quoted(name)));
     format!("SELECT {} WHERE false", columns.iter().filter_map(column).collect::<Vec<_>>().join(", "))
 }
 

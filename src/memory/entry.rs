@@ -84,7 +84,7 @@ pub fn table(changes: &[Change]) -> Result<RecordBatch, RowError> {
 /// # Errors
 /// If the column is missing, or of another type.
 pub fn keys<'a>(rows: &'a RecordBatch, column: &str) -> Result<Box<dyn Fn(usize) -> String + 'a>, RowError> {
-    Ok(if row::find(column).is_some_and(|column| column.kind == Kind::U64) {
+    Ok(if row::kind(column) == Some(Kind::U64) {
         let values = row::u64s(rows, column)?;
         Box::new(|i| values.value(i).to_string())
     } else {

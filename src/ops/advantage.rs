@@ -43,7 +43,7 @@ pub const OPERATOR: Operator = Operator {
 /// The columns that only some settings read.
 fn needs(with: &With) -> Vec<Need> {
     let Some(meant) = with.typed::<AdvantageSettings>() else { return Vec::new() };
-    let need = |column: &str, key: &str| Need { port: "rows", column: column.into(), at: vec![key.into()] };
+    let need = |column: &str, key: &str| Need { port: "rows".into(), column: column.into(), at: vec![key.into()] };
     let mut needs: Vec<Need> = meant.of.estimator().needs.iter().map(|column| need(column, "of")).collect();
     if meant.of.estimator().tokens {
         needs.push(need("token_values", "of"));

@@ -6,6 +6,7 @@ use crate::dataflow::context::{Shared, Trial};
 use crate::dataflow::streaming::{Made, Piece, Streaming};
 use crate::dataflow::{Failed, Figure};
 use crate::pipeline::Until;
+use crate::rollout::context::NotesSettings;
 use crate::rollout::episode::{Finished, Start};
 use crate::rollout::exchange::{Exchange, Whose};
 use crate::rollout::notes::{self, Unwritten};
@@ -25,10 +26,8 @@ pub const MEMORY: usize = 1;
 pub struct Attempts {
     pub sampler: Sampler,
     pub samples: u32,
-    pub keep: Unwritten,
-    pub budget: usize,
-    /// Whose notes a further attempt is told.
-    pub whose: Whose,
+    /// How further attempts are told of those before.
+    pub notes: NotesSettings,
     pub trial: Trial,
     pub node: String,
     pub shared: Shared,
@@ -71,7 +70,7 @@ impl Streaming for Attempts {
         let starts = if piece.port == TASKS { self.first(&piece)? } else { self.further(&piece)? };
         if piece.port == TASKS {
             self.now.exchange.begun(0, starts.len());
-        } else if self.whose == Whose::Another && !starts.is_empty() {
+        } else if self.notes.notes == Whose::Another && !starts.is_empty() {
             self.now.exchange.hold(piece.id, starts);
             return self.exchanged();
         }
@@ -100,10 +99,10 @@ impl Streaming for Attempts {
                 *left -= ended.len();
             }
             let kept: Vec<String> = ended.iter().map(|e| self.kept(e)).collect();
-            let rows = record::played(&ended, &kept)?;
+            let rows = record::played(&ended, &kept, &self.sampler.parts())?;
             made.push(Made { of: piece, rows: rows.into_iter().collect(), last: false });
         }
-        if self.whose == Whose::Another {
+        if self.notes.notes == Whose::Another {
             self.exchanged()?;
         }
         // Those with nothing left, be it that there was nothing from the start.
@@ -211,12 +210,12 @@ impl Attempts {
     /// What the next attempt is told, where no reflection says it.
     fn kept(&self, ended: &Finished) -> String {
         let memory = &ended.start.memory;
-        if self.keep == Unwritten::None {
+        if self.notes.keep == Unwritten::None {
             return memory.clone();
         }
         let actions: Vec<&str> = ended.turns.iter().map(|turn| turn.action.as_str()).collect();
         let entry = notes::history(ended.start.attempt, &actions, &ended.outcome);
-        notes::grown(memory, &entry, self.budget, self.sampler.tokenizer())
+        notes::grown(memory, &entry, self.notes.budget, self.sampler.tokenizer())
     }
 
     /// The figures of the iteration so far. `success` is that of trials; `pass@k` the share of them won within k attempts.

@@ -5,32 +5,29 @@
 use super::attempts::{Attempts, Iteration};
 use super::games::unmeasurable;
 use super::incoming::newest;
-use super::operator::{must, port, settings, Further, Head, Operator, Settings, Unfit};
-use super::ranked;
-use super::recall;
+use super::operator::{port, settings, Further, Head, Operator, Settings, Unfit};
 use super::reflect::Reflections;
-use super::rollout::{self, Rollout};
-use super::templates;
+use super::{playing, reading};
 use crate::dataflow::context::Trial;
+use crate::dataflow::source;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::Streaming;
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::env::{Game, Panel, Worlds};
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, Until, With, Wrong};
+use crate::rollout::agent::EVALUATION_TEMPERATURE;
 use crate::rollout::exchange::Whose;
 use crate::rollout::notes::words as memory_words;
 use crate::rollout::player::Play;
-use crate::rollout::prompt::Prompt;
-use crate::rollout::recall::{Place as Told, RecallSettings};
 use crate::rollout::record::COLUMNS;
 use crate::rollout::reflection::Reflector;
+use crate::rollout::retry::RetryPolicy;
 use crate::rollout::sampler::Sampler;
-use crate::rollout::settings::{Actor, PlaySettings, ReflectionSettings, SamplingSettings, EVALUATION_SEED, EVALUATION_TEMPERATURE};
+use crate::rollout::settings::{Actor, PlaySettings, ReflectionSettings};
 use crate::row::{self, RowError};
 use arrow::array::{RecordBatch, StringArray, UInt64Array};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{json, Value};
 use std::path::Path;
 use std::sync::Arc;
 use timely::dataflow::Scope;
@@ -39,9 +36,10 @@ use timely::dataflow::Scope;
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Evaluate {
-    /// The model that plays.
-    model: String,
+    #[serde(flatten)]
+    play: PlaySettings,
     /// The file of a frozen panel.
+    #[schemars(extend("x-names" = "file"))]
     panel: String,
     /// Measures at iterations 0, `every`, 2 * `every` and at the end.
     #[serde(default = "ten")]
@@ -51,24 +49,17 @@ struct Evaluate {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 10_000))]
     samples: u32,
-    #[serde(flatten)]
-    play: PlaySettings,
-    #[serde(flatten)]
-    sampling: SamplingSettings,
     /// Attempts at a task, until one succeeds: pass@1 up to pass@k.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 100))]
     attempts: u32,
-    /// With several attempts, how the model reflects on those before, at the temperature at which it plays unless given another;
-    /// without it, it doesn't.
+    /// With several attempts, how those before are reflected on, at the temperature of this evaluation unless given another; without it,
+    /// nobody does.
     #[serde(default)]
     reflect: Option<ReflectionSettings>,
-    /// How the memory at the port `memory` is read; it is asked in every measurement.
+    /// What its random numbers follow from: the same for every run unless given, so that two runs are measured with the same numbers.
     #[serde(default)]
-    retrieve: Option<RecallSettings>,
-    /// The encoder, of `models`, of a memory whose `points` are an encoder's.
-    #[serde(default)]
-    encoder: Option<String>,
+    seed: u64,
 }
 
 fn ten() -> u64 {
@@ -86,31 +77,37 @@ pub const OPERATOR: Operator = Operator {
     ports: &[
         Port {
             name: "weights",
-            about: "the update whose weights are measured",
+            about: "the update whose weights are measured; the untrained ones without it",
             carries: Carries::Weights,
             needs: &["version"],
-            optional: false,
-            delay: Delay::Always,
-        },
-        Port {
-            name: recall::PORT,
-            about: "the memory that `retrieve` reads, as it is when the weights are measured",
-            carries: Carries::Memory,
-            needs: &[],
             optional: true,
             delay: Delay::Always,
         },
+        reading::PORT,
     ],
     keeps: false,
     adds: COLUMNS,
     settings: Settings::of::<Evaluate>(),
     outside: render,
     inside: None,
-    further: Further { needs, wrong, head: |_| Some(Head::Language), game: |node| game(node).map(Some), words, notes, ..Further::NOTHING },
+    further: Further {
+        needs,
+        wrong,
+        head: |_| Some(Head::Language),
+        game: |node| game(node).map(Some),
+        makes,
+        words,
+        notes,
+        ..Further::NOTHING
+    },
 };
 
 fn needs(with: &With) -> Vec<Need> {
-    with.typed::<Evaluate>().map_or_else(Vec::new, |with| recall::needs(with.retrieve.as_ref()))
+    with.typed::<Evaluate>().map_or_else(Vec::new, |with| reading::needs(&with.play.agent))
+}
+
+fn makes(with: &With) -> Vec<String> {
+    with.typed::<Evaluate>().map_or_else(Vec::new, |with| with.play.agent.columns())
 }
 
 fn panel(node: &Node, with: &Evaluate) -> Result<Panel, Wrong> {
@@ -125,15 +122,9 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     };
     let mut wrong: Vec<Wrong> = wrong.into_iter().collect();
     let Ok(with) = settings::<Evaluate>(node) else { return wrong };
-    let told = with.retrieve.as_ref().is_some_and(|retrieve| retrieve.place == Told::Before);
-    wrong.extend(templates::played(node, &with.play, with.attempts > 1 || told));
-    wrong.extend(ranked::wrong(node, pipeline, &with.play, Actor::Policy));
-    wrong.extend(with.reflect.as_ref().and_then(|how| templates::reflected(node, &["reflect"], how).err()));
-    wrong.extend(recall::wrong(node, pipeline, with.retrieve.as_ref().map(|retrieve| retrieve.retrieval.by)));
-    if with.retrieve.as_ref().is_some_and(|retrieve| retrieve.chance < 1.0) {
-        let message = "`evaluate` measures with the memory or without it, and not by chance";
-        wrong.push(Wrong::in_node(node, &["with", "retrieve", "chance"], message).help("leave `chance` out, or `retrieve`"));
-    }
+    wrong.extend(playing::wrong(node, pipeline, &with.play.agent, Actor::Policy, with.attempts > 1));
+    wrong.extend(with.reflect.as_ref().and_then(|reflect| playing::question(node, &["reflect"], &reflect.agent).err()));
+    wrong.extend(reading::wrong(node, pipeline, &with.play.agent, &["weights"]));
     wrong
 }
 
@@ -149,79 +140,61 @@ fn game(node: &Node) -> Result<Game, Wrong> {
 fn words(node: &Node) -> Result<Vec<String>, Wrong> {
     let with = settings::<Evaluate>(node)?;
     let mut words = if with.attempts > 1 { memory_words() } else { vec![] };
-    words.extend(templates::words(node, &with.play)?);
-    words.extend(recall::words(with.retrieve.as_ref()));
+    words.extend(playing::words(node, &with.play.agent)?);
+    words.extend(reading::words(node, &with.play.agent));
     Ok(words)
 }
 
-/// That it plays in another way than every rollout from which its model learns.
+/// What a conversation costs, and which memories of its agent are read where it trains and not here.
 fn notes(node: &Node, pipeline: &Pipeline) -> Vec<String> {
     let Ok(with) = settings::<Evaluate>(node) else { return vec![] };
-    let own = way(&with.play, &with.sampling);
-    let mut found = Vec::new();
-    for other in pipeline.all().filter(|n| n.op == rollout::OPERATOR.name) {
-        let Ok(rollout) = settings::<Rollout>(other) else { continue };
-        if rollout.model != with.model || rollout.actor != Actor::Policy {
-            continue;
+    let agent = &with.play.agent;
+    let mut notes = playing::notes(node, agent);
+    let reads = |node: &Node, port: &str| node.inputs.iter().any(|input| input.port == port);
+    for memory in agent.memories().filter(|memory| !reads(node, &memory.memory)) {
+        if pipeline.all().any(|other| reads(other, &memory.memory)) {
+            notes.push(format!(
+                "it has no input `{0}`, so its agent is told nothing of that memory: it is measured without it",
+                memory.memory
+            ));
         }
-        let theirs = way(&rollout.play, &rollout.sampling);
-        let differ: Vec<_> = own.iter().zip(&theirs).filter(|(here, there)| here != there).collect();
-        if differ.is_empty() {
-            return vec![];
-        }
-        let here: Vec<String> = differ.iter().map(|(here, _)| format!("`{here}`")).collect();
-        let there: Vec<String> = differ.iter().map(|(_, there)| format!("`{there}`")).collect();
-        let (here, there) = (here.join(", "), there.join(", "));
-        found.push(format!("it plays with {here} where `{}` trains with {there}: what is measured isn't what is trained", other.id));
     }
-    found
+    notes
 }
 
-/// The settings that decide what a policy is shown and how it answers.
-fn way(play: &PlaySettings, sampling: &SamplingSettings) -> Vec<String> {
-    let retells = Prompt::new(play).is_ok_and(|prompt| prompt.asks("history"));
-    let shown = if retells { play.history } else { 0 };
-    let told = |name: &str, value: Value| format!("{name}: {}", value.as_str().map_or_else(|| value.to_string(), String::from));
-    vec![
-        told("prompt", json!(play.prompt)),
-        told("system", json!(play.system)),
-        told("layout", json!(play.layout)),
-        told("history", json!(shown)),
-        told("prompt_tokens", json!(play.prompt_tokens)),
-        told("decode", json!(play.decode)),
-        told("critic", json!(play.critic)),
-        told("rank", json!(play.rank)),
-        told("max_tokens", json!(sampling.max_tokens)),
-    ]
-}
-
-pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
+pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with = settings::<Evaluate>(node)?;
     let policy = ctx.policy.clone().ok_or(Unfit::Model)?;
     let tasks = panel(node, &with)?.tasks;
-    let whose = with.play.notes;
+    let PlaySettings { agent, temperature, tries } = &with.play;
+    let (agent, notes) = (agent.measured(), agent.notes());
     // Notes change hands within one process.
-    let share = if whose == Whose::Another { 1 } else { ctx.team.processes };
+    let share = if notes.notes == Whose::Another { 1 } else { ctx.team.processes };
     let names: Vec<String> = tasks.iter().enumerate().filter(|(i, _)| i % share == ctx.team.process).map(|(_, t)| t.name()).collect();
     let panel = row::batch(vec![("task", Arc::new(StringArray::from(names)))])?;
     let trial = Trial { attempts: with.attempts.into(), until: Until::Won };
-    let sampling = with.sampling.sampling(EVALUATION_TEMPERATURE);
-    let outside = ctx.shared.outside.clone();
-    let reflector = with.reflect.as_ref().map(|how| Reflector::new(with.model.clone(), how, sampling.temperature, outside)).transpose()?;
-    let told = (ctx.shared.clone(), node.id.clone());
-    let reflecting = |how| Reflections::new(how, policy.clone(), EVALUATION_SEED, Some(trial.attempts - 1), told).uncounted();
+    let sampling = agent.sampling(*temperature, EVALUATION_TEMPERATURE);
+    let (outside, seed) = (ctx.shared.outside.clone(), with.seed);
+    let reflector = |reflect| Reflector::new(reflect, sampling.temperature, outside.clone());
+    let reflector = with.reflect.as_ref().map(reflector).transpose()?;
+    let reports = (ctx.shared.clone(), node.id.clone());
+    let reflecting = |reflector| Reflections::new(reflector, policy.clone(), seed, Some(trial.attempts - 1), reports).uncounted();
     let mut reflections = reflector.map(reflecting);
-    let (keep, budget) = (with.play.keep, with.play.budget);
     // Whatever fails is not won, and that is the measure.
-    let how = Play { model: with.model.clone(), actor: Actor::Policy, sampling, settings: with.play.clone(), max_failed: 1.0 };
+    let retry = RetryPolicy { tries: *tries, max_failed: 1.0 };
+    let sources = reading::sources(node, &agent, ctx);
+    let play = Play { agent, actor: Actor::Policy, sampling, join: false, retry };
     let (shared, id, last) = (ctx.shared.clone(), node.id.clone(), ctx.iterations);
-    let recalled = recall::reader(node, with.retrieve.as_ref(), with.encoder.as_deref(), ctx);
+    let weights = port(&ports, "weights");
+    let trained = weights.is_some();
+    // Where nothing is trained, iterations come by themselves.
+    let clock = || source::iterations(&format!("the iterations of {}", node.id), scope, ctx, tick);
+    let first = (weights.unwrap_or_else(clock), Route::All);
+    let memories: Vec<_> = reading::edges(&sources, &ports).into_iter().map(|edge| (edge, Route::All)).collect();
     let mut attempts = Attempts {
-        sampler: Sampler::new(policy, how, Worlds::new(ctx.shared.outside.clone()), EVALUATION_SEED)?.recalling(recalled),
+        sampler: Sampler::new(policy, play, Worlds::new(outside), seed)?.reading(sources),
         samples: with.samples,
-        keep,
-        budget,
-        whose,
+        notes,
         trial,
         node: id.clone(),
         shared: shared.clone(),
@@ -231,15 +204,13 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         now: Iteration::default(),
     };
     let mut version = 0;
-    let mut inputs = vec![(must(&ports, "weights")?, Route::All)];
-    inputs.extend(port(&ports, recall::PORT).map(|edge| (edge, Route::All)));
+    let inputs = std::iter::once(first).chain(memories).collect();
     let shape = Stage { name: node.id.clone(), inputs, begins: true, place: Place::Thread };
     Ok(stage(shape, ctx, move |iteration, rows| {
-        version = newest(version, rows.first())?;
-        if let Some(memory) = attempts.sampler.recall() {
-            recall::begin(memory, rows.get(1), EVALUATION_SEED)?;
-        }
-        if iteration % with.every != 0 && iteration < last {
+        version = newest(version, rows.first().filter(|_| trained))?;
+        reading::begin(attempts.sampler.sources(), &rows[1..], seed)?;
+        let due = iteration % with.every == 0;
+        if trained && !due && iteration < last || !trained && (!due || iteration >= last) {
             return Ok(vec![]);
         }
         attempts.begin(iteration, vec![])?;
@@ -252,6 +223,11 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         let Some(rows) = row::sorted(&made)? else { return Ok(vec![]) };
         Ok(vec![stamped(&rows, iteration)?])
     }))
+}
+
+/// A row that says which iteration it is.
+fn tick(iteration: u64) -> Result<Vec<RecordBatch>, Failed> {
+    Ok(vec![row::batch(vec![("iteration", Arc::new(UInt64Array::from(vec![iteration])))])?])
 }
 
 /// The rows with the iteration in which they were measured.

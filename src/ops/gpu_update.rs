@@ -78,6 +78,7 @@ struct GpuUpdate {
     #[serde(flatten)]
     select: Select,
     /// The model that learns.
+    #[schemars(extend("x-names" = "model"))]
     model: String,
 }
 
@@ -103,7 +104,7 @@ fn needs(with: &With) -> Vec<Need> {
         Objective::Value => &["value", "value_target"],
         Objective::PolicyGradient => &["advantage"],
     };
-    needs.extend(columns.iter().map(|column| Need { port: "rows", column: column.to_string(), at: vec![] }));
+    needs.extend(columns.iter().map(|column| Need { port: "rows".into(), column: column.to_string(), at: vec![] }));
     needs
 }
 

@@ -56,7 +56,7 @@ fn needs(with: &With) -> Vec<Need> {
     let by = with.by.iter().enumerate().filter(|(_, column)| *column != "visitation_depth");
     let by = by.map(|(i, column)| (column, ["by".into(), i.to_string()]));
     let similar = with.similar.iter().map(|similar| (&similar.column, ["similar", "column"].map(String::from)));
-    by.chain(similar).map(|(column, at)| Need { port: "rows", column: column.clone(), at: at.into() }).collect()
+    by.chain(similar).map(|(column, at)| Need { port: "rows".into(), column: column.clone(), at: at.into() }).collect()
 }
 
 /// Only texts can be alike.

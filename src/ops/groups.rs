@@ -54,7 +54,7 @@ mod tests {
         format!(
             "flow: x\niterations: 1\nmodels: {{ actor: {{ new: tiny }} }}\nnodes:\n  \
              tasks: {{ op: tasks, with: {{ env: minesweeper, batch: 2 }} }}\n  \
-             rollout: {{ op: rollout, inputs: {{ tasks: tasks, weights: {{ after: update }} }}, with: {{ model: actor, max_turns: 3, groups: 2 }} }}\n\
+             rollout: {{ op: rollout, inputs: {{ tasks: tasks, weights: {{ after: update }} }}, with: {{ agent: {{ model: actor, max_turns: 3 }}, groups: 2 }} }}\n\
              {rewards}  group: {{ op: group, inputs: {compared}, with: {{ by: [task] }} }}\n  \
              advantage: {{ op: advantage, inputs: group, with: {{ of: episode_return }} }}\n  \
              update: {{ op: gpu-update, inputs: advantage, with: {{ model: actor }} }}\n"

@@ -1,23 +1,21 @@
 //! Which models can do what is asked of them: a policy writes, a critic values, and what a critic learns has to be made.
 
 use super::{is, operator, upstream, Head};
-use crate::pipeline::{Node, Pipeline, Role, Wrong};
+use crate::pipeline::{Named, Node, Pipeline, Role, Wrong, MODEL};
 
 /// Nodes that ask a critic to write or a policy to value, and critics that learn what nothing makes.
 pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     let mut found = encoders(pipeline);
     for node in pipeline.all() {
-        found.extend(valueless(pipeline, node, "critic"));
+        found.extend(node.with.models().filter(|named| named.role() == "critic").filter_map(|named| valueless(pipeline, node, named)));
         let Some(asked) = operator(&node.op).and_then(|o| (o.further.head)(&node.with)) else { continue };
-        let model = node.model().unwrap_or_default();
-        let Some(settings) = pipeline.models.get(model) else { continue };
-        match settings["head"].as_str() {
-            Some("value") if asked == Head::Language => {
-                let message = format!("`{model}` has a value head and writes nothing, so `{}` can't use it", node.id);
-                found.push(Wrong::in_node(node, &["with", "model"], message).help("name a model without `head: value`"));
+        for named in node.with.models().filter(|named| named.role() == MODEL) {
+            let value = pipeline.models.get(&named.name).is_some_and(|settings| settings["head"] == "value");
+            if value && asked == Head::Language {
+                let message = format!("`{}` has a value head and writes nothing, so `{}` can't use it", named.name, node.id);
+                found.push(wrong_at(node, named, message).help("name a model without `head: value`"));
             }
-            _ if asked == Head::Value => found.extend(valueless(pipeline, node, "model")),
-            _ => {}
+            found.extend((asked == Head::Value).then(|| valueless(pipeline, node, named)).flatten());
         }
         if asked == Head::Value && is(node, Role::Learns) && !targeted(pipeline, node) {
             let message = format!("`{}` learns values, and no `advantage` before it makes the column `value_target`", node.id);
@@ -27,34 +25,39 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     found
 }
 
-/// That the setting `key` of the node names a model that is no critic, where a critic is asked for.
-fn valueless(pipeline: &Pipeline, node: &Node, key: &str) -> Option<Wrong> {
-    let (model, settings) = pipeline.models.get_key_value(node.with.names(key)?)?;
+/// A mistake in what names a model.
+fn wrong_at(node: &Node, named: &Named, message: String) -> Wrong {
+    let path: Vec<&str> = std::iter::once("with").chain(named.path.iter().map(String::as_str)).collect();
+    Wrong::in_node(node, &path, message)
+}
+
+/// That a setting of the node names a model that is no critic, where a critic is asked for.
+fn valueless(pipeline: &Pipeline, node: &Node, named: &Named) -> Option<Wrong> {
+    let (model, settings) = pipeline.models.get_key_value(&named.name)?;
     // What was saved may have a value head.
     let known = settings["head"].is_string() || settings["new"].is_string();
     if !known || settings["head"] == "value" {
         return None;
     }
     let message = format!("`{}` needs a critic, and `{model}` has no value head", node.id);
-    let help = format!("give it one: `{model}: {{ ..., head: value }}`");
-    Some(Wrong::in_node(node, &["with", key], message).help(help))
+    Some(wrong_at(node, named, message).help(format!("give it one: `{model}: {{ ..., head: value }}`")))
 }
 
 /// Nodes that ask an encoder to write, or a policy for the vectors of texts.
 fn encoders(pipeline: &Pipeline) -> Vec<Wrong> {
-    let mut found = Vec::new();
-    for (node, key) in pipeline.all().flat_map(|node| ["model", "reference", "encoder", "critic"].map(|key| (node, key))) {
-        let Some((name, settings)) = node.with.names(key).and_then(|name| pipeline.models.get_key_value(name)) else { continue };
-        let encodes = settings["encode"].is_string();
-        if encodes && key != "encoder" {
-            let message = format!("`{name}` is an encoder, which only reads, so `{}` can't use it as `{key}`", node.id);
-            found.push(Wrong::in_node(node, &["with", key], message).help("name a model with `load` or `new`"));
-        } else if !encodes && key == "encoder" {
+    let mut wrongs = Vec::new();
+    for (node, named) in pipeline.all().flat_map(|node| node.with.models().map(move |named| (node, named))) {
+        let Some((name, settings)) = pipeline.models.get_key_value(&named.name) else { continue };
+        let (encodes, asked) = (settings["encode"].is_string(), named.role() == "encoder");
+        if encodes && !asked {
+            let message = format!("`{name}` is an encoder, which only reads, so `{}` can't use it as `{}`", node.id, named.role());
+            wrongs.push(wrong_at(node, named, message).help("name a model with `load` or `new`"));
+        } else if !encodes && asked {
             let message = format!("`{}` needs an encoder, and `{name}` is none", node.id);
-            found.push(Wrong::in_node(node, &["with", key], message).help(format!("make it one: `{name}: {{ encode: FOLDER }}`")));
+            wrongs.push(wrong_at(node, named, message).help(format!("make it one: `{name}: {{ encode: FOLDER }}`")));
         }
     }
-    found
+    wrongs
 }
 
 /// Whether a node that makes `value_target` lies on the way of the rows.

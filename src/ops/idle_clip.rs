@@ -41,7 +41,7 @@ mod tests {
         let text = format!(
             "flow: x\niterations: 1\nmodels: {{ actor: {{ new: tiny }} }}\nnodes:\n  \
              tasks: {{ op: tasks, with: {{ env: minesweeper, batch: 2 }} }}\n  \
-             rollout: {{ op: rollout, inputs: {{ tasks: tasks, weights: {{ after: update{after} }} }}, with: {{ model: actor, max_turns: 3 }} }}\n  \
+             rollout: {{ op: rollout, inputs: {{ tasks: tasks, weights: {{ after: update{after} }} }}, with: {{ agent: {{ model: actor, max_turns: 3 }} }} }}\n  \
              group: {{ op: group, inputs: rollout, with: {{ by: [task] }} }}\n  \
              advantage: {{ op: advantage, inputs: group, with: {{ of: episode_return }} }}\n  \
              update: {{ op: gpu-update, inputs: advantage, with: {{ model: actor{with} }} }}\n"

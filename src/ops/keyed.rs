@@ -18,6 +18,7 @@ pub struct Keyed {
     pub points: Points,
     /// The encoder, of `models`, for `points: encoder`.
     #[serde(default)]
+    #[schemars(extend("x-names" = "model"))]
     pub encoder: Option<String>,
 }
 

@@ -1,45 +1,54 @@
 //! What a `rollout` asks for in vain: what has no meaning where it stands, and a number of groups that can't be reached.
 
 use super::groups::ambiguous;
-use super::is;
-use super::recall;
 use super::tasks;
-use crate::memory::By;
+use super::{is, reading};
 use crate::pipeline::{Input, Node, Pipeline, Role, Wrong};
+use crate::rollout::agent::Agent;
+use crate::rollout::context::SourceSettings;
 
 /// What a `rollout` asks for.
-pub struct Asked {
+pub struct Asked<'a> {
     /// So many groups of trajectories.
     pub groups: Option<u32>,
     /// Whether its trajectories can differ: several are played, by the policy.
     pub differ: bool,
-    /// How a memory is read, if it is.
-    pub by: Option<By>,
+    /// Who plays.
+    pub agent: &'a Agent,
 }
+
+/// The inputs of a rollout that are no memories: `memory` is one where there is no loop.
+const FIXED: [&str; 2] = ["tasks", "weights"];
 
 /// All that the node asks for in vain.
 pub fn wrong(node: &Node, pipeline: &Pipeline, asked: &Asked) -> Vec<Wrong> {
-    let Asked { groups, differ, by } = *asked;
+    let Asked { groups, differ, agent } = *asked;
     match pipeline.around(&node.id) {
         Some(around) => {
-            let mut found = idle(node, &["groups"], &format!("has no meaning in the loop `{}`, which plays all tasks", around.id));
-            let why = format!("has no meaning in the loop `{}`, where attempts are told of one another", around.id);
-            found.extend(idle(node, &["retrieve"], &why));
-            let outside = |input: &&Input| input.port == "memory" && pipeline.around(&input.from).is_none_or(|other| other.id != around.id);
+            let mut wrongs = idle(node, &["groups"], &format!("has no meaning in the loop `{}`, which plays all tasks", around.id));
+            let outside = |input: &&Input| {
+                !FIXED.contains(&input.port.as_str()) && pipeline.around(&input.from).is_none_or(|other| other.id != around.id)
+            };
             if let Some(input) = node.inputs.iter().find(outside) {
                 let message = format!("in the loop `{}` attempts are told of one another, and `{}` stands outside", around.id, input.from);
-                let help = "read a memory where there is no loop, or leave `memory` out";
-                found.push(Wrong::in_node(node, &["inputs", "memory"], message).help(help));
+                let help = "read a memory where there is no loop, or leave it out";
+                wrongs.push(Wrong::in_node(node, &["inputs", &input.port], message).help(help));
             }
-            found
+            wrongs
         }
         None => {
-            let mut found =
-                idle(node, &["keep", "budget", "notes"], "has no meaning outside a loop, where a task is played in one attempt");
-            found.extend(no_next_attempt(node, pipeline).or_else(|| recall::wrong(node, pipeline, by)));
-            found.extend(groups.and_then(|groups| unreachable(node, pipeline, groups, differ)));
-            found.extend(ambiguous(node, pipeline).filter(|_| groups.is_some()));
-            found
+            let mut wrongs = Vec::new();
+            if let Some(i) = agent.context.iter().position(|source| matches!(source, SourceSettings::Notes(_))) {
+                let message = format!("`notes` has no meaning for `{}`, which stands in no loop: a task is played in one attempt", node.id);
+                let at = ["with", "agent", "context", &i.to_string()];
+                wrongs.push(Wrong::in_node(node, &at, message).help("leave it out, or give the node another agent"));
+            }
+            let memories = reading::wrong(node, pipeline, agent, &FIXED);
+            let next = no_next_attempt(node, pipeline);
+            wrongs.extend(if next.is_some() { next.into_iter().collect() } else { memories });
+            wrongs.extend(groups.and_then(|groups| unreachable(node, pipeline, groups, differ)));
+            wrongs.extend(ambiguous(node, pipeline).filter(|_| groups.is_some()));
+            wrongs
         }
     }
 }
@@ -52,13 +61,14 @@ fn idle(node: &Node, settings: &[&str], why: &str) -> Vec<Wrong> {
 
 /// An input that only a next attempt reads.
 fn no_next_attempt(node: &Node, pipeline: &Pipeline) -> Option<Wrong> {
-    let input = node.inputs.iter().find(|input| input.port == recall::PORT)?;
-    if pipeline.node(&input.from).is_some_and(|from| is(from, Role::Remembers)) {
+    let input = node.inputs.iter().find(|input| input.port == "memory")?;
+    let reflects = |from: &Node| from.makers().iter().any(|maker| is(maker, Role::Reflects) || is(maker, Role::Plays));
+    if !pipeline.node(&input.from).is_some_and(reflects) {
         return None;
     }
     let message = format!("`memory` is what the next attempt is told, and `{}` stands in no loop", node.id);
     let help = format!("put `{}` and `{}` into a node with `loop: {{ attempts: 3 }}`, or leave `memory` out", node.id, input.from);
-    Some(Wrong::in_node(node, &["inputs", recall::PORT], message).help(help))
+    Some(Wrong::in_node(node, &["inputs", "memory"], message).help(help))
 }
 
 /// More groups than there are tasks, or of trajectories that can't differ.

@@ -21,8 +21,9 @@ mod novelty;
 mod operator;
 mod order;
 mod played;
+mod playing;
 mod ranked;
-mod recall;
+mod reading;
 mod reflect;
 mod remote;
 mod reward;
@@ -30,7 +31,6 @@ mod rollout;
 mod select;
 mod served;
 mod tasks;
-mod templates;
 mod tokens;
 mod upstream;
 mod value;
@@ -45,10 +45,12 @@ use upstream::upstream;
 pub use vocabulary::words;
 
 use crate::dataflow::Render;
-use crate::pipeline::{Catalog, Node, Pipeline, Role, Wrong};
+use crate::pipeline::{self, Catalog, Node, Pipeline, Role, Wrong};
 use crate::policy::ModelSettings;
+use crate::rollout::agent::Agent;
 use crate::row;
-use std::collections::BTreeMap;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// THE operator table.
 pub static TABLE: &[Operator] = &[
@@ -81,9 +83,9 @@ pub fn find(name: &str) -> Option<Render> {
     operator(name).map(Operator::render)
 }
 
-/// The columns that the operator called `name` adds, and so logs.
-pub fn adds(name: &str) -> &'static [&'static str] {
-    operator(name).map_or(&[], |o| o.adds)
+/// The columns that the node's operator adds, and so logs.
+pub fn adds(node: &Node) -> Vec<String> {
+    operator(&node.op).map_or_else(Vec::new, |o| o.spec().columns(&node.with))
 }
 
 /// Whether the node itself has this role: a loop has none.
@@ -120,6 +122,20 @@ pub fn notes(pipeline: &Pipeline) -> Vec<(String, String)> {
     pipeline.all().flat_map(of).collect()
 }
 
+/// The operator that plays a panel to measure a model.
+pub fn measuring() -> &'static str {
+    TABLE.iter().find(|o| o.role == Role::Measures).map_or("", |o| o.name)
+}
+
+/// The models that these nodes' settings name, each once.
+pub fn models(nodes: &Value) -> BTreeSet<String> {
+    let of = |node: &Value| {
+        let schema = node["op"].as_str().and_then(operator).map(|o| (o.settings.schema)());
+        pipeline::models(&node["with"], &schema.unwrap_or_default())
+    };
+    nodes.as_object().into_iter().flatten().flat_map(|(_, node)| of(node)).collect()
+}
+
 /// How many versions of the weights an iteration makes, at most.
 pub fn updates(pipeline: &Pipeline) -> usize {
     pipeline.nodes.iter().filter(|n| is(n, Role::Learns)).count()
@@ -130,6 +146,7 @@ pub fn catalog() -> Catalog {
     Catalog {
         operators: TABLE.iter().map(Operator::spec).collect(),
         model: operator::schema::<ModelSettings>(),
+        agent: operator::schema::<Agent>(),
         columns: row::COLUMNS.iter().map(|c| c.name).collect(),
         logged: Default::default(),
         wrong: |pipeline| wrong(pipeline, |_| true),
@@ -210,7 +227,8 @@ mod tests {
             assert!(TABLE[..i].iter().all(|o| o.name != operator.name), "{}", operator.name);
             let ports: Vec<&str> = operator.ports.iter().map(|p| p.name).collect();
             assert!((1..ports.len()).all(|i| !ports[..i].contains(&ports[i])), "{}: {ports:?}", operator.name);
-            assert!(operator.ports.first().is_none_or(|p| !p.optional), "the main port of {} must be fed", operator.name);
+            let alone = operator.role == Role::Measures;
+            assert!(alone || operator.ports.first().is_none_or(|p| !p.optional), "the main port of {} must be fed", operator.name);
         }
     }
 }

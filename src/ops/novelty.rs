@@ -72,7 +72,7 @@ pub const OPERATOR: Operator = Operator {
 };
 
 fn needs(with: &With) -> Vec<Need> {
-    let need = |column: &str, at: &str| Need { port: "rows", column: column.into(), at: vec![at.into()] };
+    let need = |column: &str, at: &str| Need { port: "rows".into(), column: column.into(), at: vec![at.into()] };
     let Some(with) = with.typed::<Novelty>() else { return vec![] };
     if with.count == Count::Retrieved {
         return vec![need("mode", "count"), need("retrieved", "count")];

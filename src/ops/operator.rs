@@ -34,6 +34,8 @@ pub struct Operator {
 pub struct Further {
     /// Columns that these settings call for, beyond those of the ports.
     pub needs: fn(&With) -> Vec<Need>,
+    /// Columns that it makes with these settings, beyond `adds`.
+    pub makes: fn(&With) -> Vec<String>,
     /// What is wrong with a node beyond its schema. Where a run is replayed, nodes that play aren't asked.
     pub wrong: fn(&Node, &Pipeline) -> Vec<Wrong>,
     /// What the node's `model` must be able to do; `None` if it names no model.
@@ -60,6 +62,7 @@ impl Further {
     /// Nothing more to say.
     pub const NOTHING: Further = Further {
         needs: |_| Vec::new(),
+        makes: |_| Vec::new(),
         wrong: |_, _| Vec::new(),
         head: |_| None,
         targets: |_| false,
@@ -99,6 +102,7 @@ impl Operator {
             settings: (self.settings.schema)(),
             read: self.settings.read,
             needs: self.further.needs,
+            makes: self.further.makes,
         }
     }
 

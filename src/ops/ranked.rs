@@ -3,35 +3,36 @@
 use super::{is, remote};
 use crate::pipeline::{Node, Pipeline, Role, Wrong};
 use crate::rollout::action::Decode;
-use crate::rollout::settings::{Actor, PlaySettings};
+use crate::rollout::agent::Agent;
+use crate::rollout::settings::Actor;
 
 /// All that the node asks of a critic in vain.
-pub fn wrong(node: &Node, pipeline: &Pipeline, play: &PlaySettings, actor: Actor) -> Vec<Wrong> {
-    let at = |setting: &str, message: String, help: &str| Wrong::in_node(node, &["with", setting], message).help(help);
-    let Some(critic) = &play.critic else {
+pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor) -> Vec<Wrong> {
+    let at = |setting: &str, message: String, help: &str| Wrong::in_node(node, &["with", "agent", setting], message).help(help);
+    let Some(critic) = &agent.critic else {
         let idle = "`rank` says how a critic's values count, and no critic is named".to_owned();
-        return play.rank.iter().map(|_| at("rank", idle.clone(), "name a model with `head: value`: `critic: critic`")).collect();
+        return agent.rank.iter().map(|_| at("rank", idle.clone(), "name a model with `head: value`: `critic: critic`")).collect();
     };
-    let mut found = Vec::new();
-    if play.decode == Decode::Free {
+    let mut wrongs = Vec::new();
+    if agent.decode == Decode::Free {
         let message = format!("`{critic}` ranks the admissible actions, and with `decode: free` anything can be written");
-        found.push(at("critic", message, "write `decode: constrained`, or leave `critic` out"));
+        wrongs.push(at("critic", message, "write `decode: constrained`, or leave `critic` out"));
     }
+    // Where the expert chooses, nothing is ranked.
     if actor == Actor::Expert {
-        let message = format!("`{critic}` ranks actions for the model, and the expert chooses them here");
-        found.push(at("critic", message, "leave `critic` out, or write `actor: policy`"));
+        return wrongs;
     }
-    for key in ["top_p", "top_k"].into_iter().filter(|key| node.with.gives(key)) {
+    for key in ["top_p", "top_k"].into_iter().filter(|key| node.with.given()["agent"].get(key).is_some()) {
         let message = format!("`{key}` has no meaning beside `critic`, which takes an action by its score");
-        found.push(at(key, message, "leave it out; `rank: { temperature: ... }` draws by the scores"));
+        wrongs.push(at(key, message, "leave it out; `rank: { temperature: ... }` draws by the scores"));
     }
     if let Some(learns) = pipeline.all().find(|n| is(n, Role::Learns) && n.model() == Some(critic)) {
         let message = format!("`{}` trains `{critic}`, and a critic that ranks stays as it is", learns.id);
-        found.push(at("critic", message, "train it in a pipeline of its own, and load that run here: `{ load: RUN }`"));
+        wrongs.push(at("critic", message, "train it in a pipeline of its own, and load that run here: `{ load: RUN }`"));
     }
     if let Some(model) = node.model().filter(|model| pipeline.models.get(*model).is_some_and(remote)) {
         let message = format!("a server runs `{model}`, which can't say how likely it finds each action");
-        found.push(at("critic", message, "leave `critic` out, or name a model with `load` or `new`"));
+        wrongs.push(at("critic", message, "leave `critic` out, or name a model with `load` or `new`"));
     }
-    found
+    wrongs
 }

@@ -1,48 +1,24 @@
 //! `reflect`: asks the policy what it makes of episodes that are over, and emits a row of phase `reflect` for each. In a loop the next
 //! attempt is told what `keep` says; such rows are trained like any other (LaMer, section 4).
 
-use super::operator::{must, port, settings, Further, Head, Operator, Settings, Unfit};
-use super::{played, recall, templates, tokens};
+use super::operator::{must, settings, Further, Head, Operator, Settings, Unfit};
+use super::{played, playing, reading, tokens};
 use crate::dataflow::context::Shared;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::{streaming, Inputs, Made, Piece, Streaming};
-use crate::dataflow::{Attempt, Context, Edge, Failed, Figure, Inner, InnerPorts, Place, Ports, Route};
+use crate::dataflow::{Attempt, Context, Edge, Failed, Inner, InnerPorts, Place, Ports, Route};
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::policy::{Policy, Tally};
+use crate::rollout::agent::TRAINING_TEMPERATURE;
 use crate::rollout::error::RolloutError;
-use crate::rollout::recall::{Place as Told, RecallSettings};
 use crate::rollout::record::COLUMNS;
 use crate::rollout::reflection::Reflector;
-use crate::rollout::settings::{ReflectionSettings, TRAINING_TEMPERATURE};
-use crate::rollout::{question, transcript};
+use crate::rollout::settings::ReflectionSettings;
+use crate::rollout::transcript;
 use crate::row;
 use crate::seed::{mix, text};
 use arrow::array::RecordBatch;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use timely::dataflow::Scope;
-
-/// Settings of `reflect`.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
-struct Reflect {
-    /// The model that reflects: the one that played.
-    model: String,
-    #[serde(flatten)]
-    reflection: ReflectionSettings,
-    /// Outside of a loop: how the memory at the port `memory` is read. What an episode ended with is what is seen.
-    #[serde(default)]
-    retrieve: Option<RecallSettings>,
-    /// The encoder, of `models`, of a memory whose `points` are an encoder's.
-    #[serde(default)]
-    encoder: Option<String>,
-}
-
-impl Reflect {
-    fn reflector(&self, ctx: &Context) -> Result<Reflector, RolloutError> {
-        Reflector::new(self.model.clone(), &self.reflection, TRAINING_TEMPERATURE, ctx.shared.outside.clone())
-    }
-}
 
 /// What the table has of it.
 pub const OPERATOR: Operator = Operator {
@@ -58,92 +34,90 @@ pub const OPERATOR: Operator = Operator {
             optional: false,
             delay: Delay::Never,
         },
-        Port {
-            name: recall::PORT,
-            about: "outside of a loop: the memory that `retrieve` reads",
-            carries: Carries::Memory,
-            needs: &[],
-            optional: true,
-            delay: Delay::Always,
-        },
+        reading::PORT,
     ],
     keeps: false,
     adds: COLUMNS,
-    settings: Settings::of::<Reflect>(),
+    settings: Settings::of::<ReflectionSettings>(),
     outside: render,
     inside: Some(inside),
-    further: Further { needs, wrong, head: |_| Some(Head::Language), words, ..Further::NOTHING },
+    further: Further { needs, wrong, head: |_| Some(Head::Language), makes, words, ..Further::NOTHING },
 };
 
 fn needs(with: &With) -> Vec<Need> {
-    with.typed::<Reflect>().map_or_else(Vec::new, |with| recall::needs(with.retrieve.as_ref()))
+    with.typed::<ReflectionSettings>().map_or_else(Vec::new, |with| reading::needs(&with.agent))
 }
 
-/// The words of the node's prompt, of what it keeps and of what it is told, for a vocabulary.
+fn makes(with: &With) -> Vec<String> {
+    with.typed::<ReflectionSettings>().map_or_else(Vec::new, |with| with.agent.columns())
+}
+
+/// The words of the node's prompt, of what it keeps and of what its context tells, for a vocabulary.
 fn words(node: &Node) -> Result<Vec<String>, Wrong> {
-    let with = settings::<Reflect>(node)?;
-    let mut words = question::words(&templates::reflected(node, &[], &with.reflection)?, with.reflection.tag());
-    words.extend(recall::words(with.retrieve.as_ref()));
+    let with = settings::<ReflectionSettings>(node)?;
+    let mut words = playing::question(node, &[], &with.agent)?.words(with.agent.remark());
+    words.extend(reading::words(node, &with.agent));
     Ok(words)
 }
 
 /// A prompt that can't be made, or that has no place for what is remembered; a memory that can't be read.
 fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
-    let Ok(with) = settings::<Reflect>(node) else { return vec![] };
-    let mut found = Vec::new();
-    let told = with.retrieve.as_ref().is_some_and(|retrieve| retrieve.place == Told::Before);
-    match templates::reflected(node, &[], &with.reflection) {
-        Err(wrong) => found.push(wrong),
-        Ok(template) if told && !template.asks("memory") => {
-            let message = format!("`{}` is told of a memory, and its prompt doesn't say it", node.id);
-            let help = "put `{{ memory }}` into the template, or `place: system` into `retrieve`";
-            found.push(Wrong::in_node(node, &["with", "prompt"], message).help(help));
-        }
-        Ok(_) => {}
+    let Ok(with) = settings::<ReflectionSettings>(node) else { return vec![] };
+    let mut wrongs = Vec::new();
+    match playing::question(node, &[], &with.agent) {
+        Err(wrong) => wrongs.push(wrong),
+        Ok(question) => wrongs.extend(reading::unplaced(node, &with.agent, question.asks("memory"), false)),
     }
-    let by = with.retrieve.as_ref().map(|retrieve| retrieve.retrieval.by);
     match pipeline.around(&node.id) {
-        None => found.extend(recall::wrong(node, pipeline, by)),
+        None => wrongs.extend(reading::wrong(node, pipeline, &with.agent, &["rows"])),
         Some(around) => {
-            let read = [("with", "retrieve", by.is_some()), ("inputs", recall::PORT, node.inputs.iter().any(|i| i.port == recall::PORT))];
-            for (part, name, _) in read.into_iter().filter(|(.., given)| *given) {
-                let message = format!("`{name}` has no meaning in the loop `{}`, where attempts are told of one another", around.id);
-                found.push(Wrong::in_node(node, &[part, name], message).help("leave it out"));
+            for input in node.inputs.iter().filter(|input| input.port != "rows") {
+                let message =
+                    format!("`{}` has no meaning in the loop `{}`, where attempts are told of one another", input.port, around.id);
+                wrongs.push(Wrong::in_node(node, &["inputs", &input.port], message).help("leave it out"));
             }
         }
     }
-    found
+    wrongs
 }
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
-    let with = settings::<Reflect>(node)?;
-    let mut reflector = with.reflector(ctx)?.recalling(recall::reader(node, with.retrieve.as_ref(), with.encoder.as_deref(), ctx));
+    let with = settings::<ReflectionSettings>(node)?;
+    let mut reflector = reflector(&with, ctx)?.reading(reading::sources(node, &with.agent, ctx));
     let policy = ctx.policy.clone().ok_or(Unfit::Model)?;
-    let (seed, shared, id) = (ctx.seed, ctx.shared.clone(), node.id.clone());
+    let (seed, draws, shared, id) = (ctx.seed, mix(ctx.seed, text(&node.id)), ctx.shared.clone(), node.id.clone());
     let mut inputs = vec![(must(&ports, "rows")?, Route::One)];
-    inputs.extend(port(&ports, recall::PORT).map(|edge| (edge, Route::One)));
+    inputs.extend(reading::edges(reflector.sources(), &ports).into_iter().map(|edge| (edge, Route::One)));
     let shape = Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread };
     Ok(stage(shape, ctx, move |iteration, rows| {
-        if let Some(memory) = reflector.recall() {
-            recall::begin(memory, rows.get(1), mix(mix(seed, iteration), text(&id)))?;
-            shared.measure(iteration, &id, "memory", Figure::Most(f64::from(u8::from(memory.on()))));
+        reading::begin(reflector.sources(), &rows[1..], mix(mix(seed, iteration), text(&id)))?;
+        if let Some(asked) = reading::figure(reflector.sources()) {
+            shared.measure(iteration, &id, "memory", asked);
         }
         let Some(rows) = row::sorted(&rows[0])? else { return Ok(vec![]) };
         let (mut tokens, mut failed) = (Tally::default(), Vec::new());
-        let said = reflector.reflect(&policy, seed, &rows, (&mut tokens, &mut failed))?;
+        let said = reflector.reflect(&policy, draws, &rows, (&mut tokens, &mut failed))?;
         tokens::measure(&shared, iteration, &id, &tokens);
         shared.lose(iteration, played::unsaid(&id, failed));
         Ok(said.into_iter().collect())
     }))
 }
 
+fn reflector(with: &ReflectionSettings, ctx: &Context) -> Result<Reflector, RolloutError> {
+    Reflector::new(with, TRAINING_TEMPERATURE, ctx.shared.outside.clone())
+}
+
 pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx: &Context) -> Result<Inner<'s>, Failed> {
-    let reflector = settings::<Reflect>(node)?.reflector(ctx)?;
+    let reflector = reflector(&*settings::<ReflectionSettings>(node)?, ctx)?;
     let policy = ctx.policy.clone().ok_or(Unfit::Model)?;
     let last = ctx.trial.map(|trial| trial.attempts - 1);
     let rows = ports.into_iter().next().ok_or(Unfit::Input("rows"))?.1;
     let inputs = Inputs { name: node.id.clone(), rows: vec![(rows, Route::Stay)], gates: vec![] };
-    Ok(streaming(inputs, ctx, Reflections::new(reflector, policy, ctx.seed, last, (ctx.shared.clone(), node.id.clone()))))
+    Ok(streaming(
+        inputs,
+        ctx,
+        Reflections::new(reflector, policy, mix(ctx.seed, text(&node.id)), last, (ctx.shared.clone(), node.id.clone())),
+    ))
 }
 
 /// Reflects on all episodes that have come in meanwhile as one batch.

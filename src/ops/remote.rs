@@ -2,7 +2,7 @@
 //! a model that is.
 
 use super::{is, operator};
-use crate::pipeline::{Carries, Node, Pipeline, Role, Wrong};
+use crate::pipeline::{Carries, Node, Pipeline, Role, Wrong, MODEL};
 use serde_json::Value;
 
 /// Whether these are the settings of a model that a server runs.
@@ -14,14 +14,15 @@ pub fn remote(model: &Value) -> bool {
 pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     let mut found = Vec::new();
     for node in pipeline.all() {
-        for key in ["model", "reference", "critic"] {
-            let Some(name) = node.with.names(key).filter(|name| elsewhere(pipeline, name)) else { continue };
-            if key == "model" && answers(node) {
+        for named in node.with.models().filter(|named| elsewhere(pipeline, &named.name)) {
+            if named.role() == MODEL && answers(node) {
                 continue;
             }
-            let message = format!("a server runs `{name}`, whose weights aren't here, so `{}` can't use it as `{key}`", node.id);
+            let (name, role) = (&named.name, named.role());
+            let message = format!("a server runs `{name}`, whose weights aren't here, so `{}` can't use it as `{role}`", node.id);
             let help = "what a server runs can act, reflect and be evaluated; name a model with `load` or `new`";
-            found.push(Wrong::in_node(node, &["with", key], message).help(help));
+            let path: Vec<&str> = std::iter::once("with").chain(named.path.iter().map(String::as_str)).collect();
+            found.push(Wrong::in_node(node, &path, message).help(help));
         }
         let Some(own) = node.model().filter(|name| !answers(node) && !elsewhere(pipeline, name)) else { continue };
         if let Some((writer, theirs)) = written(pipeline, node) {

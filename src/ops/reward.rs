@@ -44,9 +44,11 @@ struct Weights {
     kl: f32,
     /// The model that played, for `kl`.
     #[serde(default)]
+    #[schemars(extend("x-names" = "model"))]
     model: Option<String>,
     /// The reference model, for `kl`; `model` as it was when the run began when left out.
     #[serde(default)]
+    #[schemars(extend("x-names" = "model"))]
     reference: Option<String>,
     /// What the reference's logits are divided by, for `kl`, in place of the temperature that each row was drawn at (column `temperature`).
     /// When left out: that one; 1 for rows without it, as in old logs.
@@ -113,7 +115,7 @@ pub const OPERATOR: Operator = Operator {
 
 fn needs(with: &With) -> Vec<Need> {
     let Some(with) = with.typed::<Weights>() else { return Vec::new() };
-    let need = |column: &str, at: &str| Need { port: "rows", column: column.into(), at: vec![at.into()] };
+    let need = |column: &str, at: &str| Need { port: "rows".into(), column: column.into(), at: vec![at.into()] };
     let overlong = with.overlong.as_ref().map(|_| need("response_tokens", "overlong"));
     let won = (with.won != 0.0).then(|| need("won", "won"));
     let novelty = (with.novelty != 0.0).then(|| need("novelty", "novelty"));
@@ -249,7 +251,7 @@ mod tests {
     #[test]
     fn a_divergence_needs_a_model_and_nothing_else_does() {
         let said = |with| {
-            let with = With::read(with, OPERATOR.settings.read).unwrap();
+            let with = With::read(with, &serde_json::Value::Null, OPERATOR.settings.read).unwrap();
             let node = Node { id: "reward".into(), op: "reward".into(), inputs: vec![], with, body: None };
             wrong(&node).into_iter().map(|w| w.at.join(".")).collect::<Vec<_>>()
         };

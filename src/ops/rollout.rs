@@ -10,22 +10,23 @@ use super::groups::{weighed, weighing};
 use super::incoming::{names, newest};
 use super::misplaced::{self, Asked};
 use super::operator::{must, port, settings, Further, Head, Operator, Settings, Unfit};
-use super::played;
-use super::{ranked, recall, templates};
+use super::{played, playing, reading};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::{streaming, Inputs};
 use crate::dataflow::{Attempt, Context, Edge, Failed, Figure, Inner, InnerPorts, Place, Ports, Route};
 use crate::env::Worlds;
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
+use crate::rollout::agent::TRAINING_TEMPERATURE;
 use crate::rollout::batch::play;
+use crate::rollout::context::{self, Alone};
 use crate::rollout::dynamic_sampling::{resample, Sampled};
 use crate::rollout::error::RolloutError;
 use crate::rollout::exchange::Whose;
 use crate::rollout::player::Play;
-use crate::rollout::recall::{Place as Told, RecallSettings};
 use crate::rollout::record::COLUMNS;
+use crate::rollout::retry::RetryPolicy;
 use crate::rollout::sampler::Sampler;
-use crate::rollout::settings::{Actor, PlaySettings, SamplingSettings, TRAINING_TEMPERATURE};
+use crate::rollout::settings::{Actor, PlaySettings};
 use crate::rollout::summary::Summary;
 use crate::seed::{mix, text};
 use arrow::array::RecordBatch;
@@ -37,9 +38,9 @@ use timely::dataflow::Scope;
 /// Settings of `rollout`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct Rollout {
-    /// The model that acts, or whose tokens an expert's actions are written in.
-    pub(super) model: String,
+struct Rollout {
+    #[serde(flatten)]
+    play: PlaySettings,
     /// Trajectories a task.
     #[serde(default = "eight")]
     #[schemars(range(min = 1, max = 10_000))]
@@ -53,17 +54,10 @@ pub(super) struct Rollout {
     groups: Option<u32>,
     /// Who chooses the actions.
     #[serde(default)]
-    pub(super) actor: Actor,
-    #[serde(flatten)]
-    pub(super) play: PlaySettings,
-    #[serde(flatten)]
-    pub(super) sampling: SamplingSettings,
-    /// Outside of a loop: how the memory at the port `memory` is read.
+    actor: Actor,
+    /// An expert's action that isn't among the admissible ones joins them; otherwise it costs its episode.
     #[serde(default)]
-    pub(super) retrieve: Option<RecallSettings>,
-    /// The encoder, of `models`, of a memory whose `points` are an encoder's.
-    #[serde(default)]
-    pub(super) encoder: Option<String>,
+    join: bool,
     /// The share of an iteration's episodes that may fail; the run stops when more do. Of several processes each judges the
     /// episodes that it plays.
     #[serde(default = "max_failed")]
@@ -77,6 +71,9 @@ fn eight() -> u32 {
 fn max_failed() -> f64 {
     0.1
 }
+
+/// The port of what the next attempt is told.
+const MEMORY: &str = "memory";
 
 const PORTS: &[Port] = &[
     Port {
@@ -96,13 +93,14 @@ const PORTS: &[Port] = &[
         delay: Delay::Always,
     },
     Port {
-        name: "memory",
-        about: "in a loop: what begins the next attempt, with what it is told of those before; else the memory that `retrieve` reads",
+        name: MEMORY,
+        about: "in a loop: what begins the next attempt, with what it is told of those before",
         carries: Carries::Memory,
         needs: &["task", "sample"],
         optional: true,
         delay: Delay::Always,
     },
+    reading::PORT,
 ];
 
 /// What the table has of it.
@@ -121,7 +119,9 @@ pub const OPERATOR: Operator = Operator {
         wrong,
         head: |_| Some(Head::Language),
         expert: |with| with.typed::<Rollout>().is_some_and(|with| with.actor == Actor::Expert),
+        makes,
         words,
+        notes: |node, _| settings::<Rollout>(node).map_or_else(|_| vec![], |with| playing::notes(node, &with.play.agent)),
         ..Further::NOTHING
     },
 };
@@ -130,25 +130,24 @@ pub const OPERATOR: Operator = Operator {
 fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     let Ok(with) = settings::<Rollout>(node) else { return vec![] };
     let differ = with.actor != Actor::Expert && with.samples > 1;
-    let by = with.retrieve.as_ref().map(|retrieve| retrieve.retrieval.by);
-    let mut found = misplaced::wrong(node, pipeline, &Asked { groups: with.groups, differ, by });
-    let system = with.retrieve.as_ref().is_some_and(|retrieve| retrieve.place == Told::System);
-    let told = node.inputs.iter().any(|input| input.port == "memory") && !system;
-    found.extend(templates::played(node, &with.play, told));
-    found.extend(ranked::wrong(node, pipeline, &with.play, with.actor));
-    found
+    let mut wrongs = misplaced::wrong(node, pipeline, &Asked { groups: with.groups, differ, agent: &with.play.agent });
+    wrongs.extend(playing::wrong(node, pipeline, &with.play.agent, with.actor, node.inputs.iter().any(|input| input.port == MEMORY)));
+    wrongs
 }
 
-/// What comes by `memory` where a memory is read. In a loop it is what another node there made, which says what the next attempt is told.
 fn needs(with: &With) -> Vec<Need> {
-    with.typed::<Rollout>().map_or_else(Vec::new, |with| recall::needs(with.retrieve.as_ref()))
+    with.typed::<Rollout>().map_or_else(Vec::new, |with| reading::needs(&with.play.agent))
 }
 
-/// The words that introduce what is retrieved, and those of a prompt of its own.
+fn makes(with: &With) -> Vec<String> {
+    with.typed::<Rollout>().map_or_else(Vec::new, |with| with.play.agent.columns())
+}
+
+/// The words that introduce what its context tells, and those of a prompt of its own.
 fn words(node: &Node) -> Result<Vec<String>, Wrong> {
     let with = settings::<Rollout>(node)?;
-    let mut words = recall::words(with.retrieve.as_ref());
-    words.extend(templates::words(node, &with.play)?);
+    let mut words = reading::words(node, &with.play.agent);
+    words.extend(playing::words(node, &with.play.agent)?);
     Ok(words)
 }
 
@@ -159,20 +158,20 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let (dealt, told) = if groups.is_some() { (Route::One, Route::One) } else { (Route::Deal, Route::All) };
     let mut inputs = vec![(must(&ports, "tasks")?, dealt)];
     let weights = port(&ports, "weights").map(|edge| (edge, told.clone()));
-    let remembered = port(&ports, recall::PORT).map(|edge| (edge, told)).filter(|_| with.retrieve.is_some());
     let (at_weights, at_memory) = (1, 1 + usize::from(weights.is_some()));
-    inputs.extend(weights.into_iter().chain(remembered));
-    let memory = recall::reader(node, with.retrieve.as_ref(), with.encoder.as_deref(), ctx);
+    let sources = reading::sources(node, &with.play.agent, ctx);
+    let memories = reading::edges(&sources, &ports).into_iter().map(|edge| (edge, told.clone()));
+    inputs.extend(weights.into_iter().chain(memories));
     let (shared, seed, id) = (ctx.shared.clone(), ctx.seed, node.id.clone());
-    let mut sampler = Sampler::new(policy, with.how(), Worlds::new(shared.outside.clone()), seed)?.recalling(memory);
+    let mut sampler = Sampler::new(policy, with.how(), Worlds::new(shared.outside.clone()), draws(node, ctx))?.reading(sources);
     let weighing: Vec<Node> = weighing(node, &ctx.pipeline).into_iter().cloned().collect();
     let weigh = move |rows: &[RecordBatch]| weighed(&weighing, rows).map_err(|e| RolloutError::Weighed(e.to_string()));
     let mut version = 0;
     Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread }, ctx, move |iteration, rows| {
         version = newest(version, rows.get(at_weights).filter(|_| at_memory > at_weights))?;
-        if let Some(memory) = sampler.recall() {
-            recall::begin(memory, rows.get(at_memory), mix(mix(seed, iteration), text(&id)))?;
-            shared.measure(iteration, &id, "memory", Figure::Most(f64::from(u8::from(memory.on()))));
+        reading::begin(sampler.sources(), &rows[at_memory..], mix(mix(seed, iteration), text(&id)))?;
+        if let Some(asked) = reading::figure(sampler.sources()) {
+            shared.measure(iteration, &id, "memory", asked);
         }
         let names = names(&rows[0])?;
         if names.is_empty() {
@@ -206,10 +205,17 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     }))
 }
 
+/// What the node's draws follow from: two rollouts of one pipeline draw other numbers, even on equal tasks.
+fn draws(node: &Node, ctx: &Context) -> u64 {
+    mix(ctx.seed, text(&node.id))
+}
+
 impl Rollout {
     fn how(&self) -> Play {
-        let sampling = self.sampling.sampling(TRAINING_TEMPERATURE);
-        Play { model: self.model.clone(), actor: self.actor, sampling, settings: self.play.clone(), max_failed: self.max_failed }
+        let PlaySettings { agent, temperature, tries } = &self.play;
+        let retry = RetryPolicy { tries: *tries, max_failed: self.max_failed };
+        let sampling = agent.sampling(*temperature, TRAINING_TEMPERATURE);
+        Play { agent: agent.clone(), actor: self.actor, sampling, join: self.join, retry }
     }
 }
 
@@ -219,14 +225,14 @@ pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx
     let trial = ctx.trial.ok_or(Unfit::Loop)?;
     let port = |name: &str, route| ports.iter().find(|(n, _)| n == name).map(|(_, edge)| (edge.clone(), route));
     // A trial stays in the process that its task was dealt to; notes change hands within one.
-    let whose = with.play.notes;
-    let dealt = if whose == Whose::Another { Route::One } else { Route::Deal };
+    let notes = with.play.agent.notes();
+    let dealt = if notes.notes == Whose::Another { Route::One } else { Route::Deal };
     let tasks = port("tasks", dealt).ok_or(Unfit::Input("tasks"))?;
-    let rows = std::iter::once(tasks).chain(port("memory", Route::Stay)).collect();
+    let rows = std::iter::once(tasks).chain(port(MEMORY, Route::Stay)).collect();
     let inputs = Inputs { name: node.id.clone(), rows, gates: port("weights", Route::All).into_iter().collect() };
-    let (samples, keep, budget) = (with.samples, with.play.keep, with.play.budget);
+    let samples = with.samples;
     let worlds = Worlds::new(ctx.shared.outside.clone());
-    let sampler = Sampler::new(policy, with.how(), worlds, ctx.seed)?;
+    let sampler = Sampler::new(policy, with.how(), worlds, draws(node, ctx))?.reading(context::open(&with.play.agent, &Alone));
     let (node, shared, now) = (node.id.clone(), ctx.shared.clone(), Iteration::default());
-    Ok(streaming(inputs, ctx, Attempts { sampler, samples, keep, budget, whose, trial, node, shared, version: 0, drawn: None, now }))
+    Ok(streaming(inputs, ctx, Attempts { sampler, samples, notes, trial, node, shared, version: 0, drawn: None, now }))
 }

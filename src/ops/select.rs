@@ -66,7 +66,7 @@ pub struct Select {
 impl Select {
     /// The columns that these settings call for.
     pub fn needs(&self) -> Vec<Need> {
-        let need = |setting: &str, column: &str| Need { port: "rows", column: column.into(), at: vec![setting.into()] };
+        let need = |setting: &str, column: &str| Need { port: "rows".into(), column: column.into(), at: vec![setting.into()] };
         let mut needs = Vec::new();
         if self.invalid == Invalid::Drop {
             needs.push(need("invalid", "valid"));

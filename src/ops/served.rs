@@ -24,9 +24,11 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
 /// That `node` samples at another temperature than the one that the server's log-probabilities are at.
 fn tempered(node: &Node, model: &str) -> Option<Wrong> {
     let with = node.with.given();
+    let agent = &with["agent"];
     // Where actions are ranked the draw is made here; an expert's rows have no draw.
-    let written = is(node, Role::Reflects) || is(node, Role::Plays) && with["decode"] == "free";
-    let temperature = with["temperature"].as_f64().filter(|temperature| ![0.0, 1.0].contains(temperature))?;
+    let written = is(node, Role::Reflects) || is(node, Role::Plays) && agent["decode"] == "free";
+    let temperature =
+        with["temperature"].as_f64().or(agent["temperature"].as_f64()).filter(|temperature| ![0.0, 1.0].contains(temperature))?;
     if !written || with["actor"] == "expert" {
         return None;
     }

@@ -20,6 +20,7 @@ use timely::dataflow::Scope;
 #[serde(deny_unknown_fields)]
 struct ValueOf {
     /// The critic: a model with `head: value`.
+    #[schemars(extend("x-names" = "model"))]
     model: String,
     /// Before what a value is asked for. Default: turn.
     #[serde(default)]
@@ -76,7 +77,7 @@ pub const OPERATOR: Operator = Operator {
 };
 
 fn needs(with: &With) -> Vec<Need> {
-    let need = Need { port: "rows", column: "response_tokens".into(), at: vec!["per".into()] };
+    let need = Need { port: "rows".into(), column: "response_tokens".into(), at: vec!["per".into()] };
     by_token(with).then_some(need).into_iter().collect()
 }
 

@@ -4,12 +4,14 @@ use super::{Node, Pipeline, Read, With};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Every operator, what an entry of `models:` looks like, and the names of all columns.
+/// Every operator, what an entry of `models:` and of `agents:` looks like, and the names of all columns.
 #[derive(Clone, Debug)]
 pub struct Catalog {
     pub operators: Vec<OperatorSpec>,
     /// JSON Schema of one entry of `models:`.
     pub model: serde_json::Value,
+    /// JSON Schema of one entry of `agents:`.
+    pub agent: serde_json::Value,
     /// The names of all columns that a row can have.
     pub columns: Vec<&'static str>,
     /// Nodes whose rows come from a log, with the columns that it has of them, whatever their operators make.
@@ -88,6 +90,8 @@ pub struct OperatorSpec {
     pub read: Read,
     /// Further columns that these settings call for.
     pub needs: fn(&With) -> Vec<Need>,
+    /// Further columns that it makes with these settings.
+    pub makes: fn(&With) -> Vec<String>,
 }
 
 /// One input of an operator.
@@ -127,7 +131,7 @@ pub enum Delay {
 /// A column that certain settings call for, such as `state` for `by: [state]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Need {
-    pub port: &'static str,
+    pub port: String,
     pub column: String,
     /// Where the settings say so: the path inside `with`.
     pub at: Vec<String>,
@@ -144,6 +148,11 @@ impl OperatorSpec {
     /// Whether it does something besides making rows (trains, measures), so that nobody has to read its output.
     pub fn effect(&self) -> bool {
         matches!(self.role, Role::Learns | Role::Measures)
+    }
+
+    /// All columns that it makes with these settings.
+    pub fn columns(&self, with: &With) -> Vec<String> {
+        self.adds.iter().map(|column| column.to_string()).chain((self.makes)(with)).collect()
     }
 
     /// The port that an input called `name` goes to.

@@ -14,7 +14,11 @@ pub fn document<T: DeserializeOwned + JsonSchema>(path: &Path, whole: &str, look
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let texts = [Text { name: path.display().to_string(), text: text.into(), yaml: 0 }];
     let mut report = Report::new(&texts);
-    let Some(tree) = report.read() else { return Err(report.finish()) };
+    let Some(mut tree) = report.read(0) else { return Err(report.finish()) };
+    tree.write_out(&mut report);
+    if report.len() > 0 {
+        return Err(report.finish());
+    }
     let schema = schemars::schema_for!(T).to_value();
     let subject = Subject { whole: whole.into(), schema: &schema, owner: tree.at };
     settings::check(&tree, &subject, &mut report);

@@ -24,7 +24,7 @@ fn nothing(_: &With) -> Vec<Need> {
 
 fn grouped(with: &With) -> Vec<Need> {
     let by = with.given()["by"].as_array().into_iter().flatten().enumerate();
-    by.filter_map(|(i, c)| Some(Need { port: "rows", column: c.as_str()?.into(), at: vec!["by".into(), i.to_string()] })).collect()
+    by.filter_map(|(i, c)| Some(Need { port: "rows".into(), column: c.as_str()?.into(), at: vec!["by".into(), i.to_string()] })).collect()
 }
 
 fn settings(properties: Value, required: &[&str]) -> Value {
@@ -33,10 +33,14 @@ fn settings(properties: Value, required: &[&str]) -> Value {
 
 pub fn catalog() -> Catalog {
     let count = json!({ "type": "integer", "format": "uint32", "minimum": 1, "description": "How many.\nMore." });
+    let agent = settings(
+        json!({ "model": { "type": "string", "x-names": "model" }, "turns": count, "prompt": { "type": "string", "x-names": "template" } }),
+        &["model"],
+    );
     let of = json!({ "oneOf": [{ "type": "string", "const": "episode_return" }, { "type": "string", "const": "step_return" }, { "type": "string", "const": "reward" }] });
     let kl = json!({ "anyOf": [{ "type": "number", "minimum": 0 }, { "$ref": "#/$defs/Kl" }, { "type": "null" }] });
     let mut update = settings(
-        json!({ "model": { "type": "string" }, "reference": { "type": ["string", "null"] }, "lr": { "type": "number", "exclusiveMinimum": 0, "description": "The learning rate." }, "kl": kl }),
+        json!({ "model": { "type": "string", "x-names": "model" }, "reference": { "type": ["string", "null"], "x-names": "model" }, "lr": { "type": "number", "exclusiveMinimum": 0, "description": "The learning rate." }, "kl": kl }),
         &["model", "lr"],
     );
     update["$defs"] =
@@ -52,6 +56,7 @@ pub fn catalog() -> Catalog {
         settings,
         read,
         needs,
+        makes: |_| Vec::new(),
     };
     const ROWS: Port = port("rows", &["task", "reward"], false, Delay::Never);
     let operators = vec![
@@ -76,7 +81,10 @@ pub fn catalog() -> Catalog {
             false,
             &["iteration", "task", "sample", "turn", "state", "reward"],
             Role::Plays,
-            settings(json!({ "model": { "type": "string" }, "samples": count }), &["model"]),
+            settings(
+                json!({ "model": { "type": "string", "x-names": "model" }, "samples": count, "agent": { "anyOf": [{ "type": "string", "x-names": "agent" }, agent] } }),
+                &[],
+            ),
             nothing,
         ),
         spec(
@@ -85,7 +93,7 @@ pub fn catalog() -> Catalog {
             false,
             &["iteration", "task", "sample", "turn", "reward", "reflection"],
             Role::Reflects,
-            settings(json!({ "model": { "type": "string" } }), &["model"]),
+            settings(json!({ "model": { "type": "string", "x-names": "model" } }), &["model"]),
             nothing,
         ),
         spec(
@@ -130,7 +138,7 @@ pub fn catalog() -> Catalog {
             false,
             &["won"],
             Role::Measures,
-            settings(json!({ "model": { "type": "string" } }), &["model"]),
+            settings(json!({ "model": { "type": "string", "x-names": "model" } }), &["model"]),
             nothing,
         ),
     ];
@@ -154,7 +162,7 @@ pub fn catalog() -> Catalog {
         "advantage",
         "version",
     ];
-    Catalog { operators, model, columns, logged: Default::default(), wrong: |_| Vec::new() }
+    Catalog { operators, model, agent, columns, logged: Default::default(), wrong: |_| Vec::new() }
 }
 
 /// A pipeline without a mistake.

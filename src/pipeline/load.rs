@@ -2,7 +2,8 @@
 
 use super::check::check;
 use super::embed::embed;
-use super::parse::{self, refused, text_of, Report, Text};
+use super::parse::{self, family, refused, text_of, Family, Report, Text};
+use super::paths;
 use super::{Catalog, Diagnostic, Diagnostics, Pipeline, Wrong};
 use serde_json::Value;
 use std::path::Path;
@@ -49,20 +50,23 @@ pub fn contents(path: &Path) -> Result<Value, Diagnostics> {
 
 fn understand(name: &str, text: &str, sets: &[String], catalog: &Catalog, looks: Looks) -> Result<Pipeline, Diagnostics> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut texts = vec![Text { name: name.into(), text: text.into(), yaml: 0 }];
-    texts.extend(sets.iter().map(|set| parse::text(set)));
-    let mut report = Report::new(&texts);
     if text.lines().all(|line| line.trim_start().starts_with('#') || line.trim().is_empty()) {
         let message = "the file is empty".into();
         let help = Some("a pipeline has at least `flow`, `iterations` and `nodes`".into());
         return Err(Diagnostics(vec![Diagnostic { message, file: name.into(), line: 1, column: 1, help, source: None }]));
     }
-    let Some(mut tree) = report.read() else { return Err(report.finish()) };
-    for (i, text) in texts.iter().enumerate().skip(1) {
+    let Family { mut texts, broken } = family(Text { name: name.into(), text: text.into(), yaml: 0 });
+    let files = texts.len();
+    texts.extend(sets.iter().map(|set| parse::text(set)));
+    let mut report = Report::new(&texts);
+    let Some(mut tree) = parse::family_tree(files, broken, &mut report) else { return Err(report.finish()) };
+    for (i, text) in texts.iter().enumerate().skip(files) {
         parse::apply(&mut tree, i, text, &mut report);
     }
-    let folder = Path::new(name).parent().unwrap_or(Path::new(""));
-    let Some(mut pipeline) = check(&tree, folder, looks.tests, catalog, &mut report) else { return Err(report.finish()) };
+    let folders: Vec<&Path> = texts[..files].iter().map(|text| folder(&text.name)).collect();
+    let paths = paths::resolve(&mut tree, &folders, catalog);
+    let Some(mut pipeline) = check(&tree, folders[0], looks.tests, catalog, &mut report) else { return Err(report.finish()) };
+    pipeline.paths = paths;
     for wrong in looks.there.map(|look| look(&pipeline)).unwrap_or_default() {
         report.add(tree.deepest(pipeline.written(&wrong.at)).at, wrong.message, wrong.help);
     }
@@ -70,9 +74,14 @@ fn understand(name: &str, text: &str, sets: &[String], catalog: &Catalog, looks:
         return Err(report.finish());
     }
     if looks.there.is_some() {
-        embed(&mut pipeline.source["nodes"], catalog);
+        embed(&mut pipeline);
     }
     Ok(pipeline)
+}
+
+/// The folder of a file.
+fn folder(file: &str) -> &Path {
+    Path::new(file).parent().unwrap_or(Path::new(""))
 }
 
 #[cfg(test)]
@@ -96,7 +105,7 @@ mod tests {
     #[test]
     fn the_source_reads_back_as_the_same_pipeline() {
         let first = parse("x", GOOD, &["nodes.update.with.lr=0.1".into()], &catalog()).unwrap();
-        assert_eq!(parse("x", &first.to_yaml(), &[], &catalog()).unwrap(), first);
+        assert_eq!(parse("x", &first.to_yaml("".as_ref()), &[], &catalog()).unwrap(), first);
     }
 
     #[test]

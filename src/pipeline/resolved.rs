@@ -1,6 +1,7 @@
 //! A pipeline that passed every check, as plain data: its nodes in an order in which they can work, their edges, and the loops
 //! among them.
 
+use super::marks::{self, Named};
 use super::{Carries, Catalog, Keep, Test, With};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,9 +10,6 @@ use std::collections::BTreeMap;
 
 /// What the operator of a loop is called.
 pub const LOOP: &str = "loop";
-
-/// The settings of any operator that name an entry of `models:`.
-pub(super) const MODEL_SETTINGS: [&str; 4] = ["model", "reference", "encoder", "critic"];
 
 /// A pipeline that passed every check, overrides applied.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,8 +28,10 @@ pub struct Pipeline {
     pub keep: Keep,
     /// Rows fed and rows expected; no part of `source`.
     pub tests: Vec<Test>,
-    /// The file as it was understood, without its tests: a run has no use for them.
+    /// The file as it was understood, without its tests: a run has no use for them. Paths in it begin in the folder where `flow` runs.
     pub source: Value,
+    /// Where in `source` files are named.
+    pub paths: Vec<Named>,
 }
 
 /// One operator at work, or a loop.
@@ -98,7 +98,7 @@ impl Body {
 impl Node {
     /// The model that the node works with, as its setting `model` names it.
     pub fn model(&self) -> Option<&str> {
-        self.with.names("model")
+        self.with.names(marks::MODEL)
     }
 
     /// Itself and, of a loop, the nodes inside.
@@ -112,11 +112,11 @@ impl Node {
         self.body.iter_mut().flat_map(|b| &mut b.nodes).for_each(|n| n.inputs.clear());
     }
 
-    /// The columns that this node makes and that its log holds, where an operator `adds` these: of a loop those that all of its
+    /// The columns that this node makes and that its log holds, where an operator's node `adds` these: of a loop those that all of its
     /// outputs make.
-    pub fn makes(&self, adds: impl Fn(&str) -> &'static [&'static str]) -> Vec<&'static str> {
-        let mut all = self.makers().into_iter().map(|n| adds(&n.op));
-        let first = all.next().unwrap_or_default().to_vec();
+    pub fn makes(&self, adds: impl Fn(&Node) -> Vec<String>) -> Vec<String> {
+        let mut all = self.makers().into_iter().map(adds);
+        let first = all.next().unwrap_or_default();
         all.fold(first, |both, one| both.into_iter().filter(|c| one.contains(c)).collect())
     }
 
@@ -155,11 +155,21 @@ impl Pipeline {
         self.nodes.iter().flat_map(Node::all)
     }
 
-    /// Where a path such as nodes, rollout, with stands in the file: a node inside a loop stands under the loop.
+    /// Where a path such as nodes, rollout, with stands in the file: a node inside a loop stands under the loop, and what a node says of
+    /// its agent under `agents` where it names one.
     pub(super) fn written<'a>(&'a self, path: &'a [String]) -> Vec<&'a str> {
         let mut steps: Vec<&str> = path.iter().map(String::as_str).collect();
         if let ["nodes", id, ..] = steps[..] {
             steps.splice(1..1, self.around(id).into_iter().flat_map(|around| [around.id.as_str(), "nodes"]));
+        }
+        // Where a text stands on the way to a setting, it is an agent's name.
+        let mut here = &self.source;
+        for (i, step) in steps.iter().enumerate() {
+            let Some(next) = here.get(*step) else { break };
+            here = next;
+            if let (Some(agent), true, "agent") = (here.as_str(), i + 1 < steps.len(), *step) {
+                return ["agents", agent].into_iter().chain(steps[i + 1..].iter().copied()).collect();
+            }
         }
         steps
     }
@@ -237,7 +247,7 @@ mod tests {
         let other = looped(&sets);
         let body = other.node("trial").unwrap().body.as_ref().unwrap();
         assert_eq!((body.attempts, body.until, body.node("rollout").unwrap().with.given()["samples"].as_u64()), (2, Until::Never, Some(4)));
-        assert_eq!(parse("x", &other.to_yaml(), &[], &catalog()).unwrap(), other);
+        assert_eq!(parse("x", &other.to_yaml("".as_ref()), &[], &catalog()).unwrap(), other);
         let differ: Vec<String> = differences(&looped(&[]).source, &other.source).into_iter().map(|d| d.path).collect();
         assert_eq!(differ, ["nodes.trial.loop.attempts", "nodes.trial.loop.until", "nodes.trial.nodes.rollout.with.samples"]);
         assert_eq!(looped(&["nodes.trial.loop={ attempts: 1 }"]).node("trial").unwrap().body.as_ref().unwrap().until, Until::Won);

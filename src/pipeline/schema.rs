@@ -9,6 +9,8 @@ pub fn schema(catalog: &Catalog) -> Value {
     let mut defs = Map::new();
     let model = hoisted(&catalog.model, "model", &mut defs);
     defs.insert("model".into(), model);
+    let agent = hoisted(&catalog.agent, "agent", &mut defs);
+    defs.insert("agent".into(), agent);
     let edge = json!({
         "description": "What the node made at least one iteration ago.",
         "type": "object",
@@ -41,9 +43,14 @@ pub fn schema(catalog: &Catalog) -> Value {
     let test = hoisted(&Test::schema(), "test", &mut defs);
     let either = json!({ "if": { "required": ["loop"] }, "then": { "$ref": "#/$defs/loop" }, "else": { "$ref": "#/$defs/node" } });
     let name = json!({ "type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_-]{0,63}$" });
-    json!({
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "A pipeline",
+    let like = json!({ "description": "Another pipeline's file: this one says only what differs. Maps are merged, and a null takes a key away.", "type": "string" });
+    let variant = json!({
+        "description": "A pipeline that is like another one.",
+        "type": "object",
+        "properties": { "like": like, "nodes": { "type": "object" }, "models": { "type": "object" }, "agents": { "type": "object" } },
+    });
+    defs.insert("variant".into(), variant);
+    let whole = json!({
         "type": "object",
         "properties": {
             "flow": { "description": "The pipeline's name.", "$ref": "#/$defs/name" },
@@ -51,6 +58,7 @@ pub fn schema(catalog: &Catalog) -> Value {
             "iterations": { "description": "How many training iterations to run.", "type": "integer", "minimum": 1 },
             "seed": { "description": "What all randomness follows from.", "type": "integer", "minimum": 0, "default": 0 },
             "models": { "description": "The policies, by name.", "type": "object", "propertyNames": { "$ref": "#/$defs/name" }, "additionalProperties": { "$ref": "#/$defs/model" } },
+            "agents": { "description": "How models act, by name: what plays, reflects or measures names one.", "type": "object", "propertyNames": { "$ref": "#/$defs/name" }, "additionalProperties": { "$ref": "#/$defs/agent" } },
             "nodes": { "description": "The operators at work, by name.", "type": "object", "minProperties": 1, "propertyNames": { "$ref": "#/$defs/name" }, "additionalProperties": either },
             "log": { "description": "The nodes whose rows are kept.", "type": "array", "items": { "type": "string" }, "uniqueItems": true },
             "keep": keep,
@@ -58,6 +66,14 @@ pub fn schema(catalog: &Catalog) -> Value {
         },
         "required": ["flow", "iterations", "nodes"],
         "additionalProperties": false,
+    });
+    defs.insert("pipeline".into(), whole);
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A pipeline",
+        "if": { "required": ["like"] },
+        "then": { "$ref": "#/$defs/variant" },
+        "else": { "$ref": "#/$defs/pipeline" },
         "$defs": with_name(defs, name),
     })
 }

@@ -1,5 +1,6 @@
 //! A node's settings: as the file has them, and as its operator's own type.
 
+use super::marks::{self, Named};
 use serde_json::{Error, Value};
 use std::any::Any;
 use std::fmt;
@@ -12,13 +13,14 @@ pub type Read = fn(&Value) -> Result<Arc<dyn Any + Send + Sync>, Error>;
 #[derive(Clone)]
 pub struct With {
     given: Value,
+    named: Vec<Named>,
     typed: Arc<dyn Any + Send + Sync>,
 }
 
 impl With {
-    /// Settings as a file has them (a map), read as `read` does.
-    pub fn read(given: Value, read: Read) -> Result<With, Error> {
-        Ok(With { typed: read(&given)?, given })
+    /// Settings as a file has them (a map), an agent's in place of its name, read as `read` does; `schema` marks what they name.
+    pub fn read(given: Value, schema: &Value, read: Read) -> Result<With, Error> {
+        Ok(With { typed: read(&given)?, named: marks::marked(&given, schema), given })
     }
 
     /// The settings as their operator reads them; nothing where that is another type.
@@ -36,16 +38,21 @@ impl With {
         self.given.get(key).is_some()
     }
 
-    /// The model that this key names, such as `model`: these keys mean the same to every operator.
-    pub fn names(&self, key: &str) -> Option<&str> {
-        self.given.get(key)?.as_str()
+    /// Every entry of `models:` that the settings name, those of an agent too, each with the setting that does.
+    pub fn models(&self) -> impl Iterator<Item = &Named> {
+        self.named.iter().filter(|named| named.mark == marks::MODEL)
+    }
+
+    /// The model that is named in this role, such as `model` or `critic`: the first, if several agents name one.
+    pub fn names(&self, role: &str) -> Option<&str> {
+        self.models().find(|named| named.role() == role).map(|named| named.name.as_str())
     }
 }
 
 /// No settings, as a loop has none.
 impl Default for With {
     fn default() -> With {
-        With { given: Value::Null, typed: Arc::new(()) }
+        With { given: Value::Null, named: Vec::new(), typed: Arc::new(()) }
     }
 }
 
@@ -72,7 +79,8 @@ mod tests {
 
     #[test]
     fn settings_are_read_once_and_shared_by_copies() {
-        let with = With::read(json!({ "batch": 3, "model": "actor" }), number).unwrap();
+        let schema = json!({ "properties": { "model": { "x-names": "model" } } });
+        let with = With::read(json!({ "batch": 3, "model": "actor" }), &schema, number).unwrap();
         let (first, again) = (with.typed::<u64>().unwrap(), with.clone().typed::<u64>().unwrap());
         assert!(*first == 3 && Arc::ptr_eq(&first, &again));
         assert!(with.typed::<u32>().is_none(), "another operator's type");
@@ -81,6 +89,6 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_no_settings() {
-        assert!(With::read(json!({ "batch": "three" }), number).unwrap_err().to_string().contains("expected u64"));
+        assert!(With::read(json!({ "batch": "three" }), &Value::Null, number).unwrap_err().to_string().contains("expected u64"));
     }
 }

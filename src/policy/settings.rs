@@ -84,6 +84,7 @@ fn parallel() -> usize {
 #[serde(deny_unknown_fields)]
 pub struct EncoderModel {
     /// Its folder.
+    #[schemars(extend("x-names" = "file"))]
     pub encode: String,
 }
 
@@ -194,6 +195,7 @@ fn one_adapter() -> Value {
 pub struct LoadModel {
     /// A saved version's folder, a run (its newest weights), a Hugging Face folder of Llama, Qwen2 or Qwen3, or a GGUF file. An adapter's
     /// folder (PEFT's) is loaded as the model that it makes of its base.
+    #[schemars(extend("x-names" = "file"))]
     pub load: String,
     /// What the model is called in that run, if not as here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -206,6 +208,7 @@ pub struct LoadModel {
     pub lora: Option<LoraSettings>,
     /// Trains on the adapter in this folder (PEFT's, or that of a run) and leaves the model's own weights as they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-names" = "file"))]
     pub adapter: Option<String>,
     /// What the weights are kept and computed in.
     #[serde(default, skip_serializing_if = "is_f32")]

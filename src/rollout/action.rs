@@ -1,14 +1,12 @@
 //! From what is said in a turn to the action that it means, and back.
 
+use super::agent::ACTION;
 use super::tags;
 use crate::policy::{Reply, Sampling, Tokenizer};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// The tag that an action stands in where anything can be written.
-pub const TAG: &str = "action";
 
 /// How a response becomes an action.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -26,14 +24,14 @@ impl Decode {
     pub fn action(self, response: &str) -> String {
         match self {
             Decode::Constrained => response.to_owned(),
-            Decode::Free => tags::read(TAG, response).unwrap_or("").to_owned(),
+            Decode::Free => tags::read(ACTION, response).unwrap_or("").to_owned(),
         }
     }
 
     /// An expert's turn as if a policy had written it, with certainty. An expert that knows no way on says nothing, which is invalid.
     pub fn response(self, action: Option<String>, encoder: &mut Encoder) -> Response {
         let action = action.unwrap_or_default();
-        let text = if self == Decode::Free { tags::write(TAG, &action) } else { action };
+        let text = if self == Decode::Free { tags::write(ACTION, &action) } else { action };
         let tokens = encoder.closed(&text);
         Response::certain(text, tokens)
     }

@@ -46,6 +46,6 @@ pub fn play(
         over.extend(sampler.step()?);
     }
     over.sort_by_key(|finished| finished.number);
-    let rows = record::played(&over, &[])?.into_iter().collect();
+    let rows = record::played(&over, &[], &sampler.parts())?.into_iter().collect();
     Ok(Played { rows, summary: sampler.summary().clone(), failed: sampler.failed() })
 }

@@ -51,10 +51,10 @@ impl Phase {
     }
 }
 
-/// What a prompt tells from a memory, and what it had to leave out.
+/// What stands in a prompt from a memory, and what it had to leave out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Given {
-    /// Whether the memory was asked.
+    /// Whether a memory was asked.
     pub asked: bool,
     /// The entries, by id.
     pub retrieved: Vec<u64>,
@@ -62,6 +62,21 @@ pub struct Given {
     pub bare: Vec<u32>,
     /// How many of the last turns it leaves out, so as not to be too long.
     pub left_out: u32,
+    /// Its last message, where it is one of a conversation.
+    pub message: Option<Box<Message>>,
+}
+
+/// A message of a conversation, and what is needed to tell the conversation anew under another system message.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Message {
+    /// The turn with which the conversation begins.
+    pub since: usize,
+    /// What the message says.
+    pub text: String,
+    /// The same without what came from a memory.
+    pub bare: String,
+    /// The entries that stand in this message and in those above it.
+    pub entries: Vec<u64>,
 }
 
 /// One call of the policy in an episode, and what came of it.
@@ -85,6 +100,8 @@ pub struct Turn {
     pub choices: Vec<u32>,
     /// What the response was taken for.
     pub action: String,
+    /// The texts of its other tagged parts, in the order of the agent's answer.
+    pub parts: Vec<String>,
     /// Whether the action could be carried out.
     pub valid: bool,
     /// What the action earned.
@@ -129,6 +146,8 @@ pub struct Move {
     pub given: Given,
     /// What the response was taken for.
     pub action: String,
+    /// The texts of its other tagged parts.
+    pub parts: Vec<String>,
     /// What was said.
     pub response: Response,
 }
@@ -167,7 +186,7 @@ impl Episode {
     /// Records a turn: what was asked, what was said and what the world showed then. Where the episode is over with it, by itself or because
     /// this was the `last` turn allowed, returns the final observation.
     pub fn took(&mut self, made: Move, view: View, last: bool) -> Option<String> {
-        let Move { request, given, action, response } = made;
+        let Move { request, given, action, parts, response } = made;
         let before = self.view.take()?;
         let after = &view.seen;
         let done = after.done || last;
@@ -182,6 +201,7 @@ impl Episode {
             response,
             choices: request.choices.concat(),
             action,
+            parts,
             valid: after.valid,
             reward: after.reward,
             done,

@@ -9,8 +9,10 @@
 
 pub mod action;
 mod advice;
+pub mod agent;
 mod answers;
 pub mod batch;
+pub mod context;
 pub mod conversation;
 pub mod dynamic_sampling;
 pub mod episode;
@@ -22,7 +24,6 @@ pub mod points;
 pub mod prompt;
 pub mod question;
 pub mod rank;
-pub mod recall;
 pub mod record;
 pub mod reflection;
 pub mod retry;

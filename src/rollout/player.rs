@@ -1,15 +1,16 @@
 //! Who answers in live episodes: the policy, or the environment's expert as if it were the policy.
 
 use super::action::{Decode, Encoder, Response};
+use super::agent::Agent;
 use super::answers::{answers, answers_by};
+use super::context::{Moment, Passage, Source};
 use super::conversation::{Now, Teller};
-use super::episode::{Episode, Given, Start};
+use super::episode::{Episode, Given};
 use super::error::RolloutError;
 use super::prompt::Prompt;
 use super::rank::Ranker;
-use super::recall::{At, Recall, Shown, Told};
 use super::retry::RetryPolicy;
-use super::settings::{Actor, PlaySettings};
+use super::settings::Actor;
 use crate::env::{Cause, Fault, Task, View, Worlds};
 use crate::policy::{Policy, Reply, Request, Sampling, Tally, Tokenizer};
 use std::collections::BTreeMap;
@@ -18,23 +19,16 @@ use std::time::{Duration, Instant};
 /// Who plays, and how.
 #[derive(Clone, Debug)]
 pub struct Play {
-    /// The model that acts, or whose tokens an expert's actions are written in.
-    pub model: String,
+    /// The agent.
+    pub agent: Agent,
     /// Who chooses the actions.
     pub actor: Actor,
     /// How responses are sampled.
     pub sampling: Sampling,
-    /// How episodes are played.
-    pub settings: PlaySettings,
-    /// The share of an iteration's episodes that may fail, from 0 to 1.
-    pub max_failed: f64,
-}
-
-impl Play {
-    /// How often an episode is tried.
-    pub fn retry(&self) -> RetryPolicy {
-        RetryPolicy { tries: self.settings.tries, max_failed: self.max_failed }
-    }
+    /// An expert's action that isn't among the admissible ones joins them; otherwise it costs its episode.
+    pub join: bool,
+    /// How often an episode is played before it is given up, and the share of an iteration's episodes that may be.
+    pub retry: RetryPolicy,
 }
 
 /// Bounds of the time for which further answers are waited for.
@@ -51,6 +45,13 @@ pub struct Live<'a> {
     pub view: &'a View,
 }
 
+impl<'a> Live<'a> {
+    fn moment(&self) -> Moment<'a> {
+        let crate::env::Seen { observation, state, .. } = &self.view.seen;
+        Moment { start: &self.episode.start, observation, state: *state, before: self.episode.turns.last() }
+    }
+}
+
 /// What the policy is asked in an episode's turn, and what of that comes from a memory; or why it can't be asked.
 pub type Asked = Result<(Request, Given), Fault>;
 
@@ -64,35 +65,37 @@ pub struct Player {
     pace: Duration,
     /// Who ranks the actions beside the policy.
     ranker: Option<Ranker>,
-    recall: Option<Recall>,
-    /// What all turns of an episode are told from the memory, by the episode's number.
-    told: BTreeMap<usize, Told>,
+    /// What stands in the prompt besides what is seen.
+    sources: Vec<Box<dyn Source>>,
+    /// What all turns of an episode have of a source, by the source's place and the episode's number.
+    kept: BTreeMap<(usize, usize), Passage>,
 }
 
 impl Player {
     /// Seeds follow from `seed`, the run's, and the episodes' names alone. An error if there is no such model, or no such prompt; or if a critic
     /// can't rank what it writes.
     pub fn new(policy: Policy, how: Play, seed: u64) -> Result<Player, RolloutError> {
-        let (encoder, prompt) = (Encoder::new(policy.tokenizer(&how.model)?), Prompt::new(&how.settings)?);
-        let settings = how.settings.rank.clone().unwrap_or_default();
-        let by = |critic: &String| Ranker::new(&policy, (&how.model, how.sampling.divisor()), critic, settings);
-        let ranker = how.settings.critic.as_ref().map(by).transpose()?;
-        Ok(Player { policy, how, prompt, seed, encoder, pace: LEAST_PACE, ranker, recall: None, told: BTreeMap::new() })
+        let (agent, model) = (&how.agent, &how.agent.model);
+        let (encoder, prompt) = (Encoder::new(policy.tokenizer(model)?), Prompt::new(agent)?);
+        let settings = agent.rank.clone().unwrap_or_default();
+        let by = |critic: &String| Ranker::new(&policy, (model, how.sampling.divisor()), critic, settings);
+        let ranker = agent.critic.as_ref().map(by).transpose()?;
+        Ok(Player { policy, how, prompt, seed, encoder, pace: LEAST_PACE, ranker, sources: vec![], kept: BTreeMap::new() })
     }
 
-    /// Plays with this memory.
-    pub fn recalling(self, recall: Option<Recall>) -> Player {
-        Player { recall, ..self }
+    /// Plays with these sources of context.
+    pub fn reading(self, sources: Vec<Box<dyn Source>>) -> Player {
+        Player { sources, ..self }
     }
 
-    /// The memory that is played with.
-    pub fn recall(&mut self) -> Option<&mut Recall> {
-        self.recall.as_mut()
+    /// The sources of context that it plays with.
+    pub fn sources(&mut self) -> &mut [Box<dyn Source>] {
+        &mut self.sources
     }
 
-    /// Forgets what episodes were told.
+    /// Forgets what stood in the prompts of episodes.
     pub fn clear(&mut self) {
-        self.told.clear();
+        self.kept.clear();
     }
 
     /// How it plays.
@@ -102,7 +105,7 @@ impl Player {
 
     /// Whether somebody reads which actions are admissible: the policy where its choice is constrained, or the prompt.
     pub fn listed(&self, attempt: u32) -> bool {
-        let chosen = self.how.settings.decode == Decode::Constrained && !self.how.actor.advises(attempt);
+        let chosen = self.how.agent.decode == Decode::Constrained && !self.how.actor.advises(attempt);
         chosen || self.prompt.asks("actions")
     }
 
@@ -120,37 +123,38 @@ impl Player {
     /// What the policy is asked in each of these episodes, and what of that comes from a memory. An episode that can't be told has a fault of
     /// its own; an error is one of a world or of the memory.
     pub fn requests(&mut self, live: &[Live], worlds: &mut Worlds) -> Result<Vec<Asked>, RolloutError> {
-        let told = self.told(live)?;
+        let contexts = self.contexts(live)?;
+        let asked = self.sources.iter().any(|source| source.asked() == Some(true));
         let mut requests = Vec::with_capacity(live.len());
-        for (live, told) in live.iter().zip(told) {
-            if !told.text.is_empty() && self.how.actor.advises(live.episode.start.attempt) {
-                worlds.tell(live.number, &told.text);
+        for (live, passages) in live.iter().zip(contexts) {
+            if self.how.actor.advises(live.episode.start.attempt) {
+                passages.iter().filter(|passage| passage.retrieved()).for_each(|passage| worlds.tell(live.number, &passage.text));
             }
             let rules = if self.prompt.asks("rules") { worlds.rules(&live.task.game)? } else { String::new() };
-            let constrained = self.how.settings.decode == Decode::Constrained;
+            let constrained = self.how.agent.decode == Decode::Constrained;
             let choices = if constrained { live.view.actions.iter().map(|action| self.encoder.closed(action)).collect() } else { vec![] };
             let seed = live.episode.start.seed(self.seed, live.episode.turn());
-            let teller =
-                Teller { how: &self.how.settings, prompt: &self.prompt, tokenizer: self.encoder.tokenizer(), recall: self.recall.as_ref() };
+            let teller = Teller { agent: &self.how.agent, prompt: &self.prompt, tokenizer: self.encoder.tokenizer(), asked };
             let turn = Now { episode: live.episode, view: live.view, rules: &rules };
-            requests.push(teller.ask(&turn, told).map(|(prompt, given)| (Request { prompt, seed, choices }, given)));
+            requests.push(teller.ask(&turn, &passages).map(|(prompt, given)| (Request { prompt, seed, choices }, given)));
         }
         Ok(requests)
     }
 
-    /// What the policy is told from the memory, if there is one, in each of these episodes; all are looked up together.
-    fn told(&mut self, live: &[Live]) -> Result<Vec<Told>, RolloutError> {
-        let Some(recall) = &self.recall else { return Ok(vec![Told::default(); live.len()]) };
-        // A try of an episode that is played again begins anew, and is told the same.
-        let known = |live: &&Live| recall.settings.at == At::Turn || live.episode.turn() == 0;
-        let asked: Vec<&Live> = live.iter().filter(known).collect();
-        let mut turns: Vec<(&Start, Shown)> = Vec::with_capacity(asked.len());
-        for Live { episode, view, .. } in &asked {
-            turns.push((&episode.start, Shown { observation: &view.seen.observation, state: view.seen.state }));
+    /// What the sources of context contribute in each of these episodes, in the sources' order; each is asked about all of them together.
+    fn contexts(&mut self, live: &[Live]) -> Result<Vec<Vec<Passage>>, RolloutError> {
+        let mut contexts: Vec<Vec<Passage>> = vec![Vec::with_capacity(self.sources.len()); live.len()];
+        for (place, source) in self.sources.iter().enumerate() {
+            // A try of an episode that is played again begins anew, and has the same.
+            let asked: Vec<&Live> = live.iter().filter(|live| !source.once() || live.episode.turn() == 0).collect();
+            let moments: Vec<Moment> = asked.iter().map(|live| live.moment()).collect();
+            let passages = source.contribute(&moments, self.encoder.tokenizer())?;
+            self.kept.extend(asked.iter().map(|live| (place, live.number)).zip(passages));
+            for (live, context) in live.iter().zip(&mut contexts) {
+                context.push(self.kept.get(&(place, live.number)).cloned().unwrap_or_default());
+            }
         }
-        let found = recall.tell(&turns, self.encoder.tokenizer())?;
-        self.told.extend(asked.iter().map(|live| live.number).zip(found));
-        Ok(live.iter().map(|live| self.told.get(&live.number).cloned().unwrap_or_default()).collect())
+        Ok(contexts)
     }
 
     /// The responses, by the policy with the weights that each episode began with, or by the expert. An episode that can't be answered has a
@@ -179,7 +183,7 @@ impl Player {
         for (version, which) in by_version {
             let asked: Vec<&Request> = which.iter().map(|&i| &requests[i]).collect();
             let replies = match &self.ranker {
-                None => answers(&self.policy, (&self.how.model, version), &asked, &self.how.sampling, tokens)?,
+                None => answers(&self.policy, (&self.how.agent.model, version), &asked, &self.how.sampling, tokens)?,
                 Some(ranker) => {
                     let turn = |i: &usize| live[which[*i]].episode.turn();
                     answers_by(&asked, tokens, |of, asked| ranker.answer(version, &asked, &of.iter().map(turn).collect::<Vec<_>>()))?
@@ -198,12 +202,12 @@ impl Player {
     /// An expert's turn as if the policy had written it. An action that isn't among the choices joins them or costs the episode, as the
     /// settings say.
     fn advised(&mut self, action: Option<String>, request: &mut Request) -> Result<Response, Fault> {
-        let settings = &self.how.settings;
-        if settings.decode == Decode::Constrained {
+        let decode = self.how.agent.decode;
+        if decode == Decode::Constrained {
             let Some(action) = &action else { return Err(Fault::new(Cause::Expert, "the expert knows no way on")) };
             let code = self.encoder.closed(action);
             if !request.choices.is_empty() && !request.choices.contains(&code) {
-                if !settings.join {
+                if !self.how.join {
                     let text = format!(
                         "the expert's action `{action}` is none of the {} admissible ones; `join: true` adds it to them",
                         request.choices.len()
@@ -213,6 +217,6 @@ impl Player {
                 request.choices.push(code);
             }
         }
-        Ok(settings.decode.response(action, &mut self.encoder))
+        Ok(decode.response(action, &mut self.encoder))
     }
 }

@@ -1,9 +1,9 @@
 //! What the policy is shown in a turn: a template, filled with the situation.
 
+use super::agent::{Agent, ACTION};
 use super::episode::Turn;
-use super::settings::PlaySettings;
+use super::tags;
 use super::template::{Places, Template, TemplateError, HOLE};
-use super::{action, tags};
 use crate::policy::Message;
 use minijinja::Value;
 
@@ -35,11 +35,12 @@ pub const PLACES: Places = &[
     ("turn", "the number of the turn, from 1"),
     ("max_turns", "the turns that an episode may have"),
     ("attempt", "the number of the attempt, from 1"),
+    ("carried", "the parts of the answer before that are carried on, by tag: `carried.memory`; empty texts in a first turn"),
 ];
 
 /// The words of [`BOARD`] and [`FULL`], for a vocabulary. Their order counts: it numbers the tokens of a new model.
 pub fn words() -> Vec<String> {
-    let (open, close) = (tags::open(action::TAG), tags::close(action::TAG));
+    let (open, close) = (tags::open(ACTION), tags::close(ACTION));
     ["Your last turns:\n", "What you see now:\n", "Admissible actions: ", "Action: ", &open, &close, "\n", ", "].map(String::from).to_vec()
 }
 
@@ -64,6 +65,8 @@ pub struct Situation<'a> {
     pub max_turns: u32,
     /// The index of the attempt, from 0.
     pub attempt: u32,
+    /// The parts of the answer before that are carried on, each with its tag.
+    pub carried: &'a [(String, String)],
 }
 
 impl Situation<'_> {
@@ -73,15 +76,14 @@ impl Situation<'_> {
             "rules" => self.rules.into(),
             "task" => self.instruction.into(),
             "memory" => self.memory.into(),
-            "history" => self
-                .history
-                .iter()
-                .map(|turn| past(&turn.observation, &turn.action, tags::before(action::TAG, &turn.response.text)))
-                .collect(),
+            "history" => {
+                self.history.iter().map(|turn| past(&turn.observation, &turn.action, tags::before(ACTION, &turn.response.text))).collect()
+            }
             "actions" => self.admissible.iter().map(|action| Value::from(action.as_str())).collect(),
             "turn" => (self.turn + 1).into(),
             "max_turns" => self.max_turns.into(),
             "attempt" => (self.attempt + 1).into(),
+            "carried" => self.carried.iter().map(|(tag, text)| (tag.as_str(), text.as_str())).collect(),
             _ => Value::UNDEFINED,
         }
     }
@@ -99,12 +101,12 @@ pub struct Prompt {
 }
 
 impl Prompt {
-    /// The prompt that these settings declare.
+    /// The prompt by which this agent plays.
     ///
     /// # Errors
     /// If a template can't be read, or asks for what there isn't.
-    pub fn new(settings: &PlaySettings) -> Result<Prompt, TemplateError> {
-        Ok(Prompt { user: user(settings)?, system: system(settings)? })
+    pub fn new(agent: &Agent) -> Result<Prompt, TemplateError> {
+        Ok(Prompt { user: user(agent)?, system: system(agent)? })
     }
 
     /// Whether it tells this.
@@ -112,21 +114,28 @@ impl Prompt {
         self.user.asks(place) || self.system.as_ref().is_some_and(|system| system.asks(place))
     }
 
-    /// The situation in words; `told` is said in the system message besides.
+    /// The situation in words: what stands in the system message, `passages` with it, and in the user's.
     ///
     /// # Errors
     /// If a template can't be filled with it.
-    pub fn messages(&self, situation: &Situation, told: &str) -> Result<Vec<Message>, TemplateError> {
-        let fill = |template: &Template| filled(template, situation);
-        let system = self.system.as_ref().map(fill).transpose()?;
-        let system = match (system, told) {
-            (None, "") => None,
-            (None, told) => Some(told.to_owned()),
-            (Some(system), "") => Some(system),
-            (Some(system), told) => Some(format!("{system}\n{told}")),
-        };
+    pub fn messages(&self, situation: &Situation, passages: &str) -> Result<Vec<Message>, TemplateError> {
         let message = |role: &str, content| Message { role: role.into(), content };
-        Ok(system.map(|text| message("system", text)).into_iter().chain([message("user", self.further(situation)?)]).collect())
+        let system = self.system(situation, passages)?.map(|text| message("system", text));
+        Ok(system.into_iter().chain([message("user", self.further(situation)?)]).collect())
+    }
+
+    /// The system message, `passages` with it, if there is one.
+    ///
+    /// # Errors
+    /// If its template can't be filled with the situation.
+    pub fn system(&self, situation: &Situation, passages: &str) -> Result<Option<String>, TemplateError> {
+        let system = self.system.as_ref().map(|template| filled(template, situation)).transpose()?;
+        Ok(match (system, passages) {
+            (None, "") => None,
+            (None, passages) => Some(passages.to_owned()),
+            (Some(system), "") => Some(system),
+            (Some(system), passages) => Some(format!("{system}\n{passages}")),
+        })
     }
 
     /// The situation as a further message of a conversation.
@@ -142,37 +151,40 @@ fn filled(template: &Template, situation: &Situation) -> Result<String, Template
     template.fill(|place| situation.place(place))
 }
 
-fn user(settings: &PlaySettings) -> Result<Template, TemplateError> {
-    let given = match settings.prompt.as_str() {
-        "board" => BOARD,
-        "full" => FULL,
-        given => given,
+fn user(agent: &Agent) -> Result<Template, TemplateError> {
+    let template = match agent.prompt.as_deref() {
+        None | Some("board") => BOARD,
+        Some("full") => FULL,
+        Some(own) => own,
     };
-    Template::read(given, PLACES)
+    Template::read(template, PLACES)
 }
 
-fn system(settings: &PlaySettings) -> Result<Option<Template>, TemplateError> {
-    settings.system.as_deref().map(|given| Template::read(given, PLACES)).transpose()
+fn system(agent: &Agent) -> Result<Option<Template>, TemplateError> {
+    agent.system.as_deref().map(|given| Template::read(given, PLACES)).transpose()
 }
 
 /// The words of templates of one's own, for a vocabulary.
 ///
 /// # Errors
 /// As [`Prompt::new`].
-pub fn own_words(settings: &PlaySettings) -> Result<Vec<String>, TemplateError> {
-    let own = (!["board", "full"].contains(&settings.prompt.as_str())).then(|| user(settings)).transpose()?;
+pub fn own_words(agent: &Agent) -> Result<Vec<String>, TemplateError> {
+    let ours = matches!(agent.prompt.as_deref(), None | Some("board" | "full"));
+    let own = (!ours).then(|| user(agent)).transpose()?;
     let hole = |place: &str| match place {
         "history" => [past(HOLE, HOLE, HOLE)].into_iter().collect(),
         "actions" => [Value::from(HOLE)].into_iter().collect(),
+        "carried" => agent.parts().map(|part| (part.tag.as_str(), HOLE)).collect(),
         _ => Value::from(HOLE),
     };
-    Ok(own.into_iter().chain(system(settings)?).flat_map(|template| template.words(hole)).collect())
+    Ok(own.into_iter().chain(system(agent)?).flat_map(|template| template.words(hole)).collect())
 }
 
-/// The prompt that these settings declare, filled on samples of a first and of a later turn. An error names the setting that is wrong.
-pub fn tried(settings: &PlaySettings) -> Result<Prompt, (&'static str, TemplateError)> {
+/// The prompt by which this agent plays, filled on samples of a first and of a later turn. An error names the setting that is wrong.
+pub fn tried(agent: &Agent) -> Result<Prompt, (&'static str, TemplateError)> {
     let turn = Turn { observation: "seen".into(), action: "left".into(), ..Turn::default() };
-    let (history, admissible) = (vec![turn; settings.history.min(3)], ["left".to_owned(), "right".to_owned()]);
+    let (history, admissible) = (vec![turn; agent.history.min(3)], ["left".to_owned(), "right".to_owned()]);
+    let carried = super::context::Carried::texts(agent, None);
     let first = Situation {
         rules: "rules",
         instruction: "",
@@ -181,12 +193,13 @@ pub fn tried(settings: &PlaySettings) -> Result<Prompt, (&'static str, TemplateE
         observation: "seen",
         admissible: &admissible,
         turn: 0,
-        max_turns: settings.max_turns,
+        max_turns: agent.turns(),
         attempt: 0,
+        carried: &carried,
     };
     let later = Situation { instruction: "task", memory: "told\n", history: &history, turn: history.len() as u32, ..first };
-    let user = user(settings).map_err(|error| ("prompt", error))?;
-    let system = system(settings).map_err(|error| ("system", error))?;
+    let user = user(agent).map_err(|error| ("prompt", error))?;
+    let system = system(agent).map_err(|error| ("system", error))?;
     let fills = |template: &Template| [first, later].iter().try_for_each(|now| filled(template, now).map(drop));
     fills(&user).map_err(|error| ("prompt", error))?;
     system.iter().try_for_each(fills).map_err(|error| ("system", error))?;
@@ -198,8 +211,8 @@ mod tests {
     use super::super::action::Response;
     use super::*;
 
-    fn settings(more: serde_json::Value) -> PlaySettings {
-        let mut with = serde_json::json!({ "max_turns": 9 });
+    fn settings(more: serde_json::Value) -> Agent {
+        let mut with = serde_json::json!({ "model": "actor", "max_turns": 9 });
         with.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         serde_json::from_value(with).unwrap()
     }
@@ -228,6 +241,7 @@ mod tests {
             turn: 1,
             max_turns: 9,
             attempt: 1,
+            carried: &[],
         };
         let (board, full) = (serde_json::json!({}), serde_json::json!({ "prompt": "full" }));
         assert_eq!(user(board.clone(), &situation), "Attempt 1: up\nB");
@@ -261,6 +275,7 @@ mod tests {
             turn: 5,
             max_turns: 9,
             attempt: 0,
+            carried: &[],
         };
         let own = serde_json::json!({ "prompt": "pipelines/prompts/agent.txt" });
         let asks = "Think about it first, between <think> and </think>. Then name one action, between <action> and </action>.";

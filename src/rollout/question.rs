@@ -1,9 +1,10 @@
 //! What the policy is asked about an episode that is over: a template, filled with what is known of it.
 
-use super::settings::ReflectionSettings;
+use super::agent::Agent;
 use super::template::{Places, Template, TemplateError, HOLE};
 use super::transcript::Transcript;
 use super::{notes, tags};
+use crate::policy::Message;
 use minijinja::Value;
 
 /// The template where none is given: for small policies trained from nothing.
@@ -20,21 +21,61 @@ pub const PLACES: Places = &[
     ("attempt", "the number of the attempt, from 1"),
 ];
 
-/// The template that these settings declare.
-///
-/// # Errors
-/// If it can't be read, asks for what there isn't, or can't be filled.
-pub fn question(settings: &ReflectionSettings) -> Result<Template, TemplateError> {
-    let template = Template::read(settings.prompt.as_deref().unwrap_or(SHORT), PLACES)?;
-    template.fill(|place| if place == "attempt" { 1.into() } else { place.into() })?;
-    Ok(template)
+/// What an agent is asked about an episode, compiled.
+#[derive(Clone, Debug)]
+pub struct Question {
+    user: Template,
+    system: Option<Template>,
 }
 
-/// The template, filled with an episode of a world with these rules; `memory` is what was told of earlier attempts and is told from a memory.
-///
-/// # Errors
-/// If it does something with a place that can't be done.
-pub fn ask(template: &Template, episode: &Transcript, rules: &str, memory: &str) -> Result<String, TemplateError> {
+impl Question {
+    /// The question by which this agent reflects.
+    ///
+    /// # Errors
+    /// If a template can't be read, asks for what there isn't, or can't be filled.
+    pub fn new(agent: &Agent) -> Result<Question, TemplateError> {
+        tried(agent).map_err(|(_, error)| error)
+    }
+
+    /// Whether it tells this.
+    pub fn asks(&self, place: &str) -> bool {
+        self.user.asks(place) || self.system.as_ref().is_some_and(|system| system.asks(place))
+    }
+
+    /// The question about an episode of a world with these rules, with what is told of earlier attempts and of memories: `memory` at its place,
+    /// `passages` in the system message.
+    ///
+    /// # Errors
+    /// If a template does something with a place that can't be done.
+    pub fn messages(&self, episode: &Transcript, rules: &str, memory: &str, passages: &str) -> Result<Vec<Message>, TemplateError> {
+        let fill = |template: &Template| filled(template, episode, rules, memory);
+        let own = self.system.as_ref().map(fill).transpose()?;
+        let parts: Vec<&str> = own.as_deref().into_iter().chain([passages]).filter(|text| !text.is_empty()).collect();
+        let message = |role: &str, content| Message { role: role.into(), content };
+        let system = (!parts.is_empty()).then(|| message("system", parts.join("\n")));
+        Ok(system.into_iter().chain([message("user", fill(&self.user)?)]).collect())
+    }
+
+    /// The words of the question, of what is kept and of the tag, for a vocabulary.
+    pub fn words(&self, tag: Option<&str>) -> Vec<String> {
+        let own = self.system.iter().flat_map(|system| system.words(|_| HOLE.into()));
+        words(&self.user, tag).into_iter().chain(own).collect()
+    }
+}
+
+/// The same; an error names the setting that is wrong.
+pub fn tried(agent: &Agent) -> Result<Question, (&'static str, TemplateError)> {
+    let read = |text: &str| {
+        let template = Template::read(text, PLACES)?;
+        template.fill(|place| if place == "attempt" { 1.into() } else { place.into() })?;
+        Ok(template)
+    };
+    let user = read(agent.prompt.as_deref().unwrap_or(SHORT)).map_err(|error| ("prompt", error))?;
+    let system = agent.system.as_deref().map(read).transpose().map_err(|error| ("system", error))?;
+    Ok(Question { user, system })
+}
+
+fn filled(template: &Template, episode: &Transcript, rules: &str, memory: &str) -> Result<String, TemplateError> {
     template.fill(|place| match place {
         "first" => episode.first.into(),
         "actions" => episode.actions.join("; ").into(),
@@ -47,8 +88,8 @@ pub fn ask(template: &Template, episode: &Transcript, rules: &str, memory: &str)
     })
 }
 
-/// The words of the question, of what is kept and of the tag, for a vocabulary.
-pub fn words(template: &Template, tag: Option<&str>) -> Vec<String> {
+/// The words of a question, of what is kept and of the tag.
+fn words(template: &Template, tag: Option<&str>) -> Vec<String> {
     let mut words: Vec<String> = tag.into_iter().flat_map(|tag| [tags::open(tag), tags::close(tag)]).collect();
     words.extend(notes::words());
     words.extend(template.words(|_| HOLE.into()));
@@ -61,8 +102,8 @@ mod tests {
 
     #[test]
     fn the_question_of_empo2_can_be_filled() {
-        let settings = serde_json::json!({ "prompt": "pipelines/empo2/tip.txt" });
-        let template = question(&serde_json::from_value(settings).unwrap()).unwrap();
+        let agent = serde_json::json!({ "model": "actor", "prompt": "pipelines/empo2/tip.txt" });
+        let template = Question::new(&serde_json::from_value(agent).unwrap()).unwrap();
         assert!(template.asks("rules") && template.asks("task") && template.asks("last"));
     }
 

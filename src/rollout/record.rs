@@ -68,14 +68,22 @@ pub const COLUMNS: &[&str] = &{
     names
 };
 
-/// The records as one batch of rows, in their order. An error says which column isn't what the row format declares it to be.
-pub fn table(records: &[Record]) -> Result<RecordBatch, RowError> {
-    row::batch(LIST.iter().map(|(name, values)| (*name, values(records))).collect())
+/// The records as one batch of rows, in their order; `parts` are the columns of their answers' tagged parts. An error says which column
+/// isn't what the row format declares it to be.
+pub fn table(records: &[Record], parts: &[String]) -> Result<RecordBatch, RowError> {
+    let part = |(i, name): (usize, &'_ String)| {
+        let texts = records.iter().map(|record| record.turn.parts.get(i).map_or("", String::as_str));
+        (name.clone(), Arc::new(StringArray::from_iter_values(texts)) as ArrayRef)
+    };
+    let parts: Vec<(String, ArrayRef)> = parts.iter().enumerate().map(part).collect();
+    let fixed = LIST.iter().map(|(name, values)| (*name, values(records)));
+    row::batch(fixed.chain(parts.iter().map(|(name, values)| (name.as_str(), values.clone()))).collect())
 }
 
-/// The turns of these episodes as rows, in their order; `kept` has what each keeps for the next attempt, and may have nothing of any.
+/// The turns of these episodes as rows, in their order; `kept` has what each keeps for the next attempt, and may have nothing of any;
+/// `parts` as for [`table`].
 /// No batch without a turn.
-pub fn played(episodes: &[Finished], kept: &[String]) -> Result<Option<RecordBatch>, RowError> {
+pub fn played(episodes: &[Finished], kept: &[String], parts: &[String]) -> Result<Option<RecordBatch>, RowError> {
     let records = episodes.iter().enumerate().flat_map(|(i, episode)| {
         let kept = kept.get(i).map_or("", String::as_str);
         episode.turns.iter().map(move |turn| {
@@ -89,7 +97,7 @@ pub fn played(episodes: &[Finished], kept: &[String]) -> Result<Option<RecordBat
     if records.is_empty() {
         Ok(None)
     } else {
-        table(&records).map(Some)
+        table(&records, parts).map(Some)
     }
 }
 
@@ -140,6 +148,7 @@ mod tests {
             response: Response { text: "up".into(), tokens: vec![3, 4], logprobs: vec![-0.5, 0.0], temperature: 0.5 },
             choices: vec![],
             action: "up".into(),
+            parts: vec!["so".into()],
             valid: true,
             reward: if done { 10.0 } else { -0.1 },
             done,
@@ -155,13 +164,13 @@ mod tests {
         let (turns, outcome) = (vec![turn(0, false), turn(1, true)], "the end".into());
         let over = Finished { number: 0, start, instruction: "boil water".into(), turns, outcome };
         let given_up = Finished { number: 1, turns: vec![], ..over.clone() };
-        assert!(played(std::slice::from_ref(&given_up), &[]).unwrap().is_none(), "an episode without a turn has no row");
-        let rows = played(&[given_up, over], &["nothing".into(), "kept".into()]).unwrap().unwrap();
+        assert!(played(std::slice::from_ref(&given_up), &[], &[]).unwrap().is_none(), "an episode without a turn has no row");
+        let rows = played(&[given_up, over], &["nothing".into(), "kept".into()], &["answer_think".into()]).unwrap().unwrap();
         let names: Vec<&str> = rows.schema_ref().fields().iter().map(|f| f.name().as_str()).collect();
-        assert_eq!((names.as_slice(), rows.num_rows()), (COLUMNS, 2));
+        assert_eq!((&names[..COLUMNS.len()], &names[COLUMNS.len()..], rows.num_rows()), (COLUMNS, &["answer_think"][..], 2));
         let texts = |name| row::texts(&rows, name).unwrap().iter().flatten().collect::<Vec<_>>();
         assert_eq!((texts("outcome"), texts("kept")), (vec!["", "the end"], vec!["", "kept"]));
-        assert_eq!(texts("instruction"), ["boil water", ""]);
+        assert_eq!((texts("instruction"), texts("answer_think")), (vec!["boil water", ""], vec!["so", "so"]));
         assert_eq!((texts("observation"), texts("mode")), (vec!["seen 0", "seen 1"], vec!["memory", "memory"]));
         assert_eq!(row::f32s(&rows, "reward").unwrap().values().to_vec(), [-0.1, 10.0]);
         assert_eq!(row::f32s(&rows, "temperature").unwrap().values().to_vec(), [0.5, 0.5]);

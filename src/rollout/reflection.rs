@@ -2,36 +2,34 @@
 
 use super::action::Response;
 use super::advice::lesson;
+use super::agent::Agent;
 use super::answers::answers;
-use super::episode::{Given, Phase, Start, Turn};
+use super::context::{self, words, Alone, Moment, Passage, Slot, Source};
+use super::conversation::standing;
+use super::episode::{Given, Phase, Turn};
 use super::error::RolloutError;
 use super::exchange::Whose;
 use super::notes::{self, Keep};
-use super::recall::{Place, Recall, Shown, Told};
+use super::question::Question;
 use super::record::{self, Record};
 use super::retry::FailedEpisode;
 use super::settings::{Actor, On, ReflectionSettings};
-use super::template::Template;
+use super::tags;
 use super::transcript::{transcripts, Transcript};
-use super::{question, tags};
 use crate::env::process::Outside;
 use crate::env::{Cause, EnvError, Fault, Game, Task};
-use crate::policy::{Message, Policy, Reply, Request, Sampling, Tally, Tokenizer};
+use crate::policy::{Policy, Reply, Request, Sampling, Tally, Tokenizer};
 use crate::seed;
 use arrow::array::RecordBatch;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Reflects on episodes.
-#[derive(Clone)]
 pub struct Reflector {
-    /// The model that reflects.
-    model: String,
+    agent: Agent,
     /// What knows the rules of worlds that are programs.
     outside: Outside,
     /// What it reads.
-    question: Template,
-    /// The tag that the remark stands in; without one the whole response is the remark.
-    tag: Option<String>,
+    question: Question,
     on: On,
     actor: Actor,
     /// Whose game the expert's notes are about.
@@ -40,28 +38,29 @@ pub struct Reflector {
     /// Tokens of what the next attempt is told, at most.
     budget: usize,
     sampling: Sampling,
-    /// What is remembered while it reflects.
-    recall: Option<Recall>,
+    /// What stands in the prompt besides the episode.
+    sources: Vec<Box<dyn Source>>,
 }
 
 impl Reflector {
-    /// Reflects with `model`, at `temperature` where the settings give none; `outside` knows the programs that played. An error if there
+    /// Reflects as these settings say, at `temperature` where they give none; `outside` knows the programs that played. An error if there
     /// is no such prompt.
-    pub fn new(model: String, settings: &ReflectionSettings, temperature: f64, outside: Outside) -> Result<Reflector, RolloutError> {
+    pub fn new(settings: &ReflectionSettings, temperature: f64, outside: Outside) -> Result<Reflector, RolloutError> {
         let ReflectionSettings { on, keep, budget, actor, notes, .. } = *settings;
-        let (question, tag) = (question::question(settings)?, settings.tag().map(str::to_owned));
-        let sampling = settings.sampling.sampling(temperature);
-        Ok(Reflector { model, outside, question, tag, on, actor, notes, keep, budget, sampling, recall: None })
+        let agent = settings.agent.clone();
+        let (question, sampling) = (Question::new(&agent)?, agent.sampling(settings.temperature, temperature));
+        let sources = context::open(&agent, &Alone);
+        Ok(Reflector { agent, outside, question, on, actor, notes, keep, budget, sampling, sources })
     }
 
-    /// Reflects with this memory.
-    pub fn recalling(self, recall: Option<Recall>) -> Reflector {
-        Reflector { recall, ..self }
+    /// Reflects with these sources of context.
+    pub fn reading(self, sources: Vec<Box<dyn Source>>) -> Reflector {
+        Reflector { sources, ..self }
     }
 
-    /// The memory that it reflects with.
-    pub fn recall(&mut self) -> Option<&mut Recall> {
-        self.recall.as_mut()
+    /// The sources of context that it reflects with.
+    pub fn sources(&mut self) -> &mut [Box<dyn Source>] {
+        &mut self.sources
     }
 
     /// Reflects on those episodes among `rows`, sorted by name, that the settings ask for; a row each, or no batch without any.
@@ -75,13 +74,13 @@ impl Reflector {
         rows: &RecordBatch,
         (tokens, failed): (&mut Tally, &mut Vec<FailedEpisode>),
     ) -> Result<Option<RecordBatch>, RolloutError> {
-        let tokenizer = policy.tokenizer(&self.model)?;
+        let tokenizer = policy.tokenizer(&self.agent.model)?;
         let over: Vec<Transcript> = transcripts(rows)?.into_iter().filter(|episode| self.on.wants(episode.won)).collect();
         if over.is_empty() {
             return Ok(None);
         }
-        let told = self.told(&over, &tokenizer)?;
-        let requests = over.iter().zip(told).map(|(episode, told)| self.request(&tokenizer, run, episode, told));
+        let contexts = self.contexts(&over, &tokenizer)?;
+        let requests = over.iter().zip(contexts).map(|(episode, passages)| self.request(&tokenizer, run, episode, &passages));
         let (requests, given): (Vec<Request>, Vec<Given>) = requests.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
         let responses = match self.actor {
             Actor::Policy => self.ask(policy, &tokenizer, &over, &requests, tokens)?,
@@ -105,7 +104,7 @@ impl Reflector {
         let kept: Vec<String> = over.iter().zip(&turns).map(|(episode, turn)| self.kept(episode, turn, &tokenizer)).collect();
         let records = over.iter().zip(&turns).zip(&kept);
         let records = records.map(|((episode, turn), kept)| Record { start: &episode.start, turn, instruction: "", kept, outcome: "" });
-        Ok(Some(record::table(&records.collect::<Vec<_>>())?))
+        Ok(Some(record::table(&records.collect::<Vec<_>>(), &self.agent.columns())?))
     }
 
     /// What the policy says, with the weights that played.
@@ -122,7 +121,7 @@ impl Reflector {
         for version in versions {
             let which: Vec<usize> = (0..over.len()).filter(|&i| over[i].start.version == version).collect();
             let asked: Vec<&Request> = which.iter().map(|&i| &requests[i]).collect();
-            let replies = answers(policy, (&self.model, version), &asked, &self.sampling, tokens)?;
+            let replies = answers(policy, (&self.agent.model, version), &asked, &self.sampling, tokens)?;
             let told = |reply: Result<Reply, Fault>| reply.map(|reply| Response::replied(reply, &self.sampling, tokenizer));
             said.extend(which.into_iter().zip(replies.into_iter().map(told)));
         }
@@ -132,45 +131,49 @@ impl Reflector {
     /// What the expert says; nothing where it has nothing to say.
     fn advise(&self, tokenizer: &Tokenizer, episode: &Transcript) -> Result<Response, RolloutError> {
         let lesson = lesson(episode, self.notes)?;
-        let text = self.tag.as_ref().map_or(lesson.clone(), |tag| tags::write(tag, &lesson));
+        let text = self.agent.remark().map_or(lesson.clone(), |tag| tags::write(tag, &lesson));
         let mut tokens = tokenizer.encode(&text);
         tokens.push(tokenizer.end());
         Ok(Response::certain(text, tokens))
     }
 
-    /// What is told from the memory, if there is one, on each of these episodes: what they ended with is what is seen.
-    fn told(&self, over: &[Transcript], tokenizer: &Tokenizer) -> Result<Vec<Told>, RolloutError> {
-        let Some(recall) = &self.recall else { return Ok(vec![Told::default(); over.len()]) };
-        let ends = over.iter().map(|episode| (&episode.start, Shown { observation: episode.outcome, state: state(episode) }));
-        let ends: Vec<(&Start, Shown)> = ends.collect();
-        Ok(recall.tell(&ends, tokenizer)?)
+    /// What the sources contribute on each of these episodes: what they ended with is what is seen.
+    fn contexts(&self, over: &[Transcript], tokenizer: &Tokenizer) -> Result<Vec<Vec<Passage>>, RolloutError> {
+        let mut moments: Vec<Moment> = Vec::with_capacity(over.len());
+        for episode in over {
+            moments.push(Moment { start: &episode.start, observation: episode.outcome, state: state(episode), before: None });
+        }
+        let mut contexts: Vec<Vec<Passage>> = vec![Vec::new(); over.len()];
+        for source in &self.sources {
+            let passages = source.contribute(&moments, tokenizer)?;
+            contexts.iter_mut().zip(passages).for_each(|(context, passage)| context.push(passage));
+        }
+        Ok(contexts)
     }
 
-    /// What is asked about the episode, and what of it comes from the memory.
-    fn request(&self, tokenizer: &Tokenizer, run: u64, episode: &Transcript, told: Told) -> Result<(Request, Given), RolloutError> {
-        let memory = &episode.start.memory;
-        let text = self.prompt(episode, memory)?;
-        let bare = tokenizer.ask(&text)?;
-        let apart = self.recall.as_ref().is_some_and(|recall| recall.settings.place == Place::System);
-        let (prompt, bare) = if told.text.is_empty() {
-            (bare, vec![])
-        } else if apart {
-            let message = |role: &str, content: &str| Message { role: role.into(), content: content.into() };
-            (tokenizer.chat(&[message("system", &told.text), message("user", &text)])?, bare)
-        } else {
-            (tokenizer.ask(&self.prompt(episode, &format!("{memory}{}", told.text))?)?, bare)
-        };
-        let seed = seed::mix(episode.start.seed(run, episode.turns), seed::text("reflect"));
-        let asked = self.recall.as_ref().is_some_and(Recall::on);
-        Ok((Request { prompt, seed, choices: vec![] }, Given { asked, retrieved: told.ids, bare, left_out: 0 }))
-    }
-
-    fn prompt(&self, episode: &Transcript, memory: &str) -> Result<String, RolloutError> {
+    /// What is asked about the episode, and what of it comes from a memory.
+    fn request(
+        &self,
+        tokenizer: &Tokenizer,
+        run: u64,
+        episode: &Transcript,
+        passages: &[Passage],
+    ) -> Result<(Request, Given), RolloutError> {
         let rules = match self.question.asks("rules") {
             true => self.rules(&Task::parse(&episode.start.task)?.game)?,
             false => String::new(),
         };
-        Ok(question::ask(&self.question, episode, &rules, memory)?)
+        let messages =
+            |passages: &[Passage]| self.question.messages(episode, &rules, &words(passages, Slot::Context), &words(passages, Slot::System));
+        let whole = messages(passages)?;
+        let text: String = whole.iter().map(|message| message.content.as_str()).collect();
+        let retrieved = standing(passages, &text);
+        let plain: Vec<Passage> = passages.iter().filter(|passage| !passage.retrieved()).cloned().collect();
+        let bare = if retrieved.is_empty() { vec![] } else { tokenizer.chat(&messages(&plain)?)? };
+        let seed = seed::mix(episode.start.seed(run, episode.turns), seed::text("reflect"));
+        let asked = self.sources.iter().any(|source| source.asked() == Some(true));
+        let request = Request { prompt: tokenizer.chat(&whole)?, seed, choices: vec![] };
+        Ok((request, Given { asked, retrieved, bare, left_out: 0, message: None }))
     }
 
     /// The rules of a game; a program has said its own when it was greeted.
@@ -183,7 +186,7 @@ impl Reflector {
 
     /// A turn more, in which nothing is earned.
     fn turn(&self, episode: &Transcript, request: Request, given: Given, response: Response) -> Turn {
-        let remark = self.remark(&response.text).map(str::to_owned);
+        let (remark, parts) = (self.remark(&response.text).map(str::to_owned), self.agent.read(&response.text));
         Turn {
             turn: episode.turns,
             phase: Phase::Reflect,
@@ -195,6 +198,7 @@ impl Reflector {
             choices: vec![],
             valid: remark.is_some(),
             action: remark.unwrap_or_default(),
+            parts,
             reward: 0.0,
             done: false,
             won: false,
@@ -205,7 +209,7 @@ impl Reflector {
 
     /// What the response says: all of it, or what stands in the last closed tag.
     fn remark<'a>(&self, response: &'a str) -> Option<&'a str> {
-        match &self.tag {
+        match self.agent.remark() {
             Some(tag) => tags::read(tag, response),
             None => Some(response.trim()),
         }
@@ -246,25 +250,23 @@ fn state(episode: &Transcript) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::context::Remembered;
+    use super::super::episode::Start;
     use super::super::points::{Pointer, Points};
     use super::*;
     use crate::memory::{Change, Entry};
     use crate::row::Name;
+    use serde_json::json;
 
     fn reflector(keep: Keep, tag: Option<&str>) -> Reflector {
-        Reflector {
-            model: "actor".into(),
-            outside: Outside::default(),
-            question: Template::read(question::SHORT, question::PLACES).unwrap(),
-            tag: tag.map(String::from),
-            on: On::Failure,
-            actor: Actor::Policy,
-            notes: Whose::Own,
-            keep,
-            budget: 100,
-            sampling: Sampling::default(),
-            recall: None,
-        }
+        let answer = tag.map_or(json!([]), |tag| json!([{ "tag": tag, "required": true }]));
+        let settings = json!({ "agent": { "model": "actor", "answer": answer }, "keep": keep, "budget": 100 });
+        Reflector::new(&serde_json::from_value(settings).unwrap(), 1.0, Outside::default()).unwrap()
+    }
+
+    fn asked(reflector: &Reflector) -> (Request, Given) {
+        let contexts = reflector.contexts(&[episode()], &Tokenizer::bytes()).unwrap();
+        reflector.request(&Tokenizer::bytes(), 1, &episode(), &contexts[0]).unwrap()
     }
 
     fn episode() -> Transcript<'static> {
@@ -279,8 +281,8 @@ mod tests {
 
     #[test]
     fn a_prompt_tells_the_episode() {
-        let told = reflector(Keep::Both, None).prompt(&episode(), &episode().start.memory).unwrap();
-        assert_eq!(told, "{first}\nA\nAttempt 2: up; left\nZ\nReflect:");
+        let (request, _) = asked(&reflector(Keep::Both, None));
+        assert_eq!(Tokenizer::bytes().decode(&request.prompt), "{first}\nA\nAttempt 2: up; left\nZ\nReflect:");
     }
 
     /// What an episode ended with is looked for, and what is found is told where the prompt has its memory.
@@ -291,12 +293,12 @@ mod tests {
         let entry = Entry { id: 7, bucket: crate::memory::bucket("t"), key, embedding, score: 0.0, text, source };
         let tokenizer = Tokenizer::bytes();
         let asked = |place: &str| {
-            let settings = serde_json::from_value(serde_json::json!({ "place": place })).unwrap();
-            let mut recall = Recall::new(settings, Pointer::new(Points::Words, None, None));
-            recall.begin(vec![Change { iteration: 0, change: 1, entry: entry.clone() }], 1);
-            let reflector = reflector(Keep::Both, None).recalling(Some(recall));
-            let told = reflector.told(&[episode()], &tokenizer).unwrap().remove(0);
-            let (request, given) = reflector.request(&tokenizer, 1, &episode(), told).unwrap();
+            let settings = serde_json::from_value(json!({ "memory": "memory", "place": place })).unwrap();
+            let mut memory = Remembered::new(settings, Pointer::new(Points::Words, None, None));
+            memory.begin(vec![Change { iteration: 0, change: 1, entry: entry.clone() }], 1);
+            let mut reflector = reflector(Keep::Both, None);
+            reflector.sources.push(Box::new(memory));
+            let (request, given) = asked(&reflector);
             (tokenizer.decode(&request.prompt), given.asked, given.retrieved, tokenizer.decode(&given.bare))
         };
         let bare = "{first}\nA\nAttempt 2: up; left\nZ\nReflect:";

@@ -3,12 +3,12 @@
 //! episode.
 
 use super::action::Decode;
+use super::context::Source;
 use super::episode::{Episode, Finished, Move, Start};
 use super::error::{RolloutError, TooManyFailed};
 use super::exchange::Whose;
 use super::notes;
 use super::player::{Live, Play, Player};
-use super::recall::Recall;
 use super::retry::{FailedEpisode, Retries, RetryPolicy};
 use super::summary::Summary;
 use crate::env::{Beginning, Cause, Fault, Task, View, Worlds};
@@ -37,19 +37,24 @@ impl Sampler {
     /// Nothing is played yet. Seeds follow from `seed`, the run's, and the episodes' names alone. An error if there is no such model.
     pub fn new(policy: Policy, how: Play, worlds: Worlds, seed: u64) -> Result<Sampler, RolloutError> {
         let player = Player::new(policy, how, seed)?;
-        let retries = Retries::new(player.how().retry(), &Summary::default());
+        let retries = Retries::new(player.how().retry, &Summary::default());
         let (tasks, episodes, queued, started, moved, summary, failed) = Default::default();
         Ok(Sampler { player, worlds, tasks, episodes, queued, started, moved, retries, summary, failed })
     }
 
-    /// Plays with this memory.
-    pub fn recalling(self, recall: Option<Recall>) -> Sampler {
-        Sampler { player: self.player.recalling(recall), ..self }
+    /// Plays with these sources of context.
+    pub fn reading(self, sources: Vec<Box<dyn Source>>) -> Sampler {
+        Sampler { player: self.player.reading(sources), ..self }
     }
 
-    /// The memory that is played with.
-    pub fn recall(&mut self) -> Option<&mut Recall> {
-        self.player.recall()
+    /// The sources of context that it plays with.
+    pub fn sources(&mut self) -> &mut [Box<dyn Source>] {
+        self.player.sources()
+    }
+
+    /// The columns of its answers' tagged parts.
+    pub fn parts(&self) -> Vec<String> {
+        self.player.how().agent.columns()
     }
 
     /// The tokenizer of the model.
@@ -62,7 +67,7 @@ impl Sampler {
     pub fn clear(&mut self, before: &Summary) {
         self.worlds.clear();
         self.player.clear();
-        self.retries = Retries::new(self.player.how().retry(), before);
+        self.retries = Retries::new(self.player.how().retry, before);
         (self.tasks, self.episodes, self.queued, self.started, self.moved) = Default::default();
         (self.summary, self.failed) = Default::default();
     }
@@ -134,7 +139,9 @@ impl Sampler {
         for ((e, (request, given)), response) in numbers.into_iter().zip(requests.into_iter().zip(given)).zip(responses) {
             match response {
                 Ok(response) => {
-                    moves.push((e, Move { request, given, action: self.player.how().settings.decode.action(&response.text), response }))
+                    let agent = &self.player.how().agent;
+                    let (action, parts) = (agent.action(&response.text), agent.read(&response.text));
+                    moves.push((e, Move { request, given, action, parts, response }))
                 }
                 Err(fault) => self.fail(e, fault),
             }
@@ -191,9 +198,9 @@ impl Sampler {
             let made = self.moved.remove(&e);
             let first = self.started.remove(&e);
             let Some(episode) = self.episodes.get_mut(&e) else { continue };
-            let last = made.is_some() && episode.turn() + 1 == self.player.how().settings.max_turns;
+            let last = made.is_some() && episode.turn() + 1 == self.player.how().agent.turns();
             let listed = self.player.listed(episode.start.attempt);
-            match view.and_then(|view| if last || !listed { Ok(view) } else { playable(view, self.player.how().settings.decode) }) {
+            match view.and_then(|view| if last || !listed { Ok(view) } else { playable(view, self.player.how().agent.decode) }) {
                 Err(fault) => self.fail(e, fault),
                 Ok(view) => match made {
                     Some(made) => {
@@ -207,7 +214,7 @@ impl Sampler {
                         episode.begin(Some(view));
                         let how = self.player.how();
                         // It would take another task's notes for true.
-                        if how.actor.advises(episode.start.attempt) && how.settings.notes == Whose::Own {
+                        if how.actor.advises(episode.start.attempt) && how.agent.notes().notes == Whose::Own {
                             notes::remarks(&episode.start.memory).for_each(|note| self.worlds.tell(e, note));
                         }
                     }
@@ -257,7 +264,7 @@ impl Sampler {
         self.summary.failed += over.len();
         self.summary.retried = self.retries.retried;
         if self.retries.too_many() {
-            let RetryPolicy { tries, max_failed } = self.player.how().retry();
+            let RetryPolicy { tries, max_failed } = self.player.how().retry;
             let error = TooManyFailed { failed: self.failed(), episodes: self.summary.episodes, tries, max_failed };
             return Err(RolloutError::TooManyFailed(Box::new(error)));
         }

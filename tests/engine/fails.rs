@@ -135,7 +135,7 @@ const MINIMAL: &str = "{ flow: x, iterations: 3, nodes: { t: { op: tasks, with: 
 fn ended(workers: usize, node: &str, place: &str, way: &str) -> Result<(), Failure> {
     let input = |port: &str, from: &str, staleness| Input { port: port.into(), from: from.into(), staleness };
     let given = |id: &str| if id == node { serde_json::json!({ place: way }) } else { serde_json::Value::Null };
-    let with = |id: &str| With::read(given(id), |_| Ok(Arc::new(()))).unwrap();
+    let with = |id: &str| With::read(given(id), &serde_json::Value::Null, |_| Ok(Arc::new(()))).unwrap();
     let node = |id: &str, op: &str, inputs| Node { id: id.into(), op: op.into(), inputs, with: with(id), body: None };
     let play = node("play", "there", vec![input("rows", "there", None), input("memory", "play", Some(0))]);
     let body = Body { attempts: 2, until: Until::Never, nodes: vec![play], output: vec!["play".into()] };
@@ -148,7 +148,7 @@ fn ended(workers: usize, node: &str, place: &str, way: &str) -> Result<(), Failu
     ];
     let pipeline = Pipeline { nodes, ..flow::pipeline::parse("x", MINIMAL, &[], &flow::ops::catalog()).unwrap() };
     let start = Instant::now();
-    let ended = run(Plan { workers, ..Plan::new(pipeline, find, |_| &[]) });
+    let ended = run(Plan { workers, ..Plan::new(pipeline, find, |_| vec![]) });
     assert!(start.elapsed() < Duration::from_secs(20), "it took {:?}", start.elapsed());
     ended
 }

@@ -82,7 +82,7 @@ fn no_trial_waits_for_another_ones_attempt() {
     let pipeline = Pipeline { nodes, ..flow::pipeline::parse("x", MINIMAL, &[], &flow::ops::catalog()).unwrap() };
     let ended = Arc::new(Mutex::new(Vec::new()));
     *ENDED.lock().unwrap() = Some(ended.clone());
-    run(Plan::new(pipeline, find, |_| &[])).unwrap();
+    run(Plan::new(pipeline, find, |_| vec![])).unwrap();
     let ended = ended.lock().unwrap().clone();
     let mut attempts: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     ended.iter().for_each(|(task, attempt)| attempts.entry(*task).or_default().push(*attempt));

@@ -79,12 +79,12 @@ impl Settings {
         let text = format!(
             "flow: remember\niterations: {iterations}\nmodels: {{ actor: {{ new: tiny }} }}\nnodes:\n  \
              tasks: {{ op: tasks, with: {{ env: minesweeper, batch: 1 }} }}\n  \
-             play: {{ op: rollout, inputs: tasks, with: {{ model: actor, max_turns: 1 }} }}\n  \
-             notes: {{ op: reflect, inputs: play, with: {{ model: actor }} }}\n  \
+             play: {{ op: rollout, inputs: tasks, with: {{ agent: {{ model: actor, max_turns: 1 }} }} }}\n  \
+             notes: {{ op: reflect, inputs: play, with: {{ agent: {{ model: actor }} }} }}\n  \
              memory: {{ op: memory-update, inputs: notes, with: {with} }}\nlog: [memory]\n"
         );
         let whole = pipeline::parse("remember.yaml", &text, &[], &ops::catalog()).unwrap();
-        whole.part(&BTreeSet::from(["memory".into()]), &BTreeSet::from(["notes".into()]), &ops::catalog())
+        whole.part(&BTreeSet::from(["memory".into()]), &BTreeSet::from(["notes".into()]))
     }
 
     /// Who is there after each iteration, with all that is known, computed anew from lists.

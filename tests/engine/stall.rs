@@ -68,7 +68,7 @@ fn ran(middle: &str, workers: usize) -> (Result<(), Failure>, Duration) {
     let nodes = vec![node("tasks", "open", vec![]), node("middle", middle, input("tasks")), node("last", "quick", input("middle"))];
     let pipeline = Pipeline { nodes, ..flow::pipeline::parse("x", MINIMAL, &[], &flow::ops::catalog()).unwrap() };
     let start = Instant::now();
-    let ended = run(Plan { workers, stall: Some(Duration::from_secs(1)), ..Plan::new(pipeline, find, |_| &[]) });
+    let ended = run(Plan { workers, stall: Some(Duration::from_secs(1)), ..Plan::new(pipeline, find, |_| vec![]) });
     (ended, start.elapsed())
 }
 

@@ -38,7 +38,7 @@ models:
   actor: { new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }
 nodes:
   tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 2, batch: 6 } }
-  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { model: actor, samples: 4, max_turns: 5 } }
+  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { agent: { model: actor, max_turns: 5 }, samples: 4 } }
   reward: { op: reward, inputs: rollout, with: { format: 0.5, overlong: { max: 8, buffer: 4, weight: 0.1 } } }
   episodes: { op: group, inputs: reward, with: { by: [task] } }
   episode_advantage: { op: advantage, inputs: episodes, with: { of: episode_return } }
@@ -64,8 +64,8 @@ nodes:
       rollout:
         op: rollout
         inputs: { tasks: tasks, weights: { after: update }, memory: { after: reflect } }
-        with: { model: actor, samples: 4, max_turns: 4 }
-      reflect: { op: reflect, inputs: rollout, with: { model: actor, tag: "", max_tokens: 5, budget: 120 } }
+        with: { agent: { model: actor, max_turns: 4 }, samples: 4 }
+      reflect: { op: reflect, inputs: rollout, with: { agent: { model: actor, answer: [], max_tokens: 5 }, budget: 120 } }
     output: [rollout, reflect]
   episodes: { op: group, inputs: trial, with: { by: [task] } }
   episode_advantage: { op: advantage, inputs: episodes, with: { of: cross_episode_return, gamma: 0.95 } }
@@ -89,8 +89,8 @@ nodes:
   rollout:
     op: rollout
     inputs: { tasks: tasks, weights: { after: update }, memory: { after: memory } }
-    with: { model: actor, samples: 3, max_turns: 3, retrieve: { chance: 0.6, above: 0.2, most: 3 } }
-  reflect: { op: reflect, inputs: rollout, with: { model: actor, on: always, tag: "", max_tokens: 5 } }
+    with: { agent: { model: actor, max_turns: 3, context: [{ memory: memory, chance: 0.6, above: 0.2, most: 3 }] }, samples: 3 }
+  reflect: { op: reflect, inputs: rollout, with: { agent: { model: actor, answer: [], max_tokens: 5 }, on: always } }
   memory: { op: memory-update, inputs: reflect, with: { capacity: 4, window: 3, evict: lowest } }
   novelty: { op: novelty, inputs: rollout, with: { at_least: 0.8 } }
   reward: { op: reward, inputs: novelty, with: { novelty: 0.5 } }
@@ -100,10 +100,18 @@ nodes:
 log: [rollout, reflect, memory, novelty, reward, advantage, update]
 "#;
 
+/// The text of a pipeline with the repository's own files in it, for a file that lies elsewhere.
+pub fn rooted(yaml: &str) -> String {
+    let root = env!("CARGO_MANIFEST_DIR");
+    ["datasets/", "tests/golden/", "pipelines/"]
+        .iter()
+        .fold(yaml.to_owned(), |yaml, own| yaml.replace(&format!(": {own}"), &format!(": {root}/{own}")))
+}
+
 /// Writes `yaml` into `folder` and answers with its path.
 pub fn pipeline(folder: &Path, yaml: &str) -> PathBuf {
     let path = folder.join("pipeline.yaml");
-    std::fs::write(&path, yaml).expect("the test's folder can be written");
+    std::fs::write(&path, rooted(yaml)).expect("the test's folder can be written");
     path
 }
 

@@ -40,7 +40,7 @@ models:
   actor: { new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }
 nodes:
   tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 4, batch: 9 } }
-  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { model: actor, samples: 2, groups: 4, max_turns: 2 } }
+  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { agent: { model: actor, max_turns: 2 }, samples: 2, groups: 4 } }
   group: { op: group, inputs: rollout, with: { by: [task] } }
   centred: { op: advantage, inputs: group, with: { of: episode_return, scale: none, equal: drop } }
   batch: { op: group, inputs: centred, with: { by: [] } }

@@ -136,7 +136,7 @@ fn every_question_has_an_answer() {
         "{head}  group: {{ op: group, inputs: rollout, with: {{ by: [task, state, visitation_depth] }} }}
   advantage: {{ op: advantage, inputs: group, with: {{ of: step_return, gamma: 0.95 }} }}
   update: {{ op: gpu-update, inputs: advantage, with: {{ model: actor, lr: 1.0e-3 }} }}
-  evaluate: {{ op: evaluate, inputs: {{ weights: {{ after: update }} }}, with: {{ model: actor, panel: {panel}, every: 2, max_turns: 5 }} }}
+  evaluate: {{ op: evaluate, inputs: {{ weights: {{ after: update }} }}, with: {{ agent: {{ model: actor, max_turns: 5 }}, panel: {panel}, every: 2 }} }}
 log: [tasks, rollout, group, advantage, update, evaluate]
 "
     );

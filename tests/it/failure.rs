@@ -20,7 +20,7 @@ nodes:
   rollout:
     op: rollout
     inputs: {{ tasks: tasks, weights: {{ after: update }} }}
-    with: {{ model: actor, samples: 2, max_turns: 6, max_failed: 0.5 }}
+    with: {{ agent: {{ model: actor, max_turns: 6 }}, samples: 2, max_failed: 0.5 }}
   group: {{ op: group, inputs: rollout, with: {{ by: [task] }} }}
   advantage: {{ op: advantage, inputs: group, with: {{ of: episode_return }} }}
   update: {{ op: gpu-update, inputs: advantage, with: {{ model: actor, lr: 1.0e-3 }} }}

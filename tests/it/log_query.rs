@@ -168,10 +168,10 @@ models:
   actor: { new: tiny, layers: 1, width: 16, heads: 2, kv_heads: 1 }
 nodes:
   tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 2, batch: 4 } }
-  demos: { op: rollout, inputs: tasks, with: { model: actor, actor: expert, samples: 1, max_turns: 3 } }
+  demos: { op: rollout, inputs: tasks, with: { agent: { model: actor, max_turns: 3 }, actor: expert, samples: 1 } }
   imitate: { op: gpu-update, inputs: { rows: demos, weights: { after: update } }, with: { model: actor, objective: sft } }
   own: { op: tasks, with: { env: minesweeper, size: 4, mines: 2, batch: 3 } }
-  rollout: { op: rollout, inputs: { tasks: own, weights: { after: update } }, with: { model: actor, samples: 4, max_turns: 3 } }
+  rollout: { op: rollout, inputs: { tasks: own, weights: { after: update } }, with: { agent: { model: actor, max_turns: 3 }, samples: 4 } }
   group: { op: group, inputs: rollout, with: { by: [task] } }
   advantage: { op: advantage, inputs: group, with: { of: episode_return } }
   update: { op: gpu-update, inputs: { rows: advantage, weights: imitate }, with: { model: actor } }

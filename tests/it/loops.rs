@@ -126,10 +126,10 @@ fn an_evaluation_on_the_way_is_the_one_afterwards() {
     let folder = tempfile::tempdir().unwrap();
     let panel = "datasets/minesweeper-4x4-m2-7c0c5ec4294c.json";
     let evaluate = format!(
-        "  evaluate:\n    op: evaluate\n    inputs: {{ weights: {{ after: update }} }}\n    with: {{ model: actor, panel: {panel}, \
-         every: 3, max_turns: 4, attempts: 3, reflect: {{ tag: \"\", max_tokens: 5 }} }}\nlog: [evaluate, "
+        "  evaluate:\n    op: evaluate\n    inputs: {{ weights: {{ after: update }} }}\n    with: {{ agent: {{ model: actor, max_turns: 4 }}, panel: {panel}, \
+         every: 3, attempts: 3, reflect: {{ agent: {{ model: actor, answer: [], max_tokens: 5 }} }} }}\nlog: [evaluate, "
     );
-    let yaml = LOOPED.replace("log: [", &evaluate).replace("max_tokens: 5, budget: 120", "max_tokens: 5");
+    let yaml = LOOPED.replace("log: [", &evaluate).replace(", budget: 120", "");
     let run = trained(folder.path(), "run", &yaml, &["--workers", "2"]);
     let after = evaluated(&run, &[]);
     for k in 1..=3 {

@@ -15,6 +15,7 @@ mod diff;
 mod disk;
 mod docs;
 mod failure;
+mod house;
 mod log_files;
 mod log_query;
 mod loops;

@@ -127,7 +127,7 @@ const MEASURED: &str = r#"
   panel:
     op: evaluate
     inputs: { weights: { after: update }, memory: { after: memory } }
-    with: { model: actor, panel: PANEL, every: 3, max_turns: 3, retrieve: { above: 0.2, most: 3 } }
+    with: { agent: { model: actor, max_turns: 3, context: [{ memory: memory, above: 0.2, most: 3 }] }, panel: PANEL, every: 3 }
 log: [panel, "#;
 
 #[test]
@@ -174,8 +174,8 @@ fn a_reflection_is_told_what_is_remembered() {
     let folder = tempfile::tempdir().unwrap();
     let told = REMEMBERING
         .replace(
-            "inputs: rollout, with: { model: actor, on: always",
-            "inputs: { rows: rollout, memory: { after: memory } }, with: { model: actor, retrieve: { above: 0.2, most: 2 }, on: always",
+            "inputs: rollout, with: { agent: { model: actor,",
+            "inputs: { rows: rollout, memory: { after: memory } }, with: { agent: { model: actor, context: [{ memory: memory, above: 0.2, most: 2 }],",
         )
         .replace("capacity: 4,", "capacity: 4, per: cluster, at_least: 0.5,");
     let run = trained(folder.path(), "run", &told, &["--workers", "1"]);

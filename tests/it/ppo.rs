@@ -12,7 +12,7 @@ models:
   critic: { new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1, head: value }
 nodes:
   tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 2, batch: 6 } }
-  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { model: actor, samples: 4, max_turns: 5 } }
+  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { agent: { model: actor, max_turns: 5 }, samples: 4 } }
   value: { op: value, inputs: { rows: rollout, weights: { after: learn } }, with: { model: critic } }
   batch: { op: group, inputs: value, with: { by: [iteration] } }
   advantage: { op: advantage, inputs: batch, with: { of: gae, gamma: 0.9, lambda: 0.8 } }

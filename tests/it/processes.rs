@@ -17,7 +17,7 @@ models:
   critic: { new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1, head: value }
 nodes:
   tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 2, batch: 7 } }
-  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { model: actor, samples: 4, max_turns: 5 } }
+  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { agent: { model: actor, max_turns: 5 }, samples: 4 } }
   value: { op: value, inputs: { rows: rollout, weights: { after: learn } }, with: { model: critic } }
   batch: { op: group, inputs: value, with: { by: [iteration] } }
   advantage: { op: advantage, inputs: batch, with: { of: gae, gamma: 0.9, lambda: 0.8 } }
@@ -29,7 +29,7 @@ nodes:
   evaluate:
     op: evaluate
     inputs: { weights: { after: update } }
-    with: { model: actor, panel: datasets/minesweeper-4x4-m2-7c0c5ec4294c.json, every: 2, max_turns: 5 }
+    with: { agent: { model: actor, max_turns: 5 }, panel: datasets/minesweeper-4x4-m2-7c0c5ec4294c.json, every: 2 }
 log: [rollout, value, advantage, learn, update, evaluate]
 "#;
 
@@ -45,7 +45,7 @@ nodes:
   rollout:
     op: rollout
     inputs: { tasks: tasks, weights: { after: update } }
-    with: { model: actor, samples: 2, max_turns: 6, max_failed: 0.9 }
+    with: { agent: { model: actor, max_turns: 6 }, samples: 2, max_failed: 0.9 }
   group: { op: group, inputs: rollout, with: { by: [task] } }
   advantage: { op: advantage, inputs: group, with: { of: episode_return } }
   update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-3 } }
@@ -139,7 +139,7 @@ fn a_run_of_several_processes_goes_on() {
     // Weights that may be an iteration old: two versions have to come back.
     let yaml = TWO_MODELS
         .replace("iterations: 3", "iterations: 8")
-        .replace("{ after: update } }, with: { model: actor, samples", "{ after: update, staleness: 1 } }, with: { model: actor, samples");
+        .replace("{ after: update } }, with: { agent: { model: actor", "{ after: update, staleness: 1 } }, with: { agent: { model: actor");
     let whole = made(&trained(folder.path(), "whole", &yaml, &[]));
     let file = pipeline(folder.path(), &yaml);
     let resume = |out: &Path, processes: usize, extra: &[&str]| {

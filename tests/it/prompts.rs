@@ -5,8 +5,13 @@ use crate::common::*;
 use flow::policy::Tokenizer;
 use std::path::Path;
 
-/// Plays tests/programs/isolated.py with these settings of `rollout`; a reflection asks for what only the program says.
-fn asking(rollout: &str, reflect: &str) -> String {
+/// Plays tests/programs/isolated.py with an agent of these settings; a reflection asks for what only the program says.
+fn asking(player: &str, reflector: &str) -> String {
+    failing(0.1, player, reflector)
+}
+
+/// The same, of whose episodes this share may fail.
+fn failing(failed: f64, player: &str, reflector: &str) -> String {
     format!(
         r#"
 flow: asking
@@ -21,8 +26,8 @@ nodes:
   rollout:
     op: rollout
     inputs: {{ tasks: tasks }}
-    with: {{ model: actor, samples: 1, actor: expert, max_turns: 5, {rollout} }}
-  reflect: {{ op: reflect, inputs: rollout, with: {{ model: actor, on: always, max_tokens: 2, {reflect} }} }}
+    with: {{ agent: {{ model: actor, max_turns: 5, {player} }}, samples: 1, actor: expert, max_failed: {failed} }}
+  reflect: {{ op: reflect, inputs: rollout, with: {{ agent: {{ model: actor, max_tokens: 2, {reflector} }}, on: always }} }}
 log: [rollout, reflect]
 "#
     )
@@ -56,7 +61,7 @@ fn a_template_says_what_the_policy_reads_and_the_oldest_turns_make_room() {
     let told = read(&short, "rollout");
     assert_eq!(told.iter().map(|(_, left_out)| *left_out).collect::<Vec<_>>(), [0, 0, 1, 2]);
     assert_eq!(told[3].0, "Walk to the end. Go. . . . P . .>right 4:. . . . P . right");
-    let none = asking(&format!("prompt: {template}, max_failed: 1, prompt_tokens: 36"), question);
+    let none = failing(1.0, &format!("prompt: {template}, prompt_tokens: 36"), question);
     let none = trained(folder.path(), "none", &none, &[]);
     let said = answer(&none, "select distinct cause, turn, error from errors", "csv");
     assert_eq!(
@@ -69,7 +74,7 @@ fn a_template_says_what_the_policy_reads_and_the_oldest_turns_make_room() {
 fn a_conversation_begins_with_all_that_was_read_and_said() {
     let folder = tempfile::tempdir().unwrap();
     let template = "'{{ rules }}{{ task }}{% for past in history %}{{ past.action }},{% endfor %}{{ turn }}:{{ observation }};'";
-    let chat = asking(&format!("prompt: {template}, layout: chat"), "tag: ''");
+    let chat = asking(&format!("prompt: {template}, layout: chat"), "answer: []");
     let run = trained(folder.path(), "chat", &chat, &[]);
     let told: Vec<String> = read(&run, "rollout").into_iter().map(|(text, _)| text).collect();
     assert_eq!(told[..2], ["Walk to the end.Go.1:. P . . . .;", "Walk to the end.Go.1:. P . . . .;right2:. . P . . .;"].map(String::from));
@@ -77,7 +82,7 @@ fn a_conversation_begins_with_all_that_was_read_and_said() {
     let broken = format!("select count(*) from ({rows}) where above is not null and prompt_tokens[:len(above)] <> above");
     assert_eq!(answer(&run, &broken, "csv").lines().nth(1), Some("0"), "token by token");
     // With room for two messages the third begins anew, with what is then retold.
-    let short = asking(&format!("prompt: {template}, layout: chat, prompt_tokens: 60"), "tag: ''");
+    let short = asking(&format!("prompt: {template}, layout: chat, prompt_tokens: 60"), "answer: []");
     let told = read(&trained(folder.path(), "short", &short, &[]), "rollout");
     assert_eq!(told[2], ("Walk to the end.Go.right,right,3:. . . P . .;".into(), 0));
     assert_eq!(told[3].0, "Walk to the end.Go.right,right,4:. . . . P .;");
@@ -89,7 +94,7 @@ fn a_conversation_begins_with_all_that_was_read_and_said() {
 fn a_reflection_too_long_to_read_is_told_in_errors() {
     let folder = tempfile::tempdir().unwrap();
     let question = "prompt: '{% for i in range(200) %}{{ last }}{% endfor %}'";
-    let yaml = asking("max_failed: 1", question).replace(
+    let yaml = failing(1.0, "", question).replace(
         "log: [rollout, reflect]",
         "  update: { op: gpu-update, inputs: reflect, with: { model: actor, objective: sft, invalid: keep } }\nlog: [rollout, reflect, update]",
     );
@@ -129,9 +134,14 @@ fn what_is_wrong_with_a_template_is_told_before_anything_runs() {
     assert!(said.contains(&place) && said.contains("`observation`: what is seen now"), "{said}");
     assert!(said.contains("prompt: line 1, column 4 of the template: "), "{said}");
     assert!(said.contains("pipeline.yaml:"), "and where it is named: {said}");
-    assert!(check("prompt: fulll", "tag: ''").contains("prompt: `fulll` can't be read: No such file"));
-    assert!(check("system: '{% if rules %}'", "tag: ''").contains("system: line 1, column"));
-    assert!(check("prompt: 'see {{ 1 }}'", "tag: ''").contains("no place that an episode fills"));
-    let lamer = ["check", "pipelines/lamer/lamer.yaml", "--set", r#"nodes.trial.nodes.rollout.with.prompt="{{ observation }}""#];
+    assert!(check("prompt: fulll", "answer: []").contains("fulll` can't be read: No such file"));
+    assert!(check("system: '{% if rules %}'", "answer: []").contains("system: line 1, column"));
+    assert!(check("prompt: 'see {{ 1 }}'", "answer: []").contains("no place that an episode fills"));
+    let lamer = [
+        "check",
+        "pipelines/lamer/lamer.yaml",
+        "--set",
+        r#"nodes.trial.nodes.rollout.with.agent={ model: actor, max_turns: 7, prompt: "{{ observation }}" }"#,
+    ];
     assert!(fails(flow().args(lamer)).contains("its prompt doesn't say it"));
 }

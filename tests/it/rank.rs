@@ -13,7 +13,7 @@ models:
   critic: { new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1, head: value }
 nodes:
   tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 2, batch: 6 } }
-  rollout: { op: rollout, inputs: tasks, with: { model: actor, samples: 4, max_turns: 5 } }
+  rollout: { op: rollout, inputs: tasks, with: { agent: { model: actor, max_turns: 5 }, samples: 4 } }
   value: { op: value, inputs: { rows: rollout, weights: { after: update } }, with: { model: critic, per: token } }
   batch: { op: group, inputs: value, with: { by: [] } }
   advantage: { op: advantage, inputs: batch, with: { of: iql, gamma: 0.9, scale: none, baseline: none } }
@@ -30,7 +30,7 @@ models:
   critic: { load: FOLDER }
 nodes:
   tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 2, batch: 6 } }
-  rollout: { op: rollout, inputs: tasks, with: { model: actor, samples: 2, max_turns: 5, critic: critic, rank: { least: 0.2, decay: 0.5 } } }
+  rollout: { op: rollout, inputs: tasks, with: { agent: { model: actor, max_turns: 5, critic: critic, rank: { least: 0.2, decay: 0.5 } }, samples: 2 } }
 log: [rollout]
 "#;
 
@@ -67,10 +67,10 @@ fn a_critic_learns_offline_and_ranks() {
     let samples =
         "select count(*) as n from (select task, turn from rollout group by iteration, task, turn having count(distinct action) > 1)";
     assert_eq!(ask(&best, samples)[0]["n"], 0);
-    let alone = trained(folder.path(), "alone", &ranked, &["--set", "nodes.rollout.with.rank.least=1"]);
+    let alone = trained(folder.path(), "alone", &ranked, &["--set", "nodes.rollout.with.agent.rank.least=1"]);
     assert!(all(&best) != all(&alone), "the critic counts for something");
     // Drawn by the scores: others in each sample, the same ones on any number of workers.
-    let drawn = ["--set", "nodes.rollout.with.rank.temperature=0.2"];
+    let drawn = ["--set", "nodes.rollout.with.agent.rank.temperature=0.2"];
     let (one, two) = (
         trained(folder.path(), "one", &ranked, &drawn),
         trained(folder.path(), "two", &ranked, &[&drawn[..], &["--workers", "2"]].concat()),
@@ -86,5 +86,5 @@ fn a_critic_learns_offline_and_ranks() {
     let eval = |extra: &[&str]| -> Value {
         serde_json::from_str(&done(flow().arg("eval").arg(&best).args(["--panel", panel, "--format", "json"]).args(extra))).unwrap()
     };
-    assert!(eval(&[])["return"] != eval(&["--set", "nodes.rollout.with.rank.least=1"])["return"]);
+    assert!(eval(&[])["return"] != eval(&["--set", "nodes.rollout.with.agent.rank.least=1"])["return"]);
 }

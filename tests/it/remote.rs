@@ -10,7 +10,7 @@ fn plays(url: &str, decode: &str, max_failed: f64) -> String {
     format!(
         "flow: remote\niterations: 1\nseed: 5\nmodels:\n  actor: {{ openai: {url}, model: big, tries: 1, timeout: 20 }}\nnodes:
   tasks: {{ op: tasks, with: {{ env: minesweeper, size: 3, mines: 2, batch: 4 }} }}
-  rollout: {{ op: rollout, inputs: tasks, with: {{ model: actor, samples: 4, max_turns: 4, prompt: full, decode: {decode}, tries: 1, max_failed: {max_failed} }} }}
+  rollout: {{ op: rollout, inputs: tasks, with: {{ agent: {{ model: actor, max_turns: 4, prompt: full, decode: {decode} }}, samples: 4, tries: 1, max_failed: {max_failed} }} }}
 log: [rollout]\n"
     )
 }
@@ -24,8 +24,8 @@ fn reflects(url: &str) -> String {
   trial:
     loop: {{ attempts: 2, until: won }}
     nodes:
-      rollout: {{ op: rollout, inputs: {{ tasks: tasks, memory: {{ after: reflect }} }}, with: {{ model: actor, samples: 2, max_turns: 4 }} }}
-      reflect: {{ op: reflect, inputs: rollout, with: {{ model: big, on: failure, keep: reflection }} }}
+      rollout: {{ op: rollout, inputs: {{ tasks: tasks, memory: {{ after: reflect }} }}, with: {{ agent: {{ model: actor, max_turns: 4 }}, samples: 2 }} }}
+      reflect: {{ op: reflect, inputs: rollout, with: {{ agent: {{ model: big }}, on: failure, keep: reflection }} }}
     output: [rollout, reflect]
 log: [trial]\n"
     )

@@ -24,10 +24,11 @@ fn diff(a: &Path, b: &Path) -> Value {
 
 /// [`SMALL`] with all that an update draws on: shuffled minibatches, the frozen start, weights of two iterations.
 fn rich() -> String {
-    let panel = "  evaluate:\n    op: evaluate\n    inputs: { weights: { after: update } }\n    with: { model: actor, \
-                 panel: datasets/minesweeper-6x6-m3-72494b580fd3.json, every: 9, max_turns: 1 }\nlog: [evaluate, ";
+    let panel =
+        "  evaluate:\n    op: evaluate\n    inputs: { weights: { after: update } }\n    with: { agent: { model: actor, max_turns: 1 }, \
+                 panel: datasets/minesweeper-6x6-m3-72494b580fd3.json, every: 9 }\nlog: [evaluate, ";
     let small = SMALL.replace("lr: 1.0e-3", "lr: 1.0e-3, kl: 0.05, minibatch: 24, epochs: 2").replace("log: [", panel);
-    small.replace("{ after: update } }, with: { model: actor, samples", "{ after: update, staleness: 1 } }, with: { model: actor, samples")
+    small.replace("{ after: update } }, with: { agent: { model: actor", "{ after: update, staleness: 1 } }, with: { agent: { model: actor")
 }
 
 const GRPO: &str = r#"
@@ -38,7 +39,7 @@ models:
   actor: { new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }
 nodes:
   tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 2, batch: 6 } }
-  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { model: actor, samples: 4, max_turns: 5 } }
+  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { agent: { model: actor, max_turns: 5 }, samples: 4 } }
   group: { op: group, inputs: rollout, with: { by: [task] } }
   advantage: { op: advantage, inputs: group, with: { of: episode_return } }
   update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-3 } }
@@ -90,8 +91,8 @@ nodes:
       rollout:
         op: rollout
         inputs: { tasks: tasks, weights: { after: update }, memory: { after: reflect } }
-        with: { model: actor, samples: 4, max_turns: 3 }
-      reflect: { op: reflect, inputs: rollout, with: { model: actor, max_tokens: 8 } }
+        with: { agent: { model: actor, max_turns: 3 }, samples: 4 }
+      reflect: { op: reflect, inputs: rollout, with: { agent: { model: actor, max_tokens: 8 } } }
     output: [rollout, reflect]
   group: { op: group, inputs: trial, with: { by: [task] } }
   advantage: { op: advantage, inputs: group, with: { of: episode_return } }
@@ -205,7 +206,7 @@ fn a_stopped_replay_goes_on_with_the_same_rows() {
 
 /// Two rollouts and two updates that take turns, as in the quickstart.
 fn turns() -> String {
-    let demos = "  demos: { op: rollout, inputs: tasks, with: { model: actor, actor: expert, samples: 1, max_turns: 5 } }\n  \
+    let demos = "  demos: { op: rollout, inputs: tasks, with: { agent: { model: actor, max_turns: 5 }, actor: expert, samples: 1 } }\n  \
                  imitate: { op: gpu-update, inputs: { rows: demos, weights: { after: update } }, with: { model: actor, objective: sft } }\n  rollout:";
     GRPO.replacen("  rollout:", demos, 1).replace("inputs: advantage,", "inputs: { rows: advantage, weights: imitate },")
 }

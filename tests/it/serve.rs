@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-const BASE: &str = "tests/golden/models/llama-tied";
+const BASE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/models/llama-tied");
 
 /// What a server was told and asked, in order.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,7 +114,7 @@ fn learns(serve: &str, decode: &str) -> String {
     format!(
         "flow: serve\niterations: 3\nseed: 5\nmodels:\n  actor: {{ load: {BASE}, lora: {{ rank: 4 }}{serve} }}\nnodes:
   tasks: {{ op: tasks, with: {{ env: minesweeper, size: 3, mines: 2, batch: 2 }} }}
-  rollout: {{ op: rollout, inputs: {{ tasks: tasks, weights: {{ after: update }} }}, with: {{ model: actor, samples: 4, max_turns: 3, decode: {decode}, max_tokens: 6, tries: 1 }} }}
+  rollout: {{ op: rollout, inputs: {{ tasks: tasks, weights: {{ after: update }} }}, with: {{ agent: {{ model: actor, max_turns: 3, decode: {decode}, max_tokens: 6 }}, samples: 4, tries: 1 }} }}
   group: {{ op: group, inputs: rollout, with: {{ by: [] }} }}
   advantage: {{ op: advantage, inputs: group, with: {{ of: step_return }} }}
   update: {{ op: gpu-update, inputs: advantage, with: {{ model: actor, lr: 0.05 }} }}

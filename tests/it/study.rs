@@ -12,7 +12,7 @@ models:
   actor: { new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }
 nodes:
   tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 2, batch: 4 } }
-  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { model: actor, samples: 2, max_turns: 4 } }
+  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { agent: { model: actor, max_turns: 4 }, samples: 2 } }
   group: { op: group, inputs: rollout, with: { by: [task] } }
   advantage: { op: advantage, inputs: group, with: { of: episode_return } }
   update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-3 } }
@@ -125,7 +125,7 @@ fn a_measurement_may_read_the_memory_of_a_run() {
     );
     let remembering = remembering
         .replace("weights: { after: update } }", "weights: { after: update }, memory: { after: memory } }")
-        .replace("max_turns: 4", "max_turns: 4, retrieve: { by: all, most: 1, tokens: 100 }");
+        .replace("max_turns: 4", "max_turns: 4, context: [{ memory: memory, by: all, most: 1, tokens: 100 }]");
     let (pipeline, home) = (pipeline(folder.path(), &remembering), folder.path().join("home"));
     let (file, panel) = (folder.path().join("study.yaml"), "datasets/minesweeper-4x4-m2-7c0c5ec4294c.json");
     let text = format!(

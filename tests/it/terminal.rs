@@ -6,7 +6,7 @@ fn yaml(argument: &str) -> String {
     format!(
         "flow: escapes\niterations: 1\nmodels:\n  actor: {{ new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }}\nnodes:
   tasks: {{ op: tasks, with: {{ env: process, name: escapes, command: [python3, tests/programs/escapes.py, {argument}], batch: 4 }} }}
-  rollout: {{ op: rollout, inputs: tasks, with: {{ model: actor, samples: 2, max_turns: 2, tries: 1, max_failed: 0.9 }} }}
+  rollout: {{ op: rollout, inputs: tasks, with: {{ agent: {{ model: actor, max_turns: 2 }}, samples: 2, tries: 1, max_failed: 0.9 }} }}
 log: [rollout]\n"
     )
 }

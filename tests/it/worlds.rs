@@ -20,7 +20,7 @@ nodes:
   rollout:
     op: rollout
     inputs: {{ tasks: tasks, weights: {{ after: update }} }}
-    with: {{ model: actor, samples: 2, max_turns: 5, {rollout} }}
+    with: {{ agent: {{ model: actor, max_turns: 5, prompt: full }}, samples: 2, {rollout} }}
   group: {{ op: group, inputs: rollout, with: {{ by: [task] }} }}
   advantage: {{ op: advantage, inputs: group, with: {{ of: episode_return }} }}
   update: {{ op: gpu-update, inputs: advantage, with: {{ model: actor, lr: 1.0e-3 }} }}
@@ -79,7 +79,7 @@ fn every_episode_is_closed_before_the_next_and_an_epoch_has_every_task_once() {
 fn what_an_expert_says_in_vain_costs_its_episode_or_joins_the_list() {
     let folder = tempfile::tempdir().unwrap();
     let errors = "select distinct cause, turn, error from errors";
-    let expert = "actor: expert, prompt: full, max_failed: 1.0";
+    let expert = "actor: expert, max_failed: 1.0";
     let run = trained(folder.path(), "dance", &isolated("'-', dance", expert), &[]);
     let said = csv(&run, errors);
     assert!(
@@ -132,7 +132,7 @@ fn a_split_is_frozen_measured_while_training_and_evaluated() {
     assert_eq!(frozen["game"], serde_json::json!({ "env": "process", "name": "isolated", "split": "test" }));
     let measured = |split: &str| {
         let evaluate = format!(
-            "  evaluate: {{ op: evaluate, inputs: {{ weights: {{ after: update }} }}, with: {{ model: actor, panel: {}, max_turns: 5 }} }}\nlog: [rollout, update, evaluate]",
+            "  evaluate: {{ op: evaluate, inputs: {{ weights: {{ after: update }} }}, with: {{ agent: {{ model: actor, max_turns: 5 }}, panel: {} }} }}\nlog: [rollout, update, evaluate]",
             panel.display()
         );
         isolated("'-'", "").replace("batch: 4", &format!("split: {split}, batch: 4")).replace("log: [rollout, update]", &evaluate)

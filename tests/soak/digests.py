@@ -25,7 +25,7 @@ nodes:
   rollout:
     op: rollout
     inputs: { tasks: tasks, weights: { after: update, staleness: STALENESS } }
-    with: { model: actor, samples: 4, max_turns: 8 }
+    with: { agent: { model: actor, max_turns: 8 }, samples: 4 }
   episodes: { op: group, inputs: rollout, with: { by: [task] } }
   episode_advantage: { op: advantage, inputs: episodes, with: { of: episode_return } }
   states: { op: group, inputs: rollout, with: { by: [task, state, visitation_depth] } }

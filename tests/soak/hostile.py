@@ -41,7 +41,7 @@ models:
   actor: { new: tiny, layers: 1, width: 16, heads: 2, kv_heads: 1 }
 nodes:
   tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 2, batch: 2 } }
-  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { model: actor, samples: 2, max_turns: 3 } }
+  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { agent: { model: actor, max_turns: 3 }, samples: 2 } }
   reward: { op: reward, inputs: rollout, with: { format: 0.5 } }
   group: { op: group, inputs: reward, with: { by: [task] } }
   advantage: { op: advantage, inputs: group, with: { of: episode_return } }
@@ -61,8 +61,8 @@ nodes:
       rollout:
         op: rollout
         inputs: { tasks: tasks, weights: { after: update }, memory: { after: reflect } }
-        with: { model: actor, samples: 2, max_turns: 3 }
-      reflect: { op: reflect, inputs: rollout, with: { model: actor, tag: "", max_tokens: 5 } }
+        with: { agent: { model: actor, max_turns: 3 }, samples: 2 }
+      reflect: { op: reflect, inputs: rollout, with: { agent: { model: actor, answer: [], max_tokens: 5 } } }
     output: [rollout, reflect]
   value: { op: value, inputs: { rows: trial, weights: { after: learn } }, with: { model: critic } }
   group: { op: group, inputs: value, with: { by: [task] } }
@@ -72,7 +72,7 @@ nodes:
   all: { op: combine, inputs: { first: advantage, second: step_advantage } }
   update: { op: gpu-update, inputs: all, with: { model: actor } }
   learn: { op: gpu-update, inputs: advantage, with: { model: critic, objective: value } }
-  evaluate: { op: evaluate, inputs: { weights: { after: update } }, with: { model: actor, panel: PANEL, max_turns: 2 } }
+  evaluate: { op: evaluate, inputs: { weights: { after: update } }, with: { agent: { model: actor, max_turns: 2 }, panel: PANEL } }
 log: [trial, advantage, update, evaluate]
 """.replace("PANEL", str(PANEL))
 PROGRAM = """flow: program
@@ -81,7 +81,7 @@ models:
   actor: { new: tiny, layers: 1, width: 16, heads: 2, kv_heads: 1, tokens: bytes, context: 4096 }
 nodes:
   tasks: { op: tasks, with: { env: process, name: odd, command: COMMAND, seconds: 2, batch: 2 } }
-  rollout: { op: rollout, inputs: { tasks: tasks }, with: { model: actor, samples: 1, max_turns: 2, max_failed: 1.0, max_tokens: 2 } }
+  rollout: { op: rollout, inputs: { tasks: tasks }, with: { agent: { model: actor, max_turns: 2, max_tokens: 2 }, samples: 1, max_failed: 1.0 } }
 log: [rollout]
 """
 # Answers as the protocol wants it, but for what `change` does to an answer.

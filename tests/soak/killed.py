@@ -25,7 +25,7 @@ models:
   actor: { new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }
 nodes:
   tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 2, batch: 6 } }
-  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update, staleness: 1 } }, with: { model: actor, samples: 4, max_turns: 5 } }
+  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update, staleness: 1 } }, with: { agent: { model: actor, max_turns: 5 }, samples: 4 } }
   group: { op: group, inputs: rollout, with: { by: [task, state, visitation_depth] } }
   advantage: { op: advantage, inputs: group, with: { of: step_return, gamma: 0.95 } }
   update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-3 } }

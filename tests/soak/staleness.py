@@ -30,7 +30,7 @@ nodes:
   rollout:
     op: rollout
     inputs: { tasks: tasks, weights: { after: update, staleness: STALENESS } }
-    with: { model: actor, samples: 4, max_turns: 10 }
+    with: { agent: { model: actor, max_turns: 10 }, samples: 4 }
   group: { op: group, inputs: rollout, with: { by: [task] } }
   advantage: { op: advantage, inputs: group, with: { of: episode_return } }
   update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-3, epochs: 8, minibatch: 160, micro_batch: 32 } }

@@ -35,7 +35,7 @@ nodes:
   rollout:
     op: rollout
     inputs: { tasks: tasks, weights: { after: update } }
-    with: { model: actor, samples: 1, max_turns: 12, tries: 2, max_failed: 0.9 }
+    with: { agent: { model: actor, max_turns: 12 }, samples: 1, tries: 2, max_failed: 0.9 }
   group: { op: group, inputs: rollout, with: { by: [iteration] } }
   advantage: { op: advantage, inputs: group, with: { of: episode_return } }
   update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-3 } }

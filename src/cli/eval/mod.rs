@@ -17,9 +17,9 @@ use crate::dataflow::Sink;
 use crate::env::Panel;
 use crate::log::{self, Committer, Status};
 use crate::pipeline::{Pipeline, Role};
-use crate::rollout::settings::{EVALUATION_SEED, EVALUATION_TEMPERATURE};
+use crate::rollout::agent::EVALUATION_TEMPERATURE;
+use crate::rollout::settings::EVALUATION_SEED;
 use crate::{ops, pipeline, row};
-use arrow::array::{RecordBatch, StringArray, UInt64Array};
 use clap::Args;
 use parking_lot::Mutex;
 use recipe::{recipe, Changes};
@@ -60,7 +60,7 @@ pub struct Eval {
     /// Decides what is drawn; unless given, what `evaluate` draws
     #[arg(long, default_value_t = EVALUATION_SEED)]
     seed: u64,
-    /// Overrides a value of what is played, as `nodes.trial.nodes.reflect.with.keep=none`
+    /// Overrides a value of what is played, as `nodes.trial.with.reflect.keep=none`: `nodes.NODE.with` are settings of `evaluate`
     #[arg(long = "set", value_name = "PATH=VALUE")]
     sets: Vec<String>,
     /// Keeps the rows in this folder, as a run that can be queried and shown
@@ -74,9 +74,9 @@ impl Eval {
     pub fn run(self) -> Outcome {
         self.machine.alone("an evaluation")?;
         let panel = Panel::load(&self.panel)?;
-        let how = self.recipe()?;
+        let (trained, how) = self.recipe()?;
         let shared = Shared::default();
-        for (_, program) in ops::programs(&how) {
+        for (_, program) in ops::programs(&trained) {
             shared.outside.declare(program);
         }
         panel.verify(&shared.outside)?;
@@ -85,20 +85,16 @@ impl Eval {
         let node = how.log.first().cloned().ok_or_else(|| Error::asked("`log` must name the node that plays"))?;
         let sink = Sink::of([node.clone()].into());
         eprintln!("playing {} tasks of {}", panel.tasks.len(), panel.name);
-        let folder = self.out.as_ref().map(|out| log::Run::create(out, &how.to_yaml(), &info(&how))).transpose()?;
+        let folder = self.out.as_ref().map(|out| log::Run::create(out, &how.to_yaml(out), &info(&how))).transpose()?;
         let committer = folder.clone().map(|folder| Committer::new(folder).map(|c| Arc::new(Mutex::new(c)))).transpose()?;
         let journal = Journal { run: folder, committer: committer.clone(), observer: Arc::new(|_| {}) };
         let version = self.version(&how)?;
-        let attempts = how.node(&node).and_then(|n| n.body.as_ref()).map_or(1, |body| body.attempts);
-        let drawn = tasks(&panel)?;
-        let opens = how.nodes.iter().filter(|n| ops::is(n, Role::Opens));
-        let mut feeds: Feeds = opens.map(|n| (n.id.clone(), drawn.clone())).collect();
+        let attempts = how.node(&node).and_then(|n| n.with.given()["attempts"].as_u64()).map_or(1, |attempts| attempts as u32);
         let given = self.remembered(&how)?;
-        feeds.extend(given.clone());
         let plan = Plan::new(how, ops::find, ops::adds);
         run(Plan {
             workers: self.machine.workers as usize,
-            feeds,
+            feeds: given.clone(),
             given: given.into(),
             policy,
             journal,
@@ -143,8 +139,8 @@ impl Eval {
         Ok(models::newest_of(&run, model)?.map(|weights| weights.version))
     }
 
-    /// The pipeline that plays the panel.
-    fn recipe(&self) -> Result<Pipeline> {
+    /// The pipeline that trains, and the one that plays the panel as it does.
+    fn recipe(&self) -> Result<(Pipeline, Pipeline)> {
         let own = self.run.as_ref().filter(|_| self.like.is_none()).map(|run| (run, run.join("pipeline.yaml")));
         if let Some((run, _)) = own.as_ref().filter(|(_, file)| !file.exists()) {
             let why = format!("{} is no run: it has no pipeline.yaml, which would say how to play", run.display());
@@ -156,6 +152,7 @@ impl Eval {
         let trained = pipeline::load(&file, &[], &ops::replayed(Default::default()))?;
         let changes = Changes {
             model: self.run.as_deref(),
+            panel: &self.panel,
             node: self.node.as_deref(),
             attempts: self.attempts,
             samples: self.samples,
@@ -165,15 +162,8 @@ impl Eval {
             remembers: self.memory.is_some(),
         };
         let text = recipe(&trained, &changes).map_err(|e| e.at(file.display()))?;
-        Ok(pipeline::parse("what is evaluated", &text, &self.sets, &ops::catalog())?)
+        // That a panel is of tasks which are trained on is no mistake where that is asked for.
+        let played = pipeline::parse("what is evaluated", &text, &self.sets, &ops::replayed(Default::default()))?;
+        Ok((trained, played))
     }
-}
-
-/// The panel's tasks as rows, in place of drawn ones.
-fn tasks(panel: &Panel) -> Result<Feed> {
-    let names: Vec<String> = panel.tasks.iter().map(|t| t.name()).collect();
-    let iterations = UInt64Array::from(vec![0; names.len()]);
-    let rows = row::batch(vec![("iteration", Arc::new(iterations)), ("task", Arc::new(StringArray::from(names)))]);
-    let rows: RecordBatch = rows?;
-    Ok(Arc::new(move |iteration| Ok(if iteration == 0 { vec![rows.clone()] } else { vec![] })))
 }

@@ -25,7 +25,7 @@ pub fn conduct(pipeline: &Pipeline, test: &Test, catalog: &Catalog) -> Result<Ve
         expected.insert(node.clone(), lines::read(file)?);
     }
     let wanted: BTreeSet<String> = test.expect.keys().cloned().collect();
-    let mut part = pipeline.part(&wanted, &test.feed.keys().cloned().collect(), catalog);
+    let mut part = pipeline.part(&wanted, &test.feed.keys().cloned().collect());
     let columns = |lines: &Vec<Line>| lines.iter().flat_map(|l| l.cells.keys().copied()).collect();
     let mut needed = part.needed(&expected.iter().map(|(node, lines)| (node.clone(), columns(lines))).collect(), catalog);
     let mut feeds = Feeds::new();

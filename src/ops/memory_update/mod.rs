@@ -16,6 +16,7 @@ use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Figure, Lost, Place, Ports, Route};
 use crate::memory::{self, Admission, Change, Evict};
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
+use crate::rollout::points::{Pointer, Points};
 use crate::row::{self, Kind};
 use admit::{Admit, Admitted};
 use keep::Keep;
@@ -111,6 +112,12 @@ pub(super) fn pointless(with: &With) -> bool {
     with.typed::<MemoryUpdate>().is_some_and(|with| with.found.keyed.pointless())
 }
 
+/// What makes points of the keys of a memory with these settings.
+pub(super) fn pointer(with: &With, ctx: &Context) -> Pointer {
+    let keyed = with.typed::<MemoryUpdate>();
+    keyed.map_or_else(|| Pointer::new(Points::None, None, None), |with| with.found.keyed.pointer(ctx))
+}
+
 /// How alike the keys of a cluster are, where these are settings of a memory that has clusters.
 pub(super) fn clustered(with: &With) -> Option<f32> {
     with.typed::<MemoryUpdate>().filter(|with| with.found.per == Home::Cluster).map(|with| with.found.at_least)
@@ -146,7 +153,8 @@ pub const OPERATOR: Operator = Operator {
 };
 
 fn needs(with: &With) -> Vec<Need> {
-    let need = |column: &str, at: &[&str]| Need { port: "rows", column: column.into(), at: at.iter().map(|s| s.to_string()).collect() };
+    let need =
+        |column: &str, at: &[&str]| Need { port: "rows".into(), column: column.into(), at: at.iter().map(|s| s.to_string()).collect() };
     let Some(with) = with.typed::<MemoryUpdate>() else { return vec![] };
     let named = [("text", &with.text), ("key", &with.found.keyed.key), ("score", &with.score)];
     let mut needs: Vec<Need> = named.map(|(setting, column)| need(column, &[setting])).into();
@@ -163,7 +171,7 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     let Ok(with) = settings::<MemoryUpdate>(node) else { return vec![] };
     let mut found = Vec::new();
     let mut at = |setting: &str, message: String, help: &str| found.push(Wrong::in_node(node, &["with", setting], message).help(help));
-    let kind = |name: &str| row::find(name).map(|column| column.kind);
+    let kind = row::kind;
     for (setting, column, fits) in [
         ("text", &with.text, &[Kind::Text][..]),
         ("key", &with.found.keyed.key, &[Kind::Text, Kind::U64]),

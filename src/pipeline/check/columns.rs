@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 pub fn columns(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog, report: &mut Report) {
     let made = made(nodes, cyclic, catalog);
     let has = |node: usize, column: &str| made[node].contains(column);
+    let known = |column: &str| catalog.columns.contains(&column) || made.iter().any(|made| made.contains(column));
     for draft in nodes {
         let Some(spec) = draft.spec else { continue };
         for edge in &draft.edges {
@@ -22,7 +23,7 @@ pub fn columns(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog, rep
         let Some(with) = &draft.with else { continue };
         for need in (spec.needs)(with) {
             let at = draft.with_tree.map_or(draft.op_at, |t| t.deepest(need.at.iter().map(String::as_str)).at);
-            if !catalog.columns.contains(&need.column.as_str()) {
+            if !known(&need.column) {
                 report.add(
                     at,
                     format!("there is no column `{}`", need.column),
@@ -44,10 +45,11 @@ pub fn columns(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog, rep
 
 /// The columns of each node's output: the least that follows from the operators, so a column must come from somewhere,
 /// also around a delayed edge. A node that isn't understood or is on a cycle is given all, so that its mistake is told once.
-fn made<'a>(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &'a Catalog) -> Vec<BTreeSet<&'a str>> {
-    let all: BTreeSet<&str> = catalog.columns.iter().copied().collect();
-    let logged = |columns: &[String]| catalog.columns.iter().copied().filter(|c| columns.iter().any(|l| l == c)).collect();
-    let mut made: Vec<BTreeSet<&str>> = vec![BTreeSet::new(); nodes.len()];
+fn made(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog) -> Vec<BTreeSet<String>> {
+    let parts = nodes.iter().filter_map(|draft| Some((draft.spec?.makes)(draft.with.as_ref()?))).flatten();
+    let all: BTreeSet<String> = catalog.columns.iter().map(|column| column.to_string()).chain(parts).collect();
+    let logged = |columns: &[String]| all.iter().filter(|column| columns.contains(column)).cloned().collect();
+    let mut made: Vec<BTreeSet<String>> = vec![BTreeSet::new(); nodes.len()];
     loop {
         let mut grew = false;
         for (i, draft) in nodes.iter().enumerate() {
@@ -60,12 +62,16 @@ fn made<'a>(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &'a Catalog) -> 
                 None if draft.body.is_some() => {
                     let mut outputs = draft.body.iter().flat_map(|b| &b.output).map(|o| &made[*o]);
                     let first = outputs.next().cloned().unwrap_or_else(|| all.clone());
-                    made[i] = outputs.fold(first, |both, one| both.intersection(one).copied().collect());
+                    made[i] = outputs.fold(first, |both, one| both.intersection(one).cloned().collect());
                 }
                 None => made[i] = all.clone(),
                 Some(spec) if spec.keeps && source.is_none() => made[i] = all.clone(),
                 Some(spec) => {
-                    made[i].extend(spec.adds.iter().copied());
+                    match &draft.with {
+                        Some(with) => made[i].extend(spec.columns(with)),
+                        // What its settings call for besides isn't known.
+                        None => made[i].extend(spec.adds.iter().map(|column| column.to_string())),
+                    }
                     if let (true, Some(from)) = (spec.keeps, source) {
                         let more = made[from].clone();
                         made[i].extend(more);
@@ -87,7 +93,14 @@ fn main(draft: &Draft) -> Option<usize> {
 }
 
 /// Why a column doesn't arrive by `edge` at the node `to`, and what can be done.
-fn missing(column: &str, edge: &Edge, to: &Draft, nodes: &[Draft], made: &[BTreeSet<&str>], catalog: &Catalog) -> (String, Option<String>) {
+fn missing(
+    column: &str,
+    edge: &Edge,
+    to: &Draft,
+    nodes: &[Draft],
+    made: &[BTreeSet<String>],
+    catalog: &Catalog,
+) -> (String, Option<String>) {
     // Where the rows come from a log, its node is the one to look at; operators only hand them on.
     let mut source = edge.node;
     for _ in nodes {

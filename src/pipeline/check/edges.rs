@@ -54,7 +54,9 @@ fn edge<'a>(
     sketch: &mut Sketch,
     report: &mut Report,
 ) {
-    let spec = draft.spec.and_then(|s| s.port(port));
+    // The keys of a delayed edge are no names of one's own where the first port has a name.
+    let named = draft.spec.and_then(|s| s.ports.first()).is_some_and(|first| first.name != "*");
+    let spec = draft.spec.and_then(|s| s.port(port)).filter(|p| p.name != "*" || !named || !EDGE.contains(&port));
     if let (None, Some(op)) = (spec, draft.spec) {
         let names: Vec<&str> = op.ports.iter().map(|p| p.name).collect();
         let help = match (EDGE.contains(&port), op.ports.first()) {

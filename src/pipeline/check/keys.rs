@@ -5,7 +5,7 @@ use crate::pipeline::LOOP;
 use serde_json::Value;
 
 /// The keys of a pipeline.
-pub const TOP: [&str; 9] = ["flow", "about", "iterations", "seed", "models", "nodes", "log", "keep", "tests"];
+pub const TOP: [&str; 10] = ["flow", "about", "iterations", "seed", "models", "agents", "nodes", "log", "keep", "tests"];
 /// The keys of a node with an operator.
 pub const NODE: [&str; 3] = ["op", "inputs", "with"];
 /// The keys of a loop.

@@ -24,7 +24,9 @@ use super::parse::{Entry, Report, Shape, Tree};
 use super::{Catalog, Keep, Pipeline};
 use keys::{inner, map, misspelt, plain, unknown_keys, whole, PLAIN, TOP};
 use nodes::nodes;
+use serde_json::Value;
 use sketch::Sketch;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The pipeline that stands in the tree, if nothing is wrong with it. Files of its tests are relative to `folder`; whether they are
@@ -78,23 +80,29 @@ fn top<'a>(tree: &'a Tree, catalog: &'a Catalog, report: &mut Report) -> Sketch<
     }
     sketch.iterations = tree.get("iterations").and_then(|t| whole(t, "iterations", 1, u64::MAX, report)).unwrap_or(1);
     sketch.seed = tree.get("seed").and_then(|t| whole(t, "seed", 0, u64::MAX, report)).unwrap_or(0);
-    models(tree, catalog, &mut sketch, report);
+    (sketch.models, _) = entries(tree, "models", "model", &catalog.model, report);
+    (sketch.agents, sketch.misfits) = entries(tree, "agents", "agent", &catalog.agent, report);
     nodes(tree, catalog, &mut sketch, report);
     log(tree, &mut sketch, report);
     keep(tree, &mut sketch, report);
     sketch
 }
 
-fn models(tree: &Tree, catalog: &Catalog, sketch: &mut Sketch, report: &mut Report) {
-    let Some(models) = map(tree, "models", "a map from names to models", report) else { return };
-    for Entry { key, at, value } in models.entries() {
+/// What stands under `models` or `agents`, each held against the schema of one, and the names of those that don't fit.
+fn entries(tree: &Tree, key: &str, one: &str, schema: &Value, report: &mut Report) -> (BTreeMap<String, Value>, BTreeSet<String>) {
+    let mut misfits = BTreeSet::new();
+    let Some(entries) = map(tree, key, &format!("a map from names to {key}"), report) else { return Default::default() };
+    let entry = |Entry { key, at, value }: &Entry| {
         if !plain(key) {
-            report.add(*at, format!("`{key}` can't be a model's name"), Some(PLAIN.into()));
+            report.add(*at, format!("`{key}` can't be the name of {} {one}", if one == "agent" { "an" } else { "a" }), Some(PLAIN.into()));
         }
-        let subject = Subject { whole: format!("the model `{key}`"), schema: &catalog.model, owner: *at };
-        settings::check(value, &subject, report);
-        sketch.models.insert(key.clone(), value.json());
-    }
+        let subject = Subject { whole: format!("the {one} `{key}`"), schema, owner: *at };
+        if !settings::check(value, &subject, report) {
+            misfits.insert(key.clone());
+        }
+        (key.clone(), value.json())
+    };
+    (entries.entries().iter().map(entry).collect(), misfits)
 }
 
 fn log(tree: &Tree, sketch: &mut Sketch, report: &mut Report) {

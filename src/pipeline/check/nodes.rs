@@ -7,8 +7,9 @@ use super::loops::{self, body, both};
 use super::names::{mention, Names, Seat};
 use super::settings;
 use super::sketch::{Draft, Sketch};
+use crate::pipeline::marks::{self, at_path};
 use crate::pipeline::parse::{listed, Entry, Report, Shape, Tree};
-use crate::pipeline::resolved::{LOOP, MODEL_SETTINGS};
+use crate::pipeline::resolved::LOOP;
 use crate::pipeline::{Catalog, With};
 use std::collections::BTreeSet;
 
@@ -20,16 +21,30 @@ pub fn nodes<'a>(tree: &'a Tree, catalog: &'a Catalog, sketch: &mut Sketch<'a>, 
         report.add(at, "there are no nodes", Some("write one entry a node, such as `tasks: { op: tasks }`".into()));
     }
     let names = Names::collect(nodes, report);
-    let mut used = BTreeSet::new();
+    let mut used = Used::default();
     for (place, Seat { entry, inside }) in names.seats().iter().enumerate() {
-        let draft = node(entry, (place, *inside), &names, catalog, (sketch, &mut used), report);
+        let draft = node(entry, (place, *inside), &names, (tree, catalog), (sketch, &mut used), report);
         sketch.nodes.push(draft);
     }
     loops::close(&mut sketch.nodes, report);
-    for entry in tree.get("models").map(Tree::entries).unwrap_or_default().iter().filter(|e| !used.contains(&e.key)) {
-        let help = "name it in the setting `model`, `reference`, `encoder` or `critic` of a node, or leave it out";
+    let unused = |key: &str, used: &BTreeSet<String>| -> Vec<&Entry> {
+        tree.get(key).map(Tree::entries).unwrap_or_default().iter().filter(|e| !used.contains(&e.key)).collect()
+    };
+    for entry in unused("models", &used.models) {
+        let help = "name it in an agent, or in the settings of a node, or leave it out";
         report.add(entry.at, format!("nothing uses the model `{}`", entry.key), Some(help.into()));
     }
+    for entry in unused("agents", &used.agents) {
+        let help = format!("name it where something plays: `agent: {}`, or leave it out", entry.key);
+        report.add(entry.at, format!("nothing uses the agent `{}`", entry.key), Some(help));
+    }
+}
+
+/// The models and agents that something names, be it with a typing error: nobody needs to hear that they are not used.
+#[derive(Default)]
+struct Used {
+    models: BTreeSet<String>,
+    agents: BTreeSet<String>,
 }
 
 /// One node: an operator or a loop.
@@ -37,8 +52,8 @@ fn node<'a>(
     Entry { key, at, value }: &'a Entry,
     (place, inside): (usize, Option<usize>),
     names: &Names<'a>,
-    catalog: &'a Catalog,
-    (sketch, used): (&mut Sketch, &mut BTreeSet<String>),
+    (whole, catalog): (&Tree, &'a Catalog),
+    (sketch, used): (&mut Sketch, &mut Used),
     report: &mut Report,
 ) -> Draft<'a> {
     let mut draft = Draft {
@@ -84,7 +99,7 @@ fn node<'a>(
         let wanted = inputs.entries().len().max(1);
         draft.broken_inputs |= report.len() > before && draft.edges.iter().filter(|e| e.spec.is_some()).count() < wanted;
     }
-    with(value, &mut draft, sketch, used, report);
+    with(whole, value, &mut draft, (sketch, used), report);
     draft
 }
 
@@ -115,35 +130,65 @@ fn operator<'a>(node: &'a Tree, draft: &mut Draft<'a>, catalog: &'a Catalog, rep
     }
 }
 
-fn with(node: &Tree, draft: &mut Draft, sketch: &Sketch, used: &mut BTreeSet<String>, report: &mut Report) {
+fn with(whole: &Tree, node: &Tree, draft: &mut Draft, (sketch, used): (&Sketch, &mut Used), report: &mut Report) {
     let empty = Tree { at: draft.op_at, value: Shape::Map(Vec::new()) };
     let entry = node.entry("with");
     // `with:` and nothing behind it is a map that has yet to be filled.
     let tree = entry.map(|e| &e.value).filter(|t| !t.is_null()).unwrap_or(&empty);
-    if let Some(spec) = draft.spec {
-        let subject = Subject { whole: format!("`{}`", spec.name), schema: &spec.settings, owner: entry.map_or(draft.op_at, |e| e.at) };
-        if settings::check(tree, &subject, report) {
-            match With::read(tree.json(), spec.read) {
-                Ok(with) => draft.with = Some(with),
-                // The schema leaves little to be found here.
-                Err(e) => report.add(subject.owner, format!("the settings of `{}` can't be read: {e}", draft.id), None),
+    let Some(spec) = draft.spec else { return };
+    let subject = Subject { whole: format!("`{}`", spec.name), schema: &spec.settings, owner: entry.map_or(draft.op_at, |e| e.at) };
+    let fits = settings::check(tree, &subject, report);
+    let mut given = tree.json();
+    let mut known = true;
+    // Where a setting that an agent's settings may stand in names one, they stand there.
+    let mut agents: Vec<(Vec<String>, String)> = Vec::new();
+    for named in marks::marked(&given, &spec.settings).into_iter().filter(|named| named.mark == marks::AGENT) {
+        used.agents.insert(named.name.clone());
+        match sketch.agents.get(&named.name) {
+            Some(agent) => {
+                if let Some(value) = at_path(&mut given, &named.path) {
+                    *value = agent.clone();
+                }
+                agents.push((named.path, named.name));
+            }
+            None => {
+                known = false;
+                let names = || sketch.agents.keys().map(String::as_str);
+                used.agents.extend(report.guess(&named.name, names()).map(String::from));
+                let write =
+                    || format!("write `agents: {{ {}: {{ model: ... }} }}` above the nodes, or the agent's settings here", named.name);
+                let help = report.nearest(&named.name, names()).or_else(|| Some(write()));
+                report.add(tree.deepest(named.path.iter().map(String::as_str)).at, format!("there is no agent `{}`", named.name), help);
             }
         }
     }
+    // Of a setting inside an agent that is named, the place is where the agent stands.
+    let place = |path: &[String]| match agents.iter().find(|(agent, _)| path.starts_with(agent)) {
+        Some((agent, name)) => {
+            let inner = path[agent.len()..].iter().map(String::as_str);
+            whole.deepest(["agents", name].into_iter().chain(inner)).at
+        }
+        None if tree.entries().is_empty() => draft.op_at,
+        None => tree.deepest(path.iter().map(String::as_str)).at,
+    };
+    for named in marks::marked(&given, &spec.settings).into_iter().filter(|named| named.mark == marks::MODEL) {
+        used.models.insert(named.name.clone());
+        if !sketch.models.contains_key(&named.name) {
+            let names = || sketch.models.keys().map(String::as_str);
+            used.models.extend(report.guess(&named.name, names()).map(String::from));
+            let help = report
+                .nearest(&named.name, names())
+                .or_else(|| Some(format!("write `models: {{ {}: {{ ... }} }}` above the nodes", named.name)));
+            report.add(place(&named.path), format!("there is no model `{}`", named.name), help);
+        }
+    }
     weights_of_inputs(draft, report);
-    for key in MODEL_SETTINGS {
-        let fallback = || draft.spec.and_then(|s| s.settings.pointer(&format!("/properties/{key}/default"))?.as_str());
-        let (name, at) = match tree.get(key) {
-            Some(value) => (value.text(), value.at),
-            None => (fallback(), draft.op_at),
-        };
-        let Some(name) = name else { continue };
-        used.insert(name.into());
-        if !sketch.models.contains_key(name) {
-            let known = || sketch.models.keys().map(String::as_str);
-            used.extend(report.guess(name, known()).map(String::from));
-            let help = report.nearest(name, known()).or(Some(format!("write `models: {{ {name}: {{ ... }} }}` above the nodes")));
-            report.add(at, format!("there is no model `{name}`"), help);
+    // What is wrong with an agent was reported where it stands.
+    if fits && known && !agents.iter().any(|(_, name)| sketch.misfits.contains(name)) {
+        match With::read(given, &spec.settings, spec.read) {
+            Ok(with) => draft.with = Some(with),
+            // The schema leaves little to be found here.
+            Err(e) => report.add(subject.owner, format!("the settings of `{}` can't be read: {e}", draft.id), None),
         }
     }
 }

@@ -11,7 +11,7 @@ pub fn pipeline(sketch: Sketch, order: &[usize], mut source: Value) -> Pipeline 
     }
     let nodes = within(None, &sketch.nodes, order);
     let Sketch { name, about, iterations, seed, models, log, keep, tests, .. } = sketch;
-    Pipeline { name, about, iterations, seed, models, nodes, log, keep, tests, source }
+    Pipeline { name, about, iterations, seed, models, nodes, log, keep, tests, source, paths: Vec::new() }
 }
 
 /// The nodes inside the loop at that position (those in none without it), in this order.

@@ -14,6 +14,9 @@ pub struct Sketch<'a> {
     pub iterations: u64,
     pub seed: u64,
     pub models: BTreeMap<String, Value>,
+    pub agents: BTreeMap<String, Value>,
+    /// The agents whose settings don't fit, which was reported.
+    pub misfits: BTreeSet<String>,
     pub nodes: Vec<Draft<'a>>,
     pub log: Vec<String>,
     pub keep: Keep,

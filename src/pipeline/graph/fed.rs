@@ -1,6 +1,5 @@
 //! What is left of a pipeline when the rows of some nodes come from a log.
 
-use crate::pipeline::resolved::MODEL_SETTINGS;
 use crate::pipeline::{Node, Pipeline};
 use std::collections::BTreeSet;
 
@@ -21,7 +20,7 @@ impl Pipeline {
         nodes.retain(|n| kept.contains(&n.id));
         let uses = |name: &str| {
             let working = nodes.iter().filter(|n| !given(n)).flat_map(Node::all);
-            working.into_iter().any(|n| MODEL_SETTINGS.iter().any(|key| n.with.names(key) == Some(name)))
+            working.into_iter().flat_map(|n| n.with.models()).any(|named| named.name == name)
         };
         let models = self.models.iter().filter(|(name, _)| uses(name)).map(|(name, model)| (name.clone(), model.clone())).collect();
         let log = self.log.iter().filter(|id| kept.contains(*id)).cloned().collect();

@@ -1,6 +1,5 @@
 //! A part of a pipeline: what is left of it when some nodes' rows come from elsewhere and only some nodes' rows matter.
 
-use crate::pipeline::resolved::MODEL_SETTINGS;
 use crate::pipeline::{Catalog, Input, Node, Pipeline};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +9,7 @@ pub type Needed = BTreeMap<String, String>;
 impl Pipeline {
     /// The nodes `wanted` and all that they read, directly or not, up to those whose rows are `fed`: these stay without
     /// inputs. Models that none of the others uses are left out.
-    pub fn part(&self, wanted: &BTreeSet<String>, fed: &BTreeSet<String>, catalog: &Catalog) -> Pipeline {
+    pub fn part(&self, wanted: &BTreeSet<String>, fed: &BTreeSet<String>) -> Pipeline {
         let mut kept: BTreeSet<&str> = BTreeSet::new();
         let mut walk: Vec<&str> = wanted.iter().map(String::as_str).collect();
         while let Some(node) = walk.pop().and_then(|id| self.node(id)) {
@@ -23,7 +22,7 @@ impl Pipeline {
         part.nodes.iter_mut().filter(|n| fed.contains(&n.id)).for_each(Node::cut);
         part.log.retain(|id| kept.contains(id.as_str()));
         let working = part.nodes.iter().filter(|n| !fed.contains(&n.id)).flat_map(Node::all);
-        let used: BTreeSet<&str> = working.flat_map(|n| MODEL_SETTINGS.iter().filter_map(|key| named(n, key, catalog))).collect();
+        let used: BTreeSet<&str> = working.flat_map(|n| n.with.models().map(|named| named.name.as_str())).collect();
         part.models = self.models.iter().filter(|(name, _)| used.contains(name.as_str())).map(|(n, m)| (n.clone(), m.clone())).collect();
         part
     }
@@ -69,17 +68,11 @@ fn needs(node: &Node, input: &Input, asked: Option<&Needed>, catalog: &Catalog) 
     let mut needed: Needed = fixed.chain(called).map(|column| (column, format!("`{}`", node.id))).collect();
     let main = node.inputs.iter().find(|i| spec.port(&i.port).map(|p| p.name) == spec.ports.first().map(|p| p.name));
     if spec.keeps && main == Some(input) {
-        for (column, who) in asked.into_iter().flatten().filter(|(column, _)| !spec.adds.contains(&column.as_str())) {
+        for (column, who) in asked.into_iter().flatten().filter(|(column, _)| !spec.columns(&node.with).contains(column)) {
             needed.entry(column.clone()).or_insert(who.clone());
         }
     }
     needed
-}
-
-/// The model that this setting of a node names, be it by default.
-fn named<'a>(node: &'a Node, key: &str, catalog: &'a Catalog) -> Option<&'a str> {
-    let default = || catalog.operator(&node.op)?.settings.pointer(&format!("/properties/{key}/default"))?.as_str();
-    node.with.names(key).or_else(default)
 }
 
 #[cfg(test)]
@@ -102,21 +95,21 @@ mod tests {
 
     #[test]
     fn a_part_holds_what_the_wanted_follow_from_and_no_more() {
-        let part = good().part(&set(&["advantage"]), &set(&["rollout"]), &catalog());
+        let part = good().part(&set(&["advantage"]), &set(&["rollout"]));
         assert_eq!(ids(&part), ["rollout", "group", "advantage"]);
         assert!(part.node("rollout").unwrap().inputs.is_empty() && part.models.is_empty());
         assert_eq!(part.log, ["rollout"]);
-        let part = good().part(&set(&["update"]), &set(&["advantage"]), &catalog());
+        let part = good().part(&set(&["update"]), &set(&["advantage"]));
         assert_eq!((ids(&part), part.models.len()), (vec!["advantage", "update"], 1), "an update needs its model");
-        let part = good().part(&set(&["rollout"]), &set(&["update"]), &catalog());
+        let part = good().part(&set(&["rollout"]), &set(&["update"]));
         assert_eq!(ids(&part), ["tasks", "rollout", "update"], "through a delayed edge, and without what feeds it");
-        let part = good().part(&set(&["group"]), &set(&[]), &catalog());
+        let part = good().part(&set(&["group"]), &set(&[]));
         assert_eq!(ids(&part), ["tasks", "rollout", "group", "advantage", "update"], "weights come from all of them");
     }
 
     #[test]
     fn needs_come_through_operators_that_keep_columns() {
-        let part = good().part(&set(&["advantage"]), &set(&["rollout"]), &catalog());
+        let part = good().part(&set(&["advantage"]), &set(&["rollout"]));
         let asked = BTreeMap::from([("advantage".to_string(), BTreeSet::from(["advantage", "won"]))]);
         let needed = &part.needed(&asked, &catalog())["rollout"];
         let who = |column: &str| needed.get(column).map(String::as_str);
@@ -127,12 +120,12 @@ mod tests {
     #[test]
     fn a_test_feeds_a_loop_under_its_name_and_what_enters_it() {
         let whole = parse("x", LOOPED, &[], &catalog()).unwrap();
-        let part = whole.part(&set(&["advantage"]), &set(&["trial"]), &catalog());
+        let part = whole.part(&set(&["advantage"]), &set(&["trial"]));
         assert_eq!((ids(&part), part.models.len()), (vec!["trial", "group", "advantage"], 0));
         let needed = part.needed(&BTreeMap::from([("advantage".to_string(), BTreeSet::from(["reflection"]))]), &catalog());
         let keys: Vec<&str> = needed["trial"].keys().map(String::as_str).collect();
         assert_eq!(keys, ["reflection", "reward", "task"]);
-        let part = whole.part(&set(&["trial"]), &set(&["tasks", "update"]), &catalog());
+        let part = whole.part(&set(&["trial"]), &set(&["tasks", "update"]));
         assert_eq!((ids(&part), part.models.len()), (vec!["tasks", "trial", "update"], 1));
         let needed = part.needed(&BTreeMap::new(), &catalog());
         assert_eq!(needed["tasks"].get("iteration").map(String::as_str), Some("`rollout`"), "the node in the loop that needs it");

@@ -2,12 +2,16 @@
 //! the only code that knows YAML.
 
 mod depth;
+mod each;
+mod family;
 mod file;
+mod merge;
 mod overrides;
 mod read;
 mod report;
 mod tree;
 
+pub use family::{family, family_tree, Family};
 #[cfg(test)]
 pub use file::MOST_BYTES;
 pub use file::{refused, text_of};
@@ -17,10 +21,11 @@ pub use report::{listed, Report, Text};
 pub use tree::{At, Entry, Shape, Tree};
 
 use super::Pipeline;
+use std::path::Path;
 
 impl Pipeline {
-    /// The resolved pipeline as YAML: what a run keeps, and what reads back as the same pipeline.
-    pub fn to_yaml(&self) -> String {
-        serde_yaml::to_string(&self.source).unwrap_or_default()
+    /// The resolved pipeline as YAML, for a file in `folder`: what a run keeps there, and what reads back from there as the same pipeline.
+    pub fn to_yaml(&self, folder: &Path) -> String {
+        serde_yaml::to_string(&self.source_in(folder)).unwrap_or_default()
     }
 }

@@ -5,7 +5,7 @@ use super::report::{Report, Text};
 use super::tree::{At, Entry, Shape, Spot, Tree};
 
 /// The keys that an override may add to a map on its way, with a map of their own behind them.
-const OPENED: [&str; 3] = ["with", "inputs", "models"];
+const OPENED: [&str; 4] = ["with", "inputs", "models", "agents"];
 
 /// The override as a text that places can point into.
 pub fn text(set: &str) -> Text {
@@ -59,8 +59,11 @@ pub fn apply(tree: &mut Tree, number: usize, text: &Text, report: &mut Report) {
             here.value = Shape::Map(Vec::new());
         }
         here = match &mut here.value {
-            Shape::Scalar(_) => {
-                return report.add(place, format!("`{walked}` is a single value, there is nothing inside it called `{step}`"), None);
+            Shape::Scalar(value) => {
+                // Where the name of an agent stands, its settings stand under `agents`.
+                let agent = value.as_str().filter(|_| walked.ends_with(".agent"));
+                let help = agent.map(|agent| format!("write `agents.{agent}.{}`", steps[i..].join(".")));
+                return report.add(place, format!("`{walked}` is a single value, there is nothing inside it called `{step}`"), help);
             }
             Shape::List(items) => {
                 let length = items.len();
@@ -84,6 +87,11 @@ pub fn apply(tree: &mut Tree, number: usize, text: &Text, report: &mut Report) {
                         report.nearest(step, known.iter().map(String::as_str)),
                     );
                 }
+                if let Some(index) = found.filter(|_| last && value.is_null()) {
+                    // As in a file that is `like` another: a null takes the key away.
+                    entries.remove(index);
+                    return;
+                }
                 let index = found.unwrap_or_else(|| {
                     let empty = Tree { at: place, value: Shape::Map(Vec::new()) };
                     entries.push(Entry { key: step.to_string(), at: place, value: empty });
@@ -94,7 +102,7 @@ pub fn apply(tree: &mut Tree, number: usize, text: &Text, report: &mut Report) {
         };
         walked = if walked.is_empty() { step.to_string() } else { format!("{walked}.{step}") };
     }
-    *here = value;
+    here.lay(value);
 }
 
 /// Whether the map at this path has nodes for entries: the pipeline's, or those of a loop.

@@ -44,10 +44,10 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// The tree of the first text, with every key that stands twice reported; none, and why, if it can't be read.
-    pub fn read(&mut self) -> Option<Tree> {
+    /// The tree of a text, with every key that stands twice reported; none, and why, if it can't be read.
+    pub fn read(&mut self, text: usize) -> Option<Tree> {
         let texts = self.texts;
-        let (tree, duplicates) = read(&texts[0].text, 0).map_err(|error| self.unreadable(0, error)).ok()?;
+        let (tree, duplicates) = read(&texts[text].text, text).map_err(|error| self.unreadable(text, error)).ok()?;
         for duplicate in duplicates {
             let help = format!("the first is in line {}", self.line(duplicate.first));
             self.add(duplicate.at, format!("the key `{}` stands here twice", duplicate.key), Some(help));

@@ -117,6 +117,22 @@ impl Tree {
         here
     }
 
+    /// The value at this path of keys and positions.
+    pub fn at_path(&mut self, path: &[String]) -> Option<&mut Tree> {
+        path.iter().try_fold(self, |here, step| match &mut here.value {
+            Shape::List(items) => items.get_mut(step.parse::<usize>().ok()?),
+            Shape::Map(entries) => entries.iter_mut().find(|e| e.key == *step).map(|e| &mut e.value),
+            Shape::Scalar(_) => None,
+        })
+    }
+
+    /// Takes a key out of a map, if it is there.
+    pub fn remove(&mut self, key: &str) {
+        if let Shape::Map(entries) = &mut self.value {
+            entries.retain(|entry| entry.key != key);
+        }
+    }
+
     /// How many items a list has.
     pub fn length(&self) -> usize {
         match &self.value {

@@ -191,6 +191,7 @@ pub struct UpdateSettings {
     pub kl_kind: KlKind,
     /// The reference model; the same model as it was when the run began when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-names" = "model"))]
     pub reference: Option<String>,
     /// How the losses of tokens become one number.
     pub aggregation: Aggregation,

@@ -1,10 +1,10 @@
-//! What the policy is told from a memory while it plays (EMPO2, section 4.2: memory-augmented prompting).
+//! A memory as a source of context: what is told of it in a turn (EMPO2, section 4.2: memory-augmented prompting; SLEA-RL, section 3.3).
 
-use super::episode::Start;
-use super::exchange::Whose;
-use super::points::Pointer;
+use super::{Declared, Moment, Passage, Ports, Slot, Source};
 use crate::memory::{self, Asked, By, Change, Clusters, Library, Retrieval};
 use crate::policy::{PolicyError, Tokenizer};
+use crate::rollout::exchange::Whose;
+use crate::rollout::points::Pointer;
 use crate::seed::{mix, text, Random};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,8 +12,13 @@ use serde::{Deserialize, Serialize};
 /// How a memory is read while episodes are played.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub struct RecallSettings {
+pub struct MemorySettings {
+    /// The memory: the name of the port that it comes by, as in `inputs: { tips: { after: tips } }`. Where a node has no such input, nothing is told
+    /// of it there.
+    #[schemars(regex(pattern = "^[A-Za-z][A-Za-z0-9_-]{0,63}$"))]
+    pub memory: String,
     /// The probability with which an iteration's episodes are played with the memory and not without it: drawn once an iteration, for all.
+    /// A measurement reads it always.
     #[serde(default = "always")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub chance: f64,
@@ -22,7 +27,7 @@ pub struct RecallSettings {
     pub at: At,
     /// What keys are compared with.
     #[serde(default)]
-    pub of: Of,
+    pub of: Key,
     /// Of a memory that keeps tasks apart, whose entries are told: the task's, with those that are there for all, or those of the next other
     /// task that has some, whatever their keys. Of a memory by cluster: those of the cluster that what is seen belongs to; where that has none, or
     /// there is no such cluster, those of all by similarity (SLEA-RL).
@@ -30,7 +35,10 @@ pub struct RecallSettings {
     pub whose: Whose,
     /// Where the prompt tells them.
     #[serde(default)]
-    pub place: Place,
+    pub place: Slot,
+    /// The line that introduces them.
+    #[serde(default = "heading")]
+    pub heading: String,
     /// Tokens of all that is told, at most: the first entry that doesn't fit is left out with all that come after it.
     #[serde(default = "tokens")]
     #[schemars(range(min = 0, max = 100_000))]
@@ -50,10 +58,10 @@ pub enum At {
     Episode,
 }
 
-/// What keys are compared with.
+/// What the keys of entries are compared with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Of {
+pub enum Key {
     /// What is seen.
     #[default]
     Observation,
@@ -63,46 +71,41 @@ pub enum Of {
     Task,
 }
 
-/// Where the prompt tells of entries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Place {
-    /// With what is told of earlier attempts: before the observation.
-    #[default]
-    Before,
-    /// In a system message; where the model knows no messages, before everything else.
-    System,
-}
-
 fn always() -> f64 {
     1.0
 }
 fn tokens() -> usize {
     200
 }
-
-const HEADING: &str = "Remembered:\n";
-const ITEM: &str = "- ";
-
-/// The words that introduce entries, for a vocabulary.
-pub fn words() -> Vec<String> {
-    [HEADING.trim(), ITEM.trim(), " ", "\n"].map(String::from).to_vec()
+fn heading() -> String {
+    "Remembered:".into()
 }
 
-/// What was told.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
-    /// The words; empty where nothing was found.
-    pub text: String,
-    /// The entries, in their order in the text.
-    pub ids: Vec<u64>,
+const ITEM: &str = "- ";
+
+impl Declared for MemorySettings {
+    fn port(&self) -> Option<(&str, &'static [&'static str])> {
+        Some((&self.memory, memory::COLUMNS))
+    }
+
+    fn words(&self) -> Vec<String> {
+        [self.heading.as_str(), ITEM.trim(), " ", "\n"].map(String::from).to_vec()
+    }
+
+    fn slot(&self) -> Slot {
+        self.place
+    }
+
+    fn open(&self, ports: &dyn Ports) -> Option<Box<dyn Source>> {
+        let (pointer, clusters) = ports.memory(&self.memory)?;
+        Some(Box::new(Remembered::new(self.clone(), pointer).clustered(clusters)))
+    }
 }
 
 /// A memory as it stands in an iteration, and how it is read.
 #[derive(Clone)]
-pub struct Recall {
-    /// How it is read.
-    pub settings: RecallSettings,
+pub struct Remembered {
+    settings: MemorySettings,
     pointer: Pointer,
     library: Library,
     /// Where entries live, if it is by cluster.
@@ -110,100 +113,118 @@ pub struct Recall {
     on: bool,
 }
 
-/// What a turn shows.
-#[derive(Clone, Copy, Debug)]
-pub struct Shown<'a> {
-    pub observation: &'a str,
-    pub state: u64,
-}
-
-impl Recall {
+impl Remembered {
     /// Nothing is remembered yet.
-    pub fn new(settings: RecallSettings, pointer: Pointer) -> Recall {
-        Recall { settings, pointer, library: Library::new(), clusters: None, on: false }
+    pub fn new(settings: MemorySettings, pointer: Pointer) -> Remembered {
+        Remembered { settings, pointer, library: Library::new(), clusters: None, on: false }
     }
 
     /// The memory keeps clusters apart.
-    pub fn clustered(self, clusters: Option<Clusters>) -> Recall {
-        Recall { clusters, ..self }
+    pub fn clustered(self, clusters: Option<Clusters>) -> Remembered {
+        Remembered { clusters, ..self }
     }
 
-    /// An iteration begins: takes in what has changed and draws whether its episodes are played with the memory, by `seed` alone.
-    pub fn begin(&mut self, mut changes: Vec<Change>, seed: u64) {
-        changes.sort_by(|a, b| (a.iteration, &a.entry.source).cmp(&(b.iteration, &b.entry.source)));
-        if let Some(clusters) = &mut self.clusters {
-            changes.iter().filter(|change| change.change > 0).for_each(|change| clusters.came(&change.entry));
+    /// The key that entries of this turn would have.
+    fn key(&self, moment: &Moment) -> String {
+        match self.settings.of {
+            Key::Observation => moment.observation.to_owned(),
+            Key::Task => moment.start.task.clone(),
+            Key::State => moment.state.to_string(),
         }
-        self.library.apply(changes);
-        self.on = Random::new(mix(seed, text("memory"))).unit() < self.settings.chance;
     }
 
-    /// Whether the iteration's episodes are played with the memory.
-    pub fn on(&self) -> bool {
-        self.on
-    }
-
-    /// What the policy is told in each of these turns; nothing in an iteration without the memory.
-    ///
-    /// # Errors
-    /// If the encoder can't answer.
-    pub fn tell(&self, turns: &[(&Start, Shown)], tokenizer: &Tokenizer) -> Result<Vec<Told>, PolicyError> {
-        if !self.on || self.library.is_empty() {
-            return Ok(vec![Told::default(); turns.len()]);
-        }
-        let key = |(episode, shown): &(&Start, Shown)| match self.settings.of {
-            Of::Observation => shown.observation.to_owned(),
-            Of::Task => episode.task.clone(),
-            Of::State => shown.state.to_string(),
-        };
-        let keys: Vec<String> = turns.iter().map(key).collect();
-        let alike = self.settings.retrieval.by == By::Similarity || self.clusters.is_some();
-        let points = if alike { self.pointer.points(keys.clone())? } else { vec![vec![]; turns.len()] };
-        let each = turns.iter().zip(&keys).zip(&points);
-        Ok(each.map(|(((episode, _), key), point)| self.one(episode, key, point, tokenizer)).collect())
-    }
-
-    /// What the policy is told where this is the key.
-    fn one(&self, episode: &Start, key: &str, point: &[f32], tokenizer: &Tokenizer) -> Told {
-        let RecallSettings { retrieval, whose, .. } = &self.settings;
+    /// What is told where this is the key.
+    fn passage(&self, task: &str, key: &str, point: &[f32], tokenizer: &Tokenizer) -> Passage {
+        let MemorySettings { retrieval, whose, heading, place, .. } = &self.settings;
         let own = match &self.clusters {
             Some(clusters) => clusters.of(point),
-            None => Some(memory::bucket(&episode.task)),
+            None => Some(memory::bucket(task)),
         };
         let find = |buckets: &[u64], by: By| {
             let retrieval = Retrieval { by, ..retrieval.clone() };
             retrieval.find(&self.library, &Asked { buckets, key, point })
         };
-        let mut found = match (whose, own) {
+        let mut entries = match (whose, own) {
             (Whose::Own, Some(own)) if self.clusters.is_some() => find(&[own], retrieval.by),
             (Whose::Own, own) => find(&own.into_iter().chain([0]).collect::<Vec<_>>(), retrieval.by),
             // No key of another task is like what is seen here, so all of its entries count.
             (Whose::Another, own) => find(&self.library.after(own.unwrap_or_default()).into_iter().collect::<Vec<_>>(), By::All),
         };
-        if found.is_empty() && *whose == Whose::Own && self.clusters.is_some() {
-            found = find(&self.library.buckets().collect::<Vec<_>>(), By::Similarity);
+        if entries.is_empty() && *whose == Whose::Own && self.clusters.is_some() {
+            entries = find(&self.library.buckets().collect::<Vec<_>>(), By::Similarity);
         }
-        let mut told = Told::default();
-        let mut left = self.settings.tokens.saturating_sub(tokenizer.encode(HEADING).len());
-        for (entry, _) in found {
+        let heading = format!("{heading}\n");
+        let mut passage = Passage { slot: *place, once: self.once(), ..Passage::default() };
+        let mut left = self.settings.tokens.saturating_sub(tokenizer.encode(&heading).len());
+        for (entry, _) in entries {
             let line = format!("{ITEM}{}\n", entry.text);
             let Some(rest) = left.checked_sub(tokenizer.encode(&line).len()) else { break };
             left = rest;
-            if told.ids.is_empty() {
-                told.text.push_str(HEADING);
+            if passage.entries.is_empty() {
+                passage.text.push_str(&heading);
             }
-            told.text.push_str(&line);
-            told.ids.push(entry.id);
+            passage.text.push_str(&line);
+            passage.entries.push((entry.id, line));
         }
-        told
+        passage
+    }
+}
+
+impl Source for Remembered {
+    fn port(&self) -> Option<&str> {
+        Some(&self.settings.memory)
+    }
+
+    fn begin(&mut self, mut changes: Vec<Change>, seed: u64) {
+        changes.sort_by(|a, b| (a.iteration, &a.entry.source).cmp(&(b.iteration, &b.entry.source)));
+        if let Some(clusters) = &mut self.clusters {
+            changes.iter().filter(|change| change.change > 0).for_each(|change| clusters.came(&change.entry));
+        }
+        self.library.apply(changes);
+        self.on = Random::new(mix(seed, text(&self.settings.memory))).unit() < self.settings.chance;
+    }
+
+    fn asked(&self) -> Option<bool> {
+        Some(self.on)
+    }
+
+    fn once(&self) -> bool {
+        self.settings.at == At::Episode
+    }
+
+    fn contribute(&self, moments: &[Moment], tokenizer: &Tokenizer) -> Result<Vec<Passage>, PolicyError> {
+        if !self.on || self.library.is_empty() {
+            return Ok(vec![Passage::default(); moments.len()]);
+        }
+        let keys: Vec<String> = moments.iter().map(|moment| self.key(moment)).collect();
+        let alike = self.settings.retrieval.by == By::Similarity || self.clusters.is_some();
+        let points = if alike { self.pointer.points(keys.clone())? } else { vec![vec![]; moments.len()] };
+        let each = moments.iter().zip(&keys).zip(&points);
+        Ok(each.map(|((moment, key), point)| self.passage(&moment.start.task, key, point, tokenizer)).collect())
+    }
+}
+
+#[cfg(test)]
+impl Remembered {
+    /// An entry of task `t` that is told in turn so many: id 1 and up.
+    pub fn sample(turn: u32, key: &str, words: &str) -> Change {
+        use crate::row::Name;
+        let source = Name { iteration: 0, task: "t".into(), sample: turn, attempt: 0, turn, phase: "reflect".into() };
+        let (key, text, bucket) = (key.to_owned(), words.to_owned(), memory::bucket("t"));
+        Change {
+            iteration: 0,
+            change: 1,
+            entry: memory::Entry { id: u64::from(turn) + 1, bucket, key, embedding: vec![], score: 0.0, text, source },
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::points::Points;
     use super::*;
     use crate::memory::Entry;
+    use crate::rollout::episode::Start;
+    use crate::rollout::points::Points;
     use crate::row::Name;
 
     fn change(sample: u32, task: &str, text: &str, score: f32) -> Change {
@@ -221,15 +242,20 @@ mod tests {
         Change { iteration: 0, change: 1, entry }
     }
 
-    fn recall(with: serde_json::Value) -> Recall {
-        let mut recall = Recall::new(serde_json::from_value(with).unwrap(), Pointer::new(Points::Words, None, None));
+    fn memory(mut with: serde_json::Value) -> Remembered {
+        with["memory"] = "memory".into();
+        Remembered::new(serde_json::from_value(with).unwrap(), Pointer::new(Points::Words, None, None))
+    }
+
+    fn recall(with: serde_json::Value) -> Remembered {
+        let mut recall = memory(with);
         recall.begin(vec![change(0, "a", "knock", 1.0), change(1, "a", "push", 2.0), change(0, "b", "dig", 3.0)], 7);
         recall
     }
 
-    fn told(recall: &Recall, task: &str, observation: &str) -> Told {
+    fn told(recall: &Remembered, task: &str, observation: &str) -> Passage {
         let start = Start { task: task.into(), sample: 0, attempt: 0, memory: String::new(), iteration: 1, version: 0 };
-        recall.tell(&[(&start, Shown { observation, state: 5 })], &Tokenizer::bytes()).unwrap().remove(0)
+        recall.contribute(&[Moment { start: &start, observation, state: 5, before: None }], &Tokenizer::bytes()).unwrap().remove(0)
     }
 
     #[test]
@@ -240,12 +266,12 @@ mod tests {
         assert_eq!((told(&all, "c", "a red door"), told(&all, "a", "salt")), Default::default(), "another task's, and nothing alike");
         // 12 bytes of heading, 7 of the first entry, 8 of the second.
         assert_eq!(told(&recall(serde_json::json!({ "tokens": 26 })), "a", "a red door").text, "Remembered:\n- push\n");
-        assert_eq!(told(&recall(serde_json::json!({ "tokens": 18 })), "a", "a red door"), Told::default());
+        assert_eq!(told(&recall(serde_json::json!({ "tokens": 18 })), "a", "a red door"), Passage::default());
         let control = recall(serde_json::json!({ "whose": "another" }));
         assert_eq!(told(&control, "b", "salt").text, "Remembered:\n- push\n- knock\n", "those of a, whatever is seen");
         assert_eq!(told(&control, "a", "a red door").text, "Remembered:\n- dig\n");
         let key = recall(serde_json::json!({ "by": "key", "of": "state" }));
-        assert_eq!(told(&key, "a", "a red door"), Told::default(), "no key is 5");
+        assert_eq!(told(&key, "a", "a red door"), Passage::default(), "no key is 5");
     }
 
     /// "a red door" founds a cluster, of whatever task, and "salt" another one.
@@ -258,8 +284,7 @@ mod tests {
         };
         let came = [of(0, "a", "a red door", "knock", 5), of(1, "b", "the red door", "push", 5), of(2, "b", "salt", "taste", 6)];
         let told = |with: serde_json::Value, left: Vec<Change>, observation: &str| {
-            let recall = Recall::new(serde_json::from_value(with).unwrap(), Pointer::new(Points::Words, None, None));
-            let mut recall = recall.clustered(Some(Clusters::new(0.85)));
+            let mut recall = memory(with).clustered(Some(Clusters::new(0.85)));
             recall.begin(came.iter().cloned().chain(left).collect(), 7);
             told(&recall, "c", observation).text
         };
@@ -284,11 +309,10 @@ mod tests {
 
     #[test]
     fn an_iteration_is_drawn_whole_and_as_often_as_declared() {
-        let mut recall =
-            Recall::new(serde_json::from_value(serde_json::json!({ "chance": 0.25 })).unwrap(), Pointer::new(Points::Words, None, None));
+        let mut recall = memory(serde_json::json!({ "chance": 0.25 }));
         let drawn = (0..4000).filter(|i| {
             recall.begin(vec![], *i);
-            recall.on()
+            recall.asked() == Some(true)
         });
         let share = drawn.count() as f64 / 4000.0;
         assert!((share - 0.25).abs() < 0.03, "{share}");

@@ -1,0 +1,143 @@
+//! Reading memories: what the operators whose agents do so have in common. They read what a memory held after the iteration before, and
+//! change nothing.
+
+use super::{is, memory_update};
+use crate::dataflow::{Context, Edge, Failed, Figure, Ports};
+use crate::memory::{By, Change, Clusters};
+use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, Wrong};
+use crate::rollout::agent::Agent;
+use crate::rollout::context::{self, Source};
+use crate::rollout::points::Pointer;
+use arrow::array::RecordBatch;
+
+/// The ports that memories come by, each named after its source in the agent's context.
+pub const PORT: Port = Port {
+    name: "*",
+    about: "a memory, by the name that the agent's context has for it",
+    carries: Carries::Memory,
+    needs: &[],
+    optional: true,
+    delay: Delay::Always,
+};
+
+/// The sources of the agent's context, as far as the node's inputs have what they read.
+pub fn sources(node: &Node, agent: &Agent, ctx: &Context) -> Vec<Box<dyn Source>> {
+    context::open(agent, &Inputs { node, ctx })
+}
+
+/// What a node's inputs say of memories.
+struct Inputs<'a> {
+    node: &'a Node,
+    ctx: &'a Context,
+}
+
+impl context::Ports for Inputs<'_> {
+    fn memory(&self, port: &str) -> Option<(Pointer, Option<Clusters>)> {
+        let from = memory(self.node, &self.ctx.pipeline, port)?;
+        Some((memory_update::pointer(&from.with, self.ctx), memory_update::clustered(&from.with).map(Clusters::new)))
+    }
+}
+
+/// The memory at this port of the node.
+fn memory<'a>(node: &Node, pipeline: &'a Pipeline, port: &str) -> Option<&'a Node> {
+    let input = node.inputs.iter().find(|input| input.port == port)?;
+    pipeline.node(&input.from).filter(|from| is(from, Role::Remembers))
+}
+
+/// The edges of the memories that these sources read, in the sources' order.
+pub fn edges<'s>(sources: &[Box<dyn Source>], ports: &Ports<'s>) -> Vec<Edge<'s>> {
+    sources.iter().filter_map(|source| super::operator::port(ports, source.port()?)).collect()
+}
+
+/// Takes in what has come by the sources' edges, and draws by `seed` which memories are asked.
+///
+/// # Errors
+/// If these are no changes of a memory.
+pub fn begin(sources: &mut [Box<dyn Source>], came: &[Vec<RecordBatch>], seed: u64) -> Result<(), Failed> {
+    let reading = sources.iter_mut().filter(|source| source.port().is_some());
+    for (source, came) in reading.zip(came) {
+        let mut changes = Vec::new();
+        for batch in came {
+            changes.extend(Change::read(batch)?);
+        }
+        source.begin(changes, seed);
+    }
+    Ok(())
+}
+
+/// Whether a memory is asked, as the figure `memory` has it; nothing where none is read.
+pub fn figure(sources: &[Box<dyn Source>]) -> Option<Figure> {
+    let asked: Vec<bool> = sources.iter().filter_map(|source| source.asked()).collect();
+    (!asked.is_empty()).then(|| Figure::Most(f64::from(u8::from(asked.contains(&true)))))
+}
+
+/// What must come by the ports of the agent's context.
+pub fn needs(agent: &Agent) -> Vec<Need> {
+    let of = |(port, columns): (&str, &'static [&'static str])| {
+        let port = port.to_owned();
+        columns.iter().map(move |column| Need { port: port.clone(), column: column.to_string(), at: vec![] })
+    };
+    agent.context.iter().filter_map(|source| source.declared().port()).flat_map(of).collect()
+}
+
+/// The words that introduce what the context tells, of those of its sources that the node has, for a vocabulary.
+pub fn words(node: &Node, agent: &Agent) -> Vec<String> {
+    let read = |port: Option<(&str, _)>| port.is_none_or(|(port, _)| node.inputs.iter().any(|input| input.port == port));
+    agent.context.iter().map(|source| source.declared()).filter(|source| read(source.port())).flat_map(|source| source.words()).collect()
+}
+
+/// What is wrong with what the node reads of memories: an input that no source of its agent names, one that is no memory, a memory that
+/// can't be read as declared. A source without an input is none: nothing is told of it there.
+pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, fixed: &[&str]) -> Vec<Wrong> {
+    let mut wrongs = Vec::new();
+    for input in node.inputs.iter().filter(|input| !fixed.contains(&input.port.as_str())) {
+        let at = |message: String| Wrong::in_node(node, &["inputs", &input.port], message);
+        let named = agent.memories().any(|memory| memory.memory == input.port);
+        let remembers = pipeline.node(&input.from).is_some_and(|from| is(from, Role::Remembers));
+        if !remembers {
+            let message = format!("`{}` reads a memory here, and `{}` is none", node.id, input.from);
+            let near = fixed.iter().filter(|port| strsim::damerau_levenshtein(port, &input.port) < 3).min();
+            let connect = || "connect one: `inputs: { memory: { after: memory } }`, where `memory` is a `memory-update`".to_owned();
+            wrongs.push(at(message).help(near.map_or_else(connect, |port| format!("did you mean `{port}`?"))));
+        } else if !named {
+            let message = format!("nothing says how the agent of `{}` reads the memory `{}`", node.id, input.from);
+            wrongs.push(at(message).help(format!("name it in the agent's context: `context: [{{ memory: {} }}]`", input.port)));
+        }
+    }
+    let mut known: Vec<&str> = Vec::new();
+    for (i, source) in agent.context.iter().enumerate() {
+        let Some((port, _)) = source.declared().port() else { continue };
+        if known.contains(&port) {
+            let message = format!("the memory `{port}` is read twice");
+            wrongs.push(Wrong::in_node(node, &["with", "agent", "context", &i.to_string()], message).help("leave one of the two out"));
+        }
+        known.push(port);
+        // A node may go without what another one is told; what nobody is told was meant otherwise.
+        let read = |node: &Node| node.inputs.iter().any(|input| input.port == port);
+        if !pipeline.all().any(read) {
+            let message = format!("`{}` is to be told of the memory `{port}`, and nothing brings it", node.id);
+            let help = format!("connect it: `inputs: {{ {port}: {{ after: {port} }} }}`, where the second `{port}` is a `memory-update`");
+            wrongs.push(Wrong::in_node(node, &["with", "agent", "context", &i.to_string()], message).help(help));
+        }
+    }
+    for memory in agent.memories() {
+        let Some(from) = self::memory(node, pipeline, &memory.memory) else { continue };
+        if memory.retrieval.by == By::Similarity && memory_update::pointless(&from.with) {
+            let message = format!("`{}` looks for keys that are alike, and `{}` has `points: none`", node.id, from.id);
+            let help = "write `by: key` or `by: all`, or leave `points: none` out";
+            wrongs.push(Wrong::in_node(node, &["with", "agent", "context"], message).help(help));
+        }
+    }
+    wrongs
+}
+
+/// A prompt that has no place for what the node's agent is told.
+pub fn unplaced(node: &Node, agent: &Agent, asks: bool, attempts: bool) -> Option<Wrong> {
+    let read = |port: &str| node.inputs.iter().any(|input| input.port == port);
+    let before = agent.memories().any(|memory| memory.place == context::Slot::Context && read(&memory.memory));
+    (!asks && (before || attempts)).then(|| {
+        let message = format!("`{}` is told of a memory or of earlier attempts, and its prompt doesn't say it", node.id);
+        let help = "put `{{ memory }}` into the template, or `place: system` into the context";
+        Wrong::in_node(node, &["with", "agent", "prompt"], message).help(help)
+    })
+}

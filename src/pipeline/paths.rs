@@ -1,0 +1,80 @@
+//! Paths in a pipeline begin in the folder of the file that names them, those of an override in the folder where `flow` runs. Once read they
+//! all begin where `flow` runs; a copy that a run keeps tells them from its own folder.
+
+use super::marks::{self, at_path, Named, FILE, TEMPLATE};
+use super::parse::{Shape, Tree};
+use super::{Catalog, Pipeline, LOOP};
+use crate::files;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Rewrites every path in the tree so that it begins where `flow` runs, and says where paths stand. `folders` are those of the texts by
+/// number; a text without one is an override.
+pub fn resolve(tree: &mut Tree, folders: &[&Path], catalog: &Catalog) -> Vec<Named> {
+    places(&tree.json(), catalog).into_iter().filter(|named| rewritten(tree, &named.path, folders)).collect()
+}
+
+fn rewritten(tree: &mut Tree, place: &[String], folders: &[&Path]) -> bool {
+    let Some(tree) = tree.at_path(place) else { return false };
+    let Some(name) = tree.text().map(String::from) else { return false };
+    if let Some(folder) = folders.get(tree.at.text) {
+        let path = tidied(&folder.join(&name), &name);
+        tree.value = Shape::Scalar(Value::String(path));
+    }
+    true
+}
+
+/// The path in words, with a `/` at its end where it was written with one.
+fn tidied(path: &Path, written: &str) -> String {
+    let tidy = files::tidy(path).display().to_string();
+    match written.ends_with('/') && !tidy.ends_with('/') {
+        true => tidy + "/",
+        false => tidy,
+    }
+}
+
+/// The names of files in a pipeline's source, by the schemas of its models, agents and operators.
+fn places(source: &Value, catalog: &Catalog) -> Vec<Named> {
+    let mut all = Vec::new();
+    for (key, schema) in [("models", &catalog.model), ("agents", &catalog.agent)] {
+        for (name, value) in source[key].as_object().into_iter().flatten() {
+            within(value, schema, &[key.into(), name.clone()], &mut all);
+        }
+    }
+    nodes(&source["nodes"], &["nodes".into()], catalog, &mut all);
+    all
+}
+
+fn nodes(nodes_of: &Value, at: &[String], catalog: &Catalog, all: &mut Vec<Named>) {
+    for (id, node) in nodes_of.as_object().into_iter().flatten() {
+        let at: Vec<String> = at.iter().cloned().chain([id.clone()]).collect();
+        if node.get(LOOP).is_some() {
+            nodes(&node["nodes"], &[at, vec!["nodes".into()]].concat(), catalog, all);
+        } else if let Some(spec) = node["op"].as_str().and_then(|op| catalog.operator(op)) {
+            within(&node["with"], &spec.settings, &[at, vec!["with".into()]].concat(), all);
+        }
+    }
+}
+
+fn within(value: &Value, schema: &Value, at: &[String], all: &mut Vec<Named>) {
+    let has_place = |text: &str| text.contains("{{") || text.contains("{%");
+    for named in marks::marked(value, schema) {
+        if named.mark == FILE || named.mark == TEMPLATE && !has_place(&named.name) {
+            all.push(Named { path: [at, &named.path].concat(), ..named });
+        }
+    }
+}
+
+impl Pipeline {
+    /// What the pipeline was read from, with its paths as a file in `folder` names them.
+    pub fn source_in(&self, folder: &Path) -> Value {
+        let mut source = self.source.clone();
+        for named in &self.paths {
+            if let Some(value) = at_path(&mut source, &named.path) {
+                let name = value.as_str().map(|name| files::from_folder(Path::new(name), folder));
+                *value = name.unwrap_or_else(PathBuf::new).display().to_string().into();
+            }
+        }
+        source
+    }
+}

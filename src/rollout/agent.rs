@@ -1,0 +1,238 @@
+//! An agent: how a model acts, said once. What plays, reflects or measures names one and says only what is its own.
+
+use super::action::Decode;
+use super::context::SourceSettings;
+use super::rank::RankSettings;
+use super::tags;
+use crate::policy;
+use crate::row;
+use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+
+/// The temperature at which training samples where none is given: that of the policy itself.
+pub const TRAINING_TEMPERATURE: f64 = 1.0;
+
+/// The temperature at which evaluations sample where none is given: LaMer's.
+pub const EVALUATION_TEMPERATURE: f64 = 0.7;
+
+/// The tag that an action stands in where anything can be written.
+pub const ACTION: &str = "action";
+
+/// The tag that a reflection stands in, unless the agent's answer says otherwise.
+pub const REMARK: &str = "remark";
+
+/// How the prompts of an episode's turns follow one another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Layout {
+    /// Each turn has a prompt of its own.
+    #[default]
+    Rebuilt,
+    /// Each turn is a further message of one conversation, which so begins with all that was read and written before, token by token. From the
+    /// second message on `rules`, `task` and `history` are empty, and of the context only what is new stands there: the rest stands above.
+    Chat,
+}
+
+/// A part of an answer, between `<tag>` and `</tag>`. Its text is the column `answer_` and the tag's name; that of `action` is the column `action`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// Its tag.
+    #[schemars(regex(pattern = "^[a-z][a-z0-9_]{0,31}$"))]
+    pub tag: String,
+    /// Whether the next turn's prompt tells it: at `{{ carried.TAG }}` where the template has that, else with the context.
+    #[serde(default)]
+    pub carry: bool,
+    /// Whether an answer without it is no valid action, or no valid reflection.
+    #[serde(default)]
+    pub required: bool,
+}
+
+/// How a model acts.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Agent {
+    /// The model that acts, or whose tokens an expert's actions are written in.
+    #[schemars(extend("x-names" = "model"))]
+    pub model: String,
+    /// What it reads: a template of your own, or a file with one (the guide has what it can tell). Where it plays also `board` (the context and the
+    /// observation: for small policies trained from nothing), which it is unless given, or `full` (the rules, the context, the last turns, the
+    /// observation and the admissible actions: for policies that can read). Where it reflects, a short one of our own unless given.
+    #[serde(default)]
+    #[schemars(extend("x-names" = "template", "x-known" = ["board", "full"]))]
+    pub prompt: Option<String>,
+    /// A template, or a file with one, of a system message before it; where the model knows no messages the two follow one another.
+    #[serde(default)]
+    #[schemars(extend("x-names" = "template"))]
+    pub system: Option<String>,
+    /// How the prompts of an episode's turns follow one another.
+    #[serde(default)]
+    pub layout: Layout,
+    /// Earlier turns that the prompt retells, where it retells any.
+    #[serde(default = "history")]
+    pub history: usize,
+    /// Tokens of a prompt, at most: where it would have more, the oldest of the turns that it retells are left out, and the column `left_out`
+    /// says how many; a conversation begins anew. Nothing is left out unless given, and a prompt that the model can't read costs its episode.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 1_048_576))]
+    pub prompt_tokens: Option<usize>,
+    /// Turns after which an episode is cut: needed where it plays.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 10_000))]
+    pub max_turns: Option<u32>,
+    /// How a response becomes an action.
+    #[serde(default)]
+    pub decode: Decode,
+    /// The tagged parts of an answer, in order; with `decode: free`, or where it reflects. Unless given a required `action`, or where it
+    /// reflects a required `remark`; an empty list takes the whole of a reflection.
+    #[serde(default)]
+    pub answer: Option<Vec<Part>>,
+    /// What stands in its prompt beside what it observes, in this order.
+    #[serde(default)]
+    pub context: Vec<SourceSettings>,
+    /// Sampling temperature; 0 takes the likeliest. When left out: 1 in training and 0.7, at which LaMer evaluates, in `evaluate`.
+    #[serde(default)]
+    #[schemars(range(min = 0.0, max = 10.0))]
+    pub temperature: Option<f64>,
+    /// Samples from the smallest set of tokens that has this much probability. What is recorded stays the log-probability among all tokens.
+    #[serde(default = "all")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub top_p: f64,
+    /// Samples from so many likeliest tokens, among which `top_p` then chooses by their share of what is left; 0: from all.
+    #[serde(default)]
+    #[schemars(range(max = 1_000_000))]
+    pub top_k: usize,
+    /// Tokens of a response, at most.
+    #[serde(default = "max_tokens")]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub max_tokens: usize,
+    /// A critic, of `models`, that ranks the admissible actions beside the policy (Retrospex): in place of a draw from the policy the action with
+    /// the best score is taken. No node may train it.
+    #[serde(default)]
+    #[schemars(extend("x-names" = "model"))]
+    pub critic: Option<String>,
+    /// With a `critic`: how a score is made of its values and the policy's probabilities.
+    #[serde(default)]
+    pub rank: Option<RankSettings>,
+}
+
+fn all() -> f64 {
+    1.0
+}
+fn max_tokens() -> usize {
+    32
+}
+fn history() -> usize {
+    2
+}
+
+impl Agent {
+    /// How it samples: at its own temperature, unless its user has one; at `otherwise` where neither says.
+    pub fn sampling(&self, own: Option<f64>, otherwise: f64) -> policy::Sampling {
+        let temperature = own.or(self.temperature).unwrap_or(otherwise);
+        policy::Sampling { temperature, top_p: self.top_p, top_k: self.top_k, max_tokens: self.max_tokens }
+    }
+
+    /// The parts that its answers have besides the action.
+    pub fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.answer.iter().flatten().filter(|part| part.tag != ACTION)
+    }
+
+    /// The columns of those parts.
+    pub fn columns(&self) -> Vec<String> {
+        self.parts().map(|part| format!("{}{}", row::PART, part.tag)).collect()
+    }
+
+    /// The texts of those parts in an answer, in order; empty where one is missing.
+    pub fn read(&self, answer: &str) -> Vec<String> {
+        self.parts().map(|part| tags::read(&part.tag, answer).unwrap_or_default().to_owned()).collect()
+    }
+
+    /// The action that an answer means; empty, which no environment takes for a valid one, where it can't be read or a required part is missing.
+    pub fn action(&self, answer: &str) -> String {
+        let lacks = self.parts().any(|part| part.required && tags::read(&part.tag, answer).is_none());
+        match self.decode {
+            Decode::Free if lacks => String::new(),
+            decode => decode.action(answer),
+        }
+    }
+
+    /// The tag that a reflection stands in: that of the first required part; without one the whole response is the reflection.
+    pub fn remark(&self) -> Option<&str> {
+        match &self.answer {
+            None => Some(REMARK),
+            Some(parts) => parts.iter().find(|part| part.required).map(|part| part.tag.as_str()),
+        }
+    }
+
+    /// Turns after which an episode is cut; a check has seen that what plays has some.
+    pub fn turns(&self) -> u32 {
+        self.max_turns.unwrap_or(1)
+    }
+
+    /// The same agent, which reads its memories always: a measurement leaves nothing to chance.
+    pub fn measured(&self) -> Agent {
+        let mut agent = self.clone();
+        for source in &mut agent.context {
+            if let SourceSettings::Memory(memory) = source {
+                memory.chance = 1.0;
+            }
+        }
+        agent
+    }
+
+    /// Whether a part of an answer is told in the next turn.
+    pub fn carries(&self) -> bool {
+        self.parts().any(|part| part.carry)
+    }
+}
+
+/// What stands behind `agent` in a node's settings: the name of one of `agents:`, or the settings of one. Checking a pipeline puts the
+/// settings in place of the name.
+pub fn agent_or_name(generator: &mut SchemaGenerator) -> Schema {
+    let agent = generator.subschema_for::<Agent>();
+    json_schema!({
+        "description": "The agent: the name of one of `agents:`, or the settings of one.",
+        "anyOf": [{ "type": "string", "x-names": "agent" }, agent],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn agent(with: serde_json::Value) -> Agent {
+        let mut all = json!({ "model": "actor" });
+        all.as_object_mut().unwrap().extend(with.as_object().unwrap().clone());
+        serde_json::from_value(all).unwrap()
+    }
+
+    #[test]
+    fn the_nearest_temperature_counts() {
+        let temperature = |with, own| agent(with).sampling(own, EVALUATION_TEMPERATURE).temperature;
+        assert_eq!(temperature(json!({}), None), 0.7);
+        assert_eq!(temperature(json!({ "temperature": 0 }), None), 0.0);
+        assert_eq!(temperature(json!({ "temperature": 0 }), Some(0.5)), 0.5);
+    }
+
+    #[test]
+    fn an_answer_has_its_parts_and_none_that_is_required_may_be_missing() {
+        let answer =
+            json!([{ "tag": "think" }, { "tag": "memory", "carry": true, "required": true }, { "tag": "action", "required": true }]);
+        let agent = agent(json!({ "decode": "free", "answer": answer }));
+        assert_eq!(agent.columns(), ["answer_think", "answer_memory"]);
+        let whole = "<think>so</think><memory>a key</memory><action>up</action>";
+        assert_eq!((agent.read(whole), agent.action(whole)), (vec!["so".to_owned(), "a key".into()], "up".into()));
+        assert_eq!(agent.action("<memory>a key</memory><action>up</action>"), "up", "a thought isn't required");
+        assert_eq!((agent.read("<action>up</action>"), agent.action("<action>up</action>")), (vec![String::new(); 2], String::new()));
+        assert!(agent.carries());
+    }
+
+    #[test]
+    fn a_reflection_stands_in_its_tag_or_is_the_whole() {
+        assert_eq!(agent(json!({})).remark(), Some("remark"));
+        assert_eq!(agent(json!({ "answer": [] })).remark(), None);
+        assert_eq!(agent(json!({ "answer": [{ "tag": "think" }, { "tag": "tip", "required": true }] })).remark(), Some("tip"));
+    }
+}

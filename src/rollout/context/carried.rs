@@ -1,0 +1,67 @@
+//! What an agent wrote for itself a turn ago, as a source of context (EAPO, section 4: what to explore, and what was found out).
+
+use super::{Moment, Passage, Slot, Source};
+use crate::policy::{PolicyError, Tokenizer};
+use crate::rollout::agent::Agent;
+use crate::rollout::episode::Turn;
+use crate::rollout::tags;
+
+/// The tagged parts of an answer that the next turn's prompt tells.
+pub struct Carried {
+    /// Which of the answer's parts, by position, and the tag of each.
+    parts: Vec<(usize, String)>,
+}
+
+impl Carried {
+    /// What this agent carries from turn to turn, if it carries something.
+    pub fn of(agent: &Agent) -> Option<Carried> {
+        let parts = agent.parts().enumerate().filter(|(_, part)| part.carry).map(|(i, part)| (i, part.tag.clone()));
+        let parts: Vec<(usize, String)> = parts.collect();
+        (!parts.is_empty()).then_some(Carried { parts })
+    }
+
+    /// The parts that this agent carries, each with its tag and its text in the turn before; all empty without one.
+    pub fn texts(agent: &Agent, before: Option<&Turn>) -> Vec<(String, String)> {
+        let part = |(i, tag): (usize, String)| (tag, before.and_then(|turn| turn.parts.get(i)).cloned().unwrap_or_default());
+        Carried::of(agent).map_or_else(Vec::new, |carried| carried.parts.into_iter().map(part).collect())
+    }
+}
+
+impl Source for Carried {
+    /// `<memory>a key</memory>`, a line each; in a conversation the answer itself stands above.
+    fn contribute(&self, moments: &[Moment], _: &Tokenizer) -> Result<Vec<Passage>, PolicyError> {
+        let passage = |moment: &Moment| {
+            let part = |(i, tag): &(usize, String)| {
+                let text = moment.before.and_then(|turn| turn.parts.get(*i)).filter(|text| !text.is_empty())?;
+                Some(tags::write(tag, text) + "\n")
+            };
+            Passage { slot: Slot::Context, text: self.parts.iter().filter_map(part).collect(), entries: vec![], once: true }
+        };
+        Ok(moments.iter().map(passage).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rollout::episode::Start;
+    use serde_json::json;
+
+    #[test]
+    fn what_was_noted_a_turn_ago_is_told() {
+        let answer =
+            json!([{ "tag": "think" }, { "tag": "explore", "carry": true }, { "tag": "memory", "carry": true }, { "tag": "action" }]);
+        let agent: Agent = serde_json::from_value(json!({ "model": "a", "decode": "free", "answer": answer })).unwrap();
+        let carried = Carried::of(&agent).unwrap();
+        let start = Start { task: "t".into(), sample: 0, attempt: 0, memory: String::new(), iteration: 0, version: 0 };
+        let written = "<think>hm</think><explore>the drawer</explore><action>open drawer</action>";
+        let turn = Turn { parts: agent.read(written), ..Turn::default() };
+        let text = |before| {
+            let moment = Moment { start: &start, observation: "", state: 0, before };
+            carried.contribute(&[moment], &Tokenizer::bytes()).unwrap().remove(0).text
+        };
+        assert_eq!((text(None), text(Some(&turn))), (String::new(), "<explore>the drawer</explore>\n".into()), "no memory was written");
+        let silent: Agent = serde_json::from_value(json!({ "model": "a", "answer": [{ "tag": "think" }] })).unwrap();
+        assert!(Carried::of(&silent).is_none());
+    }
+}

@@ -1,0 +1,155 @@
+//! The house: which folder of `src` may know which, and which library is known in one folder alone. Read from the code itself, so that a
+//! wall that falls is seen by whoever lets it fall.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// The folders of `src` from the top down. What stands in a floor may know those below it, and none beside it or above: the crafts of one
+/// floor meet in the one above.
+const FLOORS: [&[&str]; 7] = [
+    &["main"],
+    &["cli"],
+    &["ops"],
+    &["rollout", "dataflow"],
+    &["env", "policy", "credit", "memory", "log"],
+    &["pipeline", "row", "stats"],
+    &["difflib", "files", "printable", "pulse", "seed"],
+];
+
+/// Libraries that one folder (or two) alone may know, by the names of their crates.
+const LIBRARIES: [(&[&str], &[&str]); 8] = [
+    (&["timely"], &["dataflow", "ops"]),
+    (&["differential_dataflow"], &["dataflow"]),
+    (&["tch", "torch_sys"], &["policy"]),
+    (&["parquet", "duckdb"], &["log"]),
+    (&["serde_yaml"], &["pipeline"]),
+    (&["tokenizers", "ureq"], &["policy"]),
+    (&["minijinja"], &["policy", "rollout"]),
+    (&["clap", "indicatif"], &["cli"]),
+];
+
+/// A file's folder in `src` and its code, without comments and without its tests.
+struct Source {
+    path: PathBuf,
+    folder: String,
+    code: String,
+}
+
+fn sources() -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let (mut folders, mut sources) = (vec![root.clone()], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                let inside = path.strip_prefix(&root).unwrap().to_owned();
+                let first = inside.components().next().unwrap().as_os_str().to_str().unwrap();
+                let text = std::fs::read_to_string(&path).unwrap();
+                let whole = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+                let lines = whole.lines().filter(|line| !line.trim_start().starts_with("//"));
+                sources.push(Source {
+                    path: inside.clone(),
+                    folder: first.trim_end_matches(".rs").into(),
+                    code: lines.collect::<Vec<_>>().join("\n"),
+                });
+            }
+        }
+    }
+    sources
+}
+
+fn floor(folder: &str) -> Option<usize> {
+    FLOORS.iter().position(|floor| floor.contains(&folder))
+}
+
+/// What follows `crate::` in this code: names of folders, those in braces too.
+fn known(code: &str) -> BTreeSet<String> {
+    let name = |text: &str| text.trim().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let mut known = BTreeSet::new();
+    for (at, mark) in code.match_indices("crate::") {
+        let rest = &code[at + mark.len()..];
+        match rest.strip_prefix('{') {
+            Some(several) => {
+                // Only what stands outermost in the braces is a folder.
+                let mut depth = 0;
+                let mut item = String::new();
+                for c in several.chars() {
+                    match c {
+                        '}' if depth == 0 => break,
+                        '{' => depth += 1,
+                        '}' => depth -= 1,
+                        ',' if depth == 0 => drop(known.insert(name(&std::mem::take(&mut item)))),
+                        c if depth == 0 => item.push(c),
+                        _ => {}
+                    }
+                }
+                known.insert(name(&item));
+            }
+            None => drop(known.insert(name(rest))),
+        }
+    }
+    known
+}
+
+/// The arrow that goes up or sideways, if `folder` knows `other`.
+fn wrong(folder: &str, other: &str) -> bool {
+    match (floor(folder), floor(other)) {
+        (Some(here), Some(there)) => folder != other && there <= here,
+        // A name that is no folder is a type or a macro of the library's root.
+        _ => false,
+    }
+}
+
+#[test]
+fn arrows_go_down() {
+    let sources = sources();
+    assert!(sources.len() > 250);
+    let mut arrows = 0;
+    let mut wrongs = Vec::new();
+    for source in sources.iter().filter(|source| source.folder != "lib") {
+        assert!(floor(&source.folder).is_some(), "`{}` stands on no floor: say on which in tests/it/house.rs", source.folder);
+        for other in known(&source.code) {
+            arrows += usize::from(floor(&other).is_some());
+            if wrong(&source.folder, &other) {
+                wrongs.push(format!("{}: `{}` knows `{other}`, which doesn't stand below it", source.path.display(), source.folder));
+            }
+        }
+    }
+    assert!(arrows > 500, "only {arrows} arrows: are imports still read?");
+    assert!(wrongs.is_empty(), "{}", wrongs.join("\n"));
+}
+
+#[test]
+fn a_library_is_known_where_it_is_at_home() {
+    let mut wrongs = Vec::new();
+    let mut homes = 0;
+    for source in sources() {
+        for (crates, folders) in LIBRARIES {
+            let part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':');
+            let uses = |name: &&&str| {
+                let path = format!("{name}::");
+                source.code.match_indices(&path).any(|(at, _)| !part(source.code[..at].chars().next_back()))
+            };
+            for name in crates.iter().filter(uses) {
+                homes += 1;
+                if !folders.contains(&source.folder.as_str()) {
+                    wrongs.push(format!("{}: `{name}` is known in {} alone", source.path.display(), folders.join(" and ")));
+                }
+            }
+        }
+    }
+    assert!(homes > 50, "only {homes} uses: are libraries still called so?");
+    assert!(wrongs.is_empty(), "{}", wrongs.join("\n"));
+}
+
+/// The reader itself is held to what it should see.
+#[test]
+fn imports_are_read_whole() {
+    let code = "use crate::row::{self, Kind};\nuse crate::{ops, pipeline::{Node, log}, seed as s};\nfn f() { crate::env::make(); }";
+    assert_eq!(known(code).into_iter().collect::<Vec<_>>(), ["env", "ops", "pipeline", "row", "seed"]);
+    assert!(
+        wrong("policy", "env") && wrong("row", "log") && wrong("rollout", "dataflow") && !wrong("ops", "rollout") && !wrong("cli", "cli")
+    );
+}
