@@ -155,13 +155,19 @@ fn some<V: Vector, const G: usize>(
     scores: &mut Vec<[Lanes; G]>,
 ) {
     probabilities::<V, G>(q, heads, pages, at, count, scores);
+    weighed::<V, G>(heads, pages, at, count, scores, out);
+}
+
+/// `out` `[G, head]`: the values, each weighed by its number in `p`.
+#[inline(always)]
+fn weighed<V: Vector, const G: usize>(heads: Heads, pages: &[&[f32]], at: usize, count: usize, p: &[[Lanes; G]], out: &mut [f32]) {
     let mut from = 0;
     while heads.padded() - from >= 4 * LANES {
-        mean::<V, G, 4>(heads, pages, at, from, count, scores, out);
+        mean::<V, G, 4>(heads, pages, at, from, count, p, out);
         from += 4 * LANES;
     }
     while heads.padded() > from {
-        mean::<V, G, 1>(heads, pages, at, from, count, scores, out);
+        mean::<V, G, 1>(heads, pages, at, from, count, p, out);
         from += LANES;
     }
 }
@@ -178,17 +184,17 @@ vectorised! {
             while first < end {
                 let (q, out) = (&q[first * heads.head..], &mut out[first * heads.head..]);
                 first += match end - first {
-                    3 => { some::<V, 3>(q, heads, pages, at, count, out, &mut scores.three); 3 }
-                    2.. => { some::<V, 2>(q, heads, pages, at, count, out, &mut scores.two); 2 }
-                    _ => { some::<V, 1>(q, heads, pages, at, count, out, &mut scores.one); 1 }
+                    3 => { some::<V, 3>(q, heads, pages, at, count, out, &mut scores.three.0); 3 }
+                    2.. => { some::<V, 2>(q, heads, pages, at, count, out, &mut scores.two.0); 2 }
+                    _ => { some::<V, 1>(q, heads, pages, at, count, out, &mut scores.one.0); 1 }
                 };
             }
         }
     }
 
-    /// What goes back from `dout` `[queries, head]` to the query, added to `dq`, and to the pages, added to `dpages`: keys and values both as
-    /// `[head, PAGE]`. `turned` has the values so.
-    pub fn back(q: &[f32], heads: Heads, pages: &[&[f32]], turned: &[Vec<f32>], count: usize, dout: &[f32], dq: &mut [f32], dpages: &mut [Vec<f32>], scores: &mut Scores) {
+    /// What goes back from `dout` `[queries, head]` to the query, `dq`, and to the pages, added to `dpages`: keys and values both as
+    /// `[head, PAGE]`. `turned` is like `pages`, with values in place of keys and keys in place of values. What was in `dq` is replaced.
+    pub fn back(q: &[f32], heads: Heads, pages: &[&[f32]], turned: &[&[f32]], count: usize, dout: &[f32], dq: &mut [f32], dpages: &mut [Vec<f32>], scores: &mut Scores) {
         let group = heads.queries / heads.keys;
         for kv in 0..heads.keys {
             let mut first = kv * group;
@@ -196,11 +202,11 @@ vectorised! {
             while first < end {
                 let from = first * heads.head;
                 let (q, dout, dq) = (&q[from..], &dout[from..], &mut dq[from..]);
-                let Scores { one, two, three, moved } = &mut *scores;
+                let Scores { one, two, three } = &mut *scores;
                 first += match end - first {
-                    3 => { some_back::<V, 3>(q, heads, pages, turned, kv, count, dout, dq, dpages, three, moved); 3 }
-                    2.. => { some_back::<V, 2>(q, heads, pages, turned, kv, count, dout, dq, dpages, two, moved); 2 }
-                    _ => { some_back::<V, 1>(q, heads, pages, turned, kv, count, dout, dq, dpages, one, moved); 1 }
+                    3 => { some_back::<V, 3>(q, heads, pages, turned, kv, count, dout, dq, dpages, three); 3 }
+                    2.. => { some_back::<V, 2>(q, heads, pages, turned, kv, count, dout, dq, dpages, two); 2 }
+                    _ => { some_back::<V, 1>(q, heads, pages, turned, kv, count, dout, dq, dpages, one); 1 }
                 };
             }
         }
@@ -214,24 +220,23 @@ fn some_back<V: Vector, const G: usize>(
     q: &[f32],
     heads: Heads,
     pages: &[&[f32]],
-    turned: &[Vec<f32>],
+    turned: &[&[f32]],
     kv: usize,
     count: usize,
     dout: &[f32],
     dq: &mut [f32],
     dpages: &mut [Vec<f32>],
-    scores: &mut Vec<[Lanes; G]>,
-    moved: &mut Vec<Lanes>,
+    (scores, moved): &mut Room<G>,
 ) {
     let (head, scale) = (heads.head, V::splat(heads.scale()));
     probabilities::<V, G>(q, heads, pages, kv * heads.span(), count, scores);
     // How each probability should move, and the mean of that.
+    let at = kv * heads.span();
     moved.clear();
     let mut total = [V::splat(0.0); G];
     for (p, turned) in scores.iter().zip(turned) {
-        let values = &turned[kv * head * PAGE..(kv + 1) * head * PAGE];
         let mut own = [V::splat(0.0); G];
-        for (i, values) in values.chunks_exact(PAGE).enumerate() {
+        for (i, values) in turned[at..at + head * PAGE].chunks_exact(PAGE).enumerate() {
             let values = V::load(values);
             for g in 0..G {
                 own[g] = V::splat(dout[g * head + i]).fma(values, own[g]);
@@ -239,42 +244,35 @@ fn some_back<V: Vector, const G: usize>(
         }
         for g in 0..G {
             total[g] = V::load(&p[g]).fma(own[g], total[g]);
-            moved.push(own[g].lanes());
         }
+        moved.push(own.map(V::lanes));
     }
-    let mean = total.map(|total| V::splat(sum(total.lanes())));
-    let mut columns: Vec<[Lanes; G]> = vec![[[0.0; PAGE]; G]; head];
-    for (((page, p), moved), dpage) in pages.iter().zip(scores.iter()).zip(moved.chunks_exact(G)).zip(dpages.iter_mut()) {
+    let mean_moved = total.map(|total| V::splat(sum(total.lanes())));
+    for ((p, moved), dpage) in scores.iter().zip(moved.iter_mut()).zip(dpages.iter_mut()) {
         let p: [V; G] = std::array::from_fn(|g| V::load(&p[g]));
-        let ds: [V; G] = std::array::from_fn(|g| p[g].mul(V::load(&moved[g]).sub(mean[g])).mul(scale));
-        let keys = &page[kv * heads.span()..][..head * PAGE];
+        let ds: [V; G] = std::array::from_fn(|g| p[g].mul(V::load(&moved[g]).sub(mean_moved[g])).mul(scale));
+        *moved = ds.map(V::lanes);
         let (dkeys, dvalues) = dpage[kv * 2 * head * PAGE..(kv + 1) * 2 * head * PAGE].split_at_mut(head * PAGE);
-        for (i, (((keys, dkeys), dvalues), column)) in
-            keys.chunks_exact(PAGE).zip(dkeys.chunks_exact_mut(PAGE)).zip(dvalues.chunks_exact_mut(PAGE)).zip(&mut columns).enumerate()
-        {
-            let keys = V::load(keys);
+        for (i, (dkeys, dvalues)) in dkeys.chunks_exact_mut(PAGE).zip(dvalues.chunks_exact_mut(PAGE)).enumerate() {
             let (mut dkey, mut dvalue) = (V::load(dkeys), V::load(dvalues));
             for g in 0..G {
                 dkey = ds[g].fma(V::splat(q[g * head + i]), dkey);
                 dvalue = p[g].fma(V::splat(dout[g * head + i]), dvalue);
-                ds[g].fma(keys, V::load(&column[g])).store(&mut column[g]);
             }
             dkey.store(dkeys);
             dvalue.store(dvalues);
         }
     }
-    for g in 0..G {
-        for (dq, column) in dq[g * head..(g + 1) * head].iter_mut().zip(&columns) {
-            *dq += sum(column[g]);
-        }
-    }
+    weighed::<V, G>(heads, turned, at, count, moved, dq);
 }
+
+/// Two numbers for each place and each of `G` heads.
+type Room<const G: usize> = (Vec<[Lanes; G]>, Vec<[Lanes; G]>);
 
 /// Room for what is between queries and what they see.
 #[derive(Default)]
 pub struct Scores {
-    one: Vec<[Lanes; 1]>,
-    two: Vec<[Lanes; 2]>,
-    three: Vec<[Lanes; 3]>,
-    moved: Vec<Lanes>,
+    one: Room<1>,
+    two: Room<2>,
+    three: Room<3>,
 }

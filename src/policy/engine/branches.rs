@@ -35,7 +35,7 @@ impl<'a> Branches<'a> {
     /// What goes back from `dout` `[tokens, queries * head]` to the rows of `qkv`, into `dqkv`, which is like it. `before` has the token before each.
     pub fn back(&mut self, qkv: Rows, before: &[Option<usize>], dout: Rows, dqkv: &mut [f32]) {
         let Heads { queries, keys, head } = self.heads;
-        let mut turned = vec![vec![0.0; keys * head * PAGE]; self.pages.len()];
+        let mut turned = vec![vec![0.0; self.heads.page()]; self.pages.len()];
         let mut dpages = vec![vec![0.0; 2 * keys * head * PAGE]; self.pages.len()];
         // Which token is at each place of the pages.
         let mut held: Vec<Option<usize>> = vec![None; self.pages.len() * PAGE];
@@ -46,11 +46,12 @@ impl<'a> Branches<'a> {
                 held[place] = Some(token);
                 let (_, k, v) = self.parts(&qkv, token);
                 self.heads.put(&mut self.pages[place / PAGE], place % PAGE, k, v);
-                v.iter().enumerate().for_each(|(i, v)| turned[place / PAGE][i * PAGE + place % PAGE] = *v);
+                self.heads.put(&mut turned[place / PAGE], place % PAGE, v, k);
                 above = before[token];
             }
             let count = self.tokens[row].place + 1;
             let pages: Vec<&[f32]> = self.pages[..count.div_ceil(PAGE)].iter().map(Vec::as_slice).collect();
+            let turned: Vec<&[f32]> = turned[..count.div_ceil(PAGE)].iter().map(Vec::as_slice).collect();
             let dout = &dout.numbers[row * dout.stride..][..queries * head];
             let to = &mut dqkv[row * qkv.stride..(row + 1) * qkv.stride];
             to.fill(0.0);
