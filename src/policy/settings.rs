@@ -218,6 +218,11 @@ pub struct LoadModel {
     /// that is learnt is for the base as it was rounded.
     #[serde(default, skip_serializing_if = "Base::is_own")]
     pub base: Base,
+    /// Bytes, in GB, of the keys and values of what was read and written that are kept while the weights stay the same; a quarter of the memory that
+    /// is free when they are first needed, when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.001, max = 100_000.0))]
+    pub cache_gb: Option<f64>,
     /// A server that generates in place of this process; the adapter, which it must have, is learnt here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serve: Option<ServeSettings>,

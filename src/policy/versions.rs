@@ -31,6 +31,8 @@ pub struct Model {
     pub moments: Moments,
     /// What was read with those versions that were asked for answers.
     pub stores: RefCell<BTreeMap<u64, Store>>,
+    /// Bytes that each of those may take, where that is set.
+    pub cache: Option<u64>,
     /// Decides what of it is random.
     pub seed: u64,
     /// Where the weights lie that its adapter is of, if it has one and they lie anywhere else than beside it.
@@ -115,14 +117,15 @@ impl Model {
             let flat = own.read(&adapter, device)?;
             model = model.with_adapter(adapter, flat).map_err(wrong)?;
         }
-        Ok(Model { base: named.then_some(base), ..model })
+        let cache = load.cache_gb.map(|gigabytes| (gigabytes * 1e9) as u64);
+        Ok(Model { base: named.then_some(base), cache, ..model })
     }
 
     /// A model that begins with those weights, all of which are trained.
     fn begin(architecture: Arc<dyn Architecture>, tokenizer: Arc<Tokenizer>, flat: &Tensor, kind: Kind, seed: u64) -> Model {
         let start = Net::new(architecture, flat, kind, tokenizer.ends());
         let versions = VecDeque::from([(0, flat.shallow_clone())]);
-        Model { start, tokenizer, versions, moments: Moments::new(flat), stores: RefCell::default(), seed, base: None }
+        Model { start, tokenizer, versions, moments: Moments::new(flat), stores: RefCell::default(), cache: None, seed, base: None }
     }
 
     /// The same with a new adapter, which alone is trained.

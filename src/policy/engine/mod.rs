@@ -82,17 +82,12 @@ pub struct Adapters {
 }
 
 impl Engine {
-    /// `config` with the weights `flat`, which have `layout`.
-    pub fn new(config: &Config, layout: &Layout, flat: &[f32], kept: Kept, isa: Isa) -> Engine {
-        let leaf = |name: &str| {
-            let leaf = layout.leaf_of(name).map(|leaf| &layout.leaves()[leaf])?;
-            let (at, count) = (leaf.at as usize, leaf.size.iter().product::<i64>() as usize);
-            Some((&flat[at..at + count], leaf.size.as_slice()))
-        };
-        let vector = |name: String| leaf(&name).map_or_else(Vec::new, |(numbers, _)| numbers.to_vec());
+    /// `config` with the weights that `leaf` knows by name, numbers and sizes; one after the other, so that few are there at a time.
+    pub fn new(config: &Config, leaf: &dyn Fn(&str) -> Option<(Vec<f32>, Vec<i64>)>, kept: Kept, isa: Isa) -> Engine {
+        let vector = |name: String| leaf(&name).map_or_else(Vec::new, |(numbers, _)| numbers);
         let matrix = |name: &str| {
-            let (numbers, size) = leaf(name).unwrap_or((&[], &[0, 0]));
-            Weight::new(numbers, size[0] as usize, size[1] as usize, kept)
+            let (numbers, size) = leaf(name).unwrap_or_else(|| (vec![], vec![0, 0]));
+            Weight::new(&numbers, size[0] as usize, size[1] as usize, kept)
         };
         let block = |i: usize| {
             let name = |tail: &str| format!("model.layers.{i}.{tail}");

@@ -47,7 +47,12 @@ fn both(architecture: &Arc<dyn Architecture>, kept: Kept, isa: Isa) -> (Net, Run
     let adapter = Arc::new(Adapter::new(lora, &layout).unwrap());
     let own: Vec<f32> = (0..adapter.layout().len()).map(|_| 0.3 * (random.unit() as f32 - 0.5)).collect();
     let net = Net::new(architecture.clone(), &Tensor::from_slice(&flat), Kind::Float, &[0]).adapted(&adapter, &Tensor::from_slice(&own));
-    let engine = Arc::new(Engine::new(&architecture.sized(), &layout, &flat, kept, isa));
+    let leaf = |name: &str| {
+        let leaf = &layout.leaves()[layout.leaf_of(name)?];
+        let count = leaf.size.iter().product::<i64>() as usize;
+        Some((flat[leaf.at as usize..][..count].to_vec(), leaf.size.clone()))
+    };
+    let engine = Arc::new(Engine::new(&architecture.sized(), &leaf, kept, isa));
     let adapters = Arc::new(engine.adapters(&layout, &adapter, &own));
     (net, Running { engine, adapters })
 }

@@ -13,10 +13,11 @@ use crate::policy::trie::shared;
 use std::collections::HashMap;
 use tch::{Kind, Tensor};
 
-/// Bytes that the keys and values of a model take at most, but for what one part of a call needs by itself; less where memory is short.
+/// Bytes that the keys and values of a model take at most where nobody says how much memory is free, but for what one part of a call needs by
+/// itself.
 const MOST: u64 = 1 << 30;
-/// The share of the memory that was free at the start which they take at most, as one over this.
-const SHARE: u64 = 8;
+/// The share of the memory that is free when they are first needed which they take at most, as one over this.
+const SHARE: u64 = 4;
 
 /// One token that was read.
 struct Slot {
@@ -50,9 +51,9 @@ pub struct Store {
 }
 
 impl Store {
-    /// Nothing was read yet with the weights in `net`.
-    pub fn new(net: &Net) -> Store {
-        let bytes = room::available().map_or(MOST, |free| MOST.min(free / SHARE));
+    /// Nothing was read yet with the weights in `net`; room for so many bytes, or what is free.
+    pub fn new(net: &Net, bytes: Option<u64>) -> Store {
+        let bytes = bytes.unwrap_or_else(|| room::available().map_or(MOST, |free| free / SHARE));
         let size = if net.kind() == Kind::BFloat16 { 2 } else { 4 };
         Store { bytes, ..Store::of((bytes / (size * net.sizes.cached as u64)) as usize) }
     }

@@ -157,9 +157,11 @@ impl Net {
 
     /// The same model with its base rounded to 8 bits, which is all that is left of the base where it need not be `saved`.
     pub fn rounded(&self, saved: bool) -> Net {
-        let base = values(&self.weights.base_flat().to_kind(Kind::Float));
-        let layout = self.weights.base_layout();
-        let engine = Arc::new(Engine::new(&self.architecture.sized(), layout, &base, Kept::Int8, Isa::chosen()));
+        let leaf = |name: &str| {
+            let leaf = self.weights.base_leaf(name)?;
+            Some((values(&leaf.to_kind(Kind::Float)), leaf.size()))
+        };
+        let engine = Arc::new(Engine::new(&self.architecture.sized(), &leaf, Kept::Int8, Isa::chosen()));
         let adapters = Arc::new(engine.bare());
         let weights = if saved { self.weights.bare() } else { self.weights.hollow() };
         Net { network: None, running: Some(Running { engine, adapters }), weights, ..self.bare() }

@@ -57,9 +57,9 @@ impl Weights {
         Weights { base: self.base.share(), adapter, kind: self.kind, dropped: None }
     }
 
-    /// The model's own weights, `[parameters]`.
-    pub fn base_flat(&self) -> &Tensor {
-        &self.base.flat
+    /// The model's own leaf called `name`, if it has one.
+    pub fn base_leaf(&self, name: &str) -> Option<&Tensor> {
+        self.base.get(name)
     }
 
     /// The model's own leaf called `name`.

@@ -1,5 +1,6 @@
 //! Which instructions of the processor are used: chosen once, the best that it has, unless `FLOW_ISA` names a lesser one.
 
+use super::check::exact;
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -55,12 +56,12 @@ impl Isa {
         }
     }
 
-    /// The best that this processor has, or the lesser one that the environment variable `FLOW_ISA` names.
+    /// The best that this processor has and that multiplies exactly, or the lesser one that the environment variable `FLOW_ISA` names.
     pub fn chosen() -> Isa {
         static CHOSEN: OnceLock<Isa> = OnceLock::new();
         *CHOSEN.get_or_init(|| {
             let most = std::env::var("FLOW_ISA").ok().and_then(|name| ALL.into_iter().find(|isa| isa.to_string() == name));
-            let fits = |isa: &Isa| most.is_none_or(|most| *isa <= most) && isa.here();
+            let fits = |isa: &Isa| most.is_none_or(|most| *isa <= most) && isa.here() && exact(*isa);
             ALL.into_iter().rev().find(fits).unwrap_or(Isa::Plain)
         })
     }

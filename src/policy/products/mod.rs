@@ -17,6 +17,7 @@ mod amx;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod check;
 pub mod dense;
 pub mod isa;
 pub mod matrix;
