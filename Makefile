@@ -47,6 +47,7 @@ libduckdb:
 
 schema: build
 	target/release/flow schema > schemas/flow.schema.json
+	target/release/flow schema --study > schemas/study.schema.json
 	target/release/flow ops --columns > schemas/columns.md
 	target/release/flow ops --reference > docs/reference.md
 

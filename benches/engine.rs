@@ -55,6 +55,7 @@ fn microseconds(iterations: u64, workers: usize) -> Result<f64, String> {
         node("update", "there", vec![input("rows", "advantage", None)]),
     ];
     let pipeline = Pipeline {
+        paths: Default::default(),
         name: "empty".into(),
         about: String::new(),
         iterations,

@@ -29,7 +29,7 @@ START, END = "<!-- speed: begin -->", "<!-- speed: end -->"
 WORLDS = [
     ("textworld-express", "cookingworld", 12, 12, []),
     ("scienceworld", "melt", 6, 6, ["nodes.tasks.with.batch=8"]),
-    ("gymnasium", "FrozenLake-v1", 1, 2, ["nodes.rollout.with.actor=policy", "nodes.rollout.with.decode=constrained", "models.actor.tokens=words"]),
+    ("gymnasium", "FrozenLake-v1", 1, 2, ["nodes.rollout.with.actor=policy", "nodes.rollout.with.agent.decode=constrained", "models.actor.tokens=words"]),
 ]
 EPISODES = "select iteration, task, list(action order by turn) as actions from rollout group by all order by iteration, task"
 TIMES = ("select sum(value) filter (node = 'rollout' and name = 'turns') as turns, sum(value) filter (node = 'rollout' and name = 'seconds') as seconds, "

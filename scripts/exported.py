@@ -19,7 +19,7 @@ models:
   actor: { load: MODEL, lora: { rank: 4, alpha: 16, targets: [all-linear] } }
 nodes:
   tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 3, batch: 4 } }
-  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { model: actor, samples: 4, max_turns: 2 } }
+  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { agent: { model: actor, max_turns: 2 }, samples: 4 } }
   group: { op: group, inputs: rollout, with: { by: [task] } }
   advantage: { op: advantage, inputs: group, with: { of: episode_return } }
   update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 2.0e-2 } }

@@ -27,8 +27,8 @@ nodes:
   rollout:
     op: rollout
     inputs: {{ tasks: tasks, memory: {{ after: memory }} }}
-    with: {{ model: actor, samples: 8, max_turns: 12, retrieve: {{ chance: {chance}, above: 0.5, most: 10, tokens: {tokens} }}{encoder} }}
-  reflect: {{ op: reflect, inputs: rollout, with: {{ model: actor, on: always, prompt: "{{{{ last }}}}\\nReflect:", tag: "", max_tokens: 16 }} }}
+    with: {{ agent: {{ model: actor, max_turns: 12, context: [{{ memory: memory, chance: {chance}, above: 0.5, most: 10, tokens: {tokens} }}] }}, samples: 8 }}
+  reflect: {{ op: reflect, inputs: rollout, with: {{ agent: {{ model: actor, prompt: "{{{{ last }}}}\\nReflect:", answer: [], max_tokens: 16 }}, on: always }} }}
   memory: {{ op: memory-update, inputs: reflect, with: {{ capacity: 1000{points} }} }}
 log: [rollout, reflect, memory]
 """
@@ -37,9 +37,9 @@ WAYS = {"kept, not asked": (0, 0), "asked, told nothing": (1, 0), "asked and tol
 
 def play(folder, way, encoder, actor):
     chance, tokens = WAYS[way]
-    names = {"model": "", "encoder": "", "points": ""}
+    names = {"model": "", "points": ""}
     if encoder:
-        names = {"model": f"  minilm: {{ encode: {encoder} }}", "encoder": ", encoder: minilm", "points": ", points: encoder, encoder: minilm"}
+        names = {"model": f"  minilm: {{ encode: {encoder} }}", "points": ", points: encoder, encoder: minilm"}
     file = folder / "pipeline.yaml"
     file.write_text(PIPELINE.format(chance=chance, tokens=tokens, actor=actor, **names))
     out = folder / "run"

@@ -74,6 +74,7 @@ pub mod dataflow;
 mod difflib;
 pub mod env;
 pub mod files;
+mod jinja;
 pub mod log;
 pub mod memory;
 pub mod ops;

@@ -38,6 +38,20 @@ fn words(hash: u64, b: &[u8]) -> u64 {
     })
 }
 
+/// A fixed hash of bytes, computed in eight lanes that don't wait for one another: several times as fast as [`bytes()`] on a long file, and
+/// another number.
+pub fn lanes(b: &[u8]) -> u64 {
+    let mut lanes: [u64; 8] = std::array::from_fn(|lane| lane as u64);
+    let mut chunks = b.chunks_exact(64);
+    for chunk in &mut chunks {
+        for (lane, word) in lanes.iter_mut().zip(chunk.as_chunks::<8>().0) {
+            *lane = (*lane ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        }
+    }
+    let whole = lanes.into_iter().fold(b.len() as u64, mix);
+    words(whole, chunks.remainder())
+}
+
 /// [`bytes()`] of the `length` bytes that `from` has, without holding them all.
 ///
 /// # Errors
@@ -93,6 +107,20 @@ mod tests {
         assert_ne!(mix(1, 2), mix(2, 1));
         assert_ne!(text("a"), text("a\0"));
         assert_eq!(Random::new(0).next(), 0xe220_a839_7b1d_cdaf, "the reference sequence of SplitMix64 from seed 0");
+    }
+
+    /// Each step of a lane is a bijection of what it held, and of the word that it takes in: one changed word always changes the sum.
+    #[test]
+    fn no_single_bit_hides_from_the_lanes() {
+        let mut random = Random::new(3);
+        let all: Vec<u8> = (0..300).map(|_| random.next() as u8).collect();
+        let sum = lanes(&all);
+        for bit in 0..8 * all.len() {
+            let mut flipped = all.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_ne!(lanes(&flipped), sum, "{bit}");
+        }
+        assert!((0..300).all(|length| lanes(&all[..length]) != sum));
     }
 
     #[test]

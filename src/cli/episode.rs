@@ -9,6 +9,9 @@ use serde_json::{Map, Value};
 /// One row: its columns in the table's order.
 pub type Told = Map<String, Value>;
 
+/// What a turn's row is told besides its columns: the prompt as text, what was retrieved in marks.
+pub const PROMPT: &str = "prompt";
+
 /// Where several nodes play the same task, a row has several of these, and the last one's are told.
 const ONCE: [&str; 11] = ["observation", "state", "response", "temperature", "action", "valid", "done", "won", "mode", "weights", "seed"];
 
@@ -45,8 +48,9 @@ impl Teller {
         let told = self.told(&mut row);
         let twice = |name: &str| self.nodes.iter().filter_map(|n| name.strip_prefix(n)?.strip_prefix('_')).any(|c| ONCE.contains(&c));
         row.retain(|name, value| {
+            let empty = value.as_str().is_some_and(str::is_empty);
             let hidden = NAME.contains(&name.as_str()) || ["seed", "temperature"].contains(&name.as_str()) || twice(name);
-            !hidden && !value.is_array() && !value.is_null()
+            !hidden && !empty && !value.is_array() && !value.is_null()
         });
         let rest: Vec<String> = row.iter().map(|(name, value)| format!("{name} {}", shortened(&plain(value), LONGEST))).collect();
         if told.is_empty() {
@@ -65,12 +69,16 @@ impl Teller {
     /// What was seen, said, done and earned, taken out of the row.
     fn told(&self, row: &mut Told) -> Vec<(&'static str, String)> {
         let mut told = Vec::new();
-        told.extend(self.take(row, "observation").map(|seen| ("seen", seen)));
+        let (seen, prompt) = (self.take(row, "observation"), self.take(row, PROMPT));
+        // What was read says what was seen, too.
+        let within = |seen: &String| prompt.as_ref().is_some_and(|prompt| prompt.contains(seen.as_str()));
+        told.extend(seen.filter(|seen| !within(seen)).map(|seen| ("seen", seen)));
+        told.extend(prompt.clone().map(|prompt| ("read", prompt)));
         told.extend(self.take(row, "told").map(|tips| ("told", tips)));
         told.extend(self.take(row, "response").map(|said| ("said", said)));
         if let Some(action) = self.take(row, "action") {
             let valid = self.take(row, "valid").is_none_or(|valid| valid == "true");
-            told.push(("done", if valid { action } else { format!("{action} (not valid)").trim_start().to_owned() }));
+            told.extend((!action.is_empty() || !valid).then(|| ("done", if valid { action } else { format!("{action} (not valid)").trim_start().to_owned() })));
         }
         // Of a row that has none of these the rest is a line of figures.
         if !told.is_empty() {
@@ -80,6 +88,7 @@ impl Teller {
             earned.extend(self.take(row, "won").filter(|won| won == "true").map(|_| "won".into()));
             told.extend((!earned.is_empty()).then(|| ("earned", earned.join(", "))));
         }
+        told.retain(|(_, text)| !text.is_empty());
         told
     }
 
@@ -123,9 +132,6 @@ fn labelled(label: &str, value: &str) -> String {
     let value = &shortened(value, LONGEST);
     let lines =
         value.lines().enumerate().map(|(i, line)| format!("  {:<7} {line}", if i == 0 { label } else { "" }).trim_end().to_owned() + "\n");
-    if value.is_empty() {
-        return format!("  {label:<7} (nothing)\n");
-    }
     lines.collect()
 }
 

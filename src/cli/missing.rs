@@ -61,8 +61,12 @@ fn lost(name: &str, model: &serde_json::Value, file: &Path) -> Option<Wrong> {
 /// The command that makes a run in this folder, as a comment of the pipeline's file says it.
 fn noted(run: &str, file: &Path) -> Option<String> {
     let text = files::text(file, 1 << 20).ok()?;
+    // What a file is like says it in its place.
+    let like = text.lines().find_map(|line| line.strip_prefix("like:"));
+    let base = || noted(run, &file.parent()?.join(like?.trim().trim_matches(['"', '\''])));
     let commands = text.lines().filter_map(|line| line.trim_start().strip_prefix('#')).filter_map(|line| line.split_once("flow run "));
-    let made = commands.map(|(_, rest)| format!("flow run {}", rest.trim())).find(|c| c.ends_with(&format!("--out {run}")))?;
+    let made = commands.map(|(_, rest)| format!("flow run {}", rest.trim())).find(|c| c.ends_with(&format!("--out {run}")));
+    let Some(made) = made else { return base() };
     // A comment may say anything; this is shown as a command to run.
     made.chars().all(|c| c.is_ascii_alphanumeric() || " /._=-".contains(c)).then_some(made)
 }

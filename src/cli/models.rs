@@ -119,11 +119,29 @@ pub fn newest(path: &Path, model: &str) -> Result<PathBuf> {
             None => gone,
         });
     }
-    let Some(run) = run_at(path)? else { return Ok(path.to_owned()) };
+    let Some(run) = run_at(path)? else { return unbroken(path) };
     let weights = newest_of(&run, model)?;
     let weights = weights.ok_or_else(|| Error::Asked(format!("the run {} has no weights of `{model}`", path.display())))?;
     let files = weights.files.iter().filter(|f| !f.name.ends_with(MOMENTS)).cloned().collect();
     Ok(run.whole_weights(&WeightsAt { files, ..weights })?)
+}
+
+/// `path` itself, where a model lies. If it is one of the folders in which a run keeps its weights, they must be what the run saved.
+fn unbroken(path: &Path) -> Result<PathBuf> {
+    let noted = || {
+        let whole = path.canonicalize().ok()?;
+        let root = whole.ancestors().find(|folder| folder.join("manifest.json").exists())?;
+        let run = Run::open(root).ok()?;
+        let manifest = run.manifest().ok()?;
+        let mut all = manifest.committed.iter().rev().flat_map(|i| &i.weights).chain(&manifest.start);
+        let weights = all.find(|weights| whole == root.join(&weights.path))?.clone();
+        Some((run, weights))
+    };
+    if let Some((run, weights)) = noted() {
+        let files = weights.files.iter().filter(|f| !f.name.ends_with(MOMENTS)).cloned().collect();
+        run.whole_weights(&WeightsAt { files, ..weights })?;
+    }
+    Ok(path.to_owned())
 }
 
 /// The run at `path`; none if a model lies there.

@@ -2,6 +2,7 @@
 
 use super::error::Error;
 use super::output::{handed, printed, Outcome};
+use super::room;
 use crate::log;
 use clap::{Args, ValueEnum};
 use std::io::IsTerminal;
@@ -28,6 +29,7 @@ pub struct Query {
 impl Query {
     pub fn run(self) -> Outcome {
         let run = log::Run::open(&self.run)?;
+        room::limit();
         let format = match self.format {
             TableFormat::Table => log::AnswerFormat::Table,
             TableFormat::Csv => log::AnswerFormat::Csv,

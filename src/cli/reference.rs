@@ -1,6 +1,7 @@
 //! The reference of the pipeline language as Markdown, made from the operator table: `flow ops --reference`.
 
 use super::described::{forms, items, settings, Setting};
+use super::study;
 use crate::pipeline::{Catalog, Delay, OperatorSpec};
 
 /// The whole page.
@@ -24,6 +25,16 @@ pub fn reference(catalog: &Catalog) -> String {
     text += &format!("\nA part of its `answer`:\n\n{}", table(&settings(&forms(&items(&catalog.agent, "answer"))[0].1)));
     text += "\n## Models\n\nAn entry of `models:` is one of these.\n";
     for (about, shape) in forms(&catalog.model) {
+        text += &format!("\n{about}\n\n{}", table(&settings(&shape)));
+    }
+    let study = study::schema();
+    text += &format!(
+        "\n## Studies\n\nThe file of `flow study`; [`schemas/study.schema.json`](../schemas/study.schema.json) is its schema.\n\n{}",
+        table(&settings(&study))
+    );
+    for (name, about) in [("Trained", "An entry of `runs`."), ("Measured", "An entry of `measurements`."), ("Table", "An item of `tables`."), ("Row", "One of its `rows`."), ("Column", "One of its `columns`.")] {
+        let mut shape = study["$defs"][name].clone();
+        shape["$defs"] = study["$defs"].clone();
         text += &format!("\n{about}\n\n{}", table(&settings(&shape)));
     }
     text

@@ -38,6 +38,7 @@ impl Resume {
             self.machine.alone("a replay")?;
         }
         let catalog = if replays.is_some() { ops::replayed(Default::default()) } else { ops::catalog() };
+        folder.same_pipeline(&manifest)?;
         let mut pipeline = pipeline::load(&folder.pipeline(), &sets, &catalog)?;
         if self.iterations.is_none() {
             pipeline.iterations = manifest.info.iterations;

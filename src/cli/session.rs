@@ -152,6 +152,7 @@ pub fn info(pipeline: &Pipeline) -> RunInfo {
     let nodes = logged.map(node).collect();
     let delay = pipeline.nodes.iter().flat_map(|n| &n.inputs).filter_map(|i| i.staleness).max().unwrap_or(0);
     RunInfo {
+        pipeline: None,
         name: pipeline.name.clone(),
         nodes,
         iterations: pipeline.iterations,

@@ -3,6 +3,7 @@
 use super::episode::{plain, rows, Teller, Told};
 use super::error::{Error, Result};
 use super::output::{printed, Outcome, Output};
+use super::prompts;
 use crate::log;
 use crate::log::sql::{literal, quoted};
 use crate::pipeline::Role;
@@ -55,6 +56,7 @@ impl Show {
             });
             return printed(|out| Ok(writeln!(out, "{object}")?));
         }
+        prompts::read(&run, &mut turns);
         let iteration = turns.first().and_then(|t| t.get("iteration")).cloned().unwrap_or_default();
         let mut teller = Teller::new(nodes);
         printed(|out| {
@@ -90,13 +92,15 @@ impl Show {
         };
         // From here on one iteration is all that is read.
         let asked = |sql: &str| log::query_within(run, iteration..=iteration, sql).map_err(Error::from).and_then(|a| rows(&a));
+        // An expert's episode is no measure of the policy.
         let order = match (self.best, self.worst) {
-            (true, _) => "score DESC NULLS LAST, ",
-            (_, true) => "score ASC NULLS LAST, ",
+            (true, _) => "acted DESC, score DESC NULLS LAST, ",
+            (_, true) => "acted DESC, score ASC NULLS LAST, ",
             _ => "",
         };
+        let acted = self.acted(run, &table)?;
         let trajectories = asked(&format!(
-            "SELECT task, sample, last({score} ORDER BY attempt, turn, phase) AS score FROM {table} WHERE {of} GROUP BY task, sample ORDER BY {order}task, sample"
+            "SELECT task, sample, last({score} ORDER BY attempt, turn, phase) AS score, bool_or({acted}) AS acted FROM {table} WHERE {of} GROUP BY task, sample ORDER BY {order}task, sample"
         ))?;
         if trajectories.is_empty() {
             let there = self.iterations(&table, run)?;
@@ -139,6 +143,15 @@ impl Show {
             return Err(Error::Asked(format!("`{name}` has no score to choose by")));
         }
         Ok((quoted(name), if scores.is_empty() { "NULL".into() } else { format!("coalesce({})", scores.join(", ")) }))
+    }
+
+    /// What says in SQL that a row is the policy's own: that it drew its response, which has log-probabilities that aren't all 0.
+    fn acted(&self, run: &log::Run, table: &str) -> Result<String> {
+        let tables = log::tables(run)?;
+        let columns = tables.iter().find(|t| quoted(&t.name) == table).map(|t| t.columns.as_slice()).unwrap_or_default();
+        let drawn = columns.iter().filter(|(c, _)| c == "logprobs" || c.ends_with("_logprobs"));
+        let any: Vec<String> = drawn.map(|(c, _)| format!("coalesce(list_min({}) < 0, false)", quoted(c))).collect();
+        Ok(if any.is_empty() { "true".into() } else { any.join(" OR ") })
     }
 
     /// The task whose name is `part`, or the only one that has it in its name.

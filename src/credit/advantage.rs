@@ -83,6 +83,7 @@ pub fn advantages(values: &[f64], groups: &[u64], columns: &Columns, settings: &
     };
     let members = by_trajectory.then(|| Members::of(values, groups, columns));
     let mut sums = vec![Sums::default(); groups.len()];
+    groups.index().iter().zip(columns.reward).for_each(|(group, reward)| sums[*group as usize].made_of(f64::from(*reward)));
     match &members {
         Some(members) => members.each(|group, value| sums[group as usize].add(value, 1.0)),
         None => groups.index().iter().zip(values).enumerate().for_each(|(i, (group, value))| sums[*group as usize].add(*value, count(i))),
@@ -100,7 +101,8 @@ pub fn advantages(values: &[f64], groups: &[u64], columns: &Columns, settings: &
         let dropped = columns.dropped(i);
         if dropped {
             (baseline, scale) = (*value, 1.0);
-        } else if alone && settings.singleton != Singleton::Raw {
+        } else if alone && settings.singleton != Singleton::Raw || sums.all_equal() && settings.baseline != Baseline::None {
+            // Nobody to compare with, or nothing but rounding to compare.
             baseline = *value;
         } else if !alone && settings.baseline == Baseline::LeaveOneOut {
             let own = members.as_ref().map_or((*value, count(i)), |members| (members.of_row(i), 1.0));
@@ -128,7 +130,8 @@ fn share(sums: &Sums, settings: &AdvantageSettings) -> Shared {
         return Shared { baseline: 0.0, scale: 1.0, alone: true };
     }
     let baseline = if settings.baseline == Baseline::Mean { sums.mean() } else { 0.0 };
-    let divisor = if settings.scale == Scale::Std { divisor(sums.variance(settings.ddof), settings) } else { 1.0 };
+    let variance = if sums.all_equal() { 0.0 } else { sums.variance(settings.ddof) };
+    let divisor = if settings.scale == Scale::Std { divisor(variance, settings) } else { 1.0 };
     Shared { baseline, scale: if divisor == 0.0 { 1.0 } else { divisor }, alone: false }
 }
 

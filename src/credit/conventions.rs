@@ -42,7 +42,7 @@ pub enum Scale {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum EpsIn {
-    /// std + eps (GRPO: SLEA-RL, section 3; verl's GRPO).
+    /// std + eps (verl's GRPO; papers divide by the std alone).
     #[default]
     Std,
     /// sqrt(variance + eps) (verl's whitening, with eps 1e-8).
@@ -65,7 +65,8 @@ pub enum Singleton {
     Drop,
 }
 
-/// What becomes of a group of two or more whose values are all equal, so that comparing them says nothing.
+/// What becomes of a group of two or more whose values are all equal, so that comparing them says nothing. Values are equal that differ by no
+/// more than rounding: by a millionth of the largest reward or value of the group.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Equal {

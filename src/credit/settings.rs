@@ -16,7 +16,7 @@ pub struct AdvantageSettings {
     pub preset: Preset,
     /// The value of a row. Default: episode_return.
     pub of: Of,
-    /// The discount of step_return, cross_episode_return, gae and iql from one turn to the next, of token_gae from one token to the next, from 0 to 1.
+    /// The discount of step_return, cross_episode_return, gae and iql from one turn to the next, of token_gae and token_return from one token to the next, from 0 to 1.
     /// Default: 1.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub gamma: f64,
@@ -109,8 +109,8 @@ pub enum Preset {
     /// The released code's. For returns and rewards that of GiGPO (verl-agent, whose GRPO for agents is the same with
     /// episodes alone): unit: turn, invalid_penalty: 0.1, penalty: after_return, and singleton: raw for an
     /// episode_return but zero for the others. For a cross_episode_return that of LaMer: boundary: code, unit: turn, and no
-    /// penalty (its code takes the penalty from the episode's part alone). For an advantage, for gae and for token_gae verl's whitening: unit: token, eps: 1e-8,
-    /// eps_in: variance; for the latter two also lambda: 1. Everything else as published.
+    /// penalty (its code takes the penalty from the episode's part alone). For an advantage, for gae, token_gae and token_return verl's whitening: unit: token, eps: 1e-8,
+    /// eps_in: variance; for the gaes also lambda: 1. Everything else as published.
     Code,
 }
 

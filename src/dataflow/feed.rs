@@ -4,8 +4,9 @@
 use super::edge::{Batch, Edge};
 use super::failure::{guarded, Failed, Failure};
 use super::Context;
-use crate::log::{self, LogError, Run};
+use crate::log::{LogError, Rows, Run};
 use arrow::array::RecordBatch;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use timely::container::CapacityContainerBuilder;
@@ -20,10 +21,8 @@ pub type Feeds = BTreeMap<String, Feed>;
 
 /// The rows that `node` logged in a run, as they were committed.
 pub fn logged(run: &Run, node: &str) -> Result<Feed, LogError> {
-    let manifest = run.manifest()?;
-    manifest.node(node)?;
-    let (run, node) = (run.clone(), node.to_owned());
-    Ok(Arc::new(move |iteration| Ok(log::read_iteration(&run, &manifest, &node, iteration)?)))
+    let rows = Mutex::new(Rows::open(run, node)?);
+    Ok(Arc::new(move |iteration| Ok(rows.lock().iteration(iteration)?)))
 }
 
 /// All that `node` had made before a run that is resumed was stopped, on the first worker and in the iteration before the one that the run

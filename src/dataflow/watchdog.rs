@@ -1,6 +1,7 @@
 //! A thread that looks at the watch twice a second: it writes `status.json`, which `flow top` reads, and notices when nothing
 //! moves any more. No run may wait for ever: one that stands still for longer than its limit ends with a failure that says who
-//! holds what and for whom. A stage that is merely busy is named, never ended: nobody but its author knows how long it may take.
+//! holds what and for whom. A stage that is merely busy is named at first, and ends the run when
+//! for twice the limit nothing has given a sign of life and the policy isn't at work.
 
 use super::cluster::life::Life;
 use super::context::Shared;
@@ -129,6 +130,8 @@ struct Judge {
     /// Begins and ends of everything when it was last looked at.
     beats: u64,
     still: Duration,
+    /// For how long some stage has been busy without a sign of life of anything, the policy's thread not being at work.
+    mute: Duration,
     noticed: bool,
     /// How often a stage was named for its present run.
     named: BTreeMap<(String, usize), u32>,
@@ -136,7 +139,7 @@ struct Judge {
 
 impl Judge {
     fn new(limit: Option<Duration>, decides: bool) -> Self {
-        Judge { limit, decides, beats: 0, still: Duration::ZERO, noticed: false, named: BTreeMap::new() }
+        Judge { limit, decides, beats: 0, still: Duration::ZERO, mute: Duration::ZERO, noticed: false, named: BTreeMap::new() }
     }
 
     /// Looks, `passed` after the look before. `policy`: the beats of the policy thread and of other processes, and whether it works.
@@ -157,6 +160,20 @@ impl Judge {
         }
         let beats = readings.iter().map(|r| r.beats).sum::<u64>() + policy.map_or(0, |p| p.0);
         let works = readings.iter().any(|r| r.running.is_some()) || policy.is_some_and(|p| p.1);
+        let computes = policy.is_some_and(|p| p.1);
+        self.mute = if computes || beats != self.beats { Duration::ZERO } else { self.mute + passed };
+        if let Some(limit) = self.limit.filter(|limit| self.decides && works && self.mute >= 2 * *limit) {
+            let busy = readings.iter().filter(|r| r.running.is_some()).max_by_key(|r| r.running);
+            verdict.stalled = busy.map(|r| {
+                let (iteration, seconds) = (r.iteration.unwrap_or(0), self.mute.as_secs());
+                format!(
+                    "nothing has moved for {seconds} s: `{}` is busy with iteration {iteration} and shows no sign of life; where it may take \
+                     longer, say `--stall {}`",
+                    r.stage,
+                    limit.as_secs() * 4
+                )
+            });
+        }
         if works || beats != self.beats {
             (self.beats, self.still, self.noticed) = (beats, Duration::ZERO, false);
             return verdict;

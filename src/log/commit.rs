@@ -1,39 +1,73 @@
-//! Commits: iterations go into the manifest, and what no commit names goes from the disk.
+//! Commits: an iteration becomes a line of the journal, whole blocks of them become segments behind the run's back, and what no commit
+//! names goes from the disk.
 
+use super::fold::{fold, superseded, Done};
+use super::head::Head;
+use super::index::Index;
+use super::journal::{self, Journal, BLOCK};
 use super::keep::Keeper;
-use super::manifest::line;
-use super::{sweep, Iteration, LogError, Manifest, Metrics, Part, Run, Status, WeightsAt};
+use super::{readers, reader, sweep, write_part, Iteration, LogError, Manifest, Metrics, Part, Run, Status, WeightsAt};
+use arrow::array::RecordBatch;
+use std::fs;
+use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 /// Commits iterations. Owned by one thread of one process: two would overwrite each other's manifest.
 pub struct Committer {
     run: Run,
-    /// Everything but the iterations, which are kept below as JSON, ready to write: a commit costs what its iteration costs.
-    head: Manifest,
+    head: Head,
+    status: Status,
     last: Option<u64>,
-    body: Vec<u8>,
+    journal: Journal,
+    /// What is in no segment yet, oldest first; the last of them is the one that grows.
+    blocks: Vec<Block>,
+    /// Blocks on their way into segments.
+    folding: Option<JoinHandle<Result<Done, LogError>>>,
+    /// Files that could not be put together stay as they are, and so does what came after them.
+    gave_up: bool,
+    /// Files that nothing names any more, and that somebody may still read.
+    idle: Vec<String>,
     keeper: Keeper,
     since: Instant,
+}
+
+struct Block {
+    number: u64,
+    made: Vec<Iteration>,
+    /// The sum of its last line.
+    chain: u64,
 }
 
 impl Committer {
     /// Goes on from the run's manifest. Removes the parts that no commit names, so it comes before any part is written.
     pub fn new(run: Run) -> Result<Committer, LogError> {
-        let manifest = run.manifest()?;
-        sweep::sweep(&run, &manifest)?;
-        Committer::start(run, manifest)
+        let index = Index::read(run.root())?;
+        sweep::sweep(&run, &index)?;
+        Committer::start(run, index, u64::MAX)
     }
 
-    fn start(run: Run, mut head: Manifest) -> Result<Committer, LogError> {
-        let committed = std::mem::take(&mut head.committed);
-        let last = committed.last().map(|i| i.iteration);
-        let keeper = Keeper::new(&head.info);
-        let mut committer = Committer { run, head, last, body: Vec::new(), keeper, since: Instant::now() };
-        for iteration in &committed {
-            committer.push(iteration)?;
-            committer.keeper.saw(iteration);
+    /// Goes on after the iterations before `first`: with a journal of its own, of which nothing is read before the manifest names it.
+    fn start(run: Run, index: Index, first: u64) -> Result<Committer, LogError> {
+        let root = run.root().to_owned();
+        readers::prepare(&root).map_err(LogError::io(&root))?;
+        let mut keeper = Keeper::new(&index.info);
+        index.committed(&root, 0..=u64::MAX)?.iter().filter(|made| made.iteration < first).for_each(|made| keeper.saw(made));
+        let generation = index.generation + 1;
+        let (kept, cut): (Vec<_>, Vec<_>) = index.segments.into_iter().partition(|segment| segment.last < first);
+        let mut tail = Vec::new();
+        for segment in cut {
+            tail.extend(segment.iterations(&root)?.into_iter().filter(|made| made.iteration < first));
         }
-        committer.head.status = Status::Running;
+        let mut tail = unfolded(&run, tail)?;
+        tail.extend(index.tail.into_iter().filter(|made| made.iteration < first));
+        let head = Head { info: index.info, start: index.start, generation, chain: 0, end: None, segments: kept };
+        let last = head.segments.last().map(|segment| segment.last);
+        let journal = Journal::begin(&run, generation)?;
+        let mut committer =
+            Committer { run, head, status: Status::Running, last, journal, blocks: vec![], folding: None, gave_up: false, idle: vec![], keeper, since: Instant::now() };
+        for made in tail {
+            committer.append(made)?;
+        }
         committer.save()?;
         Ok(committer)
     }
@@ -43,16 +77,16 @@ impl Committer {
         if let Some(last) = self.last.filter(|last| *last >= iteration) {
             return Err(LogError::Order { iteration, last });
         }
+        self.head.end = None;
         parts.sort_by(|a, b| (&a.node, a.worker).cmp(&(&b.node, b.worker)));
         let seconds = self.since.elapsed().as_secs_f64();
-        let before = self.body.len();
         let made = Iteration { iteration, parts, metrics, weights, seconds };
-        self.push(&made)?;
-        // An iteration that could not be saved must not slip in with the next one.
-        self.save().inspect_err(|_| self.body.truncate(before))?;
-        self.last = Some(iteration);
+        self.append(made)?;
+        if let Some(made) = self.blocks.last().and_then(|block| block.made.last()) {
+            self.keeper.saw(made);
+        }
         self.since = Instant::now();
-        self.keeper.saw(&made);
+        self.fold()?;
         self.keeper.tidy(&self.run)
     }
 
@@ -67,33 +101,279 @@ impl Committer {
         self.head.info.iterations = iterations;
     }
 
-    /// Says how the run ended, and removes the parts that were not committed.
+    /// Says how the run ended, and removes what was not committed and what larger files have taken the place of.
     pub fn finish(&mut self, status: Status) -> Result<(), LogError> {
-        self.head.status = status;
+        // The log is whole without it.
+        let _ = self.wait().and_then(|()| self.fold()).and_then(|()| self.wait());
+        self.status = status;
+        self.head.end = Some(self.journal.chain);
         self.save()?;
-        sweep::sweep(&self.run, &self.run.manifest()?)
+        sweep::sweep(&self.run, &Index::read(self.run.root())?)
     }
 
-    fn push(&mut self, iteration: &Iteration) -> Result<(), LogError> {
-        let line = line(iteration, self.body.len());
-        self.body.extend(line.map_err(|e| LogError::Manifest { path: self.run.manifest_path(), why: e.to_string() })?);
+    fn append(&mut self, made: Iteration) -> Result<(), LogError> {
+        self.journal.append(&made)?;
+        self.last = Some(made.iteration);
+        let (number, chain) = (made.iteration / BLOCK, self.journal.chain);
+        match self.blocks.last_mut().filter(|block| block.number == number) {
+            Some(block) => {
+                block.made.push(made);
+                block.chain = chain;
+            }
+            None => self.blocks.push(Block { number, made: vec![made], chain }),
+        }
+        Ok(())
+    }
+
+    /// Takes up what was folded, and has whole blocks folded if none are on their way.
+    fn fold(&mut self) -> Result<(), LogError> {
+        if self.folding.as_ref().is_some_and(JoinHandle::is_finished) {
+            self.wait()?;
+        }
+        let whole = self.blocks.len().saturating_sub(1);
+        if self.folding.is_none() && whole > 0 && !self.gave_up {
+            let (run, generation, segments) = (self.run.clone(), self.head.generation, self.head.segments.clone());
+            let blocks: Vec<Vec<Iteration>> = self.blocks[..whole].iter().map(|block| block.made.clone()).collect();
+            let idle = std::mem::take(&mut self.idle);
+            let work = move || {
+                let left = removed(&run, idle);
+                fold(&run, generation, segments, &blocks).map(|done| Done { left, ..done })
+            };
+            self.folding = thread::Builder::new().name("the log's segments".into()).spawn(work).ok();
+        }
+        Ok(())
+    }
+
+    /// Waits for what is being folded, and names it in the manifest in place of what it was made of.
+    fn wait(&mut self) -> Result<(), LogError> {
+        let Some(folding) = self.folding.take() else { return Ok(()) };
+        let Ok(Ok(done)) = folding.join() else {
+            // Whoever reads the files says what is wrong with them.
+            self.gave_up = true;
+            return Ok(());
+        };
+        let before = std::mem::replace(&mut self.head.segments, done.segments);
+        let folded: Vec<Block> = self.blocks.drain(..done.blocks).collect();
+        let chain = std::mem::replace(&mut self.head.chain, folded.last().map_or(0, |block| block.chain));
+        if let Err(error) = self.save() {
+            // The old ones are still named.
+            (self.head.segments, self.head.chain) = (before, chain);
+            self.blocks.splice(0..0, folded);
+            return Err(error);
+        }
+        self.idle.extend(superseded(&before, &self.head));
+        let own = |block: &Block| {
+            let first = block.made.first().map_or(0, |made| made.iteration);
+            let into = self.head.segments.iter().find(|segment| segment.meets(&(first..=first)));
+            let apart = |node: &String| into.is_some_and(|segment| segment.apart.contains(node));
+            let parts = block.made.iter().flat_map(|made| &made.parts).filter(|part| !apart(&part.node)).map(|part| part.path.clone());
+            parts.chain([journal::path(self.head.generation, block.number)]).collect::<Vec<_>>()
+        };
+        let more: Vec<String> = folded.iter().flat_map(own).collect();
+        self.idle.extend(done.left.into_iter().chain(more));
         Ok(())
     }
 
     fn save(&self) -> Result<(), LogError> {
-        self.head.write(self.run.root(), &self.body)
+        self.head.write(self.run.root(), &self.status)
     }
+}
+
+impl Drop for Committer {
+    /// What is being folded is written by nobody else meanwhile.
+    fn drop(&mut self) {
+        let _ = self.folding.take().map(JoinHandle::join);
+    }
+}
+
+/// Removes files that nothing names any more, unless somebody may read them: then they are left for the next time, and given back.
+fn removed(run: &Run, idle: Vec<String>) -> Vec<String> {
+    let gone = readers::unless_read(run, || {
+        for path in idle.iter().map(|path| run.root().join(path)) {
+            // What stays is swept when the run ends, or is resumed.
+            let _ = fs::remove_file(&path);
+            let _ = path.parent().map(fs::remove_dir);
+        }
+    });
+    if gone { Vec::new() } else { idle }
+}
+
+/// Iterations out of a segment, each with its rows in files of its own again.
+fn unfolded(run: &Run, made: Vec<Iteration>) -> Result<Vec<Iteration>, LogError> {
+    let mut all = Vec::new();
+    for mut made in made {
+        for part in made.parts.iter_mut().filter(|part| part.start.is_some()) {
+            let rows: Vec<RecordBatch> = reader::part(run, part)?;
+            if let Some(rows) = crate::row::sorted(&rows)? {
+                *part = write_part(run, &part.node, part.iteration, part.worker, &rows)?;
+            }
+        }
+        all.push(made);
+    }
+    Ok(all)
 }
 
 impl Run {
     /// Takes back the commits from iteration `first` on, for a run that is to go on from there, and answers with what is left.
     pub fn rewind(&self, first: u64) -> Result<Manifest, LogError> {
-        let mut manifest = self.manifest()?;
-        let before = manifest.committed.len();
-        manifest.committed.retain(|i| i.iteration < first);
-        if manifest.committed.len() < before {
-            Committer::start(self.clone(), manifest.clone())?;
+        let manifest = self.manifest()?;
+        if manifest.next() <= first {
+            return Ok(manifest);
         }
-        Ok(manifest)
+        drop(Committer::start(self.clone(), Index::read(self.root())?, first)?);
+        self.manifest()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::{query, read, AnswerFormat, NodeInfo, RunInfo};
+    use crate::row;
+    use arrow::array::{ArrayRef, Float32Array, StringArray, UInt32Array, UInt64Array};
+    use std::path::PathBuf;
+    use std::sync::Arc;
+
+    /// Three rows of an iteration, of the second and third of three workers.
+    fn rows(iteration: u64, worker: usize) -> RecordBatch {
+        let u32s = |values: Vec<u32>| Arc::new(UInt32Array::from(values)) as ArrayRef;
+        let tasks = if worker == 1 { vec!["a", "c"] } else { vec!["b"] };
+        let n = tasks.len();
+        row::batch(vec![
+            ("iteration", Arc::new(UInt64Array::from(vec![iteration; n])) as ArrayRef),
+            ("task", Arc::new(StringArray::from(tasks))),
+            ("sample", u32s(vec![0; n])),
+            ("attempt", u32s(vec![0; n])),
+            ("turn", u32s(vec![0; n])),
+            ("phase", Arc::new(StringArray::from(vec!["play"; n]))),
+            ("reward", Arc::new(Float32Array::from(vec![iteration as f32 + worker as f32; n]))),
+        ])
+        .unwrap()
+    }
+
+    fn begun() -> (tempfile::TempDir, Run) {
+        let folder = tempfile::tempdir().unwrap();
+        let nodes = vec![NodeInfo { id: "rollout".into(), op: "rollout".into(), ..Default::default() }];
+        let run = Run::create(&folder.path().join("run"), "", &RunInfo { nodes, ..Default::default() }).unwrap();
+        (folder, run)
+    }
+
+    fn commit(committer: &mut Committer, run: &Run, iteration: u64) {
+        let parts = [1, 2].map(|worker| write_part(run, "rollout", iteration, worker, &rows(iteration, worker)).unwrap());
+        let metrics = Metrics::from([("rollout".into(), [("return".to_string(), iteration as f64)].into())]);
+        committer.commit(iteration, parts.to_vec(), metrics, vec![]).unwrap();
+    }
+
+    /// Whether the run has these iterations, whole, by every way of asking.
+    fn whole(run: &Run, iterations: std::ops::Range<u64>) {
+        let expected: Vec<RecordBatch> = iterations.clone().map(|i| row::sorted(&[rows(i, 1), rows(i, 2)]).unwrap().unwrap()).collect();
+        assert!(read(run, "rollout").unwrap() == expected);
+        let manifest = run.manifest().unwrap();
+        assert_eq!(manifest.committed.iter().map(|made| made.iteration).collect::<Vec<_>>(), iterations.clone().collect::<Vec<_>>());
+        assert!(manifest.committed.iter().all(|made| made.metrics["rollout"]["return"] == made.iteration as f64));
+        let ask = |sql: &str| {
+            let mut out = Vec::new();
+            super::super::print(&query(run, sql).unwrap(), AnswerFormat::Csv, &mut out).unwrap();
+            String::from_utf8(out).unwrap().lines().nth(1).unwrap().to_owned()
+        };
+        assert_eq!(ask("select count(*) from rollout"), (3 * expected.len()).to_string());
+        assert_eq!(ask("select sum(value) from metrics"), format!("{:?}", iterations.clone().sum::<u64>() as f64));
+        for one in [iterations.start, iterations.end - 1, iterations.end / 2] {
+            assert_eq!(ask(&format!("select count(*) from rollout where iteration = {one}")), "3");
+            assert_eq!(ask(&format!("select min(reward) from trajectories where iteration >= {one} and iteration <= {one}")), format!("{}.0", one + 1));
+        }
+    }
+
+    fn files(run: &Run) -> Vec<PathBuf> {
+        let entries = |folder: &PathBuf| fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path()).collect::<Vec<_>>();
+        let mut all: Vec<PathBuf> = entries(&run.log().join("rollout")).iter().flat_map(entries).collect();
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn a_long_run_has_few_files_and_the_same_rows() {
+        let (_folder, run) = begun();
+        let mut committer = Committer::new(run.clone()).unwrap();
+        for iteration in 0..10 * BLOCK + 5 {
+            commit(&mut committer, &run, iteration);
+            if iteration % 100 == 99 {
+                whole(&run, 0..iteration + 1);
+            }
+        }
+        committer.finish(Status::Finished).unwrap();
+        whole(&run, 0..10 * BLOCK + 5);
+        // Eight blocks in one, two by themselves, five iterations of two files.
+        assert_eq!(files(&run).len(), 3 + 2 * 5, "{:?}", files(&run));
+        let text = fs::read_to_string(run.root().join("manifest.json")).unwrap();
+        assert!(text.len() < 3000, "{text}");
+    }
+
+    #[test]
+    fn a_run_goes_on_from_the_middle_of_a_segment() {
+        let (_folder, run) = begun();
+        let mut committer = Committer::new(run.clone()).unwrap();
+        (0..3 * BLOCK).for_each(|iteration| commit(&mut committer, &run, iteration));
+        committer.finish(Status::Stopped).unwrap();
+        drop(committer);
+        let left = run.rewind(BLOCK + 9).unwrap();
+        assert_eq!(left.next(), BLOCK + 9);
+        whole(&run, 0..BLOCK + 9);
+        let mut committer = Committer::new(run.clone()).unwrap();
+        (BLOCK + 9..3 * BLOCK + 1).for_each(|iteration| commit(&mut committer, &run, iteration));
+        committer.finish(Status::Finished).unwrap();
+        whole(&run, 0..3 * BLOCK + 1);
+        assert_eq!(files(&run).len(), 3 + 2);
+    }
+
+    /// Files that were written and not named yet; then named, with those before them still there.
+    #[test]
+    fn a_kill_while_files_are_put_together_loses_nothing() {
+        let (_folder, run) = begun();
+        let mut committer = Committer::new(run.clone()).unwrap();
+        committer.gave_up = true;
+        (0..2 * BLOCK).for_each(|iteration| commit(&mut committer, &run, iteration));
+        committer.gave_up = false;
+        let held = readers::Reading::begin(&run);
+        let made = committer.blocks[0].made.clone();
+        fold(&run, committer.head.generation, vec![], &[made]).unwrap();
+        whole(&run, 0..2 * BLOCK);
+        // A commit, and files that nobody may remove while one reads.
+        committer.fold().unwrap();
+        committer.wait().unwrap();
+        assert_eq!(committer.head.segments.len(), 1);
+        whole(&run, 0..2 * BLOCK);
+        assert_eq!(files(&run).len(), 1 + 4 * BLOCK as usize);
+        drop(held);
+        std::mem::forget(committer);
+        let mut committer = Committer::new(run.clone()).unwrap();
+        assert_eq!(files(&run).len(), 1 + 2 * BLOCK as usize, "swept");
+        commit(&mut committer, &run, 2 * BLOCK);
+        committer.finish(Status::Finished).unwrap();
+        whole(&run, 0..2 * BLOCK + 1);
+    }
+
+    #[test]
+    fn a_line_that_was_lost_or_changed_is_no_run() {
+        let (_folder, run) = begun();
+        let mut committer = Committer::new(run.clone()).unwrap();
+        (0..5).for_each(|iteration| commit(&mut committer, &run, iteration));
+        let path = run.root().join(journal::path(committer.head.generation, 0));
+        let text = fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.split_inclusive('\n').collect();
+        for forged in [[&lines[..2], &lines[3..]].concat().concat(), text.replacen("\"rows\":2", "\"rows\":1", 1)] {
+            fs::write(&path, forged).unwrap();
+            let error = run.manifest().unwrap_err().to_string();
+            assert!(error.contains("not what was committed") && error.contains("restore it"), "{error}");
+        }
+        // What a kill left of a line is as if it had not been begun.
+        fs::write(&path, &text[..text.len() - 9]).unwrap();
+        assert_eq!(run.manifest().unwrap().next(), 4);
+        // But not of a run that had ended.
+        fs::write(&path, &text).unwrap();
+        committer.finish(Status::Finished).unwrap();
+        assert_eq!(run.manifest().unwrap().next(), 5);
+        fs::write(&path, &text[..text.len() - 9]).unwrap();
+        assert!(run.manifest().unwrap_err().to_string().contains("gone from the journal"));
     }
 }

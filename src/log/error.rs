@@ -20,6 +20,8 @@ pub enum LogError {
     Missing(PathBuf),
     #[error("{path} is damaged ({why}): restore it from a copy, or make the run again from its pipeline.yaml")]
     Damaged { path: PathBuf, why: String },
+    #[error("{0} isn't what the run began with: restore it from a copy; to train on with other settings, begin a run that loads this one (`models: {{ actor: {{ load: RUN }} }}`)")]
+    Changed(PathBuf),
     #[error("the log of `{node}` in {root} has rows of one name twice, which no run writes: restore it from a copy")]
     Twice { node: String, root: PathBuf },
     #[error("the disk is full: {0} could not be written; the iterations committed before are safe: free some space, then resume the run")]

@@ -2,76 +2,94 @@
 
 use super::{Iteration, LogError, Run, RunInfo};
 use crate::pipeline::Keep;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
 
-/// Remembers what each committed iteration made, and removes what nobody keeps.
+/// Remembers as much of what the committed iterations made as says which weights stay, and removes what nobody keeps.
 pub(super) struct Keeper {
     keep: Keep,
     delay: u64,
-    made: Vec<Made>,
+    /// The iterations of which all weights stay for now, and those without any: a run may ask for them.
+    recent: VecDeque<Made>,
+    /// Of each model the newest version that an iteration before those made.
+    older: BTreeMap<String, u64>,
+    /// The version that an iteration began with, and the best that was measured on a frozen panel.
+    before: u64,
+    best: Option<(f64, u64)>,
+    /// What lies on the disk and may have to go.
+    there: BTreeSet<u64>,
 }
 
 struct Made {
     iteration: u64,
     /// Of each model, oldest first.
     versions: Vec<(String, u64)>,
-    /// On a frozen panel, of the weights that the iteration began with.
-    success: Option<f64>,
 }
 
 impl Keeper {
     pub fn new(info: &RunInfo) -> Keeper {
-        Keeper { keep: info.keep.clone(), delay: info.delay, made: Vec::new() }
+        let (recent, older, there) = (VecDeque::new(), BTreeMap::new(), BTreeSet::new());
+        Keeper { keep: info.keep.clone(), delay: info.delay, recent, older, before: 0, best: None, there }
     }
 
     pub fn saw(&mut self, iteration: &Iteration) {
         let versions = iteration.weights.iter().map(|w| (w.model.clone(), w.version)).collect();
         // A node that trains measures `return` and `loss`; one that only evaluates says so by the number of its tasks.
         let success = iteration.metrics.values().find_map(|f| f.get("panel").and(f.get("success"))).copied();
-        self.made.push(Made { iteration: iteration.iteration, versions, success });
+        self.made(Made { iteration: iteration.iteration, versions }, success);
     }
 
-    /// The versions that stay.
+    /// `success` was measured on a frozen panel, of the weights that the iteration began with.
+    fn made(&mut self, made: Made, success: Option<f64>) {
+        if let Some(success) = success.filter(|s| self.best.is_none_or(|(most, _)| *s > most)) {
+            self.best = Some((success, self.before));
+        }
+        self.before = made.versions.last().map_or(self.before, |(_, version)| *version);
+        self.there.extend(made.versions.iter().map(|(_, version)| version));
+        self.recent.push_back(made);
+        // The last iteration may only have measured, and a run that trains on makes it once more.
+        let Some(newest) = self.recent.iter().rev().find(|m| !m.versions.is_empty()).map(|m| m.iteration) else { return };
+        while self.recent.front().is_some_and(|made| made.iteration + self.back() < newest) {
+            let gone = self.recent.pop_front();
+            self.older.extend(gone.into_iter().flat_map(|made| {
+                if self.keep.every.is_some_and(|every| (made.iteration + 1) % every == 0) {
+                    self.there.retain(|there| made.versions.iter().all(|(_, version)| version != there));
+                }
+                made.versions
+            }));
+        }
+    }
+
+    /// How many iterations before the newest keep all their weights.
+    fn back(&self) -> u64 {
+        self.delay.max(self.keep.last.max(1) - 1)
+    }
+
+    /// The versions that stay, but for those that `keep.every` keeps for good.
     fn kept(&self) -> BTreeSet<u64> {
         let mut kept = BTreeSet::from([0]);
-        // The last iteration may only have measured, and a run that trains on makes it once more.
-        let Some(newest) = self.made.iter().rev().find(|m| !m.versions.is_empty()).map(|m| m.iteration) else { return kept };
-        let back = self.delay.max(self.keep.last.max(1) - 1);
-        for made in &self.made {
-            let due = self.keep.every.is_some_and(|every| (made.iteration + 1) % every == 0);
-            if due || made.iteration + back >= newest {
-                kept.extend(made.versions.iter().map(|(_, version)| version));
-            }
-        }
+        let Some(newest) = self.recent.iter().rev().find(|m| !m.versions.is_empty()).map(|m| m.iteration) else { return kept };
+        kept.extend(self.recent.iter().flat_map(|made| &made.versions).map(|(_, version)| version));
         // An iteration that made none of a model leaves the ones before it in use.
-        for model in self.made.iter().flat_map(|m| &m.versions).map(|(model, _)| model).collect::<BTreeSet<_>>() {
-            let old = self.made.iter().rev().filter(|m| m.iteration + back <= newest);
-            kept.extend(old.flat_map(|m| m.versions.iter().rev()).find(|(made, _)| made == model).map(|(_, version)| version));
-        }
-        if self.keep.best {
-            kept.extend(self.best());
-        }
+        let mut older = self.older.clone();
+        let due = self.recent.iter().filter(|made| made.iteration + self.back() <= newest);
+        older.extend(due.flat_map(|made| made.versions.iter().cloned()));
+        kept.extend(older.into_values());
+        kept.extend(self.best.filter(|_| self.keep.best).map(|(_, version)| version));
         kept
     }
 
-    /// The version that did best on a frozen panel; of equals the oldest.
-    fn best(&self) -> Option<u64> {
-        let (mut before, mut best) = (0, None);
-        for made in &self.made {
-            if let Some(success) = made.success.filter(|s| best.is_none_or(|(most, _)| *s > most)) {
-                best = Some((success, before));
-            }
-            before = made.versions.last().map_or(before, |(_, version)| *version);
-        }
-        best.map(|(_, version)| version)
-    }
-
     /// Removes from the run's folder the weights that nobody keeps. Newer ones than the last committed stay: their iteration is on its way.
-    pub fn tidy(&self, run: &Run) -> Result<(), LogError> {
+    pub fn tidy(&mut self, run: &Run) -> Result<(), LogError> {
         let kept = self.kept();
-        let newest = self.made.iter().flat_map(|m| &m.versions).map(|(_, version)| *version).max().unwrap_or(0);
-        remove(run, |version| version <= newest && !kept.contains(&version))
+        let gone: BTreeSet<u64> = self.there.difference(&kept).copied().collect();
+        if !gone.is_empty() {
+            gone.iter().try_for_each(|version| drop_folder(&run.weights().join(version.to_string())))?;
+            self.there.retain(|version| !gone.contains(version));
+        }
+        Ok(())
     }
 }
 
@@ -86,24 +104,39 @@ fn remove(run: &Run, gone: impl Fn(u64) -> bool) -> Result<(), LogError> {
     for path in entries.flatten().map(|e| e.path()) {
         let version = path.file_name().and_then(|n| n.to_str()).and_then(|n| n.parse().ok());
         if version.is_some_and(&gone) {
-            fs::remove_dir_all(&path).map_err(LogError::io(&path))?;
+            drop_folder(&path)?;
         }
     }
     Ok(())
+}
+
+fn drop_folder(path: &Path) -> Result<(), LogError> {
+    match fs::remove_dir_all(path) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(LogError::io(path)(e)),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// What is kept, with what is kept for good.
+    fn all(keeper: &Keeper) -> Vec<u64> {
+        let every = keeper.keep.every;
+        let mut kept = keeper.kept();
+        kept.extend((0..).take(40).filter(|version| every.is_some() && *version > 0 && *version < keeper.before && !keeper.there.contains(version)));
+        kept.into_iter().collect()
+    }
+
     /// Two versions an iteration; a panel measured before iterations 0, 2 and 4.
     fn kept(keep: Keep, delay: u64) -> Vec<u64> {
         let mut keeper = Keeper::new(&RunInfo { keep, delay, ..Default::default() });
         for (i, success) in [Some(0.1), None, Some(0.9), None, Some(0.5)].into_iter().enumerate() {
             let i = i as u64;
-            keeper.made.push(Made { iteration: i, versions: vec![("a".into(), 2 * i + 1), ("a".into(), 2 * i + 2)], success });
+            keeper.made(Made { iteration: i, versions: vec![("a".into(), 2 * i + 1), ("a".into(), 2 * i + 2)] }, success);
         }
-        keeper.kept().into_iter().collect()
+        all(&keeper)
     }
 
     #[test]
@@ -111,9 +144,9 @@ mod tests {
         let mut keeper = Keeper::new(&RunInfo::default());
         for (i, versions) in [vec![("actor", 1), ("critic", 1)], vec![("critic", 2)], vec![("critic", 3)]].into_iter().enumerate() {
             let versions = versions.into_iter().map(|(model, version)| (model.into(), version)).collect();
-            keeper.made.push(Made { iteration: i as u64, versions, success: None });
+            keeper.made(Made { iteration: i as u64, versions }, None);
         }
-        assert_eq!(keeper.kept().into_iter().collect::<Vec<_>>(), [0, 1, 3]);
+        assert_eq!(all(&keeper), [0, 1, 3]);
     }
 
     #[test]
@@ -121,9 +154,9 @@ mod tests {
         let mut keeper = Keeper::new(&RunInfo { delay: 1, ..Default::default() });
         for (iteration, versions) in [(0, vec![1]), (1, vec![2]), (2, vec![3]), (3, vec![])] {
             let versions = versions.into_iter().map(|version| ("a".into(), version)).collect();
-            keeper.made.push(Made { iteration, versions, success: None });
+            keeper.made(Made { iteration, versions }, None);
         }
-        assert_eq!(keeper.kept().into_iter().collect::<Vec<_>>(), [0, 2, 3], "whoever goes on with iteration 3 asks for 2");
+        assert_eq!(all(&keeper), [0, 2, 3], "whoever goes on with iteration 3 asks for 2");
     }
 
     #[test]
@@ -133,5 +166,18 @@ mod tests {
         assert_eq!(kept(Keep { every: Some(2), ..Default::default() }, 0), [0, 3, 4, 7, 8, 9, 10]);
         assert_eq!(kept(Keep { best: true, ..Default::default() }, 0), [0, 4, 9, 10], "0.9 was measured of what iteration 1 left");
         assert_eq!(kept(Keep::default(), 1), [0, 7, 8, 9, 10], "a delayed edge may still ask");
+    }
+
+    /// What is held in memory doesn't grow with the run.
+    #[test]
+    fn a_long_run_is_remembered_in_little() {
+        let mut keeper = Keeper::new(&RunInfo { delay: 2, keep: Keep { every: Some(3), ..Default::default() }, ..Default::default() });
+        let folder = tempfile::tempdir().unwrap();
+        let run = Run::create(&folder.path().join("run"), "", &RunInfo::default()).unwrap();
+        for iteration in 0..1000 {
+            keeper.made(Made { iteration, versions: vec![("a".into(), iteration + 1)] }, None);
+            keeper.tidy(&run).unwrap();
+        }
+        assert!(keeper.recent.len() == 3 && keeper.there.len() < 5, "{} {}", keeper.recent.len(), keeper.there.len());
     }
 }

@@ -1,18 +1,12 @@
-//! The manifest: which iterations are committed, with which files, metrics and weights.
+//! The manifest: which iterations are committed, with which files, metrics and weights; in memory all of it, on disk a head
+//! ([`super::head`]), segments and a journal. Before format 2 it was one file, as it is serialized here; such runs can still be read.
 
+use super::index::{inside, Index};
 use super::run_info::{NodeInfo, RunInfo};
-use super::{disk, LogError, WeightsAt};
-use crate::files;
+use super::{Iteration, LogError, Part, WeightsAt};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::ErrorKind;
-use std::path::{Component, Path};
-
-/// The file in the run's folder.
-pub(super) const FILE: &str = "manifest.json";
-
-/// Metrics of one iteration: node, name, value.
-pub type Metrics = BTreeMap<String, BTreeMap<String, f64>>;
+use std::collections::BTreeSet;
+use std::path::Path;
 
 /// How a run stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,42 +16,6 @@ pub enum Status {
     Finished,
     Stopped,
     Failed(String),
-}
-
-/// One file: the rows of a node that one worker logged in one iteration.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
-    pub node: String,
-    pub iteration: u64,
-    pub worker: usize,
-    /// Relative to the run's folder.
-    pub path: String,
-    pub rows: u64,
-    pub bytes: u64,
-    /// [`crate::seed::bytes`] of the file; unknown in runs of before this was noted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sum: Option<u64>,
-}
-
-/// A committed iteration.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Iteration {
-    pub iteration: u64,
-    /// Sorted by node and worker.
-    pub parts: Vec<Part>,
-    #[serde(deserialize_with = "null_is_nan")]
-    pub metrics: Metrics,
-    /// Oldest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub weights: Vec<WeightsAt>,
-    /// Since the commit before.
-    pub seconds: f64,
-}
-
-/// JSON has no NaN and no infinity: they are written as null, and null is read as NaN.
-fn null_is_nan<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Metrics, D::Error> {
-    let read = BTreeMap::<String, BTreeMap<String, Option<f64>>>::deserialize(from)?;
-    Ok(read.into_iter().map(|(node, m)| (node, m.into_iter().map(|(k, v)| (k, v.unwrap_or(f64::NAN))).collect())).collect())
 }
 
 /// All that a reader may trust.
@@ -74,38 +32,14 @@ pub struct Manifest {
     pub committed: Vec<Iteration>,
 }
 
-/// The version of the format that this code writes, and the newest that it reads.
-const FORMAT: u32 = 1;
-
 impl Manifest {
-    pub(super) fn new(info: &RunInfo) -> Self {
-        Manifest { format: FORMAT, info: info.clone(), status: Status::Running, start: Vec::new(), committed: Vec::new() }
-    }
-
     /// The manifest in the run's folder `root`. Fails where there is none, and where it can't be what a run wrote.
     pub(super) fn read(root: &Path) -> Result<Manifest, LogError> {
-        let path = root.join(FILE);
-        let text = files::text(&path, u64::MAX - 1).map_err(|e| match e.kind() {
-            ErrorKind::NotFound => LogError::NotARun(root.into()),
-            ErrorKind::InvalidData => LogError::Manifest { path: path.clone(), why: e.to_string() },
-            _ => LogError::io(&path)(e),
-        })?;
-        /// Of another format this much can be read.
-        #[derive(Deserialize)]
-        struct Head {
-            format: u32,
-        }
-        if let Some(Head { format }) = serde_json::from_str(&text).ok().filter(|head: &Head| head.format > FORMAT) {
-            return Err(LogError::Newer { path, format, known: FORMAT });
-        }
-        let damaged = |why: String| LogError::Manifest { path: path.clone(), why };
-        let manifest: Manifest = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
-        manifest.sound().map_err(damaged)?;
-        Ok(manifest)
+        Index::read(root)?.manifest(root)
     }
 
     /// What no run could have written: files outside its folder, a file named twice, iterations out of order.
-    fn sound(&self) -> Result<(), String> {
+    pub(super) fn sound(&self) -> Result<(), String> {
         let mut last = None;
         let mut files = BTreeSet::new();
         for made in &self.committed {
@@ -118,27 +52,14 @@ impl Manifest {
                 if part.iteration != iteration {
                     return Err(format!("{} is of iteration {} and stands in iteration {iteration}", part.path, part.iteration));
                 }
-                if !files.insert(&part.path) {
+                // A file of many iterations stands in each of them.
+                if !files.insert(&part.path) && part.start.is_none() {
                     return Err(format!("{} is named twice", part.path));
                 }
             }
         }
         let weights = self.start.iter().chain(self.committed.iter().flat_map(|i| &i.weights)).map(|w| &w.path);
-        let inside = |path: &str| Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
-        match files.into_iter().chain(weights).find(|path| !inside(path)) {
-            Some(path) => Err(format!("{path} lies outside the run's folder")),
-            None => Ok(()),
-        }
-    }
-
-    /// Puts it in place of the one in the run's folder `root`, an iteration a line. `body` are its iterations, as [`line`] writes
-    /// them; its own list of them isn't looked at.
-    pub(super) fn write(&self, root: &Path, body: &[u8]) -> Result<(), LogError> {
-        let path = root.join(FILE);
-        let head = Manifest { committed: Vec::new(), ..self.clone() };
-        let head = serde_json::to_vec(&head).map_err(|e| LogError::Manifest { path: path.clone(), why: e.to_string() })?;
-        let open = head.len() - b"]}".len(); // `committed` is the last field, and empty
-        disk::replace(&path, &[&head[..open], body, b"\n]}\n"])
+        inside(files.into_iter().chain(weights))
     }
 
     /// The newest committed weights of `model`.
@@ -167,27 +88,21 @@ impl Manifest {
         self.info.nodes.iter().find(|n| n.id == id).ok_or_else(|| self.unknown(id))
     }
 
-    /// The newest version of any model that is committed.
-    pub(super) fn newest(&self) -> u64 {
-        self.committed.iter().flat_map(|i| &i.weights).map(|w| w.version).max().unwrap_or(0)
-    }
-
     fn unknown(&self, node: &str) -> LogError {
         let known: Vec<&str> = self.info.nodes.iter().map(|n| n.id.as_str()).collect();
         LogError::Node { node: node.into(), known: if known.is_empty() { "none".into() } else { known.join(", ") } }
     }
 }
 
-/// An iteration as it stands in the manifest after the `before` bytes of those that come before it.
-pub(super) fn line(iteration: &Iteration, before: usize) -> Result<Vec<u8>, serde_json::Error> {
-    let mut line = if before == 0 { b"\n".to_vec() } else { b",\n".to_vec() };
-    serde_json::to_writer(&mut line, iteration)?;
-    Ok(line)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::head::{FILE, FORMAT};
+    use super::super::Metrics;
     use super::*;
+
+    fn empty() -> Manifest {
+        Manifest { format: FORMAT, info: RunInfo::default(), status: Status::Running, start: vec![], committed: vec![] }
+    }
 
     fn manifest() -> Manifest {
         let part = |node: &str, iteration| Part {
@@ -198,25 +113,24 @@ mod tests {
             rows: 1,
             bytes: 1,
             sum: None,
+            start: None,
         };
         let iteration =
             |i| Iteration { iteration: i, parts: vec![part("a", i), part("b", i)], metrics: Metrics::new(), weights: vec![], seconds: 0.0 };
-        Manifest { committed: vec![iteration(0), iteration(2)], ..Manifest::new(&RunInfo::default()) }
+        Manifest { committed: vec![iteration(0), iteration(2)], ..empty() }
     }
 
     /// What is said of the manifest when it is read again.
     fn said(manifest: &Manifest) -> String {
         let folder = tempfile::tempdir().unwrap();
-        let mut body = Vec::new();
-        manifest.committed.iter().for_each(|i| body.extend(line(i, body.len()).unwrap()));
-        manifest.write(folder.path(), &body).unwrap();
+        std::fs::write(folder.path().join(FILE), serde_json::to_vec(manifest).unwrap()).unwrap();
         Manifest::read(folder.path()).map_or_else(|e| e.to_string(), |read| format!("{}", read == *manifest))
     }
 
     #[test]
     fn what_is_written_is_read() {
         assert_eq!(said(&manifest()), "true");
-        assert_eq!(said(&Manifest::new(&RunInfo::default())), "true");
+        assert_eq!(said(&empty()), "true");
     }
 
     #[test]

@@ -2,29 +2,44 @@
 //!
 //! ```text
 //! RUN/pipeline.yaml                                    the resolved pipeline
-//! RUN/manifest.json                                    what is committed: replaced atomically, the only thing readers trust
-//! RUN/log/<node>/iteration=<i>/part-<worker>.parquet   the rows
+//! RUN/manifest.json                                    how the run stands, and its segments: replaced atomically, what readers trust
+//! RUN/journal/<generation>-<block>.jsonl               a line for each iteration that was committed after those
+//! RUN/log/<node>/iteration=<i>/part-<worker>.parquet   the rows of such an iteration
+//! RUN/log/<node>/<first>-<last>/rows-<generation>.parquet   the rows of a segment's iterations
 //! ```
+//!
+//! A commit appends a line. Behind the run's back whole blocks of iterations become segments, of one file a node, and these become
+//! larger ones, so that the number of files stays small; nothing is removed that somebody reads. A kill in between loses nothing: what no
+//! manifest names yet is swept, and what it names is there.
 //!
 //! A worker writes a part ([`write_part`]); one thread commits an iteration once all its parts are written ([`Committer`]).
 //! What no commit names doesn't exist for [`read`] and [`query()`], so a kill at any moment loses only iterations in hand.
 //! [`diff()`] joins two runs by the names of their rows.
 
+mod chain;
 mod commit;
 mod diff;
 mod disk;
 mod error;
+mod fold;
 mod guard;
+mod head;
+mod index;
+mod iteration;
 mod joined;
+mod journal;
 mod keep;
 mod lock;
 mod manifest;
 mod print;
 mod query;
 mod reader;
+mod readers;
 mod run;
 mod run_info;
 mod scalar;
+mod scope;
+mod segment;
 pub mod sql;
 mod sweep;
 mod views;
@@ -35,12 +50,13 @@ pub use commit::Committer;
 pub use diff::{diff, weights, CreditDiff, Diff, NodeDiff, RowCounts, UsedDiff, WeightsDiff};
 pub use error::LogError;
 pub use lock::Lock;
-pub use manifest::{Iteration, Manifest, Metrics, Part, Status};
+pub use iteration::{Iteration, Metrics, Part};
+pub use manifest::{Manifest, Status};
 pub use print::{print, AnswerFormat};
 pub use query::{query, query_to, query_within, tables, Answer, Table};
-pub use reader::{columns, read, read_iteration};
+pub use reader::{columns, read, read_iteration, Rows};
 pub use run::Run;
 pub use run_info::{NodeInfo, Replays, RunInfo};
-pub use scalar::{number, value_of};
+pub use scalar::{number, parses, value_of, values_of};
 pub use weights::{FileSum, WeightsAt};
 pub use writer::write_part;

@@ -1,13 +1,15 @@
 //! SQL over a run, by DuckDB.
 
 use super::print::printer;
-use super::{guard, print, views, AnswerFormat, LogError, Run};
+use super::index::Index;
+use super::readers::Reading;
+use super::{guard, print, scope, views, AnswerFormat, LogError, Run};
 use arrow::array::{make_array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{cast_with_options, CastOptions};
 use arrow::datatypes::{DataType, Decimal128Type, Field, Schema, SchemaRef};
 use duckdb::Connection;
 use std::io::Write;
-use std::ops::RangeBounds;
+use std::ops::{Bound, RangeBounds, RangeInclusive};
 use std::sync::Arc;
 
 /// An answer of fewer bytes is looked at as a whole before it is printed.
@@ -38,18 +40,71 @@ pub fn query(run: &Run, sql: &str) -> Result<Answer, LogError> {
 /// The same over some of the iterations: what an answer about a few of them costs then doesn't grow with the run.
 pub fn query_within(run: &Run, iterations: impl RangeBounds<u64>, sql: &str) -> Result<Answer, LogError> {
     guard::check(sql)?;
-    let mut manifest = run.manifest()?;
-    manifest.committed.retain(|i| iterations.contains(&i.iteration));
-    let db = views::connect(run, &manifest)?;
-    ask(&db, sql).map_err(|e| explained(&db, &e.to_string()))
+    let opened = open(run, bounds(iterations), Some(sql))?;
+    ask(&opened.db, sql).map_err(|e| explained(&opened.db, sql, &e.to_string()))
+}
+
+/// A database over a run, whose files stay where they are for as long as it is held.
+struct Opened {
+    db: Connection,
+    _reading: Reading,
+}
+
+/// A database over the iterations of `within` that `sql` is about, whose files are known to be what was committed; without a question over
+/// what the tables are alone.
+fn open(run: &Run, within: RangeInclusive<u64>, sql: Option<&str>) -> Result<Opened, LogError> {
+    let reading = Reading::begin(run);
+    let index = Index::read(run.root())?;
+    let root = run.root();
+    // The figures of a long run are many, and few ask for them.
+    let figures = sql.is_some_and(|sql| {
+        let sql = sql.to_lowercase();
+        ["metrics", "show", "describe", "summarize", "information_schema", "duckdb_"].iter().any(|word| sql.contains(word))
+    });
+    let made = if figures { index.committed(root, within.clone())? } else { Vec::new() };
+    let (mut files, mut db) = (views::files(run, &index, &within, false)?, None);
+    if let Some(sql) = sql {
+        // Before their sums are known, DuckDB looks at the files' footers only.
+        let draft = views::connect(&index.info, &files, &[], &within);
+        let asked = match &draft {
+            Ok(draft) if !scope::misleading(sql) => scope::asked(draft, sql),
+            _ => 0..=u64::MAX,
+        };
+        let asked = *asked.start().max(within.start())..=*asked.end().min(within.end());
+        let known = views::files(run, &index, &asked, true)?;
+        let same = known == files && !figures;
+        files = known;
+        db = draft.ok().filter(|_| same);
+    }
+    let db = match db {
+        Some(db) => db,
+        None => views::connect(&index.info, &files, &made, &within)?,
+    };
+    Ok(Opened { db, _reading: reading })
+}
+
+/// The first and the last of a range.
+fn bounds(iterations: impl RangeBounds<u64>) -> RangeInclusive<u64> {
+    let first = match iterations.start_bound() {
+        Bound::Included(first) => *first,
+        Bound::Excluded(before) => before.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    match iterations.end_bound() {
+        Bound::Included(last) => first..=*last,
+        // Empty ranges are asked of the columns alone.
+        Bound::Excluded(0) => RangeInclusive::new(1, 0),
+        Bound::Excluded(after) => first..=after - 1,
+        Bound::Unbounded => first..=u64::MAX,
+    }
 }
 
 /// As [`query`], printed as it comes: an answer may be larger than the memory. A table stops where it has seen enough.
 pub fn query_to(run: &Run, sql: &str, format: AnswerFormat, out: &mut dyn Write) -> Result<(), LogError> {
     guard::check(sql)?;
-    let db = views::connect(run, &run.manifest()?)?;
-    pass_on(&db, sql, format, out).map_err(|e| match e {
-        LogError::Database(e) => explained(&db, &e.to_string()),
+    let opened = open(run, 0..=u64::MAX, Some(sql))?;
+    pass_on(&opened.db, sql, format, out).map_err(|e| match e {
+        LogError::Database(e) => explained(&opened.db, sql, &e.to_string()),
         e => e,
     })
 }
@@ -85,8 +140,7 @@ fn pass_on(db: &Connection, sql: &str, format: AnswerFormat, out: &mut dyn Write
 
 /// The tables that a query can name, with their columns.
 pub fn tables(run: &Run) -> Result<Vec<Table>, LogError> {
-    let db = views::connect(run, &run.manifest()?)?;
-    Ok(views::tables(&db)?)
+    Ok(views::tables(&open(run, 0..=u64::MAX, None)?.db)?)
 }
 
 /// The whole answer at once, for those who know that it is short.
@@ -140,7 +194,7 @@ fn in_utc(schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<(SchemaRef, Ve
 }
 
 /// DuckDB's message, the nearest name when one was not found, and what there is to ask.
-fn explained(db: &Connection, message: &str) -> LogError {
+pub(super) fn explained(db: &Connection, sql: &str, message: &str) -> LogError {
     let first = message.lines().next().unwrap_or("DuckDB gave no reason");
     if first.contains(".parquet'") && !first.starts_with("Permission Error") {
         return LogError::Sql(format!(
@@ -158,6 +212,9 @@ fn explained(db: &Connection, message: &str) -> LogError {
     }
     let tables = views::tables(db).unwrap_or_default();
     let mut text = first.to_string();
+    // DuckDB's own line with the place, and the caret below it.
+    let place: Vec<&str> = message.lines().skip_while(|line| !line.starts_with("LINE ")).take(2).collect();
+    place.iter().for_each(|line| text += &format!("\n{line}"));
     let candidates = tables.iter().flat_map(|t| std::iter::once(&t.name).chain(t.columns.iter().map(|c| &c.0)));
     if let Some(name) = unfound(first) {
         let having: Vec<&str> =
@@ -168,12 +225,27 @@ fn explained(db: &Connection, message: &str) -> LogError {
             None => (),
         }
     }
+    if let Some(word) = near(first).filter(|word| tables.iter().any(|t| t.name == *word || t.columns.iter().any(|c| c.0 == *word))) {
+        text += &format!("\n`{word}` is a word of SQL, too: as a name it stands in quotes, \"{word}\"");
+    }
     text += "\nthere are:";
+    let words: Vec<String> = sql.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '-')).map(str::to_lowercase).collect();
     for table in &tables {
+        // Of the others the name is enough.
         let columns: Vec<&str> = table.columns.iter().map(|c| c.0.as_str()).collect();
-        text += &format!("\n  {} ({})", table.name, columns.join(", "));
+        text += &if words.contains(&table.name.to_lowercase()) {
+            format!("\n  {} ({})", table.name, columns.join(", "))
+        } else {
+            format!("\n  {}", table.name)
+        };
     }
     LogError::Sql(text)
+}
+
+/// The word that DuckDB stumbled over.
+fn near(message: &str) -> Option<String> {
+    let (_, after) = message.split_once("syntax error at or near \"")?;
+    Some(after.split('"').next()?.to_lowercase())
 }
 
 /// The name that DuckDB says it has not found.

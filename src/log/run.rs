@@ -1,7 +1,8 @@
 //! The folder of a run.
 
-use super::manifest::FILE;
-use super::{disk, LogError, Manifest, RunInfo};
+use super::head::{Head, FILE};
+use super::{disk, readers, LogError, Manifest, RunInfo, Status};
+use crate::seed;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,10 @@ impl Run {
         let run = Run { root: root.into() };
         fs::create_dir_all(run.log()).map_err(LogError::io(root))?;
         disk::replace(&run.pipeline(), &[pipeline_yaml.as_bytes()])?;
-        Manifest::new(info).write(root, &[])?;
+        readers::prepare(root).map_err(LogError::io(root))?;
+        let info = RunInfo { pipeline: Some(seed::text(pipeline_yaml)), ..info.clone() };
+        let head = Head { info, start: Vec::new(), generation: 0, chain: 0, end: None, segments: Vec::new() };
+        head.write(root, &Status::Running)?;
         Ok(run)
     }
 
@@ -43,6 +47,17 @@ impl Run {
     /// What is committed so far. Asking again while the run goes on gives more.
     pub fn manifest(&self) -> Result<Manifest, LogError> {
         Manifest::read(&self.root)
+    }
+
+    /// Insists that `pipeline.yaml` is what the run began with: with other settings it would go on as another run, under one name.
+    ///
+    /// # Errors
+    /// If it was changed, or can't be read.
+    pub fn same_pipeline(&self, manifest: &Manifest) -> Result<(), LogError> {
+        let path = self.pipeline();
+        let Some(sum) = manifest.info.pipeline else { return Ok(()) };
+        let bytes = fs::read(&path).map_err(LogError::io(&path))?;
+        if seed::bytes(&bytes) == sum { Ok(()) } else { Err(LogError::Changed(path)) }
     }
 
     /// The folder itself.

@@ -19,6 +19,9 @@ pub struct RunInfo {
     /// How many iterations back a delayed edge looks, at most: weights as old as that are needed to resume.
     #[serde(default)]
     pub delay: u64,
+    /// [`crate::seed::text`] of `pipeline.yaml`; unknown in runs of before this was noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<u64>,
     /// The run whose rows this one repeats, if it plays none itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replays: Option<Replays>,

@@ -1,8 +1,8 @@
 //! Questions whose answer is one number: of named numbers, or of a run's log.
 
-use super::query::ask;
+use super::query::{self, ask};
 use super::sql::quoted;
-use super::{guard, query, views, Answer, LogError, Run};
+use super::{guard, views, Answer, LogError, Run, RunInfo};
 use arrow::array::AsArray;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type};
@@ -28,12 +28,52 @@ pub fn value_of(numbers: &[(String, f64)], expression: &str) -> Result<f64, LogE
     single(ask(&db, &sql).map_err(first)?)
 }
 
-/// The number that answers `sql` over a run's log, see [`query()`].
+/// The value of an expression of each of these rows of numbers, which are called `names`; NaN where it has none.
+///
+/// # Errors
+/// As [`value_of`].
+pub fn values_of(names: &[String], rows: &[Vec<f64>], expression: &str) -> Result<Vec<f64>, LogError> {
+    let columns: Vec<String> = names.iter().map(|name| quoted(name)).collect();
+    let row = |(i, row): (usize, &Vec<f64>)| {
+        let numbers: Vec<String> = row.iter().map(|n| if n.is_finite() { format!("{n:?}::DOUBLE") } else { "NULL::DOUBLE".into() }).collect();
+        format!("({i}, {})", numbers.join(", "))
+    };
+    if rows.is_empty() || names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let values: Vec<String> = rows.iter().enumerate().map(row).collect();
+    let sql = format!(
+        "SELECT ({expression}\n)::DOUBLE FROM (VALUES {}) AS drawn(\"which of them\", {}) ORDER BY \"which of them\"",
+        values.join(", "),
+        columns.join(", ")
+    );
+    guard::check(&sql)?;
+    let answer = ask(&views::alone()?, &sql)?;
+    let mut all = Vec::with_capacity(rows.len());
+    for batch in &answer.batches {
+        let column = cast(batch.column(0), &DataType::Float64)?;
+        all.extend(column.as_primitive::<Float64Type>().iter().map(|value| value.unwrap_or(f64::NAN)));
+    }
+    Ok(all)
+}
+
+/// Whether `sql` can be asked of the log of a run that is as `info` says, before there is one.
+///
+/// # Errors
+/// What is wrong with it, as [`super::query()`] would say.
+pub fn parses(info: &RunInfo, sql: &str) -> Result<(), LogError> {
+    guard::check(sql)?;
+    let nodes = info.nodes.iter().map(|node| node.id.as_str()).chain(["errors"]).map(|id| (id, Vec::new())).collect();
+    let db = views::connect(info, &nodes, &[], &(0..=u64::MAX))?;
+    db.prepare(sql).map(drop).map_err(|e| query::explained(&db, sql, &e.to_string()))
+}
+
+/// The number that answers `sql` over a run's log, see [`super::query()`].
 ///
 /// # Errors
 /// An answer that is not one row of one column that is a number.
 pub fn number(run: &Run, sql: &str) -> Result<f64, LogError> {
-    single(query(run, sql)?)
+    single(query::query(run, sql)?)
 }
 
 fn single(answer: Answer) -> Result<f64, LogError> {

@@ -1,24 +1,41 @@
 //! What a kill leaves behind (rows, weights) is nothing to our readers, but a person who points another program at `log/<node>/*/*.parquet` would
-//! see it. So it goes when a run starts again and when it ends.
+//! see it. So it goes when a run starts again and when it ends, unless somebody reads the run: what is left then goes the next time.
 
-use super::keep;
-use super::{LogError, Manifest, Run};
+use super::index::Index;
+use super::{journal, keep, readers};
+use super::{LogError, Run};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Removes the files under `log/` that no commit names, and folders of iterations that are empty then.
-pub(super) fn sweep(run: &Run, manifest: &Manifest) -> Result<(), LogError> {
-    let committed: BTreeSet<PathBuf> = manifest.committed.iter().flat_map(|i| &i.parts).map(|p| run.root().join(&p.path)).collect();
+/// Removes the files under `log/` and of the journal that no commit names, and folders that are empty then.
+pub(super) fn sweep(run: &Run, index: &Index) -> Result<(), LogError> {
+    readers::prepare(run.root()).map_err(LogError::io(run.root()))?;
+    let mut done = Ok(());
+    readers::unless_read(run, || done = remove(run, index));
+    done?;
+    let newest = |made: &super::Iteration| made.weights.iter().map(|w| w.version).max();
+    let committed = index.committed(run.root(), 0..=u64::MAX)?;
+    keep::drop_uncommitted(run, committed.iter().filter_map(newest).max().unwrap_or(0))
+}
+
+fn remove(run: &Run, index: &Index) -> Result<(), LogError> {
+    let committed: BTreeSet<PathBuf> = index.paths(run.root())?.into_iter().map(|path| run.root().join(path)).collect();
     for node in entries(&run.log())? {
-        for iteration in entries(&node)? {
-            for file in entries(&iteration)?.iter().filter(|f| !committed.contains(*f)) {
+        for folder in entries(&node)? {
+            for file in entries(&folder)?.iter().filter(|f| !committed.contains(*f)) {
                 fs::remove_file(file).map_err(LogError::io(file))?;
             }
-            let _ = fs::remove_dir(&iteration); // refused where something is left
+            let _ = fs::remove_dir(&folder); // refused where something is left
         }
     }
-    keep::drop_uncommitted(run, manifest.newest())
+    // A journal that counts is of the generation that the manifest names, and of blocks that are in no segment.
+    let first = index.segments.last().map_or(0, |segment| segment.last / journal::BLOCK + 1);
+    let kept = |file: &Path| committed.contains(file) || journal::counts(file, index.generation, first);
+    for file in entries(&run.root().join(journal::FOLDER))?.iter().filter(|file| !kept(file)) {
+        fs::remove_file(file).map_err(LogError::io(file))?;
+    }
+    Ok(())
 }
 
 /// What lies in `folder`; nothing where it is no folder.

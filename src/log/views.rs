@@ -2,41 +2,39 @@
 
 use super::joined::{provenance, trajectories, Turns};
 use super::sql::{literal, quoted, sql_type};
-use super::{reader, LogError, Manifest, NodeInfo, Run, Table};
+use super::index::Index;
+use super::{reader, Iteration, LogError, NodeInfo, Run, RunInfo, Table};
 use crate::pipeline::Role;
 use crate::row::{self, NAME};
 use duckdb::{params, Connection, Result as Sql};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 /// Where the episodes that failed are found: no node's table, but there in every run.
 const ERRORS: &str = "errors";
 
 /// The committed files of each logged node, and of the table `errors`.
-type Files<'a> = Vec<(&'a str, Vec<PathBuf>)>;
+pub(super) type Files<'a> = Vec<(&'a str, Vec<PathBuf>)>;
 
-/// An in-memory DuckDB with all the views, which can read the committed files and nothing else. It can't be unlocked.
-pub(super) fn connect(run: &Run, manifest: &Manifest) -> Result<Connection, LogError> {
-    let nodes = files(run, manifest)?;
-    let build = || -> Sql<_> {
-        let db = open()?;
-        fill(&db, "main", manifest, &nodes)?;
-        lock(&db, &nodes)?;
-        Ok(db)
-    };
-    Ok(build()?)
+/// An in-memory DuckDB with all the views over these files and figures, of the iterations in `within`, which can read the files and nothing else. It can't be unlocked.
+pub(super) fn connect(info: &RunInfo, nodes: &Files, made: &[Iteration], within: &RangeInclusive<u64>) -> Sql<Connection> {
+    let db = open()?;
+    fill(&db, "main", info, nodes, made, within)?;
+    lock(&db, nodes)?;
+    Ok(db)
 }
 
 /// The same for two runs, with the views of each in a schema of its own, and what tables there are in each.
 /// It works on one thread, so that sums of floats come out the same each time.
-pub(super) fn connect_both(sides: [(&str, &Run, &Manifest); 2]) -> Result<(Connection, [Vec<Table>; 2]), LogError> {
-    let all = [files(sides[0].1, sides[0].2)?, files(sides[1].1, sides[1].2)?];
+pub(super) fn connect_both(sides: [(&str, &Run, &Index, &[Iteration]); 2]) -> Result<(Connection, [Vec<Table>; 2]), LogError> {
+    let all = [files(sides[0].1, sides[0].2, &(0..=u64::MAX), true)?, files(sides[1].1, sides[1].2, &(0..=u64::MAX), true)?];
     let build = || -> Sql<_> {
         let db = open()?;
         let mut found = [Vec::new(), Vec::new()];
-        for (((schema, _, manifest), nodes), found) in sides.iter().zip(&all).zip(&mut found) {
+        for (((schema, _, index, made), nodes), found) in sides.iter().zip(&all).zip(&mut found) {
             db.execute_batch(&format!("CREATE SCHEMA {0}; SET schema = '{0}'", schema))?;
-            fill(&db, schema, manifest, nodes)?;
+            fill(&db, schema, &index.info, nodes, made, &(0..=u64::MAX))?;
             *found = tables(&db)?;
         }
         db.execute_batch("SET schema = 'main'; SET threads = 1")?;
@@ -46,13 +44,19 @@ pub(super) fn connect_both(sides: [(&str, &Run, &Manifest); 2]) -> Result<(Conne
     Ok(build()?)
 }
 
-fn files<'a>(run: &Run, manifest: &'a Manifest) -> Result<Files<'a>, LogError> {
+/// The files with rows of `within`; where `sums` asks for it, once each of them is known to be what was committed.
+pub(super) fn files<'a>(run: &Run, index: &'a Index, within: &RangeInclusive<u64>, sums: bool) -> Result<Files<'a>, LogError> {
     let root = run.root().canonicalize().map_err(LogError::io(run.root()))?;
     let run = Run::open(&root)?; // absolute paths: what may be read is compared by path
-    let nodes = manifest.info.nodes.iter().map(|node| node.id.as_str());
+    let nodes = index.info.nodes.iter().map(|node| node.id.as_str());
     // A run made before the name was refused may have a node that is called so.
     let errors = (!nodes.clone().any(|id| id.eq_ignore_ascii_case(ERRORS))).then_some(ERRORS);
-    nodes.chain(errors).map(|id| Ok((id, reader::files(&run, manifest, id)?))).collect()
+    let of = |id: &'a str| {
+        let pieces = index.files(&root, id, within)?;
+        let there = if sums { reader::checked(&run, &pieces) } else { Ok(pieces.iter().map(|piece| root.join(&piece.path)).collect()) };
+        Ok((id, there?))
+    };
+    nodes.chain(errors).map(of).collect()
 }
 
 /// A question may always take so many bytes.
@@ -91,34 +95,36 @@ fn lock(db: &Connection, nodes: &Files) -> Sql<()> {
 }
 
 /// Makes the views of one run in the schema that is set.
-fn fill(db: &Connection, schema: &str, manifest: &Manifest, nodes: &Files) -> Sql<()> {
+fn fill(db: &Connection, schema: &str, info: &RunInfo, nodes: &Files, made: &[Iteration], within: &RangeInclusive<u64>) -> Sql<()> {
+    // A file of many iterations may have rows of others.
+    let all = *within == (0..=u64::MAX);
+    let only = if all { String::new() } else { format!(" WHERE iteration BETWEEN {} AND {}", within.start(), within.end()) };
     for (id, files) in nodes {
         let source = if files.is_empty() {
-            match manifest.info.nodes.iter().find(|n| n.id == *id) {
+            match info.nodes.iter().find(|n| n.id == *id) {
                 None => empty(&row::ERRORS),
-                Some(info) if info.columns.is_empty() => empty(&NAME),
-                Some(info) => empty(&info.columns.iter().map(String::as_str).collect::<Vec<_>>()),
+                Some(node) if node.columns.is_empty() => empty(&NAME),
+                Some(node) => empty(&node.columns.iter().map(String::as_str).collect::<Vec<_>>()),
             }
         } else {
-            format!("FROM read_parquet({}, hive_partitioning = false)", list(files))
+            format!("FROM read_parquet({}, hive_partitioning = false){only}", list(files))
         };
         db.execute_batch(&format!("CREATE VIEW {} AS {source}", quoted(id)))?;
     }
-    metrics(db, schema, manifest)?;
+    metrics(db, schema, info, made)?;
     let columns: BTreeMap<String, Vec<String>> =
         tables(db)?.into_iter().map(|t| (t.name, t.columns.into_iter().map(|(name, _)| name).collect())).collect();
-    let turns: Vec<Turns> = manifest
-        .info
+    let turns: Vec<Turns> = info
         .nodes
         .iter()
         // What isn't of the training's rollouts has a table of its own and no place in `trajectories`.
-        .filter(|n| !manifest.info.apart(n))
+        .filter(|n| !info.apart(n))
         .filter_map(|n| {
             let turns = Turns { id: &n.id, columns: columns.get(&n.id)?, upstream: n.upstream.as_deref() };
             NAME.iter().all(|c| turns.has(c)).then_some(turns)
         })
         .collect();
-    if let Some(sql) = memory_at(manifest, &columns) {
+    if let Some(sql) = memory_at(info, &columns) {
         db.execute_batch(&sql)?;
     }
     for (name, view) in [("trajectories", trajectories(&turns)), ("provenance", provenance(&turns))] {
@@ -133,8 +139,8 @@ fn fill(db: &Connection, schema: &str, manifest: &Manifest, nodes: &Files) -> Sq
 
 /// The table macro `memory_at(iteration)`: the entries of the run's memories after that iteration, each with the iteration in which it
 /// came. None for a run without a memory.
-fn memory_at(manifest: &Manifest, columns: &BTreeMap<String, Vec<String>>) -> Option<String> {
-    let memories = manifest.info.nodes.iter().filter(|node| node.role == Some(Role::Remembers) && columns.contains_key(&node.id));
+fn memory_at(info: &RunInfo, columns: &BTreeMap<String, Vec<String>>) -> Option<String> {
+    let memories = info.nodes.iter().filter(|node| node.role == Some(Role::Remembers) && columns.contains_key(&node.id));
     let of = |node: &NodeInfo| {
         let (name, id) = (literal(&node.id), quoted(&node.id));
         format!(
@@ -152,13 +158,13 @@ pub(super) fn empty(columns: &[&str]) -> String {
     format!("SELECT {} WHERE false", columns.iter().filter_map(column).collect::<Vec<_>>().join(", "))
 }
 
-fn metrics(db: &Connection, schema: &str, manifest: &Manifest) -> Sql<()> {
-    if manifest.info.nodes.iter().any(|n| n.id.eq_ignore_ascii_case("metrics")) {
+fn metrics(db: &Connection, schema: &str, info: &RunInfo, made: &[Iteration]) -> Sql<()> {
+    if info.nodes.iter().any(|n| n.id.eq_ignore_ascii_case("metrics")) {
         return Ok(());
     }
     db.execute_batch("CREATE TABLE metrics (iteration UBIGINT, node VARCHAR, name VARCHAR, value DOUBLE)")?;
     let mut rows = db.appender_to_db("metrics", schema)?;
-    for i in &manifest.committed {
+    for i in made {
         for (node, values) in &i.metrics {
             for (name, value) in values {
                 rows.append_row(params![i.iteration, node, name, value])?;

@@ -30,7 +30,24 @@ pub fn write_part(run: &Run, node: &str, iteration: u64, worker: usize, rows: &R
         folder.parent().map_or(Ok(()), disk::sync_folder)?;
     }
     let sum = Some(seed::bytes(&bytes));
-    Ok(Part { node: node.into(), iteration, worker, path, rows: rows.num_rows() as u64, bytes: bytes.len() as u64, sum })
+    Ok(Part { node: node.into(), iteration, worker, path, rows: rows.num_rows() as u64, bytes: bytes.len() as u64, sum, start: None })
+}
+
+/// How many rows of many iterations share a group of rows, which a reader of one iteration must go through.
+const GROUP: usize = 16 << 10;
+
+/// A file with the rows of many iterations, in their order: the statistics of their column let a reader pass over what it doesn't ask for.
+///
+/// # Errors
+/// If the rows aren't all of the same columns.
+pub(super) fn segment(rows: &[RecordBatch]) -> Result<Vec<u8>, LogError> {
+    let Some(first) = rows.first() else { return Ok(Vec::new()) };
+    let properties = properties(first)?.into_builder().set_max_row_group_row_count(Some(GROUP));
+    let properties = properties.set_column_statistics_enabled(ColumnPath::from("iteration"), EnabledStatistics::Chunk).build();
+    let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
+    let mut writer = ArrowWriter::try_new_with_options(Vec::new(), first.schema(), options)?;
+    rows.iter().try_for_each(|rows| writer.write(rows))?;
+    Ok(writer.into_inner()?)
 }
 
 /// One Parquet file in memory: it is written to disk in one piece, and a full disk is then told from a bad row.

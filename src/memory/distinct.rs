@@ -27,7 +27,7 @@ impl Distinct {
     }
 
     /// Counts a state: the distinct one that it is like (the first in order that is near enough; itself, as `id`, where none is), how many
-    /// were like that one with this, and its point if it is new.
+    /// were like that one with this, and its point if it is new. How many there are once others were counted says [`Distinct::count`].
     pub fn visit(&mut self, bucket: u64, id: u64, point: Vec<f32>) -> (u64, u32, Option<&[f32]>) {
         let least = self.at_least - ROUNDING;
         let own = self.buckets.entry(bucket).or_default();
@@ -37,6 +37,12 @@ impl Distinct {
         }
         own.push(One { id, point, count: 1 });
         (id, 1, own.last().map(|one| one.point.as_slice()))
+    }
+
+    /// How many states were like the distinct one `id`.
+    pub fn count(&self, bucket: u64, id: u64) -> u32 {
+        let own = self.buckets.get(&bucket).and_then(|own| own.iter().find(|one| one.id == id));
+        own.map_or(0, |one| one.count)
     }
 
     /// Takes up what was counted before: that `count` states were like `id`, whose point is told with the first of them.

@@ -1,6 +1,7 @@
 //! `advantage`: how much better a row did than its group. The formulas are in `credit`.
 
 use super::operator::{must, settings, Further, Operator, Settings};
+use super::reward::charges_tokens;
 use super::upstream;
 use super::value::by_token;
 use crate::credit::rows::{compare, compared, made, rejoin, value};
@@ -45,8 +46,8 @@ fn needs(with: &With) -> Vec<Need> {
     let Some(meant) = with.typed::<AdvantageSettings>() else { return Vec::new() };
     let need = |column: &str, key: &str| Need { port: "rows".into(), column: column.into(), at: vec![key.into()] };
     let mut needs: Vec<Need> = meant.of.estimator().needs.iter().map(|column| need(column, "of")).collect();
-    if meant.of.estimator().tokens {
-        needs.push(need("token_values", "of"));
+    if let Some(column) = meant.of.estimator().tokens {
+        needs.push(need(column, "of"));
     } else if meant.unit == Unit::Token {
         needs.push(need("response_tokens", if with.gives("unit") { "unit" } else { "preset" }));
     }
@@ -55,16 +56,21 @@ fn needs(with: &With) -> Vec<Need> {
 
 /// Whether the node's advantages are those of tokens.
 pub fn of_tokens(node: &Node) -> bool {
-    node.with.typed::<AdvantageSettings>().is_some_and(|meant| meant.of.estimator().tokens)
+    node.with.typed::<AdvantageSettings>().is_some_and(|meant| meant.of.estimator().tokens.is_some())
 }
 
-/// Tokens that nobody values.
+/// Tokens that nobody values, or that nothing is charged to.
 fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
-    if !of_tokens(node) || upstream(pipeline, node).any(|node| by_token(&node.with)) {
+    let Some(column) = node.with.typed::<AdvantageSettings>().and_then(|meant| meant.of.estimator().tokens) else { return Vec::new() };
+    let (made, message, help): (fn(&With) -> bool, _, _) = match column {
+        "token_values" => (by_token, "no `value` before it values them", "say `per: token` in the `value` node"),
+        _ => (charges_tokens, "no `reward` before it charges any", "say `kl_per: token` in the `reward` node, or compare turns: `of: step_return`"),
+    };
+    if upstream(pipeline, node).any(|node| made(&node.with)) {
         return Vec::new();
     }
-    let message = format!("`{}` compares tokens, and no `value` before it values them", node.id);
-    vec![Wrong::in_node(node, &["with", "of"], message).help("say `per: token` in the `value` node")]
+    let message = format!("`{}` compares tokens, and {message}", node.id);
+    vec![Wrong::in_node(node, &["with", "of"], message).help(help)]
 }
 
 /// Two steps: the return needs whole trajectories, the baseline whole groups. A group's rows may be anywhere, so what is compared travels

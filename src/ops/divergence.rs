@@ -7,19 +7,30 @@ use crate::row::{self, RowError, View};
 use arrow::array::{Float32Array, RecordBatch};
 use std::sync::Arc;
 
-/// How far each row's response is from what `reference` (`model` as it began, if none) would have said, in nats; `temperature` stands in
+/// How far each token of each row's response is from what `reference` (`model` as it began, if none) would have said, in nats; `temperature` stands in
 /// place of the rows' own. Fails where the policy does.
-pub fn strays(view: &View, policy: &Policy, model: &str, reference: Option<&str>, temperature: Option<f32>) -> Result<Vec<f64>, Failed> {
+pub fn strays(view: &View, policy: &Policy, model: &str, reference: Option<&str>, temperature: Option<f32>) -> Result<Vec<Vec<f32>>, Failed> {
     let which: Vec<usize> = (0..view.len()).collect();
     let examples = examples(view, &which, Objective::Sft, policy.tokenizer(model)?.ends())?;
     let reference = policy.reference_logprobs(model, reference, examples.clone(), temperature)?;
-    Ok(examples.iter().zip(&reference).map(|(row, reference)| stray(&row.logprobs, reference)).collect())
+    Ok(examples.iter().zip(&reference).map(|(row, reference)| each(&row.logprobs, reference)).collect())
 }
 
-/// How far a response is from the reference, in nats: the sum over its tokens of d, the log-probability with which a token was drawn less
-/// that under the reference. On average over what the policy says that is the divergence of all it says (Schulman 2020, k1).
-fn stray(acted: &[f32], reference: &[f32]) -> f64 {
-    acted.iter().zip(reference).map(|(acted, reference)| f64::from(*acted) - f64::from(*reference)).sum()
+/// How far each token is from the reference, in nats: d, the log-probability with which it was drawn less that under the reference.
+fn each(acted: &[f32], reference: &[f32]) -> Vec<f32> {
+    acted.iter().zip(reference).map(|(acted, reference)| (f64::from(*acted) - f64::from(*reference)) as f32).collect()
+}
+
+/// How far a response is from the reference, in nats: the sum over its tokens. On average over what the policy says that is the divergence of
+/// all it says (Schulman 2020, k1).
+pub fn whole(tokens: &[f32]) -> f64 {
+    tokens.iter().map(|d| f64::from(*d)).sum()
+}
+
+/// The rows with the column `token_rewards`: `weight` times how far each token strays, taken off what it earns (REINFORCE++, Hu 2025, Eq. 3).
+pub fn charged(view: &View, strays: &[Vec<f32>], weight: f32) -> Result<Vec<RecordBatch>, RowError> {
+    let rewards: Vec<Vec<f32>> = strays.iter().map(|row| row.iter().map(|d| -weight * d).collect()).collect();
+    view.with(vec![("token_rewards", row::f32_lists(rewards.iter().map(Vec::as_slice)))])
 }
 
 /// The rows, each with `weight` times how far it strays taken off its reward.
@@ -50,7 +61,7 @@ mod tests {
                 ("reward", Arc::new(Float32Array::from(vec![0.0, 0.0]))),
             ])
             .unwrap()];
-            let strays = [stray(&[half], &[half]), stray(&[second], &[half])];
+            let strays = [whole(&each(&[half], &[half])), whole(&each(&[second], &[half]))];
             let made = less(&View::sorted(&rows).unwrap().unwrap(), &strays, 1.0).unwrap();
             rewards.extend(row::f32s(&made[0], "reward").unwrap().values());
         }

@@ -4,13 +4,14 @@
 
 use super::idle_clip;
 use super::operator::{must, port, settings, Further, Head, Operator, Settings, Unfit};
+use super::ranked;
 use super::select::{bare, examples, OldLogprobs, Select};
 use super::tokens;
 use crate::credit::explained_variance;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::log::Run;
-use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With};
+use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::policy::{Example, KlKind, Objective, PolicyError, RowReport, UpdateReport, UpdateSettings};
 use crate::row::{self, RowError, View};
 use crate::seed::{mix, text};
@@ -65,7 +66,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<GpuUpdate>(),
     outside: render,
     inside: None,
-    further: Further { needs, head, notes, ..Further::NOTHING },
+    further: Further { needs, head, notes, wrong, ..Further::NOTHING },
 };
 
 /// Settings of `gpu-update`: the update's own and, beside them, which rows it learns from and the model that is updated.
@@ -94,6 +95,12 @@ fn notes(node: &Node, pipeline: &Pipeline) -> Vec<String> {
     let idle = with.update.kl_kind == KlKind::K1 && with.update.kl > 0.0;
     let note = "the gradient of `kl_kind: k1` in a loss is 0 on average, so `kl` holds nothing back: take k2 or k3, or `kl` of `reward`";
     idle.then(|| note.to_owned()).into_iter().chain(idle_clip::note(node, &with.update, pipeline)).collect()
+}
+
+/// Rows that a critic ranked, to be learnt from by policy gradient.
+fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
+    let learns = settings::<GpuUpdate>(node).is_ok_and(|with| with.update.objective == Objective::PolicyGradient);
+    if learns { ranked::learnt_from(node, pipeline).into_iter().collect() } else { Vec::new() }
 }
 
 fn needs(with: &With) -> Vec<Need> {

@@ -1,5 +1,8 @@
-//! `novelty`: how often states like a turn's have been seen before, over all iterations, and the reward 1/n that follows (EMPO2, section
-//! 4.2: intrinsic rewards). A count is maintained, never taken again: of each distinct state how many were like it.
+//! `novelty`: how often states like the one that a turn led to have been seen, over all iterations, and the reward 1/n that follows (EMPO2,
+//! section 4.2: intrinsic rewards, "for each new state"). A count is maintained, never taken again: of each distinct state how many were like it.
+//!
+//! All rows of an iteration see the same count, its own visits with it: counted one after the other, the rows of a group would differ by
+//! the number of their sample alone, and dividing by the group's deviation would make an advantage of that.
 
 use super::buckets::{unlogged, Per};
 use super::keyed::Keyed;
@@ -24,6 +27,9 @@ struct Novelty {
     /// What n counts.
     #[serde(default)]
     count: Count,
+    /// Which state a turn is paid for, by `count: visits`.
+    #[serde(default)]
+    of: Of,
     #[serde(flatten)]
     keyed: Keyed,
     /// A state is like a distinct one when the cosine of their keys is at least this; by `points: none`, when their keys are equal.
@@ -39,11 +45,24 @@ struct Novelty {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Count {
-    /// The states so far, this one with them, that were like the same distinct state. A state that is like none is distinct itself.
+    /// The states up to the end of the iteration that were like the same distinct state: one number for all of the iteration's rows. A
+    /// state that is like none is distinct itself.
     #[default]
     Visits,
     /// One more than the entries that the prompt told; 0, and no reward, in mode plain (EMPO2's released code).
     Retrieved,
+}
+
+/// The state that a turn is paid for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Of {
+    /// The one that it led to (EMPO2, section 4.2: "for each new state"): the key of the next turn, and after an episode's last turn what
+    /// the world showed then (column `outcome`).
+    #[default]
+    NextState,
+    /// The one that it was taken in: the start of an episode is paid for each time, and its end never.
+    State,
 }
 
 fn at_least() -> f64 {
@@ -53,7 +72,7 @@ fn at_least() -> f64 {
 /// What the table has of it.
 pub const OPERATOR: Operator = Operator {
     name: "novelty",
-    about: "says how often states like a turn's have been seen before",
+    about: "says how often states like the one that a turn led to have been seen",
     role: Role::Judges,
     ports: &[Port {
         name: "rows",
@@ -77,7 +96,9 @@ fn needs(with: &With) -> Vec<Need> {
     if with.count == Count::Retrieved {
         return vec![need("mode", "count"), need("retrieved", "count")];
     }
-    vec![need(&with.keyed.key, "key")]
+    let mut needs = vec![need(&with.keyed.key, "key")];
+    needs.extend((with.of == Of::NextState).then(|| need("outcome", "of")));
+    needs
 }
 
 /// A key that is no text, and counts that a resumed run could not go on with.
@@ -88,6 +109,10 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     if let Some(column) = row::find(&with.keyed.key).filter(|column| !fits.contains(&column.kind)) {
         let message = format!("`key` can't be the column `{}`, which is {}", column.name, column.kind.name());
         found.push(Wrong::in_node(node, &["with", "key"], message).help("name a column of texts; `points: none` also compares `state`"));
+    }
+    if with.count == Count::Retrieved && node.with.gives("of") {
+        let message = "`of` names a state, and `count: retrieved` counts entries of a memory";
+        found.push(Wrong::in_node(node, &["with", "of"], message).help("leave it out, or write `count: visits`"));
     }
     found.extend(with.keyed.wrong(node));
     found.extend(unlogged(node, pipeline, "counts over iterations, and a resumed run reads its counts in the log"));
@@ -108,16 +133,17 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
     }))
 }
 
-/// The columns of an iteration's rows, counted in the order of their names.
+/// The columns of an iteration's rows. Which states are distinct follows from the order of the rows' names; how often they were seen doesn't.
 fn counted(distinct: &mut Distinct, view: &View, with: &Novelty, pointer: &Pointer) -> Result<Vec<(&'static str, ArrayRef)>, Failed> {
-    let key = if with.count == Count::Retrieved { vec!["mode", "retrieved"] } else { vec![with.keyed.key.as_str()] };
+    let mut key = if with.count == Count::Retrieved { vec!["mode", "retrieved"] } else { vec![with.keyed.key.as_str()] };
+    key.extend((with.count == Count::Visits && with.of == Of::NextState).then_some("outcome"));
     let rows = view.read(&row::NAME.into_iter().chain(key).collect::<Vec<_>>())?;
     let phases = row::texts(&rows, "phase")?;
     let mut like = Vec::with_capacity(view.len());
     let mut seen = Vec::with_capacity(view.len());
     let mut points = ListBuilder::new(Float32Builder::new()).with_field(Field::new("item", DataType::Float32, false));
     let keys: Option<Vec<String>> = match with.count {
-        Count::Visits => Some((0..view.len()).map(memory::keys(&rows, &with.keyed.key)?).collect()),
+        Count::Visits => Some(visited(&rows, with)?),
         Count::Retrieved => None,
     };
     let places = match &keys {
@@ -144,6 +170,12 @@ fn counted(distinct: &mut Distinct, view: &View, with: &Novelty, pointer: &Point
         points.values().append_slice(founded.unwrap_or_default());
         points.append(true);
     }
+    if keys.is_some() {
+        let tasks = row::texts(&rows, "task")?;
+        for (i, n) in seen.iter_mut().enumerate().filter(|(_, n)| **n > 0) {
+            *n = distinct.count(with.per.bucket(tasks.value(i)), like[i]);
+        }
+    }
     let novelty = seen.iter().map(|n| if *n == 0 { 0.0 } else { 1.0 / *n as f32 });
     Ok(vec![
         ("novelty", Arc::new(Float32Array::from_iter_values(novelty)) as ArrayRef),
@@ -151,6 +183,30 @@ fn counted(distinct: &mut Distinct, view: &View, with: &Novelty, pointer: &Point
         ("seen", Arc::new(UInt32Array::from(seen))),
         ("embedding", Arc::new(points.finish())),
     ])
+}
+
+/// The key of the state that each row is paid for.
+fn visited(rows: &RecordBatch, with: &Novelty) -> Result<Vec<String>, RowError> {
+    let own: Vec<String> = (0..rows.num_rows()).map(memory::keys(rows, &with.keyed.key)?).collect();
+    if with.of == Of::State {
+        return Ok(own);
+    }
+    let (outcomes, phases) = (row::texts(rows, "outcome")?, row::texts(rows, "phase")?);
+    // A reflection stands behind the turn that it goes with, so the turns of an episode aren't always neighbours.
+    let mut later: Option<(usize, Name)> = None;
+    let mut keys = vec![String::new(); own.len()];
+    for i in (0..own.len()).rev().filter(|i| phases.value(*i) == "play") {
+        let name = Name::of(rows, i);
+        let next = later.as_ref().filter(|(_, n)| (&n.task, n.sample, n.attempt) == (&name.task, name.sample, name.attempt));
+        // The hash of a state after the last turn isn't known, what was shown then is: the mark keeps it apart from hashes.
+        keys[i] = match next {
+            Some((j, _)) => own[*j].clone(),
+            None if with.keyed.key == "state" => format!("outcome {}", outcomes.value(i)),
+            None => outcomes.value(i).into(),
+        };
+        later = Some((i, name));
+    }
+    Ok(keys)
 }
 
 /// Takes up the counts that rows of before the run was stopped tell.
@@ -163,4 +219,79 @@ fn recount(distinct: &mut Distinct, past: &[RecordBatch], per: Per) -> Result<()
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::credit::rows::{compare, value};
+    use crate::credit::AdvantageSettings;
+    use arrow::array::{BooleanArray, StringArray};
+
+    /// Eight samples of one task that go through the states 1, 2, 3 and end the same.
+    fn eight() -> RecordBatch {
+        let n = 32u32;
+        let u32s = |f: &dyn Fn(u32) -> u32| Arc::new(UInt32Array::from_iter_values((0..n).map(f))) as ArrayRef;
+        row::batch(vec![
+            ("iteration", Arc::new(UInt64Array::from(vec![0; 32])) as ArrayRef),
+            ("task", Arc::new(StringArray::from(vec!["a"; 32]))),
+            ("sample", u32s(&|i| i / 4)),
+            ("attempt", u32s(&|_| 0)),
+            ("turn", u32s(&|i| i % 4)),
+            ("phase", Arc::new(StringArray::from(vec!["play"; 32]))),
+            ("state", Arc::new(UInt64Array::from_iter_values((0..32).map(|i| i % 4)))),
+            ("outcome", Arc::new(StringArray::from_iter_values((0..32).map(|i| if i % 4 == 3 { "won" } else { "" })))),
+            ("reward", Arc::new(Float32Array::from_iter_values((0..32).map(|i| if i % 4 == 3 { 10.0 } else { 0.0 })))),
+            ("valid", Arc::new(BooleanArray::from(vec![true; 32]))),
+            ("group", Arc::new(UInt64Array::from(vec![7; 32]))),
+        ])
+        .unwrap()
+    }
+
+    fn with(given: serde_json::Value) -> Novelty {
+        serde_json::from_value(given).unwrap()
+    }
+
+    fn column(distinct: &mut Distinct, rows: &RecordBatch, with: &Novelty) -> Vec<f32> {
+        let batches = [rows.clone()];
+        let pointer = Pointer::new(with.keyed.points, None, None);
+        let made = counted(distinct, &View::sorted(&batches).unwrap().unwrap(), with, &pointer).unwrap();
+        made[0].1.as_any().downcast_ref::<Float32Array>().unwrap().values().to_vec()
+    }
+
+    /// Eight equal walks: each of their four states was seen eight times, so the rows of a turn are paid alike and no walk is better.
+    #[test]
+    fn the_number_of_a_sample_earns_nothing() {
+        let with = with(serde_json::json!({ "key": "state", "points": "none" }));
+        let mut distinct = Distinct::new(0.9);
+        let novelty = column(&mut distinct, &eight(), &with);
+        assert_eq!(novelty, [0.125; 32]);
+        let reward: Vec<f32> = row::f32s(&eight(), "reward").unwrap().values().iter().zip(&novelty).map(|(r, n)| r + n).collect();
+        let rows = row::with(&eight(), "reward", Arc::new(Float32Array::from(reward))).unwrap();
+        let settings = AdvantageSettings::default();
+        let compared = compare(&value(&[rows], &settings).unwrap(), &settings).unwrap();
+        assert_eq!(row::f32s(&compared[0], "advantage").unwrap().values(), &[0.0; 32]);
+        assert_eq!(column(&mut distinct, &eight(), &with), [1.0 / 16.0; 32], "the next iteration");
+    }
+
+    /// Of two walks, 1 2 3 that ends in "won" and 1 2 that ends in "lost": by `next_state` 2 was come to twice, 3 and both ends once.
+    #[test]
+    fn a_turn_is_paid_for_where_it_led() {
+        let u32s = |values: [u32; 5]| Arc::new(UInt32Array::from(values.to_vec())) as ArrayRef;
+        let rows = row::batch(vec![
+            ("iteration", Arc::new(UInt64Array::from(vec![0; 5])) as ArrayRef),
+            ("task", Arc::new(StringArray::from(vec!["a"; 5]))),
+            ("sample", u32s([0, 0, 0, 1, 1])),
+            ("attempt", u32s([0; 5])),
+            ("turn", u32s([0, 1, 2, 0, 1])),
+            ("phase", Arc::new(StringArray::from(vec!["play"; 5]))),
+            ("state", Arc::new(UInt64Array::from(vec![1, 2, 3, 1, 2]))),
+            ("outcome", Arc::new(StringArray::from(vec!["", "", "won", "", "lost"]))),
+        ])
+        .unwrap();
+        let paid = |given| column(&mut Distinct::new(0.9), &rows, &with(given));
+        use serde_json::json;
+        assert_eq!(paid(json!({ "key": "state", "points": "none" })), [0.5, 1.0, 1.0, 0.5, 1.0]);
+        assert_eq!(paid(json!({ "key": "state", "points": "none", "of": "state" })), [0.5, 0.5, 1.0, 0.5, 0.5]);
+    }
 }

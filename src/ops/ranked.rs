@@ -1,10 +1,21 @@
-//! What is wrong with a node that has a critic rank its actions: a critic that ranks nothing, or one that doesn't stay as it is.
+//! What is wrong with a node that has a critic rank its actions: a critic that ranks nothing, one that doesn't stay as it is, or a policy
+//! gradient of what it chose.
 
-use super::{is, remote};
+use super::{is, remote, upstream};
 use crate::pipeline::{Node, Pipeline, Role, Wrong};
 use crate::rollout::action::Decode;
 use crate::rollout::agent::Agent;
 use crate::rollout::settings::Actor;
+
+/// A policy gradient of actions that a critic chose: the log-probabilities of such rows are those of the choice among scores (0 at temperature 0),
+/// and a ratio to them says nothing of how the policy has changed.
+pub fn learnt_from(node: &Node, pipeline: &Pipeline) -> Option<Wrong> {
+    let ranked = |n: &&Node| n.all().any(|n| is(n, Role::Plays) && n.with.names("critic").is_some());
+    let plays = upstream(pipeline, node).find(ranked)?;
+    let message = format!("a critic chose the actions of `{}`, and a policy gradient needs the policy's own draws", plays.id);
+    let help = "imitate them, `objective: sft`, or leave `critic` out there";
+    Some(Wrong::in_node(node, &["with", "objective"], message).help(help))
+}
 
 /// All that the node asks of a critic in vain.
 pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor) -> Vec<Wrong> {

@@ -1,7 +1,7 @@
 //! `reward`: weighs what the task pays, what the format earns, what an invalid action costs and what length costs.
 //! With 1, 0.5 and 0 it is EAPO's R_task + 0.5 R_format (remark 5.1, without the exploration part).
 
-use super::divergence::{less, strays};
+use super::divergence::{charged, less, strays, whole};
 use super::operator::{must, settings, Further, Head, Operator, Settings, Unfit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
@@ -42,6 +42,9 @@ struct Weights {
     #[serde(default)]
     #[schemars(range(min = 0.0))]
     kl: f32,
+    /// What is charged with that divergence.
+    #[serde(default)]
+    kl_per: KlPer,
     /// The model that played, for `kl`.
     #[serde(default)]
     #[schemars(extend("x-names" = "model"))]
@@ -55,6 +58,22 @@ struct Weights {
     #[serde(default)]
     #[schemars(range(max = 10.0), extend("exclusiveMinimum" = 0.0))]
     temperature: Option<f32>,
+}
+
+/// What is charged with a divergence from the reference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum KlPer {
+    /// The turn: its reward is lowered by the sum over its tokens (RLOO, Ahmadian et al. 2024, where a response is one action).
+    #[default]
+    Turn,
+    /// Each token, with its own part, in the column `token_rewards`, which `advantage` reads by `of: token_return` (REINFORCE++).
+    Token,
+}
+
+/// Whether the node charges tokens.
+pub fn charges_tokens(with: &With) -> bool {
+    with.typed::<Weights>().is_some_and(|with| with.kl_per == KlPer::Token && with.kl != 0.0)
 }
 
 /// DAPO's soft overlong punishment (Yu et al. 2025, Eq. 13), of the response of a turn: 0 up to max - buffer tokens, from there
@@ -100,7 +119,7 @@ pub const OPERATOR: Operator = Operator {
         delay: Delay::Never,
     }],
     keeps: true,
-    adds: &["reward"],
+    adds: &["reward", "token_rewards"],
     settings: Settings::of::<Weights>(),
     outside: render,
     inside: None,
@@ -137,7 +156,7 @@ fn wrong(node: &Node) -> Vec<Wrong> {
         let message = "`kl` is the divergence of a model, and none is named";
         found.push(Wrong::in_node(node, &["with", "kl"], message).help("name the one that played: `model: actor`"));
     }
-    for idle in ["model", "reference", "temperature"].iter().filter(|key| with.kl == 0.0 && node.with.gives(key)) {
+    for idle in ["model", "reference", "temperature", "kl_per"].iter().filter(|key| with.kl == 0.0 && node.with.gives(key)) {
         found.push(Wrong::in_node(node, &["with", idle], format!("`{idle}` is read by `kl` alone")).help("give `kl`, or leave it out"));
     }
     found
@@ -158,8 +177,12 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     Ok(stage(step(" divergence", vec![(weighed, Route::One)], Place::Thread), ctx, move |iteration, rows| {
         let Some(view) = View::sorted(&rows[0])? else { return Ok(vec![]) };
         let strays = strays(&view, &policy, &model, with.reference.as_deref(), with.temperature)?;
-        shared.measure(iteration, &id, "kl", strays.iter().sum::<f64>() / strays.len().max(1) as f64);
-        Ok(less(&view, &strays, with.kl)?)
+        let turns: Vec<f64> = strays.iter().map(|tokens| whole(tokens)).collect();
+        shared.measure(iteration, &id, "kl", turns.iter().sum::<f64>() / turns.len().max(1) as f64);
+        Ok(match with.kl_per {
+            KlPer::Turn => less(&view, &turns, with.kl)?,
+            KlPer::Token => charged(&view, &strays, with.kl)?,
+        })
     }))
 }
 

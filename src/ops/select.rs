@@ -150,8 +150,12 @@ pub fn examples(view: &View, which: &[usize], objective: Objective, ends: &[u32]
     // Logs of earlier versions lack it.
     let drawn = if view.has("temperature") { Some(view.read(&["temperature"])?) } else { None };
     let temperatures = drawn.as_ref().map(|rows| row::f32s(rows, "temperature")).transpose()?;
+    let names = view.read(&["task", "sample", "attempt", "phase"].into_iter().filter(|name| view.has(name)).collect::<Vec<_>>())?;
+    // A reflection is no turn of its attempt, so the phase tells them apart.
+    let trajectories = row::keys(&names, &["task", "sample", "attempt", "phase"]);
     let example = |&i: &usize| {
         let mut example = Example {
+            trajectory: trajectories[i],
             prompt: prompts.get::<UInt32Type>(i).to_vec(),
             response: responses.get::<UInt32Type>(i).to_vec(),
             logprobs: logprobs.get::<Float32Type>(i).to_vec(),

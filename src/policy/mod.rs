@@ -115,6 +115,8 @@ pub struct Example {
     pub temperature: Option<f32>,
     /// As in [`Request`].
     pub choices: Vec<Vec<u32>>,
+    /// Which trajectory the row is a turn of, for a mean over trajectories.
+    pub trajectory: u64,
     /// How much better the response did than others.
     pub advantage: f32,
     /// The same of each response token; empty: `advantage` counts for all of them.

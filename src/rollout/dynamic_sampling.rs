@@ -6,6 +6,7 @@ use super::error::RolloutError;
 use crate::credit;
 use crate::credit::rows::{episodes, reflections};
 use crate::row::{self, RowError};
+use crate::stats::equal;
 use arrow::array::RecordBatch;
 
 /// What was played: all rows, those of dull tasks with them.
@@ -45,16 +46,22 @@ pub fn resample(
     Ok(sampled)
 }
 
-/// How many tasks have trajectories whose returns, as `advantage` would compare them, are not all equal.
+/// How many tasks have trajectories whose returns, as `advantage` would compare them, are not all equal but for rounding ([`equal`]).
 pub fn telling(rows: &[RecordBatch]) -> Result<usize, RowError> {
     let Some(rows) = row::sorted(rows)? else { return Ok(0) };
     let reflections = reflections(&rows)?;
     let (tasks, mut episodes) = (row::texts(&rows, "task")?, episodes(&rows)?);
     episodes.retain(|episode| !reflections[episode.start]);
-    let returns: Vec<f32> = credit::episode_return(row::f32s(&rows, "reward")?.values(), &episodes).iter().map(|r| *r as f32).collect();
+    let rewards = row::f32s(&rows, "reward")?.values();
+    let returns: Vec<f32> = credit::episode_return(rewards, &episodes).iter().map(|r| *r as f32).collect();
     let same_task = |i: usize| tasks.value(episodes[i].start) == tasks.value(episodes[i - 1].start);
     let of_episode = |i: usize| returns[episodes[i].start];
-    let varied = |task: &std::ops::Range<usize>| task.clone().any(|i| of_episode(i) != of_episode(task.start));
+    let size = |i: usize| rewards[episodes[i].clone()].iter().fold(0.0, |most: f32, reward| most.max(reward.abs()));
+    let varied = |task: &std::ops::Range<usize>| {
+        let bounds = task.clone().map(of_episode).fold((f32::MAX, f32::MIN), |(low, high), r| (low.min(r), high.max(r)));
+        let size = task.clone().map(size).fold(0.0, f32::max);
+        !equal(f64::from(bounds.0), f64::from(bounds.1), f64::from(size))
+    };
     Ok(credit::episodes(same_task, episodes.len()).iter().filter(|task| varied(task)).count())
 }
 
@@ -65,14 +72,14 @@ mod tests {
     use arrow::array::{Float32Array, StringArray, UInt32Array};
     use std::sync::Arc;
 
-    /// Two trajectories of three turns each. Both earn 1 on a task that ends in s, though in another order, and as f32
-    /// only one of the sums would be 1; on others the second one earns more.
+    /// Two trajectories of three turns each. Both earn 1 on a task that ends in s, though in another order, so that their sums differ in the
+    /// last digit; on others the second one earns more.
     fn played(tasks: &[String]) -> Result<Played, RolloutError> {
         let n = 6 * tasks.len();
         let each = |f: &dyn Fn(u32) -> u32| Arc::new(UInt32Array::from_iter_values((0..n as u32).map(|i| f(i % 6))));
         let reward = |i: usize| match i % 6 {
             3.. if tasks[i / 6].ends_with('t') => 2.0,
-            other => [1e8, 1.0, -1e8, 1e8, -1e8, 1.0][other],
+            other => [0.1, 0.7, 0.2, 0.2, 0.1, 0.7000001][other],
         };
         let rows = row::batch(vec![
             ("task", Arc::new(StringArray::from_iter_values((0..n).map(|i| &tasks[i / 6])))),

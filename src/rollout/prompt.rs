@@ -83,7 +83,7 @@ impl Situation<'_> {
             "turn" => (self.turn + 1).into(),
             "max_turns" => self.max_turns.into(),
             "attempt" => (self.attempt + 1).into(),
-            "carried" => self.carried.iter().map(|(tag, text)| (tag.as_str(), text.as_str())).collect(),
+            "carried" => Value::from_pairs(self.carried.iter().map(|(tag, text)| (tag.as_str(), text.as_str()))),
             _ => Value::UNDEFINED,
         }
     }
@@ -174,7 +174,7 @@ pub fn own_words(agent: &Agent) -> Result<Vec<String>, TemplateError> {
     let hole = |place: &str| match place {
         "history" => [past(HOLE, HOLE, HOLE)].into_iter().collect(),
         "actions" => [Value::from(HOLE)].into_iter().collect(),
-        "carried" => agent.parts().map(|part| (part.tag.as_str(), HOLE)).collect(),
+        "carried" => Value::from_pairs(agent.parts().map(|part| (part.tag.as_str(), HOLE))),
         _ => Value::from(HOLE),
     };
     Ok(own.into_iter().chain(system(agent)?).flat_map(|template| template.words(hole)).collect())
@@ -254,6 +254,9 @@ mod tests {
         );
         let first = Situation { memory: "", history: &[], ..situation };
         assert_eq!(user(full, &first), "Push.\nWhat you see now:\nB\nAdmissible actions: left, up\n");
+        let noted = serde_json::json!({ "prompt": "{{ carried.memory }}|{{ observation }}" });
+        let carried = [("memory".to_owned(), "a key".to_owned())];
+        assert_eq!(user(noted, &Situation { carried: &carried, ..situation }), "a key|B");
         let own = serde_json::json!({
             "system": "{{ rules }}",
             "prompt": "{{ turn }}/{{ max_turns }}, {{ attempt }}{% for past in history %}; {{ past.thought }}: {{ past.action }}{% endfor %}; {{ actions[:1] | join }}",

@@ -2,6 +2,7 @@
 //! compiled once; an episode fills its places.
 
 use crate::files;
+use crate::jinja;
 use crate::pipeline;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Error, UndefinedBehavior, Value};
@@ -42,7 +43,7 @@ impl Template {
         // As the chat templates of models are read.
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         environment.set_syntax(syntax.map_err(|error| told(error, text, &file))?);
-        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        jinja::bound(&mut environment);
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         environment.add_template_owned(ONLY, text.to_owned()).map_err(|error| told(error, text, &file))?;
         let mut asked: Vec<String> =
@@ -75,7 +76,7 @@ impl Template {
     pub fn fill(&self, mut filling: impl FnMut(&'static str) -> Value) -> Result<String, TemplateError> {
         let places = Value::from_pairs(self.asks.iter().map(|place| (*place, filling(place))));
         let template = self.environment.get_template(ONLY).map_err(|error| told(error, "", &self.file))?;
-        template.render(places).map_err(|error| told(error, template.source(), &self.file))
+        jinja::render(&template, places).map_err(|error| told(error, template.source(), &self.file))
     }
 
     /// The words between the places, for a vocabulary; none of a template that can't be filled with texts.

@@ -1,14 +1,16 @@
 //! Statistics: what a number that was measured says, and how sure one can be of it. Pure functions on slices; nothing here knows what a
 //! row, a policy or a graph is.
 
+mod crossed;
 mod diversity;
 mod groups;
 mod interval;
 mod pass;
 mod sums;
 
+pub use crossed::{draws, of_seeds, over_draws, student, Draw};
 pub use diversity::{courses, diversity, exploration_degree};
 pub use groups::{sizes, Groups};
 pub use interval::{bootstrap, over_seeds, Interval};
 pub use pass::{pass_at, pass_interval, Trial};
-pub use sums::Sums;
+pub use sums::{equal, Sums};

@@ -11,7 +11,18 @@ pub struct Sums {
     origin: f64,
     sum: f64,
     squares: f64,
-    varied: bool,
+    low: f64,
+    high: f64,
+    size: f64,
+}
+
+/// How far apart, as a share of their size, values may be that count as equal. A return is a sum of rewards that are f32: the same rewards in
+/// another order differ in the last digits (relative 6e-8 each), and dividing by the deviation of such digits would make an advantage of them.
+const ROUNDING: f64 = 1e-6;
+
+/// Whether values from `low` to `high` are equal but for rounding; `size` is the largest of the numbers that they were computed from.
+pub fn equal(low: f64, high: f64, size: f64) -> bool {
+    high - low <= ROUNDING * size.max(low.abs()).max(high.abs())
 }
 
 impl Sums {
@@ -28,15 +39,20 @@ impl Sums {
         self.weight += weight;
         self.sum += weight * offset;
         self.squares += weight * offset * offset;
-        self.varied |= offset != 0.0;
+        self.low = self.low.min(offset);
+        self.high = self.high.max(offset);
+    }
+    /// Says that a member was computed from numbers as large as this (a return: from its rewards), which bounds its rounding.
+    pub fn made_of(&mut self, size: f64) {
+        self.size = self.size.max(size.abs());
     }
     /// How many members left a trace.
     pub fn members(&self) -> u32 {
         self.members
     }
-    /// Whether two or more members, and no two of them different, left a trace.
+    /// Whether two or more members left a trace, and all of them are [`equal`].
     pub fn all_equal(&self) -> bool {
-        self.members > 1 && !self.varied
+        self.members > 1 && equal(self.origin + self.low, self.origin + self.high, self.size)
     }
     /// Of at least one member.
     pub fn mean(&self) -> f64 {
@@ -73,5 +89,18 @@ mod tests {
             close(sums.variance(0), (21.25 - 12.25 / 6.0) / 6.0);
             close(sums.mean_without(-1.0, 3.0), 6.5 / 3.0);
         }
+    }
+
+    #[test]
+    fn rounding_is_no_difference() {
+        let equal = |values: &[f64], size: f64| {
+            let mut sums = Sums::default();
+            values.iter().for_each(|value| sums.add(*value, 1.0));
+            sums.made_of(size);
+            sums.all_equal()
+        };
+        assert!(equal(&[-1.5, -1.5, -1.5000001], 0.1) && equal(&[11.0, 10.999999], 0.0) && equal(&[0.0, 0.0], 0.0));
+        assert!(equal(&[0.0, 1.5e-7], 10.0), "what is left of 10 - 100 * 0.1");
+        assert!(!equal(&[0.0, 1.5e-7], 0.0) && !equal(&[11.0, 10.999], 10.0) && !equal(&[-1e-9, 1e-9], 0.0) && !equal(&[3.0], 0.0));
     }
 }

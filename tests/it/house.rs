@@ -13,7 +13,7 @@ const FLOORS: [&[&str]; 7] = [
     &["rollout", "dataflow"],
     &["env", "policy", "credit", "memory", "log"],
     &["pipeline", "row", "stats"],
-    &["difflib", "files", "printable", "pulse", "seed"],
+    &["difflib", "files", "jinja", "printable", "pulse", "seed"],
 ];
 
 /// Libraries that one folder (or two) alone may know, by the names of their crates.
@@ -24,7 +24,7 @@ const LIBRARIES: [(&[&str], &[&str]); 8] = [
     (&["parquet", "duckdb"], &["log"]),
     (&["serde_yaml"], &["pipeline"]),
     (&["tokenizers", "ureq"], &["policy"]),
-    (&["minijinja"], &["policy", "rollout"]),
+    (&["minijinja"], &["jinja", "policy", "rollout"]),
     (&["clap", "indicatif"], &["cli"]),
 ];
 

@@ -136,6 +136,7 @@ fn a_full_disk_is_told_and_loses_nothing_committed() {
     let seen = read(&run, "rollout").unwrap().len() as u64;
     let finished = committer.finish(Status::Failed(failure.to_string()));
     let again = read(&run, "rollout").unwrap().len() as u64;
+    drop(committer);
     let unmounted = Command::new("umount").arg(folder.path()).status();
     assert!(matches!(failure, LogError::Full(_)), "{failure}");
     assert!(committed > 0 && seen == committed && again == committed, "{committed} {seen} {again} {finished:?}");
@@ -156,10 +157,7 @@ fn thousands_of_commits_stay_cheap() {
         committer.commit(iteration, parts, metrics, vec![]).unwrap();
     }
     let each = start.elapsed() / 2000;
-    println!(
-        "{each:?} a commit over 2,000 iterations, {} bytes of manifest",
-        fs::metadata(run.root().join("manifest.json")).unwrap().len()
-    );
+    println!("{each:?} a commit over 2,000 iterations");
     assert_eq!(run.manifest().unwrap().committed.len(), 2000);
     assert!(each.as_millis() < 50, "{each:?}");
 }

@@ -54,7 +54,7 @@ fn another_formula_fails_the_test_of_each_pipeline() {
         ("pipelines/eapo-grouping-sokoban.yaml", "nodes.advantage.with.singleton=raw", "baseline"),
         ("pipelines/dr-grpo-sokoban.yaml", "nodes.advantage.with.scale=std", "scale"),
         ("pipelines/rloo-sokoban.yaml", "nodes.advantage.with.baseline=mean", "baseline"),
-        ("pipelines/reinforce-plus-plus-sokoban.yaml", "nodes.advantage.with.unit=turn", "baseline"),
+        ("pipelines/reinforce-plus-plus-sokoban.yaml", "nodes.advantage.with.gamma=0.5", "baseline"),
         ("pipelines/reinforce-plus-plus-baseline-sokoban.yaml", "nodes.group.with.by=[]", "advantage"),
         ("pipelines/dapo-sokoban.yaml", "nodes.advantage.with.equal=keep", "used"),
         ("pipelines/dapo-sokoban.yaml", "nodes.reward.with.overlong.buffer=16", "reward"),

@@ -88,3 +88,13 @@ fn a_critic_learns_offline_and_ranks() {
     };
     assert!(eval(&[])["return"] != eval(&["--set", "nodes.rollout.with.agent.rank.least=1"])["return"]);
 }
+
+/// What a critic chose is no draw of the policy: at temperature 0 its recorded probability is 1, and every ratio would be the policy's own.
+#[test]
+fn no_policy_gradient_of_what_a_critic_chose() {
+    let folder = tempfile::tempdir().unwrap();
+    let learns = RANKED.replace("log: [rollout]", "  group: { op: group, inputs: rollout, with: { by: [task] } }\n  advantage: { op: advantage, inputs: group, with: { of: episode_return } }\n  update: { op: gpu-update, inputs: advantage, with: { model: actor } }\nlog: [rollout]");
+    let path = pipeline(folder.path(), &learns.replace("FOLDER", "runs/nowhere"));
+    let said = fails(flow().arg("check").arg(&path));
+    assert!(said.contains("a critic chose the actions of `rollout`") && said.contains("objective: sft"), "{said}");
+}

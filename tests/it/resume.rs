@@ -1,6 +1,7 @@
 //! A run that was stopped or killed goes on as if it never had been: the same rows, the same weights.
 
 use crate::common::*;
+use flow::log::Run;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -15,8 +16,7 @@ fn broken_off(folder: &Path, yaml: &str, after: u64, signal: &str) -> std::path:
     let mut command = flow();
     command.arg("run").arg(pipeline(folder, yaml)).arg("--out").arg(&out).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
-    let committed =
-        |run: &Path| std::fs::read_to_string(run.join("manifest.json")).map_or(0, |m| m.matches("\"iteration\":").count() as u64);
+    let committed = |run: &Path| Run::open(run).and_then(|run| run.manifest()).map_or(0, |manifest| manifest.next());
     while committed(&out) <= after && child.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -39,12 +39,30 @@ fn a_killed_run_ends_like_one_that_was_never_stopped() {
     for (name, yaml) in [("fresh", ten()), ("stale", stale())] {
         let folder = tempfile::tempdir().unwrap();
         let whole = digest(&trained(folder.path(), name, &yaml, &[]));
-        for (after, signal) in [(0, "-KILL"), (8, "-KILL"), (30, "-KILL"), (12, "-INT")] {
+        for (after, signal) in [(0, "-KILL"), (3, "-KILL"), (7, "-KILL"), (5, "-INT")] {
             let run = broken_off(folder.path(), &yaml, after, signal);
             resumed(&run);
             assert!(digest(&run) == whole, "{name}: {after} {signal}");
         }
     }
+}
+
+/// Long enough that files are put together while it runs.
+#[test]
+fn a_long_run_that_was_killed_ends_like_one_that_was_never_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let long = SMALL.replace("iterations: 3", "iterations: 200").replace("batch: 6", "batch: 2").replace("samples: 4", "samples: 2");
+    let whole = digest(&trained(folder.path(), "whole", &long, &[]));
+    let run = broken_off(folder.path(), &long, 66, "-KILL");
+    for _ in 0..3 {
+        let mut child = flow().arg("resume").arg(&run).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(700));
+        let _ = child.kill();
+        child.wait().unwrap();
+    }
+    resumed(&run);
+    assert!(digest(&run) == whole);
+    assert!(run.join("log/rollout/0-63").is_dir() && !run.join("log/rollout/iteration=63").exists());
 }
 
 #[test]

@@ -26,7 +26,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from runs import ENV, FLOW, load
+from runs import ENV, FLOW, inline, load
 
 ROOT = Path(__file__).resolve().parents[2]
 # A program has a minute to say hello.
@@ -333,7 +333,7 @@ class Hostile:
 
     # Folders of runs whose manifest says what no run writes.
     def manifests(self, run):
-        text = (run / "manifest.json").read_text()
+        text = json.dumps(inline(run))
         verbs = {
             "query": lambda r: ("query", r, "select count(*) from rollout"), "show": lambda r: ("show", r), "tap": lambda r: ("tap", r, "rollout"), "top": lambda r: ("top", r), "report": lambda r: ("report", r),
             "diff": lambda r: ("diff", r, run), "eval": lambda r: ("eval", r, "--panel", PANEL, "--max-turns", 1), "resume": lambda r: ("resume", r, "--iterations", 3), "replay": lambda r: ("replay", r, "--out", self.out()),
@@ -368,7 +368,7 @@ class Hostile:
         }.items():
             odd[name] = edit(change)
         for n in range(30):
-            raw = bytearray(text.encode())
+            raw = bytearray((run / "manifest.json").read_bytes() if n % 2 else text.encode())
             raw[self.random.randrange(len(raw))] ^= 1 << self.random.randrange(8)
             odd[f"flipped {n}"] = bytes(raw)
         for name, content in odd.items():
@@ -407,7 +407,7 @@ class Hostile:
                 for _ in range(self.random.randrange(1, 20)):
                     raw[self.random.choice(span)] = self.random.randrange(256)
             path.write_bytes(raw)
-            manifest = json.loads((folder / "manifest.json").read_text())
+            manifest = inline(folder)
             known = bool(n % 2)
             for part in (p for i in manifest["committed"] for p in i["parts"]):
                 if folder / part["path"] == path:

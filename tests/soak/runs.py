@@ -34,6 +34,24 @@ def ask(run, sql):
     return json.loads(call("query", run, sql, "--format", "json"))
 
 
+def committed(run):
+    """The committed iterations as the log tells them: those of segments, then those of the journal."""
+    head = json.loads((run / "manifest.json").read_text())
+    files = [run / segment["details"]["path"] for segment in head["segments"]]
+    first = head["segments"][-1]["last"] // 64 + 1 if head["segments"] else 0
+    own = sorted((run / "journal").glob(f"{head['generation']}-{'[0-9]' * 20}.jsonl"))
+    files += [path for path in own if int(path.stem.split("-")[1]) >= first]
+    return [json.loads(line) for path in files for line in path.read_text().splitlines()]
+
+
+def inline(run):
+    """The manifest of a short run as one object, as it was before there was a journal; flow still reads it."""
+    head = json.loads((run / "manifest.json").read_text())
+    assert not head["segments"]
+    kept = {key: value for key, value in head.items() if key not in ("sum", "generation", "chain", "end", "segments")}
+    return {**kept, "committed": [{key: value for key, value in line.items() if key != "chain"} for line in committed(run)]}
+
+
 def digest(run):
     """Of every committed row, the newest weights and the optimiser's moments."""
     sql = "select * from trajectories order by iteration, task, sample, turn"

@@ -7,7 +7,6 @@ says how long an update takes; then the sleep is chosen so that an iteration's s
 staleness 0 and 1 take turns, PAIRS (3) times. All make the same number of iterations from the same seed.
 """
 
-import json
 import math
 import statistics
 import sys
@@ -15,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from runs import ask, call, load
+from runs import ask, call, committed, load
 
 PIPELINE = """
 flow: staleness
@@ -48,8 +47,7 @@ def trained(home, name, staleness, sleep):
     start = time.monotonic()
     call("run", pipeline, "--out", run)
     whole = time.monotonic() - start
-    committed = json.loads((run / "manifest.json").read_text())["committed"]
-    return run, whole, statistics.mean(i["seconds"] for i in committed[1:])
+    return run, whole, statistics.mean(i["seconds"] for i in committed(run)[1:])
 
 
 def seconds(run, node):

@@ -25,6 +25,18 @@ pub struct Score {
     diversity: Option<f64>,
     /// The version of the weights that played, where a run has made them.
     weights: Option<u64>,
+    /// Of each task, in the panel's order.
+    each: Vec<OfTask>,
+}
+
+/// What came of a task, for those who draw tasks anew: counts and sums.
+#[derive(Default)]
+struct OfTask {
+    /// Trials that were won within so many attempts, from 1.
+    won: Vec<u32>,
+    episodes: usize,
+    turns: usize,
+    score: f64,
 }
 
 #[derive(Default)]
@@ -74,8 +86,20 @@ impl Score {
             }
         }
         let types = types(panel, samples, attempts, &trials, &episodes, seed);
+        let each = names.iter().zip(trials.chunks(samples.max(1) as usize)).map(|(name, trials)| {
+            let within = |k: u32| trials.iter().filter(|trial| trial.won_at.is_some_and(|at| at < k)).count() as u32;
+            let own = || episodes.range((name.as_str(), 0, 0)..=(name.as_str(), u32::MAX, u32::MAX)).map(|(_, episode)| episode);
+            OfTask {
+                won: (1..=attempts).map(within).collect(),
+                episodes: own().count(),
+                turns: own().map(|e| e.turns).sum(),
+                score: own().map(|e| f64::from(e.score)).sum(),
+            }
+        });
+        let each = each.collect();
         Ok(Score {
             types,
+            each,
             panel: panel.name.clone(),
             tasks: names.len(),
             samples,
@@ -108,6 +132,12 @@ impl Score {
             "return": self.mean(self.reward),
             "turns": self.mean(self.turns as f64),
             "diversity": self.diversity,
+            "by_task": {
+                "won": self.each.iter().map(|task| &task.won).collect::<Vec<_>>(),
+                "episodes": self.each.iter().map(|task| task.episodes).collect::<Vec<_>>(),
+                "turns": self.each.iter().map(|task| task.turns).collect::<Vec<_>>(),
+                "return": self.each.iter().map(|task| task.score).collect::<Vec<_>>(),
+            },
         })
     }
 

@@ -24,7 +24,7 @@ pub struct Study {
     pub home: Option<PathBuf>,
     /// The Markdown page that its tables are written to. What stands there from the line `## What came out` on stays.
     pub page: PathBuf,
-    /// The seeds of each run that names none of its own.
+    /// The seeds of each run that names none of its own; no two alike.
     #[serde(default = "one")]
     #[schemars(length(min = 1))]
     pub seeds: Vec<u64>,
@@ -138,7 +138,7 @@ pub enum Spread {
     /// Their standard deviation (of a sample, n - 1).
     #[default]
     Deviation,
-    /// The mean's 95% interval by Student's t.
+    /// The mean's 95% interval: over seeds and tasks, both drawn anew, where a measurement tells of tasks; else over seeds, by Student's t.
     Interval,
 }
 
@@ -155,6 +155,9 @@ pub struct Row {
     /// What is taken away from it, seed by seed: a control.
     #[serde(default)]
     pub less: Option<Less>,
+    /// Whether it is a plain method: on every row that is none a verdict is given against the best of them.
+    #[serde(default)]
+    pub plain: bool,
     /// What the paper has here, as it is to be printed.
     #[serde(default)]
     pub paper: Option<String>,
@@ -182,6 +185,9 @@ pub struct Column {
     /// Or a query over the run's log, whose answer is one number.
     #[serde(default)]
     pub query: Option<String>,
+    /// Whether less is better.
+    #[serde(default)]
+    pub lower: bool,
     /// What the value is multiplied with: 100 for percent.
     #[serde(default = "unscaled")]
     pub scale: f64,

@@ -1,13 +1,17 @@
 //! `flow study`: a paper's table as a file. Trains what is missing, measures it, writes the tables; goes on where it was left.
 
+mod cell;
 mod file;
 mod page;
 mod plan;
+mod verdict;
 mod work;
 
 use super::error::Error;
 use super::output::{answer, Outcome};
+use super::session::info;
 use crate::env;
+use crate::log;
 use crate::pipeline;
 use crate::{files, ops};
 use clap::Args;
@@ -15,6 +19,11 @@ use file::Study;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use work::{left, work};
+
+/// The JSON Schema of a study's file.
+pub fn schema() -> serde_json::Value {
+    schemars::schema_for!(Study).to_value()
+}
 
 #[derive(Args)]
 pub struct StudyVerb {
@@ -64,6 +73,19 @@ impl StudyVerb {
     }
 }
 
+/// Asks every query over this run of an empty one, and every value of figures as `flow eval` gives them: a slip shows before anything is trained.
+fn queries(study: &Study, run: &str, info: &log::RunInfo) -> super::error::Result<()> {
+    for table in &study.tables {
+        for row in table.rows.iter().filter(|row| plan::sides(table, row).any(|(of, _)| of == run)) {
+            for column in &table.columns {
+                let at = |e: log::LogError| Error::from(e).at(format!("`{}` of `{}`", column.name, row.name));
+                column.query.iter().try_for_each(|sql| log::parses(info, sql)).map_err(at)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Looks at every pipeline and panel before anything runs.
 fn checked(study: &Study) -> super::error::Result<()> {
     let outside = env::process::Outside::default();
@@ -72,6 +94,7 @@ fn checked(study: &Study) -> super::error::Result<()> {
         if seen.insert(training.run.clone()) {
             let run = &study.runs[&training.run];
             let pipeline = pipeline::load(&run.pipeline, &study.sets(&training), &ops::catalog())?;
+            queries(study, &training.run, &info(&pipeline))?;
             ops::programs(&pipeline).for_each(|(_, program)| outside.declare(program));
         }
     }

@@ -121,6 +121,18 @@ impl Study {
         let mut wrong = |at: &[&str], message: String| {
             found.push(Wrong { at: at.iter().map(|s| s.to_string()).collect(), message, help: None });
         };
+        for (at, seeds) in std::iter::once((vec!["seeds"], &self.seeds))
+            .chain(self.runs.iter().filter_map(|(name, run)| Some((vec!["runs", name.as_str(), "seeds"], run.seeds.as_ref()?))))
+        {
+            if let Some(seed) = seeds.iter().enumerate().find(|(i, seed)| seeds[..*i].contains(seed)).map(|(_, seed)| seed) {
+                wrong(&at, format!("the seed {seed} stands there twice: a run repeated under it says nothing new, and an interval would take it for another"));
+            }
+        }
+        for (key, names) in [("runs", self.runs.keys().collect::<Vec<_>>()), ("measurements", self.measurements.keys().collect())] {
+            for name in names.into_iter().filter(|name| !is_name(name)) {
+                wrong(&[key, name], format!("`{name}` can't be a name of {key}: folders are named after it, so it has letters, digits, `-`, `_` and `.`, and begins with a letter or a digit"));
+            }
+        }
         let reached: BTreeSet<String> = self.trainings().into_iter().map(|t| t.run).collect();
         for (name, run) in &self.runs {
             for (model, from) in &run.from {
@@ -183,6 +195,12 @@ impl Study {
         }
         found
     }
+}
+
+/// Whether a folder can be named so, and stays where it is.
+fn is_name(name: &str) -> bool {
+    let within = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    name.len() <= 100 && name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(within)
 }
 
 /// The run of a row, and the one that is taken away from it, each with what is measured of it.

@@ -15,7 +15,7 @@ pub(super) const ESTIMATOR: Estimator = Estimator {
         let targets = targets(values, given.columns.turn, given.episodes, given.discounts.gamma, given.rewards);
         targets.iter().zip(values).map(|(target, value)| target - f64::from(*value)).collect()
     },
-    tokens: true,
+    tokens: Some("token_values"),
     ..gae::ESTIMATOR
 };
 

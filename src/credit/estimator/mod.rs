@@ -9,6 +9,7 @@ mod iql;
 mod reward;
 mod step_return;
 mod token_gae;
+mod token_return;
 
 pub use episode_return::episode_return;
 pub use gae::{explained_variance, gae, targets};
@@ -33,8 +34,9 @@ pub struct Estimator {
     pub rewards: bool,
     /// Whether all rows of a trajectory have one value, so that it counts once with `unit: trajectory`.
     pub whole: bool,
-    /// Whether it values each token of a response, and not the turn as a whole: then what it is given has a row a token.
-    pub tokens: bool,
+    /// For one that values each token of a response, and not the turn as a whole, the column of lists that it reads: a number a token. What it is
+    /// given then has a row a token, and that column among its named ones (`token_values` as `value`).
+    pub tokens: Option<&'static str>,
     /// What a critic should have expected of each row, the column `value_target`; for estimators that read a critic.
     pub target: Option<Target>,
     /// The settings that differ in the released code (`preset: code`), as they would stand in YAML.
@@ -52,7 +54,7 @@ impl Estimator {
         settings: &[],
         rewards: true,
         whole: false,
-        tokens: false,
+        tokens: None,
         target: None,
         code: || json!({}),
     };
@@ -123,6 +125,9 @@ table! {
     /// What implicit Q-learning has each token's value compared with, from the column `token_values` (Kostrikov et al. 2022; Retrospex). Also
     /// makes `token_advantages` and `token_targets`.
     Iql => iql,
+    /// The discounted sum of the rewards from this token on: the turn's with its last token, and those of the column `token_rewards`, such as a
+    /// divergence by `reward` with `kl_per: token` (REINFORCE++). Makes `token_advantages`.
+    TokenReturn => token_return,
     /// The advantage that a node upstream made, to be compared once more (the second step of REINFORCE++ with baseline).
     Advantage => advantage,
 }

@@ -6,4 +6,4 @@
 
 use super::{gae, Estimator};
 
-pub(super) const ESTIMATOR: Estimator = Estimator { tokens: true, ..gae::ESTIMATOR };
+pub(super) const ESTIMATOR: Estimator = Estimator { tokens: Some("token_values"), ..gae::ESTIMATOR };

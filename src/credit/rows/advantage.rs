@@ -28,8 +28,8 @@ pub fn value(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<Re
         ..Default::default()
     };
     let episodes = episodes(&rows)?;
-    let made = if estimator.tokens {
-        value_tokens(&view, &columns, &episodes, with)?
+    let made = if let Some(column) = estimator.tokens {
+        value_tokens(&view, column, &columns, &episodes, with)?
     } else {
         let values = values(&columns, &episodes, with);
         let targets = estimator.target.map(|target| f32s(&target(&values, &columns)));
@@ -43,19 +43,23 @@ pub fn value(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<Re
     view.with(made)
 }
 
-/// The columns that [`value`] makes by an estimator of tokens: `token_advantages` as they are before any comparison.
+/// The columns that [`value`] makes by an estimator of tokens that reads the lists of `read`: `token_advantages` as they are before any comparison.
 fn value_tokens(
     view: &View,
+    read: &str,
     rows: &Columns,
     episodes: &[Range<usize>],
     with: &AdvantageSettings,
 ) -> Result<Vec<(&'static str, ArrayRef)>, RowError> {
-    let expected = view.lists("token_values")?;
-    let tokens = Tokens::of((0..view.len()).map(|i| expected.length(i)).collect());
-    let expected = tokens.own(&expected, rows.named("value"));
+    let lists = view.lists(read)?;
+    let tokens = Tokens::of((0..view.len()).map(|i| lists.length(i)).collect());
+    // What a critic expects is known of a turn without a token, too.
+    let named = if read == "token_values" { "value" } else { read };
+    let others = if named == "value" { rows.named("value").to_vec() } else { vec![0.0; view.len()] };
+    let own = tokens.own(&lists, &others);
     let (reward, valid) = (tokens.last(rows.reward, 0.0), tokens.last(rows.valid, true));
     let turn: Vec<u64> = tokens.rows().map(|row| row as u64).collect();
-    let columns = Columns { reward: &reward, valid: &valid, named: &[("value", &expected)], turn: &turn, ..Default::default() };
+    let columns = Columns { reward: &reward, valid: &valid, named: &[(named, &own)], turn: &turn, ..Default::default() };
     let values = values(&columns, &tokens.ranges(episodes), with);
     let mut made = vec![("return", column(tokens.first(&f32s(&values)))), ("token_advantages", f32_lists(tokens.lists(&f32s(&values))))];
     if let Some(target) = with.of.estimator().target {
@@ -85,36 +89,38 @@ fn reasons(used: &[Used], before: Option<&StringArray>) -> ArrayRef {
 /// The columns that [`compare`] makes.
 pub fn made(with: &AdvantageSettings) -> Vec<&'static str> {
     let mut columns = vec!["baseline", "scale", "advantage", "used"];
-    columns.extend(with.of.estimator().tokens.then_some("token_advantages"));
+    columns.extend(with.of.estimator().tokens.map(|_| "token_advantages"));
     columns
 }
 
 /// The columns that [`compare`] reads, beside the rows' names.
 pub fn compared(with: &AdvantageSettings) -> Vec<&'static str> {
-    let mut columns = vec!["return", "group", "used"];
+    let mut columns = vec!["return", "reward", "group", "used"];
     columns.extend((with.unit == Unit::Token).then_some("response_tokens"));
-    columns.extend(with.of.estimator().tokens.then_some("token_advantages"));
+    columns.extend(with.of.estimator().tokens.map(|_| "token_advantages"));
     columns
 }
 
 /// Adds `baseline`, `scale`, `advantage` and `used`. Needs whole groups. A row that was dropped upstream keeps its reason.
 pub fn compare(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<RecordBatch>, RowError> {
     let Some(view) = View::sorted(batches)? else { return Ok(vec![]) };
-    let mut columns = vec!["task", "sample", "attempt", "phase", "return", "group"];
+    let mut columns = vec!["task", "sample", "attempt", "phase", "return", "reward", "group"];
     columns.extend(view.has("used").then_some("used"));
     let rows = view.read(&columns)?;
     let returns = row::f32s(&rows, "return")?.values();
+    let rewards = row::f32s(&rows, "reward")?.values();
     let groups = row::u64s(&rows, "group")?.values();
     let before = row::texts(&rows, "used").ok();
     let dropped: Vec<bool> = before.iter().flat_map(|used| used.iter()).map(|used| used != Some("yes")).collect();
     // A reflection is no turn of its attempt, so the phase tells them apart.
     let trajectory = keys(&rows, &["task", "sample", "attempt", "phase"]);
-    if with.of.estimator().tokens {
+    if with.of.estimator().tokens.is_some() {
         let lists = view.lists("token_advantages")?;
         let tokens = Tokens::of((0..view.len()).map(|i| lists.length(i)).collect());
         let values: Vec<f64> = tokens.own(&lists, returns).into_iter().map(f64::from).collect();
         let (trajectory, dropped) = (tokens.each(&trajectory), if dropped.is_empty() { vec![] } else { tokens.each(&dropped) });
-        let columns = Columns { trajectory: &trajectory, tokens: &vec![1; tokens.len()], dropped: &dropped, ..Default::default() };
+        let (one, rewards) = (vec![1; tokens.len()], tokens.each(rewards));
+        let columns = Columns { reward: &rewards, trajectory: &trajectory, tokens: &one, dropped: &dropped, ..Default::default() };
         let made = advantages(&values, &tokens.each(groups), &columns, with);
         return view.with(vec![
             ("baseline", column(tokens.first(&made.baseline))),
@@ -132,7 +138,7 @@ pub fn compare(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<
         }
         Unit::Trajectory | Unit::Turn => vec![],
     };
-    let columns = Columns { trajectory: &trajectory, tokens: &tokens, dropped: &dropped, ..Default::default() };
+    let columns = Columns { reward: rewards, trajectory: &trajectory, tokens: &tokens, dropped: &dropped, ..Default::default() };
     let made = advantages(&values, groups, &columns, with);
     view.with(vec![
         ("baseline", column(made.baseline)),

@@ -117,3 +117,19 @@ fn an_invalid_action_costs() {
     let settings = AdvantageSettings { penalty: Penalty::AfterReturn, invalid_penalty: 2.0, scale: Scale::None, ..Default::default() };
     close(&TwoTrajectories::advantages(&valid, &[7; 5], &settings).baseline, &[14.0 / 3.0; 5]);
 }
+
+/// Eight losses of 15 turns at -0.1, one of which rounds to -1.5000001; a win of 11 beside seven of 10.999999: rounding tells nothing.
+#[test]
+fn rounding_is_no_advantage() {
+    let losses = [-1.5f32, -1.5, -1.5, -1.5000001, -1.5, -1.5, -1.5, -1.5].map(f64::from);
+    let wins = [11.0f32, 10.999999, 10.999999, 11.0, 11.0, 11.0, 11.0, 11.0].map(f64::from);
+    for values in [losses, wins] {
+        for baseline in [Baseline::Mean, Baseline::LeaveOneOut] {
+            let found = of_group(&values, &AdvantageSettings { baseline, equal: Equal::Drop, ..Default::default() });
+            assert_eq!(found.advantage, [0.0; 8], "{baseline:?}");
+            assert!(found.used.iter().all(|used| *used == Used::EqualRewards));
+        }
+    }
+    let apart = of_group(&[11.0, 10.9], &AdvantageSettings { equal: Equal::Drop, ..Default::default() });
+    assert!(apart.advantage[0] > 0.7 && apart.used[0] == Used::Yes);
+}

@@ -118,7 +118,7 @@ proptest! {
     }
 
     #[test]
-    fn one_pass_agrees_with_the_definition(rows in rows(), offset in -1e6..1e6f64) {
+    fn one_pass_agrees_with_the_definition(rows in rows(), offset in -1e4..1e4f64) {
         let rows = raised(&rows, offset);
         let settings = AdvantageSettings { of: Of::Reward, eps: 0.1, ..Default::default() };
         let wanted: Vec<f32> = rows.iter().map(|row| {

@@ -99,17 +99,29 @@ pub struct Place {
     last: Option<Instant>,
     /// The episodes that are in it.
     pub live: BTreeSet<usize>,
+    /// Why the last process here was ended, and whether some request was to blame.
+    ended: Option<(String, bool)>,
 }
 
 impl Place {
     /// Puts a new process here.
     pub fn take(&mut self, child: Child) {
-        *self = Place { child: Some(child), life: self.life + 1, ..Place::default() };
+        *self = Place { child: Some(child), life: self.life + 1, ended: self.ended.take(), ..Place::default() };
     }
 
     /// Whether no process is here.
     pub fn empty(&self) -> bool {
         self.child.is_none()
+    }
+
+    /// Why the last process here was ended.
+    pub fn words(&self) -> Option<&str> {
+        self.ended.as_ref().map(|(why, _)| why.as_str())
+    }
+
+    /// Whether it was ended with no request to blame for it, as by an answer to nothing.
+    pub fn blameless(&self) -> bool {
+        self.ended.as_ref().is_some_and(|(_, blamed)| !blamed)
     }
 
     /// Counts the processes that were here. An episode lives no longer than the process it was started in.
@@ -205,6 +217,7 @@ impl Place {
         self.live.clear();
         let open = std::mem::take(&mut self.open);
         let reason = open.iter().position(|open| open.wanted != Wanted::Close);
+        self.ended = Some((fault.text.clone(), reason.is_some()));
         let told = |(i, open): (usize, Open)| (open, Err(if Some(i) == reason { fault.clone() } else { fault.of_another() }));
         open.into_iter().enumerate().map(told).collect()
     }

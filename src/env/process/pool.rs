@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 /// How often a process is started before it is given up.
 const STARTS: usize = 3;
 
+/// How often each place may be filled again before any episode is over: a program that breaks in every one would be started for ever.
+const REVIVALS: usize = 20;
+
 /// The processes of one program.
 pub struct Pool {
     settings: ProcessSettings,
@@ -27,6 +30,8 @@ pub struct Pool {
     episodes: BTreeMap<usize, Live>,
     /// Answers that needed no process.
     known: Vec<(usize, Answer)>,
+    /// Processes that were started again since an episode was last over.
+    revived: usize,
 }
 
 /// An episode in one of the processes.
@@ -51,7 +56,7 @@ impl Pool {
     /// Starts all processes and waits for them to say hello.
     pub fn open(settings: ProcessSettings, outside: Outside) -> Result<Pool, ProcessError> {
         let places = (0..settings.processes.max(1)).map(|_| Place::default()).collect();
-        let mut pool = Pool { settings, outside, hello: Hello::default(), places, episodes: BTreeMap::new(), known: Vec::new() };
+        let mut pool = Pool { settings, outside, hello: Hello::default(), places, episodes: BTreeMap::new(), known: Vec::new(), revived: 0 };
         let said = pool.revive(&(0..pool.places.len()).collect::<Vec<_>>(), 1)?;
         pool.hello = said.into_iter().next().unwrap_or_default();
         Ok(pool)
@@ -65,7 +70,8 @@ impl Pool {
     /// How many more episodes can be begun now, if that is limited.
     pub fn room(&self) -> Option<usize> {
         let live = self.hello.live?;
-        Some(self.places.iter().map(|place| live.saturating_sub(place.live.len())).sum())
+        // A program may say that it plays any number.
+        Some(self.places.iter().map(|place| live.saturating_sub(place.live.len())).fold(0, usize::saturating_add))
     }
 
     /// Begins episodes, without waiting for what they show; `listed` says whether their actions are to be named. A number that is in use
@@ -82,6 +88,11 @@ impl Pool {
         let mut empty: Vec<usize> = places.into_iter().filter(|place| self.places[*place].empty()).collect();
         empty.sort_unstable();
         empty.dedup();
+        self.revived += empty.iter().filter(|place| self.places[**place].life() > 0).count();
+        if self.revived > REVIVALS * self.places.len() {
+            let why = format!("its processes were started again {} times, and no episode came to its end", self.revived);
+            return Err(self.unplayable(self.places.iter().find_map(|place| place.words()).map_or(why.clone(), |last| format!("{why}; {last}"))));
+        }
         let held: Vec<_> = empty.iter().map(|place| (*place, std::mem::take(&mut self.places[*place].live))).collect();
         self.revive(&empty, STARTS)?;
         held.into_iter().for_each(|(place, live)| self.places[place].live = live);
@@ -115,6 +126,9 @@ impl Pool {
     /// Says that these episodes are over, so that the program can make room.
     pub fn close(&mut self, episodes: &[usize]) {
         let open: Vec<usize> = episodes.iter().copied().filter(|episode| self.held(*episode)).collect();
+        if !open.is_empty() {
+            self.revived = 0;
+        }
         if self.hello.version == Version::Two {
             self.ask(open.iter().map(|episode| (*episode, Ask::Close)));
         }
@@ -164,7 +178,11 @@ impl Pool {
                 Ask::Close => Wanted::Close,
             };
             if !self.held(episode) {
-                let gone = Fault::new(Cause::Crash, "the process it was played in ended").of_another();
+                let place = self.episodes.get(&episode).map(|live| &self.places[live.place]);
+                let text = place.and_then(Place::words).unwrap_or("the process it was played in ended");
+                let gone = Fault::new(Cause::Crash, text);
+                // Where nobody was to blame, each who was in it has had a try: else nobody would ever have had one.
+                let gone = if place.is_some_and(Place::blameless) { gone } else { gone.of_another() };
                 self.known.push((episode, if wanted == Wanted::Advice { Answer::Advice(Err(gone)) } else { Answer::View(Err(gone)) }));
                 continue;
             }

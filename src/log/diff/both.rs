@@ -2,10 +2,11 @@
 
 use super::moved::{CreditDiff, NodeDiff, RowCounts, UsedDiff};
 use crate::log::query::ask;
-use crate::log::reader;
+use crate::log::index::Index;
+use crate::log::readers::Reading;
 use crate::log::sql::quoted;
 use crate::log::views::{connect_both, empty};
-use crate::log::{print, AnswerFormat, LogError, Manifest, Run, Table};
+use crate::log::{print, AnswerFormat, LogError, Run, Table};
 use crate::row::NAME;
 use duckdb::Connection;
 use serde_json::Value;
@@ -21,6 +22,7 @@ fn has(columns: &Columns, name: &str) -> bool {
 /// Two runs in one database, as the schemas `a` and `b`.
 pub(super) struct Both {
     db: Connection,
+    _reading: [Reading; 2],
     tables: [Vec<Table>; 2],
     /// The nodes with named rows and their columns, in topological order.
     sides: [Vec<(String, Columns)>; 2],
@@ -37,19 +39,18 @@ fn key() -> String {
 
 impl Both {
     pub fn open(a: &Run, b: &Run) -> Result<Both, LogError> {
-        let (of_a, of_b) = (a.manifest()?, b.manifest()?);
+        let reading = [Reading::begin(a), Reading::begin(b)];
+        let (of_a, of_b) = (Index::read(a.root())?, Index::read(b.root())?);
+        let made = [of_a.committed(a.root(), 0..=u64::MAX)?, of_b.committed(b.root(), 0..=u64::MAX)?];
         // What is called equal is what was committed, to the last bit.
-        for (run, manifest) in [(a, &of_a), (b, &of_b)] {
-            manifest.committed.iter().flat_map(|i| &i.parts).try_for_each(|part| reader::committed(run, part).map(drop))?;
-        }
-        let (db, tables) = connect_both([("a", a, &of_a), ("b", b, &of_b)])?;
-        let named = |manifest: &Manifest, tables: &[Table]| {
+        let (db, tables) = connect_both([("a", a, &of_a, &made[0]), ("b", b, &of_b, &made[1])])?;
+        let named = |manifest: &Index, tables: &[Table]| {
             let of = |id: &str| tables.iter().find(|t| t.name == id).map(|t| t.columns.clone()).unwrap_or_default();
             let all = manifest.info.nodes.iter().map(|n| (n.id.clone(), of(&n.id)));
             all.filter(|(_, columns)| NAME.iter().all(|n| has(columns, n))).collect()
         };
         let sides = [named(&of_a, &tables[0]), named(&of_b, &tables[1])];
-        Ok(Both { db, tables, sides, roots: [a, b].map(|run| run.root().to_owned()) })
+        Ok(Both { db, _reading: reading, tables, sides, roots: [a, b].map(|run| run.root().to_owned()) })
     }
 
     /// The nodes to compare by `column`: the one asked for, else the last that has it in both, else the last of each.

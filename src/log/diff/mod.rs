@@ -74,7 +74,11 @@ pub fn weights(a: &Run, b: &Run) -> Result<Vec<WeightsDiff>, LogError> {
 
 /// Whether two folders hold the same weights, bit for bit; none where they can't be read.
 fn same(a: &Path, b: &Path) -> Option<bool> {
-    let open = |folder: &Path| files::open(&folder.join("model.safetensors")).ok().map(BufReader::new);
+    // Of a model that learns by adapters these are all that is saved.
+    let open = |folder: &Path| {
+        let of = |name: &str| files::open(&folder.join(name)).ok().map(BufReader::new);
+        of("model.safetensors").or_else(|| of("adapter_model.safetensors"))
+    };
     let (a, b) = (open(a)?, open(b)?);
     let (mut a, mut b) = (a.bytes(), b.bytes());
     loop {

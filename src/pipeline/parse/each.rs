@@ -22,7 +22,7 @@ impl Tree {
         match &mut self.value {
             Shape::Scalar(_) => {}
             Shape::List(items) => {
-                let each = std::mem::take(items).into_iter().flat_map(|item| match values(&item, report) {
+                let each = std::mem::take(items).into_iter().flat_map(|item| match values("", &item, report) {
                     Some(all) => all.iter().map(|values| item.filled(values)).collect(),
                     None => vec![item],
                 });
@@ -30,7 +30,7 @@ impl Tree {
                 items.iter_mut().for_each(|item| item.write_out(report));
             }
             Shape::Map(entries) => {
-                let each = std::mem::take(entries).into_iter().flat_map(|entry| match values(&entry.value, report) {
+                let each = std::mem::take(entries).into_iter().flat_map(|entry| match values(&entry.key, &entry.value, report) {
                     Some(all) => all.iter().map(|values| entry.filled(values)).collect(),
                     None => vec![entry],
                 });
@@ -70,8 +70,8 @@ fn written(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), String::from)
 }
 
-/// Every combination of what stands under the tree's `for`; none without one, or where something is wrong with it, which is reported.
-fn values(tree: &Tree, report: &mut Report) -> Option<Vec<Values>> {
+/// Every combination of what stands under the `for` of the tree, whose key is `name`; none without one, or where something is wrong with it, which is reported.
+fn values(name: &str, tree: &Tree, report: &mut Report) -> Option<Vec<Values>> {
     let entry = tree.entry(FOR)?;
     let mut all: Vec<Values> = vec![vec![]];
     let before = report.len();
@@ -93,7 +93,8 @@ fn values(tree: &Tree, report: &mut Report) -> Option<Vec<Values>> {
             report.add(item.at, format!("a value of `{key}` must be a text or a number, found {}", item.called()), None);
             continue;
         }
-        if !told(tree, &format!("{{{key}}}")) {
+        let place = format!("{{{key}}}");
+        if !name.contains(&place) && !told(tree, &place) {
             report.add(*at, format!("nothing says `{{{key}}}`, so all copies would be the same"), None);
             continue;
         }

@@ -9,10 +9,11 @@ impl Tree {
     /// Lays `over` upon this: maps are merged key by key, a null takes the key away, and anything else takes the place of what was there, as
     /// does a model of another form. Every value keeps the place that it was read from.
     pub fn lay(&mut self, over: Tree) {
-        let form = |tree: &Tree| FORMS.into_iter().find(|form| tree.entry(form).is_some_and(|entry| !entry.value.is_null()));
+        // A node may be called so, too; a form's value is a text.
+        let form = |tree: &Tree| FORMS.into_iter().find(|form| tree.get(form).is_some_and(|value| value.text().is_some()));
         if let (Some(one), Some(other)) = (form(self), form(&over)) {
             if one != other {
-                return *self = over;
+                return *self = over.without_nulls();
             }
         }
         let (Shape::Map(below), Shape::Map(_)) = (&mut self.value, &over.value) else { return *self = over };
@@ -24,10 +25,19 @@ impl Tree {
                     below[i].at = entry.at;
                     below[i].value.lay(entry.value);
                 }
+                None if entry.value.is_null() => {}
                 None => below.push(entry),
             }
         }
         self.at = at;
+    }
+
+    /// Without the keys that take a key away: there is nothing below it.
+    fn without_nulls(mut self) -> Tree {
+        if let Shape::Map(entries) = &mut self.value {
+            entries.retain(|entry| !entry.value.is_null());
+        }
+        self
     }
 }
 
@@ -54,5 +64,8 @@ mod tests {
         };
         assert_eq!(laid("a: { load: x, lora: { rank: 4 } }", "a: { new: tiny }"), r#"{"a":{"new":"tiny"}}"#);
         assert_eq!(laid("a: { load: x, of: b }", "a: { load: y }"), r#"{"a":{"load":"y","of":"b"}}"#);
+        assert_eq!(laid("a: { load: x, of: b }", "a: { load: null, new: tiny, of: null }"), r#"{"a":{"new":"tiny"}}"#);
+        assert_eq!(laid("{ load: { a: 1 } }", "{ new: { a: 2 } }"), r#"{"load":{"a":1},"new":{"a":2}}"#, "nodes of these names");
+        assert_eq!(laid("{ a: 1 }", "{ b: null }"), r#"{"a":1}"#);
     }
 }

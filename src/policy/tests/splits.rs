@@ -13,14 +13,15 @@ fn settings() -> impl Strategy<Value = UpdateSettings> {
     let ratio = prop_oneof![Just(RatioKind::Token), Just(RatioKind::Sequence)];
     let old = prop_oneof![Just(Old::Recorded), Just(Old::Recomputed)];
     let kl_kind = prop_oneof![Just(KlKind::K1), Just(KlKind::K2), Just(KlKind::K3), Just(KlKind::Abs)];
-    let mask_below = prop_oneof![Just(None), Just(Some(0.4))];
+    let mask_below = prop_oneof![Just((None, MaskFrom::Current)), Just((Some(0.4), MaskFrom::Current)), Just((Some(0.4), MaskFrom::Start))];
     (aggregation, ratio, old, kl_kind, mask_below, prop_oneof![Just(0.0), Just(0.3)]).prop_map(
-        |(aggregation, ratio, old, kl_kind, mask_below, kl)| UpdateSettings {
+        |(aggregation, ratio, old, kl_kind, (mask_below, mask_from), kl)| UpdateSettings {
             aggregation,
             ratio,
             old,
             kl_kind,
             mask_below,
+            mask_from,
             kl,
             eps: 1e3,
             lr: 30.0,

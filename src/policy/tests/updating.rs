@@ -55,7 +55,7 @@ fn masked_rows_are_as_if_they_had_not_been_there() {
     let free: Vec<usize> = (0..40).filter(|row| row % 4 == 0).collect();
     for mask_unit in [MaskUnit::Token, MaskUnit::Row] {
         let (policy, rows) = acted(40);
-        let settings = UpdateSettings { lr: 1e-2, mask_below: Some(0.1), mask_unit, ..Default::default() };
+        let settings = UpdateSettings { lr: 1e-2, mask_below: Some(0.1), mask_unit, mask_from: MaskFrom::Start, ..Default::default() };
         let report = policy.update("actor", rows.clone(), &settings).unwrap();
         assert_eq!(used(&report, Use::MaskedLowProbability), free);
         assert_eq!(report.rows[0], RowReport { used: Use::MaskedLowProbability, ..Default::default() });
@@ -76,7 +76,7 @@ fn a_masked_token_leaves_the_others_of_its_row() {
     rows[0] = Example { response: response.clone(), logprobs: vec![0.0; 4], choices, advantage: 1.0, ..rows[0].clone() };
     let at = policy.logprobs("actor", &rows, None).unwrap().remove(0);
     assert!(at[0] == 0.0 && at[1] < -0.9 && (-0.9..-0.5).contains(&at[2]), "{at:?}");
-    let settings = UpdateSettings { mask_below: Some(0.4), ..Default::default() };
+    let settings = UpdateSettings { mask_below: Some(0.4), mask_from: MaskFrom::Start, ..Default::default() };
     let row = policy.update("actor", rows.clone(), &UpdateSettings { mask_unit: MaskUnit::Row, ..settings.clone() }).unwrap();
     assert_eq!((row.rows[0].used, row.version), (Use::MaskedLowProbability, 0), "nothing is left, so no version is made");
     assert_eq!(policy.versions("actor").unwrap(), [0]);
@@ -87,6 +87,63 @@ fn a_masked_token_leaves_the_others_of_its_row() {
     let forced = UpdateSettings { mask_below: Some(0.9), ..settings };
     let report = policy.update("actor", rows, &forced).unwrap();
     assert_eq!(report.rows[0].used, Use::MaskedLowProbability, "tokens that were forced teach nothing");
+}
+
+/// EMPO2, Eq. 2: the indicator masks the policy's term alone. Of the four tokens of the row above the second one is at a third: by 0.4 its
+/// ratio is left out of the sum, which is divided by all four; the divergence counts it.
+#[test]
+fn by_the_paper_a_mask_is_of_the_policy_term_alone() {
+    let choices = vec![vec![50, 100, END], vec![50, 101, 7, END], vec![50, 101, END], vec![50, END]];
+    let update = |settings: &UpdateSettings| {
+        let (policy, mut rows) = acted(1);
+        let aged = UpdateSettings { lr: 0.1, ..Default::default() };
+        policy.update("actor", rows.clone(), &aged).unwrap();
+        rows[0] = Example { response: vec![50, 101, 7, END], logprobs: vec![0.0; 4], choices: choices.clone(), advantage: 1.0, ..rows[0].clone() };
+        let at = policy.logprobs("actor", &rows, None).unwrap().remove(0);
+        let first = policy.reference_logprobs("actor", None, rows.clone(), None).unwrap().remove(0);
+        (policy.update("actor", rows, settings).unwrap(), at, first)
+    };
+    let settings = UpdateSettings { lr: 0.0, mask_below: Some(0.4), kl: 0.5, kl_kind: KlKind::K2, clip: 1.0, ..Default::default() };
+    let (report, at, first) = update(&settings);
+    assert!(at[1] < 0.4f32.ln() && at[2] > 0.4f32.ln(), "{at:?}");
+    let terms = (0..4).filter(|i| *i != 1).map(|i| -f64::from(at[i]).exp()).sum::<f64>();
+    let kl = at.iter().zip(&first).map(|(new, base)| f64::from(new - base).powi(2) / 2.0).sum::<f64>();
+    assert!((report.loss - (terms + 0.5 * kl) / 4.0).abs() < 1e-5 && (report.kl - kl / 4.0).abs() < 1e-6 && kl > 0.0, "{report:?}");
+    assert_eq!((report.tokens, report.rows[0].used), (4, Use::Yes));
+    let (report, ..) = update(&UpdateSettings { mask_unit: MaskUnit::Row, ..settings.clone() });
+    assert!((report.loss - 0.5 * kl / 4.0).abs() < 1e-5 && report.rows[0].used == Use::Yes, "{report:?}");
+    let (report, ..) = update(&UpdateSettings { mask_below: Some(0.99), kl: 0.0, ..settings });
+    assert_eq!(report.rows[0].used, Use::MaskedLowProbability, "forced tokens teach nothing");
+}
+
+/// A trajectory of one turn and one of three, each of one token with the ratio 1: by token_mean all weigh 1/4, by trajectory 1/2 and 1/6.
+#[test]
+fn trajectories_of_different_lengths_count_alike() {
+    let (policy, rows) = acted(8);
+    let rows: Vec<Example> = rows.into_iter().filter(|row| !row.choices.is_empty()).take(4).collect();
+    let rows: Vec<Example> = rows
+        .into_iter()
+        .enumerate()
+        .map(|(i, row)| Example { trajectory: (i > 0) as u64, advantage: 1.0, response: vec![END], choices: vec![vec![END]], logprobs: vec![0.0], ..row })
+        .collect();
+    for aggregation in [Aggregation::TrajectoryMeanTokenMean, Aggregation::TrajectoryMeanTurnMean] {
+        let report = policy.update("actor", rows.clone(), &UpdateSettings { aggregation, ..Default::default() }).unwrap();
+        let shares: Vec<f32> = report.rows.iter().map(|row| row.loss_share).collect();
+        assert!(shares.iter().zip([0.5, 1.0 / 6.0, 1.0 / 6.0, 1.0 / 6.0]).all(|(a, b)| (a + b).abs() < 1e-6), "{shares:?}");
+    }
+}
+
+/// A masked token whose divergence has no bound in f32: its own term is left out, not multiplied by 0.
+#[test]
+fn a_masked_token_brings_nothing_into_the_loss() {
+    let (policy, mut rows) = acted(4);
+    rows[0].advantage = f32::MAX;
+    rows[0].logprobs.iter_mut().for_each(|x| *x = -60.0);
+    for mask_from in [MaskFrom::Start, MaskFrom::Current] {
+        let settings = UpdateSettings { mask_below: Some(0.1), mask_from, mask_unit: MaskUnit::Row, ..Default::default() };
+        let report = policy.update("actor", rows.clone(), &settings).unwrap();
+        assert!(report.loss.is_finite() && report.rows[0].used == Use::MaskedLowProbability, "{mask_from:?}: {report:?}");
+    }
 }
 
 #[test]
@@ -153,7 +210,7 @@ fn a_policy_that_went_astray_is_not_updated() {
     policy.update("actor", rows.clone(), &UpdateSettings { lr: 1e30, weight_decay: 0.0, ..Default::default() }).unwrap();
     let before = weights(&policy);
     for mask_below in [None, Some(0.5)] {
-        let settings = UpdateSettings { mask_below, ..Default::default() };
+        let settings = UpdateSettings { mask_below, mask_from: MaskFrom::Start, ..Default::default() };
         // What is the first that isn't a number is up to the kernels of attention: they may make impossible tokens of it instead.
         match policy.update("actor", rows.clone(), &settings) {
             Err(error) => assert!(matches!(&error, PolicyError::NotFinite { rows, .. } if !rows.is_empty()), "{error}"),

@@ -1,5 +1,6 @@
 //! Chat templates: what a conversation looks like to a model, in the Jinja that `transformers` renders.
 
+use crate::jinja;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Value};
 use minijinja::{Environment, Error, ErrorKind};
@@ -28,7 +29,7 @@ impl Template {
     pub fn new(text: &str, specials: impl IntoIterator<Item = (&'static str, Option<String>)>) -> Result<Template, String> {
         let mut environment = Environment::new();
         environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(told)?);
-        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        jinja::bound(&mut environment);
         environment
             .add_function("raise_exception", |what: String| -> Result<Value, Error> { Err(Error::new(ErrorKind::InvalidOperation, what)) });
         // What a prompt says must not depend on the day.
@@ -50,7 +51,7 @@ impl Template {
         given.insert("messages", messages.iter().map(said).collect());
         given.insert("add_generation_prompt", Value::from(true));
         let template = self.environment.get_template("chat").map_err(told)?;
-        template.render(given).map_err(told)
+        jinja::render(&template, Value::from_pairs(given)).map_err(told)
     }
 }
 

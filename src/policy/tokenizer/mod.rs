@@ -1,6 +1,7 @@
 //! Text to tokens and back: a vocabulary of words and bytes, the one that a published model came with, or bytes for one that a server runs.
 
 mod chat;
+mod growth;
 mod pieces;
 mod spoken;
 mod words;
@@ -69,6 +70,17 @@ impl Tokenizer {
         let wrong = |(file, fault): (&str, FileFault)| PolicyError::at(&place.join(file), fault);
         let (pieces, ends) = Pieces::new(files, config).map_err(wrong)?;
         Ok(Tokenizer { kind: Kind::Pieces(Box::new(pieces)), ends })
+    }
+
+    /// The vocabulary that lies in a folder of saved weights, whose files `read` reads; none where none can be read.
+    pub fn saved(folder: &Path, read: &dyn Fn(&Path) -> Option<String>) -> Option<Tokenizer> {
+        if let Some(words) = read(&folder.join(WORDS_FILE)) {
+            return Some(Tokenizer::new(&serde_json::from_str::<Vec<String>>(&words).ok()?));
+        }
+        let files: BTreeMap<String, String> =
+            FILES.iter().filter_map(|name| Some((name.to_string(), read(&folder.join(name))?))).collect();
+        let config = read(&folder.join("config.json")).and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        Tokenizer::published(&files, &config, folder).ok()
     }
 
     /// The tokens of `text`.

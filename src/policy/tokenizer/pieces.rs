@@ -2,6 +2,7 @@
 //! template.
 
 use super::chat::{Message, Template};
+use super::growth;
 use crate::policy::{FileFault, PolicyError};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -31,7 +32,12 @@ impl Pieces {
     pub fn new(files: &BTreeMap<String, String>, config: &Value) -> Result<(Pieces, Vec<u32>), (&'static str, FileFault)> {
         let unusable = |file: &'static str| move |what: String| (file, FileFault::Unusable(what));
         let text = files.get("tokenizer.json").ok_or(("tokenizer.json", FileFault::Missing))?;
-        let inner: tokenizers::Tokenizer = text.parse().map_err(|e: tokenizers::Error| unusable("tokenizer.json")(e.to_string()))?;
+        let described: Value = serde_json::from_str(text).map_err(|e| unusable("tokenizer.json")(e.to_string()))?;
+        growth::bounded(&described).map_err(unusable("tokenizer.json"))?;
+        let mut inner: tokenizers::Tokenizer = text.parse().map_err(|e: tokenizers::Error| unusable("tokenizer.json")(e.to_string()))?;
+        // What is read is as long as it is: the file may ask for a billion places.
+        inner.with_padding(None);
+        inner.with_truncation(None).map_err(|e| unusable("tokenizer.json")(e.to_string()))?;
         let json = |file: &'static str| match files.get(file) {
             Some(text) => serde_json::from_str(text).map_err(|e| unusable(file)(e.to_string())),
             None => Ok(Value::Null),

@@ -1,13 +1,13 @@
 //! The rows of one update with what every pass over them needs, fixed before the first step.
 //!
-//! The mask of EMPO2 (section 4.2) is decided here. Its paper reads the indicator off the weights of each step and divides by all N T
-//! tokens; its released code reads it off the weights at the start (`low_prob_token_masking`: a row with a log-probability below -5)
-//! and divides by the tokens left. We do as the code does, so a masked token takes no part at all; `mask_unit` is what they differ in.
+//! The mask of EMPO2 (section 4.2) is decided here where `mask_from: start` asks for it, as in the released code (`low_prob_token_masking`: a row
+//! with a log-probability below -5): by the weights at the start, and a masked token takes no part at all. By the paper's Eq. 2
+//! (`mask_from: current`) it is the terms of each step that are masked, and every mean divides by all tokens.
 
 use super::parallel::Parallel;
 use super::passes::{logprobs, many, Row};
 use super::report::Use;
-use super::settings::{Counted, MaskUnit, Objective, Old, UpdateSettings};
+use super::settings::{Counted, MaskFrom, MaskUnit, Objective, Old, UpdateSettings};
 use crate::policy::model::Net;
 use crate::policy::{Example, PolicyError, RowFault, UpdateFault};
 
@@ -42,9 +42,10 @@ impl<'a> Batch<'a> {
         let mut used = vec![Use::Yes; rows.len()];
         let mut part: Vec<Vec<bool>> = rows.iter().map(|row| vec![true; row.len()]).collect();
         let acted = settings.objective == Objective::PolicyGradient;
-        let asked = acted && (settings.mask_below.is_some() || settings.old == Old::Recomputed);
+        let mask = settings.mask_below.filter(|_| settings.mask_from == MaskFrom::Start);
+        let asked = acted && (mask.is_some() || settings.old == Old::Recomputed);
         let start = if asked { Some(begin(model, net, &rows, settings, parallel)?) } else { None };
-        if let (Some(start), Some(below)) = (&start, settings.mask_below) {
+        if let (Some(start), Some(below)) = (&start, mask) {
             for (row, start) in start.iter().enumerate() {
                 part[row] = kept(start, below, settings.mask_unit);
                 if !rows[row].teaches(&part[row]) {

@@ -28,6 +28,8 @@ pub struct Seen {
     pub clipped: Vec<f32>,
     /// Its ratio.
     pub ratio: Vec<f32>,
+    /// 1 where the weights of the step mask its policy term, else 0; empty where nothing masks by them.
+    pub masked: Vec<f32>,
     /// What isn't a number, if something isn't, and in which rows.
     wrong: Option<(&'static str, Vec<usize>)>,
 }
@@ -52,7 +54,7 @@ impl Sent for Lane {
         to.extend((self.seen.len() as u64).to_le_bytes());
         for (pass, seen) in &self.seen {
             to.extend((*pass as u64).to_le_bytes());
-            [&seen.loss, &seen.kl, &seen.entropy, &seen.clipped, &seen.ratio].into_iter().for_each(|values| values.write(to));
+            [&seen.loss, &seen.kl, &seen.entropy, &seen.clipped, &seen.ratio, &seen.masked].into_iter().for_each(|values| values.write(to));
         }
     }
     fn read(from: &mut &[u8]) -> Option<Lane> {
@@ -64,9 +66,9 @@ impl Sent for Lane {
         for _ in 0..number(from)? {
             let pass = number(from)?;
             let mut next = || Vec::<f32>::read(from);
-            let (loss, kl, entropy, clipped, ratio) = (next()?, next()?, next()?, next()?, next()?);
+            let (loss, kl, entropy, clipped, ratio, masked) = (next()?, next()?, next()?, next()?, next()?, next()?);
             // A pass that found something wrong is sent as an error.
-            seen.push((pass, Seen { loss, kl, entropy, clipped, ratio, wrong: None }));
+            seen.push((pass, Seen { loss, kl, entropy, clipped, ratio, masked, wrong: None }));
         }
         Some(Lane { sum, seen })
     }
@@ -135,8 +137,10 @@ pub fn gradients(step: &Step, passes: &[Pass]) -> Result<(Tensor, Vec<Seen>), Po
 fn pass(net: &Net, reference: Option<&Net>, batch: &Batch, pass: &Pass, weight: &Weight) -> (Option<Tensor>, Seen) {
     let traced = net.running().map(|running| pass.traced(running, &batch.rows, batch.settings.at(), true));
     let tokens = Tokens { batch, pass, net, traced: traced.as_ref() };
-    let Terms { loss, kl, entropy, clipped, ratio, found } = tokens.terms(reference);
-    let weights = tokens.each(&|row| weight(row) as f32) * tokens.part();
+    let Terms { loss, kl, entropy, clipped, ratio, masked, found } = tokens.terms(reference);
+    // What takes no part is put aside before it is weighted: infinity times 0 isn't 0.
+    let loss = loss.masked_fill(&tokens.part().eq(0.0), 0.0);
+    let weights = tokens.each(&|row| weight(row) as f32);
     let total = (&loss * &weights).sum(None);
     let gradient = pass.learns().then(|| {
         if let Some(gradient) = traced.as_ref().and_then(|traced| traced.gradient(&total)) {
@@ -153,7 +157,8 @@ fn pass(net: &Net, reference: Option<&Net>, batch: &Batch, pass: &Pass, weight: 
         let lost = gradient.as_ref().is_some_and(|gradient| !gradient.sum(None).double_value(&[]).is_finite());
         let wrong = wrong.or_else(|| lost.then(|| ("the gradient", sorted(pass.rows.iter().copied()))));
         let clipped = values(&clipped.to_kind(Kind::Float));
-        Seen { loss, kl: values(&kl), entropy: values(&entropy), clipped, ratio: values(&ratio), wrong }
+        let masked = masked.map_or(vec![], |masked| values(&masked.to_kind(Kind::Float)));
+        Seen { loss, kl: values(&kl), entropy: values(&entropy), clipped, ratio: values(&ratio), masked, wrong }
     });
     (gradient, seen)
 }
@@ -224,7 +229,7 @@ mod tests {
             let advantages = each(if i % 3 == 0 { response.len() } else { 0 });
             let (values, targets) = (each(response.len()), each(response.len()));
             let temperature = [None, Some(0.7)][i % 2];
-            rows.push(Example { prompt, response, logprobs, choices, advantage, advantages, values, targets, temperature });
+            rows.push(Example { prompt, response, logprobs, choices, advantage, advantages, values, targets, temperature, trajectory: i as u64 });
         }
         rows
     }

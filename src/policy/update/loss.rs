@@ -4,7 +4,7 @@
 use super::settings::{Aggregation, KlKind};
 use tch::{Kind, Tensor};
 
-/// How far the logarithm of a ratio may go.
+/// How far the logarithm of a ratio may go; from there on k3 goes straight on.
 const LOG_RATIO: f64 = 20.0;
 
 /// exp(clamp(new - old)).
@@ -26,13 +26,14 @@ pub fn importance(start: &Tensor, acted: &Tensor, truncate: f64) -> Tensor {
 }
 
 /// The policy loss, and whether the clipped branch decided:
-/// m = max(-A ratio, -A clamp(ratio, 1 - low, 1 + high)), and where A < 0 the lesser of m and -A c.
-pub fn policy(ratio: &Tensor, advantage: &Tensor, low: f64, high: f64, dual: f64) -> (Tensor, Tensor) {
+/// m = max(-A ratio, -A clamp(ratio, 1 - low, 1 + high)), and where A < 0 and a `dual` clip c is set the lesser of m and -A c.
+pub fn policy(ratio: &Tensor, advantage: &Tensor, low: f64, high: f64, dual: Option<f64>) -> (Tensor, Tensor) {
     let against = -advantage;
     let free = &against * ratio;
     let held = &against * ratio.clamp(1.0 - low, 1.0 + high);
     let clipped = held.gt_tensor(&free);
     let loss = free.maximum(&held);
+    let Some(dual) = dual else { return (loss, clipped) };
     let bounded = loss.minimum(&(&against * dual));
     (bounded.where_self(&advantage.lt(0.0), &loss), clipped)
 }
@@ -58,13 +59,17 @@ pub fn expectile(value: &Tensor, target: &Tensor, states: &Tensor, tau: f64) -> 
     (weight - 1.0) * states + 1.0
 }
 
-/// The estimate of the divergence from the reference.
+/// The estimate of the divergence from the reference (Schulman 2020), in nats, `[tokens]`. k3 is exp(-d) + d - 1 down to d = -20 and goes on along
+/// its tangent: in f32 exp(-d) is infinite below -88.7.
 pub fn divergence(new: &Tensor, reference: &Tensor, kind: KlKind) -> Tensor {
     let d = new - reference;
     match kind {
         KlKind::K1 => d,
         KlKind::K2 => d.square() / 2.0,
-        KlKind::K3 => (-&d).exp() + d - 1.0,
+        KlKind::K3 => {
+            let near = d.clamp_min(-LOG_RATIO);
+            (-&near).exp() * (1.0 + (&near - &d)) + d - 1.0
+        }
         KlKind::Abs => d.abs(),
     }
 }
@@ -75,14 +80,29 @@ pub fn moved(new: &Tensor, acted: &Tensor) -> Tensor {
     divergence(acted, new, KlKind::K3)
 }
 
-/// The weight of each token of a response of `length` tokens in the loss of a step over `rows` responses of `tokens` tokens together:
-/// the loss of the step is the weighted sum over its tokens, however they are split into passes.
-pub fn weight(aggregation: Aggregation, length: usize, rows: usize, tokens: usize, norm: f64) -> f64 {
-    match aggregation {
-        Aggregation::TokenMean => 1.0 / tokens as f64,
-        Aggregation::SeqMeanTokenSum => 1.0 / rows as f64,
-        Aggregation::SeqMeanTokenMean => 1.0 / (rows * length) as f64,
-        Aggregation::SeqMeanTokenSumNorm => 1.0 / (rows as f64 * norm),
+/// What an optimiser step counts, as far as the weight of a token depends on it.
+pub struct Counts {
+    /// The responses of the step.
+    pub rows: usize,
+    /// Their tokens.
+    pub tokens: usize,
+    /// The trajectories that they are turns of.
+    pub trajectories: usize,
+    /// The constant of `seq_mean_token_sum_norm`.
+    pub norm: f64,
+}
+
+/// The weight of each token of a response of `length` tokens in the loss of a step: the loss of the step is the weighted sum over its tokens,
+/// however they are split into passes. `turns` and `written` are the responses and the tokens of the response's trajectory in the step.
+pub fn weight(aggregation: Aggregation, length: usize, turns: usize, written: usize, step: &Counts) -> f64 {
+    let rows = step.rows as f64;
+    1.0 / match aggregation {
+        Aggregation::TokenMean => step.tokens as f64,
+        Aggregation::SeqMeanTokenSum => rows,
+        Aggregation::SeqMeanTokenMean => rows * length as f64,
+        Aggregation::SeqMeanTokenSumNorm => rows * step.norm,
+        Aggregation::TrajectoryMeanTokenMean => (step.trajectories * written) as f64,
+        Aggregation::TrajectoryMeanTurnMean => (step.trajectories * turns) as f64,
     }
 }
 
@@ -92,7 +112,7 @@ mod tests {
 
     fn policy_at(advantage: f32, r: f64, high: f64, dual: f64) -> f64 {
         let t = |x: f32| Tensor::from_slice(&[x]);
-        policy(&ratio(&t(r.ln() as f32), &t(0.0)), &t(advantage), 0.2, high, dual).0.double_value(&[0])
+        policy(&ratio(&t(r.ln() as f32), &t(0.0)), &t(advantage), 0.2, high, Some(dual)).0.double_value(&[0])
     }
 
     #[test]
@@ -103,6 +123,8 @@ mod tests {
         close(policy_at(-1.0, 5.0, 0.28, 3.0), 3.0);
         close(policy_at(-1.0, 5.0, 0.28, 10.0), 5.0);
         close(policy_at(1.0, 0.5, 0.2, 3.0), -0.5);
+        let t = |x: f32| Tensor::from_slice(&[x]);
+        close(policy(&t(5.0), &t(-1.0), 0.2, 0.2, None).0.double_value(&[0]), 5.0);
     }
 
     #[test]
@@ -113,6 +135,19 @@ mod tests {
             assert!((found - wanted).abs() < 1e-6, "{kind:?}: {found}");
         }
         assert_eq!(divergence(&t(-1.5), &t(-1.0), KlKind::Abs).double_value(&[0]), 0.5);
+    }
+
+    /// At d = -100 the tangent at -20 is e^20 * 81 - 101, and its gradient 1 - e^20, which leads back.
+    #[test]
+    fn k3_stays_a_number_and_leads_back() {
+        let new = Tensor::from_slice(&[-100.0f32, -20.0, -3.0]).set_requires_grad(true);
+        let found = divergence(&new, &new.zeros_like().detach(), KlKind::K3);
+        let gradient = Tensor::run_backward(&[found.sum(None)], &[&new], false, false);
+        let e20 = 20f64.exp();
+        let wanted = [(e20 * 81.0 - 101.0, 1.0 - e20), (e20 - 21.0, 1.0 - e20), (3f64.exp() - 4.0, 1.0 - 3f64.exp())];
+        for (i, (value, slope)) in (0..).zip(wanted) {
+            assert!((found.double_value(&[i]) / value - 1.0).abs() < 1e-5 && (gradient[0].double_value(&[i]) / slope - 1.0).abs() < 1e-5, "{i}");
+        }
     }
 
     /// A choice between two, at 0.9 and 0.1 where the reference has 0.5 each. What is drawn is drawn by these probabilities, so the gradient
@@ -153,7 +188,7 @@ mod tests {
         let gradient = Tensor::run_backward(&[ratio.sum(None)], &[&new], false, false);
         close(&gradient[0], [3.0, 3.0, 0.0, 0.25]);
         // Advantages 1 and -1, clips 0.2 and 0.28: both rows are clipped, -1.28 and 0.8.
-        let (loss, clipped) = policy(&ratio, &Tensor::from_slice(&[1f32, 1.0, 1.0, -1.0]), 0.2, 0.28, 3.0);
+        let (loss, clipped) = policy(&ratio, &Tensor::from_slice(&[1f32, 1.0, 1.0, -1.0]), 0.2, 0.28, Some(3.0));
         close(&loss, [-1.28, -1.28, -1.28, 0.8]);
         close(&clipped.to_kind(Kind::Double), [1.0; 4]);
     }
@@ -201,14 +236,27 @@ mod tests {
 
     #[test]
     fn aggregations_of_two_responses() {
-        // Losses 1, 2, 3 and 6.
+        // Losses 1, 2, 3 and 6, the responses of two trajectories.
+        let step = Counts { rows: 2, tokens: 4, trajectories: 2, norm: 8.0 };
         let sum = |aggregation| {
-            let w = |length| weight(aggregation, length, 2, 4, 8.0);
+            let w = |length| weight(aggregation, length, 1, length, &step);
             w(3) * 6.0 + w(1) * 6.0
         };
         assert_eq!(sum(Aggregation::TokenMean), 3.0);
         assert_eq!(sum(Aggregation::SeqMeanTokenSum), 6.0);
         assert_eq!(sum(Aggregation::SeqMeanTokenMean), 4.0);
         assert_eq!(sum(Aggregation::SeqMeanTokenSumNorm), 0.75);
+        assert_eq!(sum(Aggregation::TrajectoryMeanTokenMean), 4.0);
+        assert_eq!(sum(Aggregation::TrajectoryMeanTurnMean), 6.0);
+    }
+
+    /// Trajectories of one and of three turns of one token: 1/2 and 1/6 (EAPO, Eq. 2; SLEA-RL, Eq. 7), where a mean over tokens has 1/4.
+    #[test]
+    fn a_trajectory_counts_once() {
+        let step = Counts { rows: 4, tokens: 4, trajectories: 2, norm: 1.0 };
+        for aggregation in [Aggregation::TrajectoryMeanTokenMean, Aggregation::TrajectoryMeanTurnMean] {
+            assert_eq!([1, 3].map(|turns| weight(aggregation, 1, turns, turns, &step)), [0.5, 1.0 / 6.0]);
+        }
+        assert_eq!(weight(Aggregation::TokenMean, 1, 3, 3, &step), 0.25);
     }
 }

@@ -23,8 +23,10 @@ use gradient::{gradients, Seen, Step, Weight};
 use minibatch::{draw, Steps};
 use parallel::Parallel;
 use passes::{passes, Most, Pass, Passes};
+use loss::Counts;
 use report::{RowReport, UpdateReport, Use};
 use settings::{Objective, RatioKind, UpdateSettings};
+use std::collections::BTreeMap;
 use tch::Tensor;
 
 /// What an update starts from.
@@ -69,8 +71,13 @@ pub fn update(
     let mut seen_tokens = 0.0;
     for (number, which) in steps.iter().enumerate() {
         let tokens = which.iter().map(|&row| batch.tokens(row)).sum::<usize>();
-        let weight =
-            |row: usize| loss::weight(settings.aggregation, batch.tokens(row), which.len(), tokens, settings.norm.unwrap_or(longest));
+        let trajectories = trajectories(&batch, which);
+        let norm_of = settings.norm.unwrap_or(longest);
+        let counts = Counts { rows: which.len(), tokens, trajectories: trajectories.len(), norm: norm_of };
+        let weight = |row: usize| {
+            let (turns, written) = trajectories.get(&batch.examples[row].trajectory).copied().unwrap_or((1, 1));
+            loss::weight(settings.aggregation, batch.tokens(row), turns, written, &counts)
+        };
         let Passes { passes, distinct } = passes(&batch.rows, which, Most::of(settings), Cut::Dense);
         let net = before.net.with(&flat, false).seeded(mix(before.seed, number as u64));
         let reference = before.reference.as_ref();
@@ -109,6 +116,17 @@ pub fn update(
     Ok((Some((flat, moments)), report))
 }
 
+/// Of each trajectory with rows among `which`: how many these are, and how many of their tokens take part.
+fn trajectories(batch: &Batch, which: &[usize]) -> BTreeMap<u64, (usize, usize)> {
+    let mut all = BTreeMap::new();
+    for &row in which {
+        let (turns, written) = all.entry(batch.examples[row].trajectory).or_insert((0, 0));
+        *turns += 1;
+        *written += batch.tokens(row);
+    }
+    all
+}
+
 /// See [`UpdateReport::gap`]: from the ratios of the first step, or from the log-probabilities that were computed before it.
 fn gap(batch: &Batch, passes: &[Pass], seen: &[Seen]) -> Option<f64> {
     if batch.settings.objective != Objective::PolicyGradient {
@@ -142,6 +160,16 @@ fn collect(report: &mut UpdateReport, batch: &Batch, pass: &Pass, seen: &Seen, w
         report.kl += kl;
         report.entropy += sum(&seen.entropy);
         report.clip_fraction += clipped;
+        // With a divergence in the loss such a row still has a part in it.
+        let masked = batch.settings.kl == 0.0 && !seen.masked.is_empty() && {
+            let masked = seen.masked[own.clone()].iter().zip(&batch.part[row]);
+            !batch.rows[row].teaches(&masked.map(|(masked, part)| *masked == 0.0 && *part).collect::<Vec<bool>>())
+        };
+        token = own.end;
+        if masked {
+            report.rows[row] = RowReport { used: Use::MaskedLowProbability, ..Default::default() };
+            continue;
+        }
         report.rows[row] = RowReport {
             used: Use::Yes,
             ratio: (sum(&seen.ratio) / tokens) as f32,
@@ -149,6 +177,5 @@ fn collect(report: &mut UpdateReport, batch: &Batch, pass: &Pass, seen: &Seen, w
             loss_share: loss as f32,
             kl: (kl / tokens) as f32,
         };
-        token = own.end;
     }
 }

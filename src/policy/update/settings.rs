@@ -72,6 +72,12 @@ pub enum Aggregation {
     SeqMeanTokenMean,
     /// Sum over a response's tokens, mean over rows, divided by a constant (`norm`): Dr.GRPO.
     SeqMeanTokenSumNorm,
+    /// Mean over all tokens of a trajectory's responses, mean over trajectories: 1/G sum of 1/|a_i| (EAPO, Eq. 2). A trajectory is an attempt,
+    /// and of it what stands in the optimiser step.
+    TrajectoryMeanTokenMean,
+    /// Sum over a response's tokens, mean over a trajectory's turns, mean over trajectories: 1/G sum of 1/T (SLEA-RL, Eq. 7, where a step is
+    /// a turn).
+    TrajectoryMeanTurnMean,
 }
 
 /// How much one improbable token masks: EMPO2's paper and its released code differ.
@@ -83,6 +89,18 @@ pub enum MaskUnit {
     Token,
     /// The whole row (the released code, with a log-probability of -5: `mask_below: 0.0067`).
     Row,
+}
+
+/// By which weights a token is improbable, and what it is then left out of: EMPO2's paper and its released code differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MaskFrom {
+    /// By those of each optimiser step, and out of the policy's term alone: the divergence counts it, and means divide by all tokens (the
+    /// paper, Eq. 2).
+    #[default]
+    Current,
+    /// By those that the update starts from, and out of everything: the loss, the divergence, any mean (the released code).
+    Start,
 }
 
 /// Which response tokens count. A forced token is one that no other could have stood for among the choices that were left: its probability
@@ -125,13 +143,13 @@ pub enum Schedule {
 fn only_where_read() -> Value {
     let said = |key: &str, value: &str| json!({ "properties": { key: { "const": value } }, "required": [key] });
     let unread = |keys: &[&str]| json!({ "properties": keys.iter().map(|key| (key.to_string(), json!(false))).collect::<Map<_, _>>() });
-    let acted = ["ratio", "old", "truncate", "mask_below", "mask_unit"];
+    let acted = ["ratio", "old", "truncate", "dual_clip", "mask_below", "mask_unit", "mask_from"];
     json!([
         { "if": said("objective", "sft"), "then": unread(&acted) },
         { "if": said("objective", "value"), "then": unread(&[&acted[..], &["tokens"]].concat()) },
         { "if": { "not": said("objective", "value") }, "then": unread(&["value_clip", "expectile"]) },
         { "if": { "not": said("old", "recomputed") }, "then": unread(&["truncate"]) },
-        { "if": { "not": { "required": ["mask_below"] } }, "then": unread(&["mask_unit"]) },
+        { "if": { "not": { "required": ["mask_below"] } }, "then": unread(&["mask_unit", "mask_from"]) },
         { "if": { "anyOf": [said("schedule", "linear"), said("schedule", "cosine")] },
           "then": { "required": ["decay_steps"] }, "else": unread(&["decay_steps", "lr_end"]) },
     ])
@@ -172,9 +190,11 @@ pub struct UpdateSettings {
     /// The most that such an importance weight may be; 2 as in released code (SkyRL's scripts, verl's documentation).
     #[schemars(range(min = 1.0))]
     pub truncate: f64,
-    /// Where the advantage is negative, the loss of a token is at most this many times its size.
+    /// Where the advantage is negative, the loss of a token is at most this many times its size (Ye et al. 2020: 3, as in verl; EMPO2's
+    /// scripts: 10). No bound when left out, as in PPO, GRPO, DAPO and RLOO.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1.0))]
-    pub dual_clip: f64,
+    pub dual_clip: Option<f64>,
     /// A critic's values count as at most this far from the recorded ones, in units of the return; 0 leaves them alone.
     /// OpenAI Baselines: the clip of the ratio, 0.2; verl: 0.5.
     #[schemars(range(min = 0.0))]
@@ -206,13 +226,15 @@ pub struct UpdateSettings {
     pub minibatch: usize,
     /// What becomes of the rows that don't fill a minibatch: kept as a smaller one, or dropped with the reason `remainder`.
     pub remainder: Remainder,
-    /// A response token takes no part (in the loss, the KL term, any mean) when its probability under the weights that the update starts
-    /// from is below this: EMPO2, section 4.2. A row that is left without a token to learn has the reason `masked_low_probability`.
+    /// A response token whose probability is below this is masked: EMPO2, section 4.2. By which weights, and out of what, says `mask_from`. A
+    /// row that is left without a token to learn has the reason `masked_low_probability`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub mask_below: Option<f64>,
     /// What such a token masks: itself, or its row.
     pub mask_unit: MaskUnit,
+    /// By which weights a token is improbable, and what it is left out of.
+    pub mask_from: MaskFrom,
     /// Which response tokens take part (in the loss, the KL term, any mean): all, or those that were chosen among several. By `chosen` a row
     /// in which nothing was has the reason `forced`.
     pub tokens: Counted,
@@ -286,7 +308,7 @@ impl Default for UpdateSettings {
             ratio: RatioKind::Token,
             old: Old::Recorded,
             truncate: 2.0,
-            dual_clip: 3.0,
+            dual_clip: None,
             value_clip: 0.2,
             expectile: 0.5,
             kl: 0.0,
@@ -299,6 +321,7 @@ impl Default for UpdateSettings {
             remainder: Remainder::Keep,
             mask_below: None,
             mask_unit: MaskUnit::Token,
+            mask_from: MaskFrom::Current,
             tokens: Counted::All,
             micro_batch: 64,
             micro_tokens: None,

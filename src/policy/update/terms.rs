@@ -3,11 +3,11 @@
 use super::batch::Batch;
 use super::loss;
 use super::passes::{Pass, Traced};
-use super::settings::{Objective, Old, RatioKind};
+use super::settings::{MaskFrom, MaskUnit, Objective, Old, RatioKind};
 use crate::policy::model::Net;
 use crate::policy::tensors::indices;
 use crate::policy::Example;
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
 /// One value for each token of a pass, in the order of its rows: each `[tokens]`.
 pub struct Terms {
@@ -21,6 +21,8 @@ pub struct Terms {
     pub clipped: Tensor,
     /// What is clipped.
     pub ratio: Tensor,
+    /// Whether the policy's term of the token is masked by the weights of this step, where something masks by them.
+    pub masked: Option<Tensor>,
     /// What the net found: log-probabilities, or values.
     pub found: Tensor,
 }
@@ -83,7 +85,7 @@ impl Tokens<'_> {
             loss = loss.g_mul(&loss::expectile(&value.detach(), &target, &states, settings.expectile));
         }
         let zero = value.zeros_like();
-        Terms { loss, kl: zero.copy(), entropy: zero, clipped, ratio: value.ones_like(), found: value }
+        Terms { loss, kl: zero.copy(), entropy: zero, clipped, ratio: value.ones_like(), masked: None, found: value }
     }
 
     fn policy(&self, reference: Option<&Net>) -> Terms {
@@ -109,6 +111,10 @@ impl Tokens<'_> {
             });
             loss::policy(&ratio, &advantage, settings.clip, settings.clip_high.unwrap_or(settings.clip), settings.dual_clip)
         };
+        let masked = self.masked(&new);
+        if let Some(masked) = &masked {
+            loss = loss.masked_fill(masked, 0.0);
+        }
         if let Some(start) = &start {
             loss = loss.g_mul(&loss::importance(start, &acted, settings.truncate));
         }
@@ -121,7 +127,23 @@ impl Tokens<'_> {
             }
             None => tch::no_grad(|| loss::moved(&new, &acted)),
         };
-        Terms { loss, kl, entropy, clipped, ratio, found: new }
+        Terms { loss, kl, entropy, clipped, ratio, masked, found: new }
+    }
+
+    /// Where the policy's term is masked by the weights of this step: 1_{pi >= delta} of EMPO2, Eq. 2. `new` are the tokens' log-probabilities.
+    fn masked(&self, new: &Tensor) -> Option<Tensor> {
+        let settings = self.batch.settings;
+        let acted = settings.objective == Objective::PolicyGradient && settings.mask_from == MaskFrom::Current;
+        let below = settings.mask_below.filter(|_| acted)?;
+        let low = new.detach().lt(below.ln());
+        Some(match settings.mask_unit {
+            MaskUnit::Token => low,
+            MaskUnit::Row => {
+                let (place, rows) = (self.place(), self.pass.rows.len() as i64);
+                let count = Tensor::zeros([rows], (Kind::Float, new.device())).index_add(0, &place, &low.to_kind(Kind::Float));
+                count.gt(0.0).index_select(0, &place)
+            }
+        })
     }
 }
 

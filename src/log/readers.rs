@@ -1,0 +1,52 @@
+//! Files that were put together into larger ones are removed only while nobody reads: a reader holds the operating system's shared lock for
+//! as long as it may open what an index names, and whoever removes takes it alone, or leaves it for later.
+
+use super::Run;
+use std::fs::File;
+use std::path::Path;
+
+/// The file that is locked.
+const FILE: &str = "readers";
+
+/// Held by a reader. Of a run from before there was such a file, and on a file system without locks, nobody holds anything.
+pub(super) struct Reading(#[allow(dead_code)] Option<File>);
+
+impl Reading {
+    /// Waits for whoever removes files at this moment.
+    pub fn begin(run: &Run) -> Reading {
+        Reading(File::open(run.root().join(FILE)).ok().filter(|file| file.lock_shared().is_ok()))
+    }
+}
+
+/// Makes the file.
+pub(super) fn prepare(root: &Path) -> std::io::Result<()> {
+    File::options().create(true).append(true).open(root.join(FILE)).map(drop)
+}
+
+/// Calls `remove` if nobody reads, and says whether.
+pub(super) fn unless_read(run: &Run, remove: impl FnOnce()) -> bool {
+    let Ok(file) = File::open(run.root().join(FILE)) else { return false };
+    let free = file.try_lock().is_ok();
+    if free {
+        remove();
+    }
+    free
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::RunInfo;
+
+    #[test]
+    fn nothing_is_removed_under_a_reader() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = Run::create(&folder.path().join("run"), "", &RunInfo::default()).unwrap();
+        let (one, two) = (Reading::begin(&run), Reading::begin(&run));
+        assert!(!unless_read(&run, || unreachable!()));
+        drop(one);
+        assert!(!unless_read(&run, || unreachable!()));
+        drop(two);
+        assert!(unless_read(&run, || ()));
+    }
+}
