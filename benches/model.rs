@@ -4,15 +4,15 @@
 //! `flow model fetch smollm2-135m-instruct; make .venv-parity/made-from; BENCH_PYTHON=.venv-parity/bin/python cargo bench --bench model`
 //!
 //! `cargo bench --bench model -- decode` measures the cases alone whose names hold that. On a machine that others use as well, one thread each and
-//! `BENCH_CLOCK=cpu`, the seconds of the processor in place of the clock's, say most. `BENCH_DTYPE=bf16` computes both sides in bf16, and
-//! `BENCH_SCALE=card` measures sizes that keep a GPU busy (benches/gpu.py does that for models of three sizes). `BENCH_PEER=llama_peer.py` measures against
+//! `BENCH_CLOCK=cpu`, the seconds of the processor in place of the clock's, say most. `BENCH_DTYPE=bf16` computes both sides in bf16,
+//! `BENCH_BASE=int8` keeps the base of our side in 8 bits, and `BENCH_SCALE=card` measures sizes that keep a GPU busy (benches/gpu.py does that for models of three sizes). `BENCH_PEER=llama_peer.py` measures against
 //! llama.cpp, in the cases that don't learn.
 
 mod clock;
 mod peer;
 
 use clock::Clock;
-use flow::policy::{Dtype, Example, LoadModel, LoraSettings, ModelSettings, Policy, Request, Sampling, UpdateSettings};
+use flow::policy::{Base, Dtype, Example, LoadModel, LoraSettings, ModelSettings, Policy, Request, Sampling, UpdateSettings};
 use flow::seed::Random;
 use peer::{Peer, Runs, RUNS};
 use std::collections::BTreeMap;
@@ -46,11 +46,11 @@ fn prompts(random: &mut Random, vocab: usize, rows: usize, tokens: usize) -> Vec
 }
 
 /// Seconds to write `tokens` tokens behind each of `prompts`, and the tokens that were written.
-fn write(policy: &Policy, random: &mut Random, prompts: Vec<Vec<u32>>, tokens: usize) -> Result<(f64, usize), Failed> {
+fn write(policy: &Policy, model: &str, random: &mut Random, prompts: Vec<Vec<u32>>, tokens: usize) -> Result<(f64, usize), Failed> {
     let requests = prompts.into_iter().map(|prompt| Request { prompt, seed: random.next(), choices: vec![] }).collect();
     let sampling = Sampling { temperature: TEMPERATURE, max_tokens: tokens, ..Sampling::default() };
     let start = Clock::start();
-    let replies = policy.generate("plain", 0, requests, sampling)?;
+    let replies = policy.generate(model, 0, requests, sampling)?;
     Ok((start.seconds(), replies.iter().map(|reply| reply.tokens.len()).sum()))
 }
 
@@ -102,14 +102,17 @@ fn main() -> Result<(), Failed> {
     let cases: Vec<Case> = cases(&scale).into_iter().filter(|(name, ..)| asked(name)).collect();
     let path = std::env::var("FLOW_MODEL").unwrap_or_else(|_| "models/smollm2-135m-instruct/model.gguf".into());
     let dtype = if set("BENCH_DTYPE") == "bf16" { Dtype::Bf16 } else { Dtype::F32 };
-    let load = |lora| ModelSettings::Load(LoadModel { load: path.clone(), lora, dtype, ..LoadModel::default() });
+    let base = if set("BENCH_BASE") == "int8" { Base::Int8 } else { Base::Own };
+    let load = |lora| ModelSettings::Load(LoadModel { load: path.clone(), lora, dtype, base, ..LoadModel::default() });
     // A copy of the model for those cases alone that need it.
-    let needed = |adapted: bool| cases.iter().any(|(_, case, ..)| (*case == "learn") == adapted);
+    let needed = |adapted: bool| cases.iter().any(|(_, case, ..)| (*case == "learn" || base == Base::Int8) == adapted);
     let copies = [("plain", needed(false), None), ("adapted", needed(true), Some(LoraSettings::default()))];
     let copies = copies.into_iter().filter(|(_, needed, _)| *needed).map(|(name, _, lora)| (name.to_string(), load(lora)));
     let models: BTreeMap<String, ModelSettings> = copies.collect();
     let Some(any) = models.keys().next() else { return Err("no case has such a name".into()) };
     let threads = set("BENCH_THREADS").parse().unwrap_or(2);
+    // In 8 bits there is one model: an adapter that hasn't learnt yet adds nothing to what it writes, but its time.
+    let writes = if base == Base::Int8 { "adapted" } else { "plain" };
     let policy = Policy::start(&models, &[], 1, threads)?;
     let script = std::env::var("BENCH_PEER").unwrap_or_else(|_| "model_peer.py".into());
     let mut peer = Peer::start(&script)?;
@@ -125,7 +128,7 @@ fn main() -> Result<(), Failed> {
                 "learn" => (learn(&policy, &mut random, vocab, (rows, tokens, samples))?, rows * tokens),
                 _ => {
                     let asked = prompts(&mut random, vocab, rows, tokens);
-                    write(&policy, &mut random, asked, written)?
+                    write(&policy, writes, &mut random, asked, written)?
                 }
             };
             let count = if case == "read" { rows * tokens } else { count };

@@ -190,11 +190,11 @@ def blocks():
     random = numpy.random.default_rng(7)
     types = gguf.GGMLQuantizationType
     found = []
-    for kind in [types.F16, types.BF16, types.Q4_0, types.Q4_1, types.Q8_0, types.Q4_K, types.Q6_K]:
+    for kind in [types.F16, types.BF16, types.Q4_0, types.Q4_1, types.Q8_0, types.Q4_K, types.Q6_K, types.Q5_0, types.Q5_1]:
         block, size = gguf.GGML_QUANT_SIZES[kind]
         count = max(1, 64 // block)
         packed = random.integers(0, 256, (count, size), dtype=numpy.uint8)
-        scales = {types.Q4_0: [0], types.Q4_1: [0, 2], types.Q8_0: [0], types.Q4_K: [0, 2], types.Q6_K: [208]}.get(kind, [0])
+        scales = {types.Q4_0: [0], types.Q4_1: [0, 2], types.Q8_0: [0], types.Q4_K: [0, 2], types.Q6_K: [208], types.Q5_0: [0], types.Q5_1: [0, 2]}.get(kind, [0])
         for at in scales:  # Scales that are numbers.
             packed[:, at : at + 2] = random.uniform(-2, 2, (count, 1)).astype(numpy.float16).view(numpy.uint8)
         values = gguf.quants.dequantize(packed, kind)

@@ -63,6 +63,8 @@ pub enum ModelFault {
     NoTarget { target: String, known: Vec<String> },
     #[error("its adapter can't be made: {what}")]
     Adapter { what: String },
+    #[error("its base can't be kept in int8: {why}")]
+    Int8 { why: String },
     #[error("a critic's new head has to learn whole: no adapter can be trained on it")]
     CriticAdapter,
     #[error("the environment has no variable `{variable}` with the key that it is asked with")]

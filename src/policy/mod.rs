@@ -23,10 +23,12 @@
 //! (answers of a server).
 mod choices;
 mod encode;
+mod engine;
 mod error;
 mod generate;
 mod model;
 mod pause;
+mod products;
 mod remote;
 mod room;
 mod sequence;
@@ -52,7 +54,7 @@ pub use model::export::{export, Exported};
 pub use model::saved::MOMENTS;
 pub use room::{adapters, available, parameters, LEARNING, PLAYING};
 pub use settings::{
-    Dtype, EncoderModel, Head, LoadModel, LoraSettings, ModelSettings, NewKind, NewModel, RemoteModel, Sampling, ServeSettings,
+    Base, Dtype, EncoderModel, Head, LoadModel, LoraSettings, ModelSettings, NewKind, NewModel, RemoteModel, Sampling, ServeSettings,
     ServerSettings, TokenKind,
 };
 pub use tally::Tally;
@@ -61,6 +63,12 @@ pub use tokenizer::{Message, Tokenizer, END, PAD};
 pub use update::parallel::Peers;
 pub use update::report::{RowReport, UpdateReport, Use};
 pub use update::settings::*;
+
+/// Which of the processor's instructions multiply a base in 8 bits: `amx`, `avx512`, `avx2` or `plain`. The environment variable `FLOW_ISA` can
+/// name a lesser one; the bits are the same.
+pub fn instructions() -> String {
+    products::isa::Isa::chosen().to_string()
+}
 
 /// Sequences and batches are padded to a multiple of this.
 pub const PAD_TO: usize = 16;

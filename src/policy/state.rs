@@ -139,8 +139,9 @@ impl State {
         net: &Net,
         read: impl FnOnce(&mut Store) -> Result<T, PolicyError>,
     ) -> Result<T, PolicyError> {
-        let mut stores = self.model(name)?.stores.borrow_mut();
-        read(stores.entry(version).or_insert_with(|| Store::new(net)))
+        let model = self.model(name)?;
+        let mut stores = model.stores.borrow_mut();
+        read(stores.entry(version).or_insert_with(|| Store::new(net, model.cache)))
     }
 
     pub fn embed(&self, name: &str, texts: &[String]) -> Result<Vec<Vec<f32>>, PolicyError> {

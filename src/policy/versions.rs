@@ -11,7 +11,7 @@ use super::remote::Lent;
 use super::tensors::values;
 use super::update::parallel::hash;
 use super::update::Moments;
-use super::{Dtype, FileFault, LoadModel, LoraSettings, ModelFault, ModelSettings, PolicyError, TokenKind, Tokenizer};
+use super::{Base as BaseKind, Dtype, FileFault, LoadModel, LoraSettings, ModelFault, ModelSettings, PolicyError, TokenKind, Tokenizer};
 use crate::seed::{mix, text};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -31,6 +31,8 @@ pub struct Model {
     pub moments: Moments,
     /// What was read with those versions that were asked for answers.
     pub stores: RefCell<BTreeMap<u64, Store>>,
+    /// Bytes that each of those may take, where that is set.
+    pub cache: Option<u64>,
     /// Decides what of it is random.
     pub seed: u64,
     /// Where the weights lie that its adapter is of, if it has one and they lie anywhere else than beside it.
@@ -92,20 +94,38 @@ impl Model {
         }
         let named = saved::published(&*saved.architecture);
         let mut model = Model::begin(saved.architecture, saved.tokenizer, &saved.flat, kind, seed);
+        if load.base == BaseKind::Int8 {
+            let dropout = adapter.as_ref().map(|(adapter, _)| adapter.lora.dropout).or(load.lora.as_ref().map(|lora| lora.dropout));
+            let why = match dropout {
+                _ if device.is_cuda() => Some("a GPU computes in other kinds"),
+                _ if load.dtype != Dtype::F32 => Some("what stands beside it is computed in f32: leave `dtype` out"),
+                None => Some("only the base of an adapter stands still: say `lora` or `adapter`"),
+                Some(dropout) if dropout > 0.0 => Some("an adapter beside it has no dropout"),
+                Some(_) => None,
+            };
+            if let Some(why) = why {
+                return Err(wrong(ModelFault::Int8 { why: why.into() }));
+            }
+            drop(saved.flat);
+            model.versions.clear();
+            model.moments = Moments::new(&Tensor::zeros([0], (Kind::Float, device)));
+            model.start = model.start.rounded(!named);
+        }
         if let Some(lora) = &load.lora {
             model = model.adapted(lora).map_err(wrong)?;
         } else if let Some((adapter, own)) = adapter {
             let flat = own.read(&adapter, device)?;
             model = model.with_adapter(adapter, flat).map_err(wrong)?;
         }
-        Ok(Model { base: named.then_some(base), ..model })
+        let cache = load.cache_gb.map(|gigabytes| (gigabytes * 1e9) as u64);
+        Ok(Model { base: named.then_some(base), cache, ..model })
     }
 
     /// A model that begins with those weights, all of which are trained.
     fn begin(architecture: Arc<dyn Architecture>, tokenizer: Arc<Tokenizer>, flat: &Tensor, kind: Kind, seed: u64) -> Model {
         let start = Net::new(architecture, flat, kind, tokenizer.ends());
         let versions = VecDeque::from([(0, flat.shallow_clone())]);
-        Model { start, tokenizer, versions, moments: Moments::new(flat), stores: RefCell::default(), seed, base: None }
+        Model { start, tokenizer, versions, moments: Moments::new(flat), stores: RefCell::default(), cache: None, seed, base: None }
     }
 
     /// The same with a new adapter, which alone is trained.

@@ -1,7 +1,7 @@
 //! `flow model show`: says what a model is, and how much memory it takes.
 
 use crate::cli::output::{answer, Outcome};
-use crate::policy::{Description, Dtype, EncoderDescription, LoraSettings};
+use crate::policy::{instructions, Description, Dtype, EncoderDescription, LoraSettings};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -52,6 +52,12 @@ pub fn show(path: &Path) -> Outcome {
         if let Some(adapters) = model.adapters(&lora).filter(|_| !*value) {
             row(what, &|dtype| model.learning(dtype, Some(adapters), SUMS));
         }
+    }
+    if !*value {
+        // A byte a weight, and for 64 of them a scale and an offset of 4 bytes each.
+        let int8 = megabytes(model.parameters * (64 + 8) / 64);
+        lines.push(String::new());
+        lines.push(format!("an adapter's base with `base: int8`: {int8} to act, twice that to learn; multiplied by {} here", instructions()));
     }
     answer(&lines.join("\n"));
     Ok(ExitCode::SUCCESS)

@@ -1,8 +1,9 @@
 //! An answer in the making: what was written, what may come next, and when it is over.
 
-use super::sample::draw;
+use super::sample::{draw, draw_row};
 use crate::policy::choices::Walk;
 use crate::policy::model::Net;
+use crate::policy::products::isa::Isa;
 use crate::policy::sequence::check;
 use crate::policy::{PolicyError, Reply, Request, Sampling};
 use crate::seed::{mix, Random};
@@ -20,6 +21,8 @@ pub struct Answer<'a> {
     pub read: usize,
     /// Nothing is left to write.
     pub done: bool,
+    /// How many of the reply's tokens were certain before the first choice.
+    forced: usize,
     seed: u64,
     /// `None`: decoding is free.
     walk: Option<Walk<'a>>,
@@ -45,6 +48,7 @@ impl<'a> Answer<'a> {
             walk,
             prompt: 0,
             read: 0,
+            forced: 0,
             reply: Reply::default(),
             limit,
             ends: &net.ends,
@@ -60,7 +64,8 @@ impl<'a> Answer<'a> {
                 break;
             }
         }
-        answer.prompt = request.prompt.len() + answer.reply.tokens.len();
+        answer.forced = answer.reply.tokens.len();
+        answer.prompt = request.prompt.len() + answer.forced;
         answer.read = answer.prompt;
         Ok(answer)
     }
@@ -70,12 +75,27 @@ impl<'a> Answer<'a> {
         self.reply.logprobs.push(logprob);
     }
 
+    /// What was drawn of it.
+    pub fn drawn(&self) -> &[u32] {
+        &self.reply.tokens[self.forced..]
+    }
+
     /// Writes the next token, drawn from `logits` (one a token of the vocabulary), and whatever is certain after it.
     pub fn next(&mut self, logits: &[f32], sampling: &Sampling) {
+        self.step(|allowed, unit| draw(logits, allowed, sampling, unit));
+    }
+
+    /// The same of logits that were computed row by row.
+    pub fn next_of(&mut self, isa: Isa, logits: &[f32], sampling: &Sampling) {
+        self.step(|allowed, unit| draw_row(isa, logits, allowed, sampling, unit));
+    }
+
+    /// Writes the next token, which `draw` draws among those allowed with a uniform number, and whatever is certain after it.
+    fn step(&mut self, draw: impl FnOnce(Option<&[u32]>, f64) -> (u32, f32)) {
         let unit = Random::new(mix(self.seed, self.reply.tokens.len() as u64)).unit();
         let forced = self.walk.as_ref().and_then(Walk::forced);
         let allowed = self.walk.as_ref().map(Walk::allowed);
-        let (token, logprob) = forced.map_or_else(|| draw(logits, allowed.as_deref(), sampling, unit), |token| (token, 0.0));
+        let (token, logprob) = forced.map_or_else(|| draw(allowed.as_deref(), unit), |token| (token, 0.0));
         self.write(token, logprob);
         match &mut self.walk {
             None => self.done = self.ends.contains(&token) || self.reply.tokens.len() >= self.limit,

@@ -3,6 +3,8 @@
 //! What prompts begin with in common is read once, whether they are asked together or one after the other: see [`Store`].
 
 mod answer;
+mod kept;
+mod rows;
 mod sample;
 pub mod store;
 pub mod weigh;
@@ -75,7 +77,9 @@ pub fn generate(
     let prompts: Vec<Prompt> = prompts.into_iter().collect();
     let mut tokens = Tally::default();
     let begins: Vec<&[u32]> = prompts.iter().map(|(prompt, _)| prompt.as_slice()).collect();
-    for part in parts(&begins, store.limit()) {
+    // Row by row nothing has to be there at once but what a row reads.
+    let limit = if net.running().is_some() { usize::MAX } else { store.limit() };
+    for part in parts(&begins, limit) {
         tokens.computed += answer(net, store, &prompts[part], &mut answers, sampling, threads)?;
     }
     for index in asked {
@@ -113,8 +117,24 @@ fn answer<'a>(
     sampling: &Sampling,
     threads: usize,
 ) -> Result<usize, PolicyError> {
-    let rows = if net.device().is_cuda() { MANY } else { ROWS };
     let begins: Vec<&[u32]> = prompts.iter().map(|(prompt, _)| prompt.as_slice()).collect();
+    if let Some(running) = net.running() {
+        let first = |i: usize, logits: &mut [f32]| {
+            let begun = |&index: &usize| {
+                let mut answer = answers[index].clone();
+                answer.next_of(running.engine.isa(), logits, sampling);
+                answer
+            };
+            prompts[i].1.iter().map(begun).collect::<Vec<Answer>>()
+        };
+        let (begun, computed) = rows::read(running, store.kept(running), &begins, threads, first)?;
+        for answer in begun.into_iter().flatten() {
+            let index = answer.index;
+            answers[index] = answer;
+        }
+        return Ok(computed + rows::write(running, store.kept(running), prompts, answers, sampling, threads)?);
+    }
+    let rows = if net.device().is_cuda() { MANY } else { ROWS };
     let first = |i: usize, logits: &[f32]| {
         let begun = |&index: &usize| {
             let mut answer = answers[index].clone();
@@ -161,6 +181,10 @@ fn read<T: Send>(
     threads: usize,
     of: impl Fn(usize, &[f32]) -> T + Sync,
 ) -> Result<Read<T>, PolicyError> {
+    if let Some(running) = net.running() {
+        let (found, computed) = rows::read(running, store.kept(running), sequences, threads, |i, logits| of(i, logits))?;
+        return Ok(Read { found, paths: vec![], computed });
+    }
     let size = if net.device().is_cuda() { MANY } else { PROMPTS };
     let paths = store.admit(sequences.iter().copied());
     let ready = store.ready();

@@ -1,5 +1,7 @@
 //! Draws one token from the logits of one row.
 
+use crate::policy::engine::head::{logprob, masses, MASS};
+use crate::policy::products::isa::Isa;
 use crate::policy::Sampling;
 
 /// The token drawn with the uniform number `unit`, and its log-probability under `log_softmax(logits / temperature)` over the
@@ -35,6 +37,61 @@ pub fn draw(logits: &[f32], allowed: Option<&[u32]>, sampling: &Sampling, unit: 
     (token(chosen), logprob(chosen))
 }
 
+/// As [`draw`], with exponentials in f32 and the sums that learning has: see [`crate::policy::engine::head`]. What is recorded has the bits that
+/// learning computes.
+pub fn draw_row(isa: Isa, logits: &[f32], allowed: Option<&[u32]>, sampling: &Sampling, unit: f64) -> (u32, f32) {
+    if let Some(allowed) = allowed {
+        let held: Vec<f32> = allowed.iter().map(|&token| logits[token as usize]).collect();
+        let (i, logprob) = draw_row(isa, &held, None, sampling, unit);
+        return (allowed[i as usize], logprob);
+    }
+    let temperature = sampling.divisor() as f32;
+    let (sums, mass) = masses(isa, logits, temperature);
+    let chosen = if sampling.temperature <= 0.0 {
+        logits.iter().position(|logit| *logit == mass.0).unwrap_or(0)
+    } else if sampling.top_k == 0 && sampling.top_p >= 1.0 {
+        inverse(logits, temperature, mass.0, &sums, unit)
+    } else {
+        let weights: Vec<f64> = logits.iter().map(|logit| f64::from((logit - mass.0) / temperature).exp()).collect();
+        let kept = truncated(&weights, sampling);
+        let total: f64 = weights.iter().zip(&kept).filter(|(_, kept)| **kept).map(|(weight, _)| weight).sum();
+        let mut left = unit * total;
+        let mut chosen = 0;
+        for i in (0..weights.len()).filter(|&i| kept[i]) {
+            chosen = i;
+            left -= weights[i];
+            if left < 0.0 {
+                break;
+            }
+        }
+        chosen
+    };
+    (chosen as u32, logprob(logits[chosen], temperature, mass))
+}
+
+/// The first token up to which the masses come to more than `unit` of them all: block by block, then within one.
+fn inverse(logits: &[f32], temperature: f32, most: f32, sums: &[f32], unit: f64) -> usize {
+    let mut left = unit * sums.iter().map(|&sum| f64::from(sum)).sum::<f64>();
+    let mut block = 0;
+    while block + 1 < sums.len() && left >= f64::from(sums[block]) {
+        left -= f64::from(sums[block]);
+        block += 1;
+    }
+    let mut chosen = block * MASS;
+    for (i, logit) in logits.iter().enumerate().skip(block * MASS).take(MASS) {
+        let weight = f64::from((logit - most) / temperature).exp();
+        // What can't be drawn is passed over, also where rounding leaves something at the end.
+        if weight > 0.0 {
+            chosen = i;
+        }
+        left -= weight;
+        if left < 0.0 {
+            break;
+        }
+    }
+    chosen
+}
+
 /// Which tokens are drawn from: of the `top_k` likeliest (Fan et al. 2018) the smallest set that has `top_p` of their probability (Holtzman
 /// et al. 2020), the lower token first among equals. In this order, as vLLM and `transformers` truncate.
 fn truncated(weights: &[f64], sampling: &Sampling) -> Vec<bool> {
@@ -42,15 +99,14 @@ fn truncated(weights: &[f64], sampling: &Sampling) -> Vec<bool> {
     if most == weights.len() && sampling.top_p >= 1.0 {
         return vec![true; weights.len()];
     }
-    let mut order: Vec<usize> = (0..weights.len()).collect();
-    order.sort_by(|&a, &b| weights[b].total_cmp(&weights[a]).then(a.cmp(&b)));
-    order.truncate(most);
+    let order = likeliest(weights, most, sampling.top_p);
     let mut kept = vec![false; weights.len()];
     if sampling.top_p >= 1.0 {
         order.into_iter().for_each(|i| kept[i] = true);
         return kept;
     }
-    let mass = sampling.top_p * order.iter().map(|&i| weights[i]).sum::<f64>();
+    let all = if most == weights.len() { weights.iter().sum() } else { order.iter().map(|&i| weights[i]).sum::<f64>() };
+    let mass = sampling.top_p * all;
     let mut sum = 0.0;
     for i in order {
         kept[i] = true;
@@ -60,6 +116,26 @@ fn truncated(weights: &[f64], sampling: &Sampling) -> Vec<bool> {
         }
     }
     kept
+}
+
+/// The `most` likeliest tokens, or of all of them enough for `top_p` of their probability; the likeliest first, the lower first of equals. They are
+/// looked for among ever more, since few are likely.
+fn likeliest(weights: &[f64], most: usize, top_p: f64) -> Vec<usize> {
+    let order = |a: &usize, b: &usize| weights[*b].total_cmp(&weights[*a]).then(a.cmp(b));
+    let mut all: Vec<usize> = (0..weights.len()).collect();
+    let wanted = top_p * weights.iter().sum::<f64>();
+    let mut count = if most == weights.len() { most.min(256) } else { most };
+    loop {
+        if count < all.len() {
+            all.select_nth_unstable_by(count, order);
+        }
+        if count >= most || all[..count].iter().map(|&i| weights[i]).sum::<f64>() > wanted * (1.0 + 1e-9) {
+            all.truncate(count);
+            all.sort_unstable_by(order);
+            return all;
+        }
+        count = (8 * count).min(most);
+    }
 }
 
 #[cfg(test)]
@@ -102,6 +178,30 @@ mod tests {
         // Half of the way through what is left: 2/7 of it is the second token's.
         let draws = |unit| draw(&logits, None, &Sampling { top_k: 2, ..sampling(1.0, 1.0) }, unit).0;
         assert_eq!([draws(0.28), draws(0.29)], [1, 2]);
+    }
+
+    /// Row by row the same tokens are drawn, with the same probabilities up to rounding.
+    #[test]
+    fn a_row_is_drawn_like_any() {
+        let mut random = crate::seed::Random::new(4);
+        let logits: Vec<f32> = (0..3000).map(|_| 6.0 * random.unit() as f32).collect();
+        let held = [5u32, 17, 2999];
+        for sampling in [
+            sampling(1.0, 1.0),
+            sampling(0.7, 0.9),
+            sampling(0.0, 1.0),
+            Sampling { top_k: 40, ..sampling(1.3, 1.0) },
+            Sampling { top_k: 40, ..sampling(1.3, 0.5) },
+        ] {
+            for i in 0..50 {
+                for allowed in [None, Some(&held[..])] {
+                    let unit = (f64::from(i) + 0.5) / 50.0;
+                    let (token, logprob) = draw(&logits, allowed, &sampling, unit);
+                    let (other, found) = draw_row(Isa::chosen(), &logits, allowed, &sampling, unit);
+                    assert!(token == other && (logprob - found).abs() < 1e-5, "{sampling:?}: {token} {logprob}, {other} {found}");
+                }
+            }
+        }
     }
 
     #[test]

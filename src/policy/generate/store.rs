@@ -4,17 +4,20 @@
 //! whoever reads the same beginning takes it from here, with the same bits as if it had computed them. Memory is bounded: what was read
 //! longest ago is forgotten first, the last token of a sequence before the first.
 
+use super::kept::Kept;
+use crate::policy::engine::{pages, Running};
 use crate::policy::model::Net;
 use crate::policy::room;
 use crate::policy::tensors::indices;
 use crate::policy::trie::shared;
 use std::collections::HashMap;
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
-/// Bytes that the keys and values of a model take at most, but for what one part of a call needs by itself; less where memory is short.
+/// Bytes that the keys and values of a model take at most where nobody says how much memory is free, but for what one part of a call needs by
+/// itself.
 const MOST: u64 = 1 << 30;
-/// The share of the memory that was free at the start which they take at most, as one over this.
-const SHARE: u64 = 8;
+/// The share of the memory that is free when they are first needed which they take at most, as one over this.
+const SHARE: u64 = 4;
 
 /// One token that was read.
 struct Slot {
@@ -41,18 +44,29 @@ pub struct Store {
     /// A row a slot, a tensor a block: as [`crate::policy::model::Network::read`] gives them.
     blocks: Vec<Tensor>,
     now: u64,
+    /// Bytes that all of it may take.
+    bytes: u64,
+    /// Pages, where the model computes row by row.
+    kept: Option<Kept>,
 }
 
 impl Store {
-    /// Nothing was read yet with the weights in `net`.
-    pub fn new(net: &Net) -> Store {
-        let bytes = room::available().map_or(MOST, |free| MOST.min(free / SHARE));
-        Store::of((bytes / (4 * net.sizes.cached as u64)) as usize)
+    /// Nothing was read yet with the weights in `net`; room for so many bytes, or what is free.
+    pub fn new(net: &Net, bytes: Option<u64>) -> Store {
+        let bytes = bytes.unwrap_or_else(|| room::available().map_or(MOST, |free| free / SHARE));
+        let size = if net.kind() == Kind::BFloat16 { 2 } else { 4 };
+        Store { bytes, ..Store::of((bytes / (size * net.sizes.cached as u64)) as usize) }
+    }
+
+    /// The pages of a model that computes row by row.
+    pub fn kept(&mut self, running: &Running) -> &mut Kept {
+        let limit = self.bytes as usize / pages::bytes(&running.engine);
+        self.kept.get_or_insert_with(|| Kept::of(limit))
     }
 
     /// Room for `limit` tokens.
     pub fn of(limit: usize) -> Store {
-        Store { limit, slots: vec![], free: vec![], after: HashMap::new(), blocks: vec![], now: 0 }
+        Store { limit, slots: vec![], free: vec![], after: HashMap::new(), blocks: vec![], now: 0, bytes: MOST, kept: None }
     }
 
     /// How many tokens there is room for.
@@ -152,7 +166,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tch::{Device, Kind};
+    use tch::Device;
 
     fn admit(store: &mut Store, prompts: &[&[u32]]) -> Vec<Vec<usize>> {
         store.admit(prompts.iter().copied())

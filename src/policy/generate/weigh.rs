@@ -117,7 +117,8 @@ fn outputs<A: Sync, T: Send + Clone>(
     let sequences: Vec<&[u32]> = places.keys().map(Vec::as_slice).collect();
     let members: Vec<&Vec<usize>> = places.values().collect();
     let mut made: Vec<Option<T>> = vec![None; asked.len()];
-    for part in parts(&sequences, store.limit()) {
+    let limit = if net.running().is_some() { usize::MAX } else { store.limit() };
+    for part in parts(&sequences, limit) {
         let each = |i: usize, output: &[f32]| members[part.start + i].iter().map(|&a| (a, of(&asked[a], output))).collect::<Vec<_>>();
         let Read { found, computed, .. } = read(net, store, &sequences[part.clone()], threads, each)?;
         tokens.computed += computed;

@@ -113,6 +113,10 @@ impl Architecture for Described {
     fn config(&self) -> Value {
         self.json.clone()
     }
+
+    fn sized(&self) -> Config {
+        self.config.clone()
+    }
 }
 
 /// A decoder with its weights.

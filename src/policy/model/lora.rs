@@ -132,6 +132,14 @@ impl Adapter {
         base.stacked_in(leaf).filter(|p| p.size.len() == 2).filter_map(part).collect()
     }
 
+    /// The adapters of a leaf of the model's own: where each one's outputs begin, and the names of A and B.
+    pub fn parts(&self, base: &Layout, leaf: &Leaf) -> Vec<Part> {
+        let row = leaf.size[1..].iter().product::<i64>();
+        let part = |p: &Parameter| Part { at: ((p.at - leaf.at) / row) as usize, names: names(module(p)) };
+        let has_one = |p: &&Parameter| p.size.len() == 2 && self.layout.leaf_of(&names(module(p))[0]).is_some();
+        base.stacked_in(leaf).filter(has_one).map(part).collect()
+    }
+
     /// Adds to the model's own weights `flat` what the adapters' weights `own` add to what is computed: s B A.
     pub fn merge(&self, base: &Layout, flat: &mut Tensor, own: &Tensor) {
         let views = Views::new(&self.layout, own, false);
@@ -143,6 +151,14 @@ impl Adapter {
             }
         });
     }
+}
+
+/// Where an adapter of a part of a leaf has its weights.
+pub struct Part {
+    /// The first of the outputs that it adds to.
+    pub at: usize,
+    /// The names of A and B in the adapters' layout.
+    pub names: [String; 2],
 }
 
 /// How the names of the matrices end: what targets are usually called by.

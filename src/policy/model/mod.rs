@@ -8,7 +8,7 @@ pub mod adapter;
 pub mod bert;
 pub mod cache;
 pub mod checkpoint;
-mod config;
+pub mod config;
 mod decoder;
 pub mod description;
 pub mod export;
@@ -21,7 +21,7 @@ pub mod parameters;
 mod qwen2;
 mod qwen3;
 pub mod reading;
-mod rope;
+pub mod rope;
 pub mod safetensors;
 pub mod saved;
 pub mod source;
@@ -29,6 +29,9 @@ pub mod tiny;
 mod views;
 pub mod weights;
 
+use super::engine::{Engine, Kept, Running};
+use super::products::isa::Isa;
+use super::tensors::values;
 use super::{FileFault, Head, ModelFault};
 use cache::Cache;
 use lora::Adapter;
@@ -50,7 +53,7 @@ pub const ARCHITECTURES: &[(&str, Read)] =
     &[(tiny::NAME, tiny::read), (llama::NAME, llama::read), (qwen2::NAME, qwen2::read), (qwen3::NAME, qwen3::read)];
 
 /// What reads the configuration that goes by `name`.
-fn find(name: &str) -> Option<Read> {
+pub fn find(name: &str) -> Option<Read> {
     ARCHITECTURES.iter().find(|(known, _)| *known == name).map(|(_, read)| *read)
 }
 
@@ -83,6 +86,8 @@ pub trait Architecture: Send + Sync {
     fn name(&self) -> &'static str;
     /// Its configuration, as it is read back.
     fn config(&self) -> Value;
+    /// The sizes and constants of its decoder.
+    fn sized(&self) -> config::Config;
 }
 
 /// A model with its weights: what a forward pass computes.
@@ -110,13 +115,16 @@ pub trait Network: Send {
 pub struct Net {
     architecture: Arc<dyn Architecture>,
     weights: Weights,
-    network: Box<dyn Network>,
+    /// None where the engine computes.
+    network: Option<Box<dyn Network>>,
     /// The model's sizes.
     pub sizes: Sizes,
     /// The tokens that close an answer.
     pub ends: Arc<[u32]>,
     /// Decides what adapters don't see while they learn.
     seed: u64,
+    /// Where the base stands still in 8 bits: what computes in place of the network.
+    running: Option<Running>,
 }
 
 impl Net {
@@ -124,7 +132,7 @@ impl Net {
     pub fn new(architecture: Arc<dyn Architecture>, flat: &Tensor, kind: Kind, ends: &[u32]) -> Net {
         let weights = Weights::new(&Arc::new(architecture.layout()), flat, kind, false);
         let network = architecture.network(&weights);
-        Net { sizes: architecture.sizes(), architecture, weights, network, ends: ends.into(), seed: 0 }
+        Net { sizes: architecture.sizes(), architecture, weights, network: Some(network), ends: ends.into(), seed: 0, running: None }
     }
 
     /// The same model with the adapter `adapter`, whose weights are `flat`; from now on only those are trained.
@@ -147,13 +155,60 @@ impl Net {
         self.of(self.weights.bare())
     }
 
+    /// The same model with its base rounded to 8 bits, which is all that is left of the base where it need not be `saved`.
+    pub fn rounded(&self, saved: bool) -> Net {
+        let leaf = |name: &str| {
+            let leaf = self.weights.base_leaf(name)?;
+            Some((values(&leaf.to_kind(Kind::Float)), leaf.size()))
+        };
+        let engine = Arc::new(Engine::new(&self.architecture.sized(), &leaf, Kept::Int8, Isa::chosen()));
+        let adapters = Arc::new(engine.bare());
+        let weights = if saved { self.weights.bare() } else { self.weights.hollow() };
+        Net { network: None, running: Some(Running { engine, adapters }), weights, ..self.bare() }
+    }
+
     fn of(&self, weights: Weights) -> Net {
-        let network = self.network.with(&weights);
-        Net { architecture: self.architecture.clone(), weights, network, sizes: self.sizes, ends: self.ends.clone(), seed: self.seed }
+        let network = self.network.as_ref().map(|network| network.with(&weights));
+        let running = self.running.as_ref().map(|running| {
+            let engine = running.engine.clone();
+            let adapters = match weights.adapter() {
+                Some(adapter) => Arc::new(engine.adapters(weights.base_layout(), adapter, &values(&weights.flat().to_kind(Kind::Float)))),
+                None => Arc::new(engine.bare()),
+            };
+            Running { engine, adapters }
+        });
+        self.made(weights, network, running)
+    }
+
+    fn made(&self, weights: Weights, network: Option<Box<dyn Network>>, running: Option<Running>) -> Net {
+        let (architecture, ends) = (self.architecture.clone(), self.ends.clone());
+        Net { architecture, weights, network, sizes: self.sizes, ends, seed: self.seed, running }
+    }
+
+    /// What computes in place of libtorch, row by row, where the base stands still in 8 bits.
+    pub fn running(&self) -> Option<&Running> {
+        self.running.as_ref()
+    }
+
+    /// What it computes in.
+    pub fn kind(&self) -> Kind {
+        self.weights.kind()
+    }
+
+    fn network(&self) -> &dyn Network {
+        match &self.network {
+            Some(network) => &**network,
+            // Whoever asks a net to compute asks first whether the engine does.
+            None => panic!("a model in 8 bits is computed row by row"),
+        }
     }
 
     /// The same weights for another thread; its leaves are its own.
     pub fn share(&self, train: bool) -> Net {
+        if self.running.is_some() {
+            // The engine is shared as it is, and takes its gradients itself.
+            return self.made(self.weights.shared(), None, self.running.clone());
+        }
         self.with(self.weights.flat(), train)
     }
 
@@ -200,21 +255,21 @@ impl Net {
 
     /// See [`Network::read`].
     pub fn read(&self, reading: &Reading, past: &[Tensor]) -> (Tensor, Vec<Tensor>) {
-        self.network.read(reading, past)
+        self.network().read(reading, past)
     }
 
     /// See [`Network::cache`].
     pub fn cache(&self, blocks: &[Tensor], rows: &Tensor, room: i64) -> Cache {
-        self.network.cache(blocks, rows, room)
+        self.network().cache(blocks, rows, room)
     }
 
     /// See [`Network::extend`].
     pub fn extend(&self, ids: &Tensor, at: &Tensor, cache: &mut Cache, slot: i64, mask: &Tensor) -> Tensor {
-        self.network.extend(ids, at, cache, slot, mask)
+        self.network().extend(ids, at, cache, slot, mask)
     }
 
     /// See [`Network::outputs`]; of states `[.., width]`, `[n, outputs]`.
     pub fn outputs(&self, states: &Tensor) -> Tensor {
-        self.network.outputs(&states.view([-1, self.sizes.width as i64]))
+        self.network().outputs(&states.view([-1, self.sizes.width as i64]))
     }
 }

@@ -27,7 +27,7 @@ pub enum Scaling {
 
 impl RopeConfig {
     /// The frequencies of a head of `2 * half` numbers.
-    fn frequencies(&self, half: i64) -> Vec<f64> {
+    pub fn frequencies(&self, half: i64) -> Vec<f64> {
         let plain = (Tensor::arange(half, (Kind::Double, Device::Cpu)) * (-self.base.ln() / half as f64)).exp();
         let scaled = |(i, plain): (usize, f64)| match &self.scaling {
             Scaling::None => plain,

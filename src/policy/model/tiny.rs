@@ -100,6 +100,10 @@ impl Architecture for Tiny {
         NAME
     }
 
+    fn sized(&self) -> Config {
+        self.decoder()
+    }
+
     fn config(&self) -> Value {
         // Of plain numbers, so it can't fail.
         serde_json::to_value(self).unwrap_or_default()

@@ -31,6 +31,12 @@ impl Views {
         Views { layout: self.layout.clone(), flat: self.flat.shallow_clone(), leaves }
     }
 
+    /// The names alone.
+    pub(super) fn hollow(&self) -> Views {
+        let none = self.flat.narrow(0, 0, 0).copy();
+        Views { layout: self.layout.clone(), leaves: vec![], flat: none }
+    }
+
     /// The leaf called `name`, if there is one.
     pub fn get(&self, name: &str) -> Option<&Tensor> {
         self.layout.leaf_of(name).map(|leaf| &self.leaves[leaf])

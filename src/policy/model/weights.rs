@@ -46,6 +46,22 @@ impl Weights {
         Weights { base: self.base.share(), adapter: None, kind: self.kind, dropped: None }
     }
 
+    /// The same without the numbers of the model's own weights, whose names are left.
+    pub fn hollow(&self) -> Weights {
+        Weights { base: self.base.hollow(), adapter: None, kind: self.kind, dropped: None }
+    }
+
+    /// The same for another thread, without gradients.
+    pub fn shared(&self) -> Weights {
+        let adapter = self.adapter.as_ref().map(|(adapter, views)| (adapter.clone(), views.share()));
+        Weights { base: self.base.share(), adapter, kind: self.kind, dropped: None }
+    }
+
+    /// The model's own leaf called `name`, if it has one.
+    pub fn base_leaf(&self, name: &str) -> Option<&Tensor> {
+        self.base.get(name)
+    }
+
     /// The model's own leaf called `name`.
     ///
     /// # Panics

@@ -135,13 +135,17 @@ pub fn gradients(step: &Step, passes: &[Pass]) -> Result<(Tensor, Vec<Seen>), Po
 
 /// Forward and backward of one pass.
 fn pass(net: &Net, reference: Option<&Net>, batch: &Batch, pass: &Pass, weight: &Weight) -> (Option<Tensor>, Seen) {
-    let tokens = Tokens { batch, pass, net };
+    let traced = net.running().map(|running| pass.traced(running, &batch.rows, batch.settings.at(), true));
+    let tokens = Tokens { batch, pass, net, traced: traced.as_ref() };
     let Terms { loss, kl, entropy, clipped, ratio, masked, found } = tokens.terms(reference);
     // What takes no part is put aside before it is weighted: infinity times 0 isn't 0.
     let loss = loss.masked_fill(&tokens.part().eq(0.0), 0.0);
     let weights = tokens.each(&|row| weight(row) as f32);
+    let total = (&loss * &weights).sum(None);
     let gradient = pass.learns().then(|| {
-        let total = (&loss * &weights).sum(None);
+        if let Some(gradient) = traced.as_ref().and_then(|traced| traced.gradient(&total)) {
+            return gradient;
+        }
         let gradients = Tensor::run_backward(&[total], net.leaves(), false, false);
         Tensor::cat(&gradients.iter().map(|g| g.reshape([-1])).collect::<Vec<_>>(), 0)
     });

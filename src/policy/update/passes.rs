@@ -7,6 +7,8 @@
 use super::parallel::Parallel;
 use super::settings::UpdateSettings;
 use crate::policy::choices::Walk;
+use crate::policy::engine::tape::Tape;
+use crate::policy::engine::{self, Running};
 use crate::policy::model::reading::{Cut, Reading};
 use crate::policy::model::{Net, NEVER};
 use crate::policy::sequence::{check, known};
@@ -240,6 +242,10 @@ impl Pass {
     /// Log-probability of each response token of the rows, and the entropy (without gradient) of what it was drawn from: at `temperature`,
     /// or each row at its own.
     pub fn logprobs(&self, net: &Net, rows: &[Row], temperature: Option<f32>) -> (Tensor, Tensor) {
+        if let Some(running) = net.running() {
+            let traced = self.traced(running, rows, temperature, false);
+            return (traced.logprobs, traced.entropy);
+        }
         let device = net.device();
         let tokens: usize = self.rows.iter().map(|&row| rows[row].len()).sum();
         let none = Tensor::zeros([tokens as i64], (Kind::Float, device));
@@ -277,6 +283,59 @@ impl Pass {
         let entropy = tch::no_grad(|| -(all.exp() * &all).sum_dim_intlist(-1, false, None));
         let to = tensor(&to);
         (none.index_copy(0, &to, &chosen), none.index_copy(0, &to, &entropy))
+    }
+}
+
+/// What a pass computed row by row: one value a response token, and the way back.
+pub struct Traced {
+    /// Log-probabilities, of which gradients can be taken.
+    pub logprobs: Tensor,
+    /// Entropies, without gradient.
+    pub entropy: Tensor,
+    tape: Option<Tape>,
+    choices: Vec<engine::tape::Choice>,
+    /// Which token each choice is.
+    to: Vec<usize>,
+}
+
+impl Pass {
+    /// As [`Pass::logprobs`], for a model that computes row by row; with `learns` the gradient can be asked for.
+    pub fn traced(&self, running: &Running, rows: &[Row], temperature: Option<f32>, learns: bool) -> Traced {
+        let tokens: usize = self.rows.iter().map(|&row| rows[row].len()).sum();
+        let (mut choices, mut to, mut before) = (Vec::new(), Vec::new(), 0);
+        for &row in &self.rows {
+            for choice in &rows[row].choices {
+                let example = rows[row].example;
+                to.push(before + choice.index);
+                choices.push(engine::tape::Choice {
+                    state: self.from[choices.len()] as usize,
+                    token: example.response[choice.index],
+                    temperature: temperature.or(example.temperature).unwrap_or(1.0),
+                    allowed: choice.allowed.clone(),
+                });
+            }
+            before += rows[row].len();
+        }
+        let (mut logprobs, mut entropy) = (vec![0f32; tokens], vec![0f32; tokens]);
+        let tape = self.learns().then(|| Tape::new(running, &self.trie, &self.asked, learns));
+        if let Some(tape) = &tape {
+            let (found, spread) = tape.chances(&choices);
+            for ((&to, found), spread) in to.iter().zip(found).zip(spread) {
+                (logprobs[to], entropy[to]) = (found, spread);
+            }
+        }
+        let logprobs = Tensor::from_slice(&logprobs).set_requires_grad(learns);
+        Traced { logprobs, entropy: Tensor::from_slice(&entropy), tape, choices, to }
+    }
+}
+
+impl Traced {
+    /// The gradient of `loss`, made of the log-probabilities, by the adapters' weights, `[weights]`.
+    pub fn gradient(&self, loss: &Tensor) -> Option<Tensor> {
+        let tape = self.tape.as_ref()?;
+        let by = values(&Tensor::run_backward(&[loss], &[&self.logprobs], false, false)[0]);
+        let by: Vec<f32> = self.to.iter().map(|&to| by[to]).collect();
+        Some(Tensor::from_slice(&tape.back(&self.choices, &by)))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::batch::Batch;
 use super::loss;
-use super::passes::Pass;
+use super::passes::{Pass, Traced};
 use super::settings::{MaskFrom, MaskUnit, Objective, Old, RatioKind};
 use crate::policy::model::Net;
 use crate::policy::tensors::indices;
@@ -35,6 +35,8 @@ pub struct Tokens<'a> {
     pub pass: &'a Pass,
     /// What computes.
     pub net: &'a Net,
+    /// What was computed already, row by row.
+    pub traced: Option<&'a Traced>,
 }
 
 impl Tokens<'_> {
@@ -88,7 +90,10 @@ impl Tokens<'_> {
 
     fn policy(&self, reference: Option<&Net>) -> Terms {
         let (batch, settings) = (self.batch, self.batch.settings);
-        let (new, entropy) = self.pass.logprobs(self.net, &batch.rows, settings.at());
+        let (new, entropy) = match self.traced {
+            Some(Traced { logprobs, entropy, .. }) => (logprobs.shallow_clone(), entropy.shallow_clone()),
+            None => self.pass.logprobs(self.net, &batch.rows, settings.at()),
+        };
         let imitates = settings.objective == Objective::Sft;
         let acted = if imitates { new.detach() } else { self.own(&|row| batch.examples[row].logprobs.clone()) };
         let start = batch.start.as_ref().filter(|_| settings.old == Old::Recomputed).map(|start| self.own(&|row| start[row].clone()));

@@ -21,6 +21,8 @@ pub const TYPES: &[Type] = &[
     Type { code: 30, name: "BF16", block: 1, bytes: 2, unpack: |from, to| to[0] = half::bf16::from_le_bytes([from[0], from[1]]).to_f32() },
     Type { code: 2, name: "Q4_0", block: 32, bytes: 18, unpack: q4_0 },
     Type { code: 3, name: "Q4_1", block: 32, bytes: 20, unpack: q4_1 },
+    Type { code: 6, name: "Q5_0", block: 32, bytes: 22, unpack: |from, to| five(&from[2..], half(from, 0), -16.0 * half(from, 0), to) },
+    Type { code: 7, name: "Q5_1", block: 32, bytes: 24, unpack: |from, to| five(&from[4..], half(from, 0), half(from, 2), to) },
     Type { code: 8, name: "Q8_0", block: 32, bytes: 34, unpack: q8_0 },
     Type { code: 12, name: "Q4_K", block: 256, bytes: 144, unpack: q4_k },
     Type { code: 14, name: "Q6_K", block: 256, bytes: 210, unpack: q6_k },
@@ -46,6 +48,16 @@ fn q4_1(from: &[u8], to: &mut [f32]) {
     for (i, &byte) in from[4..20].iter().enumerate() {
         to[i] = scale * f32::from(byte & 15) + least;
         to[i + 16] = scale * f32::from(byte >> 4) + least;
+    }
+}
+
+/// 32 high bits, then 32 numbers' low 4 bits, the first 16 in the low halves of the bytes: scale * n + least. In Q5_0 the least is -16 scales.
+fn five(from: &[u8], scale: f32, least: f32, to: &mut [f32]) {
+    let high = u32::from_le_bytes([from[0], from[1], from[2], from[3]]);
+    let bit = |i: usize| (high >> i & 1) as u8 * 16;
+    for (i, &byte) in from[4..20].iter().enumerate() {
+        to[i] = scale * f32::from(byte & 15 | bit(i)) + least;
+        to[i + 16] = scale * f32::from(byte >> 4 | bit(i + 16)) + least;
     }
 }
 
@@ -120,6 +132,12 @@ mod tests {
         assert_eq!((found[0], found[16], found[1], found[17]), (-4.0, 0.0, 3.5, -2.5));
         let found = unpack("Q4_1", &[&HALF[..], &TWO[..], &four].concat());
         assert_eq!((found[0], found[16], found[1], found[17]), (2.0, 6.0, 9.5, 3.5));
+        // High bits of numbers 1 and 16: 15 + 16 = 31 and 8 + 16 = 24.
+        let high = (1u32 << 1 | 1 << 16).to_le_bytes();
+        let found = unpack("Q5_0", &[&HALF[..], &high, &four].concat());
+        assert_eq!((found[0], found[16], found[1], found[17]), (-8.0, 4.0, 7.5, -6.5));
+        let found = unpack("Q5_1", &[&HALF[..], &TWO[..], &high, &four].concat());
+        assert_eq!((found[0], found[16], found[1], found[17]), (2.0, 14.0, 17.5, 3.5));
         let mut eight = vec![0xffu8; 32];
         eight[31] = 100;
         let found = unpack("Q8_0", &[&HALF[..], &eight].concat());

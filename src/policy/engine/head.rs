@@ -1,0 +1,126 @@
+//! What makes logits of final states, and log-probabilities of logits: each row by itself, in an order that its length decides.
+
+use super::{Engine, Running};
+use crate::policy::products::dense::Rows;
+use crate::policy::products::isa::Isa;
+use crate::policy::products::rounded::Rounded;
+use crate::policy::products::vectors::{exp, sum, vectorised, Vector, LANES};
+
+/// Logits whose masses are added up at a time.
+pub const MASS: usize = 256;
+/// States whose logits are there at a time.
+const CHUNK: usize = 64;
+
+vectorised! {
+    /// The sums of exp((logit - largest) / temperature) over each [`MASS`] of `logits`.
+    fn sums(logits: &[f32], temperature: f32, most: f32) -> Vec<f32> {
+        let inverse = 1.0 / temperature;
+        let mut sums = Vec::with_capacity(logits.len().div_ceil(MASS));
+        for logits in logits.chunks(MASS) {
+            let mut total = V::splat(0.0);
+            let mut chunks = logits.chunks_exact(LANES);
+            for logits in chunks.by_ref() {
+                total = total.add(V::load(logits).sub(V::splat(most)).mul(V::splat(inverse)).exp());
+            }
+            let mut total = total.lanes();
+            for (total, logit) in total.iter_mut().zip(chunks.remainder()) {
+                *total += exp((logit - most) * inverse);
+            }
+            sums.push(sum(total));
+        }
+        sums
+    }
+
+    /// The largest of `logits`.
+    fn largest(logits: &[f32]) -> f32 {
+        let mut most = V::splat(f32::NEG_INFINITY);
+        let mut chunks = logits.chunks_exact(LANES);
+        for logits in chunks.by_ref() {
+            most = V::load(logits).max(most);
+        }
+        let most = most.lanes().into_iter().chain(chunks.remainder().iter().copied());
+        most.fold(f32::NEG_INFINITY, |a, b| if b > a { b } else { a })
+    }
+
+    /// The entropy in nats of what has that mass: mass - sum of p (logit - largest) / temperature.
+    pub fn entropy(logits: &[f32], temperature: f32, mass: (f32, f32)) -> f32 {
+        let inverse = 1.0 / temperature;
+        let mut total = V::splat(0.0);
+        let mut chunks = logits.chunks_exact(LANES);
+        for logits in chunks.by_ref() {
+            let scaled = V::load(logits).sub(V::splat(mass.0)).mul(V::splat(inverse));
+            total = scaled.sub(V::splat(mass.1)).exp().fma(scaled, total);
+        }
+        let mut total = total.lanes();
+        for (total, logit) in total.iter_mut().zip(chunks.remainder()) {
+            let scaled = (logit - mass.0) * inverse;
+            *total = exp(scaled - mass.1).mul_add(scaled, *total);
+        }
+        mass.1 - sum(total)
+    }
+
+    /// Adds to `to` the probabilities of `logits` times `share`.
+    pub fn add_probabilities(logits: &[f32], temperature: f32, mass: (f32, f32), share: f32, to: &mut [f32]) {
+        let inverse = 1.0 / temperature;
+        let (mut whole, mut chunks) = (to.chunks_exact_mut(LANES), logits.chunks_exact(LANES));
+        for (to, logits) in whole.by_ref().zip(chunks.by_ref()) {
+            let scaled = V::load(logits).sub(V::splat(mass.0)).mul(V::splat(inverse)).sub(V::splat(mass.1));
+            scaled.exp().fma(V::splat(share), V::load(to)).store(to);
+        }
+        for (to, logit) in whole.into_remainder().iter_mut().zip(chunks.remainder()) {
+            *to = exp((logit - mass.0) * inverse - mass.1).mul_add(share, *to);
+        }
+    }
+}
+
+/// The largest of `logits`, and the logarithm of the sum of exp((logit - largest) / temperature): with them the log-probability of token i
+/// is (logits[i] - largest) / temperature less the second, in nats. Of no numbers where something is none.
+pub fn mass(isa: Isa, logits: &[f32], temperature: f32) -> (f32, f32) {
+    masses(isa, logits, temperature).1
+}
+
+/// The sums of exp((logit - largest) / temperature) over each [`MASS`] of `logits`, and what [`mass`] makes of them.
+pub fn masses(isa: Isa, logits: &[f32], temperature: f32) -> (Vec<f32>, (f32, f32)) {
+    let most = largest(isa, logits);
+    let sums = sums(isa, logits, temperature, most);
+    let total: f64 = sums.iter().map(|&sum| f64::from(sum)).sum();
+    (sums, (most, total.ln() as f32))
+}
+
+/// The log-probability of `logits[token]` at `temperature`, given their mass.
+pub fn logprob(logit: f32, temperature: f32, mass: (f32, f32)) -> f32 {
+    (logit - mass.0) * (1.0 / temperature) - mass.1
+}
+
+/// Calls `each` with the logits of each of `states` `[n, width]`, final states after the last norm, in their order.
+pub fn logits(running: &Running, states: &[f32], mut each: impl FnMut(usize, &mut [f32])) {
+    let Engine { isa, config, .. } = &*running.engine;
+    let output = running.engine.output();
+    let (mut rounded, mut y) = (Rounded::default(), Vec::new());
+    for (number, states) in states.chunks(CHUNK * config.width).enumerate() {
+        let count = states.len() / config.width;
+        output.of(*isa, Rows { numbers: states, stride: config.width, count }, &mut rounded, &mut y);
+        for (i, row) in y.chunks_mut(output.stride()).take(count).enumerate() {
+            each(number * CHUNK + i, &mut row[..output.outputs()]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Probabilities 1/8, 2/8, 5/8: entropy 0.900256 nats; at temperature 2 they go with 1, sqrt 2, sqrt 5.
+    #[test]
+    fn probabilities_as_worked_by_hand() {
+        let logits = [0.0, 2f32.ln(), 5f32.ln()];
+        let of = |temperature: f32| mass(Isa::Plain, &logits, temperature);
+        assert!((logprob(logits[1], 1.0, of(1.0)) - 0.25f32.ln()).abs() < 1e-6);
+        assert!((entropy(Isa::Plain, &logits, 1.0, of(1.0)) - 0.900_256).abs() < 1e-5);
+        let hot = 2f32.sqrt() / (1.0 + 2f32.sqrt() + 5f32.sqrt());
+        assert!((logprob(logits[1], 2.0, of(2.0)) - hot.ln()).abs() < 1e-6);
+        let mut to = [1.0; 3];
+        add_probabilities(Isa::Plain, &logits, 1.0, of(1.0), 8.0, &mut to);
+        assert!(to.iter().zip([2.0, 3.0, 6.0]).all(|(a, b)| (a - b).abs() < 1e-5), "{to:?}");
+    }
+}

@@ -1,0 +1,177 @@
+//! The engine beside libtorch's network and its automatic gradients, and a row's bits in any company.
+
+use super::pages::{advance, Sequence};
+use super::tape::{Choice, Tape};
+use super::{Engine, Kept, Running};
+use crate::policy::model::lora::{Adapter, Lora};
+use crate::policy::model::reading::{Cut, Reading};
+use crate::policy::model::{find, Architecture, Net};
+use crate::policy::products::isa::{Isa, ALL};
+use crate::policy::tensors::{indices, values};
+use crate::policy::trie::Trie;
+use crate::seed::Random;
+use serde_json::json;
+use std::sync::atomic::AtomicUsize;
+use std::sync::Arc;
+use tch::{Device, Kind, Tensor};
+
+const VOCAB: usize = 40;
+
+/// A small model of each architecture.
+fn architectures() -> Vec<Arc<dyn Architecture>> {
+    let sizes = json!({
+        "vocab_size": VOCAB, "num_hidden_layers": 3, "hidden_size": 32, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 8,
+        "intermediate_size": 48, "max_position_embeddings": 100, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": true,
+        "hidden_act": "silu",
+    });
+    let own = |name: &str| {
+        let mut json = sizes.clone();
+        json["model_type"] = json!(name);
+        if name == "qwen2" {
+            json["tie_word_embeddings"] = json!(false);
+            json["hidden_size"] = json!(48);
+        }
+        let read = find(name).unwrap();
+        read(&json).unwrap_or_else(|error| panic!("{name}: {error}"))
+    };
+    let tiny = json!({ "vocab": VOCAB, "layers": 3, "width": 32, "heads": 4, "kv_heads": 2, "hidden": 48, "context": 100, "tied": false });
+    ["llama", "qwen2", "qwen3"].map(own).into_iter().chain([crate::policy::model::tiny::read(&tiny).unwrap()]).collect()
+}
+
+/// A model with an adapter that has learnt something, in libtorch and in the engine.
+fn both(architecture: &Arc<dyn Architecture>, kept: Kept, isa: Isa) -> (Net, Running) {
+    let layout = architecture.layout();
+    let mut random = Random::new(3);
+    let flat: Vec<f32> = layout.random(7).iter().map(|x| 2.0 * x + 0.05 * (random.unit() as f32 - 0.5)).collect();
+    let lora = Lora { rank: 3, alpha: 6.0, dropout: 0.0, stabilised: false, targets: vec!["all-linear".into()] };
+    let adapter = Arc::new(Adapter::new(lora, &layout).unwrap());
+    let own: Vec<f32> = (0..adapter.layout().len()).map(|_| 0.3 * (random.unit() as f32 - 0.5)).collect();
+    let net = Net::new(architecture.clone(), &Tensor::from_slice(&flat), Kind::Float, &[0]).adapted(&adapter, &Tensor::from_slice(&own));
+    let leaf = |name: &str| {
+        let leaf = &layout.leaves()[layout.leaf_of(name)?];
+        let count = leaf.size.iter().product::<i64>() as usize;
+        Some((flat[leaf.at as usize..][..count].to_vec(), leaf.size.clone()))
+    };
+    let engine = Arc::new(Engine::new(&architecture.sized(), &leaf, kept, isa));
+    let adapters = Arc::new(engine.adapters(&layout, &adapter, &own));
+    (net, Running { engine, adapters })
+}
+
+/// Sequences that begin alike and part.
+fn sequences() -> Vec<Vec<u32>> {
+    let mut random = Random::new(5);
+    let mut more = |count: usize| (0..count).map(|_| random.below(VOCAB) as u32).collect::<Vec<_>>();
+    let begin = more(37);
+    let mut all: Vec<Vec<u32>> = (0..7).map(|i| [&begin[..5 * i], &more(3 + 7 * i)].concat()).collect();
+    all.push(begin);
+    all.sort();
+    all
+}
+
+fn trie(sequences: &[Vec<u32>]) -> (Trie, Vec<usize>) {
+    let mut trie = Trie::default();
+    let mut ends: Vec<usize> = sequences.iter().map(|sequence| *trie.add(sequence).last().unwrap()).collect();
+    ends.sort_unstable();
+    (trie, ends)
+}
+
+/// Some choices after each end, among all tokens and among few.
+fn choices(ends: usize) -> Vec<Choice> {
+    let choice = |i: usize| Choice {
+        state: (i / 2) % ends,
+        token: [3, 7, 11][i % 3],
+        temperature: [1.0, 0.7][i % 2],
+        allowed: (i % 4 == 3).then(|| vec![3, 5, 7, 11]),
+    };
+    (0..2 * ends).map(choice).collect()
+}
+
+/// Log-probabilities by libtorch, and the gradient of their sum with weights.
+fn torch(net: &Net, trie: &Trie, ends: &[usize], choices: &[Choice], by: &[f32]) -> (Vec<f32>, Vec<f32>) {
+    let net = net.share(true);
+    let (states, _) = net.read(&Reading::new(trie, &vec![false; trie.len()], ends, Cut::Dense, Device::Cpu), &[]);
+    let logits = net.outputs(&states);
+    let chance = |choice: &Choice| {
+        let row = logits.get(choice.state as i64) / f64::from(choice.temperature);
+        let over = choice.allowed.as_ref().map_or_else(
+            || row.shallow_clone(),
+            |allowed| row.index_select(0, &indices(&allowed.iter().map(|&token| token.into()).collect::<Vec<_>>(), Device::Cpu)),
+        );
+        row.get(choice.token.into()) - over.logsumexp([0], false)
+    };
+    let all = Tensor::stack(&choices.iter().map(chance).collect::<Vec<_>>(), 0);
+    let loss = (&all * Tensor::from_slice(by)).sum(None);
+    let gradients = Tensor::run_backward(&[loss], net.leaves(), false, false);
+    let flat = Tensor::cat(&gradients.iter().map(|g| g.reshape([-1])).collect::<Vec<_>>(), 0);
+    (values(&all.detach()), values(&flat))
+}
+
+/// How far `a` is from `b`, as a share of `b`'s length.
+fn distance(a: &[f32], b: &[f32]) -> f64 {
+    let length = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();
+    length(&mut a.iter().zip(b).map(|(a, b)| f64::from(a - b))) / length(&mut b.iter().map(|&b| f64::from(b)))
+}
+
+#[test]
+fn forward_and_back_are_those_of_libtorch() {
+    for architecture in architectures() {
+        let (trie, ends) = trie(&sequences());
+        let choices = choices(ends.len());
+        let by: Vec<f32> = (0..choices.len()).map(|i| 0.5 - (i % 5) as f32 / 7.0).collect();
+        for (kept, close, far) in [(Kept::F32, 1e-5, 0.0), (Kept::Int8, 0.15, 1e-4)] {
+            let (net, running) = both(&architecture, kept, Isa::chosen());
+            let (wanted, slopes) = torch(&net, &trie, &ends, &choices, &by);
+            let tape = Tape::new(&running, &trie, &ends, true);
+            let (logprobs, entropies) = tape.chances(&choices);
+            let off = distance(&logprobs, &wanted);
+            assert!(off < close && entropies.iter().all(|entropy| *entropy >= 0.0), "{}: {off:.1e}", architecture.name());
+            let found = tape.back(&choices, &by);
+            let off = distance(&found, &slopes);
+            assert!(off < 10.0 * close && off >= far, "{}, {kept:?}: {off:.1e}", architecture.name());
+        }
+    }
+}
+
+/// The bits of the final states of `sequences` when they are read together in steps of `step` tokens.
+fn together(running: &Running, sequences: &[Vec<u32>], step: usize) -> Vec<Vec<u32>> {
+    let live = Arc::new(AtomicUsize::new(0));
+    let mut open: Vec<Sequence> = sequences.iter().map(|tokens| Sequence::new(tokens.clone(), vec![], None, &live)).collect();
+    let mut found = vec![vec![]; open.len()];
+    loop {
+        let left: Vec<usize> = (0..open.len()).filter(|&i| open[i].computed < open[i].tokens.len()).collect();
+        if left.is_empty() {
+            return found;
+        }
+        let counts: Vec<usize> = left.iter().map(|&i| step.min(open[i].tokens.len() - open[i].computed)).collect();
+        let mut some: Vec<&mut Sequence> = open.iter_mut().filter(|sequence| sequence.computed < sequence.tokens.len()).collect();
+        let states = advance(running, &mut some, &counts);
+        for (state, i) in states.chunks(running.engine.config().width).zip(left) {
+            found[i] = state.iter().map(|x| x.to_bits()).collect();
+        }
+    }
+}
+
+/// Read at once or token by token, alone or among others, with any instructions: the same bits, and those that learning computes.
+#[test]
+fn a_row_has_the_same_bits_in_any_company() {
+    for architecture in architectures() {
+        let sequences = sequences();
+        let (_, plain) = both(&architecture, Kept::Int8, Isa::Plain);
+        let alone: Vec<Vec<u32>> = sequences.iter().flat_map(|sequence| together(&plain, std::slice::from_ref(sequence), 1)).collect();
+        for isa in ALL.into_iter().filter(|isa| isa.here()) {
+            let (_, running) = both(&architecture, Kept::Int8, isa);
+            for step in [1, 5, 100] {
+                assert!(together(&running, &sequences, step) == alone, "{}, {isa}, {step} tokens a step", architecture.name());
+            }
+            let many: Vec<Vec<u32>> = sequences.iter().cycle().take(if isa > Isa::Plain { 128 } else { 9 }).cloned().collect();
+            let last = many.len() - 1;
+            assert!(together(&running, &many, 100)[last] == alone[last % sequences.len()], "among {}", last + 1);
+            let mut ends = Vec::new();
+            let mut trie = Trie::default();
+            sequences.iter().for_each(|sequence| ends.extend(trie.add(sequence).last()));
+            let tape = Tape::new(&running, &trie, &ends, false);
+            let learnt: Vec<Vec<u32>> = tape.states().chunks(running.engine.config().width).map(|state| state.iter().map(|x| x.to_bits()).collect()).collect();
+            assert!(learnt == alone, "{}, {isa}: learning", architecture.name());
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Reading and writing row by row, for models whose rows don't depend on one another ([`crate::policy::engine`]).
+//!
+//! Any rows may be computed together, so those that are written make up one batch whatever their lengths, and where an answer ends the next one
+//! begins at once. What sequences begin with in common is computed once and read by all of them from the same pages; answers that wrote the same
+//! so far are one row until they part. What was written is kept for the next turn.
+
+use super::answer::Answer;
+use super::kept::Kept;
+use super::Prompt;
+use crate::policy::engine::head::logits;
+use crate::policy::engine::pages::{advance, Sequence, PAGE};
+use crate::policy::engine::Running;
+use crate::policy::threads::spread;
+use crate::policy::trie::shared;
+use crate::policy::{PolicyError, Sampling};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard};
+
+/// Rows that are written together by one thread.
+const ROWS: usize = 128;
+/// Tokens that are read together by one thread.
+const TOKENS: usize = 256;
+
+/// What is kept, among threads. One that panicked left it as it was between two steps.
+fn open<'a, 'b>(kept: &'a Mutex<&'b mut Kept>) -> MutexGuard<'a, &'b mut Kept> {
+    kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// What was made of the logits after each of some sequences, and how many tokens were computed.
+pub type Found<T> = (Vec<T>, usize);
+
+/// Reads `sequences`, ascending, and makes of the logits after each what `of` makes of them. What is kept isn't computed again.
+///
+/// # Errors
+/// If a thread fails.
+pub fn read<T: Send>(
+    running: &Running,
+    kept: &mut Kept,
+    sequences: &[&[u32]],
+    threads: usize,
+    of: impl Fn(usize, &mut [f32]) -> T + Sync,
+) -> Result<Found<T>, PolicyError> {
+    let mut found: Vec<Option<T>> = sequences.iter().map(|_| None).collect();
+    let mut computed = 0;
+    let mut waiting: Vec<usize> = (0..sequences.len()).collect();
+    while !waiting.is_empty() {
+        let (round, later) = round(kept, sequences, &waiting);
+        waiting = later;
+        let fresh: Vec<usize> = round.iter().map(|&i| sequences[i].len() - kept.known(&sequences[i][..sequences[i].len() - 1])).collect();
+        let parts = parts(&fresh, threads);
+        let shared = Mutex::new(&mut *kept);
+        let done = spread(threads, || (), &parts, |(), part| {
+            let mut done = Vec::new();
+            let mut computed = 0;
+            let mut from = part.start;
+            while from < part.end {
+                let mut to = from + 1;
+                while to < part.end && fresh[from..=to].iter().sum::<usize>() <= TOKENS {
+                    to += 1;
+                }
+                let own = &round[from..to];
+                let mut begun: Vec<Sequence> = own.iter().map(|&i| open(&shared).begin(sequences[i].to_vec())).collect();
+                computed += begun.iter().map(|sequence| sequence.tokens.len() - sequence.computed).sum::<usize>();
+                let states = finish(running, &mut begun);
+                logits(running, &states, |row, logits| done.push((own[row], of(own[row], logits))));
+                begun.into_iter().for_each(|sequence| open(&shared).keep(sequence));
+                from = to;
+            }
+            Ok((done, computed))
+        })?;
+        for (done, places) in done {
+            computed += places;
+            done.into_iter().for_each(|(i, one)| found[i] = Some(one));
+        }
+    }
+    // Each sequence was in one round, so none is missing.
+    Ok((found.into_iter().flatten().collect(), computed))
+}
+
+/// Which of the sequences `waiting` can be read now, and which wait for what one of those begins with.
+fn round(kept: &mut Kept, sequences: &[&[u32]], waiting: &[usize]) -> (Vec<usize>, Vec<usize>) {
+    let (mut round, mut later): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
+    let mut pages = 0;
+    for &i in waiting {
+        let most = sequences[i].len() - 1;
+        let known = kept.known(&sequences[i][..most]);
+        let common = round.last().map_or(0, |&last: &usize| shared(sequences[last], sequences[i]).min(most));
+        let needed = sequences[i].len().div_ceil(PAGE) - known / PAGE;
+        if common > known || !(round.is_empty() || kept.room(pages + needed)) {
+            later.push(i);
+        } else {
+            if round.is_empty() {
+                kept.room(needed);
+            }
+            pages += needed;
+            round.push(i);
+        }
+    }
+    (round, later)
+}
+
+/// Parts of a list for threads, with about the same sum each.
+fn parts(sizes: &[usize], threads: usize) -> Vec<Range<usize>> {
+    let each = sizes.iter().sum::<usize>().div_ceil(threads.max(1)).max(1);
+    let mut parts: Vec<Range<usize>> = Vec::new();
+    let mut sum = 0;
+    for (i, size) in sizes.iter().enumerate() {
+        match parts.last_mut() {
+            Some(part) if sum < each => part.end = i + 1,
+            _ => {
+                parts.push(i..i + 1);
+                sum = 0;
+            }
+        }
+        sum += size;
+    }
+    parts
+}
+
+/// Computes what is left of `sequences`, some tokens at a time, and gives the final state of each.
+fn finish(running: &Running, sequences: &mut [Sequence]) -> Vec<f32> {
+    let width = running.engine.config().width;
+    let mut states = vec![0.0; sequences.len() * width];
+    loop {
+        let mut room = TOKENS;
+        let mut counts = Vec::new();
+        let mut which = Vec::new();
+        for (i, sequence) in sequences.iter().enumerate() {
+            let count = (sequence.tokens.len() - sequence.computed).min(room);
+            if count > 0 {
+                room -= count;
+                counts.push(count);
+                which.push(i);
+            }
+        }
+        if which.is_empty() {
+            return states;
+        }
+        let mut some: Vec<&mut Sequence> = sequences.iter_mut().enumerate().filter(|(i, _)| which.contains(i)).map(|(_, one)| one).collect();
+        let last = advance(running, &mut some, &counts);
+        for (state, i) in last.chunks_exact(width).zip(which) {
+            states[i * width..(i + 1) * width].copy_from_slice(state);
+        }
+    }
+}
+
+/// Answers that wrote the same so far.
+struct Row<'a> {
+    sequence: Sequence,
+    answers: Vec<Answer<'a>>,
+}
+
+/// Answers that haven't begun to be written: the prompt with what is certain, and the answers that drew the same token after it.
+struct Waiting<'a> {
+    tokens: Vec<u32>,
+    answers: Vec<Answer<'a>>,
+}
+
+/// Writes the answers to `prompts`, whose first tokens are drawn, to their ends, and says how many tokens were computed for it.
+///
+/// # Errors
+/// If a thread fails.
+pub fn write<'a>(
+    running: &Running,
+    kept: &mut Kept,
+    prompts: &[Prompt],
+    answers: &mut [Answer<'a>],
+    sampling: &Sampling,
+    threads: usize,
+) -> Result<usize, PolicyError> {
+    let mut waiting: Vec<Waiting<'a>> = Vec::new();
+    for (prompt, requests) in prompts {
+        let mut alike: BTreeMap<Vec<u32>, Vec<Answer<'a>>> = BTreeMap::new();
+        for &index in requests.iter().filter(|&&index| !answers[index].done) {
+            alike.entry(answers[index].drawn().to_vec()).or_default().push(answers[index].clone());
+        }
+        waiting.extend(alike.into_iter().map(|(drawn, answers)| Waiting { tokens: [&prompt[..], &drawn].concat(), answers }));
+    }
+    let parts = parts(&vec![1; waiting.len()], threads);
+    let mut waiting = waiting.into_iter();
+    let jobs: Vec<Mutex<Vec<Waiting<'a>>>> = parts.iter().map(|part| Mutex::new(waiting.by_ref().take(part.len()).collect())).collect();
+    let shared = Mutex::new(kept);
+    let done = spread(threads, || (), &jobs, |(), job| {
+        let waiting = std::mem::take(&mut *job.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        Ok(write_part(running, &shared, waiting, sampling))
+    })?;
+    let mut computed = 0;
+    for (done, places) in done {
+        computed += places;
+        for answer in done {
+            let index = answer.index;
+            answers[index] = answer;
+        }
+    }
+    Ok(computed)
+}
+
+/// Writes the answers of one thread.
+fn write_part<'a>(running: &Running, kept: &Mutex<&mut Kept>, waiting: Vec<Waiting<'a>>, sampling: &Sampling) -> (Vec<Answer<'a>>, usize) {
+    let mut waiting = waiting.into_iter().peekable();
+    let (mut rows, mut done): (Vec<Row>, Vec<Answer>) = (Vec::new(), Vec::new());
+    let mut computed = 0;
+    loop {
+        while rows.len() < ROWS && waiting.peek().is_some_and(|next| fits(&mut open(kept), &rows, next)) {
+            if let Some(Waiting { tokens, answers }) = waiting.next() {
+                rows.push(Row { sequence: open(kept).begin(tokens), answers });
+            }
+        }
+        if rows.is_empty() {
+            return (done, computed);
+        }
+        let counts: Vec<usize> = rows.iter().map(|row| row.sequence.tokens.len() - row.sequence.computed).collect();
+        computed += counts.iter().sum::<usize>();
+        let states = if counts.iter().sum::<usize>() <= ROWS.max(TOKENS) {
+            advance(running, &mut rows.iter_mut().map(|row| &mut row.sequence).collect::<Vec<_>>(), &counts)
+        } else {
+            // Some were forgotten since they were read, and are read again.
+            let width = running.engine.config().width;
+            let mut states = vec![0.0; rows.len() * width];
+            for (row, state) in rows.iter_mut().zip(states.chunks_exact_mut(width)) {
+                state.copy_from_slice(&finish(running, std::slice::from_mut(&mut row.sequence)));
+            }
+            states
+        };
+        logits(running, &states, |row, logits| {
+            for answer in &mut rows[row].answers {
+                answer.read += 1;
+                answer.next_of(running.engine.isa(), logits, sampling);
+            }
+        });
+        let mut next = Vec::with_capacity(rows.len());
+        for row in rows {
+            part(row, kept, &mut next, &mut done);
+        }
+        rows = next;
+    }
+}
+
+/// Whether there is room for one row more with all that it may write; alone it has room in any case.
+fn fits(kept: &mut Kept, rows: &[Row], next: &Waiting) -> bool {
+    let more = |answers: &[Answer]| answers.iter().map(Answer::more).max().unwrap_or(0);
+    let pages = |tokens: usize, answers: &[Answer]| (more(answers) + tokens % PAGE).div_ceil(PAGE) * answers.len();
+    let later: usize = rows.iter().map(|row| pages(row.sequence.tokens.len(), &row.answers).saturating_sub(row.answers.len())).sum();
+    let own = (next.tokens.len() - kept.known(&next.tokens)) / PAGE + pages(next.tokens.len(), &next.answers) + 1;
+    kept.room(later + own) || rows.is_empty()
+}
+
+/// Parts the answers of a row by what they wrote: those that are done, and rows of those that wrote the same.
+fn part<'a>(row: Row<'a>, kept: &Mutex<&mut Kept>, rows: &mut Vec<Row<'a>>, done: &mut Vec<Answer<'a>>) {
+    let Row { mut sequence, answers } = row;
+    let mut parted: BTreeMap<u32, Vec<Answer>> = BTreeMap::new();
+    for answer in answers {
+        if answer.done {
+            done.push(answer);
+        } else if let Some(&last) = answer.reply.tokens.last() {
+            parted.entry(last).or_default().push(answer);
+        }
+    }
+    let mut left = parted.len();
+    if left == 0 {
+        return open(kept).keep(sequence);
+    }
+    for (last, answers) in parted {
+        left -= 1;
+        if left == 0 {
+            sequence.tokens.push(last);
+            rows.push(Row { sequence, answers });
+            return;
+        }
+        let mut own = sequence.fork();
+        own.tokens.push(last);
+        rows.push(Row { sequence: own, answers });
+    }
+}

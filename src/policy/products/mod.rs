@@ -1,0 +1,62 @@
+//! Products of a frozen matrix with rows of numbers, both rounded to 8 bits in groups of [`GROUP`] inputs that share a scale.
+//!
+//! ```text
+//! y[n] = sum over groups g of  s[g] * t[n, g] * sum over k in g of  q[k] * w[n, k]
+//!
+//! s[g] = max |x[k]| / 127,  q[k] = round(x[k] / s[g])         for the row (`rounded`)
+//! t[n, g], w[n, k]          the same for each row n of the matrix (`matrix`)
+//! ```
+//!
+//! The inner sum is one of whole numbers below 2^24: exact in any order and as an f32. The outer one goes through the groups in their order,
+//! with one rounding a term (a fused multiply-add). So a row's bits follow from the row and the matrix alone: not from the rows beside it, the
+//! threads, or the width of the processor's vectors. Every kernel here (`plain`, `avx2`, `avx512`, `amx`) gives the same ones.
+
+#[cfg(target_arch = "x86_64")]
+mod amx;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod check;
+pub mod dense;
+pub mod isa;
+pub mod matrix;
+mod plain;
+#[cfg(target_arch = "x86_64")]
+pub mod registers;
+pub mod rounded;
+#[cfg(test)]
+mod tests;
+pub mod vectors;
+
+use isa::Isa;
+use matrix::Matrix;
+use rounded::Rounded;
+
+/// Inputs that share a scale.
+pub const GROUP: usize = 64;
+/// Outputs that lie beside each other in a packed matrix: as many as a vector of AVX-512 has sums.
+pub const PANEL: usize = 16;
+
+/// From so many rows on AMX multiplies tiles; fewer are multiplied by vectors.
+const TILED: usize = 8;
+
+/// `y` `[rows, matrix.stride()]`: the products of `matrix` with each row of `x`.
+///
+/// # Panics
+/// If `x` has other inputs than the matrix, or `y` too little room: a fault of the caller, which knows both.
+pub fn product(isa: Isa, x: &Rounded, matrix: &Matrix, y: &mut [f32]) {
+    assert_eq!(x.inputs(), matrix.inputs());
+    assert!(x.added() == 128 || isa == Isa::Amx);
+    assert!(y.len() >= x.rows() * matrix.stride());
+    match isa {
+        // SAFETY: an `Isa` other than `Plain` is only made where the processor has its instructions; sizes are checked above.
+        #[cfg(target_arch = "x86_64")]
+        Isa::Amx if x.added() == 0 => unsafe { amx::product(x, matrix, y) },
+        #[cfg(target_arch = "x86_64")]
+        Isa::Amx | Isa::Avx512 => unsafe { avx512::product(x, matrix, y) },
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => unsafe { avx2::product(x, matrix, y) },
+        _ => plain::product(x, matrix, y),
+    }
+}

@@ -1,0 +1,218 @@
+//! Loops over numbers that give the same bits whatever the processor's vectors are: one source, compiled for each set of instructions.
+//!
+//! A sum goes through [`LANES`] sums beside each other, which are added up in pairs at the end, so its order is the same in vectors of any
+//! width. A product and a sum are either one operation with one rounding (`mul_add`) or two, never left to the compiler.
+
+/// Sums beside each other.
+pub const LANES: usize = 16;
+/// Numbers beside each other.
+pub type Lanes = [f32; LANES];
+
+/// [`LANES`] numbers in the processor's registers. Each operation is done lane by lane, with one rounding.
+pub trait Vector: Copy {
+    fn splat(x: f32) -> Self;
+    /// The first numbers of a list that has so many.
+    fn load(from: &[f32]) -> Self;
+    /// Into the first numbers of a list that has so many.
+    fn store(self, to: &mut [f32]);
+    /// self * b + c, rounded once.
+    fn fma(self, b: Self, c: Self) -> Self;
+    fn add(self, b: Self) -> Self;
+    fn sub(self, b: Self) -> Self;
+    fn mul(self, b: Self) -> Self;
+    /// self where it is more than b, else b.
+    fn max(self, b: Self) -> Self;
+    /// self where it is less than b, else b.
+    fn min(self, b: Self) -> Self;
+    /// 2 to the power of the whole numbers n, of n + [`MAGIC`].
+    fn power(self) -> Self;
+
+    /// See [`exp`].
+    #[inline(always)]
+    fn exp(self) -> Self {
+        let x = Self::splat(LOWEST).max(self);
+        let x = Self::splat(HIGHEST).min(x);
+        let shifted = x.fma(Self::splat(std::f32::consts::LOG2_E), Self::splat(MAGIC));
+        let n = shifted.sub(Self::splat(MAGIC));
+        let r = n.fma(Self::splat(LN_2[1]), n.fma(Self::splat(LN_2[0]), x));
+        let mut p = Self::splat(POLYNOMIAL[0]);
+        for c in &POLYNOMIAL[1..] {
+            p = p.fma(r, Self::splat(*c));
+        }
+        p.mul(r).fma(r, r.add(Self::splat(1.0))).mul(shifted.power())
+    }
+
+    #[inline(always)]
+    fn lanes(self) -> Lanes {
+        let mut lanes = [0.0; LANES];
+        self.store(&mut lanes);
+        lanes
+    }
+}
+
+/// Where the processor has nothing better.
+#[derive(Clone, Copy)]
+pub struct Plain(Lanes);
+
+impl Plain {
+    #[inline(always)]
+    fn of(self, b: Plain, of: impl Fn(f32, f32) -> f32) -> Plain {
+        Plain(std::array::from_fn(|lane| of(self.0[lane], b.0[lane])))
+    }
+}
+
+impl Vector for Plain {
+    #[inline(always)]
+    fn splat(x: f32) -> Plain {
+        Plain([x; LANES])
+    }
+    #[inline(always)]
+    fn load(from: &[f32]) -> Plain {
+        Plain(std::array::from_fn(|lane| from[lane]))
+    }
+    #[inline(always)]
+    fn store(self, to: &mut [f32]) {
+        to[..LANES].copy_from_slice(&self.0);
+    }
+    #[inline(always)]
+    fn fma(self, b: Plain, c: Plain) -> Plain {
+        Plain(std::array::from_fn(|lane| self.0[lane].mul_add(b.0[lane], c.0[lane])))
+    }
+    #[inline(always)]
+    fn add(self, b: Plain) -> Plain {
+        self.of(b, |a, b| a + b)
+    }
+    #[inline(always)]
+    fn sub(self, b: Plain) -> Plain {
+        self.of(b, |a, b| a - b)
+    }
+    #[inline(always)]
+    fn mul(self, b: Plain) -> Plain {
+        self.of(b, |a, b| a * b)
+    }
+    #[inline(always)]
+    fn max(self, b: Plain) -> Plain {
+        self.of(b, |a, b| if a > b { a } else { b })
+    }
+    #[inline(always)]
+    fn min(self, b: Plain) -> Plain {
+        self.of(b, |a, b| if a < b { a } else { b })
+    }
+    #[inline(always)]
+    fn power(self) -> Plain {
+        Plain(self.0.map(power))
+    }
+}
+
+/// Defines functions whose first argument is the [`super::isa::Isa`] that they are compiled for; in their bodies, `V` is its [`Vector`].
+macro_rules! vectorised {
+    ($($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $made:ty)? $body:block)*) => {$(
+        $(#[$meta])*
+        #[allow(clippy::too_many_arguments)]
+        $vis fn $name(isa: $crate::policy::products::isa::Isa, $($arg: $type),*) $(-> $made)? {
+            #[inline(always)]
+            #[allow(clippy::too_many_arguments, clippy::extra_unused_type_parameters)]
+            fn any<V: $crate::policy::products::vectors::Vector>($($arg: $type),*) $(-> $made)? $body
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma")]
+            #[allow(clippy::too_many_arguments)]
+            fn avx2($($arg: $type),*) $(-> $made)? { any::<$crate::policy::products::registers::Avx2>($($arg),*) }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+            #[allow(clippy::too_many_arguments)]
+            fn avx512($($arg: $type),*) $(-> $made)? { any::<$crate::policy::products::registers::Avx512>($($arg),*) }
+            use $crate::policy::products::isa::Isa;
+            match isa {
+                Isa::Plain => any::<$crate::policy::products::vectors::Plain>($($arg),*),
+                // SAFETY: an `Isa` other than `Plain` is only chosen where the processor has its instructions.
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx2 => unsafe { avx2($($arg),*) },
+                // SAFETY: as above.
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx512 | Isa::Amx => unsafe { avx512($($arg),*) },
+                #[cfg(not(target_arch = "x86_64"))]
+                _ => any::<$crate::policy::products::vectors::Plain>($($arg),*),
+            }
+        }
+    )*};
+}
+pub(crate) use vectorised;
+
+/// The lanes added up: the second half to the first, and so on.
+#[inline(always)]
+pub fn sum(mut lanes: Lanes) -> f32 {
+    for half in [8, 4, 2, 1] {
+        for i in 0..half {
+            lanes[i] += lanes[i + half];
+        }
+    }
+    lanes[0]
+}
+
+/// The sum of the products of two lists of one length.
+#[inline(always)]
+pub fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut lanes = [0.0; LANES];
+    let (mut a, mut b) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
+    for (a, b) in a.by_ref().zip(b.by_ref()) {
+        for i in 0..LANES {
+            lanes[i] = a[i].mul_add(b[i], lanes[i]);
+        }
+    }
+    for (i, (a, b)) in a.remainder().iter().zip(b.remainder()).enumerate() {
+        lanes[i] = a.mul_add(*b, lanes[i]);
+    }
+    sum(lanes)
+}
+
+/// Added to a number below 2^22 it leaves the number, rounded to the nearest whole one (the even one of two), in the lowest bits.
+pub const MAGIC: f32 = 12_582_912.0;
+/// Between which numbers exponentials are not those of the ends.
+const LOWEST: f32 = -87.3;
+const HIGHEST: f32 = 88.3;
+/// Less the logarithm of 2, in two parts of which the first has few digits.
+const LN_2: [f32; 2] = [-0.693_359_4, 2.121_944_4e-4];
+/// Of Cephes, for what is left of a power of 2.
+const POLYNOMIAL: [f32; 6] = [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 5.000_000_1e-1];
+
+#[inline(always)]
+fn power(shifted: f32) -> f32 {
+    f32::from_bits(shifted.to_bits().wrapping_sub(MAGIC.to_bits()).wrapping_add(127) << 23)
+}
+
+/// e to the power of `x`, within 2 units of the last place (the polynomial of Cephes); of less than -87.3 what it is there, of more than 88.3
+/// likewise; none of what is no number.
+#[inline(always)]
+pub fn exp(x: f32) -> f32 {
+    let x = if LOWEST > x { LOWEST } else { x };
+    let x = if HIGHEST < x { HIGHEST } else { x };
+    let shifted = x.mul_add(std::f32::consts::LOG2_E, MAGIC);
+    let n = shifted - MAGIC;
+    let r = n.mul_add(LN_2[1], n.mul_add(LN_2[0], x));
+    let mut p = POLYNOMIAL[0];
+    for c in &POLYNOMIAL[1..] {
+        p = p.mul_add(r, *c);
+    }
+    (p * r).mul_add(r, r + 1.0) * power(shifted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exponentials_are_those_of_the_standard_library() {
+        for i in -8600..8800 {
+            let x = i as f32 / 100.0;
+            assert!((f64::from(exp(x)) / f64::from(x).exp() - 1.0).abs() < 3e-7, "{x}: {} {}", exp(x), x.exp());
+        }
+        assert!(exp(f32::NAN).is_nan() && exp(f32::NEG_INFINITY) < 1.3e-38 && exp(0.0) == 1.0);
+    }
+
+    #[test]
+    fn a_sum_is_that_of_its_parts() {
+        let a: Vec<f32> = (0..37).map(|i| i as f32).collect();
+        assert_eq!(dot(&a, &vec![2.0; 37]), 37.0 * 36.0);
+        assert_eq!(sum(std::array::from_fn(|i| i as f32)), 120.0);
+    }
+}

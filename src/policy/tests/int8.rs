@@ -1,0 +1,90 @@
+//! A base in 8 bits beside adapters that learn: sampler and learner are one model.
+
+use super::{examples, requests, sampling, tiny};
+use crate::policy::settings::Base;
+use crate::policy::*;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+fn policy(settings: ModelSettings, threads: usize) -> Result<Policy, PolicyError> {
+    Policy::start(&BTreeMap::from([("actor".to_string(), settings)]), &[], 3, threads)
+}
+
+fn settings(folder: &Path, base: Base, dropout: f64) -> ModelSettings {
+    let lora = LoraSettings { rank: 4, alpha: 8.0, dropout, targets: vec!["all-linear".into()] };
+    ModelSettings::Load(LoadModel { load: folder.display().to_string(), lora: Some(lora), base, ..Default::default() })
+}
+
+/// A model on disk whose answers aren't all alike.
+fn saved(folder: &Path) -> Policy {
+    let plain = policy(ModelSettings::New(tiny()), 1).unwrap();
+    let requests = requests(60);
+    let rows = examples(&requests, &plain.generate("actor", 0, requests.clone(), sampling(1.0)).unwrap());
+    plain.update("actor", rows, &UpdateSettings { lr: 2e-2, ..Default::default() }).unwrap();
+    plain.save("actor", folder).unwrap();
+    plain
+}
+
+fn rows(policy: &Policy, version: u64) -> Vec<Example> {
+    let requests = requests(60);
+    examples(&requests, &policy.generate("actor", version, requests.clone(), sampling(1.0)).unwrap())
+}
+
+#[test]
+fn what_plays_and_what_learns_compute_the_same_bits() {
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = temporary.path().join("base");
+    let plain = saved(&folder);
+    let (one, two) = (policy(settings(&folder, Base::Int8, 0.0), 1).unwrap(), policy(settings(&folder, Base::Int8, 0.0), 2).unwrap());
+    let learn = UpdateSettings { lr: 1e-2, kl: 0.1, micro_batch: 16, ..Default::default() };
+    for version in 0..3 {
+        let played = rows(&one, version);
+        assert!(played == rows(&two, version), "the number of threads");
+        let again: Vec<Vec<f32>> = one.logprobs("actor", &played, None).unwrap();
+        assert!(again.iter().zip(&played).all(|(again, row)| *again == row.logprobs), "to the bit");
+        let asked = requests(60);
+        for (request, row) in asked.iter().zip(&played).step_by(7) {
+            let alone = one.generate("actor", version, vec![request.clone()], sampling(1.0)).unwrap();
+            assert_eq!((&alone[0].tokens, &alone[0].logprobs), (&row.response, &row.logprobs), "alone");
+        }
+        if version == 0 {
+            let close = |(row, far): (&Example, &Vec<f32>)| row.logprobs.iter().zip(far).all(|(a, b)| (a - b).abs() < 0.3);
+            assert!(played.iter().zip(&plain.logprobs("actor", &played, None).unwrap()).all(close), "near the model that was rounded");
+        }
+        let reports = [&one, &two].map(|policy| policy.update("actor", played.clone(), &learn).unwrap());
+        assert!(reports[0] == reports[1] && reports[0].gap.unwrap() < 1e-6, "{:?}", reports[0].gap);
+    }
+    let folder = temporary.path().join("adapter");
+    one.save("actor", &folder).unwrap();
+    let played = rows(&one, 3);
+    assert_eq!(two.load("actor", &folder).unwrap(), 3);
+    assert!(rows(&two, 3) == played, "saved and loaded");
+}
+
+/// Imitating answers makes them likelier, about as fast as with a base in f32.
+#[test]
+fn it_learns_like_a_base_in_f32() {
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = temporary.path().join("base");
+    saved(&folder);
+    let learnt = [Base::Own, Base::Int8].map(|base| {
+        let policy = policy(settings(&folder, base, 0.0), 1).unwrap();
+        let rows: Vec<Example> = rows(&policy, 0).into_iter().take(20).collect();
+        let sft = UpdateSettings { objective: Objective::Sft, lr: 1e-2, ..Default::default() };
+        let losses: Vec<f64> = (0..8).map(|_| policy.update("actor", rows.clone(), &sft).unwrap().loss).collect();
+        (losses[0], losses[7])
+    });
+    let [own, int8] = learnt.map(|(first, last)| last / first);
+    assert!(int8 < 0.95 && (int8 - own).abs() < 0.01, "{learnt:?}");
+}
+
+#[test]
+fn what_cannot_be_rounded_is_refused_in_words() {
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = temporary.path().join("base");
+    saved(&folder);
+    let refused = |settings| policy(settings, 1).map(|_| ()).unwrap_err().to_string();
+    assert!(refused(settings(&folder, Base::Int8, 0.1)).contains("no dropout"));
+    let bare = ModelSettings::Load(LoadModel { load: folder.display().to_string(), base: Base::Int8, ..Default::default() });
+    assert!(refused(bare).contains("say `lora` or `adapter`"));
+}
