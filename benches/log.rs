@@ -54,7 +54,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 fn begin(root: &Path, iterations: u64) -> Result<Run, LogError> {
     let node = |(id, op): &(&str, &str)| NodeInfo { id: id.to_string(), op: op.to_string(), ..Default::default() };
-    Run::create(root, "flow: bench\n", &RunInfo { name: "bench".into(), nodes: NODES.iter().map(node).collect(), iterations, ..Default::default() })
+    Run::create(
+        root,
+        "flow: bench\n",
+        &RunInfo { name: "bench".into(), nodes: NODES.iter().map(node).collect(), iterations, ..Default::default() },
+    )
 }
 
 /// The rows of an iteration, a node each: 40 turns.

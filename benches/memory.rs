@@ -50,7 +50,18 @@ fn queries() -> Result<()> {
         let embedding = point(i as u64);
         matrix.extend_from_slice(&embedding);
         let (id, key) = (Entry::id_of(&source, 0), String::new());
-        library.insert(Entry { id, bucket: 0, key, embedding, score: (i % 10) as f32, text: format!("tip {i}"), source, ordinal: 0, kind: String::new(), level: String::new() });
+        library.insert(Entry {
+            id,
+            bucket: 0,
+            key,
+            embedding,
+            score: (i % 10) as f32,
+            text: format!("tip {i}"),
+            source,
+            ordinal: 0,
+            kind: String::new(),
+            level: String::new(),
+        });
     }
     let matrix = tch::Tensor::from_slice(&matrix).reshape([ENTRIES as i64, WIDTH as i64]);
     let how = Retrieval { above: -1.0, order: Order::Similarity, ..Retrieval::default() };

@@ -41,7 +41,11 @@ fn narrow(format: &Value, mark: char) -> Result<(), Error> {
     let wide = numbers.filter(|digits| !digits.is_empty()).any(|digits| digits.parse::<u64>().map_or(true, |n| n > WIDEST));
     // A width that comes from elsewhere.
     let given = text.split(mark).skip(1).any(|spec| spec.starts_with('*') || spec.starts_with(".*"));
-    if wide || given { Err(too_wide("format")) } else { Ok(()) }
+    if wide || given {
+        Err(too_wide("format"))
+    } else {
+        Ok(())
+    }
 }
 
 fn too_wide(what: &str) -> Error {
@@ -94,10 +98,13 @@ mod tests {
     #[test]
     fn a_template_comes_to_an_end_and_to_little() {
         assert_eq!(rendered("{{ '%05.1f|%s' | format(2.5, 'x') }}"), Ok("002.5|x".into()));
-        let endless = "{% macro m() %}{% for i in range(99999) %}{% for j in range(99999) %}{{ '' }}{% endfor %}{% endfor %}{% endmacro %}{{ m() }}";
+        let endless =
+            "{% macro m() %}{% for i in range(99999) %}{% for j in range(99999) %}{{ '' }}{% endfor %}{% endfor %}{% endmacro %}{{ m() }}";
         assert!(rendered(endless).unwrap_err().contains("more than 10000000 steps"));
         assert!(rendered("{% for i in range(99999) %}{{ 'x' * 100000 }}{% endfor %}").unwrap_err().contains("longer than 64 MiB"));
-        for wide in ["{{ '%1000000000d' | format(1) }}", "{{ '%.1000000000f' | format(1.5) }}", "{{ '%99999999999999999999d' | format(1) }}"] {
+        for wide in
+            ["{{ '%1000000000d' | format(1) }}", "{{ '%.1000000000f' | format(1.5) }}", "{{ '%99999999999999999999d' | format(1) }}"]
+        {
             assert!(rendered(wide).unwrap_err().contains("10000 places at most"), "{wide}");
         }
     }

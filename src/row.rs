@@ -173,7 +173,10 @@ pub const REASONS: &[(&str, &str)] = &[
     ("invalid", "its action could not be carried out (`invalid: drop`)"),
     ("too_stale", "made by weights more than `max_staleness` versions behind"),
     ("earlier_attempt", "a turn of an attempt that is only there to be learnt from later (`from_attempt`)"),
-    ("masked_low_probability", "every token that was chosen in it is masked (`mask_below`); by `mask_from: current` in its last pass, and no divergence counts it"),
+    (
+        "masked_low_probability",
+        "every token that was chosen in it is masked (`mask_below`); by `mask_from: current` in its last pass, and no divergence counts it",
+    ),
     ("forced", "nothing in it was chosen among several (`tokens: chosen`)"),
     ("remainder", "drawn into no full minibatch (`remainder: drop`)"),
 ];

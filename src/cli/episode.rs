@@ -78,7 +78,10 @@ impl Teller {
         told.extend(self.take(row, "response").map(|said| ("said", said)));
         if let Some(action) = self.take(row, "action") {
             let valid = self.take(row, "valid").is_none_or(|valid| valid == "true");
-            told.extend((!action.is_empty() || !valid).then(|| ("done", if valid { action } else { format!("{action} (not valid)").trim_start().to_owned() })));
+            told.extend(
+                (!action.is_empty() || !valid)
+                    .then(|| ("done", if valid { action } else { format!("{action} (not valid)").trim_start().to_owned() })),
+            );
         }
         // Of a row that has none of these the rest is a line of figures.
         if !told.is_empty() {

@@ -71,7 +71,10 @@ mod tests {
     #[test]
     fn what_was_retrieved_stands_in_marks() {
         assert_eq!(marked("Tips: look, open.\nYou see a door.", "You see a door."), "\u{27e6}Tips: look, open.\n\u{27e7}You see a door.");
-        assert_eq!(marked("You see a door. Tip: open it. Go on", "You see a door. Go on"), "You see a door. \u{27e6}Tip: open it. \u{27e7}Go on");
+        assert_eq!(
+            marked("You see a door. Tip: open it. Go on", "You see a door. Go on"),
+            "You see a door. \u{27e6}Tip: open it. \u{27e7}Go on"
+        );
         assert_eq!(marked("the same\n", ""), "the same");
         assert_eq!(marked("aaa", "aa"), "aa\u{27e6}a\u{27e7}");
     }

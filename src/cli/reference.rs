@@ -32,7 +32,13 @@ pub fn reference(catalog: &Catalog) -> String {
         "\n## Studies\n\nThe file of `flow study`; [`schemas/study.schema.json`](../schemas/study.schema.json) is its schema.\n\n{}",
         table(&settings(&study))
     );
-    for (name, about) in [("Trained", "An entry of `runs`."), ("Measured", "An entry of `measurements`."), ("Table", "An item of `tables`."), ("Row", "One of its `rows`."), ("Column", "One of its `columns`.")] {
+    for (name, about) in [
+        ("Trained", "An entry of `runs`."),
+        ("Measured", "An entry of `measurements`."),
+        ("Table", "An item of `tables`."),
+        ("Row", "One of its `rows`."),
+        ("Column", "One of its `columns`."),
+    ] {
         let mut shape = study["$defs"][name].clone();
         shape["$defs"] = study["$defs"].clone();
         text += &format!("\n{about}\n\n{}", table(&settings(&shape)));

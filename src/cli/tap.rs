@@ -144,7 +144,16 @@ mod tests {
 
     #[test]
     fn long_runs_are_told_in_stretches() {
-        let part = |node: &str, rows| Part { node: node.into(), iteration: 0, worker: 0, path: String::new(), rows, bytes: 0, sum: None, start: None };
+        let part = |node: &str, rows| Part {
+            node: node.into(),
+            iteration: 0,
+            worker: 0,
+            path: String::new(),
+            rows,
+            bytes: 0,
+            sum: None,
+            start: None,
+        };
         let iteration = |i, rows| Iteration {
             iteration: i,
             parts: vec![part("a", rows), part("b", 1)],

@@ -280,7 +280,10 @@ mod tests {
         assert!(ended.all(|stalled| stalled.is_none()), "the policy computes");
         let mut ended = (0..8).filter_map(|_| judge.look(std::slice::from_ref(&reading), Some((99, false)), SECOND).stalled);
         let stalled = ended.next().expect("an end");
-        assert!(stalled.contains("nothing has moved for 8 s: `rollout` is busy with iteration 7") && stalled.contains("--stall 16"), "{stalled}");
+        assert!(
+            stalled.contains("nothing has moved for 8 s: `rollout` is busy with iteration 7") && stalled.contains("--stall 16"),
+            "{stalled}"
+        );
         let line = |s: u32| format!("`rollout` has been busy with iteration 7 for {s} s; the run waits for it");
         assert_eq!(said, [line(4), line(8), line(12)]);
     }

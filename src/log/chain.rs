@@ -63,7 +63,8 @@ mod tests {
     }
 
     fn read(text: &[u8]) -> Result<Vec<u32>, usize> {
-        lines::<BTreeMap<String, serde_json::Value>>(text, 7).map(|(all, _)| all.iter().map(|one| one["n"].as_u64().unwrap() as u32).collect())
+        lines::<BTreeMap<String, serde_json::Value>>(text, 7)
+            .map(|(all, _)| all.iter().map(|one| one["n"].as_u64().unwrap() as u32).collect())
     }
 
     #[test]

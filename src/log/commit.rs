@@ -6,7 +6,7 @@ use super::head::Head;
 use super::index::Index;
 use super::journal::{self, Journal, BLOCK};
 use super::keep::Keeper;
-use super::{readers, reader, sweep, write_part, Iteration, LogError, Manifest, Metrics, Part, Run, Status, WeightsAt};
+use super::{reader, readers, sweep, write_part, Iteration, LogError, Manifest, Metrics, Part, Run, Status, WeightsAt};
 use arrow::array::RecordBatch;
 use std::fs;
 use std::thread::{self, JoinHandle};
@@ -63,8 +63,19 @@ impl Committer {
         let head = Head { info: index.info, start: index.start, generation, chain: 0, end: None, segments: kept };
         let last = head.segments.last().map(|segment| segment.last);
         let journal = Journal::begin(&run, generation)?;
-        let mut committer =
-            Committer { run, head, status: Status::Running, last, journal, blocks: vec![], folding: None, gave_up: false, idle: vec![], keeper, since: Instant::now() };
+        let mut committer = Committer {
+            run,
+            head,
+            status: Status::Running,
+            last,
+            journal,
+            blocks: vec![],
+            folding: None,
+            gave_up: false,
+            idle: vec![],
+            keeper,
+            since: Instant::now(),
+        };
         for made in tail {
             committer.append(made)?;
         }
@@ -195,7 +206,11 @@ fn removed(run: &Run, idle: Vec<String>) -> Vec<String> {
             let _ = path.parent().map(fs::remove_dir);
         }
     });
-    if gone { Vec::new() } else { idle }
+    if gone {
+        Vec::new()
+    } else {
+        idle
+    }
 }
 
 /// Iterations out of a segment, each with its rows in files of its own again.
@@ -280,7 +295,10 @@ mod tests {
         assert_eq!(ask("select sum(value) from metrics"), format!("{:?}", iterations.clone().sum::<u64>() as f64));
         for one in [iterations.start, iterations.end - 1, iterations.end / 2] {
             assert_eq!(ask(&format!("select count(*) from rollout where iteration = {one}")), "3");
-            assert_eq!(ask(&format!("select min(reward) from trajectories where iteration >= {one} and iteration <= {one}")), format!("{}.0", one + 1));
+            assert_eq!(
+                ask(&format!("select min(reward) from trajectories where iteration >= {one} and iteration <= {one}")),
+                format!("{}.0", one + 1)
+            );
         }
     }
 

@@ -123,7 +123,11 @@ impl Index {
     pub fn files(&self, root: &Path, node: &str, within: &RangeInclusive<u64>) -> Result<Vec<Piece>, LogError> {
         let mut pieces = Vec::new();
         for segment in self.segments.iter().filter(|s| s.meets(within)) {
-            pieces.extend(segment.files.get(node).map(|file| Piece { path: file.path.clone(), bytes: file.bytes, sum: Sum::Lanes(file.sum) }));
+            pieces.extend(segment.files.get(node).map(|file| Piece {
+                path: file.path.clone(),
+                bytes: file.bytes,
+                sum: Sum::Lanes(file.sum),
+            }));
             if segment.apart.iter().any(|apart| apart == node) {
                 pieces.extend(own(&segment.iterations(root)?, node, within));
             }

@@ -91,7 +91,8 @@ impl Journal {
     /// Appends an iteration. Where that fails nothing has happened.
     pub fn append(&mut self, made: &Iteration) -> Result<(), LogError> {
         let block = made.iteration / BLOCK;
-        let (line, sum) = chain::line(made, self.chain).map_err(|e| LogError::Manifest { path: self.run.manifest_path(), why: e.to_string() })?;
+        let (line, sum) =
+            chain::line(made, self.chain).map_err(|e| LogError::Manifest { path: self.run.manifest_path(), why: e.to_string() })?;
         if self.open.as_ref().is_none_or(|open| open.block != block) {
             let path = self.run.root().join(path(self.generation, block));
             let file = OpenOptions::new().create(true).write(true).truncate(true).open(&path).map_err(LogError::io(&path))?;

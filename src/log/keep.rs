@@ -125,7 +125,9 @@ mod tests {
     fn all(keeper: &Keeper) -> Vec<u64> {
         let every = keeper.keep.every;
         let mut kept = keeper.kept();
-        kept.extend((0..).take(40).filter(|version| every.is_some() && *version > 0 && *version < keeper.before && !keeper.there.contains(version)));
+        kept.extend(
+            (0..).take(40).filter(|version| every.is_some() && *version > 0 && *version < keeper.before && !keeper.there.contains(version)),
+        );
         kept.into_iter().collect()
     }
 

@@ -1,7 +1,7 @@
 //! SQL over a run, by DuckDB.
 
-use super::print::printer;
 use super::index::Index;
+use super::print::printer;
 use super::readers::Reading;
 use super::{guard, print, scope, views, AnswerFormat, LogError, Run};
 use arrow::array::{make_array, ArrayRef, AsArray, RecordBatch};

@@ -57,7 +57,11 @@ impl Run {
         let path = self.pipeline();
         let Some(sum) = manifest.info.pipeline else { return Ok(()) };
         let bytes = fs::read(&path).map_err(LogError::io(&path))?;
-        if seed::bytes(&bytes) == sum { Ok(()) } else { Err(LogError::Changed(path)) }
+        if seed::bytes(&bytes) == sum {
+            Ok(())
+        } else {
+            Err(LogError::Changed(path))
+        }
     }
 
     /// The folder itself.

@@ -35,7 +35,8 @@ pub fn value_of(numbers: &[(String, f64)], expression: &str) -> Result<f64, LogE
 pub fn values_of(names: &[String], rows: &[Vec<f64>], expression: &str) -> Result<Vec<f64>, LogError> {
     let columns: Vec<String> = names.iter().map(|name| quoted(name)).collect();
     let row = |(i, row): (usize, &Vec<f64>)| {
-        let numbers: Vec<String> = row.iter().map(|n| if n.is_finite() { format!("{n:?}::DOUBLE") } else { "NULL::DOUBLE".into() }).collect();
+        let numbers: Vec<String> =
+            row.iter().map(|n| if n.is_finite() { format!("{n:?}::DOUBLE") } else { "NULL::DOUBLE".into() }).collect();
         format!("({i}, {})", numbers.join(", "))
     };
     if rows.is_empty() || names.is_empty() {

@@ -82,7 +82,8 @@ impl Segment {
     pub fn details(&self, root: &Path) -> Result<Vec<Folded>, LogError> {
         let text = read_file(root, &self.details)?;
         let path = || root.join(&self.details.path);
-        let (lines, _) = chain::lines(&text, 0).map_err(|line| LogError::Damaged { path: path(), why: format!("line {line} makes no sense") })?;
+        let (lines, _) =
+            chain::lines(&text, 0).map_err(|line| LogError::Damaged { path: path(), why: format!("line {line} makes no sense") })?;
         Ok(lines)
     }
 

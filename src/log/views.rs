@@ -1,8 +1,8 @@
 //! What a query can name: a view a logged node, the table `metrics`, and the joined views `trajectories` and `provenance`.
 
+use super::index::Index;
 use super::joined::{provenance, trajectories, Turns};
 use super::sql::{literal, quoted, sql_type};
-use super::index::Index;
 use super::{reader, Iteration, LogError, NodeInfo, Run, RunInfo, Table};
 use crate::pipeline::Role;
 use crate::row::{self, NAME};

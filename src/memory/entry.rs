@@ -50,7 +50,11 @@ impl Entry {
         let place = [source.iteration, u64::from(source.sample) << 32 | u64::from(source.attempt), u64::from(source.turn)];
         let name = place.into_iter().fold(seed::text(&source.task), seed::mix);
         let first = seed::mix(name, seed::text(&source.phase));
-        if ordinal == 0 { first } else { seed::mix(first, u64::from(ordinal)) }
+        if ordinal == 0 {
+            first
+        } else {
+            seed::mix(first, u64::from(ordinal))
+        }
     }
 }
 
@@ -65,8 +69,25 @@ pub struct Change {
 }
 
 /// The columns of a change's row. With `source` as the iteration, `task` to `phase` name the row that the entry came from.
-pub const COLUMNS: &[&str] =
-    &["iteration", "task", "sample", "attempt", "turn", "phase", "id", "change", "bucket", "key", "embedding", "score", "text", "source", "ordinal", "kind", "level"];
+pub const COLUMNS: &[&str] = &[
+    "iteration",
+    "task",
+    "sample",
+    "attempt",
+    "turn",
+    "phase",
+    "id",
+    "change",
+    "bucket",
+    "key",
+    "embedding",
+    "score",
+    "text",
+    "source",
+    "ordinal",
+    "kind",
+    "level",
+];
 
 /// Changes as rows, in their order.
 ///

@@ -82,7 +82,8 @@ mod tests {
     #[test]
     fn a_line_is_an_entry_of_its_kind_and_level() {
         let list = list(serde_json::json!({ "kinds": ["strategy", "warning"], "levels": ["principle", "pattern"] }));
-        let text = "- strategy/pattern: look first\n2) Warning: don't wait: act\n\nso far so good\n* trap: x\n- warning/deep: y\n- strategy: ";
+        let text =
+            "- strategy/pattern: look first\n2) Warning: don't wait: act\n\nso far so good\n* trap: x\n- warning/deep: y\n- strategy: ";
         let (items, unread) = list.read(text);
         let item = |kind: &str, level: &str, text: &str| Item { kind: kind.into(), level: level.into(), text: text.into() };
         assert_eq!(items, [item("strategy", "pattern", "look first"), item("warning", "principle", "don't wait: act")]);

@@ -64,7 +64,11 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     let Some(column) = node.with.typed::<AdvantageSettings>().and_then(|meant| meant.of.estimator().tokens) else { return Vec::new() };
     let (made, message, help): (fn(&With) -> bool, _, _) = match column {
         "token_values" => (by_token, "no `value` before it values them", "say `per: token` in the `value` node"),
-        _ => (charges_tokens, "no `reward` before it charges any", "say `kl_per: token` in the `reward` node, or compare turns: `of: step_return`"),
+        _ => (
+            charges_tokens,
+            "no `reward` before it charges any",
+            "say `kl_per: token` in the `reward` node, or compare turns: `of: step_return`",
+        ),
     };
     if upstream(pipeline, node).any(|node| made(&node.with)) {
         return Vec::new();

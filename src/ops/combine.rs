@@ -50,7 +50,8 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
         |input: &&Input| pipeline.node(&input.from).is_some_and(|from| of_tokens(from) || upstream(pipeline, from).any(of_tokens));
     let wrong = |input: &Input| {
         let message = format!("`{}` adds advantages of turns, and those of `{}` are of tokens", node.id, input.from);
-        Wrong::in_node(node, &["inputs", &input.port], message).help("give it an `advantage` with another `of` than `token_gae`, `token_return` and `iql`")
+        Wrong::in_node(node, &["inputs", &input.port], message)
+            .help("give it an `advantage` with another `of` than `token_gae`, `token_return` and `iql`")
     };
     node.inputs.iter().filter(by_token).map(wrong).collect()
 }

@@ -9,7 +9,13 @@ use std::sync::Arc;
 
 /// How far each token of each row's response is from what `reference` (`model` as it began, if none) would have said, in nats; `temperature` stands in
 /// place of the rows' own. Fails where the policy does.
-pub fn strays(view: &View, policy: &Policy, model: &str, reference: Option<&str>, temperature: Option<f32>) -> Result<Vec<Vec<f32>>, Failed> {
+pub fn strays(
+    view: &View,
+    policy: &Policy,
+    model: &str,
+    reference: Option<&str>,
+    temperature: Option<f32>,
+) -> Result<Vec<Vec<f32>>, Failed> {
     let which: Vec<usize> = (0..view.len()).collect();
     let examples = examples(view, &which, Objective::Sft, policy.tokenizer(model)?.ends())?;
     let reference = policy.reference_logprobs(model, reference, examples.clone(), temperature)?;

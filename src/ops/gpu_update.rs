@@ -100,7 +100,11 @@ fn notes(node: &Node, pipeline: &Pipeline) -> Vec<String> {
 /// Rows that a critic ranked, to be learnt from by policy gradient.
 fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     let learns = settings::<GpuUpdate>(node).is_ok_and(|with| with.update.objective == Objective::PolicyGradient);
-    if learns { ranked::learnt_from(node, pipeline).into_iter().collect() } else { Vec::new() }
+    if learns {
+        ranked::learnt_from(node, pipeline).into_iter().collect()
+    } else {
+        Vec::new()
+    }
 }
 
 fn needs(with: &With) -> Vec<Need> {

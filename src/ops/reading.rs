@@ -107,10 +107,14 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, fixed: &[&str]) ->
     let mut known: Vec<(&str, Option<&str>)> = Vec::new();
     for (i, source) in agent.context.iter().enumerate() {
         let Some((port, _)) = source.declared().port() else { continue };
-        let kind = agent.memories().find(|memory| std::ptr::eq(memory.memory.as_str(), port)).and_then(|memory| memory.retrieval.kind.as_deref());
+        let kind =
+            agent.memories().find(|memory| std::ptr::eq(memory.memory.as_str(), port)).and_then(|memory| memory.retrieval.kind.as_deref());
         if known.contains(&(port, kind)) {
             let message = format!("the memory `{port}` is read twice");
-            wrongs.push(Wrong::in_node(node, &["with", "agent", "context", &i.to_string()], message).help("leave one of the two out, or read entries of another `kind`"));
+            wrongs.push(
+                Wrong::in_node(node, &["with", "agent", "context", &i.to_string()], message)
+                    .help("leave one of the two out, or read entries of another `kind`"),
+            );
         }
         known.push((port, kind));
         // A node may go without what another one is told; what nobody is told was meant otherwise.

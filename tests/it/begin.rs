@@ -52,8 +52,7 @@ fn what_a_pipeline_names_on_disk_is_looked_for() {
     assert!(said.contains("make it: flow run pipelines/lamer/warmstart.yaml --out /none/warmstart-minesweeper"), "{said}");
     let device = ["check", "pipelines/grpo-minesweeper.yaml", "--set", "models.actor.load=/dev/stdin"];
     assert!(fails(flow().args(device)).contains("`/dev/stdin` is no folder and no file"));
-    let lamer =
-        ["check", "pipelines/lamer/lamer.yaml", "--set", "agents.writer.prompt=nowhere.txt"];
+    let lamer = ["check", "pipelines/lamer/lamer.yaml", "--set", "agents.writer.prompt=nowhere.txt"];
     assert!(fails(flow().args(lamer)).contains("`nowhere.txt` can't be read"));
 }
 

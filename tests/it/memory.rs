@@ -3,8 +3,9 @@
 use crate::common::*;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 /// Every change of the memory, every count of a state, and what makes two runs the same run.
@@ -27,8 +28,9 @@ fn killed(folder: &Path, after: u64) -> PathBuf {
     while !out.join(format!("log/update/iteration={after}")).exists() && child.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(2));
     }
-    let _ = Command::new("kill").args(["-KILL", &child.id().to_string()]).status();
-    child.wait().unwrap();
+    child.kill().unwrap();
+    let ended = child.wait().unwrap();
+    assert_eq!(ended.signal(), Some(9), "the run had ended before it was killed after {after} iterations");
     out
 }
 

@@ -2,6 +2,7 @@
 
 use crate::common::*;
 use flow::log::Run;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -20,8 +21,13 @@ fn broken_off(folder: &Path, yaml: &str, after: u64, signal: &str) -> std::path:
     while committed(&out) <= after && child.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(2));
     }
-    let _ = Command::new("kill").args([signal, &child.id().to_string()]).status();
-    child.wait().unwrap();
+    assert!(child.try_wait().unwrap().is_none(), "the run had ended before {signal} after {after} iterations");
+    match signal {
+        "-KILL" => child.kill().unwrap(),
+        _ => assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success()),
+    }
+    let ended = child.wait().unwrap();
+    assert!(signal != "-KILL" || ended.signal() == Some(9), "{signal} after {after} iterations reached a run that had ended: {ended}");
     out
 }
 
@@ -39,7 +45,7 @@ fn a_killed_run_ends_like_one_that_was_never_stopped() {
     for (name, yaml) in [("fresh", ten()), ("stale", stale())] {
         let folder = tempfile::tempdir().unwrap();
         let whole = digest(&trained(folder.path(), name, &yaml, &[]));
-        for (after, signal) in [(0, "-KILL"), (3, "-KILL"), (7, "-KILL"), (5, "-INT")] {
+        for (after, signal) in [(0, "-KILL"), (3, "-KILL"), (6, "-KILL"), (5, "-INT")] {
             let run = broken_off(folder.path(), &yaml, after, signal);
             resumed(&run);
             assert!(digest(&run) == whole, "{name}: {after} {signal}");

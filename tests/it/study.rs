@@ -85,7 +85,10 @@ fn a_study_is_made_once_and_says_where_its_cells_come_from() {
     // A verdict on each difference, and what it is given by.
     let gain = made.lines().find(|line| line.starts_with("| gain |")).unwrap();
     assert!(["above", "below", "not told apart"].iter().any(|verdict| gain.contains(verdict)), "{gain}");
-    assert!(made.contains("by its interval of seeds and of the panel's tasks, both drawn anew") && made.contains("for all 2 comparisons"), "{made}");
+    assert!(
+        made.contains("by its interval of seeds and of the panel's tasks, both drawn anew") && made.contains("for all 2 comparisons"),
+        "{made}"
+    );
     assert_eq!(ask(&home.join("method-1"), "select max(iteration) as last from rollout")[0]["last"], 2);
 
     // What is done stays done, and notes below the tables stay.

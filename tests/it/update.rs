@@ -5,7 +5,8 @@ use crate::common::*;
 #[test]
 fn every_row_is_accounted_for() {
     let folder = tempfile::tempdir().unwrap();
-    let sets = ["minibatch=16", "remainder=drop", "invalid=drop", "kl=0.1", "mask_below=0.08", "mask_from=start"].map(|s| format!("nodes.update.with.{s}"));
+    let sets = ["minibatch=16", "remainder=drop", "invalid=drop", "kl=0.1", "mask_below=0.08", "mask_from=start"]
+        .map(|s| format!("nodes.update.with.{s}"));
     let extra: Vec<&str> = sets.iter().flat_map(|s| ["--set", s]).chain(["--set", "iterations=1"]).collect();
     let run = trained(folder.path(), "run", SMALL, &extra);
     let all = ask(&run, "select (select count(*) from rollout) as played, (select count(*) from \"update\") as reached");

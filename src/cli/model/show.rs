@@ -57,7 +57,10 @@ pub fn show(path: &Path) -> Outcome {
         // A byte a weight, and for 64 of them a scale and an offset of 4 bytes each.
         let int8 = megabytes(model.parameters * (64 + 8) / 64);
         lines.push(String::new());
-        lines.push(format!("an adapter's base with `base: int8`: {int8} to act, twice that to learn; multiplied by {} here", instructions()));
+        lines.push(format!(
+            "an adapter's base with `base: int8`: {int8} to act, twice that to learn; multiplied by {} here",
+            instructions()
+        ));
     }
     answer(&lines.join("\n"));
     Ok(ExitCode::SUCCESS)

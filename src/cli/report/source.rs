@@ -125,9 +125,8 @@ fn settings(sources: &[Source], families: &[Family], which: usize) -> Option<Str
         .collect();
     paths.sort();
     paths.dedup();
-    let value = |family: &Family, path: &str| {
-        path.split('.').fold(of(family), |value, step| value.get(step).unwrap_or(&Value::Null)).clone()
-    };
+    let value =
+        |family: &Family, path: &str| path.split('.').fold(of(family), |value, step| value.get(step).unwrap_or(&Value::Null)).clone();
     let told = |family: &Family| paths.iter().map(|path| value(family, path)).collect::<Vec<_>>();
     let own = told(&families[which]);
     let plain = own.iter().all(|value| value.is_number() || value.is_string() || value.is_boolean());

@@ -147,7 +147,9 @@ impl Side {
         let Some(expression) = &column.value else { return Ok(Vec::new()) };
         let attempts = self.found.first().and_then(|(_, f)| f.tasks.as_ref()?.first().map(|t| t.won.len())).unwrap_or(0);
         // Each seed on the tasks of each draw, whether it was drawn itself or not.
-        let of = |draw: &Draw| self.found.iter().filter_map(|(_, f)| f.tasks.as_ref()).map(|tasks| drawn_figures(tasks, &draw.tasks)).collect::<Vec<_>>();
+        let of = |draw: &Draw| {
+            self.found.iter().filter_map(|(_, f)| f.tasks.as_ref()).map(|tasks| drawn_figures(tasks, &draw.tasks)).collect::<Vec<_>>()
+        };
         let rows: Vec<Vec<f64>> = draws.iter().flat_map(of).collect();
         let names = names(attempts);
         let plain = names.iter().position(|name| *name == expression.trim().trim_matches('"'));
@@ -205,7 +207,11 @@ impl Side {
 
 /// Draws that have a value; none at all where some haven't.
 fn finite(drawn: Vec<f64>) -> Vec<f64> {
-    if drawn.iter().all(|value| value.is_finite()) { drawn } else { Vec::new() }
+    if drawn.iter().all(|value| value.is_finite()) {
+        drawn
+    } else {
+        Vec::new()
+    }
 }
 
 impl Cell {
@@ -267,7 +273,8 @@ mod tests {
 
     #[test]
     fn figures_of_an_evaluation_have_names() {
-        let answer = json!({ "pass": [{ "k": 1, "share": 0.5 }, { "k": 3, "share": 0.75 }], "return": 2.5, "panel": "x", "diversity": null });
+        let answer =
+            json!({ "pass": [{ "k": 1, "share": 0.5 }, { "k": 3, "share": 0.75 }], "return": 2.5, "panel": "x", "diversity": null });
         let found = figures(&answer);
         assert_eq!(found[..2], [("pass@1".to_string(), 0.5), ("pass@3".to_string(), 0.75)]);
         assert!(found.contains(&("return".to_string(), 2.5)) && found.len() == 3, "{found:?}");
@@ -280,7 +287,8 @@ mod tests {
     fn tasks_are_drawn_as_seeds_are() {
         let answer = json!({ "samples": 1, "by_task": { "won": [[1], [0]], "episodes": [1, 1], "turns": [3, 5], "return": [1, 0] } });
         let side = || Side { found: (1..3).map(|seed| (seed, Found { value: 50.0, tasks: tasks(&answer) })).collect(), missing: 0 };
-        let column = |value: &str| Column { name: "x".into(), value: Some(value.into()), query: None, lower: false, scale: 100.0, digits: 1 };
+        let column =
+            |value: &str| Column { name: "x".into(), value: Some(value.into()), query: None, lower: false, scale: 100.0, digits: 1 };
         for value in ["\"pass@1\"", "\"pass@1\" + 0"] {
             let cell = side().cell(&column(value)).unwrap();
             assert!(cell.drawn.len() == DRAWS && cell.drawn.iter().all(|v| [0.0, 50.0, 100.0].contains(v)), "{:?}", cell.drawn);

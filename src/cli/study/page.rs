@@ -49,7 +49,8 @@ fn markdown(study: &Study, table: &Table) -> Result<String> {
     }
     if let Some(column) = table.columns.iter().find(|c| Some(&c.name) == table.picture.as_ref()) {
         let at = table.columns.iter().position(|c| c.name == column.name).unwrap_or_default();
-        let bars: Vec<(&str, Option<f64>)> = table.rows.iter().zip(&cells).map(|(row, cells)| (row.name.as_str(), cells[at].mean())).collect();
+        let bars: Vec<(&str, Option<f64>)> =
+            table.rows.iter().zip(&cells).map(|(row, cells)| (row.name.as_str(), cells[at].mean())).collect();
         text += &picture(&column.name, column.digits, bars.into_iter().filter_map(|(name, mean)| Some((name, mean?))));
     }
     Ok(text)

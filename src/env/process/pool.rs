@@ -56,7 +56,8 @@ impl Pool {
     /// Starts all processes and waits for them to say hello.
     pub fn open(settings: ProcessSettings, outside: Outside) -> Result<Pool, ProcessError> {
         let places = (0..settings.processes.max(1)).map(|_| Place::default()).collect();
-        let mut pool = Pool { settings, outside, hello: Hello::default(), places, episodes: BTreeMap::new(), known: Vec::new(), revived: 0 };
+        let mut pool =
+            Pool { settings, outside, hello: Hello::default(), places, episodes: BTreeMap::new(), known: Vec::new(), revived: 0 };
         let said = pool.revive(&(0..pool.places.len()).collect::<Vec<_>>(), 1)?;
         pool.hello = said.into_iter().next().unwrap_or_default();
         Ok(pool)
@@ -91,7 +92,9 @@ impl Pool {
         self.revived += empty.iter().filter(|place| self.places[**place].life() > 0).count();
         if self.revived > REVIVALS * self.places.len() {
             let why = format!("its processes were started again {} times, and no episode came to its end", self.revived);
-            return Err(self.unplayable(self.places.iter().find_map(|place| place.words()).map_or(why.clone(), |last| format!("{why}; {last}"))));
+            return Err(
+                self.unplayable(self.places.iter().find_map(|place| place.words()).map_or(why.clone(), |last| format!("{why}; {last}")))
+            );
         }
         let held: Vec<_> = empty.iter().map(|place| (*place, std::mem::take(&mut self.places[*place].live))).collect();
         self.revive(&empty, STARTS)?;

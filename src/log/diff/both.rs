@@ -1,8 +1,8 @@
 //! What is asked of two runs in SQL, for [`super::diff`].
 
 use super::moved::{CreditDiff, NodeDiff, RowCounts, UsedDiff};
-use crate::log::query::ask;
 use crate::log::index::Index;
+use crate::log::query::ask;
 use crate::log::readers::Reading;
 use crate::log::sql::quoted;
 use crate::log::views::{connect_both, empty};

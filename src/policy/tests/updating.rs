@@ -98,7 +98,13 @@ fn by_the_paper_a_mask_is_of_the_policy_term_alone() {
         let (policy, mut rows) = acted(1);
         let aged = UpdateSettings { lr: 0.1, ..Default::default() };
         policy.update("actor", rows.clone(), &aged).unwrap();
-        rows[0] = Example { response: vec![50, 101, 7, END], logprobs: vec![0.0; 4], choices: choices.clone(), advantage: 1.0, ..rows[0].clone() };
+        rows[0] = Example {
+            response: vec![50, 101, 7, END],
+            logprobs: vec![0.0; 4],
+            choices: choices.clone(),
+            advantage: 1.0,
+            ..rows[0].clone()
+        };
         let at = policy.logprobs("actor", &rows, None).unwrap().remove(0);
         let first = policy.reference_logprobs("actor", None, rows.clone(), None).unwrap().remove(0);
         (policy.update("actor", rows, settings).unwrap(), at, first)
@@ -124,7 +130,14 @@ fn trajectories_of_different_lengths_count_alike() {
     let rows: Vec<Example> = rows
         .into_iter()
         .enumerate()
-        .map(|(i, row)| Example { trajectory: (i > 0) as u64, advantage: 1.0, response: vec![END], choices: vec![vec![END]], logprobs: vec![0.0], ..row })
+        .map(|(i, row)| Example {
+            trajectory: (i > 0) as u64,
+            advantage: 1.0,
+            response: vec![END],
+            choices: vec![vec![END]],
+            logprobs: vec![0.0],
+            ..row
+        })
         .collect();
     for aggregation in [Aggregation::TrajectoryMeanTokenMean, Aggregation::TrajectoryMeanTurnMean] {
         let report = policy.update("actor", rows.clone(), &UpdateSettings { aggregation, ..Default::default() }).unwrap();

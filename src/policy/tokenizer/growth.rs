@@ -32,7 +32,9 @@ fn grow(step: &Value, factor: &mut u128) -> Result<(), String> {
             if text("type") == Some("Replace") {
                 let pattern = &step["pattern"];
                 let least = match (pattern["String"].as_str(), pattern["Regex"].as_str()) {
-                    (Some(""), _) | (_, Some("")) => return Err("a normalizer replaces the empty text, of which every text has some".into()),
+                    (Some(""), _) | (_, Some("")) => {
+                        return Err("a normalizer replaces the empty text, of which every text has some".into())
+                    }
                     (Some(literal), _) => literal.len(),
                     // Of a regular expression nothing is known but that a match has some length.
                     _ => 1,

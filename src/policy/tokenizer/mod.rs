@@ -77,8 +77,7 @@ impl Tokenizer {
         if let Some(words) = read(&folder.join(WORDS_FILE)) {
             return Some(Tokenizer::new(&serde_json::from_str::<Vec<String>>(&words).ok()?));
         }
-        let files: BTreeMap<String, String> =
-            FILES.iter().filter_map(|name| Some((name.to_string(), read(&folder.join(name))?))).collect();
+        let files: BTreeMap<String, String> = FILES.iter().filter_map(|name| Some((name.to_string(), read(&folder.join(name))?))).collect();
         let config = read(&folder.join("config.json")).and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
         Tokenizer::published(&files, &config, folder).ok()
     }

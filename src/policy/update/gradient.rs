@@ -229,7 +229,18 @@ mod tests {
             let advantages = each(if i % 3 == 0 { response.len() } else { 0 });
             let (values, targets) = (each(response.len()), each(response.len()));
             let temperature = [None, Some(0.7)][i % 2];
-            rows.push(Example { prompt, response, logprobs, choices, advantage, advantages, values, targets, temperature, trajectory: i as u64 });
+            rows.push(Example {
+                prompt,
+                response,
+                logprobs,
+                choices,
+                advantage,
+                advantages,
+                values,
+                targets,
+                temperature,
+                trajectory: i as u64,
+            });
         }
         rows
     }

@@ -146,7 +146,10 @@ mod tests {
         let e20 = 20f64.exp();
         let wanted = [(e20 * 81.0 - 101.0, 1.0 - e20), (e20 - 21.0, 1.0 - e20), (3f64.exp() - 4.0, 1.0 - 3f64.exp())];
         for (i, (value, slope)) in (0..).zip(wanted) {
-            assert!((found.double_value(&[i]) / value - 1.0).abs() < 1e-5 && (gradient[0].double_value(&[i]) / slope - 1.0).abs() < 1e-5, "{i}");
+            assert!(
+                (found.double_value(&[i]) / value - 1.0).abs() < 1e-5 && (gradient[0].double_value(&[i]) / slope - 1.0).abs() < 1e-5,
+                "{i}"
+            );
         }
     }
 

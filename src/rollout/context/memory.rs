@@ -214,7 +214,18 @@ impl Remembered {
         Change {
             iteration: 0,
             change: 1,
-            entry: memory::Entry { id: u64::from(turn) + 1, bucket, key, embedding: vec![], score: 0.0, text, source, ordinal: 0, kind: String::new(), level: String::new() },
+            entry: memory::Entry {
+                id: u64::from(turn) + 1,
+                bucket,
+                key,
+                embedding: vec![],
+                score: 0.0,
+                text,
+                source,
+                ordinal: 0,
+                kind: String::new(),
+                level: String::new(),
+            },
         }
     }
 }
