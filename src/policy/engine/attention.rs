@@ -59,7 +59,14 @@ impl Heads {
 
 /// The probabilities of the keys, for each of `G` heads: what is left in `scores`, a page a place.
 #[inline(always)]
-fn probabilities<V: Vector, const G: usize>(q: &[f32], heads: Heads, pages: &[&[f32]], at: usize, count: usize, scores: &mut Vec<[Lanes; G]>) {
+fn probabilities<V: Vector, const G: usize>(
+    q: &[f32],
+    heads: Heads,
+    pages: &[&[f32]],
+    at: usize,
+    count: usize,
+    scores: &mut Vec<[Lanes; G]>,
+) {
     let head = heads.head;
     let scale = V::splat(heads.scale());
     scores.clear();

@@ -170,7 +170,8 @@ fn a_row_has_the_same_bits_in_any_company() {
             let mut trie = Trie::default();
             sequences.iter().for_each(|sequence| ends.extend(trie.add(sequence).last()));
             let tape = Tape::new(&running, &trie, &ends, false);
-            let learnt: Vec<Vec<u32>> = tape.states().chunks(running.engine.config().width).map(|state| state.iter().map(|x| x.to_bits()).collect()).collect();
+            let learnt: Vec<Vec<u32>> =
+                tape.states().chunks(running.engine.config().width).map(|state| state.iter().map(|x| x.to_bits()).collect()).collect();
             assert!(learnt == alone, "{}, {isa}: learning", architecture.name());
         }
     }

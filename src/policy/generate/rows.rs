@@ -50,25 +50,30 @@ pub fn read<T: Send>(
         let fresh: Vec<usize> = round.iter().map(|&i| sequences[i].len() - kept.known(&sequences[i][..sequences[i].len() - 1])).collect();
         let parts = parts(&fresh, threads);
         let shared = Mutex::new(&mut *kept);
-        let done = spread(threads, || (), &parts, |(), part| {
-            let mut done = Vec::new();
-            let mut computed = 0;
-            let mut from = part.start;
-            while from < part.end {
-                let mut to = from + 1;
-                while to < part.end && fresh[from..=to].iter().sum::<usize>() <= TOKENS {
-                    to += 1;
+        let done = spread(
+            threads,
+            || (),
+            &parts,
+            |(), part| {
+                let mut done = Vec::new();
+                let mut computed = 0;
+                let mut from = part.start;
+                while from < part.end {
+                    let mut to = from + 1;
+                    while to < part.end && fresh[from..=to].iter().sum::<usize>() <= TOKENS {
+                        to += 1;
+                    }
+                    let own = &round[from..to];
+                    let mut begun: Vec<Sequence> = own.iter().map(|&i| open(&shared).begin(sequences[i].to_vec())).collect();
+                    computed += begun.iter().map(|sequence| sequence.tokens.len() - sequence.computed).sum::<usize>();
+                    let states = finish(running, &mut begun);
+                    logits(running, &states, |row, logits| done.push((own[row], of(own[row], logits))));
+                    begun.into_iter().for_each(|sequence| open(&shared).keep(sequence));
+                    from = to;
                 }
-                let own = &round[from..to];
-                let mut begun: Vec<Sequence> = own.iter().map(|&i| open(&shared).begin(sequences[i].to_vec())).collect();
-                computed += begun.iter().map(|sequence| sequence.tokens.len() - sequence.computed).sum::<usize>();
-                let states = finish(running, &mut begun);
-                logits(running, &states, |row, logits| done.push((own[row], of(own[row], logits))));
-                begun.into_iter().for_each(|sequence| open(&shared).keep(sequence));
-                from = to;
-            }
-            Ok((done, computed))
-        })?;
+                Ok((done, computed))
+            },
+        )?;
         for (done, places) in done {
             computed += places;
             done.into_iter().for_each(|(i, one)| found[i] = Some(one));
@@ -137,7 +142,8 @@ fn finish(running: &Running, sequences: &mut [Sequence]) -> Vec<f32> {
         if which.is_empty() {
             return states;
         }
-        let mut some: Vec<&mut Sequence> = sequences.iter_mut().enumerate().filter(|(i, _)| which.contains(i)).map(|(_, one)| one).collect();
+        let mut some: Vec<&mut Sequence> =
+            sequences.iter_mut().enumerate().filter(|(i, _)| which.contains(i)).map(|(_, one)| one).collect();
         let last = advance(running, &mut some, &counts);
         for (state, i) in last.chunks_exact(width).zip(which) {
             states[i * width..(i + 1) * width].copy_from_slice(state);
@@ -181,10 +187,15 @@ pub fn write<'a>(
     let mut waiting = waiting.into_iter();
     let jobs: Vec<Mutex<Vec<Waiting<'a>>>> = parts.iter().map(|part| Mutex::new(waiting.by_ref().take(part.len()).collect())).collect();
     let shared = Mutex::new(kept);
-    let done = spread(threads, || (), &jobs, |(), job| {
-        let waiting = std::mem::take(&mut *job.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
-        Ok(write_part(running, &shared, waiting, sampling))
-    })?;
+    let done = spread(
+        threads,
+        || (),
+        &jobs,
+        |(), job| {
+            let waiting = std::mem::take(&mut *job.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+            Ok(write_part(running, &shared, waiting, sampling))
+        },
+    )?;
     let mut computed = 0;
     for (done, places) in done {
         computed += places;

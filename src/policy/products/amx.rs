@@ -188,7 +188,15 @@ unsafe fn multiply(x: &Rounded, matrix: &Matrix, step: Step, second: bool, whole
 
 /// Adds the whole sums at `whole`, times their scales, to those of the groups before; after the last group they are the products.
 #[inline(always)]
-unsafe fn add(x: &Rounded, matrix: &Matrix, step: Step, rows: [usize; 2], whole: &[i32; 4 * DEEP * SUMS], sums: &mut [f32; 4 * SUMS], y: *mut f32) {
+unsafe fn add(
+    x: &Rounded,
+    matrix: &Matrix,
+    step: Step,
+    rows: [usize; 2],
+    whole: &[i32; 4 * DEEP * SUMS],
+    sums: &mut [f32; 4 * SUMS],
+    y: *mut f32,
+) {
     let groups = matrix.groups();
     let alone = step.panel + 1 == matrix.panels();
     let last = step.group + step.deep == groups;

@@ -148,7 +148,14 @@ mod tests {
             matrix.add(isa, Rows { numbers: &x, stride: 3, count: 9 }, 2.0, &mut y, 5);
             assert!(y.chunks(5).all(|y| y == [25.0, 69.0, 113.0, 1.0, 1.0]), "{isa}: {y:?}");
             let mut to = vec![0.0; 4];
-            outer(isa, Rows { numbers: &[1.0, 2.0, 3.0, 4.0], stride: 2, count: 2 }, 2, Rows { numbers: &[5.0, 6.0, 7.0, 8.0], stride: 2, count: 2 }, 2, &mut to);
+            outer(
+                isa,
+                Rows { numbers: &[1.0, 2.0, 3.0, 4.0], stride: 2, count: 2 },
+                2,
+                Rows { numbers: &[5.0, 6.0, 7.0, 8.0], stride: 2, count: 2 },
+                2,
+                &mut to,
+            );
             assert_eq!(to, [26.0, 30.0, 38.0, 44.0], "(1, 2) x (5, 6) + (3, 4) x (7, 8)");
         }
     }

@@ -37,7 +37,15 @@ impl Matrix {
                 let lane = output % PANEL;
                 let held = &mut held[..GROUP.min(inputs - group * GROUP)];
                 held.iter_mut().enumerate().for_each(|(i, held)| *held = at(output, group * GROUP + i));
-                let most = held.iter().fold(0f32, |most, x| if most.is_nan() { most } else if x.abs() <= most { most } else { x.abs() });
+                let most = held.iter().fold(0f32, |most, x| {
+                    if most.is_nan() {
+                        most
+                    } else if x.abs() <= most {
+                        most
+                    } else {
+                        x.abs()
+                    }
+                });
                 let inverse = 127.0 / most;
                 let mut sum = 0;
                 for (i, x) in held.iter().enumerate() {

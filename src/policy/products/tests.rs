@@ -27,7 +27,10 @@ fn every_kernel_gives_a_row_the_same_bits_in_any_company() {
         let alone: Vec<u32> = x.chunks(inputs).flat_map(|row| products(Isa::Plain, &matrix, row)).collect();
         for isa in ALL.into_iter().filter(|isa| isa.here()) {
             for rows in [1, 3, 7, 8, 15, 16, 17, 31, 33, 48, 70] {
-                assert!(products(isa, &matrix, &x[..rows * inputs]) == alone[..rows * outputs], "{isa}, {rows} rows, {outputs} of {inputs}");
+                assert!(
+                    products(isa, &matrix, &x[..rows * inputs]) == alone[..rows * outputs],
+                    "{isa}, {rows} rows, {outputs} of {inputs}"
+                );
             }
         }
         let exact: f64 = (0..inputs).map(|k| f64::from(x[k]) * f64::from(matrix.at(0, k))).sum();
