@@ -19,7 +19,11 @@
 //! An encoder only reads: [`Policy::embed`] gives the vector of a text. A model that a server runs only answers ([`RemoteModel`]), and a
 //! server may answer for one that learns here ([`ServeSettings`]); nothing of the above is promised of what a server computes.
 //!
-//! Four rooms: `model` (architectures, parameters by name, checkpoints), `generate` (answers), `update` (what is learnt and how), `remote`
+//! A base that stands still in 8 bits beside an adapter ([`Base::Int8`]) is computed outside of libtorch, row by row, so that nothing of it is padded
+//! and what was written is kept as well: rooms `engine` (the decoder, its keys and values, and its gradient) and `products` (of 8 bits and of f32, by
+//! the processor's instructions).
+//!
+//! Four rooms more: `model` (architectures, parameters by name, checkpoints), `generate` (answers), `update` (what is learnt and how), `remote`
 //! (answers of a server).
 mod choices;
 mod encode;

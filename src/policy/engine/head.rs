@@ -4,7 +4,7 @@ use super::{Engine, Running};
 use crate::policy::products::dense::Rows;
 use crate::policy::products::isa::Isa;
 use crate::policy::products::rounded::Rounded;
-use crate::policy::products::vectors::{exp, sum, vectorised, Vector, LANES};
+use crate::policy::products::vectors::{exp, sum, vectorised, LANES};
 
 /// Logits whose masses are added up at a time.
 pub const MASS: usize = 256;

@@ -79,14 +79,6 @@ impl Weight {
         }
     }
 
-    /// Bytes that it takes.
-    pub fn bytes(&self) -> usize {
-        match self {
-            Weight::Int8(matrix) => matrix.bytes(),
-            Weight::F32(dense) => dense.bytes(),
-        }
-    }
-
     /// Its row `output`, into `to`: what a token is embedded as.
     pub fn row(&self, output: usize, to: &mut [f32]) {
         match self {
@@ -138,11 +130,6 @@ impl Linear {
 
     fn turned(&self) -> &Weight {
         self.turned.get_or_init(|| self.weight.turned())
-    }
-
-    /// Bytes that it takes.
-    pub fn bytes(&self) -> usize {
-        self.weight.bytes() + self.turned.get().map_or(0, Weight::bytes)
     }
 
     /// The outputs for the rows of `x`, in place of what is in `y`.

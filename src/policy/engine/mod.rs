@@ -146,12 +146,6 @@ impl Engine {
         self.isa
     }
 
-    /// Bytes of its matrices.
-    pub fn bytes(&self) -> usize {
-        let of = |block: &Block| [&block.qkv, &block.out, &block.gate_up, &block.down].map(Linear::bytes).iter().sum::<usize>();
-        self.embedding.bytes() + self.output.as_ref().map_or(0, Weight::bytes) + self.blocks.iter().map(of).sum::<usize>()
-    }
-
     fn output(&self) -> &Weight {
         self.output.as_ref().unwrap_or(&self.embedding)
     }

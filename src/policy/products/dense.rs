@@ -47,11 +47,6 @@ impl Dense {
         self.inputs
     }
 
-    /// Bytes that it takes.
-    pub fn bytes(&self) -> usize {
-        4 * self.numbers.len()
-    }
-
     /// One number of it.
     pub fn at(&self, output: usize, input: usize) -> f32 {
         self.numbers[(output / LANES * self.inputs + input) * LANES + output % LANES]

@@ -101,11 +101,6 @@ impl Matrix {
         &self.offsets
     }
 
-    /// Bytes that it takes.
-    pub fn bytes(&self) -> usize {
-        self.numbers.len() + 4 * self.scales.len() + 4 * self.offsets.len()
-    }
-
     /// One number of it as it is multiplied: the whole number times its scale.
     #[inline]
     pub fn at(&self, output: usize, input: usize) -> f32 {
