@@ -37,7 +37,7 @@ fn no_pipeline_makes_the_parser_panic() {
     let taken = each("pipelines", total, make, |input| {
         let text = String::from_utf8_lossy(input);
         let (text, set) = text.split_once('\0').map_or((&*text, None), |(text, set)| (text, Some(set.to_owned())));
-        match parse("fuzz.yaml", text, &set.into_iter().collect::<Vec<_>>(), &catalog) {
+        match parse("pipelines/fuzz.yaml", text, &set.into_iter().collect::<Vec<_>>(), &catalog) {
             Err(wrong) => {
                 assert!(!wrong.0.is_empty() && wrong.0.iter().all(|d| d.line > 0 && d.column > 0 && !d.message.is_empty()), "{wrong:?}");
                 assert!(wrong.to_string().starts_with("error: "), "{wrong}");

@@ -33,7 +33,11 @@ fn quick<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) ->
 }
 
 fn slow<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
-    after(node, ports, Place::Thread, ctx, Duration::from_millis(2500))
+    after(node, ports, Place::Thread, ctx, Duration::from_millis(1300))
+}
+
+fn stuck<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
+    after(node, ports, Place::Thread, ctx, Duration::from_secs(20))
 }
 
 /// Hands rows on and keeps the right to send more: the mistake that stalls a dataflow in silence.
@@ -56,6 +60,7 @@ fn find(op: &str) -> Option<Render> {
         "open" => open,
         "keep" => keep,
         "slow" => slow,
+        "stuck" => stuck,
         _ => quick,
     };
     Some(Render::outside(outside))
@@ -90,5 +95,14 @@ fn a_capability_kept_by_accident_ends_the_run_with_the_names_of_those_who_wait()
 fn a_stage_that_takes_its_time_is_left_to_it() {
     let (ended, took) = ran("slow", 1);
     ended.unwrap();
-    assert!(took > Duration::from_secs(5), "two iterations, each longer than the run may stand still");
+    assert!(took > Duration::from_millis(2500), "two iterations, each longer than the run may stand still");
+}
+
+/// A stage that is busy for twice as long as the run may stand still, and shows no sign of life, waits for what doesn't come.
+#[test]
+fn a_stage_that_shows_no_sign_of_life_ends_the_run() {
+    let (ended, took) = ran("stuck", 1);
+    let failure = ended.unwrap_err();
+    assert!(failure.error.to_string().contains("`middle` is busy with iteration 0 and shows no sign of life"), "{failure}");
+    assert!(took < Duration::from_secs(19), "it took {took:?}");
 }
