@@ -209,8 +209,10 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
     Ok(stage(shape, ctx, move |iteration, rows| {
         version = newest(version, rows.first().filter(|_| trained))?;
         reading::begin(attempts.sampler.sources(), &rows[1..], seed)?;
-        let due = iteration % with.every == 0;
-        if trained && !due && iteration < last || !trained && (!due || iteration >= last) {
+        // The weights of the last update are there once iterations are over; untrained ones have been measured by then.
+        let over = iteration >= last;
+        let due = if over { trained } else { iteration % with.every == 0 };
+        if !due {
             return Ok(vec![]);
         }
         attempts.begin(iteration, vec![])?;

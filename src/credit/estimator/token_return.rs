@@ -32,7 +32,8 @@ mod tests {
     fn a_token_answers_for_what_follows_it() {
         let columns = Columns { named: &[("token_rewards", &[-0.1, -0.2, -0.4])], ..Default::default() };
         let discounts = Discounts { gamma: 1.0, gamma_attempt: 1.0, boundary: Boundary::Paper, lambda: 1.0 };
-        let found = (ESTIMATOR.values)(&Given { columns: &columns, episodes: &[0..3], rewards: &[0.0, 0.0, 1.0], discounts });
+        let found =
+            (ESTIMATOR.values)(&Given { columns: &columns, episodes: std::slice::from_ref(&(0..3)), rewards: &[0.0, 0.0, 1.0], discounts });
         assert!(found.iter().zip([0.3, 0.4, 0.6]).all(|(a, b)| (a - b).abs() < 1e-6), "{found:?}");
     }
 }

@@ -81,9 +81,12 @@ pub struct Adapters {
     pub len: usize,
 }
 
+/// A model's weights by name: numbers and sizes.
+pub type Leaves<'a> = dyn Fn(&str) -> Option<(Vec<f32>, Vec<i64>)> + 'a;
+
 impl Engine {
     /// `config` with the weights that `leaf` knows by name, numbers and sizes; one after the other, so that few are there at a time.
-    pub fn new(config: &Config, leaf: &dyn Fn(&str) -> Option<(Vec<f32>, Vec<i64>)>, kept: Kept, isa: Isa) -> Engine {
+    pub fn new(config: &Config, leaf: &Leaves, kept: Kept, isa: Isa) -> Engine {
         let vector = |name: String| leaf(&name).map_or_else(Vec::new, |(numbers, _)| numbers);
         let matrix = |name: &str| {
             let (numbers, size) = leaf(name).unwrap_or_else(|| (vec![], vec![0, 0]));

@@ -68,9 +68,9 @@ unsafe fn block<const R: usize, const C: usize>(x: &Rounded, row: usize, matrix:
             }
         }
     }
-    for r in 0..R {
-        for c in 0..C {
-            _mm512_storeu_ps(y.add((row + r) * matrix.stride() + (panel + c) * PANEL), sums[r][c]);
+    for (r, sums) in sums.iter().enumerate() {
+        for (c, sum) in sums.iter().enumerate() {
+            _mm512_storeu_ps(y.add((row + r) * matrix.stride() + (panel + c) * PANEL), *sum);
         }
     }
     R

@@ -38,9 +38,8 @@ impl Matrix {
                 let held = &mut held[..GROUP.min(inputs - group * GROUP)];
                 held.iter_mut().enumerate().for_each(|(i, held)| *held = at(output, group * GROUP + i));
                 let most = held.iter().fold(0f32, |most, x| {
-                    if most.is_nan() {
-                        most
-                    } else if x.abs() <= most {
+                    // Once it is no number it stays none, which no comparison holds for.
+                    if most.is_nan() || x.abs() <= most {
                         most
                     } else {
                         x.abs()

@@ -173,7 +173,7 @@ const HIGHEST: f32 = 88.3;
 /// Less the logarithm of 2, in two parts of which the first has few digits.
 const LN_2: [f32; 2] = [-0.693_359_4, 2.121_944_4e-4];
 /// Of Cephes, for what is left of a power of 2.
-const POLYNOMIAL: [f32; 6] = [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 5.000_000_1e-1];
+const POLYNOMIAL: [f32; 6] = [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5];
 
 #[inline(always)]
 fn power(shifted: f32) -> f32 {
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn a_sum_is_that_of_its_parts() {
         let a: Vec<f32> = (0..37).map(|i| i as f32).collect();
-        assert_eq!(dot(&a, &vec![2.0; 37]), 37.0 * 36.0);
+        assert_eq!(dot(&a, &[2.0; 37]), 37.0 * 36.0);
         assert_eq!(sum(std::array::from_fn(|i| i as f32)), 120.0);
     }
 }
