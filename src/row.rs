@@ -150,7 +150,7 @@ pub const COLUMNS: &[Column] = &[
     column("tips", Kind::Text, "what an update made of the retrieved texts: none (there were none), kept, or removed from the prompt"),
     column("id", Kind::U64, "an entry of a memory: a hash of the name of the row that it came from, and of its number there"),
     column("change", Kind::I32, "1 where the entry came into the memory, -1 where it left"),
-    column("bucket", Kind::U64, "where in the memory the entry lives: 0 in a memory for all, else a hash of the task's name"),
+    column("bucket", Kind::U64, "where in the memory the entry lives: 0 in a memory for all, a hash of the task's name in one by task, the id of the first entry of its cluster in one by cluster"),
     column("key", Kind::Text, "what the entry is found by"),
     column("embedding", Kind::F32List, "the key as a point of the unit sphere; empty where keys are compared as they are"),
     column("text", Kind::Text, "what the entry tells"),

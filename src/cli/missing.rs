@@ -125,7 +125,7 @@ fn at(node: &Node, key: &str, item: Option<usize>) -> Vec<String> {
     path
 }
 
-/// Paths in a pipeline are relative to the folder in which `flow` runs.
+/// Where a path was looked for; those of a pipeline begin where `flow` runs once it is read.
 fn beneath_here(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
     here.join(path).display().to_string()

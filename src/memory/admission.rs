@@ -21,7 +21,7 @@ pub struct Admission {
     #[serde(default)]
     pub duplicates: Duplicates,
     /// A candidate whose key has at least this cosine with the key of an entry of its bucket is left out; 1 leaves out repeated keys
-    /// alone. Needs an `encoder`.
+    /// alone. Needs `points`: hashed words or an encoder's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub novelty: Option<f32>,

@@ -104,19 +104,8 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, fixed: &[&str]) ->
             wrongs.push(at(message).help(format!("name it in the agent's context: `context: [{{ memory: {} }}]`", input.port)));
         }
     }
-    let mut known: Vec<(&str, Option<&str>)> = Vec::new();
     for (i, source) in agent.context.iter().enumerate() {
         let Some((port, _)) = source.declared().port() else { continue };
-        let kind =
-            agent.memories().find(|memory| std::ptr::eq(memory.memory.as_str(), port)).and_then(|memory| memory.retrieval.kind.as_deref());
-        if known.contains(&(port, kind)) {
-            let message = format!("the memory `{port}` is read twice");
-            wrongs.push(
-                Wrong::in_node(node, &["with", "agent", "context", &i.to_string()], message)
-                    .help("leave one of the two out, or read entries of another `kind`"),
-            );
-        }
-        known.push((port, kind));
         // A node may go without what another one is told; what nobody is told was meant otherwise.
         let read = |node: &Node| node.inputs.iter().any(|input| input.port == port);
         if !pipeline.all().any(read) {
@@ -125,7 +114,15 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, fixed: &[&str]) ->
             wrongs.push(Wrong::in_node(node, &["with", "agent", "context", &i.to_string()], message).help(help));
         }
     }
+    let mut known: Vec<(&str, Option<&str>)> = Vec::new();
     for memory in agent.memories() {
+        let read = (memory.memory.as_str(), memory.retrieval.kind.as_deref());
+        if known.contains(&read) {
+            let message = format!("the memory `{}` is read twice", memory.memory);
+            let help = "leave one of the two out, or read entries of another `kind`";
+            wrongs.push(Wrong::in_node(node, &["with", "agent", "context"], message).help(help));
+        }
+        known.push(read);
         let Some(from) = self::memory(node, pipeline, &memory.memory) else { continue };
         if memory.retrieval.by == By::Similarity && memory_update::pointless(&from.with) {
             let message = format!("`{}` looks for keys that are alike, and `{}` has `points: none`", node.id, from.id);

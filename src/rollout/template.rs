@@ -128,7 +128,7 @@ impl TemplateError {
     pub fn help(&self) -> &str {
         match self {
             TemplateError::File { .. } => {
-                "paths begin in the folder in which `flow` is started; a text with a place such as `{{ memory }}` is a template itself"
+                "paths begin in the folder of the file that names them; a text with a place such as `{{ memory }}` is a template itself"
             }
             TemplateError::Wrong { help, .. } => help,
         }

@@ -94,7 +94,7 @@ fn values(name: &str, tree: &Tree, report: &mut Report) -> Option<Vec<Values>> {
             continue;
         }
         let place = format!("{{{key}}}");
-        if !name.contains(&place) && !told(tree, &place) {
+        if !name.contains(&place) && !mentions(tree, &place) {
             report.add(*at, format!("nothing says `{{{key}}}`, so all copies would be the same"), None);
             continue;
         }
@@ -113,11 +113,11 @@ fn values(name: &str, tree: &Tree, report: &mut Report) -> Option<Vec<Values>> {
 }
 
 /// Whether a text in the tree, or a key, has this in it.
-fn told(tree: &Tree, place: &str) -> bool {
+fn mentions(tree: &Tree, place: &str) -> bool {
     match &tree.value {
         Shape::Scalar(value) => value.as_str().is_some_and(|text| text.contains(place)),
-        Shape::List(items) => items.iter().any(|item| told(item, place)),
-        Shape::Map(entries) => entries.iter().any(|entry| entry.key.contains(place) || told(&entry.value, place)),
+        Shape::List(items) => items.iter().any(|item| mentions(item, place)),
+        Shape::Map(entries) => entries.iter().any(|entry| entry.key.contains(place) || mentions(&entry.value, place)),
     }
 }
 
