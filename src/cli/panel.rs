@@ -3,7 +3,7 @@
 use super::error::Error;
 use super::output::{answer, Outcome};
 use crate::env::process::Outside;
-use crate::env::{freeze, Game};
+use crate::env::{freeze, Game, Split};
 use crate::ops;
 use clap::Args;
 use serde_json::{Map, Value};
@@ -59,10 +59,13 @@ impl Panel {
         }
         let panel = freeze(&game, &label, self.count as usize, &outside)?;
         let path = panel.write(&self.out)?;
-        // A game of ours keeps boards back for panels; a program's split is drawn by whoever trains on it.
-        let whose = match game.program() {
-            Some(program) => format!(" of the split `{}`", program.split.as_deref().unwrap_or("train")),
-            None => ", none of which training draws".into(),
+        // A game of ours keeps boards back for panels; another split is drawn by whoever trains on it.
+        let whose = match (game.program(), game.measured()) {
+            (Some(program), _) => format!(" of the split `{}`", program.split.as_deref().unwrap_or("train")),
+            (None, Some(split)) if split != Split::Test => {
+                format!(" of the split `{0}`: pipelines whose tasks name another split don't draw them", split.name())
+            }
+            _ => ", none of which training draws".into(),
         };
         answer(&format!("{} tasks{whose} -> {}", panel.tasks.len(), path.display()));
         Ok(ExitCode::SUCCESS)

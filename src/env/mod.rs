@@ -42,7 +42,7 @@ pub use panel::{freeze, Panel};
 pub use registry::{kind, TABLE};
 pub use search::SearchSettings;
 pub use sokoban::SokobanSettings;
-pub use task::{Split, Task};
+pub use task::{Deal, Split, Task};
 pub use tasks::Training;
 pub use view::{Extras, View};
 pub use webshop::WebshopSettings;

@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 
 /// THE list of environments.
 pub const TABLE: &[Kind] = &[
-    Kind::of::<sokoban::SokobanSettings>(),
-    Kind::of::<minesweeper::MinesweeperSettings>(),
-    Kind::of::<webshop::WebshopSettings>(),
-    Kind::of::<search::SearchSettings>(),
+    Kind::here::<sokoban::SokobanSettings>(),
+    Kind::here::<minesweeper::MinesweeperSettings>(),
+    Kind::here::<webshop::WebshopSettings>(),
+    Kind::here::<search::SearchSettings>(),
     Kind::of::<process::ProcessSettings>(),
     adapter::kind("alfworld", "ALFWorld's engine with regenerated scenes."),
     adapter::kind("gem", "GEM's environments."),

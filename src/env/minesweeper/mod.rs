@@ -4,7 +4,7 @@ mod field;
 mod inference;
 mod settings;
 
-use super::{EnvError, Environment, GameSettings, Seen};
+use super::{Deal, EnvError, Environment, GameSettings, Seen};
 use field::{Field, Opened};
 
 pub use settings::MinesweeperSettings;
@@ -22,10 +22,15 @@ pub struct Minesweeper {
 }
 
 impl Minesweeper {
-    /// The field of a seed, its first cell open.
+    /// The field of a seed, of no split, its first cell open.
     pub fn new(settings: &MinesweeperSettings, seed: u64) -> Result<Self, EnvError> {
+        Minesweeper::dealt(settings, seed, Deal::of(None, seed))
+    }
+
+    /// The field of a seed, one of those dealt, its first cell open.
+    pub fn dealt(settings: &MinesweeperSettings, seed: u64, deal: Deal) -> Result<Self, EnvError> {
         settings.check()?;
-        let (closed, first) = Field::make(settings, seed)?;
+        let (closed, first) = Field::make(settings, seed, deal)?;
         let told = vec![false; closed.open.len()];
         let mut game = Minesweeper { field: closed.clone(), closed, first, mines: settings.mines, lost: false, told };
         game.restart();

@@ -4,7 +4,7 @@
 use super::board::{Board, Direction};
 use super::solver::{solve, Table};
 use super::SokobanSettings;
-use crate::env::{EnvError, Split};
+use crate::env::{Deal, EnvError};
 use crate::seed::{mix, Random};
 
 /// Rooms made and thrown away before giving up.
@@ -22,12 +22,12 @@ const DIGS: [&[(isize, isize)]; 5] = [
 /// States that reverse play looks at in one room.
 const EXPLORED: usize = 300_000;
 
-/// The room of a seed. Rooms are dealt out by their content too, so no room to train on is ever in a panel.
-pub fn make(settings: &SokobanSettings, seed: u64) -> Result<Board, EnvError> {
+/// The room of a seed. Rooms are dealt out by their content too, so none is in two splits.
+pub fn make(settings: &SokobanSettings, seed: u64, deal: Deal) -> Result<Board, EnvError> {
     for tried in 0..TRIES {
         let mut random = Random::new(mix(seed, tried as u64));
         let Some(board) = attempt(settings, &mut random) else { continue };
-        if !Split::of(seed).owns(board.hash()) {
+        if !deal.owns(board.hash()) {
             continue;
         }
         if solve(&board, settings.max_moves).is_some_and(|way| way.len() >= settings.min_moves) {
