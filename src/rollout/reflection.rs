@@ -103,7 +103,7 @@ impl Reflector {
         let turns: Vec<Turn> = turns.collect();
         let kept: Vec<String> = over.iter().zip(&turns).map(|(episode, turn)| self.kept(episode, turn, &tokenizer)).collect();
         let records = over.iter().zip(&turns).zip(&kept);
-        let records = records.map(|((episode, turn), kept)| Record { start: &episode.start, turn, instruction: "", kept, outcome: "" });
+        let records = records.map(|((episode, turn), kept)| Record { start: &episode.start, turn, instruction: "", kind: "", kept, outcome: "" });
         Ok(Some(record::table(&records.collect::<Vec<_>>(), &self.agent.columns())?))
     }
 
@@ -203,6 +203,7 @@ impl Reflector {
             done: false,
             won: false,
             score: episode.score,
+            info: String::new(),
             seed: request.seed,
         }
     }

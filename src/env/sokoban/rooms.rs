@@ -150,8 +150,8 @@ mod tests {
         let settings = SokobanSettings { boxes: 2, ..SokobanSettings::default() };
         let mut hashes: Vec<u64> = (0..50)
             .map(|seed| {
-                let board = make(&settings, seed).unwrap();
-                assert_eq!(board, make(&settings, seed).unwrap());
+                let board = make(&settings, seed, Deal::Untested).unwrap();
+                assert_eq!(board, make(&settings, seed, Deal::Untested).unwrap());
                 assert_eq!(board.boxes, 2);
                 let moves = solve(&board, 200).unwrap().len();
                 assert!((5..=21).contains(&moves), "{moves}");
@@ -167,6 +167,6 @@ mod tests {
     #[test]
     fn impossible_rooms_end_in_an_error() {
         let settings = SokobanSettings { size: 4, boxes: 3, ..SokobanSettings::default() };
-        assert!(matches!(make(&settings, 1), Err(EnvError::Unmade { .. })));
+        assert!(matches!(make(&settings, 1, Deal::Untested), Err(EnvError::Unmade { .. })));
     }
 }
