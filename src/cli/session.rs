@@ -104,6 +104,9 @@ impl Session<'_> {
         let kept = committer.lock().finish(status);
         let root = self.folder.root().display();
         if let Err(failure) = ended {
+            if self.folder.in_place().is_err() {
+                return Err(failure.into());
+            }
             let on =
                 format!("{} iterations are committed in {root}; they can be queried, and `flow resume {root}` goes on", summary.iterations);
             return Err(Error::from(failure).help(on));

@@ -88,6 +88,7 @@ impl Committer {
         if let Some(last) = self.last.filter(|last| *last >= iteration) {
             return Err(LogError::Order { iteration, last });
         }
+        self.run.in_place()?;
         self.head.end = None;
         parts.sort_by(|a, b| (&a.node, a.worker).cmp(&(&b.node, b.worker)));
         let seconds = self.since.elapsed().as_secs_f64();
@@ -114,6 +115,7 @@ impl Committer {
 
     /// Says how the run ended, and removes what was not committed and what larger files have taken the place of.
     pub fn finish(&mut self, status: Status) -> Result<(), LogError> {
+        self.run.in_place()?;
         // The log is whole without it.
         let _ = self.wait().and_then(|()| self.fold()).and_then(|()| self.wait());
         self.status = status;

@@ -168,6 +168,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
             let folder = run.root().join(Run::version(version, &model));
             // An update without rows passes on what the one before it made, which may not be saved yet.
             if version > newest || !folder.exists() {
+                run.in_place()?;
                 policy.save(&model, &folder)?;
                 shared.saved(iteration, run.weights_at(&id, &model, version)?);
             }
