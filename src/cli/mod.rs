@@ -4,6 +4,7 @@ mod check;
 mod colours;
 mod completion;
 mod described;
+mod decline;
 mod diff;
 mod env;
 mod episode;

@@ -1,5 +1,6 @@
 //! One training, from the first iteration it makes to its summary: what `run`, `resume` and `replay` have in common.
 
+use super::decline::Watched;
 use super::error::{Error, Result};
 use super::machine::Machine;
 use super::models::noted_start;
@@ -51,7 +52,7 @@ impl Session<'_> {
         let (committer, iterations) = (Arc::new(Mutex::new(committer)), self.pipeline.iterations);
         let shared = Shared::default();
         interrupt(&shared)?;
-        let progress = Arc::new(Progress::new(self.first, self.pipeline.iterations, self.before));
+        let progress = Arc::new(Progress::new(self.first, self.pipeline.iterations, self.before, watched(&self.pipeline)));
         let evaluations: Vec<String> = self.pipeline.nodes.iter().filter(|n| ops::is(n, Role::Measures)).map(|n| n.id.clone()).collect();
         let eye = progress.clone();
         let journal = Journal {
@@ -120,6 +121,12 @@ impl Session<'_> {
         Next { run: self.folder.root(), replays: self.replays.map(|r| r.run), played, otherwise }.say(self.machine.format, &summary);
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// The nodes whose figures say whether a training falls away.
+fn watched(pipeline: &Pipeline) -> Watched {
+    let ids = |of: fn(&Node) -> bool| pipeline.nodes.iter().filter(|node| node.all().any(of)).map(|node| node.id.clone()).collect();
+    Watched { players: ids(ops::acts), learners: ids(ops::learns_from_rewards) }
 }
 
 /// A setting by which a replay could judge the same rows in another way, if the log allows a replay.

@@ -119,6 +119,11 @@ fn needs(with: &With) -> Vec<Need> {
     needs
 }
 
+/// Whether what it optimises is the policy gradient.
+pub fn learns_from_rewards(node: &Node) -> bool {
+    node.with.typed::<GpuUpdate>().is_some_and(|with| with.update.objective == Objective::PolicyGradient)
+}
+
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let policy = ctx.policy.clone().ok_or(Unfit::Model)?;
     let GpuUpdate { update: settings, select, model } = GpuUpdate::clone(&*settings(node)?);

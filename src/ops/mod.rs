@@ -114,6 +114,11 @@ pub fn acts(node: &Node) -> bool {
     operator(&node.op).is_some_and(|o| o.role == Role::Plays && !(o.further.expert)(&node.with))
 }
 
+/// Whether the node learns from what actions earned: not what an expert did, and no values.
+pub fn learns_from_rewards(node: &Node) -> bool {
+    is(node, Role::Learns) && gpu_update::learns_from_rewards(node)
+}
+
 /// What someone should know of a pipeline without mistakes: nodes, each with a remark.
 pub fn notes(pipeline: &Pipeline) -> Vec<(String, String)> {
     let of = |node: &Node| {
