@@ -3,7 +3,7 @@
 //!
 //! Stretches of iterations are compared, so that the dice of one don't count: their means must differ by more than a few standard errors.
 
-use crate::dataflow::Figures;
+use crate::dataflow::figures::Figures;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The nodes whose figures say how a training goes.

