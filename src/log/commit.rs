@@ -311,6 +311,21 @@ mod tests {
         all
     }
 
+    /// Figures come back to the last bit, also by way of a run that goes on.
+    #[test]
+    fn figures_are_read_as_they_were_measured() {
+        let (_folder, run) = begun();
+        let mut random = crate::seed::Random::new(9);
+        // Numbers of every size, whose shortest decimal digits a careless reader rounds otherwise.
+        let figures: Vec<f64> = (0..2000).map(|i| (random.unit() - 0.5) * 10f64.powi(i % 60 - 30)).collect();
+        let metrics = Metrics::from([("update".into(), figures.iter().enumerate().map(|(i, value)| (format!("{i:04}"), *value)).collect())]);
+        Committer::new(run.clone()).unwrap().commit(0, vec![], metrics, vec![]).unwrap();
+        drop(Committer::new(run.clone()).unwrap());
+        let manifest = run.manifest().unwrap();
+        let read: Vec<u64> = manifest.committed[0].metrics["update"].values().map(|value| value.to_bits()).collect();
+        assert!(read == figures.iter().map(|value| value.to_bits()).collect::<Vec<u64>>());
+    }
+
     #[test]
     fn a_long_run_has_few_files_and_the_same_rows() {
         let (_folder, run) = begun();
