@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-python worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed faults staleness fuzz hostile reproduce-lamer reproduce-empo2 reproduce-scienceworld reproduce-smollm2 parity-models parity-webshop interop-models tensorboard bench-gpu
+.PHONY: run test test-python worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz hostile reproduce-lamer reproduce-empo2 reproduce-scienceworld reproduce-smollm2 parity-models parity-webshop interop-models tensorboard bench-gpu
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -102,6 +102,10 @@ digests: build
 # One of two processes killed, 20 times: the other ends within 5 seconds.
 killed: build
 	python3 tests/soak/killed.py
+
+# Two hosts as network namespaces, 20 ms and 1% loss between them, and then a cut: as root, on Linux.
+network: build
+	python3 tests/soak/network.py $(ARGS)
 
 # An environment that dies, hangs or answers garbage in one turn of a hundred: the run completes, each failure is a row.
 faults: build

@@ -4,7 +4,7 @@ use crate::common::*;
 
 /// Every pipeline of the repository.
 fn pipelines() -> Vec<std::path::PathBuf> {
-    let folders = ["", "/lamer", "/search", "/webshop", "/worlds", "/tests"]
+    let folders = ["", "/empo2", "/lamer", "/search", "/webshop", "/worlds", "/tests"]
         .map(|folder| format!("{}/pipelines{folder}", env!("CARGO_MANIFEST_DIR")));
     let files = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap()).map(|e| e.unwrap().path());
     let mut files: Vec<_> = files.filter(|p| p.extension().is_some_and(|e| e == "yaml")).collect();

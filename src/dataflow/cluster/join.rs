@@ -2,7 +2,7 @@
 
 use super::greeting::{say, Awaited, Greeting, Welcome, ANSWER};
 use super::waiting::{Meanwhile, Waiting, PATIENCE};
-use super::{Cluster, ClusterError, Hosts, Purpose, Same};
+use super::{keepalive, Cluster, ClusterError, Hosts, Purpose, Same};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -37,6 +37,7 @@ impl Cluster {
             }
         }
         cluster.accept(&listener, same, &mut waiting)?;
+        cluster.sockets.iter().flatten().flatten().try_for_each(keepalive::keep)?;
         Ok(cluster)
     }
 
