@@ -122,7 +122,7 @@ reproduce-lamer: build
 	target/release/flow study studies/lamer-notes.yaml $(ARGS)
 	target/release/flow study studies/lamer-sokoban.yaml $(ARGS)
 
-# EMPO2's table in small, written to docs/empo2.md: minutes on a quiet machine; it goes on where it was left, as above.
+# EMPO2's tables in small, written to docs/empo2.md: half an hour of two cores; it goes on where it was left, as above.
 reproduce-empo2: build
 	target/release/flow study studies/empo2.yaml $(ARGS)
 
