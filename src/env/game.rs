@@ -131,7 +131,7 @@ fn dealt_schema<T: GameSettings>() -> Value {
 
 fn read_dealt<T: GameSettings>(kind: &'static Kind, mut with: Value) -> serde_json::Result<Game> {
     let split = with.as_object_mut().and_then(|with| with.shift_remove("split")).unwrap_or_default();
-    let split = serde_json::from_value(split)?;
+    let Dealt { split } = serde_json::from_value(serde_json::json!({ "split": split }))?;
     Ok(Game { split, ..Game::of::<T>(kind, serde_json::from_value(with)?) })
 }
 
