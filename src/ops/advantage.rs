@@ -1,8 +1,8 @@
 //! `advantage`: how much better a row did than its group. The formulas are in `credit`.
 
+use super::checks::upstream::upstream;
 use super::operator::{must, settings, Further, Operator, Settings};
 use super::reward::charges_tokens;
-use super::upstream;
 use super::value::by_token;
 use crate::credit::rows::{compare, compared, made, rejoin, value};
 use crate::credit::{AdvantageSettings, Unit};

@@ -2,8 +2,8 @@
 //! (Eq. 8 of its paper), SLEA-RL the same with clusters.
 
 use super::advantage::of_tokens;
+use super::checks::upstream::upstream;
 use super::operator::{settings, Further, Operator, Settings};
-use super::upstream;
 use crate::credit::rows::combine;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};

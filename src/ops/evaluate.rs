@@ -2,12 +2,13 @@
 //! updates made, so 0 is the untrained policy and the last one is what the run leaves behind. An episode that fails is not won.
 //! Each process plays its share of the panel.
 
-use super::attempts::{Attempts, Iteration};
+use super::checks::agents;
+use super::episodes::attempts::{Attempts, Iteration};
+use super::episodes::inputs::newest;
 use super::games::unmeasurable;
-use super::incoming::newest;
+use super::memories::reading;
 use super::operator::{port, settings, Further, Head, Operator, Settings, Unfit};
 use super::reflect::Reflections;
-use super::{playing, reading};
 use crate::dataflow::context::Trial;
 use crate::dataflow::source;
 use crate::dataflow::stage::{stage, Stage};
@@ -122,8 +123,8 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     };
     let mut wrong: Vec<Wrong> = wrong.into_iter().collect();
     let Ok(with) = settings::<Evaluate>(node) else { return wrong };
-    wrong.extend(playing::wrong(node, pipeline, &with.play.agent, Actor::Policy, with.attempts > 1));
-    wrong.extend(with.reflect.as_ref().and_then(|reflect| playing::question(node, &["reflect"], &reflect.agent).err()));
+    wrong.extend(agents::wrong(node, pipeline, &with.play.agent, Actor::Policy, with.attempts > 1));
+    wrong.extend(with.reflect.as_ref().and_then(|reflect| agents::question(node, &["reflect"], &reflect.agent).err()));
     wrong.extend(reading::wrong(node, pipeline, &with.play.agent, &["weights"]));
     wrong
 }
@@ -140,7 +141,7 @@ fn game(node: &Node) -> Result<Game, Wrong> {
 fn words(node: &Node) -> Result<Vec<String>, Wrong> {
     let with = settings::<Evaluate>(node)?;
     let mut words = if with.attempts > 1 { memory_words() } else { vec![] };
-    words.extend(playing::words(node, &with.play.agent)?);
+    words.extend(agents::words(node, &with.play.agent)?);
     words.extend(reading::words(node, &with.play.agent));
     Ok(words)
 }
@@ -149,7 +150,7 @@ fn words(node: &Node) -> Result<Vec<String>, Wrong> {
 fn notes(node: &Node, pipeline: &Pipeline) -> Vec<String> {
     let Ok(with) = settings::<Evaluate>(node) else { return vec![] };
     let agent = &with.play.agent;
-    let mut notes = playing::notes(node, agent);
+    let mut notes = agents::notes(node, agent);
     let reads = |node: &Node, port: &str| node.inputs.iter().any(|input| input.port == port);
     for memory in agent.memories().filter(|memory| !reads(node, &memory.memory)) {
         if pipeline.all().any(|other| reads(other, &memory.memory)) {

@@ -2,11 +2,10 @@
 //! sees one, else on the CPU. Emits for each row whether it was used, what the update saw of it, and the version of the
 //! weights it helped to make.
 
-use super::idle_clip;
+use super::checks::{critics, idle_clip};
+use super::episodes::tokens;
+use super::examples::select::{bare, examples, OldLogprobs, Select};
 use super::operator::{must, port, settings, Further, Head, Operator, Settings, Unfit};
-use super::ranked;
-use super::select::{bare, examples, OldLogprobs, Select};
-use super::tokens;
 use crate::credit::explained_variance;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
@@ -101,7 +100,7 @@ fn notes(node: &Node, pipeline: &Pipeline) -> Vec<String> {
 fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     let learns = settings::<GpuUpdate>(node).is_ok_and(|with| with.update.objective == Objective::PolicyGradient);
     if learns {
-        ranked::learnt_from(node, pipeline).into_iter().collect()
+        critics::learnt_from(node, pipeline).into_iter().collect()
     } else {
         Vec::new()
     }

@@ -1,49 +1,34 @@
 //! The operator table: the one list of operators. Parsing, checking, the JSON Schema, `flow ops`, the engine, the log and the
-//! verbs all ask it. To add an operator: one file here, one line in [`TABLE`], one pipeline that uses it.
+//! verbs all ask it. To add an operator: one file here, one line in [`TABLE`], one pipeline that uses it. What several operators share, and
+//! the rules for how they fit together, stand in folders of their own.
+
+mod checks;
+mod episodes;
+mod examples;
+mod games;
+mod memories;
+mod operator;
 
 mod advantage;
-mod attempts;
-mod buckets;
 mod combine;
-mod divergence;
 mod evaluate;
-mod games;
 mod gpu_update;
 mod group;
-mod groups;
-mod heads;
-mod idle_clip;
-mod incoming;
-mod keyed;
 mod memory_update;
-mod misplaced;
 mod novelty;
-mod operator;
-mod order;
-mod played;
-mod playing;
-mod ranked;
-mod reading;
 mod reflect;
-mod remote;
 mod reward;
 mod rollout;
-mod select;
-mod served;
 mod tasks;
-mod tokens;
-mod upstream;
 mod value;
-mod vocabulary;
 
-pub use games::programs;
+pub use checks::remote::remote;
+pub use games::{programs, words};
 pub use memory_update::comparing;
 pub use operator::{Further, Head, Operator};
-pub use remote::remote;
 pub use tasks::drawn as game;
-use upstream::upstream;
-pub use vocabulary::words;
 
+use checks::{heads, served, update_order};
 use crate::dataflow::Render;
 use crate::pipeline::{self, Catalog, Node, Pipeline, Role, Wrong};
 use crate::policy::ModelSettings;
@@ -168,9 +153,9 @@ fn wrong(pipeline: &Pipeline, asked: fn(Role) -> bool) -> Vec<Wrong> {
     if asked(Role::Opens) {
         found.extend(games::namesakes(pipeline));
     }
-    found.extend(pipeline.models.keys().flat_map(|model| order::wrong(pipeline, model)));
+    found.extend(pipeline.models.keys().flat_map(|model| update_order::wrong(pipeline, model)));
     found.extend(heads::wrong(pipeline));
-    found.extend(remote::wrong(pipeline));
+    found.extend(checks::remote::wrong(pipeline));
     found.extend(served::wrong(pipeline));
     found
 }

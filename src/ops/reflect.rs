@@ -1,8 +1,10 @@
 //! `reflect`: asks the policy what it makes of episodes that are over, and emits a row of phase `reflect` for each. In a loop the next
 //! attempt is told what `keep` says; such rows are trained like any other (LaMer, section 4).
 
+use super::checks::agents;
+use super::episodes::{figures, tokens};
+use super::memories::reading;
 use super::operator::{must, settings, Further, Head, Operator, Settings, Unfit};
-use super::{played, playing, reading, tokens};
 use crate::dataflow::context::Shared;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::{streaming, Inputs, Made, Piece, Streaming};
@@ -55,7 +57,7 @@ fn makes(with: &With) -> Vec<String> {
 /// The words of the node's prompt, of what it keeps and of what its context tells, for a vocabulary.
 fn words(node: &Node) -> Result<Vec<String>, Wrong> {
     let with = settings::<ReflectionSettings>(node)?;
-    let mut words = playing::question(node, &[], &with.agent)?.words(with.agent.remark());
+    let mut words = agents::question(node, &[], &with.agent)?.words(with.agent.remark());
     words.extend(reading::words(node, &with.agent));
     Ok(words)
 }
@@ -64,7 +66,7 @@ fn words(node: &Node) -> Result<Vec<String>, Wrong> {
 fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     let Ok(with) = settings::<ReflectionSettings>(node) else { return vec![] };
     let mut wrongs = Vec::new();
-    match playing::question(node, &[], &with.agent) {
+    match agents::question(node, &[], &with.agent) {
         Err(wrong) => wrongs.push(wrong),
         Ok(question) => wrongs.extend(reading::unplaced(node, &with.agent, question.asks("memory"), false)),
     }
@@ -98,7 +100,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         let (mut tokens, mut failed) = (Tally::default(), Vec::new());
         let said = reflector.reflect(&policy, draws, &rows, (&mut tokens, &mut failed))?;
         tokens::measure(&shared, iteration, &id, &tokens);
-        shared.lose(iteration, played::unsaid(&id, failed));
+        shared.lose(iteration, figures::unsaid(&id, failed));
         Ok(said.into_iter().collect())
     }))
 }
@@ -177,7 +179,7 @@ impl Streaming for Reflections {
             let mut failed = Vec::new();
             let said = self.reflector.reflect(&self.policy, self.seed, &rows, (&mut self.tokens, &mut failed))?;
             let (shared, node) = &self.told;
-            shared.lose(self.iteration, played::unsaid(node, failed));
+            shared.lose(self.iteration, figures::unsaid(node, failed));
             // Pieces of one attempt have one time, so their rows can leave together.
             made[which[0]].rows.extend(said);
         }

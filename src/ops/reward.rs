@@ -1,7 +1,7 @@
 //! `reward`: weighs what the task pays, what the format earns, what an invalid action costs and what length costs.
 //! With 1, 0.5 and 0 it is EAPO's R_task + 0.5 R_format (remark 5.1, without the exploration part).
 
-use super::divergence::{charged, less, strays, whole};
+use super::examples::reference::{charged, less, strays, whole};
 use super::operator::{must, settings, Further, Head, Operator, Settings, Unfit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};

@@ -5,12 +5,14 @@
 //! is one thread however many workers there are. An episode depends on its name and the weights alone, so it is the same
 //! wherever it is played. With `groups` the first process plays them all, since which tasks are played turns on how others went.
 
-use super::attempts::{Attempts, Iteration};
-use super::groups::{weighed, weighing};
-use super::incoming::{names, newest};
-use super::misplaced::{self, Asked};
+use super::checks::agents;
+use super::checks::placement::{self, Asked};
+use super::episodes::attempts::{Attempts, Iteration};
+use super::episodes::figures;
+use super::episodes::inputs::{names, newest};
+use super::episodes::reward_chain::{weighed, weighing};
+use super::memories::reading;
 use super::operator::{must, port, settings, Further, Head, Operator, Settings, Unfit};
-use super::{played, playing, reading};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::{streaming, Inputs};
 use crate::dataflow::{Attempt, Context, Edge, Failed, Figure, Inner, InnerPorts, Place, Ports, Route};
@@ -121,7 +123,7 @@ pub const OPERATOR: Operator = Operator {
         expert: |with| with.typed::<Rollout>().is_some_and(|with| with.actor == Actor::Expert),
         makes,
         words,
-        notes: |node, _| settings::<Rollout>(node).map_or_else(|_| vec![], |with| playing::notes(node, &with.play.agent)),
+        notes: |node, _| settings::<Rollout>(node).map_or_else(|_| vec![], |with| agents::notes(node, &with.play.agent)),
         ..Further::NOTHING
     },
 };
@@ -130,8 +132,8 @@ pub const OPERATOR: Operator = Operator {
 fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     let Ok(with) = settings::<Rollout>(node) else { return vec![] };
     let differ = with.actor != Actor::Expert && with.samples > 1;
-    let mut wrongs = misplaced::wrong(node, pipeline, &Asked { groups: with.groups, differ, agent: &with.play.agent });
-    wrongs.extend(playing::wrong(node, pipeline, &with.play.agent, with.actor, node.inputs.iter().any(|input| input.port == MEMORY)));
+    let mut wrongs = placement::wrong(node, pipeline, &Asked { groups: with.groups, differ, agent: &with.play.agent });
+    wrongs.extend(agents::wrong(node, pipeline, &with.play.agent, with.actor, node.inputs.iter().any(|input| input.port == MEMORY)));
     wrongs
 }
 
@@ -147,7 +149,7 @@ fn makes(with: &With) -> Vec<String> {
 fn words(node: &Node) -> Result<Vec<String>, Wrong> {
     let with = settings::<Rollout>(node)?;
     let mut words = reading::words(node, &with.play.agent);
-    words.extend(playing::words(node, &with.play.agent)?);
+    words.extend(agents::words(node, &with.play.agent)?);
     Ok(words)
 }
 
@@ -194,13 +196,13 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
             }
         };
         let seconds = start.elapsed().as_secs_f64();
-        for (name, figure) in played::figures(&made.summary) {
+        for (name, figure) in figures::figures(&made.summary) {
             // An expert's success is not the policy's, and must not be read as it.
             let name = if expert && !["turns", "failed", "retried"].contains(&name.as_str()) { format!("expert_{name}") } else { name };
             shared.measure(iteration, &id, &name, figure);
         }
         shared.measure(iteration, &id, "seconds", Figure::Most(seconds));
-        shared.lose(iteration, played::lost(&id, made.failed));
+        shared.lose(iteration, figures::lost(&id, made.failed));
         Ok(made.rows)
     }))
 }

@@ -1,6 +1,6 @@
 //! `value`: what a critic expects after each row's prompt, before the row's action: PPO's V(s_t), of turns or of tokens.
 
-use super::incoming::newest;
+use super::episodes::inputs::newest;
 use super::operator::{must, port, settings, Further, Head, Operator, Settings, Unfit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};

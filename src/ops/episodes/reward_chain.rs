@@ -1,6 +1,6 @@
 //! Which rewards a rollout with `groups` judges its tasks by: those that `advantage` will compare, and not those that the world paid.
 
-use super::operator;
+use crate::ops::operator;
 use crate::dataflow::Failed;
 use crate::pipeline::{Node, Pipeline, Wrong};
 use arrow::array::RecordBatch;

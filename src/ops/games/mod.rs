@@ -1,6 +1,10 @@
 //! The games that a pipeline plays, and the programs that some of them run in.
 
-use super::operator;
+mod vocabulary;
+
+pub use vocabulary::words;
+
+use crate::ops::operator;
 use crate::env::process::ProcessSettings;
 use crate::env::Game;
 use crate::pipeline::{Node, Pipeline, Wrong};

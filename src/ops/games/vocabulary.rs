@@ -1,7 +1,7 @@
 //! The words of a new model: those of every text that its pipeline can show it.
 
-use super::games::{games, programs};
-use super::operator;
+use super::{games, programs};
+use crate::ops::operator;
 use crate::pipeline::{Node, Pipeline, Role, Wrong};
 use crate::policy::{NewModel, TokenKind};
 use crate::rollout::{notes, prompt};

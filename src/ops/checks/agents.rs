@@ -1,7 +1,8 @@
 //! What is wrong with an agent where it plays or reflects, and the words of its prompts. Templates are filled once on a sample, so that what
 //! is wrong with them is told before anything runs.
 
-use super::{ranked, reading};
+use super::critics;
+use crate::ops::memories::reading;
 use crate::pipeline::{Node, Pipeline, Wrong};
 use crate::rollout::action::Decode;
 use crate::rollout::agent::{Agent, Layout, ACTION};
@@ -13,7 +14,7 @@ use crate::rollout::template::TemplateError;
 
 /// What is wrong with the node's agent where it plays; `attempts` says whether it is told of earlier ones.
 pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor, attempts: bool) -> Vec<Wrong> {
-    let mut wrongs = ranked::wrong(node, pipeline, agent, actor);
+    let mut wrongs = critics::wrong(node, pipeline, agent, actor);
     let at = |setting: &str, message: String| Wrong::in_node(node, &["with", "agent", setting], message);
     match prompt::tried(agent) {
         Err((setting, error)) => wrongs.push(template(node, &["agent", setting], &error)),

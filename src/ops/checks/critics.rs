@@ -1,7 +1,9 @@
 //! What is wrong with a node that has a critic rank its actions: a critic that ranks nothing, one that doesn't stay as it is, or a policy
 //! gradient of what it chose.
 
-use super::{is, remote, upstream};
+use super::remote::remote;
+use super::upstream::upstream;
+use crate::ops::is;
 use crate::pipeline::{Node, Pipeline, Role, Wrong};
 use crate::rollout::action::Decode;
 use crate::rollout::agent::Agent;

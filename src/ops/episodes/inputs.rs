@@ -14,7 +14,7 @@ pub fn newest(had: u64, batches: Option<&Vec<RecordBatch>>) -> Result<u64, RowEr
 }
 
 /// The tasks' names, sorted.
-pub(super) fn names(batches: &[RecordBatch]) -> Result<Vec<String>, RowError> {
+pub fn names(batches: &[RecordBatch]) -> Result<Vec<String>, RowError> {
     let mut names = Vec::new();
     for batch in batches {
         names.extend(row::texts(batch, "task")?.iter().flatten().map(String::from));

@@ -1,7 +1,7 @@
 //! What can't be asked of a model that a server runs: it acts and reflects, and neither are its weights here nor do its rows have the tokens of
 //! a model that is.
 
-use super::{is, operator};
+use crate::ops::{is, operator};
 use crate::pipeline::{Carries, Node, Pipeline, Role, Wrong, MODEL};
 use serde_json::Value;
 

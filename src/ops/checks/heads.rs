@@ -1,6 +1,7 @@
 //! Which models can do what is asked of them: a policy writes, a critic values, and what a critic learns has to be made.
 
-use super::{is, operator, upstream, Head};
+use super::upstream::upstream;
+use crate::ops::{is, operator, Head};
 use crate::pipeline::{Named, Node, Pipeline, Role, Wrong, MODEL};
 
 /// Nodes that ask a critic to write or a policy to value, and critics that learn what nothing makes.

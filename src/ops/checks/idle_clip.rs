@@ -1,6 +1,6 @@
 //! A clip that was declared and can never decide: the ratio that it clips is 1 in the first optimiser step after the rows were played.
 
-use super::{acts, is, operator};
+use crate::ops::{acts, is, operator};
 use crate::pipeline::{Carries, Node, Pipeline, Role};
 use crate::policy::{Objective, Old, UpdateSettings};
 

@@ -1,7 +1,7 @@
 //! What a model must have for which a server generates while it learns here: an adapter, which is all that the server is told, and
 //! log-probabilities that the update can take.
 
-use super::is;
+use crate::ops::is;
 use crate::pipeline::{Node, Pipeline, Role, Wrong};
 use serde_json::Value;
 

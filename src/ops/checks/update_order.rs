@@ -1,6 +1,6 @@
 //! Several updates of one model take turns.
 
-use super::{is, operator};
+use crate::ops::{is, operator};
 use crate::pipeline::{Carries, Input, Node, Pipeline, Role, Wrong};
 
 /// Each update of `model` waits for the one before it, the first for the last one's previous iteration. Otherwise which weights a row

@@ -1,7 +1,7 @@
 //! `rollout` inside a loop: an attempt begins as soon as what it is told is there, beside those of other tasks that are being played.
 
-use super::incoming::{names, newest};
-use super::played;
+use super::figures;
+use super::inputs::{names, newest};
 use crate::dataflow::context::{Shared, Trial};
 use crate::dataflow::streaming::{Made, Piece, Streaming};
 use crate::dataflow::{Failed, Figure};
@@ -224,7 +224,7 @@ impl Attempts {
         let trials = self.now.trials.len();
         let summary = self.sampler.summary();
         let episodes = summary.episodes;
-        for (name, value) in played::figures(summary) {
+        for (name, value) in figures::figures(summary) {
             self.shared.measure(iteration, &node, &name, value);
         }
         for attempt in (0..self.trial.attempts as u32).filter(|_| self.trial.attempts > 1) {
@@ -237,6 +237,6 @@ impl Attempts {
             self.shared.measure(iteration, &node, "attempts", Figure::share(episodes as f64, trials));
         }
         self.shared.measure(iteration, &node, "seconds", Figure::Most(self.now.start.elapsed().as_secs_f64()));
-        self.shared.lose(iteration, played::lost(&node, self.sampler.failed()));
+        self.shared.lose(iteration, figures::lost(&node, self.sampler.failed()));
     }
 }

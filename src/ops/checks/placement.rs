@@ -1,8 +1,8 @@
 //! What a `rollout` asks for in vain: what has no meaning where it stands, and a number of groups that can't be reached.
 
-use super::groups::ambiguous;
-use super::tasks;
-use super::{is, reading};
+use crate::ops::episodes::reward_chain::ambiguous;
+use crate::ops::memories::reading;
+use crate::ops::{is, tasks};
 use crate::pipeline::{Input, Node, Pipeline, Role, Wrong};
 use crate::rollout::agent::Agent;
 use crate::rollout::context::SourceSettings;

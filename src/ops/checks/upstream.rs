@@ -1,6 +1,6 @@
 //! Where a node's rows come from.
 
-use super::operator;
+use crate::ops::operator;
 use crate::pipeline::{Carries, Input, Node, Pipeline};
 
 /// The node and those that its rows came through, the nearest first: along the first input of each that carries no weights.

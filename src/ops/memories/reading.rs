@@ -1,7 +1,7 @@
 //! Reading memories: what the operators whose agents do so have in common. They read what a memory held after the iteration before, and
 //! change nothing.
 
-use super::{is, memory_update};
+use crate::ops::{is, memory_update};
 use crate::dataflow::{Context, Edge, Failed, Figure, Ports};
 use crate::memory::{By, Change, Clusters};
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, Wrong};
@@ -46,7 +46,7 @@ fn memory<'a>(node: &Node, pipeline: &'a Pipeline, port: &str) -> Option<&'a Nod
 
 /// The edges of the memories that these sources read, in the sources' order.
 pub fn edges<'s>(sources: &[Box<dyn Source>], ports: &Ports<'s>) -> Vec<Edge<'s>> {
-    sources.iter().filter_map(|source| super::operator::port(ports, source.port()?)).collect()
+    sources.iter().filter_map(|source| crate::ops::operator::port(ports, source.port()?)).collect()
 }
 
 /// Takes in what has come by the sources' edges, and draws by `seed` which memories are asked.

@@ -1,0 +1,11 @@
+//! Rules that no operator can see alone: how nodes, models and agents fit together in one pipeline. `flow check` tells what breaks them.
+
+pub mod agents;
+pub mod critics;
+pub mod heads;
+pub mod idle_clip;
+pub mod placement;
+pub mod remote;
+pub mod served;
+pub mod update_order;
+pub mod upstream;
