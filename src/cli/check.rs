@@ -39,16 +39,14 @@ fn fine(path: &Path, pipeline: &Pipeline) -> String {
 /// What the program of a `tasks` node says of itself, once it has been started.
 fn greeted(program: &ProcessSettings) -> Result<String, ProcessError> {
     let hello = program.greet()?;
-    let items = program.items(&hello)?;
+    let (split, items) = program.items(&hello)?;
     let plural = |count: u64, what: &str| if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") };
     let mut text = format!("  the process `{}` says hello", program.name);
     if !hello.world.is_empty() {
         text += &format!(": {}", hello.world);
     }
-    if let Some((split, items)) = items {
-        let others: Vec<String> = hello.splits.iter().map(|(name, items)| format!("{name} {}", items.len())).collect();
-        text += &format!("; {} of `{split}` are drawn from (splits: {})", plural(items.len(), "task"), others.join(", "));
-    }
+    let splits: Vec<String> = hello.splits.iter().map(|(name, items)| format!("{name} {}", items.len())).collect();
+    text += &format!("; {} of `{split}` are drawn from (splits: {})", plural(items.len(), "task"), splits.join(", "));
     if let Some(live) = hello.live {
         text += &format!("; a process holds {}", plural(live as u64, "episode"));
     }

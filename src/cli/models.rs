@@ -11,16 +11,9 @@ use std::path::{Path, PathBuf};
 /// Folders by model.
 pub type Starts = BTreeMap<String, PathBuf>;
 
-/// What each model of `run` began with, once its files are known to be what they were. Runs of before the manifest named them are
-/// taken at their word.
+/// The folder with what each model of `run` began with, once its files are known to be what the run saved.
 pub fn starts(run: &Run) -> Result<Starts> {
-    let start = run.manifest()?.start;
-    if !start.is_empty() {
-        return start.iter().map(|weights| Ok((weights.model.clone(), run.whole_weights(weights)?))).collect();
-    }
-    let folders = std::fs::read_dir(run.weights().join("0")).into_iter().flatten().flatten();
-    let named = |name: String| (!name.starts_with('.')).then(|| (name.clone(), run.root().join(Run::version(0, &name))));
-    Ok(folders.filter_map(|f| named(f.file_name().into_string().ok()?)).collect())
+    run.manifest()?.start.iter().map(|weights| Ok((weights.model.clone(), run.whole_weights(weights)?))).collect()
 }
 
 /// What the manifest of a new run says that its models begin with: the files that [`save_start`] saved.
@@ -103,7 +96,7 @@ pub fn restore(policy: &Policy, pipeline: &Pipeline, run: &Run, manifest: &Manif
     Ok(())
 }
 
-/// What the model began with.
+/// What the model began with: [`save_start`] has saved it, but a run that was killed right after that has not yet named it in its manifest.
 fn began(manifest: &Manifest, model: &str) -> WeightsAt {
     let noted = manifest.start.iter().find(|weights| weights.model == model).cloned();
     noted.unwrap_or_else(|| WeightsAt { model: model.into(), path: Run::version(0, model), ..WeightsAt::default() })
@@ -155,10 +148,7 @@ pub fn run_at(path: &Path) -> Result<Option<Run>> {
 
 /// The newest weights of `model` that the run's manifest names, or those that it began with.
 pub fn newest_of(run: &Run, model: &str) -> Result<Option<WeightsAt>> {
-    let manifest = run.manifest()?;
-    let made = manifest.newest_of(model).cloned();
-    // A run of before the manifest named what its models began with.
-    Ok(made.or_else(|| Some(began(&manifest, model)).filter(|start| run.root().join(&start.path).is_dir())))
+    Ok(run.manifest()?.newest_of(model).cloned())
 }
 
 /// Why there are no weights at `path`, if that is where a run had some: it keeps few of the old ones.

@@ -9,7 +9,7 @@ use super::summary::Next;
 use super::together::{same, News};
 use crate::dataflow::cluster::end::end_process;
 use crate::dataflow::cluster::{Cluster, ClusterError, Meanwhile};
-use crate::dataflow::context::Shared;
+use crate::dataflow::context::RunState;
 use crate::dataflow::feed::Feeds;
 use crate::dataflow::journal::Journal;
 use crate::dataflow::run::{run, Plan};
@@ -49,7 +49,7 @@ impl Session<'_> {
             committer.begins(noted_start(&self.pipeline, &self.folder)?)?;
         }
         let (committer, iterations) = (Arc::new(Mutex::new(committer)), self.pipeline.iterations);
-        let shared = Shared::default();
+        let shared = RunState::default();
         interrupt(&shared)?;
         let progress = Arc::new(Progress::new(self.first, self.pipeline.iterations, self.before));
         let evaluations: Vec<String> = self.pipeline.nodes.iter().filter(|n| ops::is(n, Role::Measures)).map(|n| n.id.clone()).collect();
@@ -141,7 +141,7 @@ pub fn info(pipeline: &Pipeline) -> RunInfo {
         row::in_order(&name.chain(node.makes(ops::adds)).collect::<Vec<_>>())
     };
     let catalog = ops::catalog();
-    let upstream = |id: &str| Some(pipeline.upstream(id, &catalog).into_iter().map(String::from).collect());
+    let upstream = |id: &str| pipeline.upstream(id, &catalog).into_iter().map(String::from).collect();
     let node = |n: &Node| NodeInfo {
         id: n.id.clone(),
         op: n.op.clone(),
@@ -152,14 +152,13 @@ pub fn info(pipeline: &Pipeline) -> RunInfo {
     let nodes = logged.map(node).collect();
     let delay = pipeline.nodes.iter().flat_map(|n| &n.inputs).filter_map(|i| i.staleness).max().unwrap_or(0);
     RunInfo {
-        pipeline: None,
         name: pipeline.name.clone(),
         nodes,
         iterations: pipeline.iterations,
         seed: pipeline.seed,
         keep: pipeline.keep.clone(),
         delay,
-        replays: None,
+        ..RunInfo::default()
     }
 }
 
@@ -169,7 +168,7 @@ pub fn journal_of(folder: &log::Run) -> Journal {
 }
 
 /// The first Ctrl-C asks for a stop between two iterations, the second one ends the process.
-fn interrupt(shared: &Shared) -> Result<()> {
+fn interrupt(shared: &RunState) -> Result<()> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).map_err(|e| Error::from(e).at("signals"))?;
     let shared = shared.clone();

@@ -151,7 +151,7 @@ mod tests {
             path: String::new(),
             rows,
             bytes: 0,
-            sum: None,
+            sum: 0,
             start: None,
         };
         let iteration = |i, rows| Iteration {
@@ -163,7 +163,7 @@ mod tests {
         };
         let committed = vec![iteration(0, 9), iteration(1, ROWS), iteration(2, ROWS / 2), iteration(3, ROWS / 2), iteration(5, 1)];
         let info = log::RunInfo { nodes: vec![log::NodeInfo { id: "a".into(), ..Default::default() }], ..Default::default() };
-        let manifest = Manifest { format: 1, info, status: Status::Running, start: vec![], committed };
+        let manifest = Manifest { info, status: Status::Running, start: vec![], committed };
         assert_eq!(chunks(&manifest, "a", 0), [(0, 0), (1, 1), (2, 3), (5, 5)]);
         assert_eq!(chunks(&manifest, "a", 3), [(3, 5)]);
         assert_eq!(chunks(&manifest, "trajectories", 2), [(2, 2), (3, 5)], "all nodes count");

@@ -3,7 +3,7 @@
 use super::error::Result;
 use super::output::{answer, raw, Outcome, Output};
 use super::tokens::Tokens;
-use crate::dataflow::status::{Activity, NodeActivity, PolicyActivity, State, STATUS};
+use crate::dataflow::status::{Activity, NodeActivity, PolicyActivity, NodeState, STATUS};
 use crate::log::{self, Lock, Manifest, Status};
 use crate::printable::printable;
 use clap::Args;
@@ -117,7 +117,7 @@ fn drawn(picture: &Picture) -> String {
         text += &format!("; the oldest held is {} by {}", oldest.iteration, oldest.node);
     }
     if activity.nodes.is_empty() {
-        return text + "\n\nnothing is known of its nodes: it has only just begun, or an earlier version of flow made it\n";
+        return text + "\n\nnothing is known of its nodes: it has only just begun\n";
     }
     let width = activity.nodes.iter().map(|n| n.node.chars().count()).max().unwrap_or(0).max("policy thread".len());
     text += &format!("\n\n{:<width$}  {:>10}  {:>9}  {:>6}{}\n", "node", "rows", "busy s", "share", if running { "  now" } else { "" });
@@ -143,14 +143,14 @@ fn drawn(picture: &Picture) -> String {
 fn now(node: &NodeActivity) -> String {
     let iteration = node.iteration.unwrap_or_default();
     match node.state {
-        State::Running => format!("runs {iteration}, {:.1} s so far", node.running_seconds.unwrap_or_default()),
-        State::Waiting if node.waits_for.is_empty() => format!("has {iteration} ready"),
-        State::Waiting => match node.waits_for.as_slice() {
+        NodeState::Running => format!("runs {iteration}, {:.1} s so far", node.running_seconds.unwrap_or_default()),
+        NodeState::Waiting if node.waits_for.is_empty() => format!("has {iteration} ready"),
+        NodeState::Waiting => match node.waits_for.as_slice() {
             [first, second, third, more @ ..] if !more.is_empty() => {
                 format!("holds {iteration}, waits for {first}, {second}, {third} and {} more", more.len())
             }
             few => format!("holds {iteration}, waits for {}", few.join(", ")),
         },
-        State::Idle => "idle".into(),
+        NodeState::Idle => "idle".into(),
     }
 }

@@ -1,7 +1,7 @@
 //! What a run is doing, as `flow top` shows it: the stages' readings, summed up by node.
 
 use super::seat::Owner;
-use super::watch::Reading;
+use super::watch::StageReading;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ pub struct Activity {
     /// The iteration that is committed next: those before it are.
     pub next: u64,
     /// The oldest iteration that some node holds, and which.
-    pub oldest: Option<Held>,
+    pub oldest: Option<HeldIteration>,
     /// In the order of the pipeline; then the engine's own.
     pub nodes: Vec<NodeActivity>,
     /// The policy thread, if there is one.
@@ -31,7 +31,7 @@ pub struct Activity {
 
 /// An iteration that somebody holds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Held {
+pub struct HeldIteration {
     pub iteration: u64,
     pub node: String,
 }
@@ -41,9 +41,8 @@ pub struct Held {
 pub struct NodeActivity {
     pub node: String,
     /// It is a part of the engine and no node of the pipeline.
-    #[serde(default)]
     pub engine: bool,
-    pub state: State,
+    pub state: NodeState,
     /// The oldest iteration that it holds.
     pub iteration: Option<u64>,
     /// For how long it has been running that iteration.
@@ -58,7 +57,7 @@ pub struct NodeActivity {
 /// Whether a node works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum NodeState {
     Running,
     /// It holds an iteration and waits for its inputs.
     Waiting,
@@ -87,18 +86,18 @@ pub(super) fn write(path: &Path, activity: &Activity) {
 }
 
 /// What the owners of these stages are doing, nodes before the engine's own, and who holds the oldest iteration.
-pub(super) fn told(readings: &[Reading]) -> (Option<Held>, Vec<NodeActivity>) {
+pub(super) fn told(readings: &[StageReading]) -> (Option<HeldIteration>, Vec<NodeActivity>) {
     let mut all: Vec<NodeActivity> = Vec::new();
     let owners: Vec<&Owner> = readings.iter().map(|r| &r.owner).collect();
     for (i, owner) in owners.iter().enumerate().filter(|(i, owner)| !owners[..*i].contains(owner)) {
-        let of: Vec<&Reading> = readings[i..].iter().filter(|r| r.owner == **owner).collect();
+        let of: Vec<&StageReading> = readings[i..].iter().filter(|r| r.owner == **owner).collect();
         // Who runs is told before who waits, the oldest iteration first.
         let most = of.iter().filter(|r| r.iteration.is_some()).min_by_key(|r| (r.running.is_none(), r.iteration));
         let engine = matches!(owner, Owner::Engine(_));
         all.push(NodeActivity {
             node: owner.name().into(),
             engine,
-            state: most.map_or(State::Idle, |r| if r.running.is_some() { State::Running } else { State::Waiting }),
+            state: most.map_or(NodeState::Idle, |r| if r.running.is_some() { NodeState::Running } else { NodeState::Waiting }),
             iteration: most.and_then(|r| r.iteration),
             running_seconds: most.and_then(|r| r.running).map(|r| r.as_secs_f64()),
             waits_for: most.map(|r| r.waits_for.clone()).unwrap_or_default(),
@@ -108,7 +107,7 @@ pub(super) fn told(readings: &[Reading]) -> (Option<Held>, Vec<NodeActivity>) {
     }
     all.sort_by_key(|n| n.engine);
     let oldest = readings.iter().filter_map(|r| Some((r.iteration?, r.waits_for.len(), &r.owner))).min();
-    (oldest.map(|(iteration, _, owner)| Held { iteration, node: owner.name().into() }), all)
+    (oldest.map(|(iteration, _, owner)| HeldIteration { iteration, node: owner.name().into() }), all)
 }
 
 #[cfg(test)]
@@ -119,22 +118,22 @@ mod tests {
     #[test]
     fn nodes_are_told_by_their_furthest_behind() {
         let second = Duration::from_secs(1);
-        let group = Reading { stage: "group".into(), owner: Owner::Node("group".into()), busy: second, ..Reading::default() };
-        let running = Reading { iteration: Some(4), running: Some(second), ..group.clone() };
+        let group = StageReading { stage: "group".into(), owner: Owner::Node("group".into()), busy: second, ..StageReading::default() };
+        let running = StageReading { iteration: Some(4), running: Some(second), ..group.clone() };
         let waiting =
-            Reading { stage: "group sizes".into(), iteration: Some(3), waits_for: vec!["group".into()], rows: 5, ..group.clone() };
-        let log = Reading {
+            StageReading { stage: "group sizes".into(), iteration: Some(3), waits_for: vec!["group".into()], rows: 5, ..group.clone() };
+        let log = StageReading {
             stage: "the log of group".into(),
             owner: Owner::Engine("the log"),
             iteration: Some(2),
             waits_for: vec!["group".into()],
-            ..Reading::default()
+            ..StageReading::default()
         };
         let (oldest, nodes) = told(&[log, waiting, running]);
-        assert_eq!(oldest, Some(Held { iteration: 2, node: "the log".into() }));
+        assert_eq!(oldest, Some(HeldIteration { iteration: 2, node: "the log".into() }));
         assert_eq!(nodes.iter().map(|n| n.node.as_str()).collect::<Vec<_>>(), ["group", "the log"]);
-        assert_eq!((nodes[0].state, nodes[0].iteration, nodes[0].running_seconds), (State::Running, Some(4), Some(1.0)));
+        assert_eq!((nodes[0].state, nodes[0].iteration, nodes[0].running_seconds), (NodeState::Running, Some(4), Some(1.0)));
         assert_eq!((nodes[0].rows, nodes[0].busy_seconds), (5, 2.0));
-        assert_eq!((nodes[1].state, nodes[1].iteration), (State::Waiting, Some(2)));
+        assert_eq!((nodes[1].state, nodes[1].iteration), (NodeState::Waiting, Some(2)));
     }
 }

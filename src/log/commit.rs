@@ -49,7 +49,6 @@ impl Committer {
     /// Goes on after the iterations before `first`: with a journal of its own, of which nothing is read before the manifest names it.
     fn start(run: Run, index: Index, first: u64) -> Result<Committer, LogError> {
         let root = run.root().to_owned();
-        readers::prepare(&root).map_err(LogError::io(&root))?;
         let mut keeper = Keeper::new(&index.info);
         index.committed(&root, 0..=u64::MAX)?.iter().filter(|made| made.iteration < first).for_each(|made| keeper.saw(made));
         let generation = index.generation + 1;

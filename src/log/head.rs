@@ -19,7 +19,7 @@ use std::path::Path;
 /// The file in the run's folder.
 pub(super) const FILE: &str = "manifest.json";
 
-/// The version of the format that this code writes, and the newest that it reads. In format 1 the manifest held the iterations itself.
+/// The version of the format that this code writes and reads.
 pub(super) const FORMAT: u32 = 2;
 
 /// The first line.
@@ -27,7 +27,6 @@ pub(super) const FORMAT: u32 = 2;
 pub(super) struct Top {
     pub format: u32,
     pub status: Status,
-    #[serde(default)]
     sum: String,
 }
 
@@ -36,7 +35,7 @@ pub(super) struct Top {
 pub(super) struct Head {
     #[serde(flatten)]
     pub info: RunInfo,
-    /// What the models began with, version 0; unknown in runs of before this was noted.
+    /// What the models began with, version 0.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub start: Vec<WeightsAt>,
     /// Which writer's journal counts: each that goes on with a run begins another one.

@@ -7,7 +7,6 @@ use super::run_info::RunInfo;
 use super::segment::{FileAt, Segment};
 use super::{Iteration, LogError, WeightsAt};
 use crate::{files, seed};
-use serde::de::IgnoredAny;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::fs;
@@ -50,27 +49,19 @@ impl Index {
         #[derive(Deserialize)]
         struct Probe {
             format: u32,
-            #[serde(default)]
-            committed: Option<IgnoredAny>,
         }
         let probe = serde_json::from_str::<Probe>(text).map_err(|e| damaged(e.to_string()))?;
         if probe.format > FORMAT {
             return Err(LogError::Newer { path, format: probe.format, known: FORMAT });
         }
-        let index = if probe.committed.is_some() {
-            let manifest: Manifest = serde_json::from_str(text).map_err(|e| damaged(e.to_string()))?;
-            let Manifest { info, status, start, committed, .. } = manifest;
-            Index { info, status, start, generation: 0, segments: Vec::new(), tail: committed }
-        } else {
-            let (head, status) = Head::read(text).map_err(damaged)?;
-            let Head { info, start, generation, chain, end, segments } = head;
-            let first = segments.last().map_or(0, |segment| segment.last / journal::BLOCK + 1);
-            let (tail, last) = journal::read(root, generation, first, chain)?;
-            if end.is_some_and(|end| end != last) {
-                return Err(damaged("the last of its iterations are gone from the journal".into()));
-            }
-            Index { info, status, start, generation, segments, tail }
-        };
+        let (head, status) = Head::read(text).map_err(damaged)?;
+        let Head { info, start, generation, chain, end, segments } = head;
+        let first = segments.last().map_or(0, |segment| segment.last / journal::BLOCK + 1);
+        let (tail, last) = journal::read(root, generation, first, chain)?;
+        if end.is_some_and(|end| end != last) {
+            return Err(damaged("the last of its iterations are gone from the journal".into()));
+        }
+        let index = Index { info, status, start, generation, segments, tail };
         index.sound().map_err(damaged)?;
         Ok(index)
     }
@@ -111,7 +102,7 @@ impl Index {
     /// As [`Index::committed`], and where a segment holds what no run wrote.
     pub fn manifest(self, root: &Path) -> Result<Manifest, LogError> {
         let committed = self.committed(root, 0..=u64::MAX)?;
-        let manifest = Manifest { format: FORMAT, info: self.info, status: self.status, start: self.start, committed };
+        let manifest = Manifest { info: self.info, status: self.status, start: self.start, committed };
         manifest.sound().map_err(|why| LogError::Manifest { path: root.join(FILE), why })?;
         Ok(manifest)
     }
@@ -176,17 +167,14 @@ pub(super) enum Sum {
     Words(u64),
     /// [`seed::lanes`] of them, in a segment's files.
     Lanes(u64),
-    /// Nothing, in runs of before it was noted.
-    Unknown,
 }
 
 impl Sum {
     /// Of the file that `part` is in.
     pub fn of(part: &super::Part) -> Sum {
-        match (part.sum, part.start) {
-            (Some(sum), Some(_)) => Sum::Lanes(sum),
-            (Some(sum), None) => Sum::Words(sum),
-            (None, _) => Sum::Unknown,
+        match part.start {
+            Some(_) => Sum::Lanes(part.sum),
+            None => Sum::Words(part.sum),
         }
     }
 
@@ -195,7 +183,6 @@ impl Sum {
         match self {
             Sum::Words(sum) => sum == seed::bytes(bytes),
             Sum::Lanes(sum) => sum == seed::lanes(bytes),
-            Sum::Unknown => true,
         }
     }
 }

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 pub(super) struct Turns<'a> {
     pub id: &'a str,
     pub columns: &'a [String],
-    /// The nodes that its rows came through, if that is known.
-    pub upstream: Option<&'a [String]>,
+    /// The nodes that its rows came through.
+    pub upstream: &'a [String],
 }
 
 impl Turns<'_> {
@@ -70,7 +70,7 @@ pub(super) fn provenance(nodes: &[Turns]) -> Option<String> {
 /// The part of one update. Its rows had their credit from the nodes that they came through: another node's row of the same name
 /// (a demonstration of the same task, say) is another row.
 fn of(update: &Turns, nodes: &[Turns]) -> String {
-    let before = |n: &&Turns| !n.updates() && update.upstream.is_none_or(|ids| ids.iter().any(|id| id == n.id));
+    let before = |n: &&Turns| !n.updates() && update.upstream.iter().any(|id| id == n.id);
     let credit: Vec<&Turns> = nodes.iter().filter(before).filter(|n| CREDIT.iter().any(|c| n.has(c))).collect();
     let made = beside(credit.iter().copied(), |c| CREDIT.contains(&c));
     let (key, id) = (key(), quoted(update.id));

@@ -1,7 +1,7 @@
 //! Which old weights stay on disk: those the pipeline's `keep` names, those that a resumed run needs, and the start.
 
 use super::{Iteration, LogError, Run, RunInfo};
-use crate::pipeline::Keep;
+use crate::pipeline::WeightRetention;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::io::ErrorKind;
@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Remembers as much of what the committed iterations made as says which weights stay, and removes what nobody keeps.
 pub(super) struct Keeper {
-    keep: Keep,
+    keep: WeightRetention,
     delay: u64,
     /// The iterations of which all weights stay for now, and those without any: a run may ask for them.
     recent: VecDeque<Made>,
@@ -132,7 +132,7 @@ mod tests {
     }
 
     /// Two versions an iteration; a panel measured before iterations 0, 2 and 4.
-    fn kept(keep: Keep, delay: u64) -> Vec<u64> {
+    fn kept(keep: WeightRetention, delay: u64) -> Vec<u64> {
         let mut keeper = Keeper::new(&RunInfo { keep, delay, ..Default::default() });
         for (i, success) in [Some(0.1), None, Some(0.9), None, Some(0.5)].into_iter().enumerate() {
             let i = i as u64;
@@ -163,17 +163,17 @@ mod tests {
 
     #[test]
     fn the_last_the_due_and_the_best_stay() {
-        assert_eq!(kept(Keep::default(), 0), [0, 9, 10]);
-        assert_eq!(kept(Keep { last: 2, ..Default::default() }, 0), [0, 7, 8, 9, 10]);
-        assert_eq!(kept(Keep { every: Some(2), ..Default::default() }, 0), [0, 3, 4, 7, 8, 9, 10]);
-        assert_eq!(kept(Keep { best: true, ..Default::default() }, 0), [0, 4, 9, 10], "0.9 was measured of what iteration 1 left");
-        assert_eq!(kept(Keep::default(), 1), [0, 7, 8, 9, 10], "a delayed edge may still ask");
+        assert_eq!(kept(WeightRetention::default(), 0), [0, 9, 10]);
+        assert_eq!(kept(WeightRetention { last: 2, ..Default::default() }, 0), [0, 7, 8, 9, 10]);
+        assert_eq!(kept(WeightRetention { every: Some(2), ..Default::default() }, 0), [0, 3, 4, 7, 8, 9, 10]);
+        assert_eq!(kept(WeightRetention { best: true, ..Default::default() }, 0), [0, 4, 9, 10], "0.9 was measured of what iteration 1 left");
+        assert_eq!(kept(WeightRetention::default(), 1), [0, 7, 8, 9, 10], "a delayed edge may still ask");
     }
 
     /// What is held in memory doesn't grow with the run.
     #[test]
     fn a_long_run_is_remembered_in_little() {
-        let mut keeper = Keeper::new(&RunInfo { delay: 2, keep: Keep { every: Some(3), ..Default::default() }, ..Default::default() });
+        let mut keeper = Keeper::new(&RunInfo { delay: 2, keep: WeightRetention { every: Some(3), ..Default::default() }, ..Default::default() });
         let folder = tempfile::tempdir().unwrap();
         let run = Run::create(&folder.path().join("run"), "", &RunInfo::default()).unwrap();
         for iteration in 0..1000 {

@@ -12,7 +12,6 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::errors::ParquetError;
 use std::fs;
 use std::io::ErrorKind;
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::thread::{available_parallelism, scope};
 
@@ -114,7 +113,7 @@ pub(super) fn part(run: &Run, part: &Part) -> Result<Vec<RecordBatch>, LogError>
         if !whole || start.saturating_add(part.rows) > found {
             return Err(ParquetError::General(format!("it has {found} rows, committed were {}", part.rows)));
         }
-        // A damaged row group may claim more, and would keep the decoder busy with them.
+        // Of a file of many iterations no more than these rows are decoded.
         let rows = part.rows as usize;
         let file = file.with_batch_size(rows.max(1)).with_offset(start as usize).with_limit(rows);
         Ok(file.build()?.collect::<Result<Vec<_>, ArrowError>>()?)
@@ -137,9 +136,7 @@ fn opened<T>(run: &Run, part: &Part, take: impl FnOnce(Builder) -> Result<T, Par
 
 fn decoded<T>(path: &Path, bytes: Vec<u8>, take: impl FnOnce(Builder) -> Result<T, ParquetError>) -> Result<T, LogError> {
     let damaged = |why: String| LogError::Damaged { path: path.into(), why };
-    // Where there is no sum yet, a damaged file can make the decoder panic.
-    let found = catch_unwind(AssertUnwindSafe(|| Builder::try_new(Bytes::from(bytes)).and_then(take)));
-    found.unwrap_or_else(|_| Err(ParquetError::General("its pages make no sense".into()))).map_err(|e| damaged(e.to_string()))
+    Builder::try_new(Bytes::from(bytes)).and_then(take).map_err(|e| damaged(e.to_string()))
 }
 
 /// Where a file with rows lies, and its bytes, once they are known to be those that were committed.

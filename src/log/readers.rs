@@ -8,7 +8,7 @@ use std::path::Path;
 /// The file that is locked.
 const FILE: &str = "readers";
 
-/// Held by a reader. Of a run from before there was such a file, and on a file system without locks, nobody holds anything.
+/// Held by a reader. It locks nothing where the file can't be opened or the file system has no locks.
 pub(super) struct Reading(#[allow(dead_code)] Option<File>);
 
 impl Reading {

@@ -99,7 +99,7 @@ impl Segment {
             for (node, rows) in folded.rows {
                 let Some(file) = self.files.get(&node) else { continue };
                 let start = starts.entry(node.clone()).or_default();
-                let (path, bytes, sum) = (file.path.clone(), file.bytes, Some(file.sum));
+                let (path, bytes, sum) = (file.path.clone(), file.bytes, file.sum);
                 parts.push(Part { node, iteration: folded.iteration, worker: 0, path, rows, bytes, sum, start: Some(*start) });
                 *start += rows;
             }

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 
 /// Removes the files under `log/` and of the journal that no commit names, and folders that are empty then.
 pub(super) fn sweep(run: &Run, index: &Index) -> Result<(), LogError> {
-    readers::prepare(run.root()).map_err(LogError::io(run.root()))?;
     let mut done = Ok(());
     readers::unless_read(run, || done = remove(run, index));
     done?;

@@ -49,14 +49,12 @@ pub(super) fn files<'a>(run: &Run, index: &'a Index, within: &RangeInclusive<u64
     let root = run.root().canonicalize().map_err(LogError::io(run.root()))?;
     let run = Run::open(&root)?; // absolute paths: what may be read is compared by path
     let nodes = index.info.nodes.iter().map(|node| node.id.as_str());
-    // A run made before the name was refused may have a node that is called so.
-    let errors = (!nodes.clone().any(|id| id.eq_ignore_ascii_case(ERRORS))).then_some(ERRORS);
     let of = |id: &'a str| {
         let pieces = index.files(&root, id, within)?;
         let there = if sums { reader::checked(&run, &pieces) } else { Ok(pieces.iter().map(|piece| root.join(&piece.path)).collect()) };
         Ok((id, there?))
     };
-    nodes.chain(errors).map(of).collect()
+    nodes.chain([ERRORS]).map(of).collect()
 }
 
 /// A question may always take so many bytes.
@@ -111,16 +109,16 @@ fn fill(db: &Connection, schema: &str, info: &RunInfo, nodes: &Files, made: &[It
         };
         db.execute_batch(&format!("CREATE VIEW {} AS {source}", quoted(id)))?;
     }
-    metrics(db, schema, info, made)?;
+    metrics(db, schema, made)?;
     let columns: BTreeMap<String, Vec<String>> =
         tables(db)?.into_iter().map(|t| (t.name, t.columns.into_iter().map(|(name, _)| name).collect())).collect();
     let turns: Vec<Turns> = info
         .nodes
         .iter()
         // What isn't of the training's rollouts has a table of its own and no place in `trajectories`.
-        .filter(|n| !info.apart(n))
+        .filter(|n| !n.apart())
         .filter_map(|n| {
-            let turns = Turns { id: &n.id, columns: columns.get(&n.id)?, upstream: n.upstream.as_deref() };
+            let turns = Turns { id: &n.id, columns: columns.get(&n.id)?, upstream: &n.upstream };
             NAME.iter().all(|c| turns.has(c)).then_some(turns)
         })
         .collect();
@@ -128,9 +126,7 @@ fn fill(db: &Connection, schema: &str, info: &RunInfo, nodes: &Files, made: &[It
         db.execute_batch(&sql)?;
     }
     for (name, view) in [("trajectories", trajectories(&turns)), ("provenance", provenance(&turns))] {
-        // A run made before such names were refused may have a node of that name, which is what the name means there.
-        let free = !columns.keys().any(|table| table.eq_ignore_ascii_case(name));
-        if let Some(view) = view.filter(|_| free) {
+        if let Some(view) = view {
             db.execute_batch(&format!("CREATE VIEW {name} AS {view}"))?;
         }
     }
@@ -158,10 +154,7 @@ pub(super) fn empty(columns: &[&str]) -> String {
     format!("SELECT {} WHERE false", columns.iter().filter_map(column).collect::<Vec<_>>().join(", "))
 }
 
-fn metrics(db: &Connection, schema: &str, info: &RunInfo, made: &[Iteration]) -> Sql<()> {
-    if info.nodes.iter().any(|n| n.id.eq_ignore_ascii_case("metrics")) {
-        return Ok(());
-    }
+fn metrics(db: &Connection, schema: &str, made: &[Iteration]) -> Sql<()> {
     db.execute_batch("CREATE TABLE metrics (iteration UBIGINT, node VARCHAR, name VARCHAR, value DOUBLE)")?;
     let mut rows = db.appender_to_db("metrics", schema)?;
     for i in made {

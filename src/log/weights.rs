@@ -16,8 +16,7 @@ pub struct WeightsAt {
     pub version: u64,
     /// The folder, relative to the run's.
     pub path: String,
-    /// What lies in it, by name; unknown in runs of before this was noted.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// The files in it, sorted by name.
     pub files: Vec<FileSum>,
 }
 

@@ -191,7 +191,7 @@ fn attempts(folder: &Path) -> PathBuf {
         ("score", f32s(&|i| rows[i].5)),
     ];
     let columns_of = columns.iter().map(|c| c.0.to_string()).collect();
-    let node = NodeInfo { id: "panel".into(), op: "evaluate".into(), role: None, columns: columns_of, upstream: None };
+    let node = NodeInfo { id: "panel".into(), op: "evaluate".into(), role: None, columns: columns_of, upstream: vec![] };
     let info = RunInfo { name: "trials".into(), nodes: vec![node], iterations: 4, seed: 1, ..Default::default() };
     let folder = folder.join("trials");
     let run = Run::create(&folder, "flow: trials\nnodes:\n  panel: { op: evaluate }\n", &info).unwrap();

@@ -9,7 +9,7 @@ use super::models;
 use super::output::{answer, Outcome, Output};
 use super::past::changes;
 use super::session::info;
-use crate::dataflow::context::Shared;
+use crate::dataflow::context::RunState;
 use crate::dataflow::feed::{Feed, Feeds};
 use crate::dataflow::journal::Journal;
 use crate::dataflow::run::{run, Plan};
@@ -75,7 +75,7 @@ impl Eval {
         self.machine.alone("an evaluation")?;
         let panel = Panel::load(&self.panel)?;
         let (trained, how) = self.recipe()?;
-        let shared = Shared::default();
+        let shared = RunState::default();
         for (_, program) in ops::programs(&trained) {
             shared.outside.declare(program);
         }

@@ -5,7 +5,6 @@ use super::chart::number_of;
 use super::source::Source;
 use crate::cli::error::Result;
 use crate::log::sql::{literal, quoted};
-use crate::pipeline::Role;
 use serde_json::{json, Value};
 use std::collections::HashMap;
 
@@ -134,10 +133,6 @@ impl Trips {
 fn credited(source: &Source, node: &str) -> Option<String> {
     let nodes = source.manifest.info.nodes.iter().rev();
     let makes = |n: &&crate::log::NodeInfo| n.columns.iter().any(|c| c == "advantage");
-    // Runs of before the way of rows was noted: what an evaluation played is learnt from by nobody.
-    let reaches = |n: &&crate::log::NodeInfo| match &n.upstream {
-        Some(upstream) => upstream.iter().any(|u| u == node),
-        None => source.role(node) == Some(Role::Plays) && !source.expert(node),
-    };
+    let reaches = |n: &&crate::log::NodeInfo| n.upstream.iter().any(|u| u == node);
     nodes.filter(makes).find(reaches).map(|n| n.id.clone())
 }

@@ -103,7 +103,7 @@ pub fn figures(answer: &Value) -> Vec<(String, f64)> {
     pass.chain(rest).collect()
 }
 
-/// What an answer says of each task; none of one that was made before it said so.
+/// The sums over each task in an answer of `flow eval`.
 fn tasks(answer: &Value) -> Option<Vec<Task>> {
     let each = &answer["by_task"];
     let numbers = |name: &str| each[name].as_array().map(|all| all.iter().map(|n| n.as_f64().unwrap_or(0.0)).collect::<Vec<f64>>());
