@@ -100,7 +100,7 @@ fn together(run: &Run, merged: &Run) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// The least of five times, in seconds: the files lie in the page cache.
-fn asked(run: &Run, sql: &str) -> Result<f64, LogError> {
+fn query_seconds(run: &Run, sql: &str) -> Result<f64, LogError> {
     let mut least = f64::MAX;
     for _ in 0..5 {
         let start = Instant::now();
