@@ -1,4 +1,4 @@
-//! What the processes of one run tell one another before it begins.
+//! What the processes of one run exchange before it begins.
 
 use crate::dataflow::cluster::{Hosts, RunIdentity};
 use crate::pipeline::Pipeline;
@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 
-/// What the first process tells the others.
+/// What the first process sends to the others.
 #[derive(Serialize, Deserialize)]
-pub struct News {
+pub struct RunStart {
     /// The run's folder, which all processes must see.
     pub run: PathBuf,
     pub first: u64,

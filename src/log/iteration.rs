@@ -1,6 +1,6 @@
 //! A committed iteration: its files, its figures, its weights.
 
-use super::WeightsAt;
+use super::SavedWeights;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub struct Iteration {
     pub metrics: Metrics,
     /// Oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub weights: Vec<WeightsAt>,
+    pub weights: Vec<SavedWeights>,
     /// Since the commit before.
     pub seconds: f64,
 }

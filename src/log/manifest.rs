@@ -1,9 +1,9 @@
 //! The manifest: which iterations are committed, with which files, metrics and weights. In memory it is one value; on disk it is
 //! `manifest.json` ([`super::head`]), segments and a journal.
 
-use super::index::{inside, Index};
+use super::index::{all_inside, LogIndex};
 use super::run_info::{NodeInfo, RunInfo};
-use super::{Iteration, LogError, Part, WeightsAt};
+use super::{Iteration, LogError, Part, SavedWeights};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -24,27 +24,27 @@ pub struct Manifest {
     pub info: RunInfo,
     pub status: Status,
     /// What the models began with, version 0.
-    pub start: Vec<WeightsAt>,
+    pub start: Vec<SavedWeights>,
     pub committed: Vec<Iteration>,
 }
 
 impl Manifest {
     /// The manifest in the run's folder `root`. Fails where there is none, and where it can't be what a run wrote.
     pub(super) fn read(root: &Path) -> Result<Manifest, LogError> {
-        Index::read(root)?.manifest(root)
+        LogIndex::read(root)?.manifest(root)
     }
 
     /// What no run could have written: files outside its folder, a file named twice, iterations out of order.
-    pub(super) fn sound(&self) -> Result<(), String> {
+    pub(super) fn validate(&self) -> Result<(), String> {
         let mut last = None;
         let mut files = BTreeSet::new();
-        for made in &self.committed {
-            let iteration = made.iteration;
+        for committed in &self.committed {
+            let iteration = committed.iteration;
             if last.is_some_and(|last| last >= iteration) {
                 return Err(format!("iteration {iteration} comes after iteration {}", last.unwrap_or_default()));
             }
             last = Some(iteration);
-            for part in &made.parts {
+            for part in &committed.parts {
                 if part.iteration != iteration {
                     return Err(format!("{} is of iteration {} and stands in iteration {iteration}", part.path, part.iteration));
                 }
@@ -55,13 +55,13 @@ impl Manifest {
             }
         }
         let weights = self.start.iter().chain(self.committed.iter().flat_map(|i| &i.weights)).map(|w| &w.path);
-        inside(files.into_iter().chain(weights))
+        all_inside(files.into_iter().chain(weights))
     }
 
     /// The newest committed weights of `model`.
-    pub fn newest_of(&self, model: &str) -> Option<&WeightsAt> {
-        let made = self.committed.iter().rev().flat_map(|i| i.weights.iter().rev());
-        made.chain(&self.start).find(|w| w.model == model)
+    pub fn newest_of(&self, model: &str) -> Option<&SavedWeights> {
+        let newest_first = self.committed.iter().rev().flat_map(|i| i.weights.iter().rev());
+        newest_first.chain(&self.start).find(|w| w.model == model)
     }
 
     /// The iteration that a resumed run starts with.
@@ -118,9 +118,9 @@ mod tests {
         let forged = |forge: fn(&mut Manifest)| {
             let mut manifest = manifest();
             forge(&mut manifest);
-            manifest.sound().unwrap_err()
+            manifest.validate().unwrap_err()
         };
-        assert_eq!(manifest().sound(), Ok(()));
+        assert_eq!(manifest().validate(), Ok(()));
         assert!(forged(|m| m.committed[0].parts[1] = m.committed[0].parts[0].clone())
             .contains("log/a/iteration=0/part-0.parquet is named twice"));
         assert!(forged(|m| m.committed[1].iteration = 0).contains("iteration 0 comes after iteration 0"));
@@ -129,13 +129,13 @@ mod tests {
             forged(|m| m.committed[1].parts[0] = m.committed[0].parts[1].clone()).contains("is of iteration 0 and stands in iteration 2")
         );
         for path in ["/etc/passwd", "../other/log/a", "log/../../x"] {
-            let weights = WeightsAt { path: path.into(), ..WeightsAt::default() };
+            let weights = SavedWeights { path: path.into(), ..SavedWeights::default() };
             let mut manifest = manifest();
             manifest.committed[0].weights.push(weights);
-            assert!(manifest.sound().unwrap_err().contains("outside the run's folder"), "{path}");
+            assert!(manifest.validate().unwrap_err().contains("outside the run's folder"), "{path}");
             manifest.committed[0].weights.clear();
             manifest.committed[0].parts[0].path = path.into();
-            assert!(manifest.sound().unwrap_err().contains("outside the run's folder"), "{path}");
+            assert!(manifest.validate().unwrap_err().contains("outside the run's folder"), "{path}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! The folder of a run.
 
-use super::head::{Head, FILE};
+use super::head::{ManifestBody, FILE};
 use super::{disk, readers, LogError, Manifest, RunInfo, Status};
 use crate::seed;
 use std::fs;
@@ -29,7 +29,7 @@ impl Run {
         disk::replace(&run.pipeline(), &[pipeline_yaml.as_bytes()])?;
         readers::prepare(root).map_err(LogError::io(root))?;
         let info = RunInfo { pipeline: seed::text(pipeline_yaml), ..info.clone() };
-        let head = Head { info, start: Vec::new(), generation: 0, chain: 0, end: None, segments: Vec::new() };
+        let head = ManifestBody { info, start: Vec::new(), generation: 0, chain: 0, end: None, segments: Vec::new() };
         head.write(root, &Status::Running)?;
         Ok(run)
     }

@@ -1,6 +1,6 @@
 //! What a run is about to do: the part of its manifest that never changes.
 
-use crate::pipeline::{WeightRetention, Role};
+use crate::pipeline::{Role, WeightRetention};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
