@@ -1,18 +1,18 @@
-//! What a run is doing, as `flow top` shows it: the stages' readings, summed up by node.
+//! What a run is doing, as `flow top` shows it: the readings of all stages, summarised by node.
 
-use super::seat::Owner;
+use super::monitor::Owner;
 use super::watch::StageReading;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
 
-/// The file in the run's folder that says what a run is doing. It is there while the run goes on.
+/// The status file in the run's folder. It exists while the run is going on.
 pub const STATUS: &str = "status.json";
 
 /// What a run is doing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Activity {
-    /// The operating system's number of the process, while there is one.
+    /// The process id, while the process lives.
     pub process: Option<u32>,
     /// How long it has been running.
     pub seconds: f64,
@@ -25,36 +25,36 @@ pub struct Activity {
     pub nodes: Vec<NodeActivity>,
     /// The policy thread, if there is one.
     pub policy: Option<PolicyActivity>,
-    /// What the watchdog had to say.
+    /// The watchdog's warnings.
     pub warnings: Vec<String>,
 }
 
-/// An iteration that somebody holds.
+/// An iteration that is not complete, and the node that holds it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeldIteration {
     pub iteration: u64,
     pub node: String,
 }
 
-/// What a node is doing, over all workers: the furthest behind is the one that is told.
+/// What a node is doing, over all workers: the state of the worker that is furthest behind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeActivity {
     pub node: String,
-    /// It is a part of the engine and no node of the pipeline.
+    /// Whether it is a part of the engine and no node of the pipeline.
     pub engine: bool,
     pub state: NodeState,
-    /// The oldest iteration that it holds.
+    /// The oldest iteration that it is working on or buffering.
     pub iteration: Option<u64>,
-    /// For how long it has been running that iteration.
+    /// For how long it has been working on that iteration.
     pub running_seconds: Option<f64>,
     pub waits_for: Vec<String>,
-    /// Rows that it emitted; 0 for the engine's own, whose rows are no one's.
+    /// Rows emitted; 0 for the engine's own stages.
     pub rows: u64,
     /// Summed over workers.
     pub busy_seconds: f64,
 }
 
-/// Whether a node works.
+/// The state of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeState {
@@ -70,29 +70,29 @@ pub enum NodeState {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PolicyActivity {
     pub busy_seconds: f64,
-    /// Of the time the run has taken.
+    /// The share of the run's time.
     pub busy_share: f64,
-    /// How long its job in hand has taken so far.
+    /// The time its current job has taken so far.
     pub running_seconds: Option<f64>,
     /// Jobs that wait.
     pub queue: u64,
 }
 
-/// Replaces the file at once. It is a help for people who look on: where it can't be written the run goes on without.
+/// Replaces the file atomically. A failure to write is ignored: the file only serves observers.
 pub(super) fn write(path: &Path, activity: &Activity) {
     let temporary = path.with_extension("json.tmp");
     let written = serde_json::to_vec(activity).map_err(std::io::Error::from).and_then(|text| fs::write(&temporary, text));
     let _ = written.and_then(|()| fs::rename(&temporary, path));
 }
 
-/// What the owners of these stages are doing, nodes before the engine's own, and who holds the oldest iteration.
-pub(super) fn told(readings: &[StageReading]) -> (Option<HeldIteration>, Vec<NodeActivity>) {
+/// Summarises the readings by owner, nodes before the engine's own stages, and finds who holds the oldest iteration.
+pub(super) fn summarize(readings: &[StageReading]) -> (Option<HeldIteration>, Vec<NodeActivity>) {
     let mut all: Vec<NodeActivity> = Vec::new();
     let owners: Vec<&Owner> = readings.iter().map(|r| &r.owner).collect();
     for (i, owner) in owners.iter().enumerate().filter(|(i, owner)| !owners[..*i].contains(owner)) {
-        let of: Vec<&StageReading> = readings[i..].iter().filter(|r| r.owner == **owner).collect();
-        // Who runs is told before who waits, the oldest iteration first.
-        let most = of.iter().filter(|r| r.iteration.is_some()).min_by_key(|r| (r.running.is_none(), r.iteration));
+        let own: Vec<&StageReading> = readings[i..].iter().filter(|r| r.owner == **owner).collect();
+        // A running worker takes precedence over a waiting one, then the oldest iteration.
+        let most = own.iter().filter(|r| r.iteration.is_some()).min_by_key(|r| (r.running.is_none(), r.iteration));
         let engine = matches!(owner, Owner::Engine(_));
         all.push(NodeActivity {
             node: owner.name().into(),
@@ -101,8 +101,8 @@ pub(super) fn told(readings: &[StageReading]) -> (Option<HeldIteration>, Vec<Nod
             iteration: most.and_then(|r| r.iteration),
             running_seconds: most.and_then(|r| r.running).map(|r| r.as_secs_f64()),
             waits_for: most.map(|r| r.waits_for.clone()).unwrap_or_default(),
-            rows: if engine { 0 } else { of.iter().map(|r| r.rows).sum() },
-            busy_seconds: of.iter().map(|r| r.busy.as_secs_f64()).sum(),
+            rows: if engine { 0 } else { own.iter().map(|r| r.rows).sum() },
+            busy_seconds: own.iter().map(|r| r.busy.as_secs_f64()).sum(),
         });
     }
     all.sort_by_key(|n| n.engine);
@@ -129,7 +129,7 @@ mod tests {
             waits_for: vec!["group".into()],
             ..StageReading::default()
         };
-        let (oldest, nodes) = told(&[log, waiting, running]);
+        let (oldest, nodes) = summarize(&[log, waiting, running]);
         assert_eq!(oldest, Some(HeldIteration { iteration: 2, node: "the log".into() }));
         assert_eq!(nodes.iter().map(|n| n.node.as_str()).collect::<Vec<_>>(), ["group", "the log"]);
         assert_eq!((nodes[0].state, nodes[0].iteration, nodes[0].running_seconds), (NodeState::Running, Some(4), Some(1.0)));

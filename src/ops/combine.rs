@@ -23,7 +23,7 @@ struct Combine {
     weights: BTreeMap<String, f32>,
 }
 
-/// What the table has of it.
+/// The operator's entry in the table.
 pub const OPERATOR: Operator = Operator {
     name: "combine",
     about: "a weighted sum of advantages over the same rows",

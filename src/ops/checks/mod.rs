@@ -1,4 +1,4 @@
-//! Rules that no operator can see alone: how nodes, models and agents fit together in one pipeline. `flow check` tells what breaks them.
+//! Checks that span several nodes: how operators, models and agents fit together in one pipeline. `flow check` reports what they find.
 
 pub mod agents;
 pub mod critics;

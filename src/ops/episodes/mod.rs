@@ -1,4 +1,4 @@
-//! What the operators that play episodes or reflect on them have in common: attempts in a loop, their inputs, and the figures they note.
+//! Shared by the operators that play episodes or reflect on them: attempts in a loop, their inputs, and their metrics.
 
 pub mod attempts;
 pub mod figures;

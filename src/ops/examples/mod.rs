@@ -1,4 +1,4 @@
-//! From logged rows to the examples that a model learns from or is compared with its reference on.
+//! Turns logged rows into examples that a model is trained on, or on which it is compared with its reference model.
 
 pub mod reference;
 pub mod select;

@@ -1,4 +1,4 @@
-//! What the operators that fill or read memories have in common: the keys that are compared, the buckets that entries lie in, and reading.
+//! Shared by the operators that fill or read memories: the keys that are compared, the buckets of entries, and reading.
 
 pub mod buckets;
 pub mod keys;
