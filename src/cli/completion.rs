@@ -3,7 +3,7 @@
 //! The script that a shell reads asks this program what may come next: it starts it with [`VARIABLE`] in its environment and the words of the line.
 
 use super::error::Error;
-use super::output::{raw, Outcome};
+use super::output::{raw, CommandResult};
 use clap::{Args, Command};
 use clap_complete::env::Shells;
 use clap_complete::{CompleteEnv, Shell};
@@ -14,17 +14,17 @@ use std::process::ExitCode;
 const VARIABLE: &str = "FLOW_COMPLETE";
 
 #[derive(Args)]
-pub struct Completion {
+pub struct CompletionArgs {
     /// The shell that reads it, as in `source <(flow completion bash)`
     shell: Shell,
 }
 
-impl Completion {
+impl CompletionArgs {
     /// Prints the script that completes commands.
-    pub fn run(self) -> Outcome {
+    pub fn run(self) -> CommandResult {
         let shells = Shells::builtins();
         let name = self.shell.to_string();
-        let shell = shells.completer(&name).ok_or_else(|| Error::Asked(format!("no completion for {name}")))?;
+        let shell = shells.completer(&name).ok_or_else(|| Error::Request(format!("no completion for {name}")))?;
         let mut script = Vec::new();
         shell.write_registration(VARIABLE, "flow", "flow", "flow", &mut script)?;
         raw(&String::from_utf8_lossy(&script));

@@ -43,7 +43,7 @@ pub trait GameSettings: Serialize + DeserializeOwned + JsonSchema + Debug + Send
 }
 
 /// [`GameSettings`] without its type.
-trait Erased: Debug + Send + Sync {
+trait ErasedSettings: Debug + Send + Sync {
     fn any(&self) -> &dyn Any;
     fn json(&self) -> serde_json::Result<Value>;
     fn check(&self) -> Result<(), EnvError>;
@@ -54,7 +54,7 @@ trait Erased: Debug + Send + Sync {
     fn board(&self, seed: u64, deal: Deal) -> Result<u64, EnvError>;
 }
 
-impl<T: GameSettings> Erased for T {
+impl<T: GameSettings> ErasedSettings for T {
     fn any(&self) -> &dyn Any {
         self
     }
@@ -82,33 +82,33 @@ impl<T: GameSettings> Erased for T {
 }
 
 /// What is known of an environment before it has settings.
-pub struct Kind {
+pub struct EnvironmentKind {
     /// `env` in a pipeline.
     pub name: &'static str,
     /// What a player has to do.
     pub about: &'static str,
     /// JSON Schema of its settings, as a `tasks` node says them.
     pub schema: fn() -> Value,
-    pub(super) read: fn(&'static Kind, Value) -> serde_json::Result<Game>,
-    pub(super) parse: fn(&'static Kind, &str) -> Option<Game>,
+    pub(super) read: fn(&'static EnvironmentKind, Value) -> serde_json::Result<Game>,
+    pub(super) parse: fn(&'static EnvironmentKind, &str) -> Option<Game>,
     /// Whether it is played by an adapter of `flow-env`, which has to be installed.
     pub adapter: bool,
 }
 
-impl Kind {
-    /// Of an environment that is played here: its boards are dealt to splits.
-    pub(super) const fn here<T: GameSettings>() -> Kind {
-        Kind { schema: dealt_schema::<T>, read: read_dealt::<T>, parse: parse_dealt::<T>, ..Kind::of::<T>() }
+impl EnvironmentKind {
+    /// For an environment that is played here: its boards are dealt to splits.
+    pub(super) const fn here<T: GameSettings>() -> EnvironmentKind {
+        EnvironmentKind { schema: dealt_schema::<T>, read: read_dealt::<T>, parse: parse_dealt::<T>, ..EnvironmentKind::for_settings::<T>() }
     }
 
-    /// Of an environment that `env: process` names.
-    pub(super) const fn of<T: GameSettings>() -> Kind {
-        Kind {
+    /// For an environment that `env: process` names.
+    pub(super) const fn for_settings<T: GameSettings>() -> EnvironmentKind {
+        EnvironmentKind {
             name: T::NAME,
             about: T::ABOUT,
             schema: || schemars::schema_for!(T).to_value(),
-            read: |kind, with| Ok(Game::of::<T>(kind, serde_json::from_value(with)?)),
-            parse: |kind, label| Some(Game::of::<T>(kind, T::parse(label)?)),
+            read: |kind, with| Ok(Game::new::<T>(kind, serde_json::from_value(with)?)),
+            parse: |kind, label| Some(Game::new::<T>(kind, T::parse(label)?)),
             adapter: false,
         }
     }
@@ -129,19 +129,19 @@ fn dealt_schema<T: GameSettings>() -> Value {
     schema
 }
 
-fn read_dealt<T: GameSettings>(kind: &'static Kind, mut with: Value) -> serde_json::Result<Game> {
+fn read_dealt<T: GameSettings>(kind: &'static EnvironmentKind, mut with: Value) -> serde_json::Result<Game> {
     let split = with.as_object_mut().and_then(|with| with.shift_remove("split")).unwrap_or_default();
     let Dealt { split } = serde_json::from_value(serde_json::json!({ "split": split }))?;
-    Ok(Game { split, ..Game::of::<T>(kind, serde_json::from_value(with)?) })
+    Ok(Game { split, ..Game::new::<T>(kind, serde_json::from_value(with)?) })
 }
 
-fn parse_dealt<T: GameSettings>(kind: &'static Kind, label: &str) -> Option<Game> {
+fn parse_dealt<T: GameSettings>(kind: &'static EnvironmentKind, label: &str) -> Option<Game> {
     let named = label.rsplit_once('-').and_then(|(rest, split)| Some((rest, Split::named(split)?)));
     let (label, split) = named.map_or((label, None), |(label, split)| (label, Some(split)));
-    Some(Game { split, ..Game::of::<T>(kind, T::parse(label)?) })
+    Some(Game { split, ..Game::new::<T>(kind, T::parse(label)?) })
 }
 
-impl fmt::Debug for Kind {
+impl fmt::Debug for EnvironmentKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
@@ -150,8 +150,8 @@ impl fmt::Debug for Kind {
 /// An environment of the registry with its settings. Cheap to clone; equal where name and settings are.
 #[derive(Clone, Debug)]
 pub struct Game {
-    kind: &'static Kind,
-    settings: Arc<dyn Erased>,
+    kind: &'static EnvironmentKind,
+    settings: Arc<dyn ErasedSettings>,
     /// The split that its tasks' boards are of, if it names one; a program has splits of its own.
     split: Option<Split>,
 }
@@ -166,7 +166,7 @@ impl Eq for Game {}
 
 impl Game {
     /// `kind` is the line of the registry that belongs to `T`.
-    pub(super) fn of<T: GameSettings>(kind: &'static Kind, settings: T) -> Game {
+    pub(super) fn new<T: GameSettings>(kind: &'static EnvironmentKind, settings: T) -> Game {
         Game { kind, settings: Arc::new(settings), split: None }
     }
 

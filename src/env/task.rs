@@ -152,12 +152,13 @@ mod tests {
             (json!({ "env": "sokoban", "split": "warmstart" }), "sokoban-6x6-b1-m1-warmstart-s123"),
             (json!({ "env": "webshop", "products": 1000, "pays": "win", "split": "train" }), "webshop-p1000-win-train-s123"),
             (json!({ "env": "search", "split": "test" }), "search-d2000-f3-test-s123"),
-            (json!({ "env": "process", "name": "my_game2", "command": ["x"] }), "process-my_game2-s123"),
         ] {
             let task = Task { game: read(with), seed: 123 };
             assert_eq!(task.name(), expected);
             assert_eq!(Task::parse(expected).unwrap(), task);
         }
+        let name = "process-my_game2-train-long/7-s123";
+        assert_eq!(Task::parse(name).unwrap().name(), name);
     }
 
     #[test]
@@ -175,8 +176,10 @@ mod tests {
             "process-s1",
             "process--s1",
             "process-my game-s1",
-            "process-game-s01",
-            "process-a-b-s1",
+            "process-game-s1",
+            "process-game-train-s1",
+            "process-game-train-7-s01",
+            "process-game-Train-7-s1",
             "minesweeper-6x6-m3-dev-dev-s1",
             "minesweeper-6x6-m3-panel-s1",
             "minesweeper-dev-s1",
