@@ -196,7 +196,7 @@ for line in sys.stdin:
 fn odd(argument: &str, processes: usize) -> Pool {
     let command = ["python3", "-c", ODD, argument].map(String::from).to_vec();
     let settings = ProcessSettings { name: "test".into(), command, processes, seconds: 20.0, pass: vec![], split: None, item: None };
-    Pool::open(settings, Outside::default()).unwrap()
+    Pool::open(settings, Programs::default()).unwrap()
 }
 
 /// A program that ends in every episode isn't started again for ever: each start counts as a try.
@@ -206,7 +206,7 @@ fn a_program_that_ends_in_every_episode_is_given_up() {
     let task = Task::parse("process-test-train-3-s5").unwrap();
     let mut begun = 0;
     let error = loop {
-        match pool.begin(&[(begun % 2, Ask::Reset(&task), true)]) {
+        match pool.begin(&[(begun % 2, EpisodeRequest::Reset(&task), true)]) {
             Ok(()) => begun += 1,
             Err(error) => break error.to_string(),
         }
@@ -222,7 +222,7 @@ fn a_program_may_hold_any_number_of_episodes() {
     let mut pool = odd("9223372036854775808", 2);
     assert_eq!(pool.room(), Some(usize::MAX));
     let task = Task::parse("process-test-train-3-s5").unwrap();
-    pool.begin(&[(0, Ask::Reset(&task), true), (1, Ask::Reset(&task), true)]).unwrap();
+    pool.begin(&[(0, EpisodeRequest::Reset(&task), true), (1, EpisodeRequest::Reset(&task), true)]).unwrap();
     assert!(answers(&mut pool).into_values().all(|view| view.is_ok()));
     assert_eq!(pool.room(), Some(usize::MAX - 1), "2^64 less two");
 }

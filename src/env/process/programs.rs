@@ -191,7 +191,7 @@ mod tests {
     /// A program whose child is in a session of its own, which no signal to its group reaches, says which process that is.
     #[test]
     fn what_leaves_the_group_of_its_program_ends_with_it() {
-        let outside = Outside::default();
+        let outside = Programs::default();
         let escape = "setsid sh -c 'echo $$; exec sleep 600' & wait";
         let settings = serde_json::json!({ "command": ["/bin/sh", "-c", escape], "name": "escape" });
         let (id, pipes) = outside.start(&serde_json::from_value(settings).unwrap()).unwrap();
