@@ -1,7 +1,7 @@
 //! Finding entries for a turn. Exact search: one matrix times a vector.
 
-use super::words::dot;
 use super::{Entry, Library};
+use crate::prototypes::dot;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;

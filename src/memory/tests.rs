@@ -1,6 +1,6 @@
 //! EMPO2's memory as worked by hand, and the library held against lists.
 
-use super::words::dot;
+use crate::prototypes::dot;
 use super::*;
 use crate::row::Name;
 use proptest::prelude::*;

@@ -4,6 +4,7 @@
 mod advantage;
 mod attempts;
 mod buckets;
+mod cluster;
 mod combine;
 mod divergence;
 mod evaluate;
@@ -58,6 +59,7 @@ pub static TABLE: &[Operator] = &[
     rollout::OPERATOR,
     reflect::OPERATOR,
     memory_update::OPERATOR,
+    cluster::OPERATOR,
     novelty::OPERATOR,
     reward::OPERATOR,
     value::OPERATOR,

@@ -137,7 +137,7 @@ impl Remembered {
     fn passage(&self, task: &str, key: &str, point: &[f32], tokenizer: &Tokenizer) -> Passage {
         let MemorySettings { retrieval, whose, heading, place, .. } = &self.settings;
         let own = match &self.clusters {
-            Some(clusters) => clusters.of(point),
+            Some(clusters) => clusters.bucket(point),
             None => Some(memory::bucket(task)),
         };
         let find = |buckets: &[u64], by: By| {
@@ -176,9 +176,9 @@ impl Source for Remembered {
     }
 
     fn begin(&mut self, mut changes: Vec<Change>, seed: u64) {
-        changes.sort_by(|a, b| (a.iteration, a.entry.place()).cmp(&(b.iteration, b.entry.place())));
+        changes.sort_by(|a, b| a.order().cmp(&b.order()));
         if let Some(clusters) = &mut self.clusters {
-            changes.iter().filter(|change| change.change > 0).for_each(|change| clusters.came(&change.entry));
+            changes.iter().filter(|change| change.change > 0).for_each(|change| clusters.insert(&change.entry));
         }
         self.library.apply(changes);
         self.on = Random::new(mix(seed, text(&self.settings.memory))).unit() < self.settings.chance;
