@@ -12,11 +12,11 @@ pub struct Progress {
     start: Instant,
     first: u64,
     iterations: u64,
-    state: Mutex<State>,
+    state: Mutex<ProgressState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ProgressState {
     last: Option<Instant>,
     done: u64,
     before: Option<f64>,
@@ -27,14 +27,14 @@ struct State {
     failed: f64,
 }
 
-/// What the summary says.
-pub struct Summary {
+/// The figures of the summary.
+pub struct TrainingSummary {
     pub iterations: u64,
     pub before: Option<f64>,
     pub after: Option<f64>,
     /// Success in training: the mean over the first tenth of the iterations, and over the last.
     pub played: Option<(f64, f64)>,
-    /// Episodes that were given up.
+    /// Episodes that failed and were left out.
     pub failed: u64,
     pub seconds: f64,
 }
@@ -50,12 +50,12 @@ impl Progress {
             }
             bar
         });
-        let state = Mutex::new(State { done: first, before, ..State::default() });
+        let state = Mutex::new(ProgressState { done: first, before, ..ProgressState::default() });
         Progress { bar, start: Instant::now(), first, iterations, state }
     }
 
-    /// Takes in a committed iteration. `evaluations` are the nodes that measure on a frozen panel.
-    pub fn saw(&self, committed: &Committed, evaluations: &[String]) {
+    /// Records a committed iteration. `evaluations` are the nodes that measure on a frozen panel.
+    pub fn record(&self, committed: &Committed, evaluations: &[String]) {
         let mut state = self.state.lock();
         let measured = evaluations.iter().find_map(|n| committed.figures.get(n)?.get("success")).copied();
         if let Some(success) = measured {
@@ -103,13 +103,13 @@ impl Progress {
         }
     }
 
-    pub fn finish(&self) -> Summary {
+    pub fn finish(&self) -> TrainingSummary {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
         let state = self.state.lock();
         let (failed, seconds) = (state.failed as u64, self.start.elapsed().as_secs_f64());
-        Summary { iterations: state.done, before: state.before, after: state.after, played: ends(&state.played), failed, seconds }
+        TrainingSummary { iterations: state.done, before: state.before, after: state.after, played: ends(&state.played), failed, seconds }
     }
 }
 

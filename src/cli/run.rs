@@ -6,9 +6,9 @@ use super::grid::{cases, Case};
 use super::machine::Machine;
 use super::missing::missing;
 use super::models;
-use super::output::{answer, Outcome};
+use super::output::{answer, CommandResult};
 use super::seeds::{self, beside};
-use super::session::{info, Session};
+use super::session::{info, TrainingSession};
 use crate::log::{self, Lock};
 use crate::pipeline::Pipeline;
 use crate::{ops, pipeline};
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Args)]
-pub struct Run {
+pub struct RunArgs {
     /// The pipeline file
     pipeline: PathBuf,
     /// Overrides a value, as `nodes.update.with.lr=1e-4`
@@ -39,8 +39,8 @@ pub struct Run {
     machine: Machine,
 }
 
-impl Run {
-    pub fn run(self) -> Outcome {
+impl RunArgs {
+    pub fn run(self) -> CommandResult {
         let catalog = ops::catalog();
         let look = |pipeline: &Pipeline| missing(pipeline, &self.pipeline, &catalog);
         let load = |sets: &[String]| pipeline::load_to_run(&self.pipeline, sets, &catalog, false, &look);
@@ -67,13 +67,14 @@ impl Run {
             models::save_start(policy, &pipeline, &folder)?;
         }
         let (feeds, past) = Default::default();
-        Session { machine: &self.machine, pipeline, policy, folder, first: 0, feeds, past, replays: None, before: None, lock }.conduct()
+        TrainingSession { machine: &self.machine, pipeline, policy, folder, first: 0, feeds, past, replays: None, before: None, lock }
+            .conduct()
     }
 }
 
-impl Run {
+impl RunArgs {
     /// A run for each of the cases.
-    fn each(&self, name: &str, cases: &[Case]) -> Outcome {
+    fn each(&self, name: &str, cases: &[Case]) -> CommandResult {
         let mut arguments = vec![self.pipeline.clone().into_os_string()];
         self.sets.iter().for_each(|set| arguments.extend(["--set".into(), set.into()]));
         arguments.extend(self.machine.arguments());

@@ -5,8 +5,8 @@
 //! row that founded one the column `prototype` has the key, and the rows of the node are all that its clusters follow from: a resumed run
 //! reads them in the log, a query asks them with `clusters_at(iteration)`.
 
-use super::buckets::{unlogged, Per};
-use super::keyed::Keyed;
+use super::memories::buckets::{unlogged, Per};
+use super::memories::keys::Keyed;
 use super::operator::{must, settings, Further, Operator, Settings};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Place, Ports};

@@ -4,8 +4,8 @@
 //! All rows of an iteration see the same count, its own visits with it: counted one after the other, the rows of a group would differ by
 //! the number of their sample alone, and dividing by the group's deviation would make an advantage of that.
 
-use super::buckets::{unlogged, Per};
-use super::keyed::Keyed;
+use super::memories::buckets::{unlogged, Per};
+use super::memories::keys::Keyed;
 use super::operator::{must, settings, Further, Operator, Settings};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Place, Ports};

@@ -1,4 +1,4 @@
-//! A YAML file that is no pipeline: held against the JSON Schema of the type it becomes, with every mistake in its place.
+//! A YAML file that is no pipeline: checked against the JSON Schema of its type, with every mistake located.
 
 use super::check::{settings, Subject};
 use super::parse::{text_of, Report, Text};

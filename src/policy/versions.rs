@@ -1,17 +1,17 @@
 //! One model of a process: what it begins with, the versions of what is trained of it that are kept, and how these are saved.
 
 use super::generate::store::Store;
-use super::model::adapter::{self, Base};
+use super::model::adapter::{self, BaseLocation};
 use super::model::checkpoint;
 use super::model::lora::{Adapter, Lora};
-use super::model::saved::{self, Saved};
+use super::model::saved::{self, SavedModel};
 use super::model::tiny::Tiny;
 use super::model::{Architecture, Net};
-use super::remote::Lent;
+use super::remote::ExportedAdapter;
 use super::tensors::values;
 use super::update::parallel::hash;
 use super::update::Moments;
-use super::{Base as BaseKind, Dtype, FileFault, LoadModel, LoraSettings, ModelFault, ModelSettings, PolicyError, TokenKind, Tokenizer};
+use super::{Base, Dtype, FileFault, LoadModel, LoraSettings, ModelFault, ModelSettings, PolicyError, TokenKind, Tokenizer};
 use crate::seed::{mix, text};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -20,31 +20,31 @@ use std::sync::Arc;
 use tch::{Device, Kind, Tensor};
 
 /// One model: its newest versions, its moments, and the weights it began with.
-pub struct Model {
+pub struct VersionedModel {
     /// With the weights it began with.
     pub start: Net,
     /// Its vocabulary.
     pub tokenizer: Arc<Tokenizer>,
-    /// What is trained of it, oldest first, the newest last; never empty.
+    /// The versions of its trained weights, oldest first; never empty.
     pub versions: VecDeque<(u64, Tensor)>,
     /// The optimiser's.
     pub moments: Moments,
-    /// What was read with those versions that were asked for answers.
+    /// The cached keys and values of the versions that generated answers.
     pub stores: RefCell<BTreeMap<u64, Store>>,
     /// Bytes that each of those may take, where that is set.
     pub cache: Option<u64>,
-    /// Decides what of it is random.
+    /// The seed of its random numbers.
     pub seed: u64,
     /// Where the weights lie that its adapter is of, if it has one and they lie anywhere else than beside it.
     base: Option<String>,
 }
 
-impl Model {
+impl VersionedModel {
     /// A model of that name, as the pipeline describes it: `words` are those of a new vocabulary, `seed` is the run's.
     ///
     /// # Errors
     /// If its sizes make no model, or what is on disk can't be read.
-    pub fn new(name: &str, settings: &ModelSettings, words: &[String], seed: u64, device: Device) -> Result<Model, PolicyError> {
+    pub fn new(name: &str, settings: &ModelSettings, words: &[String], seed: u64, device: Device) -> Result<VersionedModel, PolicyError> {
         let seed = mix(seed, text(name));
         let wrong = |fault| PolicyError::model(name, fault);
         match settings {
@@ -55,20 +55,20 @@ impl Model {
                 };
                 let tiny = Tiny::new(new, tokenizer.vocab_size()).map_err(wrong)?;
                 let flat = Tensor::from_slice(&tiny.layout().random(seed)).to_device(device);
-                let model = Model::begin(Arc::new(tiny), Arc::new(tokenizer), &flat, Kind::Float, seed);
+                let model = VersionedModel::begin(Arc::new(tiny), Arc::new(tokenizer), &flat, Kind::Float, seed);
                 match &new.lora {
                     Some(lora) => model.adapted(lora).map_err(wrong),
                     None => Ok(model),
                 }
             }
-            ModelSettings::Load(load) => Model::load(load, seed, device, &wrong),
+            ModelSettings::Load(load) => VersionedModel::load(load, seed, device, &wrong),
             // Neither is kept among the models that learn.
             ModelSettings::Encode(_) | ModelSettings::Remote(_) => Err(wrong(ModelFault::WritesNothing)),
         }
     }
 
     /// A model from disk. The weights are taken, the training isn't: it starts at version 0 with fresh moments.
-    fn load(load: &LoadModel, seed: u64, device: Device, wrong: &dyn Fn(ModelFault) -> PolicyError) -> Result<Model, PolicyError> {
+    fn load(load: &LoadModel, seed: u64, device: Device, wrong: &dyn Fn(ModelFault) -> PolicyError) -> Result<VersionedModel, PolicyError> {
         let kind = match load.dtype {
             Dtype::F32 => Kind::Float,
             Dtype::Bf16 => Kind::BFloat16,
@@ -79,7 +79,7 @@ impl Model {
             // The folder of an adapter names its base, too.
             Some(folder) if *folder == load.load => stored.adapters.pop(),
             Some(folder) => {
-                let own = adapter::Stored::open(Path::new(folder))?;
+                let own = adapter::StoredAdapter::open(Path::new(folder))?;
                 Some((Arc::new(own.adapter(&stored.architecture.layout())?), own))
             }
         };
@@ -87,14 +87,14 @@ impl Model {
             Some((_, own)) if load.adapter.as_ref() == Some(&load.load) => own.base()?.display().to_string(),
             _ => load.load.clone(),
         };
-        // Where all weights are learnt the first update makes them f32, and they are computed with in `kind`.
+        // Where all weights are trained, the first update makes them f32; the forward pass computes in `kind`.
         let mut saved = stored.load(device, kind)?;
         if let Some(head) = load.head {
             saved = saved.with_head(head).map_err(wrong)?;
         }
         let named = saved::published(&*saved.architecture);
-        let mut model = Model::begin(saved.architecture, saved.tokenizer, &saved.flat, kind, seed);
-        if load.base == BaseKind::Int8 {
+        let mut model = VersionedModel::begin(saved.architecture, saved.tokenizer, &saved.flat, kind, seed);
+        if load.base == Base::Int8 {
             let dropout = adapter.as_ref().map(|(adapter, _)| adapter.lora.dropout).or(load.lora.as_ref().map(|lora| lora.dropout));
             let why = match dropout {
                 _ if device.is_cuda() => Some("a GPU computes in other kinds"),
@@ -118,30 +118,39 @@ impl Model {
             model = model.with_adapter(adapter, flat).map_err(wrong)?;
         }
         let cache = load.cache_gb.map(|gigabytes| (gigabytes * 1e9) as u64);
-        Ok(Model { base: named.then_some(base), cache, ..model })
+        Ok(VersionedModel { base: named.then_some(base), cache, ..model })
     }
 
     /// A model that begins with those weights, all of which are trained.
-    fn begin(architecture: Arc<dyn Architecture>, tokenizer: Arc<Tokenizer>, flat: &Tensor, kind: Kind, seed: u64) -> Model {
+    fn begin(architecture: Arc<dyn Architecture>, tokenizer: Arc<Tokenizer>, flat: &Tensor, kind: Kind, seed: u64) -> VersionedModel {
         let start = Net::new(architecture, flat, kind, tokenizer.ends());
         let versions = VecDeque::from([(0, flat.shallow_clone())]);
-        Model { start, tokenizer, versions, moments: Moments::new(flat), stores: RefCell::default(), cache: None, seed, base: None }
+        VersionedModel {
+            start,
+            tokenizer,
+            versions,
+            moments: Moments::new(flat),
+            stores: RefCell::default(),
+            cache: None,
+            seed,
+            base: None,
+        }
     }
 
     /// The same with a new adapter, which alone is trained.
-    fn adapted(self, lora: &LoraSettings) -> Result<Model, ModelFault> {
+    fn adapted(self, lora: &LoraSettings) -> Result<VersionedModel, ModelFault> {
         let adapter = Arc::new(Adapter::new(Lora::new(lora), self.start.base_layout())?);
         let flat = Tensor::from_slice(&adapter.layout().random(mix(self.seed, text("adapter")))).to_device(self.start.device());
         self.with_adapter(adapter, flat)
     }
 
     /// The same with that adapter, which alone is trained.
-    fn with_adapter(self, adapter: Arc<Adapter>, flat: Tensor) -> Result<Model, ModelFault> {
+    fn with_adapter(self, adapter: Arc<Adapter>, flat: Tensor) -> Result<VersionedModel, ModelFault> {
         if self.values() {
             return Err(ModelFault::CriticAdapter);
         }
         let (start, moments) = (self.start.adapted(&adapter, &flat), Moments::new(&flat));
-        Ok(Model { start, moments, versions: VecDeque::from([(0, flat)]), ..self })
+        Ok(VersionedModel { start, moments, versions: VecDeque::from([(0, flat)]), ..self })
     }
 
     /// The newest version of what is trained.
@@ -155,14 +164,14 @@ impl Model {
         self.trained_at(name, version).map(|flat| self.net(flat))
     }
 
-    /// What is trained of it, at a version that is still kept.
+    /// Its trained weights at a version that is still kept.
     fn trained_at(&self, name: &str, version: u64) -> Result<&Tensor, PolicyError> {
-        let flat = self.versions.iter().find(|(kept, _)| *kept == version).map(|(_, flat)| flat);
-        flat.ok_or_else(|| PolicyError::NoVersion { model: name.into(), version, kept: self.kept() })
+        let flat = self.versions.iter().find(|(number, _)| *number == version).map(|(_, flat)| flat);
+        flat.ok_or_else(|| PolicyError::NoVersion { model: name.into(), version, kept: self.version_numbers() })
     }
 
     /// The versions that are kept, oldest first.
-    pub fn kept(&self) -> Vec<u64> {
+    pub fn version_numbers(&self) -> Vec<u64> {
         self.versions.iter().map(|(version, _)| *version).collect()
     }
 
@@ -176,23 +185,26 @@ impl Model {
     ///
     /// # Errors
     /// If it has none, or it can't be written.
-    pub fn lend(&self, name: &str, version: u64, root: &Path) -> Result<Lent, PolicyError> {
+    pub fn lend(&self, name: &str, version: u64, root: &Path) -> Result<ExportedAdapter, PolicyError> {
         let (Some(adapter), Some(base)) = (self.start.adapter(), &self.base) else {
             return Err(PolicyError::model(name, ModelFault::NotServed));
         };
         let flat = self.trained_at(name, version)?;
         // Of another run it is another adapter, which that run may take away.
         let content = mix(hash(&values(flat)), text(&root.display().to_string()));
-        let lent = Lent { name: format!("{name}-{version}-{content:016x}"), kept: self.kept() };
+        let lent = ExportedAdapter { name: format!("{name}-{version}-{content:016x}"), versions: self.version_numbers() };
         let folder = root.join(&lent.name);
         if !folder.exists() {
             let (flat, moments) = (flat.shallow_clone(), Moments::new(flat));
-            adapter::save(&adapter::Saved { adapter: adapter.clone(), flat, moments, version, base: Base::Named(base) }, &folder)?;
+            adapter::save(
+                &adapter::SavedAdapter { adapter: adapter.clone(), flat, moments, version, base: BaseLocation::Named(base) },
+                &folder,
+            )?;
         }
         Ok(lent)
     }
 
-    /// It with that in place of what is trained.
+    /// The model with these trained weights.
     pub fn net(&self, flat: &Tensor) -> Net {
         self.start.with(flat, false)
     }
@@ -209,7 +221,7 @@ impl Model {
     pub fn save(&self, folder: &Path) -> Result<(), PolicyError> {
         let (version, flat) = self.newest();
         let (flat, moments) = (flat.shallow_clone(), self.moments.share());
-        let whole = |flat: Tensor, version, moments| Saved {
+        let whole = |flat: Tensor, version, moments| SavedModel {
             architecture: self.start.architecture().clone(),
             tokenizer: self.tokenizer.clone(),
             version,
@@ -219,8 +231,8 @@ impl Model {
         let Some(adapter) = self.start.adapter() else { return saved::save(&whole(flat, version, moments), folder) };
         let below = self.start.bare();
         let here = whole(below.flat().shallow_clone(), 0, Moments::new(below.flat()));
-        let base = self.base.as_deref().map_or(Base::Here(&here), Base::Named);
-        adapter::save(&adapter::Saved { adapter: adapter.clone(), flat, moments, version, base }, folder)
+        let base = self.base.as_deref().map_or(BaseLocation::Here(&here), BaseLocation::Named);
+        adapter::save(&adapter::SavedAdapter { adapter: adapter.clone(), flat, moments, version, base }, folder)
     }
 
     /// Takes the version in `folder` in place of those that it has, and gives its number. `name` is what the model is called.
@@ -238,8 +250,8 @@ impl Model {
                 }
                 (saved.version, saved.flat, saved.moments)
             }
-            Some(own) if adapter::is_one(folder) => {
-                let stored = adapter::Stored::open(folder)?;
+            Some(own) if adapter::is_adapter_folder(folder) => {
+                let stored = adapter::StoredAdapter::open(folder)?;
                 let theirs = stored.adapter(self.start.base_layout())?;
                 if theirs.lora != own.lora {
                     return Err(other());

@@ -1,4 +1,4 @@
-//! An agent: how a model acts, said once. What plays, reflects or measures names one and says only what is its own.
+//! An agent: how a model acts, declared once. The operators that play, reflect or evaluate refer to one and add only their own settings.
 
 use super::action::Decode;
 use super::context::SourceSettings;
@@ -24,7 +24,7 @@ pub const REMARK: &str = "remark";
 /// How the prompts of an episode's turns follow one another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Layout {
+pub enum PromptLayout {
     /// Each turn has a prompt of its own.
     #[default]
     Rebuilt,
@@ -36,7 +36,7 @@ pub enum Layout {
 /// A part of an answer, between `<tag>` and `</tag>`. Its text is the column `answer_` and the tag's name; that of `action` is the column `action`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Part {
+pub struct AnswerPart {
     /// Its tag.
     #[schemars(regex(pattern = "^[a-z][a-z0-9_]{0,31}$"))]
     pub tag: String,
@@ -67,7 +67,7 @@ pub struct Agent {
     pub system: Option<String>,
     /// How the prompts of an episode's turns follow one another.
     #[serde(default)]
-    pub layout: Layout,
+    pub layout: PromptLayout,
     /// Earlier turns that the prompt retells, where it retells any.
     #[serde(default = "history")]
     pub history: usize,
@@ -86,7 +86,7 @@ pub struct Agent {
     /// The tagged parts of an answer, in order; with `decode: free`, or where it reflects. Unless given a required `action`, or where it
     /// reflects a required `remark`; an empty list takes the whole of a reflection.
     #[serde(default)]
-    pub answer: Option<Vec<Part>>,
+    pub answer: Option<Vec<AnswerPart>>,
     /// What stands in its prompt beside what it observes, in this order.
     #[serde(default)]
     pub context: Vec<SourceSettings>,
@@ -134,7 +134,7 @@ impl Agent {
     }
 
     /// The parts that its answers have besides the action.
-    pub fn parts(&self) -> impl Iterator<Item = &Part> {
+    pub fn parts(&self) -> impl Iterator<Item = &AnswerPart> {
         self.answer.iter().flatten().filter(|part| part.tag != ACTION)
     }
 

@@ -1,4 +1,4 @@
-//! What makes points of texts, by which they are alike: hashed words, or an encoder on the policy's thread.
+//! Embeddings of texts, by which their similarity is measured: hashed words, or an encoder on the policy's thread.
 
 use crate::memory;
 use crate::pipeline::{Node, Wrong};

@@ -18,8 +18,8 @@ fn every_pipeline_of_the_repository_is_fine() {
     assert!(files.len() >= 12);
     // A warm start that isn't made yet is no mistake of the file.
     for path in files {
-        if let Err(found) = flow::pipeline::load_with_tests(&path, &[], &flow::ops::catalog()) {
-            panic!("{found}");
+        if let Err(diagnostics) = flow::pipeline::load_with_tests(&path, &[], &flow::ops::catalog()) {
+            panic!("{diagnostics}");
         }
     }
 }
@@ -37,8 +37,8 @@ fn every_operator_is_listed_and_explained() {
     let list = done(flow().arg("ops"));
     for op in ["tasks", "rollout", "reward", "value", "group", "advantage", "combine", "gpu-update", "evaluate"] {
         assert!(list.contains(op), "{op} is not in\n{list}");
-        let told = done(flow().args(["ops", op]));
-        assert!(told.contains("inputs") && told.contains("makes"), "{told}");
+        let output = done(flow().args(["ops", op]));
+        assert!(output.contains("inputs") && output.contains("makes"), "{output}");
     }
     assert!(fails(flow().args(["ops", "rolout"])).contains("there is no operator `rolout`"));
 }
@@ -49,8 +49,8 @@ fn a_run_folder_that_exists_is_left_alone() {
     let out = folder.path().join("run");
     std::fs::create_dir(&out).unwrap();
     std::fs::write(out.join("precious"), "mine").unwrap();
-    let said = fails(flow().arg("run").arg(pipeline(folder.path(), SMALL)).arg("--out").arg(&out));
-    assert!(said.contains(&out.display().to_string()), "{said}");
+    let message = fails(flow().arg("run").arg(pipeline(folder.path(), SMALL)).arg("--out").arg(&out));
+    assert!(message.contains(&out.display().to_string()), "{message}");
     assert_eq!(std::fs::read_to_string(out.join("precious")).unwrap(), "mine");
     assert_eq!(std::fs::read_dir(&out).unwrap().count(), 1);
 }
@@ -58,8 +58,8 @@ fn a_run_folder_that_exists_is_left_alone() {
 #[test]
 fn check_says_what_overlaps() {
     let check = ["check", "pipelines/grpo-sokoban.yaml", "--set", "models.actor={ new: tiny }"];
-    let said = done(flow().args(check).args(["--set", "nodes.rollout.inputs.weights.staleness=1"]));
-    assert!(said.contains("update -> rollout.weights: staleness 1: `rollout` may run 1 iteration ahead"), "{said}");
+    let output = done(flow().args(check).args(["--set", "nodes.rollout.inputs.weights.staleness=1"]));
+    assert!(output.contains("update -> rollout.weights: staleness 1: `rollout` may run 1 iteration ahead"), "{output}");
     assert!(!done(flow().args(check)).contains("staleness"));
 }
 
@@ -76,8 +76,8 @@ fn overrides_are_checked_like_the_file() {
         ("seed.deep=1", "seed"),
         ("iterations=-1", "iterations"),
     ] {
-        let said = fails(flow().arg("check").arg(&path).args(["--set", set]));
-        assert!(said.contains("--set") && said.contains(word), "{set}: {said}");
+        let message = fails(flow().arg("check").arg(&path).args(["--set", set]));
+        assert!(message.contains("--set") && message.contains(word), "{set}: {message}");
     }
 }
 
@@ -123,8 +123,8 @@ fn queries_answer_and_errors_explain() {
         "0",
         "every row went into an update"
     );
-    let said = fails(flow().arg("query").arg(&run).arg("select rewrd from trajectories"));
-    assert!(said.contains("reward"), "{said}");
+    let message = fails(flow().arg("query").arg(&run).arg("select rewrd from trajectories"));
+    assert!(message.contains("reward"), "{message}");
     fails(flow().arg("query").arg(&run).arg("create table t (x int)"));
 }
 

@@ -38,11 +38,11 @@ fn a_published_model_is_exported_with_and_without_its_adapter() {
     let adapter = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/models/adapters/plain");
     let export = |name: &str, more: &[&str]| {
         let out = folder.path().join(name);
-        let said = done(flow().args(["model", "export"]).arg(&adapter).args(more).arg("--out").arg(&out));
-        (out, said)
+        let output = done(flow().args(["model", "export"]).arg(&adapter).args(more).arg("--out").arg(&out));
+        (out, output)
     };
-    let (merged, said) = export("merged", &["--merge"]);
-    assert!(said.contains("transformers loads"), "{said}");
+    let (merged, output) = export("merged", &["--merge"]);
+    assert!(output.contains("transformers loads"), "{output}");
     for file in
         ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "model.safetensors"]
     {
@@ -50,8 +50,8 @@ fn a_published_model_is_exported_with_and_without_its_adapter() {
     }
     let config = std::fs::read_to_string(merged.join("config.json")).unwrap();
     assert!(config.contains("\"dtype\": \"float32\"") && config.contains("LlamaForCausalLM"), "{config}");
-    let (alone, said) = export("alone", &[]);
-    assert!(said.contains("PEFT loads"), "{said}");
+    let (alone, output) = export("alone", &[]);
+    assert!(output.contains("PEFT loads"), "{output}");
     assert!(!alone.join("model.safetensors").exists());
     let weights = |folder: &Path| std::fs::read(folder.join("adapter_model.safetensors")).unwrap().len();
     assert!(weights(&alone).abs_diff(weights(&adapter)) < 4096);

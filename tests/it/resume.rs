@@ -110,15 +110,15 @@ fn a_run_that_was_changed_does_not_go_on() {
     let other = whole.replacen("seed: 5", "seed: 6", 1);
     assert_ne!(whole, other);
     std::fs::write(&path, other).unwrap();
-    let said = fails(flow().arg("resume").arg(&run).args(["--iterations", "4"]));
-    assert!(said.contains("pipeline.yaml isn't what the run began with"), "{said}");
+    let message = fails(flow().arg("resume").arg(&run).args(["--iterations", "4"]));
+    assert!(message.contains("pipeline.yaml isn't what the run began with"), "{message}");
     std::fs::write(&path, &whole).unwrap();
     let journal = std::fs::read_dir(run.join("journal")).unwrap().next().unwrap().unwrap().path();
     let lines = std::fs::read_to_string(&journal).unwrap();
     let gap: Vec<&str> = lines.split_inclusive('\n').enumerate().filter(|(i, _)| *i != 1).map(|(_, line)| line).collect();
     std::fs::write(&journal, gap.concat()).unwrap();
-    let said = fails(flow().arg("resume").arg(&run).args(["--iterations", "4"]));
-    assert!(said.contains("is not what was committed, or one before it is gone"), "{said}");
+    let message = fails(flow().arg("resume").arg(&run).args(["--iterations", "4"]));
+    assert!(message.contains("is not what was committed, or one before it is gone"), "{message}");
     std::fs::write(&journal, lines).unwrap();
     // A folder of weights that is named by itself is held against its run's sums, too.
     let weights = std::fs::read_dir(run.join("weights")).unwrap().map(|e| e.unwrap().path()).max().unwrap().join("actor");
@@ -130,6 +130,6 @@ fn a_run_that_was_changed_does_not_go_on() {
     let last = bytes.len() - 3;
     bytes[last] ^= 1;
     std::fs::write(&file, bytes).unwrap();
-    let said = fails(flow().arg("run").arg(&loading).args(["--set", "iterations=1", "--out"]).arg(folder.path().join("not")));
-    assert!(said.contains("its bytes are not those that were saved"), "{said}");
+    let message = fails(flow().arg("run").arg(&loading).args(["--set", "iterations=1", "--out"]).arg(folder.path().join("not")));
+    assert!(message.contains("its bytes are not those that were saved"), "{message}");
 }

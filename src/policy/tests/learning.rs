@@ -66,11 +66,11 @@ fn speed() {
             (512.0 * runs as f64 / clock.elapsed().as_secs_f64()) as usize
         };
         let mut replies = Vec::new();
-        let held = rate(&mut || replies = policy.generate("actor", 0, requests.clone(), sampling(1.0)).unwrap());
+        let constrained = rate(&mut || replies = policy.generate("actor", 0, requests.clone(), sampling(1.0)).unwrap());
         let rows = examples(&requests, &replies);
         let free: Vec<_> = requests.iter().map(|r| Request { choices: vec![], ..r.clone() }).collect();
         let free = rate(&mut || drop(policy.generate("actor", 0, free.clone(), Sampling { max_tokens: 16, ..sampling(1.0) }).unwrap()));
         let update = rate(&mut || drop(policy.update("actor", rows.clone(), &UpdateSettings::default()).unwrap()));
-        println!("{threads} threads: {held} rows/s held to choices, {free} rows/s of 16 free tokens, {update} rows/s of update");
+        println!("{threads} threads: {constrained} rows/s held to choices, {free} rows/s of 16 free tokens, {update} rows/s of update");
     }
 }

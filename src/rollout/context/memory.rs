@@ -1,9 +1,10 @@
-//! A memory as a source of context: what is told of it in a turn (EMPO2, section 4.2: memory-augmented prompting; SLEA-RL, section 3.3).
+//! A memory as a source of context: the entries that are retrieved for a turn (EMPO2, section 4.2: memory-augmented prompting; SLEA-RL,
+//! section 3.3).
 
-use super::{Declared, Moment, Passage, Ports, Slot, Source};
+use super::{ContextSource, Declared, MemoryPorts, Moment, Passage, PassageSlot};
 use crate::memory::{self, Asked, By, Change, Clusters, Library, Retrieval};
 use crate::policy::{PolicyError, Tokenizer};
-use crate::rollout::exchange::Whose;
+use crate::rollout::exchange::NotesOwner;
 use crate::rollout::points::Pointer;
 use crate::seed::{mix, text, Random};
 use schemars::JsonSchema;
@@ -24,18 +25,18 @@ pub struct MemorySettings {
     pub chance: f64,
     /// When entries are looked for.
     #[serde(default)]
-    pub at: At,
+    pub at: RecallTime,
     /// What keys are compared with.
     #[serde(default)]
-    pub of: Key,
+    pub of: RecallKey,
     /// Of a memory that keeps tasks apart, whose entries are told: the task's, with those that are there for all, or those of the next other
     /// task that has some, whatever their keys. Of a memory by cluster: those of the cluster that what is seen belongs to; where that has none, or
     /// there is no such cluster, those of all by similarity (SLEA-RL).
     #[serde(default)]
-    pub whose: Whose,
+    pub whose: NotesOwner,
     /// Where the prompt tells them.
     #[serde(default)]
-    pub place: Slot,
+    pub place: PassageSlot,
     /// The line that introduces them.
     #[serde(default = "heading")]
     pub heading: String,
@@ -50,7 +51,7 @@ pub struct MemorySettings {
 /// When entries are looked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum At {
+pub enum RecallTime {
     /// Before every turn.
     #[default]
     Turn,
@@ -61,8 +62,8 @@ pub enum At {
 /// What the keys of entries are compared with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Key {
-    /// What is seen.
+pub enum RecallKey {
+    /// The observation.
     #[default]
     Observation,
     /// The hash of the state.
@@ -92,48 +93,48 @@ impl Declared for MemorySettings {
         [self.heading.as_str(), ITEM.trim(), " ", "\n"].map(String::from).to_vec()
     }
 
-    fn slot(&self) -> Slot {
+    fn slot(&self) -> PassageSlot {
         self.place
     }
 
-    fn open(&self, ports: &dyn Ports) -> Option<Box<dyn Source>> {
+    fn open(&self, ports: &dyn MemoryPorts) -> Option<Box<dyn ContextSource>> {
         let (pointer, clusters) = ports.memory(&self.memory)?;
-        Some(Box::new(Remembered::new(self.clone(), pointer).clustered(clusters)))
+        Some(Box::new(MemoryRecall::new(self.clone(), pointer).clustered(clusters)))
     }
 }
 
-/// A memory as it stands in an iteration, and how it is read.
+/// A memory in an iteration, and how it is read.
 #[derive(Clone)]
-pub struct Remembered {
+pub struct MemoryRecall {
     settings: MemorySettings,
     pointer: Pointer,
     library: Library,
-    /// Where entries live, if it is by cluster.
+    /// The clusters of its entries, if it is partitioned by cluster.
     clusters: Option<Clusters>,
     on: bool,
 }
 
-impl Remembered {
-    /// Nothing is remembered yet.
-    pub fn new(settings: MemorySettings, pointer: Pointer) -> Remembered {
-        Remembered { settings, pointer, library: Library::new(), clusters: None, on: false }
+impl MemoryRecall {
+    /// An empty memory.
+    pub fn new(settings: MemorySettings, pointer: Pointer) -> MemoryRecall {
+        MemoryRecall { settings, pointer, library: Library::new(), clusters: None, on: false }
     }
 
-    /// The memory keeps clusters apart.
-    pub fn clustered(self, clusters: Option<Clusters>) -> Remembered {
-        Remembered { clusters, ..self }
+    /// The same, partitioned by clusters.
+    pub fn clustered(self, clusters: Option<Clusters>) -> MemoryRecall {
+        MemoryRecall { clusters, ..self }
     }
 
-    /// The key that entries of this turn would have.
+    /// The query key of this turn.
     fn key(&self, moment: &Moment) -> String {
         match self.settings.of {
-            Key::Observation => moment.observation.to_owned(),
-            Key::Task => moment.start.task.clone(),
-            Key::State => moment.state.to_string(),
+            RecallKey::Observation => moment.observation.to_owned(),
+            RecallKey::Task => moment.start.task.clone(),
+            RecallKey::State => moment.state.to_string(),
         }
     }
 
-    /// What is told where this is the key.
+    /// The passage for this query key.
     fn passage(&self, task: &str, key: &str, point: &[f32], tokenizer: &Tokenizer) -> Passage {
         let MemorySettings { retrieval, whose, heading, place, .. } = &self.settings;
         let own = match &self.clusters {
@@ -145,12 +146,12 @@ impl Remembered {
             retrieval.find(&self.library, &Asked { buckets, key, point })
         };
         let mut entries = match (whose, own) {
-            (Whose::Own, Some(own)) if self.clusters.is_some() => find(&[own], retrieval.by),
-            (Whose::Own, own) => find(&own.into_iter().chain([0]).collect::<Vec<_>>(), retrieval.by),
+            (NotesOwner::Own, Some(own)) if self.clusters.is_some() => find(&[own], retrieval.by),
+            (NotesOwner::Own, own) => find(&own.into_iter().chain([0]).collect::<Vec<_>>(), retrieval.by),
             // No key of another task is like what is seen here, so all of its entries count.
-            (Whose::Another, own) => find(&self.library.after(own.unwrap_or_default()).into_iter().collect::<Vec<_>>(), By::All),
+            (NotesOwner::Another, own) => find(&self.library.after(own.unwrap_or_default()).into_iter().collect::<Vec<_>>(), By::All),
         };
-        if entries.is_empty() && *whose == Whose::Own && self.clusters.is_some() {
+        if entries.is_empty() && *whose == NotesOwner::Own && self.clusters.is_some() {
             entries = find(&self.library.buckets().collect::<Vec<_>>(), By::Similarity);
         }
         let heading = format!("{heading}\n");
@@ -170,7 +171,7 @@ impl Remembered {
     }
 }
 
-impl Source for Remembered {
+impl ContextSource for MemoryRecall {
     fn port(&self) -> Option<&str> {
         Some(&self.settings.memory)
     }
@@ -184,12 +185,12 @@ impl Source for Remembered {
         self.on = Random::new(mix(seed, text(&self.settings.memory))).unit() < self.settings.chance;
     }
 
-    fn asked(&self) -> Option<bool> {
+    fn queried(&self) -> Option<bool> {
         Some(self.on)
     }
 
     fn once(&self) -> bool {
-        self.settings.at == At::Episode
+        self.settings.at == RecallTime::Episode
     }
 
     fn contribute(&self, moments: &[Moment], tokenizer: &Tokenizer) -> Result<Vec<Passage>, PolicyError> {
@@ -205,7 +206,7 @@ impl Source for Remembered {
 }
 
 #[cfg(test)]
-impl Remembered {
+impl MemoryRecall {
     /// An entry of task `t` that is told in turn so many: id 1 and up.
     pub fn sample(turn: u32, key: &str, words: &str) -> Change {
         use crate::row::Name;
@@ -234,7 +235,7 @@ impl Remembered {
 mod tests {
     use super::*;
     use crate::memory::Entry;
-    use crate::rollout::episode::Start;
+    use crate::rollout::episode::EpisodeStart;
     use crate::rollout::points::Points;
     use crate::row::Name;
 
@@ -256,69 +257,69 @@ mod tests {
         Change { iteration: 0, change: 1, entry }
     }
 
-    fn memory(mut with: serde_json::Value) -> Remembered {
+    fn memory(mut with: serde_json::Value) -> MemoryRecall {
         with["memory"] = "memory".into();
-        Remembered::new(serde_json::from_value(with).unwrap(), Pointer::new(Points::Words, None, None))
+        MemoryRecall::new(serde_json::from_value(with).unwrap(), Pointer::new(Points::Words, None, None))
     }
 
-    fn recall(with: serde_json::Value) -> Remembered {
+    fn recall(with: serde_json::Value) -> MemoryRecall {
         let mut recall = memory(with);
         recall.begin(vec![change(0, "a", "knock", 1.0), change(1, "a", "push", 2.0), change(0, "b", "dig", 3.0)], 7);
         recall
     }
 
-    fn told(recall: &Remembered, task: &str, observation: &str) -> Passage {
-        let start = Start { task: task.into(), sample: 0, attempt: 0, memory: String::new(), iteration: 1, version: 0 };
+    fn passage(recall: &MemoryRecall, task: &str, observation: &str) -> Passage {
+        let start = EpisodeStart { task: task.into(), sample: 0, attempt: 0, memory: String::new(), iteration: 1, version: 0 };
         recall.contribute(&[Moment { start: &start, observation, state: 5, before: None }], &Tokenizer::bytes()).unwrap().remove(0)
     }
 
     #[test]
     fn entries_of_the_task_are_told_by_score_as_far_as_they_fit() {
         let all = recall(serde_json::json!({}));
-        assert_eq!(told(&all, "a", "a red door").text, "Remembered:\n- push\n- knock\n");
-        assert_eq!(told(&all, "b", "a red door").text, "Remembered:\n- dig\n");
-        assert_eq!((told(&all, "c", "a red door"), told(&all, "a", "salt")), Default::default(), "another task's, and nothing alike");
+        assert_eq!(passage(&all, "a", "a red door").text, "Remembered:\n- push\n- knock\n");
+        assert_eq!(passage(&all, "b", "a red door").text, "Remembered:\n- dig\n");
+        assert_eq!((passage(&all, "c", "a red door"), passage(&all, "a", "salt")), Default::default(), "another task's, and nothing alike");
         // 12 bytes of heading, 7 of the first entry, 8 of the second.
-        assert_eq!(told(&recall(serde_json::json!({ "tokens": 26 })), "a", "a red door").text, "Remembered:\n- push\n");
-        assert_eq!(told(&recall(serde_json::json!({ "tokens": 18 })), "a", "a red door"), Passage::default());
+        assert_eq!(passage(&recall(serde_json::json!({ "tokens": 26 })), "a", "a red door").text, "Remembered:\n- push\n");
+        assert_eq!(passage(&recall(serde_json::json!({ "tokens": 18 })), "a", "a red door"), Passage::default());
         let control = recall(serde_json::json!({ "whose": "another" }));
-        assert_eq!(told(&control, "b", "salt").text, "Remembered:\n- push\n- knock\n", "those of a, whatever is seen");
-        assert_eq!(told(&control, "a", "a red door").text, "Remembered:\n- dig\n");
+        assert_eq!(passage(&control, "b", "salt").text, "Remembered:\n- push\n- knock\n", "those of a, whatever is seen");
+        assert_eq!(passage(&control, "a", "a red door").text, "Remembered:\n- dig\n");
         let key = recall(serde_json::json!({ "by": "key", "of": "state" }));
-        assert_eq!(told(&key, "a", "a red door"), Passage::default(), "no key is 5");
+        assert_eq!(passage(&key, "a", "a red door"), Passage::default(), "no key is 5");
     }
 
     /// "a red door" founds a cluster, of whatever task, and "salt" another one.
     #[test]
     fn entries_of_a_cluster_are_told_and_else_what_is_alike() {
-        let of = |sample, task: &str, key: &str, text: &str, bucket| {
+        let entry = |sample, task: &str, key: &str, text: &str, bucket| {
             let mut change = change(sample, task, text, 1.0);
             (change.entry.bucket, change.entry.key, change.entry.embedding) = (bucket, key.into(), memory::words(key));
             change
         };
-        let came = [of(0, "a", "a red door", "knock", 5), of(1, "b", "the red door", "push", 5), of(2, "b", "salt", "taste", 6)];
-        let told = |with: serde_json::Value, left: Vec<Change>, observation: &str| {
+        let came = [entry(0, "a", "a red door", "knock", 5), entry(1, "b", "the red door", "push", 5), entry(2, "b", "salt", "taste", 6)];
+        let passage = |with: serde_json::Value, left: Vec<Change>, observation: &str| {
             let mut recall = memory(with).clustered(Some(Clusters::new(0.85)));
             recall.begin(came.iter().cloned().chain(left).collect(), 7);
-            told(&recall, "c", observation).text
+            passage(&recall, "c", observation).text
         };
         let all = || serde_json::json!({ "by": "all" });
-        assert_eq!(told(all(), vec![], "a red door"), "Remembered:\n- knock\n- push\n");
-        assert_eq!(told(all(), vec![], "salt"), "Remembered:\n- taste\n");
-        assert_eq!(told(all(), vec![], "a green lamp"), "", "no cluster, and nothing is more alike than 0.5");
+        assert_eq!(passage(all(), vec![], "a red door"), "Remembered:\n- knock\n- push\n");
+        assert_eq!(passage(all(), vec![], "salt"), "Remembered:\n- taste\n");
+        assert_eq!(passage(all(), vec![], "a green lamp"), "", "no cluster, and nothing is more alike than 0.5");
         assert_eq!(
-            told(serde_json::json!({ "above": 0.1, "most": 1 }), vec![], "a green lamp"),
+            passage(serde_json::json!({ "above": 0.1, "most": 1 }), vec![], "a green lamp"),
             "Remembered:\n- knock\n",
             "no cluster: of all"
         );
         let mut gone = came[2].clone();
         (gone.iteration, gone.change) = (1, -1);
         assert_eq!(
-            told(serde_json::json!({ "above": -1.0 }), vec![gone], "salt"),
+            passage(serde_json::json!({ "above": -1.0 }), vec![gone], "salt"),
             "Remembered:\n- knock\n- push\n",
             "its cluster is empty"
         );
-        assert_eq!(told(serde_json::json!({ "whose": "another" }), vec![], "salt"), "Remembered:\n- knock\n- push\n");
+        assert_eq!(passage(serde_json::json!({ "whose": "another" }), vec![], "salt"), "Remembered:\n- knock\n- push\n");
     }
 
     #[test]
@@ -326,7 +327,7 @@ mod tests {
         let mut recall = memory(serde_json::json!({ "chance": 0.25 }));
         let drawn = (0..4000).filter(|i| {
             recall.begin(vec![], *i);
-            recall.asked() == Some(true)
+            recall.queried() == Some(true)
         });
         let share = drawn.count() as f64 / 4000.0;
         assert!((share - 0.25).abs() < 0.03, "{share}");

@@ -9,10 +9,10 @@ mod names;
 mod reader;
 mod tokenizer;
 
-use super::source::Source;
+use super::source::TensorSource;
 use crate::policy::{FileFault, PolicyError};
-use blocks::Type;
-use reader::{read, Entry};
+use blocks::BlockType;
+use reader::{read, GgufTensor};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -26,7 +26,7 @@ const STRETCH: usize = 1 << 17;
 /// A GGUF file, its tensors under the names of the folder that it stands for.
 pub struct Gguf {
     path: PathBuf,
-    tensors: BTreeMap<String, Entry>,
+    tensors: BTreeMap<String, GgufTensor>,
     /// What `config.json` would say.
     pub config: Value,
     /// The files of the tokenizer, by name.
@@ -41,11 +41,11 @@ impl Gguf {
     /// # Errors
     /// If it isn't GGUF, is cut off, or holds an architecture, a tokenizer or a quantisation that isn't known here.
     pub fn open(path: &Path) -> Result<Gguf, PolicyError> {
-        let (metadata, found) = read(path)?;
+        let (metadata, entries) = read(path)?;
         let wrong = |fault| PolicyError::at(path, fault);
-        let family = names::Family::of(&metadata).map_err(wrong)?;
+        let family = names::GgufFamily::from_metadata(&metadata).map_err(wrong)?;
         let mut tensors = BTreeMap::new();
-        for (name, entry) in found {
+        for (name, entry) in entries {
             tensors.insert(family.name(&name).unwrap_or(name), entry);
         }
         let mut gguf = Gguf { path: path.to_owned(), tensors, config: Value::Null, files: BTreeMap::new(), permuted: family.permuted };
@@ -70,7 +70,7 @@ pub fn unread(name: &str) -> bool {
     name == names::ROPE_FACTORS
 }
 
-impl Source for Gguf {
+impl TensorSource for Gguf {
     fn path(&self) -> &Path {
         &self.path
     }
@@ -93,7 +93,7 @@ impl Source for Gguf {
         let io = |e: std::io::Error| PolicyError::file(&self.path, e);
         let mut file = File::open(&self.path).map_err(io)?;
         file.seek(SeekFrom::Start(entry.at)).map_err(io)?;
-        let Type { block, bytes, .. } = *entry.kind;
+        let BlockType { block, bytes, .. } = *entry.kind;
         let (mut done, all) = (0, to.numel() / block);
         let mut packed = vec![0; STRETCH.min(all) * bytes];
         let mut values = vec![0f32; STRETCH.min(all) * block];

@@ -1,28 +1,29 @@
-//! What a `rollout` asks for in vain: what has no meaning where it stands, and a number of groups that can't be reached.
+//! Checks a `rollout`'s settings against where it stands: settings without meaning inside or outside a loop, and a number of groups that
+//! can't be reached.
 
-use super::groups::ambiguous;
-use super::tasks;
-use super::{is, reading};
+use crate::ops::episodes::reward_chain::ambiguous;
+use crate::ops::memories::reading;
+use crate::ops::{is, tasks};
 use crate::pipeline::{Input, Node, Pipeline, Role, Wrong};
 use crate::rollout::agent::Agent;
 use crate::rollout::context::SourceSettings;
 
-/// What a `rollout` asks for.
-pub struct Asked<'a> {
-    /// So many groups of trajectories.
+/// The settings of a `rollout` that its place in the pipeline must allow.
+pub struct RolloutNeeds<'a> {
+    /// The number of groups of trajectories, where dynamic sampling is on.
     pub groups: Option<u32>,
-    /// Whether its trajectories can differ: several are played, by the policy.
+    /// Whether its trajectories of a task can differ: there are several, and the policy plays.
     pub differ: bool,
-    /// Who plays.
+    /// The agent that plays.
     pub agent: &'a Agent,
 }
 
 /// The inputs of a rollout that are no memories: `memory` is one where there is no loop.
 const FIXED: [&str; 2] = ["tasks", "weights"];
 
-/// All that the node asks for in vain.
-pub fn wrong(node: &Node, pipeline: &Pipeline, asked: &Asked) -> Vec<Wrong> {
-    let Asked { groups, differ, agent } = *asked;
+/// All settings of the node that its place doesn't allow.
+pub fn wrong(node: &Node, pipeline: &Pipeline, needs: &RolloutNeeds) -> Vec<Wrong> {
+    let RolloutNeeds { groups, differ, agent } = *needs;
     match pipeline.around(&node.id) {
         Some(around) => {
             let mut wrongs = idle(node, &["groups"], &format!("has no meaning in the loop `{}`, which plays all tasks", around.id));
@@ -53,13 +54,13 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, asked: &Asked) -> Vec<Wrong> {
     }
 }
 
-/// These settings of the node, if they are given.
+/// A mistake for each of these settings that is present.
 fn idle(node: &Node, settings: &[&str], why: &str) -> Vec<Wrong> {
-    let given = settings.iter().filter(|name| node.with.gives(name));
-    given.map(|name| Wrong::in_node(node, &["with", name], format!("`{name}` {why}")).help("leave it out")).collect()
+    let present = settings.iter().filter(|name| node.with.gives(name));
+    present.map(|name| Wrong::in_node(node, &["with", name], format!("`{name}` {why}")).help("leave it out")).collect()
 }
 
-/// An input that only a next attempt reads.
+/// An input that only a further attempt would read.
 fn no_next_attempt(node: &Node, pipeline: &Pipeline) -> Option<Wrong> {
     let input = node.inputs.iter().find(|input| input.port == "memory")?;
     let reflects = |from: &Node| from.makers().iter().any(|maker| is(maker, Role::Reflects) || is(maker, Role::Plays));
@@ -71,7 +72,7 @@ fn no_next_attempt(node: &Node, pipeline: &Pipeline) -> Option<Wrong> {
     Some(Wrong::in_node(node, &["inputs", "memory"], message).help(help))
 }
 
-/// More groups than there are tasks, or of trajectories that can't differ.
+/// More groups than tasks, or groups of trajectories that can't differ.
 fn unreachable(node: &Node, pipeline: &Pipeline, groups: u32, differ: bool) -> Option<Wrong> {
     let source = node.inputs.iter().find(|input| input.port == "tasks")?;
     let batch = pipeline.nodes.iter().find(|n| n.id == source.from).and_then(tasks::batch);

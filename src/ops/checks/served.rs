@@ -1,29 +1,30 @@
-//! What a model must have for which a server generates while it learns here: an adapter, which is all that the server is told, and
-//! log-probabilities that the update can take.
+//! Checks models that learn here while a server generates for them: they need an adapter, which is all that the server is sent, and
+//! log-probabilities that the update can use.
 
-use super::is;
+use crate::ops::is;
 use crate::pipeline::{Node, Pipeline, Role, Wrong};
 use serde_json::Value;
 
-/// Models that a server can't generate for, and nodes whose rows would have other log-probabilities than they were drawn with.
+/// Models that a server can't generate for, and nodes whose rows would get log-probabilities at another temperature than they were sampled
+/// at.
 pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
-    let mut found = Vec::new();
+    let mut mistakes = Vec::new();
     for (name, model) in pipeline.models.iter().filter(|(_, model)| model["serve"].is_object()) {
         if model["lora"].is_null() && model["adapter"].is_null() {
             let at = ["models", name, "serve"].map(String::from).to_vec();
             let message = format!("a server is told of the adapters of `{name}`, and it has none");
-            found.push(Wrong { at, message, help: None }.help(format!("`{name}: {{ load: ..., lora: {{ rank: 16 }}, serve: ... }}`")));
+            mistakes.push(Wrong { at, message, help: None }.help(format!("`{name}: {{ load: ..., lora: {{ rank: 16 }}, serve: ... }}`")));
         }
         if model["serve"]["tempered"] != Value::Bool(true) {
-            found.extend(pipeline.all().filter(|node| node.model() == Some(name)).filter_map(|node| tempered(node, name)));
+            mistakes.extend(pipeline.all().filter(|node| node.model() == Some(name)).filter_map(|node| tempered(node, name)));
         }
     }
-    found
+    mistakes
 }
 
-/// That `node` samples at another temperature than the one that the server's log-probabilities are at.
+/// A `node` that samples at another temperature than that of the server's log-probabilities.
 fn tempered(node: &Node, model: &str) -> Option<Wrong> {
-    let with = node.with.given();
+    let with = node.with.raw();
     let agent = &with["agent"];
     // Where actions are ranked the draw is made here; an expert's rows have no draw.
     let written = is(node, Role::Reflects) || is(node, Role::Plays) && agent["decode"] == "free";

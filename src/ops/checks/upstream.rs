@@ -1,9 +1,9 @@
-//! Where a node's rows come from.
+//! The nodes upstream of a node, along its main input.
 
-use super::operator;
+use crate::ops::operator;
 use crate::pipeline::{Carries, Input, Node, Pipeline};
 
-/// The node and those that its rows came through, the nearest first: along the first input of each that carries no weights.
+/// The node and its ancestors along main inputs, the nearest first: through each node's first input that carries no weights.
 pub fn upstream<'a>(pipeline: &'a Pipeline, node: &'a Node) -> impl Iterator<Item = &'a Node> {
     let before = |here: &&'a Node| {
         let operator = operator(&here.op);

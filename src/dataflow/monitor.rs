@@ -1,6 +1,6 @@
-//! Where one stage of one worker says what it does: a few atomic stores an iteration. Whoever wants to know reads it by the watch.
+//! The progress of one stage on one worker, kept in a few atomics that are updated once an iteration. Readers get it through `watch`.
 
-use super::edge::{Answer, Batch, Rows};
+use super::edge::{RowBatch, StageInput, StageOutput};
 use crate::pulse::Pulse;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,10 +12,10 @@ use timely::progress::Timestamp;
 /// No iteration.
 const NONE: u64 = u64::MAX;
 
-/// What the commit is called.
+/// The name of the commit stage.
 pub(super) const COMMIT: &str = "the commit";
 
-/// Whose a stage is.
+/// The owner of a stage.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
     /// A node of the pipeline, by its id.
@@ -25,7 +25,7 @@ pub enum Owner {
 }
 
 impl Owner {
-    /// What people call it.
+    /// Its display name.
     pub fn name(&self) -> &str {
         match self {
             Owner::Node(id) => id,
@@ -40,62 +40,65 @@ impl Default for Owner {
     }
 }
 
-/// Where an operator stands: the numbers that timely gave to it and to the scopes around it, the outermost first.
+/// The address of a timely operator: its index and those of the scopes around it, the outermost first.
 pub(super) type Address = Vec<usize>;
 
-/// What a stage can wait for.
-pub(super) enum Awaited {
+/// Something that a stage waits for.
+pub(super) enum Dependency {
     Operator(Address),
     Commit,
 }
 
 /// The operator that `edge` comes from.
-pub(super) fn source<T: Timestamp>(edge: &Stream<T, Batch>) -> Address {
+pub(super) fn source<T: Timestamp>(edge: &Stream<T, RowBatch>) -> Address {
     let mut address = edge.scope().addr().to_vec();
     address.push(edge.name().node);
     address
 }
 
-/// Where one stage of one worker says what it does.
-pub struct Seat {
+/// The progress of one stage on one worker.
+pub struct StageMonitor {
     pub(super) owner: Owner,
     pub(super) stage: String,
     pub(super) worker: usize,
-    /// Where its rows come from.
-    pub(super) inputs: Vec<Awaited>,
+    /// The operators that its rows come from.
+    pub(super) inputs: Vec<Dependency>,
     pub(super) pulse: Pulse,
-    /// The oldest iteration that it holds.
+    /// The oldest iteration that it is working on or buffering.
     at: AtomicU64,
-    /// The inputs that may still bring rows of that iteration, a bit each.
+    /// A bit for each input that may still bring rows of that iteration.
     waits: AtomicU64,
     rows: AtomicU64,
     /// The runs that no commit has counted yet.
-    runs: Mutex<Vec<Ran>>,
+    runs: Mutex<Vec<StageRun>>,
 }
 
 /// One run of a stage.
 #[derive(Clone, Copy)]
-pub(super) struct Ran {
+pub(super) struct StageRun {
     pub iteration: u64,
     pub took: Duration,
     /// Rows that it emitted.
     pub rows: u64,
 }
 
-impl Seat {
-    pub(super) fn new(owner: &Owner, stage: &str, worker: usize, inputs: Vec<Awaited>) -> Seat {
+impl StageMonitor {
+    pub(super) fn new(owner: &Owner, stage: &str, worker: usize, inputs: Vec<Dependency>) -> StageMonitor {
         let [at, waits, rows] = [NONE, 0, 0].map(AtomicU64::new);
         let (owner, stage) = (owner.clone(), stage.into());
-        Seat { owner, stage, worker, inputs, pulse: Pulse::default(), at, waits, rows, runs: Mutex::default() }
+        StageMonitor { owner, stage, worker, inputs, pulse: Pulse::default(), at, waits, rows, runs: Mutex::default() }
     }
 
-    /// `run`, with its time and its rows taken.
-    pub(super) fn timed<F: FnMut(u64, Rows) -> Answer>(self: &Arc<Self>, mut run: F) -> impl FnMut(u64, Rows) -> Answer {
-        let seat = self.clone();
+    /// Wraps `run` so that its time and its rows are recorded.
+    pub(super) fn timed<F: FnMut(u64, StageInput) -> StageOutput>(
+        self: &Arc<Self>,
+        mut run: F,
+    ) -> impl FnMut(u64, StageInput) -> StageOutput {
+        let monitor = self.clone();
         move |iteration, rows| {
-            seat.begin(iteration);
+            monitor.begin(iteration);
             let answer = run(iteration, rows);
-            seat.end(iteration, &answer);
+            monitor.end(iteration, &answer);
             answer
         }
     }
@@ -106,14 +109,14 @@ impl Seat {
         self.pulse.begin();
     }
 
-    pub(super) fn end(&self, iteration: u64, answer: &Answer) {
+    pub(super) fn end(&self, iteration: u64, answer: &StageOutput) {
         let took = self.pulse.end();
         let rows = answer.iter().flatten().map(|batch| batch.num_rows() as u64).sum();
         self.rows.fetch_add(rows, Relaxed);
-        self.runs.lock().push(Ran { iteration, took, rows });
+        self.runs.lock().push(StageRun { iteration, took, rows });
     }
 
-    /// The stage holds `iteration` until those inputs have passed it for which `waits` says so.
+    /// The stage holds `iteration` until the inputs marked in `waits` have passed it.
     pub(super) fn waits(&self, iteration: u64, waits: impl Iterator<Item = bool>) {
         self.at.store(iteration, Relaxed);
         self.waits.store(waits.enumerate().filter(|(_, wait)| *wait).fold(0, |bits, (i, _)| bits | 1 << i.min(63)), Relaxed);
@@ -125,7 +128,7 @@ impl Seat {
     }
 
     /// The oldest iteration that it holds, and what may still bring rows of it.
-    pub(super) fn held(&self) -> Option<(u64, Vec<&Awaited>)> {
+    pub(super) fn oldest(&self) -> Option<(u64, Vec<&Dependency>)> {
         let (at, bits) = (self.at.load(Relaxed), self.waits.load(Relaxed));
         let waits = self.inputs.iter().enumerate().filter(|(i, _)| bits & 1 << i.min(&63) != 0).map(|(_, awaited)| awaited);
         (at != NONE).then(|| (at, waits.collect()))
@@ -137,7 +140,7 @@ impl Seat {
     }
 
     /// The runs up to and with `iteration`, taken out.
-    pub(super) fn ran(&self, iteration: u64) -> Vec<Ran> {
+    pub(super) fn ran(&self, iteration: u64) -> Vec<StageRun> {
         self.runs.lock().extract_if(.., |run| run.iteration <= iteration).collect()
     }
 }

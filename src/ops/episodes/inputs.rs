@@ -1,9 +1,9 @@
-//! What comes in by ports that several operators have: weights and tasks.
+//! Reads the inputs that several operators share: versions of the weights, and tasks.
 
 use crate::row::{self, RowError};
 use arrow::array::RecordBatch;
 
-/// The newest version of the weights among these batches, or the one there was.
+/// The newest version of the weights in these batches, at least `had`.
 pub fn newest(had: u64, batches: Option<&Vec<RecordBatch>>) -> Result<u64, RowError> {
     let mut version = had;
     for batch in batches.into_iter().flatten() {
@@ -14,7 +14,7 @@ pub fn newest(had: u64, batches: Option<&Vec<RecordBatch>>) -> Result<u64, RowEr
 }
 
 /// The tasks' names, sorted.
-pub(super) fn names(batches: &[RecordBatch]) -> Result<Vec<String>, RowError> {
+pub fn names(batches: &[RecordBatch]) -> Result<Vec<String>, RowError> {
     let mut names = Vec::new();
     for batch in batches {
         names.extend(row::texts(batch, "task")?.iter().flatten().map(String::from));

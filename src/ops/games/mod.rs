@@ -1,8 +1,12 @@
 //! The games that a pipeline plays, and the programs that some of them run in.
 
-use super::operator;
+mod vocabulary;
+
+pub use vocabulary::words;
+
 use crate::env::process::ProcessSettings;
 use crate::env::Game;
+use crate::ops::operator;
 use crate::pipeline::{Node, Pipeline, Wrong};
 
 /// The game of each node that brings tasks.
@@ -11,31 +15,31 @@ pub fn games(pipeline: &Pipeline) -> impl Iterator<Item = (&Node, Result<Game, W
     pipeline.nodes.iter().filter_map(move |node| Some((node, game(node)?)))
 }
 
-/// The programs that the pipeline starts, each with the node that says how. What is wrong with a node's settings it says by itself.
+/// The programs that the pipeline starts, each with the node whose settings start it. Mistakes in a node's settings are reported elsewhere.
 pub fn programs(pipeline: &Pipeline) -> impl Iterator<Item = (&Node, ProcessSettings)> {
     // A panel's tasks name their program, and not how it is started.
     let started = |program: &&ProcessSettings| !program.command.is_empty();
     games(pipeline).filter_map(move |(node, game)| Some((node, game.ok()?.program().filter(started)?.clone())))
 }
 
-/// Two programs of one name: a task's name would not say which of them it is played by.
+/// Two different programs with one name: a task's name would be ambiguous.
 pub fn namesakes(pipeline: &Pipeline) -> Vec<Wrong> {
     let mut known: Vec<(&Node, ProcessSettings)> = Vec::new();
-    let mut found = Vec::new();
+    let mut mistakes = Vec::new();
     for (node, process) in programs(pipeline) {
         match known.iter().find(|(_, other)| other.name == process.name && !other.same_program(&process)) {
             Some((other, _)) => {
                 let message = format!("`{}` starts the process `{}` otherwise than `{}` does", node.id, process.name, other.id);
                 let help = "tasks are known by the name of their process: give one of the two another name, or both the same settings";
-                found.push(Wrong::in_node(node, &["with", "name"], message).help(help));
+                mistakes.push(Wrong::in_node(node, &["with", "name"], message).help(help));
             }
             None => known.push((node, process)),
         }
     }
-    found
+    mistakes
 }
 
-/// What is wrong with measuring on these tasks of a program: that nothing starts it, or that they may be trained on.
+/// Why these tasks of a program can't be measured on: nothing starts it, or training may draw them too.
 pub fn unmeasurable(node: &Node, measured: &ProcessSettings, pipeline: &Pipeline) -> Option<Wrong> {
     let at = |message: String| Wrong::in_node(node, &["with", "panel"], message);
     let mut trained = programs(pipeline).filter(|(_, program)| program.name == measured.name).peekable();

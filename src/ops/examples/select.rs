@@ -1,4 +1,4 @@
-//! Which rows an update learns from, and for every other row the reason why not.
+//! Selects the rows that an update learns from, and gives the reason for every row that it leaves out.
 
 use crate::pipeline::Need;
 use crate::policy::{Example, Objective};
@@ -83,8 +83,8 @@ impl Select {
         needs
     }
 
-    /// For every row `yes` or the first reason why it isn't learnt from: one from upstream, then `empty`, `invalid`, `too_stale`, `earlier_attempt`.
-    /// `newest` is the version of the weights that the update starts from.
+    /// For every row `yes` or the first reason why it isn't trained on: one from upstream, then `empty`, `invalid`, `too_stale`,
+    /// `earlier_attempt`. `newest` is the version of the weights that the update starts from.
     pub fn used(&self, view: &View, objective: Objective, newest: u64) -> Result<Vec<String>, RowError> {
         let responses = view.lists("response_tokens")?;
         let read = ["used", "valid", "weights", "attempt", "phase"].into_iter().filter(|name| view.has(name));
@@ -94,8 +94,9 @@ impl Select {
         // What a comparison left out has no advantage, but can still be imitated or have a value.
         let upstream = if objective == Objective::PolicyGradient { row::texts(rows, "used").ok() } else { None };
         let valid = if self.invalid == Invalid::Drop { Some(row::bools(rows, "valid")?) } else { None };
-        let made = if self.max_staleness.is_some() { Some(row::u64s(rows, "weights")?) } else { None };
-        let stale = |i: usize| made.zip(self.max_staleness).is_some_and(|(made, most)| newest.saturating_sub(made.value(i)) > most);
+        let versions = if self.max_staleness.is_some() { Some(row::u64s(rows, "weights")?) } else { None };
+        let stale =
+            |i: usize| versions.zip(self.max_staleness).is_some_and(|(versions, most)| newest.saturating_sub(versions.value(i)) > most);
         let attempts = if self.from_attempt.is_some() { Some((row::u32s(rows, "attempt")?, row::texts(rows, "phase")?)) } else { None };
         let earlier = |i: usize| {
             attempts.zip(self.from_attempt).is_some_and(|((attempt, phase), from)| phase.value(i) == "play" && attempt.value(i) < from)
@@ -124,7 +125,7 @@ pub fn bare(view: &View, which: &[usize]) -> Result<Vec<Option<Vec<u32>>>, RowEr
     Ok(which.iter().map(|&i| Some(bare.get::<UInt32Type>(i).to_vec()).filter(|prompt| !prompt.is_empty())).collect())
 }
 
-/// The rows at `which` as a policy whose answers end with one of `ends` learns from them.
+/// The rows at `which` as training examples of a policy whose responses end with one of `ends`.
 pub fn examples(view: &View, which: &[usize], objective: Objective, ends: &[u32]) -> Result<Vec<Example>, RowError> {
     let (prompts, responses) = (view.lists("prompt_tokens")?, view.lists("response_tokens")?);
     let (choices, logprobs) = (view.lists("choices")?, view.lists("logprobs")?);
@@ -189,7 +190,7 @@ mod tests {
 
     #[test]
     fn earlier_attempts_are_left_out_and_their_reflections_are_not() {
-        let one = |attempt: u32, phase: &str| {
+        let reason = |attempt: u32, phase: &str| {
             let rows = row::batch(vec![
                 ("response_tokens", arrow::compute::concat(&[&row::lists(&rows(), "response_tokens").unwrap().slice(1, 1)]).unwrap()),
                 ("attempt", Arc::new(arrow::array::UInt32Array::from(vec![attempt])) as ArrayRef),
@@ -199,7 +200,7 @@ mod tests {
             let select = Select { from_attempt: Some(1), ..Default::default() };
             select.used(&View::of(&rows).unwrap(), Objective::Sft, 0).unwrap().remove(0)
         };
-        assert_eq!([one(0, "play"), one(0, "reflect"), one(1, "play")], ["earlier_attempt", "yes", "yes"]);
+        assert_eq!([reason(0, "play"), reason(0, "reflect"), reason(1, "play")], ["earlier_attempt", "yes", "yes"]);
     }
 
     #[test]

@@ -1,11 +1,12 @@
-//! Which rewards a rollout with `groups` judges its tasks by: those that `advantage` will compare, and not those that the world paid.
+//! The nodes that change rewards between a `rollout` with `groups` and the node that compares its rows: dynamic sampling judges a task by
+//! those rewards, not by the environment's own.
 
-use super::operator;
 use crate::dataflow::Failed;
+use crate::ops::operator;
 use crate::pipeline::{Node, Pipeline, Wrong};
 use arrow::array::RecordBatch;
 
-/// The nodes between `rollout` and what compares its rows that change rewards, in the order in which rows pass them.
+/// The nodes that change rewards between `rollout` and the node that compares its rows, in the order in which rows pass them.
 pub fn weighing<'a>(rollout: &Node, pipeline: &'a Pipeline) -> Vec<&'a Node> {
     let mut chain: Vec<&Node> = Vec::new();
     while let [next] = readers(chain.last().map_or(&rollout.id, |node| &node.id), pipeline)[..] {
@@ -21,7 +22,7 @@ fn readers<'a>(from: &str, pipeline: &'a Pipeline) -> Vec<&'a Node> {
     pipeline.nodes.iter().filter(|node| weighs(node) && reads(node)).collect()
 }
 
-/// The rows with the rewards that these nodes give them.
+/// Applies the rewards of these nodes to the rows.
 pub fn weighed(chain: &[Node], rows: &[RecordBatch]) -> Result<Vec<RecordBatch>, Failed> {
     let mut rows = rows.to_vec();
     for node in chain {
@@ -32,7 +33,7 @@ pub fn weighed(chain: &[Node], rows: &[RecordBatch]) -> Result<Vec<RecordBatch>,
     Ok(rows)
 }
 
-/// Several nodes that weigh rewards each in a way of its own: which of them a task is judged by isn't said.
+/// A mistake where several nodes each change the rewards: it is ambiguous which of them decides whether a task counts.
 pub fn ambiguous(rollout: &Node, pipeline: &Pipeline) -> Option<Wrong> {
     let last = weighing(rollout, pipeline).last().map_or(rollout.id.clone(), |node| node.id.clone());
     let several = readers(&last, pipeline);
@@ -61,7 +62,7 @@ mod tests {
         )
     }
 
-    /// Two lost games of one task, which the world paid -2 and -1.
+    /// Two lost games of one task, with rewards -2 and -1 from the environment.
     fn lost() -> RecordBatch {
         let u32s = |values: [u32; 2]| Arc::new(UInt32Array::from(values.to_vec())) as ArrayRef;
         let texts = |text: &str| Arc::new(StringArray::from(vec![text; 2])) as ArrayRef;
@@ -81,23 +82,23 @@ mod tests {
 
     #[test]
     fn a_task_is_judged_by_the_rewards_that_are_compared() {
-        let told = |rewards: &str, compared: &str| {
+        let groups_that_differ = |rewards: &str, compared: &str| {
             let pipeline = pipeline::parse("x", &text(rewards, compared), &[], &ops::catalog()).unwrap();
             let chain: Vec<_> = super::weighing(pipeline.node("rollout").unwrap(), &pipeline).into_iter().cloned().collect();
             telling(&super::weighed(&chain, &[lost()]).unwrap()).unwrap()
         };
-        assert_eq!(told("", "rollout"), 1, "by what the world paid they differ");
+        assert_eq!(groups_that_differ("", "rollout"), 1, "by what the world paid they differ");
         let won = "  reward: { op: reward, inputs: rollout, with: { task: 0, won: 10 } }\n";
-        assert_eq!(told(won, "reward"), 0, "neither was won, so that comparing them says nothing");
+        assert_eq!(groups_that_differ(won, "reward"), 0, "neither was won, so that comparing them says nothing");
         let both = "  half: { op: reward, inputs: rollout, with: { task: 0.5 } }\n  reward: { op: reward, inputs: half, with: { task: 0, won: 10 } }\n";
-        assert_eq!(told(both, "reward"), 0, "one after the other");
+        assert_eq!(groups_that_differ(both, "reward"), 0, "one after the other");
     }
 
     #[test]
     fn two_ways_to_weigh_are_refused() {
-        let two = "  first: { op: reward, inputs: rollout, with: { task: 0, won: 10 } }\n  second: { op: reward, inputs: rollout }\n";
-        let text = text(two, "first").replace("log:", "") + "log: [second]\n";
-        let said = pipeline::parse("x", &text, &[], &ops::catalog()).unwrap_err().to_string();
-        assert!(said.contains("`first` and `second` each weigh the rewards in their own way"), "{said}");
+        let rewards = "  first: { op: reward, inputs: rollout, with: { task: 0, won: 10 } }\n  second: { op: reward, inputs: rollout }\n";
+        let text = text(rewards, "first").replace("log:", "") + "log: [second]\n";
+        let message = pipeline::parse("x", &text, &[], &ops::catalog()).unwrap_err().to_string();
+        assert!(message.contains("`first` and `second` each weigh the rewards in their own way"), "{message}");
     }
 }

@@ -1,27 +1,27 @@
 //! Keys and values of what was read and written, for models that compute row by row: pages of 16 tokens, found by the tokens before them.
 //!
-//! A page is named by the pages before it and its own tokens, and since a token's keys and values follow from the tokens up to it, whoever begins
-//! alike takes them from here with the bits that it would have computed. What was written is kept like what was read. Memory is bounded: the
-//! pages that were asked for longest ago go first, the last of a sequence before the first.
+//! A page is named by the pages before it and its own tokens, and since a token's keys and values follow from the tokens up to it, sequences
+//! with the same beginning reuse them, with the bits that they would have computed. What was written is kept like what was read. Memory is bounded: the
+//! least recently used pages are evicted first, the last of a sequence before the first.
 
-use crate::policy::engine::pages::{Page, Sequence, PAGE};
+use crate::policy::engine::pages::{KvPage, Sequence, PAGE};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 /// Some tokens that were computed, and what follows them.
-struct Node {
+struct CacheNode {
     before: Option<usize>,
     /// Up to [`PAGE`] of them; only after a whole page another one may follow.
     tokens: Vec<u32>,
-    page: Arc<Page>,
+    page: Arc<KvPage>,
     after: Vec<usize>,
-    /// When it was asked for last. Whoever asks for a page asks for all before it, so that none of them was asked for longer ago.
+    /// When it was last used. Using a page uses all pages before it, so none of those is older.
     read: u64,
 }
 
-/// What was computed with one version of the weights.
-pub struct Kept {
-    nodes: Vec<Option<Node>>,
+/// The cache of pages computed with one version of the weights: least recently used first out.
+pub struct PageCache {
+    nodes: Vec<Option<CacheNode>>,
     free: Vec<usize>,
     begins: Vec<usize>,
     live: Arc<AtomicUsize>,
@@ -30,10 +30,10 @@ pub struct Kept {
     now: u64,
 }
 
-impl Kept {
+impl PageCache {
     /// Nothing yet, and room for `limit` pages.
-    pub fn of(limit: usize) -> Kept {
-        Kept { nodes: vec![], free: vec![], begins: vec![], live: Arc::default(), limit: limit.max(1), now: 0 }
+    pub fn with_capacity(limit: usize) -> PageCache {
+        PageCache { nodes: vec![], free: vec![], begins: vec![], live: Arc::default(), limit: limit.max(1), now: 0 }
     }
 
     /// How many pages there are, kept and in use.
@@ -108,11 +108,11 @@ impl Kept {
                     }
                 }
             }
-            before = Some(self.add(Node { before, tokens, page, after: vec![], read: self.now }));
+            before = Some(self.add(CacheNode { before, tokens, page, after: vec![], read: self.now }));
         }
     }
 
-    fn add(&mut self, node: Node) -> usize {
+    fn add(&mut self, node: CacheNode) -> usize {
         let before = node.before;
         let at = self.free.pop().unwrap_or(self.nodes.len());
         if at == self.nodes.len() {
@@ -127,7 +127,7 @@ impl Kept {
         at
     }
 
-    /// Whether there is room for `pages` more, after some that nobody uses were forgotten.
+    /// Whether there is room for `pages` more, after evicting unused ones.
     pub fn room(&mut self, pages: usize) -> bool {
         let over = (self.live() + pages).saturating_sub(self.limit);
         if over > 0 {
@@ -136,11 +136,11 @@ impl Kept {
         self.live() + pages <= self.limit
     }
 
-    /// Forgets `count` pages that nobody uses, if there are so many.
+    /// Evicts `count` unused pages, if there are as many.
     fn forget(&mut self, count: usize) {
         let mut gone = 0;
         while gone < count {
-            let last = |(at, node): (usize, &Option<Node>)| {
+            let last = |(at, node): (usize, &Option<CacheNode>)| {
                 node.as_ref().filter(|node| node.after.is_empty() && Arc::strong_count(&node.page) == 1).map(|node| (node.read, at))
             };
             let mut old: Vec<(u64, usize)> = self.nodes.iter().enumerate().filter_map(last).collect();

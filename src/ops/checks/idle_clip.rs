@@ -1,15 +1,16 @@
-//! A clip that was declared and can never decide: the ratio that it clips is 1 in the first optimiser step after the rows were played.
+//! Warns of a clip range that can never take effect: the ratio that it clips is exactly 1 in the first optimiser step after the rows were
+//! played.
 
-use super::{acts, is, operator};
+use crate::ops::{acts, is, operator};
 use crate::pipeline::{Carries, Node, Pipeline, Role};
-use crate::policy::{Objective, Old, UpdateSettings};
+use crate::policy::{Objective, RatioDenominator, UpdateSettings};
 
-/// What to say of an update that takes one step an iteration, from the very weights that its rows were played with; nothing of another.
+/// The note on an update that takes one step an iteration from the very weights that its rows were played with; none on others.
 pub fn note(node: &Node, with: &UpdateSettings, pipeline: &Pipeline) -> Option<String> {
     let declared = ["clip", "clip_high"].into_iter().find(|key| node.with.gives(key))?;
     let acted = with.objective == Objective::PolicyGradient;
     let at_once = with.minibatch == 0 && with.epochs == 1;
-    (acted && at_once && (with.old == Old::Recomputed || fresh(node, pipeline))).then(|| {
+    (acted && at_once && (with.old == RatioDenominator::Recomputed || fresh(node, pipeline))).then(|| {
         format!(
             "`{declared}` can't act: with one step an iteration the weights are still those that the ratio divides by, so it is 1; \
              `minibatch` or `epochs` makes it several"
@@ -37,7 +38,7 @@ mod tests {
     use crate::{ops, pipeline};
 
     /// The notes on `update`, whose settings end with `with`; the rollout's weights have the settings `after`.
-    fn said(with: &str, after: &str) -> Vec<String> {
+    fn notes(with: &str, after: &str) -> Vec<String> {
         let text = format!(
             "flow: x\niterations: 1\nmodels: {{ actor: {{ new: tiny }} }}\nnodes:\n  \
              tasks: {{ op: tasks, with: {{ env: minesweeper, batch: 2 }} }}\n  \
@@ -52,7 +53,7 @@ mod tests {
 
     #[test]
     fn one_step_from_the_weights_that_played_clips_nothing() {
-        let idle = |with: &str, after: &str| said(with, after).iter().any(|note| note.contains("can't act"));
+        let idle = |with: &str, after: &str| notes(with, after).iter().any(|note| note.contains("can't act"));
         assert!(idle(", clip: 0.2", "") && idle(", clip_high: 0.28, minibatch: 0", "") && idle(", clip: 0.2, epochs: 1", ", staleness: 0"));
         assert!(!idle("", ""), "nobody asked for a clip");
         for (with, after) in [(", clip: 0.2, minibatch: 8", ""), (", clip: 0.2, epochs: 2", ""), (", clip: 0.2", ", staleness: 1")] {

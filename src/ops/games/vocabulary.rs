@@ -1,14 +1,14 @@
-//! The words of a new model: those of every text that its pipeline can show it.
+//! The vocabulary of a new model of words: those of every text that its pipeline can show it.
 
-use super::games::{games, programs};
-use super::operator;
+use super::{games, programs};
+use crate::ops::operator;
 use crate::pipeline::{Node, Pipeline, Role, Wrong};
 use crate::policy::{NewModel, TokenKind};
 use crate::rollout::{notes, prompt};
 use std::collections::BTreeSet;
 
-/// The words of every text that the pipeline's games and prompts can show, each once. What a process shows it is asked for, if
-/// some model is made of words. Their order counts: it numbers the tokens of a new model.
+/// The words of every text that the pipeline's games and prompts can show, each once. Programs are asked for their words if some model has
+/// a vocabulary of words. The order matters: it numbers the tokens of a new model.
 pub fn words(pipeline: &Pipeline) -> Result<Vec<String>, Wrong> {
     let games = games(pipeline).map(|(node, game)| Ok((node, game?))).collect::<Result<Vec<_>, Wrong>>()?;
     let mut words: Vec<String> = games.iter().flat_map(|(_, game)| game.vocabulary()).chain(prompt::words()).collect();
@@ -38,14 +38,14 @@ pub fn words(pipeline: &Pipeline) -> Result<Vec<String>, Wrong> {
             words.extend(hello.words);
         }
     }
-    let mut seen = BTreeSet::new();
-    words.retain(|word| seen.insert(word.clone()));
+    let mut known = BTreeSet::new();
+    words.retain(|word| known.insert(word.clone()));
     Ok(words)
 }
 
-type Words = fn(&Node) -> Result<Vec<String>, Wrong>;
+type NodeWords = fn(&Node) -> Result<Vec<String>, Wrong>;
 
-/// Every node with its role and what says its words.
-fn own(pipeline: &Pipeline) -> impl Iterator<Item = (&Node, Role, Words)> {
+/// Every node with its role and the function that lists its words.
+fn own(pipeline: &Pipeline) -> impl Iterator<Item = (&Node, Role, NodeWords)> {
     pipeline.all().filter_map(|node| operator(&node.op).map(|o| (node, o.role, o.further.words)))
 }

@@ -1,16 +1,16 @@
-//! Reading memories: what the operators whose agents do so have in common. They read what a memory held after the iteration before, and
-//! change nothing.
+//! Reading memories: shared by the operators whose agents do so. They read the state of a memory after the previous iteration, and change
+//! nothing.
 
-use super::{is, memory_update};
 use crate::dataflow::{Context, Edge, Failed, Figure, Ports};
 use crate::memory::{By, Change, Clusters};
+use crate::ops::{is, memory_update};
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, Wrong};
 use crate::rollout::agent::Agent;
-use crate::rollout::context::{self, Source};
+use crate::rollout::context::{self, ContextSource};
 use crate::rollout::points::Pointer;
 use arrow::array::RecordBatch;
 
-/// The ports that memories come by, each named after its source in the agent's context.
+/// The ports for memories, each named after its source in the agent's context.
 pub const PORT: Port = Port {
     name: "*",
     about: "a memory, by the name that the agent's context has for it",
@@ -20,18 +20,18 @@ pub const PORT: Port = Port {
     delay: Delay::Always,
 };
 
-/// The sources of the agent's context, as far as the node's inputs have what they read.
-pub fn sources(node: &Node, agent: &Agent, ctx: &Context) -> Vec<Box<dyn Source>> {
-    context::open(agent, &Inputs { node, ctx })
+/// The sources of the agent's context whose inputs are connected.
+pub fn sources(node: &Node, agent: &Agent, ctx: &Context) -> Vec<Box<dyn ContextSource>> {
+    context::open(agent, &NodeInputs { node, ctx })
 }
 
-/// What a node's inputs say of memories.
-struct Inputs<'a> {
+/// Looks up memories among a node's inputs.
+struct NodeInputs<'a> {
     node: &'a Node,
     ctx: &'a Context,
 }
 
-impl context::Ports for Inputs<'_> {
+impl context::MemoryPorts for NodeInputs<'_> {
     fn memory(&self, port: &str) -> Option<(Pointer, Option<Clusters>)> {
         let from = memory(self.node, &self.ctx.pipeline, port)?;
         Some((memory_update::pointer(&from.with, self.ctx), memory_update::clustered(&from.with).map(Clusters::new)))
@@ -45,15 +45,15 @@ fn memory<'a>(node: &Node, pipeline: &'a Pipeline, port: &str) -> Option<&'a Nod
 }
 
 /// The edges of the memories that these sources read, in the sources' order.
-pub fn edges<'s>(sources: &[Box<dyn Source>], ports: &Ports<'s>) -> Vec<Edge<'s>> {
-    sources.iter().filter_map(|source| super::operator::port(ports, source.port()?)).collect()
+pub fn edges<'s>(sources: &[Box<dyn ContextSource>], ports: &Ports<'s>) -> Vec<Edge<'s>> {
+    sources.iter().filter_map(|source| crate::ops::operator::port(ports, source.port()?)).collect()
 }
 
-/// Takes in what has come by the sources' edges, and draws by `seed` which memories are asked.
+/// Applies the changes received from the memories, and draws by `seed` which memories are queried in this iteration.
 ///
 /// # Errors
-/// If these are no changes of a memory.
-pub fn begin(sources: &mut [Box<dyn Source>], came: &[Vec<RecordBatch>], seed: u64) -> Result<(), Failed> {
+/// If the batches are no changes of a memory.
+pub fn begin(sources: &mut [Box<dyn ContextSource>], came: &[Vec<RecordBatch>], seed: u64) -> Result<(), Failed> {
     let reading = sources.iter_mut().filter(|source| source.port().is_some());
     for (source, came) in reading.zip(came) {
         let mut changes = Vec::new();
@@ -65,29 +65,29 @@ pub fn begin(sources: &mut [Box<dyn Source>], came: &[Vec<RecordBatch>], seed: u
     Ok(())
 }
 
-/// Whether a memory is asked, as the figure `memory` has it; nothing where none is read.
-pub fn figure(sources: &[Box<dyn Source>]) -> Option<Figure> {
-    let asked: Vec<bool> = sources.iter().filter_map(|source| source.asked()).collect();
-    (!asked.is_empty()).then(|| Figure::Most(f64::from(u8::from(asked.contains(&true)))))
+/// Whether a memory is queried, as the metric `memory`; none where no memory is read.
+pub fn figure(sources: &[Box<dyn ContextSource>]) -> Option<Figure> {
+    let queried: Vec<bool> = sources.iter().filter_map(|source| source.queried()).collect();
+    (!queried.is_empty()).then(|| Figure::Most(f64::from(u8::from(queried.contains(&true)))))
 }
 
-/// What must come by the ports of the agent's context.
+/// The columns that the ports of the agent's context need.
 pub fn needs(agent: &Agent) -> Vec<Need> {
-    let of = |(port, columns): (&str, &'static [&'static str])| {
+    let needs = |(port, columns): (&str, &'static [&'static str])| {
         let port = port.to_owned();
         columns.iter().map(move |column| Need { port: port.clone(), column: column.to_string(), at: vec![] })
     };
-    agent.context.iter().filter_map(|source| source.declared().port()).flat_map(of).collect()
+    agent.context.iter().filter_map(|source| source.declared().port()).flat_map(needs).collect()
 }
 
-/// The words that introduce what the context tells, of those of its sources that the node has, for a vocabulary.
+/// The words of the headings in the context, of those sources that are connected, for a vocabulary.
 pub fn words(node: &Node, agent: &Agent) -> Vec<String> {
     let read = |port: Option<(&str, _)>| port.is_none_or(|(port, _)| node.inputs.iter().any(|input| input.port == port));
     agent.context.iter().map(|source| source.declared()).filter(|source| read(source.port())).flat_map(|source| source.words()).collect()
 }
 
-/// What is wrong with what the node reads of memories: an input that no source of its agent names, one that is no memory, a memory that
-/// can't be read as declared. A source without an input is none: nothing is told of it there.
+/// Checks the memories that a node reads: an input that no source of its agent names, one that is no memory, a memory that can't be read as
+/// declared. A source without an input is no mistake: it contributes nothing.
 pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, fixed: &[&str]) -> Vec<Wrong> {
     let mut wrongs = Vec::new();
     for input in node.inputs.iter().filter(|input| !fixed.contains(&input.port.as_str())) {
@@ -133,10 +133,10 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, fixed: &[&str]) ->
     wrongs
 }
 
-/// A prompt that has no place for what the node's agent is told.
+/// A prompt without a placeholder for the memories or notes that the node's agent is told.
 pub fn unplaced(node: &Node, agent: &Agent, asks: bool, attempts: bool) -> Option<Wrong> {
     let read = |port: &str| node.inputs.iter().any(|input| input.port == port);
-    let before = agent.memories().any(|memory| memory.place == context::Slot::Context && read(&memory.memory));
+    let before = agent.memories().any(|memory| memory.place == context::PassageSlot::Context && read(&memory.memory));
     (!asks && (before || attempts)).then(|| {
         let message = format!("`{}` is told of a memory or of earlier attempts, and its prompt doesn't say it", node.id);
         let help = "put `{{ memory }}` into the template, or `place: system` into the context";

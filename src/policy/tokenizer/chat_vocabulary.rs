@@ -1,18 +1,18 @@
-//! Conversations for a model that a server runs, whose own tokens aren't known here: the bytes of what is said, and before each message a
-//! token for who says it. So rows have a prompt and a response like those of any model, and read back as text.
+//! Conversations for a model that a server runs, whose own tokens aren't known here: the bytes of the messages, and before each message a
+//! token for its role. So rows have a prompt and a response like those of any model, and read back as text.
 
 use super::chat::Message;
-use super::words::Words;
+use super::words::WordVocabulary;
 
 const ROLES: [&str; 3] = ["system", "user", "assistant"];
 
 /// Bytes, and a token for each of [`ROLES`].
 #[derive(Debug, PartialEq)]
-pub struct Spoken(Words);
+pub struct ChatVocabulary(WordVocabulary);
 
-impl Spoken {
-    pub fn new() -> Spoken {
-        Spoken(Words::new(&[]))
+impl ChatVocabulary {
+    pub fn new() -> ChatVocabulary {
+        ChatVocabulary(WordVocabulary::new(&[]))
     }
 
     /// The bytes of `text`.
@@ -41,17 +41,17 @@ impl Spoken {
         let mut starts: Vec<usize> = (0..tokens.len()).filter(|&i| i == 0 || role(tokens[i]).is_some()).collect();
         starts.push(tokens.len());
         let message = |bounds: &[usize]| {
-            let said = &tokens[bounds[0]..bounds[1]];
-            let who = said.first().and_then(|&token| role(token)).unwrap_or(&"user");
-            Message { role: (*who).into(), content: self.0.decode(said) }
+            let span = &tokens[bounds[0]..bounds[1]];
+            let who = span.first().and_then(|&token| role(token)).unwrap_or(&"user");
+            Message { role: (*who).into(), content: self.0.decode(span) }
         };
         starts.windows(2).map(message).collect()
     }
 
     /// The text of tokens, with an empty line between messages.
     pub fn decode(&self, tokens: &[u32]) -> String {
-        let said: Vec<String> = self.messages(tokens).into_iter().map(|message| message.content).collect();
-        said.join("\n\n")
+        let texts: Vec<String> = self.messages(tokens).into_iter().map(|message| message.content).collect();
+        texts.join("\n\n")
     }
 
     pub fn vocab_size(&self) -> usize {
@@ -65,14 +65,15 @@ mod tests {
 
     #[test]
     fn a_conversation_comes_back() {
-        let spoken = Spoken::new();
-        let said = |role: &str, content: &str| Message { role: role.into(), content: content.into() };
-        let messages = vec![said("system", "Be brief."), said("user", "user: what? ✓"), said("assistant", ""), said("user", "so?")];
-        let tokens = spoken.chat(&messages).unwrap();
-        assert_eq!(spoken.messages(&tokens), messages);
-        assert_eq!(spoken.decode(&tokens), "Be brief.\n\nuser: what? ✓\n\n\n\nso?");
-        assert!(tokens.iter().all(|&token| (token as usize) < spoken.vocab_size()));
-        assert_eq!(spoken.decode(&spoken.encode("up")), "up", "a response has no role");
-        assert!(spoken.chat(&[said("tool", "")]).unwrap_err().contains("`tool`"));
+        let vocabulary = ChatVocabulary::new();
+        let message = |role: &str, content: &str| Message { role: role.into(), content: content.into() };
+        let messages =
+            vec![message("system", "Be brief."), message("user", "user: what? ✓"), message("assistant", ""), message("user", "so?")];
+        let tokens = vocabulary.chat(&messages).unwrap();
+        assert_eq!(vocabulary.messages(&tokens), messages);
+        assert_eq!(vocabulary.decode(&tokens), "Be brief.\n\nuser: what? ✓\n\n\n\nso?");
+        assert!(tokens.iter().all(|&token| (token as usize) < vocabulary.vocab_size()));
+        assert_eq!(vocabulary.decode(&vocabulary.encode("up")), "up", "a response has no role");
+        assert!(vocabulary.chat(&[message("tool", "")]).unwrap_err().contains("`tool`"));
     }
 }

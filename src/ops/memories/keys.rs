@@ -1,4 +1,4 @@
-//! What `memory-update` and `novelty` compare: a column, and what makes points of it.
+//! Shared by `memory-update` and `novelty`: the column with the keys that are compared, and what turns keys into vectors.
 
 use crate::dataflow::Context;
 use crate::pipeline::{Node, Wrong};
@@ -27,17 +27,17 @@ fn observation() -> String {
 }
 
 impl Keyed {
-    /// Whether keys have no points, and are compared as they are.
+    /// Whether keys are compared exactly, without embeddings.
     pub fn pointless(&self) -> bool {
         self.points == Points::None
     }
 
-    /// What makes points of them.
+    /// The embedder of keys.
     pub fn pointer(&self, ctx: &Context) -> Pointer {
         Pointer::new(self.points, self.encoder.clone(), ctx.policy.clone())
     }
 
-    /// An encoder that is asked for and not named, or named and not asked.
+    /// A mistake where an encoder is needed and not named, or named and not needed.
     pub fn wrong(&self, node: &Node) -> Option<Wrong> {
         unnamed(node, self.points, self.encoder.as_deref())
     }

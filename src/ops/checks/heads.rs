@@ -1,37 +1,39 @@
-//! Which models can do what is asked of them: a policy writes, a critic values, and what a critic learns has to be made.
+//! Checks that each model has the head its nodes need: a policy writes, a critic estimates values, and something must produce the targets a
+//! critic learns from.
 
-use super::{is, operator, upstream, Head};
+use super::upstream::upstream;
+use crate::ops::{is, operator, RequiredHead};
 use crate::pipeline::{Named, Node, Pipeline, Role, Wrong, MODEL};
 
-/// Nodes that ask a critic to write or a policy to value, and critics that learn what nothing makes.
+/// Nodes that use a critic to write or a policy to estimate values, and critics whose targets nothing produces.
 pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
-    let mut found = encoders(pipeline);
+    let mut mistakes = encoders(pipeline);
     for node in pipeline.all() {
-        found.extend(node.with.models().filter(|named| named.role() == "critic").filter_map(|named| valueless(pipeline, node, named)));
-        let Some(asked) = operator(&node.op).and_then(|o| (o.further.head)(&node.with)) else { continue };
+        mistakes.extend(node.with.models().filter(|named| named.role() == "critic").filter_map(|named| valueless(pipeline, node, named)));
+        let Some(required) = operator(&node.op).and_then(|o| (o.further.head)(&node.with)) else { continue };
         for named in node.with.models().filter(|named| named.role() == MODEL) {
             let value = pipeline.models.get(&named.name).is_some_and(|settings| settings["head"] == "value");
-            if value && asked == Head::Language {
+            if value && required == RequiredHead::Language {
                 let message = format!("`{}` has a value head and writes nothing, so `{}` can't use it", named.name, node.id);
-                found.push(wrong_at(node, named, message).help("name a model without `head: value`"));
+                mistakes.push(wrong_at(node, named, message).help("name a model without `head: value`"));
             }
-            found.extend((asked == Head::Value).then(|| valueless(pipeline, node, named)).flatten());
+            mistakes.extend((required == RequiredHead::Value).then(|| valueless(pipeline, node, named)).flatten());
         }
-        if asked == Head::Value && is(node, Role::Learns) && !targeted(pipeline, node) {
+        if required == RequiredHead::Value && is(node, Role::Learns) && !targeted(pipeline, node) {
             let message = format!("`{}` learns values, and no `advantage` before it makes the column `value_target`", node.id);
-            found.push(Wrong::in_node(node, &["inputs"], message).help("an `advantage` with `of: gae` makes it"));
+            mistakes.push(Wrong::in_node(node, &["inputs"], message).help("an `advantage` with `of: gae` makes it"));
         }
     }
-    found
+    mistakes
 }
 
-/// A mistake in what names a model.
+/// A mistake at the setting that names a model.
 fn wrong_at(node: &Node, named: &Named, message: String) -> Wrong {
     let path: Vec<&str> = std::iter::once("with").chain(named.path.iter().map(String::as_str)).collect();
     Wrong::in_node(node, &path, message)
 }
 
-/// That a setting of the node names a model that is no critic, where a critic is asked for.
+/// A setting of the node that requires a critic and names a model that is none.
 fn valueless(pipeline: &Pipeline, node: &Node, named: &Named) -> Option<Wrong> {
     let (model, settings) = pipeline.models.get_key_value(&named.name)?;
     // What was saved may have a value head.
@@ -43,16 +45,16 @@ fn valueless(pipeline: &Pipeline, node: &Node, named: &Named) -> Option<Wrong> {
     Some(wrong_at(node, named, message).help(format!("give it one: `{model}: {{ ..., head: value }}`")))
 }
 
-/// Nodes that ask an encoder to write, or a policy for the vectors of texts.
+/// Nodes that use an encoder to write, or a policy to embed texts.
 fn encoders(pipeline: &Pipeline) -> Vec<Wrong> {
     let mut wrongs = Vec::new();
     for (node, named) in pipeline.all().flat_map(|node| node.with.models().map(move |named| (node, named))) {
         let Some((name, settings)) = pipeline.models.get_key_value(&named.name) else { continue };
-        let (encodes, asked) = (settings["encode"].is_string(), named.role() == "encoder");
-        if encodes && !asked {
+        let (encodes, needs_encoder) = (settings["encode"].is_string(), named.role() == "encoder");
+        if encodes && !needs_encoder {
             let message = format!("`{name}` is an encoder, which only reads, so `{}` can't use it as `{}`", node.id, named.role());
             wrongs.push(wrong_at(node, named, message).help("name a model with `load` or `new`"));
-        } else if !encodes && asked {
+        } else if !encodes && needs_encoder {
             let message = format!("`{}` needs an encoder, and `{name}` is none", node.id);
             wrongs.push(wrong_at(node, named, message).help(format!("make it one: `{name}: {{ encode: FOLDER }}`")));
         }
@@ -60,7 +62,7 @@ fn encoders(pipeline: &Pipeline) -> Vec<Wrong> {
     wrongs
 }
 
-/// Whether a node that makes `value_target` lies on the way of the rows.
+/// Whether a node that produces `value_target` is upstream.
 fn targeted(pipeline: &Pipeline, node: &Node) -> bool {
     upstream(pipeline, node).any(|node| operator(&node.op).is_some_and(|o| (o.further.targets)(&node.with)))
 }

@@ -1,35 +1,35 @@
 //! The tokenizer of a published model: `tokenizer.json` as the library `tokenizers` reads it, which tokens end an answer, and its chat
 //! template.
 
-use super::chat::{Message, Template};
+use super::chat::{ChatTemplate, Message};
 use super::growth;
 use crate::policy::{FileFault, PolicyError};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// A published tokenizer.
-pub struct Pieces {
+pub struct PublishedTokenizer {
     inner: tokenizers::Tokenizer,
-    template: Option<Template>,
+    template: Option<ChatTemplate>,
     files: BTreeMap<String, String>,
 }
 
-impl std::fmt::Debug for Pieces {
+impl std::fmt::Debug for PublishedTokenizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "a published tokenizer of {} tokens", self.vocab_size())
     }
 }
 
-impl PartialEq for Pieces {
+impl PartialEq for PublishedTokenizer {
     /// Whether a text has the same tokens in both: templates and ends may differ.
-    fn eq(&self, other: &Pieces) -> bool {
+    fn eq(&self, other: &PublishedTokenizer) -> bool {
         self.files.get("tokenizer.json") == other.files.get("tokenizer.json")
     }
 }
 
-impl Pieces {
+impl PublishedTokenizer {
     /// The tokenizer in `files`, and the tokens that end an answer; the error says in which file.
-    pub fn new(files: &BTreeMap<String, String>, config: &Value) -> Result<(Pieces, Vec<u32>), (&'static str, FileFault)> {
+    pub fn new(files: &BTreeMap<String, String>, config: &Value) -> Result<(PublishedTokenizer, Vec<u32>), (&'static str, FileFault)> {
         let unusable = |file: &'static str| move |what: String| (file, FileFault::Unusable(what));
         let text = files.get("tokenizer.json").ok_or(("tokenizer.json", FileFault::Missing))?;
         let described: Value = serde_json::from_str(text).map_err(|e| unusable("tokenizer.json")(e.to_string()))?;
@@ -42,18 +42,18 @@ impl Pieces {
             Some(text) => serde_json::from_str(text).map_err(|e| unusable(file)(e.to_string())),
             None => Ok(Value::Null),
         };
-        let (said, generation): (Value, Value) = (json("tokenizer_config.json")?, json("generation_config.json")?);
+        let (tokenizer_config, generation): (Value, Value) = (json("tokenizer_config.json")?, json("generation_config.json")?);
         let special = |name: &str| {
-            let token = &said[name];
+            let token = &tokenizer_config[name];
             token.as_str().or(token["content"].as_str()).map(String::from)
         };
         let template = match files.get("chat_template.jinja") {
             Some(text) => Some(("chat_template.jinja", text.as_str())),
-            None => default_template(&said["chat_template"]).map(|text| ("tokenizer_config.json", text)),
+            None => default_template(&tokenizer_config["chat_template"]).map(|text| ("tokenizer_config.json", text)),
         };
         let make = |(file, text): (&'static str, &str)| {
             let specials = ["bos_token", "eos_token", "pad_token", "unk_token"].map(|name| (name, special(name)));
-            Template::new(text, specials).map_err(unusable(file))
+            ChatTemplate::new(text, specials).map_err(unusable(file))
         };
         let template = template.map(make).transpose()?;
         let mut ends: Vec<u32> =
@@ -64,7 +64,7 @@ impl Pieces {
             let what = "no token ends an answer: give `eos_token_id` in generation_config.json".to_string();
             return Err(("generation_config.json", FileFault::Unusable(what)));
         }
-        Ok((Pieces { inner, template, files: files.clone() }, ends))
+        Ok((PublishedTokenizer { inner, template, files: files.clone() }, ends))
     }
 
     /// The tokens of `text`, without any that would open or close it.
@@ -120,17 +120,17 @@ impl Pieces {
 
 /// One token or a list of them.
 fn tokens(value: &Value) -> Vec<u32> {
-    let one = |value: &Value| value.as_u64().and_then(|token| u32::try_from(token).ok());
+    let token_id = |value: &Value| value.as_u64().and_then(|token| u32::try_from(token).ok());
     match value {
-        Value::Array(list) => list.iter().filter_map(one).collect(),
-        value => one(value).into_iter().collect(),
+        Value::Array(list) => list.iter().filter_map(token_id).collect(),
+        value => token_id(value).into_iter().collect(),
     }
 }
 
 /// The template itself, or of several the one called `default`.
 fn default_template(value: &Value) -> Option<&str> {
     match value {
-        Value::Array(list) => list.iter().find(|one| one["name"] == "default").and_then(|one| one["template"].as_str()),
+        Value::Array(list) => list.iter().find(|entry| entry["name"] == "default").and_then(|entry| entry["template"].as_str()),
         value => value.as_str(),
     }
 }

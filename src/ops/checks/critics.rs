@@ -1,7 +1,9 @@
-//! What is wrong with a node that has a critic rank its actions: a critic that ranks nothing, one that doesn't stay as it is, or a policy
-//! gradient of what it chose.
+//! Checks a node that has a critic rank its actions: the critic must have actions to rank, must stay frozen, and nothing may take a policy
+//! gradient of the actions it chose.
 
-use super::{is, remote, upstream};
+use super::remote::remote;
+use super::upstream::upstream;
+use crate::ops::is;
 use crate::pipeline::{Node, Pipeline, Role, Wrong};
 use crate::rollout::action::Decode;
 use crate::rollout::agent::Agent;
@@ -17,7 +19,7 @@ pub fn learnt_from(node: &Node, pipeline: &Pipeline) -> Option<Wrong> {
     Some(Wrong::in_node(node, &["with", "objective"], message).help(help))
 }
 
-/// All that the node asks of a critic in vain.
+/// Checks a node's use of a critic.
 pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor) -> Vec<Wrong> {
     let at = |setting: &str, message: String, help: &str| Wrong::in_node(node, &["with", "agent", setting], message).help(help);
     let Some(critic) = &agent.critic else {
@@ -33,7 +35,7 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor) -> V
     if actor == Actor::Expert {
         return wrongs;
     }
-    for key in ["top_p", "top_k"].into_iter().filter(|key| node.with.given()["agent"].get(key).is_some()) {
+    for key in ["top_p", "top_k"].into_iter().filter(|key| node.with.raw()["agent"].get(key).is_some()) {
         let message = format!("`{key}` has no meaning beside `critic`, which takes an action by its score");
         wrongs.push(at(key, message, "leave it out; `rank: { temperature: ... }` draws by the scores"));
     }

@@ -1,4 +1,4 @@
-//! What `memory-update` and `novelty` have in common: what they hold lies in buckets, and comes back from the log when a run is resumed.
+//! Shared by `memory-update` and `novelty`: their entries are partitioned into buckets, and come back from the log when a run is resumed.
 
 use crate::dataflow::Route;
 use crate::memory;
@@ -26,7 +26,7 @@ impl Per {
         }
     }
 
-    /// How rows reach the worker that holds their bucket.
+    /// The route to the worker that holds a row's bucket.
     pub fn route(self) -> Route {
         match self {
             Per::Task => Route::by(&["task"]),
@@ -35,7 +35,7 @@ impl Per {
     }
 }
 
-/// What is wrong with a node whose rows aren't logged; `why` goes on after its name.
+/// The mistake of a node whose rows aren't logged; `why` completes the message.
 pub fn unlogged(node: &Node, pipeline: &Pipeline, why: &str) -> Option<Wrong> {
     let wrong = || Wrong::in_node(node, &[], format!("`{}` {why}", node.id)).help(format!("name `{}` in `log`", node.id));
     (!pipeline.log.contains(&node.id)).then(wrong)

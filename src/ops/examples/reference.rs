@@ -1,4 +1,4 @@
-//! The divergence from a reference as a part of the reward: what `kl` of `reward` takes off.
+//! The KL divergence from a reference model as a part of the reward: what the setting `kl` of `reward` subtracts.
 
 use super::select::examples;
 use crate::dataflow::Failed;
@@ -7,8 +7,8 @@ use crate::row::{self, RowError, View};
 use arrow::array::{Float32Array, RecordBatch};
 use std::sync::Arc;
 
-/// How far each token of each row's response is from what `reference` (`model` as it began, if none) would have said, in nats; `temperature` stands in
-/// place of the rows' own. Fails where the policy does.
+/// The log-ratio of each response token between the acting policy and `reference` (the initial `model`, if none), in nats; `temperature`
+/// replaces that of the rows. Fails where the policy does.
 pub fn strays(
     view: &View,
     policy: &Policy,
@@ -22,24 +22,24 @@ pub fn strays(
     Ok(examples.iter().zip(&reference).map(|(row, reference)| each(&row.logprobs, reference)).collect())
 }
 
-/// How far each token is from the reference, in nats: d, the log-probability with which it was drawn less that under the reference.
+/// The log-ratio d of each token: the log-probability with which it was sampled minus that under the reference.
 fn each(acted: &[f32], reference: &[f32]) -> Vec<f32> {
     acted.iter().zip(reference).map(|(acted, reference)| (f64::from(*acted) - f64::from(*reference)) as f32).collect()
 }
 
-/// How far a response is from the reference, in nats: the sum over its tokens. On average over what the policy says that is the divergence of
-/// all it says (Schulman 2020, k1).
+/// The log-ratio of a response, in nats: the sum over its tokens. Its expectation under the policy is the KL divergence (Schulman 2020,
+/// estimator k1).
 pub fn whole(tokens: &[f32]) -> f64 {
     tokens.iter().map(|d| f64::from(*d)).sum()
 }
 
-/// The rows with the column `token_rewards`: `weight` times how far each token strays, taken off what it earns (REINFORCE++, Hu 2025, Eq. 3).
+/// The rows with the column `token_rewards`: minus `weight` times the log-ratio of each token (REINFORCE++, Hu 2025, Eq. 3).
 pub fn charged(view: &View, strays: &[Vec<f32>], weight: f32) -> Result<Vec<RecordBatch>, RowError> {
     let rewards: Vec<Vec<f32>> = strays.iter().map(|row| row.iter().map(|d| -weight * d).collect()).collect();
     view.with(vec![("token_rewards", row::f32_lists(rewards.iter().map(Vec::as_slice)))])
 }
 
-/// The rows, each with `weight` times how far it strays taken off its reward.
+/// The rows with `weight` times the log-ratio of the response subtracted from each reward.
 pub fn less(view: &View, strays: &[f64], weight: f32) -> Result<Vec<RecordBatch>, RowError> {
     let rows = view.read(&["reward"])?;
     let rewards = row::f32s(&rows, "reward")?.values().iter().zip(strays);
@@ -68,8 +68,8 @@ mod tests {
             ])
             .unwrap()];
             let strays = [whole(&each(&[half], &[half])), whole(&each(&[second], &[half]))];
-            let made = less(&View::sorted(&rows).unwrap().unwrap(), &strays, 1.0).unwrap();
-            rewards.extend(row::f32s(&made[0], "reward").unwrap().values());
+            let charged_rows = less(&View::sorted(&rows).unwrap().unwrap(), &strays, 1.0).unwrap();
+            rewards.extend(row::f32s(&charged_rows[0], "reward").unwrap().values());
         }
         assert!(rewards.iter().step_by(2).all(|first| *first == 0.0), "the first turn itself doesn't stray");
         let returns = crate::credit::step_return(&rewards, &[0..2, 2..4, 4..6, 6..8], 1.0);
