@@ -28,7 +28,7 @@ pub use entry::{keys, table, Change, Entry, COLUMNS};
 pub use library::Library;
 pub use list::{Item, ListSettings};
 pub use rescore::Rescore;
-pub use retrieval::{Asked, By, Order, Retrieval};
+pub use retrieval::{By, Lookup, Order, Retrieval};
 pub use words::{words, WIDTH};
 
 /// The bucket of a task's entries; 0 is the one for all.

@@ -12,9 +12,9 @@ use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Place, Ports};
 use crate::memory::Entry;
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
-use crate::rollout::clustering::{Clusters, Compare, Key};
+use crate::rollout::clustering::{ClusterKey, Compare, ObservationClusters};
 use crate::row::{self, Kind, Name, View};
-use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
+use arrow::array::{ArrayRef, StringArray, UInt64Array};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -97,37 +97,38 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
     let inputs = vec![(must(&ports, "rows")?, route.clone()), (past, route)];
     let mut clusters = with.clusters(ctx);
     Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread }, ctx, move |_, rows| {
-        take_up(&mut clusters, &rows[1], with.per)?;
+        clusters.take_up(&rows[1])?;
         let Some(view) = View::sorted(&rows[0])? else { return Ok(vec![]) };
         Ok(view.with(join(&mut clusters, &view, &with)?)?)
     }))
 }
 
 impl Cluster {
-    fn clusters(&self, ctx: &Context) -> Clusters {
-        Clusters::new(self.compare, self.at_least, self.keyed.pointer(ctx))
+    fn clusters(&self, ctx: &Context) -> ObservationClusters {
+        ObservationClusters::new(self.compare, self.at_least, self.keyed.pointer(ctx), self.per == Per::Task)
     }
 }
 
-/// Takes up the clusters that these rows founded.
-fn take_up(clusters: &mut Clusters, past: &[RecordBatch], per: Per) -> Result<(), Failed> {
-    let Some(rows) = row::sorted(past)? else { return Ok(()) };
-    let (ids, prototypes, tasks) = (row::u64s(&rows, "cluster")?, row::texts(&rows, "prototype")?, row::texts(&rows, "task")?);
-    let founders = (0..rows.num_rows()).filter(|i| !prototypes.value(*i).is_empty());
-    let key = |i: usize| Key { bucket: per.bucket(tasks.value(i)), id: ids.value(i), text: prototypes.value(i) };
-    Ok(clusters.insert(&founders.map(key).collect::<Vec<_>>())?)
+/// Whether the node maintains clusters.
+pub(super) fn maintains(node: &Node) -> bool {
+    node.op == OPERATOR.name
+}
+
+/// The clusters that the node maintains, none of them founded yet.
+pub(super) fn clusters(node: &Node, ctx: &Context) -> Option<ObservationClusters> {
+    let with = Some(node).filter(|node| maintains(node)).and_then(|node| settings::<Cluster>(node).ok())?;
+    Some(with.clusters(ctx))
 }
 
 /// The columns of an iteration's rows, which come in the order of their names. A reflection is made in no state, and what shows nothing is
 /// like nothing: their cluster is 0.
-fn join(clusters: &mut Clusters, view: &View, with: &Cluster) -> Result<Vec<(&'static str, ArrayRef)>, Failed> {
+fn join(clusters: &mut ObservationClusters, view: &View, with: &Cluster) -> Result<Vec<(&'static str, ArrayRef)>, Failed> {
     let rows = view.read(&row::NAME.into_iter().chain([with.keyed.key.as_str()]).collect::<Vec<_>>())?;
     let (phases, texts) = (row::texts(&rows, "phase")?, row::texts(&rows, &with.keyed.key)?);
     let seen: Vec<usize> = (0..rows.num_rows()).filter(|i| phases.value(*i) == "play" && !texts.value(*i).is_empty()).collect();
-    let key = |i: &usize| {
-        let name = Name::of(&rows, *i);
-        Key { bucket: with.per.bucket(&name.task), id: Entry::id_of(&name, 0).max(1), text: texts.value(*i) }
-    };
+    let tasks = row::texts(&rows, "task")?;
+    let id = |i: usize| Entry::id_of(&Name::of(&rows, i), 0).max(1);
+    let key = |i: &usize| ClusterKey { task: tasks.value(*i), id: id(*i), text: texts.value(*i) };
     let joined = clusters.join(&seen.iter().map(key).collect::<Vec<_>>())?;
     let (mut ids, mut prototypes) = (vec![0; rows.num_rows()], vec![""; rows.num_rows()]);
     for (i, (id, founded)) in seen.into_iter().zip(joined) {

@@ -1,9 +1,12 @@
-//! Clusters of what is seen, by prototypes that last: what the operator `cluster` maintains and an agent that retrieves by cluster looks up.
+//! ObservationClusters of what is seen, by prototypes that last: what the operator `cluster` maintains and an agent that retrieves by cluster looks up.
 
+use super::error::RolloutError;
 use super::points::{Pointer, Points};
 use crate::memory;
 use crate::policy::PolicyError;
 use crate::prototypes::{Alphabet, Cosine, Prototypes, Ratio, Text};
+use crate::row;
+use arrow::array::RecordBatch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -19,68 +22,97 @@ pub enum Compare {
     Ratio,
 }
 
-/// A key, with the bucket that it is compared in and the id of the cluster that it would found.
-#[derive(Clone, Debug)]
-pub struct Key<'a> {
-    /// Keys of different buckets are never alike.
-    pub bucket: u64,
+/// A key, with the task that it comes from and the id of the cluster that it would found.
+#[derive(Clone, Copy, Debug)]
+pub struct ClusterKey<'a> {
+    pub task: &'a str,
     /// Above 0.
     pub id: u64,
     pub text: &'a str,
 }
 
+/// The columns of rows that clusters can be taken up from.
+pub const COLUMNS: &[&str] = &["iteration", "task", "sample", "attempt", "turn", "phase", "cluster", "prototype"];
+
 /// The clusters that there are.
 #[derive(Clone)]
-pub struct Clusters(Kind);
+pub struct ObservationClusters {
+    /// Keys of different tasks are never compared.
+    by_task: bool,
+    measure: Measure,
+}
 
 #[derive(Clone)]
-enum Kind {
+enum Measure {
     Points { pointer: Pointer, prototypes: Prototypes<Cosine> },
     Texts { alphabet: Alphabet, prototypes: Prototypes<Ratio> },
 }
 
-impl Clusters {
-    /// There are none yet; a key joins one whose prototype it is like by at least this. `pointer` makes points of keys.
-    pub fn new(compare: Compare, at_least: f64, pointer: Pointer) -> Clusters {
-        Clusters(match compare {
+impl ObservationClusters {
+    /// There are none yet; a key joins one whose prototype it is like by at least this. `pointer` makes points of keys. `by_task` never compares
+    /// those of different tasks.
+    pub fn new(compare: Compare, at_least: f64, pointer: Pointer, by_task: bool) -> ObservationClusters {
+        let measure = match compare {
             Compare::Cosine => {
                 let at_least = if pointer.points == Points::None { 1.0 } else { at_least as f32 };
-                Kind::Points { pointer, prototypes: Prototypes::new(Cosine { at_least }) }
+                Measure::Points { pointer, prototypes: Prototypes::new(Cosine { at_least }) }
             }
             Compare::Ratio => {
-                Kind::Texts { alphabet: Alphabet::default(), prototypes: Prototypes::new(Ratio { at_least, autojunk: true }) }
+                Measure::Texts { alphabet: Alphabet::default(), prototypes: Prototypes::new(Ratio { at_least, autojunk: true }) }
             }
-        })
+        };
+        ObservationClusters { by_task, measure }
+    }
+
+    /// Takes up the clusters that these rows founded.
+    ///
+    /// # Errors
+    /// If a column of [`COLUMNS`] is missing, or an encoder can't answer.
+    pub fn take_up(&mut self, rows: &[RecordBatch]) -> Result<(), RolloutError> {
+        let Some(rows) = row::sorted(rows)? else { return Ok(()) };
+        let (ids, prototypes, tasks) = (row::u64s(&rows, "cluster")?, row::texts(&rows, "prototype")?, row::texts(&rows, "task")?);
+        let founders = (0..rows.num_rows()).filter(|i| !prototypes.value(*i).is_empty());
+        let key = |i: usize| ClusterKey { task: tasks.value(i), id: ids.value(i), text: prototypes.value(i) };
+        Ok(self.insert(&founders.map(key).collect::<Vec<_>>())?)
+    }
+
+    fn bucket(&self, key: &ClusterKey) -> u64 {
+        if self.by_task {
+            memory::bucket(key.task)
+        } else {
+            0
+        }
     }
 
     /// The cluster of each key, and whether the key founded it; keys in the order of their rows' names.
     ///
     /// # Errors
     /// If an encoder can't answer.
-    pub fn join(&mut self, keys: &[Key]) -> Result<Vec<(u64, bool)>, PolicyError> {
-        Ok(match &mut self.0 {
-            Kind::Points { pointer, prototypes } => {
+    pub fn join(&mut self, keys: &[ClusterKey]) -> Result<Vec<(u64, bool)>, PolicyError> {
+        let buckets: Vec<u64> = keys.iter().map(|key| self.bucket(key)).collect();
+        let keyed = keys.iter().zip(buckets);
+        Ok(match &mut self.measure {
+            Measure::Points { pointer, prototypes } => {
                 let points = points(pointer, keys)?;
-                keys.iter().zip(points).map(|(key, point)| prototypes.join(key.bucket, key.id, &point)).collect()
+                keyed.zip(points).map(|((key, bucket), point)| prototypes.join(bucket, key.id, &point)).collect()
             }
-            Kind::Texts { alphabet, prototypes } => {
-                keys.iter().map(|key| prototypes.join(key.bucket, key.id, &Text::read(key.text, alphabet))).collect()
+            Measure::Texts { alphabet, prototypes } => {
+                keyed.map(|(key, bucket)| prototypes.join(bucket, key.id, &Text::read(key.text, alphabet))).collect()
             }
         })
     }
 
     /// Takes up clusters that were founded before, by their prototypes, in the order in which that happened.
-    ///
-    /// # Errors
-    /// If an encoder can't answer.
-    pub fn insert(&mut self, founders: &[Key]) -> Result<(), PolicyError> {
-        match &mut self.0 {
-            Kind::Points { pointer, prototypes } => {
+    fn insert(&mut self, founders: &[ClusterKey]) -> Result<(), PolicyError> {
+        let buckets: Vec<u64> = founders.iter().map(|key| self.bucket(key)).collect();
+        let keyed = founders.iter().zip(buckets);
+        match &mut self.measure {
+            Measure::Points { pointer, prototypes } => {
                 let points = points(pointer, founders)?;
-                founders.iter().zip(points).for_each(|(key, point)| prototypes.insert(key.bucket, key.id, &point));
+                keyed.zip(points).for_each(|((key, bucket), point)| prototypes.insert(bucket, key.id, &point));
             }
-            Kind::Texts { alphabet, prototypes } => {
-                founders.iter().for_each(|key| prototypes.insert(key.bucket, key.id, &Text::read(key.text, alphabet)));
+            Measure::Texts { alphabet, prototypes } => {
+                keyed.for_each(|(key, bucket)| prototypes.insert(bucket, key.id, &Text::read(key.text, alphabet)));
             }
         }
         Ok(())
@@ -90,25 +122,25 @@ impl Clusters {
     ///
     /// # Errors
     /// If an encoder can't answer.
-    pub fn first(&self, keys: &[Key]) -> Result<Vec<Option<u64>>, PolicyError> {
-        Ok(match &self.0 {
-            Kind::Points { pointer, prototypes } => {
+    pub fn first(&self, keys: &[ClusterKey]) -> Result<Vec<Option<u64>>, PolicyError> {
+        Ok(match &self.measure {
+            Measure::Points { pointer, prototypes } => {
                 let points = points(pointer, keys)?;
-                keys.iter().zip(points).map(|(key, point)| prototypes.first(key.bucket, &point)).collect()
+                keys.iter().zip(points).map(|(key, point)| prototypes.first(self.bucket(key), &point)).collect()
             }
-            Kind::Texts { alphabet, prototypes } => {
+            Measure::Texts { alphabet, prototypes } => {
                 // What is only looked up leaves the alphabet as it is.
                 let mut alphabet = alphabet.clone();
-                keys.iter().map(|key| prototypes.first(key.bucket, &Text::read(key.text, &mut alphabet))).collect()
+                keys.iter().map(|key| prototypes.first(self.bucket(key), &Text::read(key.text, &mut alphabet))).collect()
             }
         })
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        match &self.0 {
-            Kind::Points { prototypes, .. } => prototypes.len(),
-            Kind::Texts { prototypes, .. } => prototypes.len(),
+        match &self.measure {
+            Measure::Points { prototypes, .. } => prototypes.len(),
+            Measure::Texts { prototypes, .. } => prototypes.len(),
         }
     }
 
@@ -119,7 +151,7 @@ impl Clusters {
 }
 
 /// A point for each key; where there are no points, one that only equal keys share.
-fn points(pointer: &Pointer, keys: &[Key]) -> Result<Vec<Vec<f32>>, PolicyError> {
+fn points(pointer: &Pointer, keys: &[ClusterKey]) -> Result<Vec<Vec<f32>>, PolicyError> {
     match pointer.points {
         Points::None => Ok(keys.iter().map(|key| memory::exactly(key.text)).collect()),
         _ => pointer.points(keys.iter().map(|key| key.text.to_owned()).collect()),
@@ -130,12 +162,12 @@ fn points(pointer: &Pointer, keys: &[Key]) -> Result<Vec<Vec<f32>>, PolicyError>
 mod tests {
     use super::*;
 
-    fn keys<'a>(texts: &[&'a str]) -> Vec<Key<'a>> {
-        texts.iter().enumerate().map(|(i, text)| Key { bucket: 0, id: i as u64 + 1, text }).collect()
+    fn keys<'a>(texts: &[&'a str]) -> Vec<ClusterKey<'a>> {
+        texts.iter().enumerate().map(|(i, text)| ClusterKey { task: "t", id: i as u64 + 1, text }).collect()
     }
 
     fn joined(compare: Compare, at_least: f64, points: Points, texts: &[&str]) -> Vec<u64> {
-        let mut clusters = Clusters::new(compare, at_least, Pointer::new(points, None, None));
+        let mut clusters = ObservationClusters::new(compare, at_least, Pointer::new(points, None, None), false);
         clusters.join(&keys(texts)).unwrap().into_iter().map(|(id, _)| id).collect()
     }
 
@@ -154,11 +186,11 @@ mod tests {
     #[test]
     fn what_was_founded_before_is_found_again() {
         for (compare, points) in [(Compare::Ratio, Points::Words), (Compare::Cosine, Points::Words), (Compare::Cosine, Points::None)] {
-            let new = || Clusters::new(compare, 0.7, Pointer::new(points, None, None));
+            let new = || ObservationClusters::new(compare, 0.7, Pointer::new(points, None, None), true);
             let texts = ["a red door", "a red lamp", "salt", "a red door", "pepper"];
             let mut whole = new();
             let joined = whole.join(&keys(&texts)).unwrap();
-            let founders: Vec<Key> = keys(&texts).into_iter().zip(&joined).filter(|(_, (_, founded))| *founded).map(|(key, _)| key).collect();
+            let founders: Vec<ClusterKey> = keys(&texts).into_iter().zip(&joined).filter(|(_, (_, founded))| *founded).map(|(key, _)| key).collect();
             let mut resumed = new();
             resumed.insert(&founders).unwrap();
             resumed.insert(&founders).unwrap();
