@@ -218,14 +218,14 @@ pub enum RowError {
     #[error("there is no column `{0}` in these rows")]
     Missing(String),
     /// A column isn't of the type that the table says.
-    #[error("column `{name}` holds {found}, wanted {wanted}")]
+    #[error("column `{name}` holds {actual}, expected {expected}")]
     Type {
         /// The column.
         name: String,
         /// What it holds.
-        found: DataType,
+        actual: DataType,
         /// What the table says.
-        wanted: DataType,
+        expected: DataType,
     },
     /// Arrow refused: columns of different lengths, or a batch too large.
     #[error("{0}")]
@@ -251,11 +251,11 @@ pub fn with(rows: &RecordBatch, name: &str, values: ArrayRef) -> Result<RecordBa
 }
 
 /// [`with`] for several columns, added in this order.
-pub fn with_all(rows: &RecordBatch, made: Vec<(&str, ArrayRef)>) -> Result<RecordBatch, RowError> {
+pub fn with_all(rows: &RecordBatch, added: Vec<(&str, ArrayRef)>) -> Result<RecordBatch, RowError> {
     let schema = rows.schema();
-    let kept = schema.fields().iter().zip(rows.columns()).filter(|(field, _)| made.iter().all(|(name, _)| field.name() != name));
-    let kept: Vec<(&str, ArrayRef)> = kept.map(|(field, column)| (field.name().as_str(), column.clone())).collect();
-    batch(kept.into_iter().chain(made).collect())
+    let unchanged = schema.fields().iter().zip(rows.columns()).filter(|(field, _)| added.iter().all(|(name, _)| field.name() != name));
+    let unchanged: Vec<(&str, ArrayRef)> = unchanged.map(|(field, column)| (field.name().as_str(), column.clone())).collect();
+    batch(unchanged.into_iter().chain(added).collect())
 }
 
 macro_rules! typed {
@@ -265,8 +265,8 @@ macro_rules! typed {
             let array = rows.column_by_name(name).ok_or_else(|| RowError::Missing(name.into()))?;
             array.as_any().downcast_ref().ok_or_else(|| RowError::Type {
                 name: name.into(),
-                found: array.data_type().clone(),
-                wanted: $kind.arrow(),
+                actual: array.data_type().clone(),
+                expected: $kind.arrow(),
             })
         }
     };

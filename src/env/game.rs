@@ -42,7 +42,7 @@ pub trait GameSettings: Serialize + DeserializeOwned + JsonSchema + Debug + Send
 }
 
 /// [`GameSettings`] without its type.
-trait Erased: Debug + Send + Sync {
+trait ErasedSettings: Debug + Send + Sync {
     fn any(&self) -> &dyn Any;
     fn json(&self) -> serde_json::Result<Value>;
     fn check(&self) -> Result<(), EnvError>;
@@ -53,7 +53,7 @@ trait Erased: Debug + Send + Sync {
     fn board(&self, seed: u64) -> Result<u64, EnvError>;
 }
 
-impl<T: GameSettings> Erased for T {
+impl<T: GameSettings> ErasedSettings for T {
     fn any(&self) -> &dyn Any {
         self
     }
@@ -81,34 +81,34 @@ impl<T: GameSettings> Erased for T {
 }
 
 /// What is known of an environment before it has settings.
-pub struct Kind {
+pub struct EnvironmentKind {
     /// `env` in a pipeline.
     pub name: &'static str,
     /// What a player has to do.
     pub about: &'static str,
     /// JSON Schema of its settings, as a `tasks` node says them.
     pub schema: fn() -> Value,
-    pub(super) read: fn(&'static Kind, Value) -> serde_json::Result<Game>,
-    pub(super) parse: fn(&'static Kind, &str) -> Option<Game>,
+    pub(super) read: fn(&'static EnvironmentKind, Value) -> serde_json::Result<Game>,
+    pub(super) parse: fn(&'static EnvironmentKind, &str) -> Option<Game>,
     /// Whether it is played by an adapter of `flow-env`, which has to be installed.
     pub adapter: bool,
 }
 
-impl Kind {
-    /// Of an environment that is played here, or that `env: process` names.
-    pub(super) const fn of<T: GameSettings>() -> Kind {
-        Kind {
+impl EnvironmentKind {
+    /// For an environment that runs in this process, and for `env: process`.
+    pub(super) const fn for_settings<T: GameSettings>() -> EnvironmentKind {
+        EnvironmentKind {
             name: T::NAME,
             about: T::ABOUT,
             schema: || schemars::schema_for!(T).to_value(),
-            read: |kind, with| Ok(Game::of::<T>(kind, serde_json::from_value(with)?)),
-            parse: |kind, label| Some(Game::of::<T>(kind, T::parse(label)?)),
+            read: |kind, with| Ok(Game::new::<T>(kind, serde_json::from_value(with)?)),
+            parse: |kind, label| Some(Game::new::<T>(kind, T::parse(label)?)),
             adapter: false,
         }
     }
 }
 
-impl fmt::Debug for Kind {
+impl fmt::Debug for EnvironmentKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
@@ -117,8 +117,8 @@ impl fmt::Debug for Kind {
 /// An environment of the registry with its settings. Cheap to clone; equal where name and settings are.
 #[derive(Clone, Debug)]
 pub struct Game {
-    kind: &'static Kind,
-    settings: Arc<dyn Erased>,
+    kind: &'static EnvironmentKind,
+    settings: Arc<dyn ErasedSettings>,
 }
 
 impl PartialEq for Game {
@@ -131,7 +131,7 @@ impl Eq for Game {}
 
 impl Game {
     /// `kind` is the line of the registry that belongs to `T`.
-    pub(super) fn of<T: GameSettings>(kind: &'static Kind, settings: T) -> Game {
+    pub(super) fn new<T: GameSettings>(kind: &'static EnvironmentKind, settings: T) -> Game {
         Game { kind, settings: Arc::new(settings) }
     }
 

@@ -96,12 +96,13 @@ mod tests {
                 "sokoban-6x6-b2-m3-l3to30-d77-s123",
             ),
             (json!({ "env": "minesweeper", "size": 5 }), "minesweeper-5x5-m3-s123"),
-            (json!({ "env": "process", "name": "my_game2", "command": ["x"] }), "process-my_game2-s123"),
         ] {
             let task = Task { game: read(with), seed: 123 };
             assert_eq!(task.name(), expected);
             assert_eq!(Task::parse(expected).unwrap(), task);
         }
+        let name = "process-my_game2-train-long/7-s123";
+        assert_eq!(Task::parse(name).unwrap().name(), name);
     }
 
     #[test]
@@ -119,8 +120,10 @@ mod tests {
             "process-s1",
             "process--s1",
             "process-my game-s1",
-            "process-game-s01",
-            "process-a-b-s1",
+            "process-game-s1",
+            "process-game-train-s1",
+            "process-game-train-7-s01",
+            "process-game-Train-7-s1",
         ] {
             assert!(matches!(Task::parse(name), Err(EnvError::Name(_))), "{name}");
         }

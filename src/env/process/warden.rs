@@ -78,21 +78,21 @@ mod tests {
 
     #[test]
     fn what_is_left_when_the_input_ends_is_killed_with_all_that_it_started() {
-        let (mut kept, mut freed, mut other) = (program(), program(), program());
+        let (mut watched, mut removed, mut other) = (program(), program(), program());
         let mut warden = Warden::start().unwrap();
-        for child in [&kept, &freed, &other] {
+        for child in [&watched, &removed, &other] {
             warden.add(child.id());
         }
-        warden.remove(freed.id());
+        warden.remove(removed.id());
         let start = Instant::now();
         drop(warden);
-        for child in [&mut kept, &mut other] {
+        for child in [&mut watched, &mut other] {
             assert!(!child.wait().unwrap().success());
         }
         assert!(start.elapsed() < Duration::from_secs(20), "it took {:?}", start.elapsed());
-        assert_eq!(freed.try_wait().unwrap(), None, "it is nobody's business any more");
-        let group = rustix::process::Pid::from_child(&freed);
+        assert_eq!(removed.try_wait().unwrap(), None, "it is nobody's business any more");
+        let group = rustix::process::Pid::from_child(&removed);
         rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
-        freed.wait().unwrap();
+        removed.wait().unwrap();
     }
 }

@@ -30,7 +30,7 @@ impl Default for SearchSettings {
 
 impl SearchSettings {
     fn question(&self, corpus: &Corpus, seed: u64) -> Result<Question, EnvError> {
-        Question::of(seed, corpus).ok_or_else(|| EnvError::Unmade { what: "question".into(), tries: 1000 })
+        Question::sample(seed, corpus).ok_or_else(|| EnvError::Unmade { what: "question".into(), tries: 1000 })
     }
 }
 
@@ -79,13 +79,13 @@ impl GameSettings for SearchSettings {
 
     fn make(&self, seed: u64) -> Result<Box<dyn Environment>, EnvError> {
         self.check()?;
-        let corpus = Corpus::of(self.documents);
+        let corpus = Corpus::with_size(self.documents);
         let question = self.question(&corpus, seed)?;
         Ok(Box::new(Search::new(corpus, question, self.found)))
     }
 
     fn board(&self, seed: u64) -> Result<u64, EnvError> {
         self.check()?;
-        Ok(text(&self.question(&Corpus::of(self.documents), seed)?.text))
+        Ok(text(&self.question(&Corpus::with_size(self.documents), seed)?.text))
     }
 }

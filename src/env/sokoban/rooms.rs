@@ -2,7 +2,7 @@
 //! targets. The way of gym-sokoban 0.0.6 (Schrader 2018), held to rooms whose shortest solution has a wanted length.
 
 use super::board::{Board, Direction};
-use super::solver::{solve, Table};
+use super::solver::{solve, StateMap};
 use super::SokobanSettings;
 use crate::env::{EnvError, Split};
 use crate::seed::{mix, Random};
@@ -90,14 +90,14 @@ type Boxes = [usize; 7];
 struct Reverse<'a> {
     board: &'a Board,
     targets: &'a [usize],
-    explored: Table<()>,
+    explored: StateMap<()>,
     best: usize,
     state: Option<(usize, Boxes)>,
 }
 
 impl<'a> Reverse<'a> {
     fn play(board: &'a Board, targets: &'a [usize], depth: usize) -> Option<(usize, Vec<usize>)> {
-        let mut search = Reverse { board, targets, explored: Table::default(), best: 0, state: None };
+        let mut search = Reverse { board, targets, explored: StateMap::default(), best: 0, state: None };
         let mut boxes = [0; 7];
         boxes[..targets.len()].copy_from_slice(targets);
         search.visit(board.player, boxes, 0, depth);

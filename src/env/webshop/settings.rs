@@ -45,7 +45,7 @@ impl Default for WebshopSettings {
 impl WebshopSettings {
     fn goal(&self, shop: &Shop, seed: u64) -> Result<Goal, EnvError> {
         self.check()?;
-        Goal::of(seed, &shop.products).ok_or_else(|| EnvError::Unmade { what: "goal".into(), tries: 1000 })
+        Goal::sample(seed, &shop.products).ok_or_else(|| EnvError::Unmade { what: "goal".into(), tries: 1000 })
     }
 }
 
@@ -102,13 +102,13 @@ impl GameSettings for WebshopSettings {
     }
 
     fn make(&self, seed: u64) -> Result<Box<dyn Environment>, EnvError> {
-        let shop = Shop::of(self.products);
+        let shop = Shop::with_size(self.products);
         let goal = self.goal(&shop, seed)?;
         Ok(Box::new(Webshop::new(shop, goal, self.pages, self.pays)))
     }
 
     fn board(&self, seed: u64) -> Result<u64, EnvError> {
-        let shop = Shop::of(self.products);
+        let shop = Shop::with_size(self.products);
         Ok(self.goal(&shop, seed)?.content(&shop.products))
     }
 }

@@ -1,7 +1,7 @@
-//! What a run knows of the programs that it plays with: how to start them, and which are running, so that none outlives it.
+//! The programs that play environments for a run: how each is started, and which processes run, so that none outlives the run.
 
 use super::error::{ProcessError, StartError};
-use super::variables::given;
+use super::variables::inherited;
 use super::warden::Warden;
 use super::{Hello, ProcessSettings};
 use rustix::process::{kill_process_group, waitid, Pid, Signal, WaitId, WaitIdOptions};
@@ -11,12 +11,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Shared by all who play. Cheap to clone.
+/// Shared by all samplers of a run. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Outside(Arc<Mutex<State>>);
+pub struct Programs(Arc<Mutex<ProgramsState>>);
 
 #[derive(Default)]
-struct State {
+struct ProgramsState {
     known: BTreeMap<String, ProcessSettings>,
     greeted: BTreeMap<String, Hello>,
     running: BTreeMap<u32, Child>,
@@ -25,8 +25,8 @@ struct State {
     warden: Option<Warden>,
 }
 
-impl State {
-    /// Takes a program out of those that run; it is to be ended now.
+impl ProgramsState {
+    /// Removes a process from those that run, so that the caller can kill it.
     fn take(&mut self, id: u32) -> Option<Child> {
         let child = self.running.remove(&id)?;
         if let Some(warden) = &mut self.warden {
@@ -36,12 +36,12 @@ impl State {
     }
 }
 
-impl Outside {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl Programs {
+    fn state(&self) -> MutexGuard<'_, ProgramsState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a program known by its name.
+    /// Registers a program under its name.
     pub fn declare(&self, settings: ProcessSettings) {
         self.state().known.insert(settings.name.clone(), settings);
     }
@@ -51,7 +51,7 @@ impl Outside {
         self.state().known.get(name).cloned()
     }
 
-    /// What the program of this name says of itself; it is started once to be asked.
+    /// The answer of the program of this name to `hello`; it is started once to be asked.
     pub fn hello(&self, name: &str) -> Result<Hello, ProcessError> {
         let known = self.state().greeted.get(name).cloned();
         if let Some(hello) = known {
@@ -97,7 +97,7 @@ impl Outside {
             state.warden = Warden::start();
         }
         let mut command = Command::new(program);
-        command.env_clear().envs(given(&settings.pass));
+        command.env_clear().envs(inherited(&settings.pass));
         command.args(arguments).process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|source| refused(program, source))?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -112,13 +112,13 @@ impl Outside {
         }
     }
 
-    /// Ends a process with all that it started, and says how it had ended if it had.
+    /// Kills a process and its group. Returns its exit status if it had ended by itself.
     pub(super) fn kill(&self, id: u32) -> Option<ExitStatus> {
         let child = self.state().take(id)?;
         end(child, Instant::now() + FAILED)
     }
 
-    /// Waits a moment for the end of a process that has closed its output.
+    /// Waits up to a second for a process that has closed its output to exit.
     pub(super) fn ended(&self, id: u32) -> Option<ExitStatus> {
         let late = Instant::now() + Duration::from_secs(1);
         loop {
@@ -138,12 +138,12 @@ pub(super) struct Pipes {
     pub errors: std::process::ChildStderr,
 }
 
-/// How long a program may take to end when it is asked to: at the end of a run, so that it can end what it started in groups of their
-/// own, and where it has failed.
+/// Time between SIGTERM and SIGKILL: at the end of a run, long enough for a program to end the process groups that it started itself, and
+/// after a failure.
 const LEAVE: Duration = Duration::from_secs(5);
 const FAILED: Duration = Duration::from_millis(300);
 
-/// Asks a process and all of its group to end, waits for it until then, and kills what is left.
+/// Sends SIGTERM to a process group, waits for its leader until the deadline, and sends SIGKILL.
 fn end(mut child: Child, until: Instant) -> Option<ExitStatus> {
     let group = Pid::from_child(&child);
     let _ = kill_process_group(group, Signal::TERM);
