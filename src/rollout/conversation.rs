@@ -202,7 +202,7 @@ mod tests {
     use super::*;
     use crate::env::{Extras, TimeStep};
     use crate::policy::Request;
-    use crate::rollout::context::{MemoryRecall, Moment};
+    use crate::rollout::context::{rows, MemoryRecall, Moment};
     use crate::rollout::points::{Pointer, Points};
     use serde_json::json;
 

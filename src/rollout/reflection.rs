@@ -252,7 +252,7 @@ fn state(episode: &Transcript) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::context::MemoryRecall;
+    use super::super::context::{rows, MemoryRecall};
     use super::super::episode::EpisodeStart;
     use super::super::points::{Pointer, Points};
     use super::*;

@@ -11,6 +11,8 @@ mod passage;
 mod pools;
 
 pub use carried::Carried;
+#[cfg(test)]
+pub use memory::rows;
 pub use memory::{MemoryRecall, MemorySettings, RecallKey, RecallTime};
 pub use notes::NotesSettings;
 pub use passage::{words, Moment, Passage, PassageSlot};
