@@ -16,7 +16,7 @@ use crate::pipeline;
 use crate::{files, ops};
 use clap::Args;
 use file::Study;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use work::{remaining, work};
 
@@ -45,7 +45,11 @@ pub struct StudyArgs {
 
 impl StudyArgs {
     pub fn run(self) -> CommandResult {
-        let study: Study = pipeline::document(&self.study, "the study", Study::mistakes)?;
+        let folder = self.study.parent().unwrap_or(Path::new(""));
+        let study: Study = pipeline::document(&self.study, "the study", |study: &mut Study| {
+            study.resolve(folder);
+            study.mistakes()
+        })?;
         if let Some([table, row, column]) = self.cell.as_deref() {
             answer(&page::origin(&study, table, row, column)?);
             return Ok(ExitCode::SUCCESS);
