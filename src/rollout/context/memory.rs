@@ -231,7 +231,10 @@ impl ContextSource for MemoryRecall {
         }
         let keys: Vec<String> = moments.iter().map(|moment| self.key(moment)).collect();
         let pools = match &self.observed {
-            Some(pools) => pools.of(&moments.iter().map(|moment| (moment.start.task.as_str(), moment.observation)).collect::<Vec<_>>(), self.settings.whose)?,
+            Some(pools) => {
+                let observations: Vec<_> = moments.iter().map(|moment| (moment.start.task.as_str(), moment.observation)).collect();
+                pools.of(&observations, self.settings.whose)?
+            }
             None => vec![None; moments.len()],
         };
         let alike = self.settings.retrieval.by == By::Similarity || self.clusters.is_some() || self.observed.is_some();

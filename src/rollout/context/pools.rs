@@ -1,6 +1,7 @@
 //! Which entries of a memory belong to which cluster of observations (SLEA-RL, section 3.2: each cluster "stores associated experience pools").
 
 use crate::memory::Change;
+use crate::policy::PolicyError;
 use crate::rollout::clustering::{ClusterKey, ObservationClusters};
 use crate::rollout::error::RolloutError;
 use crate::rollout::exchange::NotesOwner;
@@ -53,7 +54,7 @@ impl ClusterPools {
 
     /// The pool of each of these observations, of a task each: that of its cluster, or of the next other one that has entries. Nothing where
     /// there is no such cluster, or its pool is empty.
-    pub fn of(&self, observations: &[(&str, &str)], whose: NotesOwner) -> Result<Vec<Option<&BTreeSet<u64>>>, RolloutError> {
+    pub fn of(&self, observations: &[(&str, &str)], whose: NotesOwner) -> Result<Vec<Option<&BTreeSet<u64>>>, PolicyError> {
         let homes = self.homes_of(observations)?;
         let filled = |pool: &&BTreeSet<u64>| !pool.is_empty();
         let another = |own: u64| {
@@ -67,8 +68,8 @@ impl ClusterPools {
         Ok(homes.into_iter().map(pool).collect())
     }
 
-    fn homes_of(&self, keys: &[(&str, &str)]) -> Result<Vec<Option<u64>>, RolloutError> {
+    fn homes_of(&self, keys: &[(&str, &str)]) -> Result<Vec<Option<u64>>, PolicyError> {
         let keys: Vec<ClusterKey> = keys.iter().map(|(task, text)| ClusterKey { task, id: 0, text }).collect();
-        Ok(self.clusters.first(&keys)?)
+        self.clusters.first(&keys)
     }
 }
