@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "asin": product.asin, "query": product.query, "product_category": product.path, "name": product.title, "Title": product.title,
         "Description": product.description, "BulletPoints": product.bullets, "Attributes": product.attributes, "price": product.price,
         "options": product.options.iter().map(|(name, values)| json!([name, values])).collect::<Vec<_>>(),
-        "wanted": product.wanted, "instruction": product.instruction, "words": tokens(&product.title).collect::<Vec<_>>(),
+        "wanted": product.instruction_attributes, "instruction": product.instruction, "words": tokens(&product.title).collect::<Vec<_>>(),
     })))?;
     lines(folder, "documents.jsonl", shop.products.iter().map(|product| json!({ "id": product.asin, "contents": product.searchable() })))?;
     lines(folder, "purchases.jsonl", (0..PURCHASES).filter_map(|seed| purchase(&shop, seed)))?;
@@ -72,7 +72,7 @@ fn search(shop: &Shop, seed: u64) -> Option<Value> {
     let mut random = Random::new(seed ^ 0xfeed);
     let query = match seed % 4 {
         0 | 1 => goal.instruction.to_lowercase(),
-        2 => format!("{} {}", product.wanted[random.below(product.wanted.len())], product.query),
+        2 => format!("{} {}", product.instruction_attributes[random.below(product.instruction_attributes.len())], product.query),
         _ => {
             let texts: Vec<String> = (0..3).map(|_| shop.products[random.below(shop.products.len())].searchable()).collect();
             let words: Vec<&str> = texts.iter().flat_map(|text| text.split(' ')).collect();
