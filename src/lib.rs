@@ -44,7 +44,7 @@
 //!
 //! # Where things are
 //!
-//! Arrows go down only: [`cli`] -> [`ops`] -> {[`rollout`], [`dataflow`]} -> {[`mod@env`], [`policy`], [`credit`], [`memory`], [`log`]} -> {[`pipeline`], [`row`], [`stats`], [`seed`], [`pulse`], [`files`], [`printable`], `difflib`}.
+//! Arrows go down only: [`cli`] -> [`ops`] -> {[`rollout`], [`dataflow`]} -> {[`mod@env`], [`policy`], [`credit`], [`memory`], [`log`]} -> {[`pipeline`], [`row`], [`stats`], [`prototypes`], [`seed`], [`pulse`], [`files`], [`printable`], `difflib`}.
 //! One operator is one file in [`ops`] and one line in [`ops::TABLE`]; an environment knows no policy, credit knows no
 //! graph, [`rollout`] brings the two together and knows no timely, and only [`dataflow`] knows how iterations overlap.
 //!
@@ -81,6 +81,7 @@ pub mod ops;
 pub mod pipeline;
 pub mod policy;
 pub mod printable;
+pub mod prototypes;
 pub mod pulse;
 pub mod rollout;
 pub mod row;

@@ -131,6 +131,8 @@ pub const COLUMNS: &[Column] = &[
     column("value", Kind::F32, "what the critic expected after the prompt: the return from this turn on"),
     column("token_values", Kind::F32List, "what the critic expected before each response token, by `value` with `per: token`"),
     column("visitation_depth", Kind::U32, "how many earlier turns of the same trajectory were in the same state"),
+    column("cluster", Kind::U64, "the cluster of what was seen before the turn: a hash of the name of the row that founded it; 0 for a reflection"),
+    column("prototype", Kind::Text, "with the row that founded a cluster: what later rows are compared with; else empty"),
     column("group", Kind::U64, "the group the row is compared in: a hash of its values in the grouping columns and, with `similar`, of the text of the first row"),
     column("group_size", Kind::U32, "rows in the group"),
     column("return", Kind::F32, "the value that the advantage compares: a return, a reward, an estimate by a critic, or an advantage made upstream"),

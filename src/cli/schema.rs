@@ -15,7 +15,7 @@ pub struct SchemaArgs {
 
 impl SchemaArgs {
     pub fn run(self) -> CommandResult {
-        let schema = if self.study { study::schema() } else { pipeline::schema(&ops::catalog()) };
+        let schema = if self.study { study::published_schema() } else { pipeline::schema(&ops::catalog()) };
         answer(&serde_json::to_string_pretty(&schema)?);
         Ok(ExitCode::SUCCESS)
     }

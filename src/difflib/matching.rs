@@ -15,6 +15,7 @@ const NOTHING: u32 = u32::MAX;
 
 /// The text that others are compared with (difflib's `b`), and where each character stands in it.
 /// Characters are numbers below the size of an alphabet that all texts compared with one another share.
+#[derive(Clone, Debug)]
 pub struct Reference {
     text: Vec<u32>,
     /// The text, with [`NOTHING`] where a block may only end.
@@ -56,9 +57,10 @@ impl Reference {
         self.text.len()
     }
 
-    /// The places of `c` from `within.start` on.
+    /// The places of `c` from `from` on; a character that came to the alphabet after this text has none.
     fn places(&self, c: u32, from: usize) -> &[u32] {
-        let places = &self.places[self.starts[c as usize] as usize..self.starts[c as usize + 1] as usize];
+        let Some(&[start, end]) = self.starts.get(c as usize..c as usize + 2) else { return &[] };
+        let places = &self.places[start as usize..end as usize];
         match places.first() {
             Some(first) if (*first as usize) < from => &places[places.partition_point(|place| (*place as usize) < from)..],
             _ => places,

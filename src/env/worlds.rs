@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_costs_its_episode_and_is_not_told_as_a_panic() {
+    fn a_panic_fails_its_episode_and_is_not_printed() {
         static TOLD: AtomicUsize = AtomicUsize::new(0);
         let usual = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
@@ -306,9 +306,9 @@ mod tests {
     const LINES: &str = r#"
 import json, sys
 for number, line in enumerate(sys.stdin):
-    asked = json.loads(line)
-    said = []
-    for ask in asked if isinstance(asked, list) else [asked]:
+    batch = json.loads(line)
+    answers = []
+    for ask in batch if isinstance(batch, list) else [batch]:
         answer = {"episode": ask.get("episode")}
         if ask["request"] == "hello":
             answer = {"protocol": 2, "splits": {"train": 1}, "abilities": ["expert"]}
@@ -321,8 +321,8 @@ for number, line in enumerate(sys.stdin):
             answer |= {"error": "it is over"} if steps == 3 else {"action": f"{number} {steps}"}
         else:
             answer["closed"] = True
-        said.append(answer)
-    print(json.dumps(said if isinstance(asked, list) else said[0]), flush=True)
+        answers.append(answer)
+    print(json.dumps(answers if isinstance(batch, list) else answers[0]), flush=True)
 "#;
 
     #[test]

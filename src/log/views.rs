@@ -131,7 +131,7 @@ fn fill(
             NAME.iter().all(|c| turns.has(c)).then_some(turns)
         })
         .collect();
-    if let Some(sql) = memory_at(info, &columns) {
+    for sql in [memory_at(info, &columns), clusters_at(info, &columns)].into_iter().flatten() {
         db.execute_batch(&sql)?;
     }
     for (name, view) in [("trajectories", trajectories(&turns)), ("provenance", provenance(&turns))] {
@@ -143,18 +143,35 @@ fn fill(
 }
 
 /// The table macro `memory_at(iteration)`: the entries of the run's memories after that iteration, each with the iteration in which it
-/// came. None for a run without a memory.
+/// came or got its score. None for a run without a memory.
 fn memory_at(info: &RunInfo, columns: &BTreeMap<String, Vec<String>>) -> Option<String> {
     let memories = info.nodes.iter().filter(|node| node.role == Some(Role::Remembers) && columns.contains_key(&node.id));
     let entries_of = |node: &NodeInfo| {
         let (name, id) = (literal(&node.id), quoted(&node.id));
         format!(
-            "SELECT {name} AS node, * EXCLUDE (change) FROM {id} WHERE change > 0 AND iteration <= at_iteration AND id NOT IN \
-             (SELECT id FROM {id} WHERE change < 0 AND iteration <= at_iteration)"
+            // An entry whose score moved has left and come again: it is there while it came more often than it left, as it came last.
+            "SELECT {name} AS node, * EXCLUDE (change) FROM (FROM {id} WHERE iteration <= at_iteration \
+             QUALIFY sum(change) OVER (PARTITION BY id) > 0 AND change > 0 \
+             AND row_number() OVER (PARTITION BY id, change ORDER BY iteration DESC) = 1)"
         )
     };
     let parts: Vec<String> = memories.map(entries_of).collect();
     (!parts.is_empty()).then(|| format!("CREATE MACRO memory_at(at_iteration) AS TABLE {}", parts.join(" UNION ALL BY NAME ")))
+}
+
+/// The table macro `clusters_at(iteration)`: the clusters of the run that there were after that iteration, in the order in which observations
+/// are compared with them, each with the row that founded it. None for a run without clusters.
+fn clusters_at(info: &RunInfo, columns: &BTreeMap<String, Vec<String>>) -> Option<String> {
+    let maintains = |node: &&NodeInfo| columns.get(&node.id).is_some_and(|own| own.iter().any(|column| column == "prototype"));
+    let clusters_of = |node: &NodeInfo| {
+        let (name, id) = (literal(&node.id), quoted(&node.id));
+        let order = "iteration, task, sample, attempt, turn, phase";
+        format!("SELECT {name} AS node, {order}, cluster, prototype FROM {id} WHERE prototype <> '' AND iteration <= at_iteration")
+    };
+    let parts: Vec<String> = info.nodes.iter().filter(maintains).map(clusters_of).collect();
+    let order = "node, iteration, task, sample, attempt, turn, phase";
+    let all = parts.join(" UNION ALL BY NAME ");
+    (!parts.is_empty()).then(|| format!("CREATE MACRO clusters_at(at_iteration) AS TABLE FROM ({all}) ORDER BY {order}"))
 }
 
 /// A table with these columns and no row.

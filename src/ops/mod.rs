@@ -10,6 +10,7 @@ mod memories;
 mod operator;
 
 mod advantage;
+mod cluster;
 mod combine;
 mod evaluate;
 mod gpu_update;
@@ -44,6 +45,7 @@ pub static TABLE: &[Operator] = &[
     rollout::OPERATOR,
     reflect::OPERATOR,
     memory_update::OPERATOR,
+    cluster::OPERATOR,
     novelty::OPERATOR,
     reward::OPERATOR,
     value::OPERATOR,

@@ -69,7 +69,7 @@ impl MarkFinder<'_> {
             }
         }
         for several in ["anyOf", "oneOf", "allOf"] {
-            schema[several].as_array().into_iter().flatten().for_each(|value| self.within(value, value, path));
+            schema[several].as_array().into_iter().flatten().for_each(|branch| self.within(value, branch, path));
         }
         if schema["then"].is_object() {
             self.within(value, &schema["then"], path);

@@ -202,7 +202,7 @@ mod tests {
     use super::*;
     use crate::env::{Extras, TimeStep};
     use crate::policy::Request;
-    use crate::rollout::context::{MemoryRecall, Moment};
+    use crate::rollout::context::{rows, MemoryRecall, Moment};
     use crate::rollout::points::{Pointer, Points};
     use serde_json::json;
 
@@ -218,7 +218,8 @@ mod tests {
         let (prompt, tokenizer) = (AgentPrompt::new(&agent).unwrap(), Tokenizer::bytes());
         let SourceSettings::Memory(settings) = &agent.context[0] else { panic!("a memory") };
         let mut memory = MemoryRecall::new(settings.as_ref().clone(), Pointer::new(Points::None, None, None));
-        memory.begin((0..3).map(|turn| MemoryRecall::sample(turn, &format!("room {turn}"), &format!("tip {turn}"))).collect(), 1);
+        let tips: Vec<_> = (0..3).map(|turn| MemoryRecall::sample(turn, &format!("room {turn}"), &format!("tip {turn}"))).collect();
+        memory.begin(&rows(&tips), 1).unwrap();
         let start = EpisodeStart { task: "t".into(), sample: 0, attempt: 0, memory: "before\n".into(), iteration: 1, version: 0 };
         let mut episode = Episode::new(start);
         episode.begin(Some(view(0)));

@@ -22,7 +22,8 @@ pub enum Points {
 /// Makes points of texts.
 #[derive(Clone)]
 pub struct Pointer {
-    points: Points,
+    /// What they are made by.
+    pub points: Points,
     encoder: Option<(String, Policy)>,
 }
 

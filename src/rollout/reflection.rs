@@ -253,7 +253,7 @@ fn state(episode: &Transcript) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::context::MemoryRecall;
+    use super::super::context::{rows, MemoryRecall};
     use super::super::episode::EpisodeStart;
     use super::super::points::{Pointer, Points};
     use super::*;
@@ -299,7 +299,7 @@ mod tests {
         let queried = |place: &str| {
             let settings = serde_json::from_value(json!({ "memory": "memory", "place": place })).unwrap();
             let mut memory = MemoryRecall::new(settings, Pointer::new(Points::Words, None, None));
-            memory.begin(vec![Change { iteration: 0, change: 1, entry: entry.clone() }], 1);
+            memory.begin(&rows(&[Change { iteration: 0, change: 1, entry: entry.clone() }]), 1).unwrap();
             let mut reflector = reflector(NoteContent::Both, None);
             reflector.sources.push(Box::new(memory));
             let (request, prompt_memory) = queried(&reflector);

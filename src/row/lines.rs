@@ -31,7 +31,7 @@ pub struct Line {
     /// The row's name, defaults filled in.
     pub name: Name,
     /// What the line says, without defaults.
-    pub cells: BTreeMap<&'static str, Cell>,
+    pub cells: BTreeMap<String, Cell>,
 }
 
 /// What is wrong in a file of rows.
@@ -125,7 +125,7 @@ pub fn parse(file: &str, text: &str) -> Result<Vec<Line>, Mistakes> {
     }
 }
 
-fn cells(file: &str, line: usize, text: &str, mistakes: &mut Mistakes) -> BTreeMap<&'static str, Cell> {
+fn cells(file: &str, line: usize, text: &str, mistakes: &mut Mistakes) -> BTreeMap<String, Cell> {
     let mut cells = BTreeMap::new();
     let entries = match serde_json::from_str::<ObjectEntries>(text) {
         Ok(entries) => entries.0,
@@ -141,23 +141,24 @@ fn cells(file: &str, line: usize, text: &str, mistakes: &mut Mistakes) -> BTreeM
         }
     };
     for (key, value) in entries {
-        let Some(column) = super::find(&key) else {
+        let Some(kind) = super::kind(&key) else {
             mistakes.add(file, line, format!("there is no column `{}`", shortened(&key)), Some(nearest(&key)));
             continue;
         };
-        match Cell::read(column.kind, &value) {
+        match Cell::read(kind, &value) {
             Err(message) => {
-                let help = format!("`{}`: {}", column.name, column.about);
-                mistakes.add(file, line, format!("`{}` {message}", column.name), Some(help));
+                mistakes.add(file, line, format!("`{key}` {message}"), Some(format!("`{key}`: {}", about(&key))));
             }
-            Ok(cell) => {
-                if cells.insert(column.name, cell).is_some() {
-                    mistakes.add(file, line, format!("`{}` stands here twice", column.name), None);
-                }
-            }
+            Ok(_) if cells.contains_key(&key) => mistakes.add(file, line, format!("`{key}` stands here twice"), None),
+            Ok(cell) => drop(cells.insert(key, cell)),
         }
     }
     cells
+}
+
+/// What a column means.
+fn about(column: &str) -> &'static str {
+    super::find(column).map_or("a tagged part of an answer", |column| column.about)
 }
 
 fn shortened(key: &str) -> String {
@@ -202,26 +203,27 @@ pub fn batch(file: &str, lines: &[Line], needed: &BTreeMap<String, String>) -> R
     let Some(first) = lines.first() else { return Ok(None) };
     let mut mistakes = Mistakes::default();
     let mut columns = Vec::new();
-    for spec in COLUMNS {
-        let default = default(spec.name);
-        let has = lines.iter().find(|l| l.cells.contains_key(spec.name)).map(|l| l.number);
-        let named = NAME.contains(&spec.name) && default.is_some();
-        if !(named || has.is_some() || needed.contains_key(spec.name)) {
+    let present = lines.iter().flat_map(|line| line.cells.keys()).chain(needed.keys()).cloned();
+    let names = super::in_order(&NAME.map(String::from).into_iter().chain(present).collect::<Vec<_>>());
+    for name in &names {
+        let (default, Some(kind)) = (default(name), super::kind(name)) else { continue };
+        let has = lines.iter().find(|l| l.cells.contains_key(name)).map(|l| l.number);
+        if default.is_none() && has.is_none() && !needed.contains_key(name) {
             continue;
         }
-        let cells: Vec<Option<&Cell>> = lines.iter().map(|l| l.cells.get(spec.name).or(default.as_ref())).collect();
+        let cells: Vec<Option<&Cell>> = lines.iter().map(|l| l.cells.get(name).or(default.as_ref())).collect();
         if let Some(gap) = cells.iter().position(Option::is_none) {
-            let why = match (needed.get(spec.name), has) {
+            let why = match (needed.get(name), has) {
                 (Some(who), _) => format!("{who} needs it"),
                 (None, Some(line)) => format!("line {line} has it"),
                 (None, None) => String::new(),
             };
-            let help = format!("give every row a `{}`: {} ({})", spec.name, spec.about, spec.kind.name());
-            mistakes.add(file, lines[gap].number, format!("the column `{}` is missing, and {why}", spec.name), Some(help));
+            let help = format!("give every row a `{name}`: {} ({})", about(name), kind.name());
+            mistakes.add(file, lines[gap].number, format!("the column `{name}` is missing, and {why}"), Some(help));
             continue;
         }
         let cells: Vec<Cell> = cells.into_iter().flatten().cloned().collect();
-        columns.push((spec.name, column(spec.kind, &cells)));
+        columns.push((name.as_str(), column(kind, &cells)));
     }
     if !mistakes.messages.is_empty() {
         return Err(mistakes);

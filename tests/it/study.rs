@@ -32,8 +32,8 @@ fn study(folder: &Path) -> std::path::PathBuf {
     let text = format!(
         r#"study: small
 about: Two seeds of a method, and where they started.
-home: {home}
-page: {page}
+home: home
+page: docs/page.md
 seeds: [1, 2]
 runs:
   start: {{ pipeline: {start}, seeds: [7] }}
@@ -51,12 +51,10 @@ tables:
       - {{ name: "pass@1", value: '"pass@1"', scale: 100 }}
       - {{ name: rows, query: "select count(*) from rollout", digits: 0 }}
 "#,
-        home = folder.join("home").display(),
-        page = folder.join("docs/page.md").display(),
         start = pipeline.display(),
         method = method.display(),
     );
-    std::fs::write(&file, text).unwrap();
+    std::fs::write(&file, rooted(&text)).unwrap();
     file
 }
 

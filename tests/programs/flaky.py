@@ -50,7 +50,8 @@ def main():
             if NOTES != "-":
                 with open(NOTES + ".pids", "a") as pids:
                     pids.write(f"{os.getpid()}\n")
-            hello = {"protocol": 2, "splits": {"train": 1_000_000}, "words": ["P", ".", " .", " P", "left", "right"]}
+            hello = {"protocol": 2, "splits": {"train": 1_000_000}, "abilities": ["actions"],
+                     "words": ["P", ".", " .", " P", "left", "right"]}
             print(json.dumps(hello), flush=True)
             continue
         number = request["episode"]
@@ -71,6 +72,8 @@ def main():
         cells = " ".join("P" if i == episode[1] else "." for i in range(7))
         answer = {"episode": number, "observation": cells}
         answer |= {"reward": int(won), "done": won or episode[1] == 0, "won": won}
+        if "actions" in request and not answer["done"]:
+            answer["actions"] = ["left", "right"]
         if kind == "exit":
             print(f"the roof of {episode[0]} came down", file=sys.stderr, flush=True)
             os._exit(3)

@@ -20,7 +20,8 @@ def main():
     places = {}
     for request in requests():
         if request["request"] == "hello":
-            hello = {"protocol": 2, "splits": {"train": 1_000_000}, "words": ["P", ".", " .", " P", "left", "right"]}
+            hello = {"protocol": 2, "splits": {"train": 1_000_000}, "abilities": ["actions"],
+                     "words": ["P", ".", " .", " P", "left", "right"]}
             print(json.dumps(hello), flush=True)
             continue
         number = request["episode"]
@@ -35,6 +36,8 @@ def main():
             right = request["action"] == "right"
             places[number] = (places[number] + (1 if right else -1)) % 12
             answer |= {"reward": int(right), "done": False}
+        if "actions" in request:
+            answer["actions"] = ["left", "right"]
         answer["observation"] = " ".join("P" if i == places[number] else "." for i in range(12))
         print(json.dumps(answer), flush=True)
 

@@ -1,10 +1,11 @@
 //! The file of a study: runs, measurements of them, and tables of both.
 
+use crate::files;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A paper's table as a file.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -19,7 +20,7 @@ pub struct Study {
     /// What it is about: the page's first paragraph.
     #[serde(default)]
     pub about: String,
-    /// The folder of its runs and measurements; runs/NAME unless given.
+    /// The folder of its runs and measurements; runs/NAME where `flow` runs unless given. Paths in this file begin in its own folder.
     #[serde(default)]
     pub home: Option<PathBuf>,
     /// The Markdown page that its tables are written to. What stands there from the line `## What came out` on stays.
@@ -49,6 +50,15 @@ impl Study {
         self.home.clone().unwrap_or_else(|| PathBuf::from("runs").join(&self.study))
     }
 
+    /// Makes the paths that its file names, which begin in the folder of that file, begin where `flow` runs.
+    pub fn resolve(&mut self, folder: &Path) {
+        let runs = self.runs.values_mut().map(|run| &mut run.pipeline);
+        let measurements = self.measurements.values_mut().flat_map(|m| [Some(&mut m.panel), m.like.as_mut()]).flatten();
+        for path in [Some(&mut self.page), self.home.as_mut()].into_iter().flatten().chain(runs).chain(measurements) {
+            *path = files::tidy(&folder.join(&*path));
+        }
+    }
+
     /// The seeds of this run.
     pub fn seeds<'a>(&'a self, run: &'a RunSpec) -> &'a [u64] {
         run.seeds.as_deref().unwrap_or(&self.seeds)
@@ -68,7 +78,7 @@ pub struct RunSpec {
     /// Model -> the run of this study whose last weights it starts from: of the same seed, or of its only one.
     #[serde(default)]
     pub from: BTreeMap<String, String>,
-    /// Path -> value, as with `--set`.
+    /// Path -> value, as with `--set`: a file named here is looked for where `flow` runs.
     #[serde(default)]
     pub set: BTreeMap<String, Value>,
 }

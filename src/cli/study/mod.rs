@@ -16,13 +16,27 @@ use crate::pipeline;
 use crate::{files, ops};
 use clap::Args;
 use file::Study;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use work::{remaining, work};
 
 /// The JSON Schema of a study's file.
 pub fn schema() -> serde_json::Value {
     schemars::schema_for!(Study).to_value()
+}
+
+/// The JSON Schema of a study's file as an author writes it: an entry of a list or a map may stand for several by `for`.
+pub fn published_schema() -> serde_json::Value {
+    let mut schema = schema();
+    for shape in schema["$defs"].as_object_mut().into_iter().flat_map(|shapes| shapes.values_mut()) {
+        if let Some(properties) = shape["properties"].as_object_mut() {
+            let about = "Name -> values: this entry is written once and stands for one of each value, which takes the place of {name} in it.";
+            let lists = serde_json::json!({ "type": "array", "minItems": 1 });
+            let each = serde_json::json!({ "description": about, "type": "object", "minProperties": 1, "additionalProperties": lists });
+            properties.insert("for".into(), each);
+        }
+    }
+    schema
 }
 
 #[derive(Args)]
@@ -45,7 +59,11 @@ pub struct StudyArgs {
 
 impl StudyArgs {
     pub fn run(self) -> CommandResult {
-        let study: Study = pipeline::document(&self.study, "the study", Study::mistakes)?;
+        let folder = self.study.parent().unwrap_or(Path::new(""));
+        let study: Study = pipeline::document(&self.study, "the study", |study: &mut Study| {
+            study.resolve(folder);
+            study.mistakes()
+        })?;
         if let Some([table, row, column]) = self.cell.as_deref() {
             answer(&page::origin(&study, table, row, column)?);
             return Ok(ExitCode::SUCCESS);

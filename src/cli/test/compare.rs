@@ -23,7 +23,7 @@ pub enum Presence {
 
 /// One expected value and the actual one; none where the rows have no such column.
 pub struct ColumnComparison {
-    pub name: &'static str,
+    pub name: String,
     pub expected: Cell,
     pub got: Option<Cell>,
     pub agrees: bool,
@@ -53,13 +53,14 @@ pub fn compare(node: &str, expected: &[Line], actual: Option<&RecordBatch>, tole
 }
 
 fn columns(line: &Line, rows: &RecordBatch, i: usize, tolerance: f64) -> Vec<ColumnComparison> {
-    let expected_cells = row::COLUMNS.iter().filter(|c| !NAME.contains(&c.name)).filter_map(|c| Some((c, line.cells.get(c.name)?)));
-    let column = |(column, expected): (&row::Column, &Cell)| {
-        let got = rows.column_by_name(column.name).and_then(|values| Cell::of(column.kind, values, i));
+    let given: Vec<String> = line.cells.keys().filter(|name| !NAME.contains(&name.as_str())).cloned().collect();
+    let column = |name: String| {
+        let (expected, kind) = (line.cells.get(&name)?.clone(), row::kind(&name)?);
+        let got = rows.column_by_name(&name).and_then(|values| Cell::of(kind, values, i));
         let agrees = got.as_ref().is_some_and(|got| expected.agrees(got, tolerance));
-        ColumnComparison { name: column.name, expected: expected.clone(), got, agrees }
+        Some(ColumnComparison { name, expected, got, agrees })
     };
-    expected_cells.map(column).collect()
+    row::in_order(&given).into_iter().filter_map(column).collect()
 }
 
 #[cfg(test)]
@@ -85,7 +86,7 @@ mod tests {
         let outcomes: Vec<_> = all.iter().map(|c| (c.name.task.as_str(), c.presence, c.agrees())).collect();
         use Presence::*;
         assert_eq!(outcomes, [("a", Both, false), ("b", Both, true), ("c", Missing, false), ("d", Extra, false)]);
-        let a: Vec<_> = all[0].columns.iter().map(|c| (c.name, c.got.clone(), c.agrees)).collect();
+        let a: Vec<_> = all[0].columns.iter().map(|c| (c.name.as_str(), c.got.clone(), c.agrees)).collect();
         assert_eq!(a, [("reward", Some(Cell::F32(2.5)), false), ("used", None, false)], "a column that isn't there doesn't agree");
         assert!(compare("n", &[], None, 0.0).is_empty(), "no rows expected, none made");
         assert_eq!(compare("n", &expected, None, 0.0).iter().filter(|c| c.presence == Missing).count(), 3);

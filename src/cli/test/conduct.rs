@@ -26,7 +26,9 @@ pub fn conduct(pipeline: &Pipeline, test: &Test, catalog: &Catalog) -> Result<Ve
     }
     let expecting: BTreeSet<String> = test.expect.keys().cloned().collect();
     let mut part = pipeline.part(&expecting, &test.feed.keys().cloned().collect());
-    let columns = |lines: &Vec<Line>| lines.iter().flat_map(|l| l.cells.keys().copied()).collect();
+    fn columns(lines: &[Line]) -> BTreeSet<&str> {
+        lines.iter().flat_map(|line| line.cells.keys().map(String::as_str)).collect()
+    }
     let mut needed = part.needed(&expected.iter().map(|(node, lines)| (node.clone(), columns(lines))).collect(), catalog);
     let mut feeds = Feeds::new();
     part.iterations = 1;

@@ -48,7 +48,7 @@ fn differences(row: &RowComparison) -> Vec<[String; 6]> {
                 .map(|c| {
                     let got = c.got.as_ref().map_or("no such column".into(), |got| short(&got.to_string()));
                     let difference = c.got.as_ref().and_then(|got| c.expected.difference(got));
-                    line(c.name, short(&c.expected.to_string()), got, difference.map_or(String::new(), rounded))
+                    line(&c.name, short(&c.expected.to_string()), got, difference.map_or(String::new(), rounded))
                 })
                 .collect()
         }
@@ -102,10 +102,10 @@ pub fn json(file: &str, test: &str, outcome: &Comparisons) -> String {
 fn object(file: &str, test: &str, row: &RowComparison) -> Value {
     let (mut expected, mut got, mut difference) = (Map::new(), Map::new(), Map::new());
     for column in &row.columns {
-        expected.insert(column.name.into(), column.expected.json());
-        got.insert(column.name.into(), column.got.as_ref().map_or(Value::Null, |g| g.json()));
+        expected.insert(column.name.clone(), column.expected.json());
+        got.insert(column.name.clone(), column.got.as_ref().map_or(Value::Null, |g| g.json()));
         let apart = column.got.as_ref().and_then(|got| column.expected.difference(got));
-        apart.map(|apart| difference.insert(column.name.into(), json!(apart)));
+        apart.map(|apart| difference.insert(column.name.clone(), json!(apart)));
     }
     let side = |there: bool, values: Map<String, Value>| if there { Value::Object(values) } else { Value::Null };
     json!({

@@ -47,7 +47,7 @@ fn raised(rows: &[SampleRow], constant: f64) -> Vec<SampleRow> {
     rows.iter().map(|row| SampleRow { value: row.value + constant, ..row.clone() }).collect()
 }
 
-/// For each group the sum of its advantages, each `times` as often as said.
+/// For each group the sum of its advantages, each multiplied by `times` of its row.
 fn sums(rows: &[SampleRow], advantages: &Advantages, times: impl Fn(&SampleRow) -> f64) -> Vec<f64> {
     let members = |group| rows.iter().zip(&advantages.advantage).filter(move |(row, _)| row.group == group);
     (0..6).map(|group| members(group).map(|(row, a)| times(row) * f64::from(*a)).sum()).collect()

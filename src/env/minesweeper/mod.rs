@@ -17,7 +17,7 @@ pub struct Minesweeper {
     field: Field,
     mines: usize,
     lost: bool,
-    /// Where the expert was told that there are mines.
+    /// The cells of which a note told the expert that they hide mines.
     noted_mines: Vec<bool>,
 }
 

@@ -130,7 +130,7 @@ fn collect_faults(pool: &mut Pool, way: &str, faults: &mut Vec<String>) {
 }
 
 #[test]
-fn every_way_of_breaking_the_protocol_is_told() {
+fn every_way_of_breaking_the_protocol_is_reported() {
     let list = std::process::Command::new("python3").args(["tests/programs/broken.py", "--list"]).output().unwrap();
     let list = String::from_utf8(list.stdout).unwrap();
     // A program that never says hello is waited for for a minute.

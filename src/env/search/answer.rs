@@ -26,7 +26,7 @@ pub fn exact(answer: &str, truth: &str) -> bool {
     normal(answer) == normal(truth)
 }
 
-/// The harmonic mean of precision and recall of the words: 2 * common / (said + wanted). A `yes`, `no` or `noanswer` is right or wrong.
+/// The harmonic mean of precision and recall of the words: 2 * common / (answered + expected). A `yes`, `no` or `noanswer` is right or wrong.
 pub fn f1(answer: &str, truth: &str) -> f64 {
     let (answer, truth) = (normal(answer), normal(truth));
     let closed = |text: &str| matches!(text, "yes" | "no" | "noanswer");

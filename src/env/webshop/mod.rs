@@ -161,6 +161,7 @@ mod tests {
         #[derive(serde::Deserialize)]
         struct RecordedSearch {
             query: String,
+            #[serde(rename = "found")]
             results: Vec<usize>,
         }
         let shop = Shop::with_size(10_000);

@@ -5,7 +5,7 @@ use super::shop::PAGE;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How a page is told.
+/// The text format of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]

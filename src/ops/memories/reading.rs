@@ -2,10 +2,11 @@
 //! nothing.
 
 use crate::dataflow::{Context, Edge, Failed, Figure, Ports};
-use crate::memory::{By, Change, Clusters};
-use crate::ops::{is, memory_update};
+use crate::memory::{By, Clusters};
+use crate::ops::{cluster, is, memory_update, operator};
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, Wrong};
 use crate::rollout::agent::Agent;
+use crate::rollout::clustering::ObservationClusters;
 use crate::rollout::context::{self, ContextSource};
 use crate::rollout::points::Pointer;
 use arrow::array::RecordBatch;
@@ -36,6 +37,11 @@ impl context::MemoryPorts for NodeInputs<'_> {
         let from = memory(self.node, &self.ctx.pipeline, port)?;
         Some((memory_update::pointer(&from.with, self.ctx), memory_update::clustered(&from.with).map(Clusters::new)))
     }
+
+    fn clusters(&self, port: &str) -> Option<ObservationClusters> {
+        let input = self.node.inputs.iter().find(|input| input.port == port)?;
+        cluster::clusters(self.ctx.pipeline.node(&input.from)?, self.ctx)
+    }
 }
 
 /// The memory at this port of the node.
@@ -46,21 +52,19 @@ fn memory<'a>(node: &Node, pipeline: &'a Pipeline, port: &str) -> Option<&'a Nod
 
 /// The edges of the memories that these sources read, in the sources' order.
 pub fn edges<'s>(sources: &[Box<dyn ContextSource>], ports: &Ports<'s>) -> Vec<Edge<'s>> {
-    sources.iter().filter_map(|source| crate::ops::operator::port(ports, source.port()?)).collect()
+    sources.iter().flat_map(|source| source.ports()).filter_map(|port| operator::port(ports, port)).collect()
 }
 
 /// Applies the changes received from the memories, and draws by `seed` which memories are queried in this iteration.
 ///
 /// # Errors
-/// If the batches are no changes of a memory.
+/// If the batches aren't what these sources read, or an encoder can't answer.
 pub fn begin(sources: &mut [Box<dyn ContextSource>], came: &[Vec<RecordBatch>], seed: u64) -> Result<(), Failed> {
-    let reading = sources.iter_mut().filter(|source| source.port().is_some());
-    for (source, came) in reading.zip(came) {
-        let mut changes = Vec::new();
-        for batch in came {
-            changes.extend(Change::read(batch)?);
-        }
-        source.begin(changes, seed);
+    let mut rest = came;
+    for source in sources {
+        let (own, others) = rest.split_at(source.ports().len().min(rest.len()));
+        source.begin(own, seed)?;
+        rest = others;
     }
     Ok(())
 }
@@ -77,13 +81,13 @@ pub fn needs(agent: &Agent) -> Vec<Need> {
         let port = port.to_owned();
         columns.iter().map(move |column| Need { port: port.clone(), column: column.to_string(), at: vec![] })
     };
-    agent.context.iter().filter_map(|source| source.declared().port()).flat_map(needs).collect()
+    agent.context.iter().flat_map(|source| source.declared().ports()).flat_map(needs).collect()
 }
 
 /// The words of the headings in the context, of those sources that are connected, for a vocabulary.
 pub fn words(node: &Node, agent: &Agent) -> Vec<String> {
-    let read = |port: Option<(&str, _)>| port.is_none_or(|(port, _)| node.inputs.iter().any(|input| input.port == port));
-    agent.context.iter().map(|source| source.declared()).filter(|source| read(source.port())).flat_map(|source| source.words()).collect()
+    let read = |ports: Vec<(&str, _)>| ports.first().is_none_or(|(port, _)| node.inputs.iter().any(|input| input.port == *port));
+    agent.context.iter().map(|source| source.declared()).filter(|source| read(source.ports())).flat_map(|source| source.words()).collect()
 }
 
 /// Checks the memories that a node reads: an input that no source of its agent names, one that is no memory, a memory that can't be read as
@@ -94,7 +98,13 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, fixed: &[&str]) ->
         let at = |message: String| Wrong::in_node(node, &["inputs", &input.port], message);
         let named = agent.memories().any(|memory| memory.memory == input.port);
         let remembers = pipeline.node(&input.from).is_some_and(|from| is(from, Role::Remembers));
-        if !remembers {
+        let clusters = agent.memories().any(|memory| memory.clusters.as_ref() == Some(&input.port));
+        if clusters {
+            if !pipeline.node(&input.from).is_some_and(cluster::maintains) {
+                let message = format!("`{}` reads clusters here, and `{}` maintains none", node.id, input.from);
+                wrongs.push(at(message).help("connect a node with `op: cluster`: `inputs: { clusters: { after: clusters } }`"));
+            }
+        } else if !remembers {
             let message = format!("`{}` reads a memory here, and `{}` is none", node.id, input.from);
             let near = fixed.iter().filter(|port| strsim::damerau_levenshtein(port, &input.port) < 3).min();
             let connect = || "connect one: `inputs: { memory: { after: memory } }`, where `memory` is a `memory-update`".to_owned();
@@ -105,13 +115,15 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, fixed: &[&str]) ->
         }
     }
     for (i, source) in agent.context.iter().enumerate() {
-        let Some((port, _)) = source.declared().port() else { continue };
+        for (n, (port, _)) in source.declared().ports().into_iter().enumerate() {
         // A node may go without what another one is told; what nobody is told was meant otherwise.
         let read = |node: &Node| node.inputs.iter().any(|input| input.port == port);
         if !pipeline.all().any(read) {
-            let message = format!("`{}` is to be told of the memory `{port}`, and nothing brings it", node.id);
-            let help = format!("connect it: `inputs: {{ {port}: {{ after: {port} }} }}`, where the second `{port}` is a `memory-update`");
+            let (what, operator) = if n == 0 { ("memory", "memory-update") } else { ("clusters", "cluster") };
+            let message = format!("the context of `{}` reads the {what} `{port}`, and nothing is connected", node.id);
+            let help = format!("connect it: `inputs: {{ {port}: {{ after: {port} }} }}`, where the second `{port}` is a `{operator}`");
             wrongs.push(Wrong::in_node(node, &["with", "agent", "context", &i.to_string()], message).help(help));
+        }
         }
     }
     let mut known: Vec<(&str, Option<&str>)> = Vec::new();

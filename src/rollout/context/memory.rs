@@ -2,13 +2,18 @@
 //! section 3.3).
 
 use super::{ContextSource, Declared, MemoryPorts, Moment, Passage, PassageSlot};
-use crate::memory::{self, Asked, By, Change, Clusters, Library, Retrieval};
+use super::pools::ClusterPools;
+use crate::memory::{self, By, Change, Clusters, Library, Lookup, Retrieval};
 use crate::policy::{PolicyError, Tokenizer};
+use crate::rollout::clustering::{self, ObservationClusters};
+use crate::rollout::error::RolloutError;
 use crate::rollout::exchange::NotesOwner;
 use crate::rollout::points::Pointer;
 use crate::seed::{mix, text, Random};
+use arrow::array::RecordBatch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// How a memory is read while episodes are played.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -34,6 +39,12 @@ pub struct MemorySettings {
     /// there is no such cluster, those of all by similarity (SLEA-RL).
     #[serde(default)]
     pub whose: NotesOwner,
+    /// The clusters that observations belong to: the name of the port that they come by, from a `cluster` node. Told are then the entries whose
+    /// keys are of the cluster that the observation is of, and where that has none, or there is no such cluster, those of all by similarity
+    /// (SLEA-RL, Eq. 1 and 2); by `whose: another` those of the next other cluster that has some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^[A-Za-z][A-Za-z0-9_-]{0,63}$"))]
+    pub clusters: Option<String>,
     /// Where the prompt tells them.
     #[serde(default)]
     pub place: PassageSlot,
@@ -85,8 +96,9 @@ fn heading() -> String {
 const ITEM: &str = "- ";
 
 impl Declared for MemorySettings {
-    fn port(&self) -> Option<(&str, &'static [&'static str])> {
-        Some((&self.memory, memory::COLUMNS))
+    fn ports(&self) -> Vec<(&str, &'static [&'static str])> {
+        let clusters = self.clusters.as_deref().map(|clusters| (clusters, clustering::COLUMNS));
+        [(self.memory.as_str(), memory::COLUMNS)].into_iter().chain(clusters).collect()
     }
 
     fn words(&self) -> Vec<String> {
@@ -99,7 +111,8 @@ impl Declared for MemorySettings {
 
     fn open(&self, ports: &dyn MemoryPorts) -> Option<Box<dyn ContextSource>> {
         let (pointer, clusters) = ports.memory(&self.memory)?;
-        Some(Box::new(MemoryRecall::new(self.clone(), pointer).clustered(clusters)))
+        let observed = self.clusters.as_ref().and_then(|port| ports.clusters(port));
+        Some(Box::new(MemoryRecall::new(self.clone(), pointer).clustered(clusters).observing(observed)))
     }
 }
 
@@ -111,18 +124,25 @@ pub struct MemoryRecall {
     library: Library,
     /// The clusters of its entries, if it is partitioned by cluster.
     clusters: Option<Clusters>,
+    /// The clusters of observations, if it is read by those.
+    observed: Option<ClusterPools>,
     on: bool,
 }
 
 impl MemoryRecall {
     /// An empty memory.
     pub fn new(settings: MemorySettings, pointer: Pointer) -> MemoryRecall {
-        MemoryRecall { settings, pointer, library: Library::new(), clusters: None, on: false }
+        MemoryRecall { settings, pointer, library: Library::new(), clusters: None, observed: None, on: false }
     }
 
     /// The same, partitioned by clusters.
     pub fn clustered(self, clusters: Option<Clusters>) -> MemoryRecall {
         MemoryRecall { clusters, ..self }
+    }
+
+    /// The same, read by clusters of observations.
+    pub fn observing(self, clusters: Option<ObservationClusters>) -> MemoryRecall {
+        MemoryRecall { observed: clusters.map(ClusterPools::new), ..self }
     }
 
     /// The query key of this turn.
@@ -135,24 +155,27 @@ impl MemoryRecall {
     }
 
     /// The passage for this query key.
-    fn passage(&self, task: &str, key: &str, point: &[f32], tokenizer: &Tokenizer) -> Passage {
+    fn passage(&self, task: &str, key: &str, point: &[f32], pool: Option<&BTreeSet<u64>>, tokenizer: &Tokenizer) -> Passage {
         let MemorySettings { retrieval, whose, heading, place, .. } = &self.settings;
         let own = match &self.clusters {
-            Some(clusters) => clusters.of(point),
+            Some(clusters) => clusters.bucket(point),
             None => Some(memory::bucket(task)),
         };
         let find = |buckets: &[u64], by: By| {
             let retrieval = Retrieval { by, ..retrieval.clone() };
-            retrieval.find(&self.library, &Asked { buckets, key, point })
+            retrieval.find(&self.library, &Lookup { buckets, key, point, among: pool.filter(|_| by != By::Similarity) })
         };
+        let everywhere = || self.library.buckets().collect::<Vec<_>>();
         let mut entries = match (whose, own) {
+            _ if self.observed.is_some() && pool.is_none() => vec![],
+            _ if self.observed.is_some() => find(&everywhere(), By::All),
             (NotesOwner::Own, Some(own)) if self.clusters.is_some() => find(&[own], retrieval.by),
             (NotesOwner::Own, own) => find(&own.into_iter().chain([0]).collect::<Vec<_>>(), retrieval.by),
             // No key of another task is like what is seen here, so all of its entries count.
             (NotesOwner::Another, own) => find(&self.library.after(own.unwrap_or_default()).into_iter().collect::<Vec<_>>(), By::All),
         };
-        if entries.is_empty() && *whose == NotesOwner::Own && self.clusters.is_some() {
-            entries = find(&self.library.buckets().collect::<Vec<_>>(), By::Similarity);
+        if entries.is_empty() && *whose == NotesOwner::Own && (self.clusters.is_some() || self.observed.is_some()) {
+            entries = find(&everywhere(), By::Similarity);
         }
         let heading = format!("{heading}\n");
         let mut passage = Passage { slot: *place, once: self.once(), ..Passage::default() };
@@ -172,17 +195,26 @@ impl MemoryRecall {
 }
 
 impl ContextSource for MemoryRecall {
-    fn port(&self) -> Option<&str> {
-        Some(&self.settings.memory)
+    fn ports(&self) -> Vec<&str> {
+        let clusters = self.observed.as_ref().and(self.settings.clusters.as_deref());
+        [self.settings.memory.as_str()].into_iter().chain(clusters).collect()
     }
 
-    fn begin(&mut self, mut changes: Vec<Change>, seed: u64) {
-        changes.sort_by(|a, b| (a.iteration, a.entry.place()).cmp(&(b.iteration, b.entry.place())));
+    fn begin(&mut self, rows: &[Vec<RecordBatch>], seed: u64) -> Result<(), RolloutError> {
+        let mut changes = Vec::new();
+        for batch in rows.first().into_iter().flatten() {
+            changes.extend(Change::read(batch)?);
+        }
+        changes.sort_by(|a, b| a.order().cmp(&b.order()));
         if let Some(clusters) = &mut self.clusters {
-            changes.iter().filter(|change| change.change > 0).for_each(|change| clusters.came(&change.entry));
+            changes.iter().filter(|change| change.change > 0).for_each(|change| clusters.insert(&change.entry));
+        }
+        if let Some(pools) = &mut self.observed {
+            pools.begin(&changes, rows.get(1).map_or(&[], Vec::as_slice))?;
         }
         self.library.apply(changes);
         self.on = Random::new(mix(seed, text(&self.settings.memory))).unit() < self.settings.chance;
+        Ok(())
     }
 
     fn queried(&self) -> Option<bool> {
@@ -198,11 +230,24 @@ impl ContextSource for MemoryRecall {
             return Ok(vec![Passage::default(); moments.len()]);
         }
         let keys: Vec<String> = moments.iter().map(|moment| self.key(moment)).collect();
-        let alike = self.settings.retrieval.by == By::Similarity || self.clusters.is_some();
+        let pools = match &self.observed {
+            Some(pools) => {
+                let observations: Vec<_> = moments.iter().map(|moment| (moment.start.task.as_str(), moment.observation)).collect();
+                pools.of(&observations, self.settings.whose)?
+            }
+            None => vec![None; moments.len()],
+        };
+        let alike = self.settings.retrieval.by == By::Similarity || self.clusters.is_some() || self.observed.is_some();
         let points = if alike { self.pointer.points(keys.clone())? } else { vec![vec![]; moments.len()] };
-        let each = moments.iter().zip(&keys).zip(&points);
-        Ok(each.map(|((moment, key), point)| self.passage(&moment.start.task, key, point, tokenizer)).collect())
+        let each = moments.iter().zip(&keys).zip(&points).zip(pools);
+        Ok(each.map(|(((moment, key), point), pool)| self.passage(&moment.start.task, key, point, pool, tokenizer)).collect())
     }
+}
+
+/// Changes as they come by a memory's port.
+#[cfg(test)]
+pub fn rows(changes: &[Change]) -> Vec<Vec<RecordBatch>> {
+    vec![vec![memory::table(changes).unwrap()]]
 }
 
 #[cfg(test)]
@@ -264,7 +309,7 @@ mod tests {
 
     fn recall(with: serde_json::Value) -> MemoryRecall {
         let mut recall = memory(with);
-        recall.begin(vec![change(0, "a", "knock", 1.0), change(1, "a", "push", 2.0), change(0, "b", "dig", 3.0)], 7);
+        recall.begin(&rows(&[change(0, "a", "knock", 1.0), change(1, "a", "push", 2.0), change(0, "b", "dig", 3.0)]), 7).unwrap();
         recall
     }
 
@@ -300,7 +345,7 @@ mod tests {
         let came = [entry(0, "a", "a red door", "knock", 5), entry(1, "b", "the red door", "push", 5), entry(2, "b", "salt", "taste", 6)];
         let passage = |with: serde_json::Value, left: Vec<Change>, observation: &str| {
             let mut recall = memory(with).clustered(Some(Clusters::new(0.85)));
-            recall.begin(came.iter().cloned().chain(left).collect(), 7);
+            recall.begin(&rows(&came.iter().cloned().chain(left).collect::<Vec<_>>()), 7).unwrap();
             passage(&recall, "c", observation).text
         };
         let all = || serde_json::json!({ "by": "all" });
@@ -326,7 +371,7 @@ mod tests {
     fn an_iteration_is_drawn_whole_and_as_often_as_declared() {
         let mut recall = memory(serde_json::json!({ "chance": 0.25 }));
         let drawn = (0..4000).filter(|i| {
-            recall.begin(vec![], *i);
+            recall.begin(&[], *i).unwrap();
             recall.queried() == Some(true)
         });
         let share = drawn.count() as f64 / 4000.0;

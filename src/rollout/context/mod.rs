@@ -8,17 +8,23 @@ mod carried;
 mod memory;
 mod notes;
 mod passage;
+mod pools;
 
 pub use carried::Carried;
+#[cfg(test)]
+pub use memory::rows;
 pub use memory::{MemoryRecall, MemorySettings, RecallKey, RecallTime};
 pub use notes::NotesSettings;
 pub use passage::{words, Moment, Passage, PassageSlot};
 
 use super::agent::Agent;
 use super::prompt::AgentPrompt;
-use crate::memory::{Change, Clusters};
+use crate::memory::Clusters;
 use crate::policy::{PolicyError, Tokenizer};
+use crate::rollout::clustering::ObservationClusters;
+use crate::rollout::error::RolloutError;
 use crate::rollout::points::Pointer;
+use arrow::array::RecordBatch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -44,9 +50,10 @@ impl SourceSettings {
 
 /// A source's declaration: what is known of it before anything is played.
 pub trait Declared {
-    /// The port that it reads, and the columns that it needs there.
-    fn port(&self) -> Option<(&str, &'static [&'static str])> {
-        None
+    /// The ports that it reads, each with the columns that it needs there. The first one is what it is about: where that isn't connected it
+    /// contributes nothing.
+    fn ports(&self) -> Vec<(&str, &'static [&'static str])> {
+        Vec::new()
     }
 
     /// The words of its headings, for a vocabulary.
@@ -63,21 +70,29 @@ pub trait Declared {
     fn open(&self, ports: &dyn MemoryPorts) -> Option<Box<dyn ContextSource>>;
 }
 
-/// Looks up the memories at a node's ports.
+/// Looks up what comes by a node's ports.
 pub trait MemoryPorts {
     /// The embedder of the keys of the memory at this port, and its clusters; none where the port isn't connected.
     fn memory(&self, port: &str) -> Option<(Pointer, Option<Clusters>)>;
+
+    /// The clusters of observations at this port, none of them founded yet; none where the port isn't connected.
+    fn clusters(&self, port: &str) -> Option<ObservationClusters>;
 }
 
 /// A source of context, queried while episodes are played.
 pub trait ContextSource: Send + Sync {
-    /// The port that it reads.
-    fn port(&self) -> Option<&str> {
-        None
+    /// The ports that it reads.
+    fn ports(&self) -> Vec<&str> {
+        Vec::new()
     }
 
-    /// Begins an iteration: applies the changes from its port, and makes by `seed` the draws that are made once an iteration.
-    fn begin(&mut self, _changes: Vec<Change>, _seed: u64) {}
+    /// Begins an iteration: applies what came by each of its ports, and makes by `seed` the draws that are made once an iteration.
+    ///
+    /// # Errors
+    /// If the rows aren't those of its ports, or an encoder can't answer.
+    fn begin(&mut self, _rows: &[Vec<RecordBatch>], _seed: u64) -> Result<(), RolloutError> {
+        Ok(())
+    }
 
     /// Whether it is queried in this iteration, for a source that is queried with some probability.
     fn queried(&self) -> Option<bool> {
@@ -112,6 +127,10 @@ pub struct Alone;
 
 impl MemoryPorts for Alone {
     fn memory(&self, _: &str) -> Option<(Pointer, Option<Clusters>)> {
+        None
+    }
+
+    fn clusters(&self, _: &str) -> Option<ObservationClusters> {
         None
     }
 }
