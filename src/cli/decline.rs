@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(warnings(|t| (0.5 - 0.05 * t, 0.0, 1.0)), Vec::<String>::new(), "a little is nothing to speak of");
         let worn = warnings(|t| (0.516 - 0.196 * t, 0.0, 1.0));
         assert_eq!(worn.len(), 1, "{worn:?}");
-        assert!(worn[0].starts_with("`rollout`: success fell from 50.8% (iterations 0 to 4) to "), "{worn:?}");
+        assert!(worn[0].starts_with("`rollout`: success fell from 51.0% (iterations 0 to 4) to "), "{worn:?}");
         let invalid = warnings(|t| (0.5, 0.3 * t, 1.0));
         assert!(invalid.len() == 1 && invalid[0].contains("the share of valid actions fell from 98."), "{invalid:?}");
         let collapsed = warnings(|t| (0.5, 0.0, (1.0 - 2.0 * t).max(0.01)));
