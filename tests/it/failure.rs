@@ -234,7 +234,12 @@ fn a_stage_that_hangs_after_a_stop_was_asked_for_ends_the_run() {
     let mut command = flow();
     command.arg("run").arg(pipeline(folder.path(), &yaml)).arg("--out").arg(&out).args(["--stall", "2"]);
     let mut child = command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap();
-    while !out.join("status.json").exists() {
+    let waits = || {
+        let status: serde_json::Value = serde_json::from_slice(&std::fs::read(out.join("status.json")).ok()?).ok()?;
+        let rollout = status["nodes"].as_array()?.iter().find(|node| node["node"] == "rollout")?;
+        rollout["running_seconds"].as_f64().filter(|seconds| *seconds > 1.0)
+    };
+    while waits().is_none() {
         assert!(child.try_wait().unwrap().is_none(), "it had ended before");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }

@@ -74,6 +74,7 @@ fn two_seeds_are_one_curve_with_a_band() {
     );
     assert_eq!(data["runs"][0]["yaml"], std::fs::read_to_string(runs[0].join("pipeline.yaml")).unwrap());
 
+    let (zero, charts) = (data["zero"].as_array().unwrap(), data["charts"].as_array().unwrap());
     let metric = |node: &str, name: &str| {
         format!("SELECT iteration, value FROM metrics WHERE node = '{node}' AND name = '{name}' ORDER BY iteration")
     };
@@ -93,9 +94,14 @@ fn two_seeds_are_one_curve_with_a_band() {
         ("Trajectory diversity", entropy.into()),
         ("Rows a group", sizes.into()),
     ] {
+        let both: Vec<Vec<(u64, f64)>> = runs.iter().map(|run| figure(&ask(run, &sql))).collect();
+        // What is always 0 has no card.
+        if zero.iter().any(|zero| zero == title) {
+            assert!(both.iter().flatten().all(|(_, value)| *value == 0.0), "{title}: {both:?}");
+            continue;
+        }
         let curve = chart(&data, title);
         let line = &curve["lines"][0];
-        let both: Vec<Vec<(u64, f64)>> = runs.iter().map(|run| figure(&ask(run, &sql))).collect();
         assert_eq!((length(&curve["lines"]), both[0].len()), (1, 3), "{title}");
         for (run, expected) in both.iter().enumerate() {
             let points = line["runs"][run]["points"].as_array().unwrap();
@@ -109,8 +115,6 @@ fn two_seeds_are_one_curve_with_a_band() {
             );
         }
     }
-    // What is always 0 has no card.
-    let (zero, charts) = (data["zero"].as_array().unwrap(), data["charts"].as_array().unwrap());
     assert!(zero.iter().any(|title| title == "rollout: failed") && charts.iter().all(|chart| chart["title"] != "rollout: failed"), "{zero:?}");
     // Time: as the nodes measured it, and no less than nothing for the rest.
     let spent = ask(&runs[0], "SELECT node, sum(value) AS s FROM metrics WHERE name = 'seconds' GROUP BY node ORDER BY s DESC");
