@@ -193,7 +193,7 @@ log: [demos, imitate, rollout, group, advantage, update]
 fn provenance_leads_from_updates_to_rows_and_from_rows_to_updates() {
     let folder = tempfile::tempdir().unwrap();
     let run = Run::open(&crate::common::trained(folder.path(), "run", TAUGHT, &[])).unwrap();
-    let upstream = |id: &str| run.manifest().unwrap().info.nodes.iter().find(|n| n.id == id).unwrap().upstream.clone().unwrap();
+    let upstream = |id: &str| run.manifest().unwrap().info.nodes.iter().find(|n| n.id == id).unwrap().upstream.clone();
     assert_eq!(upstream("update"), ["own", "rollout", "group", "advantage"], "an order between updates is no way for rows");
     assert_eq!(upstream("imitate"), ["tasks", "demos"]);
     let number = |sql: &str| json(&run, sql)[0]["n"].as_u64().unwrap();
