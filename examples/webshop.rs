@@ -3,6 +3,7 @@
 //!
 //! Usage: webshop FOLDER
 
+use flow::env::Deal;
 use flow::env::webshop::{reward, tokens, Goal, Shop};
 use flow::seed::Random;
 use serde_json::{json, Value};
@@ -41,7 +42,7 @@ fn lines(folder: &Path, name: &str, values: impl Iterator<Item = Value>) -> std:
 
 /// Somebody buys something: what was wanted, something that was found, or anything; with options chosen well or by chance.
 fn purchase(shop: &Shop, seed: u64) -> Option<Value> {
-    let goal = Goal::sample(seed, &shop.products)?;
+    let goal = Goal::sample(seed, Deal::of(None, seed), &shop.products)?;
     let mut random = Random::new(seed ^ 0x5eed);
     let results = shop.search(&goal.instruction);
     let product = match random.below(4) {
@@ -67,7 +68,7 @@ fn purchase(shop: &Shop, seed: u64) -> Option<Value> {
 
 /// Instructions, what baselines search for, and words at random.
 fn search(shop: &Shop, seed: u64) -> Option<Value> {
-    let goal = Goal::sample(seed, &shop.products)?;
+    let goal = Goal::sample(seed, Deal::of(None, seed), &shop.products)?;
     let product = &shop.products[goal.product];
     let mut random = Random::new(seed ^ 0xfeed);
     let query = match seed % 4 {

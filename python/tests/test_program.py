@@ -85,7 +85,8 @@ class Checking(unittest.TestCase):
             self.assertRegex(out, r"plays (\d+) of \1 episodes to their end and wins " + ("3;" if cut else r"\1;"))
 
     def test_what_is_wrong_is_found(self):
-        for world, word in [("Leaking", "FAILED  deterministic: train/0, turn 1: `observation` is"), ("Lying", "`left` was listed and refused")]:
+        for world, word in [("Leaking", "FAILED  deterministic: train/0, turn 1: `observation` is"), ("Lying", "`left` was listed and refused"),
+                            ("Half", "FAILED  states: train/0: the answer to a step has a `state`, and that to the reset has none")]:
             status, out = checked(serving(f"{WORLDS}:{world}"))
             self.assertEqual(status, 1, out)
             self.assertIn(word, out)

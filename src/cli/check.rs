@@ -1,5 +1,6 @@
 //! `flow check`: every mistake in one pass.
 
+use super::candidates;
 use super::colours::GREEN;
 use super::error::Error;
 use super::missing::missing;
@@ -64,7 +65,7 @@ pub struct CheckArgs {
     #[arg(required = true)]
     pipelines: Vec<PathBuf>,
     /// Overrides a value, as `nodes.update.with.lr=1e-4`
-    #[arg(long = "set", value_name = "PATH=VALUE")]
+    #[arg(long = "set", value_name = "PATH=VALUE", add = candidates::paths())]
     sets: Vec<String>,
     #[arg(long, value_enum, default_value = "text")]
     format: OutputFormat,

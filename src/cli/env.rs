@@ -1,5 +1,6 @@
 //! `flow env`: the environments there are, and those of the field put into virtual environments of their own under the project.
 
+use super::candidates;
 use super::error::{Error, Result};
 use super::output::{answer, CommandResult};
 use crate::env::{adapter, kind, TABLE};
@@ -25,6 +26,7 @@ enum EnvVerb {
 #[derive(Args)]
 struct InstallArgs {
     /// The environment, such as scienceworld
+    #[arg(add = candidates::installable())]
     name: String,
     /// The folder of the package flow-env, with its `requirements`; that of the checkout that this program was built in unless given
     #[arg(long)]

@@ -1,8 +1,10 @@
 //! The command line: one file a verb. Answers go to standard output, everything about the work to standard error.
 
+mod candidates;
 mod check;
 mod colours;
 mod completion;
+mod decline;
 mod described;
 mod diff;
 mod env;
@@ -110,6 +112,10 @@ enum Verb {
 /// Runs the command line and answers with the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted. A verb that fails
 /// ends the process, whatever else is still at work in it.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if completion::answered(Arguments::command, &arguments) {
+        return ExitCode::SUCCESS;
+    }
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -140,7 +146,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Show(verb) => verb.run(),
         Verb::Tap(verb) => verb.run(),
         Verb::Top(verb) => verb.run(),
-        Verb::Completion(verb) => verb.run(Arguments::command()),
+        Verb::Completion(verb) => verb.run(),
     };
     outcome.unwrap_or_else(|error| {
         anstream::eprintln!("{}", error.styled().trim_end());

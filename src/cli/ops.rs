@@ -1,5 +1,6 @@
 //! `flow ops`: the operator table, for a person.
 
+use super::candidates;
 use super::described::{forms, items, settings, Setting};
 use super::error::Error;
 use super::output::{answer, CommandResult};
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 #[derive(Args)]
 pub struct OpsArgs {
     /// Explains this operator; `models` and `agents` explain what an entry of `models:` and of `agents:` may be
+    #[arg(add = candidates::operators())]
     operator: Option<String>,
     /// Lists the columns instead, as Markdown
     #[arg(long, conflicts_with = "operator")]

@@ -1,5 +1,6 @@
 //! What goes to standard output.
 
+use super::colours::YELLOW;
 use super::error::Result;
 use crate::printable::{printable, Printable};
 use clap::ValueEnum;
@@ -19,6 +20,11 @@ pub enum OutputFormat {
 /// Prints to standard output what a terminal may show; a reader that went away (`| head`) is no error.
 pub fn answer(text: &str) {
     raw(&printable(text));
+}
+
+/// Warns on standard error.
+pub fn warn(text: &str) {
+    anstream::eprintln!("{YELLOW}warning:{YELLOW:#} {}", printable(text));
 }
 
 /// Prints to standard output unescaped, control characters included: only for text that the program itself composed.

@@ -1,9 +1,10 @@
 //! `flow panel`: freezes a set of tasks to be measured on, under a name made from its content.
 
+use super::candidates;
 use super::error::Error;
 use super::output::{answer, CommandResult};
 use crate::env::process::Programs;
-use crate::env::{freeze, Game};
+use crate::env::{freeze, Game, Split};
 use crate::ops;
 use clap::Args;
 use serde_json::{Map, Value};
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 pub struct PanelArgs {
     /// The environment, with its settings as `tasks` has them: sokoban size=6 boxes=3 moves=3, or process name=corridor
     /// command='["python3","examples/corridor.py"]' split=test
+    #[arg(add = candidates::environments())]
     game: String,
     #[arg(value_name = "SETTING=VALUE")]
     settings: Vec<String>,
@@ -59,10 +61,13 @@ impl PanelArgs {
         }
         let panel = freeze(&game, &label, self.count as usize, &programs)?;
         let path = panel.write(&self.out)?;
-        // A game of ours keeps boards back for panels; a program's split is drawn by whoever trains on it.
-        let origin = match game.program() {
-            Some(program) => format!(" of the split `{}`", program.split.as_deref().unwrap_or("train")),
-            None => ", none of which training draws".into(),
+        // A game of ours keeps boards back for panels; another split is drawn by whoever trains on it.
+        let origin = match (game.program(), game.measured()) {
+            (Some(program), _) => format!(" of the split `{}`", program.split.as_deref().unwrap_or("train")),
+            (None, Some(split)) if split != Split::Test => {
+                format!(" of the split `{0}`: pipelines origin tasks name another split don't draw them", split.name())
+            }
+            _ => ", none of which training draws".into(),
         };
         answer(&format!("{} tasks{origin} -> {}", panel.tasks.len(), path.display()));
         Ok(ExitCode::SUCCESS)

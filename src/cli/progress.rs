@@ -1,5 +1,7 @@
 //! Live progress: a line that moves at a terminal, a plain line from time to time elsewhere.
 
+use super::decline::{Decline, Watched};
+use super::output::warn;
 use crate::dataflow::journal::Committed;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;
@@ -15,7 +17,6 @@ pub struct Progress {
     state: Mutex<ProgressState>,
 }
 
-#[derive(Default)]
 struct ProgressState {
     last: Option<Instant>,
     done: u64,
@@ -25,6 +26,8 @@ struct ProgressState {
     played: Vec<f64>,
     turns: f64,
     failed: f64,
+    decline: Decline,
+    warnings: Vec<String>,
 }
 
 /// The figures of the summary.
@@ -36,12 +39,15 @@ pub struct TrainingSummary {
     pub played: Option<(f64, f64)>,
     /// Episodes that failed and were left out.
     pub failed: u64,
+    /// What fell away in the course of it.
+    pub warnings: Vec<String>,
     pub seconds: f64,
 }
 
 impl Progress {
-    /// For a run that starts with iteration `first`; `before` is the success that an earlier part of it began with.
-    pub fn new(first: u64, iterations: u64, before: Option<f64>) -> Self {
+    /// For a run that starts with iteration `first`; `before` is the success that an earlier part of it began with. `watched` are the nodes whose
+    /// figures may fall away.
+    pub fn new(first: u64, iterations: u64, before: Option<f64>, watched: Watched) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::with_draw_target(Some(iterations), ProgressDrawTarget::stderr());
             // The template is a constant; if indicatif should refuse it, its own default serves.
@@ -50,7 +56,17 @@ impl Progress {
             }
             bar
         });
-        let state = Mutex::new(ProgressState { done: first, before, ..ProgressState::default() });
+        let state = Mutex::new(ProgressState {
+            last: None,
+            done: first,
+            before,
+            after: None,
+            played: vec![],
+            turns: 0.0,
+            failed: 0.0,
+            decline: Decline::new(watched, iterations),
+            warnings: vec![],
+        });
         Progress { bar, start: Instant::now(), first, iterations, state }
     }
 
@@ -85,6 +101,13 @@ impl Progress {
         if state.failed > 0.0 {
             line.push_str(&format!("  {} failed", state.failed));
         }
+        for warning in state.decline.saw(committed.iteration, &committed.figures) {
+            match &self.bar {
+                Some(bar) => bar.suspend(|| warn(&warning)),
+                None => warn(&warning),
+            }
+            state.warnings.push(warning);
+        }
         match &self.bar {
             Some(bar) => {
                 bar.set_position(state.done);
@@ -107,9 +130,10 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        let warnings = std::mem::take(&mut state.warnings);
         let (failed, seconds) = (state.failed as u64, self.start.elapsed().as_secs_f64());
-        TrainingSummary { iterations: state.done, before: state.before, after: state.after, played: ends(&state.played), failed, seconds }
+        TrainingSummary { iterations: state.done, before: state.before, after: state.after, played: ends(&state.played), failed, warnings, seconds }
     }
 }
 

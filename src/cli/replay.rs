@@ -1,5 +1,6 @@
 //! `flow replay`: repeats a run's credit and updates from its logged rollouts, without a game and without a generated token.
 
+use super::candidates;
 use super::machine::Machine;
 use super::models;
 use super::output::CommandResult;
@@ -21,7 +22,7 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "PIPELINE")]
     with: Option<PathBuf>,
     /// Overrides a value, as `nodes.advantage.with.baseline=leave_one_out`
-    #[arg(long = "set", value_name = "PATH=VALUE")]
+    #[arg(long = "set", value_name = "PATH=VALUE", add = candidates::paths())]
     sets: Vec<String>,
     /// The new run's folder; runs/<name>-replay (and a number) unless given
     #[arg(long)]

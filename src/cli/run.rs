@@ -1,5 +1,6 @@
 //! `flow run`: trains.
 
+use super::candidates;
 use super::error::Result;
 use super::follow::follow;
 use super::grid::{cases, Case};
@@ -21,7 +22,7 @@ pub struct RunArgs {
     /// The pipeline file
     pipeline: PathBuf,
     /// Overrides a value, as `nodes.update.with.lr=1e-4`
-    #[arg(long = "set", value_name = "PATH=VALUE")]
+    #[arg(long = "set", value_name = "PATH=VALUE", add = candidates::paths())]
     sets: Vec<String>,
     /// The run's folder; runs/<name> (and a number) unless given
     #[arg(long)]
@@ -30,7 +31,7 @@ pub struct RunArgs {
     #[arg(long, value_delimiter = ',', value_name = "SEEDS", conflicts_with_all = ["hosts", "dry_run"])]
     seeds: Vec<u64>,
     /// Runs once with each of these values, as `nodes.update.with.lr=1e-4,1e-3`; given several times, with every combination
-    #[arg(long, value_name = "PATH=VALUES", conflicts_with_all = ["hosts", "dry_run"])]
+    #[arg(long, value_name = "PATH=VALUES", add = candidates::paths(), conflicts_with_all = ["hosts", "dry_run"])]
     grid: Vec<String>,
     /// Checks everything, makes the models, and stops before the first iteration
     #[arg(long)]

@@ -1,5 +1,6 @@
 //! A training session, from its first iteration to its summary: what `run`, `resume` and `replay` have in common.
 
+use super::decline::Watched;
 use super::error::{Error, Result};
 use super::machine::Machine;
 use super::models::saved_start;
@@ -51,7 +52,7 @@ impl TrainingSession<'_> {
         let (committer, iterations) = (Arc::new(Mutex::new(committer)), self.pipeline.iterations);
         let shared = RunState::default();
         interrupt(&shared)?;
-        let progress = Arc::new(Progress::new(self.first, self.pipeline.iterations, self.before));
+        let progress = Arc::new(Progress::new(self.first, self.pipeline.iterations, self.before, watched(&self.pipeline)));
         let evaluations: Vec<String> = self.pipeline.nodes.iter().filter(|n| ops::is(n, Role::Measures)).map(|n| n.id.clone()).collect();
         let eye = progress.clone();
         let journal = Journal {
@@ -104,6 +105,9 @@ impl TrainingSession<'_> {
         let saved = committer.lock().finish(status);
         let root = self.folder.root().display();
         if let Err(failure) = ended {
+            if self.folder.in_place().is_err() {
+                return Err(failure.into());
+            }
             let on =
                 format!("{} iterations are committed in {root}; they can be queried, and `flow resume {root}` goes on", summary.iterations);
             return Err(Error::from(failure).help(on));
@@ -118,6 +122,12 @@ impl TrainingSession<'_> {
             .print(self.machine.format, &summary);
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// The nodes whose figures say whether a training falls away.
+fn watched(pipeline: &Pipeline) -> Watched {
+    let ids = |of: fn(&Node) -> bool| pipeline.nodes.iter().filter(|node| node.all().any(of)).map(|node| node.id.clone()).collect();
+    Watched { players: ids(ops::acts), learners: ids(ops::learns_from_rewards) }
 }
 
 /// A setting by which a replay could judge the same rows in another way, if the log allows a replay.

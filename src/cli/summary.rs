@@ -25,11 +25,11 @@ impl NextCommands<'_> {
     }
 
     fn json(&self, summary: &TrainingSummary) -> String {
-        let TrainingSummary { iterations, before, after, played, failed, seconds } = summary;
+        let TrainingSummary { iterations, before, after, played, failed, warnings, seconds } = summary;
         let object = serde_json::json!({
             "run": self.run.display().to_string(), "replays": self.replays, "iterations": iterations,
             "success_before": before, "success_after": after,
-            "training_success": played.map(|(first, last)| [first, last]), "failed": failed, "seconds": seconds,
+            "training_success": played.map(|(first, last)| [first, last]), "failed": failed, "warnings": warnings, "seconds": seconds,
         });
         object.to_string()
     }
@@ -45,6 +45,9 @@ impl NextCommands<'_> {
         }
         if summary.failed > 0 {
             text += &format!("{} episodes failed and were left out\n", summary.failed);
+        }
+        for warning in &summary.warnings {
+            text += &format!("warning: {warning}\n");
         }
         text += "\nTry next:\n";
         let run = shell_word(&self.run.display().to_string());

@@ -42,7 +42,7 @@ pub use panel::{freeze, Panel};
 pub use registry::{kind, TABLE};
 pub use search::SearchSettings;
 pub use sokoban::SokobanSettings;
-pub use task::{Split, Task};
+pub use task::{Deal, Split, Task};
 pub use tasks::TrainingTasks;
 pub use view::{EpisodeView, Extras};
 pub use webshop::WebshopSettings;

@@ -1,7 +1,7 @@
 //! Panels: frozen sets of tasks to be measured on, named by their content.
 
 use super::process::{draw, ProcessError, ProcessSettings, Programs};
-use super::task::{Split, PANEL};
+use super::task::PANEL;
 use super::{EnvError, EpisodeView, Game, Task, Worlds};
 use crate::files;
 use crate::seed::{mix, text};
@@ -123,7 +123,7 @@ impl Panel {
         let file: File = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
         let tasks = file.tasks.iter().map(|name| Task::parse(name)).collect::<Result<Vec<_>, _>>().map_err(|e| bad(e.to_string()))?;
         for task in &tasks {
-            let measured = task.game.program().is_some() || Split::of(task.seed) == Split::Panel;
+            let measured = task.game.program().is_some() || task.seed & PANEL != 0;
             if task.game.json()? != file.game || !measured {
                 return Err(bad(format!("{} is no task of this panel's game", task.name())));
             }
@@ -203,10 +203,10 @@ mod tests {
         let tasks = training(&game(), 7, 3, 300);
         assert_eq!(tasks, training(&game(), 7, 3, 300));
         assert_ne!(tasks, training(&game(), 7, 4, 300));
-        assert!(tasks.iter().all(|task| Split::of(task.seed) == Split::Train));
+        assert!(tasks.iter().all(|task| task.seed & PANEL == 0));
         let boards = |tasks: &[Task]| tasks.iter().map(|task| task.board().unwrap()).collect::<BTreeSet<u64>>();
         let panel = freeze(&game(), "test", 100, &Programs::default()).unwrap();
-        assert!(panel.tasks.iter().all(|task| Split::of(task.seed) == Split::Panel));
+        assert!(panel.tasks.iter().all(|task| task.seed & PANEL != 0));
         assert!(boards(&tasks).is_disjoint(&boards(&panel.tasks)), "not only seeds are apart, but boards");
         assert_eq!(boards(&panel.tasks).len(), 100, "no board twice");
     }

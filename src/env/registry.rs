@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 
 /// THE list of environments.
 pub const TABLE: &[EnvironmentKind] = &[
-    EnvironmentKind::for_settings::<sokoban::SokobanSettings>(),
-    EnvironmentKind::for_settings::<minesweeper::MinesweeperSettings>(),
-    EnvironmentKind::for_settings::<webshop::WebshopSettings>(),
-    EnvironmentKind::for_settings::<search::SearchSettings>(),
+    EnvironmentKind::here::<sokoban::SokobanSettings>(),
+    EnvironmentKind::here::<minesweeper::MinesweeperSettings>(),
+    EnvironmentKind::here::<webshop::WebshopSettings>(),
+    EnvironmentKind::here::<search::SearchSettings>(),
     EnvironmentKind::for_settings::<process::ProcessSettings>(),
     adapter::kind("alfworld", "ALFWorld's engine with regenerated scenes."),
     adapter::kind("gem", "GEM's environments."),

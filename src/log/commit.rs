@@ -1,14 +1,16 @@
 //! Commits: an iteration becomes a line of the journal; in the background whole blocks of iterations are compacted into segments; and files
 //! that no commit names are removed.
 
-use super::fold::{fold, superseded, FoldResult};
+use super::fold::{fold, superseded};
 use super::head::ManifestBody;
 use super::index::LogIndex;
 use super::journal::{self, JournalWriter, BLOCK};
 use super::keep::WeightPruner;
+use super::segment::Segment;
 use super::{reader, readers, sweep, write_part, Iteration, LogError, Manifest, Metrics, Part, Run, SavedWeights, Status};
 use arrow::array::RecordBatch;
 use std::fs;
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -20,22 +22,35 @@ pub struct Committer {
     last: Option<u64>,
     journal: JournalWriter,
     /// The iterations that are in no segment yet, oldest first; the last block still grows.
-    blocks: Vec<JournalBlock>,
+    blocks: Vec<Arc<JournalBlock>>,
     /// The compaction in progress.
-    folding: Option<JoinHandle<Result<FoldResult, LogError>>>,
+    folding: Option<JoinHandle<Result<Compacted, LogError>>>,
     /// A compaction failed: from there on files stay as they are.
     gave_up: bool,
     /// Files that the manifest no longer names, but that somebody may still read.
     obsolete: Vec<String>,
+    /// Blocks that are in segments now, to be freed beside the next compaction.
+    compacted: Vec<Arc<JournalBlock>>,
     pruner: WeightPruner,
     since: Instant,
 }
 
+#[derive(Clone)]
 struct JournalBlock {
     number: u64,
     iterations: Vec<Iteration>,
     /// The checksum of its last line.
     chain: u64,
+}
+
+/// What a compaction has put into the manifest.
+struct Compacted {
+    segments: Vec<Segment>,
+    chain: u64,
+    /// How many blocks are in segments now.
+    blocks: usize,
+    /// Files that the manifest no longer names.
+    obsolete: Vec<String>,
 }
 
 impl Committer {
@@ -76,6 +91,7 @@ impl Committer {
             folding: None,
             gave_up: false,
             obsolete: vec![],
+            compacted: vec![],
             pruner,
             since: Instant::now(),
         };
@@ -91,6 +107,7 @@ impl Committer {
         if let Some(last) = self.last.filter(|last| *last >= iteration) {
             return Err(LogError::Order { iteration, last });
         }
+        self.run.in_place()?;
         self.head.end = None;
         parts.sort_by(|a, b| (&a.node, a.worker).cmp(&(&b.node, b.worker)));
         let seconds = self.since.elapsed().as_secs_f64();
@@ -100,12 +117,13 @@ impl Committer {
             self.pruner.record(committed);
         }
         self.since = Instant::now();
-        self.fold()?;
+        self.fold();
         self.pruner.tidy(&self.run)
     }
 
     /// Notes what the models begin with.
     pub fn note_start(&mut self, start: Vec<SavedWeights>) -> Result<(), LogError> {
+        self.wait();
         self.head.start = start;
         self.save()
     }
@@ -117,8 +135,11 @@ impl Committer {
 
     /// Sets the run's final status, and removes what was not committed and what compaction has replaced.
     pub fn finish(&mut self, status: Status) -> Result<(), LogError> {
+        self.run.in_place()?;
         // Compaction only saves space: the log is complete without it.
-        let _ = self.wait().and_then(|()| self.fold()).and_then(|()| self.wait());
+        self.wait();
+        self.fold();
+        self.wait();
         self.status = status;
         self.head.end = Some(self.journal.chain);
         self.save()?;
@@ -131,66 +152,46 @@ impl Committer {
         let (number, chain) = (committed.iteration / BLOCK, self.journal.chain);
         match self.blocks.last_mut().filter(|block| block.number == number) {
             Some(block) => {
+                // Nobody else has the block that grows, so nothing is copied.
+                let block = Arc::make_mut(block);
                 block.iterations.push(committed);
                 block.chain = chain;
             }
-            None => self.blocks.push(JournalBlock { number, iterations: vec![committed], chain }),
+            None => self.blocks.push(Arc::new(JournalBlock { number, iterations: vec![committed], chain })),
         }
         Ok(())
     }
 
-    /// Takes over a finished compaction, and starts the next one if there are whole blocks.
-    fn fold(&mut self) -> Result<(), LogError> {
+    /// Takes over a finished compaction, and starts the next one if there are whole blocks. A commit does no more for it than this.
+    fn fold(&mut self) {
         if self.folding.as_ref().is_some_and(JoinHandle::is_finished) {
-            self.wait()?;
+            self.wait();
         }
         let whole = self.blocks.len().saturating_sub(1);
         if self.folding.is_none() && whole > 0 && !self.gave_up {
-            let (run, generation, segments) = (self.run.clone(), self.head.generation, self.head.segments.clone());
-            let blocks: Vec<Vec<Iteration>> = self.blocks[..whole].iter().map(|block| block.iterations.clone()).collect();
-            let obsolete = std::mem::take(&mut self.obsolete);
+            let (run, head, status) = (self.run.clone(), self.head.clone(), self.status.clone());
+            let (blocks, obsolete) = (self.blocks[..whole].to_vec(), std::mem::take(&mut self.obsolete));
+            let compacted = std::mem::take(&mut self.compacted);
             let work = move || {
-                let left = remove_unless_read(&run, obsolete);
-                fold(&run, generation, segments, &blocks).map(|done| FoldResult { left, ..done })
+                drop(compacted);
+                give_way();
+                compact(&run, head, &status, &blocks, obsolete)
             };
             self.folding = thread::Builder::new().name("the log's segments".into()).spawn(work).ok();
         }
-        Ok(())
     }
 
-    /// Waits for the compaction in progress, and names its segments in the manifest in place of the files that they replace.
-    fn wait(&mut self) -> Result<(), LogError> {
-        let Some(folding) = self.folding.take() else { return Ok(()) };
+    /// Waits for the compaction in progress.
+    fn wait(&mut self) {
+        let Some(folding) = self.folding.take() else { return };
         let Ok(Ok(done)) = folding.join() else {
-            // What is wrong with the files is reported to whoever reads them.
+            // The files that it would have replaced are all there; what is wrong with them is reported to whoever reads them.
             self.gave_up = true;
-            return Ok(());
+            return;
         };
-        let before = std::mem::replace(&mut self.head.segments, done.segments);
-        let folded: Vec<JournalBlock> = self.blocks.drain(..done.blocks).collect();
-        let chain = std::mem::replace(&mut self.head.chain, folded.last().map_or(0, |block| block.chain));
-        if let Err(error) = self.save() {
-            // The old ones are still named.
-            (self.head.segments, self.head.chain) = (before, chain);
-            self.blocks.splice(0..0, folded);
-            return Err(error);
-        }
-        self.obsolete.extend(superseded(&before, &self.head));
-        let own = |block: &JournalBlock| {
-            let first = block.iterations.first().map_or(0, |committed| committed.iteration);
-            let into = self.head.segments.iter().find(|segment| segment.meets(&(first..=first)));
-            let apart = |node: &String| into.is_some_and(|segment| segment.apart.contains(node));
-            let parts = block
-                .iterations
-                .iter()
-                .flat_map(|committed| &committed.parts)
-                .filter(|part| !apart(&part.node))
-                .map(|part| part.path.clone());
-            parts.chain([journal::path(self.head.generation, block.number)]).collect::<Vec<_>>()
-        };
-        let more: Vec<String> = folded.iter().flat_map(own).collect();
-        self.obsolete.extend(done.left.into_iter().chain(more));
-        Ok(())
+        (self.head.segments, self.head.chain) = (done.segments, done.chain);
+        self.compacted.extend(self.blocks.drain(..done.blocks));
+        self.obsolete.extend(done.obsolete);
     }
 
     fn save(&self) -> Result<(), LogError> {
@@ -203,6 +204,41 @@ impl Drop for Committer {
     fn drop(&mut self) {
         let _ = self.folding.take().map(JoinHandle::join);
     }
+}
+
+/// Lets this thread wait for all others: whoever trains doesn't wait for a log to get smaller. Where a priority is one of the whole process, it stays.
+fn give_way() {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::nice(10);
+}
+
+/// Puts whole blocks into segments, and names these in the manifest in place of the files that they replace. Nobody else writes the manifest
+/// meanwhile.
+fn compact(
+    run: &Run,
+    mut head: ManifestBody,
+    status: &Status,
+    blocks: &[Arc<JournalBlock>],
+    obsolete: Vec<String>,
+) -> Result<Compacted, LogError> {
+    run.in_place()?;
+    let left = remove_unless_read(run, obsolete);
+    let iterations: Vec<&[Iteration]> = blocks.iter().map(|block| block.iterations.as_slice()).collect();
+    let segments = fold(run, head.generation, head.segments.clone(), &iterations)?;
+    let before = std::mem::replace(&mut head.segments, segments);
+    head.chain = blocks.last().map_or(head.chain, |block| block.chain);
+    head.write(run.root(), status)?;
+    let own = |block: &Arc<JournalBlock>| {
+        let first = block.iterations.first().map_or(0, |committed| committed.iteration);
+        let into = head.segments.iter().find(|segment| segment.meets(&(first..=first)));
+        let apart = |node: &String| into.is_some_and(|segment| segment.apart.contains(node));
+        let parts = block.iterations.iter().flat_map(|committed| &committed.parts).filter(|part| !apart(&part.node));
+        let parts = parts.map(|part| part.path.clone());
+        parts.chain([journal::path(head.generation, block.number)]).collect::<Vec<_>>()
+    };
+    let replaced = superseded(&before, &head).into_iter().chain(blocks.iter().flat_map(own));
+    let obsolete = left.into_iter().chain(replaced).collect();
+    Ok(Compacted { chain: head.chain, segments: head.segments, blocks: blocks.len(), obsolete })
 }
 
 /// Removes obsolete files, unless somebody may be reading them: then it returns them, for the next time.
@@ -255,7 +291,6 @@ mod tests {
     use crate::row;
     use arrow::array::{ArrayRef, Float32Array, StringArray, UInt32Array, UInt64Array};
     use std::path::PathBuf;
-    use std::sync::Arc;
 
     /// Three rows of an iteration, of the second and third of three workers.
     fn rows(iteration: u64, worker: usize) -> RecordBatch {
@@ -320,6 +355,21 @@ mod tests {
         all
     }
 
+    /// Figures come back to the last bit, also by way of a run that goes on.
+    #[test]
+    fn figures_are_read_as_they_were_measured() {
+        let (_folder, run) = begun();
+        let mut random = crate::seed::Random::new(9);
+        // Numbers of every size, whose shortest decimal digits a careless reader rounds otherwise.
+        let figures: Vec<f64> = (0..2000).map(|i| (random.unit() - 0.5) * 10f64.powi(i % 60 - 30)).collect();
+        let metrics = Metrics::from([("update".into(), figures.iter().enumerate().map(|(i, value)| (format!("{i:04}"), *value)).collect())]);
+        Committer::new(run.clone()).unwrap().commit(0, vec![], metrics, vec![]).unwrap();
+        drop(Committer::new(run.clone()).unwrap());
+        let manifest = run.manifest().unwrap();
+        let read: Vec<u64> = manifest.committed[0].metrics["update"].values().map(|value| value.to_bits()).collect();
+        assert!(read == figures.iter().map(|value| value.to_bits()).collect::<Vec<u64>>());
+    }
+
     #[test]
     fn a_long_run_has_few_files_and_the_same_rows() {
         let (_folder, run) = begun();
@@ -365,11 +415,11 @@ mod tests {
         committer.gave_up = false;
         let reader = readers::ReadLock::begin(&run);
         let block = committer.blocks[0].iterations.clone();
-        fold(&run, committer.head.generation, vec![], &[block]).unwrap();
+        fold(&run, committer.head.generation, vec![], &[block.as_slice()]).unwrap();
         whole(&run, 0..2 * BLOCK);
         // A commit, and files that nobody may remove while one reads.
-        committer.fold().unwrap();
-        committer.wait().unwrap();
+        committer.fold();
+        committer.wait();
         assert_eq!(committer.head.segments.len(), 1);
         whole(&run, 0..2 * BLOCK);
         assert_eq!(files(&run).len(), 1 + 4 * BLOCK as usize);

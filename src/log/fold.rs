@@ -141,26 +141,17 @@ fn due(segments: &[Segment]) -> Option<usize> {
     (alike && bytes.values().all(|bytes| *bytes <= MOST)).then_some(at)
 }
 
-/// The result of a compaction.
-pub(super) struct FoldResult {
-    pub segments: Vec<Segment>,
-    /// How many blocks were added to them.
-    pub blocks: usize,
-    /// Obsolete files that could not be removed yet.
-    pub left: Vec<String>,
-}
-
 /// Appends whole blocks, oldest first, to `segments`, and merges these.
 ///
 /// # Errors
 /// As [`SegmentWriter::block`]: then nothing has changed that the manifest names.
-pub(super) fn fold(run: &Run, generation: u64, mut segments: Vec<Segment>, blocks: &[Vec<Iteration>]) -> Result<FoldResult, LogError> {
+pub(super) fn fold(run: &Run, generation: u64, mut segments: Vec<Segment>, blocks: &[&[Iteration]]) -> Result<Vec<Segment>, LogError> {
     let writer = SegmentWriter { run, generation };
     for iterations in blocks {
         segments.extend(writer.block(iterations)?);
         writer.merge(&mut segments)?;
     }
-    Ok(FoldResult { segments, blocks: blocks.len(), left: Vec::new() })
+    Ok(segments)
 }
 
 /// The paths that `before` names and `after` doesn't, of segments.

@@ -44,6 +44,18 @@ impl Run {
         }
     }
 
+    /// Insists that the folder is still there: files that are written by its path would begin another one, beside the journal that moved along.
+    ///
+    /// # Errors
+    /// [`LogError::Moved`] if it isn't.
+    pub fn in_place(&self) -> Result<(), LogError> {
+        if self.manifest_path().exists() {
+            Ok(())
+        } else {
+            Err(LogError::Moved(self.root.clone()))
+        }
+    }
+
     /// What is committed so far. Asking again while the run goes on gives more.
     pub fn manifest(&self) -> Result<Manifest, LogError> {
         Manifest::read(&self.root)

@@ -24,6 +24,7 @@ pub fn write_part(run: &Run, node: &str, iteration: u64, worker: usize, rows: &R
     let bytes = encode(rows, properties(rows)?)?;
     let path = format!("log/{node}/iteration={iteration}/part-{worker}.parquet");
     let file = run.root().join(&path);
+    run.in_place()?;
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder).map_err(LogError::io(folder))?;
         disk::replace(&file, &[&bytes])?;

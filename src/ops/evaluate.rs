@@ -118,7 +118,7 @@ fn panel(node: &Node, with: &Evaluate) -> Result<Panel, Wrong> {
 /// A panel that isn't there, or that can't be played; a memory that can't be read, or only by chance.
 fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     let wrong = match game(node) {
-        Ok(game) => game.program().and_then(|program| unmeasurable(node, program, pipeline)),
+        Ok(game) => unmeasurable(node, &game, pipeline),
         Err(wrong) => Some(wrong),
     };
     let mut wrong: Vec<Wrong> = wrong.into_iter().collect();

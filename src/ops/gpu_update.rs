@@ -118,6 +118,11 @@ fn needs(with: &With) -> Vec<Need> {
     needs
 }
 
+/// Whether what it optimises is the policy gradient.
+pub fn learns_from_rewards(node: &Node) -> bool {
+    node.with.typed::<GpuUpdate>().is_some_and(|with| with.update.objective == Objective::PolicyGradient)
+}
+
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let policy = ctx.policy.clone().ok_or(Unfit::Model)?;
     let GpuUpdate { update: settings, select, model } = GpuUpdate::clone(&*settings(node)?);
@@ -167,6 +172,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
             let folder = run.root().join(Run::version(version, &model));
             // An update without rows passes on what the one before it made, which may not be saved yet.
             if version > newest || !folder.exists() {
+                run.in_place()?;
                 policy.save(&model, &folder)?;
                 shared.saved(iteration, run.weights_at(&id, &model, version)?);
             }

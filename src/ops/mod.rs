@@ -20,6 +20,7 @@ mod novelty;
 mod reflect;
 mod reward;
 mod rollout;
+mod sizes;
 mod tasks;
 mod value;
 
@@ -100,6 +101,11 @@ pub fn acts(node: &Node) -> bool {
     operator(&node.op).is_some_and(|o| o.role == Role::Plays && !(o.further.expert)(&node.with))
 }
 
+/// Whether the node learns from what actions earned: not what an expert did, and no values.
+pub fn learns_from_rewards(node: &Node) -> bool {
+    is(node, Role::Learns) && gpu_update::learns_from_rewards(node)
+}
+
 /// Advice on a valid pipeline: nodes, each with a remark.
 pub fn notes(pipeline: &Pipeline) -> Vec<(String, String)> {
     let notes_of = |node: &Node| {
@@ -157,6 +163,7 @@ fn wrong(pipeline: &Pipeline, applies: fn(Role) -> bool) -> Vec<Wrong> {
     mistakes.extend(pipeline.models.keys().flat_map(|model| update_order::wrong(pipeline, model)));
     mistakes.extend(heads::wrong(pipeline));
     mistakes.extend(checks::remote::wrong(pipeline));
+    mistakes.extend(sizes::wrong(pipeline));
     mistakes.extend(served::wrong(pipeline));
     mistakes
 }

@@ -82,6 +82,11 @@ pub enum ModelFault {
          VLLM_ALLOW_RUNTIME_LORA_UPDATING=True in its environment, where it can read that folder"
     )]
     NotLoaded { what: String },
+    #[error(
+        "its training has diverged: with version {version} of its weights it computes numbers that are none (NaN, or infinite); train again from \
+         weights before that, with a smaller `lr` or a lower `max_grad_norm`"
+    )]
+    Diverged { version: u64 },
     #[error("its reference `{reference}` has another vocabulary")]
     ReferenceVocabulary { reference: String },
 }
@@ -110,7 +115,7 @@ pub enum RowFault {
     OpenChoice { choice: Vec<u32> },
     #[error("the response {response:?} is none of its choices")]
     NotAChoice { response: Vec<u32> },
-    #[error("{tokens} tokens need as many log-probabilities, and numbers; there are {logprobs}")]
+    #[error("{tokens} tokens need as many log-probabilities; there are {logprobs}")]
     Logprobs { tokens: usize, logprobs: usize },
     #[error("{tokens} tokens need as many {what}; there are {numbers}")]
     Numbers { what: Cow<'static, str>, tokens: usize, numbers: usize },

@@ -56,7 +56,7 @@ pub use model::adapter::is_adapter_folder as is_adapter;
 pub use model::description::Description;
 pub use model::export::{export, ExportKind};
 pub use model::saved::MOMENTS;
-pub use room::{adapters, available, parameters, LEARNING, PLAYING};
+pub use room::{adapters, available, parameters, unfit, LEARNING, PLAYING};
 pub use settings::{
     Base, Dtype, EncoderModel, Head, LoadModel, LoraSettings, ModelSettings, NewKind, NewModel, RemoteModel, Sampling, ServeSettings,
     ServerSettings, TokenKind,

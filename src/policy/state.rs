@@ -101,7 +101,14 @@ impl PolicyState {
 
     pub fn generate(&self, name: &str, version: u64, requests: &[Request], sampling: &Sampling) -> Result<GenerationOutput, PolicyError> {
         let net = self.with_head(name, Head::Language)?.at(name, version)?;
-        self.stored(name, version, &net, |store| generate(&net, version, store, requests, sampling, self.threads))
+        let answers = self.stored(name, version, &net, |store| generate(&net, version, store, requests, sampling, self.threads))?;
+        // Of a draw among numbers that are none nothing can be learnt, and nobody should be shown what was written.
+        let finite = answers.replies.iter().flatten().all(|reply| reply.logprobs.iter().all(|logprob| logprob.is_finite()));
+        if finite {
+            Ok(answers)
+        } else {
+            Err(PolicyError::model(name, ModelFault::Diverged { version }))
+        }
     }
 
     pub fn lend(&self, name: &str, version: u64, root: &Path) -> Result<ExportedAdapter, PolicyError> {

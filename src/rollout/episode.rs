@@ -4,6 +4,7 @@ use super::action::Response;
 use crate::env::EpisodeView;
 use crate::policy::Request;
 use crate::seed;
+use std::collections::BTreeMap;
 
 /// What identifies an episode: the task, the attempt, the weights, and the notes on earlier attempts.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,6 +113,8 @@ pub struct Turn {
     pub won: bool,
     /// Where the episode stands on the world's own scale; the sum of its rewards so far where the world has none.
     pub score: f32,
+    /// The small figures that the world gave with what it led to, as a JSON object; empty where it gave none.
+    pub info: String,
     /// The seed that the response was sampled with.
     pub seed: u64,
 }
@@ -125,6 +128,8 @@ pub struct Finished {
     pub start: EpisodeStart,
     /// The task's own text, where the observations don't say it; else empty.
     pub instruction: String,
+    /// The kind of task, as the world names it; else empty.
+    pub kind: String,
     /// Its turns of play; none if it was given up.
     pub turns: Vec<Turn>,
     /// The observation after the last turn.
@@ -152,6 +157,14 @@ pub struct Move {
     pub response: Response,
 }
 
+/// Figures as a JSON object, in the order of their names; nothing of none.
+fn figures(info: &BTreeMap<String, f64>) -> String {
+    if info.is_empty() {
+        return String::new();
+    }
+    serde_json::json!(info).to_string()
+}
+
 /// An episode in progress, or waiting to start.
 pub struct Episode {
     /// Its identity.
@@ -160,6 +173,8 @@ pub struct Episode {
     pub view: Option<EpisodeView>,
     /// The task's own text, where the observations don't say it; else empty.
     pub instruction: String,
+    /// The kind of task, as the world names it; else empty.
+    pub kind: String,
     /// The turns so far.
     pub turns: Vec<Turn>,
     /// The sum of the rewards so far.
@@ -169,12 +184,14 @@ pub struct Episode {
 impl Episode {
     /// An episode that hasn't started.
     pub fn new(start: EpisodeStart) -> Episode {
-        Episode { start, view: None, instruction: String::new(), turns: vec![], score: 0.0 }
+        Episode { start, view: None, instruction: String::new(), kind: String::new(), turns: vec![], score: 0.0 }
     }
 
     /// Restarts it with the environment's first view; without a view it waits for one. All turns so far are dropped.
     pub fn begin(&mut self, view: Option<EpisodeView>) {
-        self.instruction = view.as_ref().and_then(|view| view.extras.instruction.clone()).unwrap_or_default();
+        let first = view.as_ref().map(|view| &view.extras);
+        self.instruction = first.and_then(|first| first.instruction.clone()).unwrap_or_default();
+        self.kind = first.and_then(|first| first.kind.clone()).unwrap_or_default();
         (self.view, self.turns, self.score) = (view, vec![], 0.0);
     }
 
@@ -207,6 +224,7 @@ impl Episode {
             done,
             won: after.won,
             score: view.extras.score.unwrap_or(self.score),
+            info: figures(&view.extras.info),
             seed: request.seed,
         });
         if done {

@@ -14,6 +14,8 @@ pub struct Record<'a> {
     pub turn: &'a Turn,
     /// The task's own text, with the first turn; empty in the others, and where the observations say it.
     pub instruction: &'a str,
+    /// The kind of task, as the world names it; empty where it names none, and of a reflection.
+    pub kind: &'a str,
     /// The notes for the next attempt; in the last turn only.
     pub next_note: &'a str,
     /// The observation after the last turn of play; in that turn only.
@@ -24,7 +26,7 @@ pub struct Record<'a> {
 type RecordColumn = (&'static str, fn(&[Record]) -> ArrayRef);
 
 /// The columns of a row, in the table's order.
-const LIST: [RecordColumn; 30] = [
+const LIST: [RecordColumn; 32] = [
     ("iteration", |rows| u64s(rows, |r| r.start.iteration)),
     ("task", |rows| texts(rows, |r| &r.start.task)),
     ("sample", |rows| u32s(rows, |r| r.start.sample)),
@@ -32,6 +34,7 @@ const LIST: [RecordColumn; 30] = [
     ("turn", |rows| u32s(rows, |r| r.turn.turn)),
     ("phase", |rows| texts(rows, |r| r.turn.phase.name())),
     ("instruction", |rows| texts(rows, |r| r.instruction)),
+    ("type", |rows| texts(rows, |r| r.kind)),
     ("observation", |rows| texts(rows, |r| &r.turn.observation)),
     ("state", |rows| u64s(rows, |r| r.turn.state)),
     ("prompt_tokens", |rows| lists::<UInt32Type>(rows, |r| &r.turn.prompt_tokens)),
@@ -53,6 +56,7 @@ const LIST: [RecordColumn; 30] = [
     ("done", |rows| bools(rows, |r| r.turn.done)),
     ("won", |rows| bools(rows, |r| r.turn.won)),
     ("score", |rows| f32s(rows, |r| r.turn.score)),
+    ("info", |rows| texts(rows, |r| &r.turn.info)),
     ("weights", |rows| u64s(rows, |r| r.start.version)),
     ("seed", |rows| u64s(rows, |r| r.turn.seed)),
 ];
@@ -90,7 +94,7 @@ pub fn played(episodes: &[Finished], notes: &[String], parts: &[String]) -> Resu
             // What is known at the end stands with the last turn, what the task says with the first.
             let at_end = |text| if turn.done { text } else { "" };
             let instruction = if turn.turn == 0 { episode.instruction.as_str() } else { "" };
-            Record { start: &episode.start, turn, instruction, next_note: at_end(note), outcome: at_end(&episode.outcome) }
+            Record { start: &episode.start, turn, instruction, kind: &episode.kind, next_note: at_end(note), outcome: at_end(&episode.outcome) }
         })
     });
     let records: Vec<Record> = records.collect();
@@ -154,6 +158,7 @@ mod tests {
             done,
             won: done,
             score: 0.0,
+            info: r#"{"steps":1.0}"#.into(),
             seed: 5,
         }
     }
@@ -162,7 +167,7 @@ mod tests {
     fn what_is_known_at_the_end_stands_with_the_last_turn() {
         let start = EpisodeStart { task: "t".into(), sample: 2, attempt: 1, memory: "Attempt 1\n".into(), iteration: 3, version: 4 };
         let (turns, outcome) = (vec![turn(0, false), turn(1, true)], "the end".into());
-        let over = Finished { number: 0, start, instruction: "boil water".into(), turns, outcome };
+        let over = Finished { number: 0, start, instruction: "boil water".into(), kind: "hard".into(), turns, outcome };
         let given_up = Finished { number: 1, turns: vec![], ..over.clone() };
         assert!(played(std::slice::from_ref(&given_up), &[], &[]).unwrap().is_none(), "an episode without a turn has no row");
         let rows = played(&[given_up, over], &["nothing".into(), "kept".into()], &["answer_think".into()]).unwrap().unwrap();
@@ -171,6 +176,7 @@ mod tests {
         let texts = |name| row::texts(&rows, name).unwrap().iter().flatten().collect::<Vec<_>>();
         assert_eq!((texts("outcome"), texts("kept")), (vec!["", "the end"], vec!["", "kept"]));
         assert_eq!((texts("instruction"), texts("answer_think")), (vec!["boil water", ""], vec!["so", "so"]));
+        assert_eq!((texts("type"), texts("info")), (vec!["hard", "hard"], vec![r#"{"steps":1.0}"#; 2]));
         assert_eq!((texts("observation"), texts("mode")), (vec!["seen 0", "seen 1"], vec!["memory", "memory"]));
         assert_eq!(row::f32s(&rows, "reward").unwrap().values().to_vec(), [-0.1, 10.0]);
         assert_eq!(row::f32s(&rows, "temperature").unwrap().values().to_vec(), [0.5, 0.5]);

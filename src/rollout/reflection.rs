@@ -104,7 +104,7 @@ impl Reflector {
         let notes: Vec<String> = over.iter().zip(&turns).map(|(episode, turn)| self.next_note(episode, turn, &tokenizer)).collect();
         let records = over.iter().zip(&turns).zip(&notes);
         let records =
-            records.map(|((episode, turn), next_note)| Record { start: &episode.start, turn, instruction: "", next_note, outcome: "" });
+            records.map(|((episode, turn), next_note)| Record { start: &episode.start, turn, instruction: "", kind: "", next_note, outcome: "" });
         Ok(Some(record::table(&records.collect::<Vec<_>>(), &self.agent.columns())?))
     }
 
@@ -205,6 +205,7 @@ impl Reflector {
             done: false,
             won: false,
             score: episode.score,
+            info: String::new(),
             seed: request.seed,
         }
     }

@@ -238,13 +238,13 @@ impl Sampler {
 
     /// Removes an episode that has ended by itself, and counts it.
     fn end(&mut self, number: usize, outcome: String) -> Option<Finished> {
-        let Episode { start, instruction, turns, score, .. } = self.episodes.remove(&number)?;
+        let Episode { start, instruction, kind, turns, score, .. } = self.episodes.remove(&number)?;
         self.worlds.close(&[number]);
         self.summary.turns += turns.len();
         self.summary.won += turns.iter().filter(|t| t.won).count();
         self.summary.invalid += turns.iter().filter(|t| !t.valid).count();
         self.summary.score += f64::from(score);
-        Some(Finished { number, start, instruction, turns, outcome })
+        Some(Finished { number, start, instruction, kind, turns, outcome })
     }
 
     /// Removes the episodes that failed in their last try.
@@ -261,7 +261,7 @@ impl Sampler {
                 error: gone.fault.text,
                 tries: gone.tries,
             });
-            over.push(Finished { number: gone.episode, start, instruction: String::new(), turns: vec![], outcome: String::new() });
+            over.push(Finished { number: gone.episode, start, instruction: String::new(), kind: String::new(), turns: vec![], outcome: String::new() });
         }
         self.summary.failed += over.len();
         self.summary.retried = self.retries.retried;

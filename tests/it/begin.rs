@@ -122,9 +122,24 @@ fn figures_are_exported_for_tensorboard() {
 }
 
 #[test]
-fn shells_complete_verbs_and_flags() {
+fn shells_complete_verbs_flags_and_what_stands_behind_them() {
     for shell in ["bash", "zsh", "fish"] {
         let script = done(flow().args(["completion", shell]));
-        assert!(script.contains("resume") && script.contains("dry-run"), "{shell}");
+        assert!(script.contains("FLOW_COMPLETE"), "{shell}: {script}");
     }
+    let next = |line: &[&str]| done(flow().env("FLOW_COMPLETE", "fish").arg("--").arg("flow").args(line));
+    for (line, word) in [
+        (&["re"][..], "resume"),
+        (&["run", "--d"], "--dry-run"),
+        (&["ops", "roll"], "rollout\t"),
+        (&["env", "install", "sc"], "scienceworld\t"),
+        (&["panel", "mine"], "minesweeper\t"),
+        (&["model", "fetch", "mini"], "minilm\t"),
+        (&["run", "pipelines/quickstart.yaml", "--set", "nodes.update.with.max_g"], "nodes.update.with.max_grad_norm="),
+        (&["check", "pipelines/empo2/no-novelty.yaml", "--set", "nodes.mem"], "nodes.memory."),
+    ] {
+        let words = next(line);
+        assert!(words.lines().any(|next| next.starts_with(word)), "{line:?}: {words}");
+    }
+    assert_eq!(next(&["ops", "nothing-like-it"]), "");
 }

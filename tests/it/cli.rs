@@ -4,7 +4,7 @@ use crate::common::*;
 
 /// Every pipeline of the repository.
 fn pipelines() -> Vec<std::path::PathBuf> {
-    let folders = ["", "/lamer", "/search", "/webshop", "/worlds", "/tests"]
+    let folders = ["", "/empo2", "/lamer", "/search", "/webshop", "/worlds", "/tests"]
         .map(|folder| format!("{}/pipelines{folder}", env!("CARGO_MANIFEST_DIR")));
     let files = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap()).map(|e| e.unwrap().path());
     let mut files: Vec<_> = files.filter(|p| p.extension().is_some_and(|e| e == "yaml")).collect();
@@ -157,4 +157,30 @@ fn every_pipeline_fits_the_published_schema() {
     let broken =
         serde_json::json!({ "flow": "x", "iterations": 1, "nodes": { "t": { "op": "tasks", "with": { "env": "chess", "batch": 1 } } } });
     assert!(!validator.is_valid(&broken), "the schema must refuse an unknown game");
+}
+
+/// One value may be as long as a question says, and DuckDB's own limit doesn't count it: the process that answers has a limit itself.
+#[test]
+fn a_question_cannot_take_the_machines_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained(folder.path(), "run", SMALL, &[]);
+    let mut command = flow();
+    command.arg("query").arg(&run).arg("select count(*) from range(100000000) a, range(100000000) b where a.range + b.range < 0");
+    let mut child = command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
+    let limits = format!("/proc/{}/limits", child.id());
+    let bound = || {
+        let text = std::fs::read_to_string(&limits).unwrap();
+        text.lines().find_map(|line| line.strip_prefix("Max address space")?.split_whitespace().next()?.parse::<u64>().ok())
+    };
+    let start = std::time::Instant::now();
+    while bound().is_none() && start.elapsed().as_secs() < 30 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let most = bound();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let all = memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok()).unwrap() << 10;
+    // Beside what it has mapped already, half of what is free.
+    assert!(most.is_some_and(|most| most < all), "{most:?} of {all}");
 }

@@ -223,3 +223,30 @@ fn programs_end_with_a_flow_that_is_killed_and_know_no_secrets_of_it() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
 }
+
+/// A world that never answers holds up an iteration for ever, and with it a stop that waits for that iteration: the run ends all the same.
+#[test]
+fn a_stage_that_hangs_after_a_stop_was_asked_for_ends_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let yaml = flaky("").replace("command: [python3, tests/programs/flaky.py, ]", "command: [python3, tests/programs/broken.py, hang]");
+    let yaml = yaml.replace("seconds: 4, pass: [FLAKY, SLOW]", "seconds: 86400");
+    let out = folder.path().join("hangs");
+    let mut command = flow();
+    command.arg("run").arg(pipeline(folder.path(), &yaml)).arg("--out").arg(&out).args(["--stall", "2"]);
+    let mut child = command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    while !out.join("status.json").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it had ended before");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let start = std::time::Instant::now();
+    let term = std::process::Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(term.success());
+    while child.try_wait().unwrap().is_none() {
+        assert!(start.elapsed().as_secs() < 60, "it waits for ever");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let output = child.wait_with_output().unwrap();
+    let message = text(&output.stderr);
+    assert!(!output.status.success() && message.contains("stopping once the iteration in hand is committed"), "{message}");
+    assert!(message.contains("`rollout` is busy with iteration 0 and shows no sign of life"), "{message}");
+}

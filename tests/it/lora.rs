@@ -32,6 +32,19 @@ fn a_run_with_adapters_is_resumed_replayed_and_loaded() {
     assert!(message.contains("no other program reads"), "{message}");
 }
 
+/// What adapters have learnt is compared, beside base weights that are the same in every run.
+#[test]
+fn runs_with_adapters_are_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |name: &str, lr: &str| trained(folder.path(), name, &low_rank(), &["--set", &format!("nodes.update.with.lr={lr}")]);
+    let (one, again, other) = (run("one", "1e-2"), run("again", "1e-2"), run("other", "2e-2"));
+    let equal = |a: &Path, b: &Path| {
+        let diff: serde_json::Value = serde_json::from_str(&done(flow().arg("diff").arg(a).arg(b).args(["--format", "json"]))).unwrap();
+        diff["weights"][0]["equal"].clone()
+    };
+    assert_eq!([equal(&one, &again), equal(&one, &other)], [serde_json::json!(true), serde_json::json!(false)]);
+}
+
 #[test]
 fn a_published_model_is_exported_with_and_without_its_adapter() {
     let folder = tempfile::tempdir().unwrap();

@@ -109,6 +109,9 @@ fn two_seeds_are_one_curve_with_a_band() {
             );
         }
     }
+    // What is always 0 has no card.
+    let (zero, charts) = (data["zero"].as_array().unwrap(), data["charts"].as_array().unwrap());
+    assert!(zero.iter().any(|title| title == "rollout: failed") && charts.iter().all(|chart| chart["title"] != "rollout: failed"), "{zero:?}");
     // Time: as the nodes measured it, and no less than nothing for the rest.
     let spent = ask(&runs[0], "SELECT node, sum(value) AS s FROM metrics WHERE name = 'seconds' GROUP BY node ORDER BY s DESC");
     let shown = data["time"][0]["nodes"].as_array().unwrap();
@@ -117,6 +120,19 @@ fn two_seeds_are_one_curve_with_a_band() {
     );
     assert!(data["time"][0]["rest"].as_f64().unwrap() >= 0.0);
     episodes_are_those_of_the_log(&runs, &data);
+}
+
+/// The page opens on what the policy did, whatever the nodes are called.
+#[test]
+fn episodes_of_the_expert_come_last() {
+    let folder = tempfile::tempdir().unwrap();
+    let demos = "nodes:\n  demos: { op: rollout, inputs: tasks, with: { agent: { model: actor, max_turns: 4 }, actor: expert, samples: 1 } }\n";
+    let yaml = SMALL.replacen("nodes:\n", demos, 1).replacen("log: [", "log: [demos, ", 1);
+    let run = trained(folder.path(), "both", &yaml, &[]);
+    let (_, data) = page(&[&run], &folder.path().join("both.html"));
+    let mut nodes: Vec<&str> = data["browser"]["trips"].as_array().unwrap().iter().map(|trip| trip["node"].as_str().unwrap()).collect();
+    nodes.dedup();
+    assert_eq!(nodes, ["rollout", "demos"]);
 }
 
 /// Every episode of the browser, turn by turn, against the log; and there are some of the first and of the last iteration.

@@ -83,6 +83,29 @@ fn a_finished_run_trains_on() {
     assert!(message.contains("would take some back"), "{message}");
 }
 
+/// A folder that is moved while a run writes it ends the run, is begun nowhere else, and goes on where it is.
+#[test]
+fn a_run_whose_folder_was_moved_ends_and_goes_on_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let long = SMALL.replace("iterations: 3", "iterations: 60");
+    let whole = digest(&trained(folder.path(), "whole", &long, &[]));
+    let (before, after) = (folder.path().join("before"), folder.path().join("after"));
+    let mut command = flow();
+    command.arg("run").arg(pipeline(folder.path(), &long)).arg("--out").arg(&before).stdout(Stdio::null()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    while Run::open(&before).and_then(|run| run.manifest()).map_or(0, |manifest| manifest.next()) < 3 {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    std::fs::rename(&before, &after).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && message.contains("was moved or removed while the run was writing it"), "{message}");
+    assert!(!message.contains("can be queried"), "{message}");
+    assert!(!before.exists(), "nothing is begun in the old place");
+    resumed(&after);
+    assert!(digest(&after) == whole);
+}
+
 #[test]
 fn one_process_at_a_time_writes_a_run() {
     let folder = tempfile::tempdir().unwrap();

@@ -3,6 +3,7 @@
 mod recipe;
 mod score;
 
+use crate::cli::candidates;
 use super::error::{Error, Result};
 use super::machine::Machine;
 use super::models;
@@ -61,7 +62,7 @@ pub struct EvalArgs {
     #[arg(long, default_value_t = EVALUATION_SEED)]
     seed: u64,
     /// Overrides a value of what is played, as `nodes.trial.with.reflect.keep=none`: `nodes.NODE.with` are settings of `evaluate`
-    #[arg(long = "set", value_name = "PATH=VALUE")]
+    #[arg(long = "set", value_name = "PATH=VALUE", add = candidates::paths())]
     sets: Vec<String>,
     /// Keeps the rows in this folder, as a run that can be queried and shown
     #[arg(long)]

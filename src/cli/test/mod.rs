@@ -4,6 +4,7 @@ mod compare;
 mod conduct;
 mod show;
 
+use crate::cli::candidates;
 use super::error::Error;
 use super::output::{answer, paint, CommandResult, OutputFormat};
 use crate::{ops, pipeline};
@@ -20,7 +21,7 @@ pub struct TestArgs {
     #[arg(long)]
     name: Option<String>,
     /// Overrides a value, as `nodes.advantage.with.baseline=none`
-    #[arg(long = "set", value_name = "PATH=VALUE")]
+    #[arg(long = "set", value_name = "PATH=VALUE", add = candidates::paths())]
     sets: Vec<String>,
     /// json: an object a line: one for each row, then one for its test
     #[arg(long, value_enum, default_value = "text")]

@@ -2,7 +2,7 @@
 
 use super::greeting::{say, Greeting, LineReader, Welcome, ANSWER};
 use super::waiting::{Meanwhile, PeerWait, PATIENCE};
-use super::{Cluster, ClusterError, Hosts, Purpose, RunIdentity};
+use super::{keepalive, Cluster, ClusterError, Hosts, Purpose, RunIdentity};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -37,6 +37,7 @@ impl Cluster {
             }
         }
         cluster.accept(&listener, same, &mut waiting)?;
+        cluster.sockets.iter().flatten().flatten().try_for_each(keepalive::keep)?;
         Ok(cluster)
     }
 

@@ -7,6 +7,7 @@
 //! - `greeting`: what two processes say to one another first
 //! - `join`: all processes find one another, and `waiting` for those that aren't there yet
 //! - [`peers`]: the connections over which their policies learn together
+//! - `keepalive`: connections to a host that is cut off break
 //! - `life`: signs of life between them
 //! - [`end`]: how a process ends before its run does
 
@@ -15,6 +16,7 @@ mod error;
 mod greeting;
 mod hosts;
 mod join;
+mod keepalive;
 pub(super) mod life;
 pub mod peers;
 mod waiting;

@@ -1,7 +1,7 @@
 //! The field of MineSweeper: where the mines are, what is open, and what opening a cell does.
 
 use super::MinesweeperSettings;
-use crate::env::{EnvError, Split};
+use crate::env::{Deal, EnvError};
 use crate::seed::{bytes, mix, Random};
 
 /// Fields drawn and thrown away before giving up.
@@ -38,8 +38,8 @@ impl Field {
     }
 
     /// The field of a seed with its first cell, as yet closed. Fields that the first opening would win are left out, and fields
-    /// are dealt out by their content, so none to train on is ever in a panel.
-    pub fn make(settings: &MinesweeperSettings, seed: u64) -> Result<(Self, usize), EnvError> {
+    /// are dealt out by their content, so none is in two splits.
+    pub fn make(settings: &MinesweeperSettings, seed: u64, deal: Deal) -> Result<(Self, usize), EnvError> {
         let cells = settings.size * settings.size;
         for tried in 0..TRIES {
             let mut random = Random::new(mix(seed, tried as u64));
@@ -51,7 +51,7 @@ impl Field {
             let field = Field::new(settings.size, mines);
             let mut opened = field.clone();
             opened.dig(first);
-            if opened.left > 0 && Split::of(seed).owns(field.content(first)) {
+            if opened.left > 0 && deal.owns(field.content(first)) {
                 return Ok((field, first));
             }
         }

@@ -4,7 +4,7 @@ mod field;
 mod inference;
 mod settings;
 
-use super::{EnvError, Environment, GameSettings, TimeStep};
+use super::{Deal, EnvError, Environment, GameSettings, TimeStep};
 use field::{DigResult, Field};
 
 pub use settings::MinesweeperSettings;
@@ -22,10 +22,15 @@ pub struct Minesweeper {
 }
 
 impl Minesweeper {
-    /// The field of a seed, its first cell open.
+    /// The field of a seed, of no split, its first cell open.
     pub fn new(settings: &MinesweeperSettings, seed: u64) -> Result<Self, EnvError> {
+        Minesweeper::dealt(settings, seed, Deal::of(None, seed))
+    }
+
+    /// The field of a seed, one of those dealt, its first cell open.
+    pub fn dealt(settings: &MinesweeperSettings, seed: u64, deal: Deal) -> Result<Self, EnvError> {
         settings.check()?;
-        let (closed, first) = Field::make(settings, seed)?;
+        let (closed, first) = Field::make(settings, seed, deal)?;
         let noted_mines = vec![false; closed.open.len()];
         let mut game = Minesweeper { field: closed.clone(), closed, first, mines: settings.mines, lost: false, noted_mines };
         game.restart();

@@ -7,6 +7,7 @@
 mod actions;
 mod answer;
 mod child;
+mod descendants;
 pub(super) mod draw;
 mod error;
 mod hello;

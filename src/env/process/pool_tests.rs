@@ -176,3 +176,53 @@ fn no_process_outlives_the_run() {
     let task = Task::parse("process-test-train-3-s5").unwrap();
     assert!(pool.begin(&[(0, EpisodeRequest::Reset(&task), true)]).unwrap_err().to_string().contains("the run is over"));
 }
+
+/// Says hello, and then what its argument says: `N` that a process holds so many episodes, or `exit` at the first reset.
+const ODD: &str = r#"
+import json, os, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    answers = []
+    for ask in asked if isinstance(asked, list) else [asked]:
+        if ask["request"] == "hello":
+            answers.append({"protocol": 2, "splits": {"train": 9}} | ({"live": int(sys.argv[1])} if sys.argv[1] != "exit" else {}))
+        elif sys.argv[1] == "exit":
+            os._exit(3)
+        else:
+            answers.append({"episode": ask["episode"], "observation": "x"})
+    print(json.dumps(answers if isinstance(asked, list) else answers[0]), flush=True)
+"#;
+
+fn odd(argument: &str, processes: usize) -> Pool {
+    let command = ["python3", "-c", ODD, argument].map(String::from).to_vec();
+    let settings = ProcessSettings { name: "test".into(), command, processes, seconds: 20.0, pass: vec![], split: None, item: None };
+    Pool::open(settings, Programs::default()).unwrap()
+}
+
+/// A program that ends in every episode isn't started again for ever: each start counts as a try.
+#[test]
+fn a_program_that_ends_in_every_episode_is_given_up() {
+    let mut pool = odd("exit", 2);
+    let task = Task::parse("process-test-train-3-s5").unwrap();
+    let mut begun = 0;
+    let error = loop {
+        match pool.begin(&[(begun % 2, EpisodeRequest::Reset(&task), true)]) {
+            Ok(()) => begun += 1,
+            Err(error) => break error.to_string(),
+        }
+        assert!(answers(&mut pool).into_values().all(|view| view.is_err_and(|fault| fault.cause == Cause::Crash)));
+        assert!(begun <= 2 * REVIVALS + 2, "it goes on and on");
+    };
+    assert!(error.contains("were started again") && error.contains("no episode came to its end"), "{error}");
+}
+
+/// Two processes that hold 2^63 episodes each hold more than a number can say.
+#[test]
+fn a_program_may_hold_any_number_of_episodes() {
+    let mut pool = odd("9223372036854775808", 2);
+    assert_eq!(pool.room(), Some(usize::MAX));
+    let task = Task::parse("process-test-train-3-s5").unwrap();
+    pool.begin(&[(0, EpisodeRequest::Reset(&task), true), (1, EpisodeRequest::Reset(&task), true)]).unwrap();
+    assert!(answers(&mut pool).into_values().all(|view| view.is_ok()));
+    assert_eq!(pool.room(), Some(usize::MAX - 1), "2^64 less two");
+}

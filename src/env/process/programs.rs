@@ -1,5 +1,6 @@
 //! The programs that play environments for a run: how each is started, and which processes run, so that none outlives the run.
 
+use super::descendants::{self, VARIABLE};
 use super::error::{ProcessError, StartError};
 use super::variables::inherited;
 use super::warden::Warden;
@@ -19,15 +20,24 @@ pub struct Programs(Arc<Mutex<ProgramsState>>);
 struct ProgramsState {
     known: BTreeMap<String, ProcessSettings>,
     greeted: BTreeMap<String, Hello>,
-    running: BTreeMap<u32, Child>,
+    running: BTreeMap<u32, Running>,
+    /// Programs started so far.
+    started: u64,
     closed: bool,
     /// Started with the first program.
     warden: Option<Warden>,
 }
 
+/// A program that runs.
+struct Running {
+    child: Child,
+    /// What it and all that it started have in their environment.
+    mark: String,
+}
+
 impl ProgramsState {
     /// Removes a process from those that run, so that the caller can kill it.
-    fn take(&mut self, id: u32) -> Option<Child> {
+    fn take(&mut self, id: u32) -> Option<Running> {
         let child = self.running.remove(&id)?;
         if let Some(warden) = &mut self.warden {
             warden.remove(id);
@@ -39,6 +49,11 @@ impl ProgramsState {
 impl Programs {
     fn state(&self) -> MutexGuard<'_, ProgramsState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the marks of all its programs begin with: no other run on this machine has it.
+    fn mark(&self) -> String {
+        format!("{}-{:x}", std::process::id(), Arc::as_ptr(&self.0) as usize)
     }
 
     /// Registers a program under its name.
@@ -71,17 +86,17 @@ impl Programs {
             (std::mem::take(&mut state.running), state.warden.take())
         };
         // All at once, so that they end together.
-        for child in running.values() {
-            let _ = kill_process_group(Pid::from_child(child), Signal::TERM);
+        for program in running.values() {
+            let _ = kill_process_group(Pid::from_child(&program.child), Signal::TERM);
         }
         let until = Instant::now() + LEAVE;
         let mut warden = warden;
-        for (id, child) in running {
+        for (id, program) in running {
             // Before it is waited for: after that its number may mean another one.
             if let Some(warden) = &mut warden {
                 warden.remove(id);
             }
-            end(child, until);
+            end(program, until);
         }
     }
 
@@ -94,15 +109,17 @@ impl Programs {
             return Err(StartError::Over);
         }
         if state.warden.is_none() {
-            state.warden = Warden::start();
+            state.warden = Warden::start(&self.mark());
         }
+        state.started += 1;
+        let mark = format!("{}.{}", self.mark(), state.started);
         let mut command = Command::new(program);
-        command.env_clear().envs(inherited(&settings.pass));
+        command.env_clear().envs(inherited(&settings.pass)).env(VARIABLE, &mark);
         command.args(arguments).process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|source| refused(program, source))?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let id = child.id();
-        state.running.insert(id, child);
+        state.running.insert(id, Running { child, mark });
         if let Some(warden) = &mut state.warden {
             warden.add(id);
         }
@@ -122,7 +139,7 @@ impl Programs {
     pub(super) fn ended(&self, id: u32) -> Option<ExitStatus> {
         let late = Instant::now() + Duration::from_secs(1);
         loop {
-            let status = self.state().running.get_mut(&id)?.try_wait().ok()?;
+            let status = self.state().running.get_mut(&id)?.child.try_wait().ok()?;
             if status.is_some() || Instant::now() > late {
                 return status;
             }
@@ -143,8 +160,9 @@ pub(super) struct Pipes {
 const LEAVE: Duration = Duration::from_secs(5);
 const FAILED: Duration = Duration::from_millis(300);
 
-/// Sends SIGTERM to a process group, waits for its leader until the deadline, and sends SIGKILL.
-fn end(mut child: Child, until: Instant) -> Option<ExitStatus> {
+/// Sends SIGTERM to a process group, waits for its leader until the deadline, and sends SIGKILL to it and to what left the group.
+fn end(program: Running, until: Instant) -> Option<ExitStatus> {
+    let Running { mut child, mark } = program;
     let group = Pid::from_child(&child);
     let _ = kill_process_group(group, Signal::TERM);
     // The group is called by its leader's number, which is taken for as long as the leader wasn't waited for.
@@ -153,6 +171,7 @@ fn end(mut child: Child, until: Instant) -> Option<ExitStatus> {
         std::thread::sleep(Duration::from_millis(2));
     }
     let _ = kill_process_group(group, Signal::KILL);
+    descendants::kill_all(&mark);
     child.wait().ok()
 }
 
@@ -161,5 +180,32 @@ fn refused(program: &str, source: std::io::Error) -> StartError {
     match crate::env::adapter::advice(program) {
         Some(advice) => StartError::Missing(advice),
         None => StartError::Refused { program: program.into(), source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::BufRead;
+
+    /// A program whose child is in a session of its own, which no signal to its group reaches, says which process that is.
+    #[test]
+    fn what_leaves_the_group_of_its_program_ends_with_it() {
+        let outside = Programs::default();
+        let escape = "setsid sh -c 'echo $$; exec sleep 600' & wait";
+        let settings = serde_json::json!({ "command": ["/bin/sh", "-c", escape], "name": "escape" });
+        let (id, pipes) = outside.start(&serde_json::from_value(settings).unwrap()).unwrap();
+        let mut line = String::new();
+        std::io::BufReader::new(pipes.output).read_line(&mut line).unwrap();
+        let escaped = format!("/proc/{}/environ", line.trim());
+        let alive = || std::fs::read(&escaped).is_ok_and(|environment| !environment.is_empty());
+        assert!(alive());
+        outside.kill(id);
+        let start = Instant::now();
+        while alive() && start.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(!alive(), "process {} lives on", line.trim());
+        outside.close();
     }
 }

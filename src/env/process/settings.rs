@@ -2,7 +2,7 @@
 
 use super::hello::{is_item, is_split};
 use super::{Hello, Items, Pool, ProcessError, Programs};
-use crate::env::{EnvError, Environment, GameSettings};
+use crate::env::{Deal, EnvError, Environment, GameSettings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -121,11 +121,11 @@ impl GameSettings for ProcessSettings {
         Vec::new()
     }
 
-    fn make(&self, seed: u64) -> Result<Box<dyn Environment>, EnvError> {
+    fn make(&self, seed: u64, _: Deal) -> Result<Box<dyn Environment>, EnvError> {
         Err(EnvError::PlayedByProgram(format!("{}-{}-s{seed}", Self::NAME, self.label())))
     }
 
-    fn board(&self, seed: u64) -> Result<u64, EnvError> {
-        self.make(seed).map(|_| 0)
+    fn board(&self, seed: u64, deal: Deal) -> Result<u64, EnvError> {
+        self.make(seed, deal).map(|_| 0)
     }
 }

@@ -1,7 +1,7 @@
 //! Questions that need two documents.
 
 use super::corpus::Corpus;
-use crate::env::Split;
+use crate::env::Deal;
 use crate::seed::{mix, text, Random};
 
 /// A question that needs two documents, and its answer.
@@ -18,11 +18,10 @@ pub struct Question {
 }
 
 impl Question {
-    /// The question of a seed. Questions, not only seeds, are dealt out to training and panels.
-    pub fn sample(seed: u64, corpus: &Corpus) -> Option<Question> {
-        let split = Split::of(seed);
+    /// The question of a seed. Questions, not only seeds, are dealt out to splits.
+    pub fn sample(seed: u64, deal: Deal, corpus: &Corpus) -> Option<Question> {
         let drawn = (0..1000).filter_map(|tried| Question::draw(corpus, &mut Random::new(mix(seed, tried))));
-        drawn.take(1000).find(|question| split.owns(text(&question.text)))
+        drawn.take(1000).find(|question| deal.owns(text(&question.text)))
     }
 
     /// `None` where the two that are compared are equal.

@@ -5,7 +5,7 @@ mod rooms;
 mod settings;
 mod solver;
 
-use super::{EnvError, Environment, GameSettings, TimeStep};
+use super::{Deal, EnvError, Environment, GameSettings, TimeStep};
 
 pub use board::{Board, Direction};
 pub use settings::SokobanSettings;
@@ -24,10 +24,15 @@ pub struct Sokoban {
 }
 
 impl Sokoban {
-    /// The room of a seed.
+    /// The room of a seed, of no split.
     pub fn new(settings: &SokobanSettings, seed: u64) -> Result<Self, EnvError> {
+        Sokoban::dealt(settings, seed, Deal::of(None, seed))
+    }
+
+    /// The room of a seed, one of those dealt.
+    pub fn dealt(settings: &SokobanSettings, seed: u64, deal: Deal) -> Result<Self, EnvError> {
         settings.check()?;
-        Ok(Sokoban::start(rooms::make(settings, seed)?, settings.moves_per_turn))
+        Ok(Sokoban::start(rooms::make(settings, seed, deal)?, settings.moves_per_turn))
     }
 
     /// A room as it is drawn, with one move a turn.

@@ -101,7 +101,7 @@ impl Environment for Webshop {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::env::Task;
+    use crate::env::{Deal, Task};
 
     fn shop(name: &str) -> Box<dyn Environment> {
         Task::parse(name).unwrap().make().unwrap()
@@ -147,7 +147,7 @@ mod tests {
         let products = &Shop::with_size(10_000).products;
         let all: Vec<Purchase> = golden("purchases.jsonl");
         for bought in &all {
-            let goal = Goal::sample(bought.seed, products).unwrap();
+            let goal = Goal::sample(bought.seed, Deal::of(None, bought.seed), products).unwrap();
             let options: Vec<_> = bought.options.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
             let earned = reward(&products[bought.product], &options, &goal, &products[goal.product]);
             assert_eq!(earned.total, bought.reward, "seed {}", bought.seed);

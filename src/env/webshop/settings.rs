@@ -6,7 +6,7 @@ use super::pages::Observation;
 use super::shop::Shop;
 use super::Webshop;
 use crate::env::error::within;
-use crate::env::{EnvError, Environment, GameSettings};
+use crate::env::{Deal, EnvError, Environment, GameSettings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -43,9 +43,9 @@ impl Default for WebshopSettings {
 }
 
 impl WebshopSettings {
-    fn goal(&self, shop: &Shop, seed: u64) -> Result<Goal, EnvError> {
+    fn goal(&self, shop: &Shop, seed: u64, deal: Deal) -> Result<Goal, EnvError> {
         self.check()?;
-        Goal::sample(seed, &shop.products).ok_or_else(|| EnvError::Unmade { what: "goal".into(), tries: 1000 })
+        Goal::sample(seed, deal, &shop.products).ok_or_else(|| EnvError::Unmade { what: "goal".into(), tries: 1000 })
     }
 }
 
@@ -101,14 +101,14 @@ impl GameSettings for WebshopSettings {
         words.into_iter().filter(|word| !word.is_empty()).collect()
     }
 
-    fn make(&self, seed: u64) -> Result<Box<dyn Environment>, EnvError> {
+    fn make(&self, seed: u64, deal: Deal) -> Result<Box<dyn Environment>, EnvError> {
         let shop = Shop::with_size(self.products);
-        let goal = self.goal(&shop, seed)?;
+        let goal = self.goal(&shop, seed, deal)?;
         Ok(Box::new(Webshop::new(shop, goal, self.pages, self.pays)))
     }
 
-    fn board(&self, seed: u64) -> Result<u64, EnvError> {
+    fn board(&self, seed: u64, deal: Deal) -> Result<u64, EnvError> {
         let shop = Shop::with_size(self.products);
-        Ok(self.goal(&shop, seed)?.content(&shop.products))
+        Ok(self.goal(&shop, seed, deal)?.content(&shop.products))
     }
 }

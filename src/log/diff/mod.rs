@@ -74,11 +74,17 @@ pub fn weights(a: &Run, b: &Run) -> Result<Vec<WeightsDiff>, LogError> {
 
 /// Whether two folders hold the same weights, bit for bit; none where they can't be read.
 fn same(a: &Path, b: &Path) -> Option<bool> {
-    // Of a model that learns by adapters these are all that is saved.
-    let open = |folder: &Path| {
-        let open_file = |name: &str| files::open(&folder.join(name)).ok().map(BufReader::new);
-        open_file("model.safetensors").or_else(|| open_file("adapter_model.safetensors"))
-    };
+    // A model that learns by adapters may be saved with its own weights, which never change, or without.
+    let files = ["model.safetensors", "adapter_model.safetensors"].map(|name| (a.join(name), b.join(name)));
+    let there: Vec<_> = files.iter().filter(|(a, b)| a.exists() || b.exists()).collect();
+    let each = there.iter().map(|(a, b)| if a.exists() && b.exists() { same_bytes(a, b) } else { Some(false) });
+    let each = each.collect::<Option<Vec<bool>>>()?;
+    (!each.is_empty()).then(|| each.into_iter().all(|equal| equal))
+}
+
+/// Whether two files have the same bytes; none where one can't be read.
+fn same_bytes(a: &Path, b: &Path) -> Option<bool> {
+    let open = |path: &Path| files::open(path).ok().map(BufReader::new);
     let (a, b) = (open(a)?, open(b)?);
     let (mut a, mut b) = (a.bytes(), b.bytes());
     loop {

@@ -6,8 +6,8 @@ pub use vocabulary::words;
 
 use crate::env::process::ProcessSettings;
 use crate::env::Game;
-use crate::ops::operator;
-use crate::pipeline::{Node, Pipeline, Wrong};
+use crate::ops::{is, operator};
+use crate::pipeline::{Node, Pipeline, Role, Wrong};
 
 /// The game of each node that brings tasks.
 pub fn games(pipeline: &Pipeline) -> impl Iterator<Item = (&Node, Result<Game, Wrong>)> {
@@ -39,8 +39,26 @@ pub fn namesakes(pipeline: &Pipeline) -> Vec<Wrong> {
     mistakes
 }
 
-/// Why these tasks of a program can't be measured on: nothing starts it, or training may draw them too.
-pub fn unmeasurable(node: &Node, measured: &ProcessSettings, pipeline: &Pipeline) -> Option<Wrong> {
+/// What is wrong with measuring on a panel of this game: that nothing starts its program, or that its tasks may be trained on.
+pub fn unmeasurable(node: &Node, measured: &Game, pipeline: &Pipeline) -> Option<Wrong> {
+    match measured.program() {
+        Some(program) => unmeasurable_program(node, program, pipeline),
+        None => shared_boards(node, measured, pipeline),
+    }
+}
+
+/// A node that draws its tasks from the split that the panel is of.
+fn shared_boards(node: &Node, measured: &Game, pipeline: &Pipeline) -> Option<Wrong> {
+    let split = measured.measured()?;
+    let tasks = games(pipeline).filter(|(other, _)| is(other, Role::Opens));
+    let mut drawing = tasks.filter_map(|(other, game)| Some((other, game.ok()?)));
+    let (drawing, game) = drawing.find(|(_, game)| game.same_boards(measured) && game.trained().is_some_and(|deal| deal.has(split)))?;
+    let which = if game.split().is_some() { "the same split" } else { "all splits but `test`" };
+    let message = format!("the panel has boards of the split `{}`, and `{}` draws from {which}", split.name(), drawing.id);
+    Some(Wrong::in_node(node, &["with", "panel"], message).help("measure on a split that isn't trained on, such as `test`"))
+}
+
+fn unmeasurable_program(node: &Node, measured: &ProcessSettings, pipeline: &Pipeline) -> Option<Wrong> {
     let at = |message: String| Wrong::in_node(node, &["with", "panel"], message);
     let mut trained = programs(pipeline).filter(|(_, program)| program.name == measured.name).peekable();
     if trained.peek().is_none() {

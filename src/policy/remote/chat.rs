@@ -1,7 +1,7 @@
 //! Free answers, by `chat/completions`.
 
 use super::server::ServerError;
-use super::Remote;
+use super::{logprob, Remote};
 use crate::policy::{Reply, Request, Sampling};
 use serde_json::{json, Value};
 
@@ -37,10 +37,10 @@ fn read(remote: &Remote, response: &Value) -> Result<Reply, ServerError> {
     let mut logprobs = vec![0.0; tokens.len()];
     let mut at = 0;
     for part in parts {
-        let logprob = part["logprob"].as_f64().filter(|logprob| logprob.is_finite() && *logprob < 1e-3);
-        let Some(logprob) = logprob else { return Err(ServerError::malformed("a reply with a log-probability that is none")) };
+        let none = || ServerError::malformed("a reply with a log-probability that is none");
+        let told = logprob(&part["logprob"]).ok_or_else(none)?;
         if let Some(place) = logprobs.get_mut(at.min(text.len().saturating_sub(1))) {
-            *place += (logprob as f32).min(0.0);
+            *place += told;
         }
         at += part["bytes"].as_array().map_or_else(|| part["token"].as_str().unwrap_or_default().len(), Vec::len);
     }

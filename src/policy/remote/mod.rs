@@ -16,6 +16,7 @@ mod tokens;
 pub use served::{ExportedAdapter, GenerationServer};
 
 use super::{GenerationOutput, ModelFault, PolicyError, RemoteModel, Reply, Request, RowFault, Sampling, Tally, Tokenizer};
+use serde_json::Value;
 use server::{Server, ServerError};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
@@ -79,5 +80,26 @@ impl Remote {
             Err(ServerError::Refused(what) | ServerError::Gone(what)) => Err(self.server.fault(ModelFault::Server { what })),
             Err(ServerError::Row(fault)) => Err(self.server.fault(ModelFault::CantRank { what: fault.to_string() })),
         }
+    }
+}
+
+/// What is below this no model gives to a token: a server writes such a number for one that it knows nothing of, and divided by a temperature it
+/// may be infinite.
+const LEAST: f64 = -1e9;
+
+/// A log-probability: a number above [`LEAST`], and none above 0 but for rounding.
+fn logprob(value: &Value) -> Option<f32> {
+    value.as_f64().filter(|logprob| (LEAST..1e-3).contains(logprob)).map(|logprob| (logprob as f32).min(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::logprob;
+    use serde_json::json;
+
+    #[test]
+    fn what_no_model_gives_is_no_log_probability() {
+        assert_eq!([json!(-1.5), json!(0), json!(1e-4), json!(-9999)].map(|value| logprob(&value)), [Some(-1.5), Some(0.0), Some(0.0), Some(-9999.0)]);
+        assert!([json!(-1e308), json!(-3e38), json!(0.5), json!("-1"), json!(null)].iter().all(|value| logprob(value).is_none()));
     }
 }

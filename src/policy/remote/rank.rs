@@ -5,7 +5,7 @@
 //! always be likelier than that. A choice is drawn with the probability exp(score / temperature) over the sum of all.
 
 use super::server::ServerError;
-use super::Remote;
+use super::{logprob, Remote};
 use crate::policy::generate::draw;
 use crate::policy::{PolicyError, Reply, Request, RowFault, Sampling};
 use crate::seed::{mix, Random};
@@ -77,9 +77,9 @@ fn read(response: &Value, closed: &str) -> Result<f64, ServerError> {
         begin -= 1;
         left = left.saturating_sub(tokens[begin].len());
     }
-    let scores = logprobs.get(begin..end).unwrap_or_default().iter().map(Value::as_f64).collect::<Option<Vec<f64>>>();
+    let scores = logprobs.get(begin..end).unwrap_or_default().iter().map(|told| logprob(told).map(f64::from)).collect::<Option<Vec<f64>>>();
     match scores {
-        Some(scores) if scores.len() == end - begin && scores.iter().all(|score| score.is_finite()) => Ok(scores.iter().sum()),
+        Some(scores) if scores.len() == end - begin => Ok(scores.iter().sum()),
         _ => Err(ServerError::malformed("a reply without a log-probability for each token of its echo")),
     }
 }

@@ -4,6 +4,7 @@
 //! Choices are walked down as they are here: `prompt_logprobs` says of each choice behind the prompt how likely its tokens are, and at each
 //! fork one of the tokens that may follow is drawn by them, at the temperature that is asked for.
 
+use super::logprob;
 use super::server::{Server, ServerError};
 use crate::policy::choices::ChoiceConstraint;
 use crate::policy::generate::draw;
@@ -149,9 +150,4 @@ fn pairs(request: &Request) -> Vec<Pair<'_>> {
     let choices: BTreeSet<&[u32]> = request.choices.iter().map(Vec::as_slice).collect();
     let choices = if choices.len() > 1 { choices } else { BTreeSet::new() };
     choices.into_iter().map(|choice| (request.prompt.as_slice(), choice)).collect()
-}
-
-/// A log-probability: a number that is none above 0, but for rounding.
-fn logprob(value: &Value) -> Option<f32> {
-    value.as_f64().filter(|logprob| logprob.is_finite() && *logprob < 1e-3).map(|logprob| (logprob as f32).min(0.0))
 }

@@ -43,6 +43,22 @@ fn supervised_learning_fits_a_mapping() {
     assert!(rows.iter().zip(&replies).all(|(row, reply)| row.response == reply.tokens));
 }
 
+/// Steps far too large leave weights that are numbers, and whose logits aren't: that is told when they are first asked to write.
+#[test]
+fn a_diverged_model_is_told_as_one() {
+    let policy = start(2);
+    let rows: Vec<_> = (0..4).map(|i| Example { prompt: vec![20 + i, 30], response: vec![50 + i, END], ..Default::default() }).collect();
+    let settings = UpdateSettings { objective: Objective::Sft, lr: 3e38, weight_decay: 0.0, keep: 0, ..Default::default() };
+    policy.update("actor", rows, &settings).unwrap();
+    // Tokens that no row had, so that what the network reads is as it was and what it computes of it overflows.
+    let request = Request { prompt: vec![60, 61], seed: 0, choices: vec![] };
+    for choices in [vec![], vec![vec![10, END], vec![11, END]]] {
+        let error = policy.generate("actor", 1, vec![Request { choices, ..request.clone() }], sampling(1.0)).unwrap_err();
+        let message = error.to_string();
+        assert!(message.contains("model `actor`: its training has diverged: with version 1 of its weights"), "{message}");
+    }
+}
+
 /// Figures for the documentation: `cargo test --release --lib policy -- --ignored --nocapture`.
 #[test]
 #[ignore = "measures"]

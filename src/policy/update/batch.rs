@@ -106,9 +106,12 @@ fn check(examples: &[Example], settings: &UpdateSettings) -> Result<(), PolicyEr
         }
     }
     for (row, example) in examples.iter().enumerate() {
-        let (tokens, logprobs) = (example.response.len(), example.logprobs.iter().filter(|x| x.is_finite()).count());
-        if acted && (example.logprobs.len() != tokens || logprobs != tokens) {
+        let (tokens, logprobs) = (example.response.len(), example.logprobs.len());
+        if acted && logprobs != tokens {
             return Err(PolicyError::Row { row, fault: RowFault::Logprobs { tokens, logprobs } });
+        }
+        if let Some(&value) = example.logprobs.iter().find(|x| acted && !x.is_finite()) {
+            return Err(PolicyError::Row { row, fault: RowFault::NotANumber { what: "recorded log-probability of a token".into(), value } });
         }
     }
     Ok(())
