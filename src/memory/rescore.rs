@@ -35,12 +35,13 @@ impl Rescore {
         score + self.rate * (mean - score)
     }
 
-    /// By task and entry, the mean of what the episodes came to that were told it, each episode counted once, in the order of their names.
+    /// By group and entry, the mean of what the episodes came to that were told it, each episode counted once, in the order of their names.
+    /// `group` is that of a task's episodes: means of different groups are kept apart.
     ///
     /// # Errors
     /// If a column is missing or isn't of its type.
-    pub fn outcomes(&self, turns: &[RecordBatch]) -> Result<BTreeMap<(String, u64), f32>, RowError> {
-        let mut sums: BTreeMap<(String, u64), (f64, u32)> = BTreeMap::new();
+    pub fn outcomes(&self, turns: &[RecordBatch], group: impl Fn(&str) -> u64) -> Result<BTreeMap<(u64, u64), f32>, RowError> {
+        let mut sums: BTreeMap<(u64, u64), (f64, u32)> = BTreeMap::new();
         let Some(rows) = row::sorted(turns)? else { return Ok(BTreeMap::new()) };
         let (values, entries, phases) = (row::f32s(&rows, &self.of)?, row::lists(&rows, "retrieved")?, row::texts(&rows, "phase")?);
         let mut told: BTreeSet<u64> = BTreeSet::new();
@@ -53,7 +54,7 @@ impl Rescore {
                 continue;
             }
             for id in std::mem::take(&mut told) {
-                let (sum, episodes) = sums.entry((name.task.clone(), id)).or_default();
+                let (sum, episodes) = sums.entry((group(&name.task), id)).or_default();
                 *sum += f64::from(values.value(*i));
                 *episodes += 1;
             }
@@ -90,9 +91,10 @@ mod tests {
         ])
         .unwrap();
         let rescore: Rescore = serde_json::from_str("{}").unwrap();
-        let outcomes = rescore.outcomes(&[rows]).unwrap();
-        let expected = [(("a".to_owned(), 5), 0.5), (("a".to_owned(), 6), 0.0), (("b".to_owned(), 5), 2.0)];
-        assert_eq!(outcomes, BTreeMap::from(expected));
+        let apart = rescore.outcomes(&[rows.clone()], |task| u64::from(task == "b")).unwrap();
+        assert_eq!(apart, BTreeMap::from([((0, 5), 0.5), ((0, 6), 0.0), ((1, 5), 2.0)]));
+        let together = rescore.outcomes(&[rows], |_| 0).unwrap();
+        assert_eq!(together, BTreeMap::from([((0, 5), 1.0), ((0, 6), 0.0)]), "three episodes: 1, 0 and 2");
         assert_eq!(rescore.moved(1.0, 0.5), 0.85, "1 + 0.3 * (0.5 - 1)");
         assert_eq!(Rescore { rate: 1.0, ..rescore }.moved(1.0, 0.5), 0.5);
     }

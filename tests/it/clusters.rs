@@ -22,7 +22,7 @@ nodes:
     op: rollout
     inputs: { tasks: tasks, weights: { after: update }, memory: { after: memory }, clusters: { after: clusters } }
     with: { agent: { model: actor, max_turns: 3, context: [{ memory: memory, clusters: clusters, most: 2 }] }, samples: 3 }
-  clusters: { op: cluster, inputs: rollout, with: { at_least: 0.8 } }
+  clusters: { op: cluster, inputs: rollout, with: { at_least: 0.95 } }
   memory:
     op: memory-update
     inputs: { rows: clusters, retrieved: rollout }
@@ -83,7 +83,7 @@ fn clusters_scores_and_what_is_told_are_those_of_a_plain_recomputation() {
     for row in &rows {
         let observation = row["observation"].as_str().unwrap();
         let point = words(observation);
-        let joined = prototypes.iter().find(|(_, prototype)| cosine(prototype, &point) >= 0.8 - 1e-5).map(|(id, _)| *id);
+        let joined = prototypes.iter().find(|(_, prototype)| cosine(prototype, &point) >= 0.95 - 1e-5).map(|(id, _)| *id);
         assert_eq!(row["prototype"], if joined.is_none() { observation } else { "" });
         assert_eq!(u(row, "cluster"), joined.unwrap_or_else(|| u(row, "cluster")));
         if joined.is_none() {
@@ -142,7 +142,7 @@ fn clusters_scores_and_what_is_told_are_those_of_a_plain_recomputation() {
 
     // A turn was told entries of its cluster where that had some, else what is alike.
     let keys: BTreeMap<u64, Vec<f32>> = changes.iter().map(|change| (u(change, "id"), words(change["key"].as_str().unwrap()))).collect();
-    let home = |point: &[f32], known: usize| prototypes[..known].iter().find(|(_, other)| cosine(other, point) >= 0.8 - 1e-5).map(|(id, _)| *id);
+    let home = |point: &[f32], known: usize| prototypes[..known].iter().find(|(_, other)| cosine(other, point) >= 0.95 - 1e-5).map(|(id, _)| *id);
     let (mut own, mut alike) = (0, 0);
     for row in rows.iter().filter(|row| u(row, "iteration") > 0 && !row["retrieved"].as_array().unwrap().is_empty()) {
         let iteration = u(row, "iteration") as usize;

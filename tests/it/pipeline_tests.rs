@@ -66,7 +66,7 @@ fn another_formula_fails_the_test_of_each_pipeline() {
         ("pipelines/tests/gspo-ratio.yaml", "nodes.update.with.clip=2.0e-4", "loss_share"),
         ("pipelines/gigpo-similar-sokoban.yaml", "nodes.alike.with.similar.at_least=0.981", "group_size"),
         ("pipelines/gigpo-similar-sokoban.yaml", "nodes.alike.with.similar.at_least=0.96", "group_size"),
-        ("pipelines/tests/slea-rl-credit.yaml", "nodes.clusters.with.similar.at_least=0.99", "advantage"),
+        ("pipelines/tests/slea-rl-credit.yaml", "nodes.clusters.with.at_least=0.99", "advantage"),
         ("pipelines/tests/gigpo-turns.yaml", "nodes.episode_advantage.with.unit=trajectory", "advantage"),
         ("pipelines/tests/lamer-gigpo.yaml", "nodes.grpo.with.boundary=code", "return"),
         ("pipelines/tests/lamer-gigpo.yaml", "nodes.rloo.with.gamma_attempt=0.9", "return"),

@@ -156,6 +156,7 @@ tables:
         page = folder.path().join("page.md").display(),
         pipeline = pipeline.display(),
     );
+    let text = rooted(&text);
     std::fs::write(&file, &text).unwrap();
     done(flow().arg("study").arg(&file));
     let measurement = |name: &str| -> Value {
@@ -189,7 +190,7 @@ fn mistakes_in_a_study_have_their_places() {
         ("seeds: [1, 2]", "seed: [1, 2]", "study.yaml:5:1", "the study has no setting `seed`"),
         ("actor: start", "actor: strat", "study.yaml:8:", "there is no run `strat` in this study"),
         ("seeds: [7]", "seeds: [7, 8]", "study.yaml:8:", "`method` runs under seed 1, and `start` has the seeds [7, 8]"),
-        ("datasets/minesweeper-4x4", "datasets/minesweper-4x4", "study.yaml:10:", "there is no file `datasets/minesweper-4x4"),
+        ("datasets/minesweeper-4x4", "datasets/minesweper-4x4", "study.yaml:10:", "/datasets/minesweper-4x4"),
         ("measurement: panel", "measurement: pannel", "study.yaml:15:", "there is no measurement `pannel`"),
         ("run: method, less", "run: methot, less", "study.yaml:17:", "there is no run `methot`"),
         ("measurement: panel", "picture: pass@9\n    measurement: panel", "study.yaml:13:", "there is no column `pass@9`"),

@@ -124,11 +124,11 @@ impl Admit {
 
     /// Moves the scores of the entries that these turns were told.
     fn rescore(&mut self, iteration: u64, rescore: &Rescore, turns: &[RecordBatch], made: &mut Admitted) -> Result<(), Failed> {
-        for ((task, id), mean) in rescore.outcomes(turns)? {
-            // By task a worker holds the entries of its own tasks alone, so what another task was told of them doesn't count.
+        // By task a worker holds the entries of its own tasks alone, so what another task was told of them doesn't count.
+        let by_task = self.with.found.per == Home::Task;
+        for ((bucket, id), mean) in rescore.outcomes(turns, |task| if by_task { memory::bucket(task) } else { 0 })? {
             let bucket = match self.with.found.per {
-                Home::Task => memory::bucket(&task),
-                Home::All => 0,
+                Home::Task | Home::All => bucket,
                 Home::Cluster => self.library.buckets().find(|bucket| self.library.contains(*bucket, id)).unwrap_or_default(),
             };
             let Some(place) = self.offered.get(&id).copied().filter(|place| place.2.is_none_or(|end| end > iteration)) else { continue };
