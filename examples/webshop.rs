@@ -3,8 +3,8 @@
 //!
 //! Usage: webshop FOLDER
 
-use flow::env::Deal;
 use flow::env::webshop::{reward, tokens, Goal, Shop};
+use flow::env::Deal;
 use flow::seed::Random;
 use serde_json::{json, Value};
 use std::fs::File;

@@ -161,7 +161,10 @@ mod tests {
 
     fn figures(success: f64, invalid: f64, entropy: f64) -> Figures {
         let of = |pairs: &[(&str, f64)]| pairs.iter().map(|(name, value)| (name.to_string(), *value)).collect();
-        Figures::from([("rollout".into(), of(&[("success", success), ("invalid", invalid)])), ("update".into(), of(&[("entropy", entropy)]))])
+        Figures::from([
+            ("rollout".into(), of(&[("success", success), ("invalid", invalid)])),
+            ("update".into(), of(&[("entropy", entropy)])),
+        ])
     }
 
     /// The warnings of fifty iterations whose figures these are, each with a wobble of a hundredth.
@@ -186,7 +189,10 @@ mod tests {
         let invalid = warnings(|t| (0.5, 0.3 * t, 1.0));
         assert!(invalid.len() == 1 && invalid[0].contains("the share of valid actions fell from 98."), "{invalid:?}");
         let collapsed = warnings(|t| (0.5, 0.0, (1.0 - 2.0 * t).max(0.01)));
-        assert!(collapsed.len() == 1 && collapsed[0].starts_with("`update`: the entropy of the policy fell from 0.918 to 0.0"), "{collapsed:?}");
+        assert!(
+            collapsed.len() == 1 && collapsed[0].starts_with("`update`: the entropy of the policy fell from 0.918 to 0.0"),
+            "{collapsed:?}"
+        );
     }
 
     #[test]

@@ -133,7 +133,15 @@ impl Progress {
         let mut state = self.state.lock();
         let warnings = std::mem::take(&mut state.warnings);
         let (failed, seconds) = (state.failed as u64, self.start.elapsed().as_secs_f64());
-        TrainingSummary { iterations: state.done, before: state.before, after: state.after, played: ends(&state.played), failed, warnings, seconds }
+        TrainingSummary {
+            iterations: state.done,
+            before: state.before,
+            after: state.after,
+            played: ends(&state.played),
+            failed,
+            warnings,
+            seconds,
+        }
     }
 }
 

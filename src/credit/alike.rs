@@ -79,7 +79,8 @@ fn distinct<'t>(rows: &[u32], text: &impl Fn(usize) -> &'t str) -> (Vec<u32>, Ve
 fn join(texts: &[&str], at_least: f64, autojunk: bool) -> Vec<usize> {
     let mut alphabet = Alphabet::default();
     let mut founders = Prototypes::new(Ratio { at_least, autojunk });
-    let joined = texts.iter().enumerate().map(|(number, text)| founders.join(0, number as u64, &Text::read(text, &mut alphabet)).0 as usize);
+    let joined =
+        texts.iter().enumerate().map(|(number, text)| founders.join(0, number as u64, &Text::read(text, &mut alphabet)).0 as usize);
     joined.collect()
 }
 

@@ -98,7 +98,12 @@ pub struct EnvironmentKind {
 impl EnvironmentKind {
     /// For an environment that is played here: its boards are dealt to splits.
     pub(super) const fn here<T: GameSettings>() -> EnvironmentKind {
-        EnvironmentKind { schema: dealt_schema::<T>, read: read_dealt::<T>, parse: parse_dealt::<T>, ..EnvironmentKind::for_settings::<T>() }
+        EnvironmentKind {
+            schema: dealt_schema::<T>,
+            read: read_dealt::<T>,
+            parse: parse_dealt::<T>,
+            ..EnvironmentKind::for_settings::<T>()
+        }
     }
 
     /// For an environment that `env: process` names.

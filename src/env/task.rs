@@ -200,7 +200,13 @@ mod tests {
             let splits: Vec<BTreeSet<u64>> = ["-test", "-dev", "-warmstart", "-train"].iter().map(|split| boards(split, 0)).collect();
             for (i, one) in splits.iter().enumerate() {
                 assert!(splits[..i].iter().all(|other| one.is_disjoint(other)), "{env}");
-                assert_eq!(boards(["-test", "-dev", "-warmstart", "-train"][i], PANEL).iter().filter(|b| splits[..i].iter().any(|s| s.contains(b))).count(), 0);
+                assert_eq!(
+                    boards(["-test", "-dev", "-warmstart", "-train"][i], PANEL)
+                        .iter()
+                        .filter(|b| splits[..i].iter().any(|s| s.contains(b)))
+                        .count(),
+                    0
+                );
             }
             assert!(boards("", PANEL).is_disjoint(&boards("", 0)) && boards("", 0).is_disjoint(&splits[0]), "{env}");
             if env.starts_with("mine") {

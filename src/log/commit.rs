@@ -362,7 +362,8 @@ mod tests {
         let mut random = crate::seed::Random::new(9);
         // Numbers of every size, whose shortest decimal digits a careless reader rounds otherwise.
         let figures: Vec<f64> = (0..2000).map(|i| (random.unit() - 0.5) * 10f64.powi(i % 60 - 30)).collect();
-        let metrics = Metrics::from([("update".into(), figures.iter().enumerate().map(|(i, value)| (format!("{i:04}"), *value)).collect())]);
+        let metrics =
+            Metrics::from([("update".into(), figures.iter().enumerate().map(|(i, value)| (format!("{i:04}"), *value)).collect())]);
         Committer::new(run.clone()).unwrap().commit(0, vec![], metrics, vec![]).unwrap();
         drop(Committer::new(run.clone()).unwrap());
         let manifest = run.manifest().unwrap();

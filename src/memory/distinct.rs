@@ -59,9 +59,7 @@ mod tests {
     #[test]
     fn a_state_counts_with_the_first_that_it_is_like() {
         let mut distinct = Distinct::new(0.9);
-        let mut visit = |id, degrees| {
-            distinct.visit(0, id, &at(degrees))
-        };
+        let mut visit = |id, degrees| distinct.visit(0, id, &at(degrees));
         assert_eq!(visit(1, 0.0), (1, 1, true), "reward 1");
         assert_eq!(visit(2, 20.0), (1, 2, false), "reward 1/2");
         assert_eq!(visit(3, 40.0), (3, 1, true), "like 20 degrees, which is no distinct state");

@@ -1,7 +1,7 @@
 //! EMPO2's memory as worked by hand, and the library held against lists.
 
-use crate::prototypes::dot;
 use super::*;
+use crate::prototypes::dot;
 use crate::row::Name;
 use proptest::prelude::*;
 

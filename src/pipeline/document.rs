@@ -9,7 +9,11 @@ use std::path::Path;
 
 /// Reads the file at `path` as a `T`. `whole` is what messages call it (`the study`); `look` finds what a schema can't see in a
 /// file that fits it, each mistake with the path of the value that is wrong, and may complete what was read.
-pub fn document<T: DeserializeOwned + JsonSchema>(path: &Path, whole: &str, look: impl FnOnce(&mut T) -> Vec<Wrong>) -> Result<T, Diagnostics> {
+pub fn document<T: DeserializeOwned + JsonSchema>(
+    path: &Path,
+    whole: &str,
+    look: impl FnOnce(&mut T) -> Vec<Wrong>,
+) -> Result<T, Diagnostics> {
     let text = text_of(path)?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let texts = [Text { name: path.display().to_string(), text: text.into(), yaml: 0 }];

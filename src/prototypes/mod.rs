@@ -112,7 +112,11 @@ mod tests {
     fn a_key_joins_the_earliest_prototype_that_it_is_like() {
         let mut clusters = Prototypes::new(Cosine { at_least: 0.85 });
         let joined = [0.0, 30.0, 60.0, 45.0, 31.0, 29.5].map(|degrees| clusters.join(0, degrees as u64 + 1, &at(degrees)));
-        assert_eq!(joined.map(|(id, _)| id), [1, 1, 61, 61, 1, 1], "60 founds one; 31 is near both and joins the earlier; 45 is too far from 0");
+        assert_eq!(
+            joined.map(|(id, _)| id),
+            [1, 1, 61, 61, 1, 1],
+            "60 founds one; 31 is near both and joins the earlier; 45 is too far from 0"
+        );
         assert_eq!(joined.map(|(_, founded)| founded), [true, false, true, false, false, false]);
         assert_eq!(clusters.first(0, &at(-31.0)), Some(1));
         assert_eq!(clusters.first(0, &at(-33.0)), None);

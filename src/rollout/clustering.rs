@@ -190,7 +190,8 @@ mod tests {
             let texts = ["a red door", "a red lamp", "salt", "a red door", "pepper"];
             let mut whole = new();
             let joined = whole.join(&keys(&texts)).unwrap();
-            let founders: Vec<ClusterKey> = keys(&texts).into_iter().zip(&joined).filter(|(_, (_, founded))| *founded).map(|(key, _)| key).collect();
+            let founders: Vec<ClusterKey> =
+                keys(&texts).into_iter().zip(&joined).filter(|(_, (_, founded))| *founded).map(|(key, _)| key).collect();
             let mut resumed = new();
             resumed.insert(&founders).unwrap();
             resumed.insert(&founders).unwrap();

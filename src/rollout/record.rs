@@ -94,7 +94,14 @@ pub fn played(episodes: &[Finished], notes: &[String], parts: &[String]) -> Resu
             // What is known at the end stands with the last turn, what the task says with the first.
             let at_end = |text| if turn.done { text } else { "" };
             let instruction = if turn.turn == 0 { episode.instruction.as_str() } else { "" };
-            Record { start: &episode.start, turn, instruction, kind: &episode.kind, next_note: at_end(note), outcome: at_end(&episode.outcome) }
+            Record {
+                start: &episode.start,
+                turn,
+                instruction,
+                kind: &episode.kind,
+                next_note: at_end(note),
+                outcome: at_end(&episode.outcome),
+            }
         })
     });
     let records: Vec<Record> = records.collect();

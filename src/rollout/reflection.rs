@@ -103,8 +103,14 @@ impl Reflector {
         let turns: Vec<Turn> = turns.collect();
         let notes: Vec<String> = over.iter().zip(&turns).map(|(episode, turn)| self.next_note(episode, turn, &tokenizer)).collect();
         let records = over.iter().zip(&turns).zip(&notes);
-        let records =
-            records.map(|((episode, turn), next_note)| Record { start: &episode.start, turn, instruction: "", kind: "", next_note, outcome: "" });
+        let records = records.map(|((episode, turn), next_note)| Record {
+            start: &episode.start,
+            turn,
+            instruction: "",
+            kind: "",
+            next_note,
+            outcome: "",
+        });
         Ok(Some(record::table(&records.collect::<Vec<_>>(), &self.agent.columns())?))
     }
 

@@ -261,7 +261,14 @@ impl Sampler {
                 error: gone.fault.text,
                 tries: gone.tries,
             });
-            over.push(Finished { number: gone.episode, start, instruction: String::new(), kind: String::new(), turns: vec![], outcome: String::new() });
+            over.push(Finished {
+                number: gone.episode,
+                start,
+                instruction: String::new(),
+                kind: String::new(),
+                turns: vec![],
+                outcome: String::new(),
+            });
         }
         self.summary.failed += over.len();
         self.summary.retried = self.retries.retried;

@@ -180,7 +180,8 @@ fn a_question_cannot_take_the_machines_memory() {
     child.kill().unwrap();
     child.wait().unwrap();
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap();
-    let all = memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok()).unwrap() << 10;
+    let all =
+        memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok()).unwrap() << 10;
     // Beside what it has mapped already, half of what is free.
     assert!(most.is_some_and(|most| most < all), "{most:?} of {all}");
 }

@@ -121,7 +121,8 @@ fn clusters_scores_and_what_is_told_are_those_of_a_plain_recomputation() {
             let (id, score) = (u(change, "id"), f(change, "score"));
             if u64::try_from(change["change"].as_i64().unwrap()).is_err() {
                 assert_eq!(before[&id], score, "it leaves as it was");
-                let comes_again = changes.iter().any(|other| other["change"] == 1 && u(other, "id") == id && u(other, "iteration") == iteration);
+                let comes_again =
+                    changes.iter().any(|other| other["change"] == 1 && u(other, "id") == id && u(other, "iteration") == iteration);
                 if comes_again {
                     moved += 1;
                 } else {
@@ -142,7 +143,8 @@ fn clusters_scores_and_what_is_told_are_those_of_a_plain_recomputation() {
 
     // A turn was told entries of its cluster where that had some, else what is alike.
     let keys: BTreeMap<u64, Vec<f32>> = changes.iter().map(|change| (u(change, "id"), words(change["key"].as_str().unwrap()))).collect();
-    let home = |point: &[f32], known: usize| prototypes[..known].iter().find(|(_, other)| cosine(other, point) >= 0.95 - 1e-5).map(|(id, _)| *id);
+    let home =
+        |point: &[f32], known: usize| prototypes[..known].iter().find(|(_, other)| cosine(other, point) >= 0.95 - 1e-5).map(|(id, _)| *id);
     let (mut own, mut alike) = (0, 0);
     for row in rows.iter().filter(|row| u(row, "iteration") > 0 && !row["retrieved"].as_array().unwrap().is_empty()) {
         let iteration = u(row, "iteration") as usize;

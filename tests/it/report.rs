@@ -115,7 +115,10 @@ fn two_seeds_are_one_curve_with_a_band() {
             );
         }
     }
-    assert!(zero.iter().any(|title| title == "rollout: failed") && charts.iter().all(|chart| chart["title"] != "rollout: failed"), "{zero:?}");
+    assert!(
+        zero.iter().any(|title| title == "rollout: failed") && charts.iter().all(|chart| chart["title"] != "rollout: failed"),
+        "{zero:?}"
+    );
     // Time: as the nodes measured it, and no less than nothing for the rest.
     let spent = ask(&runs[0], "SELECT node, sum(value) AS s FROM metrics WHERE name = 'seconds' GROUP BY node ORDER BY s DESC");
     let shown = data["time"][0]["nodes"].as_array().unwrap();
@@ -130,7 +133,8 @@ fn two_seeds_are_one_curve_with_a_band() {
 #[test]
 fn episodes_of_the_expert_come_last() {
     let folder = tempfile::tempdir().unwrap();
-    let demos = "nodes:\n  demos: { op: rollout, inputs: tasks, with: { agent: { model: actor, max_turns: 4 }, actor: expert, samples: 1 } }\n";
+    let demos =
+        "nodes:\n  demos: { op: rollout, inputs: tasks, with: { agent: { model: actor, max_turns: 4 }, actor: expert, samples: 1 } }\n";
     let yaml = SMALL.replacen("nodes:\n", demos, 1).replacen("log: [", "log: [demos, ", 1);
     let run = trained(folder.path(), "both", &yaml, &[]);
     let (_, data) = page(&[&run], &folder.path().join("both.html"));

@@ -191,7 +191,10 @@ fn a_program_is_started_to_be_checked() {
 fn types_and_figures_of_a_world_are_columns() {
     let folder = tempfile::tempdir().unwrap();
     let run = trained(folder.path(), "typed", &isolated("'-'", ""), &[]);
-    let types = csv(&run, "select type, count(distinct task) > 0, bool_and(contains(task, '-' || type || '/')) from rollout group by type order by type");
+    let types = csv(
+        &run,
+        "select type, count(distinct task) > 0, bool_and(contains(task, '-' || type || '/')) from rollout group by type order by type",
+    );
     assert_eq!(types, ["long,true,true", "short,true,true"]);
     // The place after a step is one more or one less than before it, and at the end of an episode the last of its length.
     let places = csv(&run, "select distinct type, (info->>'place')::int from rollout where won order by all");

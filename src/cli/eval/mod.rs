@@ -3,13 +3,13 @@
 mod recipe;
 mod score;
 
-use crate::cli::candidates;
 use super::error::{Error, Result};
 use super::machine::Machine;
 use super::models;
 use super::output::{answer, CommandResult, OutputFormat};
 use super::past::changes;
 use super::session::info;
+use crate::cli::candidates;
 use crate::dataflow::context::RunState;
 use crate::dataflow::feed::{Feed, Feeds};
 use crate::dataflow::journal::Journal;

@@ -25,7 +25,8 @@ impl Chart {
     /// Whether all of its lines lie at 0 all the time: a card would say no more than that.
     pub fn is_zero(&self) -> bool {
         let values = |points: &Value| points.as_array().map_or(vec![], |points| points.iter().map(|point| point[1].clone()).collect());
-        let runs = |line: &Value| line["runs"].as_array().map_or(vec![], |runs| runs.iter().flat_map(|run| values(&run["points"])).collect());
+        let runs =
+            |line: &Value| line["runs"].as_array().map_or(vec![], |runs| runs.iter().flat_map(|run| values(&run["points"])).collect());
         self.lines.iter().flat_map(|line| [values(&line["points"]), runs(line)].concat()).all(|value| value.as_f64() == Some(0.0))
     }
 

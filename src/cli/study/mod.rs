@@ -30,7 +30,8 @@ pub fn published_schema() -> serde_json::Value {
     let mut schema = schema();
     for shape in schema["$defs"].as_object_mut().into_iter().flat_map(|shapes| shapes.values_mut()) {
         if let Some(properties) = shape["properties"].as_object_mut() {
-            let about = "Name -> values: this entry is written once and stands for one of each value, which takes the place of {name} in it.";
+            let about =
+                "Name -> values: this entry is written once and stands for one of each value, which takes the place of {name} in it.";
             let lists = serde_json::json!({ "type": "array", "minItems": 1 });
             let each = serde_json::json!({ "description": about, "type": "object", "minProperties": 1, "additionalProperties": lists });
             properties.insert("for".into(), each);

@@ -4,9 +4,9 @@ mod compare;
 mod conduct;
 mod show;
 
-use crate::cli::candidates;
 use super::error::Error;
 use super::output::{answer, paint, CommandResult, OutputFormat};
+use crate::cli::candidates;
 use crate::{ops, pipeline};
 use clap::Args;
 use std::path::PathBuf;

@@ -48,7 +48,13 @@ impl Warden {
     /// begin with. None where there is no shell: then programs still end with a run that ends by itself.
     pub fn start(mark: &str) -> Option<Warden> {
         let mut command = Command::new("/bin/sh");
-        command.args(["-c", WATCH, "sh", &format!("{VARIABLE}={mark}.")]).env_remove(VARIABLE).process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .args(["-c", WATCH, "sh", &format!("{VARIABLE}={mark}.")])
+            .env_remove(VARIABLE)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let mut shell = command.spawn().ok()?;
         let groups = shell.stdin.take();
         Some(Warden { shell, groups })

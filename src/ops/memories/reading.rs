@@ -116,14 +116,14 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, fixed: &[&str]) ->
     }
     for (i, source) in agent.context.iter().enumerate() {
         for (n, (port, _)) in source.declared().ports().into_iter().enumerate() {
-        // A node may go without what another one is told; what nobody is told was meant otherwise.
-        let read = |node: &Node| node.inputs.iter().any(|input| input.port == port);
-        if !pipeline.all().any(read) {
-            let (what, operator) = if n == 0 { ("memory", "memory-update") } else { ("clusters", "cluster") };
-            let message = format!("the context of `{}` reads the {what} `{port}`, and nothing is connected", node.id);
-            let help = format!("connect it: `inputs: {{ {port}: {{ after: {port} }} }}`, where the second `{port}` is a `{operator}`");
-            wrongs.push(Wrong::in_node(node, &["with", "agent", "context", &i.to_string()], message).help(help));
-        }
+            // A node may go without what another one is told; what nobody is told was meant otherwise.
+            let read = |node: &Node| node.inputs.iter().any(|input| input.port == port);
+            if !pipeline.all().any(read) {
+                let (what, operator) = if n == 0 { ("memory", "memory-update") } else { ("clusters", "cluster") };
+                let message = format!("the context of `{}` reads the {what} `{port}`, and nothing is connected", node.id);
+                let help = format!("connect it: `inputs: {{ {port}: {{ after: {port} }} }}`, where the second `{port}` is a `{operator}`");
+                wrongs.push(Wrong::in_node(node, &["with", "agent", "context", &i.to_string()], message).help(help));
+            }
         }
     }
     let mut known: Vec<(&str, Option<&str>)> = Vec::new();

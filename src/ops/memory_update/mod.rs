@@ -205,11 +205,16 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     }
     let rescored = node.inputs.iter().any(|input| input.port == RETRIEVED);
     if with.rescore.is_some() && !rescored {
-        at("rescore", "`rescore` moves the scores of what turns were told, and none come".into(), "connect them: `inputs: { rows: ..., retrieved: rollout }`");
+        at(
+            "rescore",
+            "`rescore` moves the scores of what turns were told, and none come".into(),
+            "connect them: `inputs: { rows: ..., retrieved: rollout }`",
+        );
     }
     if with.rescore.is_none() && rescored {
         let message = "scores don't move: the input `retrieved` is read by `rescore` alone";
-        wrongs_of_inputs.push(Wrong::in_node(node, &["inputs", RETRIEVED], message).help("write `rescore: {}` into `with`, or leave the input out"));
+        wrongs_of_inputs
+            .push(Wrong::in_node(node, &["inputs", RETRIEVED], message).help("write `rescore: {}` into `with`, or leave the input out"));
     }
     if let Some(kind) = with.rescore.as_ref().and_then(|rescore| kind(&rescore.of)).filter(|kind| *kind != Kind::F32) {
         at("rescore", format!("`of` can't be a column that is {}", kind.name()), "name a column of f32, such as `score` or `reward`");

@@ -99,7 +99,10 @@ mod tests {
 
     #[test]
     fn what_no_model_gives_is_no_log_probability() {
-        assert_eq!([json!(-1.5), json!(0), json!(1e-4), json!(-9999)].map(|value| logprob(&value)), [Some(-1.5), Some(0.0), Some(0.0), Some(-9999.0)]);
+        assert_eq!(
+            [json!(-1.5), json!(0), json!(1e-4), json!(-9999)].map(|value| logprob(&value)),
+            [Some(-1.5), Some(0.0), Some(0.0), Some(-9999.0)]
+        );
         assert!([json!(-1e308), json!(-3e38), json!(0.5), json!("-1"), json!(null)].iter().all(|value| logprob(value).is_none()));
     }
 }

@@ -111,7 +111,10 @@ fn check(examples: &[Example], settings: &UpdateSettings) -> Result<(), PolicyEr
             return Err(PolicyError::Row { row, fault: RowFault::Logprobs { tokens, logprobs } });
         }
         if let Some(&value) = example.logprobs.iter().find(|x| acted && !x.is_finite()) {
-            return Err(PolicyError::Row { row, fault: RowFault::NotANumber { what: "recorded log-probability of a token".into(), value } });
+            return Err(PolicyError::Row {
+                row,
+                fault: RowFault::NotANumber { what: "recorded log-probability of a token".into(), value },
+            });
         }
     }
     Ok(())

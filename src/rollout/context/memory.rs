@@ -1,8 +1,8 @@
 //! A memory as a source of context: the entries that are retrieved for a turn (EMPO2, section 4.2: memory-augmented prompting; SLEA-RL,
 //! section 3.3).
 
-use super::{ContextSource, Declared, MemoryPorts, Moment, Passage, PassageSlot};
 use super::pools::ClusterPools;
+use super::{ContextSource, Declared, MemoryPorts, Moment, Passage, PassageSlot};
 use crate::memory::{self, By, Change, Clusters, Library, Lookup, Retrieval};
 use crate::policy::{PolicyError, Tokenizer};
 use crate::rollout::clustering::{self, ObservationClusters};
