@@ -48,7 +48,7 @@ fn supervised_learning_fits_a_mapping() {
 fn a_diverged_model_is_told_as_one() {
     let policy = start(2);
     let rows: Vec<_> = (0..4).map(|i| Example { prompt: vec![20 + i, 30], response: vec![50 + i, END], ..Default::default() }).collect();
-    let settings = UpdateSettings { objective: Objective::Sft, lr: 1e38, weight_decay: 0.0, keep: 0, ..Default::default() };
+    let settings = UpdateSettings { objective: Objective::Sft, lr: 1e30, weight_decay: 0.0, keep: 0, ..Default::default() };
     policy.update("actor", rows, &settings).unwrap();
     // Tokens that no row had, so that what the network reads is as it was and what it computes of it overflows.
     let request = Request { prompt: vec![60, 61], seed: 0, choices: vec![] };
