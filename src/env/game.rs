@@ -122,8 +122,8 @@ impl EnvironmentKind {
 /// What a game that is played here may say beside its own settings.
 #[derive(Deserialize, JsonSchema)]
 struct Dealt {
-    /// The quarter of all boards that the tasks are of: `warmstart`, `train`, `dev` or `test`. Boards are dealt by their content, so no board
-    /// is in two of them. Without it tasks have any board but those of `test`, of which panels are made.
+    /// The quarter of all tasks that these are of: `warmstart`, `train`, `dev` or `test`. Tasks are dealt by their content, so none is in two
+    /// of them. Any but those of `test`, which panels are made of, when left out.
     #[serde(default)]
     split: Option<Split>,
 }

@@ -26,7 +26,7 @@ pub struct Admission {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub novelty: Option<f32>,
-    /// Entries live for so many iterations, that of their row with them; for ever when left out.
+    /// Entries live for this many iterations, counting that of their row; without end when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub window: Option<u64>,

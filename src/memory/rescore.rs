@@ -6,18 +6,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How the score of an entry follows what the episodes that were told it came to.
+/// How the score of an entry follows the outcomes of the episodes that retrieved it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rescore {
-    /// How far a score moves in an iteration, towards the mean over the episodes that were told the entry: 1 takes the mean itself.
+    /// The step of a score in an iteration, towards the mean outcome of the episodes that retrieved the entry: 1 takes the mean itself.
     #[serde(default = "rate")]
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
     pub rate: f32,
-    /// The column with what an episode came to, of its last turn.
+    /// The column with the outcome of an episode, read in its last turn.
     #[serde(default = "of")]
     pub of: String,
-    /// An entry whose score falls below this leaves; scores only rank entries where it is left out.
+    /// An entry whose score falls below this is removed; scores only rank entries when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub below: Option<f32>,
 }

@@ -13,7 +13,7 @@ pub struct Retrieval {
     /// How entries are entries.
     #[serde(default)]
     pub by: By,
-    /// By similarity: entries whose cosine with what is asked is above this.
+    /// By similarity: entries whose key has a cosine above this with the query.
     #[serde(default = "above")]
     #[schemars(range(min = -1.0, max = 1.0))]
     pub above: f32,
@@ -60,7 +60,7 @@ pub enum Order {
 pub struct Lookup<'a> {
     /// The buckets that are searched.
     pub buckets: &'a [u64],
-    /// What keys are compared with.
+    /// What the keys of entries are compared with.
     pub key: &'a str,
     /// The same as a point; empty unless entries are found by similarity.
     pub point: &'a [f32],

@@ -48,7 +48,7 @@ fn all() -> Per {
 /// What the table has of it.
 pub const OPERATOR: Operator = Operator {
     name: "cluster",
-    about: "says which earlier observation a turn's is like: clusters that last over iterations",
+    about: "assigns each observation to a cluster of similar ones; clusters last over all iterations",
     role: Role::Judges,
     ports: &[Port {
         name: "rows",

@@ -49,7 +49,7 @@ enum Count {
     /// state that is like none is distinct itself.
     #[default]
     Visits,
-    /// One more than the entries that the prompt told; 0, and no reward, in mode plain (EMPO2's released code).
+    /// One more than the entries in the prompt; 0, and no reward, in mode plain (EMPO2's released code).
     Retrieved,
 }
 
@@ -72,7 +72,7 @@ fn at_least() -> f64 {
 /// What the table has of it.
 pub const OPERATOR: Operator = Operator {
     name: "novelty",
-    about: "says how often states like the one that a turn led to have been seen",
+    about: "counts how often states like the one that a turn led to have been visited",
     role: Role::Judges,
     ports: &[Port {
         name: "rows",

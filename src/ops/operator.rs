@@ -145,7 +145,24 @@ impl Settings {
 
 /// JSON Schema of a settings struct.
 pub fn schema<T: JsonSchema>() -> Value {
-    schemars::schema_for!(T).to_value()
+    let mut schema = schemars::schema_for!(T).to_value();
+    shorten(&mut schema);
+    schema
+}
+
+/// Writes numbers that came from an f32 with the digits that an f32 has: 0.85 and not 0.8500000238418579.
+fn shorten(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(shorten),
+        Value::Object(entries) => entries.values_mut().for_each(shorten),
+        Value::Number(number) => {
+            let exact = number.as_f64().filter(|exact| number.is_f64() && f64::from(*exact as f32) == *exact);
+            if let Some(short) = exact.and_then(|exact| (exact as f32).to_string().parse().ok()).and_then(serde_json::Number::from_f64) {
+                *number = short;
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
 }
 
 /// A node's settings, as they were read when the pipeline was loaded.

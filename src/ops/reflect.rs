@@ -25,7 +25,7 @@ use timely::dataflow::Scope;
 /// The operator's entry in the table.
 pub const OPERATOR: Operator = Operator {
     name: "reflect",
-    about: "asks the policy what it makes of episodes that are over",
+    about: "has the policy write a reflection on finished episodes",
     role: Role::Reflects,
     ports: &[
         Port {

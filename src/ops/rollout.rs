@@ -96,7 +96,7 @@ const PORTS: &[Port] = &[
     },
     Port {
         name: MEMORY,
-        about: "in a loop: what begins the next attempt, with what it is told of those before",
+        about: "in a loop: what begins the next attempt, with the notes on the attempts before",
         carries: Carries::Memory,
         needs: &["task", "sample"],
         optional: true,

@@ -22,8 +22,8 @@ struct Tasks {
     /// Tasks in an iteration.
     #[schemars(range(min = 1, max = 100_000))]
     batch: usize,
-    /// Draws from so many tasks over and over, so that what was learnt of one can be of use when it comes again; fresh ones for ever when left
-    /// out. At least `batch`.
+    /// Repeats this many tasks, so that what was learnt of one can be of use when it comes again; tasks are always new when left out. At least
+    /// `batch`.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1_000_000))]
     variations: Option<usize>,

@@ -65,7 +65,7 @@ const PORTS: &[Port] = &[
 /// The operator's entry in the table.
 pub const OPERATOR: Operator = Operator {
     name: "value",
-    about: "asks a critic what return each row's prompt promises",
+    about: "asks a critic for the return expected from each row's prompt",
     role: Role::Judges,
     ports: PORTS,
     keeps: true,

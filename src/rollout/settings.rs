@@ -70,10 +70,10 @@ pub struct ReflectionSettings {
     /// Which episodes are reflected on.
     #[serde(default)]
     pub on: On,
-    /// What the attempts that follow are told of this one.
+    /// What the prompts of later attempts contain about this one.
     #[serde(default)]
     pub keep: NoteContent,
-    /// Tokens of what they are told in all, at most; the oldest is forgotten first.
+    /// The most tokens of all notes together; the oldest note is dropped first.
     #[serde(default = "budget")]
     #[schemars(range(min = 0, max = 100_000))]
     pub budget: usize,

@@ -58,7 +58,7 @@ pub struct Select {
     /// learn from. Reflections are not left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_attempt: Option<u32>,
-    /// What becomes of what prompts told from a memory; it stays when left out.
+    /// What an update does with retrieved entries in its prompts; they stay when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tips: Option<Tips>,
 }

@@ -32,7 +32,7 @@ struct MemoryUpdate {
     /// Which rows become entries.
     #[serde(default)]
     entries: Entries,
-    /// The column with what an entry tells; of a reflection, `action` is the remark that was read from it. A row without a text makes no entry.
+    /// The column with the text of an entry; of a reflection, `action` is the remark parsed from it. A row without a text makes no entry.
     #[serde(default = "action")]
     text: String,
     /// The text is read from this tag, as <tip>...</tip>; the whole column when left out.
@@ -44,11 +44,11 @@ struct MemoryUpdate {
     /// The column with an entry's score.
     #[serde(default = "score")]
     score: String,
-    /// A row whose score is not above this makes no entry: 0 where only what paid is to be told. Every row makes one when left out.
+    /// A row whose score is not above this makes no entry: 0 keeps only what earned something. Every row makes one when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     above: Option<f32>,
-    /// Scores move with what the episodes came to that were told the entries: those that come by the input `retrieved`. An entry keeps its
-    /// score when left out.
+    /// Entry scores follow the outcomes of the episodes that retrieved the entries, whose turns come by the input `retrieved`. Scores are
+    /// fixed when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rescore: Option<Rescore>,
     #[serde(flatten)]
@@ -79,7 +79,7 @@ struct Found {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Entries {
-    /// Those in which the policy said something about an episode that is over.
+    /// Reflections.
     #[default]
     Reflections,
     /// The last turn of each episode.
@@ -144,7 +144,7 @@ const RETRIEVED: &str = "retrieved";
 /// What the table has of it.
 pub const OPERATOR: Operator = Operator {
     name: "memory-update",
-    about: "remembers what rows tell: a versioned memory that later iterations read",
+    about: "keeps a memory of entries made from rows: versioned, and read by later iterations",
     role: Role::Remembers,
     ports: &[
         Port {
@@ -157,7 +157,7 @@ pub const OPERATOR: Operator = Operator {
         },
         Port {
             name: RETRIEVED,
-            about: "turns that were told entries of it: with `rescore`, what their episodes came to moves the scores of those",
+            about: "turns whose prompts had entries of it: with `rescore`, the outcomes of their episodes move the scores of those entries",
             carries: Carries::Rows,
             needs: &["iteration", "task", "sample", "attempt", "turn", "phase", "retrieved"],
             optional: true,

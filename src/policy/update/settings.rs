@@ -200,8 +200,8 @@ pub struct UpdateSettings {
     #[schemars(range(min = 0.0))]
     pub value_clip: f64,
     /// A critic learns this expectile of what it should have expected of a state, in place of the mean: above 0.5 it goes towards the best of
-    /// what was seen there (implicit Q-learning, Kostrikov et al. 2022, Eq. 5; 0.7 in Retrospex's code). Of an action that was said, the value
-    /// before the last token of a response, it learns the mean whatever stands here.
+    /// what was seen there (implicit Q-learning, Kostrikov et al. 2022, Eq. 5; 0.7 in Retrospex's code). Of an action that was written, the
+    /// value before the last token of a response, it learns the mean whatever stands here.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub expectile: f64,
     /// Weight of the divergence from the reference model.

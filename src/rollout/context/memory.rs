@@ -19,8 +19,7 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct MemorySettings {
-    /// The memory: the name of the port that it comes by, as in `inputs: { tips: { after: tips } }`. Where a node has no such input, nothing is told
-    /// of it there.
+    /// The memory: the name of its port, as in `inputs: { tips: { after: tips } }`. A node without this input plays without the memory.
     #[schemars(regex(pattern = "^[A-Za-z][A-Za-z0-9_-]{0,63}$"))]
     pub memory: String,
     /// The probability with which an iteration's episodes are played with the memory and not without it: drawn once an iteration, for all.
@@ -28,30 +27,30 @@ pub struct MemorySettings {
     #[serde(default = "always")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub chance: f64,
-    /// When entries are looked for.
+    /// When entries are retrieved.
     #[serde(default)]
     pub at: RecallTime,
-    /// What keys are compared with.
+    /// What the keys of entries are compared with.
     #[serde(default)]
     pub of: RecallKey,
-    /// Of a memory that keeps tasks apart, whose entries are told: the task's, with those that are there for all, or those of the next other
-    /// task that has some, whatever their keys. Of a memory by cluster: those of the cluster that what is seen belongs to; where that has none, or
-    /// there is no such cluster, those of all by similarity (SLEA-RL).
+    /// Whose entries are retrieved. In a memory with a bucket a task: those of the task and those for all, or those of the next other task that
+    /// has some, whatever their keys. In a memory by cluster: those of the observation's cluster; where it has none, or there is no such
+    /// cluster, those of all buckets by similarity (SLEA-RL).
     #[serde(default)]
     pub whose: NotesOwner,
-    /// The clusters that observations belong to: the name of the port that they come by, from a `cluster` node. Told are then the entries whose
-    /// keys are of the cluster that the observation is of, and where that has none, or there is no such cluster, those of all by similarity
-    /// (SLEA-RL, Eq. 1 and 2); by `whose: another` those of the next other cluster that has some.
+    /// The clusters of observations: the name of their port, from a `cluster` node. Retrieved are
+    /// then the entries whose keys belong to the observation's cluster; where that has none, or there is no such cluster, those of all by
+    /// similarity (SLEA-RL, Eq. 1 and 2); by `whose: another` those of the next other cluster that has some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^[A-Za-z][A-Za-z0-9_-]{0,63}$"))]
     pub clusters: Option<String>,
-    /// Where the prompt tells them.
+    /// Where they stand in the prompt.
     #[serde(default)]
     pub place: PassageSlot,
     /// The line that introduces them.
     #[serde(default = "heading")]
     pub heading: String,
-    /// Tokens of all that is told, at most: the first entry that doesn't fit is left out with all that come after it.
+    /// The most tokens of all entries together: the first entry that doesn't fit is left out, with all that come after it.
     #[serde(default = "tokens")]
     #[schemars(range(min = 0, max = 100_000))]
     pub tokens: usize,
@@ -59,7 +58,7 @@ pub struct MemorySettings {
     pub retrieval: Retrieval,
 }
 
-/// When entries are looked for.
+/// When entries are retrieved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RecallTime {

@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 pub enum SourceSettings {
     /// Entries of a memory, at the port that is named after it.
     Memory(Box<MemorySettings>),
-    /// In a loop, and in a measurement of several attempts: what is told of the attempts before. It stands first unless it is named.
+    /// In a loop, and in a measurement of several attempts: the notes on the attempts before. They stand first unless listed elsewhere.
     Notes(NotesSettings),
 }
 

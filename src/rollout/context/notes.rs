@@ -14,10 +14,10 @@ pub struct NotesSettings {
     /// Whose notes: its own, or, as a control, those of another task's trial, which goes on as well. Then attempts wait for one another, and one
     /// process plays them all.
     pub notes: NotesOwner,
-    /// What the attempts that follow are told of one where no reflection says it.
+    /// What the prompts of later attempts contain about one without a reflection.
     #[serde(default)]
     pub keep: Unwritten,
-    /// Tokens of what they are told in all, at most, where no reflection says it; the oldest is forgotten first.
+    /// The most tokens of all notes together, where there is no reflection; the oldest note is dropped first.
     #[serde(default = "budget")]
     #[schemars(range(min = 0, max = 100_000))]
     pub budget: usize,

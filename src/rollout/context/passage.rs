@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PassageSlot {
-    /// With what is told of earlier attempts, before the observation: at `{{ memory }}`.
+    /// With the notes on earlier attempts, before the observation: at `{{ memory }}`.
     #[default]
     #[serde(rename = "before")]
     Context,
