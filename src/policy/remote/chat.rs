@@ -37,10 +37,10 @@ fn read(remote: &Remote, response: &Value) -> Result<Reply, ServerError> {
     let mut logprobs = vec![0.0; tokens.len()];
     let mut at = 0;
     for part in parts {
-        let none = || ServerError::malformed("a reply with a log-probability that is none");
-        let told = logprob(&part["logprob"]).ok_or_else(none)?;
+        let malformed = || ServerError::malformed("a reply with a log-probability that is none");
+        let logprob = logprob(&part["logprob"]).ok_or_else(malformed)?;
         if let Some(place) = logprobs.get_mut(at.min(text.len().saturating_sub(1))) {
-            *place += told;
+            *place += logprob;
         }
         at += part["bytes"].as_array().map_or_else(|| part["token"].as_str().unwrap_or_default().len(), Vec::len);
     }
