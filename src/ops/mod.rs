@@ -30,6 +30,7 @@ mod reward;
 mod rollout;
 mod select;
 mod served;
+mod shared;
 mod tasks;
 mod tokens;
 mod upstream;
@@ -172,6 +173,7 @@ fn wrong(pipeline: &Pipeline, asked: fn(Role) -> bool) -> Vec<Wrong> {
     found.extend(heads::wrong(pipeline));
     found.extend(remote::wrong(pipeline));
     found.extend(served::wrong(pipeline));
+    found.extend(shared::wrong(pipeline));
     found
 }
 

@@ -65,8 +65,10 @@ pub enum ModelFault {
     Adapter { what: String },
     #[error("its base can't be kept in int8: {why}")]
     Int8 { why: String },
-    #[error("a critic's new head has to learn whole: no adapter can be trained on it")]
-    CriticAdapter,
+    #[error("there is no model `{on}` whose base it could adapt")]
+    NoBase { on: String },
+    #[error("`{on}` has no base of its own: name the model that has it")]
+    SharedBase { on: String },
     #[error("the environment has no variable `{variable}` with the key that it is asked with")]
     NoKey { variable: String },
     #[error("the server that runs it gives no answers: {what}")]

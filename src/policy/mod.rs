@@ -59,7 +59,7 @@ pub use model::saved::MOMENTS;
 pub use room::{adapters, available, parameters, LEARNING, PLAYING};
 pub use settings::{
     Base, Dtype, EncoderModel, Head, LoadModel, LoraSettings, ModelSettings, NewKind, NewModel, RemoteModel, Sampling, ServeSettings,
-    ServerSettings, TokenKind,
+    ServerSettings, SharedModel, TokenKind,
 };
 pub use tally::Tally;
 pub use thread::Policy;

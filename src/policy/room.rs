@@ -2,7 +2,7 @@
 
 use super::model::lora::{Adapter, Lora};
 use super::model::tiny::Tiny;
-use super::{LoraSettings, NewModel};
+use super::{Head, LoraSettings, NewModel};
 
 /// Bytes of a parameter that only plays: a 32-bit float.
 pub const PLAYING: u64 = 4;
@@ -19,7 +19,8 @@ pub fn parameters(model: &NewModel, vocab: usize) -> Option<u64> {
 pub fn adapters(model: &NewModel, vocab: usize, lora: &LoraSettings) -> Option<u64> {
     use super::model::Architecture;
     let layout = Tiny::new(model, vocab).ok()?.layout();
-    u64::try_from(Adapter::new(Lora::new(lora), &layout).ok()?.layout().len()).ok()
+    let head = (model.head == Head::Value).then_some(model.width);
+    u64::try_from(Adapter::new(Lora::new(lora), &layout, head).ok()?.layout().len()).ok()
 }
 
 /// Bytes of main memory that can be had now, within the limit of the control group if there is one. None where models lie on a GPU,

@@ -11,13 +11,20 @@ use super::remote::Lent;
 use super::tensors::values;
 use super::update::parallel::hash;
 use super::update::Moments;
-use super::{Base as BaseKind, Dtype, FileFault, LoadModel, LoraSettings, ModelFault, ModelSettings, PolicyError, TokenKind, Tokenizer};
+use super::{
+    Base as BaseKind, Dtype, FileFault, Head, LoadModel, LoraSettings, ModelFault, ModelSettings, PolicyError, SharedModel, TokenKind, Tokenizer,
+};
 use crate::seed::{mix, text};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 use tch::{Device, Kind, Tensor};
+
+/// Bytes of so many GB.
+fn bytes(gigabytes: Option<f64>) -> Option<u64> {
+    gigabytes.map(|gigabytes| (gigabytes * 1e9) as u64)
+}
 
 /// One model: its newest versions, its moments, and the weights it began with.
 pub struct Model {
@@ -57,14 +64,41 @@ impl Model {
                 let flat = Tensor::from_slice(&tiny.layout().random(seed)).to_device(device);
                 let model = Model::begin(Arc::new(tiny), Arc::new(tokenizer), &flat, Kind::Float, seed);
                 match &new.lora {
-                    Some(lora) => model.adapted(lora).map_err(wrong),
+                    Some(lora) => model.adapted(lora, None).map_err(wrong),
                     None => Ok(model),
                 }
             }
             ModelSettings::Load(load) => Model::load(load, seed, device, &wrong),
-            // Neither is kept among the models that learn.
-            ModelSettings::Encode(_) | ModelSettings::Remote(_) => Err(wrong(ModelFault::WritesNothing)),
+            // It is made of the other one, and the others aren't kept among the models that learn.
+            ModelSettings::Shared(_) | ModelSettings::Encode(_) | ModelSettings::Remote(_) => Err(wrong(ModelFault::WritesNothing)),
         }
+    }
+
+    /// A model of that name on the base of this one, with an adapter of its own.
+    ///
+    /// # Errors
+    /// If there is no such adapter, or the base has another head that can't give way.
+    pub fn shared(&self, name: &str, settings: &SharedModel, seed: u64) -> Result<Model, PolicyError> {
+        let wrong = |fault| PolicyError::model(name, fault);
+        let start = self.start.bare();
+        let moments = Moments::new(&Tensor::zeros([0], (Kind::Float, start.device())));
+        let below = Model {
+            start,
+            tokenizer: self.tokenizer.clone(),
+            versions: VecDeque::new(),
+            moments,
+            stores: RefCell::default(),
+            cache: bytes(settings.cache_gb),
+            seed: mix(seed, text(name)),
+            base: self.base.clone(),
+        };
+        if let Some(folder) = &settings.adapter {
+            let own = adapter::Stored::open(Path::new(folder))?;
+            let adapter = own.adapter(below.start.base_layout(), below.start.sizes.width)?;
+            let flat = own.read(&adapter, below.start.device())?;
+            return below.with_adapter(Arc::new(adapter), flat, settings.head).map_err(wrong);
+        }
+        below.adapted(&settings.lora.clone().unwrap_or_default(), settings.head).map_err(wrong)
     }
 
     /// A model from disk. The weights are taken, the training isn't: it starts at version 0 with fresh moments.
@@ -80,7 +114,7 @@ impl Model {
             Some(folder) if *folder == load.load => stored.adapters.pop(),
             Some(folder) => {
                 let own = adapter::Stored::open(Path::new(folder))?;
-                Some((Arc::new(own.adapter(&stored.architecture.layout())?), own))
+                Some((Arc::new(stored.adapted_by(&own)?), own))
             }
         };
         let base = match &adapter {
@@ -89,7 +123,9 @@ impl Model {
         };
         // Where all weights are learnt the first update makes them f32, and they are computed with in `kind`.
         let mut saved = stored.load(device, kind)?;
-        if let Some(head) = load.head {
+        // Where an adapter learns, the head is learnt beside it, and the base is what it was.
+        let learns = load.lora.is_some() || adapter.is_some();
+        if let Some(head) = load.head.filter(|_| !learns) {
             saved = saved.with_head(head).map_err(wrong)?;
         }
         let named = saved::published(&*saved.architecture);
@@ -112,13 +148,12 @@ impl Model {
             model.start = model.start.rounded(!named);
         }
         if let Some(lora) = &load.lora {
-            model = model.adapted(lora).map_err(wrong)?;
+            model = model.adapted(lora, load.head).map_err(wrong)?;
         } else if let Some((adapter, own)) = adapter {
             let flat = own.read(&adapter, device)?;
-            model = model.with_adapter(adapter, flat).map_err(wrong)?;
+            model = model.with_adapter(adapter, flat, load.head).map_err(wrong)?;
         }
-        let cache = load.cache_gb.map(|gigabytes| (gigabytes * 1e9) as u64);
-        Ok(Model { base: named.then_some(base), cache, ..model })
+        Ok(Model { base: named.then_some(base), cache: bytes(load.cache_gb), ..model })
     }
 
     /// A model that begins with those weights, all of which are trained.
@@ -128,19 +163,30 @@ impl Model {
         Model { start, tokenizer, versions, moments: Moments::new(flat), stores: RefCell::default(), cache: None, seed, base: None }
     }
 
-    /// The same with a new adapter, which alone is trained.
-    fn adapted(self, lora: &LoraSettings) -> Result<Model, ModelFault> {
-        let adapter = Arc::new(Adapter::new(Lora::new(lora), self.start.base_layout())?);
-        let flat = Tensor::from_slice(&adapter.layout().random(mix(self.seed, text("adapter")))).to_device(self.start.device());
-        self.with_adapter(adapter, flat)
+    /// The same with a new adapter, which alone is trained: with a value head beside it where it has `head: value`, or is a critic already.
+    fn adapted(self, lora: &LoraSettings, head: Option<Head>) -> Result<Model, ModelFault> {
+        let sizes = self.start.sizes;
+        let head = (sizes.value || head == Some(Head::Value)).then_some(sizes.width);
+        let adapter = Arc::new(Adapter::new(Lora::new(lora), self.start.base_layout(), head)?);
+        let mut flat = adapter.layout().random(mix(self.seed, text("adapter")));
+        if let Some(begun) = self.start.value_head() {
+            // The head of a critic that was saved is learnt on from what it is.
+            let at = flat.len() - begun.len();
+            flat[at..].copy_from_slice(&begun);
+        }
+        let flat = Tensor::from_slice(&flat).to_device(self.start.device());
+        self.with_adapter(adapter, flat, None)
     }
 
-    /// The same with that adapter, which alone is trained.
-    fn with_adapter(self, adapter: Arc<Adapter>, flat: Tensor) -> Result<Model, ModelFault> {
-        if self.values() {
-            return Err(ModelFault::CriticAdapter);
+    /// The same with that adapter, which alone is trained. `head` is the one that is asked for.
+    fn with_adapter(self, adapter: Arc<Adapter>, flat: Tensor, head: Option<Head>) -> Result<Model, ModelFault> {
+        let start = self.start.adapted(&adapter, &flat)?;
+        match head {
+            Some(Head::Language) if start.sizes.value => return Err(ModelFault::CriticAsPolicy),
+            Some(Head::Value) if !start.sizes.value => return Err(ModelFault::NoValueHead),
+            _ => {}
         }
-        let (start, moments) = (self.start.adapted(&adapter, &flat), Moments::new(&flat));
+        let moments = Moments::new(&flat);
         Ok(Model { start, moments, versions: VecDeque::from([(0, flat)]), ..self })
     }
 
@@ -209,16 +255,16 @@ impl Model {
     pub fn save(&self, folder: &Path) -> Result<(), PolicyError> {
         let (version, flat) = self.newest();
         let (flat, moments) = (flat.shallow_clone(), self.moments.share());
-        let whole = |flat: Tensor, version, moments| Saved {
-            architecture: self.start.architecture().clone(),
+        let whole = |net: &Net, flat: Tensor, version, moments| Saved {
+            architecture: net.architecture().clone(),
             tokenizer: self.tokenizer.clone(),
             version,
             flat,
             moments,
         };
-        let Some(adapter) = self.start.adapter() else { return saved::save(&whole(flat, version, moments), folder) };
+        let Some(adapter) = self.start.adapter() else { return saved::save(&whole(&self.start, flat, version, moments), folder) };
         let below = self.start.bare();
-        let here = whole(below.flat().shallow_clone(), 0, Moments::new(below.flat()));
+        let here = whole(&below, below.flat().shallow_clone(), 0, Moments::new(below.flat()));
         let base = self.base.as_deref().map_or(Base::Here(&here), Base::Named);
         adapter::save(&adapter::Saved { adapter: adapter.clone(), flat, moments, version, base }, folder)
     }
@@ -240,8 +286,8 @@ impl Model {
             }
             Some(own) if adapter::is_one(folder) => {
                 let stored = adapter::Stored::open(folder)?;
-                let theirs = stored.adapter(self.start.base_layout())?;
-                if theirs.lora != own.lora {
+                let theirs = stored.adapter(self.start.base_layout(), self.start.sizes.width)?;
+                if theirs.lora != own.lora || theirs.head != own.head {
                     return Err(other());
                 }
                 let flat = stored.read(&theirs, device)?;

@@ -28,8 +28,8 @@ mod tests;
 
 pub use block::Memory;
 
-use super::model::config::{Config, Output, EMBEDDING, NORM, OUTPUT};
-use super::model::lora::Adapter;
+use super::model::config::{Config, Output, EMBEDDING, NORM, OUTPUT, VALUE_HEAD};
+use super::model::lora::{whole, Adapter};
 use super::model::parameters::Layout;
 use super::products::isa::Isa;
 use linear::{Adapted, Linear, Weight};
@@ -54,6 +54,8 @@ pub struct Engine {
     embedding: Weight,
     /// The output matrix, where it is another one than the embedding.
     output: Option<Weight>,
+    /// A critic's head.
+    head: Option<Vec<f32>>,
     /// The output matrix of the way back, made when something is first learnt.
     turned_output: OnceLock<Weight>,
     blocks: Vec<Block>,
@@ -77,8 +79,17 @@ const MATRICES: [&str; 4] = ["self_attn.qkv", "self_attn.o_proj", "mlp.gate_up",
 /// What an adapter's weights add, for each block and each of its matrices.
 pub struct Adapters {
     blocks: Vec<[Adapted; 4]>,
+    /// What makes a value of a final state, in place of logits: a critic's.
+    head: Option<ValueHead>,
     /// How many weights there are.
     pub len: usize,
+}
+
+/// The head of a critic, `[width]`.
+struct ValueHead {
+    weights: Vec<f32>,
+    /// Where they lie among the adapter's weights, if they learn.
+    at: Option<usize>,
 }
 
 /// A model's weights by name: numbers and sizes.
@@ -115,6 +126,7 @@ impl Engine {
             rope: Rope::new(&config.rope, config.head, config.context),
             embedding: matrix(EMBEDDING),
             output: (config.output == Output::Own).then(|| matrix(OUTPUT)),
+            head: (config.output == Output::Value).then(|| vector(VALUE_HEAD.into())),
             turned_output: OnceLock::new(),
             blocks: (0..config.layers).map(block).collect(),
             norm: vector(NORM.into()),
@@ -131,12 +143,23 @@ impl Engine {
                 Adapted::new(leaf.map(|leaf| adapter.parts(base, leaf)).unwrap_or_default(), adapter.lora.scaling(), own, flat)
             })
         };
-        Adapters { blocks: (0..self.blocks.len()).map(block).collect(), len: flat.len() }
+        let learnt = own.leaf_of(&whole(VALUE_HEAD)).map(|leaf| own.leaves()[leaf].at as usize);
+        let learnt = learnt.map(|at| ValueHead { weights: flat[at..at + self.config.width].to_vec(), at: Some(at) });
+        Adapters { blocks: (0..self.blocks.len()).map(block).collect(), head: learnt.or_else(|| self.own_head()), len: flat.len() }
     }
 
     /// No adapters.
     pub fn bare(&self) -> Adapters {
-        Adapters { blocks: (0..self.blocks.len()).map(|_| Default::default()).collect(), len: 0 }
+        Adapters { blocks: (0..self.blocks.len()).map(|_| Default::default()).collect(), head: self.own_head(), len: 0 }
+    }
+
+    fn own_head(&self) -> Option<ValueHead> {
+        self.head.clone().map(|weights| ValueHead { weights, at: None })
+    }
+
+    /// The head of the base, where that is a critic.
+    pub fn head(&self) -> Option<&[f32]> {
+        self.head.as_deref()
     }
 
     /// Its sizes and constants.
@@ -161,4 +184,11 @@ pub struct Running {
     pub engine: Arc<Engine>,
     /// The adapters of one version.
     pub adapters: Arc<Adapters>,
+}
+
+impl Running {
+    /// Whether it is a critic.
+    pub fn values(&self) -> bool {
+        self.adapters.head.is_some()
+    }
 }

@@ -4,10 +4,10 @@
 
 use super::block::{Between, Streams, Token};
 use super::branches::Branches;
-use super::head::{add_probabilities, entropy, logits, logprob, mass};
+use super::head::{add_probabilities, entropy, logprob, mass, outputs, values};
 use super::norm::{back as norm_back, head_back};
 use super::rope::turn;
-use super::{Block, Engine, Running};
+use super::{Block, Engine, Running, ValueHead};
 use crate::policy::products::dense::Rows;
 use crate::policy::products::rounded::Rounded;
 use crate::policy::products::vectors::{exp, vectorised};
@@ -71,7 +71,7 @@ impl Tape {
         let (mut logprobs, mut entropies) = (vec![0.0; choices.len()], vec![0.0; choices.len()]);
         let of = by_state(choices, self.asked.len());
         let isa = self.running.engine.isa();
-        logits(&self.running, &self.states, |state, logits| {
+        outputs(&self.running, &self.states, |state, logits| {
             for &i in &of[state] {
                 let Choice { token, temperature, allowed, .. } = &choices[i];
                 let held = allowed.as_ref().map(|allowed| picked(logits, allowed));
@@ -84,14 +84,40 @@ impl Tape {
         (logprobs, entropies)
     }
 
+    /// What a critic expects at each of the states that were asked for.
+    pub fn values(&self) -> Vec<f32> {
+        let Running { engine, adapters } = &self.running;
+        adapters.head.as_ref().map_or_else(Vec::new, |head| values(engine.isa, &self.states, &head.weights))
+    }
+
     /// The gradient by the adapters' weights of a loss whose gradient by the log-probability of each of `choices` is `by`.
     pub fn back(&self, choices: &[Choice], by: &[f32]) -> Vec<f32> {
-        let Running { engine, adapters } = &self.running;
-        let mut gradient = vec![0.0; adapters.len];
-        let dstates = self.states_back(choices, by);
+        let gradient = vec![0.0; self.running.adapters.len];
+        self.blocks_back(&self.states_back(choices, by), gradient)
+    }
+
+    /// The same of a loss whose gradient by the value at each of the states that were asked for is `by`.
+    pub fn values_back(&self, by: &[f32]) -> Vec<f32> {
+        let mut gradient = vec![0.0; self.running.adapters.len];
+        let mut dstates = vec![0.0; self.states.len()];
+        if let Some(ValueHead { weights, at }) = &self.running.adapters.head {
+            let width = weights.len();
+            for ((by, state), dstate) in by.iter().zip(self.states.chunks_exact(width)).zip(dstates.chunks_exact_mut(width)) {
+                dstate.iter_mut().zip(weights).for_each(|(to, weight)| *to = by * weight);
+                if let Some(at) = at {
+                    gradient[*at..at + width].iter_mut().zip(state).for_each(|(to, state)| *to += by * state);
+                }
+            }
+        }
+        self.blocks_back(&dstates, gradient)
+    }
+
+    /// `gradient` with what goes back to the adapters from `dstates`, of the final states that were asked for, added.
+    fn blocks_back(&self, dstates: &[f32], mut gradient: Vec<f32>) -> Vec<f32> {
+        let engine = &self.running.engine;
         let width = engine.config.width;
         let mut dlast = vec![0.0; self.last.len()];
-        norm_back(engine.isa, &self.last, &engine.norm, engine.eps(), &dstates, width, &mut dlast);
+        norm_back(engine.isa, &self.last, &engine.norm, engine.eps(), dstates, width, &mut dlast);
         let mut dx = vec![0.0; self.tokens.len() * width];
         for (&node, dlast) in self.asked.iter().zip(dlast.chunks_exact(width)) {
             dx[node * width..(node + 1) * width].copy_from_slice(dlast);
@@ -119,7 +145,7 @@ impl Tape {
             let mut spread = vec![0.0; count * vocab];
             let mut any = false;
             let states = &self.states[first * width..(first + count) * width];
-            logits(&self.running, states, |state, logits| {
+            outputs(&self.running, states, |state, logits| {
                 let dstate = &mut dstates[(first + state) * width..(first + state + 1) * width];
                 let mut row = |token: u32, share: f32| {
                     output.row(token as usize, &mut weights);

@@ -7,7 +7,7 @@
 use super::answer::Answer;
 use super::kept::Kept;
 use super::Prompt;
-use crate::policy::engine::head::logits;
+use crate::policy::engine::head::outputs;
 use crate::policy::engine::pages::{advance, Sequence, PAGE};
 use crate::policy::engine::Running;
 use crate::policy::threads::spread;
@@ -30,7 +30,7 @@ fn open<'a, 'b>(kept: &'a Mutex<&'b mut Kept>) -> MutexGuard<'a, &'b mut Kept> {
 /// What was made of the logits after each of some sequences, and how many tokens were computed.
 pub type Found<T> = (Vec<T>, usize);
 
-/// Reads `sequences`, ascending, and makes of the logits after each what `of` makes of them. What is kept isn't computed again.
+/// Reads `sequences`, ascending, and makes of the logits after each, or of a critic's value, what `of` makes of them. What is kept isn't computed again.
 ///
 /// # Errors
 /// If a thread fails.
@@ -67,7 +67,7 @@ pub fn read<T: Send>(
                     let mut begun: Vec<Sequence> = own.iter().map(|&i| open(&shared).begin(sequences[i].to_vec())).collect();
                     computed += begun.iter().map(|sequence| sequence.tokens.len() - sequence.computed).sum::<usize>();
                     let states = finish(running, &mut begun);
-                    logits(running, &states, |row, logits| done.push((own[row], of(own[row], logits))));
+                    outputs(running, &states, |row, logits| done.push((own[row], of(own[row], logits))));
                     begun.into_iter().for_each(|sequence| open(&shared).keep(sequence));
                     from = to;
                 }
@@ -234,7 +234,7 @@ fn write_part<'a>(running: &Running, kept: &Mutex<&mut Kept>, waiting: Vec<Waiti
             }
             states
         };
-        logits(running, &states, |row, logits| {
+        outputs(running, &states, |row, logits| {
             for answer in &mut rows[row].answers {
                 answer.read += 1;
                 answer.next_of(running.engine.isa(), logits, sampling);

@@ -10,7 +10,7 @@ use super::{adapter, find, Architecture};
 use crate::files;
 use crate::policy::tokenizer::{Tokenizer, FILES, WORDS_FILE};
 use crate::policy::update::Moments;
-use crate::policy::{FileFault, PolicyError};
+use crate::policy::{FileFault, Head, PolicyError};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -56,7 +56,8 @@ fn open_over(path: &Path, deepest: usize) -> Result<Stored, PolicyError> {
                 .ok_or_else(|| PolicyError::at(path, FileFault::Unusable("adapters on adapters without an end".into())))?;
             open_over(&base, deeper)?
         };
-        stored.adapters.push((Arc::new(own.adapter(&stored.architecture.layout())?), own));
+        let adapter = stored.adapted_by(&own)?;
+        stored.adapters.push((Arc::new(adapter), own));
         return Ok(stored);
     }
     open_plain(path, false)
@@ -150,6 +151,19 @@ fn described(config: &Value) -> Result<Arc<dyn Architecture>, FileFault> {
 }
 
 impl Stored {
+    /// The adapter without its weights, over this model.
+    ///
+    /// # Errors
+    /// Names what doesn't fit.
+    pub fn adapted_by(&self, own: &adapter::Stored) -> Result<Adapter, PolicyError> {
+        own.adapter(&self.architecture.layout(), self.architecture.sizes().width)
+    }
+
+    /// Whether it is a critic: by itself, or by the head that an adapter brings.
+    pub fn values(&self) -> bool {
+        self.architecture.sizes().value || self.adapters.iter().any(|(adapter, _)| adapter.head)
+    }
+
     fn checked(self, unread: fn(&str) -> bool) -> Result<Stored, PolicyError> {
         let layout = self.architecture.layout();
         check(&*self.source, &layout, "", unread)?;
@@ -169,17 +183,21 @@ impl Stored {
     /// If a file can't be read.
     pub fn load(self, device: Device, kind: Kind) -> Result<Saved, PolicyError> {
         let layout = self.architecture.layout();
-        let mut flat = read_tensors(&*self.source, &layout, "", device, kind)?;
+        let flat = read_tensors(&*self.source, &layout, "", device, kind)?;
         let moments = match &self.moments {
             Some(files) if self.adapters.is_empty() => read_moments(files, &layout, self.trained.steps, device)?,
             _ => Moments::new(&flat),
         };
-        let mut version = self.trained.version;
+        let (architecture, tokenizer, version) = (self.architecture, self.tokenizer, self.trained.version);
+        let mut saved = Saved { architecture, tokenizer, version, flat, moments };
         for (adapter, stored) in &self.adapters {
-            adapter.merge(&layout, &mut flat, &stored.read(adapter, device)?);
-            version = stored.trained.version;
+            if adapter.head {
+                saved = saved.with_head(Head::Value).map_err(|fault| PolicyError::at(self.source.path(), fault.into()))?;
+            }
+            adapter.merge(&saved.architecture.layout(), &mut saved.flat, &stored.read(adapter, device)?);
+            saved.version = stored.trained.version;
         }
-        Ok(Saved { architecture: self.architecture, tokenizer: self.tokenizer, version, flat, moments })
+        Ok(saved)
     }
 }
 

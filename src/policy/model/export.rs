@@ -30,7 +30,7 @@ pub fn export(from: &Path, to: &Path, merge: bool) -> Result<Exported, PolicyErr
     if !published(&*stored.architecture) {
         return unsupported("its vocabulary is one of flow's own, which no other program reads");
     }
-    if stored.architecture.sizes().value {
+    if stored.values() {
         return unsupported("it is a critic, whose head no other program has");
     }
     if !merge {

@@ -135,7 +135,10 @@ pub fn gradients(step: &Step, passes: &[Pass]) -> Result<(Tensor, Vec<Seen>), Po
 
 /// Forward and backward of one pass.
 fn pass(net: &Net, reference: Option<&Net>, batch: &Batch, pass: &Pass, weight: &Weight) -> (Option<Tensor>, Seen) {
-    let traced = net.running().map(|running| pass.traced(running, &batch.rows, batch.settings.at(), true));
+    let traced = net.running().map(|running| match running.values() {
+        true => pass.traced_values(running, true),
+        false => pass.traced(running, &batch.rows, batch.settings.at(), true),
+    });
     let tokens = Tokens { batch, pass, net, traced: traced.as_ref() };
     let Terms { loss, kl, entropy, clipped, ratio, masked, found } = tokens.terms(reference);
     // What takes no part is put aside before it is weighted: infinity times 0 isn't 0.

@@ -236,7 +236,10 @@ impl Pass {
 
     /// The values of the rows, in order, by a net with a value head.
     pub fn values(&self, net: &Net) -> Tensor {
-        self.outputs(net).squeeze_dim(1)
+        match net.running() {
+            Some(running) => self.traced_values(running, false).found,
+            None => self.outputs(net).squeeze_dim(1),
+        }
     }
 
     /// Log-probability of each response token of the rows, and the entropy (without gradient) of what it was drawn from: at `temperature`,
@@ -244,7 +247,7 @@ impl Pass {
     pub fn logprobs(&self, net: &Net, rows: &[Row], temperature: Option<f32>) -> (Tensor, Tensor) {
         if let Some(running) = net.running() {
             let traced = self.traced(running, rows, temperature, false);
-            return (traced.logprobs, traced.entropy);
+            return (traced.found, traced.entropy);
         }
         let device = net.device();
         let tokens: usize = self.rows.iter().map(|&row| rows[row].len()).sum();
@@ -288,14 +291,20 @@ impl Pass {
 
 /// What a pass computed row by row: one value a response token, and the way back.
 pub struct Traced {
-    /// Log-probabilities, of which gradients can be taken.
-    pub logprobs: Tensor,
+    /// Log-probabilities, or a critic's values, of which gradients can be taken.
+    pub found: Tensor,
     /// Entropies, without gradient.
     pub entropy: Tensor,
     tape: Option<Tape>,
-    choices: Vec<engine::tape::Choice>,
-    /// Which token each choice is.
-    to: Vec<usize>,
+    made: Made,
+}
+
+/// What the tokens' values were made of.
+enum Made {
+    /// Choices, and which token each of them is.
+    Choices(Vec<engine::tape::Choice>, Vec<usize>),
+    /// Of each token which of the states that were asked for.
+    States(Vec<usize>),
 }
 
 impl Pass {
@@ -324,18 +333,35 @@ impl Pass {
                 (logprobs[to], entropy[to]) = (found, spread);
             }
         }
-        let logprobs = Tensor::from_slice(&logprobs).set_requires_grad(learns);
-        Traced { logprobs, entropy: Tensor::from_slice(&entropy), tape, choices, to }
+        let found = Tensor::from_slice(&logprobs).set_requires_grad(learns);
+        Traced { found, entropy: Tensor::from_slice(&entropy), tape, made: Made::Choices(choices, to) }
+    }
+
+    /// As [`Pass::values`], for a critic that computes row by row; with `learns` the gradient can be asked for.
+    pub fn traced_values(&self, running: &Running, learns: bool) -> Traced {
+        let tape = Tape::new(running, &self.trie, &self.asked, learns);
+        let (values, states): (_, Vec<usize>) = (tape.values(), self.from.iter().map(|&state| state as usize).collect());
+        let found: Vec<f32> = states.iter().map(|&state| values[state]).collect();
+        let found = Tensor::from_slice(&found).set_requires_grad(learns);
+        Traced { entropy: found.zeros_like().detach(), found, tape: Some(tape), made: Made::States(states) }
     }
 }
 
 impl Traced {
-    /// The gradient of `loss`, made of the log-probabilities, by the adapters' weights, `[weights]`.
+    /// The gradient of `loss`, made of what was found, by the adapters' weights, `[weights]`.
     pub fn gradient(&self, loss: &Tensor) -> Option<Tensor> {
         let tape = self.tape.as_ref()?;
-        let by = values(&Tensor::run_backward(&[loss], &[&self.logprobs], false, false)[0]);
-        let by: Vec<f32> = self.to.iter().map(|&to| by[to]).collect();
-        Some(Tensor::from_slice(&tape.back(&self.choices, &by)))
+        let by = values(&Tensor::run_backward(&[loss], &[&self.found], false, false)[0]);
+        let gradient = match &self.made {
+            Made::Choices(choices, to) => tape.back(choices, &to.iter().map(|&to| by[to]).collect::<Vec<f32>>()),
+            Made::States(states) => {
+                // Tokens of several rows may have one state.
+                let mut sums = vec![0.0; states.iter().max().map_or(0, |most| most + 1)];
+                states.iter().zip(&by).for_each(|(&state, by)| sums[state] += by);
+                tape.values_back(&sums)
+            }
+        };
+        Some(Tensor::from_slice(&gradient))
     }
 }
 
