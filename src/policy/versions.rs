@@ -166,8 +166,8 @@ impl Model {
     /// The same with a new adapter, which alone is trained: with a value head beside it where it has `head: value`, or is a critic already.
     fn adapted(self, lora: &LoraSettings, head: Option<Head>) -> Result<Model, ModelFault> {
         let sizes = self.start.sizes;
-        let head = (sizes.value || head == Some(Head::Value)).then_some(sizes.width);
-        let adapter = Arc::new(Adapter::new(Lora::new(lora), self.start.base_layout(), head)?);
+        let learnt = (sizes.value || head == Some(Head::Value)).then_some(sizes.width);
+        let adapter = Arc::new(Adapter::new(Lora::new(lora), self.start.base_layout(), learnt)?);
         let mut flat = adapter.layout().random(mix(self.seed, text("adapter")));
         if let Some(begun) = self.start.value_head() {
             // The head of a critic that was saved is learnt on from what it is.
@@ -175,7 +175,7 @@ impl Model {
             flat[at..].copy_from_slice(&begun);
         }
         let flat = Tensor::from_slice(&flat).to_device(self.start.device());
-        self.with_adapter(adapter, flat, None)
+        self.with_adapter(adapter, flat, head)
     }
 
     /// The same with that adapter, which alone is trained. `head` is the one that is asked for.

@@ -37,6 +37,14 @@ vectorised! {
         }
     }
 
+    /// Takes what rows of `x`, `stride` from one another, were rounded to away from them.
+    fn leave(x: &mut [f32], stride: usize, rounded: &Rounded) {
+        let inputs = rounded.inputs();
+        for row in 0..rounded.rows() {
+            rounded.leave(row, &mut x[row * stride..row * stride + inputs]);
+        }
+    }
+
     /// Adds `bias` to rows of `y`, `stride` from one another.
     fn add_bias(bias: &[f32], y: &mut [f32], stride: usize) {
         for y in y.chunks_mut(stride) {
@@ -100,6 +108,20 @@ impl Weight {
                 y.fill(0.0);
                 dense.add(isa, x, 1.0, y, dense.outputs());
             }
+        }
+    }
+}
+
+impl Weight {
+    /// As [`Weight::of`], of rows that 8 bits would be too few for: what their rounding leaves of them, in their place, is rounded and multiplied
+    /// as well, which makes it some 15 bits. `part` is room.
+    pub fn finely(&self, isa: Isa, x: &mut [f32], stride: usize, rounded: &mut Rounded, y: &mut Vec<f32>, part: &mut Vec<f32>) {
+        let count = x.len() / stride;
+        self.of(isa, Rows { numbers: x, stride, count }, rounded, y);
+        if let Weight::Int8(_) = self {
+            leave(isa, x, stride, rounded);
+            self.of(isa, Rows { numbers: x, stride, count }, rounded, part);
+            y.iter_mut().zip(part).for_each(|(y, part)| *y += *part);
         }
     }
 }

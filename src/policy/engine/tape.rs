@@ -128,8 +128,8 @@ impl Tape {
         gradient
     }
 
-    /// What goes back to the final states: W' (onehot - p) / temperature, times `by`. What the probabilities add is a product of its own, so that
-    /// the one large number of a row doesn't decide how the many small ones are rounded.
+    /// What goes back to the final states: W' (onehot - p) / temperature, times `by`. The chosen token's part is exact. What the probabilities add is a
+    /// product of its own with rows of 15 bits, so that no large number of a row decides how its many small ones are rounded.
     fn states_back(&self, choices: &[Choice], by: &[f32]) -> Vec<f32> {
         let engine = &self.running.engine;
         let (isa, width) = (engine.isa, engine.config.width);
@@ -138,7 +138,7 @@ impl Tape {
         let of = by_state(choices, self.asked.len());
         let vocab = output.outputs();
         let turned = engine.turned_output.get_or_init(|| output.turned());
-        let (mut rounded, mut part) = (Rounded::default(), Vec::new());
+        let (mut rounded, mut product, mut part) = (Rounded::default(), Vec::new(), Vec::new());
         let mut weights = vec![0.0; width];
         for first in (0..self.asked.len()).step_by(CHUNK) {
             let count = CHUNK.min(self.asked.len() - first);
@@ -170,9 +170,9 @@ impl Tape {
                 }
             });
             if any {
-                turned.of(isa, Rows { numbers: &spread, stride: vocab, count }, &mut rounded, &mut part);
-                for (to, part) in dstates[first * width..].chunks_exact_mut(width).zip(part.chunks(turned.stride())).take(count) {
-                    to.iter_mut().zip(part).for_each(|(to, part)| *to += part);
+                turned.finely(isa, &mut spread, vocab, &mut rounded, &mut product, &mut part);
+                for (to, product) in dstates[first * width..].chunks_exact_mut(width).zip(product.chunks(turned.stride())).take(count) {
+                    to.iter_mut().zip(product).for_each(|(to, product)| *to += product);
                 }
             }
         }
