@@ -1,5 +1,6 @@
 //! One model of a process: what it begins with, the versions of what is trained of it that are kept, and how these are saved.
 
+use super::engine::Kept;
 use super::generate::store::Store;
 use super::model::adapter::{self, Base};
 use super::model::checkpoint;
@@ -24,6 +25,11 @@ use tch::{Device, Kind, Tensor};
 /// Bytes of so many GB.
 fn bytes(gigabytes: Option<f64>) -> Option<u64> {
     gigabytes.map(|gigabytes| (gigabytes * 1e9) as u64)
+}
+
+/// How the base of an adapter is kept that isn't rounded: packed once, where a processor computes in f32 and hides nothing from the adapter.
+fn kept(kind: Kind, device: Device, dropout: f64) -> Option<Kept> {
+    (kind == Kind::Float && !device.is_cuda() && dropout == 0.0).then_some(Kept::F32)
 }
 
 /// One model: its newest versions, its moments, and the weights it began with.
@@ -64,7 +70,7 @@ impl Model {
                 let flat = Tensor::from_slice(&tiny.layout().random(seed)).to_device(device);
                 let model = Model::begin(Arc::new(tiny), Arc::new(tokenizer), &flat, Kind::Float, seed);
                 match &new.lora {
-                    Some(lora) => model.adapted(lora, None).map_err(wrong),
+                    Some(lora) => model.packed(kept(Kind::Float, device, lora.dropout), true).adapted(lora, None).map_err(wrong),
                     None => Ok(model),
                 }
             }
@@ -130,8 +136,9 @@ impl Model {
         }
         let named = saved::published(&*saved.architecture);
         let mut model = Model::begin(saved.architecture, saved.tokenizer, &saved.flat, kind, seed);
+        drop(saved.flat);
+        let dropout = adapter.as_ref().map(|(adapter, _)| adapter.lora.dropout).or(load.lora.as_ref().map(|lora| lora.dropout));
         if load.base == BaseKind::Int8 {
-            let dropout = adapter.as_ref().map(|(adapter, _)| adapter.lora.dropout).or(load.lora.as_ref().map(|lora| lora.dropout));
             let why = match dropout {
                 _ if device.is_cuda() => Some("a GPU computes in other kinds"),
                 _ if load.dtype != Dtype::F32 => Some("what stands beside it is computed in f32: leave `dtype` out"),
@@ -142,10 +149,9 @@ impl Model {
             if let Some(why) = why {
                 return Err(wrong(ModelFault::Int8 { why: why.into() }));
             }
-            drop(saved.flat);
-            model.versions.clear();
-            model.moments = Moments::new(&Tensor::zeros([0], (Kind::Float, device)));
-            model.start = model.start.rounded(!named);
+            model = model.packed(Some(Kept::Int8), !named);
+        } else if let Some(dropout) = dropout {
+            model = model.packed(kept(kind, device, dropout), !named);
         }
         if let Some(lora) = &load.lora {
             model = model.adapted(lora, load.head).map_err(wrong)?;
@@ -161,6 +167,16 @@ impl Model {
         let start = Net::new(architecture, flat, kind, tokenizer.ends());
         let versions = VecDeque::from([(0, flat.shallow_clone())]);
         Model { start, tokenizer, versions, moments: Moments::new(flat), stores: RefCell::default(), cache: None, seed, base: None }
+    }
+
+    /// The same with its base packed as it is `kept`, if it is, since only what will stand beside it is trained. Where it need not be `saved`, nothing
+    /// else is left of it.
+    fn packed(self, kept: Option<Kept>, saved: bool) -> Model {
+        let Some(kept) = kept else { return self };
+        let moments = Moments::new(&Tensor::zeros([0], (Kind::Float, self.start.device())));
+        let Model { start, versions, .. } = self;
+        drop(versions);
+        Model { start: start.packed(kept, saved), versions: VecDeque::new(), moments, ..self }
     }
 
     /// The same with a new adapter, which alone is trained: with a value head beside it where it has `head: value`, or is a critic already.
@@ -180,6 +196,9 @@ impl Model {
 
     /// The same with that adapter, which alone is trained. `head` is the one that is asked for.
     fn with_adapter(self, adapter: Arc<Adapter>, flat: Tensor, head: Option<Head>) -> Result<Model, ModelFault> {
+        if self.start.running().is_some() && adapter.lora.dropout > 0.0 {
+            return Err(ModelFault::Adapter { what: "beside a base that others share an adapter has no dropout".into() });
+        }
         let start = self.start.adapted(&adapter, &flat)?;
         match head {
             Some(Head::Language) if start.sizes.value => return Err(ModelFault::CriticAsPolicy),

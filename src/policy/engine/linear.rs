@@ -24,7 +24,6 @@ pub enum Weight {
     /// Rounded to 8 bits.
     Int8(Matrix),
     /// As it is.
-    #[cfg_attr(not(test), allow(dead_code))]
     F32(Dense),
 }
 
@@ -58,7 +57,6 @@ impl Weight {
     pub fn new(numbers: &[f32], outputs: usize, inputs: usize, kept: Kept) -> Weight {
         match kept {
             Kept::Int8 => Weight::Int8(Matrix::new(numbers, outputs, inputs)),
-            #[cfg(test)]
             Kept::F32 => Weight::F32(Dense::of(outputs, inputs, |output, input| numbers[output * inputs + input])),
         }
     }

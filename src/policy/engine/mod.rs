@@ -1,4 +1,4 @@
-//! A decoder computed row by row on the processor, outside of libtorch: for models whose base stands still in 8 bits.
+//! A decoder computed row by row on the processor, outside of libtorch: for models whose base stands still beside adapters, in f32 or in 8 bits.
 //!
 //! A row is one token of one sequence. All that a row goes through sums in an order that follows from the row alone: products
 //! ([`super::products`]), norms, attention over the keys before it, and what makes probabilities of logits. So a token has the same bits alone
@@ -41,8 +41,7 @@ use std::sync::{Arc, OnceLock};
 pub enum Kept {
     /// Rounded to 8 bits.
     Int8,
-    /// As they are: what tests hold the formulas against.
-    #[cfg(test)]
+    /// As they are.
     F32,
 }
 

@@ -126,7 +126,7 @@ pub struct Net {
     pub ends: Arc<[u32]>,
     /// Decides what adapters don't see while they learn.
     seed: u64,
-    /// Where the base stands still in 8 bits: what computes in place of the network.
+    /// Where the base stands still on a processor: what computes in place of the network.
     running: Option<Running>,
 }
 
@@ -164,13 +164,13 @@ impl Net {
         self.under(self.below.clone(), self.weights.bare())
     }
 
-    /// The same model with its base rounded to 8 bits, which is all that is left of the base where it need not be `saved`.
-    pub fn rounded(&self, saved: bool) -> Net {
+    /// The same model with its base packed once as the engine computes it, which is all that is left of the base where it need not be `saved`.
+    pub fn packed(&self, kept: Kept, saved: bool) -> Net {
         let leaf = |name: &str| {
             let leaf = self.weights.base_leaf(name)?;
             Some((values(&leaf.to_kind(Kind::Float)), leaf.size()))
         };
-        let engine = Arc::new(Engine::new(&self.architecture.sized(), &leaf, Kept::Int8, Isa::chosen()));
+        let engine = Arc::new(Engine::new(&self.architecture.sized(), &leaf, kept, Isa::chosen()));
         let adapters = Arc::new(engine.bare());
         let weights = if saved { self.weights.bare() } else { self.weights.hollow() };
         Net { network: None, running: Some(Running { engine, adapters }), weights, ..self.bare() }
@@ -209,7 +209,7 @@ impl Net {
         Net { architecture, below, weights, network, sizes, ends, seed: self.seed, running }
     }
 
-    /// What computes in place of libtorch, row by row, where the base stands still in 8 bits.
+    /// What computes in place of libtorch, row by row, where the base stands still.
     pub fn running(&self) -> Option<&Running> {
         self.running.as_ref()
     }
@@ -223,7 +223,7 @@ impl Net {
         match &self.network {
             Some(network) => &**network,
             // Whoever asks a net to compute asks first whether the engine does.
-            None => panic!("a model in 8 bits is computed row by row"),
+            None => panic!("this model is computed row by row"),
         }
     }
 

@@ -60,15 +60,11 @@ impl Dense {
 
 vectorised! {
     fn add(matrix: &Dense, x: Rows, scale: f32, y: &mut [f32], stride: usize) {
-        for panel in 0..matrix.outputs.div_ceil(LANES) {
-            let mut row = 0;
-            while row < x.count {
-                row += match x.count - row {
-                    8.. => block::<V, 8>(matrix, panel, x, row, scale, y, stride),
-                    4.. => block::<V, 4>(matrix, panel, x, row, scale, y, stride),
-                    _ => block::<V, 1>(matrix, panel, x, row, scale, y, stride),
-                };
-            }
+        // As many sums as there are registers for, beside the numbers that are multiplied.
+        if V::MANY {
+            tiles::<V, 9, 3>(matrix, x, scale, y, stride);
+        } else {
+            tiles::<V, 6, 1>(matrix, x, scale, y, stride);
         }
     }
 
@@ -111,22 +107,59 @@ vectorised! {
     }
 }
 
+/// Goes through the panels, `P` at a time, and through the rows, `R` at a time: the panels stay in the processor's cache while the rows pass.
 #[inline(always)]
-fn block<V: Vector, const R: usize>(matrix: &Dense, panel: usize, x: Rows, row: usize, scale: f32, y: &mut [f32], stride: usize) -> usize {
-    let numbers = &matrix.numbers[panel * matrix.inputs * LANES..(panel + 1) * matrix.inputs * LANES];
-    let rows: [&[f32]; R] = std::array::from_fn(|r| &x.numbers[(row + r) * x.stride..][..matrix.inputs]);
-    let mut sums = [V::splat(0.0); R];
-    for (input, own) in numbers.chunks_exact(LANES).enumerate() {
-        let own = V::load(own);
+fn tiles<V: Vector, const R: usize, const P: usize>(matrix: &Dense, x: Rows, scale: f32, y: &mut [f32], stride: usize) {
+    let panels = matrix.outputs.div_ceil(LANES);
+    let mut panel = 0;
+    while panel < panels {
+        let whole = panels - panel >= P;
+        let mut row = 0;
+        while row < x.count {
+            row += match (whole, x.count - row) {
+                (true, left) if left >= R => block::<V, R, P>(matrix, panel, x, row, scale, y, stride),
+                (true, 4..) => block::<V, 4, P>(matrix, panel, x, row, scale, y, stride),
+                (true, _) => block::<V, 1, P>(matrix, panel, x, row, scale, y, stride),
+                (false, 4..) => block::<V, 4, 1>(matrix, panel, x, row, scale, y, stride),
+                (false, _) => block::<V, 1, 1>(matrix, panel, x, row, scale, y, stride),
+            };
+        }
+        panel += if whole { P } else { 1 };
+    }
+}
+
+/// The products of `P` panels from `panel` on with `R` rows from `row` on.
+#[inline(always)]
+fn block<V: Vector, const R: usize, const P: usize>(
+    matrix: &Dense,
+    panel: usize,
+    x: Rows,
+    row: usize,
+    scale: f32,
+    y: &mut [f32],
+    stride: usize,
+) -> usize {
+    let inputs = matrix.inputs;
+    let numbers: [&[f32]; P] = std::array::from_fn(|p| &matrix.numbers[(panel + p) * inputs * LANES..][..inputs * LANES]);
+    let rows: [&[f32]; R] = std::array::from_fn(|r| &x.numbers[(row + r) * x.stride..][..inputs]);
+    let mut sums = [[V::splat(0.0); P]; R];
+    for input in 0..inputs {
+        let own: [V; P] = std::array::from_fn(|p| V::load(&numbers[p][input * LANES..]));
         for r in 0..R {
-            sums[r] = V::splat(rows[r][input]).fma(own, sums[r]);
+            let number = V::splat(rows[r][input]);
+            for p in 0..P {
+                sums[r][p] = number.fma(own[p], sums[r][p]);
+            }
         }
     }
-    let lanes = LANES.min(matrix.outputs - panel * LANES);
     for r in 0..R {
-        let to = &mut y[(row + r) * stride + panel * LANES..][..lanes];
-        for (to, sum) in to.iter_mut().zip(sums[r].lanes()) {
-            *to = sum.mul_add(scale, *to);
+        for p in 0..P {
+            let at = (panel + p) * LANES;
+            let lanes = LANES.min(matrix.outputs - at);
+            let to = &mut y[(row + r) * stride + at..][..lanes];
+            for (to, sum) in to.iter_mut().zip(sums[r][p].lanes()) {
+                *to = sum.mul_add(scale, *to);
+            }
         }
     }
     R
@@ -136,6 +169,26 @@ fn block<V: Vector, const R: usize>(matrix: &Dense, panel: usize, x: Rows, row: 
 mod tests {
     use super::super::isa::ALL;
     use super::*;
+
+    /// Rows and outputs of every number up to some: what stands beside a row changes nothing, whichever instructions there are.
+    #[test]
+    fn a_row_has_the_same_bits_in_any_tile() {
+        let x: Vec<f32> = (0..23 * 7).map(|i| (i % 11) as f32 / 3.0).collect();
+        for outputs in [1, 16, 40, 100] {
+            let matrix = Dense::of(outputs, 7, |output, input| (1 + 3 * output + input) as f32 / 7.0);
+            let of = |isa: Isa, first: usize, count: usize| {
+                let mut y = vec![0.5; count * outputs];
+                matrix.add(isa, Rows { numbers: &x[7 * first..], stride: 7, count }, 0.7, &mut y, outputs);
+                y
+            };
+            let alone: Vec<f32> = (0..23).flat_map(|row| of(Isa::Plain, row, 1)).collect();
+            for isa in ALL.into_iter().filter(|isa| isa.here()) {
+                for count in 1..24 {
+                    assert!(of(isa, 0, count) == alone[..count * outputs], "{isa}, {count} rows, {outputs} outputs");
+                }
+            }
+        }
+    }
 
     /// A matrix of 1 2 / 3 4 / 5 6, the row (10, 1), times 2, added to ones: 1 + 24, 1 + 68, 1 + 112.
     #[test]
