@@ -4,7 +4,7 @@
 //! `flow model fetch smollm2-135m-instruct; cargo bench --bench rounding -- docs/*.md`
 //!
 //! Rows are the text's tokens, 96 at a time, of which 32 drawn ones are held out; a step takes 16. `FLOW_MODEL` names another model, `BENCH_THREADS`
-//! another number of threads than 2, `BENCH_STEPS` of steps than 30.
+//! another number of threads than 2, `BENCH_STEPS` of steps than 30, and `BENCH_BASE` (`f32`, `int8`) one of the two alone.
 
 use flow::policy::{
     Base, Example, LoadModel, LoraSettings, ModelSettings, Objective, Policy, PolicyError, Request, Sampling, UpdateSettings,
@@ -82,7 +82,9 @@ fn main() -> Result<(), Failed> {
     let steps: usize = number("BENCH_STEPS", 30);
     let settings = UpdateSettings { objective: Objective::Sft, lr: 1e-3, micro_batch: STEP, ..Default::default() };
     let folder = std::env::temp_dir().join(format!("flow-rounding-{}", std::process::id()));
-    for base in [Base::Own, Base::Int8] {
+    let asked = std::env::var("BENCH_BASE").unwrap_or_default();
+    let bases = [("f32", Base::Own), ("int8", Base::Int8)].into_iter().filter(|(name, _)| asked.is_empty() || asked == *name);
+    for (_, base) in bases {
         let policy = start(of(base))?;
         let before = loss(&policy, held)?;
         println!("{base:?}: held-out loss {before:.4}, perplexity {:.2}", before.exp());

@@ -2,7 +2,7 @@
 
 use super::model::lora::{Adapter, Lora};
 use super::model::tiny::Tiny;
-use super::{Head, LoraSettings, NewModel};
+use super::{Head, LoraSettings, NewModel, PolicyError};
 
 /// Bytes of a parameter that only plays: a 32-bit float.
 pub const PLAYING: u64 = 4;
@@ -34,6 +34,17 @@ pub fn available() -> Option<u64> {
     let free = free(&read("/proc/meminfo")?)?;
     let group = number("/sys/fs/cgroup/memory.max").zip(number("/sys/fs/cgroup/memory.current"));
     Some(group.map_or(free, |(most, taken)| free.min(most.saturating_sub(taken))))
+}
+
+/// Refuses what needs more bytes than are free, where that is known: so many rows of so many tokens.
+///
+/// # Errors
+/// [`PolicyError::Memory`].
+pub fn fits(rows: usize, tokens: usize, needs: u64) -> Result<(), PolicyError> {
+    match available().filter(|&free| needs > free) {
+        Some(free) => Err(PolicyError::Memory { rows, tokens, needs, free }),
+        None => Ok(()),
+    }
 }
 
 /// `MemAvailable` in bytes.

@@ -35,7 +35,7 @@ pub struct Stored {
     pub adapters: Vec<(Arc<Adapter>, adapter::Stored)>,
 }
 
-/// Opens a saved version, a Hugging Face folder, a GGUF file, or a folder with one GGUF file, and checks that every tensor is there.
+/// Opens a saved version, a Hugging Face folder, a GGUF file, or a folder with one or with the parts of one, and checks that every tensor is there.
 ///
 /// # Errors
 /// [`PolicyError::File`], which names the file and, where it is one tensor that is wrong, the tensor. No tensor was read by then.
@@ -65,15 +65,10 @@ fn open_over(path: &Path, deepest: usize) -> Result<Stored, PolicyError> {
 
 /// Opens a model, whatever adapter lies beside it. With `adapted` it was never trained itself.
 fn open_plain(path: &Path, adapted: bool) -> Result<Stored, PolicyError> {
-    if path.extension().is_some_and(|end| end.eq_ignore_ascii_case("gguf")) {
-        return open_gguf(path);
+    if let Some(file) = gguf_at(path) {
+        return open_gguf(&file);
     }
     let config = path.join(CONFIG);
-    if !config.exists() {
-        if let [only] = &ggufs(path)[..] {
-            return open_gguf(only);
-        }
-    }
     let said: Value = read(&config)?;
     if said.get("format").is_none() && said.get("model_type").is_some() {
         open_published(path, &said)
@@ -82,10 +77,21 @@ fn open_plain(path: &Path, adapted: bool) -> Result<Stored, PolicyError> {
     }
 }
 
-/// The GGUF files in a folder.
+/// The GGUF file that the model at `path` is, or the first of its parts; none where another kind of model lies.
+pub fn gguf_at(path: &Path) -> Option<PathBuf> {
+    if path.extension().is_some_and(|end| end.eq_ignore_ascii_case("gguf")) {
+        return Some(path.to_owned());
+    }
+    let found = if path.join(CONFIG).exists() { Vec::new() } else { ggufs(path) };
+    found.first().filter(|first| found.len() == 1 || gguf::parts(first) == found).cloned()
+}
+
+/// The GGUF files in a folder, by name.
 fn ggufs(folder: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|file| file.path());
-    files.filter(|path| path.extension().is_some_and(|end| end.eq_ignore_ascii_case("gguf"))).collect()
+    let mut found: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end.eq_ignore_ascii_case("gguf"))).collect();
+    found.sort();
+    found
 }
 
 fn open_own(folder: &Path, said: Value, adapted: bool) -> Result<Stored, PolicyError> {

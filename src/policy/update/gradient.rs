@@ -7,6 +7,7 @@ use super::settings::Objective;
 use super::terms::{Terms, Tokens};
 use crate::policy::model::Net;
 use crate::policy::pause::pause;
+use crate::policy::room;
 use crate::policy::tensors::values;
 use crate::policy::PolicyError;
 use tch::{Device, Kind, Tensor};
@@ -107,6 +108,7 @@ pub fn gradients(step: &Step, passes: &[Pass]) -> Result<(Tensor, Vec<Seen>), Po
         let mut seen = Vec::new();
         for &i in &lanes[lane] {
             pause();
+            room::fits(passes[i].rows.len(), passes[i].longest(), passes[i].needs(net))?;
             let (gradient, one) = pass(net, reference.as_ref(), step.batch, &passes[i], step.weight);
             if let Some((what, rows)) = one.wrong {
                 return Err(PolicyError::NotFinite { model: step.name.into(), what: what.into(), rows });

@@ -9,6 +9,7 @@ use super::settings::UpdateSettings;
 use crate::policy::choices::Walk;
 use crate::policy::engine::tape::Tape;
 use crate::policy::engine::{self, Running};
+use crate::policy::model::config::Config;
 use crate::policy::model::reading::{Cut, Reading};
 use crate::policy::model::{Net, NEVER};
 use crate::policy::sequence::{check, known};
@@ -220,6 +221,20 @@ impl Pass {
     /// Places that it goes over.
     pub fn computed(&self) -> usize {
         self.trie.len().next_multiple_of(PAD_TO)
+    }
+
+    /// Tokens of its longest sequence.
+    pub fn longest(&self) -> usize {
+        (0..self.trie.len()).map(|node| self.trie.place(node) + 1).max().unwrap_or(0)
+    }
+
+    /// Bytes that its way back needs at least: of each token what its blocks made of it.
+    pub fn needs(&self, net: &Net) -> u64 {
+        let Config { layers, width, heads, kv_heads, head, hidden, .. } = net.architecture().sized();
+        let within = 6 * width + 2 * (heads + 2 * kv_heads) * head + 4 * hidden;
+        // Row by row two states a block are kept, and one block at a time is gone through.
+        let numbers = if net.running().is_some() { 2 * layers * width + 2 * within } else { layers * within };
+        4 * self.computed() as u64 * numbers as u64
     }
 
     /// Whether anything was chosen in it.
