@@ -13,7 +13,7 @@ use crate::policy::model::lora::Part;
 use crate::policy::model::parameters::Layout;
 use crate::policy::products::dense::{outer, Dense, Rows};
 use crate::policy::products::isa::Isa;
-use crate::policy::products::matrix::Matrix;
+use crate::policy::products::matrix::{spread_out, Matrix};
 use crate::policy::products::product;
 use crate::policy::products::rounded::Rounded;
 use crate::policy::products::vectors::vectorised;
@@ -81,7 +81,7 @@ impl Weight {
     pub fn stride(&self) -> usize {
         match self {
             Weight::Int8(matrix) => matrix.stride(),
-            Weight::F32(dense) => dense.outputs(),
+            Weight::F32(dense) => spread_out(dense.outputs()),
         }
     }
 
@@ -102,10 +102,7 @@ impl Weight {
                 round(isa, x.numbers, x.stride, rounded);
                 product(isa, rounded, matrix, y);
             }
-            Weight::F32(dense) => {
-                y.fill(0.0);
-                dense.add(isa, x, 1.0, y, dense.outputs());
-            }
+            Weight::F32(dense) => dense.of_rows(isa, x, y, self.stride()),
         }
     }
 }

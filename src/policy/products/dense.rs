@@ -4,7 +4,7 @@
 //! row and the matrix alone.
 
 use super::isa::Isa;
-use super::vectors::{vectorised, Vector, LANES};
+use super::vectors::{vectorised, Lanes, Vector, LANES};
 
 /// A matrix `[outputs, inputs]`, in panels of [`LANES`] outputs: the numbers of an input one after the other.
 #[derive(Clone)]
@@ -54,12 +54,18 @@ impl Dense {
 
     /// Adds its products with the rows of `x`, times `scale`, to those of `y`, which lie `stride` from one another.
     pub fn add(&self, isa: Isa, x: Rows, scale: f32, y: &mut [f32], stride: usize) {
-        add(isa, self, x, scale, y, stride);
+        products(isa, self, x, Some(scale), y, stride);
+    }
+
+    /// Its products with the rows of `x`, in place of what is in those of `y`, which lie `stride` from one another.
+    pub fn of_rows(&self, isa: Isa, x: Rows, y: &mut [f32], stride: usize) {
+        products(isa, self, x, None, y, stride);
     }
 }
 
 vectorised! {
-    fn add(matrix: &Dense, x: Rows, scale: f32, y: &mut [f32], stride: usize) {
+    /// With a scale they are added, else they take the place of what is there.
+    fn products(matrix: &Dense, x: Rows, scale: Option<f32>, y: &mut [f32], stride: usize) {
         // As many sums as there are registers for, beside the numbers that are multiplied.
         if V::MANY {
             tiles::<V, 9, 3>(matrix, x, scale, y, stride);
@@ -109,7 +115,7 @@ vectorised! {
 
 /// Goes through the panels, `P` at a time, and through the rows, `R` at a time: the panels stay in the processor's cache while the rows pass.
 #[inline(always)]
-fn tiles<V: Vector, const R: usize, const P: usize>(matrix: &Dense, x: Rows, scale: f32, y: &mut [f32], stride: usize) {
+fn tiles<V: Vector, const R: usize, const P: usize>(matrix: &Dense, x: Rows, scale: Option<f32>, y: &mut [f32], stride: usize) {
     let panels = matrix.outputs.div_ceil(LANES);
     let mut panel = 0;
     while panel < panels {
@@ -135,16 +141,19 @@ fn block<V: Vector, const R: usize, const P: usize>(
     panel: usize,
     x: Rows,
     row: usize,
-    scale: f32,
+    scale: Option<f32>,
     y: &mut [f32],
     stride: usize,
 ) -> usize {
     let inputs = matrix.inputs;
-    let numbers: [&[f32]; P] = std::array::from_fn(|p| &matrix.numbers[(panel + p) * inputs * LANES..][..inputs * LANES]);
+    // Cut to one length, so that none is looked at again in the loop, whose sums then stay in registers.
+    let size = inputs * LANES;
+    let panels: [&[Lanes]; P] =
+        std::array::from_fn(|p| &matrix.numbers[(panel + p) * size..][..size].as_chunks::<LANES>().0[..inputs]);
     let rows: [&[f32]; R] = std::array::from_fn(|r| &x.numbers[(row + r) * x.stride..][..inputs]);
     let mut sums = [[V::splat(0.0); P]; R];
     for input in 0..inputs {
-        let own: [V; P] = std::array::from_fn(|p| V::load(&numbers[p][input * LANES..]));
+        let own: [V; P] = std::array::from_fn(|p| V::load(&panels[p][input]));
         for r in 0..R {
             let number = V::splat(rows[r][input]);
             for p in 0..P {
@@ -157,8 +166,10 @@ fn block<V: Vector, const R: usize, const P: usize>(
             let at = (panel + p) * LANES;
             let lanes = LANES.min(matrix.outputs - at);
             let to = &mut y[(row + r) * stride + at..][..lanes];
-            for (to, sum) in to.iter_mut().zip(sums[r][p].lanes()) {
-                *to = sum.mul_add(scale, *to);
+            match scale {
+                None if lanes == LANES => sums[r][p].store(to),
+                None => to.copy_from_slice(&sums[r][p].lanes()[..lanes]),
+                Some(scale) => to.iter_mut().zip(sums[r][p].lanes()).for_each(|(to, sum)| *to = sum.mul_add(scale, *to)),
             }
         }
     }
@@ -183,6 +194,13 @@ mod tests {
             };
             let alone: Vec<f32> = (0..23).flat_map(|row| of(Isa::Plain, row, 1)).collect();
             for isa in ALL.into_iter().filter(|isa| isa.here()) {
+                let mut y = vec![f32::NAN; 23 * (outputs + 3)];
+                matrix.of_rows(isa, Rows { numbers: &x, stride: 7, count: 23 }, &mut y, outputs + 3);
+                for (row, y) in y.chunks(outputs + 3).enumerate() {
+                    let mut sum = vec![0.5; outputs];
+                    sum.iter_mut().zip(y).for_each(|(sum, y)| *sum = y.mul_add(0.7, *sum));
+                    assert!(sum == alone[row * outputs..(row + 1) * outputs] && y[outputs..].iter().all(|y| y.is_nan()), "{isa}, in place");
+                }
                 for count in 1..24 {
                     assert!(of(isa, 0, count) == alone[..count * outputs], "{isa}, {count} rows, {outputs} outputs");
                 }
