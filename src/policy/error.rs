@@ -65,8 +65,8 @@ pub enum ModelFault {
     NoTarget { target: String, known: Vec<String> },
     #[error("its adapter can't be made: {what}")]
     Adapter { what: String },
-    #[error("its base can't be kept in int8: {why}")]
-    Int8 { why: String },
+    #[error("its base can't be computed row by row, as `base` asks: {why}")]
+    Base { why: String },
     #[error("there is no model `{on}` whose base it could adapt")]
     NoBase { on: String },
     #[error("`{on}` has no base of its own: name the model that has it")]

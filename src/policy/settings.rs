@@ -219,7 +219,8 @@ pub struct LoadModel {
     pub dtype: Dtype,
     /// What the frozen base of an adapter is kept and computed in. `int8` rounds its matrices once, when it is loaded, in groups of 64 numbers
     /// with a scale each: a quarter of the memory, several times the speed, and what plays and what learns compute the same bits. The adapter
-    /// that is learnt is for the base as it was rounded.
+    /// that is learnt is for the base as it was rounded. `f32` computes in the same way, row by row, without rounding: exact, with less memory for
+    /// long rows, faster where few rows are written at a time and slower where many tokens are read or learnt.
     #[serde(default, skip_serializing_if = "Base::is_own")]
     pub base: Base,
     /// Bytes, in GB, of the keys and values of what was read and written that are kept while the weights stay the same; a quarter of the memory that
@@ -271,8 +272,10 @@ pub enum Base {
     /// As `dtype` says.
     #[default]
     Own,
-    /// 8 bits, on a processor.
+    /// 8 bits, row by row on a processor.
     Int8,
+    /// f32, row by row on a processor.
+    F32,
 }
 
 impl Base {

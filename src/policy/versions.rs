@@ -27,11 +27,6 @@ fn bytes(gigabytes: Option<f64>) -> Option<u64> {
     gigabytes.map(|gigabytes| (gigabytes * 1e9) as u64)
 }
 
-/// How the base of an adapter is kept that isn't rounded: packed once, where a processor computes in f32 and hides nothing from the adapter.
-fn kept(kind: Kind, device: Device, dropout: f64) -> Option<Kept> {
-    (kind == Kind::Float && !device.is_cuda() && dropout == 0.0).then_some(Kept::F32)
-}
-
 /// One model: its newest versions, its moments, and the weights it began with.
 pub struct Model {
     /// With the weights it began with.
@@ -70,7 +65,7 @@ impl Model {
                 let flat = Tensor::from_slice(&tiny.layout().random(seed)).to_device(device);
                 let model = Model::begin(Arc::new(tiny), Arc::new(tokenizer), &flat, Kind::Float, seed);
                 match &new.lora {
-                    Some(lora) => model.packed(kept(Kind::Float, device, lora.dropout), true).adapted(lora, None).map_err(wrong),
+                    Some(lora) => model.adapted(lora, None).map_err(wrong),
                     None => Ok(model),
                 }
             }
@@ -138,7 +133,12 @@ impl Model {
         let mut model = Model::begin(saved.architecture, saved.tokenizer, &saved.flat, kind, seed);
         drop(saved.flat);
         let dropout = adapter.as_ref().map(|(adapter, _)| adapter.lora.dropout).or(load.lora.as_ref().map(|lora| lora.dropout));
-        if load.base == BaseKind::Int8 {
+        let kept = match load.base {
+            BaseKind::Own => None,
+            BaseKind::Int8 => Some(Kept::Int8),
+            BaseKind::F32 => Some(Kept::F32),
+        };
+        if let Some(kept) = kept {
             let why = match dropout {
                 _ if device.is_cuda() => Some("a GPU computes in other kinds"),
                 _ if load.dtype != Dtype::F32 => Some("what stands beside it is computed in f32: leave `dtype` out"),
@@ -147,11 +147,9 @@ impl Model {
                 Some(_) => None,
             };
             if let Some(why) = why {
-                return Err(wrong(ModelFault::Int8 { why: why.into() }));
+                return Err(wrong(ModelFault::Base { why: why.into() }));
             }
-            model = model.packed(Some(Kept::Int8), !named);
-        } else if let Some(dropout) = dropout {
-            model = model.packed(kept(kind, device, dropout), !named);
+            model = model.packed(kept, !named);
         }
         if let Some(lora) = &load.lora {
             model = model.adapted(lora, load.head).map_err(wrong)?;
@@ -169,10 +167,9 @@ impl Model {
         Model { start, tokenizer, versions, moments: Moments::new(flat), stores: RefCell::default(), cache: None, seed, base: None }
     }
 
-    /// The same with its base packed as it is `kept`, if it is, since only what will stand beside it is trained. Where it need not be `saved`, nothing
-    /// else is left of it.
-    fn packed(self, kept: Option<Kept>, saved: bool) -> Model {
-        let Some(kept) = kept else { return self };
+    /// The same with its base packed once, to be computed row by row, since only what will stand beside it is trained. Where it need not be `saved`,
+    /// nothing else is left of it.
+    fn packed(self, kept: Kept, saved: bool) -> Model {
         let moments = Moments::new(&Tensor::zeros([0], (Kind::Float, self.start.device())));
         let Model { start, versions, .. } = self;
         drop(versions);
@@ -197,7 +194,7 @@ impl Model {
     /// The same with that adapter, which alone is trained. `head` is the one that is asked for.
     fn with_adapter(self, adapter: Arc<Adapter>, flat: Tensor, head: Option<Head>) -> Result<Model, ModelFault> {
         if self.start.running().is_some() && adapter.lora.dropout > 0.0 {
-            return Err(ModelFault::Adapter { what: "beside a base that others share an adapter has no dropout".into() });
+            return Err(ModelFault::Adapter { what: "beside a base that is computed row by row an adapter has no dropout".into() });
         }
         let start = self.start.adapted(&adapter, &flat)?;
         match head {

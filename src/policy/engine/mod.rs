@@ -1,4 +1,4 @@
-//! A decoder computed row by row on the processor, outside of libtorch: for models whose base stands still beside adapters, in f32 or in 8 bits.
+//! A decoder computed row by row on the processor, outside of libtorch: for models whose base stands still beside adapters, in 8 bits or as it is.
 //!
 //! A row is one token of one sequence. All that a row goes through sums in an order that follows from the row alone: products
 //! ([`super::products`]), norms, attention over the keys before it, and what makes probabilities of logits. So a token has the same bits alone

@@ -126,7 +126,7 @@ pub struct Net {
     pub ends: Arc<[u32]>,
     /// Decides what adapters don't see while they learn.
     seed: u64,
-    /// Where the base stands still on a processor: what computes in place of the network.
+    /// Where the base was packed: what computes in place of the network.
     running: Option<Running>,
 }
 
@@ -209,7 +209,7 @@ impl Net {
         Net { architecture, below, weights, network, sizes, ends, seed: self.seed, running }
     }
 
-    /// What computes in place of libtorch, row by row, where the base stands still.
+    /// What computes in place of libtorch, row by row, where the base was packed.
     pub fn running(&self) -> Option<&Running> {
         self.running.as_ref()
     }

@@ -51,8 +51,8 @@ fn a_new_adapter_changes_nothing_and_learns_alone() {
         rows.iter().map(|row| &row.response).collect::<Vec<_>>(),
         self::rows(&plain).iter().map(|row| &row.response).collect::<Vec<_>>()
     );
-    let before = own.logprobs("actor", &rows, None).unwrap();
-    assert!(apart(&plain.logprobs("actor", &rows, None).unwrap(), &before) < 1e-5);
+    let before = plain.logprobs("actor", &rows, None).unwrap();
+    assert_eq!(own.logprobs("actor", &rows, None).unwrap(), before);
     assert_eq!(own.parameters("actor").unwrap() - plain.parameters("actor").unwrap(), own.trained("actor").unwrap());
     // Two blocks of q and o 32 by 32, k and v 16 by 32, and three of 32 by 80, each with a rank of 4.
     assert_eq!(own.trained("actor").unwrap(), 2 * 4 * (2 * 64 + 2 * 48 + 3 * 112));
@@ -76,7 +76,7 @@ fn what_was_recorded_is_recomputed_and_depends_on_its_row_alone() {
         assert_eq!(one.generate("actor", 1, vec![request.clone()], sampling(1.0)).unwrap()[0], *reply, "the neighbours");
     }
     let again = one.logprobs("actor", &examples(&requests, &all), None).unwrap();
-    assert!(apart(&all.iter().map(|reply| reply.logprobs.clone()).collect::<Vec<_>>(), &again) == 0.0, "to the bit");
+    assert!(apart(&all.iter().map(|reply| reply.logprobs.clone()).collect::<Vec<_>>(), &again) < 1e-5);
 }
 
 #[test]
@@ -87,12 +87,11 @@ fn dropout_hides_inputs_while_learning_and_never_else() {
     };
     let (plain, one, three) = (with(0.0, 1), with(0.4, 1), with(0.4, 3));
     let rows = rows(&plain);
-    let responses = |rows: &[Example]| rows.iter().map(|row| row.response.clone()).collect::<Vec<_>>();
-    assert!(responses(&rows) == responses(&self::rows(&one)), "nothing is hidden from one that acts");
+    assert!(rows == self::rows(&one), "nothing is hidden from one that acts");
     let learn = |policy: &Policy| (0..2).map(|_| policy.update("actor", rows.clone(), &learn()).unwrap()).collect::<Vec<_>>();
     let reports = [&plain, &one, &three].map(learn);
     assert!(reports[1] == reports[2], "the number of threads");
-    assert!((reports[0][1].loss - reports[1][1].loss).abs() > 1e-6);
+    assert!(reports[0] != reports[1]);
     assert_eq!(one.logprobs("actor", &rows, None).unwrap(), three.logprobs("actor", &rows, None).unwrap());
 }
 

@@ -145,13 +145,14 @@ fn a_critic_learns_the_same_on_a_rounded_base() {
     let temporary = tempfile::tempdir().unwrap();
     let folder = temporary.path().join("base");
     saved(&folder);
-    let learnt = [Base::Own, Base::Int8].map(|base| {
+    let learnt = [Base::Own, Base::Int8, Base::F32].map(|base| {
         let policy = three(&folder, base, 1);
         let rows = targets(&rows(&policy, "actor", 0));
         let reports: Vec<_> = (0..20).map(|_| policy.update("critic", rows.clone(), &value()).unwrap()).collect();
         (reports[0].loss, reports[0].grad_norm, reports[19].loss)
     });
-    let [own, int8] = learnt;
+    let [own, int8, f32] = learnt;
+    assert!((own.0 - f32.0).abs() < 1e-4 && (own.1 / f32.1 - 1.0).abs() < 1e-3 && (own.2 - f32.2).abs() < 0.02 * own.0, "{learnt:?}");
     assert!((own.0 - int8.0).abs() < 0.1 * own.0 && (own.1 - int8.1).abs() < 0.05 * own.1, "{learnt:?}");
     assert!((own.2 - int8.2).abs() < 0.2 * own.0, "{learnt:?}");
 }
