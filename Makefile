@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-python worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed faults staleness fuzz hostile reproduce-lamer reproduce-empo2 reproduce-scienceworld reproduce-smollm2 parity-models parity-webshop interop-models tensorboard bench-gpu
+.PHONY: run test test-python worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz hostile reproduce-lamer reproduce-empo2 reproduce-scienceworld reproduce-smollm2 parity-models parity-webshop interop-models tensorboard bench-gpu
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -103,6 +103,10 @@ digests: build
 killed: build
 	python3 tests/soak/killed.py
 
+# Two hosts as network namespaces, 20 ms and 1% loss between them, and then a cut: as root, on Linux.
+network: build
+	python3 tests/soak/network.py $(ARGS)
+
 # An environment that dies, hangs or answers garbage in one turn of a hundred: the run completes, each failure is a row.
 faults: build
 	python3 tests/soak/faults.py
@@ -118,7 +122,7 @@ reproduce-lamer: build
 	target/release/flow study studies/lamer-notes.yaml $(ARGS)
 	target/release/flow study studies/lamer-sokoban.yaml $(ARGS)
 
-# EMPO2's table in small, written to docs/empo2.md: minutes on a quiet machine; it goes on where it was left, as above.
+# EMPO2's tables in small, written to docs/empo2.md: half an hour of two cores; it goes on where it was left, as above.
 reproduce-empo2: build
 	target/release/flow study studies/empo2.yaml $(ARGS)
 

@@ -34,17 +34,17 @@ fn compare(at_least: f64, folder: &Path) -> Result<()> {
     let input = folder.join("rows.json");
     std::fs::write(&input, serde_json::json!({ "task": tasks, "text": texts }).to_string())?;
     let (mut ours, mut advised, mut released) = (vec![], vec![], vec![]);
-    let mut wanted = Vec::new();
+    let mut expected = Vec::new();
     for _ in 0..ROUNDS {
         let start = Instant::now();
-        wanted = founders(&tasks, |row| &texts[row], at_least, true);
+        expected = founders(&tasks, |row| &texts[row], at_least, true);
         ours.push(start.elapsed().as_secs_f64());
         for (way, seconds) in [("advised", &mut advised), ("released", &mut released)] {
-            seconds.push(difflib(way, at_least, &input, &wanted)?);
+            seconds.push(difflib(way, at_least, &input, &expected)?);
         }
     }
     let distinct = texts.iter().zip(&tasks).collect::<BTreeSet<_>>().len();
-    let groups = wanted.iter().collect::<BTreeSet<_>>().len();
+    let groups = expected.iter().collect::<BTreeSet<_>>().len();
     println!("at {at_least}: {} rows, {distinct} distinct, {groups} groups", texts.len());
     println!("{:<36} {:>9} {:>9} {:>9} {:>7}", "", "median ms", "least", "most", "ratio");
     let [ours, advised, released] = [ours, advised, released].map(|mut seconds| {
@@ -65,14 +65,14 @@ fn compare(at_least: f64, folder: &Path) -> Result<()> {
 }
 
 /// Seconds that Python took; its groups must be ours.
-fn difflib(way: &str, at_least: f64, input: &Path, wanted: &[u32]) -> Result<f64> {
+fn difflib(way: &str, at_least: f64, input: &Path, expected: &[u32]) -> Result<f64> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/alike_peer.py");
     let ran = Command::new("python3").arg(script).arg(input).args([way, &at_least.to_string()]).output()?;
     if !ran.status.success() {
         return Err(String::from_utf8_lossy(&ran.stderr).into());
     }
-    let (seconds, found): (f64, Vec<u32>) = serde_json::from_slice(&ran.stdout)?;
-    if found != wanted {
+    let (seconds, groups): (f64, Vec<u32>) = serde_json::from_slice(&ran.stdout)?;
+    if groups != expected {
         return Err(format!("difflib ({way}, at {at_least}) made other groups").into());
     }
     Ok(seconds)
@@ -89,24 +89,24 @@ fn rows() -> Vec<(u64, String)> {
         let house: Vec<Vec<usize>> =
             PLACES.iter().map(|_| (0..4 + random.below(6)).map(|_| random.below(THINGS.len() * 3)).collect()).collect();
         for _ in 0..SAMPLES {
-            let (mut house, mut here, mut held) = (house.clone(), 0, None);
+            let (mut house, mut here, mut carried) = (house.clone(), 0, None);
             for _ in 0..TURNS {
                 let called = |thing: &usize| format!("a {} {}", THINGS[thing / 3], thing % 3 + 1);
-                let seen: Vec<String> = house[here].iter().map(called).collect();
-                let holding = held.as_ref().map_or("nothing".into(), called);
+                let visible: Vec<String> = house[here].iter().map(called).collect();
+                let holding = carried.as_ref().map_or("nothing".into(), called);
                 let mut text = format!(
                     "You are in the middle of a room. Looking quickly around you, you see {}. You arrive at the {} {}. On the {} you see {}. You are carrying: {holding}.",
-                    PLACES[..4].join(", "), PLACES[here], here + 1, PLACES[here], seen.join(", "),
+                    PLACES[..4].join(", "), PLACES[here], here + 1, PLACES[here], visible.join(", "),
                 );
                 text.push_str(" What do you want to do next? Think about what is still missing for your task, then act.");
                 rows.push((task, text.chars().cycle().take(CHARACTERS).collect()));
                 match random.below(3) {
                     0 => here = random.below(PLACES.len()),
-                    1 if held.is_none() && !house[here].is_empty() => {
+                    1 if carried.is_none() && !house[here].is_empty() => {
                         let at = random.below(house[here].len());
-                        held = Some(house[here].remove(at));
+                        carried = Some(house[here].remove(at));
                     }
-                    _ => house[here].extend(held.take()),
+                    _ => house[here].extend(carried.take()),
                 }
             }
         }

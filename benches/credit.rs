@@ -33,13 +33,13 @@ fn compare(rows: &RecordBatch, folder: &Path) -> Result<()> {
     let (one_s, mut ours) = timed(std::slice::from_ref(rows))?;
     let (two_s, halves) = timed(&halves(rows)?)?;
     let ours = ours.pop().ok_or("no rows")?;
-    let wanted = advantages(&ours)?;
+    let expected = advantages(&ours)?;
     let halves = halves.iter().map(advantages).collect::<std::result::Result<Vec<_>, _>>()?;
-    if halves.concat() != wanted {
+    if halves.concat() != expected {
         return Err("two threads give other bits than one".into());
     }
-    let duckdb_s = duckdb(rows, folder, wanted)?;
-    let python_s = python(rows, folder, wanted)?;
+    let duckdb_s = duckdb(rows, folder, expected)?;
+    let python_s = python(rows, folder, expected)?;
     let sizes = row::u32s(&ours, "group_size")?.values();
     let groups = sizes.iter().map(|size| 1.0 / f64::from(*size)).sum::<f64>();
     let alone = sizes.iter().filter(|size| **size == 1).count();
@@ -63,14 +63,14 @@ fn timed(parts: &[RecordBatch]) -> Result<(f64, Vec<RecordBatch>)> {
     let mut last = Vec::new();
     for _ in 0..15 {
         let start = Instant::now();
-        let made: std::result::Result<Vec<RecordBatch>, _> = std::thread::scope(|scope| {
+        let batches: std::result::Result<Vec<RecordBatch>, _> = std::thread::scope(|scope| {
             let (mine, others) = parts.split_first().ok_or("no rows")?;
             let others: Vec<_> = others.iter().map(|part| scope.spawn(|| credit(part).map_err(|e| e.to_string()))).collect();
             let mine = credit(mine).map_err(|e| e.to_string());
             std::iter::once(mine).chain(others.into_iter().map(|other| other.join().map_err(|_| "a thread panicked")?)).collect()
         });
         times.push(start.elapsed().as_secs_f64());
-        last = made?;
+        last = batches?;
     }
     Ok((median(times), last))
 }
@@ -83,7 +83,7 @@ fn halves(rows: &RecordBatch) -> Result<[RecordBatch; 2]> {
 }
 
 /// The same in SQL; the faster way counts.
-fn duckdb(rows: &RecordBatch, folder: &Path, wanted: &[f32]) -> Result<f64> {
+fn duckdb(rows: &RecordBatch, folder: &Path, expected: &[f32]) -> Result<f64> {
     let parquet = folder.join("rows.parquet");
     let mut writer = parquet::arrow::ArrowWriter::try_new(std::fs::File::create(&parquet)?, rows.schema(), None)?;
     writer.write(rows)?;
@@ -99,21 +99,21 @@ fn duckdb(rows: &RecordBatch, folder: &Path, wanted: &[f32]) -> Result<f64> {
         for _ in 0..7 {
             let start = Instant::now();
             let mut statement = connection.prepare(&query)?;
-            let found: usize = statement.query_arrow([])?.collect::<Vec<_>>().iter().map(RecordBatch::num_rows).sum();
+            let count: usize = statement.query_arrow([])?.collect::<Vec<_>>().iter().map(RecordBatch::num_rows).sum();
             times.push(start.elapsed().as_secs_f64());
-            same(found, ROWS, name)?;
+            same(count, ROWS, name)?;
         }
         let seconds = median(times);
         println!("DuckDB with {name}: {:.1} ms", seconds * 1e3);
         best = best.min(seconds);
         let mut statement = connection.prepare(&format!("SELECT advantage FROM ({query}) ORDER BY row"))?;
-        let found = statement.query_map([], |row| row.get::<_, f64>(0))?.collect::<std::result::Result<Vec<_>, _>>()?;
-        agree(&found, wanted, name)?;
+        let values = statement.query_map([], |row| row.get::<_, f64>(0))?.collect::<std::result::Result<Vec<_>, _>>()?;
+        agree(&values, expected, name)?;
     }
     Ok(best)
 }
 
-fn python(rows: &RecordBatch, folder: &Path, wanted: &[f32]) -> Result<f64> {
+fn python(rows: &RecordBatch, folder: &Path, expected: &[f32]) -> Result<f64> {
     let tasks: Vec<_> = row::texts(rows, "task")?.iter().collect();
     let columns = serde_json::json!({
         "task": tasks, "sample": row::u32s(rows, "sample")?.values().to_vec(),
@@ -128,17 +128,17 @@ fn python(rows: &RecordBatch, folder: &Path, wanted: &[f32]) -> Result<f64> {
         return Err(String::from_utf8_lossy(&ran.stderr).into());
     }
     let bytes = std::fs::read(&output)?;
-    let found: Vec<f64> =
+    let values: Vec<f64> =
         bytes.chunks_exact(8).map(|chunk| chunk.try_into().map(f64::from_ne_bytes)).collect::<std::result::Result<_, _>>()?;
-    agree(&found, wanted, "Python")?;
+    agree(&values, expected, "Python")?;
     Ok(median(serde_json::from_slice(&ran.stdout)?))
 }
 
-fn same(found: usize, wanted: usize, name: &str) -> Result<()> {
-    if found == wanted {
+fn same(actual: usize, expected: usize, name: &str) -> Result<()> {
+    if actual == expected {
         Ok(())
     } else {
-        Err(format!("{name} gave {found} rows, not {wanted}").into())
+        Err(format!("{name} gave {actual} rows, not {expected}").into())
     }
 }
 

@@ -6,7 +6,7 @@
 use flow::dataflow::journal::Journal;
 use flow::dataflow::run::{run, Plan};
 use flow::dataflow::stage::{stage, Stage};
-use flow::dataflow::{source, Context, Edge, Failed, Outside, Place, Ports, Render, Route};
+use flow::dataflow::{source, Context, Edge, Failed, Place, Ports, Render, RenderOutside, Route};
 use flow::pipeline::{Input, Node, Pipeline};
 use flow::row;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn there<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) ->
 }
 
 fn find(op: &str) -> Option<Render> {
-    let outside: Outside = match op {
+    let outside: RenderOutside = match op {
         "open" => open,
         "here" => here,
         _ => there,

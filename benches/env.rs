@@ -82,7 +82,7 @@ fn main() -> Result<(), String> {
     let moves: Vec<Direction> = (0..STEPS).map(|_| Direction::ALL[random.below(4)]).collect();
     let words: Vec<String> = moves.iter().map(|direction| direction.word().to_string()).collect();
     let cells: Vec<String> = (0..STEPS).map(|_| format!("({}, {})", random.below(6) + 1, random.below(6) + 1)).collect();
-    let made = |make: &dyn Fn(u64)| {
+    let mean_seconds = |make: &dyn Fn(u64)| {
         let start = Instant::now();
         (0..200).for_each(make);
         start.elapsed().as_secs_f64() / 200.0
@@ -110,7 +110,7 @@ fn main() -> Result<(), String> {
         Case {
             name: "making a sokoban room",
             unit: "room",
-            ours: Box::new(|| made(&|seed| drop(black_box(Sokoban::new(&sokoban, 1000 + seed))))),
+            ours: Box::new(|| mean_seconds(&|seed| drop(black_box(Sokoban::new(&sokoban, 1000 + seed))))),
             peers: vec![("gym-room", 10), ("gem-room", 10)],
         },
     ];

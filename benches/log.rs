@@ -37,12 +37,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("commits: the first {hundred} took {first:.2} ms each, the last {last:.2} ms: {:.2} times", last / first);
     println!("{} files, a manifest of {} bytes", files(run.root())?, std::fs::metadata(run.root().join("manifest.json"))?.len());
 
-    let one = begin(&folder.path().join("one"), 1)?;
-    together(&run, &one)?;
+    let merged = begin(&folder.path().join("one"), 1)?;
+    together(&run, &merged)?;
     let about_one = format!("select count(*) from provenance where iteration = {}", iterations / 2);
-    println!("one iteration: {:.3} s", asked(&run, &about_one)?);
+    println!("one iteration: {:.3} s", query_seconds(&run, &about_one)?);
     for sql in ["select count(*), avg(reward) from rollout", "select count(*) from provenance where used = 'yes'"] {
-        let (many, few) = (asked(&run, sql)?, asked(&one, sql)?);
+        let (many, few) = (query_seconds(&run, sql)?, query_seconds(&merged, sql)?);
         println!("{sql}: {many:.3} s, in one file a node {few:.3} s: {:.2} times", many / few);
     }
     let start = Instant::now();
@@ -53,7 +53,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn begin(root: &Path, iterations: u64) -> Result<Run, LogError> {
-    let node = |(id, op): &(&str, &str)| NodeInfo { id: id.to_string(), op: op.to_string(), ..Default::default() };
+    let upstream = |id: &str| NODES.iter().map(|(other, _)| other.to_string()).take_while(|other| other != id).collect();
+    let node = |(id, op): &(&str, &str)| NodeInfo { id: id.to_string(), op: op.to_string(), upstream: upstream(id), ..Default::default() };
     Run::create(
         root,
         "flow: bench\n",
@@ -82,24 +83,24 @@ fn parts(run: &Run, iteration: u64) -> Result<Vec<Part>, Box<dyn std::error::Err
 
 /// As many figures as an update has.
 fn metrics(iteration: u64) -> Metrics {
-    let of = |node: &str| (node.to_string(), (0..8).map(|m| (format!("figure_{m}"), (iteration * m) as f64 * 0.1)).collect());
-    NODES.iter().map(|(node, _)| of(node)).collect()
+    let figures = |node: &str| (node.to_string(), (0..8).map(|m| (format!("figure_{m}"), (iteration * m) as f64 * 0.1)).collect());
+    NODES.iter().map(|(node, _)| figures(node)).collect()
 }
 
 /// All rows of `run` in one file a node.
-fn together(run: &Run, one: &Run) -> Result<(), Box<dyn std::error::Error>> {
-    let mut committer = Committer::new(one.clone())?;
+fn together(run: &Run, merged: &Run) -> Result<(), Box<dyn std::error::Error>> {
+    let mut committer = Committer::new(merged.clone())?;
     let mut parts = Vec::new();
     for (node, _) in NODES {
         let all = flow::log::read(run, node)?;
-        parts.push(write_part(one, node, 0, 0, &concat_batches(&all[0].schema(), &all)?)?);
+        parts.push(write_part(merged, node, 0, 0, &concat_batches(&all[0].schema(), &all)?)?);
     }
     committer.commit(0, parts, Metrics::new(), vec![])?;
     Ok(committer.finish(Status::Finished)?)
 }
 
 /// The least of five times, in seconds: the files lie in the page cache.
-fn asked(run: &Run, sql: &str) -> Result<f64, LogError> {
+fn query_seconds(run: &Run, sql: &str) -> Result<f64, LogError> {
     let mut least = f64::MAX;
     for _ in 0..5 {
         let start = Instant::now();

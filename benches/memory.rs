@@ -24,8 +24,8 @@ const ITERATIONS: u64 = 1000;
 const ROWS: u64 = 1000;
 const TASKS: usize = 1000;
 const BEST: usize = 100;
-/// At every so many iterations DuckDB is asked.
-const ASKED: u64 = 100;
+/// DuckDB is queried every this many iterations.
+const QUERY_EVERY: u64 = 100;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -64,16 +64,16 @@ fn queries() -> Result<()> {
         });
     }
     let matrix = tch::Tensor::from_slice(&matrix).reshape([ENTRIES as i64, WIDTH as i64]);
-    let how = Retrieval { above: -1.0, order: Order::Similarity, ..Retrieval::default() };
+    let retrieval = Retrieval { above: -1.0, order: Order::Similarity, ..Retrieval::default() };
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for i in 0..QUERIES {
-        let asked = point(mix(7, i as u64));
+        let query = point(mix(7, i as u64));
         let start = Instant::now();
-        black_box(how.find(&library, &Asked { buckets: &[0], key: "", point: &asked }));
+        black_box(retrieval.find(&library, &Asked { buckets: &[0], key: "", point: &query }));
         ours.push(start.elapsed().as_secs_f64() * 1e6);
-        let asked = tch::Tensor::from_slice(&asked);
+        let query = tch::Tensor::from_slice(&query);
         let start = Instant::now();
-        drop(black_box(matrix.mv(&asked)));
+        drop(black_box(matrix.mv(&query)));
         theirs.push(start.elapsed().as_secs_f64() * 1e6);
     }
     let [ours, theirs] = [ours, theirs].map(|mut micros| {
@@ -122,22 +122,22 @@ fn changes() -> Result<()> {
     let catalog = ops::catalog();
     let whole = pipeline::parse("remember.yaml", &text, &[], &catalog)?;
     let part = whole.part(&BTreeSet::from(["memory".into()]), &BTreeSet::from(["notes".into()]));
-    let made: Vec<_> = (0..ITERATIONS).map(rows).collect::<Result<_>>()?;
-    let feed: Feed = Arc::new(move |iteration| Ok(made.get(iteration as usize).cloned().into_iter().collect()));
+    let batches: Vec<_> = (0..ITERATIONS).map(rows).collect::<Result<_>>()?;
+    let feed: Feed = Arc::new(move |iteration| Ok(batches.get(iteration as usize).cloned().into_iter().collect()));
     // When each iteration was through, and what it had changed.
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let eye = seen.clone();
+    let commits = Arc::new(Mutex::new(Vec::new()));
+    let recorder = commits.clone();
     let start = Instant::now();
     let observer = Arc::new(move |committed: &flow::dataflow::journal::Committed| {
         let count = |name: &str| committed.figures.get("memory").and_then(|figures| figures.get(name)).copied().unwrap_or(0.0);
         let entry = (start.elapsed().as_secs_f64(), count("added"), count("removed"));
-        eye.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(entry);
+        recorder.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(entry);
     });
     let journal = Journal { run: None, committer: None, observer };
     run(Plan { feeds: Feeds::from([("notes".into(), feed)]), journal, ..Plan::new(part, ops::find, ops::adds) })?;
     let ours = start.elapsed().as_secs_f64();
-    let seen = seen.lock().map_err(|e| e.to_string())?.clone();
-    let (added, removed) = seen.iter().fold((0.0, 0.0), |(added, removed), entry| (added + entry.1, removed + entry.2));
+    let commits = commits.lock().map_err(|e| e.to_string())?.clone();
+    let (added, removed) = commits.iter().fold((0.0, 0.0), |(added, removed), entry| (added + entry.1, removed + entry.2));
     println!(
         "{} rows in {ITERATIONS} iterations, the best {BEST} of {TASKS} tasks: {ours:.2} s, {:.3} ms an iteration",
         ITERATIONS * ROWS,
@@ -145,8 +145,8 @@ fn changes() -> Result<()> {
     );
     println!("  {added} entries came, {removed} left");
     let part = |from: usize, to: usize| {
-        let changes: f64 = seen[from..to].iter().map(|entry| entry.1 + entry.2).sum();
-        let seconds = seen[to - 1].0 - seen[from].0;
+        let changes: f64 = commits[from..to].iter().map(|entry| entry.1 + entry.2).sum();
+        let seconds = commits[to - 1].0 - commits[from].0;
         println!("  iterations {from} to {to}: {changes} changes, {:.3} ms an iteration", seconds * 1e3 / (to - from) as f64);
     };
     let tenth = ITERATIONS as usize / 10;
@@ -156,7 +156,7 @@ fn changes() -> Result<()> {
     Ok(())
 }
 
-/// Seconds an iteration, on one thread: the mean over every [`ASKED`]th.
+/// Seconds an iteration, on one thread: the mean over every [`QUERY_EVERY`]th.
 fn duckdb() -> Result<f64> {
     let db = duckdb::Connection::open_in_memory()?;
     db.execute_batch("SET threads = 1; CREATE TABLE notes (iteration UBIGINT, task UINTEGER, sample UINTEGER, score FLOAT)")?;
@@ -168,7 +168,7 @@ fn duckdb() -> Result<f64> {
             appender.append_row(duckdb::params![iteration, task as u32, i as u32, score])?;
         }
         appender.flush()?;
-        if (iteration + 1) % ASKED == 0 {
+        if (iteration + 1) % QUERY_EVERY == 0 {
             let start = Instant::now();
             db.execute_batch(&format!(
                 "CREATE OR REPLACE TEMP TABLE best AS SELECT * FROM notes \

@@ -60,8 +60,8 @@ fn learn(policy: &Policy, random: &mut Random, vocab: usize, (rows, tokens, samp
         let logprobs = vec![-10.0; response.len()];
         Example { prompt, response, logprobs, advantage: 1.0, ..Default::default() }
     };
-    let (read, said) = (prompts(random, vocab, rows / samples, tokens - ANSWER), prompts(random, vocab, rows, ANSWER));
-    let examples = said.into_iter().enumerate().map(|(i, response)| row(read[i / samples].clone(), response)).collect();
+    let (read, responses) = (prompts(random, vocab, rows / samples, tokens - ANSWER), prompts(random, vocab, rows, ANSWER));
+    let examples = responses.into_iter().enumerate().map(|(i, response)| row(read[i / samples].clone(), response)).collect();
     let settings = UpdateSettings { micro_batch: MICRO_BATCH, ..UpdateSettings::default() };
     let start = Clock::start();
     policy.update("adapted", examples, &settings)?;
@@ -97,9 +97,9 @@ fn main() -> Result<(), Failed> {
     let set = |name: &str| std::env::var(name).unwrap_or_default();
     let scale = if set("BENCH_SCALE") == "card" { CARD } else { PROCESSOR };
     // What cargo adds of its own begins with dashes.
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let asked = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
-    let cases: Vec<Case> = cases(&scale).into_iter().filter(|(name, ..)| asked(name)).collect();
+    let filters: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let selected = |name: &str| filters.is_empty() || filters.iter().any(|part| name.contains(part.as_str()));
+    let cases: Vec<Case> = cases(&scale).into_iter().filter(|(name, ..)| selected(name)).collect();
     let path = std::env::var("FLOW_MODEL").unwrap_or_else(|_| "models/smollm2-135m-instruct/model.gguf".into());
     let dtype = if set("BENCH_DTYPE") == "bf16" { Dtype::Bf16 } else { Dtype::F32 };
     let base = match set("BENCH_BASE").as_str() {
@@ -132,8 +132,8 @@ fn main() -> Result<(), Failed> {
             let (seconds, count) = match case {
                 "learn" => (learn(&policy, &mut random, vocab, (rows, tokens, samples))?, rows * tokens),
                 _ => {
-                    let asked = prompts(&mut random, vocab, rows, tokens);
-                    write(&policy, writes, &mut random, asked, written)?
+                    let batch = prompts(&mut random, vocab, rows, tokens);
+                    write(&policy, writes, &mut random, batch, written)?
                 }
             };
             let count = if case == "read" { rows * tokens } else { count };

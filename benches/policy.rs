@@ -19,8 +19,8 @@ const PROMPT: usize = 90;
 const FREE: usize = 16;
 const CHOICES: [u32; 4] = [258, 259, 260, 261];
 
-fn choices(held: bool) -> Vec<Vec<u32>> {
-    CHOICES.iter().filter(|_| held).map(|&word| vec![word, END]).collect()
+fn choices(constrained: bool) -> Vec<Vec<u32>> {
+    CHOICES.iter().filter(|_| constrained).map(|&word| vec![word, END]).collect()
 }
 
 fn prompt(random: &mut Random) -> Vec<u32> {
@@ -28,8 +28,8 @@ fn prompt(random: &mut Random) -> Vec<u32> {
 }
 
 /// Seconds to answer `rows` prompts, and the tokens that were chosen.
-fn generate(policy: &Policy, random: &mut Random, rows: usize, held: bool) -> Result<(f64, usize), String> {
-    let requests = (0..rows).map(|_| Request { prompt: prompt(random), seed: random.next(), choices: choices(held) }).collect();
+fn generate(policy: &Policy, random: &mut Random, rows: usize, constrained: bool) -> Result<(f64, usize), String> {
+    let requests = (0..rows).map(|_| Request { prompt: prompt(random), seed: random.next(), choices: choices(constrained) }).collect();
     let sampling = Sampling { max_tokens: FREE, ..Sampling::default() };
     let version = policy.versions("actor").map_err(|e| e.to_string())?.last().copied().unwrap_or(0);
     let start = Instant::now();
@@ -38,14 +38,14 @@ fn generate(policy: &Policy, random: &mut Random, rows: usize, held: bool) -> Re
 }
 
 /// Seconds of one update from `rows` rows.
-fn update(policy: &Policy, random: &mut Random, rows: usize, held: bool) -> Result<(f64, usize), String> {
+fn update(policy: &Policy, random: &mut Random, rows: usize, constrained: bool) -> Result<(f64, usize), String> {
     let examples = (0..rows)
         .map(|_| {
             let text: Vec<u32> = (0..FREE).map(|_| 2 + random.below(VOCAB - 2) as u32).collect();
-            let response = if held { vec![CHOICES[random.below(4)], END] } else { text };
-            let logprobs = if held { vec![-1.38, 0.0] } else { vec![-5.7; FREE] };
+            let response = if constrained { vec![CHOICES[random.below(4)], END] } else { text };
+            let logprobs = if constrained { vec![-1.38, 0.0] } else { vec![-5.7; FREE] };
             let advantage = random.unit() as f32 * 2.0 - 1.0;
-            Example { prompt: prompt(random), response, logprobs, choices: choices(held), advantage, ..Default::default() }
+            Example { prompt: prompt(random), response, logprobs, choices: choices(constrained), advantage, ..Default::default() }
         })
         .collect();
     let settings = UpdateSettings::default();
@@ -54,9 +54,9 @@ fn update(policy: &Policy, random: &mut Random, rows: usize, held: bool) -> Resu
     Ok((start.elapsed().as_secs_f64(), report.tokens))
 }
 
-type Ours = fn(&Policy, &mut Random, usize, bool) -> Result<(f64, usize), String>;
+type Measure = fn(&Policy, &mut Random, usize, bool) -> Result<(f64, usize), String>;
 /// A name, our side, rows, whether choices hold the answer, the peer's case, and its rows a pass.
-type Case = (&'static str, Ours, usize, bool, &'static str, &'static [usize]);
+type Case = (&'static str, Measure, usize, bool, &'static str, &'static [usize]);
 
 fn main() -> Result<(), String> {
     let words: Vec<String> = (0..WORDS).map(|i| format!("word{i:02}")).collect();
@@ -77,13 +77,13 @@ fn main() -> Result<(), String> {
         ("update, one choice of four actions", update, 512, true, "learn-choice", &[64, 512]),
         ("update, 16 free tokens", update, 256, false, "learn-text", &[64, 256]),
     ];
-    for (name, ours, rows, held, case, sizes) in cases {
+    for (name, ours, rows, constrained, case, sizes) in cases {
         let mut seconds = Vec::new();
         let mut theirs = vec![Vec::new(); sizes.len()];
         let mut tokens = 0;
         // The first round warms both sides up and isn't counted.
         for run in 0..=RUNS {
-            let (took, written) = ours(&policy, &mut random, rows, held)?;
+            let (took, written) = ours(&policy, &mut random, rows, constrained)?;
             tokens = written;
             seconds.extend((run > 0).then_some(rows as f64 / took));
             for (all, size) in theirs.iter_mut().zip(sizes) {

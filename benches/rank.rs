@@ -55,21 +55,21 @@ fn main() -> Result<(), Failed> {
         // The first round warms up and isn't counted.
         for run in 0..=RUNS {
             let mut took = [0.0; 3];
-            let asked = requests(&mut random, actions);
+            let batch = requests(&mut random, actions);
             let start = Clock::start();
-            policy.generate("actor", 0, asked, Sampling::default())?;
+            policy.generate("actor", 0, batch, Sampling::default())?;
             took[0] = start.seconds();
-            let asked = requests(&mut random, actions);
+            let batch = requests(&mut random, actions);
             let start = Clock::start();
-            policy.likelihoods("actor", 0, asked.clone(), 1.0)?;
-            policy.worths("critic", 0, asked.clone())?;
+            policy.likelihoods("actor", 0, batch.clone(), 1.0)?;
+            policy.choice_values("critic", 0, batch.clone())?;
             took[1] = start.seconds();
-            let asked = rows(&requests(&mut random, actions));
+            let batch = rows(&requests(&mut random, actions));
             let start = Clock::start();
-            policy.logprobs("actor", &asked, Some(1.0))?;
-            policy.values("critic", 0, asked)?;
+            policy.logprobs("actor", &batch, Some(1.0))?;
+            policy.values("critic", 0, batch)?;
             took[2] = start.seconds();
-            measured.iter_mut().zip(took).filter(|_| run > 0).for_each(|(all, one)| all.push(1e3 * one / TURNS as f64));
+            measured.iter_mut().zip(took).filter(|_| run > 0).for_each(|(all, seconds)| all.push(1e3 * seconds / TURNS as f64));
         }
         let [drawn, weighed, apart] = measured.map(median);
         println!("{actions} actions: drawn {drawn:.1} ms a turn, weighed {weighed:.1} ms, row by row {apart:.1} ms");

@@ -23,26 +23,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Counts what is asked for; hands everything on.
+/// Counts the bytes requested; forwards every call to the system's allocator.
 struct Counting;
 
-static ASKED: AtomicU64 = AtomicU64::new(0);
+static ALLOCATED: AtomicU64 = AtomicU64::new(0);
 
 // SAFETY: each call goes unchanged to the system's allocator; counting touches nothing but an atomic.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ASKED.fetch_add(layout.size() as u64, Ordering::Relaxed);
+        ALLOCATED.fetch_add(layout.size() as u64, Ordering::Relaxed);
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         unsafe { System.dealloc(block, layout) }
     }
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        ASKED.fetch_add(layout.size() as u64, Ordering::Relaxed);
+        ALLOCATED.fetch_add(layout.size() as u64, Ordering::Relaxed);
         unsafe { System.alloc_zeroed(layout) }
     }
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ASKED.fetch_add(size as u64, Ordering::Relaxed);
+        ALLOCATED.fetch_add(size as u64, Ordering::Relaxed);
         unsafe { System.realloc(block, layout, size) }
     }
 }
@@ -74,9 +74,9 @@ fn main() -> Result<()> {
             let mut times = Vec::new();
             let mut bytes = 0;
             for _ in 0..ROUNDS {
-                let (seconds, asked) = iterations(&fed, workers)?;
+                let (seconds, allocated) = iterations(&fed, workers)?;
                 times.push(seconds * 1e3);
-                bytes = asked;
+                bytes = allocated;
             }
             times.sort_by(f64::total_cmp);
             let (median, mib) = (times[ROUNDS / 2], bytes as f64 / f64::from(1 << 20));
@@ -104,10 +104,10 @@ fn iterations(fed: &[RecordBatch], workers: usize) -> Result<(f64, u64)> {
     let journal = Journal { run: None, committer: None, observer };
     let plan = Plan::new(part, ops::find, ops::adds);
     let plan = Plan { workers, journal, feeds: [("trial".to_owned(), feed)].into(), ..plan };
-    let (start, before) = (Instant::now(), ASKED.load(Ordering::Relaxed));
+    let (start, before) = (Instant::now(), ALLOCATED.load(Ordering::Relaxed));
     run(plan)?;
-    let (seconds, asked) = (start.elapsed().as_secs_f64(), ASKED.load(Ordering::Relaxed) - before);
-    Ok((seconds / ITERATIONS as f64, asked / ITERATIONS))
+    let (seconds, allocated) = (start.elapsed().as_secs_f64(), ALLOCATED.load(Ordering::Relaxed) - before);
+    Ok((seconds / ITERATIONS as f64, allocated / ITERATIONS))
 }
 
 /// One row of an episode or one reflection.
@@ -145,11 +145,11 @@ fn fed(tokens: usize, characters: usize) -> Result<Vec<RecordBatch>> {
 
 fn table(turns: &[Turn], tokens: usize, characters: usize) -> Result<RecordBatch> {
     let n = turns.len();
-    let texts = |of: &dyn Fn(&Turn) -> String| Arc::new(StringArray::from_iter_values(turns.iter().map(of))) as ArrayRef;
-    let u32s = |of: &dyn Fn(&Turn) -> u32| Arc::new(UInt32Array::from_iter_values(turns.iter().map(of))) as ArrayRef;
-    let u64s = |of: &dyn Fn(&Turn) -> u64| Arc::new(UInt64Array::from_iter_values(turns.iter().map(of))) as ArrayRef;
-    let f32s = |of: &dyn Fn(&Turn) -> f32| Arc::new(Float32Array::from_iter_values(turns.iter().map(of))) as ArrayRef;
-    let bools = |of: &dyn Fn(&Turn) -> bool| Arc::new(BooleanArray::from_iter(turns.iter().map(|t| Some(of(t))))) as ArrayRef;
+    let texts = |value: &dyn Fn(&Turn) -> String| Arc::new(StringArray::from_iter_values(turns.iter().map(value))) as ArrayRef;
+    let u32s = |value: &dyn Fn(&Turn) -> u32| Arc::new(UInt32Array::from_iter_values(turns.iter().map(value))) as ArrayRef;
+    let u64s = |value: &dyn Fn(&Turn) -> u64| Arc::new(UInt64Array::from_iter_values(turns.iter().map(value))) as ArrayRef;
+    let f32s = |value: &dyn Fn(&Turn) -> f32| Arc::new(Float32Array::from_iter_values(turns.iter().map(value))) as ArrayRef;
+    let bools = |value: &dyn Fn(&Turn) -> bool| Arc::new(BooleanArray::from_iter(turns.iter().map(|t| Some(value(t))))) as ArrayRef;
     let list = |inner: DataType, length: usize, values: ArrayRef| {
         let field = Arc::new(Field::new("item", inner, false));
         Arc::new(ListArray::new(field, OffsetBuffer::from_repeated_length(length, n), values, None)) as ArrayRef

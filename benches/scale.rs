@@ -58,7 +58,7 @@ fn compare(rows: usize, rounds: usize, folder: &Path) -> Result<()> {
     let mut contestants = vec!["flow 1", "flow 2", "DuckDB 0", "DuckDB 1"];
     contestants.extend((rows <= PYTHON_UP_TO).then_some("Python"));
     let mut runs: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
-    let mut wanted: Vec<f32> = Vec::new();
+    let mut expected: Vec<f32> = Vec::new();
     for round in 0..rounds {
         for contestant in &contestants {
             runs.entry(contestant).or_default().push(if *contestant == "Python" { python(folder)? } else { child(contestant, folder)? });
@@ -66,16 +66,16 @@ fn compare(rows: usize, rounds: usize, folder: &Path) -> Result<()> {
                 continue;
             }
             let bytes = std::fs::read(folder.join("advantages"))?;
-            let found = bytes.chunks_exact(8).map(|chunk| chunk.try_into().map(f64::from_ne_bytes));
-            let found: Vec<f64> = found.collect::<std::result::Result<_, _>>()?;
-            if wanted.is_empty() {
-                wanted = found.iter().map(|f| *f as f32).collect();
+            let values = bytes.chunks_exact(8).map(|chunk| chunk.try_into().map(f64::from_ne_bytes));
+            let values: Vec<f64> = values.collect::<std::result::Result<_, _>>()?;
+            if expected.is_empty() {
+                expected = values.iter().map(|f| *f as f32).collect();
             }
-            agree(&found, &wanted, contestant)?;
+            agree(&values, &expected, contestant)?;
         }
     }
     // Of the two queries the faster one counts.
-    let mut of: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+    let mut fastest: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
     for contestant in contestants {
         let mut seconds: Vec<f64> = runs[contestant].iter().map(|r| r.0).collect();
         seconds.sort_by(f64::total_cmp);
@@ -86,16 +86,16 @@ fn compare(rows: usize, rounds: usize, folder: &Path) -> Result<()> {
         let (least, most) = (seconds[0] * 1e3, seconds[seconds.len() - 1] * 1e3);
         println!("{rows:<10} {contestant:<14} {:>9.1} {least:>9.1} {most:>9.1} {each:>8.0} {:>10.0}", median * 1e3, peak);
         let name = if contestant.starts_with("DuckDB") { "DuckDB" } else { contestant };
-        let best = of.entry(name).or_insert((median, peak));
+        let best = fastest.entry(name).or_insert((median, peak));
         if median < best.0 {
             *best = (median, peak);
         }
     }
-    let ratio = |name: &str, over: &str| Some(of.get(name)?.0 / of.get(over)?.0);
+    let ratio = |name: &str, over: &str| Some(fastest.get(name)?.0 / fastest.get(over)?.0);
     let result = serde_json::json!({
         "bench": "scale", "rows": rows,
-        "seconds": of.iter().map(|(name, (seconds, _))| (*name, *seconds)).collect::<BTreeMap<_, _>>(),
-        "peak_mib": of.iter().map(|(name, (_, peak))| (*name, *peak)).filter(|(_, peak)| !peak.is_nan()).collect::<BTreeMap<_, _>>(),
+        "seconds": fastest.iter().map(|(name, (seconds, _))| (*name, *seconds)).collect::<BTreeMap<_, _>>(),
+        "peak_mib": fastest.iter().map(|(name, (_, peak))| (*name, *peak)).filter(|(_, peak)| !peak.is_nan()).collect::<BTreeMap<_, _>>(),
         "duckdb_over_flow_1": ratio("DuckDB", "flow 1"), "duckdb_over_flow_2": ratio("DuckDB", "flow 2"),
         "python_over_flow_1": ratio("Python", "flow 1"),
     });
@@ -157,10 +157,10 @@ fn run(contestant: &str, folder: &Path) -> Result<()> {
     let number: usize = number.parse()?;
     let (seconds, peak, advantages): (f64, f64, Vec<f64>) = if kind == "flow" {
         let start = Instant::now();
-        let made = flow(&file, number)?;
+        let batches = flow(&file, number)?;
         let seconds = start.elapsed().as_secs_f64();
-        let found = made.iter().map(advantages).collect::<std::result::Result<Vec<_>, _>>()?;
-        (seconds, peak()?, found.concat().into_iter().map(f64::from).collect())
+        let values = batches.iter().map(advantages).collect::<std::result::Result<Vec<_>, _>>()?;
+        (seconds, peak()?, values.concat().into_iter().map(f64::from).collect())
     } else {
         let connection = duckdb::Connection::open_in_memory()?;
         connection.execute_batch("SET threads = 2")?;
@@ -194,8 +194,8 @@ fn flow(path: &Path, threads: usize) -> Result<Vec<RecordBatch>> {
             let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata.clone());
             let mut reader = reader.with_row_groups(vec![group]).with_batch_size(rows).build().map_err(|e| e.to_string())?;
             let rows = reader.next().ok_or("an empty row group")?.map_err(|e| e.to_string())?;
-            let made = credit(&rows).map_err(|e| e.to_string())?;
-            done.lock().map_err(|_| "a thread panicked")?.insert(group, made);
+            let credited = credit(&rows).map_err(|e| e.to_string())?;
+            done.lock().map_err(|_| "a thread panicked")?.insert(group, credited);
         }
     };
     std::thread::scope(|scope| {

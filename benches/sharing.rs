@@ -18,11 +18,11 @@ const VOCAB: usize = 250;
 const TASKS: usize = 4;
 const SAMPLES: usize = 8;
 const GRPO: [(usize, usize); 3] = [(1000, 32), (1024, 64), (1024, 512)];
-/// Conversations: episodes, turns, tokens that each turn tells, tokens of an answer.
+/// Conversations: episodes, turns, tokens of an observation, tokens of an answer.
 const EPISODES: [usize; 2] = [4, 16];
 const TURNS: usize = 30;
-const TOLD: usize = 32;
-const SAID: usize = 8;
+const OBSERVATION: usize = 32;
+const ANSWER: usize = 8;
 /// So hot that hardly any answer ends early.
 const TEMPERATURE: f64 = 3.0;
 /// Tokens of one pass of an update.
@@ -30,8 +30,8 @@ const PASS: usize = 4096;
 
 type Failed = Box<dyn std::error::Error>;
 
-/// What playing and learning took.
-struct Taken {
+/// Seconds and tokens of playing and of the update.
+struct Measurement {
     played: f64,
     learnt: f64,
     generation: Tally,
@@ -74,10 +74,10 @@ impl Play<'_> {
         let answers = self.policy.answer("actor", version, requests, sampling)?;
         self.seconds += clock.seconds();
         self.tokens.add(&answers.tokens);
-        let mut said = Vec::new();
+        let mut responses = Vec::new();
         for (prompt, reply) in prompts.into_iter().zip(answers.replies) {
             let reply = reply.map_err(|fault| fault.to_string())?;
-            said.push(reply.tokens.clone());
+            responses.push(reply.tokens.clone());
             let advantage = if self.random.below(2) == 0 { 1.0 } else { -1.0 };
             let temperature = Some(TEMPERATURE as f32);
             self.rows.push(Example {
@@ -89,34 +89,39 @@ impl Play<'_> {
                 ..Default::default()
             });
         }
-        Ok(said)
+        Ok(responses)
     }
 
-    fn learn(self) -> Result<Taken, Failed> {
+    fn learn(self) -> Result<Measurement, Failed> {
         let settings = UpdateSettings { micro_tokens: Some(PASS), ..UpdateSettings::default() };
         let clock = Clock::start();
         let report = self.policy.update("actor", self.rows, &settings)?;
-        Ok(Taken { played: self.seconds, learnt: clock.seconds(), generation: self.tokens, update: (report.computed, report.distinct) })
+        Ok(Measurement {
+            played: self.seconds,
+            learnt: clock.seconds(),
+            generation: self.tokens,
+            update: (report.computed, report.distinct),
+        })
     }
 }
 
 /// GRPO: every task's prompt is answered so many times.
-fn samples(mut play: Play, prompt: usize, answer: usize) -> Result<Taken, Failed> {
+fn samples(mut play: Play, prompt: usize, answer: usize) -> Result<Measurement, Failed> {
     let prompts: Vec<Vec<u32>> = (0..TASKS).map(|_| play.text(prompt)).collect();
     let prompts: Vec<Vec<u32>> = prompts.into_iter().flat_map(|prompt| vec![prompt; SAMPLES]).collect();
     play.answer(&prompts, answer)?;
     play.learn()
 }
 
-/// Conversations: a turn's prompt is all that was told and said before, and what it tells.
-fn conversations(mut play: Play, episodes: usize) -> Result<Taken, Failed> {
+/// Conversations: a turn's prompt is the conversation so far and its new observation.
+fn conversations(mut play: Play, episodes: usize) -> Result<Measurement, Failed> {
     let mut prompts: Vec<Vec<u32>> = vec![vec![]; episodes];
     for _ in 0..TURNS {
         for prompt in &mut prompts {
-            prompt.extend(play.text(TOLD));
+            prompt.extend(play.text(OBSERVATION));
         }
-        let said = play.answer(&prompts, SAID)?;
-        prompts.iter_mut().zip(said).for_each(|(prompt, said)| prompt.extend(said));
+        let responses = play.answer(&prompts, ANSWER)?;
+        prompts.iter_mut().zip(responses).for_each(|(prompt, response)| prompt.extend(response));
     }
     play.learn()
 }
@@ -127,7 +132,7 @@ fn main() -> Result<(), Failed> {
     let policy = Policy::start(&BTreeMap::from([("actor".into(), ModelSettings::New(shape))]), &[], 1, threads)?;
     println!("{} weights, {threads} thread(s)", policy.parameters("actor")?);
     let runs = std::env::var("BENCH_RUNS").ok().and_then(|n| n.parse().ok()).unwrap_or(3);
-    type Case = Box<dyn Fn(Play) -> Result<Taken, Failed>>;
+    type Case = Box<dyn Fn(Play) -> Result<Measurement, Failed>>;
     let mut cases: Vec<(String, Case)> = Vec::new();
     for (prompt, answer) in GRPO {
         let name = format!("{TASKS} tasks, {SAMPLES} samples of {answer} tokens behind a prompt of {prompt}");
@@ -151,7 +156,7 @@ fn main() -> Result<(), Failed> {
                 continue;
             }
             let each = |(computed, distinct): (usize, usize)| computed as f64 / distinct.max(1) as f64;
-            let generation = |taken: &Taken| each((taken.generation.computed, taken.generation.distinct()));
+            let generation = |taken: &Measurement| each((taken.generation.computed, taken.generation.distinct()));
             println!(
                 "    played in {:.2} s, without sharing {:.2}: {:.2} times; computed for each token {:.2}, without {:.2}",
                 on.played,

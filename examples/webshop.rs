@@ -3,6 +3,7 @@
 //!
 //! Usage: webshop FOLDER
 
+use flow::env::Deal;
 use flow::env::webshop::{reward, tokens, Goal, Shop};
 use flow::seed::Random;
 use serde_json::{json, Value};
@@ -18,12 +19,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = std::env::args().nth(1).ok_or("a folder is wanted")?;
     let folder = Path::new(&folder);
     std::fs::create_dir_all(folder)?;
-    let shop = Shop::of(PRODUCTS);
+    let shop = Shop::with_size(PRODUCTS);
     lines(folder, "products.jsonl", shop.products.iter().map(|product| json!({
         "asin": product.asin, "query": product.query, "product_category": product.path, "name": product.title, "Title": product.title,
         "Description": product.description, "BulletPoints": product.bullets, "Attributes": product.attributes, "price": product.price,
         "options": product.options.iter().map(|(name, values)| json!([name, values])).collect::<Vec<_>>(),
-        "wanted": product.wanted, "instruction": product.instruction, "words": tokens(&product.title).collect::<Vec<_>>(),
+        "wanted": product.instruction_attributes, "instruction": product.instruction, "words": tokens(&product.title).collect::<Vec<_>>(),
     })))?;
     lines(folder, "documents.jsonl", shop.products.iter().map(|product| json!({ "id": product.asin, "contents": product.searchable() })))?;
     lines(folder, "purchases.jsonl", (0..PURCHASES).filter_map(|seed| purchase(&shop, seed)))?;
@@ -41,20 +42,20 @@ fn lines(folder: &Path, name: &str, values: impl Iterator<Item = Value>) -> std:
 
 /// Somebody buys something: what was wanted, something that was found, or anything; with options chosen well or by chance.
 fn purchase(shop: &Shop, seed: u64) -> Option<Value> {
-    let goal = Goal::of(seed, &shop.products)?;
+    let goal = Goal::sample(seed, Deal::of(None, seed), &shop.products)?;
     let mut random = Random::new(seed ^ 0x5eed);
-    let found = shop.search(&goal.instruction);
+    let results = shop.search(&goal.instruction);
     let product = match random.below(4) {
         0 => goal.product,
         1 => random.below(shop.products.len()),
-        _ => *found.get(random.below(found.len().min(20)))?,
+        _ => *results.get(random.below(results.len().min(20)))?,
     };
     let mut options = Vec::new();
     for (name, values) in &shop.products[product].options {
-        let wanted = goal.options.iter().find(|(option, value)| option == name && values.contains(value));
-        match (random.below(5), wanted) {
+        let requested = goal.options.iter().find(|(option, value)| option == name && values.contains(value));
+        match (random.below(5), requested) {
             (0, _) => {}
-            (1 | 2, Some(wanted)) => options.push(*wanted),
+            (1 | 2, Some(requested)) => options.push(*requested),
             _ => options.push((*name, values[random.below(values.len())])),
         }
     }
@@ -67,18 +68,18 @@ fn purchase(shop: &Shop, seed: u64) -> Option<Value> {
 
 /// Instructions, what baselines search for, and words at random.
 fn search(shop: &Shop, seed: u64) -> Option<Value> {
-    let goal = Goal::of(seed, &shop.products)?;
+    let goal = Goal::sample(seed, Deal::of(None, seed), &shop.products)?;
     let product = &shop.products[goal.product];
     let mut random = Random::new(seed ^ 0xfeed);
     let query = match seed % 4 {
         0 | 1 => goal.instruction.to_lowercase(),
-        2 => format!("{} {}", product.wanted[random.below(product.wanted.len())], product.query),
+        2 => format!("{} {}", product.instruction_attributes[random.below(product.instruction_attributes.len())], product.query),
         _ => {
             let texts: Vec<String> = (0..3).map(|_| shop.products[random.below(shop.products.len())].searchable()).collect();
             let words: Vec<&str> = texts.iter().flat_map(|text| text.split(' ')).collect();
             (0..1 + random.below(6)).map(|_| words[random.below(words.len())]).collect::<Vec<_>>().join(" ")
         }
     };
-    let found = shop.search(&query);
-    Some(json!({ "query": query, "found": found }))
+    let results = shop.search(&query);
+    Some(json!({ "query": query, "found": results }))
 }

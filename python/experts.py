@@ -90,9 +90,9 @@ def compared(name, spec, most, many):
     alone = list({"alfworld": alfworld, "textworld-express": textworld_express}[name](spec, chosen, most))
     pairs = list(zip(alone, by_adapter))
     return {
-        "world": world, "games": len(pairs), "alone": sum(one[0] for one, _ in pairs), "adapter": sum(two[0] for _, two in pairs),
-        "same_end": sum(one[0] == two[0] for one, two in pairs), "same_actions": sum(one[1] == two[1] for one, two in pairs),
-        "differ": [f"{split} {task}" for (split, task), (one, two) in zip(chosen, pairs) if one[0] != two[0]],
+        "world": world, "games": len(pairs), "alone": sum(alone[0] for alone, _ in pairs), "adapter": sum(adapter[0] for _, adapter in pairs),
+        "same_end": sum(alone[0] == adapter[0] for alone, adapter in pairs), "same_actions": sum(alone[1] == adapter[1] for alone, adapter in pairs),
+        "differ": [f"{split} {task}" for (split, task), (alone, adapter) in zip(chosen, pairs) if alone[0] != adapter[0]],
     }
 
 
@@ -111,9 +111,9 @@ def main():
                              env={**os.environ, "PYTHONPATH": str(worlds.HERE)})
         if run.returncode:
             sys.exit(run.stderr[-3000:])
-        found = json.loads(run.stdout.splitlines()[-1])
-        lines.append("| `{}` | {world} | {games} | {alone} | {adapter} | {same_end} | {same_actions} |".format(spec, **found))
-        print(lines[-1], found["differ"], flush=True)
+        result = json.loads(run.stdout.splitlines()[-1])
+        lines.append("| `{}` | {world} | {games} | {alone} | {adapter} | {same_end} | {same_actions} |".format(spec, **result))
+        print(lines[-1], result["differ"], flush=True)
     if not sys.argv[1:]:
         lines += ["", f"Measured on {time.strftime('%Y-%m-%d')} by `python/experts.py`."]
         text = PAGE.read_text(encoding="utf-8")

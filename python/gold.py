@@ -22,9 +22,9 @@ PLAYED = "select split_part(regexp_replace(task, '^process-[^-]*-test-', ''), '/
 LOST = "select * from errors order by task"
 
 
-def asked(run, sql):
-    said = subprocess.run([FLOW, "query", run, sql, "--format", "json"], capture_output=True, text=True, check=True, cwd=ROOT)
-    return json.loads(said.stdout)
+def query(run, sql):
+    output = subprocess.run([FLOW, "query", run, sql, "--format", "json"], capture_output=True, text=True, check=True, cwd=ROOT)
+    return json.loads(output.stdout)
 
 
 def package():
@@ -33,18 +33,18 @@ def package():
     return "scienceworld " + subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def told(run):
+def table(run):
     """The table of a run's episodes, and what the episodes that failed have in `errors`."""
-    episodes, lost = asked(run, PLAYED), asked(run, LOST)
+    episodes, lost = query(run, PLAYED), query(run, LOST)
     kinds = {}
     for episode in episodes:
         kinds.setdefault(episode["kind"], []).append(episode)
-    full = sum({round(one["score"]) for one in some} == {100} for some in kinds.values())
+    full = sum({round(row["score"]) for row in some} == {100} for some in kinds.values())
     lines = [f"`{package()}`: in {full} of {len(kinds)} kinds all gold paths that were played reach 100; {len(lost)} episodes failed.", "",
              "| kind | episodes | turns | scores |", "| --- | --- | --- | --- |"]
     for kind, some in kinds.items():
-        scores = ", ".join(str(round(one["score"])) for one in some)
-        lines.append(f"| {kind} | {len(some)} | {sum(one['turns'] for one in some):,} | {scores} |")
+        scores = ", ".join(str(round(row["score"])) for row in some)
+        lines.append(f"| {kind} | {len(some)} | {sum(row['turns'] for row in some):,} | {scores} |")
     return lines, lost
 
 
@@ -55,7 +55,7 @@ def main():
         run = Path(folder) / "run"
         # All episodes follow each other in one JVM before the first row leaves the rollout.
         subprocess.run([FLOW, "run", PIPELINE, "--stall", "7200", *settings, "--out", run], check=True, cwd=ROOT)
-        lines, lost = told(run)
+        lines, lost = table(run)
     text = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(text[: text.index(START) + len(START)] + "\n" + "\n".join(lines) + "\n" + text[text.index(END):], encoding="utf-8")
     print(lines[0], *lost, sep="\n")

@@ -83,9 +83,9 @@ print(json.dumps(sum(len(actions) for _, actions, _ in episodes) / (time.perf_co
 """
 
 
-def asked(run, sql):
-    said = subprocess.run([FLOW, "query", run, sql, "--format", "json"], capture_output=True, text=True, check=True, cwd=ROOT)
-    return json.loads(said.stdout)
+def query(run, sql):
+    output = subprocess.run([FLOW, "query", run, sql, "--format", "json"], capture_output=True, text=True, check=True, cwd=ROOT)
+    return json.loads(output.stdout)
 
 
 def played(name, world, warm, iterations, processes, further, run):
@@ -93,41 +93,41 @@ def played(name, world, warm, iterations, processes, further, run):
                 f"nodes.tasks.with.processes={processes}", *further]
     command = [FLOW, "run", PIPELINE, "--out", run, *(part for setting in settings for part in ("--set", setting))]
     subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL)
-    times = asked(run, TIMES.format(warm=warm))[0]
+    times = query(run, TIMES.format(warm=warm))[0]
     return times["turns"] / (times["seconds"] - (times["policy"] or 0))
 
 
 def bare(name, world, episodes):
     python = ROOT / ".flow" / "env" / name / "bin" / "python"
-    said = subprocess.run([python, "-W", "ignore", "-c", BARE, name, world], input=json.dumps(episodes), capture_output=True, text=True)
-    if said.returncode:
-        sys.exit(said.stderr)
-    return json.loads(said.stdout.splitlines()[-1])
+    output = subprocess.run([python, "-W", "ignore", "-c", BARE, name, world], input=json.dumps(episodes), capture_output=True, text=True)
+    if output.returncode:
+        sys.exit(output.stderr)
+    return json.loads(output.stdout.splitlines()[-1])
 
 
 def measured(name, world, warm, iterations, further, rounds, folder):
     """Turns a second of each round, and how many turns there are."""
     first = folder / f"{name}-first"
     played(name, world, warm, iterations, 1, further, first)
-    before, episodes, seen = [], [], set()
-    for row in asked(first, EPISODES):
+    before, episodes, played_tasks = [], [], set()
+    for row in query(first, EPISODES):
         task = row["task"].rsplit("-s", 1)[0].split("-", 3)[3]  # process-NAME-SPLIT-TASK-sSEED
         actions = row["actions"] if isinstance(row["actions"], list) else json.loads(row["actions"])
-        (before if row["iteration"] < warm else episodes).append((task, actions, task not in seen))
-        seen.add(task)
-    found = {"bare": [], "one": [], "two": []}
+        (before if row["iteration"] < warm else episodes).append((task, actions, task not in played_tasks))
+        played_tasks.add(task)
+    rates = {"bare": [], "one": [], "two": []}
     for place in range(rounds):
-        found["bare"].append(bare(name, world, (before, episodes)))
+        rates["bare"].append(bare(name, world, (before, episodes)))
         for processes, which in ((1, "one"), (2, "two")):
-            found[which].append(played(name, world, warm, iterations, processes, further, folder / f"{name}-{place}-{which}"))
-        print(name, {which: round(some[-1], 1) for which, some in found.items()}, f"load {os.getloadavg()[0]:.1f}", flush=True)
-    return found, sum(len(actions) for _, actions, _ in episodes)
+            rates[which].append(played(name, world, warm, iterations, processes, further, folder / f"{name}-{place}-{which}"))
+        print(name, {which: round(some[-1], 1) for which, some in rates.items()}, f"load {os.getloadavg()[0]:.1f}", flush=True)
+    return rates, sum(len(actions) for _, actions, _ in episodes)
 
 
-def told(found, which):
+def cell(rates, which):
     """The median speed and, against the bare loop of the same round, the median ratio with the least and the greatest."""
-    ratios = [one / bare for one, bare in zip(found[which], found["bare"])]
-    return f"{statistics.median(found[which]):,.0f} ({statistics.median(ratios):.2f}; {min(ratios):.2f} to {max(ratios):.2f})"
+    ratios = [rate / bare for rate, bare in zip(rates[which], rates["bare"])]
+    return f"{statistics.median(rates[which]):,.0f} ({statistics.median(ratios):.2f}; {min(ratios):.2f} to {max(ratios):.2f})"
 
 
 def main():
@@ -138,8 +138,8 @@ def main():
         for name, world, warm, iterations, further in WORLDS:
             if sys.argv[1:] and name not in sys.argv[1:]:
                 continue
-            found, turns = measured(name, world, warm, iterations, further, rounds, Path(folder))
-            lines.append(f"| `{name}:{world}` | {turns:,} | {statistics.median(found['bare']):,.0f} | {told(found, 'one')} | {told(found, 'two')} |")
+            rates, turns = measured(name, world, warm, iterations, further, rounds, Path(folder))
+            lines.append(f"| `{name}:{world}` | {turns:,} | {statistics.median(rates['bare']):,.0f} | {cell(rates, 'one')} | {cell(rates, 'two')} |")
             print(lines[-1], flush=True)
     lines += ["", f"{time.strftime('%Y-%m-%d')}, {rounds} rounds, {os.cpu_count()} cores whose load was {load:.1f} at the start and "
               f"{os.getloadavg()[0]:.1f} at the end (a load above 1 before anything runs is other people's work)."]

@@ -71,8 +71,8 @@ def served(name):
     server = subprocess.Popen([environment("openenv-server"), HERE / "tests" / "openenv_server.py", "8765"])
     try:
         for _ in range(600):
-            with socket.socket() as one:
-                if one.connect_ex(("127.0.0.1", 8765)) == 0:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", 8765)) == 0:
                     break
             if server.poll() is not None:
                 raise RuntimeError("OpenEnv's server didn't start")
@@ -96,9 +96,9 @@ def measure(name, spec, arguments, steps, tasks):
     python = environment(name)
     load = os.getloadavg()[0]
     with served(name):
-        one = played(python, spec, arguments, steps, tasks, "--live", "1")
-        two = played(python, spec, arguments, steps, tasks, "--live", "8", "--backwards")
-    return {**one, "again": one["digest"] == two["digest"], "steps_a_second_8": two["steps_a_second"], "policy": arguments[1],
+        first = played(python, spec, arguments, steps, tasks, "--live", "1")
+        second = played(python, spec, arguments, steps, tasks, "--live", "8", "--backwards")
+    return {**first, "again": first["digest"] == second["digest"], "steps_a_second_8": second["steps_a_second"], "policy": arguments[1],
             "licence": licence(python, name), "load": round(load, 1), "measured": time.strftime("%Y-%m-%d")}
 
 
@@ -124,20 +124,20 @@ def page(results):
         "| world | package, licence | played | won | mean score | same rows twice | steps/s, 1 and 8 live (load before) | start |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for spec, found in results.items():
+    for spec, result in results.items():
         shown = spec.replace("|", "\\|")
-        if "error" in found:
-            lines.append(f"| `{shown.split(' ')[0]}` | | couldn't be played: {found['error'].splitlines()[-1][:160]} | | | | | |")
+        if "error" in result:
+            lines.append(f"| `{shown.split(' ')[0]}` | | couldn't be played: {result['error'].splitlines()[-1][:160]} | | | | | |")
             continue
-        by = f"by the expert ({found['expert']} to the end)" if found["policy"] == "expert" else "at random"
-        score = "" if found["score"] is None else f"{found['score']:g}"
+        by = f"by the expert ({result['expert']} to the end)" if result["policy"] == "expert" else "at random"
+        score = "" if result["score"] is None else f"{result['score']:g}"
         lines.append(
-            f"| `{shown.split(' ')[0]}` | {found['world']}, {found['licence']} | {found['episodes']} episodes, {found['steps']:,} steps {by} | "
-            f"{found['won']} | {score} | {'yes' if found['again'] else '**no**'} | {speed(found['steps_a_second'])}, {speed(found['steps_a_second_8'])}"
-            f"{' (' + format(found['load'], '.0f') + ')' if 'load' in found else ''} | "
-            f"{found['start']:.1f} s |"
+            f"| `{shown.split(' ')[0]}` | {result['world']}, {result['licence']} | {result['episodes']} episodes, {result['steps']:,} steps {by} | "
+            f"{result['won']} | {score} | {'yes' if result['again'] else '**no**'} | {speed(result['steps_a_second'])}, {speed(result['steps_a_second_8'])}"
+            f"{' (' + format(result['load'], '.0f') + ')' if 'load' in result else ''} | "
+            f"{result['start']:.1f} s |"
         )
-    science = next((found for spec, found in results.items() if spec.startswith("scienceworld expert") and "types" in found), None)
+    science = next((result for spec, result in results.items() if spec.startswith("scienceworld expert") and "types" in result), None)
     if science:
         full = [name for name, some in science["types"].items() if some["score"] == 100]
         rest = ", ".join(f"{name} {some['score']:g}" for name, some in science["types"].items() if some["score"] != 100)
@@ -147,12 +147,12 @@ def page(results):
 
 
 def main():
-    wanted = sys.argv[1:]
+    requested = sys.argv[1:]
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     tasks = int(os.environ.get("TASKS", "100"))
     for name, spec, arguments, steps in WORLDS:
         key = f"{spec} {arguments[1]}"
-        if wanted and name not in wanted and spec not in wanted:
+        if requested and name not in requested and spec not in requested:
             continue
         print(f"{key}: ", end="", flush=True)
         try:

@@ -1,4 +1,4 @@
-"""Pairs of texts and how many of their characters match according to Python's difflib: src/difflib/said.json.
+"""Pairs of texts and how many of their characters match according to Python's difflib: src/difflib/recorded.json.
 
     python3 scripts/difflib_fixture.py
 
@@ -11,7 +11,7 @@ import json
 import random
 from pathlib import Path
 
-OUT = Path(__file__).resolve().parent.parent / "src" / "difflib" / "said.json"
+OUT = Path(__file__).resolve().parent.parent / "src" / "difflib" / "recorded.json"
 draw = random.Random(7)
 
 

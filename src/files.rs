@@ -6,11 +6,11 @@ use std::path::{Component, Path, PathBuf};
 
 /// Opens a regular file. A folder, a device or a named pipe is refused: reading it would wait, or never end.
 pub fn open(path: &Path) -> io::Result<File> {
-    let about = std::fs::metadata(path)?;
-    if about.is_dir() {
+    let metadata = std::fs::metadata(path)?;
+    if metadata.is_dir() {
         return Err(ErrorKind::IsADirectory.into());
     }
-    if !about.is_file() {
+    if !metadata.is_file() {
         return Err(io::Error::new(ErrorKind::InvalidInput, "this is no regular file but a device, a pipe or a socket"));
     }
     File::open(path)
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_tidied_and_told_from_a_folder() {
+    fn a_path_is_normalised_and_made_relative_to_a_folder() {
         for (path, expected) in [("a/./b/../c", "a/c"), ("../a", "../a"), ("a/../../b", "../b"), ("/a/../b", "/b")] {
             assert_eq!(tidy(Path::new(path)), Path::new(expected));
         }

@@ -1,5 +1,5 @@
-//! What every template is bounded by, be it a prompt of one's own or the chat template of somebody else's model: the steps that it may
-//! take, how wide it may format, and the text that it may come to. A text that a template holds in a variable and doubles is not bounded by
+//! The limits on every template, a prompt's or the chat template of a published model: the steps that it may take, how wide it may format,
+//! and the length of its output. A text that a template holds in a variable and doubles is not bounded by
 //! this: minijinja has no limit on values.
 
 use minijinja::value::{Rest, Value, ValueOrKwargs};
@@ -39,9 +39,9 @@ fn narrow(format: &Value, mark: char) -> Result<(), Error> {
     let text = format.as_str().unwrap_or_default();
     let numbers = text.split(mark).skip(1).flat_map(|spec| spec.split(|c: char| !c.is_ascii_digit()));
     let wide = numbers.filter(|digits| !digits.is_empty()).any(|digits| digits.parse::<u64>().map_or(true, |n| n > WIDEST));
-    // A width that comes from elsewhere.
-    let given = text.split(mark).skip(1).any(|spec| spec.starts_with('*') || spec.starts_with(".*"));
-    if wide || given {
+    // A width that is an argument of its own.
+    let dynamic = text.split(mark).skip(1).any(|spec| spec.starts_with('*') || spec.starts_with(".*"));
+    if wide || dynamic {
         Err(too_wide("format"))
     } else {
         Ok(())
@@ -52,12 +52,12 @@ fn too_wide(what: &str) -> Error {
     Error::new(ErrorKind::InvalidOperation, format!("`{what}` may be asked for {WIDEST} places at most"))
 }
 
-/// The text of a template, filled; at most [`MOST`] bytes.
+/// Renders a template to at most [`MOST`] bytes of text.
 ///
 /// # Errors
 /// What the template does wrong, or that it doesn't come to an end.
 pub fn render(template: &Template, with: Value) -> Result<String, Error> {
-    let mut text = Limited(Vec::new());
+    let mut text = LimitedBuffer(Vec::new());
     let rendered = template.render_captured_to(with, &mut text).map(drop);
     rendered.map_err(|error| match error.kind() {
         ErrorKind::OutOfFuel => Error::new(ErrorKind::InvalidOperation, format!("it takes more than {FUEL} steps: does a loop in it end?")),
@@ -68,9 +68,9 @@ pub fn render(template: &Template, with: Value) -> Result<String, Error> {
     String::from_utf8(text.0).map_err(|_| Error::new(ErrorKind::InvalidOperation, "what it makes is no text"))
 }
 
-struct Limited(Vec<u8>);
+struct LimitedBuffer(Vec<u8>);
 
-impl Write for Limited {
+impl Write for LimitedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.0.len() + bytes.len() > MOST {
             return Err(io::ErrorKind::FileTooLarge.into());

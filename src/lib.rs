@@ -30,8 +30,8 @@
 //!
 //! // The engine calls the observer for each committed iteration; with a run folder in the journal it also logs.
 //! let losses = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-//! let seen = losses.clone();
-//! let observer: dataflow::journal::Observer = std::sync::Arc::new(move |committed| seen.lock().unwrap().push(committed.figures["update"]["loss"]));
+//! let recorded = losses.clone();
+//! let observer: dataflow::journal::Observer = std::sync::Arc::new(move |committed| recorded.lock().unwrap().push(committed.figures["update"]["loss"]));
 //! dataflow::run::run(dataflow::run::Plan {
 //!     workers: 2,
 //!     policy: Some(policy),
@@ -44,7 +44,7 @@
 //!
 //! # Where things are
 //!
-//! Arrows go down only: [`cli`] -> [`ops`] -> {[`rollout`], [`dataflow`]} -> {[`mod@env`], [`policy`], [`credit`], [`memory`], [`log`]} -> {[`pipeline`], [`row`], [`stats`], [`seed`], [`pulse`], [`files`], [`printable`], `difflib`}.
+//! Arrows go down only: [`cli`] -> [`ops`] -> {[`rollout`], [`dataflow`]} -> {[`mod@env`], [`policy`], [`credit`], [`memory`], [`log`]} -> {[`pipeline`], [`row`], [`stats`], [`prototypes`], [`seed`], [`pulse`], [`files`], [`printable`], `difflib`}.
 //! One operator is one file in [`ops`] and one line in [`ops::TABLE`]; an environment knows no policy, credit knows no
 //! graph, [`rollout`] brings the two together and knows no timely, and only [`dataflow`] knows how iterations overlap.
 //!
@@ -54,7 +54,7 @@
 //!   any number of workers, of libtorch threads and of processes. What an episode is depends on its name and the weights alone, an
 //!   iteration's rows are learnt from in the order of their names, and a gradient is the same sum of the same parts whoever computes
 //!   them ([`policy::Peers`]): nothing depends on which process, worker or moment a row came from. Of the figures, times
-//!   differ, `retried` where programs fail (it counts whom a failure took along), `tokens_computed` and `tokens_distinct` of what plays or reflects
+//!   differ, `retried` where programs fail (it also counts the episodes that shared the failed process), `tokens_computed` and `tokens_distinct` of what plays or reflects
 //!   (a process counts what it read itself), and a mean of returns may differ in its last
 //!   bit where returns are no sums of a few binary digits. Machines of different kinds may round differently: before each update
 //!   the processes compare their weights, and a run whose processes have drifted apart ends and says so.
@@ -81,6 +81,7 @@ pub mod ops;
 pub mod pipeline;
 pub mod policy;
 pub mod printable;
+pub mod prototypes;
 pub mod pulse;
 pub mod rollout;
 pub mod row;

@@ -46,19 +46,19 @@ pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
 pub struct Printable<W: Write> {
     inner: W,
     /// The bytes of a character that isn't complete yet.
-    begun: Vec<u8>,
+    partial: Vec<u8>,
 }
 
 impl<W: Write> Printable<W> {
     pub fn new(inner: W) -> Self {
-        Printable { inner, begun: Vec::new() }
+        Printable { inner, partial: Vec::new() }
     }
 }
 
 impl<W: Write> Write for Printable<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.begun.extend_from_slice(bytes);
-        let mut rest = std::mem::take(&mut self.begun);
+        self.partial.extend_from_slice(bytes);
+        let mut rest = std::mem::take(&mut self.partial);
         loop {
             let error = match std::str::from_utf8(&rest) {
                 Ok(text) => {
@@ -70,7 +70,7 @@ impl<W: Write> Write for Printable<W> {
             let valid = error.valid_up_to();
             self.inner.write_all(printable(&String::from_utf8_lossy(&rest[..valid])).as_bytes())?;
             let Some(wrong) = error.error_len() else {
-                self.begun = rest.split_off(valid);
+                self.partial = rest.split_off(valid);
                 return Ok(bytes.len());
             };
             for byte in &rest[valid..valid + wrong] {
@@ -96,9 +96,9 @@ mod tests {
             printable("\x1b]0;t\x07 \0 \x7f \u{9b}2J \r \u{202e}x"),
             "\\u001b]0;t\\u0007 \\u0000 \\u007f \\u009b2J \\u000d \\u202ex"
         );
-        let said = serde_json::json!({ "said": "\x1b\u{9b}\u{7f}" });
-        let read: serde_json::Value = serde_json::from_str(&printable(&said.to_string())).unwrap();
-        assert_eq!(read, said, "JSON means the same");
+        let value = serde_json::json!({ "said": "\x1b\u{9b}\u{7f}" });
+        let read: serde_json::Value = serde_json::from_str(&printable(&value.to_string())).unwrap();
+        assert_eq!(read, value, "JSON means the same");
     }
 
     #[test]

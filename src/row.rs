@@ -102,6 +102,7 @@ pub const COLUMNS: &[Column] = &[
     column("turn", Kind::U32, "the turn in the episode, from 0"),
     column("phase", Kind::Text, "play or reflect"),
     column("instruction", Kind::Text, "with the first turn of an episode: the task's own text; empty where observations say it"),
+    column("type", Kind::Text, "the kind of task, as the world names it, with every turn of play; empty where it names none"),
     column("observation", Kind::Text, "what the environment showed before the turn"),
     column("state", Kind::U64, "hash of the environment's canonical state before the turn"),
     column("prompt_tokens", Kind::U32List, "the tokens the policy read"),
@@ -112,23 +113,26 @@ pub const COLUMNS: &[Column] = &[
     column("response", Kind::Text, "the response as text"),
     column("action", Kind::Text, "the action parsed from the response"),
     column("valid", Kind::Bool, "whether the action could be carried out"),
-    column("mode", Kind::Text, "plain, or memory where the policy was told something besides what it saw, or could have been"),
-    column("memory", Kind::Text, "what the prompt told of earlier attempts; empty in mode plain"),
-    column("retrieved", Kind::U64List, "the entries of a memory that the prompt told, by `id`, in their order there"),
+    column("mode", Kind::Text, "plain, or memory where the prompt has retrieved entries or notes besides the observation, or could have had"),
+    column("memory", Kind::Text, "the notes on earlier attempts in the prompt; empty in mode plain"),
+    column("retrieved", Kind::U64List, "the entries of a memory in the prompt, by `id`, in their order there"),
     column("bare_tokens", Kind::U32List, "the prompt's tokens without what was retrieved; empty where nothing was"),
-    column("left_out", Kind::U32, "how many of the turns that the prompt would retell it leaves out, the oldest, so as to have no more than `prompt_tokens`; of a conversation, how many it has begun anew without"),
-    column("kept", Kind::Text, "with the last turn of an attempt and with its reflection: what the next attempt's prompt tells"),
+    column("left_out", Kind::U32, "how many of the oldest turns the prompt's history leaves out to have no more than `prompt_tokens`; of a conversation, how many it has begun anew without"),
+    column("kept", Kind::Text, "with the last turn of an attempt and with its reflection: the note for the next attempt's prompt"),
     column("outcome", Kind::Text, "with the last turn of an episode: what the environment showed after it"),
     column("reward", Kind::F32, "the reward of the turn"),
     column("token_rewards", Kind::F32List, "what each response token earned besides the turn's reward: its divergence from the reference, by `reward` with `kl_per: token`"),
     column("done", Kind::Bool, "whether the episode ended with this turn"),
     column("won", Kind::Bool, "whether the episode was won with this turn"),
     column("score", Kind::F32, "the sum of the episode's rewards up to and with this turn, or where the world has a score of its own, that"),
+    column("info", Kind::Text, "the small figures that the world gave with what the turn led to, as a JSON object: `(info->>'steps')::int`; empty where it gave none"),
     column("weights", Kind::U64, "version of the weights that acted"),
     column("seed", Kind::U64, "the seed the turn was sampled with"),
     column("value", Kind::F32, "what the critic expected after the prompt: the return from this turn on"),
     column("token_values", Kind::F32List, "what the critic expected before each response token, by `value` with `per: token`"),
     column("visitation_depth", Kind::U32, "how many earlier turns of the same trajectory were in the same state"),
+    column("cluster", Kind::U64, "the cluster of what was seen before the turn: a hash of the name of the row that founded it; 0 for a reflection"),
+    column("prototype", Kind::Text, "with the row that founded a cluster: what later rows are compared with; else empty"),
     column("group", Kind::U64, "the group the row is compared in: a hash of its values in the grouping columns and, with `similar`, of the text of the first row"),
     column("group_size", Kind::U32, "rows in the group"),
     column("return", Kind::F32, "the value that the advantage compares: a return, a reward, an estimate by a critic, or an advantage made upstream"),
@@ -153,14 +157,14 @@ pub const COLUMNS: &[Column] = &[
     column("bucket", Kind::U64, "where in the memory the entry lives: 0 in a memory for all, a hash of the task's name in one by task, the id of the first entry of its cluster in one by cluster"),
     column("key", Kind::Text, "what the entry is found by"),
     column("embedding", Kind::F32List, "the key as a point of the unit sphere; empty where keys are compared as they are"),
-    column("text", Kind::Text, "what the entry tells"),
+    column("text", Kind::Text, "the text of the entry"),
     column("source", Kind::U64, "the iteration of the row that the entry came from; the rest of that row's name stands beside it"),
     column("ordinal", Kind::U32, "which of the entries of that row it is, from 0"),
     column("kind", Kind::Text, "what the entry is, such as warning; empty in a memory without kinds"),
     column("level", Kind::Text, "how general the entry is, such as principle; empty in a memory without levels"),
     column("node", Kind::Text, "the node that played the episode that failed"),
     column("cause", Kind::Text, "how its environment failed: panic, error (which its program reported), timeout, crash or malformed; too_long for a text that a memory refused, unreadable for a list with a line that is no entry"),
-    column("error", Kind::Text, "what the environment said last, or what it did"),
+    column("error", Kind::Text, "the environment's last message, or what it did"),
     column("tries", Kind::U32, "how often the episode was tried before it was given up"),
 ];
 
@@ -216,14 +220,14 @@ pub enum RowError {
     #[error("there is no column `{0}` in these rows")]
     Missing(String),
     /// A column isn't of the type that the table says.
-    #[error("column `{name}` holds {found}, wanted {wanted}")]
+    #[error("column `{name}` holds {actual}, expected {expected}")]
     Type {
         /// The column.
         name: String,
         /// What it holds.
-        found: DataType,
+        actual: DataType,
         /// What the table says.
-        wanted: DataType,
+        expected: DataType,
     },
     /// Arrow refused: columns of different lengths, or a batch too large.
     #[error("{0}")]
@@ -249,11 +253,11 @@ pub fn with(rows: &RecordBatch, name: &str, values: ArrayRef) -> Result<RecordBa
 }
 
 /// [`with`] for several columns, added in this order.
-pub fn with_all(rows: &RecordBatch, made: Vec<(&str, ArrayRef)>) -> Result<RecordBatch, RowError> {
+pub fn with_all(rows: &RecordBatch, added: Vec<(&str, ArrayRef)>) -> Result<RecordBatch, RowError> {
     let schema = rows.schema();
-    let kept = schema.fields().iter().zip(rows.columns()).filter(|(field, _)| made.iter().all(|(name, _)| field.name() != name));
-    let kept: Vec<(&str, ArrayRef)> = kept.map(|(field, column)| (field.name().as_str(), column.clone())).collect();
-    batch(kept.into_iter().chain(made).collect())
+    let unchanged = schema.fields().iter().zip(rows.columns()).filter(|(field, _)| added.iter().all(|(name, _)| field.name() != name));
+    let unchanged: Vec<(&str, ArrayRef)> = unchanged.map(|(field, column)| (field.name().as_str(), column.clone())).collect();
+    batch(unchanged.into_iter().chain(added).collect())
 }
 
 macro_rules! typed {
@@ -263,8 +267,8 @@ macro_rules! typed {
             let array = rows.column_by_name(name).ok_or_else(|| RowError::Missing(name.into()))?;
             array.as_any().downcast_ref().ok_or_else(|| RowError::Type {
                 name: name.into(),
-                found: array.data_type().clone(),
-                wanted: $kind.arrow(),
+                actual: array.data_type().clone(),
+                expected: $kind.arrow(),
             })
         }
     };

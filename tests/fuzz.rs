@@ -108,8 +108,7 @@ fn no_parquet_makes_a_reader_panic() {
     let part = manifest.committed[0].parts[at].clone();
     let (path, right) = (run.root().join(&part.path), read_iteration(&run, &manifest, "rollout", 0).unwrap());
     let intact = std::fs::read(&path).unwrap();
-    // Parts of runs from before the sums are decoded as they are, and a footer made for it can keep the decoder busy for minutes:
-    // what is promised is promised of parts with a sum.
+    // The checksum is compared before anything is decoded: a footer made for it could keep the decoder busy for minutes.
     let taken = each(
         "Parquet files",
         count(2_000),

@@ -59,18 +59,18 @@ impl Walks {
             }
             self.task += 1;
         }
-        let made = tasks.len();
-        let rows = made.min(self.left);
+        let count = tasks.len();
+        let rows = count.min(self.left);
         self.left -= rows;
         let columns: [(&str, ArrayRef); 9] = [
-            ("iteration", Arc::new(UInt64Array::from(vec![0; made]))),
+            ("iteration", Arc::new(UInt64Array::from(vec![0; count]))),
             ("task", Arc::new(StringArray::from(tasks))),
             ("sample", Arc::new(UInt32Array::from(samples))),
-            ("attempt", Arc::new(UInt32Array::from(vec![0; made]))),
+            ("attempt", Arc::new(UInt32Array::from(vec![0; count]))),
             ("turn", Arc::new(UInt32Array::from(turns))),
-            ("phase", Arc::new(StringArray::from(vec!["play"; made]))),
+            ("phase", Arc::new(StringArray::from(vec!["play"; count]))),
             ("state", Arc::new(UInt64Array::from(states))),
-            ("valid", Arc::new(BooleanArray::from(vec![true; made]))),
+            ("valid", Arc::new(BooleanArray::from(vec![true; count]))),
             ("reward", Arc::new(Float32Array::from(rewards))),
         ];
         Ok(row::batch(columns.to_vec())?.slice(0, rows))
@@ -83,8 +83,8 @@ pub fn credit(rows: &RecordBatch) -> Result<RecordBatch, RowError> {
     let settings = AdvantageSettings { of: Of::StepReturn, gamma: GAMMA, eps: EPS, ..Default::default() };
     let by = ["task", "state", "visitation_depth"].map(String::from);
     let grouped = measure(&mark(std::slice::from_ref(rows), &by)?)?;
-    let mut made = compare(&value(&grouped, &settings)?, &settings)?;
-    made.pop().ok_or_else(|| RowError::Missing("advantage".into()))
+    let mut credited = compare(&value(&grouped, &settings)?, &settings)?;
+    credited.pop().ok_or_else(|| RowError::Missing("advantage".into()))
 }
 
 /// A column of what [`credit`] made.
@@ -114,12 +114,12 @@ pub fn queries(source: &str) -> [(&'static str, String); 2] {
 }
 
 /// All advantages within 1e-4 of those wanted.
-pub fn agree(found: &[f64], wanted: &[f32], name: &str) -> Result<(), String> {
-    if found.len() != wanted.len() {
-        return Err(format!("{name} gave {} rows, not {}", found.len(), wanted.len()));
+pub fn agree(actual: &[f64], expected: &[f32], name: &str) -> Result<(), String> {
+    if actual.len() != expected.len() {
+        return Err(format!("{name} gave {} rows, not {}", actual.len(), expected.len()));
     }
-    match found.iter().zip(wanted).position(|(f, w)| (f - f64::from(*w)).abs().partial_cmp(&1e-4).is_none_or(|order| order.is_gt())) {
-        Some(i) => Err(format!("{name}: row {i} has advantage {}, flow says {}", found[i], wanted[i])),
+    match actual.iter().zip(expected).position(|(f, w)| (f - f64::from(*w)).abs().partial_cmp(&1e-4).is_none_or(|order| order.is_gt())) {
+        Some(i) => Err(format!("{name}: row {i} has advantage {}, flow says {}", actual[i], expected[i])),
         None => Ok(()),
     }
 }

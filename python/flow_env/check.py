@@ -33,7 +33,7 @@ class Findings:
 
 def check(command: Sequence[str], many: int, most: int, say: Sequence[str]) -> int:
     """Prints one line a check; gives 0 if all passed."""
-    found = Findings()
+    findings = Findings()
     running: List[Program] = []
 
     def start() -> Program:
@@ -41,47 +41,47 @@ def check(command: Sequence[str], many: int, most: int, say: Sequence[str]) -> i
         return running[-1]
 
     try:
-        one = start()
-        hello = one.hello
+        first = start()
+        hello = first.hello
         splits = ", ".join(f"{name} {len(some) if isinstance(some, list) else some}" for name, some in hello["splits"].items())
         can = hello.get("abilities") or []
-        found.tell("hello", [], f"{hello.get('world') or 'a world'}; tasks: {splits}; abilities: {', '.join(can) or 'none'}; "
+        findings.tell("hello", [], f"{hello.get('world') or 'a world'}; tasks: {splits}; abilities: {', '.join(can) or 'none'}; "
                    f"live: {hello.get('live') or 'any number'}; {len(hello.get('words') or [])} words")
         chosen = tasks(hello, many)
         live = hello.get("live") or 8
-        same = play(one, chosen, "random", most, 1, say=say)
-        found.tell("answers", failed(same), f"{len(chosen)} episodes, {same.steps()} steps at random, every answer as the protocol says")
-        texts(found, same)
-        valid(found, same, bool(say) and "actions" not in can)
-        states(found, same)
+        same = play(first, chosen, "random", most, 1, say=say)
+        findings.tell("answers", failed(same), f"{len(chosen)} episodes, {same.steps()} steps at random, every answer as the protocol says")
+        texts(findings, same)
+        valid(findings, same, bool(say) and "actions" not in can)
+        states(findings, same)
         if hello.get("deterministic", True):
-            found.tell("deterministic", differing(same, play(one, chosen, "random", most, 1, say=say)), "the same rows when played again")
-            two = start()
-            backwards = play(two, chosen[::-1], "random", most, live, say=say)
+            findings.tell("deterministic", differing(same, play(first, chosen, "random", most, 1, say=say)), "the same rows when played again")
+            second = start()
+            backwards = play(second, chosen[::-1], "random", most, live, say=say)
             backwards = Played(backwards.rows[::-1], backwards.expert[::-1])
-            found.tell("another process", differing(same, backwards), f"the same rows, {live} at a time and in the reverse order")
+            findings.tell("another process", differing(same, backwards), f"the same rows, {live} at a time and in the reverse order")
         else:
-            found.note("deterministic", "it says that it isn't: an episode can't be played again, and runs aren't repeatable")
+            findings.note("deterministic", "it says that it isn't: an episode can't be played again, and runs aren't repeatable")
         if "expert" in can:
-            advised(found, one, chosen, most)
+            advised(findings, first, chosen, most)
         if "rollback" in can:
-            found.tell("rollback", rolled(one, chosen[0], say), "the same view as before, and the same step after it")
+            findings.tell("rollback", rolled(first, chosen[0], say), "the same view as before, and the same step after it")
         if "copy" in can and (hello.get("live") or 2) > 1:
-            found.tell("copy", copied(one, chosen[0], say), "the same view, and each goes on apart")
-        found.tell("refusals", refusals(one, chosen[0]), "an unknown split, task or request, a closed or unknown episode: each an error, no more")
-        found.tell("any text", wild(one, chosen[0], say), f"{len(WILD)} odd actions, and it goes on")
-        status, took, left = one.end()
+            findings.tell("copy", copied(first, chosen[0], say), "the same view, and each goes on apart")
+        findings.tell("refusals", refusals(first, chosen[0]), "an unknown split, task or request, a closed or unknown episode: each an error, no more")
+        findings.tell("any text", wild(first, chosen[0], say), f"{len(WILD)} odd actions, and it goes on")
+        status, took, left = first.end()
         late = [] if status is not None else ["it still ran 6 s after its input had ended"]
         late += [f"its exit status is {status}"] if status else []
         late += [f"processes {left} of its group were left behind"] if left else []
-        found.tell("end of input", late, f"it ended in {took:.1f} s and left nothing behind")
+        findings.tell("end of input", late, f"it ended in {took:.1f} s and left nothing behind")
     except Broken as error:
-        found.tell("protocol", [str(error)], "")
+        findings.tell("protocol", [str(error)], "")
     finally:
         for program in running:
             program.end(0.5) if program.child.poll() is None else None
-    print(f"{found.bad} failed" if found.bad else "all passed")
-    return 1 if found.bad else 0
+    print(f"{findings.bad} failed" if findings.bad else "all passed")
+    return 1 if findings.bad else 0
 
 
 def name(task: Task) -> str:
@@ -93,9 +93,9 @@ def failed(played: Played) -> List[str]:
             for rows in played.rows if "error" in rows[-1].answer]
 
 
-def differing(one: Played, two: Played) -> List[str]:
+def differing(first: Played, second: Played) -> List[str]:
     wrong = []
-    for a, b in zip(one.rows, two.rows):
+    for a, b in zip(first.rows, second.rows):
         for x, y in zip(a, b):
             first, second = plain(x.answer), plain(y.answer)
             if first != second or x.action != y.action:
@@ -114,31 +114,37 @@ def short(value: object) -> str:
     return text if len(text) < 160 else text[:160] + "…"
 
 
-def texts(found: Findings, played: Played) -> None:
+def texts(findings: Findings, played: Played) -> None:
     wrong, longest = [], 0
     for rows in played.rows:
         for row in rows:
-            seen = str(row.answer.get("observation", ""))
-            longest = max(longest, len(seen.encode()))
-            odd = [c for c in seen if ord(c) < 32 and c not in "\n\t" or ord(c) == 127]
+            observation = str(row.answer.get("observation", ""))
+            longest = max(longest, len(observation.encode()))
+            odd = [c for c in observation if ord(c) < 32 and c not in "\n\t" or ord(c) == 127]
             if odd:
                 wrong.append(f"{name((row.split, row.task))}, turn {row.turn}: the observation has the control character {odd[0]!r}")
-    found.tell("text", wrong, f"valid UTF-8 without control characters; the longest observation has {longest} bytes")
+    findings.tell("text", wrong, f"valid UTF-8 without control characters; the longest observation has {longest} bytes")
 
 
-def valid(found: Findings, played: Played, said: bool) -> None:
+def valid(findings: Findings, played: Played, custom_actions: bool) -> None:
     done = [row for rows in played.rows for row in rows[1:] if "error" not in row.answer]
     refused = [row for row in done if row.answer.get("valid") is False]
-    if said:
-        found.note("actions", f"{len(refused)} of {len(done)} actions said were refused")
+    if custom_actions:
+        findings.note("actions", f"{len(refused)} of {len(done)} actions said were refused")
         return
-    found.tell("actions", [f"{name((row.split, row.task))}, turn {row.turn}: `{row.action}` was listed and refused" for row in refused],
+    findings.tell("actions", [f"{name((row.split, row.task))}, turn {row.turn}: `{row.action}` was listed and refused" for row in refused],
                f"{len(done)} listed actions carried out, none refused")
 
 
-def states(found: Findings, played: Played) -> None:
+def states(findings: Findings, played: Played) -> None:
     """Rows of one state are compared with each other, so one state should offer the same actions."""
     wrong, again = [], 0
+    half = [rows for rows in played.rows if not rows[0].answer.get("state") and any(row.answer.get("state") for row in rows[1:])]
+    if half:
+        rows = half[0]
+        found.tell("states", [f"{name((rows[0].split, rows[0].task))}: the answer to a step has a `state`, and that to the reset has none, so "
+                              "what is seen first counts as another state when it is seen again: give `state` after a reset too"], "")
+        return
     for rows in played.rows:
         known: Dict[str, Optional[Tuple[str, ...]]] = {}
         for row in rows:
@@ -153,18 +159,18 @@ def states(found: Findings, played: Played) -> None:
                     wrong.append(f"{name((row.split, row.task))}, turn {row.turn}: a state seen before, and other actions")
             known[state] = actions
     if wrong:
-        found.note("states", f"{len(wrong)} of {again} states seen again offer other actions than before, so that rows are grouped that "
+        findings.note("states", f"{len(wrong)} of {again} states seen again offer other actions than before, so that rows are grouped that "
                    f"aren't alike (give `state`): {wrong[0]}")
     else:
-        found.tell("states", [], f"{again} seen again, each with the same actions")
+        findings.tell("states", [], f"{again} seen again, each with the same actions")
 
 
-def advised(found: Findings, program: Program, chosen: Sequence[Task], most: int) -> None:
+def advised(findings: Findings, program: Program, chosen: Sequence[Task], most: int) -> None:
     played = play(program, chosen, "expert", max(most, 200), 1, lists="actions" in (program.hello.get("abilities") or []))
     by = [rows for rows, expert in zip(played.rows, played.expert) if expert]
     won = sum(bool(rows[-1].answer.get("won")) for rows in by)
     outside = sum(row.action not in (before.answer.get("actions") or [row.action]) for rows in by for before, row in zip(rows, rows[1:]))
-    found.tell("expert", failed(played), f"plays {len(by)} of {len(chosen)} episodes to their end and wins {won}; {outside} of its "
+    findings.tell("expert", failed(played), f"plays {len(by)} of {len(chosen)} episodes to their end and wins {won}; {outside} of its "
                f"{sum(len(rows) - 1 for rows in by)} actions aren't on the list")
 
 
@@ -187,10 +193,10 @@ def walk(program: Program, number: int, view: Json, steps: int, say: Sequence[st
     return done
 
 
-def alike(one: Json, two: Json) -> bool:
+def alike(first: Json, second: Json) -> bool:
     hidden = ("reward", "episode")
     strip: Callable[[Json], Json] = lambda view: {k: v for k, v in plain(view).items() if k not in hidden and v is not False}
-    return strip(one) == strip(two)
+    return strip(first) == strip(second)
 
 
 def rolled(program: Program, task: Task, say: Sequence[str]) -> List[str]:
@@ -217,9 +223,9 @@ def copied(program: Program, task: Task, say: Sequence[str]) -> List[str]:
     copy = program.ask({"request": "copy", "episode": 901, "from": 900, "actions": listed})[0]
     wrong = [] if alike(copy, now) else [f"the copy shows {short(plain(copy))}, where the episode shows {short(plain(now))}"]
     if not now.get("done"):
-        one = walk(program, 900, now, 3, say)
-        two = walk(program, 901, copy, 3, say)
-        wrong += [] if all(alike(a[1], b[1]) for a, b in zip(one, two)) else ["the same steps in both show something else"]
+        first = walk(program, 900, now, 3, say)
+        second = walk(program, 901, copy, 3, say)
+        wrong += [] if all(alike(a[1], b[1]) for a, b in zip(first, second)) else ["the same steps in both show something else"]
     program.ask({"request": "close", "episode": 900}, {"request": "close", "episode": 901})
     return wrong
 
@@ -230,13 +236,13 @@ def refusals(program: Program, task: Task) -> List[str]:
     closed: List[Json] = [{"request": "close", "episode": 77}, {"request": "close", "episode": 77}]
     if any("error" in answer for answer in program.ask(*closed)):
         wrong.append("closing what isn't open gives an error")
-    asked: List[Tuple[str, Json]] = [
+    requests: List[Tuple[str, Json]] = [
         ("an unknown split", {"request": "reset", "episode": 5, "split": "no_such", "task": first, "seed": 0}),
         ("an unknown task", {"request": "reset", "episode": 5, "split": split, "task": "no such task", "seed": 0}),
         ("a step of no episode", {"request": "step", "episode": 5, "action": "x"}),
         ("an expert of no episode", {"request": "expert", "episode": 5}),
     ]
-    for what, request in asked:
+    for what, request in requests:
         answer = program.ask(request)[0]
         if "error" not in answer:
             wrong.append(f"{what} gives no error but {short(answer)}")

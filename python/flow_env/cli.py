@@ -14,8 +14,8 @@ A WORLD is MODULE[:CLASS], FILE.py[:CLASS] (a subclass of flow_env.World), or an
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(prog="flow-env", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
-    verbs = made.add_subparsers(dest="verb", required=True, metavar="VERB")
+    root = argparse.ArgumentParser(prog="flow-env", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = root.add_subparsers(dest="verb", required=True, metavar="VERB")
     serve = verbs.add_parser("serve", help="answer flow on standard input and output")
     serve.add_argument("world", metavar="WORLD")
     serve.add_argument("--seconds", type=float, help="an episode whose request takes longer fails, and the others go on")
@@ -44,21 +44,21 @@ def parser() -> argparse.ArgumentParser:
     words.add_argument("--steps", type=int, default=40, help="how many steps of each at most (%(default)s)")
     words.add_argument("--most", type=int, default=4096, help="how many words at most (%(default)s)")
     verbs.add_parser("list", help="the adapters")
-    return made
+    return root
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
-    asked = parser().parse_args(arguments)
-    if asked.verb == "list":
+    args = parser().parse_args(arguments)
+    if args.verb == "list":
         from .spec import ADAPTERS
 
         for name, adapter in ADAPTERS.items():
             print(f"{name + ':' + adapter.arguments:<44} {adapter.about}")
         return
-    sys.exit(VERBS[asked.verb](asked))
+    sys.exit(VERBS[args.verb](args))
 
 
-def serve(asked: argparse.Namespace) -> int:
+def serve(args: argparse.Namespace) -> int:
     from .serve import own_the_pipes, serve
 
     reader, writer = own_the_pipes()
@@ -66,23 +66,23 @@ def serve(asked: argparse.Namespace) -> int:
     from .episodes import Episodes
 
     def begin() -> Episodes:
-        kept = None if asked.words is None else said(asked.words)
-        return Episodes(spec.world(asked.world), (lambda: spec.vocabulary(asked.world)) if kept is None else (lambda: kept))
+        vocabulary = None if args.words is None else lines_of(args.words)
+        return Episodes(spec.world(args.world), (lambda: spec.vocabulary(args.world)) if vocabulary is None else (lambda: vocabulary))
 
-    return serve(begin, reader, writer, asked.seconds)
+    return serve(begin, reader, writer, args.seconds)
 
 
-def check(asked: argparse.Namespace) -> int:
+def check(args: argparse.Namespace) -> int:
     import shlex
 
     from .check import check
     from .client import serving
 
-    command = shlex.split(asked.world) if asked.command else serving(asked.world)
-    return check(command, asked.tasks, asked.steps, said(asked.say))
+    command = shlex.split(args.world) if args.command else serving(args.world)
+    return check(command, args.tasks, args.steps, lines_of(args.say))
 
 
-def play(asked: argparse.Namespace) -> int:
+def play(args: argparse.Namespace) -> int:
     import json
 
     from .client import Broken
@@ -90,7 +90,7 @@ def play(asked: argparse.Namespace) -> int:
 
     try:
         print(json.dumps(summary(
-            asked.world, asked.tasks, asked.policy, asked.steps, asked.live, asked.split, not asked.no_lists, asked.backwards, said(asked.say)
+            args.world, args.tasks, args.policy, args.steps, args.live, args.split, not args.no_lists, args.backwards, lines_of(args.say)
         )))
     except Broken as error:
         print(f"flow-env: {error}", file=sys.stderr)
@@ -98,22 +98,22 @@ def play(asked: argparse.Namespace) -> int:
     return 0
 
 
-def profile(asked: argparse.Namespace) -> int:
+def profile(args: argparse.Namespace) -> int:
     from .profile import profile
 
-    return profile(asked.world, asked.tasks, asked.steps, said(asked.say))
+    return profile(args.world, args.tasks, args.steps, lines_of(args.say))
 
 
-def words(asked: argparse.Namespace) -> int:
+def words(args: argparse.Namespace) -> int:
     from . import spec
     from .words import of_texts, texts
 
-    found = [text for world in asked.world for text in texts(spec.world(world), asked.tasks, asked.steps)]
-    print("\n".join(of_texts(found, asked.most)))
+    collected = [text for world in args.world for text in texts(spec.world(world), args.tasks, args.steps)]
+    print("\n".join(of_texts(collected, args.most)))
     return 0
 
 
-def said(path: Optional[Path]) -> List[str]:
+def lines_of(path: Optional[Path]) -> List[str]:
     return [] if path is None else [line for line in path.read_text(encoding="utf-8").split("\n") if line]
 
 

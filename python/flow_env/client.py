@@ -63,36 +63,36 @@ class Program:
     def _broken(self, text: str) -> Broken:
         # A program that has ended has said all that it will say, but not all of it may have been read yet.
         self.threads[1].join(0.05 if self.child.poll() is None else 1.0)
-        said = ("\n  it last said: " + "\n    ".join(self.tail)) if self.tail else ""
-        return Broken(text + said)
+        stderr_tail = ("\n  it last said: " + "\n    ".join(self.tail)) if self.tail else ""
+        return Broken(text + stderr_tail)
 
-    def _line(self, asked: Any, seconds: float) -> Any:
+    def _line(self, request: Any, seconds: float) -> Any:
         assert self.child.stdin
         try:
-            self.child.stdin.write(json.dumps(asked).encode() + b"\n")
+            self.child.stdin.write(json.dumps(request).encode() + b"\n")
             self.child.stdin.flush()
         except OSError:
             pass  # that it is gone shows in its output
-        return self._next(asked, seconds)
+        return self._next(request, seconds)
 
-    def _next(self, asked: Any, seconds: float) -> Any:
+    def _next(self, request: Any, seconds: float) -> Any:
         try:
             line = self.lines.get(timeout=seconds)
         except queue.Empty:
-            raise self._broken(f"no answer within {seconds:g} s to {str(asked)[:200]}") from None
+            raise self._broken(f"no answer within {seconds:g} s to {str(request)[:200]}") from None
         if line is None:
             try:
                 status = f" (exit status {self.child.wait(1.0)})"
             except subprocess.TimeoutExpired:
                 status = ""
-            raise self._broken(f"it ended{status} when asked {str(asked)[:200]}")
+            raise self._broken(f"it ended{status} when asked {str(request)[:200]}")
         if len(line) > limits.LINE:
             raise self._broken(f"its answer is a line of {len(line)} bytes")
         try:
             value = json.loads(line.decode("utf-8"), parse_constant=_no_constant)
         except ValueError as error:
             raise self._broken(f"its answer is no JSON ({error}): {line[:120]!r}") from None
-        if len(line) > limits.ANSWER and not (isinstance(asked, dict) and asked["request"] == "hello"):
+        if len(line) > limits.ANSWER and not (isinstance(request, dict) and request["request"] == "hello"):
             for answer in value if isinstance(value, list) else [value]:
                 if len(json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace")) > limits.ANSWER:
                     raise self._broken(f"its answer has more than {limits.ANSWER} bytes: {line[:120]!r}")
@@ -188,15 +188,15 @@ def _no_constant(text: str) -> Any:
 
 def group(leader: int) -> List[int]:
     """The processes of a group that still run (Linux; empty elsewhere)."""
-    found = []
+    processes = []
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = entry.read_text().rpartition(")")[2].split()
         except OSError:
             continue
         if int(fields[2]) == leader and fields[0] != "Z":
-            found.append(int(entry.parent.name))
-    return found
+            processes.append(int(entry.parent.name))
+    return processes
 
 
 def serving(spec: str, *options: str) -> List[str]:

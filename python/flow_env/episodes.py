@@ -236,9 +236,9 @@ class Episodes:
             self.show(other, self.begin(other))
             for action in episode.played[:steps]:
                 self.show(other, self.act(other, action), action)
-            for place, (one, two) in enumerate(zip(episode.shown, other.shown)):
-                if one != two:
-                    raise RuntimeError(f"played again, the episode differs after {place} steps: {str(two)[:200]}")
+            for place, (original, replayed) in enumerate(zip(episode.shown, other.shown)):
+                if original != replayed:
+                    raise RuntimeError(f"played again, the episode differs after {place} steps: {str(replayed)[:200]}")
         except BaseException:
             self.discard(other.world)
             raise
@@ -322,14 +322,14 @@ class Episodes:
     def with_actions(self, episode: Episode, request: Mapping[str, Any]) -> Json:
         """The newest view, with the admissible actions if they were asked for."""
         answer = dict(episode.shown[-1])
-        asked = request.get("actions")
-        if asked is not None and not episode.over:
-            answer["actions"] = self.list(episode, asked)
+        mode = request.get("actions")
+        if mode is not None and not episode.over:
+            answer["actions"] = self.list(episode, mode)
         return answer
 
-    def list(self, episode: Episode, asked: object) -> Union[List[str], Json]:
-        if asked not in ("full", "change"):
-            raise Refused(f"`actions` is {asked!r}, neither \"full\" nor \"change\"")
+    def list(self, episode: Episode, mode: object) -> Union[List[str], Json]:
+        if mode not in ("full", "change"):
+            raise Refused(f"`actions` is {mode!r}, neither \"full\" nor \"change\"")
         if not episode.world.can("actions"):
             raise Refused("this world doesn't list its actions")
         new: List[str] = []
@@ -339,7 +339,7 @@ class Episodes:
         wrong = limits.wrong_actions(new, False)
         if wrong:
             raise ValueError("; ".join(wrong))
-        by = change(old, new) if asked == "change" and old is not None else None
+        by = change(old, new) if mode == "change" and old is not None else None
         return new if by is None else by
 
 

@@ -65,28 +65,28 @@ def wrong_view(view: Mapping[str, Any], step: bool, have: bool) -> List[str]:
     unknown = sorted(set(view) - VIEW - {"episode"})
     if unknown:
         wrong.append(f"unknown fields {unknown}")
-    given = {name: value for name, value in view.items() if value is not None}
-    if not is_text(given.get("observation")) or not given["observation"]:
+    present = {name: value for name, value in view.items() if value is not None}
+    if not is_text(present.get("observation")) or not present["observation"]:
         wrong.append("`observation` is no text, or empty")
     for name in ("reward", "done") if step else ():
-        if name not in given:
+        if name not in present:
             wrong.append(f"`{name}` is missing")
     for name in ("reward", "score"):
-        if name in given and not is_number(given[name]):
+        if name in present and not is_number(present[name]):
             wrong.append(f"`{name}` is no finite number")
     for name in ("done", "won", "truncated", "valid"):
-        if name in given and not isinstance(given[name], bool):
+        if name in present and not isinstance(present[name], bool):
             wrong.append(f"`{name}` is neither true nor false")
     for name in ("state", "instruction", "type"):
-        if name in given and not is_text(given[name]):
+        if name in present and not is_text(present[name]):
             wrong.append(f"`{name}` is no text")
-    if is_text(given.get("type")) and not TASK.match(given["type"]):
-        wrong.append(f"`type` {given['type']!r} isn't of 1 to 128 letters, digits and . _ / : + -")
-    info = given.get("info", {})
+    if is_text(present.get("type")) and not TASK.match(present["type"]):
+        wrong.append(f"`type` {present['type']!r} isn't of 1 to 128 letters, digits and . _ / : + -")
+    info = present.get("info", {})
     if not isinstance(info, dict) or len(info) > INFO or not all(is_text(n) and NAME.match(n) and is_number(v) for n, v in info.items()):
         wrong.append(f"`info` isn't an object of at most {INFO} finite numbers with names such as `steps_left`")
-    if "actions" in given:
-        wrong += wrong_actions(given["actions"], have)
+    if "actions" in present:
+        wrong += wrong_actions(present["actions"], have)
     return wrong
 
 

@@ -92,8 +92,8 @@ def play(
         acting = [number for number in now if rows[number]]
         advice: Dict[int, Optional[str]] = {}
         if policy == "expert" and "expert" in can and acting:
-            asked = [{"request": "expert", "episode": number} for number in acting]
-            advice = {answer["episode"]: answer.get("action") for answer in program.ask(*asked)}
+            queries = [{"request": "expert", "episode": number} for number in acting]
+            advice = {answer["episode"]: answer.get("action") for answer in program.ask(*queries)}
         chose: Dict[int, str] = {}
         for number in acting:
             action = advice.get(number)

@@ -30,16 +30,16 @@ def profile(named: str, many: int, most: int, say: Sequence[str]) -> int:
                 if policy:
                     begun = time.perf_counter()
                     played = play(program, chosen, policy, most, live, lists=lists, say=say)
-                    how = f"{live} live" + (", with lists of actions" if lists else ", no lists") + (", by the expert" if policy == "expert" else "")
-                    lines.append((how, played.steps(), time.perf_counter() - begun))
+                    mode = f"{live} live" + (", with lists of actions" if lists else ", no lists") + (", by the expert" if policy == "expert" else "")
+                    lines.append((mode, played.steps(), time.perf_counter() - begun))
         program.end()
         bare, times = alone(spec.world(named), chosen, most, say)
     except (Broken, Fatal, spec.Unknown) as error:
         print(f"flow-env: {error}", file=sys.stderr)
         return 1
     print(f"{'in one Python loop, no protocol':<44} {bare[0]:>6} steps {bare[1]:>8.2f} s {rate(*bare):>9} steps/s")
-    for how, steps, seconds in lines:
-        print(f"{'through the protocol, ' + how:<44} {steps:>6} steps {seconds:>8.2f} s {rate(steps, seconds):>9} steps/s")
+    for mode, steps, seconds in lines:
+        print(f"{'through the protocol, ' + mode:<44} {steps:>6} steps {seconds:>8.2f} s {rate(steps, seconds):>9} steps/s")
     print(f"\nstart to hello {began:.2f} s\n\n{'in the loop':<12} {'calls':>7} {'total s':>9} {'mean ms':>9} {'longest ms':>11}")
     for name, spent in times.items():
         if spent:

@@ -11,7 +11,7 @@ import threading
 import time
 from typing import Any, BinaryIO, Callable, Iterator, List, Optional, Tuple
 
-from . import limits, old
+from . import limits
 from .episodes import Episodes, Late
 from .limits import Json
 from .world import Fatal
@@ -77,32 +77,30 @@ def serve(begin: Callable[[], Episodes], reader: BinaryIO, writer: BinaryIO, sec
 
 
 def conversation(episodes: Episodes, reader: BinaryIO, writer: BinaryIO, limit: Optional[Callable[[bool], None]]) -> None:
-    new = True
     for line in lines(reader):
         try:
-            asked = json.loads(line)
+            message = json.loads(line)
         except ValueError as error:
             raise Fatal(f"a request is no JSON ({error}): {line[:80]!r}") from None
-        many = isinstance(asked, list)
+        batched = isinstance(message, list)
         written, answers = time.monotonic(), []
-        for request in asked if many else [asked]:
+        for request in message if batched else [message]:
             if not isinstance(request, dict):
                 raise Fatal(f"a request is no object: {str(request)[:80]}")
             if request.get("request") == "hello":
-                new = not (isinstance(request.get("protocol"), int) and request["protocol"] < limits.PROTOCOL)
-                answer = episodes.hello() if new else old.hello(episodes)
+                answer = episodes.hello()
             else:
                 if limit:
                     limit(True)
                 try:
-                    answer = episodes.answer(request) if new else old.answer(episodes, request)
+                    answer = episodes.answer(request)
                 except Late as late:  # between the world and the limit's end
                     answer = {"episode": request.get("episode"), "error": str(late)}
                 finally:
                     if limit:
                         limit(False)
             answers.append(encoded(answer))
-            if many and time.monotonic() - written > CHUNK or sum(map(len, answers)) > limits.ANSWER:
+            if batched and time.monotonic() - written > CHUNK or sum(map(len, answers)) > limits.ANSWER:
                 write(writer, answers)
                 written, answers = time.monotonic(), []
         write(writer, answers)

@@ -64,13 +64,13 @@ def load(name: str) -> ModuleType:
         path = Path(name)
         if not path.is_file():
             raise Unknown(f"there is no file {name}")
-        found = importlib.util.spec_from_file_location(re.sub(r"\W", "_", path.stem), path)
-        if found is None or found.loader is None:
+        module_spec = importlib.util.spec_from_file_location(re.sub(r"\W", "_", path.stem), path)
+        if module_spec is None or module_spec.loader is None:
             raise Unknown(f"{name} is no Python file")
         sys.path.insert(0, str(path.parent.resolve()))
-        module = importlib.util.module_from_spec(found)
-        sys.modules[found.name] = module
-        found.loader.exec_module(module)
+        module = importlib.util.module_from_spec(module_spec)
+        sys.modules[module_spec.name] = module
+        module_spec.loader.exec_module(module)
         return module
     if not re.fullmatch(r"\w+(\.\w+)*", name):
         raise Unknown(f"`{name}` is neither a module nor one of the adapters {', '.join(ADAPTERS)}")
@@ -86,10 +86,10 @@ def load(name: str) -> ModuleType:
 def pick(module: ModuleType, name: Optional[str]) -> Callable[[], World]:
     """The world of a module: the one named, or the only one that it defines."""
     if name is not None:
-        found = getattr(module, name, None)
-        if not callable(found):
+        factory = getattr(module, name, None)
+        if not callable(factory):
             raise Unknown(f"`{module.__name__}` has no world `{name}`")
-        return found  # type: ignore[no-any-return]
+        return factory  # type: ignore[no-any-return]
     worlds: List[Type[World]] = [
         value for value in vars(module).values()
         if inspect.isclass(value) and issubclass(value, World) and value is not World and value.__module__ == module.__name__
@@ -104,9 +104,9 @@ def vocabulary(spec: str) -> List[str]:
     """The words of a world's texts: those kept with an adapter, or else of a few episodes."""
     folder = Path(__file__).parent / "adapters" / "words"
     for name in (spec, spec.partition(":")[0]):
-        kept = folder / (re.sub(r"[^\w.-]", "_", name) + ".txt")
-        if kept.is_file():
-            return kept.read_text(encoding="utf-8").split("\n")[:-1]
+        path = folder / (re.sub(r"[^\w.-]", "_", name) + ".txt")
+        if path.is_file():
+            return path.read_text(encoding="utf-8").split("\n")[:-1]
     head = spec.partition(":")[0]
     if head in SLOW:
         return []

@@ -32,22 +32,22 @@ def of_world(make: Callable[[], World], tasks: int = 16, steps: int = 24, most: 
 
 def texts(make: Callable[[], World], tasks: int, steps: int) -> List[str]:
     """The texts of episodes of the first split, played by the expert where there is one and else at random."""
-    found: List[str] = []
+    collected: List[str] = []
     world = make()
     try:
-        found.append(world.rules)
+        collected.append(world.rules)
         split, known = next(((s, t) for s, t in ((s, world.tasks(s)) for s in world.splits) if t), ("", 0))
         draw = random.Random(0)
         for task in spread(known, tasks):
             world.split = split
             view = world.reset(task, 0)
             view = View(view) if isinstance(view, str) else view
-            found += [view.instruction or "", view.observation]
+            collected += [view.instruction or "", view.observation]
             for step in range(steps):
                 if view.done:
                     break
                 actions = list(world.actions()) if world.can("actions") and (step == 0 or not world.can("expert")) else []
-                found += actions
+                collected += actions
                 action = world.expert() if world.can("expert") else None
                 if action is None:
                     actions = actions or (list(world.actions()) if world.can("actions") else [])
@@ -55,13 +55,13 @@ def texts(make: Callable[[], World], tasks: int, steps: int) -> List[str]:
                 if action is None:
                     break
                 view = world.step(action)
-                found += [action, view.observation]
+                collected += [action, view.observation]
             if not world.reuse:
                 world.close()
                 world = make()
     finally:
         world.close()
-    return found
+    return collected
 
 
 def spread(known: Union[int, Sequence[str]], most: int) -> List[Union[int, str]]:

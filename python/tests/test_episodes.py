@@ -5,7 +5,7 @@ import io
 import json
 import unittest
 
-from flow_env import limits, old, words
+from flow_env import limits, words
 from flow_env.change import change, changed
 from flow_env.episodes import Episodes
 from flow_env.serve import encoded
@@ -100,16 +100,6 @@ class Walking(Asking):
         self.assertEqual(self.ask("rollback", steps=3)["observation"], "You are at 0.")
         self.assertIn("can't be taken back", self.ask("rollback", steps=1)["error"])
         self.assertIn("isn't open", self.ask("copy", 3, **{"from": 99})["error"])
-
-    def test_protocol_1(self):
-        self.assertEqual(old.hello(self.episodes), {"protocol": 1, "words": [], "rules": "Walk to 5.", "expert": True})
-        first = old.answer(self.episodes, {"request": "reset", "episode": 0, "task": "process-walk-s9", "seed": 9})
-        self.assertEqual(first, {"episode": 0, "observation": "Task 1, seed 9.\n\nYou are at 1.", "actions": ["left", "right", "jump"]})
-        step = {"request": "step", "episode": 0, "action": "jump"}
-        self.assertEqual(set(old.answer(self.episodes, step)), {"episode", "observation", "actions", "reward", "done"})
-        self.assertTrue(old.answer(self.episodes, step | {"action": "left"})["observation"])
-        old.answer(self.episodes, step)
-        self.assertIn("isn't open", old.answer(self.episodes, step | {"episode": 5})["error"])
 
 
 class OneAtATime(Asking):

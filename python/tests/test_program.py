@@ -64,15 +64,10 @@ class Serving(unittest.TestCase):
         with self.assertRaisesRegex(Broken, r"(?s)exit status 1.*the engine is dead"):
             self.step(program, "fatal")
 
-    def test_protocol_1_for_an_older_flow(self):
-        lines = [{"request": "hello", "protocol": 1, "name": "walk"}, {"request": "reset", "episode": 0, "task": "process-walk-s0", "seed": 0},
-                 {"request": "step", "episode": 0, "action": "right"}]
-        text = "".join(json.dumps(line) + "\n" for line in lines)
-        run = subprocess.run(serving(f"{WORLDS}:Walk"), input=text, capture_output=True, text=True, timeout=60)
-        hello, first, second = map(json.loads, run.stdout.splitlines())
-        self.assertEqual((run.returncode, hello["protocol"]), (0, 1))
-        self.assertEqual(first["actions"], ["left", "right"])
-        self.assertEqual(second["observation"], "You are at 1.")
+    def test_a_flow_that_speaks_another_version_is_told_which_one_is_spoken(self):
+        hello = json.dumps({"request": "hello", "protocol": 1, "name": "walk"}) + "\n"
+        run = subprocess.run(serving(f"{WORLDS}:Walk"), input=hello, capture_output=True, text=True, timeout=60)
+        self.assertEqual((run.returncode, json.loads(run.stdout)["protocol"]), (0, limits.PROTOCOL))
 
     def test_what_cannot_be_served_says_why(self):
         for spec, word in [("no_such_module", "there is no module `no_such_module` here"), ("no.py", "there is no file no.py"),
@@ -90,7 +85,8 @@ class Checking(unittest.TestCase):
             self.assertRegex(out, r"plays (\d+) of \1 episodes to their end and wins " + ("3;" if cut else r"\1;"))
 
     def test_what_is_wrong_is_found(self):
-        for world, word in [("Leaking", "FAILED  deterministic: train/0, turn 1: `observation` is"), ("Lying", "`left` was listed and refused")]:
+        for world, word in [("Leaking", "FAILED  deterministic: train/0, turn 1: `observation` is"), ("Lying", "`left` was listed and refused"),
+                            ("Half", "FAILED  states: train/0: the answer to a step has a `state`, and that to the reset has none")]:
             status, out = checked(serving(f"{WORLDS}:{world}"))
             self.assertEqual(status, 1, out)
             self.assertIn(word, out)

@@ -1,9 +1,10 @@
 //! `flow check`: every mistake in one pass.
 
+use super::candidates;
 use super::colours::GREEN;
 use super::error::Error;
 use super::missing::missing;
-use super::output::{answer, paint, Outcome, Output};
+use super::output::{answer, paint, CommandResult, OutputFormat};
 use crate::env::process::{ProcessError, ProcessSettings};
 use crate::env::EnvError;
 use crate::pipeline::Pipeline;
@@ -13,9 +14,8 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What there is to say of a pipeline without mistakes: its size, how far delayed edges let iterations overlap, and what its operators
-/// remark.
-fn fine(path: &Path, pipeline: &Pipeline) -> String {
+/// The summary of a pipeline without mistakes: its size, how far delayed edges let iterations overlap, and the notes of its operators.
+fn summary(path: &Path, pipeline: &Pipeline) -> String {
     let (nodes, iterations) = (pipeline.all().count(), pipeline.iterations);
     let mut text = format!(
         "{}: {} is {GREEN}fine{GREEN:#}: {nodes} nodes, {iterations} iterations\n",
@@ -36,19 +36,17 @@ fn fine(path: &Path, pipeline: &Pipeline) -> String {
     text
 }
 
-/// What the program of a `tasks` node says of itself, once it has been started.
-fn greeted(program: &ProcessSettings) -> Result<String, ProcessError> {
+/// What the program of a `tasks` node reports about itself once it has been started.
+fn program_summary(program: &ProcessSettings) -> Result<String, ProcessError> {
     let hello = program.greet()?;
-    let items = program.items(&hello)?;
+    let (split, items) = program.items(&hello)?;
     let plural = |count: u64, what: &str| if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") };
     let mut text = format!("  the process `{}` says hello", program.name);
     if !hello.world.is_empty() {
         text += &format!(": {}", hello.world);
     }
-    if let Some((split, items)) = items {
-        let others: Vec<String> = hello.splits.iter().map(|(name, items)| format!("{name} {}", items.len())).collect();
-        text += &format!("; {} of `{split}` are drawn from (splits: {})", plural(items.len(), "task"), others.join(", "));
-    }
+    let splits: Vec<String> = hello.splits.iter().map(|(name, items)| format!("{name} {}", items.len())).collect();
+    text += &format!("; {} of `{split}` are drawn from (splits: {})", plural(items.len(), "task"), splits.join(", "));
     if let Some(live) = hello.live {
         text += &format!("; a process holds {}", plural(live as u64, "episode"));
     }
@@ -62,26 +60,27 @@ fn greeted(program: &ProcessSettings) -> Result<String, ProcessError> {
 }
 
 #[derive(Args)]
-pub struct Check {
+pub struct CheckArgs {
     /// Pipeline files
     #[arg(required = true)]
     pipelines: Vec<PathBuf>,
     /// Overrides a value, as `nodes.update.with.lr=1e-4`
-    #[arg(long = "set", value_name = "PATH=VALUE")]
+    #[arg(long = "set", value_name = "PATH=VALUE", add = candidates::paths())]
     sets: Vec<String>,
     #[arg(long, value_enum, default_value = "text")]
-    format: Output,
+    format: OutputFormat,
 }
 
-impl Check {
-    pub fn run(self) -> Outcome {
+impl CheckArgs {
+    pub fn run(self) -> CommandResult {
         let catalog = ops::catalog();
         let (mut wrong, mut mute) = (Vec::new(), Vec::new());
         for path in &self.pipelines {
             match pipeline::load_to_run(path, &self.sets, &catalog, true, &|p| missing(p, path, &catalog)) {
-                Ok(pipeline) => match ops::programs(&pipeline).map(|(_, program)| greeted(&program)).collect::<Result<String, _>>() {
-                    Ok(worlds) if self.format == Output::Text => {
-                        paint(&fine(path, &pipeline));
+                Ok(pipeline) => match ops::programs(&pipeline).map(|(_, program)| program_summary(&program)).collect::<Result<String, _>>()
+                {
+                    Ok(worlds) if self.format == OutputFormat::Text => {
+                        paint(&summary(path, &pipeline));
                         if !worlds.is_empty() {
                             answer(&worlds);
                         }
@@ -90,14 +89,14 @@ impl Check {
                     Err(error) => mute.push(Error::from(EnvError::from(error)).at(path.display())),
                 },
                 Err(diagnostics) => {
-                    if self.format == Output::Text {
+                    if self.format == OutputFormat::Text {
                         anstream::eprint!("{}", diagnostics.styled());
                     }
                     wrong.extend(diagnostics.0);
                 }
             }
         }
-        if self.format == Output::Json {
+        if self.format == OutputFormat::Json {
             answer(&serde_json::to_string_pretty(&wrong)?);
         }
         mute.iter().for_each(|error| anstream::eprintln!("{}", error.styled()));

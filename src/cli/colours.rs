@@ -6,3 +6,5 @@ use anstyle::{AnsiColor, Style};
 pub const RED: Style = AnsiColor::Red.on_default().bold();
 /// What is right.
 pub const GREEN: Style = AnsiColor::Green.on_default().bold();
+/// What deserves a look.
+pub const YELLOW: Style = AnsiColor::Yellow.on_default().bold();

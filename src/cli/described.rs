@@ -1,4 +1,4 @@
-//! Settings as a person is told of them, read from their JSON Schema: what each is for, what it may be, and what it is unless given.
+//! Settings described for a person, from their JSON Schema: meaning, permitted values and default of each.
 
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ pub fn settings(schema: &Value) -> Vec<Setting> {
     all
 }
 
-/// The shapes that a model may have, each with what it is, and as a schema of its own.
+/// The alternatives of a schema, such as the kinds of models: the description of each, and its own schema.
 pub fn forms(schema: &Value) -> Vec<(String, Value)> {
     let form = |alternative: &Value| {
         let target = alternative["$ref"].as_str().and_then(|r| schema.pointer(r.trim_start_matches('#')));
@@ -120,11 +120,11 @@ fn words(schema: &Value) -> Vec<(String, String)> {
     let about = |s: &Value| s["description"].as_str().unwrap_or_default().replace('\n', " ");
     let word = |s: &Value| s["const"].as_str().map(|word| (word.to_string(), about(s)));
     let plain = schema["enum"].as_array().into_iter().flatten().filter_map(|w| Some((w.as_str()?.to_string(), String::new())));
-    let told = schema["oneOf"].as_array().into_iter().flatten().flat_map(|s| match s["enum"].as_array() {
+    let described = schema["oneOf"].as_array().into_iter().flatten().flat_map(|s| match s["enum"].as_array() {
         Some(several) => several.iter().filter_map(|w| Some((w.as_str()?.to_string(), about(s)))).collect(),
         None => word(s).into_iter().collect::<Vec<_>>(),
     });
-    plain.chain(told).chain(word(schema)).collect()
+    plain.chain(described).chain(word(schema)).collect()
 }
 
 /// The kind of value in words; nothing for a choice of words and for no value at all.
@@ -133,7 +133,7 @@ fn kind(root: &Value, schema: &Value) -> Option<String> {
         return None;
     }
     let types: Vec<&str> = match &schema["type"] {
-        Value::String(one) => vec![one.as_str()],
+        Value::String(name) => vec![name.as_str()],
         Value::Array(several) => several.iter().filter_map(Value::as_str).collect(),
         _ => return None,
     };
@@ -195,12 +195,12 @@ mod tests {
             },
             "required": ["by"],
         });
-        let said: Vec<_> = settings(&schema).into_iter().map(|s| (s.name, s.kind, s.words.len(), s.required, s.default)).collect();
+        let summary: Vec<_> = settings(&schema).into_iter().map(|s| (s.name, s.kind, s.words.len(), s.required, s.default)).collect();
         let row = |name: &str, kind: &str, words, required, default: Option<&str>| {
             (name.to_string(), kind.to_string(), words, required, default.map(String::from))
         };
         assert_eq!(
-            said,
+            summary,
             [
                 row("of", "", 3, false, Some("won")),
                 row("gamma", "a number from 0 to 1", 0, false, None),

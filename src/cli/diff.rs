@@ -1,7 +1,7 @@
 //! `flow diff`: two runs side by side, row by row.
 
-use super::output::{answer, Outcome, Output};
-use crate::log::{self, CreditDiff, Diff as Rows, NodeDiff, RowCounts, Run, UsedDiff, WeightsDiff};
+use super::output::{answer, CommandResult, OutputFormat};
+use crate::log::{self, CreditDiff, Diff, NodeDiff, RowCounts, Run, UsedDiff, WeightsDiff};
 use crate::ops;
 use crate::pipeline::{contents, differences, Difference, Role};
 use clap::Args;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Args)]
-pub struct Diff {
+pub struct DiffArgs {
     /// The folder of a run
     a: PathBuf,
     /// The folder of the run that is compared with it
@@ -22,21 +22,21 @@ pub struct Diff {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     top: u32,
     #[arg(long, value_enum, default_value = "text")]
-    format: Output,
+    format: OutputFormat,
 }
 
 /// All that differs.
-struct Found {
+struct Comparison {
     names: [String; 2],
     settings: Vec<Difference>,
     /// The settings that decide which tasks are played, of those that differ.
     tasks: Vec<Difference>,
     weights: Vec<WeightsDiff>,
-    rows: Rows,
+    rows: Diff,
 }
 
-impl Diff {
-    pub fn run(self) -> Outcome {
+impl DiffArgs {
+    pub fn run(self) -> CommandResult {
         let (a, b) = (Run::open(&self.a)?, Run::open(&self.b)?);
         let pipelines = [contents(&a.pipeline())?, contents(&b.pipeline())?];
         let settings = differences(&pipelines[0], &pipelines[1]);
@@ -45,7 +45,7 @@ impl Diff {
             let id = path.split('.').nth(1).unwrap_or_default();
             path == "seed" || path.starts_with("nodes.") && pipelines.iter().filter_map(|p| p["nodes"][id]["op"].as_str()).any(opens)
         };
-        let found = Found {
+        let comparison = Comparison {
             names: [self.a.display().to_string(), self.b.display().to_string()],
             tasks: settings.iter().filter(|d| makes_tasks(&d.path)).cloned().collect(),
             settings,
@@ -53,17 +53,17 @@ impl Diff {
             rows: log::diff(&a, &b, self.node.as_deref(), self.top as usize)?,
         };
         let text = match self.format {
-            Output::Json => serde_json::to_string_pretty(&found.json())?,
-            Output::Text if found.rows.rows.both == 0 => found.strangers(),
-            Output::Text if found.equal() => found.twins(),
-            Output::Text => found.text(),
+            OutputFormat::Json => serde_json::to_string_pretty(&comparison.json())?,
+            OutputFormat::Text if comparison.rows.rows.both == 0 => comparison.no_common_rows(),
+            OutputFormat::Text if comparison.equal() => comparison.equal_text(),
+            OutputFormat::Text => comparison.text(),
         };
         answer(&text);
         Ok(ExitCode::SUCCESS)
     }
 }
 
-impl Found {
+impl Comparison {
     /// Whether nothing that both runs have differs: rows, columns of the nodes that both logged, final weights.
     fn equal(&self) -> bool {
         let alike = |shared: &RowCounts| shared.only_a + shared.only_b == 0;
@@ -81,24 +81,24 @@ impl Found {
         whole
     }
 
-    fn twins(&self) -> String {
+    fn equal_text(&self) -> String {
         let nodes: Vec<String> = self.rows.nodes.iter().map(|n| format!("`{}`", n.node)).collect();
         let weights = if self.weights.is_empty() { "" } else { ", and so are the final weights" };
         let [a, b] = &self.names;
         let mut text =
             format!("{a} and {b} are equal: {} rows, the same in every column of {}{weights}\n", self.rows.rows.both, nodes.join(", "));
         if !self.settings.is_empty() {
-            text += &format!("\ntheir settings differ\n{}", told(&self.settings));
+            text += &format!("\ntheir settings differ\n{}", setting_lines(&self.settings));
         }
         text
     }
 
-    fn strangers(&self) -> String {
+    fn no_common_rows(&self) -> String {
         let ([a, b], rows) = (&self.names, &self.rows.rows);
         let mut text = format!("{a} and {b} have no row in common: {} and {} rows are logged\n", rows.only_a, rows.only_b);
         text += "rows are joined by iteration, task, sample, attempt, turn and phase; a task's name comes from its game and its seed\n\n";
         text += &match self.tasks.is_empty() {
-            false => format!("check that both play the same tasks; these settings differ\n{}", told(&self.tasks)),
+            false => format!("check that both play the same tasks; these settings differ\n{}", setting_lines(&self.tasks)),
             true => {
                 "check that both logged a rollout, and in the same iterations: `seed` and the settings of their tasks are the same\n".into()
             }
@@ -111,7 +111,7 @@ impl Found {
         let mut text = format!("a: {a}\nb: {b}\n\n");
         text += &match self.settings.is_empty() {
             true => "the settings are the same\n".to_string(),
-            false => format!("settings that differ\n{}", told(&self.settings)),
+            false => format!("settings that differ\n{}", setting_lines(&self.settings)),
         };
         self.weights.iter().for_each(|w| text += &weights(w));
         text += &format!("\nrows: {} in both, {} only in a, {} only in b\n", rows.both, rows.only_a, rows.only_b);
@@ -121,8 +121,8 @@ impl Found {
         }
         for node in &self.rows.nodes {
             let counts: Vec<String> = node.differ.iter().map(|(column, n)| format!("{column} in {n}")).collect();
-            let said = if counts.is_empty() { "the same".into() } else { format!("differ: {}", counts.join(", ")) };
-            text += &format!("  {:<18} {}\n", node.node, said);
+            let verdict = if counts.is_empty() { "the same".into() } else { format!("differ: {}", counts.join(", ")) };
+            text += &format!("  {:<18} {}\n", node.node, verdict);
             for (side, columns) in [("a", &node.columns_only_a), ("b", &node.columns_only_b)] {
                 if !columns.is_empty() {
                     text += &format!("  {:<18} only {side} logged {}\n", "", columns.join(", "));
@@ -130,10 +130,10 @@ impl Found {
             }
         }
         match &self.rows.credit {
-            Some(found) => text += &credit(found),
+            Some(credit_diff) => text += &credit(credit_diff),
             None => text += "\nno node has advantages in both\n",
         }
-        self.rows.used.iter().for_each(|found| text += &used(found));
+        self.rows.used.iter().for_each(|used_diff| text += &used(used_diff));
         text
     }
 }
@@ -156,18 +156,18 @@ fn cut(text: &str, width: usize) -> String {
     line.chars().take(width - 1).chain(['…']).collect()
 }
 
-fn told(settings: &[Difference]) -> String {
+fn setting_lines(settings: &[Difference]) -> String {
     settings.iter().map(|d| format!("  {}: {} -> {}\n", d.path, short(&d.a), short(&d.b))).collect()
 }
 
-fn weights(found: &WeightsDiff) -> String {
+fn weights(diff: &WeightsDiff) -> String {
     let version = |v: Option<u64>| v.map_or("never trained".into(), |v| format!("version {v}"));
-    let said = match found.equal {
+    let verdict = match diff.equal {
         Some(true) => "the same, bit for bit",
         Some(false) => "differ",
         None => "can't be compared",
     };
-    format!("final weights of `{}`: {said} ({} and {})\n", found.model, version(found.a), version(found.b))
+    format!("final weights of `{}`: {verdict} ({} and {})\n", diff.model, version(diff.a), version(diff.b))
 }
 
 fn both(a: &str, b: &str) -> String {
@@ -178,21 +178,21 @@ fn both(a: &str, b: &str) -> String {
     }
 }
 
-fn credit(found: &CreditDiff) -> String {
-    let mut text = format!("\nadvantages of {}: ", both(&found.node_a, &found.node_b));
-    if found.moved == 0 {
-        return text + &format!("the same in all {} rows\n", found.rows);
+fn credit(diff: &CreditDiff) -> String {
+    let mut text = format!("\nadvantages of {}: ", both(&diff.node_a, &diff.node_b));
+    if diff.moved == 0 {
+        return text + &format!("the same in all {} rows\n", diff.rows);
     }
-    text += &format!("{} of {} rows moved", found.moved, found.rows);
-    if let (Some(mean), Some(most)) = (found.mean_move, found.max_move) {
+    text += &format!("{} of {} rows moved", diff.moved, diff.rows);
+    if let (Some(mean), Some(most)) = (diff.mean_move, diff.max_move) {
         text += &format!(", by {mean:.4} on average and {most:.4} at most");
     }
-    text += &format!("\n{} turned their sign, {} became 0, {} were 0 and aren't any more", found.turned, found.to_zero, found.from_zero);
-    if let Some(correlation) = found.correlation {
+    text += &format!("\n{} turned their sign, {} became 0, {} were 0 and aren't any more", diff.turned, diff.to_zero, diff.from_zero);
+    if let Some(correlation) = diff.correlation {
         text += &format!("; correlation {correlation:.4}");
     }
     text.push('\n');
-    for (rows, way) in [(&found.up, "up"), (&found.down, "down")] {
+    for (rows, way) in [(&diff.up, "up"), (&diff.down, "down")] {
         if !rows.is_empty() {
             text += &format!("\nmoved farthest {way}\n");
         }
@@ -202,7 +202,7 @@ fn credit(found: &CreditDiff) -> String {
 }
 
 /// Which row it is, and what was done in it.
-fn named(row: &Value) -> String {
+fn row_label(row: &Value) -> String {
     let part = |key: &str| row[key].as_str().map_or_else(|| row[key].to_string(), String::from);
     let mut text = format!("iteration {}, {}, sample {}", part("iteration"), part("task"), part("sample"));
     if row["attempt"] != 0 {
@@ -211,7 +211,9 @@ fn named(row: &Value) -> String {
     text += &format!(", turn {}", part("turn"));
     let (action, response) = (row["action"].as_str(), row["response"].as_str());
     text += &action.map_or(String::new(), |action| format!(": {}", if action.is_empty() { "no action" } else { action }));
-    text + &response.filter(|said| Some(*said) != action).map_or(String::new(), |said| format!(", said {:?}", cut(said, 60)))
+    text + &response
+        .filter(|response| Some(*response) != action)
+        .map_or(String::new(), |response| format!(", said {:?}", cut(response, 60)))
 }
 
 fn moved(row: &Value) -> String {
@@ -223,16 +225,16 @@ fn moved(row: &Value) -> String {
         .map(|key| format!("{key} {}", pair(key)))
         .collect();
     let indent = if more.is_empty() { String::new() } else { format!("    {}\n", more.join(", ")) };
-    format!("  {}  {}\n{indent}", pair("advantage"), named(row))
+    format!("  {}  {}\n{indent}", pair("advantage"), row_label(row))
 }
 
-fn used(found: &UsedDiff) -> String {
-    if found.changed == 0 {
+fn used(diff: &UsedDiff) -> String {
+    if diff.changed == 0 {
         return String::new();
     }
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), String::from);
-    let mut said = format!("\nused by {}: changed in {} rows\n", both(&found.node_a, &found.node_b), found.changed);
-    found.kinds.iter().for_each(|k| said += &format!("  {} -> {}: {} rows\n", text(&k["a"]), text(&k["b"]), k["rows"]));
-    found.rows.iter().for_each(|row| said += &format!("    {} -> {}  {}\n", text(&row["used_a"]), text(&row["used_b"]), named(row)));
-    said
+    let mut output = format!("\nused by {}: changed in {} rows\n", both(&diff.node_a, &diff.node_b), diff.changed);
+    diff.kinds.iter().for_each(|k| output += &format!("  {} -> {}: {} rows\n", text(&k["a"]), text(&k["b"]), k["rows"]));
+    diff.rows.iter().for_each(|row| output += &format!("    {} -> {}  {}\n", text(&row["used_a"]), text(&row["used_b"]), row_label(row)));
+    output
 }

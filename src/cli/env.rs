@@ -1,7 +1,8 @@
 //! `flow env`: the environments there are, and those of the field put into virtual environments of their own under the project.
 
+use super::candidates;
 use super::error::{Error, Result};
-use super::output::{answer, Outcome};
+use super::output::{answer, CommandResult};
 use crate::env::{adapter, kind, TABLE};
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
@@ -11,20 +12,21 @@ use std::process::{Command, ExitCode};
 const PACKAGE: &str = "python";
 
 #[derive(Args)]
-pub struct Env {
+pub struct EnvArgs {
     #[command(subcommand)]
-    verb: Option<Verb>,
+    verb: Option<EnvVerb>,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum EnvVerb {
     /// Makes a virtual environment for one, with the packages that it needs, pinned by their hashes
-    Install(Install),
+    Install(InstallArgs),
 }
 
 #[derive(Args)]
-struct Install {
+struct InstallArgs {
     /// The environment, such as scienceworld
+    #[arg(add = candidates::installable())]
     name: String,
     /// The folder of the package flow-env, with its `requirements`; that of the checkout that this program was built in unless given
     #[arg(long)]
@@ -34,11 +36,11 @@ struct Install {
     python: String,
 }
 
-impl Env {
-    pub fn run(self) -> Outcome {
+impl EnvArgs {
+    pub fn run(self) -> CommandResult {
         match self.verb {
             None => answer(&list()),
-            Some(Verb::Install(install)) => answer(&install.run()?),
+            Some(EnvVerb::Install(install)) => answer(&install.run()?),
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -60,11 +62,11 @@ fn list() -> String {
 /// Written last: its presence says that the rest is whole.
 const DONE: &str = "flow-env.txt";
 
-impl Install {
+impl InstallArgs {
     fn run(self) -> Result<String> {
         if !kind(&self.name).is_some_and(|kind| kind.adapter) {
             let names: Vec<&str> = TABLE.iter().filter(|kind| kind.adapter).map(|kind| kind.name).collect();
-            return Err(Error::Asked(format!("`{}` is nothing to install; there are {}", self.name, names.join(", "))));
+            return Err(Error::Request(format!("`{}` is nothing to install; there are {}", self.name, names.join(", "))));
         }
         let package = self.package.clone().unwrap_or_else(package);
         let requirements = package.join("requirements").join(format!("{}.txt", self.name));
@@ -97,10 +99,10 @@ fn package() -> PathBuf {
 /// Runs a command to its end: what it prints, or how it failed.
 fn done(command: &mut Command) -> Result<String> {
     let shown = format!("{command:?}").replace('"', "");
-    let output = command.output().map_err(|e| Error::Asked(format!("{shown}: {e}")))?;
+    let output = command.output().map_err(|e| Error::Request(format!("{shown}: {e}")))?;
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(Error::Asked(format!("{shown} failed ({}):\n{}", output.status, String::from_utf8_lossy(&output.stderr)))),
+        false => Err(Error::Request(format!("{shown} failed ({}):\n{}", output.status, String::from_utf8_lossy(&output.stderr)))),
     }
 }
 

@@ -1,40 +1,40 @@
 //! Rows as a person reads them: turn by turn what was seen, said, done and earned, and the credit for it.
 
 use super::error::Result;
-use crate::log::{self, Answer};
+use crate::log::{self, QueryResult};
 use crate::printable::shortened;
 use crate::row::NAME;
 use serde_json::{Map, Value};
 
 /// One row: its columns in the table's order.
-pub type Told = Map<String, Value>;
+pub type JsonRow = Map<String, Value>;
 
-/// What a turn's row is told besides its columns: the prompt as text, what was retrieved in marks.
+/// A key that `flow show` adds to a turn's row: the prompt as text, with what was retrieved from a memory in marks.
 pub const PROMPT: &str = "prompt";
 
-/// Where several nodes play the same task, a row has several of these, and the last one's are told.
+/// Columns that each playing node logs: where several nodes play the same task, only the last one's are printed.
 const ONCE: [&str; 11] = ["observation", "state", "response", "temperature", "action", "valid", "done", "won", "mode", "weights", "seed"];
 
 /// The rows of an answer.
-pub fn rows(answer: &Answer) -> Result<Vec<Told>> {
+pub fn rows(answer: &QueryResult) -> Result<Vec<JsonRow>> {
     let mut json = Vec::new();
     log::print(answer, log::AnswerFormat::Json, &mut json)?;
     Ok(serde_json::from_slice(&json)?)
 }
 
-/// Tells rows one by one, with a heading where another episode begins.
-pub struct Teller {
+/// Prints rows one by one, with a heading where another episode begins.
+pub struct EpisodePrinter {
     /// The logged nodes: where several logged a column, all but one call it `node_column`.
     nodes: Vec<String>,
     heading: Option<String>,
 }
 
-impl Teller {
+impl EpisodePrinter {
     pub fn new(nodes: Vec<String>) -> Self {
-        Teller { nodes, heading: None }
+        EpisodePrinter { nodes, heading: None }
     }
 
-    pub fn tell(&mut self, mut row: Told) -> String {
+    pub fn render(&mut self, mut row: JsonRow) -> String {
         let heading = heading(&row);
         let mut text = String::new();
         if !heading.is_empty() && self.heading.as_ref() != Some(&heading) {
@@ -45,7 +45,7 @@ impl Teller {
         if let Some(phase) = row.get("phase").and_then(Value::as_str).filter(|phase| *phase != "play") {
             turn += &format!(" ({phase})");
         }
-        let told = self.told(&mut row);
+        let sections = self.take_sections(&mut row);
         let twice = |name: &str| self.nodes.iter().filter_map(|n| name.strip_prefix(n)?.strip_prefix('_')).any(|c| ONCE.contains(&c));
         row.retain(|name, value| {
             let empty = value.as_str().is_some_and(str::is_empty);
@@ -53,13 +53,13 @@ impl Teller {
             !hidden && !empty && !value.is_array() && !value.is_null()
         });
         let rest: Vec<String> = row.iter().map(|(name, value)| format!("{name} {}", shortened(&plain(value), LONGEST))).collect();
-        if told.is_empty() {
+        if sections.is_empty() {
             let parts: Vec<String> =
                 std::iter::once(turn).filter(|t| !t.is_empty()).chain((!rest.is_empty()).then(|| rest.join(", "))).collect();
             return if parts.is_empty() { text } else { format!("{text}{}\n", parts.join("  ")) };
         }
         text += &format!("\n{turn}\n");
-        told.iter().for_each(|(label, value)| text += &labelled(label, value));
+        sections.iter().for_each(|(label, value)| text += &labelled(label, value));
         if !rest.is_empty() {
             text += &labelled("credit", &wrapped(&rest));
         }
@@ -67,36 +67,36 @@ impl Teller {
     }
 
     /// What was seen, said, done and earned, taken out of the row.
-    fn told(&self, row: &mut Told) -> Vec<(&'static str, String)> {
-        let mut told = Vec::new();
-        let (seen, prompt) = (self.take(row, "observation"), self.take(row, PROMPT));
-        // What was read says what was seen, too.
-        let within = |seen: &String| prompt.as_ref().is_some_and(|prompt| prompt.contains(seen.as_str()));
-        told.extend(seen.filter(|seen| !within(seen)).map(|seen| ("seen", seen)));
-        told.extend(prompt.clone().map(|prompt| ("read", prompt)));
-        told.extend(self.take(row, "told").map(|tips| ("told", tips)));
-        told.extend(self.take(row, "response").map(|said| ("said", said)));
+    fn take_sections(&self, row: &mut JsonRow) -> Vec<(&'static str, String)> {
+        let mut sections = Vec::new();
+        let (observation, prompt) = (self.take(row, "observation"), self.take(row, PROMPT));
+        // The observation isn't repeated if the prompt contains it.
+        let within = |observation: &String| prompt.as_ref().is_some_and(|prompt| prompt.contains(observation.as_str()));
+        sections.extend(observation.filter(|observation| !within(observation)).map(|observation| ("seen", observation)));
+        sections.extend(prompt.clone().map(|prompt| ("read", prompt)));
+        sections.extend(self.take(row, "told").map(|tips| ("told", tips)));
+        sections.extend(self.take(row, "response").map(|response| ("said", response)));
         if let Some(action) = self.take(row, "action") {
             let valid = self.take(row, "valid").is_none_or(|valid| valid == "true");
-            told.extend(
+            sections.extend(
                 (!action.is_empty() || !valid)
                     .then(|| ("done", if valid { action } else { format!("{action} (not valid)").trim_start().to_owned() })),
             );
         }
         // Of a row that has none of these the rest is a line of figures.
-        if !told.is_empty() {
+        if !sections.is_empty() {
             let mut earned: Vec<String> = self.take(row, "reward").into_iter().collect();
             earned.extend(self.take(row, "score").map(|score| format!("score {score}")));
             earned.extend(self.take(row, "done").filter(|done| done == "true").map(|_| "the episode is over".into()));
             earned.extend(self.take(row, "won").filter(|won| won == "true").map(|_| "won".into()));
-            told.extend((!earned.is_empty()).then(|| ("earned", earned.join(", "))));
+            sections.extend((!earned.is_empty()).then(|| ("earned", earned.join(", "))));
         }
-        told.retain(|(_, text)| !text.is_empty());
-        told
+        sections.retain(|(_, text)| !text.is_empty());
+        sections
     }
 
     /// The value of a column, wherever it was logged.
-    fn take(&self, row: &mut Told, column: &str) -> Option<String> {
+    fn take(&self, row: &mut JsonRow, column: &str) -> Option<String> {
         let name = std::iter::once(column.to_owned()).chain(self.nodes.iter().map(|node| format!("{node}_{column}")));
         let value = name.filter_map(|name| row.get(&name).filter(|v| !v.is_null()).cloned().map(|v| (name, v))).next();
         value.map(|(name, value)| {
@@ -107,7 +107,7 @@ impl Teller {
 }
 
 /// Whose turn it is: the row's name but for the turn.
-fn heading(row: &Told) -> String {
+fn heading(row: &JsonRow) -> String {
     let part = |name: &&str| row.get(*name).map(|value| if *name == "task" { plain(value) } else { format!("{name} {}", plain(value)) });
     ["iteration", "task", "sample", "attempt"].iter().filter_map(part).collect::<Vec<_>>().join(", ")
 }
@@ -159,48 +159,48 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn row(value: Value) -> Told {
+    fn row(value: Value) -> JsonRow {
         value.as_object().cloned().unwrap()
     }
 
     #[test]
     fn a_turn_reads_as_seen_said_done_earned() {
-        let mut teller = Teller::new(vec!["rollout".into()]);
+        let mut printer = EpisodePrinter::new(vec!["rollout".into()]);
         let turn = json!({
             "iteration": 2, "task": "room", "sample": 1, "attempt": 0, "turn": 0, "phase": "play", "observation": "# #\n#P#", "state": 18446744073709551615u64,
             "prompt_tokens": [1, 2], "response": "<action>fly</action>", "action": "fly", "valid": false, "reward": -0.1f32 as f64, "rollout_reward": 0.5,
             "done": true, "won": false, "score": -0.25, "advantage": -0.8660254, "used": "yes", "ratio": null,
         });
-        let told = teller.tell(row(turn.clone()));
+        let text = printer.render(row(turn.clone()));
         let expected = "iteration 2, room, sample 1, attempt 0\n\nturn 0\n  seen    # #\n          #P#\n  said    <action>fly</action>\n  done    fly (not valid)\n  earned  -0.1, score -0.25, the episode is over\n  \
             credit  state 18446744073709551615, rollout_reward 0.5, advantage -0.866, used yes\n";
-        assert_eq!(told, expected);
-        assert!(teller.tell(row(turn)).starts_with("\nturn 0\n"), "the heading is not repeated");
+        assert_eq!(text, expected);
+        assert!(printer.render(row(turn)).starts_with("\nturn 0\n"), "the heading is not repeated");
     }
 
     #[test]
     fn rows_that_only_one_of_several_players_logged_are_told_too() {
-        let mut teller = Teller::new(vec!["demos".into(), "rollout".into()]);
-        let told =
-            teller.tell(row(json!({ "turn": 3, "observation": null, "demos_observation": "a board", "demos_score": 1e-5, "used": "yes" })));
-        assert_eq!(told, "\nturn 3\n  seen    a board\n  earned  score 1.00e-5\n  credit  used yes\n");
+        let mut printer = EpisodePrinter::new(vec!["demos".into(), "rollout".into()]);
+        let text = printer
+            .render(row(json!({ "turn": 3, "observation": null, "demos_observation": "a board", "demos_score": 1e-5, "used": "yes" })));
+        assert_eq!(text, "\nturn 3\n  seen    a board\n  earned  score 1.00e-5\n  credit  used yes\n");
     }
 
     #[test]
     fn a_row_that_two_players_share_is_told_once() {
-        let mut teller = Teller::new(vec!["demos".into(), "rollout".into()]);
+        let mut printer = EpisodePrinter::new(vec!["demos".into(), "rollout".into()]);
         let shared = json!({ "turn": 0, "observation": "mine", "demos_observation": "its", "demos_seed": 1, "seed": 2, "demos_score": 1, "score": 3, "weights": 4 });
-        assert_eq!(teller.tell(row(shared)), "\nturn 0\n  seen    mine\n  earned  score 3\n  credit  demos_score 1, weights 4\n");
+        assert_eq!(printer.render(row(shared)), "\nturn 0\n  seen    mine\n  earned  score 3\n  credit  demos_score 1, weights 4\n");
     }
 
     #[test]
     fn rows_without_a_board_take_a_line_each() {
-        let mut teller = Teller::new(vec![]);
+        let mut printer = EpisodePrinter::new(vec![]);
         assert_eq!(
-            teller.tell(row(json!({ "iteration": 0, "task": "a", "turn": 1, "reward": 2, "used": "yes" }))),
+            printer.render(row(json!({ "iteration": 0, "task": "a", "turn": 1, "reward": 2, "used": "yes" }))),
             "iteration 0, a\nturn 1  reward 2, used yes\n"
         );
-        assert_eq!(teller.tell(row(json!({ "iteration": 0, "task": "b" }))), "\niteration 0, b\n");
-        assert_eq!(teller.tell(row(json!({ "name": "loss", "value": 0.5 }))), "name loss, value 0.5\n");
+        assert_eq!(printer.render(row(json!({ "iteration": 0, "task": "b" }))), "\niteration 0, b\n");
+        assert_eq!(printer.render(row(json!({ "name": "loss", "value": 0.5 }))), "name loss, value 0.5\n");
     }
 }

@@ -49,9 +49,9 @@ pub enum Error {
     Output(#[from] io::Error),
     #[error("{}: {error}", .path.display())]
     File { path: PathBuf, error: io::Error },
-    /// What was asked for can't be had: a name that isn't there, arguments that don't go together.
+    /// A request that can't be met: an unknown name, or arguments that exclude one another.
     #[error("{0}")]
-    Asked(String),
+    Request(String),
     /// Another error, and where it happened.
     #[error("{place}: {error}")]
     At { place: String, error: Box<Error> },
@@ -61,9 +61,9 @@ pub enum Error {
 }
 
 impl Error {
-    /// What was asked for can't be had.
-    pub fn asked(why: impl Display) -> Error {
-        Error::Asked(why.to_string())
+    /// A request that can't be met.
+    pub fn request(why: impl Display) -> Error {
+        Error::Request(why.to_string())
     }
 
     /// An error of the operating system on `path`.
@@ -81,8 +81,8 @@ impl Error {
         Error::Help { error: Box::new(self), help: help.to_string() }
     }
 
-    /// The text for a person. Mistakes with a place bring their own heads; of others, which may quote what a model or a program
-    /// said, no line is longer than anyone reads.
+    /// The text for a person. Diagnostics with a place have their own heading; the lines of other errors, which may quote the output of a
+    /// model or a program, are shortened.
     pub fn text(&self) -> String {
         match self {
             Error::Pipeline(_) | Error::Lines(_) => self.to_string(),
@@ -119,6 +119,6 @@ mod tests {
         };
         assert_eq!(diagnostic("no").text(), "error: no\n --> x.yaml\n");
         assert_eq!(diagnostic("no").help("look").text(), "error: no\n --> x.yaml\nlook");
-        assert_eq!(Error::asked("no").at("runs/a").help("look").text(), "error: runs/a: no\nlook");
+        assert_eq!(Error::request("no").at("runs/a").help("look").text(), "error: runs/a: no\nlook");
     }
 }

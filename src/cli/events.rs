@@ -12,7 +12,7 @@ impl<W: Write> Events<W> {
     /// Begins a file; `time` is in seconds since 1970.
     pub fn new(out: W, time: f64) -> io::Result<Self> {
         let mut events = Events { out };
-        let mut event = Message::default();
+        let mut event = ProtoMessage::default();
         event.double(1, time);
         event.bytes(3, b"brain.Event:2");
         events.record(&event.0)?;
@@ -21,9 +21,9 @@ impl<W: Write> Events<W> {
 
     /// The numbers of one step, each under its tag.
     pub fn numbers<'a>(&mut self, time: f64, step: u64, numbers: impl Iterator<Item = (&'a str, f64)>) -> io::Result<()> {
-        let mut summary = Message::default();
+        let mut summary = ProtoMessage::default();
         for (tag, number) in numbers {
-            let mut value = Message::default();
+            let mut value = ProtoMessage::default();
             value.bytes(1, tag.as_bytes());
             value.float(2, number as f32);
             summary.bytes(1, &value.0);
@@ -34,14 +34,14 @@ impl<W: Write> Events<W> {
     /// A text, which TensorBoard shows as Markdown.
     pub fn text(&mut self, time: f64, tag: &str, text: &str) -> io::Result<()> {
         let (mut plugin, mut metadata, mut size, mut shape, mut tensor) = Default::default();
-        Message::bytes(&mut plugin, 1, b"text");
-        Message::bytes(&mut metadata, 1, &plugin.0);
-        Message::number(&mut size, 1, 1);
-        Message::bytes(&mut shape, 2, &size.0);
-        Message::number(&mut tensor, 1, STRING);
-        Message::bytes(&mut tensor, 2, &shape.0);
-        Message::bytes(&mut tensor, 8, text.as_bytes());
-        let (mut value, mut summary) = (Message::default(), Message::default());
+        ProtoMessage::bytes(&mut plugin, 1, b"text");
+        ProtoMessage::bytes(&mut metadata, 1, &plugin.0);
+        ProtoMessage::number(&mut size, 1, 1);
+        ProtoMessage::bytes(&mut shape, 2, &size.0);
+        ProtoMessage::number(&mut tensor, 1, STRING);
+        ProtoMessage::bytes(&mut tensor, 2, &shape.0);
+        ProtoMessage::bytes(&mut tensor, 8, text.as_bytes());
+        let (mut value, mut summary) = (ProtoMessage::default(), ProtoMessage::default());
         value.bytes(1, tag.as_bytes());
         value.bytes(8, &tensor.0);
         value.bytes(9, &metadata.0);
@@ -54,8 +54,8 @@ impl<W: Write> Events<W> {
         self.out.flush()
     }
 
-    fn summary(&mut self, time: f64, step: u64, summary: &Message) -> io::Result<()> {
-        let mut event = Message::default();
+    fn summary(&mut self, time: f64, step: u64, summary: &ProtoMessage) -> io::Result<()> {
+        let mut event = ProtoMessage::default();
         event.double(1, time);
         event.number(2, step);
         event.bytes(5, &summary.0);
@@ -76,9 +76,9 @@ const STRING: u64 = 7;
 
 /// A message of Protocol Buffers, field by field.
 #[derive(Default)]
-struct Message(Vec<u8>);
+struct ProtoMessage(Vec<u8>);
 
-impl Message {
+impl ProtoMessage {
     fn varint(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.0.push(number as u8 | 0x80);

@@ -2,7 +2,7 @@
 
 use super::error::{Error, Result};
 use super::events::Events;
-use super::output::{answer, Outcome};
+use super::output::{answer, CommandResult};
 use super::summary::shell_word;
 use crate::files;
 use crate::log::Run;
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::UNIX_EPOCH;
 
 #[derive(Args)]
-pub struct Export {
+pub struct ExportArgs {
     /// The runs' folders
     #[arg(required = true)]
     runs: Vec<PathBuf>,
@@ -26,8 +26,8 @@ pub struct Export {
 /// What the file is called. The same name each time, so that a later export takes the place of an earlier one.
 const FILE: &str = "events.out.tfevents.flow";
 
-impl Export {
-    pub fn run(self) -> Outcome {
+impl ExportArgs {
+    pub fn run(self) -> CommandResult {
         let mut names: Vec<String> = Vec::new();
         let mut written = 0;
         for folder in &self.runs {

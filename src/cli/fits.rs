@@ -28,7 +28,7 @@ fn large(name: &str, pipeline: &Pipeline, catalog: &Catalog, free: u64) -> Optio
                 Some(run) => run.root().join(newest_of(&run, load.of.as_deref().unwrap_or(name)).ok()??.path),
                 None => path.to_owned(),
             };
-            let model = Description::of(&folder).ok()?;
+            let model = Description::read(&folder).ok()?;
             // One that is loaded is small as well.
             let loaded = load.adapter.as_ref().map(|_| 0);
             let adapters = load.lora.as_ref().and_then(|lora| model.adapters(lora)).or(loaded);
@@ -89,9 +89,9 @@ log: [rollout]\n";
         let catalog = ops::catalog();
         let pipeline = pipeline::parse("x", text, &[], &catalog).unwrap();
         // 100 layers of 4 * 8192^2 + 3 * 8192 * 21840 numbers, and a little more.
-        let found = large("actor", &pipeline, &catalog, 64_000_000_000).unwrap();
+        let wrong = large("actor", &pipeline, &catalog, 64_000_000_000).unwrap();
         assert_eq!(
-            found.message,
+            wrong.message,
             "`actor` has 80.5 billion parameters: playing with it takes 322.1 GB of memory at least, and 64.0 GB are free"
         );
         assert_eq!(large("actor", &pipeline, &catalog, 400_000_000_000), None);

@@ -1,13 +1,13 @@
-//! A process that isn't the first of its run: it plays and learns its share, and leaves the weights' folders, the log's commits,
-//! the progress and the summary to the first.
+//! A process that isn't the first of its run: it does its share of the rollouts and updates, and leaves saving weights, committing to the
+//! log, progress and summary to the first.
 
 use super::error::Error;
 use super::machine::Machine;
 use super::models;
-use super::output::Outcome;
+use super::output::CommandResult;
 use super::past::past;
 use super::session::journal_of;
-use super::together::{same, News};
+use super::together::{same, RunStart};
 use crate::dataflow::cluster::{Cluster, Hosts, Meanwhile};
 use crate::dataflow::run::{run, Plan};
 use crate::log;
@@ -16,11 +16,11 @@ use crate::pipeline::Pipeline;
 use std::process::ExitCode;
 
 /// Takes part until the run ends.
-pub fn follow(hosts: &Hosts, machine: &Machine, mut pipeline: Pipeline) -> Outcome {
+pub fn follow(hosts: &Hosts, machine: &Machine, mut pipeline: Pipeline) -> CommandResult {
     let wrong = |e: log::LogError| Error::from(e).help("all processes must see the run's folder under the same path");
     let meanwhile = Meanwhile { tell: &|text| eprintln!("{text}"), ..Meanwhile::quiet() };
     let cluster = Cluster::join(hosts, &same(hosts, machine.workers, &pipeline), serde_json::Value::Null, &meanwhile)?;
-    let news: News = serde_json::from_value(cluster.news.clone()).map_err(|e| Error::from(e).at("the first process's news"))?;
+    let news: RunStart = serde_json::from_value(cluster.news.clone()).map_err(|e| Error::from(e).at("the first process's news"))?;
     let folder = log::Run::open(&news.run).map_err(wrong)?;
     let manifest = folder.manifest().map_err(wrong)?;
     pipeline.iterations = news.iterations;

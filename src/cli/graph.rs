@@ -1,31 +1,31 @@
 //! `flow graph`: the picture of a pipeline.
 
-use super::output::{answer, Outcome};
+use super::output::{answer, CommandResult};
 use crate::{ops, pipeline};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Picture {
+enum GraphFormat {
     Mermaid,
     Dot,
 }
 
 #[derive(Args)]
-pub struct Graph {
+pub struct GraphArgs {
     /// The pipeline file
     pipeline: PathBuf,
     #[arg(long, value_enum, default_value = "mermaid")]
-    format: Picture,
+    format: GraphFormat,
 }
 
-impl Graph {
-    pub fn run(self) -> Outcome {
+impl GraphArgs {
+    pub fn run(self) -> CommandResult {
         let pipeline = pipeline::load(&self.pipeline, &[], &ops::catalog())?;
         let format = match self.format {
-            Picture::Mermaid => pipeline::PictureFormat::Mermaid,
-            Picture::Dot => pipeline::PictureFormat::Dot,
+            GraphFormat::Mermaid => pipeline::PictureFormat::Mermaid,
+            GraphFormat::Dot => pipeline::PictureFormat::Dot,
         };
         answer(&pipeline::draw(&pipeline, format));
         Ok(ExitCode::SUCCESS)

@@ -42,24 +42,24 @@ pub fn cases(grid: &[String], seeds: &[u64]) -> Result<Vec<Case>> {
     let mut all = vec![Case::default()];
     let mut paths: Vec<&str> = Vec::new();
     for dimension in grid {
-        let malformed = || Error::Asked(format!("`{dimension}` is no --grid")).help("say it as `nodes.update.with.lr=1e-4,1e-3`");
+        let malformed = || Error::Request(format!("`{dimension}` is no --grid")).help("say it as `nodes.update.with.lr=1e-4,1e-3`");
         let (path, values) = dimension.split_once('=').ok_or_else(malformed)?;
         let values = split(values);
         if path.is_empty() || values.iter().any(|value| value.is_empty()) {
             return Err(malformed());
         }
         if paths.contains(&path) {
-            return Err(Error::Asked(format!("`{path}` stands twice in --grid")));
+            return Err(Error::Request(format!("`{path}` stands twice in --grid")));
         }
         if let Some(twice) = twice(&values) {
-            return Err(Error::Asked(format!("the value {twice} of `{path}` stands twice in --grid")));
+            return Err(Error::Request(format!("the value {twice} of `{path}` stands twice in --grid")));
         }
         paths.push(path);
         let with = |case: &Case, value: &str| Case { sets: [&case.sets[..], &[format!("{path}={value}")]].concat(), ..case.clone() };
         all = all.iter().flat_map(|case| values.iter().map(move |value| with(case, value))).collect();
     }
     if let Some(twice) = twice(seeds) {
-        return Err(Error::Asked(format!("the seed {twice} stands twice in --seeds")));
+        return Err(Error::Request(format!("the seed {twice} stands twice in --seeds")));
     }
     if !seeds.is_empty() {
         all = all.iter().flat_map(|case| seeds.iter().map(|seed| Case { seed: Some(*seed), ..case.clone() })).collect();
@@ -93,32 +93,32 @@ fn split(values: &str) -> Vec<&str> {
 mod tests {
     use super::*;
 
-    fn of(grid: &[&str], seeds: &[u64]) -> Result<Vec<Case>> {
+    fn grid_cases(grid: &[&str], seeds: &[u64]) -> Result<Vec<Case>> {
         cases(&grid.iter().map(|dimension| dimension.to_string()).collect::<Vec<_>>(), seeds)
     }
 
     #[test]
     fn a_grid_is_every_combination_under_every_seed() {
-        let all = of(&["a.lr=1e-4,1e-3", "b.by=[task],[task, state]"], &[1, 2]).unwrap();
+        let all = grid_cases(&["a.lr=1e-4,1e-3", "b.by=[task],[task, state]"], &[1, 2]).unwrap();
         assert_eq!(all.len(), 8);
         let sets = |i: usize| all[i].overrides().collect::<Vec<_>>();
         assert_eq!(sets(0), ["a.lr=1e-4", "b.by=[task]", "seed=1"]);
         assert_eq!(sets(3), ["a.lr=1e-4", "b.by=[task, state]", "seed=2"]);
         assert_eq!((all[7].settings().as_str(), all[7].suffix().as_str()), ("lr=1e-3 by=[task, state]", "-lr-1e-3-by-_task__state_-seed2"));
-        assert_eq!(of(&[], &[4]).unwrap(), [Case { seed: Some(4), sets: vec![] }]);
-        assert_eq!(of(&["a=1"], &[]).unwrap()[0].suffix(), "-a-1");
+        assert_eq!(grid_cases(&[], &[4]).unwrap(), [Case { seed: Some(4), sets: vec![] }]);
+        assert_eq!(grid_cases(&["a=1"], &[]).unwrap()[0].suffix(), "-a-1");
     }
 
     #[test]
     fn what_is_no_grid_is_refused() {
-        for (grid, seeds, said) in [
+        for (grid, seeds, message) in [
             (&["lr"][..], &[][..], "`lr` is no --grid"),
             (&["lr=1,"], &[], "`lr=1,` is no --grid"),
             (&["lr=1,2,1"], &[], "the value 1 of `lr` stands twice"),
             (&["lr=1", "lr=2"], &[], "`lr` stands twice"),
             (&[], &[7, 7], "the seed 7 stands twice in --seeds"),
         ] {
-            assert!(of(grid, seeds).unwrap_err().to_string().contains(said), "{said}");
+            assert!(grid_cases(grid, seeds).unwrap_err().to_string().contains(message), "{message}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! What a machine gives to a training: workers, processes, threads. Never part of a pipeline, for it changes nothing of what is
+//! The resources of a training run: workers, processes, threads. They are never part of a pipeline, because they don't change what is
 //! computed.
 
 use super::error::{Error, Result};
-use super::output::Output;
+use super::output::OutputFormat;
 use crate::dataflow::cluster::Hosts;
 use crate::files;
 use clap::Args;
@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a machine gives to a training; never part of a pipeline.
+/// The resources of a training run.
 #[derive(Args)]
 pub struct Machine {
     /// Worker threads of the dataflow; the rows are the same on any number
@@ -30,7 +30,7 @@ pub struct Machine {
     #[arg(long, default_value_t = 300, value_name = "SECONDS")]
     stall: u64,
     #[arg(long, value_enum, default_value = "text")]
-    pub format: Output,
+    pub format: OutputFormat,
 }
 
 impl Machine {
@@ -38,13 +38,13 @@ impl Machine {
     pub fn hosts(&self) -> Result<Option<Hosts>> {
         let Some(path) = &self.hosts else { return Ok(None) };
         let text = files::text(path, 1 << 20).map_err(Error::file(path))?;
-        Hosts::parse(&text, self.process).map(Some).map_err(|e| Error::asked(e).at(path.display()))
+        Hosts::parse(&text, self.process).map(Some).map_err(|e| Error::request(e).at(path.display()))
     }
 
     /// Insists on one process.
     pub fn alone(&self, what: &str) -> Result<()> {
         match self.hosts {
-            Some(_) => Err(Error::Asked(format!("{what} plays nothing and runs in one process: leave --hosts out"))),
+            Some(_) => Err(Error::Request(format!("{what} plays nothing and runs in one process: leave --hosts out"))),
             None => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! What a pipeline names on disk: models and programs. A run would find out later, in words of the operating system.
+//! Checks that the models and programs that a pipeline names exist: a run would fail later, with an error of the operating system.
 
 use super::described::properties;
 use super::fits::too_large;
@@ -8,32 +8,32 @@ use crate::files;
 use crate::pipeline::{contents, Catalog, Node, Pipeline, Wrong};
 use std::path::{Path, PathBuf};
 
-/// Everything that isn't there, or is too large for this machine, each with its place in the pipeline; `file` is the pipeline's own.
+/// Models and programs that don't exist or are too large for this machine, each with its place in the pipeline, whose path is `file`.
 pub fn missing(pipeline: &Pipeline, file: &Path, catalog: &Catalog) -> Vec<Wrong> {
-    let mut found: Vec<Wrong> = pipeline.models.iter().filter_map(|(name, model)| lost(name, model, file)).collect();
+    let mut missing_items: Vec<Wrong> = pipeline.models.iter().filter_map(|(name, model)| missing_model(name, model, file)).collect();
     for node in pipeline.all() {
         for (key, property) in catalog.operator(&node.op).into_iter().flat_map(|spec| properties(&spec.settings)) {
-            found.extend((property["x-names"] == "program").then(|| unstarted(node, key)).flatten());
+            missing_items.extend((property["x-names"] == "program").then(|| missing_program(node, key)).flatten());
         }
     }
-    found.extend(too_large(pipeline, catalog));
-    found
+    missing_items.extend(too_large(pipeline, catalog));
+    missing_items
 }
 
 /// A model whose folder isn't there, or a run that has no weights of it.
-fn lost(name: &str, model: &serde_json::Value, file: &Path) -> Option<Wrong> {
+fn missing_model(name: &str, model: &serde_json::Value, file: &Path) -> Option<Wrong> {
     if let Some(folder) = model["encode"].as_str().filter(|folder| !Path::new(folder).exists()) {
         let at = vec!["models".to_string(), name.into(), "encode".into()];
-        let help = format!("looked for {}; `flow model fetch minilm` gets one", beneath_here(Path::new(folder)));
+        let help = format!("looked for {}; `flow model fetch minilm` gets one", absolute(Path::new(folder)));
         return Some(Wrong { at, message: format!("there is no `{folder}` to load `{name}` from"), help: Some(help) });
     }
     let load = model["load"].as_str()?;
     let path = Path::new(load);
     let at = vec!["models".to_string(), name.into(), "load".into()];
     if !path.exists() {
-        let made = || maker(path, file).map(|from| format!("flow run {} --out {}", shown(&from), shell_word(load)));
-        let made = noted(load, file).or_else(made).map(|command| format!("make it: {command}"));
-        let help = pruned(path).or(made).unwrap_or_else(|| format!("looked for {}: a run's folder, or a model's", beneath_here(path)));
+        let by_pipeline = || pipeline_that_makes(path, file).map(|from| format!("flow run {} --out {}", shown(&from), shell_word(load)));
+        let command = command_in_comment(load, file).or_else(by_pipeline).map(|command| format!("make it: {command}"));
+        let help = pruned(path).or(command).unwrap_or_else(|| format!("looked for {}: a run's folder, or a model's", absolute(path)));
         return Some(Wrong { at, message: format!("there is no `{load}` to load `{name}` from"), help: Some(help) });
     }
     // A terminal or a pipe would be read for ever, or once and no more.
@@ -41,15 +41,15 @@ fn lost(name: &str, model: &serde_json::Value, file: &Path) -> Option<Wrong> {
         let help = "a run's folder is wanted, a model's, or a GGUF file".into();
         return Some(Wrong { at, message: format!("`{load}` is no folder and no file to load `{name}` from"), help: Some(help) });
     }
-    let of = model["of"].as_str().unwrap_or(name);
-    let newest = run_at(path).and_then(|run| run.map(|run| Ok((newest_of(&run, of)?, run))).transpose());
+    let model_name = model["of"].as_str().unwrap_or(name);
+    let newest = run_at(path).and_then(|run| run.map(|run| Ok((newest_of(&run, model_name)?, run))).transpose());
     let (message, help) = match newest {
         Ok(Some((Some(weights), run))) if !run.root().join(&weights.path).is_dir() => (
-            format!("the newest weights of `{of}` that the run `{load}` names are gone: {}", weights.path),
+            format!("the newest weights of `{model_name}` that the run `{load}` names are gone: {}", weights.path),
             "restore them from a copy, or load a folder with other weights".into(),
         ),
         Ok(Some((None, _))) => (
-            format!("the run `{load}` has no weights of `{of}`"),
+            format!("the run `{load}` has no weights of `{model_name}`"),
             format!("the run has weights of another model, which `of` can name, or it was cut off: flow resume {}", shell_word(load)),
         ),
         Ok(_) => return None,
@@ -58,21 +58,21 @@ fn lost(name: &str, model: &serde_json::Value, file: &Path) -> Option<Wrong> {
     Some(Wrong { at, message, help: Some(help) })
 }
 
-/// The command that makes a run in this folder, as a comment of the pipeline's file says it.
-fn noted(run: &str, file: &Path) -> Option<String> {
+/// The command that makes the run in this folder, if a comment in the pipeline's file has it.
+fn command_in_comment(run: &str, file: &Path) -> Option<String> {
     let text = files::text(file, 1 << 20).ok()?;
-    // What a file is like says it in its place.
+    // Otherwise the pipeline that this one is `like:` may have it.
     let like = text.lines().find_map(|line| line.strip_prefix("like:"));
-    let base = || noted(run, &file.parent()?.join(like?.trim().trim_matches(['"', '\''])));
+    let base = || command_in_comment(run, &file.parent()?.join(like?.trim().trim_matches(['"', '\''])));
     let commands = text.lines().filter_map(|line| line.trim_start().strip_prefix('#')).filter_map(|line| line.split_once("flow run "));
-    let made = commands.map(|(_, rest)| format!("flow run {}", rest.trim())).find(|c| c.ends_with(&format!("--out {run}")));
-    let Some(made) = made else { return base() };
+    let command = commands.map(|(_, rest)| format!("flow run {}", rest.trim())).find(|c| c.ends_with(&format!("--out {run}")));
+    let Some(command) = command else { return base() };
     // A comment may say anything; this is shown as a command to run.
-    made.chars().all(|c| c.is_ascii_alphanumeric() || " /._=-".contains(c)).then_some(made)
+    command.chars().all(|c| c.is_ascii_alphanumeric() || " /._=-".contains(c)).then_some(command)
 }
 
 /// The pipeline that makes a run of that name: one beside `file`, or in `pipelines`.
-fn maker(run: &Path, file: &Path) -> Option<PathBuf> {
+fn pipeline_that_makes(run: &Path, file: &Path) -> Option<PathBuf> {
     let name = run.file_name()?.to_str()?;
     let folders =
         [file.parent().map(Path::to_path_buf), file.parent().and_then(Path::parent).map(Path::to_path_buf), Some("pipelines".into())];
@@ -92,13 +92,13 @@ fn shown(path: &Path) -> String {
 }
 
 /// A program, or the script that an interpreter is to run, that a setting names with its arguments.
-fn unstarted(node: &Node, key: &str) -> Option<Wrong> {
-    let words: Vec<&str> = node.with.given()[key].as_array()?.iter().filter_map(|w| w.as_str()).collect();
+fn missing_program(node: &Node, key: &str) -> Option<Wrong> {
+    let words: Vec<&str> = node.with.raw()[key].as_array()?.iter().filter_map(|w| w.as_str()).collect();
     let (program, arguments) = words.split_first()?;
-    if !startable(program) {
+    if !is_executable(program) {
         let message = format!("there is no program `{program}`");
         let help = match program.contains('/') {
-            true => format!("looked for {}: a file that may be executed", beneath_here(Path::new(program))),
+            true => format!("looked for {}: a file that may be executed", absolute(Path::new(program))),
             false => "looked for it in the folders of PATH".into(),
         };
         return Some(Wrong { at: at(node, key, Some(0)), message, help: Some(help) });
@@ -107,10 +107,10 @@ fn unstarted(node: &Node, key: &str) -> Option<Wrong> {
     let interpreter = ["python", "node", "ruby", "perl", "bash", "sh"].iter().any(|i| name.starts_with(i));
     let script = arguments.first().filter(|a| interpreter && !a.starts_with('-') && !Path::new(a).exists())?;
     let message = format!("there is no `{script}` for `{program}` to run");
-    Some(Wrong { at: at(node, key, Some(1)), message, help: Some(format!("looked for {}", beneath_here(Path::new(script)))) })
+    Some(Wrong { at: at(node, key, Some(1)), message, help: Some(format!("looked for {}", absolute(Path::new(script)))) })
 }
 
-fn startable(program: &str) -> bool {
+fn is_executable(program: &str) -> bool {
     use std::os::unix::fs::PermissionsExt;
     let executable = |path: &Path| std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
     match program.contains('/') {
@@ -125,8 +125,8 @@ fn at(node: &Node, key: &str, item: Option<usize>) -> Vec<String> {
     path
 }
 
-/// Where a path was looked for; those of a pipeline begin where `flow` runs once it is read.
-fn beneath_here(path: &Path) -> String {
+/// The absolute path, for messages: relative paths begin in the working folder.
+fn absolute(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
     here.join(path).display().to_string()
 }

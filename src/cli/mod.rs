@@ -1,8 +1,10 @@
 //! The command line: one file a verb. Answers go to standard output, everything about the work to standard error.
 
+mod candidates;
 mod check;
 mod colours;
 mod completion;
+mod decline;
 mod described;
 mod diff;
 mod env;
@@ -62,54 +64,58 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Verb {
     /// Writes a commented pipeline to begin with
-    New(new::New),
+    New(new::NewArgs),
     /// Trains, with live progress
-    Run(run::Run),
+    Run(run::RunArgs),
     /// Goes on with a run that was stopped, killed or cut off
-    Resume(resume::Resume),
+    Resume(resume::ResumeArgs),
     /// Repeats a run's credit and updates from its logged rollouts, under its own pipeline or another one
-    Replay(replay::Replay),
+    Replay(replay::ReplayArgs),
     /// Compares two runs row by row
-    Diff(diff::Diff),
+    Diff(diff::DiffArgs),
     /// Plays a frozen panel of tasks: success within 1, 2, ... attempts
-    Eval(eval::Eval),
+    Eval(eval::EvalArgs),
     /// Makes a paper's tables from a file: trains what is missing, measures it, writes them
-    Study(study::StudyVerb),
+    Study(study::StudyArgs),
     /// Freezes a panel of tasks to be measured on
-    Panel(panel::Panel),
+    Panel(panel::PanelArgs),
     /// Says everything that is wrong with pipelines, before anything runs
-    Check(check::Check),
+    Check(check::CheckArgs),
     /// Runs the tests that pipelines bring along: rows fed to some nodes, rows expected from others
-    Test(test::Test),
+    Test(test::TestArgs),
     /// Draws a pipeline
-    Graph(graph::Graph),
+    Graph(graph::GraphArgs),
     /// Fetches a published model, or says what one is
-    Model(model::Model),
+    Model(model::ModelArgs),
     /// Lists the operators, or explains one
-    Ops(ops::Ops),
+    Ops(ops::OpsArgs),
     /// Lists the environments, or installs one that isn't ours
-    Env(env::Env),
+    Env(env::EnvArgs),
     /// Prints the JSON Schema of the pipeline language
-    Schema(schema::Schema),
+    Schema(schema::SchemaArgs),
     /// Asks a run's log in SQL
-    Query(query::Query),
+    Query(query::QueryArgs),
     /// Draws runs as one HTML file: curves, pass@k, exploration, time, trajectories
-    Report(report::Report),
+    Report(report::ReportArgs),
     /// Writes a run's figures for another program, such as TensorBoard
-    Export(export::Export),
+    Export(export::ExportArgs),
     /// Shows one trajectory in full, turn by turn, with its credit
-    Show(show::Show),
+    Show(show::ShowArgs),
     /// Prints a node's rows as they pass
-    Tap(tap::Tap),
+    Tap(tap::TapArgs),
     /// Shows what a run does now and what it waits for
-    Top(top::Top),
+    Top(top::TopArgs),
     /// Prints a script that lets a shell complete verbs and flags
-    Completion(completion::Completion),
+    Completion(completion::CompletionArgs),
 }
 
 /// Runs the command line and answers with the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted. A verb that fails
 /// ends the process, whatever else is still at work in it.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if completion::answered(Arguments::command, &arguments) {
+        return ExitCode::SUCCESS;
+    }
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -140,7 +146,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Show(verb) => verb.run(),
         Verb::Tap(verb) => verb.run(),
         Verb::Top(verb) => verb.run(),
-        Verb::Completion(verb) => verb.run(Arguments::command()),
+        Verb::Completion(verb) => verb.run(),
     };
     outcome.unwrap_or_else(|error| {
         anstream::eprintln!("{}", error.styled().trim_end());

@@ -1,7 +1,7 @@
 //! The models of a pipeline: made, loaded, or brought back from a run.
 
 use super::error::{Error, Result};
-use crate::log::{Manifest, Run, WeightsAt};
+use crate::log::{Manifest, Run, SavedWeights};
 use crate::ops;
 use crate::pipeline::Pipeline;
 use crate::policy::{is_adapter, LoadModel, ModelSettings, Policy, SharedModel, MOMENTS};
@@ -11,36 +11,29 @@ use std::path::{Path, PathBuf};
 /// Folders by model.
 pub type Starts = BTreeMap<String, PathBuf>;
 
-/// What each model of `run` began with, once its files are known to be what they were. Runs of before the manifest named them are
-/// taken at their word.
+/// The folder with what each model of `run` began with, once its files are known to be what the run saved.
 pub fn starts(run: &Run) -> Result<Starts> {
-    let start = run.manifest()?.start;
-    if !start.is_empty() {
-        return start.iter().map(|weights| Ok((weights.model.clone(), run.whole_weights(weights)?))).collect();
-    }
-    let folders = std::fs::read_dir(run.weights().join("0")).into_iter().flatten().flatten();
-    let named = |name: String| (!name.starts_with('.')).then(|| (name.clone(), run.root().join(Run::version(0, &name))));
-    Ok(folders.filter_map(|f| named(f.file_name().into_string().ok()?)).collect())
+    run.manifest()?.start.iter().map(|weights| Ok((weights.model.clone(), run.whole_weights(weights)?))).collect()
 }
 
 /// What the manifest of a new run says that its models begin with: the files that [`save_start`] saved.
-pub fn noted_start(pipeline: &Pipeline, run: &Run) -> Result<Vec<WeightsAt>> {
+pub fn saved_start(pipeline: &Pipeline, run: &Run) -> Result<Vec<SavedWeights>> {
     learners(pipeline).map(|name| Ok(run.weights_at("", name, 0)?)).collect()
 }
 
 /// The policy thread with the pipeline's models; none for a pipeline without models.
-/// A model that is in `began` begins as it did there, whatever the pipeline loads today.
-pub fn start(pipeline: &Pipeline, threads: usize, began: &Starts) -> Result<Option<Policy>> {
+/// A model that is in `start_weights` begins as it did there, whatever the pipeline loads today.
+pub fn start(pipeline: &Pipeline, threads: usize, start_weights: &Starts) -> Result<Option<Policy>> {
     if pipeline.models.is_empty() {
         return Ok(None);
     }
     let mut models: BTreeMap<String, ModelSettings> = BTreeMap::new();
     for (name, value) in &pipeline.models {
-        let mut settings: ModelSettings = serde_json::from_value(value.clone()).map_err(|e| Error::Json(e).at(format!("models.{name}")))?;
+        let settings: ModelSettings = serde_json::from_value(value.clone()).map_err(|e| Error::Json(e).at(format!("models.{name}")))?;
         let of = |of: &Option<String>| of.clone().unwrap_or_else(|| name.clone());
         let found = |path: &str, of: &str| Ok::<_, Error>(newest(Path::new(path), of)?.display().to_string());
-        let began = began.get(name).map(|began| (began.display().to_string(), is_adapter(began)));
-        settings = match (settings, began) {
+        let began = start_weights.get(name).map(|began| (began.display().to_string(), is_adapter(began)));
+        let settings = match (settings, began) {
             (ModelSettings::Load(own), Some((load, adapted))) => begun(load, adapted, own),
             (ModelSettings::New(_), Some((load, adapted))) => begun(load, adapted, LoadModel::default()),
             (ModelSettings::Load(load), None) => {
@@ -60,9 +53,9 @@ pub fn start(pipeline: &Pipeline, threads: usize, began: &Starts) -> Result<Opti
         };
         models.insert(name.clone(), settings);
     }
-    // A model that is loaded has its words.
+    // A loaded model brings its own vocabulary.
     let new = models.values().any(|model| matches!(model, ModelSettings::New(_)));
-    let words = if new { ops::words(pipeline).map_err(Error::asked)? } else { Vec::new() };
+    let words = if new { ops::words(pipeline).map_err(Error::request)? } else { Vec::new() };
     Ok(Some(Policy::start(&models, &words, pipeline.seed, threads)?))
 }
 
@@ -90,57 +83,57 @@ pub fn save_start(policy: &Policy, pipeline: &Pipeline, run: &Run) -> Result<()>
 
 /// Takes the weights that a resumed run needs: what delayed edges look back at, and the newest, from which it learns on.
 pub fn restore(policy: &Policy, pipeline: &Pipeline, run: &Run, manifest: &Manifest) -> Result<()> {
-    // What a delayed edge brings first; before the first iteration of all stands the start.
+    // The iteration whose weights the longest delayed edge reads first; before the first iteration these are the initial ones.
     let oldest = manifest.next().checked_sub(manifest.info.delay + 1);
     for name in learners(pipeline) {
-        let made = || {
+        let saved = || {
             let all = manifest.committed.iter().flat_map(|i| i.weights.iter().map(move |w| (i.iteration, w)));
             all.filter(|(_, w)| &w.model == name)
         };
-        let before = oldest.and_then(|oldest| made().rev().find(|(iteration, _)| *iteration <= oldest)).map(|(_, w)| w.clone());
-        let mut wanted = vec![before.unwrap_or_else(|| began(manifest, name))];
-        wanted.extend(made().filter(|(iteration, _)| Some(*iteration) >= oldest).map(|(_, w)| w.clone()));
-        wanted.dedup();
-        let folders = wanted.iter().map(|weights| Ok(run.whole_weights(weights)?)).collect::<Result<Vec<PathBuf>>>()?;
+        let before = oldest.and_then(|oldest| saved().rev().find(|(iteration, _)| *iteration <= oldest)).map(|(_, w)| w.clone());
+        let mut needed = vec![before.unwrap_or_else(|| start_weights(manifest, name))];
+        needed.extend(saved().filter(|(iteration, _)| Some(*iteration) >= oldest).map(|(_, w)| w.clone()));
+        needed.dedup();
+        let folders = needed.iter().map(|weights| Ok(run.whole_weights(weights)?)).collect::<Result<Vec<PathBuf>>>()?;
         let help = "the run can't go on without these weights: restore them from a copy";
         policy.restore(name, &folders).map_err(|e| Error::from(e).help(help))?;
-        // Of another version readers would wait for the one that they were promised.
-        for ((weights, folder), version) in wanted.iter().zip(&folders).zip(policy.versions(name)?) {
+        // Readers wait for exactly the version that the manifest names.
+        for ((weights, folder), version) in needed.iter().zip(&folders).zip(policy.versions(name)?) {
             if version != weights.version {
                 let wrong = format!("{} holds version {version}, and the manifest says {}", folder.display(), weights.version);
-                return Err(Error::Asked(wrong).help(help));
+                return Err(Error::Request(wrong).help(help));
             }
         }
     }
     Ok(())
 }
 
-/// What the model began with.
-fn began(manifest: &Manifest, model: &str) -> WeightsAt {
-    let noted = manifest.start.iter().find(|weights| weights.model == model).cloned();
-    noted.unwrap_or_else(|| WeightsAt { model: model.into(), path: Run::version(0, model), ..WeightsAt::default() })
+/// What the model began with: [`save_start`] has saved it, but a run that was killed right after that has not yet named it in its manifest.
+fn start_weights(manifest: &Manifest, model: &str) -> SavedWeights {
+    let saved_here = manifest.start.iter().find(|weights| weights.model == model).cloned();
+    saved_here.unwrap_or_else(|| SavedWeights { model: model.into(), path: Run::version(0, model), ..SavedWeights::default() })
 }
 
 /// Where a model lies: `path` itself, or, if that is a run, the newest weights that its manifest names, once they are known to be
 /// whole. Only what resumes a run needs the optimiser's file.
 pub fn newest(path: &Path, model: &str) -> Result<PathBuf> {
     if !path.exists() {
-        let gone = Error::Asked(format!("there is no model at {}", path.display()));
+        let gone = Error::Request(format!("there is no model at {}", path.display()));
         return Err(match pruned(path) {
             Some(why) => gone.help(why),
             None => gone,
         });
     }
-    let Some(run) = run_at(path)? else { return unbroken(path) };
+    let Some(run) = run_at(path)? else { return verified(path) };
     let weights = newest_of(&run, model)?;
-    let weights = weights.ok_or_else(|| Error::Asked(format!("the run {} has no weights of `{model}`", path.display())))?;
+    let weights = weights.ok_or_else(|| Error::Request(format!("the run {} has no weights of `{model}`", path.display())))?;
     let files = weights.files.iter().filter(|f| !f.name.ends_with(MOMENTS)).cloned().collect();
-    Ok(run.whole_weights(&WeightsAt { files, ..weights })?)
+    Ok(run.whole_weights(&SavedWeights { files, ..weights })?)
 }
 
 /// `path` itself, where a model lies. If it is one of the folders in which a run keeps its weights, they must be what the run saved.
-fn unbroken(path: &Path) -> Result<PathBuf> {
-    let noted = || {
+fn verified(path: &Path) -> Result<PathBuf> {
+    let saved_here = || {
         let whole = path.canonicalize().ok()?;
         let root = whole.ancestors().find(|folder| folder.join("manifest.json").exists())?;
         let run = Run::open(root).ok()?;
@@ -149,9 +142,9 @@ fn unbroken(path: &Path) -> Result<PathBuf> {
         let weights = all.find(|weights| whole == root.join(&weights.path))?.clone();
         Some((run, weights))
     };
-    if let Some((run, weights)) = noted() {
+    if let Some((run, weights)) = saved_here() {
         let files = weights.files.iter().filter(|f| !f.name.ends_with(MOMENTS)).cloned().collect();
-        run.whole_weights(&WeightsAt { files, ..weights })?;
+        run.whole_weights(&SavedWeights { files, ..weights })?;
     }
     Ok(path.to_owned())
 }
@@ -166,11 +159,8 @@ pub fn run_at(path: &Path) -> Result<Option<Run>> {
 }
 
 /// The newest weights of `model` that the run's manifest names, or those that it began with.
-pub fn newest_of(run: &Run, model: &str) -> Result<Option<WeightsAt>> {
-    let manifest = run.manifest()?;
-    let made = manifest.newest_of(model).cloned();
-    // A run of before the manifest named what its models began with.
-    Ok(made.or_else(|| Some(began(&manifest, model)).filter(|start| run.root().join(&start.path).is_dir())))
+pub fn newest_of(run: &Run, model: &str) -> Result<Option<SavedWeights>> {
+    Ok(run.manifest()?.newest_of(model).cloned())
 }
 
 /// Why there are no weights at `path`, if that is where a run had some: it keeps few of the old ones.
@@ -178,8 +168,8 @@ pub fn pruned(path: &Path) -> Option<String> {
     let folder = path.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "weights"))?;
     let version: u64 = path.strip_prefix(folder).ok()?.iter().next()?.to_str()?.parse().ok()?;
     let manifest = Run::open(folder.parent()?).ok()?.manifest().ok()?;
-    let made = manifest.committed.iter().flat_map(|i| &i.weights).any(|weights| weights.version == version);
-    (made && !folder.join(version.to_string()).exists()).then(|| {
+    let existed = manifest.committed.iter().flat_map(|i| &i.weights).any(|weights| weights.version == version);
+    (existed && !folder.join(version.to_string()).exists()).then(|| {
         format!(
             "the run made version {version} and removed it when newer ones were there: `keep` in a pipeline says which stay, as \
              `keep: {{ every: 10 }}` or `keep: {{ best: true }}`"

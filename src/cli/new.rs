@@ -1,7 +1,7 @@
 //! `flow new`: writes a commented pipeline to begin with.
 
 use super::error::{Error, Result};
-use super::output::{answer, Outcome};
+use super::output::{answer, CommandResult};
 use super::summary::shell_word;
 use clap::{Args, ValueEnum};
 use std::fs::OpenOptions;
@@ -11,18 +11,18 @@ use std::process::ExitCode;
 
 /// What is learnt.
 #[derive(Clone, Copy, ValueEnum)]
-enum Begin {
+enum GameChoice {
     Minesweeper,
     Sokoban,
 }
 
 #[derive(Args)]
-pub struct New {
+pub struct NewArgs {
     /// The file to write; the pipeline is named after it
     file: PathBuf,
     /// The game to begin with
     #[arg(long, value_enum, default_value = "minesweeper")]
-    game: Begin,
+    game: GameChoice,
     /// Begins with a world of your own instead, a Python file that flow-env serves
     #[arg(long, value_name = "FILE.py", conflicts_with = "game")]
     world: Option<PathBuf>,
@@ -31,16 +31,16 @@ pub struct New {
 const TEMPLATE: &str = include_str!("new.yaml");
 const WORLD: &str = include_str!("new-world.yaml");
 
-impl New {
-    pub fn run(self) -> Outcome {
+impl NewArgs {
+    pub fn run(self) -> CommandResult {
         let text = match &self.world {
             None => text(&self.file, self.game)?,
-            Some(world) => worldly(&self.file, world)?,
+            Some(world) => world_text(&self.file, world)?,
         };
         // An existing file is somebody's work.
-        let made = OpenOptions::new().write(true).create_new(true).open(&self.file);
-        let mut file = made.map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => Error::Asked(format!("{} is there already: name another file", self.file.display())),
+        let created = OpenOptions::new().write(true).create_new(true).open(&self.file);
+        let mut file = created.map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => Error::Request(format!("{} is there already: name another file", self.file.display())),
             _ => Error::file(&self.file)(error),
         })?;
         file.write_all(text.as_bytes()).map_err(Error::file(&self.file))?;
@@ -56,13 +56,13 @@ fn stem<'a>(path: &'a Path, what: &str, example: &str) -> Result<&'a str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     if !stem.starts_with(|c: char| c.is_ascii_alphabetic()) || !stem.chars().all(plain) || stem.len() > 64 {
         let why = format!("`{stem}` can't be {what}'s name");
-        return Err(Error::Asked(why).help(format!("letters, digits, `-` and `_` make one, and a letter begins it: {example}")));
+        return Err(Error::Request(why).help(format!("letters, digits, `-` and `_` make one, and a letter begins it: {example}")));
     }
     Ok(stem)
 }
 
 /// The template for a world of one's own, filled in.
-fn worldly(path: &Path, world: &Path) -> Result<String> {
+fn world_text(path: &Path, world: &Path) -> Result<String> {
     let name = stem(path, "a pipeline", "my-agent.yaml")?;
     let label: String = stem(world, "a world", "my-world.py")?.to_lowercase().replace('-', "_").chars().take(32).collect();
     let (file, world) = (shell_word(&path.display().to_string()), world.display().to_string());
@@ -74,11 +74,11 @@ fn worldly(path: &Path, world: &Path) -> Result<String> {
 }
 
 /// The template, filled in.
-fn text(path: &Path, game: Begin) -> Result<String> {
+fn text(path: &Path, game: GameChoice) -> Result<String> {
     let stem = stem(path, "a pipeline", "my-agent.yaml")?;
     let (title, game, settings, arguments, turns) = match game {
-        Begin::Minesweeper => ("MineSweeper", "minesweeper", "env: minesweeper, size: 4, mines: 2", "size=4 mines=2", "8"),
-        Begin::Sokoban => ("Sokoban", "sokoban", "env: sokoban, size: 6, boxes: 1", "size=6 boxes=1", "15"),
+        GameChoice::Minesweeper => ("MineSweeper", "minesweeper", "env: minesweeper, size: 4, mines: 2", "size=4 mines=2", "8"),
+        GameChoice::Sokoban => ("Sokoban", "sokoban", "env: sokoban, size: 6, boxes: 1", "size=6 boxes=1", "15"),
     };
     let places = [
         ("{name}", stem),
@@ -99,24 +99,24 @@ mod tests {
 
     #[test]
     fn what_is_written_is_a_pipeline_without_a_mistake() {
-        for game in [Begin::Minesweeper, Begin::Sokoban] {
+        for game in [GameChoice::Minesweeper, GameChoice::Sokoban] {
             let text = text(Path::new("some/my-agent.yaml"), game).unwrap();
             let pipeline = pipeline::parse("x", &text, &[], &ops::catalog()).unwrap();
             assert_eq!(pipeline.name, "my-agent");
             assert!(!["{name}", "{title}", "{settings}", "{turns}", "{file}"].iter().any(|place| text.contains(place)), "{text}");
         }
-        assert!(text(Path::new("my agent.yaml"), Begin::Sokoban).is_err());
+        assert!(text(Path::new("my agent.yaml"), GameChoice::Sokoban).is_err());
     }
 
     #[test]
     fn a_world_of_ones_own_is_served_by_flow_env() {
         for (world, served) in [("some/My-door.py", "some/My-door.py"), ("a, b/door.py", "\"a, b/door.py\"")] {
-            let text = worldly(Path::new("door.yaml"), Path::new(world)).unwrap();
+            let text = world_text(Path::new("door.yaml"), Path::new(world)).unwrap();
             let pipeline = pipeline::parse("x", &text, &[], &ops::catalog()).unwrap();
-            let tasks = pipeline.node("tasks").unwrap().with.given().clone();
+            let tasks = pipeline.node("tasks").unwrap().with.raw().clone();
             assert_eq!(tasks["command"], serde_json::json!(["flow-env", "serve", world]), "{text}");
             assert!(text.contains(&format!("serve, {served}]")) && !text.contains("{world}") && !text.contains("{file}"), "{text}");
         }
-        assert!(worldly(Path::new("door.yaml"), Path::new("my world.py")).is_err());
+        assert!(world_text(Path::new("door.yaml"), Path::new("my world.py")).is_err());
     }
 }

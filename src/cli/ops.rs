@@ -1,8 +1,9 @@
 //! `flow ops`: the operator table, for a person.
 
+use super::candidates;
 use super::described::{forms, items, settings, Setting};
 use super::error::Error;
-use super::output::{answer, Outcome};
+use super::output::{answer, CommandResult};
 use super::reference::reference;
 use crate::pipeline::{Delay, OperatorSpec};
 use crate::{ops, row};
@@ -11,8 +12,9 @@ use serde_json::Value;
 use std::process::ExitCode;
 
 #[derive(Args)]
-pub struct Ops {
+pub struct OpsArgs {
     /// Explains this operator; `models` and `agents` explain what an entry of `models:` and of `agents:` may be
+    #[arg(add = candidates::operators())]
     operator: Option<String>,
     /// Lists the columns instead, as Markdown
     #[arg(long, conflicts_with = "operator")]
@@ -22,8 +24,8 @@ pub struct Ops {
     reference: bool,
 }
 
-impl Ops {
-    pub fn run(self) -> Outcome {
+impl OpsArgs {
+    pub fn run(self) -> CommandResult {
         let catalog = ops::catalog();
         answer(&match self.operator.as_deref() {
             _ if self.columns => columns(),
@@ -39,7 +41,7 @@ impl Ops {
                 Some(spec) => explain(spec),
                 None => {
                     let names: Vec<&str> = catalog.operators.iter().map(|o| o.name).collect();
-                    return Err(Error::Asked(format!("there is no operator `{name}`; there are {}", names.join(", "))));
+                    return Err(Error::Request(format!("there is no operator `{name}`; there are {}", names.join(", "))));
                 }
             },
         });
@@ -102,21 +104,21 @@ const WIDTH: usize = 110;
 const INDENT: usize = 19;
 
 fn listed(settings: &[Setting]) -> String {
-    let (mut text, mut of) = (String::new(), &None);
+    let (mut text, mut current_case) = (String::new(), &None);
     for setting in settings {
         let Setting { when, name, about, kind, words, required, default } = setting;
-        if let Some(case) = when.as_ref().filter(|_| when != of) {
+        if let Some(case) = when.as_ref().filter(|_| when != current_case) {
             text += &format!("\nand with `{case}`\n");
         }
-        of = when;
-        let mut said: Vec<String> = vec![about.trim().to_string()].into_iter().filter(|a| !a.is_empty()).collect();
-        said.extend((!kind.is_empty()).then(|| format!("[{kind}]")));
-        said.extend(required.then(|| "(required)".to_string()));
-        said.extend(default.as_ref().map(|default| format!("(default {default})")));
+        current_case = when;
+        let mut description: Vec<String> = vec![about.trim().to_string()].into_iter().filter(|a| !a.is_empty()).collect();
+        description.extend((!kind.is_empty()).then(|| format!("[{kind}]")));
+        description.extend(required.then(|| "(required)".to_string()));
+        description.extend(default.as_ref().map(|default| format!("(default {default})")));
         // A name that is too long for its column has the line for itself.
         let (head, first) = if name.len() + 3 > INDENT { (format!("  {name}\n"), "") } else { (String::new(), name.as_str()) };
         text += &head;
-        text += &wrapped(&format!("  {first:<width$}", width = INDENT - 2), &said.join(" "));
+        text += &wrapped(&format!("  {first:<width$}", width = INDENT - 2), &description.join(" "));
         for (word, about) in words {
             let about = if about.is_empty() { String::new() } else { format!(": {about}") };
             text += &wrapped(&format!("{:INDENT$}- ", ""), &format!("{word}{about}"));

@@ -1,17 +1,18 @@
 //! What goes to standard output.
 
+use super::colours::YELLOW;
 use super::error::Result;
 use crate::printable::{printable, Printable};
 use clap::ValueEnum;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 
-/// What a verb ends with: an exit code, or what to say on the way to exit code 1.
-pub type Outcome = Result<ExitCode>;
+/// The result of a verb: an exit code, or an error that is printed before the process ends with exit code 1.
+pub type CommandResult = Result<ExitCode>;
 
 /// How a verb answers.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
-pub enum Output {
+pub enum OutputFormat {
     Text,
     Json,
 }
@@ -21,25 +22,29 @@ pub fn answer(text: &str) {
     raw(&printable(text));
 }
 
-/// Prints to standard output as it is, control characters and all: only text of our own making.
+/// Warns on standard error.
+pub fn warn(text: &str) {
+    anstream::eprintln!("{YELLOW}warning:{YELLOW:#} {}", printable(text));
+}
+
+/// Prints to standard output unescaped, control characters included: only for text that the program itself composed.
 pub fn raw(text: &str) {
     write(&mut io::stdout().lock(), text);
 }
 
-/// Prints to standard output text of our own making, in its colours where that is a terminal that has them.
+/// Prints text that the program itself composed to standard output, in colour if that is a terminal with colours.
 pub fn paint(text: &str) {
     write(&mut anstream::stdout().lock(), text);
 }
 
 fn write(out: &mut dyn Write, text: &str) {
     let end = if text.ends_with('\n') { "" } else { "\n" };
-    // A reader that went away is nobody to tell.
+    // If the reader has gone there is nobody to report the error to.
     let _ = out.write_all(text.as_bytes()).and_then(|_| out.write_all(end.as_bytes()));
 }
 
-/// Lets `print` write to standard output as much as it wants, and makes it printable; a reader that goes away (`| head`) ends it
-/// quietly.
-pub fn printed(print: impl FnOnce(&mut dyn Write) -> Result<()>) -> Outcome {
+/// Lets `print` write to standard output, with control characters escaped; a reader that goes away (`| head`) is no error.
+pub fn printed(print: impl FnOnce(&mut dyn Write) -> Result<()>) -> CommandResult {
     exactly(|out| {
         let mut out = Printable::new(out);
         print(&mut out)?;
@@ -47,15 +52,15 @@ pub fn printed(print: impl FnOnce(&mut dyn Write) -> Result<()>) -> Outcome {
     })
 }
 
-/// The same for another program to read: byte for byte, unless it is a terminal that would read it.
-pub fn handed(print: impl FnOnce(&mut dyn Write) -> Result<()>) -> Outcome {
+/// The same for another program to read: byte for byte, unless standard output is a terminal.
+pub fn printed_raw(print: impl FnOnce(&mut dyn Write) -> Result<()>) -> CommandResult {
     match io::stdout().is_terminal() {
         true => printed(print),
         false => exactly(print),
     }
 }
 
-fn exactly(print: impl FnOnce(&mut dyn Write) -> Result<()>) -> Outcome {
+fn exactly(print: impl FnOnce(&mut dyn Write) -> Result<()>) -> CommandResult {
     let mut out = BufWriter::new(Pipe { gone: false });
     let wrote = print(&mut out).and_then(|()| Ok(out.flush()?));
     match wrote {
@@ -64,7 +69,7 @@ fn exactly(print: impl FnOnce(&mut dyn Write) -> Result<()>) -> Outcome {
     }
 }
 
-/// Standard output, and whether its reader is gone: that can't be told from the errors of everything between.
+/// Standard output, and whether its reader is gone: the errors of the layers above don't tell.
 struct Pipe {
     gone: bool,
 }

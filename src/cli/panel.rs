@@ -1,9 +1,10 @@
 //! `flow panel`: freezes a set of tasks to be measured on, under a name made from its content.
 
+use super::candidates;
 use super::error::Error;
-use super::output::{answer, Outcome};
-use crate::env::process::Outside;
-use crate::env::{freeze, Game};
+use super::output::{answer, CommandResult};
+use crate::env::process::Programs;
+use crate::env::{freeze, Game, Split};
 use crate::ops;
 use clap::Args;
 use serde_json::{Map, Value};
@@ -11,9 +12,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Args)]
-pub struct Panel {
+pub struct PanelArgs {
     /// The environment, with its settings as `tasks` has them: sokoban size=6 boxes=3 moves=3, or process name=corridor
     /// command='["python3","examples/corridor.py"]' split=test
+    #[arg(add = candidates::environments())]
     game: String,
     #[arg(value_name = "SETTING=VALUE")]
     settings: Vec<String>,
@@ -28,17 +30,17 @@ pub struct Panel {
     out: PathBuf,
 }
 
-impl Panel {
-    pub fn run(self) -> Outcome {
+impl PanelArgs {
+    pub fn run(self) -> CommandResult {
         let mut with = Map::new();
         with.insert("env".into(), self.game.clone().into());
         for setting in &self.settings {
             let (key, value) =
-                setting.split_once('=').ok_or_else(|| Error::Asked(format!("`{setting}` is no setting: write name=value")))?;
+                setting.split_once('=').ok_or_else(|| Error::Request(format!("`{setting}` is no setting: write name=value")))?;
             let value: Value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
             with.insert(key.into(), value);
         }
-        let game = ops::game(with).map_err(|e| Error::asked(e).help("`flow ops tasks` lists the settings"))?;
+        let game = ops::game(with).map_err(|e| Error::request(e).help("`flow ops tasks` lists the settings"))?;
         // The commands that start a program are long; its name and its split say enough.
         let named = |setting: &&String| game.program().is_none() || ["name=", "split="].iter().any(|key| setting.starts_with(key));
         let plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
@@ -50,21 +52,24 @@ impl Panel {
         };
         let label = self.label.clone().unwrap_or_else(usual);
         if !plain(&label) {
-            return Err(Error::Asked(format!("`{label}` can't be a label: letters, digits and `-` make one")));
+            return Err(Error::Request(format!("`{label}` can't be a label: letters, digits and `-` make one")));
         }
         std::fs::create_dir_all(&self.out).map_err(Error::file(&self.out))?;
-        let outside = Outside::default();
+        let programs = Programs::default();
         if let Some(program) = game.program() {
-            outside.declare(program.clone());
+            programs.declare(program.clone());
         }
-        let panel = freeze(&game, &label, self.count as usize, &outside)?;
+        let panel = freeze(&game, &label, self.count as usize, &programs)?;
         let path = panel.write(&self.out)?;
-        // A game of ours keeps boards back for panels; a program's split is drawn by whoever trains on it.
-        let whose = match game.program() {
-            Some(program) => format!(" of the split `{}`", program.split.as_deref().unwrap_or("train")),
-            None => ", none of which training draws".into(),
+        // A game of ours keeps boards back for panels; another split is drawn by whoever trains on it.
+        let origin = match (game.program(), game.measured()) {
+            (Some(program), _) => format!(" of the split `{}`", program.split.as_deref().unwrap_or("train")),
+            (None, Some(split)) if split != Split::Test => {
+                format!(" of the split `{0}`: pipelines origin tasks name another split don't draw them", split.name())
+            }
+            _ => ", none of which training draws".into(),
         };
-        answer(&format!("{} tasks{whose} -> {}", panel.tasks.len(), path.display()));
+        answer(&format!("{} tasks{origin} -> {}", panel.tasks.len(), path.display()));
         Ok(ExitCode::SUCCESS)
     }
 }

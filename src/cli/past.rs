@@ -1,4 +1,4 @@
-//! What was made before the iteration that a run goes on with, for those who read it late.
+//! What nodes made before the iteration that a run resumes with, for the delayed edges that read it.
 
 use super::error::{Error, Result};
 use crate::dataflow::feed::{self, Feed, Feeds};
@@ -9,7 +9,7 @@ use crate::row::{self, RowError};
 use arrow::array::{RecordBatch, UInt64Array};
 use std::sync::Arc;
 
-/// What nodes with delayed readers had made: the weights they ended each iteration with, as the manifest has it.
+/// By node with a delayed reader: the versions of the weights after each iteration, or its logged rows.
 pub fn past(pipeline: &Pipeline, folder: &log::Run, manifest: &Manifest) -> Result<Feeds> {
     let mut feeds = Feeds::new();
     for input in pipeline.nodes.iter().flat_map(|n| &n.inputs).filter(|i| i.staleness.is_some()) {
@@ -26,44 +26,28 @@ pub fn past(pipeline: &Pipeline, folder: &log::Run, manifest: &Manifest) -> Resu
 
 /// The newest version that the update `node` had made by an iteration.
 fn versions(node: &str, manifest: &Manifest) -> Feed {
-    let of = |i: &log::Iteration| i.weights.iter().filter(|w| w.node == node).map(|w| (i.iteration, w.version)).next_back();
-    let made: Vec<(u64, u64)> = manifest.committed.iter().filter_map(of).collect();
+    let last_version = |i: &log::Iteration| i.weights.iter().filter(|w| w.node == node).map(|w| (i.iteration, w.version)).next_back();
+    let versions: Vec<(u64, u64)> = manifest.committed.iter().filter_map(last_version).collect();
     Arc::new(move |iteration| {
-        let version = made.iter().rev().find(|(at, _)| *at <= iteration).map(|(_, version)| *version);
-        Ok(version.map(one).into_iter().collect::<Result<_, _>>()?)
+        let version = versions.iter().rev().find(|(at, _)| *at <= iteration).map(|(_, version)| *version);
+        Ok(version.map(version_row).into_iter().collect::<Result<_, _>>()?)
     })
 }
 
-/// All that a node had logged by an iteration: the changes of a memory, which may be made again without a difference.
+/// All that a node had logged by an iteration: the changes of a memory. Applying a change twice makes no difference.
 pub fn changes(node: &Node, folder: &log::Run, manifest: &Manifest) -> Result<Feed> {
     let each = logged(&node.id, folder)?;
-    let (id, columns) = (node.id.clone(), ops::adds(node));
-    let committed: Vec<u64> = manifest.committed.iter().map(|made| made.iteration).collect();
+    let committed: Vec<u64> = manifest.committed.iter().map(|committed| committed.iteration).collect();
     Ok(Arc::new(move |iteration| {
         let mut all = Vec::new();
-        for made in committed.iter().filter(|made| **made <= iteration) {
-            all.extend(each(*made)?);
+        for earlier in committed.iter().filter(|earlier| **earlier <= iteration) {
+            all.extend(each(*earlier)?);
         }
-        match older(&id, &columns, &all) {
-            Some(error) => Err(error.into()),
-            None => Ok(all),
-        }
+        Ok(all)
     }))
 }
 
-/// Why this log of a node can't be gone on with, if it can't: columns that the node makes now were unknown when it was written.
-fn older(node: &str, columns: &[String], rows: &[RecordBatch]) -> Option<String> {
-    let lacks = |column: &&String| rows.iter().any(|batch| batch.column_by_name(column).is_none());
-    let missing: Vec<String> = columns.iter().filter(lacks).map(|column| format!("`{column}`")).collect();
-    (!missing.is_empty()).then(|| {
-        format!(
-            "the log of `{node}` has no {}: an older version of flow wrote it, and what it remembers can't be read; run its pipeline anew",
-            missing.join(", ")
-        )
-    })
-}
-
-fn one(version: u64) -> Result<RecordBatch, RowError> {
+fn version_row(version: u64) -> Result<RecordBatch, RowError> {
     row::batch(vec![("version", Arc::new(UInt64Array::from(vec![version])))])
 }
 
@@ -71,22 +55,4 @@ fn one(version: u64) -> Result<RecordBatch, RowError> {
 fn logged(node: &str, folder: &log::Run) -> Result<Feed> {
     let help = format!("`{node}` has a delayed reader, so it must be logged for its run to be resumed");
     feed::logged(folder, node).map_err(|e| Error::from(e).help(help))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::memory;
-
-    #[test]
-    fn a_memory_of_an_older_layout_is_named_with_what_it_lacks() {
-        let now = memory::table(&[]).unwrap();
-        let columns: Vec<String> = memory::COLUMNS.iter().map(|column| column.to_string()).collect();
-        assert_eq!(older("memory", &columns, std::slice::from_ref(&now)), None);
-        let kept: Vec<usize> =
-            (0..now.num_columns()).filter(|i| !["bucket", "score"].contains(&now.schema().field(*i).name().as_str())).collect();
-        let old = now.project(&kept).unwrap();
-        let said = older("memory", &columns, &[now, old]).unwrap();
-        assert!(said.starts_with("the log of `memory` has no `bucket`, `score`: an older version of flow wrote it"), "{said}");
-    }
 }

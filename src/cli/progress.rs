@@ -1,5 +1,7 @@
 //! Live progress: a line that moves at a terminal, a plain line from time to time elsewhere.
 
+use super::decline::{Decline, Watched};
+use super::output::warn;
 use crate::dataflow::journal::Committed;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;
@@ -12,11 +14,10 @@ pub struct Progress {
     start: Instant,
     first: u64,
     iterations: u64,
-    state: Mutex<State>,
+    state: Mutex<ProgressState>,
 }
 
-#[derive(Default)]
-struct State {
+struct ProgressState {
     last: Option<Instant>,
     done: u64,
     before: Option<f64>,
@@ -25,23 +26,28 @@ struct State {
     played: Vec<f64>,
     turns: f64,
     failed: f64,
+    decline: Decline,
+    warnings: Vec<String>,
 }
 
-/// What the summary says.
-pub struct Summary {
+/// The figures of the summary.
+pub struct TrainingSummary {
     pub iterations: u64,
     pub before: Option<f64>,
     pub after: Option<f64>,
     /// Success in training: the mean over the first tenth of the iterations, and over the last.
     pub played: Option<(f64, f64)>,
-    /// Episodes that were given up.
+    /// Episodes that failed and were left out.
     pub failed: u64,
+    /// What fell away in the course of it.
+    pub warnings: Vec<String>,
     pub seconds: f64,
 }
 
 impl Progress {
-    /// For a run that starts with iteration `first`; `before` is the success that an earlier part of it began with.
-    pub fn new(first: u64, iterations: u64, before: Option<f64>) -> Self {
+    /// For a run that starts with iteration `first`; `before` is the success that an earlier part of it began with. `watched` are the nodes whose
+    /// figures may fall away.
+    pub fn new(first: u64, iterations: u64, before: Option<f64>, watched: Watched) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::with_draw_target(Some(iterations), ProgressDrawTarget::stderr());
             // The template is a constant; if indicatif should refuse it, its own default serves.
@@ -50,12 +56,22 @@ impl Progress {
             }
             bar
         });
-        let state = Mutex::new(State { done: first, before, ..State::default() });
+        let state = Mutex::new(ProgressState {
+            last: None,
+            done: first,
+            before,
+            after: None,
+            played: vec![],
+            turns: 0.0,
+            failed: 0.0,
+            decline: Decline::new(watched, iterations),
+            warnings: vec![],
+        });
         Progress { bar, start: Instant::now(), first, iterations, state }
     }
 
-    /// Takes in a committed iteration. `evaluations` are the nodes that measure on a frozen panel.
-    pub fn saw(&self, committed: &Committed, evaluations: &[String]) {
+    /// Records a committed iteration. `evaluations` are the nodes that measure on a frozen panel.
+    pub fn record(&self, committed: &Committed, evaluations: &[String]) {
         let mut state = self.state.lock();
         let measured = evaluations.iter().find_map(|n| committed.figures.get(n)?.get("success")).copied();
         if let Some(success) = measured {
@@ -85,6 +101,13 @@ impl Progress {
         if state.failed > 0.0 {
             line.push_str(&format!("  {} failed", state.failed));
         }
+        for warning in state.decline.saw(committed.iteration, &committed.figures) {
+            match &self.bar {
+                Some(bar) => bar.suspend(|| warn(&warning)),
+                None => warn(&warning),
+            }
+            state.warnings.push(warning);
+        }
         match &self.bar {
             Some(bar) => {
                 bar.set_position(state.done);
@@ -103,13 +126,14 @@ impl Progress {
         }
     }
 
-    pub fn finish(&self) -> Summary {
+    pub fn finish(&self) -> TrainingSummary {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        let warnings = std::mem::take(&mut state.warnings);
         let (failed, seconds) = (state.failed as u64, self.start.elapsed().as_secs_f64());
-        Summary { iterations: state.done, before: state.before, after: state.after, played: ends(&state.played), failed, seconds }
+        TrainingSummary { iterations: state.done, before: state.before, after: state.after, played: ends(&state.played), failed, warnings, seconds }
     }
 }
 

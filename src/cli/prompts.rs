@@ -1,6 +1,6 @@
 //! What a model read, as text: the prompts of turns, with what was retrieved from a memory in marks.
 
-use super::episode::{Told, PROMPT};
+use super::episode::{JsonRow, PROMPT};
 use crate::log::Run;
 use crate::pipeline;
 use crate::policy::Tokenizer;
@@ -13,7 +13,7 @@ use std::path::Path;
 const MARKS: [char; 2] = ['\u{27e6}', '\u{27e7}'];
 
 /// Puts the prompt's text, as `prompt`, into each turn whose model's vocabulary the run has. What can't be read is left out.
-pub fn read(run: &Run, turns: &mut [Told]) {
+pub fn read(run: &Run, turns: &mut [JsonRow]) {
     let Some(tokenizers) = tokenizers(run) else { return };
     for turn in turns {
         let named = turn.iter().find(|(name, list)| (*name == "prompt_tokens" || name.ends_with("_prompt_tokens")) && list.is_array());
@@ -46,15 +46,15 @@ fn marked(prompt: &str, bare: &str) -> String {
 /// The vocabulary of the model of each node that plays, by the node; by "" that of the only model there is.
 fn tokenizers(run: &Run) -> Option<BTreeMap<String, Tokenizer>> {
     let pipeline = pipeline::load(&run.pipeline(), &[], &ops::replayed(Default::default())).ok()?;
-    let of = |model: &str| saved(&run.root().join(Run::version(0, model)));
+    let tokenizer_of = |model: &str| saved(&run.root().join(Run::version(0, model)));
     let mut all: BTreeMap<String, Tokenizer> = BTreeMap::new();
     for node in pipeline.all().filter(|node| ops::plays(node)) {
-        if let Some(tokenizer) = node.model().and_then(of) {
+        if let Some(tokenizer) = node.model().and_then(tokenizer_of) {
             all.insert(node.id.clone(), tokenizer);
         }
     }
     // In a table of its own, and where one node alone logged the column, nobody is named.
-    let first = pipeline.all().filter(|node| ops::acts(node)).chain(pipeline.all()).find_map(|node| node.model().and_then(of));
+    let first = pipeline.all().filter(|node| ops::acts(node)).chain(pipeline.all()).find_map(|node| node.model().and_then(tokenizer_of));
     all.extend(first.map(|tokenizer| (String::new(), tokenizer)));
     (!all.is_empty()).then_some(all)
 }

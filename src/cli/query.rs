@@ -1,7 +1,7 @@
 //! `flow query`: SQL over a run's committed iterations.
 
 use super::error::Error;
-use super::output::{handed, printed, Outcome};
+use super::output::{printed, printed_raw, CommandResult};
 use super::room;
 use crate::log;
 use clap::{Args, ValueEnum};
@@ -17,7 +17,7 @@ enum TableFormat {
 }
 
 #[derive(Args)]
-pub struct Query {
+pub struct QueryArgs {
     /// The run's folder
     run: PathBuf,
     /// One SELECT; the tables are the logged nodes, `metrics`, `trajectories` and `provenance`
@@ -26,8 +26,8 @@ pub struct Query {
     format: TableFormat,
 }
 
-impl Query {
-    pub fn run(self) -> Outcome {
+impl QueryArgs {
+    pub fn run(self) -> CommandResult {
         let run = log::Run::open(&self.run)?;
         room::limit();
         let format = match self.format {
@@ -39,9 +39,9 @@ impl Query {
         match self.format {
             TableFormat::Table | TableFormat::Json => printed(|out| Ok(log::query_to(&run, &self.sql, format, out)?)),
             TableFormat::Parquet if std::io::stdout().is_terminal() => {
-                Err(Error::asked("Parquet is no text: write it to a file with `> answer.parquet`"))
+                Err(Error::request("Parquet is no text: write it to a file with `> answer.parquet`"))
             }
-            TableFormat::Csv | TableFormat::Parquet => handed(|out| Ok(log::query_to(&run, &self.sql, format, out)?)),
+            TableFormat::Csv | TableFormat::Parquet => printed_raw(|out| Ok(log::query_to(&run, &self.sql, format, out)?)),
         }
     }
 }

@@ -33,11 +33,11 @@ pub fn reference(catalog: &Catalog) -> String {
         table(&settings(&study))
     );
     for (name, about) in [
-        ("Trained", "An entry of `runs`."),
-        ("Measured", "An entry of `measurements`."),
-        ("Table", "An item of `tables`."),
-        ("Row", "One of its `rows`."),
-        ("Column", "One of its `columns`."),
+        ("RunSpec", "An entry of `runs`."),
+        ("MeasurementSpec", "An entry of `measurements`."),
+        ("TableSpec", "An item of `tables`."),
+        ("RowSpec", "One of its `rows`."),
+        ("ColumnSpec", "One of its `columns`."),
     ] {
         let mut shape = study["$defs"][name].clone();
         shape["$defs"] = study["$defs"].clone();

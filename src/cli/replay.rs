@@ -1,11 +1,12 @@
 //! `flow replay`: repeats a run's credit and updates from its logged rollouts, without a game and without a generated token.
 
+use super::candidates;
 use super::machine::Machine;
 use super::models;
-use super::output::Outcome;
+use super::output::CommandResult;
 use super::run::free;
-use super::session::{info, Session};
-use super::source::{reduced, Source};
+use super::session::{info, TrainingSession};
+use super::source::{reduced, ReplaySource};
 use crate::dataflow::feed::Feeds;
 use crate::log::{self, Lock, Replays, RunInfo};
 use crate::pipeline::{contents, differences, Pipeline};
@@ -14,14 +15,14 @@ use clap::Args;
 use std::path::PathBuf;
 
 #[derive(Args)]
-pub struct Replay {
+pub struct ReplayArgs {
     /// The folder of the run whose rollouts are taken
     run: PathBuf,
     /// Another pipeline than the run's own; its rollouts are those of the same name, or the only one on each side
     #[arg(long, value_name = "PIPELINE")]
     with: Option<PathBuf>,
     /// Overrides a value, as `nodes.advantage.with.baseline=leave_one_out`
-    #[arg(long = "set", value_name = "PATH=VALUE")]
+    #[arg(long = "set", value_name = "PATH=VALUE", add = candidates::paths())]
     sets: Vec<String>,
     /// The new run's folder; runs/<name>-replay (and a number) unless given
     #[arg(long)]
@@ -30,15 +31,15 @@ pub struct Replay {
     machine: Machine,
 }
 
-impl Replay {
-    pub fn run(self) -> Outcome {
+impl ReplayArgs {
+    pub fn run(self) -> CommandResult {
         self.machine.alone("a replay")?;
-        let source = Source::open(&self.run)?;
+        let source = ReplaySource::open(&self.run)?;
         let file = self.with.clone().unwrap_or_else(|| source.run().pipeline());
         // As many iterations as there are, unless fewer are asked for.
         let sets: Vec<String> = [format!("iterations={}", source.iterations()?)].into_iter().chain(self.sets.clone()).collect();
         let whole = pipeline::load(&file, &sets, &ops::replayed(Default::default()))?;
-        source.holds(whole.iterations)?;
+        source.require_iterations(whole.iterations)?;
         let replays = source.rollouts(&whole, &file)?;
         // Once more, now that it is known which nodes have a log's columns.
         let whole = pipeline::load(&file, &sets, &ops::replayed(source.columns(&replays)?))?;
@@ -55,12 +56,12 @@ impl Replay {
             models::save_start(policy, &pipeline, &folder)?;
         }
         let (machine, replays) = (&self.machine, Some(replays));
-        Session { machine, pipeline, policy, folder, first: 0, feeds, past: Feeds::new(), replays, before: None, lock }.conduct()
+        TrainingSession { machine, pipeline, policy, folder, first: 0, feeds, past: Feeds::new(), replays, before: None, lock }.conduct()
     }
 }
 
 /// Says which settings differ from the run's and yet change nothing, because what they are about has happened already.
-fn idle(source: &Source, whole: &Pipeline, pipeline: &Pipeline, replays: &Replays) {
+fn idle(source: &ReplaySource, whole: &Pipeline, pipeline: &Pipeline, replays: &Replays) {
     // A run whose own file can't be read can still be replayed with another one.
     let Ok(theirs) = contents(&source.run().pipeline()) else { return };
     let over = |path: &str| {

@@ -4,10 +4,10 @@ use super::error::Error;
 use super::follow::follow;
 use super::machine::Machine;
 use super::models;
-use super::output::{answer, Outcome};
+use super::output::{answer, CommandResult};
 use super::past::past;
-use super::session::Session;
-use super::source::{reduced, Source};
+use super::session::TrainingSession;
+use super::source::{reduced, ReplaySource};
 use crate::dataflow::feed::Feeds;
 use crate::log::{self, Lock, Manifest, Status};
 use crate::pipeline::{Pipeline, Role};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Args)]
-pub struct Resume {
+pub struct ResumeArgs {
     /// The run's folder
     run: PathBuf,
     /// Trains up to this many iterations instead of those planned
@@ -27,8 +27,8 @@ pub struct Resume {
     machine: Machine,
 }
 
-impl Resume {
-    pub fn run(self) -> Outcome {
+impl ResumeArgs {
+    pub fn run(self) -> CommandResult {
         let folder = log::Run::open(&self.run)?;
         let lock = if self.machine.process == 0 { Some(Lock::take(&folder)?) } else { None };
         let manifest = folder.manifest()?;
@@ -49,7 +49,7 @@ impl Resume {
         let (first, planned) = (manifest.next(), pipeline.iterations);
         if planned < first.min(manifest.info.iterations) {
             let done = first.min(manifest.info.iterations);
-            return Err(Error::Asked(format!("{done} iterations are committed already; --iterations {planned} would take some back")));
+            return Err(Error::Request(format!("{done} iterations are committed already; --iterations {planned} would take some back")));
         }
         if manifest.status == Status::Finished && planned <= manifest.info.iterations {
             answer(&format!("{} is finished: all {planned} iterations are committed; `--iterations N` trains on", self.run.display()));
@@ -58,8 +58,8 @@ impl Resume {
         let feeds = match &replays {
             None => Feeds::new(),
             Some(replays) => {
-                let source = Source::open(Path::new(&replays.run))?;
-                source.holds(planned)?;
+                let source = ReplaySource::open(Path::new(&replays.run))?;
+                source.require_iterations(planned)?;
                 pipeline = reduced(&pipeline, replays);
                 source.feeds(replays)?
             }
@@ -75,7 +75,7 @@ impl Resume {
         eprintln!("going on with iteration {first} of {planned}");
         let past = past(&pipeline, &folder, &manifest)?;
         let before = before(&pipeline, &manifest);
-        Session { machine: &self.machine, pipeline, policy, folder, first, feeds, past, replays, before, lock }.conduct()
+        TrainingSession { machine: &self.machine, pipeline, policy, folder, first, feeds, past, replays, before, lock }.conduct()
     }
 }
 

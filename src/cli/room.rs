@@ -1,5 +1,5 @@
-//! A bound on the memory of a process that answers a stranger's question: DuckDB bounds what its operators hold, but not one value, which
-//! `repeat('x', 4000000000)` makes as long as it says.
+//! A limit on the memory of a process that runs a query: DuckDB limits its operators, but not the size of a single value such as
+//! `repeat('x', 4000000000)`.
 
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 

@@ -1,14 +1,15 @@
 //! `flow run`: trains.
 
+use super::candidates;
 use super::error::Result;
 use super::follow::follow;
 use super::grid::{cases, Case};
 use super::machine::Machine;
 use super::missing::missing;
 use super::models;
-use super::output::{answer, Outcome};
+use super::output::{answer, CommandResult};
 use super::seeds::{self, beside};
-use super::session::{info, Session};
+use super::session::{info, TrainingSession};
 use crate::log::{self, Lock};
 use crate::pipeline::Pipeline;
 use crate::{ops, pipeline};
@@ -17,11 +18,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Args)]
-pub struct Run {
+pub struct RunArgs {
     /// The pipeline file
     pipeline: PathBuf,
     /// Overrides a value, as `nodes.update.with.lr=1e-4`
-    #[arg(long = "set", value_name = "PATH=VALUE")]
+    #[arg(long = "set", value_name = "PATH=VALUE", add = candidates::paths())]
     sets: Vec<String>,
     /// The run's folder; runs/<name> (and a number) unless given
     #[arg(long)]
@@ -30,7 +31,7 @@ pub struct Run {
     #[arg(long, value_delimiter = ',', value_name = "SEEDS", conflicts_with_all = ["hosts", "dry_run"])]
     seeds: Vec<u64>,
     /// Runs once with each of these values, as `nodes.update.with.lr=1e-4,1e-3`; given several times, with every combination
-    #[arg(long, value_name = "PATH=VALUES", conflicts_with_all = ["hosts", "dry_run"])]
+    #[arg(long, value_name = "PATH=VALUES", add = candidates::paths(), conflicts_with_all = ["hosts", "dry_run"])]
     grid: Vec<String>,
     /// Checks everything, makes the models, and stops before the first iteration
     #[arg(long)]
@@ -39,8 +40,8 @@ pub struct Run {
     machine: Machine,
 }
 
-impl Run {
-    pub fn run(self) -> Outcome {
+impl RunArgs {
+    pub fn run(self) -> CommandResult {
         let catalog = ops::catalog();
         let look = |pipeline: &Pipeline| missing(pipeline, &self.pipeline, &catalog);
         let load = |sets: &[String]| pipeline::load_to_run(&self.pipeline, sets, &catalog, false, &look);
@@ -67,13 +68,14 @@ impl Run {
             models::save_start(policy, &pipeline, &folder)?;
         }
         let (feeds, past) = Default::default();
-        Session { machine: &self.machine, pipeline, policy, folder, first: 0, feeds, past, replays: None, before: None, lock }.conduct()
+        TrainingSession { machine: &self.machine, pipeline, policy, folder, first: 0, feeds, past, replays: None, before: None, lock }
+            .conduct()
     }
 }
 
-impl Run {
+impl RunArgs {
     /// A run for each of the cases.
-    fn each(&self, name: &str, cases: &[Case]) -> Outcome {
+    fn each(&self, name: &str, cases: &[Case]) -> CommandResult {
         let mut arguments = vec![self.pipeline.clone().into_os_string()];
         self.sets.iter().for_each(|set| arguments.extend(["--set".into(), set.into()]));
         arguments.extend(self.machine.arguments());

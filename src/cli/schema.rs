@@ -1,21 +1,21 @@
 //! `flow schema`: the JSON Schema of the pipeline language, or of a study's file, for editors and for checks elsewhere.
 
-use super::output::{answer, Outcome};
+use super::output::{answer, CommandResult};
 use super::study;
 use crate::{ops, pipeline};
 use clap::Args;
 use std::process::ExitCode;
 
 #[derive(Args)]
-pub struct Schema {
+pub struct SchemaArgs {
     /// The schema of a study's file, in place of a pipeline's
     #[arg(long)]
     study: bool,
 }
 
-impl Schema {
-    pub fn run(self) -> Outcome {
-        let schema = if self.study { study::schema() } else { pipeline::schema(&ops::catalog()) };
+impl SchemaArgs {
+    pub fn run(self) -> CommandResult {
+        let schema = if self.study { study::published_schema() } else { pipeline::schema(&ops::catalog()) };
         answer(&serde_json::to_string_pretty(&schema)?);
         Ok(ExitCode::SUCCESS)
     }

@@ -2,7 +2,7 @@
 
 use super::error::Result;
 use super::grid::Case;
-use super::output::{answer, Outcome, Output};
+use super::output::{answer, CommandResult, OutputFormat};
 use super::summary::shell_word;
 use serde_json::Value;
 use std::ffi::OsString;
@@ -12,15 +12,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 /// One run that ended well.
-struct Ended {
+struct FinishedRun {
     case: Case,
     run: PathBuf,
     /// Success before and after: on the frozen panel, or at both ends of training.
     success: [Option<f64>; 2],
 }
 
-/// Runs `arguments` (those of `flow run` but for what the cases differ in, the folder and the format) once a case, into its `folder`.
-pub fn each(cases: &[Case], arguments: &[OsString], folder: impl Fn(&Case) -> PathBuf, format: Output) -> Outcome {
+/// Runs `flow run` with these arguments once for each case, which adds its overrides, its folder and the format.
+pub fn each(cases: &[Case], arguments: &[OsString], folder: impl Fn(&Case) -> PathBuf, format: OutputFormat) -> CommandResult {
     let flow = std::env::current_exe()?;
     // A Ctrl-C reaches the run too, which commits what it has in hand; waiting for that is all that is left to do here.
     let interrupted = Arc::new(AtomicBool::new(false));
@@ -40,27 +40,27 @@ pub fn each(cases: &[Case], arguments: &[OsString], folder: impl Fn(&Case) -> Pa
         let output = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().and_then(|child| child.wait_with_output())?;
         if !output.status.success() || interrupted.load(Ordering::Relaxed) {
             if !ended.is_empty() {
-                answer(&told(&ended));
+                answer(&table(&ended));
             }
             return Ok(ExitCode::from(output.status.code().unwrap_or(1) as u8));
         }
         ended.push(ending(case.clone(), run, &output.stdout)?);
     }
     answer(&match format {
-        Output::Json => Value::from(ended.iter().map(Ended::json).collect::<Vec<_>>()).to_string(),
-        Output::Text => told(&ended),
+        OutputFormat::Json => Value::from(ended.iter().map(FinishedRun::json).collect::<Vec<_>>()).to_string(),
+        OutputFormat::Text => table(&ended),
     });
     Ok(ExitCode::SUCCESS)
 }
 
-fn ending(case: Case, run: PathBuf, said: &[u8]) -> Result<Ended> {
-    let said: Value = serde_json::from_slice(said)?;
+fn ending(case: Case, run: PathBuf, output: &[u8]) -> Result<FinishedRun> {
+    let summary: Value = serde_json::from_slice(output)?;
     // Without a frozen panel, success in training is what there is.
-    let success = |key: &str, end: usize| said[key].as_f64().or(said["training_success"][end].as_f64());
-    Ok(Ended { case, run, success: [success("success_before", 0), success("success_after", 1)] })
+    let success = |key: &str, end: usize| summary[key].as_f64().or(summary["training_success"][end].as_f64());
+    Ok(FinishedRun { case, run, success: [success("success_before", 0), success("success_after", 1)] })
 }
 
-impl Ended {
+impl FinishedRun {
     fn json(&self) -> Value {
         let [before, after] = self.success;
         let mut json = serde_json::json!({ "seed": self.case.seed, "run": self.run.display().to_string(), "success_first": before, "success_last": after });
@@ -72,11 +72,11 @@ impl Ended {
 }
 
 /// The runs in a table, the mean over the seeds of each setting, and what to do with them.
-fn told(ended: &[Ended]) -> String {
+fn table(ended: &[FinishedRun]) -> String {
     let percent = |x: Option<f64>| x.map_or("-".into(), |x| format!("{:.1}%", 100.0 * x));
     let width = ended.iter().map(|e| e.run.display().to_string().chars().count()).max().unwrap_or(0).max(3);
     let mut text = format!("{:<6}  {:<width$}  {:>8}  {:>8}\n", "seed", "run", "first", "last");
-    for Ended { case, run, success: [before, after] } in ended {
+    for FinishedRun { case, run, success: [before, after] } in ended {
         let seed = case.seed.map_or("-".into(), |seed| seed.to_string());
         text += &format!("{seed:<6}  {:<width$}  {:>8}  {:>8}\n", run.display().to_string(), percent(*before), percent(*after));
     }
@@ -84,8 +84,8 @@ fn told(ended: &[Ended]) -> String {
         let after: Vec<f64> = alike.iter().filter_map(|e| e.success[1]).collect();
         if let (true, Some(deviation)) = (after.len() == alike.len(), deviation(&after)) {
             let mean = after.iter().sum::<f64>() / after.len() as f64;
-            let of = Some(alike[0].case.settings()).filter(|settings| !settings.is_empty()).map_or(String::new(), |s| format!("{s}: "));
-            text += &format!("{of}success at last: {:.1}% on average, standard deviation {:.1}\n", 100.0 * mean, 100.0 * deviation);
+            let label = Some(alike[0].case.settings()).filter(|settings| !settings.is_empty()).map_or(String::new(), |s| format!("{s}: "));
+            text += &format!("{label}success at last: {:.1}% on average, standard deviation {:.1}\n", 100.0 * mean, 100.0 * deviation);
         }
     }
     let runs: Vec<String> = ended.iter().map(|e| shell_word(&e.run.display().to_string())).collect();
@@ -112,20 +112,20 @@ mod tests {
 
     #[test]
     fn several_seeds_are_told_in_one_table() {
-        let of = |seed, sets: &[&str], after| {
+        let finished = |seed, sets: &[&str], after| {
             let case = Case { seed: Some(seed), sets: sets.iter().map(|set| set.to_string()).collect() };
-            Ended { run: beside(Path::new("runs/a"), &case), case, success: [Some(0.1), after] }
+            FinishedRun { run: beside(Path::new("runs/a"), &case), case, success: [Some(0.1), after] }
         };
-        let ended = |seed, after| of(seed, &[], after);
-        let said = told(&[ended(1, Some(0.5)), ended(2, Some(0.7))]);
-        assert!(said.contains("1       runs/a-seed1     10.0%     50.0%\n"), "{said}");
+        let ended = |seed, after| finished(seed, &[], after);
+        let text = table(&[ended(1, Some(0.5)), ended(2, Some(0.7))]);
+        assert!(text.contains("1       runs/a-seed1     10.0%     50.0%\n"), "{text}");
         // The sample's deviation of 0.5 and 0.7 is sqrt(0.02).
-        assert!(said.contains("success at last: 60.0% on average, standard deviation 14.1\n"), "{said}");
-        assert!(said.ends_with("flow report runs/a-seed1 runs/a-seed2\n"), "{said}");
-        assert!(!told(&[ended(1, None)]).contains("average"));
-        let grid = ["x.lr=1", "x.lr=2"].map(|set| [1, 2].map(|seed| of(seed, &[set], Some(seed as f64 / 10.0))));
-        let said = told(&grid.into_iter().flatten().collect::<Vec<_>>());
-        assert!(said.contains("1       runs/a-lr-1-seed1     10.0%     10.0%\n"), "{said}");
-        assert!(said.contains("lr=2: success at last: 15.0% on average, standard deviation 7.1\n"), "{said}");
+        assert!(text.contains("success at last: 60.0% on average, standard deviation 14.1\n"), "{text}");
+        assert!(text.ends_with("flow report runs/a-seed1 runs/a-seed2\n"), "{text}");
+        assert!(!table(&[ended(1, None)]).contains("average"));
+        let grid = ["x.lr=1", "x.lr=2"].map(|set| [1, 2].map(|seed| finished(seed, &[set], Some(seed as f64 / 10.0))));
+        let text = table(&grid.into_iter().flatten().collect::<Vec<_>>());
+        assert!(text.contains("1       runs/a-lr-1-seed1     10.0%     10.0%\n"), "{text}");
+        assert!(text.contains("lr=2: success at last: 15.0% on average, standard deviation 7.1\n"), "{text}");
     }
 }

@@ -1,15 +1,16 @@
-//! One training, from the first iteration it makes to its summary: what `run`, `resume` and `replay` have in common.
+//! A training session, from its first iteration to its summary: what `run`, `resume` and `replay` have in common.
 
+use super::decline::Watched;
 use super::error::{Error, Result};
 use super::machine::Machine;
-use super::models::noted_start;
-use super::output::Outcome;
+use super::models::saved_start;
+use super::output::CommandResult;
 use super::progress::Progress;
-use super::summary::Next;
-use super::together::{same, News};
+use super::summary::NextCommands;
+use super::together::{same, RunStart};
 use crate::dataflow::cluster::end::end_process;
 use crate::dataflow::cluster::{Cluster, ClusterError, Meanwhile};
-use crate::dataflow::context::Shared;
+use crate::dataflow::context::RunState;
 use crate::dataflow::feed::Feeds;
 use crate::dataflow::journal::Journal;
 use crate::dataflow::run::{run, Plan};
@@ -21,8 +22,8 @@ use parking_lot::Mutex;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// A training that is ready to start.
-pub struct Session<'a> {
+/// A training run that is ready to start.
+pub struct TrainingSession<'a> {
     pub machine: &'a Machine,
     pub pipeline: Pipeline,
     pub policy: Option<Policy>,
@@ -33,37 +34,37 @@ pub struct Session<'a> {
     pub feeds: Feeds,
     /// What nodes with delayed readers had made before `first`.
     pub past: Feeds,
-    /// The run whose rows are repeated, if nothing is played.
+    /// The run whose rows are replayed, if nothing is played.
     pub replays: Option<Replays>,
     /// Success on the frozen panel before any training, where an earlier part of the run measured it.
     pub before: Option<f64>,
     pub lock: Option<Lock>,
 }
 
-impl Session<'_> {
-    /// Trains, and says how it went.
-    pub fn conduct(self) -> Outcome {
+impl TrainingSession<'_> {
+    /// Trains, and prints the summary.
+    pub fn conduct(self) -> CommandResult {
         let mut committer = Committer::new(self.folder.clone())?;
         committer.plan(self.pipeline.iterations);
         if self.policy.is_some() && self.folder.manifest()?.start.is_empty() {
-            committer.begins(noted_start(&self.pipeline, &self.folder)?)?;
+            committer.note_start(saved_start(&self.pipeline, &self.folder)?)?;
         }
         let (committer, iterations) = (Arc::new(Mutex::new(committer)), self.pipeline.iterations);
-        let shared = Shared::default();
+        let shared = RunState::default();
         interrupt(&shared)?;
-        let progress = Arc::new(Progress::new(self.first, self.pipeline.iterations, self.before));
+        let progress = Arc::new(Progress::new(self.first, self.pipeline.iterations, self.before, watched(&self.pipeline)));
         let evaluations: Vec<String> = self.pipeline.nodes.iter().filter(|n| ops::is(n, Role::Measures)).map(|n| n.id.clone()).collect();
         let eye = progress.clone();
         let journal = Journal {
             run: Some(self.folder.clone()),
             committer: Some(committer.clone()),
-            observer: Arc::new(move |committed| eye.saw(committed, &evaluations)),
+            observer: Arc::new(move |committed| eye.record(committed, &evaluations)),
         };
         let cluster = match self.machine.hosts()? {
             None => None,
             Some(hosts) => {
                 let run = self.folder.root().canonicalize().map_err(Error::file(self.folder.root()))?;
-                let news = serde_json::json!(News { run, first: self.first, iterations });
+                let news = serde_json::json!(RunStart { run, first: self.first, iterations });
                 let meanwhile = Meanwhile { stopped: &|| shared.until().is_some(), tell: &|text| eprintln!("{text}") };
                 let same = same(&hosts, self.machine.workers, &self.pipeline);
                 match Cluster::join(&hosts, &same, news, &meanwhile) {
@@ -101,22 +102,32 @@ impl Session<'_> {
             Ok(()) if stopped => Status::Stopped,
             Ok(()) => Status::Finished,
         };
-        let kept = committer.lock().finish(status);
+        let saved = committer.lock().finish(status);
         let root = self.folder.root().display();
         if let Err(failure) = ended {
+            if self.folder.in_place().is_err() {
+                return Err(failure.into());
+            }
             let on =
                 format!("{} iterations are committed in {root}; they can be queried, and `flow resume {root}` goes on", summary.iterations);
             return Err(Error::from(failure).help(on));
         }
-        kept?;
+        saved?;
         drop(self.lock);
         if stopped {
             eprintln!("stopped after {} iterations; they are committed, and `flow resume {root}` goes on", summary.iterations);
             return Ok(ExitCode::from(130));
         }
-        Next { run: self.folder.root(), replays: self.replays.map(|r| r.run), played, otherwise }.say(self.machine.format, &summary);
+        NextCommands { run: self.folder.root(), replays: self.replays.map(|r| r.run), played, otherwise }
+            .print(self.machine.format, &summary);
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// The nodes whose figures say whether a training falls away.
+fn watched(pipeline: &Pipeline) -> Watched {
+    let ids = |of: fn(&Node) -> bool| pipeline.nodes.iter().filter(|node| node.all().any(of)).map(|node| node.id.clone()).collect();
+    Watched { players: ids(ops::acts), learners: ids(ops::learns_from_rewards) }
 }
 
 /// A setting by which a replay could judge the same rows in another way, if the log allows a replay.
@@ -129,11 +140,11 @@ fn otherwise(pipeline: &Pipeline) -> Option<String> {
 /// A logged node whose rows are turns of episodes.
 fn played(pipeline: &Pipeline) -> Option<String> {
     let mut logged = pipeline.nodes.iter().filter(|n| pipeline.log.contains(&n.id));
-    let turns = |n: &&Node| ["action", "reward"].iter().all(|column| n.makes(ops::adds).iter().any(|made| made == column));
+    let turns = |n: &&Node| ["action", "reward"].iter().all(|column| n.makes(ops::adds).iter().any(|added| added == column));
     logged.rfind(turns).map(|n| n.id.clone())
 }
 
-/// What the manifest says of a pipeline.
+/// The part of the manifest that describes the pipeline.
 pub fn info(pipeline: &Pipeline) -> RunInfo {
     let logged = pipeline.nodes.iter().filter(|n| pipeline.log.contains(&n.id));
     let columns = |node: &Node| {
@@ -141,7 +152,7 @@ pub fn info(pipeline: &Pipeline) -> RunInfo {
         row::in_order(&name.chain(node.makes(ops::adds)).collect::<Vec<_>>())
     };
     let catalog = ops::catalog();
-    let upstream = |id: &str| Some(pipeline.upstream(id, &catalog).into_iter().map(String::from).collect());
+    let upstream = |id: &str| pipeline.upstream(id, &catalog).into_iter().map(String::from).collect();
     let node = |n: &Node| NodeInfo {
         id: n.id.clone(),
         op: n.op.clone(),
@@ -152,14 +163,13 @@ pub fn info(pipeline: &Pipeline) -> RunInfo {
     let nodes = logged.map(node).collect();
     let delay = pipeline.nodes.iter().flat_map(|n| &n.inputs).filter_map(|i| i.staleness).max().unwrap_or(0);
     RunInfo {
-        pipeline: None,
         name: pipeline.name.clone(),
         nodes,
         iterations: pipeline.iterations,
         seed: pipeline.seed,
         keep: pipeline.keep.clone(),
         delay,
-        replays: None,
+        ..RunInfo::default()
     }
 }
 
@@ -169,14 +179,14 @@ pub fn journal_of(folder: &log::Run) -> Journal {
 }
 
 /// The first Ctrl-C asks for a stop between two iterations, the second one ends the process.
-fn interrupt(shared: &Shared) -> Result<()> {
+fn interrupt(shared: &RunState) -> Result<()> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).map_err(|e| Error::from(e).at("signals"))?;
     let shared = shared.clone();
     let watch = move || {
         for (count, _) in signals.forever().enumerate() {
             if count > 0 {
-                shared.outside.close();
+                shared.programs.close();
                 end_process(130);
             }
             eprintln!("\nstopping once the iteration in hand is committed; again to end at once, which drops it");

@@ -1,8 +1,8 @@
 //! `flow show`: one trajectory in full.
 
-use super::episode::{plain, rows, Teller, Told};
+use super::episode::{plain, rows, EpisodePrinter, JsonRow};
 use super::error::{Error, Result};
-use super::output::{printed, Outcome, Output};
+use super::output::{printed, CommandResult, OutputFormat};
 use super::prompts;
 use crate::log;
 use crate::log::sql::{literal, quoted};
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 #[derive(Args)]
-pub struct Show {
+pub struct ShowArgs {
     /// The run's folder
     run: PathBuf,
     /// Any part of the task's name that no other task has
@@ -37,19 +37,19 @@ pub struct Show {
     #[arg(long)]
     node: Option<String>,
     #[arg(long, value_enum, default_value = "text")]
-    format: Output,
+    format: OutputFormat,
 }
 
 /// How many names an error lists.
 const NAMES: usize = 5;
 
-impl Show {
-    pub fn run(self) -> Outcome {
+impl ShowArgs {
+    pub fn run(self) -> CommandResult {
         let run = log::Run::open(&self.run)?;
         let nodes: Vec<String> = run.manifest()?.info.nodes.into_iter().map(|n| n.id).collect();
         let (mut turns, others) = self.find(&run)?;
         remembered(&run, &mut turns)?;
-        if self.format == Output::Json {
+        if self.format == OutputFormat::Json {
             let first = |name: &str| turns.first().and_then(|t| t.get(name)).cloned();
             let object = serde_json::json!({
                 "run": self.run.display().to_string(), "iteration": first("iteration"), "task": first("task"), "sample": first("sample"), "turns": turns,
@@ -58,9 +58,9 @@ impl Show {
         }
         prompts::read(&run, &mut turns);
         let iteration = turns.first().and_then(|t| t.get("iteration")).cloned().unwrap_or_default();
-        let mut teller = Teller::new(nodes);
+        let mut printer = EpisodePrinter::new(nodes);
         printed(|out| {
-            turns.into_iter().try_for_each(|turn| out.write_all(teller.tell(turn).as_bytes()))?;
+            turns.into_iter().try_for_each(|turn| out.write_all(printer.render(turn).as_bytes()))?;
             if others > 1 {
                 writeln!(
                     out,
@@ -72,26 +72,26 @@ impl Show {
     }
 
     /// The turns of the trajectory asked for, and how many trajectories it was chosen from.
-    fn find(&self, run: &log::Run) -> Result<(Vec<Told>, usize)> {
+    fn find(&self, run: &log::Run) -> Result<(Vec<JsonRow>, usize)> {
         let (table, score) = self.table(run)?;
-        let asked = |sql: &str| log::query(run, sql).map_err(Error::from).and_then(|a| rows(&a));
+        let query = |sql: &str| log::query(run, sql).map_err(Error::from).and_then(|a| rows(&a));
         let task = match &self.task {
-            Some(part) => Some(self.task(&table, part, asked)?),
+            Some(part) => Some(self.task(&table, part, query)?),
             None => None,
         };
-        let mut of = task.as_ref().map_or("true".into(), |t| format!("task = {}", literal(t)));
+        let mut condition = task.as_ref().map_or("true".into(), |t| format!("task = {}", literal(t)));
         let iteration = match self.iteration {
             Some(iteration) => iteration,
             None => {
-                let newest = asked(&format!("SELECT max(iteration) AS iteration FROM {table} WHERE {of}"))?;
+                let newest = query(&format!("SELECT max(iteration) AS iteration FROM {table} WHERE {condition}"))?;
                 newest
                     .first()
                     .and_then(|r| r["iteration"].as_u64())
-                    .ok_or_else(|| Error::asked("nothing is committed yet: look again once an iteration is"))?
+                    .ok_or_else(|| Error::request("nothing is committed yet: look again once an iteration is"))?
             }
         };
         // From here on one iteration is all that is read.
-        let asked = |sql: &str| log::query_within(run, iteration..=iteration, sql).map_err(Error::from).and_then(|a| rows(&a));
+        let query = |sql: &str| log::query_within(run, iteration..=iteration, sql).map_err(Error::from).and_then(|a| rows(&a));
         // An expert's episode is no measure of the policy.
         let order = match (self.best, self.worst) {
             (true, _) => "acted DESC, score DESC NULLS LAST, ",
@@ -99,27 +99,27 @@ impl Show {
             _ => "",
         };
         let acted = self.acted(run, &table)?;
-        let trajectories = asked(&format!(
-            "SELECT task, sample, last({score} ORDER BY attempt, turn, phase) AS score, bool_or({acted}) AS acted FROM {table} WHERE {of} GROUP BY task, sample ORDER BY {order}task, sample"
+        let trajectories = query(&format!(
+            "SELECT task, sample, last({score} ORDER BY attempt, turn, phase) AS score, bool_or({acted}) AS acted FROM {table} WHERE {condition} GROUP BY task, sample ORDER BY {order}task, sample"
         ))?;
         if trajectories.is_empty() {
             let there = self.iterations(&table, run)?;
-            return Err(Error::Asked(format!("iteration {iteration} has no trajectories{there}")));
+            return Err(Error::Request(format!("iteration {iteration} has no trajectories{there}")));
         }
         let chosen = trajectories.iter().find(|t| self.sample.is_none_or(|s| t["sample"] == s)).ok_or_else(|| {
             let mut samples: Vec<u64> = trajectories.iter().filter_map(|t| t["sample"].as_u64()).collect();
             samples.sort();
             samples.dedup();
             let there = listed(samples.iter().map(u64::to_string));
-            Error::Asked(format!("there is no such sample in iteration {iteration}; there are {there}"))
+            Error::Request(format!("there is no such sample in iteration {iteration}; there are {there}"))
         })?;
-        of = format!("task = {} AND sample = {}", literal(chosen["task"].as_str().unwrap_or_default()), chosen["sample"]);
+        condition = format!("task = {} AND sample = {}", literal(chosen["task"].as_str().unwrap_or_default()), chosen["sample"]);
         if let Some(attempt) = self.attempt {
-            of += &format!(" AND attempt = {attempt}");
+            condition += &format!(" AND attempt = {attempt}");
         }
-        let turns = asked(&format!("SELECT * FROM {table} WHERE {of} ORDER BY attempt, turn, phase"))?;
+        let turns = query(&format!("SELECT * FROM {table} WHERE {condition} ORDER BY attempt, turn, phase"))?;
         if turns.is_empty() {
-            return Err(Error::asked("the trajectory has no such attempt: leave --attempt out to see all"));
+            return Err(Error::request("the trajectory has no such attempt: leave --attempt out to see all"));
         }
         Ok((turns, trajectories.len()))
     }
@@ -135,12 +135,12 @@ impl Show {
                 true => "this run logged no turns: name its rollout in `log`".into(),
                 false => format!("--node can be {}", listed(there.into_iter())),
             };
-            return Err(Error::Asked(format!("there are no trajectories in `{name}`; {help}")));
+            return Err(Error::Request(format!("there are no trajectories in `{name}`; {help}")));
         };
         let scores: Vec<String> =
             table.columns.iter().filter(|(c, _)| c == "score" || c.ends_with("_score")).map(|(c, _)| quoted(c)).collect();
         if scores.is_empty() && (self.best || self.worst) {
-            return Err(Error::Asked(format!("`{name}` has no score to choose by")));
+            return Err(Error::Request(format!("`{name}` has no score to choose by")));
         }
         Ok((quoted(name), if scores.is_empty() { "NULL".into() } else { format!("coalesce({})", scores.join(", ")) }))
     }
@@ -155,32 +155,32 @@ impl Show {
     }
 
     /// The task whose name is `part`, or the only one that has it in its name.
-    fn task(&self, table: &str, part: &str, asked: impl Fn(&str) -> Result<Vec<Told>>) -> Result<String> {
+    fn task(&self, table: &str, part: &str, query: impl Fn(&str) -> Result<Vec<JsonRow>>) -> Result<String> {
         let within = self.iteration.map_or("true".into(), |i| format!("iteration = {i}"));
         let names = |condition: &str| {
-            let rows = asked(&format!(
+            let rows = query(&format!(
                 "SELECT task FROM {table} WHERE {within} AND {condition} GROUP BY task ORDER BY max(iteration) DESC, task"
             ))?;
             Ok::<_, Error>(rows.iter().filter_map(|r| r["task"].as_str().map(String::from)).collect::<Vec<_>>())
         };
-        let mut found = names(&format!("contains(task, {})", literal(part)))?;
-        if let Some(exact) = found.iter().position(|t| t == part) {
-            return Ok(found.swap_remove(exact));
+        let mut tasks = names(&format!("contains(task, {})", literal(part)))?;
+        if let Some(exact) = tasks.iter().position(|t| t == part) {
+            return Ok(tasks.swap_remove(exact));
         }
         let place = self.iteration.map_or("this run".into(), |i| format!("iteration {i}"));
-        match found.as_slice() {
+        match tasks.as_slice() {
             [only] => Ok(only.clone()),
             [] => {
                 let all = names("true")?;
                 let there = if all.is_empty() { " none".into() } else { lines(all) };
-                Err(Error::Asked(format!(
+                Err(Error::Request(format!(
                     "no task of {place} has `{part}` in its name; there are:{there}\nany part of a name that no other has will do"
                 )))
             }
             many => {
                 let all = lines(many.to_vec());
                 let count = many.len();
-                Err(Error::Asked(format!(
+                Err(Error::Request(format!(
                     "{count} tasks of {place} have `{part}` in their names:{all}\ngive a part that only one of them has"
                 )))
             }
@@ -201,13 +201,13 @@ impl Show {
 }
 
 /// Puts in words, as `told`, which entries of a memory a turn was given, whose they are and what the episodes earned that they came from.
-fn remembered(run: &log::Run, turns: &mut [Told]) -> Result<()> {
+fn remembered(run: &log::Run, turns: &mut [JsonRow]) -> Result<()> {
     let manifest = run.manifest()?;
     let memories: Vec<&str> = manifest.info.nodes.iter().filter(|n| n.role == Some(Role::Remembers)).map(|n| n.id.as_str()).collect();
-    let given = |turn: &Told| {
+    let retrieved = |turn: &JsonRow| {
         turn.iter().find(|(name, _)| *name == "retrieved" || name.ends_with("_retrieved")).and_then(|(_, ids)| ids.as_array().cloned())
     };
-    let all: BTreeSet<u64> = turns.iter().filter_map(given).flatten().filter_map(|id| id.as_u64()).collect();
+    let all: BTreeSet<u64> = turns.iter().filter_map(retrieved).flatten().filter_map(|id| id.as_u64()).collect();
     if memories.is_empty() || all.is_empty() {
         return Ok(());
     }
@@ -215,18 +215,23 @@ fn remembered(run: &log::Run, turns: &mut [Told]) -> Result<()> {
     let entries = memories.iter().map(|memory| {
         format!("SELECT id, source, sample, attempt, score, text FROM {} WHERE change > 0 AND id IN ({ids})", quoted(memory))
     });
-    let found = rows(&log::query(run, &entries.collect::<Vec<_>>().join(" UNION ALL "))?)?;
-    let by_id: BTreeMap<u64, String> = found
+    let entries = rows(&log::query(run, &entries.collect::<Vec<_>>().join(" UNION ALL "))?)?;
+    let by_id: BTreeMap<u64, String> = entries
         .iter()
         .filter_map(|entry| {
-            let of = |column: &str| plain(&entry[column]);
-            let attempt = if entry["attempt"] == 0 { String::new() } else { format!(", attempt {}", of("attempt")) };
-            let whose = format!("from iteration {}, sample {}{attempt}, which came to {}", of("source"), of("sample"), of("score"));
-            Some((entry["id"].as_u64()?, format!("{} ({whose})", of("text"))))
+            let value_of = |column: &str| plain(&entry[column]);
+            let attempt = if entry["attempt"] == 0 { String::new() } else { format!(", attempt {}", value_of("attempt")) };
+            let origin = format!(
+                "from iteration {}, sample {}{attempt}, which came to {}",
+                value_of("source"),
+                value_of("sample"),
+                value_of("score")
+            );
+            Some((entry["id"].as_u64()?, format!("{} ({origin})", value_of("text"))))
         })
         .collect();
     for turn in turns {
-        let ids: Vec<u64> = given(turn).unwrap_or_default().iter().filter_map(|id| id.as_u64()).collect();
+        let ids: Vec<u64> = retrieved(turn).unwrap_or_default().iter().filter_map(|id| id.as_u64()).collect();
         let lines: Vec<&str> = ids.iter().filter_map(|id| by_id.get(id).map(String::as_str)).collect();
         if !lines.is_empty() {
             turn.insert("told".into(), lines.join("\n").into());

@@ -10,15 +10,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The run that is repeated.
-pub struct Source {
+pub struct ReplaySource {
     run: Run,
     manifest: Manifest,
     /// As the user named it.
     name: String,
 }
 
-/// What there is to do when the rows of played nodes are there already. These rows are logged in any case, so that a
-/// replay can be replayed.
+/// The pipeline without the nodes whose rows the log replaces. Those rows are logged again in any case, so that a replay can be
+/// replayed.
 pub fn reduced(pipeline: &Pipeline, replays: &Replays) -> Pipeline {
     let fed: BTreeSet<&str> = replays.nodes.keys().map(String::as_str).collect();
     let mut left = pipeline.fed(&fed, ops::plays);
@@ -31,12 +31,12 @@ fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.into_iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ")
 }
 
-impl Source {
-    pub fn open(run: &Path) -> Result<Source> {
+impl ReplaySource {
+    pub fn open(run: &Path) -> Result<ReplaySource> {
         let name = run.display().to_string();
         let run = Run::open(run)?;
         let manifest = run.manifest()?;
-        Ok(Source { run, manifest, name })
+        Ok(ReplaySource { run, manifest, name })
     }
 
     pub fn run(&self) -> &Run {
@@ -46,16 +46,16 @@ impl Source {
     /// How many iterations can be repeated.
     pub fn iterations(&self) -> Result<u64> {
         match self.manifest.trained() {
-            0 => Err(Error::Asked(format!("{} has no committed iteration yet, so there is nothing to replay", self.name))),
+            0 => Err(Error::Request(format!("{} has no committed iteration yet, so there is nothing to replay", self.name))),
             n => Ok(n),
         }
     }
 
     /// Insists on that many iterations.
-    pub fn holds(&self, iterations: u64) -> Result<()> {
+    pub fn require_iterations(&self, iterations: u64) -> Result<()> {
         let there = self.iterations()?;
         if iterations > there {
-            return Err(Error::Asked(format!("{iterations} iterations can't be replayed: {} has committed {there}", self.name)));
+            return Err(Error::Request(format!("{iterations} iterations can't be replayed: {} has committed {there}", self.name)));
         }
         Ok(())
     }
@@ -63,34 +63,34 @@ impl Source {
     /// Which logged node stands for each rollout of `pipeline` (from the file `file`): the one of the same name, else the
     /// only one that either has. The tasks come from the log too where both log them.
     pub fn rollouts(&self, pipeline: &Pipeline, file: &Path) -> Result<Replays> {
-        let logged = |wanted: fn(&NodeInfo) -> bool| {
-            self.manifest.info.nodes.iter().filter(|n| wanted(n)).map(|n| n.id.as_str()).collect::<Vec<_>>()
+        let logged = |selects: fn(&NodeInfo) -> bool| {
+            self.manifest.info.nodes.iter().filter(|n| selects(n)).map(|n| n.id.as_str()).collect::<Vec<_>>()
         };
-        // A loop is there for the sake of its rollout.
+        // A loop stands for the rollout inside it.
         let theirs = logged(|n| n.op == LOOP || ops::role(&n.op) == Some(Role::Plays));
-        let wanted: Vec<&Node> = pipeline.nodes.iter().filter(|n| ops::rolls_out(n)).collect();
-        if wanted.is_empty() {
-            return Err(Error::Asked(format!("{} has no rollout, so there are no rows to put in place of its own", file.display())));
+        let rollouts: Vec<&Node> = pipeline.nodes.iter().filter(|n| ops::rolls_out(n)).collect();
+        if rollouts.is_empty() {
+            return Err(Error::Request(format!("{} has no rollout, so there are no rows to put in place of its own", file.display())));
         }
         let mut nodes: BTreeMap<String, String> = BTreeMap::new();
-        for node in &wanted {
+        for node in &rollouts {
             let same = theirs.iter().find(|id| **id == node.id);
-            if let Some(id) = same.or(theirs.first().filter(|_| theirs.len() == 1 && wanted.len() == 1)) {
+            if let Some(id) = same.or(theirs.first().filter(|_| theirs.len() == 1 && rollouts.len() == 1)) {
                 nodes.insert(node.id.clone(), id.to_string());
             }
         }
-        let lacking: Vec<&Node> = wanted.iter().filter(|n| !nodes.contains_key(&n.id)).copied().collect();
+        let lacking: Vec<&Node> = rollouts.iter().filter(|n| !nodes.contains_key(&n.id)).copied().collect();
         if !lacking.is_empty() {
             let spare: Vec<&str> = theirs.into_iter().filter(|id| !nodes.values().any(|used| used == id)).collect();
-            return Err(Error::Asked(self.unlogged(pipeline, file, &lacking, &spare)));
+            return Err(Error::Request(self.unlogged(pipeline, file, &lacking, &spare)));
         }
         let tasks = logged(|n| ops::role(&n.op) == Some(Role::Opens));
         let opens = |n: &&Node| ops::is(n, Role::Opens) && pipeline.log.contains(&n.id) && tasks.contains(&n.id.as_str());
         let both = pipeline.nodes.iter().filter(opens);
         nodes.extend(both.map(|n| (n.id.clone(), n.id.clone())));
-        // What was said of the episodes was said by the policy of that run; there may have been nothing to say.
-        let told = logged(|n| ops::role(&n.op) == Some(Role::Reflects));
-        for node in pipeline.nodes.iter().filter(|n| ops::is(n, Role::Reflects) && told.contains(&n.id.as_str())) {
+        // Reflections were written by that run's policy, so they are replayed too; there may be none.
+        let reflections = logged(|n| ops::role(&n.op) == Some(Role::Reflects));
+        for node in pipeline.nodes.iter().filter(|n| ops::is(n, Role::Reflects) && reflections.contains(&n.id.as_str())) {
             if !log::columns(&self.run, &self.manifest, &node.id)?.is_empty() {
                 nodes.insert(node.id.clone(), node.id.clone());
             }
@@ -98,7 +98,7 @@ impl Source {
         Ok(Replays { run: self.name.clone(), nodes })
     }
 
-    /// That rollouts of a pipeline are not in the log, who needs them, and what to do.
+    /// The message for rollouts that the log lacks: which nodes need them, and what to do.
     fn unlogged(&self, pipeline: &Pipeline, file: &Path, lacking: &[&Node], spare: &[&str]) -> String {
         let ids: Vec<&str> = lacking.iter().map(|n| n.id.as_str()).collect();
         let readers = pipeline.nodes.iter().filter(|n| n.inputs.iter().any(|i| ids.contains(&i.from.as_str())));
@@ -133,7 +133,7 @@ impl Source {
         for (node, theirs) in &replays.nodes {
             let columns = log::columns(&self.run, &self.manifest, theirs)?;
             if columns.is_empty() {
-                return Err(Error::Asked(format!("{} has logged no row of `{theirs}`, so there is nothing to replay", self.name)));
+                return Err(Error::Request(format!("{} has logged no row of `{theirs}`, so there is nothing to replay", self.name)));
             }
             all.insert(node.clone(), columns);
         }
@@ -151,23 +151,23 @@ impl Source {
     pub fn starts(&self, pipeline: &Pipeline) -> Result<Starts> {
         let theirs = starts(&self.run)?;
         let only = theirs.values().next().filter(|_| theirs.len() == 1 && learners(pipeline).count() == 1);
-        let mut found = Starts::new();
+        let mut folders = Starts::new();
         for name in learners(pipeline) {
             if let Some(folder) = theirs.get(name).or(only) {
-                found.insert(name.clone(), folder.clone());
+                folders.insert(name.clone(), folder.clone());
                 continue;
             }
             // Nodes without inputs are those whose rows are there already.
             let trains = pipeline.nodes.iter().find(|n| !n.inputs.is_empty() && n.model() == Some(name.as_str()));
             if let Some(node) = trains {
                 let known = if theirs.is_empty() { "none".into() } else { quoted(theirs.keys().map(String::as_str)) };
-                return Err(Error::Asked(format!(
+                return Err(Error::Request(format!(
                     "`{}` trains the model `{name}`, and {} has no weights that `{name}` began with (it has of: {known})\n\
                      a replay begins as its run did: give the model the name that it has there",
                     node.id, self.name
                 )));
             }
         }
-        Ok(found)
+        Ok(folders)
     }
 }

@@ -1,11 +1,11 @@
-//! The end of a training: how it went, and what one may want to do next.
+//! The summary of a training run, and suggested next commands.
 
-use super::output::{answer, Output};
-use super::progress::Summary;
+use super::output::{answer, OutputFormat};
+use super::progress::TrainingSummary;
 use std::path::Path;
 
-/// What the next commands are about.
-pub struct Next<'a> {
+/// What the suggested commands refer to.
+pub struct NextCommands<'a> {
     pub run: &'a Path,
     /// The run that this one replays.
     pub replays: Option<String>,
@@ -15,26 +15,26 @@ pub struct Next<'a> {
     pub otherwise: Option<String>,
 }
 
-impl Next<'_> {
+impl NextCommands<'_> {
     /// Prints the summary and the next commands.
-    pub fn say(self, format: Output, summary: &Summary) {
+    pub fn print(self, format: OutputFormat, summary: &TrainingSummary) {
         answer(&match format {
-            Output::Json => self.json(summary),
-            Output::Text => self.text(summary),
+            OutputFormat::Json => self.json(summary),
+            OutputFormat::Text => self.text(summary),
         });
     }
 
-    fn json(&self, summary: &Summary) -> String {
-        let Summary { iterations, before, after, played, failed, seconds } = summary;
+    fn json(&self, summary: &TrainingSummary) -> String {
+        let TrainingSummary { iterations, before, after, played, failed, warnings, seconds } = summary;
         let object = serde_json::json!({
             "run": self.run.display().to_string(), "replays": self.replays, "iterations": iterations,
             "success_before": before, "success_after": after,
-            "training_success": played.map(|(first, last)| [first, last]), "failed": failed, "seconds": seconds,
+            "training_success": played.map(|(first, last)| [first, last]), "failed": failed, "warnings": warnings, "seconds": seconds,
         });
         object.to_string()
     }
 
-    fn text(&self, summary: &Summary) -> String {
+    fn text(&self, summary: &TrainingSummary) -> String {
         let percent = |x: f64| format!("{:.1}%", 100.0 * x);
         let mut text = format!("{} iterations in {:.0} s -> {}\n", summary.iterations, summary.seconds, self.run.display());
         if let (Some(before), Some(after)) = (summary.before, summary.after) {
@@ -45,6 +45,9 @@ impl Next<'_> {
         }
         if summary.failed > 0 {
             text += &format!("{} episodes failed and were left out\n", summary.failed);
+        }
+        for warning in &summary.warnings {
+            text += &format!("warning: {warning}\n");
         }
         text += "\nTry next:\n";
         let run = shell_word(&self.run.display().to_string());
@@ -70,7 +73,7 @@ impl Next<'_> {
     }
 }
 
-/// A path as a shell takes it for one word.
+/// A path quoted as one word of a shell command.
 pub fn shell_word(path: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./+=:@%,".contains(c);
     match !path.is_empty() && path.chars().all(plain) {

@@ -1,8 +1,8 @@
 //! `flow tap`: a node's rows as they pass.
 
-use super::episode::{rows, Teller};
+use super::episode::{rows, EpisodePrinter};
 use super::error::{Error, Result};
-use super::output::{printed, Outcome, Output};
+use super::output::{printed, CommandResult, OutputFormat};
 use crate::log::{self, Lock, Manifest, Run, Status};
 use clap::Args;
 use std::io::Write;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Args)]
-pub struct Tap {
+pub struct TapArgs {
     /// The run's folder
     run: PathBuf,
     /// A logged node; `trajectories` for all of them joined
@@ -23,7 +23,7 @@ pub struct Tap {
     follow: bool,
     /// As text that reads as episodes, or one JSON object a row
     #[arg(long, value_enum, default_value = "text")]
-    format: Output,
+    format: OutputFormat,
 }
 
 /// How often a run that goes on is looked at.
@@ -33,21 +33,21 @@ const PATIENCE: u32 = 8;
 /// How many rows are asked for at once, so that a long run is never held in memory whole.
 const ROWS: u64 = 4000;
 
-impl Tap {
-    pub fn run(self) -> Outcome {
+impl TapArgs {
+    pub fn run(self) -> CommandResult {
         let run = Run::open(&self.run)?;
         let manifest = run.manifest()?;
         let select = self.select(&run)?;
         let nodes = manifest.info.nodes.iter().map(|n| n.id.clone()).collect();
-        printed(|out| self.follow(&run, manifest, &select, Teller::new(nodes), out))
+        printed(|out| self.follow(&run, manifest, &select, EpisodePrinter::new(nodes), out))
     }
 
-    /// The question, once it is known to have an answer: mistakes are told before any row is.
+    /// The query, once DuckDB has accepted it: errors are reported before any row is printed.
     fn select(&self, run: &Run) -> Result<String> {
         let tables = log::tables(run)?;
         let Some(table) = tables.iter().find(|t| t.name == self.node) else {
             let there: Vec<&str> = tables.iter().map(|t| t.name.as_str()).collect();
-            return Err(Error::Asked(format!("`{}` isn't logged by this run; logged are {}", self.node, there.join(", "))));
+            return Err(Error::Request(format!("`{}` isn't logged by this run; logged are {}", self.node, there.join(", "))));
         };
         let key: Vec<&str> = crate::row::NAME.into_iter().filter(|n| table.columns.iter().any(|(c, _)| c == n)).collect();
         // On lines of its own, so that a comment at its end ends there.
@@ -57,26 +57,26 @@ impl Tap {
             self.condition,
             if key.is_empty() { "ALL".into() } else { key.join(", ") }
         );
-        log::query_within(run, 0..0, &select).map_err(|e| self.wrong(&e.to_string()))?;
+        log::query_within(run, 0..0, &select).map_err(|e| self.condition_error(&e.to_string()))?;
         Ok(select)
     }
 
-    /// What is wrong with the condition, and the columns that this node has: the other tables are no help here.
-    fn wrong(&self, message: &str) -> Error {
+    /// The error in the condition, with the columns of this node only: the other tables are no help here.
+    fn condition_error(&self, message: &str) -> Error {
         let own = format!("  {} (", self.node);
         let lines: Vec<&str> = message.lines().filter(|line| !line.starts_with("  ") || line.starts_with(&own)).collect();
-        Error::Asked(format!("--where {}: {}", self.condition, lines.join("\n")))
+        Error::Request(format!("--where {}: {}", self.condition, lines.join("\n")))
     }
 
-    fn follow(&self, run: &Run, mut manifest: Manifest, select: &str, mut teller: Teller, out: &mut dyn Write) -> Result<()> {
+    fn follow(&self, run: &Run, mut manifest: Manifest, select: &str, mut printer: EpisodePrinter, out: &mut dyn Write) -> Result<()> {
         let mut next = 0;
         loop {
             for (first, last) in chunks(&manifest, &self.node, next) {
                 let answer = log::query_within(run, first..=last, select)?;
                 for row in rows(&answer)? {
                     match self.format {
-                        Output::Json => writeln!(out, "{}", serde_json::Value::Object(row))?,
-                        Output::Text => out.write_all(teller.tell(row).as_bytes())?,
+                        OutputFormat::Json => writeln!(out, "{}", serde_json::Value::Object(row))?,
+                        OutputFormat::Text => out.write_all(printer.render(row).as_bytes())?,
                     }
                 }
                 out.flush()?;
@@ -119,18 +119,18 @@ fn chunks(manifest: &Manifest, node: &str, next: u64) -> Vec<(u64, u64)> {
     chunks
 }
 
-/// The next manifest that says more than `known`; none if nobody writes the run any more.
+/// Waits for a manifest with more than `known`; none if no process writes the run any more.
 fn changed(run: &Run, known: &Manifest) -> Result<Option<Manifest>> {
-    let mut alone = 0;
+    let mut unlocked_polls = 0;
     loop {
-        // Asked first: what the writer did before it let go is in the manifest then.
-        alone = if Lock::held(run) { 0 } else { alone + 1 };
+        // Check the lock first: what the writer committed before it released the lock is then in the manifest.
+        unlocked_polls = if Lock::held(run) { 0 } else { unlocked_polls + 1 };
         let manifest = run.manifest()?;
         if manifest.next() != known.next() || manifest.status != known.status {
             return Ok(Some(manifest));
         }
         // A run that has only just begun takes its lock in a moment.
-        if alone == PATIENCE {
+        if unlocked_polls == PATIENCE {
             return Ok(None);
         }
         std::thread::sleep(POLL);
@@ -151,7 +151,7 @@ mod tests {
             path: String::new(),
             rows,
             bytes: 0,
-            sum: None,
+            sum: 0,
             start: None,
         };
         let iteration = |i, rows| Iteration {
@@ -163,7 +163,7 @@ mod tests {
         };
         let committed = vec![iteration(0, 9), iteration(1, ROWS), iteration(2, ROWS / 2), iteration(3, ROWS / 2), iteration(5, 1)];
         let info = log::RunInfo { nodes: vec![log::NodeInfo { id: "a".into(), ..Default::default() }], ..Default::default() };
-        let manifest = Manifest { format: 1, info, status: Status::Running, start: vec![], committed };
+        let manifest = Manifest { info, status: Status::Running, start: vec![], committed };
         assert_eq!(chunks(&manifest, "a", 0), [(0, 0), (1, 1), (2, 3), (5, 5)]);
         assert_eq!(chunks(&manifest, "a", 3), [(3, 5)]);
         assert_eq!(chunks(&manifest, "trajectories", 2), [(2, 2), (3, 5)], "all nodes count");

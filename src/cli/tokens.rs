@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 
 /// Tokens computed and different ones among them, by node: those of nodes that read any, over all committed iterations.
 #[derive(Debug, Default, PartialEq)]
-pub struct Tokens(BTreeMap<String, (f64, f64)>);
+pub struct TokenCounts(BTreeMap<String, (f64, f64)>);
 
-impl Tokens {
+impl TokenCounts {
     /// What the log of some runs says.
-    pub fn of<'a>(manifests: impl IntoIterator<Item = &'a Manifest>) -> Tokens {
-        let mut tokens = Tokens::default();
+    pub fn of<'a>(manifests: impl IntoIterator<Item = &'a Manifest>) -> TokenCounts {
+        let mut tokens = TokenCounts::default();
         for (node, figures) in manifests.into_iter().flat_map(|m| &m.committed).flat_map(|i| &i.metrics) {
             if let (Some(computed), Some(distinct)) = (figures.get("tokens_computed"), figures.get("tokens_distinct")) {
                 let sum = tokens.0.entry(node.clone()).or_default();
@@ -40,9 +40,9 @@ mod tests {
 
     #[test]
     fn a_ratio_a_node_that_read_something() {
-        let tokens = Tokens(BTreeMap::from([("rollout".into(), (150.0, 100.0)), ("update".into(), (21.0, 20.0))]));
+        let tokens = TokenCounts(BTreeMap::from([("rollout".into(), (150.0, 100.0)), ("update".into(), (21.0, 20.0))]));
         assert_eq!(tokens.line().unwrap(), "tokens computed for each one there was to compute: rollout 1.50, update 1.05");
         assert_eq!(tokens.json()["update"], json!({ "computed": 21.0, "distinct": 20.0 }));
-        assert_eq!(Tokens::default().line(), None);
+        assert_eq!(TokenCounts::default().line(), None);
     }
 }

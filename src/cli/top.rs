@@ -1,9 +1,9 @@
 //! `flow top`: what a run does now and what it waits for; of a run that has ended, where its time went.
 
 use super::error::Result;
-use super::output::{answer, raw, Outcome, Output};
-use super::tokens::Tokens;
-use crate::dataflow::status::{Activity, NodeActivity, PolicyActivity, State, STATUS};
+use super::output::{answer, raw, CommandResult, OutputFormat};
+use super::tokens::TokenCounts;
+use crate::dataflow::status::{Activity, NodeActivity, NodeState, PolicyActivity, STATUS};
 use crate::log::{self, Lock, Manifest, Status};
 use crate::printable::printable;
 use clap::Args;
@@ -16,17 +16,17 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 #[derive(Args)]
-pub struct Top {
+pub struct TopArgs {
     /// The run's folder
     run: PathBuf,
     /// At a terminal the text is drawn anew each second until the run ends; JSON is written once
     #[arg(long, value_enum, default_value = "text")]
-    format: Output,
+    format: OutputFormat,
 }
 
-/// What is known of a run.
+/// The state of a run at one moment.
 #[derive(Serialize)]
-struct Picture {
+struct RunSnapshot {
     run: String,
     /// `running`, `finished`, `stopped`, `failed`, or `cut off`.
     state: &'static str,
@@ -38,13 +38,13 @@ struct Picture {
     activity: Activity,
 }
 
-impl Top {
-    pub fn run(self) -> Outcome {
+impl TopArgs {
+    pub fn run(self) -> CommandResult {
         let run = log::Run::open(&self.run)?;
-        let live = self.format == Output::Text && std::io::stdout().is_terminal();
+        let live = self.format == OutputFormat::Text && std::io::stdout().is_terminal();
         loop {
             let picture = self.picture(&run)?;
-            if self.format == Output::Json {
+            if self.format == OutputFormat::Json {
                 answer(&serde_json::to_string(&picture)?);
                 return Ok(ExitCode::SUCCESS);
             }
@@ -62,8 +62,8 @@ impl Top {
         }
     }
 
-    fn picture(&self, run: &log::Run) -> Result<Picture> {
-        // Asked first: what the writer did before it let go is in the manifest then.
+    fn picture(&self, run: &log::Run) -> Result<RunSnapshot> {
+        // Check the lock first: what the writer committed before it released the lock is then in the manifest.
         let held = Lock::held(run);
         let manifest = run.manifest()?;
         let state = match manifest.status {
@@ -76,12 +76,12 @@ impl Top {
         // A run that has only just begun says nothing yet.
         let now = std::fs::read(run.root().join(STATUS)).ok().filter(|_| state == "running");
         let activity = now.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_else(|| logged(&manifest));
-        let tokens = Tokens::of([&manifest]);
-        Ok(Picture { run: self.run.display().to_string(), state, tokens: tokens.json(), shared: tokens.line(), activity })
+        let tokens = TokenCounts::of([&manifest]);
+        Ok(RunSnapshot { run: self.run.display().to_string(), state, tokens: tokens.json(), shared: tokens.line(), activity })
     }
 }
 
-/// What the log says about where the time went, the busiest node first.
+/// Where the time went according to the log, the busiest node first.
 fn logged(manifest: &Manifest) -> Activity {
     let mut nodes: BTreeMap<&str, NodeActivity> = BTreeMap::new();
     let mut policy: Option<f64> = None;
@@ -104,8 +104,8 @@ fn logged(manifest: &Manifest) -> Activity {
     Activity { seconds, iterations: manifest.info.iterations, next: manifest.next(), nodes, policy, ..Activity::default() }
 }
 
-fn drawn(picture: &Picture) -> String {
-    let Picture { run, state, activity, shared, .. } = picture;
+fn drawn(picture: &RunSnapshot) -> String {
+    let RunSnapshot { run, state, activity, shared, .. } = picture;
     let running = *state == "running";
     let mut text = format!(
         "{run}: {state}, {} of {} iterations in {:.0} s",
@@ -117,7 +117,7 @@ fn drawn(picture: &Picture) -> String {
         text += &format!("; the oldest held is {} by {}", oldest.iteration, oldest.node);
     }
     if activity.nodes.is_empty() {
-        return text + "\n\nnothing is known of its nodes: it has only just begun, or an earlier version of flow made it\n";
+        return text + "\n\nnothing is known of its nodes: it has only just begun\n";
     }
     let width = activity.nodes.iter().map(|n| n.node.chars().count()).max().unwrap_or(0).max("policy thread".len());
     text += &format!("\n\n{:<width$}  {:>10}  {:>9}  {:>6}{}\n", "node", "rows", "busy s", "share", if running { "  now" } else { "" });
@@ -143,14 +143,14 @@ fn drawn(picture: &Picture) -> String {
 fn now(node: &NodeActivity) -> String {
     let iteration = node.iteration.unwrap_or_default();
     match node.state {
-        State::Running => format!("runs {iteration}, {:.1} s so far", node.running_seconds.unwrap_or_default()),
-        State::Waiting if node.waits_for.is_empty() => format!("has {iteration} ready"),
-        State::Waiting => match node.waits_for.as_slice() {
+        NodeState::Running => format!("runs {iteration}, {:.1} s so far", node.running_seconds.unwrap_or_default()),
+        NodeState::Waiting if node.waits_for.is_empty() => format!("has {iteration} ready"),
+        NodeState::Waiting => match node.waits_for.as_slice() {
             [first, second, third, more @ ..] if !more.is_empty() => {
                 format!("holds {iteration}, waits for {first}, {second}, {third} and {} more", more.len())
             }
             few => format!("holds {iteration}, waits for {}", few.join(", ")),
         },
-        State::Idle => "idle".into(),
+        NodeState::Idle => "idle".into(),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::columns::Columns;
 use super::conventions::{Baseline, EpsIn, Equal, Penalty, Scale, Singleton, Unit};
-use super::estimator::Given;
+use super::estimator::EstimatorInput;
 use super::settings::AdvantageSettings;
 use crate::seed::mix;
 use crate::stats::{Groups, Sums};
@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// Whether a row is trained on, or why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Used {
+pub enum RowStatus {
     /// It is.
     Yes,
     /// Nobody to compare it with, and `singleton: drop`.
@@ -21,14 +21,14 @@ pub enum Used {
     Upstream,
 }
 
-impl Used {
+impl RowStatus {
     /// The text of column `used`.
     pub fn as_str(self) -> &'static str {
         match self {
-            Used::Yes => "yes",
-            Used::Singleton => "singleton",
-            Used::EqualRewards => "dropped_equal_rewards",
-            Used::Upstream => "dropped_upstream",
+            RowStatus::Yes => "yes",
+            RowStatus::Singleton => "singleton",
+            RowStatus::EqualRewards => "dropped_equal_rewards",
+            RowStatus::Upstream => "dropped_upstream",
         }
     }
 }
@@ -46,7 +46,7 @@ pub struct Advantages {
     /// What came out.
     pub advantage: Vec<f32>,
     /// Whether the row is trained on.
-    pub used: Vec<Used>,
+    pub used: Vec<RowStatus>,
 }
 
 /// Stage 1, with whole trajectories on hand: the value of each row, by the estimator that `settings.of` names.
@@ -56,16 +56,16 @@ pub fn values(columns: &Columns, episodes: &[Range<usize>], settings: &Advantage
     let before = settings.penalty == Penalty::BeforeReturn;
     let reward = |(i, reward): (usize, &f32)| f64::from(*reward) - if before { fine(i) } else { 0.0 };
     let rewards: Vec<f64> = columns.reward.iter().enumerate().map(reward).collect();
-    let mut values = (estimator.values)(&Given { columns, episodes, rewards: &rewards, discounts: settings.discounts() });
+    let mut values = (estimator.values)(&EstimatorInput { columns, episodes, rewards: &rewards, discounts: settings.discounts() });
     if !before && estimator.rewards {
         values.iter_mut().enumerate().for_each(|(i, value)| *value -= fine(i));
     }
     values
 }
 
-/// What the rows of a group share once it is whole.
+/// What the rows of a complete group have in common.
 #[derive(Clone, Copy)]
-struct Shared {
+struct GroupTerms {
     baseline: f64,
     scale: f64,
     alone: bool,
@@ -81,7 +81,7 @@ pub fn advantages(values: &[f64], groups: &[u64], columns: &Columns, settings: &
         Unit::Token => f64::from(columns.tokens[row]),
         Unit::Trajectory | Unit::Turn => 1.0,
     };
-    let members = by_trajectory.then(|| Members::of(values, groups, columns));
+    let members = by_trajectory.then(|| Members::new(values, groups, columns));
     let mut sums = vec![Sums::default(); groups.len()];
     groups.index().iter().zip(columns.reward).for_each(|(group, reward)| sums[*group as usize].made_of(f64::from(*reward)));
     match &members {
@@ -97,7 +97,7 @@ pub fn advantages(values: &[f64], groups: &[u64], columns: &Columns, settings: &
     };
     for (i, (value, group)) in values.iter().zip(groups.index()).enumerate() {
         let sums = &sums[*group as usize];
-        let Shared { mut baseline, mut scale, alone } = share(sums, settings);
+        let GroupTerms { mut baseline, mut scale, alone } = share(sums, settings);
         let dropped = columns.dropped(i);
         if dropped {
             (baseline, scale) = (*value, 1.0);
@@ -112,27 +112,27 @@ pub fn advantages(values: &[f64], groups: &[u64], columns: &Columns, settings: &
         result.scale.push(scale as f32);
         result.advantage.push(((value - baseline) / scale) as f32);
         result.used.push(if dropped {
-            Used::Upstream
+            RowStatus::Upstream
         } else if alone && settings.singleton == Singleton::Drop {
-            Used::Singleton
+            RowStatus::Singleton
         } else if sums.all_equal() && settings.equal == Equal::Drop {
-            Used::EqualRewards
+            RowStatus::EqualRewards
         } else {
-            Used::Yes
+            RowStatus::Yes
         });
     }
     result
 }
 
-fn share(sums: &Sums, settings: &AdvantageSettings) -> Shared {
+fn share(sums: &Sums, settings: &AdvantageSettings) -> GroupTerms {
     let compared = settings.baseline != Baseline::None || settings.scale != Scale::None;
     if compared && sums.members() < 2 {
-        return Shared { baseline: 0.0, scale: 1.0, alone: true };
+        return GroupTerms { baseline: 0.0, scale: 1.0, alone: true };
     }
     let baseline = if settings.baseline == Baseline::Mean { sums.mean() } else { 0.0 };
     let variance = if sums.all_equal() { 0.0 } else { sums.variance(settings.ddof) };
     let divisor = if settings.scale == Scale::Std { divisor(variance, settings) } else { 1.0 };
-    Shared { baseline, scale: if divisor == 0.0 { 1.0 } else { divisor }, alone: false }
+    GroupTerms { baseline, scale: if divisor == 0.0 { 1.0 } else { divisor }, alone: false }
 }
 
 fn divisor(variance: f64, settings: &AdvantageSettings) -> f64 {
@@ -151,7 +151,7 @@ struct Members {
 }
 
 impl Members {
-    fn of(values: &[f64], groups: &Groups, columns: &Columns) -> Members {
+    fn new(values: &[f64], groups: &Groups, columns: &Columns) -> Members {
         let pairs: Vec<u64> =
             groups.index().iter().zip(columns.trajectory).map(|(group, trajectory)| mix(u64::from(*group), *trajectory)).collect();
         let index = Groups::of(&pairs);

@@ -1,6 +1,6 @@
 //! Groups of rows whose texts are alike rather than equal.
 
-use crate::difflib::{counts, wanted, Alphabet, Reference};
+use crate::prototypes::{Alphabet, Prototypes, Ratio, Text};
 use crate::stats::Groups;
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
@@ -36,9 +36,8 @@ impl Default for Similar {
 /// the order of the rows matters: sort them by name.
 ///
 /// Similar is Python's `difflib.SequenceMatcher(None, row, founder, autojunk).ratio()`, exactly, with the row first and
-/// the founder second as in that code. What is skipped couldn't have changed the answer:
-/// - equal texts: their ratio is 1, and what one of them did the others do;
-/// - founders whose characters, in any order, are too few in common with the row's.
+/// the founder second as in that code. Equal texts are compared once: their ratio is 1, and what one of them did the
+/// others do.
 pub fn founders<'t>(ids: &[u64], text: impl Fn(usize) -> &'t str, at_least: f64, autojunk: bool) -> Vec<u32> {
     let parts = Groups::of(ids);
     let mut rows: Vec<Vec<u32>> = vec![Vec::new(); parts.len()];
@@ -79,27 +78,15 @@ fn distinct<'t>(rows: &[u32], text: &impl Fn(usize) -> &'t str) -> (Vec<u32>, Ve
 /// The founder of each text's group.
 fn join(texts: &[&str], at_least: f64, autojunk: bool) -> Vec<usize> {
     let mut alphabet = Alphabet::default();
-    let read: Vec<Vec<u32>> = texts.iter().map(|text| alphabet.read(text)).collect();
-    let mut founders: Vec<(usize, Reference)> = Vec::new();
-    let mut joined = Vec::with_capacity(texts.len());
-    for (number, text) in read.into_iter().enumerate() {
-        let counts = counts(&text, alphabet.len());
-        let alike = |founder: &Reference| {
-            let wanted = wanted(at_least, text.len() + founder.len());
-            text.len().min(founder.len()) >= wanted && founder.at_most(&counts) >= wanted && founder.reaches(&text, wanted)
-        };
-        let founder = founders.iter().find(|(_, founder)| alike(founder)).map(|(number, _)| *number);
-        joined.push(founder.unwrap_or(number));
-        if founder.is_none() {
-            founders.push((number, Reference::new(text, alphabet.len(), autojunk)));
-        }
-    }
-    joined
+    let mut founders = Prototypes::new(Ratio { at_least, autojunk });
+    let joined = texts.iter().enumerate().map(|(number, text)| founders.join(0, number as u64, &Text::read(text, &mut alphabet)).0 as usize);
+    joined.collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::difflib::Reference;
     use crate::seed::Random;
     use proptest::prelude::*;
 

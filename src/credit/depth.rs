@@ -21,10 +21,10 @@ pub fn visitation_depth(states: &[u64], episodes: &[Range<usize>]) -> Vec<u32> {
             }
         } else {
             let groups = Groups::of(states);
-            let mut seen = vec![0; groups.len()];
+            let mut visits = vec![0; groups.len()];
             for (depth, group) in depths.iter_mut().zip(groups.index()) {
-                *depth = seen[*group as usize];
-                seen[*group as usize] += 1;
+                *depth = visits[*group as usize];
+                visits[*group as usize] += 1;
             }
         }
     }

@@ -32,12 +32,12 @@ mod settings;
 #[cfg(test)]
 mod worked;
 
-pub use advantage::{advantages, values, Advantages, Used};
+pub use advantage::{advantages, values, Advantages, RowStatus};
 pub use alike::{founders, Similar};
 pub use columns::Columns;
 pub use combine::add_weighted;
 pub use conventions::{Baseline, Boundary, EpsIn, Equal, Penalty, Scale, Singleton, Unit};
 pub use depth::visitation_depth;
 pub use episodes::episodes;
-pub use estimator::{episode_return, explained_variance, gae, step_return, targets, Discounts, Estimator, Of};
+pub use estimator::{episode_return, explained_variance, gae, step_return, targets, Discounts, Estimator, EstimatorName};
 pub use settings::{AdvantageSettings, Preset};

@@ -2,7 +2,7 @@
 //! a field, and a preset for all of them in one word. The defaults are GRPO as published.
 
 use super::conventions::{Baseline, Boundary, EpsIn, Equal, Penalty, Scale, Singleton, Unit};
-use super::estimator::{Discounts, Of};
+use super::estimator::{Discounts, EstimatorName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Error, Map, Value};
@@ -15,7 +15,7 @@ pub struct AdvantageSettings {
     /// Whose conventions hold for the fields that aren't given. Default: paper.
     pub preset: Preset,
     /// The value of a row. Default: episode_return.
-    pub of: Of,
+    pub of: EstimatorName,
     /// The discount of step_return, cross_episode_return, gae and iql from one turn to the next, of token_gae and token_return from one token to the next, from 0 to 1.
     /// Default: 1.
     #[schemars(range(min = 0.0, max = 1.0))]
@@ -57,7 +57,7 @@ impl Default for AdvantageSettings {
     fn default() -> Self {
         AdvantageSettings {
             preset: Preset::default(),
-            of: Of::default(),
+            of: EstimatorName::default(),
             gamma: 1.0,
             gamma_attempt: 0.6,
             boundary: Boundary::default(),
@@ -77,17 +77,17 @@ impl Default for AdvantageSettings {
 }
 
 impl AdvantageSettings {
-    /// The settings that a node means: each field as it is given, else as the preset has it, else its default. Fails as reading the
+    /// Resolves the preset: each field as the settings give it, else as the preset has it, else its default. Fails as deserializing the
     /// settings does.
-    pub fn meant(given: &Value) -> Result<AdvantageSettings, Error> {
-        let given = if given.is_null() { json!({}) } else { given.clone() };
-        let AdvantageSettings { of, preset, .. } = serde_json::from_value(given.clone())?;
+    pub fn resolve(settings: &Value) -> Result<AdvantageSettings, Error> {
+        let settings = if settings.is_null() { json!({}) } else { settings.clone() };
+        let AdvantageSettings { of, preset, .. } = serde_json::from_value(settings.clone())?;
         let preset = match preset {
             Preset::Paper => json!({}),
             Preset::Code => (of.estimator().code)(),
         };
         let mut whole = Map::new();
-        for part in [preset, given] {
+        for part in [preset, settings] {
             whole.extend(part.as_object().cloned().unwrap_or_default());
         }
         serde_json::from_value(Value::Object(whole))
@@ -120,7 +120,7 @@ fn only_where_read() -> Value {
     let of = |name: &str| json!({ "properties": { "of": { "const": name } }, "required": ["of"] });
     let none =
         |settings: &[&str]| json!({ "properties": settings.iter().map(|name| (name.to_string(), json!(false))).collect::<Map<_, _>>() });
-    let named = || Of::ALL.iter().map(|of| (of.name(), of.estimator()));
+    let named = || EstimatorName::ALL.iter().map(|of| (of.name(), of.estimator()));
     let unrewarded = named().filter(|(_, estimator)| !estimator.rewards);
     let unrewarded =
         unrewarded.map(|(name, _)| json!({ "if": of(name), "then": none(&["gamma", "lambda", "invalid_penalty", "penalty"]) }));
@@ -136,7 +136,10 @@ mod tests {
     #[test]
     fn the_schema_names_the_fields_and_their_ranges() {
         let settings: AdvantageSettings = serde_json::from_str(r#"{"of": "step_return", "gamma": 0.9, "baseline": "none"}"#).unwrap();
-        assert_eq!(settings, AdvantageSettings { of: Of::StepReturn, gamma: 0.9, baseline: Baseline::None, ..Default::default() });
+        assert_eq!(
+            settings,
+            AdvantageSettings { of: EstimatorName::StepReturn, gamma: 0.9, baseline: Baseline::None, ..Default::default() }
+        );
         assert!(serde_json::from_str::<AdvantageSettings>(r#"{"gama": 0.9}"#).is_err());
         let schema = serde_json::to_value(schemars::schema_for!(AdvantageSettings)).unwrap();
         assert_eq!(schema["properties"]["gamma"]["maximum"], 1.0);
@@ -147,54 +150,54 @@ mod tests {
         assert_eq!(schema["allOf"][1]["then"]["properties"]["gamma_attempt"], false);
     }
 
-    fn meant(given: Value) -> AdvantageSettings {
-        AdvantageSettings::meant(&given).unwrap()
+    fn resolved(settings: Value) -> AdvantageSettings {
+        AdvantageSettings::resolve(&settings).unwrap()
     }
 
     #[test]
     fn the_paper_is_the_default() {
-        assert_eq!(meant(json!({})), AdvantageSettings::default());
-        assert_eq!(meant(json!({ "preset": "paper" })), AdvantageSettings::default());
-        assert_eq!(AdvantageSettings::meant(&Value::Null).unwrap(), AdvantageSettings::default());
+        assert_eq!(resolved(json!({})), AdvantageSettings::default());
+        assert_eq!(resolved(json!({ "preset": "paper" })), AdvantageSettings::default());
+        assert_eq!(AdvantageSettings::resolve(&Value::Null).unwrap(), AdvantageSettings::default());
         assert_eq!(
-            meant(json!({ "of": "step_return", "gamma": 0.9 })),
-            AdvantageSettings { of: Of::StepReturn, gamma: 0.9, ..Default::default() }
+            resolved(json!({ "of": "step_return", "gamma": 0.9 })),
+            AdvantageSettings { of: EstimatorName::StepReturn, gamma: 0.9, ..Default::default() }
         );
     }
 
     #[test]
     fn the_code_differs_by_what_is_compared() {
-        let said = |s: &AdvantageSettings| (s.unit, s.singleton, s.invalid_penalty, s.penalty, s.eps, s.eps_in);
+        let conventions = |s: &AdvantageSettings| (s.unit, s.singleton, s.invalid_penalty, s.penalty, s.eps, s.eps_in);
         let (after, before) = (Penalty::AfterReturn, Penalty::BeforeReturn);
-        assert_eq!(said(&meant(json!({ "preset": "code" }))), (Unit::Turn, Singleton::Raw, 0.1, after, 1e-6, EpsIn::Std));
+        assert_eq!(conventions(&resolved(json!({ "preset": "code" }))), (Unit::Turn, Singleton::Raw, 0.1, after, 1e-6, EpsIn::Std));
         assert_eq!(
-            said(&meant(json!({ "preset": "code", "of": "step_return" }))),
+            conventions(&resolved(json!({ "preset": "code", "of": "step_return" }))),
             (Unit::Turn, Singleton::Zero, 0.1, after, 1e-6, EpsIn::Std)
         );
         let white = (Unit::Token, Singleton::Zero, 0.0, before, 1e-8, EpsIn::Variance);
-        assert_eq!(said(&meant(json!({ "preset": "code", "of": "advantage" }))), white);
-        let cross = meant(json!({ "preset": "code", "of": "cross_episode_return" }));
+        assert_eq!(conventions(&resolved(json!({ "preset": "code", "of": "advantage" }))), white);
+        let cross = resolved(json!({ "preset": "code", "of": "cross_episode_return" }));
         assert_eq!(
-            (said(&cross), cross.boundary, cross.gamma_attempt),
+            (conventions(&cross), cross.boundary, cross.gamma_attempt),
             ((Unit::Turn, Singleton::Zero, 0.0, before, 1e-6, EpsIn::Std), Boundary::Code, 0.6)
         );
-        let gae = meant(json!({ "preset": "code", "of": "gae" }));
-        assert_eq!((said(&gae), gae.of, gae.lambda), (white, Of::Gae, 1.0));
+        let gae = resolved(json!({ "preset": "code", "of": "gae" }));
+        assert_eq!((conventions(&gae), gae.of, gae.lambda), (white, EstimatorName::Gae, 1.0));
     }
 
     #[test]
     fn a_field_beside_the_preset_wins() {
-        let found = meant(json!({ "preset": "code", "unit": "trajectory", "invalid_penalty": 0, "singleton": "drop" }));
-        assert_eq!((found.unit, found.invalid_penalty, found.singleton), (Unit::Trajectory, 0.0, Singleton::Drop));
-        assert_eq!(found.penalty, Penalty::AfterReturn, "the others stay as the preset has them");
-        assert!(AdvantageSettings::meant(&json!({ "preset": "code", "units": "turn" })).is_err());
+        let settings = resolved(json!({ "preset": "code", "unit": "trajectory", "invalid_penalty": 0, "singleton": "drop" }));
+        assert_eq!((settings.unit, settings.invalid_penalty, settings.singleton), (Unit::Trajectory, 0.0, Singleton::Drop));
+        assert_eq!(settings.penalty, Penalty::AfterReturn, "the others stay as the preset has them");
+        assert!(AdvantageSettings::resolve(&json!({ "preset": "code", "units": "turn" })).is_err());
     }
 
     #[test]
     fn what_an_estimator_says_of_its_code_can_be_read() {
-        for of in Of::ALL {
-            let meant = meant(json!({ "preset": "code", "of": of.name() }));
-            assert_eq!((meant.of, meant.preset), (*of, Preset::Code));
+        for of in EstimatorName::ALL {
+            let settings = resolved(json!({ "preset": "code", "of": of.name() }));
+            assert_eq!((settings.of, settings.preset), (*of, Preset::Code));
             let fields = serde_json::to_value(AdvantageSettings::default()).unwrap();
             assert!(of.estimator().settings.iter().all(|setting| fields.get(setting).is_some()), "{}", of.name());
         }

@@ -1,10 +1,11 @@
-//! A loop: its nodes in a nested scope, where time is the iteration and the attempt. Outside, time stays the iteration.
+//! Compiles a loop into a nested timely scope, where a timestamp is the iteration and the attempt. Outside the loop a timestamp is the
+//! iteration alone.
 
 use super::contract::InnerPorts;
-use super::edge::{Batch, Inner};
+use super::edge::{Inner, RowBatch};
 use super::failure::{Failed, Failure};
-use super::making::Making;
-use super::seat::Owner;
+use super::graph_builder::GraphBuilder;
+use super::monitor::Owner;
 use super::{Attempt, Edge};
 use crate::pipeline::{Body, Node};
 use std::collections::BTreeMap;
@@ -14,29 +15,30 @@ use timely::dataflow::operators::generic::operator::empty;
 use timely::dataflow::operators::{feedback::Handle, generic::Operator, Concatenate, ConnectLoop, Enter, Feedback, Leave};
 use timely::order::Product;
 
-/// The loop `node`: what its output nodes make in all attempts. Fails with the node, in the loop or the loop itself, that can't be built.
-pub(super) fn render<'s>(node: &Node, body: &Body, making: &mut Making<'_, 's>) -> Result<Edge<'s>, Failure> {
-    let (outer, ctx) = (making.scope, making.ctx);
-    let trial = super::context::Trial { attempts: u64::from(body.attempts), until: body.until };
+/// Renders the loop `node`: its rows are those of its output nodes over all attempts. Fails with the node, in the loop or the loop itself,
+/// that can't be built.
+pub(super) fn render<'s>(node: &Node, body: &Body, builder: &mut GraphBuilder<'_, 's>) -> Result<Edge<'s>, Failure> {
+    let (outer, ctx) = (builder.scope, builder.ctx);
+    let trial = super::context::TrialLimits { attempts: u64::from(body.attempts), until: body.until };
     let ctx = super::Context { trial: Some(trial), ..ctx.clone() };
     let failed = |node: &Node, error: Failed| Failure::new(&node.id, ctx.first, error);
     // What comes in from outside is looked up in the outer scope, once for each edge.
     let mut from_outside = BTreeMap::new();
     for inner in &body.nodes {
         for (i, input) in inner.inputs.iter().enumerate().filter(|(_, input)| body.node(&input.from).is_none()) {
-            let edge = making.edge(input).map_err(|e| failed(inner, e))?;
+            let edge = builder.edge(input).map_err(|e| failed(inner, e))?;
             from_outside.insert((inner.id.clone(), i), edge);
         }
     }
     let mut operators = Vec::new();
     for inner in &body.nodes {
-        let operator = making.operator(&inner.op).map_err(|e| failed(inner, e))?;
+        let operator = builder.operator(&inner.op).map_err(|e| failed(inner, e))?;
         operators.push(operator.inside.ok_or_else(|| failed(inner, format!("`{}` can't stand in a loop", inner.op).into()))?);
     }
     let out = outer.scoped::<Attempt, _, _>(&node.id, |scope| {
-        let mut again: Vec<(String, Handle<Attempt, Batch>)> = Vec::new();
+        let mut again: Vec<(String, Handle<Attempt, RowBatch>)> = Vec::new();
         let build = || {
-            let mut made: BTreeMap<String, Inner> = BTreeMap::new();
+            let mut edges: BTreeMap<String, Inner> = BTreeMap::new();
             for (inner, operator) in body.nodes.iter().zip(operators) {
                 let mut ports = InnerPorts::new();
                 for (i, input) in inner.inputs.iter().enumerate() {
@@ -52,21 +54,21 @@ pub(super) fn render<'s>(node: &Node, body: &Body, making: &mut Making<'_, 's>) 
                         edge
                     } else {
                         let late = || failed(inner, format!("it comes before its input `{}`", input.from).into());
-                        made.get(&input.from).cloned().ok_or_else(late)?
+                        edges.get(&input.from).cloned().ok_or_else(late)?
                     };
                     ports.push((input.port.clone(), edge));
                 }
-                let edge = operator(inner, ports, scope, &ctx.of(Owner::Node(inner.id.clone()))).map_err(|e| failed(inner, e))?;
+                let edge = operator(inner, ports, scope, &ctx.owned_by(Owner::Node(inner.id.clone()))).map_err(|e| failed(inner, e))?;
                 ctx.shared.watch.name(&edge, inner.id.clone());
-                made.insert(inner.id.clone(), edge);
+                edges.insert(inner.id.clone(), edge);
             }
-            Ok(made)
+            Ok(edges)
         };
         let built = build();
-        // A loop that can't be built is closed, too: timely insists on it.
+        // A loop that can't be built is closed, too: timely requires it.
         let mut missing = None;
         for (from, handle) in again {
-            match built.as_ref().ok().and_then(|made| made.get(&from)) {
+            match built.as_ref().ok().and_then(|edges| edges.get(&from)) {
                 Some(edge) => within(edge.clone(), u64::from(body.attempts)).connect_loop(handle),
                 None => {
                     empty(scope).connect_loop(handle);
@@ -74,16 +76,16 @@ pub(super) fn render<'s>(node: &Node, body: &Body, making: &mut Making<'_, 's>) 
                 }
             }
         }
-        let made = built?;
-        let rows = body.output.iter().filter_map(|id| made.get(id).cloned()).map(|edge| edge.leave(outer)).collect::<Vec<_>>();
+        let edges = built?;
+        let rows = body.output.iter().filter_map(|id| edges.get(id).cloned()).map(|edge| edge.leave(outer)).collect::<Vec<_>>();
         missing.map_or(Ok(rows), Err)
     })?;
     Ok(outer.concatenate(out))
 }
 
-/// What has an attempt to come: rows of the last one go no further.
+/// Only rows with a further attempt to come: those of the last attempt are not fed back.
 fn within(edge: Inner<'_>, attempts: u64) -> Inner<'_> {
-    edge.unary::<CapacityContainerBuilder<Batch>, _, _, _>(Stay, "the next attempt", move |_, _| {
+    edge.unary::<CapacityContainerBuilder<RowBatch>, _, _, _>(Stay, "the next attempt", move |_, _| {
         move |input, output| {
             input.for_each_time(|capability, batches| {
                 if capability.time().inner + 1 < attempts {

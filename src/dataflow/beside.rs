@@ -1,51 +1,51 @@
-//! A thread beside a worker: jobs go to it and answers come back, and each answer wakes the operator that waits for it. So does the
-//! end of the thread, however it comes about: an operator that nobody wakes would never learn of it.
+//! A background thread next to a timely worker: it receives jobs and sends back answers. Each answer wakes the operator that waits for it,
+//! and so does the end of the thread, however it ends; otherwise the operator would never learn of it.
 
-use super::failure::{Failed, Gone};
+use super::failure::{Failed, ThreadGone};
 use crossbeam_channel::{unbounded, Receiver, Sender, TryRecvError};
 use timely::scheduling::SyncActivator;
 
 /// The operator's end.
-pub(super) struct Beside<J, A> {
+pub(super) struct StageThread<J, A> {
     jobs: Sender<J>,
     answers: Receiver<Result<A, Failed>>,
 }
 
 /// The thread's end.
-pub(super) struct Back<A> {
+pub(super) struct ThreadReplies<A> {
     /// None once the thread is over.
     answers: Option<Sender<Result<A, Failed>>>,
     wake: SyncActivator,
 }
 
-impl<J: Send + 'static, A: Send + 'static> Beside<J, A> {
-    /// Starts a thread that works on jobs until it returns. Where it can't be started, [`Beside::answer`] says so.
-    pub fn start(name: &str, wake: SyncActivator, body: impl FnOnce(Receiver<J>, Back<A>) + Send + 'static) -> Beside<J, A> {
+impl<J: Send + 'static, A: Send + 'static> StageThread<J, A> {
+    /// Starts a thread that works on jobs until it returns. Where it can't be started, [`StageThread::answer`] says so.
+    pub fn start(name: &str, wake: SyncActivator, body: impl FnOnce(Receiver<J>, ThreadReplies<A>) + Send + 'static) -> StageThread<J, A> {
         let (jobs, inbox) = unbounded();
         let (outbox, answers) = unbounded();
-        let back = Back { answers: Some(outbox), wake };
+        let back = ThreadReplies { answers: Some(outbox), wake };
         // Without the thread the channel of its answers is closed.
         let _ = std::thread::Builder::new().name(name.into()).spawn(move || body(inbox, back));
-        Beside { jobs, answers }
+        StageThread { jobs, answers }
     }
 
-    /// Hands over a job. If the thread is gone, [`Beside::answer`] says so.
+    /// Sends a job. If the thread is gone, [`StageThread::answer`] reports it.
     pub fn send(&self, job: J) {
         let _ = self.jobs.send(job);
     }
 
-    /// An answer, if there is one: what came of a job, or [`Gone`].
+    /// The next answer, if there is one: the result of a job, or [`ThreadGone`].
     pub fn answer(&self) -> Option<Result<A, Failed>> {
         match self.answers.try_recv() {
             Ok(answer) => Some(answer),
             Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(Err(Gone.into())),
+            Err(TryRecvError::Disconnected) => Some(Err(ThreadGone.into())),
         }
     }
 }
 
-impl<A> Back<A> {
-    /// Sends an answer; whether anybody still waits for one.
+impl<A> ThreadReplies<A> {
+    /// Sends an answer; false if the receiver is gone.
     pub fn send(&self, answer: Result<A, Failed>) -> bool {
         let sent = self.answers.as_ref().is_some_and(|answers| answers.send(answer).is_ok());
         let _ = self.wake.activate(); // an operator that is gone needs no waking: the run is over
@@ -53,7 +53,7 @@ impl<A> Back<A> {
     }
 }
 
-impl<A> Drop for Back<A> {
+impl<A> Drop for ThreadReplies<A> {
     fn drop(&mut self) {
         self.answers.take(); // first, so that whoever is woken finds the channel closed
         let _ = self.wake.activate();

@@ -1,13 +1,13 @@
-//! What a running pipeline shares: the policy, the metrics, how to stop and how to fail.
+//! State that a running pipeline shares: the policy, the metrics, the stop request and the first failure.
 
 use super::failure::Failure;
 use super::feed::Feeds;
-use super::figures::{Figure, Measured};
+use super::figures::{Figure, NodeFigures};
 use super::lost::Lost;
-use super::seat::Owner;
+use super::monitor::Owner;
 use super::watch::Watch;
-use crate::env::process::Outside;
-use crate::log::{Part, Run, WeightsAt};
+use crate::env::process::Programs;
+use crate::log::{Part, Run, SavedWeights};
 use crate::pipeline::{Pipeline, Until};
 use crate::policy::Policy;
 use parking_lot::Mutex;
@@ -29,21 +29,21 @@ pub struct Team {
 
 /// Shared by all workers of a process.
 #[derive(Clone, Default)]
-pub struct Shared {
+pub struct RunState {
     opening: Arc<Mutex<Opening>>,
     failed: Arc<AtomicBool>,
     failure: Arc<Mutex<Option<Failure>>>,
-    metrics: Arc<Mutex<BTreeMap<u64, Measured>>>,
-    weights: Arc<Mutex<BTreeMap<u64, Vec<WeightsAt>>>>,
+    metrics: Arc<Mutex<BTreeMap<u64, NodeFigures>>>,
+    weights: Arc<Mutex<BTreeMap<u64, Vec<SavedWeights>>>>,
     parts: Arc<Mutex<BTreeMap<u64, Vec<Part>>>>,
     /// What every stage is doing.
     pub watch: Arc<Watch>,
     lost: Arc<Mutex<BTreeMap<u64, Vec<Lost>>>>,
     /// The programs that environments run in; they end with the run.
-    pub outside: Outside,
+    pub programs: Programs,
 }
 
-/// Which iterations are open. Several sources must stop at the same one, or its rows would be half there.
+/// Which iterations are open. All sources must stop at the same one, or some of its rows would be missing.
 #[derive(Default)]
 struct Opening {
     /// One more than the newest that any source has opened.
@@ -51,8 +51,8 @@ struct Opening {
     until: Option<u64>,
 }
 
-impl Shared {
-    /// Opens no further iteration; those that some source has opened are completed.
+impl RunState {
+    /// Requests a stop: no further iteration is opened; those that some source has opened are completed.
     pub fn stop(&self) {
         let mut opening = self.opening.lock();
         let opened = opening.opened;
@@ -81,30 +81,30 @@ impl Shared {
     pub fn failure(&self) -> Option<Failure> {
         self.failure.lock().clone()
     }
-    /// Adds a figure of a node in an iteration; it is committed with the iteration, as one with what other processes measured.
+    /// Records a metric of a node in an iteration; it is committed with the iteration, aggregated over processes.
     pub fn measure(&self, iteration: u64, node: &str, name: &str, figure: impl Into<Figure>) {
         self.metrics.lock().entry(iteration).or_default().entry(node.into()).or_default().insert(name.into(), figure.into());
     }
-    /// Adds a part of a figure to what other workers have measured of it.
+    /// Adds to a metric of which other workers may have recorded a part.
     pub fn add(&self, iteration: u64, node: &str, name: &str, figure: impl Into<Figure>) {
         let (mut metrics, figure) = (self.metrics.lock(), figure.into());
-        let of = metrics.entry(iteration).or_default().entry(node.into()).or_default();
-        let sum = of.get(name).map_or(figure, |before| before.and(figure));
-        of.insert(name.into(), sum);
+        let figures = metrics.entry(iteration).or_default().entry(node.into()).or_default();
+        let sum = figures.get(name).map_or(figure, |before| before.and(figure));
+        figures.insert(name.into(), sum);
     }
-    /// Notes weights that an iteration made and saved; they are committed with it.
-    pub fn saved(&self, iteration: u64, weights: WeightsAt) {
+    /// Records weights that an iteration produced and saved; they are committed with it.
+    pub fn saved(&self, iteration: u64, weights: SavedWeights) {
         self.weights.lock().entry(iteration).or_default().push(weights);
     }
 
     /// The weights of an iteration, taken out, oldest first.
-    pub fn take_weights(&self, iteration: u64) -> Vec<WeightsAt> {
-        let mut made = self.weights.lock().remove(&iteration).unwrap_or_default();
-        made.sort_by(|a, b| (&a.model, a.version).cmp(&(&b.model, b.version)));
-        made
+    pub fn take_weights(&self, iteration: u64) -> Vec<SavedWeights> {
+        let mut weights = self.weights.lock().remove(&iteration).unwrap_or_default();
+        weights.sort_by(|a, b| (&a.model, a.version).cmp(&(&b.model, b.version)));
+        weights
     }
 
-    /// Notes a file that was written of an iteration; it is committed with it.
+    /// Records a file written for an iteration; it is committed with it.
     pub(super) fn wrote(&self, iteration: u64, part: Part) {
         self.parts.lock().entry(iteration).or_default().push(part);
     }
@@ -114,7 +114,7 @@ impl Shared {
         self.parts.lock().remove(&iteration).unwrap_or_default()
     }
 
-    /// Notes episodes that failed in an iteration; they are committed with it.
+    /// Records episodes that failed in an iteration; they are committed with it.
     pub fn lose(&self, iteration: u64, episodes: impl IntoIterator<Item = Lost>) {
         self.lost.lock().entry(iteration).or_default().extend(episodes);
     }
@@ -127,7 +127,7 @@ impl Shared {
     }
 
     /// What this process measured in an iteration, taken out.
-    pub(super) fn take(&self, iteration: u64) -> Measured {
+    pub(super) fn take(&self, iteration: u64) -> NodeFigures {
         self.metrics.lock().remove(&iteration).unwrap_or_default()
     }
 }
@@ -135,7 +135,7 @@ impl Shared {
 /// One worker's view: what operators get when they are rendered.
 #[derive(Clone)]
 pub struct Context {
-    /// All of what runs.
+    /// The whole pipeline.
     pub pipeline: Arc<Pipeline>,
     pub seed: u64,
     /// The iteration to start with: above 0 when a run is resumed.
@@ -151,28 +151,28 @@ pub struct Context {
     pub lasting: Arc<BTreeSet<String>>,
     /// Where weights are saved, if the run keeps a log.
     pub run: Option<Run>,
-    pub shared: Shared,
-    /// Whose stages are built with it.
+    pub shared: RunState,
+    /// The owner of the stages that are built with this context.
     pub owner: Owner,
-    /// What nodes had made before `first`, by those that are read late or remember.
+    /// The rows from before `first`, of nodes with delayed readers and of nodes with state.
     pub past: Arc<Feeds>,
-    /// What nodes that are read late are taken to have made before a run from its beginning.
-    pub given: Arc<Feeds>,
+    /// Initial rows of nodes with delayed readers, for a run from its beginning.
+    pub initial: Arc<Feeds>,
     /// The loop in which the operator stands.
-    pub trial: Option<Trial>,
+    pub trial: Option<TrialLimits>,
     pub(super) gate: Gate,
 }
 
 impl Context {
-    /// The same for what `owner` has built.
-    pub(super) fn of(&self, owner: Owner) -> Context {
+    /// The same context for the stages of `owner`.
+    pub(super) fn owned_by(&self, owner: Owner) -> Context {
         Context { owner, ..self.clone() }
     }
 }
 
-/// What a loop does with a sample of a task.
+/// The limits of a trial: the attempts that a loop makes at one sample of a task.
 #[derive(Clone, Copy, Debug)]
-pub struct Trial {
+pub struct TrialLimits {
     /// Attempts, at most.
     pub attempts: u64,
     pub until: Until,

@@ -1,4 +1,4 @@
-//! What `ops` and `dataflow` know of one another.
+//! The interface between `ops` and `dataflow`.
 
 use super::edge::Inner;
 use super::failure::Failed;
@@ -12,22 +12,22 @@ pub type Ports<'s> = Vec<(String, Edge<'s>)>;
 /// As [`Ports`], inside a loop.
 pub type InnerPorts<'s> = Vec<(String, Inner<'s>)>;
 
-/// How an operator becomes timely. Fails where its settings or its inputs are not what it needs.
-pub type Outside = for<'s> fn(&Node, Ports<'s>, Scope<'s, u64>, &Context) -> Result<Edge<'s>, Failed>;
+/// Renders an operator as timely operators. Fails where its settings or its inputs are not what it needs.
+pub type RenderOutside = for<'s> fn(&Node, Ports<'s>, Scope<'s, u64>, &Context) -> Result<Edge<'s>, Failed>;
 
-/// The same inside a loop, where rows are worked on as they come.
-pub type Inside = for<'s> fn(&Node, InnerPorts<'s>, Scope<'s, Attempt>, &Context) -> Result<Inner<'s>, Failed>;
+/// The same inside a loop, where rows are processed as they arrive.
+pub type RenderInside = for<'s> fn(&Node, InnerPorts<'s>, Scope<'s, Attempt>, &Context) -> Result<Inner<'s>, Failed>;
 
-/// Both, as far as the operator can stand there.
+/// How an operator is rendered outside loops and, if it can stand there, inside.
 #[derive(Clone, Copy)]
 pub struct Render {
-    pub outside: Outside,
-    pub inside: Option<Inside>,
+    pub outside: RenderOutside,
+    pub inside: Option<RenderInside>,
 }
 
 impl Render {
     /// For an operator that can't stand in a loop.
-    pub const fn outside(outside: Outside) -> Render {
+    pub const fn outside(outside: RenderOutside) -> Render {
         Render { outside, inside: None }
     }
 }

@@ -1,4 +1,4 @@
-//! What flows: an Arrow record batch as a timely container, counted by rows, sent between processes as Arrow IPC.
+//! Edges: Arrow record batches as timely containers, counted by rows and sent between processes as Arrow IPC.
 
 use super::failure::Failed;
 use crate::row::keys;
@@ -21,32 +21,32 @@ use timely::progress::Timestamp;
 use timely::Accountable;
 
 /// A stream of batches; its time is the training iteration.
-pub type Edge<'s> = Stream<'s, u64, Batch>;
+pub type Edge<'s> = Stream<'s, u64, RowBatch>;
 
-/// What a stage gets: for each of its inputs the batches that arrived.
-pub(super) type Rows = Vec<Vec<RecordBatch>>;
-/// What a stage says: rows, or why the run ends.
-pub(super) type Answer = Result<Vec<RecordBatch>, Failed>;
+/// The input of a stage: for each port the batches that arrived.
+pub(super) type StageInput = Vec<Vec<RecordBatch>>;
+/// The output of a stage: rows, or the error that ends the run.
+pub(super) type StageOutput = Result<Vec<RecordBatch>, Failed>;
 
 /// Time inside a loop: the training iteration, and in it the attempt.
 pub type Attempt = Product<u64, u64>;
 
 /// A stream of batches inside a loop.
-pub type Inner<'s> = Stream<'s, Attempt, Batch>;
+pub type Inner<'s> = Stream<'s, Attempt, RowBatch>;
 
 /// A record batch in a form that timely can count, send and receive.
 #[derive(Clone, Debug)]
-pub struct Batch {
+pub struct RowBatch {
     pub rows: RecordBatch,
-    /// Encoded once: timely asks for the length first and for the bytes second.
+    /// The IPC encoding, cached: timely asks for the length first and for the bytes second.
     ipc: OnceLock<Arc<Vec<u8>>>,
-    /// The worker that a copy is for; lost on the way there.
+    /// The worker that a copy is sent to; not encoded.
     to: usize,
 }
 
-impl Batch {
+impl RowBatch {
     pub fn new(rows: RecordBatch) -> Self {
-        Batch { rows, ipc: OnceLock::new(), to: 0 }
+        RowBatch { rows, ipc: OnceLock::new(), to: 0 }
     }
 
     fn encoded(&self) -> &Arc<Vec<u8>> {
@@ -62,30 +62,30 @@ impl Batch {
     }
 }
 
-impl Default for Batch {
+impl Default for RowBatch {
     fn default() -> Self {
-        Batch::new(RecordBatch::new_empty(Arc::new(Schema::empty())))
+        RowBatch::new(RecordBatch::new_empty(Arc::new(Schema::empty())))
     }
 }
 
-impl Accountable for Batch {
+impl Accountable for RowBatch {
     fn record_count(&self) -> i64 {
         self.rows.num_rows() as i64
     }
 }
 
-impl ContainerBytes for Batch {
+impl ContainerBytes for RowBatch {
     /// Without a copy: the Arrow buffers keep timely's slab alive.
     fn from_bytes(bytes: Bytes) -> Self {
-        struct Owner(Bytes);
-        impl AsRef<[u8]> for Owner {
+        struct Slab(Bytes);
+        impl AsRef<[u8]> for Slab {
             fn as_ref(&self) -> &[u8] {
                 &self.0
             }
         }
-        let mut buffer = arrow::buffer::Buffer::from(bytes::Bytes::from_owner(Owner(bytes)));
+        let mut buffer = arrow::buffer::Buffer::from(bytes::Bytes::from_owner(Slab(bytes)));
         let rows = StreamDecoder::new().decode(&mut buffer).expect("Arrow IPC from a peer").expect("one batch a message");
-        Batch::new(rows)
+        RowBatch::new(rows)
     }
     fn length_in_bytes(&self) -> usize {
         self.encoded().len().next_multiple_of(8)
@@ -97,22 +97,22 @@ impl ContainerBytes for Batch {
     }
 }
 
-/// Which worker a row goes to.
+/// How rows are routed to workers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Route {
-    /// Where it is.
+    /// Rows stay on their worker.
     Stay,
     /// The first worker.
     One,
     /// By a hash of these columns: equal values meet on one worker.
     By(Vec<String>),
-    /// Of each row only these columns, as far as it has them, by a hash of those in `by`: what a stage reads travels, the rest stays.
+    /// As `By`, but only these columns are sent, as far as a row has them: those that the stage reads.
     Part { columns: Vec<String>, by: Vec<String> },
-    /// Dealt out to the first workers of all processes: the rows of a batch in turn.
+    /// Round-robin over the first workers of all processes, row by row.
     Deal,
     /// A copy to the first worker of each process.
     All,
-    /// The same without a column: that there are rows, and how many.
+    /// A copy without any column to the first worker of each process: only the number of rows is sent.
     Mark,
 }
 
@@ -126,19 +126,19 @@ impl Route {
         DistributorPact(move |peers| Router { route: self, here, each, pending: vec![Vec::new(); peers] })
     }
 
-    /// `edge` as it has to be before the route is taken. A route may not change the number of rows, since timely counts those
-    /// that come against those that went: what goes to several is copied first.
-    pub(super) fn ready<'s, T: Timestamp>(&self, edge: Stream<'s, T, Batch>, each: usize) -> Stream<'s, T, Batch> {
+    /// Prepares `edge` for this route. Routing may not change the number of rows, since timely compares the number received with the number
+    /// sent: a batch for several workers is copied first.
+    pub(super) fn ready<'s, T: Timestamp>(&self, edge: Stream<'s, T, RowBatch>, each: usize) -> Stream<'s, T, RowBatch> {
         let peers = edge.scope().peers();
         if !matches!(self, Route::All | Route::Mark) || peers == each {
             return edge;
         }
-        edge.unary::<CapacityContainerBuilder<Batch>, _, _, _>(Pipeline, "copies", |_, _| {
+        edge.unary::<CapacityContainerBuilder<RowBatch>, _, _, _>(Pipeline, "copies", |_, _| {
             move |input, output| {
                 input.for_each_time(|time, batches| {
                     let mut session = output.session(&time);
                     for batch in batches {
-                        (0..peers).step_by(each).for_each(|to| session.give_container(&mut Batch { to, ..batch.clone() }));
+                        (0..peers).step_by(each).for_each(|to| session.give_container(&mut RowBatch { to, ..batch.clone() }));
                     }
                 })
             }
@@ -146,11 +146,11 @@ impl Route {
     }
 }
 
-/// From how many rows on a batch goes as it is. Smaller ones are put together, which copies them, because what each stage does for a
-/// batch, whatever its size, would cost more.
+/// Batches of at least this many rows are sent as they are. Smaller ones are concatenated: the copy costs less than the fixed cost of each
+/// batch in every stage.
 const LARGE: usize = 128;
 
-/// Splits batches by a route, and lets small ones leave as one.
+/// Splits batches by a route, and concatenates small ones.
 pub struct Router {
     route: Route,
     here: usize,
@@ -180,9 +180,9 @@ fn part(rows: &RecordBatch, columns: &[String]) -> RecordBatch {
     rows.project(&those).expect("the columns are there")
 }
 
-impl Distributor<Batch> for Router {
-    fn partition<T: Clone, P: Push<Message<T, Batch>>>(&mut self, batch: &mut Batch, _time: &T, pushers: &mut [P]) {
-        let Batch { rows, to, .. } = std::mem::take(batch);
+impl Distributor<RowBatch> for Router {
+    fn partition<T: Clone, P: Push<Message<T, RowBatch>>>(&mut self, batch: &mut RowBatch, _time: &T, pushers: &mut [P]) {
+        let RowBatch { rows, to, .. } = std::mem::take(batch);
         let peers = pushers.len();
         let rows = match &self.route {
             Route::Part { columns, .. } => part(&rows, columns),
@@ -205,12 +205,12 @@ impl Distributor<Batch> for Router {
         }
     }
 
-    fn flush<T: Clone, P: Push<Message<T, Batch>>>(&mut self, time: &T, pushers: &mut [P]) {
+    fn flush<T: Clone, P: Push<Message<T, RowBatch>>>(&mut self, time: &T, pushers: &mut [P]) {
         for (pending, pusher) in self.pending.iter_mut().zip(pushers) {
             let (large, small): (Vec<_>, Vec<_>) = pending.drain(..).partition(|rows| rows.num_rows() >= LARGE);
             let small = small.first().map(|first| concat_batches(&first.schema(), &small).expect("batches of one edge share a schema"));
             for rows in large.into_iter().chain(small) {
-                Message::push_at(&mut Batch::new(rows), time.clone(), pusher);
+                Message::push_at(&mut RowBatch::new(rows), time.clone(), pusher);
             }
         }
     }
@@ -232,14 +232,14 @@ mod tests {
     fn bytes_round_trip() {
         for rows in [rows(), part(&rows(), &[])] {
             assert_eq!(rows.num_rows(), 3);
-            let batch = Batch::new(rows);
+            let batch = RowBatch::new(rows);
             let mut bytes = Vec::new();
             batch.into_bytes(&mut bytes);
             assert_eq!(bytes.len(), batch.length_in_bytes());
             assert_eq!(bytes.len() % 8, 0);
             let mut slab = timely::bytes::arc::BytesMut::from(bytes).freeze();
             let length = slab.len();
-            assert_eq!(Batch::from_bytes(slab.extract_to(length)).rows, batch.rows);
+            assert_eq!(RowBatch::from_bytes(slab.extract_to(length)).rows, batch.rows);
         }
     }
 }

@@ -5,8 +5,8 @@ use std::error::Error;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 
-/// Why an operator can't be built or can't go on: the error as it was met ([`crate::row::RowError`], [`crate::policy::PolicyError`],
-/// [`crate::log::LogError`], a message), so that whoever ends the run with it can still ask what it is. `?` makes one of any error.
+/// Why an operator can't be built or can't go on: the original error ([`crate::row::RowError`], [`crate::policy::PolicyError`],
+/// [`crate::log::LogError`], a message), so that its type can still be inspected where the run ends. `?` converts any error.
 pub type Failed = Box<dyn Error + Send + Sync>;
 
 /// Why a run ended early: which node failed (`engine` if none did), in which iteration, and with what error.
@@ -26,7 +26,7 @@ impl Failure {
     }
 }
 
-/// A panic, in its own words.
+/// A caught panic, with its message.
 #[derive(Debug, thiserror::Error)]
 #[error("panicked: {0}")]
 pub struct Panicked(pub String);
@@ -34,7 +34,7 @@ pub struct Panicked(pub String);
 /// The thread of an operator has ended though there was work for it, or it could never be started.
 #[derive(Debug, thiserror::Error)]
 #[error("its thread is gone")]
-pub struct Gone;
+pub struct ThreadGone;
 
 thread_local! {
     static GUARDING: Cell<bool> = const { Cell::new(false) };
@@ -45,7 +45,7 @@ pub(super) fn guarding() -> bool {
     GUARDING.get()
 }
 
-/// What `run` answers; its panic becomes an error.
+/// Calls `run`; a panic becomes an error.
 pub(super) fn guarded<T>(run: impl FnOnce() -> Result<T, Failed>) -> Result<T, Failed> {
     GUARDING.set(true);
     let answer = catch_unwind(AssertUnwindSafe(run));

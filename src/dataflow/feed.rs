@@ -1,10 +1,10 @@
-//! Rows that no operator of this run makes: those of a log that is replayed, those of a test, and those that a stopped
-//! run had made before it is resumed.
+//! Rows that no operator of this run produces: those of a log that is replayed, those of a test, and those that an interrupted run produced
+//! before it was resumed.
 
-use super::edge::{Batch, Edge};
+use super::edge::{Edge, RowBatch};
 use super::failure::{guarded, Failed, Failure};
 use super::Context;
-use crate::log::{LogError, Rows, Run};
+use crate::log::{LogError, RowReader, Run};
 use arrow::array::RecordBatch;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -21,12 +21,12 @@ pub type Feeds = BTreeMap<String, Feed>;
 
 /// The rows that `node` logged in a run, as they were committed.
 pub fn logged(run: &Run, node: &str) -> Result<Feed, LogError> {
-    let rows = Mutex::new(Rows::open(run, node)?);
+    let rows = Mutex::new(RowReader::open(run, node)?);
     Ok(Arc::new(move |iteration| Ok(rows.lock().iteration(iteration)?)))
 }
 
-/// All that `node` had made before a run that is resumed was stopped, on the first worker and in the iteration before the one that the run
-/// goes on with: what a node that remembers begins with. Nothing in a run from its beginning.
+/// All rows of `node` from before a resumed run was interrupted, on the first worker and in the iteration before the first one: the initial
+/// state of a node that keeps state. Empty in a run from its beginning.
 ///
 /// # Errors
 /// If the run is resumed and its log doesn't have what the node made.
@@ -38,7 +38,7 @@ pub fn past<'s>(node: &str, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge
     };
     let (name, shared) = (node.to_owned(), ctx.shared.clone());
     let here = scope.index() == 0;
-    let edge = source::<_, CapacityContainerBuilder<Batch>, _, _>(scope, &format!("past {node}"), move |capability, _| {
+    let edge = source::<_, CapacityContainerBuilder<RowBatch>, _, _>(scope, &format!("past {node}"), move |capability, _| {
         let mut capability = here.then_some(capability);
         move |output| {
             let (Some(mut open), Some(before), Some(past)) = (capability.take(), before, &past) else { return };
@@ -47,7 +47,7 @@ pub fn past<'s>(node: &str, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge
                 Ok(batches) => batches
                     .into_iter()
                     .filter(|b| b.num_rows() > 0)
-                    .for_each(|rows| output.session(&open).give_container(&mut Batch::new(rows))),
+                    .for_each(|rows| output.session(&open).give_container(&mut RowBatch::new(rows))),
                 Err(error) => shared.fail(Failure::new(&name, before, error)),
             }
         }
@@ -56,27 +56,27 @@ pub fn past<'s>(node: &str, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge
     Ok(edge)
 }
 
-/// What a delayed edge still owes its reader: in each of the first `delay` iterations of a resumed run, what the node had made `delay`
-/// iterations before; in iteration 0 of a run from its beginning, what it was given. On the first worker; the reader's route takes it
-/// where it belongs.
+/// The rows that a delayed edge carries over a resume: in each of the first `delay` iterations of a resumed run, the node's rows of `delay`
+/// iterations before; in iteration 0 of a run from its beginning, its initial rows. On the first worker; the reader's route distributes
+/// them.
 pub fn owed<'s>(name: &str, scope: Scope<'s, u64>, ctx: &Context, delay: u64, past: Feed) -> Edge<'s> {
     let (first, node, shared) = (ctx.first, name.to_owned(), ctx.shared.clone());
     let here = scope.index() == 0;
-    source::<_, CapacityContainerBuilder<Batch>, _, _>(scope, name, move |capability, _| {
+    source::<_, CapacityContainerBuilder<RowBatch>, _, _>(scope, name, move |capability, _| {
         let mut capability = here.then_some(capability);
         move |output| {
             let Some(mut open) = capability.take() else { return };
             for time in first..first.saturating_add(delay) {
                 open.downgrade(&time);
-                // Before the first iteration of all lies what was given, and before that nothing.
-                let made = if first == 0 && time == 0 { Some(0) } else { time.checked_sub(delay) };
-                let Some(made) = made else { continue };
-                match guarded(|| past(made)) {
+                // The initial rows count as those of the iteration before the very first one; before that there is nothing.
+                let iteration = if first == 0 && time == 0 { Some(0) } else { time.checked_sub(delay) };
+                let Some(iteration) = iteration else { continue };
+                match guarded(|| past(iteration)) {
                     Ok(batches) => batches
                         .into_iter()
                         .filter(|b| b.num_rows() > 0)
-                        .for_each(|rows| output.session(&open).give_container(&mut Batch::new(rows))),
-                    Err(error) => return shared.fail(Failure::new(&node, made, error)),
+                        .for_each(|rows| output.session(&open).give_container(&mut RowBatch::new(rows))),
+                    Err(error) => return shared.fail(Failure::new(&node, iteration, error)),
                 }
             }
         }

@@ -1,28 +1,28 @@
-//! What nodes measure, and how the figures of several processes become one.
+//! The metrics that nodes report, and how the values of several processes are aggregated.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Figures of one iteration, by node and name.
+/// The metrics of one iteration, by node and name.
 pub type Figures = BTreeMap<String, BTreeMap<String, f64>>;
 
-/// The same before the processes' are one.
-pub type Measured = BTreeMap<String, BTreeMap<String, Figure>>;
+/// The same before aggregation over processes.
+pub type NodeFigures = BTreeMap<String, BTreeMap<String, Figure>>;
 
-/// A figure of which each process may have a part. Sums are taken in the order of the processes; sums of counts, and of returns
-/// whose binary digits fit an `f64`, are the same on any number of them.
+/// A metric of which each process may have a part. Sums are taken in the order of the processes; sums of counts, and of returns whose
+/// binary digits fit an `f64`, are the same on any number of them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Figure {
-    /// The sum of the parts; what one process alone measures is that.
+    /// The sum of the parts.
     Sum(#[serde(with = "bits")] f64),
-    /// One sum over another, which counts as 1 where it is less: a mean, a share.
+    /// One sum divided by another (by 1 where that is less): a mean, a share.
     Share {
         #[serde(with = "bits")]
         part: f64,
         #[serde(with = "bits")]
         whole: f64,
     },
-    /// The largest: how long processes took that worked side by side.
+    /// The maximum, as for the time that processes took in parallel.
     Most(#[serde(with = "bits")] f64),
 }
 
@@ -37,7 +37,7 @@ impl Figure {
         Figure::Share { part, whole: whole as f64 }
     }
 
-    /// The figure of both; of two kinds, which no node measures, the first.
+    /// Aggregates both; of two different kinds, which no node reports, the first wins.
     pub(super) fn and(self, other: Figure) -> Figure {
         match (self, other) {
             (Figure::Sum(a), Figure::Sum(b)) => Figure::Sum(a + b),
@@ -55,21 +55,21 @@ impl Figure {
     }
 }
 
-/// The figures of the run from those of its processes, in their order.
-pub(super) fn whole(parts: impl IntoIterator<Item = Measured>) -> Figures {
-    let mut sums = Measured::new();
+/// The metrics of the run from those of its processes, in their order.
+pub(super) fn whole(parts: impl IntoIterator<Item = NodeFigures>) -> Figures {
+    let mut sums = NodeFigures::new();
     for (node, figures) in parts.into_iter().flatten() {
-        let of = sums.entry(node).or_default();
+        let node_sums = sums.entry(node).or_default();
         for (name, figure) in figures {
-            let sum = of.get(&name).map_or(figure, |before| before.and(figure));
-            of.insert(name, sum);
+            let sum = node_sums.get(&name).map_or(figure, |before| before.and(figure));
+            node_sums.insert(name, sum);
         }
     }
     let values = |figures: BTreeMap<String, Figure>| figures.into_iter().map(|(name, figure)| (name, figure.value())).collect();
     sums.into_iter().map(|(node, figures)| (node, values(figures))).collect()
 }
 
-/// A float as its bits: as decimal text it could come back as another one, and not at all when it is no number.
+/// Serialises a float by its bits: decimal text may not round-trip, and can't represent NaN or infinities.
 mod bits {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -85,23 +85,27 @@ mod bits {
 mod tests {
     use super::*;
 
-    fn of(figures: &[(&str, Figure)]) -> Measured {
+    fn node_figures(figures: &[(&str, Figure)]) -> NodeFigures {
         BTreeMap::from([("rollout".to_string(), figures.iter().map(|(name, figure)| (name.to_string(), *figure)).collect())])
     }
 
     #[test]
     fn figures_of_processes_become_one() {
         // 3 of 4 won there, 1 of 12 here: 4 of 16, not the mean of two shares.
-        let here = of(&[("success", Figure::share(1.0, 12)), ("turns", 30.0.into()), ("seconds", Figure::Most(2.0))]);
-        let there =
-            of(&[("success", Figure::share(3.0, 4)), ("turns", 8.0.into()), ("seconds", Figure::Most(1.5)), ("rounds", 2.0.into())]);
+        let here = node_figures(&[("success", Figure::share(1.0, 12)), ("turns", 30.0.into()), ("seconds", Figure::Most(2.0))]);
+        let there = node_figures(&[
+            ("success", Figure::share(3.0, 4)),
+            ("turns", 8.0.into()),
+            ("seconds", Figure::Most(1.5)),
+            ("rounds", 2.0.into()),
+        ]);
         let whole = &whole([here, there])["rollout"];
         assert_eq!(whole, &[("rounds", 2.0), ("seconds", 2.0), ("success", 0.25), ("turns", 38.0)].map(|(n, v)| (n.into(), v)).into());
     }
 
     #[test]
     fn a_share_of_nothing_is_nothing() {
-        assert_eq!(whole([of(&[("invalid", Figure::share(0.0, 0))])])["rollout"]["invalid"], 0.0);
+        assert_eq!(whole([node_figures(&[("invalid", Figure::share(0.0, 0))])])["rollout"]["invalid"], 0.0);
     }
 
     #[test]

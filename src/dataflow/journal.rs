@@ -1,11 +1,11 @@
-//! Rows -> Parquet parts -> committed iterations. Each worker writes its share of a logged node; when the frontier says that every
-//! part of an iteration is written and every other node is done with it, the first worker commits it. Of several processes the
-//! first worker of each tells what its process wrote, measured and lost, and the first of all commits that.
+//! Rows -> Parquet files -> committed iterations. Each worker writes its share of a logged node; when the frontier shows that every file of
+//! an iteration is written and every other node is done with it, the first worker commits it. With several processes the first worker of
+//! each reports what its process wrote, measured and lost, and the first worker of the first process commits all of it.
 
 use super::edge::{Edge, Route};
 use super::failure::Failed;
-use super::figures::{whole, Figure, Figures, Measured};
-use super::seat::{Owner, COMMIT};
+use super::figures::{whole, Figure, Figures, NodeFigures};
+use super::monitor::{Owner, COMMIT};
 use super::stage::{stage, Place, Stage};
 use super::{lost, Context};
 use crate::log::{write_part, Committer, Part, Run};
@@ -18,10 +18,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The stage that tells what a process measured.
+/// The stage that reports the metrics of a process.
 const FIGURES: &str = "the figures";
 
-/// What a committed iteration was: its number, its figures, how many rows each node made.
+/// A committed iteration: its number, its metrics, and how many files were written.
 #[derive(Clone, Debug)]
 pub struct Committed {
     pub iteration: u64,
@@ -32,7 +32,7 @@ pub struct Committed {
 /// Called after each commit.
 pub type Observer = Arc<dyn Fn(&Committed) + Send + Sync>;
 
-/// Who writes: the run's folder and its committer, or nobody for a run that keeps no log.
+/// Where a run is logged: its folder and its committer; neither for a run without a log.
 #[derive(Clone)]
 pub struct Journal {
     pub run: Option<Run>,
@@ -40,15 +40,15 @@ pub struct Journal {
     pub observer: Observer,
 }
 
-/// Builds the log of every node in `columns` (node -> what it logs; `None`: only awaited) and the commit behind it.
+/// Builds the logging stage of every node in `columns` (node -> the columns to log; `None`: only wait for it) and the commit that follows.
 pub fn journal<'s>(
-    made: &BTreeMap<String, Edge<'s>>,
+    edges: &BTreeMap<String, Edge<'s>>,
     columns: &BTreeMap<String, Option<Vec<String>>>,
     journal: &Journal,
     ctx: &Context,
 ) -> Edge<'s> {
     let mut done = Vec::new();
-    for (node, edge) in made {
+    for (node, edge) in edges {
         done.push(match (columns.get(node).cloned().flatten(), &journal.run) {
             (Some(keep), Some(run)) => (written(node, edge, keep, run, ctx), Route::All),
             _ => (edge.clone(), Route::Mark),
@@ -76,7 +76,7 @@ pub fn journal<'s>(
     let place = if journal.run.is_some() { Place::Thread } else { Place::Worker };
     let commit = commit(journal, ctx);
     let last = |inputs| Stage { name: COMMIT.into(), inputs, begins: false, place };
-    let owner = ctx.of(Owner::Engine(COMMIT));
+    let owner = ctx.owned_by(Owner::Engine(COMMIT));
     if team.processes == 1 {
         return stage(last(done), &owner, move |iteration, _| {
             let share = tell(iteration)?;
@@ -84,12 +84,12 @@ pub fn journal<'s>(
         });
     }
     let shares = Stage { name: FIGURES.into(), inputs: done, begins: false, place };
-    let told = stage(shares, &ctx.of(Owner::Engine(FIGURES)), move |iteration, _| {
+    let reports = stage(shares, &ctx.owned_by(Owner::Engine(FIGURES)), move |iteration, _| {
         let share = tell(iteration)?;
         Ok(share.map(|share| message(&share)).transpose()?.into_iter().collect())
     });
     let beyond = self::beyond(ctx);
-    stage(last(vec![(told, Route::One)]), &owner, move |iteration, rows| {
+    stage(last(vec![(reports, Route::One)]), &owner, move |iteration, rows| {
         if beyond(iteration) {
             return Ok(vec![]);
         }
@@ -99,11 +99,11 @@ pub fn journal<'s>(
     })
 }
 
-/// Writes the rows of `node`, of which it keeps these columns; a mark comes out when those of an iteration are written.
+/// Writes these columns of `node`; emits a marker row once an iteration is written.
 fn written<'s>(node: &str, edge: &Edge<'s>, keep: Vec<String>, run: &Run, ctx: &Context) -> Edge<'s> {
     let (id, run, worker, shared) = (node.to_owned(), run.clone(), edge.scope().index(), ctx.shared.clone());
     let log = Stage { name: format!("the log of {node}"), inputs: vec![(edge.clone(), Route::Stay)], begins: false, place: Place::Thread };
-    stage(log, &ctx.of(Owner::Engine("the log")), move |iteration, rows| {
+    stage(log, &ctx.owned_by(Owner::Engine("the log")), move |iteration, rows| {
         let slim = rows.iter().flatten().map(|batch| select(batch, &keep)).collect::<Result<Vec<_>, _>>()?;
         if let Some(rows) = row::sorted(&slim)? {
             shared.wrote(iteration, write_part(&run, &id, iteration, worker, &rows)?);
@@ -112,14 +112,13 @@ fn written<'s>(node: &str, edge: &Edge<'s>, keep: Vec<String>, run: &Run, ctx: &
     })
 }
 
-/// Whether an iteration lies beyond a stop: what delayed edges carry there is half an iteration, with which the run goes on when it is
-/// resumed.
+/// Whether an iteration lies beyond a stop: delayed edges carry rows into it, with which the run continues when it is resumed.
 fn beyond(ctx: &Context) -> impl Fn(u64) -> bool + Send + 'static {
     let (shared, iterations) = (ctx.shared.clone(), ctx.iterations);
     move |iteration| iteration < iterations && shared.until().is_some_and(|until| iteration >= until)
 }
 
-/// Commits an iteration of which these are the shares of all processes, in their order.
+/// Commits an iteration from the reports of all processes, in their order.
 fn commit(journal: &Journal, ctx: &Context) -> impl Fn(u64, Vec<Share>) -> Result<Vec<RecordBatch>, Failed> + Send + 'static {
     let (shared, journal) = (ctx.shared.clone(), journal.clone());
     move |iteration, mut shares| {
@@ -134,13 +133,13 @@ fn commit(journal: &Journal, ctx: &Context) -> impl Fn(u64, Vec<Share>) -> Resul
     }
 }
 
-/// What one process has to say of an iteration.
+/// The report of one process on an iteration.
 #[derive(Serialize, Deserialize)]
 struct Share {
     process: usize,
-    /// What its workers wrote.
+    /// The files that its workers wrote.
     parts: Vec<Part>,
-    measured: Measured,
+    measured: NodeFigures,
 }
 
 /// The messages in these rows.
@@ -154,10 +153,10 @@ fn select(rows: &RecordBatch, keep: &[String]) -> Result<RecordBatch, row::RowEr
     row::batch(columns.iter().filter_map(|name| Some((name.as_str(), rows.column_by_name(name)?.clone()))).collect())
 }
 
-/// Rows without a column, which say no more than that an iteration is done.
+/// A row without columns: a marker that an iteration is done.
 fn mark() -> Result<RecordBatch, ArrowError> {
-    let one = RecordBatchOptions::new().with_row_count(Some(1));
-    RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &one)
+    let one_row = RecordBatchOptions::new().with_row_count(Some(1));
+    RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &one_row)
 }
 
 /// A share on its way to the first process.

@@ -5,7 +5,7 @@ use crate::row::{self, RowError};
 use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use std::sync::Arc;
 
-/// An episode that was given up: its name with the turn in which it failed for the last time, and why.
+/// An episode that was given up: its name, the turn of its last failure, and the cause.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lost {
     pub task: String,

@@ -8,12 +8,12 @@
 //! - [`feed`]: rows that no operator of this run made: a log's, a test's
 //! - `contract`: what an operator is to the engine
 //! - [`relation`]: what is maintained as it changes, by differential dataflow
-//! - [`render`]: pipeline -> timely; `attempts`: a loop in it; `making`: what of it is built
+//! - [`render`]: pipeline -> timely; `attempts`: a loop in it; `graph_builder`: what of it is built
 //! - [`figures`]: what nodes measure, and how the figures of several processes become one
 //! - [`journal`]: rows -> Parquet parts -> committed iterations
 //! - [`cluster`]: several processes as one; in it the connections over which their policies learn together (`peers`), signs of life
 //!   between them (`life`), and how a process ends before its run does (`end`)
-//! - `seat`, [`watch`], [`status`], [`watchdog`]: where a stage says what it does, all stages, what `flow top` shows of them, and the
+//! - `monitor`, [`watch`], [`status`], [`watchdog`]: where a stage says what it does, all stages, what `flow top` shows of them, and the
 //!   end of a run in which nothing moves
 //! - `failure`: how a node fails
 //! - [`lost`]: episodes that failed, on their way to the table `errors`
@@ -29,13 +29,13 @@ pub mod edge;
 mod failure;
 pub mod feed;
 pub mod figures;
+mod graph_builder;
 pub mod journal;
 pub mod lost;
-mod making;
+mod monitor;
 pub mod relation;
 pub mod render;
 pub mod run;
-mod seat;
 pub mod sink;
 pub mod source;
 pub mod stage;
@@ -45,12 +45,12 @@ pub mod watch;
 pub mod watchdog;
 
 pub use context::Context;
-pub use contract::{InnerPorts, Inside, Outside, Ports, Render};
+pub use contract::{InnerPorts, Ports, Render, RenderInside, RenderOutside};
 pub use edge::{Attempt, Edge, Inner, Route};
-pub use failure::{Failed, Failure, Gone, Panicked};
+pub use failure::{Failed, Failure, Panicked, ThreadGone};
 pub use feed::Feed;
 pub use figures::Figure;
 pub use lost::Lost;
-pub use seat::Owner;
+pub use monitor::Owner;
 pub use sink::Sink;
 pub use stage::Place;

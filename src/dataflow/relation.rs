@@ -1,9 +1,10 @@
-//! A relation that changes with iterations: what belongs to it comes with +1 and goes with -1, and what follows from it is maintained as it
-//! changes, never computed anew. This is the engine's use of differential dataflow.
+//! A relation that changes over iterations, maintained incrementally: rows enter with +1 and leave with -1, and results are updated, never
+//! recomputed from scratch. This is the engine's use of differential dataflow.
 //!
-//! Only what ranks travels here: a group, a rank, an id. What an id stands for (texts, floats) stays with whoever offers it.
+//! Only what is needed for ranking travels here: a group, a rank, an id. The data behind an id (texts, floats) stays with the operator that
+//! offers it.
 
-use super::edge::{Batch, Edge};
+use super::edge::{Edge, RowBatch};
 use super::failure::Failed;
 use crate::row::RowError;
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, UInt32Array, UInt64Array};
@@ -16,37 +17,37 @@ use timely::container::CapacityContainerBuilder;
 use timely::dataflow::channels::pact::Pipeline;
 use timely::dataflow::operators::generic::Operator;
 
-/// A change of what contends for the places of a group.
+/// An insertion or removal of a candidate for the top places of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contender {
     /// The group.
     pub group: u64,
-    /// Where it stands in its group: the lesser, the better. No two of a group have the same.
+    /// The rank within the group: less is better. Unique within a group.
     pub rank: (u32, u64),
-    /// What it is.
+    /// The id.
     pub id: u64,
-    /// 1 where it comes, -1 where it goes.
+    /// +1 for an insertion, -1 for a removal.
     pub change: i64,
-    /// The iteration at which that happens: not before the one in which it is told.
+    /// The iteration at which that happens: not before the one in which it is emitted.
     pub at: u64,
 }
 
-/// What has a place, or has lost it.
+/// A change of the result: an id that enters or leaves the top places of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placed {
     pub group: u64,
     pub id: u64,
-    /// 1 or -1.
+    /// +1 or -1.
     pub change: i64,
 }
 
 type Update = ((u64, ((u32, u64), u64)), u64, isize);
-type Contenders = ValSpine<u64, ((u32, u64), u64), u64, isize>;
-type Places = ValSpine<u64, u64, u64, isize>;
+type ContenderTrace = ValSpine<u64, ((u32, u64), u64), u64, isize>;
+type WinnerTrace = ValSpine<u64, u64, u64, isize>;
 
-/// Of each group the `most` best contenders, as changes of who they are: [`Placed::read`] of its batches. In time with `contenders`, whose
-/// batches [`Contender::rows`] made; a group must stay on one worker. What an iteration changes costs what the groups that it touches
-/// hold, whatever all groups hold.
+/// Maintains the best `most` contenders of each group, as changes: see [`Placed::read`]. In time with `contenders`, whose batches come from
+/// [`Contender::rows`]; a group must stay on one worker. The cost of an iteration is proportional to the size of the groups that it
+/// changes.
 pub fn best<'s>(contenders: Edge<'s>, most: usize) -> Edge<'s> {
     let updates = contenders.unary::<CapacityContainerBuilder<Vec<Update>>, _, _, _>(Pipeline, "contenders", |_, _| {
         move |input, output| {
@@ -59,10 +60,10 @@ pub fn best<'s>(contenders: Edge<'s>, most: usize) -> Edge<'s> {
             });
         }
     });
-    let arranged = arrange_core::<_, _, ContainerChunker<Vec<Update>>, ValBatcher<_, _, _, _>, ValBuilder<_, _, _, _>, Contenders>(
+    let arranged = arrange_core::<_, _, ContainerChunker<Vec<Update>>, ValBatcher<_, _, _, _>, ValBuilder<_, _, _, _>, ContenderTrace>(
         updates, Pipeline, "arranged",
     );
-    let best = arranged.reduce_abelian::<_, ValBuilder<_, _, _, _>, Places, _, _>(
+    let best = arranged.reduce_abelian::<_, ValBuilder<_, _, _, _>, WinnerTrace, _, _>(
         "best",
         // Values come in their order, which is that of ranks.
         move |_, contenders, places| {
@@ -75,7 +76,7 @@ pub fn best<'s>(contenders: Edge<'s>, most: usize) -> Edge<'s> {
         },
     );
     let changes = best.as_collection(|group, id| (*group, *id));
-    changes.inner.unary::<CapacityContainerBuilder<Batch>, _, _, _>(Pipeline, "places", |_, _| {
+    changes.inner.unary::<CapacityContainerBuilder<RowBatch>, _, _, _>(Pipeline, "places", |_, _| {
         move |input, output| {
             input.for_each_time(|time, updates| {
                 let mut by_time: BTreeMap<u64, Vec<Placed>> = BTreeMap::new();
@@ -83,7 +84,7 @@ pub fn best<'s>(contenders: Edge<'s>, most: usize) -> Edge<'s> {
                     by_time.entry(at).or_default().push(Placed { group, id, change: change as i64 });
                 }
                 for (at, placed) in by_time {
-                    output.session(&time.delayed(&at, 0)).give_container(&mut Batch::new(Placed::rows(&placed)));
+                    output.session(&time.delayed(&at, 0)).give_container(&mut RowBatch::new(Placed::rows(&placed)));
                 }
             });
         }
@@ -91,12 +92,12 @@ pub fn best<'s>(contenders: Edge<'s>, most: usize) -> Edge<'s> {
 }
 
 impl Contender {
-    /// Contenders as a batch. `beside` are further columns of as many rows, which [`best`] doesn't read.
+    /// Contenders as a batch. `beside` are further columns of the same length, which [`best`] doesn't read.
     ///
     /// # Errors
     /// If Arrow refuses: the columns have different lengths.
     pub fn rows(contenders: &[Contender], beside: Option<&RecordBatch>) -> Result<RecordBatch, Failed> {
-        let u64s = |of: fn(&Contender) -> u64| Arc::new(UInt64Array::from_iter_values(contenders.iter().map(of))) as ArrayRef;
+        let u64s = |field: fn(&Contender) -> u64| Arc::new(UInt64Array::from_iter_values(contenders.iter().map(field))) as ArrayRef;
         let mut columns: Vec<(Field, ArrayRef)> = vec![
             ("contender_group", DataType::UInt64, u64s(|c| c.group)),
             ("contender_first", DataType::UInt32, Arc::new(UInt32Array::from_iter_values(contenders.iter().map(|c| c.rank.0)))),
@@ -143,7 +144,7 @@ impl Placed {
         RecordBatch::try_new(Arc::new(schema), columns).expect("three columns of one length")
     }
 
-    /// What has changed, by a batch that [`best`] made.
+    /// Reads the changes from a batch of [`best`].
     pub fn read(rows: &RecordBatch) -> Vec<Placed> {
         let u64s = |i: usize| rows.column(i).as_primitive::<UInt64Type>();
         let change = rows.column(2).as_primitive::<Int64Type>();

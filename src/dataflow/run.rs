@@ -1,16 +1,16 @@
-//! Starts the workers, keeps them stepping, ends them together.
+//! Starts the workers, steps them, and shuts them down together.
 
-use super::cluster::end::{end_on_panic, said};
+use super::cluster::end::{end_on_panic, mark_reported};
 use super::cluster::life::Life;
 use super::cluster::peers::Connections;
 use super::cluster::Cluster;
-use super::context::{Context, Gate, Shared, Team};
+use super::context::{Context, Gate, RunState, Team};
 use super::contract::Render;
 use super::failure::{Failed, Failure};
 use super::feed::Feeds;
 use super::journal::{journal, Journal};
+use super::monitor::Owner;
 use super::render::render;
-use super::seat::Owner;
 use super::sink::Sink;
 use super::watchdog::Watchdog;
 use crate::pipeline::{Node, Pipeline};
@@ -20,10 +20,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use timely::dataflow::operators::Probe;
 
-/// How long a process that failed waits before it ends, if it isn't the first: that one may be about to say the same.
+/// How long a failed process waits before it ends, if it isn't the first: that one may be about to report the same error.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// What a run needs beside the pipeline.
+/// The configuration of a run.
 pub struct Plan {
     pub pipeline: Pipeline,
     /// Worker threads of this process.
@@ -34,30 +34,30 @@ pub struct Plan {
     pub first: u64,
     /// How many versions of the weights an iteration makes, at most: old ones are kept for as long as some node may ask for them.
     pub updates: usize,
-    /// Nodes whose rows come from elsewhere, instead of from their operators.
+    /// Nodes whose rows are supplied instead of computed by their operators.
     pub feeds: Feeds,
-    /// What nodes with delayed readers had made before `first`.
+    /// The rows from before `first` of nodes with delayed readers.
     pub past: Arc<Feeds>,
-    /// What nodes that are read late are taken to have made before a run from its beginning: their readers find it in iteration 0.
-    pub given: Arc<Feeds>,
+    /// Initial rows of nodes with delayed readers, for a run from its beginning: their readers get them in iteration 0.
+    pub initial: Arc<Feeds>,
     pub policy: Option<Policy>,
-    /// Name -> how the operator becomes timely.
+    /// Operator name -> how it is rendered.
     pub find: fn(&str) -> Option<Render>,
     /// Node -> the columns that its operator adds, which are those it logs.
     pub adds: fn(&Node) -> Vec<String>,
     pub journal: Journal,
     /// How long nothing at all may move before the run ends with a failure; no limit if there is none.
     pub stall: Option<Duration>,
-    /// Nodes whose rows are kept in memory besides.
+    /// Nodes whose rows are also collected in memory.
     pub sink: Option<Sink>,
-    pub shared: Shared,
+    pub shared: RunState,
 }
 
 impl Plan {
     /// A run from its beginning, on one worker, without models or a log: change what is different.
     pub fn new(pipeline: Pipeline, find: fn(&str) -> Option<Render>, adds: fn(&Node) -> Vec<String>) -> Plan {
         let journal = Journal { run: None, committer: None, observer: Arc::new(|_| {}) };
-        let (feeds, past, given) = Default::default();
+        let (feeds, past, initial) = Default::default();
         Plan {
             pipeline,
             workers: 1,
@@ -66,19 +66,19 @@ impl Plan {
             updates: 1,
             feeds,
             past,
-            given,
+            initial,
             policy: None,
             find,
             adds,
             journal,
             stall: Some(Duration::from_secs(300)),
             sink: None,
-            shared: Shared::default(),
+            shared: RunState::default(),
         }
     }
 }
 
-/// Runs the pipeline to its end, to a stop that was asked for, or to its first failure.
+/// Runs the pipeline to its end, to a requested stop, or to its first failure.
 pub fn run(mut plan: Plan) -> Result<(), Failure> {
     let ahead = lookahead(&plan.pipeline);
     let lasting = Arc::new(lasting(&plan.pipeline));
@@ -122,17 +122,17 @@ pub fn run(mut plan: Plan) -> Result<(), Failure> {
             shared: plan.shared.clone(),
             owner: Owner::Engine("engine"),
             past: plan.past.clone(),
-            given: plan.given.clone(),
+            initial: plan.initial.clone(),
             trial: None,
             gate: gate.clone(),
         };
         let built = worker.dataflow_named::<u64, _, _>(&plan.pipeline.name, |scope| {
-            let mut made = render(&plan.pipeline, scope, &context, &plan.feeds, &plan.find)?;
+            let mut edges = render(&plan.pipeline, scope, &context, &plan.feeds, &plan.find)?;
             if let Some(sink) = &plan.sink {
-                made = sink.behind(made, &context);
+                edges = sink.behind(edges, &context);
             }
             let columns = plan.pipeline.nodes.iter().map(|n| (n.id.clone(), logged(&plan, n))).collect();
-            journal(&made, &columns, &plan.journal, &context).probe_with(&gate.probe);
+            journal(&edges, &columns, &plan.journal, &context).probe_with(&gate.probe);
             Ok::<_, Failure>(())
         });
         if let Err(failure) = built {
@@ -157,11 +157,11 @@ pub fn run(mut plan: Plan) -> Result<(), Failure> {
     while guards.guards().iter().any(|g| !g.is_finished()) {
         std::thread::sleep(Duration::from_millis(5));
     }
-    shared.outside.close();
+    shared.programs.close();
     if let Some(failure) = shared.failure().filter(|_| !alone) {
         // Waiting for the other processes to say goodbye would be waiting for ever: they don't know yet. They learn it when
         // this process ends, which is what its caller does with a failure. Where all have failed alike, the first one has the word.
-        said();
+        mark_reported();
         if !decides {
             std::thread::sleep(LINGER);
         }
@@ -174,7 +174,7 @@ pub fn run(mut plan: Plan) -> Result<(), Failure> {
     shared.failure().map_or(Ok(()), Err)
 }
 
-/// A failure of the engine, whose doing it is that there is no iteration to name.
+/// A failure of the engine itself, outside any iteration.
 fn broken(error: impl Into<Failed>) -> Failure {
     Failure::new("engine", 0, error)
 }
@@ -193,6 +193,6 @@ fn lasting(pipeline: &Pipeline) -> BTreeSet<String> {
 }
 
 fn logged(plan: &Plan, node: &Node) -> Option<Vec<String>> {
-    let wanted = plan.pipeline.log.contains(&node.id);
-    wanted.then(|| crate::row::NAME.iter().map(|column| column.to_string()).chain(node.makes(plan.adds)).collect())
+    let is_logged = plan.pipeline.log.contains(&node.id);
+    is_logged.then(|| crate::row::NAME.iter().map(|column| column.to_string()).chain(node.makes(plan.adds)).collect())
 }

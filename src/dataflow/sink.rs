@@ -1,7 +1,7 @@
-//! Rows of chosen nodes, kept in memory as they pass.
+//! Collects the rows of chosen nodes in memory.
 
 use super::edge::{Edge, Route};
-use super::seat::Owner;
+use super::monitor::Owner;
 use super::stage::{stage, Place, Stage};
 use super::Context;
 use arrow::array::RecordBatch;
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Which nodes' rows are kept, and what was kept so far. A clone is another handle on the same rows.
+/// The nodes whose rows are collected, and the rows so far. A clone is another handle on the same rows.
 #[derive(Clone)]
 pub struct Sink {
     nodes: BTreeSet<String>,
@@ -21,27 +21,27 @@ impl Sink {
         Sink { nodes, rows: Arc::default() }
     }
 
-    /// What a node made, in the order in which it came; taken out.
+    /// Takes the rows of a node, in order of arrival.
     pub fn take(&self, node: &str) -> Vec<RecordBatch> {
         self.rows.lock().remove(node).unwrap_or_default()
     }
 
-    /// Puts a stage behind each chosen node, so that a run is over only when all its rows are here.
-    pub(super) fn behind<'s>(&self, made: BTreeMap<String, Edge<'s>>, ctx: &Context) -> BTreeMap<String, Edge<'s>> {
+    /// Adds a stage behind each chosen node, so that the run ends only when all its rows are here.
+    pub(super) fn behind<'s>(&self, edges: BTreeMap<String, Edge<'s>>, ctx: &Context) -> BTreeMap<String, Edge<'s>> {
         let keep = |(node, edge): (String, Edge<'s>)| {
             if !self.nodes.contains(&node) {
                 return (node, edge);
             }
-            let (id, kept) = (node.clone(), self.rows.clone());
+            let (id, collected) = (node.clone(), self.rows.clone());
             let shape =
                 Stage { name: format!("the sink of {node}"), inputs: vec![(edge, Route::Stay)], begins: false, place: Place::Worker };
-            let behind = stage(shape, &ctx.of(Owner::Engine("the sink")), move |_, rows| {
+            let behind = stage(shape, &ctx.owned_by(Owner::Engine("the sink")), move |_, rows| {
                 let rows: Vec<RecordBatch> = rows.into_iter().flatten().collect();
-                kept.lock().entry(id.clone()).or_default().extend(rows.iter().cloned());
+                collected.lock().entry(id.clone()).or_default().extend(rows.iter().cloned());
                 Ok(rows)
             });
             (node, behind)
         };
-        made.into_iter().map(keep).collect()
+        edges.into_iter().map(keep).collect()
     }
 }

@@ -1,8 +1,8 @@
-//! Opens iterations. The gate is the flow control: an iteration opens once the one `ahead + 1` before it is committed.
+//! Opens iterations, with flow control: an iteration opens once the one `ahead + 1` before it is committed.
 
-use super::edge::{Batch, Edge};
+use super::edge::{Edge, RowBatch};
 use super::failure::{guarded, Failed, Failure};
-use super::seat::Awaited;
+use super::monitor::Dependency;
 use super::Context;
 use arrow::array::RecordBatch;
 use timely::container::CapacityContainerBuilder;
@@ -18,12 +18,12 @@ pub fn iterations<'s>(
 ) -> Edge<'s> {
     let first = scope.index() == 0;
     let (ctx, node) = (ctx.clone(), name.to_owned());
-    source::<_, CapacityContainerBuilder<Batch>, _, _>(scope, name, move |capability, info| {
+    source::<_, CapacityContainerBuilder<RowBatch>, _, _>(scope, name, move |capability, info| {
         let mut capability = first.then_some(capability);
         if let Some(open) = capability.as_mut() {
             open.downgrade(&ctx.first);
         }
-        let seat = ctx.shared.watch.seat(&ctx.owner, &node, scope.index(), info.address.to_vec(), vec![Awaited::Commit]);
+        let monitor = ctx.shared.watch.monitor(&ctx.owner, &node, scope.index(), info.address.to_vec(), vec![Dependency::Commit]);
         if first {
             ctx.gate.wait(scope.activator_for(info.address));
         }
@@ -32,20 +32,20 @@ pub fn iterations<'s>(
                 let time = *open.time();
                 // Dropping the capability drains the graph and so ends the run.
                 if time >= ctx.iterations || ctx.shared.failed() || ctx.shared.until().is_some_and(|until| time >= until) {
-                    return seat.rests();
+                    return monitor.rests();
                 }
                 if time > ctx.ahead && ctx.gate.probe.less_equal(&(time - 1 - ctx.ahead)) {
                     capability = Some(open);
-                    return seat.waits(time, std::iter::once(true));
+                    return monitor.waits(time, std::iter::once(true));
                 }
                 if !ctx.shared.open(time) {
-                    return seat.rests();
+                    return monitor.rests();
                 }
-                match seat.timed(|time, _| guarded(|| make(time)))(time, vec![]) {
+                match monitor.timed(|time, _| guarded(|| make(time)))(time, vec![]) {
                     Ok(batches) => batches
                         .into_iter()
                         .filter(|b| b.num_rows() > 0)
-                        .for_each(|rows| output.session(&open).give_container(&mut Batch::new(rows))),
+                        .for_each(|rows| output.session(&open).give_container(&mut RowBatch::new(rows))),
                     Err(error) => return ctx.shared.fail(Failure::new(&node, time, error)),
                 }
                 open.downgrade(&(time + 1));

@@ -1,10 +1,10 @@
-//! The one operator shape. A stage holds what arrives until the frontier of every input has passed an iteration,
-//! then runs once for that iteration and emits. Nothing waits on a count.
+//! The shape of every operator outside loops. A stage buffers what arrives until the frontier of every input has passed an iteration, then
+//! runs once for that iteration and emits. Nothing waits for a count.
 
-use super::beside::Beside;
-use super::edge::{Answer, Batch, Edge, Route, Rows};
+use super::beside::StageThread;
+use super::edge::{Edge, Route, RowBatch, StageInput, StageOutput};
 use super::failure::{guarded, Failed, Failure};
-use super::seat::{source, Awaited};
+use super::monitor::{source, Dependency};
 use super::Context;
 use arrow::array::RecordBatch;
 use std::collections::BTreeMap;
@@ -17,13 +17,13 @@ use timely::scheduling::SyncActivator;
 /// Where a stage runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Place {
-    /// On the timely worker: for what takes microseconds.
+    /// On the timely worker: for work of microseconds.
     Worker,
-    /// On a thread of its own: for whatever may wait (the policy, an environment, a disk).
+    /// On its own thread: for work that may block (the policy, an environment, a disk).
     Thread,
 }
 
-/// What a stage is.
+/// The description of a stage.
 pub struct Stage<'s> {
     pub name: String,
     pub inputs: Vec<(Edge<'s>, Route)>,
@@ -37,34 +37,34 @@ pub struct Stage<'s> {
 pub fn stage<'s>(
     stage: Stage<'s>,
     ctx: &Context,
-    run: impl FnMut(u64, Rows) -> Result<Vec<RecordBatch>, Failed> + Send + 'static,
+    run: impl FnMut(u64, StageInput) -> Result<Vec<RecordBatch>, Failed> + Send + 'static,
 ) -> Edge<'s> {
     let scope = stage.inputs[0].0.scope();
     let (here, each) = (scope.index(), ctx.team.workers);
     let begins = stage.begins && here.is_multiple_of(each) && ctx.first == 0;
     let mut builder = OperatorBuilder::new(stage.name.clone(), scope);
     let wake = scope.worker().sync_activator_for(builder.operator_info().address.to_vec());
-    let sources = stage.inputs.iter().map(|(edge, _)| Awaited::Operator(source(edge))).collect();
-    let seat = ctx.shared.watch.seat(&ctx.owner, &stage.name, here, builder.operator_info().address.to_vec(), sources);
+    let sources = stage.inputs.iter().map(|(edge, _)| Dependency::Operator(source(edge))).collect();
+    let monitor = ctx.shared.watch.monitor(&ctx.owner, &stage.name, here, builder.operator_info().address.to_vec(), sources);
     let mut inputs: Vec<_> =
         stage.inputs.into_iter().map(|(edge, route)| builder.new_input(route.ready(edge, each), route.pact(here, each))).collect();
     let (output, stream) = builder.new_output();
-    let mut output = OutputBuilder::<_, CapacityContainerBuilder<Batch>>::from(output);
-    let mut runner = Runner::new(&stage.name, stage.place, wake, seat.timed(run));
+    let mut output = OutputBuilder::<_, CapacityContainerBuilder<RowBatch>>::from(output);
+    let mut runner = Runner::new(&stage.name, stage.place, wake, monitor.timed(run));
     let (shared, name) = (ctx.shared.clone(), stage.name);
     builder.build(move |mut capabilities| {
         let mut due: BTreeMap<u64, Capability<u64>> = BTreeMap::new();
         if let Some(start) = capabilities.pop().filter(|_| begins) {
             due.insert(0, start);
         }
-        let mut held: Vec<BTreeMap<u64, Vec<RecordBatch>>> = vec![BTreeMap::new(); inputs.len()];
+        let mut arrived: Vec<BTreeMap<u64, Vec<RecordBatch>>> = vec![BTreeMap::new(); inputs.len()];
         let mut running: Option<Capability<u64>> = None;
         move |frontiers: &[MutableAntichain<u64>]| {
-            for (input, held) in inputs.iter_mut().zip(&mut held) {
+            for (input, arrived) in inputs.iter_mut().zip(&mut arrived) {
                 input.for_each_time(|capability, batches| {
                     let time = *capability.time();
                     due.entry(time).or_insert_with(|| capability.retain(0));
-                    held.entry(time).or_default().extend(batches.map(|b| std::mem::take(b).rows));
+                    arrived.entry(time).or_default().extend(batches.map(|b| std::mem::take(b).rows));
                 });
             }
             if shared.failed() {
@@ -80,19 +80,19 @@ pub fn stage<'s>(
                         }
                         Some(Ok(batches)) => {
                             for rows in batches.into_iter().filter(|b| b.num_rows() > 0) {
-                                output.session(&capability).give_container(&mut Batch::new(rows));
+                                output.session(&capability).give_container(&mut RowBatch::new(rows));
                             }
                         }
                         Some(Err(error)) => return shared.fail(Failure::new(&name, *capability.time(), error)),
                     }
                 }
-                let Some(next) = due.first_entry() else { return seat.rests() };
+                let Some(next) = due.first_entry() else { return monitor.rests() };
                 let time = *next.key();
                 if frontiers.iter().any(|f| f.less_equal(&time)) {
-                    return seat.waits(time, frontiers.iter().map(|f| f.less_equal(&time)));
+                    return monitor.waits(time, frontiers.iter().map(|f| f.less_equal(&time)));
                 }
                 running = Some(next.remove());
-                let rows = held.iter_mut().map(|held| up_to(held, time)).collect();
+                let rows = arrived.iter_mut().map(|arrived| up_to(arrived, time)).collect();
                 runner.start(time, rows);
             }
         }
@@ -100,24 +100,24 @@ pub fn stage<'s>(
     stream
 }
 
-/// What is held of the iterations up to and with `iteration`, taken out.
-pub(super) fn up_to(held: &mut BTreeMap<u64, Vec<RecordBatch>>, iteration: u64) -> Vec<RecordBatch> {
-    let later = held.split_off(&(iteration + 1));
-    std::mem::replace(held, later).into_values().flatten().collect()
+/// Takes the buffered rows of all iterations up to and including `iteration`.
+pub(super) fn up_to(arrived: &mut BTreeMap<u64, Vec<RecordBatch>>, iteration: u64) -> Vec<RecordBatch> {
+    let later = arrived.split_off(&(iteration + 1));
+    std::mem::replace(arrived, later).into_values().flatten().collect()
 }
 
 /// Runs one iteration at a time, here or on a thread.
 enum Runner<F> {
-    Here { run: F, answer: Option<Answer> },
-    There(Beside<(u64, Rows), Vec<RecordBatch>>),
+    Here { run: F, answer: Option<StageOutput> },
+    There(StageThread<(u64, StageInput), Vec<RecordBatch>>),
 }
 
-impl<F: FnMut(u64, Rows) -> Answer + Send + 'static> Runner<F> {
+impl<F: FnMut(u64, StageInput) -> StageOutput + Send + 'static> Runner<F> {
     fn new(name: &str, place: Place, wake: SyncActivator, mut run: F) -> Self {
         if place == Place::Worker {
             return Runner::Here { run, answer: None };
         }
-        Runner::There(Beside::start(name, wake, move |jobs, back| {
+        Runner::There(StageThread::start(name, wake, move |jobs, back| {
             for (time, rows) in jobs {
                 if !back.send(guarded(|| run(time, rows))) {
                     return;
@@ -126,14 +126,14 @@ impl<F: FnMut(u64, Rows) -> Answer + Send + 'static> Runner<F> {
         }))
     }
 
-    fn start(&mut self, time: u64, rows: Rows) {
+    fn start(&mut self, time: u64, rows: StageInput) {
         match self {
             Runner::Here { run, answer } => *answer = Some(guarded(|| run(time, rows))),
             Runner::There(thread) => thread.send((time, rows)),
         }
     }
 
-    fn poll(&mut self) -> Option<Answer> {
+    fn poll(&mut self) -> Option<StageOutput> {
         match self {
             Runner::Here { answer, .. } => answer.take(),
             Runner::There(thread) => thread.answer(),

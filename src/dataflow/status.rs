@@ -1,18 +1,18 @@
-//! What a run is doing, as `flow top` shows it: the stages' readings, summed up by node.
+//! What a run is doing, as `flow top` shows it: the readings of all stages, summarised by node.
 
-use super::seat::Owner;
-use super::watch::Reading;
+use super::monitor::Owner;
+use super::watch::StageReading;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
 
-/// The file in the run's folder that says what a run is doing. It is there while the run goes on.
+/// The status file in the run's folder. It exists while the run is going on.
 pub const STATUS: &str = "status.json";
 
 /// What a run is doing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Activity {
-    /// The operating system's number of the process, while there is one.
+    /// The process id, while the process lives.
     pub process: Option<u32>,
     /// How long it has been running.
     pub seconds: f64,
@@ -20,45 +20,44 @@ pub struct Activity {
     /// The iteration that is committed next: those before it are.
     pub next: u64,
     /// The oldest iteration that some node holds, and which.
-    pub oldest: Option<Held>,
+    pub oldest: Option<HeldIteration>,
     /// In the order of the pipeline; then the engine's own.
     pub nodes: Vec<NodeActivity>,
     /// The policy thread, if there is one.
     pub policy: Option<PolicyActivity>,
-    /// What the watchdog had to say.
+    /// The watchdog's warnings.
     pub warnings: Vec<String>,
 }
 
-/// An iteration that somebody holds.
+/// An iteration that is not complete, and the node that holds it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Held {
+pub struct HeldIteration {
     pub iteration: u64,
     pub node: String,
 }
 
-/// What a node is doing, over all workers: the furthest behind is the one that is told.
+/// What a node is doing, over all workers: the state of the worker that is furthest behind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeActivity {
     pub node: String,
-    /// It is a part of the engine and no node of the pipeline.
-    #[serde(default)]
+    /// Whether it is a part of the engine and no node of the pipeline.
     pub engine: bool,
-    pub state: State,
-    /// The oldest iteration that it holds.
+    pub state: NodeState,
+    /// The oldest iteration that it is working on or buffering.
     pub iteration: Option<u64>,
-    /// For how long it has been running that iteration.
+    /// For how long it has been working on that iteration.
     pub running_seconds: Option<f64>,
     pub waits_for: Vec<String>,
-    /// Rows that it emitted; 0 for the engine's own, whose rows are no one's.
+    /// Rows emitted; 0 for the engine's own stages.
     pub rows: u64,
     /// Summed over workers.
     pub busy_seconds: f64,
 }
 
-/// Whether a node works.
+/// The state of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum NodeState {
     Running,
     /// It holds an iteration and waits for its inputs.
     Waiting,
@@ -71,44 +70,44 @@ pub enum State {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PolicyActivity {
     pub busy_seconds: f64,
-    /// Of the time the run has taken.
+    /// The share of the run's time.
     pub busy_share: f64,
-    /// How long its job in hand has taken so far.
+    /// The time its current job has taken so far.
     pub running_seconds: Option<f64>,
     /// Jobs that wait.
     pub queue: u64,
 }
 
-/// Replaces the file at once. It is a help for people who look on: where it can't be written the run goes on without.
+/// Replaces the file atomically. A failure to write is ignored: the file only serves observers.
 pub(super) fn write(path: &Path, activity: &Activity) {
     let temporary = path.with_extension("json.tmp");
     let written = serde_json::to_vec(activity).map_err(std::io::Error::from).and_then(|text| fs::write(&temporary, text));
     let _ = written.and_then(|()| fs::rename(&temporary, path));
 }
 
-/// What the owners of these stages are doing, nodes before the engine's own, and who holds the oldest iteration.
-pub(super) fn told(readings: &[Reading]) -> (Option<Held>, Vec<NodeActivity>) {
+/// Summarises the readings by owner, nodes before the engine's own stages, and finds who holds the oldest iteration.
+pub(super) fn summarize(readings: &[StageReading]) -> (Option<HeldIteration>, Vec<NodeActivity>) {
     let mut all: Vec<NodeActivity> = Vec::new();
     let owners: Vec<&Owner> = readings.iter().map(|r| &r.owner).collect();
     for (i, owner) in owners.iter().enumerate().filter(|(i, owner)| !owners[..*i].contains(owner)) {
-        let of: Vec<&Reading> = readings[i..].iter().filter(|r| r.owner == **owner).collect();
-        // Who runs is told before who waits, the oldest iteration first.
-        let most = of.iter().filter(|r| r.iteration.is_some()).min_by_key(|r| (r.running.is_none(), r.iteration));
+        let own: Vec<&StageReading> = readings[i..].iter().filter(|r| r.owner == **owner).collect();
+        // A running worker takes precedence over a waiting one, then the oldest iteration.
+        let most = own.iter().filter(|r| r.iteration.is_some()).min_by_key(|r| (r.running.is_none(), r.iteration));
         let engine = matches!(owner, Owner::Engine(_));
         all.push(NodeActivity {
             node: owner.name().into(),
             engine,
-            state: most.map_or(State::Idle, |r| if r.running.is_some() { State::Running } else { State::Waiting }),
+            state: most.map_or(NodeState::Idle, |r| if r.running.is_some() { NodeState::Running } else { NodeState::Waiting }),
             iteration: most.and_then(|r| r.iteration),
             running_seconds: most.and_then(|r| r.running).map(|r| r.as_secs_f64()),
             waits_for: most.map(|r| r.waits_for.clone()).unwrap_or_default(),
-            rows: if engine { 0 } else { of.iter().map(|r| r.rows).sum() },
-            busy_seconds: of.iter().map(|r| r.busy.as_secs_f64()).sum(),
+            rows: if engine { 0 } else { own.iter().map(|r| r.rows).sum() },
+            busy_seconds: own.iter().map(|r| r.busy.as_secs_f64()).sum(),
         });
     }
     all.sort_by_key(|n| n.engine);
     let oldest = readings.iter().filter_map(|r| Some((r.iteration?, r.waits_for.len(), &r.owner))).min();
-    (oldest.map(|(iteration, _, owner)| Held { iteration, node: owner.name().into() }), all)
+    (oldest.map(|(iteration, _, owner)| HeldIteration { iteration, node: owner.name().into() }), all)
 }
 
 #[cfg(test)]
@@ -119,22 +118,22 @@ mod tests {
     #[test]
     fn nodes_are_told_by_their_furthest_behind() {
         let second = Duration::from_secs(1);
-        let group = Reading { stage: "group".into(), owner: Owner::Node("group".into()), busy: second, ..Reading::default() };
-        let running = Reading { iteration: Some(4), running: Some(second), ..group.clone() };
+        let group = StageReading { stage: "group".into(), owner: Owner::Node("group".into()), busy: second, ..StageReading::default() };
+        let running = StageReading { iteration: Some(4), running: Some(second), ..group.clone() };
         let waiting =
-            Reading { stage: "group sizes".into(), iteration: Some(3), waits_for: vec!["group".into()], rows: 5, ..group.clone() };
-        let log = Reading {
+            StageReading { stage: "group sizes".into(), iteration: Some(3), waits_for: vec!["group".into()], rows: 5, ..group.clone() };
+        let log = StageReading {
             stage: "the log of group".into(),
             owner: Owner::Engine("the log"),
             iteration: Some(2),
             waits_for: vec!["group".into()],
-            ..Reading::default()
+            ..StageReading::default()
         };
-        let (oldest, nodes) = told(&[log, waiting, running]);
-        assert_eq!(oldest, Some(Held { iteration: 2, node: "the log".into() }));
+        let (oldest, nodes) = summarize(&[log, waiting, running]);
+        assert_eq!(oldest, Some(HeldIteration { iteration: 2, node: "the log".into() }));
         assert_eq!(nodes.iter().map(|n| n.node.as_str()).collect::<Vec<_>>(), ["group", "the log"]);
-        assert_eq!((nodes[0].state, nodes[0].iteration, nodes[0].running_seconds), (State::Running, Some(4), Some(1.0)));
+        assert_eq!((nodes[0].state, nodes[0].iteration, nodes[0].running_seconds), (NodeState::Running, Some(4), Some(1.0)));
         assert_eq!((nodes[0].rows, nodes[0].busy_seconds), (5, 2.0));
-        assert_eq!((nodes[1].state, nodes[1].iteration), (State::Waiting, Some(2)));
+        assert_eq!((nodes[1].state, nodes[1].iteration), (NodeState::Waiting, Some(2)));
     }
 }

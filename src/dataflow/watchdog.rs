@@ -1,13 +1,13 @@
-//! A thread that looks at the watch twice a second: it writes `status.json`, which `flow top` reads, and notices when nothing
-//! moves any more. No run may wait for ever: one that stands still for longer than its limit ends with a failure that says who
-//! holds what and for whom. A stage that is merely busy is named at first, and ends the run when
-//! for twice the limit nothing has given a sign of life and the policy isn't at work.
+//! A thread that checks the stages twice a second. It writes `status.json`, which `flow top` reads, and detects a run that is stuck: one in
+//! which nothing moves for longer than the limit ends with a failure that names which stage holds which iteration and what it waits for. A
+//! stage that is merely busy is named in a warning first; it ends the run when for twice the limit nothing has given a sign of life and the
+//! policy is idle.
 
 use super::cluster::life::Life;
-use super::context::Shared;
+use super::context::RunState;
 use super::failure::Failure;
-use super::status::{told, write, Activity, PolicyActivity, STATUS};
-use super::watch::Reading;
+use super::status::{summarize, write, Activity, PolicyActivity, STATUS};
+use super::watch::StageReading;
 use crate::pulse::Pulse;
 use crossbeam_channel::{bounded, RecvTimeoutError, Sender};
 use std::collections::BTreeMap;
@@ -16,14 +16,14 @@ use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often it looks.
+/// The interval of its checks.
 const TICK: Duration = Duration::from_millis(500);
-/// A run without a limit, or with a long one, is talked about after this much stillness.
+/// After this long without progress a warning is printed, where there is no limit or a longer one.
 const NOTICE: Duration = Duration::from_secs(30);
-/// How long the workers may take to end a run that failed by standing still.
+/// How long the workers may take to end a stuck run before the process exits.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Ends with the run: dropping it ends the thread and takes the status file away.
+/// Ends with the run: dropping it ends the thread and removes the status file.
 pub(super) struct Watchdog {
     bell: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -31,10 +31,10 @@ pub(super) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Watches a run. `limit` is how long it may stand still; a stage that takes longer is named. Of several processes one
-    /// `decides`, and hears by `life` that something moves elsewhere.
+    /// Watches a run. `limit` is how long it may make no progress; a stage that takes longer is named. Of several processes one `decides`,
+    /// and learns through `life` of progress in the others.
     pub fn start(
-        shared: &Shared,
+        shared: &RunState,
         folder: Option<&Path>,
         iterations: u64,
         limit: Option<Duration>,
@@ -54,7 +54,7 @@ impl Watchdog {
                 let pulse = shared.watch.pulse();
                 let (beats, works) = pulse.map_or((0, false), |p| (p.beats(), p.working().is_some()));
                 let elsewhere = life.as_mut().map_or(0, Life::heard);
-                // A machine that slept, or a process that was suspended, has not been standing still for that long.
+                // Time in which the machine slept or the process was suspended doesn't count.
                 let passed = before.elapsed().min(2 * TICK);
                 before = Instant::now();
                 let verdict = judge.look(&readings, Some((beats + elsewhere, works)), passed);
@@ -75,7 +75,7 @@ impl Watchdog {
                         queue: p.waiting(),
                     });
                     let next = shared.watch.next();
-                    let (oldest, nodes) = told(&readings);
+                    let (oldest, nodes) = summarize(&readings);
                     write(
                         path,
                         &Activity {
@@ -101,7 +101,7 @@ impl Watchdog {
                 }
             }
         };
-        // Without its watchdog a run is as right as with it.
+        // Without the thread the run goes on unwatched.
         let thread = std::thread::Builder::new().name("watchdog".into()).spawn(body).ok();
         Watchdog { bell: Some(bell), thread, status }
     }
@@ -115,7 +115,7 @@ impl Drop for Watchdog {
     }
 }
 
-/// What the watchdog thinks of what it has seen.
+/// The result of one check.
 #[derive(Debug, Default, PartialEq)]
 struct Verdict {
     warnings: Vec<String>,
@@ -123,17 +123,17 @@ struct Verdict {
     stalled: Option<String>,
 }
 
-/// Remembers what moved when.
+/// The state of the checks: what moved when.
 struct Judge {
     limit: Option<Duration>,
     decides: bool,
-    /// Begins and ends of everything when it was last looked at.
+    /// The number of starts and ends of all stages at the last check.
     beats: u64,
     still: Duration,
-    /// For how long some stage has been busy without a sign of life of anything, the policy's thread not being at work.
+    /// For how long some stage has been busy while nothing began or ended and the policy was idle.
     mute: Duration,
     noticed: bool,
-    /// How often a stage was named for its present run.
+    /// How often a stage was warned about in its current run.
     named: BTreeMap<(String, usize), u32>,
 }
 
@@ -142,8 +142,9 @@ impl Judge {
         Judge { limit, decides, beats: 0, still: Duration::ZERO, mute: Duration::ZERO, noticed: false, named: BTreeMap::new() }
     }
 
-    /// Looks, `passed` after the look before. `policy`: the beats of the policy thread and of other processes, and whether it works.
-    fn look(&mut self, readings: &[Reading], policy: Option<(u64, bool)>, passed: Duration) -> Verdict {
+    /// Checks the readings, `passed` after the previous check. `policy`: the beats of the policy thread and of other processes, and whether
+    /// it is busy.
+    fn look(&mut self, readings: &[StageReading], policy: Option<(u64, bool)>, passed: Duration) -> Verdict {
         let mut verdict = Verdict::default();
         if let Some(limit) = self.limit {
             for reading in readings {
@@ -179,14 +180,14 @@ impl Judge {
             return verdict;
         }
         self.still += passed;
-        let said = |verb: &str| format!("nothing has moved for {} s, and {verb}:{}", self.still.as_secs(), holders(readings));
+        let message = |verb: &str| format!("nothing has moved for {} s, and {verb}:{}", self.still.as_secs(), holders(readings));
         match self.limit {
             _ if !self.decides => {}
-            Some(limit) if self.still >= limit => verdict.stalled = Some(said("the run isn't over")),
+            Some(limit) if self.still >= limit => verdict.stalled = Some(message("the run isn't over")),
             limit => {
                 if !self.noticed && self.still >= limit.map_or(NOTICE, |l| NOTICE.min(l / 2)) {
                     let then = limit.map_or("no --stall is set".into(), |l| format!("after {} s the run will end", l.as_secs()));
-                    verdict.warnings.push(said(&then));
+                    verdict.warnings.push(message(&then));
                     self.noticed = true;
                 }
             }
@@ -195,8 +196,8 @@ impl Judge {
     }
 }
 
-/// Who holds which iteration, and for whom.
-fn holders(readings: &[Reading]) -> String {
+/// Which stage holds which iteration, and what it waits for.
+fn holders(readings: &[StageReading]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for reading in readings {
         let Some(iteration) = reading.iteration else { continue };
@@ -219,14 +220,14 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn waits(stage: &str, iteration: u64, waits_for: &str) -> Reading {
-        Reading { stage: stage.into(), iteration: Some(iteration), waits_for: vec![waits_for.into()], ..Reading::default() }
+    fn waits(stage: &str, iteration: u64, waits_for: &str) -> StageReading {
+        StageReading { stage: stage.into(), iteration: Some(iteration), waits_for: vec![waits_for.into()], ..StageReading::default() }
     }
 
     #[test]
     fn stillness_is_noticed_then_ended() {
         let mut judge = Judge::new(Some(4 * SECOND), true);
-        let readings = [waits("group sizes", 3, "group"), waits("tasks", 5, "the commit"), Reading::default()];
+        let readings = [waits("group sizes", 3, "group"), waits("tasks", 5, "the commit"), StageReading::default()];
         let mut look = || judge.look(&readings, Some((8, false)), SECOND);
         assert_eq!(look(), Verdict::default(), "the first look has nothing to compare with");
         assert_eq!(look(), Verdict::default());
@@ -257,9 +258,9 @@ mod tests {
     fn a_run_without_a_limit_is_talked_about_and_one_of_several_processes_keeps_quiet() {
         for (limit, decides, when) in [(None, true, vec![29]), (Some(8 * SECOND), false, vec![])] {
             let mut judge = Judge::new(limit, decides);
-            let said: Vec<(u64, Verdict)> = (0..100).map(|i| (i, judge.look(&[waits("update", 0, "rollout")], None, SECOND))).collect();
-            assert!(said.iter().all(|(_, v)| v.stalled.is_none()));
-            let warned: Vec<u64> = said.iter().filter(|(_, v)| !v.warnings.is_empty()).map(|(i, _)| *i).collect();
+            let verdicts: Vec<(u64, Verdict)> = (0..100).map(|i| (i, judge.look(&[waits("update", 0, "rollout")], None, SECOND))).collect();
+            assert!(verdicts.iter().all(|(_, v)| v.stalled.is_none()));
+            let warned: Vec<u64> = verdicts.iter().filter(|(_, v)| !v.warnings.is_empty()).map(|(i, _)| *i).collect();
             assert_eq!(warned, when, "{limit:?}");
         }
     }
@@ -267,14 +268,14 @@ mod tests {
     #[test]
     fn a_busy_stage_is_named_each_limit_and_ended_when_nothing_lives() {
         let mut judge = Judge::new(Some(4 * SECOND), true);
-        let mut reading = Reading { stage: "rollout".into(), iteration: Some(7), ..Reading::default() };
-        let mut said = Vec::new();
+        let mut reading = StageReading { stage: "rollout".into(), iteration: Some(7), ..StageReading::default() };
+        let mut warnings = Vec::new();
         for second in 0..14 {
             reading.running = Some(second * SECOND);
             // The policy's thread answers now and then.
             let verdict = judge.look(std::slice::from_ref(&reading), Some((u64::from(second) / 3, false)), SECOND);
             assert_eq!(verdict.stalled, None);
-            said.extend(verdict.warnings);
+            warnings.extend(verdict.warnings);
         }
         let mut ended = (0..7).map(|_| judge.look(std::slice::from_ref(&reading), Some((99, true)), SECOND).stalled);
         assert!(ended.all(|stalled| stalled.is_none()), "the policy computes");
@@ -285,6 +286,6 @@ mod tests {
             "{stalled}"
         );
         let line = |s: u32| format!("`rollout` has been busy with iteration 7 for {s} s; the run waits for it");
-        assert_eq!(said, [line(4), line(8), line(12)]);
+        assert_eq!(warnings, [line(4), line(8), line(12)]);
     }
 }

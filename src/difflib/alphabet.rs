@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 /// The characters (Unicode code points, as Python has them) of all texts read so far, numbered as they first came.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Alphabet {
     /// Only asked for one character at a time, never walked.
     numbers: FxHashMap<char, u32>,

@@ -15,6 +15,7 @@ const NOTHING: u32 = u32::MAX;
 
 /// The text that others are compared with (difflib's `b`), and where each character stands in it.
 /// Characters are numbers below the size of an alphabet that all texts compared with one another share.
+#[derive(Clone, Debug)]
 pub struct Reference {
     text: Vec<u32>,
     /// The text, with [`NOTHING`] where a block may only end.
@@ -56,9 +57,10 @@ impl Reference {
         self.text.len()
     }
 
-    /// The places of `c` from `within.start` on.
+    /// The places of `c` from `from` on; a character that came to the alphabet after this text has none.
     fn places(&self, c: u32, from: usize) -> &[u32] {
-        let places = &self.places[self.starts[c as usize] as usize..self.starts[c as usize + 1] as usize];
+        let Some(&[start, end]) = self.starts.get(c as usize..c as usize + 2) else { return &[] };
+        let places = &self.places[start as usize..end as usize];
         match places.first() {
             Some(first) if (*first as usize) < from => &places[places.partition_point(|place| (*place as usize) < from)..],
             _ => places,
@@ -71,9 +73,9 @@ impl Reference {
         self.counts.iter().zip(counts).map(|(mine, other)| (*mine).min(*other)).sum::<u32>() as usize
     }
 
-    /// Whether at least `wanted` characters match: [`matched`](Self::matched), stopped as soon as that is settled.
-    pub fn reaches(&self, a: &[u32], wanted: usize) -> bool {
-        self.walk(a, |found, open| found < wanted && found + open >= wanted) >= wanted
+    /// Whether at least `least` characters match: [`matched`](Self::matched), stopped as soon as that is settled.
+    pub fn reaches(&self, a: &[u32], least: usize) -> bool {
+        self.walk(a, |matched, open| matched < least && matched + open >= least) >= least
     }
 
     /// How many characters of `a` and this text match.
@@ -88,14 +90,14 @@ impl Reference {
         let live: Vec<usize> = (0..a.len()).filter(|i| !self.places(a[*i], 0).is_empty()).collect();
         let room = |(a, b): &(Range<usize>, Range<usize>)| a.len().min(b.len());
         let mut todo = vec![(0..a.len(), 0..self.len())];
-        let (mut found, mut open) = (0, a.len().min(self.len()));
-        while on(found, open) {
+        let (mut matched, mut open) = (0, a.len().min(self.len()));
+        while on(matched, open) {
             let Some(part) = todo.pop() else { break };
             open -= room(&part);
             let (in_a, in_b) = part;
             let (i, j, length) = self.longest(a, &live, in_a.clone(), in_b.clone());
             if length > 0 {
-                found += length;
+                matched += length;
                 let sides = [(in_a.start..i, in_b.start..j), (i + length..in_a.end, j + length..in_b.end)];
                 for side in sides.into_iter().filter(|side| room(side) > 0) {
                     open += room(&side);
@@ -103,7 +105,7 @@ impl Reference {
                 }
             }
         }
-        found
+        matched
     }
 
     /// The longest block within these parts: where it begins in `a` and here, and its length. `live` are the places in `a` of characters
@@ -183,7 +185,7 @@ mod tests {
 
     /// What difflib said of two texts: made by `scripts/difflib_fixture.py`.
     #[derive(Deserialize)]
-    struct Said {
+    struct Recorded {
         a: String,
         b: String,
         characters: usize,
@@ -191,16 +193,16 @@ mod tests {
         matched: [usize; 4],
     }
 
-    fn said() -> Vec<Said> {
-        serde_json::from_str(include_str!("said.json")).unwrap()
+    fn recorded() -> Vec<Recorded> {
+        serde_json::from_str(include_str!("recorded.json")).unwrap()
     }
 
     /// Calls `check` with every first text, every second one and what they should match in.
-    fn each(said: &[Said], mut check: impl FnMut(&[u32], &Reference, usize)) {
-        for s in said {
+    fn each(pairs: &[Recorded], mut check: impl FnMut(&[u32], &Reference, usize)) {
+        for pair in pairs {
             let mut alphabet = Alphabet::default();
-            let texts = [alphabet.read(&s.a), alphabet.read(&s.b)];
-            for (i, matched) in s.matched.iter().enumerate() {
+            let texts = [alphabet.read(&pair.a), alphabet.read(&pair.b)];
+            for (i, matched) in pair.matched.iter().enumerate() {
                 let [first, second] = [&texts[i % 2], &texts[1 - i % 2]];
                 check(first, &Reference::new(second.clone(), alphabet.len(), i < 2), *matched);
             }
@@ -210,22 +212,22 @@ mod tests {
     #[test]
     fn as_many_characters_match_as_in_python() {
         let mut compared = 0;
-        each(&said(), |a, b, matched| {
+        each(&recorded(), |a, b, matched| {
             assert_eq!(b.matched(a), matched, "{a:?} and {:?}, comparison {compared}", b.text);
             compared += 1;
         });
         assert!(compared >= 1000);
-        assert!(said().iter().all(|s| s.a.chars().count() + s.b.chars().count() == s.characters));
+        assert!(recorded().iter().all(|s| s.a.chars().count() + s.b.chars().count() == s.characters));
     }
 
     /// The shortcuts answer what the full count would, at every threshold around it.
     #[test]
     fn shortcuts_change_nothing() {
-        each(&said(), |a, b, matched| {
+        each(&recorded(), |a, b, matched| {
             let most = b.at_most(&counts(a, b.counts.len()));
             assert!(most >= matched && most <= a.len().min(b.len()));
-            for wanted in [0, matched / 2, matched.saturating_sub(1), matched, matched + 1, matched + 5, a.len() + b.len()] {
-                assert_eq!(b.reaches(a, wanted), matched >= wanted, "{a:?} and {:?} at {wanted}", b.text);
+            for least in [0, matched / 2, matched.saturating_sub(1), matched, matched + 1, matched + 5, a.len() + b.len()] {
+                assert_eq!(b.reaches(a, least), matched >= least, "{a:?} and {:?} at {least}", b.text);
             }
         });
     }
@@ -233,7 +235,7 @@ mod tests {
     /// The fixture can tell: for many pairs the order and autojunk change the answer.
     #[test]
     fn the_fixture_knows_every_rule() {
-        let all = said();
+        let all = recorded();
         let count = |differ: fn(&[usize; 4]) -> bool| all.iter().filter(|s| differ(&s.matched)).count();
         assert!(count(|m| m[0] != m[1]) >= 10 && count(|m| m[2] != m[3]) >= 10, "a and b in the other order");
         assert!(count(|m| m[0] != m[2]) >= 10, "with and without autojunk");

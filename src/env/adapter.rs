@@ -1,7 +1,7 @@
 //! The field's worlds: adapters of the Python package `flow-env`, each in a virtual environment of its own under the project. In a
 //! pipeline `env: scienceworld` is short for a process that serves one.
 
-use super::game::{Game, Kind};
+use super::game::{EnvironmentKind, Game};
 use super::process::ProcessSettings;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// What an adapter's world turns into.
-static PROCESS: &Kind = &Kind::of::<ProcessSettings>();
+static PROCESS: &EnvironmentKind = &EnvironmentKind::for_settings::<ProcessSettings>();
 
 /// Where the virtual environments lie, in the project's folder.
 const FOLDER: &str = ".flow/env";
@@ -30,11 +30,11 @@ struct AdapterSettings {
     #[schemars(regex(pattern = "^[a-z][a-z0-9_]{0,31}$"))]
     split: Option<String>,
     /// How many processes share the episodes.
-    #[serde(default = "one")]
+    #[serde(default = "default_processes")]
     #[schemars(range(min = 1, max = 256))]
     processes: usize,
     /// Seconds that an answer may take, after which the process is killed and its episodes are tried again.
-    #[serde(default = "minute")]
+    #[serde(default = "default_seconds")]
     #[schemars(range(min = 0.001, max = 86_400))]
     seconds: f64,
     /// Environment variables of flow's own that the program gets besides those that say how the machine is set up (docs/protocol.md lists these); any other could be a secret.
@@ -43,27 +43,27 @@ struct AdapterSettings {
     pass: Vec<String>,
 }
 
-fn one() -> usize {
+fn default_processes() -> usize {
     1
 }
 
-fn minute() -> f64 {
+fn default_seconds() -> f64 {
     60.0
 }
 
 /// An adapter's line in the registry.
-pub(super) const fn kind(name: &'static str, about: &'static str) -> Kind {
-    Kind { name, about, schema: || schemars::schema_for!(AdapterSettings).to_value(), read, parse: |_, _| None, adapter: true }
+pub(super) const fn kind(name: &'static str, about: &'static str) -> EnvironmentKind {
+    EnvironmentKind { name, about, schema: || schemars::schema_for!(AdapterSettings).to_value(), read, parse: |_, _| None, adapter: true }
 }
 
 /// The process that serves the world. Its tasks are those of a process, and named so.
-fn read(kind: &'static Kind, with: Value) -> serde_json::Result<Game> {
+fn read(kind: &'static EnvironmentKind, with: Value) -> serde_json::Result<Game> {
     let AdapterSettings { world, name, split, processes, seconds, pass } = serde_json::from_value(with)?;
     let served = if world.is_empty() { kind.name.to_owned() } else { format!("{}:{world}", kind.name) };
     let python = folder(kind.name).join("bin/python").display().to_string();
     let command = [python.as_str(), "-m", "flow_env", "serve", &served].map(String::from).to_vec();
     let name = name.unwrap_or_else(|| kind.name.replace('-', "_"));
-    Ok(Game::of(PROCESS, ProcessSettings { command, name, processes, seconds, pass, split, item: None }))
+    Ok(Game::new(PROCESS, ProcessSettings { command, name, processes, seconds, pass, split, item: None }))
 }
 
 /// The virtual environment of an adapter, whether it is there or not.

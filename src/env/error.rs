@@ -5,19 +5,19 @@ use super::process::ProcessError;
 /// What can be wrong with an environment, a task or a panel.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvError {
-    #[error("`{0}` names no task; a name looks like sokoban-6x6-b2-m1-s123, minesweeper-6x6-m3-s123 or process-corridor-s123")]
+    #[error("`{0}` names no task; a name looks like sokoban-6x6-b2-m1-s123, minesweeper-6x6-m3-s123 or process-corridor-train-7-s123")]
     Name(String),
     #[error("there is no environment `{env}`; there are {known}")]
     Unknown { env: String, known: String },
     #[error("the settings of `{env}`: {why}")]
     Settings { env: &'static str, why: String },
     /// `setting` is a setting of a `tasks` node.
-    #[error("{setting} is {found}, but must lie between {least} and {most}")]
-    Range { setting: &'static str, found: usize, least: usize, most: usize },
+    #[error("{setting} is {value}, but must lie between {least} and {most}")]
+    Range { setting: &'static str, value: usize, least: usize, most: usize },
     #[error("no {what} found in {tries} tries; other settings leave more room")]
     Unmade { what: String, tries: usize },
     #[error("`{0}` is played by a process of its own, which only `rollout` starts")]
-    Outside(String),
+    PlayedByProgram(String),
     #[error("board: {0}")]
     Board(String),
     #[error("{path}: {source}")]
@@ -40,10 +40,10 @@ impl EnvError {
     }
 }
 
-/// `found` must lie in `least..=most`.
-pub(super) fn within(setting: &'static str, found: usize, least: usize, most: usize) -> Result<(), EnvError> {
-    if (least..=most).contains(&found) {
+/// `value` must lie in `least..=most`.
+pub(super) fn within(setting: &'static str, value: usize, least: usize, most: usize) -> Result<(), EnvError> {
+    if (least..=most).contains(&value) {
         return Ok(());
     }
-    Err(EnvError::Range { setting, found, least, most })
+    Err(EnvError::Range { setting, value, least, most })
 }

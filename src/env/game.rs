@@ -1,11 +1,12 @@
 //! An environment with its settings: what all tasks of a set have in common.
 
 use super::process::ProcessSettings;
+use super::task::{Deal, Split};
 use super::words;
 use super::{EnvError, Environment};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::any::Any;
 use std::fmt::{self, Debug};
@@ -35,25 +36,25 @@ pub trait GameSettings: Serialize + DeserializeOwned + JsonSchema + Debug + Send
     fn rules(&self) -> String;
     /// The words and symbols of the observations and actions, for a tokenizer that always takes the longest match.
     fn words(&self) -> Vec<String>;
-    /// The environment of a task, not yet reset.
-    fn make(&self, seed: u64) -> Result<Box<dyn Environment>, EnvError>;
+    /// The environment of a task, not yet reset, on one of the boards that it may have.
+    fn make(&self, seed: u64, deal: Deal) -> Result<Box<dyn Environment>, EnvError>;
     /// Hash of all that the seed decides, what a player can't see included: tasks with equal hashes are played alike.
-    fn board(&self, seed: u64) -> Result<u64, EnvError>;
+    fn board(&self, seed: u64, deal: Deal) -> Result<u64, EnvError>;
 }
 
 /// [`GameSettings`] without its type.
-trait Erased: Debug + Send + Sync {
+trait ErasedSettings: Debug + Send + Sync {
     fn any(&self) -> &dyn Any;
     fn json(&self) -> serde_json::Result<Value>;
     fn check(&self) -> Result<(), EnvError>;
     fn label(&self) -> String;
     fn rules(&self) -> String;
     fn words(&self) -> Vec<String>;
-    fn make(&self, seed: u64) -> Result<Box<dyn Environment>, EnvError>;
-    fn board(&self, seed: u64) -> Result<u64, EnvError>;
+    fn make(&self, seed: u64, deal: Deal) -> Result<Box<dyn Environment>, EnvError>;
+    fn board(&self, seed: u64, deal: Deal) -> Result<u64, EnvError>;
 }
 
-impl<T: GameSettings> Erased for T {
+impl<T: GameSettings> ErasedSettings for T {
     fn any(&self) -> &dyn Any {
         self
     }
@@ -72,43 +73,75 @@ impl<T: GameSettings> Erased for T {
     fn words(&self) -> Vec<String> {
         self.words()
     }
-    fn make(&self, seed: u64) -> Result<Box<dyn Environment>, EnvError> {
-        self.make(seed)
+    fn make(&self, seed: u64, deal: Deal) -> Result<Box<dyn Environment>, EnvError> {
+        self.make(seed, deal)
     }
-    fn board(&self, seed: u64) -> Result<u64, EnvError> {
-        self.board(seed)
+    fn board(&self, seed: u64, deal: Deal) -> Result<u64, EnvError> {
+        self.board(seed, deal)
     }
 }
 
 /// What is known of an environment before it has settings.
-pub struct Kind {
+pub struct EnvironmentKind {
     /// `env` in a pipeline.
     pub name: &'static str,
     /// What a player has to do.
     pub about: &'static str,
     /// JSON Schema of its settings, as a `tasks` node says them.
     pub schema: fn() -> Value,
-    pub(super) read: fn(&'static Kind, Value) -> serde_json::Result<Game>,
-    pub(super) parse: fn(&'static Kind, &str) -> Option<Game>,
+    pub(super) read: fn(&'static EnvironmentKind, Value) -> serde_json::Result<Game>,
+    pub(super) parse: fn(&'static EnvironmentKind, &str) -> Option<Game>,
     /// Whether it is played by an adapter of `flow-env`, which has to be installed.
     pub adapter: bool,
 }
 
-impl Kind {
-    /// Of an environment that is played here, or that `env: process` names.
-    pub(super) const fn of<T: GameSettings>() -> Kind {
-        Kind {
+impl EnvironmentKind {
+    /// For an environment that is played here: its boards are dealt to splits.
+    pub(super) const fn here<T: GameSettings>() -> EnvironmentKind {
+        EnvironmentKind { schema: dealt_schema::<T>, read: read_dealt::<T>, parse: parse_dealt::<T>, ..EnvironmentKind::for_settings::<T>() }
+    }
+
+    /// For an environment that `env: process` names.
+    pub(super) const fn for_settings<T: GameSettings>() -> EnvironmentKind {
+        EnvironmentKind {
             name: T::NAME,
             about: T::ABOUT,
             schema: || schemars::schema_for!(T).to_value(),
-            read: |kind, with| Ok(Game::of::<T>(kind, serde_json::from_value(with)?)),
-            parse: |kind, label| Some(Game::of::<T>(kind, T::parse(label)?)),
+            read: |kind, with| Ok(Game::new::<T>(kind, serde_json::from_value(with)?)),
+            parse: |kind, label| Some(Game::new::<T>(kind, T::parse(label)?)),
             adapter: false,
         }
     }
 }
 
-impl fmt::Debug for Kind {
+/// What a game that is played here may say beside its own settings.
+#[derive(Deserialize, JsonSchema)]
+struct Dealt {
+    /// The quarter of all tasks that these are of: `warmstart`, `train`, `dev` or `test`. Tasks are dealt by their content, so none is in two
+    /// of them. Any but those of `test`, which panels are made of, when left out.
+    #[serde(default)]
+    split: Option<Split>,
+}
+
+fn dealt_schema<T: GameSettings>() -> Value {
+    let mut schema = schemars::schema_for!(T).to_value();
+    schema["properties"]["split"] = schemars::schema_for!(Dealt).to_value()["properties"]["split"].take();
+    schema
+}
+
+fn read_dealt<T: GameSettings>(kind: &'static EnvironmentKind, mut with: Value) -> serde_json::Result<Game> {
+    let split = with.as_object_mut().and_then(|with| with.shift_remove("split")).unwrap_or_default();
+    let Dealt { split } = serde_json::from_value(serde_json::json!({ "split": split }))?;
+    Ok(Game { split, ..Game::new::<T>(kind, serde_json::from_value(with)?) })
+}
+
+fn parse_dealt<T: GameSettings>(kind: &'static EnvironmentKind, label: &str) -> Option<Game> {
+    let named = label.rsplit_once('-').and_then(|(rest, split)| Some((rest, Split::named(split)?)));
+    let (label, split) = named.map_or((label, None), |(label, split)| (label, Some(split)));
+    Some(Game { split, ..Game::new::<T>(kind, T::parse(label)?) })
+}
+
+impl fmt::Debug for EnvironmentKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
@@ -117,8 +150,10 @@ impl fmt::Debug for Kind {
 /// An environment of the registry with its settings. Cheap to clone; equal where name and settings are.
 #[derive(Clone, Debug)]
 pub struct Game {
-    kind: &'static Kind,
-    settings: Arc<dyn Erased>,
+    kind: &'static EnvironmentKind,
+    settings: Arc<dyn ErasedSettings>,
+    /// The split that its tasks' boards are of, if it names one; a program has splits of its own.
+    split: Option<Split>,
 }
 
 impl PartialEq for Game {
@@ -131,13 +166,33 @@ impl Eq for Game {}
 
 impl Game {
     /// `kind` is the line of the registry that belongs to `T`.
-    pub(super) fn of<T: GameSettings>(kind: &'static Kind, settings: T) -> Game {
-        Game { kind, settings: Arc::new(settings) }
+    pub(super) fn new<T: GameSettings>(kind: &'static EnvironmentKind, settings: T) -> Game {
+        Game { kind, settings: Arc::new(settings), split: None }
     }
 
     /// The same environment with other settings.
     pub(super) fn with<T: GameSettings>(&self, settings: T) -> Game {
-        Game { kind: self.kind, settings: Arc::new(settings) }
+        Game { kind: self.kind, settings: Arc::new(settings), split: self.split }
+    }
+
+    /// The split that its settings name; none for a program, which has splits of its own.
+    pub fn split(&self) -> Option<Split> {
+        self.split
+    }
+
+    /// The boards that its training tasks may have; none for a program, which has splits of its own.
+    pub fn trained(&self) -> Option<Deal> {
+        self.program().is_none().then(|| Deal::of(self.split, 0))
+    }
+
+    /// The split that a panel of it is of; none for a program.
+    pub fn measured(&self) -> Option<Split> {
+        self.program().is_none().then(|| self.split.unwrap_or(Split::Test))
+    }
+
+    /// Whether both have the same boards, if not of the same split.
+    pub fn same_boards(&self, other: &Game) -> bool {
+        self.kind.name == other.kind.name && self.settings.label() == other.settings.label()
     }
 
     /// Refuses settings that no task can have.
@@ -178,21 +233,25 @@ impl Game {
         if let Value::Object(settings) = self.settings.json().map_err(bad)? {
             all.extend(settings);
         }
+        if let Some(split) = self.split {
+            all.insert("split".into(), split.name().into());
+        }
         Ok(Value::Object(all))
     }
 
     /// The settings as a task's name has them.
     pub(super) fn label(&self) -> String {
-        self.settings.label()
+        let split = self.split.map(|split| format!("-{}", split.name())).unwrap_or_default();
+        self.settings.label() + &split
     }
 
     /// The environment of the task with this seed, not yet reset.
     pub(super) fn make(&self, seed: u64) -> Result<Box<dyn Environment>, EnvError> {
-        self.settings.make(seed)
+        self.settings.make(seed, Deal::of(self.split, seed))
     }
 
     /// Hash of all that this seed decides.
     pub(super) fn board(&self, seed: u64) -> Result<u64, EnvError> {
-        self.settings.board(seed)
+        self.settings.board(seed, Deal::of(self.split, seed))
     }
 }

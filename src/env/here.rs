@@ -1,29 +1,29 @@
-//! Episodes of the games that are played in this process. A panic costs its episode.
+//! Episodes of the built-in games, which run in this process. A panic fails its episode alone.
 
 use super::fault::guarded;
-use super::view::View;
-use super::{Environment, Fault, Seen};
+use super::view::EpisodeView;
+use super::{Environment, Fault, TimeStep};
 use std::collections::BTreeMap;
 
-/// The live ones, by number.
+/// The live episodes in this process, by number.
 #[derive(Default)]
-pub(super) struct Here {
+pub(super) struct LocalEpisodes {
     pub(super) games: BTreeMap<usize, Box<dyn Environment>>,
 }
 
-impl Here {
+impl LocalEpisodes {
     /// Begins an episode, and gives what it shows.
-    pub(super) fn begin(&mut self, episode: usize, mut made: Box<dyn Environment>) -> Result<View, Fault> {
-        let seen = guarded(|| made.reset());
-        self.games.insert(episode, made);
-        self.shown(episode, seen)
+    pub(super) fn begin(&mut self, episode: usize, mut env: Box<dyn Environment>) -> Result<EpisodeView, Fault> {
+        let step = guarded(|| env.reset());
+        self.games.insert(episode, env);
+        self.shown(episode, step)
     }
 
     /// Carries out an action, and gives what the episode shows then; nothing if it isn't played here.
-    pub(super) fn act(&mut self, episode: usize, action: &str) -> Option<Result<View, Fault>> {
+    pub(super) fn act(&mut self, episode: usize, action: &str) -> Option<Result<EpisodeView, Fault>> {
         let env = self.games.get_mut(&episode)?;
-        let seen = guarded(|| env.step(action));
-        Some(self.shown(episode, seen))
+        let step = guarded(|| env.step(action));
+        Some(self.shown(episode, step))
     }
 
     /// The expert's action; nothing if the episode isn't played here.
@@ -36,11 +36,11 @@ impl Here {
     pub(super) fn tell(&mut self, episode: usize, note: &str) {
         if let Some(env) = self.games.get_mut(&episode) {
             // A panic would show again in the next call, as this episode's.
-            let _ = guarded(|| env.told(note));
+            let _ = guarded(|| env.read_note(note));
         }
     }
 
-    /// Takes an episode out.
+    /// Removes an episode.
     pub(super) fn close(&mut self, episode: usize) {
         if let Some(env) = self.games.remove(&episode) {
             // Whatever is left of a broken one may panic once more when it goes.
@@ -48,17 +48,17 @@ impl Here {
         }
     }
 
-    /// Forgets all of them.
+    /// Removes all of them.
     pub(super) fn clear(&mut self) {
         self.games.clear();
     }
 
-    /// What was seen, with the actions that there are now. An episode that panics is closed.
-    fn shown(&mut self, episode: usize, seen: Result<Seen, Fault>) -> Result<View, Fault> {
+    /// The time step with the actions that are admissible now. An episode that panics is closed.
+    fn shown(&mut self, episode: usize, step: Result<TimeStep, Fault>) -> Result<EpisodeView, Fault> {
         let env = self.games.get(&episode);
         let actions = || env.map(|env| env.admissible()).unwrap_or_default();
         let extras = || env.map(|env| env.extras()).unwrap_or_default();
-        let view = seen.and_then(|seen| guarded(|| View { seen, actions: actions(), extras: extras() }));
+        let view = step.and_then(|step| guarded(|| EpisodeView { step, actions: actions(), extras: extras() }));
         if view.is_err() {
             self.close(episode);
         }

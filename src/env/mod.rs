@@ -7,11 +7,11 @@
 //! use flow::env::Task;
 //! let task = Task::parse("sokoban-6x6-b1-m1-s3")?;
 //! let mut room = task.make()?;
-//! let mut seen = room.reset();
+//! let mut step = room.reset();
 //! while let Some(action) = room.expert() {
-//!     seen = room.step(&action);
+//!     step = room.step(&action);
 //! }
-//! assert!(seen.won);
+//! assert!(step.won);
 //! # Ok::<(), flow::env::EnvError>(())
 //! ```
 
@@ -36,21 +36,21 @@ mod worlds;
 
 pub use error::EnvError;
 pub use fault::{hushed, Cause, Fault};
-pub use game::{Game, GameSettings, Kind};
+pub use game::{EnvironmentKind, Game, GameSettings};
 pub use minesweeper::MinesweeperSettings;
 pub use panel::{freeze, Panel};
 pub use registry::{kind, TABLE};
 pub use search::SearchSettings;
 pub use sokoban::SokobanSettings;
-pub use task::{Split, Task};
-pub use tasks::Training;
-pub use view::{Extras, View};
+pub use task::{Deal, Split, Task};
+pub use tasks::TrainingTasks;
+pub use view::{EpisodeView, Extras};
 pub use webshop::WebshopSettings;
-pub use worlds::{Beginning, Worlds};
+pub use worlds::{ResetRequest, Worlds};
 
 /// What an environment answers.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
+pub struct TimeStep {
     /// What is seen now, as text.
     pub observation: String,
     /// Hash of the canonical state after the step: equal boards have equal hashes, however they were reached.
@@ -68,9 +68,9 @@ pub struct Seen {
 /// One live episode. No method should panic, whatever text it is given; one that does costs its episode ([`Worlds`]), not the run.
 pub trait Environment: Send {
     /// Starts the episode of the task again.
-    fn reset(&mut self) -> Seen;
+    fn reset(&mut self) -> TimeStep;
     /// Carries out an action. After the end of an episode every action is invalid.
-    fn step(&mut self, action: &str) -> Seen;
+    fn step(&mut self, action: &str) -> TimeStep;
     /// The actions worth choosing from now, as texts that `step` accepts; none after the end.
     fn admissible(&self) -> Vec<String>;
     /// What only some worlds say of an episode, as it stands now.
@@ -84,7 +84,7 @@ pub trait Environment: Send {
         None
     }
     /// Tells the expert what was noted after an earlier attempt; it is not required to make sense.
-    fn told(&mut self, note: &str) {
+    fn read_note(&mut self, note: &str) {
         let _ = note;
     }
 }
@@ -129,15 +129,15 @@ mod tests {
                     true => choices[random.below(choices.len())].clone(),
                     false => (0..random.below(7)).map(|_| pieces[random.below(pieces.len())]).collect(),
                 };
-                let seen = env.step(&action);
-                assert!(seen.valid || !real, "{action}");
-                if seen.valid {
+                let step = env.step(&action);
+                assert!(step.valid || !real, "{action}");
+                if step.valid {
                     moved += 1;
                 } else {
-                    assert_eq!((seen.state, &seen.observation, seen.reward), (last.state, &last.observation, 0.0), "{action}");
+                    assert_eq!((step.state, &step.observation, step.reward), (last.state, &last.observation, 0.0), "{action}");
                     refused += 1;
                 }
-                last = if seen.done { env.reset() } else { seen };
+                last = if step.done { env.reset() } else { step };
             }
             assert!(moved > 1000 && refused > 1000, "{moved} moved, {refused} refused");
         }

@@ -1,8 +1,8 @@
 //! Panels: frozen sets of tasks to be measured on, named by their content.
 
-use super::process::{draw, Outside, ProcessError, ProcessSettings};
-use super::task::{Split, PANEL};
-use super::{EnvError, Game, Task, View, Worlds};
+use super::process::{draw, ProcessError, ProcessSettings, Programs};
+use super::task::PANEL;
+use super::{EnvError, EpisodeView, Game, Task, Worlds};
 use crate::files;
 use crate::seed::{mix, text};
 use serde::{Deserialize, Serialize};
@@ -44,13 +44,13 @@ const REPEATS: usize = 500;
 const VIEWED: usize = 16;
 
 /// A panel of `count` tasks, different boards as far as the game has them. The same label always gives the same panel. Of a program's
-/// split it is a sample, or all of it if there are no more; `outside` knows how the program is started.
-pub fn freeze(game: &Game, label: &str, count: usize, outside: &Outside) -> Result<Panel, EnvError> {
+/// split it is a sample, or all of it if there are no more; `programs` knows how the program is started.
+pub fn freeze(game: &Game, label: &str, count: usize, programs: &Programs) -> Result<Panel, EnvError> {
     let (tasks, types) = match game.program() {
-        Some(program) => sample(game, program, label, count, outside)?,
+        Some(program) => sample(game, program, label, count, programs)?,
         None => (distinct(game, label, count)?, vec![]),
     };
-    let boards = boards(&tasks, outside)?;
+    let boards = boards(&tasks, programs)?;
     let name = format!("{label}-{}", &content(&tasks, &boards, &types)[..12]);
     Ok(Panel { name, tasks, boards, types })
 }
@@ -61,20 +61,20 @@ fn sample(
     program: &ProcessSettings,
     label: &str,
     count: usize,
-    outside: &Outside,
+    programs: &Programs,
 ) -> Result<(Vec<Task>, Vec<String>), EnvError> {
-    let hello = outside.hello(&program.name)?;
-    let (split, items) = program.items(&hello)?.ok_or_else(|| ProcessError::NoPanel(program.name.clone()))?;
+    let hello = programs.hello(&program.name)?;
+    let (split, items) = program.items(&hello)?;
     let task = |(item, seed)| Task { game: game.with(program.task(&split, item)), seed };
     let tasks: Vec<Task> = draw::panel(items, label, count).into_iter().map(task).collect();
-    let types: Vec<String> = begun(&tasks, outside)?.into_iter().map(|view| view.extras.kind.unwrap_or_default()).collect();
+    let types: Vec<String> = begun(&tasks, programs)?.into_iter().map(|view| view.extras.kind.unwrap_or_default()).collect();
     let named = types.iter().any(|kind| !kind.is_empty());
     Ok((tasks, if named { types } else { vec![] }))
 }
 
 /// What these tasks of a program show first.
-fn begun(tasks: &[Task], outside: &Outside) -> Result<Vec<View>, EnvError> {
-    let mut worlds = Worlds::new(outside.clone());
+fn begun(tasks: &[Task], programs: &Programs) -> Result<Vec<EpisodeView>, EnvError> {
+    let mut worlds = Worlds::new(programs.clone());
     let mut views = Vec::with_capacity(tasks.len());
     while views.len() < tasks.len() {
         let rest = &tasks[views.len()..];
@@ -115,7 +115,7 @@ fn distinct(game: &Game, label: &str, count: usize) -> Result<Vec<Task>, EnvErro
 const MOST_BYTES: u64 = 256 << 20;
 
 impl Panel {
-    /// Reads a panel and holds it against its hash.
+    /// Reads a panel and checks its hash.
     pub fn load(path: &Path) -> Result<Panel, EnvError> {
         let shown = path.display().to_string();
         let bad = |why: String| EnvError::Panel { path: shown.clone(), why };
@@ -123,7 +123,7 @@ impl Panel {
         let file: File = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
         let tasks = file.tasks.iter().map(|name| Task::parse(name)).collect::<Result<Vec<_>, _>>().map_err(|e| bad(e.to_string()))?;
         for task in &tasks {
-            let measured = task.game.program().is_some() || Split::of(task.seed) == Split::Panel;
+            let measured = task.game.program().is_some() || task.seed & PANEL != 0;
             if task.game.json()? != file.game || !measured {
                 return Err(bad(format!("{} is no task of this panel's game", task.name())));
             }
@@ -136,8 +136,8 @@ impl Panel {
     }
 
     /// Makes the tasks and compares the boards with those frozen. Takes a moment, so `load` doesn't do it.
-    pub fn verify(&self, outside: &Outside) -> Result<(), EnvError> {
-        match boards(&self.tasks, outside)? == self.boards {
+    pub fn verify(&self, programs: &Programs) -> Result<(), EnvError> {
+        match boards(&self.tasks, programs)? == self.boards {
             true => Ok(()),
             false => Err(EnvError::Panel { path: self.name.clone(), why: "its tasks make other boards than when it was frozen".into() }),
         }
@@ -170,12 +170,12 @@ fn content(tasks: &[Task], boards: &str, types: &[String]) -> String {
 }
 
 /// SHA-256 of the tasks' boards; of what some tasks of a program show first.
-fn boards(tasks: &[Task], outside: &Outside) -> Result<String, EnvError> {
+fn boards(tasks: &[Task], programs: &Programs) -> Result<String, EnvError> {
     let mut hash = Sha256::new();
     if tasks.first().is_some_and(|task| task.game.program().is_some()) {
         let viewed: Vec<Task> = tasks.iter().step_by(tasks.len().div_ceil(VIEWED)).cloned().collect();
-        for view in begun(&viewed, outside)? {
-            hash.update(mix(view.seen.state, text(&view.seen.observation)).to_le_bytes());
+        for view in begun(&viewed, programs)? {
+            hash.update(mix(view.step.state, text(&view.step.observation)).to_le_bytes());
         }
         return Ok(hex(hash));
     }
@@ -203,10 +203,10 @@ mod tests {
         let tasks = training(&game(), 7, 3, 300);
         assert_eq!(tasks, training(&game(), 7, 3, 300));
         assert_ne!(tasks, training(&game(), 7, 4, 300));
-        assert!(tasks.iter().all(|task| Split::of(task.seed) == Split::Train));
+        assert!(tasks.iter().all(|task| task.seed & PANEL == 0));
         let boards = |tasks: &[Task]| tasks.iter().map(|task| task.board().unwrap()).collect::<BTreeSet<u64>>();
-        let panel = freeze(&game(), "test", 100, &Outside::default()).unwrap();
-        assert!(panel.tasks.iter().all(|task| Split::of(task.seed) == Split::Panel));
+        let panel = freeze(&game(), "test", 100, &Programs::default()).unwrap();
+        assert!(panel.tasks.iter().all(|task| task.seed & PANEL != 0));
         assert!(boards(&tasks).is_disjoint(&boards(&panel.tasks)), "not only seeds are apart, but boards");
         assert_eq!(boards(&panel.tasks).len(), 100, "no board twice");
     }
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn panels_are_read_back_and_changes_noticed() {
         let folder = tempfile::tempdir().unwrap();
-        let panel = freeze(&game(), "test", 5, &Outside::default()).unwrap();
+        let panel = freeze(&game(), "test", 5, &Programs::default()).unwrap();
         let path = panel.write(folder.path()).unwrap();
         assert_eq!(Panel::load(&path).unwrap(), panel);
         let text = std::fs::read_to_string(&path).unwrap();
@@ -235,7 +235,7 @@ mod tests {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|e| e == "json") {
                 let panel = Panel::load(&path).unwrap();
-                panel.verify(&Outside::default()).unwrap();
+                panel.verify(&Programs::default()).unwrap();
                 // The wide ones say so in their names; the smallest boards have a small one, for a large model.
                 let wide = [512, 1024].into_iter().find(|count| panel.name.contains(&format!("-{count}-")));
                 let usual = if panel.name.contains("-size3-") { 64 } else { 256 };

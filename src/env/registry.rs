@@ -1,17 +1,17 @@
 //! The registry: the one list of environments. A new one is a folder beside this file, whose settings are a [`super::GameSettings`],
 //! and a line in [`TABLE`]; one that a program plays is an adapter of `flow-env` and a line.
 
-use super::game::{Game, Kind};
+use super::game::{EnvironmentKind, Game};
 use super::{adapter, minesweeper, process, search, sokoban, webshop, EnvError};
 use serde_json::{Map, Value};
 
 /// THE list of environments.
-pub const TABLE: &[Kind] = &[
-    Kind::of::<sokoban::SokobanSettings>(),
-    Kind::of::<minesweeper::MinesweeperSettings>(),
-    Kind::of::<webshop::WebshopSettings>(),
-    Kind::of::<search::SearchSettings>(),
-    Kind::of::<process::ProcessSettings>(),
+pub const TABLE: &[EnvironmentKind] = &[
+    EnvironmentKind::here::<sokoban::SokobanSettings>(),
+    EnvironmentKind::here::<minesweeper::MinesweeperSettings>(),
+    EnvironmentKind::here::<webshop::WebshopSettings>(),
+    EnvironmentKind::here::<search::SearchSettings>(),
+    EnvironmentKind::for_settings::<process::ProcessSettings>(),
     adapter::kind("alfworld", "ALFWorld's engine with regenerated scenes."),
     adapter::kind("gem", "GEM's environments."),
     adapter::kind("gymnasium", "Gymnasium's environments with discrete actions or text."),
@@ -25,7 +25,7 @@ pub const TABLE: &[Kind] = &[
 ];
 
 /// The environment of this name.
-pub fn kind(name: &str) -> Option<&'static Kind> {
+pub fn kind(name: &str) -> Option<&'static EnvironmentKind> {
     TABLE.iter().find(|kind| kind.name == name)
 }
 
@@ -39,8 +39,8 @@ impl Game {
     pub fn read(env: &str, with: Map<String, Value>) -> Result<Game, EnvError> {
         let kind = kind(env).ok_or_else(|| EnvError::Unknown { env: env.into(), known: names() })?;
         // Nothing is what a setting has that isn't given.
-        let given = with.into_iter().filter(|(_, value)| !value.is_null()).collect();
-        let game = (kind.read)(kind, Value::Object(given)).map_err(|e| EnvError::Settings { env: kind.name, why: e.to_string() })?;
+        let settings = with.into_iter().filter(|(_, value)| !value.is_null()).collect();
+        let game = (kind.read)(kind, Value::Object(settings)).map_err(|e| EnvError::Settings { env: kind.name, why: e.to_string() })?;
         game.check()?;
         Ok(game)
     }
@@ -67,8 +67,8 @@ mod tests {
             (json!({ "env": "process", "name": "my-game", "command": ["x"] }), "name"),
             (json!({ "env": "process", "name": "game" }), "command"),
         ] {
-            let said = read(with.clone()).unwrap_err().to_string();
-            assert!(said.contains(word), "{with}: {said}");
+            let message = read(with.clone()).unwrap_err().to_string();
+            assert!(message.contains(word), "{with}: {message}");
         }
     }
 

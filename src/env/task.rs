@@ -4,6 +4,8 @@ use super::game::Game;
 use super::registry;
 use super::{EnvError, Environment};
 use crate::seed::{mix, text};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// One task: what an episode is played on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,30 +50,79 @@ impl Task {
     }
 }
 
-/// What a task is for. The top bit of a task's seed says it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A quarter of a game's boards, dealt by their content: a board is in one split, whatever seeds and settings lead to it. Seeds apart
+/// aren't enough on small boards, where two seeds often give the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
 pub enum Split {
+    /// To be measured on: what frozen panels are made of.
+    Test,
+    /// To choose by, or to adapt to after training.
+    Dev,
+    /// For a warm start, so that training meets boards that it didn't imitate.
+    Warmstart,
+    /// To be trained on.
     Train,
-    Panel,
 }
 
 /// The bit of a seed that only tasks of panels have.
 pub(super) const PANEL: u64 = 1 << 63;
 
 impl Split {
-    /// What the task of this seed is for.
-    pub fn of(seed: u64) -> Split {
-        if seed & PANEL == 0 {
-            Split::Train
-        } else {
-            Split::Panel
+    const ALL: [Split; 4] = [Split::Test, Split::Dev, Split::Warmstart, Split::Train];
+
+    /// The split of the board with this hash.
+    pub fn of(board: u64) -> Split {
+        Split::ALL[(mix(board, text("split")) & 3) as usize]
+    }
+
+    /// As settings and the names of tasks say it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Split::Test => "test",
+            Split::Dev => "dev",
+            Split::Warmstart => "warmstart",
+            Split::Train => "train",
         }
     }
 
-    /// Whether a board with this hash is dealt to this split: a quarter of all boards goes to panels. Seeds apart aren't
-    /// enough on small boards, where two seeds often give the same one.
+    /// The split of this name.
+    pub(super) fn named(name: &str) -> Option<Split> {
+        Split::ALL.into_iter().find(|split| split.name() == name)
+    }
+}
+
+/// The boards that a task may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deal {
+    /// Those of one split.
+    Of(Split),
+    /// Those of all splits but `test`, where tasks name none.
+    Untested,
+}
+
+impl Deal {
+    /// The boards of a task of this seed. Without a split the seed itself says whether the task is of a panel.
+    pub fn of(split: Option<Split>, seed: u64) -> Deal {
+        match split {
+            Some(split) => Deal::Of(split),
+            None if seed & PANEL == 0 => Deal::Untested,
+            None => Deal::Of(Split::Test),
+        }
+    }
+
+    /// Whether the board with this hash is one of them.
     pub fn owns(self, board: u64) -> bool {
-        (mix(board, text("split")) & 3 == 0) == (self == Split::Panel)
+        self.has(Split::of(board))
+    }
+
+    /// Whether the boards of this split are among them.
+    pub fn has(self, split: Split) -> bool {
+        match self {
+            Deal::Of(own) => own == split,
+            Deal::Untested => split != Split::Test,
+        }
     }
 }
 
@@ -79,6 +130,7 @@ impl Split {
 mod tests {
     use super::*;
     use serde_json::{json, Value};
+    use std::collections::BTreeSet;
 
     fn read(with: Value) -> Game {
         let Value::Object(mut with) = with else { panic!("a map is wanted") };
@@ -96,12 +148,17 @@ mod tests {
                 "sokoban-6x6-b2-m3-l3to30-d77-s123",
             ),
             (json!({ "env": "minesweeper", "size": 5 }), "minesweeper-5x5-m3-s123"),
-            (json!({ "env": "process", "name": "my_game2", "command": ["x"] }), "process-my_game2-s123"),
+            (json!({ "env": "minesweeper", "size": 5, "split": "dev" }), "minesweeper-5x5-m3-dev-s123"),
+            (json!({ "env": "sokoban", "split": "warmstart" }), "sokoban-6x6-b1-m1-warmstart-s123"),
+            (json!({ "env": "webshop", "products": 1000, "pays": "win", "split": "train" }), "webshop-p1000-win-train-s123"),
+            (json!({ "env": "search", "split": "test" }), "search-d2000-f3-test-s123"),
         ] {
             let task = Task { game: read(with), seed: 123 };
             assert_eq!(task.name(), expected);
             assert_eq!(Task::parse(expected).unwrap(), task);
         }
+        let name = "process-my_game2-train-long/7-s123";
+        assert_eq!(Task::parse(name).unwrap().name(), name);
     }
 
     #[test]
@@ -119,10 +176,37 @@ mod tests {
             "process-s1",
             "process--s1",
             "process-my game-s1",
-            "process-game-s01",
-            "process-a-b-s1",
+            "process-game-s1",
+            "process-game-train-s1",
+            "process-game-train-7-s01",
+            "process-game-Train-7-s1",
+            "minesweeper-6x6-m3-dev-dev-s1",
+            "minesweeper-6x6-m3-panel-s1",
+            "minesweeper-dev-s1",
         ] {
             assert!(matches!(Task::parse(name), Err(EnvError::Name(_))), "{name}");
+        }
+    }
+
+    /// 4x4 boards with three mines are few: 7,248, of which two seeds often give the same one. A split's tasks, a panel of it and what
+    /// needs no split know only their own.
+    #[test]
+    fn no_board_is_in_two_splits() {
+        for env in ["minesweeper-4x4-m3", "sokoban-6x6-b1-m3", "webshop-p1000", "search-d500-f3"] {
+            let boards = |split: &str, bits: u64| {
+                let own = (0..if env.starts_with("mine") { 6_000 } else { 200 }).map(|i| mix(i, text(split)) & !PANEL | bits);
+                own.map(|seed| Task::parse(&format!("{env}{split}-s{seed}")).unwrap().board().unwrap()).collect::<BTreeSet<u64>>()
+            };
+            let splits: Vec<BTreeSet<u64>> = ["-test", "-dev", "-warmstart", "-train"].iter().map(|split| boards(split, 0)).collect();
+            for (i, one) in splits.iter().enumerate() {
+                assert!(splits[..i].iter().all(|other| one.is_disjoint(other)), "{env}");
+                assert_eq!(boards(["-test", "-dev", "-warmstart", "-train"][i], PANEL).iter().filter(|b| splits[..i].iter().any(|s| s.contains(b))).count(), 0);
+            }
+            assert!(boards("", PANEL).is_disjoint(&boards("", 0)) && boards("", 0).is_disjoint(&splits[0]), "{env}");
+            if env.starts_with("mine") {
+                let all: BTreeSet<u64> = splits.into_iter().flatten().collect();
+                assert!((6_800..=7_248).contains(&all.len()), "{} boards of 7,248", all.len());
+            }
         }
     }
 }

@@ -1,28 +1,28 @@
-//! Which tasks a training draws.
+//! The sequence of training tasks.
 
-use super::process::{draw, Items, Outside};
+use super::process::{draw, Items, Programs};
 use super::task::PANEL;
 use super::{EnvError, Game, Task};
 use crate::seed::{mix, text};
 
-/// Where the tasks of a training come from.
-pub struct Training {
+/// Draws the training tasks of a node.
+pub struct TrainingTasks {
     game: Game,
-    /// The split of a program that has splits.
+    /// The split that is drawn from, for an environment that a program plays.
     items: Option<(String, Items)>,
-    /// The node's, within the run.
+    /// The node's own seed within the run.
     seed: u64,
 }
 
-impl Training {
+impl TrainingTasks {
     /// `run` is the run's seed, `node` the id of the node that draws: two nodes of a run draw different tasks of one game. A program is
     /// asked once which tasks it has.
-    pub fn new(game: Game, run: u64, node: &str, outside: &Outside) -> Result<Training, EnvError> {
+    pub fn new(game: Game, run: u64, node: &str, programs: &Programs) -> Result<TrainingTasks, EnvError> {
         let items = match game.program() {
-            Some(program) => program.items(&outside.hello(&program.name)?)?.map(|(split, items)| (split, items.clone())),
+            Some(program) => Some(program.items(&programs.hello(&program.name)?).map(|(split, items)| (split, items.clone()))?),
             None => None,
         };
-        Ok(Training { game, items, seed: mix(run, text(node)) })
+        Ok(TrainingTasks { game, items, seed: mix(run, text(node)) })
     }
 
     /// The tasks of one iteration. They depend on game, seed, node, iteration and their number only. Those of a split are drawn without
@@ -56,7 +56,7 @@ mod tests {
     fn boards(run: u64, node: &str, iteration: u64) -> BTreeSet<u64> {
         let serde_json::Value::Object(with) = json!({ "size": 6, "mines": 3 }) else { unreachable!() };
         let game = Game::read("minesweeper", with).unwrap();
-        let training = Training::new(game, run, node, &Outside::default()).unwrap();
+        let training = TrainingTasks::new(game, run, node, &Programs::default()).unwrap();
         training.tasks(iteration, 200).iter().map(|task| task.board().unwrap()).collect()
     }
 

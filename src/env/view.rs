@@ -1,12 +1,12 @@
 //! What live episodes answer, whoever plays them.
 
-use super::{EnvError, Fault, Seen};
+use super::{EnvError, Fault, TimeStep};
 use std::collections::BTreeMap;
 
 /// What an episode shows after a reset or a step.
 #[derive(Clone, Debug, PartialEq)]
-pub struct View {
-    pub seen: Seen,
+pub struct EpisodeView {
+    pub step: TimeStep,
     /// The actions worth choosing from now; none where they weren't asked for.
     pub actions: Vec<String>,
     /// What only some worlds say.
@@ -29,4 +29,4 @@ pub struct Extras {
 }
 
 /// One answer for each episode that was asked, in order. The outer error is no episode's: the run can't go on with it.
-pub type Answers<T> = Result<Vec<Result<T, Fault>>, EnvError>;
+pub type EpisodeResults<T> = Result<Vec<Result<T, Fault>>, EnvError>;

@@ -10,8 +10,8 @@ pub(super) fn vocabulary(own: Vec<String>, rules: &str) -> Vec<String> {
     for word in rules.split(|c: char| !(c.is_alphanumeric() || c == '\'')).filter(|word| !word.is_empty()) {
         all.extend([format!(" {word}"), word.to_string()]);
     }
-    let mut seen = BTreeSet::new();
-    all.retain(|word| seen.insert(word.clone()));
+    let mut unique = BTreeSet::new();
+    all.retain(|word| unique.insert(word.clone()));
     all
 }
 
@@ -42,8 +42,8 @@ mod tests {
             let size = if name.contains("10x10") { 10 } else { name.as_bytes()[name.find('x').unwrap() - 1] as usize - 48 };
             let vocabulary = task.game.vocabulary();
             let mut env = task.make().unwrap();
-            let seen = env.reset();
-            assert_eq!(entries(&vocabulary, &seen.observation), Some(size * size + size), "{}", seen.observation);
+            let step = env.reset();
+            assert_eq!(entries(&vocabulary, &step.observation), Some(size * size + size), "{}", step.observation);
             for action in env.admissible() {
                 let moves = if name.starts_with("soko") { action.split(',').count() } else { 1 };
                 assert_eq!(entries(&vocabulary, &action), Some(2 * moves - 1), "{action}");

@@ -1,42 +1,42 @@
-//! Live episodes of any kind, by number: those of our own games here, the others in processes of their own.
+//! Live episodes by number: those of the built-in games run in this process, the others in processes of their own.
 //!
-//! Episodes are begun and moved without waiting; what they show is collected when it is there. So a policy can answer those that
-//! are ready while slow worlds still work.
+//! Resets and steps don't wait; their views are collected as they arrive. So the policy can answer the episodes that are ready while slow
+//! environments still work.
 
-use super::here::Here;
-use super::process::{wait, Answer, Ask, Outside, Pool, ProcessError, Version};
-use super::view::{Answers, View};
+use super::here::LocalEpisodes;
+use super::process::{wait, EpisodeAnswer, EpisodeRequest, Pool, ProcessError, Programs};
+use super::view::{EpisodeResults, EpisodeView};
 use super::{EnvError, Fault, Game, Task};
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// The live episodes of one player. Their numbers are the player's.
+/// The live episodes of one sampler, which chooses their numbers.
 #[derive(Default)]
 pub struct Worlds {
-    outside: Outside,
-    here: Here,
+    programs: Programs,
+    here: LocalEpisodes,
     /// The program that plays an episode.
     there: BTreeMap<usize, String>,
     pools: BTreeMap<String, Pool>,
     /// Episodes whose next view is still to come.
     waiting: BTreeSet<usize>,
-    views: Vec<(usize, Result<View, Fault>)>,
+    views: Vec<(usize, Result<EpisodeView, Fault>)>,
     advice: BTreeMap<usize, Result<Option<String>, Fault>>,
-    /// Episodes that an expert plays in a process, each with whether what it says next has been asked.
+    /// Episodes that an expert plays in a process, each with whether its next action has already been requested.
     led: BTreeMap<usize, bool>,
 }
 
 /// An episode to be begun: its number, its task, and whether its admissible actions are to be listed. Our own games list them always.
-pub type Beginning<'a> = (usize, &'a Task, bool);
+pub type ResetRequest<'a> = (usize, &'a Task, bool);
 
 impl Worlds {
-    /// `outside` knows how programs are started.
-    pub fn new(outside: Outside) -> Worlds {
-        Worlds { outside, ..Worlds::default() }
+    /// `programs` knows how programs are started.
+    pub fn new(programs: Programs) -> Worlds {
+        Worlds { programs, ..Worlds::default() }
     }
 
-    /// Forgets all episodes; processes live on.
+    /// Drops all episodes; processes keep running.
     pub fn clear(&mut self) {
         self.close(&self.there.keys().copied().collect::<Vec<_>>());
         self.here.clear();
@@ -63,14 +63,14 @@ impl Worlds {
     }
 
     /// Begins episodes, each on its task; a number that is in use is begun anew. [`Worlds::views`] has what they show.
-    pub fn begin(&mut self, starts: &[Beginning]) -> Result<(), EnvError> {
-        let mut asks: BTreeMap<&str, Vec<(usize, Ask, bool)>> = BTreeMap::new();
+    pub fn begin(&mut self, starts: &[ResetRequest]) -> Result<(), EnvError> {
+        let mut asks: BTreeMap<&str, Vec<(usize, EpisodeRequest, bool)>> = BTreeMap::new();
         for (episode, task, listed) in starts {
             match task.game.program() {
                 Some(program) => {
                     self.there.insert(*episode, program.name.clone());
                     self.waiting.insert(*episode);
-                    asks.entry(&program.name).or_default().push((*episode, Ask::Reset(task), *listed));
+                    asks.entry(&program.name).or_default().push((*episode, EpisodeRequest::Reset(task), *listed));
                 }
                 None => {
                     let view = self.here.begin(*episode, task.make()?);
@@ -93,7 +93,7 @@ impl Worlds {
                 Some(view) => self.views.push((*episode, view)),
                 None => {
                     self.waiting.insert(*episode);
-                    let led = self.led.get_mut(episode).map(|asked| *asked = true).is_some();
+                    let led = self.led.get_mut(episode).map(|already_asked| *already_asked = true).is_some();
                     asks.entry(self.program(*episode)?).or_default().push((*episode, action, led));
                 }
             }
@@ -104,15 +104,15 @@ impl Worlds {
         Ok(())
     }
 
-    /// The views that have come by now, of episodes that were begun or moved. Doesn't wait.
-    pub fn shown(&mut self) -> Vec<(usize, Result<View, Fault>)> {
+    /// The views that have arrived, of episodes that were begun or stepped. Doesn't wait.
+    pub fn shown(&mut self) -> Vec<(usize, Result<EpisodeView, Fault>)> {
         self.collect();
         std::mem::take(&mut self.views)
     }
 
     /// The views of episodes that were begun or moved. Waits for the first, if any is to come, and then for the others until all are there or
     /// `patience` is over.
-    pub fn views(&mut self, patience: Duration) -> Vec<(usize, Result<View, Fault>)> {
+    pub fn views(&mut self, patience: Duration) -> Vec<(usize, Result<EpisodeView, Fault>)> {
         let mut until = None;
         loop {
             self.collect();
@@ -155,7 +155,7 @@ impl Worlds {
     }
 
     /// The expert's action in each of these episodes; `None` where it knows no way on.
-    pub fn expert(&mut self, episodes: &[usize]) -> Answers<Option<String>> {
+    pub fn expert(&mut self, episodes: &[usize]) -> EpisodeResults<Option<String>> {
         let mut asks: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for episode in episodes {
             match self.here.expert(*episode) {
@@ -167,10 +167,7 @@ impl Worlds {
         for (name, asks) in asks {
             let pool = self.pool(&name)?;
             pool.advise(&asks)?;
-            // In protocol 1 answers come in any order, so there a step is answered before more is asked.
-            if pool.hello().version == Version::Two {
-                self.led.extend(asks.into_iter().map(|episode| (episode, false)));
-            }
+            self.led.extend(asks.into_iter().map(|episode| (episode, false)));
         }
         loop {
             self.collect();
@@ -184,19 +181,19 @@ impl Worlds {
     }
 
     /// Begins episodes and waits for what all of them show.
-    pub fn reset(&mut self, starts: &[(usize, &Task)]) -> Answers<View> {
+    pub fn reset(&mut self, starts: &[(usize, &Task)]) -> EpisodeResults<EpisodeView> {
         self.begin(&starts.iter().map(|(episode, task)| (*episode, *task, true)).collect::<Vec<_>>())?;
         Ok(self.all(starts.iter().map(|start| start.0)))
     }
 
     /// Carries out an action in each of these episodes, and waits for what all of them show.
-    pub fn step(&mut self, moves: &[(usize, &str)]) -> Answers<View> {
+    pub fn step(&mut self, moves: &[(usize, &str)]) -> EpisodeResults<EpisodeView> {
         self.act(moves)?;
         Ok(self.all(moves.iter().map(|step| step.0)))
     }
 
     /// The views of these episodes, in this order.
-    fn all(&mut self, order: impl Iterator<Item = usize>) -> Vec<Result<View, Fault>> {
+    fn all(&mut self, order: impl Iterator<Item = usize>) -> Vec<Result<EpisodeView, Fault>> {
         let mut views = BTreeMap::new();
         while !self.waiting.is_empty() || !self.views.is_empty() {
             views.extend(self.views(Duration::from_secs(86_400)));
@@ -204,15 +201,15 @@ impl Worlds {
         order.filter_map(|e| views.remove(&e)).collect()
     }
 
-    /// Takes in what the processes have answered by now.
+    /// Collects the answers that have arrived from the processes.
     fn collect(&mut self) {
         for (episode, answer) in self.pools.values_mut().flat_map(Pool::answers) {
             match answer {
-                Answer::View(view) => {
+                EpisodeAnswer::View(view) => {
                     self.waiting.remove(&episode);
                     self.views.push((episode, view));
                 }
-                Answer::Advice(advice) => drop(self.advice.insert(episode, advice)),
+                EpisodeAnswer::Advice(advice) => drop(self.advice.insert(episode, advice)),
             }
         }
     }
@@ -227,8 +224,8 @@ impl Worlds {
         match self.pools.entry(name.into()) {
             Entry::Occupied(pool) => Ok(pool.into_mut()),
             Entry::Vacant(place) => {
-                let settings = self.outside.settings(name).ok_or_else(|| ProcessError::Undeclared(name.into()))?;
-                Ok(place.insert(Pool::open(settings, self.outside.clone())?))
+                let settings = self.programs.settings(name).ok_or_else(|| ProcessError::Undeclared(name.into()))?;
+                Ok(place.insert(Pool::open(settings, self.programs.clone())?))
             }
         }
     }
@@ -237,31 +234,31 @@ impl Worlds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::env::{hushed, Cause, Environment, Seen};
+    use crate::env::{hushed, Cause, Environment, TimeStep};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// Panics where it is told to.
     struct Brittle(&'static str);
 
     impl Brittle {
-        fn seen(&self, here: &str) -> Seen {
+        fn show(&self, here: &str) -> TimeStep {
             assert!(self.0 != here, "{here} broke");
-            Seen { observation: here.into(), state: 0, reward: 0.0, done: false, won: false, valid: true }
+            TimeStep { observation: here.into(), state: 0, reward: 0.0, done: false, won: false, valid: true }
         }
     }
 
     impl Environment for Brittle {
-        fn reset(&mut self) -> Seen {
-            self.seen("reset")
+        fn reset(&mut self) -> TimeStep {
+            self.show("reset")
         }
-        fn step(&mut self, _: &str) -> Seen {
-            self.seen("step")
+        fn step(&mut self, _: &str) -> TimeStep {
+            self.show("step")
         }
         fn admissible(&self) -> Vec<String> {
-            vec![self.seen("admissible").observation]
+            vec![self.show("admissible").observation]
         }
         fn expert(&mut self) -> Option<String> {
-            Some(self.seen("expert").observation)
+            Some(self.show("expert").observation)
         }
     }
 
@@ -274,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_costs_its_episode_and_is_not_told_as_a_panic() {
+    fn a_panic_fails_its_episode_and_is_not_printed() {
         static TOLD: AtomicUsize = AtomicUsize::new(0);
         let usual = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
@@ -309,9 +306,9 @@ mod tests {
     const LINES: &str = r#"
 import json, sys
 for number, line in enumerate(sys.stdin):
-    asked = json.loads(line)
-    said = []
-    for ask in asked if isinstance(asked, list) else [asked]:
+    batch = json.loads(line)
+    answers = []
+    for ask in batch if isinstance(batch, list) else [batch]:
         answer = {"episode": ask.get("episode")}
         if ask["request"] == "hello":
             answer = {"protocol": 2, "splits": {"train": 1}, "abilities": ["expert"]}
@@ -324,34 +321,34 @@ for number, line in enumerate(sys.stdin):
             answer |= {"error": "it is over"} if steps == 3 else {"action": f"{number} {steps}"}
         else:
             answer["closed"] = True
-        said.append(answer)
-    print(json.dumps(said if isinstance(asked, list) else said[0]), flush=True)
+        answers.append(answer)
+    print(json.dumps(answers if isinstance(batch, list) else answers[0]), flush=True)
 "#;
 
     #[test]
     fn an_expert_is_asked_on_the_line_of_the_step() {
-        let (command, outside) = (["python3", "-c", LINES].map(String::from).to_vec(), Outside::default());
+        let (command, programs) = (["python3", "-c", LINES].map(String::from).to_vec(), Programs::default());
         let settings = serde_json::json!({ "command": command, "name": "lines", "seconds": 60, "split": "train" });
-        outside.declare(serde_json::from_value(settings).unwrap());
-        let mut worlds = Worlds::new(outside.clone());
+        programs.declare(serde_json::from_value(settings).unwrap());
+        let mut worlds = Worlds::new(programs.clone());
         let task = Task::parse("process-lines-train-0-s1").unwrap();
         for first in [1, 7] {
-            assert_eq!(worlds.reset(&[(7, &task)]).unwrap()[0].as_ref().unwrap().seen.observation, first.to_string());
+            assert_eq!(worlds.reset(&[(7, &task)]).unwrap()[0].as_ref().unwrap().step.observation, first.to_string());
             let advice = |worlds: &mut Worlds| worlds.expert(&[7]).unwrap().remove(0);
             assert_eq!(advice(&mut worlds), Ok(Some(format!("{} 0", first + 1))), "asked by itself");
             for step in [1, 2] {
-                assert_eq!(worlds.step(&[(7, "go")]).unwrap()[0].as_ref().unwrap().seen.observation, (first + 1 + step).to_string());
+                assert_eq!(worlds.step(&[(7, "go")]).unwrap()[0].as_ref().unwrap().step.observation, (first + 1 + step).to_string());
                 assert_eq!(advice(&mut worlds), Ok(Some(format!("{} {step}", first + 1 + step))), "asked with the step");
             }
-            assert!(worlds.step(&[(7, "go")]).unwrap()[0].as_ref().unwrap().seen.done, "nothing is told of what the expert says now");
+            assert!(worlds.step(&[(7, "go")]).unwrap()[0].as_ref().unwrap().step.done, "nothing is told of what the expert says now");
             worlds.close(&[7]); // one more line
         }
-        outside.close();
+        programs.close();
     }
 
     #[test]
     fn a_process_that_no_node_declares_is_named() {
-        let task = Task::parse("process-corridor-s1").unwrap();
+        let task = Task::parse("process-corridor-train-0-s1").unwrap();
         assert!(Worlds::default().reset(&[(0, &task)]).unwrap_err().to_string().contains("how to start the process `corridor`"));
     }
 }

@@ -1,15 +1,15 @@
-//! Lines that prove each other: each says the sum of what it holds and of all lines before it, so that one that was changed, lost or put in
-//! from elsewhere is noticed. A line is JSON, and its sum stands in it first.
+//! A hash chain of lines: each holds the checksum of its content and of all lines before it, so that a line that was changed, lost or
+//! inserted is noticed. A line is JSON, and its checksum is its first field.
 
 use crate::seed::{bytes, mix};
 use serde::de::DeserializeOwned;
 use serde::Serialize;
 
-/// What stands before the rest of a line, with the sum as sixteen digits between the two.
+/// What a line begins with; between the two are the sixteen digits of the checksum.
 const BEFORE: &str = "{\"chain\":\"";
 const AFTER: &str = "\",";
 
-/// The line of `value`, an object with at least one field, after lines whose last sum is `chain`; and its own sum.
+/// The line of `value`, an object with at least one field, after a line with the checksum `chain`; and its own checksum.
 ///
 /// # Errors
 /// Those of writing JSON.
@@ -23,8 +23,8 @@ pub(super) fn line<T: Serialize>(value: &T, chain: u64) -> Result<(Vec<u8>, u64)
     Ok((line, sum))
 }
 
-/// What the lines of `text` say, and the last sum, after lines whose last sum is `chain`. The end of a file that a kill cut off within
-/// its last line is no line.
+/// The values in the lines of `text`, which continue the checksum `chain`, and the last checksum. An incomplete last line, which a kill
+/// leaves, is ignored.
 ///
 /// # Errors
 /// The number of the first line that isn't what was written, from 1.
@@ -54,17 +54,17 @@ mod tests {
 
     fn written() -> Vec<Vec<u8>> {
         let mut chain = 7;
-        let one = |n: u32| {
+        let numbered = |n: u32| {
             let (line, sum) = line(&BTreeMap::from([("n", n)]), chain).unwrap();
             chain = sum;
             line
         };
-        (0..3).map(one).collect()
+        (0..3).map(numbered).collect()
     }
 
     fn read(text: &[u8]) -> Result<Vec<u32>, usize> {
         lines::<BTreeMap<String, serde_json::Value>>(text, 7)
-            .map(|(all, _)| all.iter().map(|one| one["n"].as_u64().unwrap() as u32).collect())
+            .map(|(all, _)| all.iter().map(|fields| fields["n"].as_u64().unwrap() as u32).collect())
     }
 
     #[test]

@@ -10,6 +10,8 @@ pub enum LogError {
     Exists(PathBuf),
     #[error("{0} is being written by another process: wait for it, or stop it")]
     Busy(PathBuf),
+    #[error("{0} was moved or removed while the run was writing it: what is committed lies where it is now, and `flow resume` of that folder goes on")]
+    Moved(PathBuf),
     #[error("{0} isn't a run folder: it has no manifest.json")]
     NotARun(PathBuf),
     #[error("{path} can't be read as a manifest ({why}): it was damaged after the run wrote it; restore it from a copy")]

@@ -10,7 +10,7 @@ use super::LogError;
 const ASKS: [&str; 9] = ["SELECT", "WITH", "FROM", "VALUES", "TABLE", "DESCRIBE", "SHOW", "SUMMARIZE", "EXPLAIN"];
 
 #[derive(Debug, PartialEq, Eq)]
-enum Token {
+enum SqlToken {
     Word(String),
     Open,
     Close,
@@ -22,33 +22,33 @@ enum Token {
 pub(super) fn check(sql: &str) -> Result<(), LogError> {
     let refused = |why: &str| Err(LogError::Refused(why.into()));
     let mut tokens = tokens(sql)?;
-    while tokens.last() == Some(&Token::End) {
+    while tokens.last() == Some(&SqlToken::End) {
         tokens.pop();
     }
-    if tokens.contains(&Token::End) {
+    if tokens.contains(&SqlToken::End) {
         return refused("here is more than one");
     }
     let mut rest = tokens.as_slice();
     loop {
         match rest {
             [] => return refused("here is none"),
-            [Token::Open, ..] => rest = &rest[1..],
-            [Token::Word(word), ..] if !ASKS.contains(&word.as_str()) => return refused(&format!("{word} is none of them")),
-            [Token::Word(word), after @ ..] if word == "EXPLAIN" => rest = explained(after),
-            [Token::Word(word), after @ ..] if word == "WITH" => return check_with(after),
-            [Token::Word(_), ..] => return Ok(()),
+            [SqlToken::Open, ..] => rest = &rest[1..],
+            [SqlToken::Word(word), ..] if !ASKS.contains(&word.as_str()) => return refused(&format!("{word} is none of them")),
+            [SqlToken::Word(word), after @ ..] if word == "EXPLAIN" => rest = explained(after),
+            [SqlToken::Word(word), after @ ..] if word == "WITH" => return check_with(after),
+            [SqlToken::Word(_), ..] => return Ok(()),
             _ => return refused("this starts with none of them"),
         }
     }
 }
 
 /// What an EXPLAIN explains (and, with ANALYZE, carries out): what follows its options.
-fn explained(mut rest: &[Token]) -> &[Token] {
+fn explained(mut rest: &[SqlToken]) -> &[SqlToken] {
     loop {
         rest = match rest {
-            [Token::Word(word), after @ ..] if word == "ANALYZE" || word == "VERBOSE" => after,
-            [Token::Open, Token::Word(word), ..] if !ASKS.contains(&word.as_str()) => {
-                let close = rest.iter().position(|t| *t == Token::Close).unwrap_or(rest.len() - 1);
+            [SqlToken::Word(word), after @ ..] if word == "ANALYZE" || word == "VERBOSE" => after,
+            [SqlToken::Open, SqlToken::Word(word), ..] if !ASKS.contains(&word.as_str()) => {
+                let close = rest.iter().position(|t| *t == SqlToken::Close).unwrap_or(rest.len() - 1);
                 &rest[close + 1..]
             }
             _ => return rest,
@@ -58,13 +58,13 @@ fn explained(mut rest: &[Token]) -> &[Token] {
 
 /// `name [(columns)] AS [NOT MATERIALIZED] (...), ...` and then the statement: the first word after a closing parenthesis that
 /// doesn't belong to this list. It could also be an INSERT.
-fn check_with(rest: &[Token]) -> Result<(), LogError> {
+fn check_with(rest: &[SqlToken]) -> Result<(), LogError> {
     let mut depth = 0;
     for (i, token) in rest.iter().enumerate() {
         match token {
-            Token::Open => depth += 1,
-            Token::Close => depth -= 1,
-            Token::Word(word) if depth == 0 && i > 0 && rest[i - 1] == Token::Close && word != "AS" && word != "USING" => {
+            SqlToken::Open => depth += 1,
+            SqlToken::Close => depth -= 1,
+            SqlToken::Word(word) if depth == 0 && i > 0 && rest[i - 1] == SqlToken::Close && word != "AS" && word != "USING" => {
                 return if ASKS.contains(&word.as_str()) {
                     Ok(())
                 } else {
@@ -77,7 +77,7 @@ fn check_with(rest: &[Token]) -> Result<(), LogError> {
     Ok(()) // not SQL, or `WITH ... (SELECT ...)`: nothing here can write
 }
 
-fn tokens(sql: &str) -> Result<Vec<Token>, LogError> {
+fn tokens(sql: &str) -> Result<Vec<SqlToken>, LogError> {
     let refused = |why: &str| Err(LogError::Refused(why.into()));
     let mut tokens = Vec::new();
     let mut rest = sql;
@@ -92,7 +92,7 @@ fn tokens(sql: &str) -> Result<Vec<Token>, LogError> {
             }
             comment.get(end + 2..).unwrap_or("")
         } else if first == '\'' || first == '"' {
-            tokens.push(Token::Other);
+            tokens.push(SqlToken::Other);
             next(1).find(first).map_or("", |end| &rest[end + 2..]) // a doubled quote reads as two strings in a row
         } else if first == '$' {
             return refused("$ quoting and parameters aren't read");
@@ -101,15 +101,15 @@ fn tokens(sql: &str) -> Result<Vec<Token>, LogError> {
             if rest[..end].eq_ignore_ascii_case("e") && next(end).starts_with('\'') {
                 return refused("E'...' strings aren't read; chr(10) is a line end");
             }
-            tokens.push(Token::Word(rest[..end].to_uppercase()));
+            tokens.push(SqlToken::Word(rest[..end].to_uppercase()));
             next(end)
         } else {
             tokens.extend(match first {
-                '(' => Some(Token::Open),
-                ')' => Some(Token::Close),
-                ';' => Some(Token::End),
+                '(' => Some(SqlToken::Open),
+                ')' => Some(SqlToken::Close),
+                ';' => Some(SqlToken::End),
                 c if c.is_whitespace() => None,
-                _ => Some(Token::Other),
+                _ => Some(SqlToken::Other),
             });
             next(first.len_utf8())
         };

@@ -1,6 +1,6 @@
 //! A committed iteration: its files, its figures, its weights.
 
-use super::WeightsAt;
+use super::SavedWeights;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -17,9 +17,8 @@ pub struct Part {
     pub path: String,
     pub rows: u64,
     pub bytes: u64,
-    /// [`crate::seed::bytes`] of the file; unknown in runs of before this was noted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sum: Option<u64>,
+    /// The file's checksum: [`crate::seed::bytes`] of a file of its own, [`crate::seed::lanes`] of a file of many iterations.
+    pub sum: u64,
     /// Where the rows begin in a file of many iterations, of which `bytes` and `sum` are then the whole's; none in a file of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<u64>,
@@ -35,7 +34,7 @@ pub struct Iteration {
     pub metrics: Metrics,
     /// Oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub weights: Vec<WeightsAt>,
+    pub weights: Vec<SavedWeights>,
     /// Since the commit before.
     pub seconds: f64,
 }

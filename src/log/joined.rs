@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 pub(super) struct Turns<'a> {
     pub id: &'a str,
     pub columns: &'a [String],
-    /// The nodes that its rows came through, if that is known.
-    pub upstream: Option<&'a [String]>,
+    /// The nodes that its rows came through.
+    pub upstream: &'a [String],
 }
 
 impl Turns<'_> {
-    /// Whether it made weights of its rows: these say of which version.
+    /// Whether it is an update: its rows name the version of the weights that it made.
     fn updates(&self) -> bool {
         self.has("version")
     }
@@ -29,12 +29,12 @@ pub(super) fn trajectories(nodes: &[Turns]) -> Option<String> {
     let key = key();
     let (first, rest) = nodes.split_first()?;
     let columns: String =
-        beside(nodes, |c| !NAME.contains(&c)).iter().map(|(name, source)| format!(", {source} AS {}", quoted(name))).collect();
+        column_sources(nodes, |c| !NAME.contains(&c)).iter().map(|(name, source)| format!(", {source} AS {}", quoted(name))).collect();
     let joins: String = rest.iter().map(|n| format!(" FULL JOIN {} USING ({key})", quoted(n.id))).collect();
     Some(format!("SELECT {key}{columns} FROM {}{joins}", quoted(first.id)))
 }
 
-/// What says how much a row counted, and why.
+/// The columns of a row's credit.
 const CREDIT: [&str; 7] = ["visitation_depth", "group", "group_size", "baseline", "scale", "return", "advantage"];
 
 /// The view `provenance`: from any update back to the rows behind it, and from any row forward to what it did.
@@ -63,16 +63,16 @@ const CREDIT: [&str; 7] = ["visitation_depth", "group", "group_size", "baseline"
 /// WHERE iteration = 11 AND task = 'sokoban-6x6-b1-m1-s2010794321636730654' AND sample = 2 AND turn = 0
 /// ```
 pub(super) fn provenance(nodes: &[Turns]) -> Option<String> {
-    let views: Vec<String> = nodes.iter().filter(|n| n.updates()).map(|update| of(update, nodes)).collect();
+    let views: Vec<String> = nodes.iter().filter(|n| n.updates()).map(|update| update_view(update, nodes)).collect();
     (!views.is_empty()).then(|| views.join(" UNION ALL BY NAME "))
 }
 
-/// The part of one update. Its rows had their credit from the nodes that they came through: another node's row of the same name
-/// (a demonstration of the same task, say) is another row.
-fn of(update: &Turns, nodes: &[Turns]) -> String {
-    let before = |n: &&Turns| !n.updates() && update.upstream.is_none_or(|ids| ids.iter().any(|id| id == n.id));
+/// The part of the view for one update. Its rows have their credit from the nodes upstream: a row of the same name at another node
+/// (a demonstration of the same task, say) is a different row.
+fn update_view(update: &Turns, nodes: &[Turns]) -> String {
+    let before = |n: &&Turns| !n.updates() && update.upstream.iter().any(|id| id == n.id);
     let credit: Vec<&Turns> = nodes.iter().filter(before).filter(|n| CREDIT.iter().any(|c| n.has(c))).collect();
-    let made = beside(credit.iter().copied(), |c| CREDIT.contains(&c));
+    let credit_columns = column_sources(credit.iter().copied(), |c| CREDIT.contains(&c));
     let (key, id) = (key(), quoted(update.id));
     let [iteration, name @ ..] = NAME.map(quoted);
     let mut select = vec![iteration, format!("{} AS node", literal(update.id)), format!("{id}.version")];
@@ -81,28 +81,28 @@ fn of(update: &Turns, nodes: &[Turns]) -> String {
     let own = |name: &str| update.has(name).then(|| format!("{id}.{}", quoted(name)));
     put("used", &own("used").unwrap_or("CAST(NULL AS VARCHAR)".into()));
     for column in CREDIT {
-        let logged = made.iter().find(|(name, _)| name == column).map(|(_, source)| source.clone());
+        let logged = credit_columns.iter().find(|(name, _)| name == column).map(|(_, source)| source.clone());
         let none = || row::kind(column).map(|kind| format!("CAST(NULL AS {})", sql_type(kind)));
         if let Some(source) = own(column).or(logged).or_else(none) {
             put(column, &source);
         }
     }
-    made.iter().filter(|(name, _)| !CREDIT.contains(&name.as_str())).for_each(|(name, source)| put(name, source));
-    let told = |c: &str| NAME.contains(&c) || CREDIT.contains(&c) || ["used", "version"].contains(&c);
-    update.columns.iter().filter(|c| !told(c)).for_each(|c| put(c, &format!("{id}.{}", quoted(c))));
+    credit_columns.iter().filter(|(name, _)| !CREDIT.contains(&name.as_str())).for_each(|(name, source)| put(name, source));
+    let already_selected = |c: &str| NAME.contains(&c) || CREDIT.contains(&c) || ["used", "version"].contains(&c);
+    update.columns.iter().filter(|c| !already_selected(c)).for_each(|c| put(c, &format!("{id}.{}", quoted(c))));
     let joins: String = credit.iter().map(|n| format!(" LEFT JOIN {} USING ({key})", quoted(n.id))).collect();
     format!("SELECT {} FROM {id}{joins}", select.join(", "))
 }
 
-/// The wanted columns of several nodes: what each is called and where it comes from.
-fn beside<'a>(nodes: impl IntoIterator<Item = &'a Turns<'a>> + Clone, wanted: impl Fn(&str) -> bool) -> Vec<(String, String)> {
+/// The selected columns of several nodes: each column's name in the view and the SQL expression of its source.
+fn column_sources<'a>(nodes: impl IntoIterator<Item = &'a Turns<'a>> + Clone, selects: impl Fn(&str) -> bool) -> Vec<(String, String)> {
     let mut last = BTreeMap::new();
     for node in nodes.clone() {
         last.extend(node.columns.iter().map(|c| (c.as_str(), node.id)));
     }
     let mut named: Vec<(String, String)> = Vec::new();
     for node in nodes {
-        for column in node.columns.iter().filter(|c| wanted(c)) {
+        for column in node.columns.iter().filter(|c| selects(c)) {
             let name = if last[column.as_str()] == node.id { column.clone() } else { format!("{}_{column}", node.id) };
             if !named.iter().any(|(n, _)| *n == name) {
                 named.push((name, format!("{}.{}", quoted(node.id), quoted(column))));

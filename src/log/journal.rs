@@ -17,15 +17,15 @@ pub(super) fn path(generation: u64, block: u64) -> String {
     format!("{FOLDER}/{generation}-{block:020}.jsonl")
 }
 
-/// Whether a file is one of the journal of `generation`, of a block from `first` on.
+/// Whether a file belongs to the journal of `generation` and to a block from `first` on.
 pub(super) fn counts(file: &Path, generation: u64, first: u64) -> bool {
     let name = file.file_name().and_then(|name| name.to_str());
     let block = name.and_then(|name| name.strip_prefix(&format!("{generation}-"))?.strip_suffix(".jsonl")?.parse::<u64>().ok());
     block.is_some_and(|block| block >= first)
 }
 
-/// The committed iterations, and the sum of the last line, that the journal of `generation` tells from the block `first` on, where it goes on from `chain`. The files of
-/// earlier blocks, which are in segments, may not have been removed yet.
+/// Reads the journal of `generation` from the block `first` on, which continues the checksum `chain`: the committed iterations, and the
+/// checksum of the last line. The files of earlier blocks, which are in segments, may not have been removed yet.
 ///
 /// # Errors
 /// A file that isn't what was written.
@@ -56,15 +56,15 @@ pub(super) fn read(root: &Path, generation: u64, first: u64, mut chain: u64) -> 
 }
 
 /// Writes a journal.
-pub(super) struct Journal {
+pub(super) struct JournalWriter {
     run: Run,
     generation: u64,
-    open: Option<Open>,
-    /// The sum of the last line.
+    open: Option<OpenBlock>,
+    /// The checksum of the last line.
     pub chain: u64,
 }
 
-struct Open {
+struct OpenBlock {
     block: u64,
     path: PathBuf,
     file: File,
@@ -72,12 +72,12 @@ struct Open {
     bytes: u64,
 }
 
-impl Journal {
-    /// An empty one.
+impl JournalWriter {
+    /// Begins an empty journal.
     ///
     /// # Errors
     /// If its folder can't be made.
-    pub fn begin(run: &Run, generation: u64) -> Result<Journal, LogError> {
+    pub fn begin(run: &Run, generation: u64) -> Result<JournalWriter, LogError> {
         let folder = run.root().join(FOLDER);
         fs::create_dir_all(&folder).map_err(LogError::io(&folder))?;
         disk::sync_folder(run.root())?;
@@ -85,24 +85,24 @@ impl Journal {
         for entry in fs::read_dir(&folder).map_err(LogError::io(&folder))?.flatten().filter(|entry| counts(&entry.path(), generation, 0)) {
             fs::remove_file(entry.path()).map_err(LogError::io(&entry.path()))?;
         }
-        Ok(Journal { run: run.clone(), generation, open: None, chain: 0 })
+        Ok(JournalWriter { run: run.clone(), generation, open: None, chain: 0 })
     }
 
     /// Appends an iteration. Where that fails nothing has happened.
-    pub fn append(&mut self, made: &Iteration) -> Result<(), LogError> {
-        let block = made.iteration / BLOCK;
+    pub fn append(&mut self, iteration: &Iteration) -> Result<(), LogError> {
+        let block = iteration.iteration / BLOCK;
         let (line, sum) =
-            chain::line(made, self.chain).map_err(|e| LogError::Manifest { path: self.run.manifest_path(), why: e.to_string() })?;
+            chain::line(iteration, self.chain).map_err(|e| LogError::Manifest { path: self.run.manifest_path(), why: e.to_string() })?;
         if self.open.as_ref().is_none_or(|open| open.block != block) {
             let path = self.run.root().join(path(self.generation, block));
             let file = OpenOptions::new().create(true).write(true).truncate(true).open(&path).map_err(LogError::io(&path))?;
             disk::sync_folder(&self.run.root().join(FOLDER))?;
-            self.open = Some(Open { block, path, file, bytes: 0 });
+            self.open = Some(OpenBlock { block, path, file, bytes: 0 });
         }
         let Some(open) = &mut self.open else { return Ok(()) };
         let written = open.file.write_all(&line).and_then(|()| open.file.sync_data());
         if let Err(e) = written {
-            // What half a line would be is as if it had not been written.
+            // Half a line is removed again.
             let _ = open.file.set_len(open.bytes).and_then(|()| std::io::Seek::seek(&mut open.file, std::io::SeekFrom::Start(open.bytes)));
             return Err(LogError::io(&open.path)(e));
         }

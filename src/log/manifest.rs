@@ -1,9 +1,9 @@
-//! The manifest: which iterations are committed, with which files, metrics and weights; in memory all of it, on disk a head
-//! ([`super::head`]), segments and a journal. Before format 2 it was one file, as it is serialized here; such runs can still be read.
+//! The manifest: which iterations are committed, with which files, metrics and weights. In memory it is one value; on disk it is
+//! `manifest.json` ([`super::head`]), segments and a journal.
 
-use super::index::{inside, Index};
+use super::index::{all_inside, LogIndex};
 use super::run_info::{NodeInfo, RunInfo};
-use super::{Iteration, LogError, Part, WeightsAt};
+use super::{Iteration, LogError, Part, SavedWeights};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,36 +19,32 @@ pub enum Status {
 }
 
 /// All that a reader may trust.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Manifest {
-    /// Version of this format.
-    pub format: u32,
-    #[serde(flatten)]
     pub info: RunInfo,
     pub status: Status,
-    /// What the models began with, version 0; unknown in runs of before this was noted.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub start: Vec<WeightsAt>,
+    /// What the models began with, version 0.
+    pub start: Vec<SavedWeights>,
     pub committed: Vec<Iteration>,
 }
 
 impl Manifest {
     /// The manifest in the run's folder `root`. Fails where there is none, and where it can't be what a run wrote.
     pub(super) fn read(root: &Path) -> Result<Manifest, LogError> {
-        Index::read(root)?.manifest(root)
+        LogIndex::read(root)?.manifest(root)
     }
 
     /// What no run could have written: files outside its folder, a file named twice, iterations out of order.
-    pub(super) fn sound(&self) -> Result<(), String> {
+    pub(super) fn validate(&self) -> Result<(), String> {
         let mut last = None;
         let mut files = BTreeSet::new();
-        for made in &self.committed {
-            let iteration = made.iteration;
+        for committed in &self.committed {
+            let iteration = committed.iteration;
             if last.is_some_and(|last| last >= iteration) {
                 return Err(format!("iteration {iteration} comes after iteration {}", last.unwrap_or_default()));
             }
             last = Some(iteration);
-            for part in &made.parts {
+            for part in &committed.parts {
                 if part.iteration != iteration {
                     return Err(format!("{} is of iteration {} and stands in iteration {iteration}", part.path, part.iteration));
                 }
@@ -59,13 +55,13 @@ impl Manifest {
             }
         }
         let weights = self.start.iter().chain(self.committed.iter().flat_map(|i| &i.weights)).map(|w| &w.path);
-        inside(files.into_iter().chain(weights))
+        all_inside(files.into_iter().chain(weights))
     }
 
     /// The newest committed weights of `model`.
-    pub fn newest_of(&self, model: &str) -> Option<&WeightsAt> {
-        let made = self.committed.iter().rev().flat_map(|i| i.weights.iter().rev());
-        made.chain(&self.start).find(|w| w.model == model)
+    pub fn newest_of(&self, model: &str) -> Option<&SavedWeights> {
+        let newest_first = self.committed.iter().rev().flat_map(|i| i.weights.iter().rev());
+        newest_first.chain(&self.start).find(|w| w.model == model)
     }
 
     /// The iteration that a resumed run starts with.
@@ -96,13 +92,9 @@ impl Manifest {
 
 #[cfg(test)]
 mod tests {
-    use super::super::head::{FILE, FORMAT};
+    use super::super::head::FILE;
     use super::super::Metrics;
     use super::*;
-
-    fn empty() -> Manifest {
-        Manifest { format: FORMAT, info: RunInfo::default(), status: Status::Running, start: vec![], committed: vec![] }
-    }
 
     fn manifest() -> Manifest {
         let part = |node: &str, iteration| Part {
@@ -112,25 +104,13 @@ mod tests {
             path: format!("log/{node}/iteration={iteration}/part-0.parquet"),
             rows: 1,
             bytes: 1,
-            sum: None,
+            sum: 0,
             start: None,
         };
         let iteration =
             |i| Iteration { iteration: i, parts: vec![part("a", i), part("b", i)], metrics: Metrics::new(), weights: vec![], seconds: 0.0 };
-        Manifest { committed: vec![iteration(0), iteration(2)], ..empty() }
-    }
-
-    /// What is said of the manifest when it is read again.
-    fn said(manifest: &Manifest) -> String {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join(FILE), serde_json::to_vec(manifest).unwrap()).unwrap();
-        Manifest::read(folder.path()).map_or_else(|e| e.to_string(), |read| format!("{}", read == *manifest))
-    }
-
-    #[test]
-    fn what_is_written_is_read() {
-        assert_eq!(said(&manifest()), "true");
-        assert_eq!(said(&empty()), "true");
+        let committed = vec![iteration(0), iteration(2)];
+        Manifest { info: RunInfo::default(), status: Status::Running, start: vec![], committed }
     }
 
     #[test]
@@ -138,23 +118,24 @@ mod tests {
         let forged = |forge: fn(&mut Manifest)| {
             let mut manifest = manifest();
             forge(&mut manifest);
-            said(&manifest)
+            manifest.validate().unwrap_err()
         };
-        let twice = forged(|m| m.committed[0].parts[1] = m.committed[0].parts[0].clone());
-        assert!(twice.contains("log/a/iteration=0/part-0.parquet is named twice") && twice.contains("restore it"), "{twice}");
+        assert_eq!(manifest().validate(), Ok(()));
+        assert!(forged(|m| m.committed[0].parts[1] = m.committed[0].parts[0].clone())
+            .contains("log/a/iteration=0/part-0.parquet is named twice"));
         assert!(forged(|m| m.committed[1].iteration = 0).contains("iteration 0 comes after iteration 0"));
         assert!(forged(|m| m.committed.reverse()).contains("iteration 0 comes after iteration 2"));
         assert!(
             forged(|m| m.committed[1].parts[0] = m.committed[0].parts[1].clone()).contains("is of iteration 0 and stands in iteration 2")
         );
         for path in ["/etc/passwd", "../other/log/a", "log/../../x"] {
-            let weights = WeightsAt { path: path.into(), ..WeightsAt::default() };
+            let weights = SavedWeights { path: path.into(), ..SavedWeights::default() };
             let mut manifest = manifest();
             manifest.committed[0].weights.push(weights);
-            assert!(said(&manifest).contains("outside the run's folder"), "{path}");
+            assert!(manifest.validate().unwrap_err().contains("outside the run's folder"), "{path}");
             manifest.committed[0].weights.clear();
             manifest.committed[0].parts[0].path = path.into();
-            assert!(said(&manifest).contains("outside the run's folder"), "{path}");
+            assert!(manifest.validate().unwrap_err().contains("outside the run's folder"), "{path}");
         }
     }
 
@@ -162,7 +143,7 @@ mod tests {
     fn a_newer_format_is_called_newer_whatever_else_it_holds() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(FILE), r#"{"format":7,"committed":"elsewhere"}"#).unwrap();
-        let said = Manifest::read(folder.path()).unwrap_err().to_string();
-        assert!(said.contains("format 7") && said.contains("newer version of flow") && !said.contains("damaged"), "{said}");
+        let error = Manifest::read(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("format 7") && error.contains("newer version of flow") && !error.contains("damaged"), "{error}");
     }
 }

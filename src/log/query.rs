@@ -1,8 +1,8 @@
 //! SQL over a run, by DuckDB.
 
-use super::index::Index;
+use super::index::LogIndex;
 use super::print::printer;
-use super::readers::Reading;
+use super::readers::ReadLock;
 use super::{guard, print, scope, views, AnswerFormat, LogError, Run};
 use arrow::array::{make_array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{cast_with_options, CastOptions};
@@ -12,12 +12,12 @@ use std::io::Write;
 use std::ops::{Bound, RangeBounds, RangeInclusive};
 use std::sync::Arc;
 
-/// An answer of fewer bytes is looked at as a whole before it is printed.
+/// A result of fewer bytes is read whole before it is printed.
 const SHORT: usize = 32 << 20;
 
-/// What a query gives.
+/// The result of a query.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct QueryResult {
     pub schema: SchemaRef,
     pub batches: Vec<RecordBatch>,
 }
@@ -33,54 +33,54 @@ pub struct Table {
 /// Asks the run's committed iterations: a table a logged node; `metrics` (iteration, node, name, value); `trajectories`, which
 /// joins the nodes row by row; and `provenance`, which says what each update made of each row. One statement that reads; nothing
 /// can be written, and nothing outside the run be read.
-pub fn query(run: &Run, sql: &str) -> Result<Answer, LogError> {
+pub fn query(run: &Run, sql: &str) -> Result<QueryResult, LogError> {
     query_within(run, .., sql)
 }
 
 /// The same over some of the iterations: what an answer about a few of them costs then doesn't grow with the run.
-pub fn query_within(run: &Run, iterations: impl RangeBounds<u64>, sql: &str) -> Result<Answer, LogError> {
+pub fn query_within(run: &Run, iterations: impl RangeBounds<u64>, sql: &str) -> Result<QueryResult, LogError> {
     guard::check(sql)?;
     let opened = open(run, bounds(iterations), Some(sql))?;
     ask(&opened.db, sql).map_err(|e| explained(&opened.db, sql, &e.to_string()))
 }
 
-/// A database over a run, whose files stay where they are for as long as it is held.
-struct Opened {
+/// A database over a run; the run's files stay where they are while it exists.
+struct OpenDatabase {
     db: Connection,
-    _reading: Reading,
+    _reading: ReadLock,
 }
 
-/// A database over the iterations of `within` that `sql` is about, whose files are known to be what was committed; without a question over
-/// what the tables are alone.
-fn open(run: &Run, within: RangeInclusive<u64>, sql: Option<&str>) -> Result<Opened, LogError> {
-    let reading = Reading::begin(run);
-    let index = Index::read(run.root())?;
+/// A database over the iterations of `within` that `sql` reads; the checksums of their files have been verified. Without `sql` it only
+/// serves to list tables and columns.
+fn open(run: &Run, within: RangeInclusive<u64>, sql: Option<&str>) -> Result<OpenDatabase, LogError> {
+    let reading = ReadLock::begin(run);
+    let index = LogIndex::read(run.root())?;
     let root = run.root();
     // The figures of a long run are many, and few ask for them.
     let figures = sql.is_some_and(|sql| {
         let sql = sql.to_lowercase();
         ["metrics", "show", "describe", "summarize", "information_schema", "duckdb_"].iter().any(|word| sql.contains(word))
     });
-    let made = if figures { index.committed(root, within.clone())? } else { Vec::new() };
+    let iterations = if figures { index.committed(root, within.clone())? } else { Vec::new() };
     let (mut files, mut db) = (views::files(run, &index, &within, false)?, None);
     if let Some(sql) = sql {
         // Before their sums are known, DuckDB looks at the files' footers only.
         let draft = views::connect(&index.info, &files, &[], &within);
-        let asked = match &draft {
-            Ok(draft) if !scope::misleading(sql) => scope::asked(draft, sql),
+        let needed = match &draft {
+            Ok(draft) if !scope::misleading(sql) => scope::iterations(draft, sql),
             _ => 0..=u64::MAX,
         };
-        let asked = *asked.start().max(within.start())..=*asked.end().min(within.end());
-        let known = views::files(run, &index, &asked, true)?;
+        let needed = *needed.start().max(within.start())..=*needed.end().min(within.end());
+        let known = views::files(run, &index, &needed, true)?;
         let same = known == files && !figures;
         files = known;
         db = draft.ok().filter(|_| same);
     }
     let db = match db {
         Some(db) => db,
-        None => views::connect(&index.info, &files, &made, &within)?,
+        None => views::connect(&index.info, &files, &iterations, &within)?,
     };
-    Ok(Opened { db, _reading: reading })
+    Ok(OpenDatabase { db, _reading: reading })
 }
 
 /// The first and the last of a range.
@@ -99,17 +99,17 @@ fn bounds(iterations: impl RangeBounds<u64>) -> RangeInclusive<u64> {
     }
 }
 
-/// As [`query`], printed as it comes: an answer may be larger than the memory. A table stops where it has seen enough.
+/// As [`query`], but printed while it is read: a result may be larger than the memory. A table is cut after its first rows.
 pub fn query_to(run: &Run, sql: &str, format: AnswerFormat, out: &mut dyn Write) -> Result<(), LogError> {
     guard::check(sql)?;
     let opened = open(run, 0..=u64::MAX, Some(sql))?;
-    pass_on(&opened.db, sql, format, out).map_err(|e| match e {
+    stream_to(&opened.db, sql, format, out).map_err(|e| match e {
         LogError::Database(e) => explained(&opened.db, sql, &e.to_string()),
         e => e,
     })
 }
 
-fn pass_on(db: &Connection, sql: &str, format: AnswerFormat, out: &mut dyn Write) -> Result<(), LogError> {
+fn stream_to(db: &Connection, sql: &str, format: AnswerFormat, out: &mut dyn Write) -> Result<(), LogError> {
     let mut statement = db.prepare(sql)?;
     let mut rest = statement.stream_arrow([])?;
     let schema = rest.get_schema();
@@ -143,8 +143,8 @@ pub fn tables(run: &Run) -> Result<Vec<Table>, LogError> {
     Ok(views::tables(&open(run, 0..=u64::MAX, None)?.db)?)
 }
 
-/// The whole answer at once, for those who know that it is short.
-pub(super) fn ask(db: &Connection, sql: &str) -> Result<Answer, LogError> {
+/// The whole result at once, where it is known to be short.
+pub(super) fn ask(db: &Connection, sql: &str) -> Result<QueryResult, LogError> {
     let mut statement = db.prepare(sql)?;
     let rows = statement.stream_arrow([])?;
     let schema = rows.get_schema();
@@ -154,7 +154,7 @@ pub(super) fn ask(db: &Connection, sql: &str) -> Result<Answer, LogError> {
 
 /// DuckDB sums integers in 128 bits, which Arrow can only call a decimal of 38 digits. Such columns become 64-bit integers where
 /// all values fit, so that a count looks like a count in every format; in an answer too long to be looked at first they stay.
-fn plain(schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<Answer, arrow::error::ArrowError> {
+fn plain(schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<QueryResult, arrow::error::ArrowError> {
     let (schema, batches) = in_utc(schema, batches)?;
     let wide = DataType::Decimal128(38, 0);
     let fits =
@@ -169,7 +169,7 @@ fn plain(schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<Answer, arrow::
     let batch =
         |b: &RecordBatch| RecordBatch::try_new(schema.clone(), b.columns().iter().zip(&narrow).map(column).collect::<Result<Vec<_>, _>>()?);
     let batches = batches.iter().map(batch).collect::<Result<Vec<_>, _>>()?;
-    Ok(Answer { schema, batches })
+    Ok(QueryResult { schema, batches })
 }
 
 /// Moments with a time zone, such as `now()`, are moments in UTC, which Arrow then shows without a table of the world's zones.
@@ -216,16 +216,17 @@ pub(super) fn explained(db: &Connection, sql: &str, message: &str) -> LogError {
     let place: Vec<&str> = message.lines().skip_while(|line| !line.starts_with("LINE ")).take(2).collect();
     place.iter().for_each(|line| text += &format!("\n{line}"));
     let candidates = tables.iter().flat_map(|t| std::iter::once(&t.name).chain(t.columns.iter().map(|c| &c.0)));
-    if let Some(name) = unfound(first) {
+    if let Some(name) = missing_name(first) {
         let having: Vec<&str> =
             tables.iter().filter(|t| t.columns.iter().any(|c| c.0.eq_ignore_ascii_case(&name))).map(|t| t.name.as_str()).collect();
         match nearest(&name, candidates) {
             _ if !having.is_empty() => text += &format!("\n`{name}` is a column of {}", having.join(", ")),
-            Some(near) => text += &format!("\ndid you mean `{near}`?"),
+            Some(name) => text += &format!("\ndid you mean `{name}`?"),
             None => (),
         }
     }
-    if let Some(word) = near(first).filter(|word| tables.iter().any(|t| t.name == *word || t.columns.iter().any(|c| c.0 == *word))) {
+    if let Some(word) = word_at_error(first).filter(|word| tables.iter().any(|t| t.name == *word || t.columns.iter().any(|c| c.0 == *word)))
+    {
         text += &format!("\n`{word}` is a word of SQL, too: as a name it stands in quotes, \"{word}\"");
     }
     text += "\nthere are:";
@@ -242,14 +243,14 @@ pub(super) fn explained(db: &Connection, sql: &str, message: &str) -> LogError {
     LogError::Sql(text)
 }
 
-/// The word that DuckDB stumbled over.
-fn near(message: &str) -> Option<String> {
+/// The word at which DuckDB's parser failed.
+fn word_at_error(message: &str) -> Option<String> {
     let (_, after) = message.split_once("syntax error at or near \"")?;
     Some(after.split('"').next()?.to_lowercase())
 }
 
-/// The name that DuckDB says it has not found.
-fn unfound(message: &str) -> Option<String> {
+/// The name that DuckDB did not find.
+fn missing_name(message: &str) -> Option<String> {
     let after = ["Table with name ", "Referenced column ", "Referenced table ", "does not have a column named "]
         .iter()
         .find_map(|start| message.split_once(start).map(|(_, after)| after))?;
@@ -258,6 +259,6 @@ fn unfound(message: &str) -> Option<String> {
 }
 
 fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a String>) -> Option<&'a String> {
-    let near = candidates.map(|c| (strsim::damerau_levenshtein(name, c), c)).min_by_key(|(distance, _)| *distance)?;
-    (near.0 <= 1 + name.len() / 4).then_some(near.1)
+    let nearest = candidates.map(|c| (strsim::damerau_levenshtein(name, c), c)).min_by_key(|(distance, _)| *distance)?;
+    (nearest.0 <= 1 + name.len() / 4).then_some(nearest.1)
 }

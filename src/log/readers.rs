@@ -1,5 +1,5 @@
-//! Files that were put together into larger ones are removed only while nobody reads: a reader holds the operating system's shared lock for
-//! as long as it may open what an index names, and whoever removes takes it alone, or leaves it for later.
+//! Files that compaction has replaced are removed only while nobody reads: a reader holds a shared file lock for as long as it may open
+//! what an index names, and removing takes the exclusive lock, or is put off.
 
 use super::Run;
 use std::fs::File;
@@ -8,13 +8,13 @@ use std::path::Path;
 /// The file that is locked.
 const FILE: &str = "readers";
 
-/// Held by a reader. Of a run from before there was such a file, and on a file system without locks, nobody holds anything.
-pub(super) struct Reading(#[allow(dead_code)] Option<File>);
+/// Held by a reader. It locks nothing where the file can't be opened or the file system has no locks.
+pub(super) struct ReadLock(#[allow(dead_code)] Option<File>);
 
-impl Reading {
-    /// Waits for whoever removes files at this moment.
-    pub fn begin(run: &Run) -> Reading {
-        Reading(File::open(run.root().join(FILE)).ok().filter(|file| file.lock_shared().is_ok()))
+impl ReadLock {
+    /// Takes the lock; waits while files are being removed.
+    pub fn begin(run: &Run) -> ReadLock {
+        ReadLock(File::open(run.root().join(FILE)).ok().filter(|file| file.lock_shared().is_ok()))
     }
 }
 
@@ -42,11 +42,11 @@ mod tests {
     fn nothing_is_removed_under_a_reader() {
         let folder = tempfile::tempdir().unwrap();
         let run = Run::create(&folder.path().join("run"), "", &RunInfo::default()).unwrap();
-        let (one, two) = (Reading::begin(&run), Reading::begin(&run));
+        let (first, second) = (ReadLock::begin(&run), ReadLock::begin(&run));
         assert!(!unless_read(&run, || unreachable!()));
-        drop(one);
+        drop(first);
         assert!(!unless_read(&run, || unreachable!()));
-        drop(two);
+        drop(second);
         assert!(unless_read(&run, || ()));
     }
 }

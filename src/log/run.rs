@@ -1,6 +1,6 @@
 //! The folder of a run.
 
-use super::head::{Head, FILE};
+use super::head::{ManifestBody, FILE};
 use super::{disk, readers, LogError, Manifest, RunInfo, Status};
 use crate::seed;
 use std::fs;
@@ -28,8 +28,8 @@ impl Run {
         fs::create_dir_all(run.log()).map_err(LogError::io(root))?;
         disk::replace(&run.pipeline(), &[pipeline_yaml.as_bytes()])?;
         readers::prepare(root).map_err(LogError::io(root))?;
-        let info = RunInfo { pipeline: Some(seed::text(pipeline_yaml)), ..info.clone() };
-        let head = Head { info, start: Vec::new(), generation: 0, chain: 0, end: None, segments: Vec::new() };
+        let info = RunInfo { pipeline: seed::text(pipeline_yaml), ..info.clone() };
+        let head = ManifestBody { info, start: Vec::new(), generation: 0, chain: 0, end: None, segments: Vec::new() };
         head.write(root, &Status::Running)?;
         Ok(run)
     }
@@ -44,6 +44,18 @@ impl Run {
         }
     }
 
+    /// Insists that the folder is still there: files that are written by its path would begin another one, beside the journal that moved along.
+    ///
+    /// # Errors
+    /// [`LogError::Moved`] if it isn't.
+    pub fn in_place(&self) -> Result<(), LogError> {
+        if self.manifest_path().exists() {
+            Ok(())
+        } else {
+            Err(LogError::Moved(self.root.clone()))
+        }
+    }
+
     /// What is committed so far. Asking again while the run goes on gives more.
     pub fn manifest(&self) -> Result<Manifest, LogError> {
         Manifest::read(&self.root)
@@ -55,9 +67,8 @@ impl Run {
     /// If it was changed, or can't be read.
     pub fn same_pipeline(&self, manifest: &Manifest) -> Result<(), LogError> {
         let path = self.pipeline();
-        let Some(sum) = manifest.info.pipeline else { return Ok(()) };
         let bytes = fs::read(&path).map_err(LogError::io(&path))?;
-        if seed::bytes(&bytes) == sum {
+        if seed::bytes(&bytes) == manifest.info.pipeline {
             Ok(())
         } else {
             Err(LogError::Changed(path))

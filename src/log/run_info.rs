@@ -1,6 +1,6 @@
 //! What a run is about to do: the part of its manifest that never changes.
 
-use crate::pipeline::{Keep, Role};
+use crate::pipeline::{Role, WeightRetention};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -14,14 +14,11 @@ pub struct RunInfo {
     pub iterations: u64,
     pub seed: u64,
     /// Which old weights are kept.
-    #[serde(default)]
-    pub keep: Keep,
+    pub keep: WeightRetention,
     /// How many iterations back a delayed edge looks, at most: weights as old as that are needed to resume.
-    #[serde(default)]
     pub delay: u64,
-    /// [`crate::seed::text`] of `pipeline.yaml`; unknown in runs of before this was noted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pipeline: Option<u64>,
+    /// [`crate::seed::text`] of `pipeline.yaml`: [`super::Run::create`] fills it in.
+    pub pipeline: u64,
     /// The run whose rows this one repeats, if it plays none itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replays: Option<Replays>,
@@ -41,22 +38,18 @@ pub struct Replays {
 pub struct NodeInfo {
     pub id: String,
     pub op: String,
-    /// What its operator is there for; of a loop, what that of its output is. Unknown in runs of before this was noted.
+    /// What its operator is there for; of a loop, what that of its output is. None if the operator isn't known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
     /// The columns it logs. They give a node without rows its empty table; may be left empty.
-    #[serde(default)]
     pub columns: Vec<String>,
-    /// The nodes that its rows came through, logged or not; unknown in runs of before this was noted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub upstream: Option<Vec<String>>,
+    /// The nodes that its rows came through, logged or not.
+    pub upstream: Vec<String>,
 }
 
-impl RunInfo {
+impl NodeInfo {
     /// Whether the node's rows stand apart from the training's: those of a frozen panel, or tasks.
-    pub(super) fn apart(&self, node: &NodeInfo) -> bool {
-        // In a run of before roles were noted: those that came from no other node, unless a replay put them there.
-        let fed = self.replays.as_ref().is_some_and(|replays| replays.nodes.contains_key(&node.id));
-        node.role.map_or(!fed && node.upstream.as_ref().is_some_and(Vec::is_empty), Role::apart)
+    pub(super) fn apart(&self) -> bool {
+        self.role.is_some_and(Role::apart)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::query::{self, ask};
 use super::sql::quoted;
-use super::{guard, views, Answer, LogError, Run, RunInfo};
+use super::{guard, views, LogError, QueryResult, Run, RunInfo};
 use arrow::array::AsArray;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type};
@@ -77,7 +77,7 @@ pub fn number(run: &Run, sql: &str) -> Result<f64, LogError> {
     single(query::query(run, sql)?)
 }
 
-fn single(answer: Answer) -> Result<f64, LogError> {
+fn single(answer: QueryResult) -> Result<f64, LogError> {
     let rows: usize = answer.batches.iter().map(|b| b.num_rows()).sum();
     let columns = answer.schema.fields().len();
     if rows != 1 || columns != 1 {

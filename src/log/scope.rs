@@ -1,12 +1,12 @@
-//! Which iterations a question is about: DuckDB says it, by the filters that it would read the log's files with.
+//! Which iterations a query reads: found in DuckDB's query plan, by the filters on its scans of the log's files.
 
 use duckdb::Connection;
 use serde_json::Value;
 use std::ops::RangeInclusive;
 
-/// The iterations that an answer to `sql` can depend on: those that every scan of a file filters for. All where that isn't known.
-pub(super) fn asked(db: &Connection, sql: &str) -> RangeInclusive<u64> {
-    plan(db, sql).and_then(|plan| of(&plan)).unwrap_or(0..=u64::MAX)
+/// The iterations that the result of `sql` can depend on: those that every scan of a file filters for. All, where that isn't known.
+pub(super) fn iterations(db: &Connection, sql: &str) -> RangeInclusive<u64> {
+    plan(db, sql).and_then(|plan| span_of_scans(&plan)).unwrap_or(0..=u64::MAX)
 }
 
 /// The plan of a statement that has one, as DuckDB explains it.
@@ -18,7 +18,7 @@ fn plan(db: &Connection, sql: &str) -> Option<Value> {
 }
 
 /// What spans the iterations of all scans under `plan`; none where one of them reads all.
-fn of(plan: &Value) -> Option<RangeInclusive<u64>> {
+fn span_of_scans(plan: &Value) -> Option<RangeInclusive<u64>> {
     let mut span: Option<RangeInclusive<u64>> = None;
     let mut left: Vec<&Value> = vec![plan];
     while let Some(node) = left.pop() {
@@ -66,7 +66,7 @@ fn filtered(filters: &Value) -> Option<RangeInclusive<u64>> {
     (known && first <= last).then_some(first..=last)
 }
 
-/// A text in which a literal could look like a filter's ` AND iteration=...`: then nothing is concluded.
+/// Whether a text literal of the query could look like a filter ` AND iteration=...` in the plan: then the plan isn't used.
 pub(super) fn misleading(sql: &str) -> bool {
     sql.contains('\'') && sql.to_lowercase().split('\'').skip(1).step_by(2).any(|text| text.contains("iteration"))
 }
@@ -82,22 +82,22 @@ mod tests {
 
     #[test]
     fn every_scan_must_say_it() {
-        let both = |a: Value, b: Value| of(&json!([{ "name": "HASH_JOIN", "children": [a, b] }]));
+        let both = |a: Value, b: Value| span_of_scans(&json!([{ "name": "HASH_JOIN", "children": [a, b] }]));
         assert_eq!(both(scan(json!("iteration=7")), scan(json!("iteration>=3 AND iteration<=5"))), Some(3..=7));
         assert_eq!(both(scan(json!("iteration=7")), json!({ "name": "READ_PARQUET", "children": [], "extra_info": {} })), None);
         assert_eq!(both(scan(json!("iteration=7")), scan(json!("turn=7"))), None);
-        assert_eq!(of(&json!([{ "name": "DUMMY_SCAN", "children": [] }])), None);
+        assert_eq!(span_of_scans(&json!([{ "name": "DUMMY_SCAN", "children": [] }])), None);
     }
 
     #[test]
     fn what_is_no_plain_bound_is_passed_over() {
-        let of = |text: &str| filtered(&json!(text));
-        assert_eq!(of("iteration>4 AND iteration<9 AND turn=1"), Some(5..=8));
-        assert_eq!(of("((iteration >= 1) OR (iteration <= 2))"), None);
-        assert_eq!(of("iteration=1 OR iteration=9"), None);
-        assert_eq!(of("iteration IN (1, 2)"), None);
-        assert_eq!(of("optional: iteration>3"), None);
+        let range = |text: &str| filtered(&json!(text));
+        assert_eq!(range("iteration>4 AND iteration<9 AND turn=1"), Some(5..=8));
+        assert_eq!(range("((iteration >= 1) OR (iteration <= 2))"), None);
+        assert_eq!(range("iteration=1 OR iteration=9"), None);
+        assert_eq!(range("iteration IN (1, 2)"), None);
+        assert_eq!(range("optional: iteration>3"), None);
         assert_eq!(filtered(&json!(["iteration>=3", "turn=2"])), Some(3..=u64::MAX));
-        assert_eq!(of("iteration=5 AND iteration=6"), None, "nothing is left, and DuckDB would have said so");
+        assert_eq!(range("iteration=5 AND iteration=6"), None, "nothing is left, and DuckDB would have said so");
     }
 }

@@ -1,7 +1,7 @@
-//! A segment: iterations whose small files were put together, one file a node.
+//! A segment: consecutive iterations whose small files were merged into one file a node.
 
 use super::index::read_file;
-use super::{Iteration, LogError, Metrics, Part, WeightsAt};
+use super::{Iteration, LogError, Metrics, Part, SavedWeights};
 use crate::log::chain;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -15,10 +15,10 @@ pub(super) struct Segment {
     pub first: u64,
     /// The last of them.
     pub last: u64,
-    /// What else there is to say of each: a line each, of [`Folded`].
-    pub details: FileAt,
+    /// A file with a line of [`IterationDetails`] for each iteration.
+    pub details: FileRecord,
     /// The rows of each node, in the order of the iterations and within one in that of their names.
-    pub files: BTreeMap<String, FileAt>,
+    pub files: BTreeMap<String, FileRecord>,
     /// The nodes whose files were left as they are, large enough or of unequal columns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub apart: Vec<String>,
@@ -26,7 +26,7 @@ pub(super) struct Segment {
 
 /// A file, as it was when it was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct FileAt {
+pub(super) struct FileRecord {
     /// Relative to the run's folder.
     pub path: String,
     /// Rows or lines.
@@ -36,9 +36,9 @@ pub(super) struct FileAt {
     pub sum: u64,
 }
 
-/// An iteration in the details of a segment.
+/// What a segment stores of an iteration beside its rows.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Folded {
+pub(super) struct IterationDetails {
     pub iteration: u64,
     /// How many rows it has in the file of each node.
     rows: BTreeMap<String, u64>,
@@ -48,23 +48,23 @@ pub(super) struct Folded {
     #[serde(deserialize_with = "super::iteration::null_is_nan")]
     metrics: Metrics,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    weights: Vec<WeightsAt>,
+    weights: Vec<SavedWeights>,
     seconds: f64,
 }
 
-impl Folded {
-    /// Of an iteration whose rows, but for those of the nodes in `apart`, are in the segment's files.
-    pub fn of(made: &Iteration, apart: &[String]) -> Folded {
+impl IterationDetails {
+    /// The details of an iteration whose rows, but for those of the nodes in `apart`, are in the segment's files.
+    pub fn of(committed: &Iteration, apart: &[String]) -> IterationDetails {
         let mut rows = BTreeMap::new();
-        let (parts, folded): (Vec<&Part>, Vec<&Part>) = made.parts.iter().partition(|part| apart.contains(&part.node));
+        let (parts, folded): (Vec<&Part>, Vec<&Part>) = committed.parts.iter().partition(|part| apart.contains(&part.node));
         folded.iter().for_each(|part| *rows.entry(part.node.clone()).or_default() += part.rows);
-        Folded {
-            iteration: made.iteration,
+        IterationDetails {
+            iteration: committed.iteration,
             rows,
             parts: parts.into_iter().cloned().collect(),
-            metrics: made.metrics.clone(),
-            weights: made.weights.clone(),
-            seconds: made.seconds,
+            metrics: committed.metrics.clone(),
+            weights: committed.weights.clone(),
+            seconds: committed.seconds,
         }
     }
 }
@@ -79,7 +79,7 @@ impl Segment {
     ///
     /// # Errors
     /// If the file isn't what was written.
-    pub fn details(&self, root: &Path) -> Result<Vec<Folded>, LogError> {
+    pub fn details(&self, root: &Path) -> Result<Vec<IterationDetails>, LogError> {
         let text = read_file(root, &self.details)?;
         let path = || root.join(&self.details.path);
         let (lines, _) =
@@ -87,7 +87,7 @@ impl Segment {
         Ok(lines)
     }
 
-    /// Its iterations, as they were committed, each with where its rows are now.
+    /// Its iterations as they were committed, but with the places where their rows are now.
     ///
     /// # Errors
     /// If the details aren't what was written.
@@ -99,7 +99,7 @@ impl Segment {
             for (node, rows) in folded.rows {
                 let Some(file) = self.files.get(&node) else { continue };
                 let start = starts.entry(node.clone()).or_default();
-                let (path, bytes, sum) = (file.path.clone(), file.bytes, Some(file.sum));
+                let (path, bytes, sum) = (file.path.clone(), file.bytes, file.sum);
                 parts.push(Part { node, iteration: folded.iteration, worker: 0, path, rows, bytes, sum, start: Some(*start) });
                 *start += rows;
             }

@@ -1,6 +1,6 @@
 //! What a query can name: a view a logged node, the table `metrics`, and the joined views `trajectories` and `provenance`.
 
-use super::index::Index;
+use super::index::LogIndex;
 use super::joined::{provenance, trajectories, Turns};
 use super::sql::{literal, quoted, sql_type};
 use super::{reader, Iteration, LogError, NodeInfo, Run, RunInfo, Table};
@@ -11,55 +11,55 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-/// Where the episodes that failed are found: no node's table, but there in every run.
+/// The table of failed episodes: it belongs to no node and exists in every run.
 const ERRORS: &str = "errors";
 
 /// The committed files of each logged node, and of the table `errors`.
-pub(super) type Files<'a> = Vec<(&'a str, Vec<PathBuf>)>;
+pub(super) type NodeFiles<'a> = Vec<(&'a str, Vec<PathBuf>)>;
 
-/// An in-memory DuckDB with all the views over these files and figures, of the iterations in `within`, which can read the files and nothing else. It can't be unlocked.
-pub(super) fn connect(info: &RunInfo, nodes: &Files, made: &[Iteration], within: &RangeInclusive<u64>) -> Sql<Connection> {
+/// An in-memory DuckDB with all the views over these files and figures, of the iterations in `within`. It can read these files and nothing
+/// else, and that can't be undone by a query.
+pub(super) fn connect(info: &RunInfo, nodes: &NodeFiles, iterations: &[Iteration], within: &RangeInclusive<u64>) -> Sql<Connection> {
     let db = open()?;
-    fill(&db, "main", info, nodes, made, within)?;
+    fill(&db, "main", info, nodes, iterations, within)?;
     lock(&db, nodes)?;
     Ok(db)
 }
 
 /// The same for two runs, with the views of each in a schema of its own, and what tables there are in each.
 /// It works on one thread, so that sums of floats come out the same each time.
-pub(super) fn connect_both(sides: [(&str, &Run, &Index, &[Iteration]); 2]) -> Result<(Connection, [Vec<Table>; 2]), LogError> {
+pub(super) fn connect_both(sides: [(&str, &Run, &LogIndex, &[Iteration]); 2]) -> Result<(Connection, [Vec<Table>; 2]), LogError> {
     let all = [files(sides[0].1, sides[0].2, &(0..=u64::MAX), true)?, files(sides[1].1, sides[1].2, &(0..=u64::MAX), true)?];
     let build = || -> Sql<_> {
         let db = open()?;
-        let mut found = [Vec::new(), Vec::new()];
-        for (((schema, _, index, made), nodes), found) in sides.iter().zip(&all).zip(&mut found) {
+        let mut tables_of_sides = [Vec::new(), Vec::new()];
+        for (((schema, _, index, iterations), nodes), side_tables) in sides.iter().zip(&all).zip(&mut tables_of_sides) {
             db.execute_batch(&format!("CREATE SCHEMA {0}; SET schema = '{0}'", schema))?;
-            fill(&db, schema, &index.info, nodes, made, &(0..=u64::MAX))?;
-            *found = tables(&db)?;
+            fill(&db, schema, &index.info, nodes, iterations, &(0..=u64::MAX))?;
+            *side_tables = tables(&db)?;
         }
         db.execute_batch("SET schema = 'main'; SET threads = 1")?;
         lock(&db, &all.concat())?;
-        Ok((db, found))
+        Ok((db, tables_of_sides))
     };
     Ok(build()?)
 }
 
 /// The files with rows of `within`; where `sums` asks for it, once each of them is known to be what was committed.
-pub(super) fn files<'a>(run: &Run, index: &'a Index, within: &RangeInclusive<u64>, sums: bool) -> Result<Files<'a>, LogError> {
+pub(super) fn files<'a>(run: &Run, index: &'a LogIndex, within: &RangeInclusive<u64>, sums: bool) -> Result<NodeFiles<'a>, LogError> {
     let root = run.root().canonicalize().map_err(LogError::io(run.root()))?;
     let run = Run::open(&root)?; // absolute paths: what may be read is compared by path
     let nodes = index.info.nodes.iter().map(|node| node.id.as_str());
-    // A run made before the name was refused may have a node that is called so.
-    let errors = (!nodes.clone().any(|id| id.eq_ignore_ascii_case(ERRORS))).then_some(ERRORS);
-    let of = |id: &'a str| {
+    let files_of = |id: &'a str| {
         let pieces = index.files(&root, id, within)?;
-        let there = if sums { reader::checked(&run, &pieces) } else { Ok(pieces.iter().map(|piece| root.join(&piece.path)).collect()) };
+        let there =
+            if sums { reader::verified_paths(&run, &pieces) } else { Ok(pieces.iter().map(|file| root.join(&file.path)).collect()) };
         Ok((id, there?))
     };
-    nodes.chain(errors).map(of).collect()
+    nodes.chain([ERRORS]).map(files_of).collect()
 }
 
-/// A question may always take so many bytes.
+/// The memory that a query may always use, in bytes.
 const LEAST: u64 = 256 << 20;
 
 /// How many bytes of memory are free, as Linux says.
@@ -86,7 +86,7 @@ fn open() -> Sql<Connection> {
     Ok(db)
 }
 
-fn lock(db: &Connection, nodes: &Files) -> Sql<()> {
+fn lock(db: &Connection, nodes: &NodeFiles) -> Sql<()> {
     let readable: Vec<PathBuf> = nodes.iter().flat_map(|(_, files)| files.iter().cloned()).collect();
     if !readable.is_empty() {
         db.execute_batch(&format!("SET allowed_paths = {}", list(&readable)))?;
@@ -95,7 +95,14 @@ fn lock(db: &Connection, nodes: &Files) -> Sql<()> {
 }
 
 /// Makes the views of one run in the schema that is set.
-fn fill(db: &Connection, schema: &str, info: &RunInfo, nodes: &Files, made: &[Iteration], within: &RangeInclusive<u64>) -> Sql<()> {
+fn fill(
+    db: &Connection,
+    schema: &str,
+    info: &RunInfo,
+    nodes: &NodeFiles,
+    iterations: &[Iteration],
+    within: &RangeInclusive<u64>,
+) -> Sql<()> {
     // A file of many iterations may have rows of others.
     let all = *within == (0..=u64::MAX);
     let only = if all { String::new() } else { format!(" WHERE iteration BETWEEN {} AND {}", within.start(), within.end()) };
@@ -111,26 +118,24 @@ fn fill(db: &Connection, schema: &str, info: &RunInfo, nodes: &Files, made: &[It
         };
         db.execute_batch(&format!("CREATE VIEW {} AS {source}", quoted(id)))?;
     }
-    metrics(db, schema, info, made)?;
+    metrics(db, schema, iterations)?;
     let columns: BTreeMap<String, Vec<String>> =
         tables(db)?.into_iter().map(|t| (t.name, t.columns.into_iter().map(|(name, _)| name).collect())).collect();
     let turns: Vec<Turns> = info
         .nodes
         .iter()
         // What isn't of the training's rollouts has a table of its own and no place in `trajectories`.
-        .filter(|n| !info.apart(n))
+        .filter(|n| !n.apart())
         .filter_map(|n| {
-            let turns = Turns { id: &n.id, columns: columns.get(&n.id)?, upstream: n.upstream.as_deref() };
+            let turns = Turns { id: &n.id, columns: columns.get(&n.id)?, upstream: &n.upstream };
             NAME.iter().all(|c| turns.has(c)).then_some(turns)
         })
         .collect();
-    if let Some(sql) = memory_at(info, &columns) {
+    for sql in [memory_at(info, &columns), clusters_at(info, &columns)].into_iter().flatten() {
         db.execute_batch(&sql)?;
     }
     for (name, view) in [("trajectories", trajectories(&turns)), ("provenance", provenance(&turns))] {
-        // A run made before such names were refused may have a node of that name, which is what the name means there.
-        let free = !columns.keys().any(|table| table.eq_ignore_ascii_case(name));
-        if let Some(view) = view.filter(|_| free) {
+        if let Some(view) = view {
             db.execute_batch(&format!("CREATE VIEW {name} AS {view}"))?;
         }
     }
@@ -138,18 +143,35 @@ fn fill(db: &Connection, schema: &str, info: &RunInfo, nodes: &Files, made: &[It
 }
 
 /// The table macro `memory_at(iteration)`: the entries of the run's memories after that iteration, each with the iteration in which it
-/// came. None for a run without a memory.
+/// came or got its score. None for a run without a memory.
 fn memory_at(info: &RunInfo, columns: &BTreeMap<String, Vec<String>>) -> Option<String> {
     let memories = info.nodes.iter().filter(|node| node.role == Some(Role::Remembers) && columns.contains_key(&node.id));
-    let of = |node: &NodeInfo| {
+    let entries_of = |node: &NodeInfo| {
         let (name, id) = (literal(&node.id), quoted(&node.id));
         format!(
-            "SELECT {name} AS node, * EXCLUDE (change) FROM {id} WHERE change > 0 AND iteration <= at_iteration AND id NOT IN \
-             (SELECT id FROM {id} WHERE change < 0 AND iteration <= at_iteration)"
+            // An entry whose score moved has left and come again: it is there while it came more often than it left, as it came last.
+            "SELECT {name} AS node, * EXCLUDE (change) FROM (FROM {id} WHERE iteration <= at_iteration \
+             QUALIFY sum(change) OVER (PARTITION BY id) > 0 AND change > 0 \
+             AND row_number() OVER (PARTITION BY id, change ORDER BY iteration DESC) = 1)"
         )
     };
-    let parts: Vec<String> = memories.map(of).collect();
+    let parts: Vec<String> = memories.map(entries_of).collect();
     (!parts.is_empty()).then(|| format!("CREATE MACRO memory_at(at_iteration) AS TABLE {}", parts.join(" UNION ALL BY NAME ")))
+}
+
+/// The table macro `clusters_at(iteration)`: the clusters of the run that there were after that iteration, in the order in which observations
+/// are compared with them, each with the row that founded it. None for a run without clusters.
+fn clusters_at(info: &RunInfo, columns: &BTreeMap<String, Vec<String>>) -> Option<String> {
+    let maintains = |node: &&NodeInfo| columns.get(&node.id).is_some_and(|own| own.iter().any(|column| column == "prototype"));
+    let clusters_of = |node: &NodeInfo| {
+        let (name, id) = (literal(&node.id), quoted(&node.id));
+        let order = "iteration, task, sample, attempt, turn, phase";
+        format!("SELECT {name} AS node, {order}, cluster, prototype FROM {id} WHERE prototype <> '' AND iteration <= at_iteration")
+    };
+    let parts: Vec<String> = info.nodes.iter().filter(maintains).map(clusters_of).collect();
+    let order = "node, iteration, task, sample, attempt, turn, phase";
+    let all = parts.join(" UNION ALL BY NAME ");
+    (!parts.is_empty()).then(|| format!("CREATE MACRO clusters_at(at_iteration) AS TABLE FROM ({all}) ORDER BY {order}"))
 }
 
 /// A table with these columns and no row.
@@ -158,13 +180,10 @@ pub(super) fn empty(columns: &[&str]) -> String {
     format!("SELECT {} WHERE false", columns.iter().filter_map(column).collect::<Vec<_>>().join(", "))
 }
 
-fn metrics(db: &Connection, schema: &str, info: &RunInfo, made: &[Iteration]) -> Sql<()> {
-    if info.nodes.iter().any(|n| n.id.eq_ignore_ascii_case("metrics")) {
-        return Ok(());
-    }
+fn metrics(db: &Connection, schema: &str, iterations: &[Iteration]) -> Sql<()> {
     db.execute_batch("CREATE TABLE metrics (iteration UBIGINT, node VARCHAR, name VARCHAR, value DOUBLE)")?;
     let mut rows = db.appender_to_db("metrics", schema)?;
-    for i in made {
+    for i in iterations {
         for (node, values) in &i.metrics {
             for (name, value) in values {
                 rows.append_row(params![i.iteration, node, name, value])?;

@@ -9,21 +9,20 @@ use std::path::{Path, PathBuf};
 
 /// Weights that a node made in an iteration, or that a model began with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WeightsAt {
+pub struct SavedWeights {
     /// The node that made them; empty for those that a model began with.
     pub node: String,
     pub model: String,
     pub version: u64,
     /// The folder, relative to the run's.
     pub path: String,
-    /// What lies in it, by name; unknown in runs of before this was noted.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub files: Vec<FileSum>,
+    /// The files in it, sorted by name.
+    pub files: Vec<FileChecksum>,
 }
 
 /// A file as it was when it was noted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileSum {
+pub struct FileChecksum {
     pub name: String,
     pub bytes: u64,
     /// [`seed::bytes`] of it.
@@ -32,7 +31,7 @@ pub struct FileSum {
 
 impl Run {
     /// Notes the weights that lie in the folder of `version` of `model`, with the sums of their files. `node` has made them.
-    pub fn weights_at(&self, node: &str, model: &str, version: u64) -> Result<WeightsAt, LogError> {
+    pub fn weights_at(&self, node: &str, model: &str, version: u64) -> Result<SavedWeights, LogError> {
         let path = Run::version(version, model);
         let folder = self.root().join(&path);
         let mut files = Vec::new();
@@ -40,14 +39,14 @@ impl Run {
             let file = entry.map_err(LogError::io(&folder))?;
             let Ok(name) = file.file_name().into_string() else { continue };
             let (bytes, sum) = summed(&file.path())?;
-            files.push(FileSum { name, bytes, sum });
+            files.push(FileChecksum { name, bytes, sum });
         }
         files.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(WeightsAt { node: node.into(), model: model.into(), version, path, files })
+        Ok(SavedWeights { node: node.into(), model: model.into(), version, path, files })
     }
 
     /// The folder of these weights, once each of their files is known to be there and to be what it was when it was noted.
-    pub fn whole_weights(&self, weights: &WeightsAt) -> Result<PathBuf, LogError> {
+    pub fn whole_weights(&self, weights: &SavedWeights) -> Result<PathBuf, LogError> {
         let folder = self.root().join(&weights.path);
         if !folder.is_dir() {
             return Err(LogError::Missing(folder));
@@ -99,16 +98,16 @@ mod tests {
             [("config.json", 2), ("model.safetensors", 1000)]
         );
         assert_eq!(run.whole_weights(&weights).unwrap(), lies);
-        let said = || run.whole_weights(&weights).unwrap_err().to_string();
+        let error = || run.whole_weights(&weights).unwrap_err().to_string();
         let mut flipped = vec![7; 1000];
         flipped[500] ^= 1;
         fs::write(lies.join("model.safetensors"), flipped).unwrap();
-        assert!(said().contains("model.safetensors is damaged (its bytes are not those that were saved)"), "{}", said());
+        assert!(error().contains("model.safetensors is damaged (its bytes are not those that were saved)"), "{}", error());
         fs::write(lies.join("model.safetensors"), [7; 999]).unwrap();
-        assert!(said().contains("model.safetensors is damaged (it holds 999 bytes, saved were 1000)"), "{}", said());
+        assert!(error().contains("model.safetensors is damaged (it holds 999 bytes, saved were 1000)"), "{}", error());
         fs::remove_file(lies.join("model.safetensors")).unwrap();
-        assert!(said().contains("model.safetensors is missing"), "{}", said());
+        assert!(error().contains("model.safetensors is missing"), "{}", error());
         fs::remove_dir_all(&lies).unwrap();
-        assert!(said().contains("weights/3/actor is missing"), "{}", said());
+        assert!(error().contains("weights/3/actor is missing"), "{}", error());
     }
 }

@@ -24,12 +24,13 @@ pub fn write_part(run: &Run, node: &str, iteration: u64, worker: usize, rows: &R
     let bytes = encode(rows, properties(rows)?)?;
     let path = format!("log/{node}/iteration={iteration}/part-{worker}.parquet");
     let file = run.root().join(&path);
+    run.in_place()?;
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder).map_err(LogError::io(folder))?;
         disk::replace(&file, &[&bytes])?;
         folder.parent().map_or(Ok(()), disk::sync_folder)?;
     }
-    let sum = Some(seed::bytes(&bytes));
+    let sum = seed::bytes(&bytes);
     Ok(Part { node: node.into(), iteration, worker, path, rows: rows.num_rows() as u64, bytes: bytes.len() as u64, sum, start: None })
 }
 

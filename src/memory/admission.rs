@@ -1,6 +1,7 @@
 //! Which candidates a memory takes, and who has to leave.
 
 use super::{Entry, Library};
+use crate::prototypes::reaches;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +26,7 @@ pub struct Admission {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub novelty: Option<f32>,
-    /// Entries live for so many iterations, that of their row with them; for ever when left out.
+    /// Entries live for this many iterations, counting that of their row; without end when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub window: Option<u64>,
@@ -68,9 +69,6 @@ pub enum Duplicates {
 /// its age, or its age alone.
 pub type Rank = (u32, u64);
 
-/// By how much the cosine of a key with itself may miss 1: f32 rounds.
-const ROUNDING: f32 = 1e-5;
-
 fn capacity() -> usize {
     1000
 }
@@ -98,7 +96,7 @@ impl Admission {
                 let repeats = self.duplicates == Duplicates::Drop && held.tells(candidate.bucket, &candidate.text);
                 repeats
                     || self.novelty.is_some_and(|least| {
-                        held.nearest(candidate.bucket, &candidate.embedding).is_some_and(|cosine| cosine >= least - ROUNDING)
+                        held.nearest(candidate.bucket, &candidate.embedding).is_some_and(|cosine| reaches(cosine, least))
                     })
             };
             if !known(library) && !known(&fresh) {
@@ -115,6 +113,14 @@ impl Admission {
             (Evict::Oldest, _) => (0, !age),
             (Evict::Lowest, Ties::Newer) => (descending(score), age),
             (Evict::Lowest, Ties::Older) => (descending(score), !age),
+        }
+    }
+
+    /// Where an entry stands that stood at `rank` and has this score now.
+    pub fn reranked(&self, rank: Rank, score: f32) -> Rank {
+        match self.evict {
+            Evict::Oldest => rank,
+            Evict::Lowest => (descending(score), rank.1),
         }
     }
 

@@ -1,50 +1,41 @@
 //! Clusters of entries whose keys are alike (SLEA-RL, section 3.2, Eq. 1: an observation joins the first cluster whose prototype is similar
 //! enough, or founds one).
 
-use super::words::dot;
 use super::Entry;
-
-/// By how much the cosine of a key with itself may miss 1: f32 rounds.
-const ROUNDING: f32 = 1e-5;
+use crate::prototypes::{Cosine, Prototypes};
 
 /// The clusters of a memory, in the order in which they were founded. The prototype of one is the key of its first entry: of those that
-/// came in the earliest iteration the one whose row comes first. So the changes of a memory tell its clusters, and a cluster whose entries
-/// have all left is still one.
+/// came in the earliest iteration the one whose row comes first. So the clusters of a memory follow from its changes, and a cluster whose
+/// entries have all left is still one.
 #[derive(Clone, Debug)]
 pub struct Clusters {
-    at_least: f32,
-    /// The bucket of each with its prototype, a point of the unit sphere.
-    known: Vec<(u64, Vec<f32>)>,
+    prototypes: Prototypes<Cosine>,
 }
 
 impl Clusters {
     /// There are none yet; a key joins one with whose prototype it has at least this cosine.
     pub fn new(at_least: f32) -> Clusters {
-        Clusters { at_least, known: Vec::new() }
+        Clusters { prototypes: Prototypes::new(Cosine { at_least }) }
     }
 
-    /// An entry came, after those that were told before: the first of its bucket is the prototype.
-    pub fn came(&mut self, entry: &Entry) {
-        if self.known.iter().all(|(bucket, _)| *bucket != entry.bucket) {
-            self.known.push((entry.bucket, entry.embedding.clone()));
-        }
+    /// Takes up an entry, after those before it: the first of its bucket is the prototype.
+    pub fn insert(&mut self, entry: &Entry) {
+        self.prototypes.insert(0, entry.bucket, &entry.embedding);
     }
 
     /// The bucket of the cluster that a point belongs to: the earliest that is near enough.
-    pub fn of(&self, point: &[f32]) -> Option<u64> {
-        let near = |prototype: &[f32]| prototype.len() == point.len() && dot(prototype, point) >= self.at_least - ROUNDING;
-        self.known.iter().find(|(_, prototype)| near(prototype)).map(|(bucket, _)| *bucket)
+    pub fn bucket(&self, point: &[f32]) -> Option<u64> {
+        self.prototypes.first(0, point)
     }
 
     /// Gives candidates, in their order, the buckets of their clusters. One that belongs to none founds one, in the bucket of its own id,
-    /// for those after it; what becomes of that is seen from who gets a place.
-    pub fn assign(&mut self, candidates: &mut [Entry]) {
-        let before = self.known.len();
+    /// for those after it; whether that lasts follows from which of them get a place.
+    pub fn assign(&self, candidates: &mut [Entry]) {
+        let mut later = Prototypes::new(*self.prototypes.likeness());
         for entry in candidates {
-            entry.bucket = self.of(&entry.embedding).unwrap_or_else(|| entry.id.max(1));
-            self.came(entry);
+            let known = self.bucket(&entry.embedding);
+            entry.bucket = known.unwrap_or_else(|| later.join(0, entry.id.max(1), &entry.embedding).0);
         }
-        self.known.truncate(before);
     }
 }
 
@@ -69,13 +60,13 @@ mod tests {
         clusters.assign(&mut candidates);
         let buckets = candidates.each_ref().map(|entry| entry.bucket);
         assert_eq!(buckets, [1, 1, 61, 61, 1, 1], "60 founds one; 31 is near both, and joins the first; 45 is too far from 0");
-        assert_eq!(clusters.of(&candidates[0].embedding), None, "nobody has a place yet");
+        assert_eq!(clusters.bucket(&candidates[0].embedding), None, "nobody has a place yet");
 
         // 0 got none: the first of its bucket that did, 30, is the prototype, and 60 is near that, too.
-        candidates[1..].iter().for_each(|entry| clusters.came(entry));
-        assert_eq!(clusters.of(&entry(0, 60.0).embedding), Some(1));
-        assert_eq!(clusters.of(&entry(0, -1.0).embedding), Some(1), "31 degrees from 30");
-        assert_eq!(clusters.of(&entry(0, -2.0).embedding), None);
-        assert_eq!(clusters.of(&[1.0]), None, "a point of another kind");
+        candidates[1..].iter().for_each(|entry| clusters.insert(entry));
+        assert_eq!(clusters.bucket(&entry(0, 60.0).embedding), Some(1));
+        assert_eq!(clusters.bucket(&entry(0, -1.0).embedding), Some(1), "31 degrees from 30");
+        assert_eq!(clusters.bucket(&entry(0, -2.0).embedding), None);
+        assert_eq!(clusters.bucket(&[1.0]), None, "a point of another kind");
     }
 }

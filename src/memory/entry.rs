@@ -138,6 +138,11 @@ pub fn keys<'a>(rows: &'a RecordBatch, column: &str) -> Result<Box<dyn Fn(usize)
 }
 
 impl Change {
+    /// Where it stands in the order of changes. What leaves goes before what comes: an entry that does both has got another score.
+    pub fn order(&self) -> (u64, &Name, u32, i32) {
+        (self.iteration, &self.entry.source, self.entry.ordinal, self.change)
+    }
+
     /// The changes that these rows tell, in their order.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! The entries that are there.
 
-use super::words::dot;
 use super::{Change, Entry};
+use crate::prototypes::dot;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
@@ -87,6 +87,12 @@ impl Library {
         let younger = self.ages.split_off(&iteration);
         let old = std::mem::replace(&mut self.ages, younger);
         old.into_values().flatten().filter_map(|(bucket, id)| self.remove(bucket, id)).collect()
+    }
+
+    /// The entry, if it is there.
+    pub fn get(&self, bucket: u64, id: u64) -> Option<&Entry> {
+        let own = self.buckets.get(&bucket)?;
+        own.at.get(&id).map(|at| &own.entries[*at])
     }
 
     /// Whether the entry is there.

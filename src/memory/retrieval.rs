@@ -1,18 +1,19 @@
 //! Finding entries for a turn. Exact search: one matrix times a vector.
 
-use super::words::dot;
 use super::{Entry, Library};
+use crate::prototypes::dot;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 /// Which entries are found, and in which order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Retrieval {
-    /// How entries are found.
+    /// How entries are entries.
     #[serde(default)]
     pub by: By,
-    /// By similarity: entries whose cosine with what is asked is above this.
+    /// By similarity: entries whose key has a cosine above this with the query.
     #[serde(default = "above")]
     #[schemars(range(min = -1.0, max = 1.0))]
     pub above: f32,
@@ -28,14 +29,14 @@ pub struct Retrieval {
     pub most: usize,
 }
 
-/// How entries are found.
+/// How entries are entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum By {
-    /// Those whose keys are like what is asked.
+    /// Those whose keys are like what is lookup.
     #[default]
     Similarity,
-    /// Those whose keys are what is asked.
+    /// Those whose keys are what is lookup.
     Key,
     /// All of the bucket.
     All,
@@ -48,21 +49,23 @@ pub enum Order {
     /// Those with the highest score (EMPO2, by its released code).
     #[default]
     Score,
-    /// Those that are most like what is asked.
+    /// Those that are most like what is lookup.
     Similarity,
     /// Those from the latest rows.
     Newest,
 }
 
-/// What is asked for.
+/// What entries are looked up by.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct Lookup<'a> {
     /// The buckets that are searched.
     pub buckets: &'a [u64],
-    /// What keys are compared with.
+    /// What the keys of entries are compared with.
     pub key: &'a str,
     /// The same as a point; empty unless entries are found by similarity.
     pub point: &'a [f32],
+    /// Only these entries count; all of the buckets where there is nothing.
+    pub among: Option<&'a BTreeSet<u64>>,
 }
 
 fn above() -> f32 {
@@ -79,21 +82,22 @@ impl Default for Retrieval {
 }
 
 impl Retrieval {
-    /// The entries of `library` for what is asked, each with its cosine (0 where none is asked for), the first ones first.
-    pub fn find<'a>(&self, library: &'a Library, asked: &Asked) -> Vec<(&'a Entry, f32)> {
-        let mut found: Vec<(&Entry, f32)> = Vec::new();
-        for bucket in asked.buckets.iter().filter_map(|bucket| library.bucket(*bucket)) {
+    /// The entries of `library` that are retrieved, each with its cosine (0 unless by similarity), the first ones first.
+    pub fn find<'a>(&self, library: &'a Library, lookup: &Lookup) -> Vec<(&'a Entry, f32)> {
+        let mut entries: Vec<(&Entry, f32)> = Vec::new();
+        for bucket in lookup.buckets.iter().filter_map(|bucket| library.bucket(*bucket)) {
             match self.by {
-                By::All => found.extend(bucket.entries.iter().map(|entry| (entry, 0.0))),
-                By::Key => found.extend(bucket.entries.iter().filter(|entry| entry.key == asked.key).map(|entry| (entry, 0.0))),
-                By::Similarity if bucket.width != asked.point.len() || asked.point.is_empty() => {}
+                By::All => entries.extend(bucket.entries.iter().map(|entry| (entry, 0.0))),
+                By::Key => entries.extend(bucket.entries.iter().filter(|entry| entry.key == lookup.key).map(|entry| (entry, 0.0))),
+                By::Similarity if bucket.width != lookup.point.len() || lookup.point.is_empty() => {}
                 By::Similarity => {
-                    let cosines = bucket.points.chunks_exact(bucket.width).map(|point| dot(asked.point, point));
-                    found.extend(bucket.entries.iter().zip(cosines).filter(|(_, cosine)| *cosine > self.above));
+                    let cosines = bucket.points.chunks_exact(bucket.width).map(|point| dot(lookup.point, point));
+                    entries.extend(bucket.entries.iter().zip(cosines).filter(|(_, cosine)| *cosine > self.above));
                 }
             }
         }
-        found.retain(|(entry, _)| self.kind.as_ref().is_none_or(|kind| *kind == entry.kind));
+        entries.retain(|(entry, _)| self.kind.as_ref().is_none_or(|kind| *kind == entry.kind));
+        entries.retain(|(entry, _)| lookup.among.is_none_or(|among| among.contains(&entry.id)));
         let before = |a: &(&Entry, f32), b: &(&Entry, f32)| {
             let first = match self.order {
                 Order::Score => b.0.score.total_cmp(&a.0.score),
@@ -102,14 +106,14 @@ impl Retrieval {
             };
             first.then_with(|| a.0.place().cmp(&b.0.place()))
         };
-        if found.len() > self.most {
-            found.select_nth_unstable_by(self.most, before);
-            found.truncate(self.most);
+        if entries.len() > self.most {
+            entries.select_nth_unstable_by(self.most, before);
+            entries.truncate(self.most);
         }
-        found.sort_unstable_by(|a, b| match before(a, b) {
+        entries.sort_unstable_by(|a, b| match before(a, b) {
             Ordering::Equal => a.0.id.cmp(&b.0.id),
             order => order,
         });
-        found
+        entries
     }
 }

@@ -1,6 +1,6 @@
 //! EMPO2's memory as worked by hand, and the library held against lists.
 
-use super::words::dot;
+use crate::prototypes::dot;
 use super::*;
 use crate::row::Name;
 use proptest::prelude::*;
@@ -51,14 +51,14 @@ fn tips_are_found_above_a_threshold_and_shown_by_score() {
         Entry { embedding, ..entry(0, sample, &format!("tip {sample}"), score) }
     };
     let held = library([at(0, 0.9, 10.0), at(1, 0.5, 90.0), at(2, 0.51, 40.0), at(3, 1.0, 10.0), at(4, -0.9, 99.0)]);
-    let asked = Asked { buckets: &[0], key: "", point: &[1.0, 0.0] };
-    let found = |how: Retrieval| how.find(&held, &asked).into_iter().map(|(entry, _)| entry.text.clone()).collect::<Vec<_>>();
+    let lookup = Lookup { buckets: &[0], key: "", point: &[1.0, 0.0], among: None };
+    let found = |how: Retrieval| how.find(&held, &lookup).into_iter().map(|(entry, _)| entry.text.clone()).collect::<Vec<_>>();
     assert_eq!(found(Retrieval::default()), ["tip 2", "tip 0", "tip 3"], "0.5 is not above 0.5");
     assert_eq!(found(Retrieval { order: Order::Similarity, ..Default::default() }), ["tip 3", "tip 0", "tip 2"]);
     assert_eq!(found(Retrieval { most: 1, ..Default::default() }), ["tip 2"]);
     assert_eq!(found(Retrieval { by: By::All, order: Order::Newest, most: 2, ..Default::default() }), ["tip 4", "tip 3"]);
-    assert_eq!(Retrieval::default().find(&held, &Asked { buckets: &[1], ..asked }), []);
-    let key = Asked { key: "tip 3", point: &[], ..asked };
+    assert_eq!(Retrieval::default().find(&held, &Lookup { buckets: &[1], ..lookup }), []);
+    let key = Lookup { key: "tip 3", point: &[], ..lookup };
     assert_eq!(texts(Retrieval { by: By::Key, ..Default::default() }.find(&held, &key).into_iter().map(|(e, _)| e)), ["tip 3"]);
 }
 

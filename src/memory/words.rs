@@ -48,23 +48,10 @@ fn each_word(text: &str, mut each: impl FnMut(&str)) {
     }
 }
 
-/// The dot product of two points of one width, in a fixed order of additions.
-pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
-    const LANES: usize = 16;
-    let mut sums = [0f32; LANES];
-    let (left, right) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
-    let rest: f32 = left.remainder().iter().zip(right.remainder()).map(|(x, y)| x * y).sum();
-    for (x, y) in left.zip(right) {
-        for lane in 0..LANES {
-            sums[lane] += x[lane] * y[lane];
-        }
-    }
-    sums.iter().sum::<f32>() + rest
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::prototypes::dot;
 
     fn cosine(a: &str, b: &str) -> f32 {
         dot(&words(a), &words(b))
@@ -85,11 +72,5 @@ mod tests {
         let mut found = Vec::new();
         each_word("Row 12: #_Ü!", |word| found.push(word.to_owned()));
         assert_eq!(found, ["row", "12", ":", "#", "_", "ü", "!"]);
-    }
-
-    #[test]
-    fn a_dot_product_of_any_length() {
-        let a: Vec<f32> = (0..35).map(|i| i as f32).collect();
-        assert_eq!(dot(&a, &a), (0..35).map(|i| (i * i) as f32).sum::<f32>());
     }
 }

@@ -1,10 +1,10 @@
 //! `advantage`: how much better a row did than its group. The formulas are in `credit`.
 
+use super::checks::upstream::upstream;
 use super::operator::{must, settings, Further, Operator, Settings};
 use super::reward::charges_tokens;
-use super::upstream;
 use super::value::by_token;
-use crate::credit::rows::{compare, compared, made, rejoin, value};
+use crate::credit::rows::{columns_made, compare, compared, rejoin, value};
 use crate::credit::{AdvantageSettings, Unit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
@@ -13,7 +13,7 @@ use crate::row;
 use std::sync::Arc;
 use timely::dataflow::Scope;
 
-/// What the table has of it.
+/// The operator's entry in the table.
 pub const OPERATOR: Operator = Operator {
     name: "advantage",
     about: "how much better a row did than its group",
@@ -29,7 +29,7 @@ pub const OPERATOR: Operator = Operator {
     keeps: true,
     adds: &["return", "baseline", "scale", "advantage", "value_target", "token_advantages", "token_targets", "used"],
     // Read with what the preset says of the fields that aren't given.
-    settings: Settings { read: |given| Ok(Arc::new(AdvantageSettings::meant(given)?)), ..Settings::of::<AdvantageSettings>() },
+    settings: Settings { read: |json| Ok(Arc::new(AdvantageSettings::resolve(json)?)), ..Settings::of::<AdvantageSettings>() },
     outside: render,
     inside: None,
     further: Further {
@@ -62,7 +62,7 @@ pub fn of_tokens(node: &Node) -> bool {
 /// Tokens that nobody values, or that nothing is charged to.
 fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     let Some(column) = node.with.typed::<AdvantageSettings>().and_then(|meant| meant.of.estimator().tokens) else { return Vec::new() };
-    let (made, message, help): (fn(&With) -> bool, _, _) = match column {
+    let (already_has, message, help): (fn(&With) -> bool, _, _) = match column {
         "token_values" => (by_token, "no `value` before it values them", "say `per: token` in the `value` node"),
         _ => (
             charges_tokens,
@@ -70,7 +70,7 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
             "say `kl_per: token` in the `reward` node, or compare turns: `of: step_return`",
         ),
     };
-    if upstream(pipeline, node).any(|node| made(&node.with)) {
+    if upstream(pipeline, node).any(|node| already_has(&node.with)) {
         return Vec::new();
     }
     let message = format!("`{}` compares tokens, and {message}", node.id);
@@ -85,7 +85,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let whole = step("", vec![(must(&ports, "rows")?, Route::by(&["task"]))]);
     let first = with.clone();
     let valued = stage(whole, ctx, move |_, rows| Ok(value(&rows[0], &first)?));
-    let columns_made = made(&with);
+    let columns_made = columns_made(&with);
     let columns = row::NAME.into_iter().chain(compared(&with)).map(String::from).collect();
     let part = Route::Part { columns, by: vec!["group".into()] };
     let groups = step(" groups", vec![(valued.clone(), part)]);

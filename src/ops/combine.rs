@@ -2,8 +2,8 @@
 //! (Eq. 8 of its paper), SLEA-RL the same with clusters.
 
 use super::advantage::of_tokens;
+use super::checks::upstream::upstream;
 use super::operator::{settings, Further, Operator, Settings};
-use super::upstream;
 use crate::credit::rows::combine;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
@@ -23,7 +23,7 @@ struct Combine {
     weights: BTreeMap<String, f32>,
 }
 
-/// What the table has of it.
+/// The operator's entry in the table.
 pub const OPERATOR: Operator = Operator {
     name: "combine",
     about: "a weighted sum of advantages over the same rows",

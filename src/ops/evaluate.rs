@@ -2,13 +2,14 @@
 //! updates made, so 0 is the untrained policy and the last one is what the run leaves behind. An episode that fails is not won.
 //! Each process plays its share of the panel.
 
-use super::attempts::{Attempts, Iteration};
+use super::checks::agents;
+use super::episodes::attempts::{Attempts, IterationProgress};
+use super::episodes::inputs::newest;
 use super::games::unmeasurable;
-use super::incoming::newest;
-use super::operator::{port, settings, Further, Head, Operator, Settings, Unfit};
+use super::memories::reading;
+use super::operator::{port, settings, Further, Operator, RequiredHead, Settings, Unfit};
 use super::reflect::Reflections;
-use super::{playing, reading};
-use crate::dataflow::context::Trial;
+use crate::dataflow::context::TrialLimits;
 use crate::dataflow::source;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::Streaming;
@@ -16,7 +17,7 @@ use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::env::{Game, Panel, Worlds};
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, Until, With, Wrong};
 use crate::rollout::agent::EVALUATION_TEMPERATURE;
-use crate::rollout::exchange::Whose;
+use crate::rollout::exchange::NotesOwner;
 use crate::rollout::notes::words as memory_words;
 use crate::rollout::player::Play;
 use crate::rollout::record::COLUMNS;
@@ -69,7 +70,7 @@ fn one() -> u32 {
     1
 }
 
-/// What the table has of it.
+/// The operator's entry in the table.
 pub const OPERATOR: Operator = Operator {
     name: "evaluate",
     about: "plays a frozen panel of tasks every few iterations",
@@ -93,7 +94,7 @@ pub const OPERATOR: Operator = Operator {
     further: Further {
         needs,
         wrong,
-        head: |_| Some(Head::Language),
+        head: |_| Some(RequiredHead::Language),
         game: |node| game(node).map(Some),
         makes,
         words,
@@ -117,13 +118,13 @@ fn panel(node: &Node, with: &Evaluate) -> Result<Panel, Wrong> {
 /// A panel that isn't there, or that can't be played; a memory that can't be read, or only by chance.
 fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     let wrong = match game(node) {
-        Ok(game) => game.program().and_then(|program| unmeasurable(node, program, pipeline)),
+        Ok(game) => unmeasurable(node, &game, pipeline),
         Err(wrong) => Some(wrong),
     };
     let mut wrong: Vec<Wrong> = wrong.into_iter().collect();
     let Ok(with) = settings::<Evaluate>(node) else { return wrong };
-    wrong.extend(playing::wrong(node, pipeline, &with.play.agent, Actor::Policy, with.attempts > 1));
-    wrong.extend(with.reflect.as_ref().and_then(|reflect| playing::question(node, &["reflect"], &reflect.agent).err()));
+    wrong.extend(agents::wrong(node, pipeline, &with.play.agent, Actor::Policy, with.attempts > 1));
+    wrong.extend(with.reflect.as_ref().and_then(|reflect| agents::question(node, &["reflect"], &reflect.agent).err()));
     wrong.extend(reading::wrong(node, pipeline, &with.play.agent, &["weights"]));
     wrong
 }
@@ -140,7 +141,7 @@ fn game(node: &Node) -> Result<Game, Wrong> {
 fn words(node: &Node) -> Result<Vec<String>, Wrong> {
     let with = settings::<Evaluate>(node)?;
     let mut words = if with.attempts > 1 { memory_words() } else { vec![] };
-    words.extend(playing::words(node, &with.play.agent)?);
+    words.extend(agents::words(node, &with.play.agent)?);
     words.extend(reading::words(node, &with.play.agent));
     Ok(words)
 }
@@ -149,7 +150,7 @@ fn words(node: &Node) -> Result<Vec<String>, Wrong> {
 fn notes(node: &Node, pipeline: &Pipeline) -> Vec<String> {
     let Ok(with) = settings::<Evaluate>(node) else { return vec![] };
     let agent = &with.play.agent;
-    let mut notes = playing::notes(node, agent);
+    let mut notes = agents::notes(node, agent);
     let reads = |node: &Node, port: &str| node.inputs.iter().any(|input| input.port == port);
     for memory in agent.memories().filter(|memory| !reads(node, &memory.memory)) {
         if pipeline.all().any(|other| reads(other, &memory.memory)) {
@@ -169,13 +170,13 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
     let PlaySettings { agent, temperature, tries } = &with.play;
     let (agent, notes) = (agent.measured(), agent.notes());
     // Notes change hands within one process.
-    let share = if notes.notes == Whose::Another { 1 } else { ctx.team.processes };
+    let share = if notes.notes == NotesOwner::Another { 1 } else { ctx.team.processes };
     let names: Vec<String> = tasks.iter().enumerate().filter(|(i, _)| i % share == ctx.team.process).map(|(_, t)| t.name()).collect();
     let panel = row::batch(vec![("task", Arc::new(StringArray::from(names)))])?;
-    let trial = Trial { attempts: with.attempts.into(), until: Until::Won };
+    let trial = TrialLimits { attempts: with.attempts.into(), until: Until::Won };
     let sampling = agent.sampling(*temperature, EVALUATION_TEMPERATURE);
-    let (outside, seed) = (ctx.shared.outside.clone(), with.seed);
-    let reflector = |reflect| Reflector::new(reflect, sampling.temperature, outside.clone());
+    let (programs, seed) = (ctx.shared.programs.clone(), with.seed);
+    let reflector = |reflect| Reflector::new(reflect, sampling.temperature, programs.clone());
     let reflector = with.reflect.as_ref().map(reflector).transpose()?;
     let reports = (ctx.shared.clone(), node.id.clone());
     let reflecting = |reflector| Reflections::new(reflector, policy.clone(), seed, Some(trial.attempts - 1), reports).uncounted();
@@ -192,7 +193,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
     let first = (weights.unwrap_or_else(clock), Route::All);
     let memories: Vec<_> = reading::edges(&sources, &ports).into_iter().map(|edge| (edge, Route::All)).collect();
     let mut attempts = Attempts {
-        sampler: Sampler::new(policy, play, Worlds::new(outside), seed)?.reading(sources),
+        sampler: Sampler::new(policy, play, Worlds::new(programs), seed)?.reading(sources),
         samples: with.samples,
         notes,
         trial,
@@ -201,7 +202,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
         version: 0,
         // Sampled with the same numbers each time, so that curves move by the weights alone.
         drawn: Some(0),
-        now: Iteration::default(),
+        now: IterationProgress::default(),
     };
     let mut version = 0;
     let inputs = std::iter::once(first).chain(memories).collect();
@@ -220,9 +221,9 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
             reflections.begin(iteration, vec![])?;
         }
         attempts.version = version;
-        let made = attempts.whole(panel.clone(), reflections.as_mut().map(|machine| machine as &mut dyn Streaming))?;
+        let rows_played = attempts.whole(panel.clone(), reflections.as_mut().map(|machine| machine as &mut dyn Streaming))?;
         shared.measure(iteration, &id, "panel", panel.num_rows() as f64);
-        let Some(rows) = row::sorted(&made)? else { return Ok(vec![]) };
+        let Some(rows) = row::sorted(&rows_played)? else { return Ok(vec![]) };
         Ok(vec![stamped(&rows, iteration)?])
     }))
 }

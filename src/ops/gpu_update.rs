@@ -2,11 +2,10 @@
 //! sees one, else on the CPU. Emits for each row whether it was used, what the update saw of it, and the version of the
 //! weights it helped to make.
 
-use super::idle_clip;
-use super::operator::{must, port, settings, Further, Head, Operator, Settings, Unfit};
-use super::ranked;
-use super::select::{bare, examples, OldLogprobs, Select};
-use super::tokens;
+use super::checks::{critics, idle_clip};
+use super::episodes::tokens;
+use super::examples::select::{bare, examples, OldLogprobs, Select};
+use super::operator::{must, port, settings, Further, Operator, RequiredHead, Settings, Unfit};
 use crate::credit::explained_variance;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
@@ -41,7 +40,7 @@ const PORTS: &[Port] = &[
     },
 ];
 
-/// What the table has of it.
+/// The operator's entry in the table.
 pub const OPERATOR: Operator = Operator {
     name: "gpu-update",
     about: "learns from the iteration's rows and makes the next version of the weights",
@@ -84,12 +83,12 @@ struct GpuUpdate {
 }
 
 /// A critic where values are learnt.
-fn head(with: &With) -> Option<Head> {
+fn head(with: &With) -> Option<RequiredHead> {
     let with = with.typed::<GpuUpdate>()?;
-    Some(if with.update.objective == Objective::Value { Head::Value } else { Head::Language })
+    Some(if with.update.objective == Objective::Value { RequiredHead::Value } else { RequiredHead::Language })
 }
 
-/// A divergence that holds nothing back, and a clip that never decides.
+/// Notes on a KL term or a clip range without effect.
 fn notes(node: &Node, pipeline: &Pipeline) -> Vec<String> {
     let Ok(with) = settings::<GpuUpdate>(node) else { return vec![] };
     let idle = with.update.kl_kind == KlKind::K1 && with.update.kl > 0.0;
@@ -97,11 +96,11 @@ fn notes(node: &Node, pipeline: &Pipeline) -> Vec<String> {
     idle.then(|| note.to_owned()).into_iter().chain(idle_clip::note(node, &with.update, pipeline)).collect()
 }
 
-/// Rows that a critic ranked, to be learnt from by policy gradient.
+/// A policy gradient of rows whose actions a critic ranked.
 fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     let learns = settings::<GpuUpdate>(node).is_ok_and(|with| with.update.objective == Objective::PolicyGradient);
     if learns {
-        ranked::learnt_from(node, pipeline).into_iter().collect()
+        critics::learnt_from(node, pipeline).into_iter().collect()
     } else {
         Vec::new()
     }
@@ -117,6 +116,11 @@ fn needs(with: &With) -> Vec<Need> {
     };
     needs.extend(columns.iter().map(|column| Need { port: "rows".into(), column: column.to_string(), at: vec![] }));
     needs
+}
+
+/// Whether what it optimises is the policy gradient.
+pub fn learns_from_rewards(node: &Node) -> bool {
+    node.with.typed::<GpuUpdate>().is_some_and(|with| with.update.objective == Objective::PolicyGradient)
 }
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
@@ -135,10 +139,10 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         let newest = policy.versions(&model)?.last().copied().unwrap_or(0);
         let used = select.used(&rows, settings.objective, newest)?;
         let which: Vec<usize> = (0..used.len()).filter(|&i| used[i] == "yes").collect();
-        let mut outcome = Outcome::new(used, newest);
+        let mut outcome = UpdateOutcome::new(used, newest);
         if !which.is_empty() {
             let names = rows.read(&row::NAME)?;
-            let named = |error: PolicyError| error.told(|example| name(&names, which[example]));
+            let named = |error: PolicyError| error.describe(|example| name(&names, which[example]));
             let tokenizer = policy.tokenizer(&model)?;
             let mut examples = examples(&rows, &which, settings.objective, tokenizer.ends())?;
             let removed = select.tips.as_ref().filter(|tips| tips.removed(mix(mix(seed, iteration), text(&id))));
@@ -154,7 +158,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
                 }
             }
             let explained = explained(&examples, settings.objective);
-            outcome.saw(&which, &policy.update(&model, examples, &settings).map_err(named)?);
+            outcome.record(&which, &policy.update(&model, examples, &settings).map_err(named)?);
             outcome.figures.extend(explained.map(|share| ("explained_variance", share)));
             // A critic has neither.
             outcome.figures.retain(|(name, _)| settings.objective != Objective::Value || !["kl", "entropy"].contains(name));
@@ -168,6 +172,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
             let folder = run.root().join(Run::version(version, &model));
             // An update without rows passes on what the one before it made, which may not be saved yet.
             if version > newest || !folder.exists() {
+                run.in_place()?;
                 policy.save(&model, &folder)?;
                 shared.saved(iteration, run.weights_at(&id, &model, version)?);
             }
@@ -179,7 +184,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     }))
 }
 
-/// Puts the prompts without what they told in place of those that told something, and says which examples these were.
+/// Replaces prompts with retrieved entries by those without, and returns the indices of the changed examples.
 fn without_tips(examples: &mut [Example], bare: Vec<Option<Vec<u32>>>) -> Vec<usize> {
     let mut without = Vec::new();
     for (i, (example, bare)) in examples.iter_mut().zip(bare).enumerate() {
@@ -191,9 +196,9 @@ fn without_tips(examples: &mut [Example], bare: Vec<Option<Vec<u32>>>) -> Vec<us
     without
 }
 
-/// How much of what the critic should have expected it did expect.
+/// The explained variance of the critic's values.
 fn explained(examples: &[Example], objective: Objective) -> Option<f64> {
-    let all = |of: fn(&Example) -> &Vec<f32>| examples.iter().flat_map(of).copied().collect::<Vec<f32>>();
+    let all = |field: fn(&Example) -> &Vec<f32>| examples.iter().flat_map(field).copied().collect::<Vec<f32>>();
     if objective == Objective::Value {
         explained_variance(&all(|e| &e.values), &all(|e| &e.targets))
     } else {
@@ -201,27 +206,27 @@ fn explained(examples: &[Example], objective: Objective) -> Option<f64> {
     }
 }
 
-/// A row's name, as a person would ask for it.
+/// A row's name for people.
 fn name(rows: &RecordBatch, i: usize) -> String {
     let number = |column| row::u32s(rows, column).map_or(0, |values| values.value(i));
     let task = row::texts(rows, "task").map_or("", |tasks| tasks.value(i));
     format!("task {task}, sample {}, attempt {}, turn {}", number("sample"), number("attempt"), number("turn"))
 }
 
-/// What became of each row that reached the update.
-struct Outcome {
+/// The outcome of the update for each row.
+struct UpdateOutcome {
     used: Vec<String>,
     tips: Vec<&'static str>,
-    seen: Vec<RowReport>,
+    reports: Vec<RowReport>,
     version: u64,
     figures: Vec<(&'static str, f64)>,
 }
 
-impl Outcome {
-    /// Before anything was learnt: `version` is that of the weights as they are.
-    fn new(used: Vec<String>, version: u64) -> Outcome {
-        Outcome {
-            seen: vec![RowReport::default(); used.len()],
+impl UpdateOutcome {
+    /// The outcome before any training; `version` is the current one of the weights.
+    fn new(used: Vec<String>, version: u64) -> UpdateOutcome {
+        UpdateOutcome {
+            reports: vec![RowReport::default(); used.len()],
             tips: vec!["none"; used.len()],
             used,
             version,
@@ -229,17 +234,17 @@ impl Outcome {
         }
     }
 
-    /// Notes that of the rows at `which` those at `without` have lost what their prompts told from a memory.
+    /// Records that, among the rows at `which`, those at `without` were trained on without retrieved entries in their prompts.
     fn lost_tips(&mut self, which: &[usize], without: &[usize]) {
         without.iter().for_each(|&i| self.tips[which[i]] = "removed");
     }
 
-    /// Takes in the report on the rows at `which`.
-    fn saw(&mut self, which: &[usize], report: &UpdateReport) {
+    /// Records the report on the rows at `which`.
+    fn record(&mut self, which: &[usize], report: &UpdateReport) {
         let mut count = 0;
-        for (&row, seen) in which.iter().zip(&report.rows) {
-            self.seen[row] = *seen;
-            self.used[row] = seen.used.as_str().into();
+        for (&row, row_report) in which.iter().zip(&report.rows) {
+            self.reports[row] = *row_report;
+            self.used[row] = row_report.used.as_str().into();
             count += (self.used[row] == "yes") as usize;
         }
         if self.version == report.version {
@@ -261,18 +266,19 @@ impl Outcome {
         self.figures.extend(report.gap.map(|gap| ("logprob_gap", gap)));
     }
 
-    /// As rows with the names of `rows`.
+    /// The outcome as rows with the names of `rows`.
     fn rows(self, rows: &View) -> Result<RecordBatch, RowError> {
         let mut columns = Vec::new();
         for name in row::NAME {
             columns.push((name, rows.column(name)?));
         }
-        let figure = |of: fn(&RowReport) -> f32| Arc::new(Float32Array::from_iter_values(self.seen.iter().map(of))) as ArrayRef;
+        let figure = |field: fn(&RowReport) -> f32| Arc::new(Float32Array::from_iter_values(self.reports.iter().map(field))) as ArrayRef;
         // Without a memory no prompt told anything.
         if rows.has("retrieved") {
-            let told = rows.lists("retrieved")?;
-            let kept = self.tips.iter().enumerate().map(|(i, tips)| if *tips == "none" && told.length(i) > 0 { "kept" } else { *tips });
-            columns.push(("tips", Arc::new(StringArray::from_iter_values(kept)) as ArrayRef));
+            let retrieved = rows.lists("retrieved")?;
+            let tips =
+                self.tips.iter().enumerate().map(|(i, tips)| if *tips == "none" && retrieved.length(i) > 0 { "kept" } else { *tips });
+            columns.push(("tips", Arc::new(StringArray::from_iter_values(tips)) as ArrayRef));
         } else {
             columns.push(("tips", Arc::new(StringArray::from(self.tips.clone())) as ArrayRef));
         }

@@ -1,4 +1,4 @@
-//! `group`: says which rows are compared with each other. `[task]` is GRPO's group, `[task, state]` GiGPO's,
+//! `group`: groups the rows that are compared with each other. `[task]` is GRPO's group, `[task, state]` GiGPO's,
 //! `[task, state, visitation_depth]` EAPO's, `[]` REINFORCE++'s whole batch, `[task]` with `similar` the alike observations
 //! that GiGPO's released code can compare: settings of one operator.
 //!
@@ -32,7 +32,7 @@ struct Group {
 /// What the table has of it.
 pub const OPERATOR: Operator = Operator {
     name: "group",
-    about: "says which rows are compared with each other",
+    about: "groups the rows that are compared with each other",
     role: Role::Judges,
     ports: &[Port {
         name: "rows",

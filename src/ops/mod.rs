@@ -1,55 +1,41 @@
 //! The operator table: the one list of operators. Parsing, checking, the JSON Schema, `flow ops`, the engine, the log and the
-//! verbs all ask it. To add an operator: one file here, one line in [`TABLE`], one pipeline that uses it.
+//! verbs all ask it. To add an operator: one file here, one line in [`TABLE`], one pipeline that uses it. What several operators share, and
+//! the rules for how they fit together, stand in folders of their own.
+
+mod checks;
+mod episodes;
+mod examples;
+mod games;
+mod memories;
+mod operator;
 
 mod advantage;
-mod attempts;
-mod buckets;
+mod cluster;
 mod combine;
-mod divergence;
 mod evaluate;
-mod games;
 mod gpu_update;
 mod group;
-mod groups;
-mod heads;
-mod idle_clip;
-mod incoming;
-mod keyed;
 mod memory_update;
-mod misplaced;
 mod novelty;
-mod operator;
-mod order;
-mod played;
-mod playing;
-mod ranked;
-mod reading;
 mod reflect;
-mod remote;
 mod reward;
 mod rollout;
-mod select;
-mod served;
-mod shared;
+mod sizes;
 mod tasks;
-mod tokens;
-mod upstream;
 mod value;
-mod vocabulary;
 
-pub use games::programs;
+pub use checks::remote::remote;
+pub use games::{programs, words};
 pub use memory_update::comparing;
-pub use operator::{Further, Head, Operator};
-pub use remote::remote;
+pub use operator::{Further, Operator, RequiredHead};
 pub use tasks::drawn as game;
-use upstream::upstream;
-pub use vocabulary::words;
 
 use crate::dataflow::Render;
 use crate::pipeline::{self, Catalog, Node, Pipeline, Role, Wrong};
 use crate::policy::ModelSettings;
 use crate::rollout::agent::Agent;
 use crate::row;
+use checks::{heads, served, shared, update_order};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,6 +45,7 @@ pub static TABLE: &[Operator] = &[
     rollout::OPERATOR,
     reflect::OPERATOR,
     memory_update::OPERATOR,
+    cluster::OPERATOR,
     novelty::OPERATOR,
     reward::OPERATOR,
     value::OPERATOR,
@@ -74,12 +61,12 @@ pub fn operator(name: &str) -> Option<&'static Operator> {
     TABLE.iter().find(|o| o.name == name)
 }
 
-/// What the operator called `name` is there for; nothing for a loop, or one that there isn't.
+/// The role of the operator called `name`; none for a loop or an unknown operator.
 pub fn role(name: &str) -> Option<Role> {
     operator(name).map(|o| o.role)
 }
 
-/// How the operator called `name` becomes timely.
+/// How the operator called `name` is rendered.
 pub fn find(name: &str) -> Option<Render> {
     operator(name).map(Operator::render)
 }
@@ -89,60 +76,65 @@ pub fn adds(node: &Node) -> Vec<String> {
     operator(&node.op).map_or_else(Vec::new, |o| o.spec().columns(&node.with))
 }
 
-/// Whether the node itself has this role: a loop has none.
+/// Whether the node itself has this role; a loop has none.
 pub fn is(node: &Node, role: Role) -> bool {
     self::role(&node.op) == Some(role)
 }
 
-/// Whether what the node makes follows from earlier iterations too.
+/// Whether the node keeps state over iterations.
 pub fn remembers(node: &Node) -> bool {
     operator(&node.op).is_some_and(|o| o.further.remembers)
 }
 
-/// Whether a node, or one inside it, plays episodes: what a replay doesn't do.
+/// Whether a node, or one inside it, plays episodes, which a replay doesn't.
 pub fn plays(node: &Node) -> bool {
     node.all().any(|n| is(n, Role::Plays) || is(n, Role::Measures))
 }
 
-/// Whether a node's rows are the turns of a training's rollouts, be it through a loop.
+/// Whether a node's rows are turns of training rollouts, directly or through a loop.
 pub fn rolls_out(node: &Node) -> bool {
     node.all().any(|n| is(n, Role::Plays))
 }
 
-/// Whether the node itself plays episodes that are learnt from, and a model acts in them, not an expert.
+/// Whether the node itself plays training episodes in which a model acts, not an expert.
 pub fn acts(node: &Node) -> bool {
     operator(&node.op).is_some_and(|o| o.role == Role::Plays && !(o.further.expert)(&node.with))
 }
 
-/// What someone should know of a pipeline without mistakes: nodes, each with a remark.
+/// Whether the node learns from what actions earned: not what an expert did, and no values.
+pub fn learns_from_rewards(node: &Node) -> bool {
+    is(node, Role::Learns) && gpu_update::learns_from_rewards(node)
+}
+
+/// Advice on a valid pipeline: nodes, each with a remark.
 pub fn notes(pipeline: &Pipeline) -> Vec<(String, String)> {
-    let of = |node: &Node| {
+    let notes_of = |node: &Node| {
         let notes = operator(&node.op).map_or_else(Vec::new, |o| (o.further.notes)(node, pipeline));
         notes.into_iter().map(|note| (node.id.clone(), note)).collect::<Vec<_>>()
     };
-    pipeline.all().flat_map(of).collect()
+    pipeline.all().flat_map(notes_of).collect()
 }
 
-/// The operator that plays a panel to measure a model.
+/// The operator that evaluates a model on a panel.
 pub fn measuring() -> &'static str {
     TABLE.iter().find(|o| o.role == Role::Measures).map_or("", |o| o.name)
 }
 
 /// The models that these nodes' settings name, each once.
 pub fn models(nodes: &Value) -> BTreeSet<String> {
-    let of = |node: &Value| {
+    let models_of = |node: &Value| {
         let schema = node["op"].as_str().and_then(operator).map(|o| (o.settings.schema)());
         pipeline::models(&node["with"], &schema.unwrap_or_default())
     };
-    nodes.as_object().into_iter().flatten().flat_map(|(_, node)| of(node)).collect()
+    nodes.as_object().into_iter().flatten().flat_map(|(_, node)| models_of(node)).collect()
 }
 
-/// How many versions of the weights an iteration makes, at most.
+/// The number of updates in an iteration.
 pub fn updates(pipeline: &Pipeline) -> usize {
     pipeline.nodes.iter().filter(|n| is(n, Role::Learns)).count()
 }
 
-/// The table as the pipeline language reads it.
+/// The catalog of operators for the pipeline language.
 pub fn catalog() -> Catalog {
     Catalog {
         operators: TABLE.iter().map(Operator::spec).collect(),
@@ -154,27 +146,27 @@ pub fn catalog() -> Catalog {
     }
 }
 
-/// The table for a pipeline that is replayed: it plays no board and no panel, so that nothing can be wrong with them, and
-/// the nodes of `logged` have the columns that a log has of them.
+/// The catalog for a pipeline that is replayed: nothing is played, so the nodes that play aren't checked, and the nodes of `logged` have
+/// the columns of the log.
 pub fn replayed(logged: BTreeMap<String, Vec<String>>) -> Catalog {
     let judged = |pipeline: &Pipeline| wrong(pipeline, |role| !matches!(role, Role::Opens | Role::Plays | Role::Measures));
     Catalog { logged, wrong: judged, ..catalog() }
 }
 
-/// What only the operators can see, in nodes whose role is `asked`, and in how nodes fit together: settings that no board can have,
-/// a panel that isn't there, likeness of what is no text, updates without an order.
-fn wrong(pipeline: &Pipeline, asked: fn(Role) -> bool) -> Vec<Wrong> {
+/// The checks of operators, for nodes whose role `applies`, and those that span several nodes.
+fn wrong(pipeline: &Pipeline, applies: fn(Role) -> bool) -> Vec<Wrong> {
     let known = pipeline.all().filter_map(|node| Some((node, operator(&node.op)?)));
-    let mut found: Vec<Wrong> = known.filter(|(_, o)| asked(o.role)).flat_map(|(node, o)| (o.further.wrong)(node, pipeline)).collect();
-    if asked(Role::Opens) {
-        found.extend(games::namesakes(pipeline));
+    let mut mistakes: Vec<Wrong> = known.filter(|(_, o)| applies(o.role)).flat_map(|(node, o)| (o.further.wrong)(node, pipeline)).collect();
+    if applies(Role::Opens) {
+        mistakes.extend(games::namesakes(pipeline));
     }
-    found.extend(pipeline.models.keys().flat_map(|model| order::wrong(pipeline, model)));
-    found.extend(heads::wrong(pipeline));
-    found.extend(remote::wrong(pipeline));
-    found.extend(served::wrong(pipeline));
-    found.extend(shared::wrong(pipeline));
-    found
+    mistakes.extend(pipeline.models.keys().flat_map(|model| update_order::wrong(pipeline, model)));
+    mistakes.extend(heads::wrong(pipeline));
+    mistakes.extend(checks::remote::wrong(pipeline));
+    mistakes.extend(sizes::wrong(pipeline));
+    mistakes.extend(served::wrong(pipeline));
+    mistakes.extend(shared::wrong(pipeline));
+    mistakes
 }
 
 #[cfg(test)]
@@ -193,8 +185,8 @@ mod tests {
         }
     }
 
-    /// Whoever asks for a name instead of a role doesn't know the next operator. Tests aside, and names that a column has too,
-    /// or a phase; what stands before a colon is a key.
+    /// Code that tests for an operator's name instead of its role would miss the next operator. Exempt are tests, names that are also
+    /// columns or a phase, and keys (text before a colon).
     #[test]
     fn no_operator_is_known_by_its_name_outside_of_this_folder() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
@@ -211,16 +203,16 @@ mod tests {
             .map(|name| format!("\"{name}\""))
             .collect();
         assert!(names.len() > 4 && files.len() > 50);
-        let mut found = Vec::new();
+        let mut offences = Vec::new();
         for path in files {
             let text = std::fs::read_to_string(&path).unwrap();
             let code = text.split("#[cfg(test)]").next().unwrap_or_default();
             for line in code.lines().filter(|line| !line.trim_start().starts_with("//")) {
                 let asks = |name: &String| line.match_indices(name.as_str()).any(|(at, _)| !line[at + name.len()..].starts_with(':'));
-                found.extend(names.iter().filter(|name| asks(name)).map(|name| format!("{}: {name}", path.display())));
+                offences.extend(names.iter().filter(|name| asks(name)).map(|name| format!("{}: {name}", path.display())));
             }
         }
-        assert!(found.is_empty(), "{found:#?}");
+        assert!(offences.is_empty(), "{offences:#?}");
     }
 
     #[test]

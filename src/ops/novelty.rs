@@ -4,8 +4,8 @@
 //! All rows of an iteration see the same count, its own visits with it: counted one after the other, the rows of a group would differ by
 //! the number of their sample alone, and dividing by the group's deviation would make an advantage of that.
 
-use super::buckets::{unlogged, Per};
-use super::keyed::Keyed;
+use super::memories::buckets::{unlogged, Per};
+use super::memories::keys::Keyed;
 use super::operator::{must, settings, Further, Operator, Settings};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Place, Ports};
@@ -49,7 +49,7 @@ enum Count {
     /// state that is like none is distinct itself.
     #[default]
     Visits,
-    /// One more than the entries that the prompt told; 0, and no reward, in mode plain (EMPO2's released code).
+    /// One more than the entries in the prompt; 0, and no reward, in mode plain (EMPO2's released code).
     Retrieved,
 }
 
@@ -72,7 +72,7 @@ fn at_least() -> f64 {
 /// What the table has of it.
 pub const OPERATOR: Operator = Operator {
     name: "novelty",
-    about: "says how often states like the one that a turn led to have been seen",
+    about: "counts how often states like the one that a turn led to have been visited",
     role: Role::Judges,
     ports: &[Port {
         name: "rows",
@@ -152,22 +152,22 @@ fn counted(distinct: &mut Distinct, view: &View, with: &Novelty, pointer: &Point
         None => vec![],
     };
     for i in 0..view.len() {
-        let (id, n, founded) = match places.get(i) {
+        let (id, n, new) = match places.get(i) {
             // What is said of an episode that is over is said in no state.
-            _ if phases.value(i) != "play" => (0, 0, None),
+            _ if phases.value(i) != "play" => (0, 0, false),
             None => {
                 let asked = row::texts(&rows, "mode")?.value(i) == "memory";
                 let count = row::u64_list(row::lists(&rows, "retrieved")?, i).len() as u32;
-                (0, if asked { count + 1 } else { 0 }, None)
+                (0, if asked { count + 1 } else { 0 }, false)
             }
             Some(point) => {
                 let name = Name::of(&rows, i);
-                distinct.visit(with.per.bucket(&name.task), Entry::id_of(&name, 0), point.clone())
+                distinct.visit(with.per.bucket(&name.task), Entry::id_of(&name, 0), point)
             }
         };
         like.push(id);
         seen.push(n);
-        points.values().append_slice(founded.unwrap_or_default());
+        points.values().append_slice(places.get(i).filter(|_| new).map_or(&[], Vec::as_slice));
         points.append(true);
     }
     if keys.is_some() {
@@ -215,7 +215,7 @@ fn recount(distinct: &mut Distinct, past: &[RecordBatch], per: Per) -> Result<()
         let (like, seen, tasks) = (row::u64s(rows, "like")?, row::u32s(rows, "seen")?, row::texts(rows, "task")?);
         let points = row::lists(rows, "embedding")?;
         for i in (0..rows.num_rows()).filter(|i| seen.value(*i) > 0) {
-            distinct.recount(per.bucket(tasks.value(i)), like.value(i), seen.value(i), row::f32_list(points, i));
+            distinct.recount(per.bucket(tasks.value(i)), like.value(i), seen.value(i), &row::f32_list(points, i));
         }
     }
     Ok(())

@@ -1,8 +1,8 @@
-//! What an operator says of itself. Everything else asks this, and knows no operator by its name.
+//! The description of an operator. Everything else reads this, and knows no operator by its name.
 
-use crate::dataflow::{Edge, Failed, Inside, Outside, Ports, Render};
+use crate::dataflow::{Edge, Failed, Ports, Render, RenderInside, RenderOutside};
 use crate::env::Game;
-use crate::pipeline::{Carries, Need, Node, OperatorSpec, Pipeline, Port, Read, Role, With, Wrong};
+use crate::pipeline::{Carries, Need, Node, OperatorSpec, Pipeline, Port, ReadSettings, Role, With, Wrong};
 use arrow::array::RecordBatch;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -10,37 +10,37 @@ use serde_json::Value;
 use std::any::Any;
 use std::sync::Arc;
 
-/// One operator, all of it: how an author sees it, what it needs, and how it becomes timely.
+/// The complete description of an operator: its place in the pipeline language, what it needs, and how it is rendered.
 pub struct Operator {
-    /// What `op` says in a pipeline.
+    /// The value of `op` in a pipeline.
     pub name: &'static str,
-    /// One line for a person.
+    /// A one-line description.
     pub about: &'static str,
     pub role: Role,
     /// The first port is the main one.
     pub ports: &'static [Port],
     /// Whether the output carries the main input's columns too.
     pub keeps: bool,
-    /// The columns that it makes, and so logs.
+    /// The columns that it adds, and so logs.
     pub adds: &'static [&'static str],
     pub settings: Settings,
-    pub outside: Outside,
+    pub outside: RenderOutside,
     /// None for an operator that can't stand in a loop.
-    pub inside: Option<Inside>,
+    pub inside: Option<RenderInside>,
     pub further: Further,
 }
 
-/// What only some operators have to say.
+/// The optional parts of an operator's description.
 pub struct Further {
-    /// Columns that these settings call for, beyond those of the ports.
+    /// Columns that these settings need, beyond those of the ports.
     pub needs: fn(&With) -> Vec<Need>,
-    /// Columns that it makes with these settings, beyond `adds`.
+    /// Columns that it adds with these settings, beyond `adds`.
     pub makes: fn(&With) -> Vec<String>,
-    /// What is wrong with a node beyond its schema. Where a run is replayed, nodes that play aren't asked.
+    /// Checks a node beyond its schema. In a replay, nodes that play aren't checked.
     pub wrong: fn(&Node, &Pipeline) -> Vec<Wrong>,
-    /// What the node's `model` must be able to do; `None` if it names no model.
-    pub head: fn(&With) -> Option<Head>,
-    /// Whether these settings make the column `value_target`, from which a critic learns.
+    /// The head that the node's `model` must have; `None` if it names no model.
+    pub head: fn(&With) -> Option<RequiredHead>,
+    /// Whether these settings add the column `value_target`, from which a critic learns.
     pub targets: fn(&With) -> bool,
     /// Whether the environment's expert plays, and no model.
     pub expert: fn(&With) -> bool,
@@ -48,13 +48,13 @@ pub struct Further {
     pub game: fn(&Node) -> Result<Option<Game>, Wrong>,
     /// The words of its prompts, for a vocabulary.
     pub words: fn(&Node) -> Result<Vec<String>, Wrong>,
-    /// What someone should know of settings that aren't wrong: `flow check` tells it.
+    /// Advice on valid settings, which `flow check` prints.
     pub notes: fn(&Node, &Pipeline) -> Vec<String>,
-    /// The rows with the rewards that the node gives them, for an operator that changes rewards.
+    /// Applies the node's rewards to rows, for an operator that changes rewards.
     pub weighs: Option<Weighs>,
-    /// Whether what it makes follows from earlier iterations too, so that a resumed run begins it with what it had logged.
+    /// Whether it keeps state over iterations, which a resumed run restores from its log.
     pub remembers: bool,
-    /// A setting, as key=value, under which a replay judges the same rows otherwise: what the summary of a run proposes.
+    /// A setting, as key=value, under which a replay scores the same rows differently: the summary of a run suggests it.
     pub otherwise: Option<&'static str>,
 }
 
@@ -76,20 +76,20 @@ impl Further {
     };
 }
 
-/// What a node makes of the rewards of rows.
+/// A function that replaces the rewards of rows.
 pub type Weighs = fn(&Node, &[RecordBatch]) -> Result<Vec<RecordBatch>, Failed>;
 
-/// What a model is asked for.
+/// The head that a node needs of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Head {
-    /// To write.
+pub enum RequiredHead {
+    /// A language-model head, to generate.
     Language,
-    /// To say what return to expect.
+    /// A value head, to estimate returns.
     Value,
 }
 
 impl Operator {
-    /// What a pipeline's author sees of it.
+    /// Its description for the pipeline language.
     pub fn spec(&self) -> OperatorSpec {
         OperatorSpec {
             name: self.name,
@@ -106,18 +106,18 @@ impl Operator {
         }
     }
 
-    /// The port that carries this.
+    /// The first port that carries this.
     pub fn port(&self, carries: Carries) -> Option<&'static Port> {
         self.ports.iter().find(|p| p.carries == carries)
     }
 
-    /// How it becomes timely.
+    /// How it is rendered.
     pub fn render(&self) -> Render {
         Render { outside: self.outside, inside: self.inside }
     }
 }
 
-/// Why an operator can't be built of what a pipeline gives it. The checker has seen to most of it.
+/// Why an operator can't be built in a pipeline; the checker rules most of this out.
 #[derive(Debug, thiserror::Error)]
 pub enum Unfit {
     #[error("needs an input `{0}`")]
@@ -128,30 +128,47 @@ pub enum Unfit {
     Loop,
 }
 
-/// The settings of an operator: what a file may say, and how it is read.
+/// The settings of an operator: their schema, and how they are read.
 #[derive(Clone, Copy)]
 pub struct Settings {
     /// JSON Schema of `with`.
     pub schema: fn() -> Value,
-    pub read: Read,
+    pub read: ReadSettings,
 }
 
 impl Settings {
-    /// Those that a struct describes.
+    /// Settings described by a struct.
     pub const fn of<T: JsonSchema + DeserializeOwned + Any + Send + Sync>() -> Settings {
-        Settings { schema: schema::<T>, read: |given| Ok(Arc::new(T::deserialize(given)?)) }
+        Settings { schema: schema::<T>, read: |json| Ok(Arc::new(T::deserialize(json)?)) }
     }
 }
 
 /// JSON Schema of a settings struct.
 pub fn schema<T: JsonSchema>() -> Value {
-    schemars::schema_for!(T).to_value()
+    let mut schema = schemars::schema_for!(T).to_value();
+    shorten(&mut schema);
+    schema
+}
+
+/// Writes numbers that came from an f32 with the digits that an f32 has: 0.85 and not 0.8500000238418579.
+fn shorten(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(shorten),
+        Value::Object(entries) => entries.values_mut().for_each(shorten),
+        Value::Number(number) => {
+            let exact = number.as_f64().filter(|exact| number.is_f64() && f64::from(*exact as f32) == *exact);
+            if let Some(short) = exact.and_then(|exact| (exact as f32).to_string().parse().ok()).and_then(serde_json::Number::from_f64) {
+                *number = short;
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
 }
 
 /// A node's settings, as they were read when the pipeline was loaded.
 ///
 /// # Errors
-/// Where they were read as another operator's: a mistake of the code that built the node, never of a file.
+/// Where they were read as another operator's: a bug in the code that built the node, never a mistake of a file.
 pub fn settings<T: Any + Send + Sync>(node: &Node) -> Result<Arc<T>, Wrong> {
     let wrong = || Wrong::in_node(node, &["with"], format!("the settings of `{}` aren't those of `{}`", node.id, node.op));
     node.with.typed().ok_or_else(wrong)
@@ -162,7 +179,7 @@ pub fn port<'s>(ports: &Ports<'s>, name: &str) -> Option<Edge<'s>> {
     ports.iter().find(|(n, _)| n == name).map(|(_, edge)| edge.clone())
 }
 
-/// The edge into `name`, which the checker has seen to be there.
+/// The edge into `name`, which the checker has ensured.
 pub fn must<'s>(ports: &Ports<'s>, name: &'static str) -> Result<Edge<'s>, Unfit> {
     port(ports, name).ok_or(Unfit::Input(name))
 }

@@ -1,11 +1,13 @@
-//! `reflect`: asks the policy what it makes of episodes that are over, and emits a row of phase `reflect` for each. In a loop the next
-//! attempt is told what `keep` says; such rows are trained like any other (LaMer, section 4).
+//! `reflect`: asks the policy to reflect on finished episodes, and emits a row of phase `reflect` for each. In a loop the next attempt is
+//! told what `keep` says; such rows are trained on like any other (LaMer, section 4).
 
-use super::operator::{must, settings, Further, Head, Operator, Settings, Unfit};
-use super::{played, playing, reading, tokens};
-use crate::dataflow::context::Shared;
+use super::checks::agents;
+use super::episodes::{figures, tokens};
+use super::memories::reading;
+use super::operator::{must, settings, Further, Operator, RequiredHead, Settings, Unfit};
+use crate::dataflow::context::RunState;
 use crate::dataflow::stage::{stage, Stage};
-use crate::dataflow::streaming::{streaming, Inputs, Made, Piece, Streaming};
+use crate::dataflow::streaming::{streaming, InputPiece, OutputPiece, Streaming, StreamingInputs};
 use crate::dataflow::{Attempt, Context, Edge, Failed, Inner, InnerPorts, Place, Ports, Route};
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::policy::{Policy, Tally};
@@ -20,10 +22,10 @@ use crate::seed::{mix, text};
 use arrow::array::RecordBatch;
 use timely::dataflow::Scope;
 
-/// What the table has of it.
+/// The operator's entry in the table.
 pub const OPERATOR: Operator = Operator {
     name: "reflect",
-    about: "asks the policy what it makes of episodes that are over",
+    about: "has the policy write a reflection on finished episodes",
     role: Role::Reflects,
     ports: &[
         Port {
@@ -41,7 +43,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<ReflectionSettings>(),
     outside: render,
     inside: Some(inside),
-    further: Further { needs, wrong, head: |_| Some(Head::Language), makes, words, ..Further::NOTHING },
+    further: Further { needs, wrong, head: |_| Some(RequiredHead::Language), makes, words, ..Further::NOTHING },
 };
 
 fn needs(with: &With) -> Vec<Need> {
@@ -52,19 +54,19 @@ fn makes(with: &With) -> Vec<String> {
     with.typed::<ReflectionSettings>().map_or_else(Vec::new, |with| with.agent.columns())
 }
 
-/// The words of the node's prompt, of what it keeps and of what its context tells, for a vocabulary.
+/// The words of the node's prompt, its notes and its context, for a vocabulary.
 fn words(node: &Node) -> Result<Vec<String>, Wrong> {
     let with = settings::<ReflectionSettings>(node)?;
-    let mut words = playing::question(node, &[], &with.agent)?.words(with.agent.remark());
+    let mut words = agents::question(node, &[], &with.agent)?.words(with.agent.remark());
     words.extend(reading::words(node, &with.agent));
     Ok(words)
 }
 
-/// A prompt that can't be made, or that has no place for what is remembered; a memory that can't be read.
+/// Checks the prompt, its placeholder for memories, and the memories that are read.
 fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     let Ok(with) = settings::<ReflectionSettings>(node) else { return vec![] };
     let mut wrongs = Vec::new();
-    match playing::question(node, &[], &with.agent) {
+    match agents::question(node, &[], &with.agent) {
         Err(wrong) => wrongs.push(wrong),
         Ok(question) => wrongs.extend(reading::unplaced(node, &with.agent, question.asks("memory"), false)),
     }
@@ -91,20 +93,20 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let shape = Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread };
     Ok(stage(shape, ctx, move |iteration, rows| {
         reading::begin(reflector.sources(), &rows[1..], mix(mix(seed, iteration), text(&id)))?;
-        if let Some(asked) = reading::figure(reflector.sources()) {
-            shared.measure(iteration, &id, "memory", asked);
+        if let Some(queried) = reading::figure(reflector.sources()) {
+            shared.measure(iteration, &id, "memory", queried);
         }
         let Some(rows) = row::sorted(&rows[0])? else { return Ok(vec![]) };
         let (mut tokens, mut failed) = (Tally::default(), Vec::new());
-        let said = reflector.reflect(&policy, draws, &rows, (&mut tokens, &mut failed))?;
+        let reflections = reflector.reflect(&policy, draws, &rows, (&mut tokens, &mut failed))?;
         tokens::measure(&shared, iteration, &id, &tokens);
-        shared.lose(iteration, played::unsaid(&id, failed));
-        Ok(said.into_iter().collect())
+        shared.lose(iteration, figures::lost_reflections(&id, failed));
+        Ok(reflections.into_iter().collect())
     }))
 }
 
 fn reflector(with: &ReflectionSettings, ctx: &Context) -> Result<Reflector, RolloutError> {
-    Reflector::new(with, TRAINING_TEMPERATURE, ctx.shared.outside.clone())
+    Reflector::new(with, TRAINING_TEMPERATURE, ctx.shared.programs.clone())
 }
 
 pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx: &Context) -> Result<Inner<'s>, Failed> {
@@ -112,7 +114,7 @@ pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx
     let policy = ctx.policy.clone().ok_or(Unfit::Model)?;
     let last = ctx.trial.map(|trial| trial.attempts - 1);
     let rows = ports.into_iter().next().ok_or(Unfit::Input("rows"))?.1;
-    let inputs = Inputs { name: node.id.clone(), rows: vec![(rows, Route::Stay)], gates: vec![] };
+    let inputs = StreamingInputs { name: node.id.clone(), rows: vec![(rows, Route::Stay)], gates: vec![] };
     Ok(streaming(
         inputs,
         ctx,
@@ -120,27 +122,27 @@ pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx
     ))
 }
 
-/// Reflects on all episodes that have come in meanwhile as one batch.
+/// Reflects on all episodes that have arrived as one batch.
 pub struct Reflections {
     reflector: Reflector,
     policy: Policy,
     seed: u64,
-    /// Nobody reads what is said after the last attempt.
+    /// The last attempt, on which nobody needs a reflection.
     last: Option<u64>,
-    /// Where it says what failed and how many tokens were read, and under which name.
-    told: (Shared, String),
-    /// Whether nobody else counts the tokens of that node.
+    /// Where failures and token counts are reported, and for which node.
+    reporting: (RunState, String),
+    /// Whether the tokens are reported here.
     counts: bool,
     iteration: u64,
     tokens: Tally,
-    pieces: Vec<Piece>,
+    pieces: Vec<InputPiece>,
 }
 
 impl Reflections {
-    /// Reflects with `policy` in a run of this seed, except on the attempt `last`, counted from 0. `told`: where is told what failed and how
-    /// many tokens were read, and for which node.
-    pub fn new(reflector: Reflector, policy: Policy, seed: u64, last: Option<u64>, told: (Shared, String)) -> Reflections {
-        Reflections { reflector, policy, seed, last, told, counts: true, iteration: 0, tokens: Tally::default(), pieces: vec![] }
+    /// Reflects with `policy` in a run of this seed, except on the attempt `last`, counted from 0. `reporting`: where failures and token
+    /// counts are reported, and for which node.
+    pub fn new(reflector: Reflector, policy: Policy, seed: u64, last: Option<u64>, reporting: (RunState, String)) -> Reflections {
+        Reflections { reflector, policy, seed, last, reporting, counts: true, iteration: 0, tokens: Tally::default(), pieces: vec![] }
     }
 
     /// The same for a node whose tokens are counted where it plays.
@@ -155,7 +157,7 @@ impl Streaming for Reflections {
         Ok(())
     }
 
-    fn take(&mut self, piece: Piece) -> Result<(), Failed> {
+    fn take(&mut self, piece: InputPiece) -> Result<(), Failed> {
         self.pieces.push(piece);
         Ok(())
     }
@@ -164,9 +166,9 @@ impl Streaming for Reflections {
         self.pieces.is_empty()
     }
 
-    fn work(&mut self) -> Result<Vec<Made>, Failed> {
+    fn work(&mut self) -> Result<Vec<OutputPiece>, Failed> {
         let pieces = std::mem::take(&mut self.pieces);
-        let mut made: Vec<Made> = pieces.iter().map(|piece| Made { of: piece.id, rows: vec![], last: true }).collect();
+        let mut output: Vec<OutputPiece> = pieces.iter().map(|piece| OutputPiece { input: piece.id, rows: vec![], last: true }).collect();
         let mut attempts: Vec<u64> = pieces.iter().map(|piece| piece.attempt).collect();
         attempts.sort_unstable();
         attempts.dedup();
@@ -175,17 +177,17 @@ impl Streaming for Reflections {
             let rows: Vec<RecordBatch> = which.iter().map(|&i| pieces[i].rows.clone()).collect();
             let Some(rows) = row::sorted(&rows)? else { continue };
             let mut failed = Vec::new();
-            let said = self.reflector.reflect(&self.policy, self.seed, &rows, (&mut self.tokens, &mut failed))?;
-            let (shared, node) = &self.told;
-            shared.lose(self.iteration, played::unsaid(node, failed));
+            let reflections = self.reflector.reflect(&self.policy, self.seed, &rows, (&mut self.tokens, &mut failed))?;
+            let (shared, node) = &self.reporting;
+            shared.lose(self.iteration, figures::lost_reflections(node, failed));
             // Pieces of one attempt have one time, so their rows can leave together.
-            made[which[0]].rows.extend(said);
+            output[which[0]].rows.extend(reflections);
         }
         // Before the rows leave: what comes after them may commit the iteration.
         if self.counts {
-            let (shared, node) = &self.told;
+            let (shared, node) = &self.reporting;
             tokens::measure(shared, self.iteration, node, &self.tokens);
         }
-        Ok(made)
+        Ok(output)
     }
 }

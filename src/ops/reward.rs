@@ -1,8 +1,8 @@
-//! `reward`: weighs what the task pays, what the format earns, what an invalid action costs and what length costs.
-//! With 1, 0.5 and 0 it is EAPO's R_task + 0.5 R_format (remark 5.1, without the exploration part).
+//! `reward`: a weighted sum of the task's reward, a format reward, a penalty for invalid actions and one for length. With weights 1, 0.5
+//! and 0 it is EAPO's R_task + 0.5 R_format (remark 5.1, without the exploration part).
 
-use super::divergence::{charged, less, strays, whole};
-use super::operator::{must, settings, Further, Head, Operator, Settings, Unfit};
+use super::examples::reference::{charged, less, strays, whole};
+use super::operator::{must, settings, Further, Operator, RequiredHead, Settings, Unfit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::pipeline::{Carries, Delay, Need, Node, Port, Role, With, Wrong};
@@ -17,7 +17,7 @@ use timely::dataflow::Scope;
 /// + novelty * (the column `novelty`) - overlong.weight * (how far into the buffer the response went, from 0 to 1) - kl * (how far the response is from the reference, in nats).
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Weights {
+struct RewardWeights {
     /// Weight of the environment's reward.
     #[serde(default = "one")]
     task: f32,
@@ -73,7 +73,7 @@ enum KlPer {
 
 /// Whether the node charges tokens.
 pub fn charges_tokens(with: &With) -> bool {
-    with.typed::<Weights>().is_some_and(|with| with.kl_per == KlPer::Token && with.kl != 0.0)
+    with.typed::<RewardWeights>().is_some_and(|with| with.kl_per == KlPer::Token && with.kl != 0.0)
 }
 
 /// DAPO's soft overlong punishment (Yu et al. 2025, Eq. 13), of the response of a turn: 0 up to max - buffer tokens, from there
@@ -95,7 +95,7 @@ struct Overlong {
 
 impl Overlong {
     /// What `tokens` tokens earn: 0 or less.
-    fn of(&self, tokens: u32) -> f32 {
+    fn penalty(&self, tokens: u32) -> f32 {
         let into_buffer = tokens.saturating_sub(self.max.saturating_sub(self.buffer));
         -self.weight * (into_buffer as f32 / self.buffer as f32).min(1.0)
     }
@@ -105,7 +105,7 @@ fn one() -> f32 {
     1.0
 }
 
-/// What the table has of it.
+/// The operator's entry in the table.
 pub const OPERATOR: Operator = Operator {
     name: "reward",
     about: "weighs the task's reward, the format, the validity of an action and the length of a response",
@@ -120,20 +120,20 @@ pub const OPERATOR: Operator = Operator {
     }],
     keeps: true,
     adds: &["reward", "token_rewards"],
-    settings: Settings::of::<Weights>(),
+    settings: Settings::of::<RewardWeights>(),
     outside: render,
     inside: None,
     further: Further {
         needs,
         wrong: |node, _| wrong(node),
-        head: |with| with.typed::<Weights>()?.model.as_ref().map(|_| Head::Language),
+        head: |with| with.typed::<RewardWeights>()?.model.as_ref().map(|_| RequiredHead::Language),
         weighs: Some(weighs),
         ..Further::NOTHING
     },
 };
 
 fn needs(with: &With) -> Vec<Need> {
-    let Some(with) = with.typed::<Weights>() else { return Vec::new() };
+    let Some(with) = with.typed::<RewardWeights>() else { return Vec::new() };
     let need = |column: &str, at: &str| Need { port: "rows".into(), column: column.into(), at: vec![at.into()] };
     let overlong = with.overlong.as_ref().map(|_| need("response_tokens", "overlong"));
     let won = (with.won != 0.0).then(|| need("won", "won"));
@@ -145,25 +145,25 @@ fn needs(with: &With) -> Vec<Need> {
 
 /// A buffer that would begin before the response does, a divergence of nothing, and models that nobody asks.
 fn wrong(node: &Node) -> Vec<Wrong> {
-    let Ok(with) = settings::<Weights>(node) else { return vec![] };
-    let mut found = Vec::new();
+    let Ok(with) = settings::<RewardWeights>(node) else { return vec![] };
+    let mut mistakes = Vec::new();
     if let Some(overlong) = with.overlong.as_ref().filter(|overlong| overlong.buffer > overlong.max) {
         let message = format!("`buffer` must be at most `max`, found {} and {}", overlong.buffer, overlong.max);
         let help = "a response of `max` tokens costs the whole weight, one of `max` - `buffer` tokens nothing";
-        found.push(Wrong::in_node(node, &["with", "overlong", "buffer"], message).help(help));
+        mistakes.push(Wrong::in_node(node, &["with", "overlong", "buffer"], message).help(help));
     }
     if with.kl != 0.0 && with.model.is_none() {
         let message = "`kl` is the divergence of a model, and none is named";
-        found.push(Wrong::in_node(node, &["with", "kl"], message).help("name the one that played: `model: actor`"));
+        mistakes.push(Wrong::in_node(node, &["with", "kl"], message).help("name the one that played: `model: actor`"));
     }
     for idle in ["model", "reference", "temperature", "kl_per"].iter().filter(|key| with.kl == 0.0 && node.with.gives(key)) {
-        found.push(Wrong::in_node(node, &["with", idle], format!("`{idle}` is read by `kl` alone")).help("give `kl`, or leave it out"));
+        mistakes.push(Wrong::in_node(node, &["with", idle], format!("`{idle}` is read by `kl` alone")).help("give `kl`, or leave it out"));
     }
-    found
+    mistakes
 }
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
-    let with = settings::<Weights>(node)?;
+    let with = settings::<RewardWeights>(node)?;
     let rows = must(&ports, "rows")?;
     let step = |name: &str, inputs, place| Stage { name: format!("{}{name}", node.id), inputs, begins: false, place };
     let weighed = with.clone();
@@ -188,11 +188,11 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
 
 /// What the node makes of the rewards, without a divergence, which only the policy could tell.
 fn weighs(node: &Node, rows: &[RecordBatch]) -> Result<Vec<RecordBatch>, Failed> {
-    let with = settings::<Weights>(node)?;
+    let with = settings::<RewardWeights>(node)?;
     Ok(rows.iter().map(|batch| weigh(batch, &with)).collect::<Result<_, RowError>>()?)
 }
 
-fn weigh(rows: &RecordBatch, with: &Weights) -> Result<RecordBatch, RowError> {
+fn weigh(rows: &RecordBatch, with: &RewardWeights) -> Result<RecordBatch, RowError> {
     let (reward, action, valid) = (row::f32s(rows, "reward")?, row::texts(rows, "action")?, row::bools(rows, "valid")?);
     let won = if with.won != 0.0 { Some(row::bools(rows, "won")?) } else { None };
     let mut weighed: Vec<f32> = (0..rows.num_rows())
@@ -209,7 +209,7 @@ fn weigh(rows: &RecordBatch, with: &Weights) -> Result<RecordBatch, RowError> {
     }
     if let Some(overlong) = &with.overlong {
         let lengths = row::lists(rows, "response_tokens")?.offsets().lengths();
-        weighed.iter_mut().zip(lengths).for_each(|(reward, tokens)| *reward += overlong.of(tokens as u32));
+        weighed.iter_mut().zip(lengths).for_each(|(reward, tokens)| *reward += overlong.penalty(tokens as u32));
     }
     row::with(rows, "reward", Arc::new(Float32Array::from(weighed)))
 }
@@ -220,7 +220,7 @@ mod tests {
     use arrow::array::{BooleanArray, ListArray, StringArray};
     use arrow::datatypes::UInt32Type;
 
-    fn plain() -> Weights {
+    fn plain() -> RewardWeights {
         serde_json::from_value(serde_json::json!({})).unwrap()
     }
 
@@ -232,7 +232,7 @@ mod tests {
             ("reward", Arc::new(Float32Array::from(vec![2.0, 0.0, 0.0]))),
         ])
         .unwrap();
-        let weighed = weigh(&rows, &Weights { task: 1.0, won: 0.0, format: 0.5, invalid: -0.1, overlong: None, ..plain() }).unwrap();
+        let weighed = weigh(&rows, &RewardWeights { task: 1.0, won: 0.0, format: 0.5, invalid: -0.1, overlong: None, ..plain() }).unwrap();
         assert_eq!(row::f32s(&weighed, "reward").unwrap().values(), &[2.5, -0.1, 0.4]);
     }
 
@@ -246,7 +246,7 @@ mod tests {
             ("reward", Arc::new(Float32Array::from(vec![-0.1, 10.9]))),
         ])
         .unwrap();
-        let weighed = weigh(&rows, &Weights { task: 0.0, won: 10.0, format: 0.0, invalid: 0.0, overlong: None, ..plain() }).unwrap();
+        let weighed = weigh(&rows, &RewardWeights { task: 0.0, won: 10.0, format: 0.0, invalid: 0.0, overlong: None, ..plain() }).unwrap();
         assert_eq!(row::f32s(&weighed, "reward").unwrap().values(), &[0.0, 10.0]);
     }
 
@@ -254,9 +254,9 @@ mod tests {
     #[test]
     fn a_long_response_costs() {
         let overlong = Overlong { max: 16, buffer: 4, weight: 1.0 };
-        let found: Vec<f32> = [0, 11, 12, 13, 14, 15, 16, 17, 1000].map(|tokens| overlong.of(tokens)).to_vec();
-        assert_eq!(found, [0.0, 0.0, 0.0, -0.25, -0.5, -0.75, -1.0, -1.0, -1.0]);
-        assert_eq!(Overlong { max: 4, buffer: 4, weight: 2.0 }.of(1), -0.5, "a buffer that is the whole response");
+        let penalties: Vec<f32> = [0, 11, 12, 13, 14, 15, 16, 17, 1000].map(|tokens| overlong.penalty(tokens)).to_vec();
+        assert_eq!(penalties, [0.0, 0.0, 0.0, -0.25, -0.5, -0.75, -1.0, -1.0, -1.0]);
+        assert_eq!(Overlong { max: 4, buffer: 4, weight: 2.0 }.penalty(1), -0.5, "a buffer that is the whole response");
 
         let tokens = ListArray::from_iter_primitive::<UInt32Type, _, _>([12, 14, 20].map(|n| Some(vec![Some(7); n])));
         let rows = row::batch(vec![
@@ -267,20 +267,20 @@ mod tests {
         ])
         .unwrap();
         let weighed =
-            weigh(&rows, &Weights { task: 1.0, won: 0.0, format: 0.0, invalid: -0.25, overlong: Some(overlong), ..plain() }).unwrap();
+            weigh(&rows, &RewardWeights { task: 1.0, won: 0.0, format: 0.0, invalid: -0.25, overlong: Some(overlong), ..plain() }).unwrap();
         assert_eq!(row::f32s(&weighed, "reward").unwrap().values(), &[2.0, 0.25, -1.0]);
     }
 
     #[test]
     fn a_divergence_needs_a_model_and_nothing_else_does() {
-        let said = |with| {
+        let mistakes = |with| {
             let with = With::read(with, &serde_json::Value::Null, OPERATOR.settings.read).unwrap();
             let node = Node { id: "reward".into(), op: "reward".into(), inputs: vec![], with, body: None };
             wrong(&node).into_iter().map(|w| w.at.join(".")).collect::<Vec<_>>()
         };
         use serde_json::json;
-        assert_eq!(said(json!({ "kl": 0.1 })), ["nodes.reward.with.kl"]);
-        assert_eq!(said(json!({ "model": "actor", "temperature": 1 })), ["nodes.reward.with.model", "nodes.reward.with.temperature"]);
-        assert!(said(json!({ "kl": 0.1, "model": "actor" })).is_empty() && said(json!({})).is_empty());
+        assert_eq!(mistakes(json!({ "kl": 0.1 })), ["nodes.reward.with.kl"]);
+        assert_eq!(mistakes(json!({ "model": "actor", "temperature": 1 })), ["nodes.reward.with.model", "nodes.reward.with.temperature"]);
+        assert!(mistakes(json!({ "kl": 0.1, "model": "actor" })).is_empty() && mistakes(json!({})).is_empty());
     }
 }

@@ -1,18 +1,20 @@
-//! `rollout`: plays episodes of the iteration's tasks with the policy (or the expert) and emits their turns: of all tasks,
-//! or of as many as it takes until enough of them tell good from bad.
+//! `rollout`: plays episodes of the iteration's tasks with the policy (or the expert) and emits their turns: of all tasks, or, with dynamic
+//! sampling, of as many as it takes until enough of them have trajectories with different returns.
 //!
-//! The tasks of an iteration are dealt out to the processes; each plays its own on its first worker, as one batch: the policy
-//! is one thread however many workers there are. An episode depends on its name and the weights alone, so it is the same
-//! wherever it is played. With `groups` the first process plays them all, since which tasks are played turns on how others went.
+//! The tasks of an iteration are distributed over the processes; each plays its own on its first worker, as one batch: the policy is one
+//! thread however many workers there are. An episode depends on its name and the weights alone, so it is the same wherever it is played.
+//! With `groups` the first process plays them all, since which tasks are played depends on the results of others.
 
-use super::attempts::{Attempts, Iteration};
-use super::groups::{weighed, weighing};
-use super::incoming::{names, newest};
-use super::misplaced::{self, Asked};
-use super::operator::{must, port, settings, Further, Head, Operator, Settings, Unfit};
-use super::{played, playing, reading};
+use super::checks::agents;
+use super::checks::placement::{self, RolloutNeeds};
+use super::episodes::attempts::{Attempts, IterationProgress};
+use super::episodes::figures;
+use super::episodes::inputs::{names, newest};
+use super::episodes::reward_chain::{weighed, weighing};
+use super::memories::reading;
+use super::operator::{must, port, settings, Further, Operator, RequiredHead, Settings, Unfit};
 use crate::dataflow::stage::{stage, Stage};
-use crate::dataflow::streaming::{streaming, Inputs};
+use crate::dataflow::streaming::{streaming, StreamingInputs};
 use crate::dataflow::{Attempt, Context, Edge, Failed, Figure, Inner, InnerPorts, Place, Ports, Route};
 use crate::env::Worlds;
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
@@ -21,7 +23,7 @@ use crate::rollout::batch::play;
 use crate::rollout::context::{self, Alone};
 use crate::rollout::dynamic_sampling::{resample, Sampled};
 use crate::rollout::error::RolloutError;
-use crate::rollout::exchange::Whose;
+use crate::rollout::exchange::NotesOwner;
 use crate::rollout::player::Play;
 use crate::rollout::record::COLUMNS;
 use crate::rollout::retry::RetryPolicy;
@@ -94,7 +96,7 @@ const PORTS: &[Port] = &[
     },
     Port {
         name: MEMORY,
-        about: "in a loop: what begins the next attempt, with what it is told of those before",
+        about: "in a loop: what begins the next attempt, with the notes on the attempts before",
         carries: Carries::Memory,
         needs: &["task", "sample"],
         optional: true,
@@ -103,7 +105,7 @@ const PORTS: &[Port] = &[
     reading::PORT,
 ];
 
-/// What the table has of it.
+/// The operator's entry in the table.
 pub const OPERATOR: Operator = Operator {
     name: "rollout",
     about: "plays episodes and emits their turns",
@@ -117,11 +119,11 @@ pub const OPERATOR: Operator = Operator {
     further: Further {
         needs,
         wrong,
-        head: |_| Some(Head::Language),
+        head: |_| Some(RequiredHead::Language),
         expert: |with| with.typed::<Rollout>().is_some_and(|with| with.actor == Actor::Expert),
         makes,
         words,
-        notes: |node, _| settings::<Rollout>(node).map_or_else(|_| vec![], |with| playing::notes(node, &with.play.agent)),
+        notes: |node, _| settings::<Rollout>(node).map_or_else(|_| vec![], |with| agents::notes(node, &with.play.agent)),
         ..Further::NOTHING
     },
 };
@@ -130,8 +132,8 @@ pub const OPERATOR: Operator = Operator {
 fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     let Ok(with) = settings::<Rollout>(node) else { return vec![] };
     let differ = with.actor != Actor::Expert && with.samples > 1;
-    let mut wrongs = misplaced::wrong(node, pipeline, &Asked { groups: with.groups, differ, agent: &with.play.agent });
-    wrongs.extend(playing::wrong(node, pipeline, &with.play.agent, with.actor, node.inputs.iter().any(|input| input.port == MEMORY)));
+    let mut wrongs = placement::wrong(node, pipeline, &RolloutNeeds { groups: with.groups, differ, agent: &with.play.agent });
+    wrongs.extend(agents::wrong(node, pipeline, &with.play.agent, with.actor, node.inputs.iter().any(|input| input.port == MEMORY)));
     wrongs
 }
 
@@ -147,7 +149,7 @@ fn makes(with: &With) -> Vec<String> {
 fn words(node: &Node) -> Result<Vec<String>, Wrong> {
     let with = settings::<Rollout>(node)?;
     let mut words = reading::words(node, &with.play.agent);
-    words.extend(playing::words(node, &with.play.agent)?);
+    words.extend(agents::words(node, &with.play.agent)?);
     Ok(words)
 }
 
@@ -155,23 +157,23 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let with = settings::<Rollout>(node)?;
     let policy = ctx.policy.clone().ok_or(Unfit::Model)?;
     let (samples, groups, expert) = (with.samples, with.groups, with.actor == Actor::Expert);
-    let (dealt, told) = if groups.is_some() { (Route::One, Route::One) } else { (Route::Deal, Route::All) };
+    let (dealt, broadcast) = if groups.is_some() { (Route::One, Route::One) } else { (Route::Deal, Route::All) };
     let mut inputs = vec![(must(&ports, "tasks")?, dealt)];
-    let weights = port(&ports, "weights").map(|edge| (edge, told.clone()));
+    let weights = port(&ports, "weights").map(|edge| (edge, broadcast.clone()));
     let (at_weights, at_memory) = (1, 1 + usize::from(weights.is_some()));
     let sources = reading::sources(node, &with.play.agent, ctx);
-    let memories = reading::edges(&sources, &ports).into_iter().map(|edge| (edge, told.clone()));
+    let memories = reading::edges(&sources, &ports).into_iter().map(|edge| (edge, broadcast.clone()));
     inputs.extend(weights.into_iter().chain(memories));
     let (shared, seed, id) = (ctx.shared.clone(), ctx.seed, node.id.clone());
-    let mut sampler = Sampler::new(policy, with.how(), Worlds::new(shared.outside.clone()), draws(node, ctx))?.reading(sources);
+    let mut sampler = Sampler::new(policy, with.play_settings(), Worlds::new(shared.programs.clone()), draws(node, ctx))?.reading(sources);
     let weighing: Vec<Node> = weighing(node, &ctx.pipeline).into_iter().cloned().collect();
     let weigh = move |rows: &[RecordBatch]| weighed(&weighing, rows).map_err(|e| RolloutError::Weighed(e.to_string()));
     let mut version = 0;
     Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread }, ctx, move |iteration, rows| {
         version = newest(version, rows.get(at_weights).filter(|_| at_memory > at_weights))?;
         reading::begin(sampler.sources(), &rows[at_memory..], mix(mix(seed, iteration), text(&id)))?;
-        if let Some(asked) = reading::figure(sampler.sources()) {
-            shared.measure(iteration, &id, "memory", asked);
+        if let Some(queried) = reading::figure(sampler.sources()) {
+            shared.measure(iteration, &id, "memory", queried);
         }
         let names = names(&rows[0])?;
         if names.is_empty() {
@@ -180,11 +182,11 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         let start = Instant::now();
         let mut before = Summary::default();
         let mut play = |names: &[String]| {
-            let made = play(&mut sampler, samples, names, iteration, version, &before)?;
-            before.add(&made.summary);
-            Ok::<_, RolloutError>(made)
+            let batch = play(&mut sampler, samples, names, iteration, version, &before)?;
+            before.add(&batch.summary);
+            Ok::<_, RolloutError>(batch)
         };
-        let made = match groups {
+        let batch = match groups {
             None => play(&names)?,
             Some(groups) => {
                 let Sampled { played, telling, rounds } = resample(&names, groups as usize, play, &weigh)?;
@@ -194,14 +196,14 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
             }
         };
         let seconds = start.elapsed().as_secs_f64();
-        for (name, figure) in played::figures(&made.summary) {
+        for (name, figure) in figures::figures(&batch.summary) {
             // An expert's success is not the policy's, and must not be read as it.
             let name = if expert && !["turns", "failed", "retried"].contains(&name.as_str()) { format!("expert_{name}") } else { name };
             shared.measure(iteration, &id, &name, figure);
         }
         shared.measure(iteration, &id, "seconds", Figure::Most(seconds));
-        shared.lose(iteration, played::lost(&id, made.failed));
-        Ok(made.rows)
+        shared.lose(iteration, figures::lost(&id, batch.failed));
+        Ok(batch.rows)
     }))
 }
 
@@ -211,7 +213,7 @@ fn draws(node: &Node, ctx: &Context) -> u64 {
 }
 
 impl Rollout {
-    fn how(&self) -> Play {
+    fn play_settings(&self) -> Play {
         let PlaySettings { agent, temperature, tries } = &self.play;
         let retry = RetryPolicy { tries: *tries, max_failed: self.max_failed };
         let sampling = agent.sampling(*temperature, TRAINING_TEMPERATURE);
@@ -226,13 +228,13 @@ pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx
     let port = |name: &str, route| ports.iter().find(|(n, _)| n == name).map(|(_, edge)| (edge.clone(), route));
     // A trial stays in the process that its task was dealt to; notes change hands within one.
     let notes = with.play.agent.notes();
-    let dealt = if notes.notes == Whose::Another { Route::One } else { Route::Deal };
+    let dealt = if notes.notes == NotesOwner::Another { Route::One } else { Route::Deal };
     let tasks = port("tasks", dealt).ok_or(Unfit::Input("tasks"))?;
     let rows = std::iter::once(tasks).chain(port(MEMORY, Route::Stay)).collect();
-    let inputs = Inputs { name: node.id.clone(), rows, gates: port("weights", Route::All).into_iter().collect() };
+    let inputs = StreamingInputs { name: node.id.clone(), rows, gates: port("weights", Route::All).into_iter().collect() };
     let samples = with.samples;
-    let worlds = Worlds::new(ctx.shared.outside.clone());
-    let sampler = Sampler::new(policy, with.how(), worlds, draws(node, ctx))?.reading(context::open(&with.play.agent, &Alone));
-    let (node, shared, now) = (node.id.clone(), ctx.shared.clone(), Iteration::default());
+    let worlds = Worlds::new(ctx.shared.programs.clone());
+    let sampler = Sampler::new(policy, with.play_settings(), worlds, draws(node, ctx))?.reading(context::open(&with.play.agent, &Alone));
+    let (node, shared, now) = (node.id.clone(), ctx.shared.clone(), IterationProgress::default());
     Ok(streaming(inputs, ctx, Attempts { sampler, samples, notes, trial, node, shared, version: 0, drawn: None, now }))
 }

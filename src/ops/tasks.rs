@@ -3,7 +3,7 @@
 
 use super::operator::{schema, settings, Further, Operator, Settings};
 use crate::dataflow::{source, Context, Edge, Failed, Ports};
-use crate::env::{self, Game, Kind, Training};
+use crate::env::{self, EnvironmentKind, Game, TrainingTasks};
 use crate::pipeline::{Node, Pipeline, Role, With, Wrong};
 use crate::row;
 use arrow::array::{StringArray, UInt64Array};
@@ -22,8 +22,8 @@ struct Tasks {
     /// Tasks in an iteration.
     #[schemars(range(min = 1, max = 100_000))]
     batch: usize,
-    /// Draws from so many tasks over and over, so that what was learnt of one can be of use when it comes again; fresh ones for ever when left
-    /// out. At least `batch`.
+    /// Repeats this many tasks, so that what was learnt of one can be of use when it comes again; tasks are always new when left out. At least
+    /// `batch`.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1_000_000))]
     variations: Option<usize>,
@@ -40,7 +40,7 @@ fn environments(_: &mut SchemaGenerator) -> Schema {
 
 /// JSON Schema of `with`: beside `env` and `batch` stand the settings of the environment that `env` names, and no other's.
 fn composed() -> Value {
-    let own: Vec<(&Kind, Map<String, Value>)> = env::TABLE.iter().map(|kind| (kind, properties(kind))).collect();
+    let own: Vec<(&EnvironmentKind, Map<String, Value>)> = env::TABLE.iter().map(|kind| (kind, properties(kind))).collect();
     let mut all = schema::<Tasks>();
     let mut own_last = |name: &str| all["properties"].as_object_mut().and_then(|properties| properties.shift_remove(name));
     let (batch, variations) = (own_last("batch"), own_last("variations"));
@@ -74,18 +74,18 @@ fn composed() -> Value {
 }
 
 /// The settings of an environment. One that needn't be given may be null, which is to say that it isn't.
-fn properties(kind: &Kind) -> Map<String, Value> {
+fn properties(kind: &EnvironmentKind) -> Map<String, Value> {
     let schema = (kind.schema)();
     let mut own = schema["properties"].as_object().cloned().unwrap_or_default();
     for property in own.values_mut().filter(|property| property.get("default").is_some()) {
-        if let Value::String(one) = &property["type"] {
-            property["type"] = json!([one, "null"]);
+        if let Value::String(name) = &property["type"] {
+            property["type"] = json!([name, "null"]);
         }
     }
     own
 }
 
-/// What the table has of it.
+/// The operator's entry in the table.
 pub const OPERATOR: Operator = Operator {
     name: "tasks",
     about: "opens each iteration with a batch of fresh tasks",
@@ -134,9 +134,9 @@ pub fn render<'s>(node: &Node, _: Ports<'s>, scope: Scope<'s, u64>, ctx: &Contex
     let with = settings::<Tasks>(node)?;
     let (game, seed) = (game(node)?, ctx.seed);
     if let Some(program) = game.program() {
-        ctx.shared.outside.declare(program.clone());
+        ctx.shared.programs.declare(program.clone());
     }
-    let training = Training::new(game, seed, &node.id, &ctx.shared.outside)?;
+    let training = TrainingTasks::new(game, seed, &node.id, &ctx.shared.programs)?;
     Ok(source::iterations(&node.id, scope, ctx, move |iteration| {
         let names: Vec<String> = match with.variations {
             None => training.tasks(iteration, with.batch).iter().map(|t| t.name()).collect(),

@@ -1,7 +1,7 @@
 //! `value`: what a critic expects after each row's prompt, before the row's action: PPO's V(s_t), of turns or of tokens.
 
-use super::incoming::newest;
-use super::operator::{must, port, settings, Further, Head, Operator, Settings, Unfit};
+use super::episodes::inputs::newest;
+use super::operator::{must, port, settings, Further, Operator, RequiredHead, Settings, Unfit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::pipeline::{Carries, Delay, Need, Node, Port, Role, With};
@@ -24,13 +24,13 @@ struct ValueOf {
     model: String,
     /// Before what a value is asked for. Default: turn.
     #[serde(default)]
-    per: Per,
+    per: ValueUnit,
 }
 
 /// The steps that a critic values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Per {
+enum ValueUnit {
     /// Each turn: one value a row, before its response.
     #[default]
     Turn,
@@ -40,7 +40,7 @@ enum Per {
 
 /// Whether the node values each token.
 pub fn by_token(with: &With) -> bool {
-    with.typed::<ValueOf>().is_some_and(|settings| settings.per == Per::Token)
+    with.typed::<ValueOf>().is_some_and(|settings| settings.per == ValueUnit::Token)
 }
 
 const PORTS: &[Port] = &[
@@ -62,10 +62,10 @@ const PORTS: &[Port] = &[
     },
 ];
 
-/// What the table has of it.
+/// The operator's entry in the table.
 pub const OPERATOR: Operator = Operator {
     name: "value",
-    about: "asks a critic what return each row's prompt promises",
+    about: "asks a critic for the return expected from each row's prompt",
     role: Role::Judges,
     ports: PORTS,
     keeps: true,
@@ -73,7 +73,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<ValueOf>(),
     outside: render,
     inside: None,
-    further: Further { head: |_| Some(Head::Value), needs, ..Further::NOTHING },
+    further: Further { head: |_| Some(RequiredHead::Value), needs, ..Further::NOTHING },
 };
 
 fn needs(with: &With) -> Vec<Need> {
@@ -94,7 +94,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         let Some(view) = View::sorted(&rows[0])? else { return Ok(vec![]) };
         let start = Instant::now();
         let prompts = view.lists("prompt_tokens")?;
-        let responses = if per == Per::Token { Some(view.lists("response_tokens")?) } else { None };
+        let responses = if per == ValueUnit::Token { Some(view.lists("response_tokens")?) } else { None };
         let read = |i| Example {
             prompt: prompts.get::<UInt32Type>(i).to_vec(),
             response: responses.as_ref().map_or(vec![], |tokens| tokens.get::<UInt32Type>(i).to_vec()),
@@ -104,12 +104,12 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         let first = || values.iter().map(|values| values[0]);
         shared.measure(iteration, &id, "value", first().map(f64::from).sum::<f64>() / values.len().max(1) as f64);
         shared.measure(iteration, &id, "seconds", start.elapsed().as_secs_f64());
-        let mut made: Vec<(&str, ArrayRef)> = vec![("value", Arc::new(Float32Array::from_iter_values(first())))];
+        let mut columns: Vec<(&str, ArrayRef)> = vec![("value", Arc::new(Float32Array::from_iter_values(first())))];
         if let Some(responses) = &responses {
             // What has no token has a value all the same.
             let own = values.iter().enumerate().map(|(i, values)| &values[..responses.length(i)]);
-            made.push(("token_values", f32_lists(own)));
+            columns.push(("token_values", f32_lists(own)));
         }
-        Ok(view.with(made)?)
+        Ok(view.with(columns)?)
     }))
 }

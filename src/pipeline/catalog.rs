@@ -1,6 +1,6 @@
-//! What the layer above says about its operators. This module knows none of them: it checks a file against this list.
+//! The operators as the layer above describes them. This module knows none of them: it checks a file against this list.
 
-use super::{Node, Pipeline, Read, With};
+use super::{Node, Pipeline, ReadSettings, With};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ pub struct Catalog {
     pub agent: serde_json::Value,
     /// The names of all columns that a row can have.
     pub columns: Vec<&'static str>,
-    /// Nodes whose rows come from a log, with the columns that it has of them, whatever their operators make.
+    /// Nodes whose rows come from a log, with their columns in it.
     pub logged: BTreeMap<String, Vec<String>>,
-    /// What only the operators themselves can see in a pipeline whose every part is well formed.
+    /// The checks that only the operators can do, on a pipeline that passed all others.
     pub wrong: fn(&Pipeline) -> Vec<Wrong>,
 }
 
@@ -24,7 +24,7 @@ pub struct Catalog {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Wrong {
-    /// The path of the value that is wrong, such as nodes, tasks, with, mines; of a node inside a loop too.
+    /// The path of the wrong value, such as nodes, tasks, with, mines; of a node inside a loop too.
     pub at: Vec<String>,
     pub message: String,
     pub help: Option<String>,
@@ -37,40 +37,40 @@ impl Wrong {
         Wrong { at, message: message.into(), help: None }
     }
 
-    /// The same, with what to do about it.
+    /// The same with advice.
     pub fn help(self, help: impl Into<String>) -> Wrong {
         Wrong { help: Some(help.into()), ..self }
     }
 }
 
-/// What an operator is there for. Whoever treats nodes by what they do asks this, never for an operator's name.
+/// The role of an operator. Code that depends on what a node does tests its role, never its operator's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Opens each iteration with tasks.
     Opens,
-    /// Plays episodes that are learnt from.
+    /// Plays training episodes.
     Plays,
-    /// Asks a model about episodes that are over.
+    /// Has a model reflect on finished episodes.
     Reflects,
-    /// Says of rows how good they are, by themselves or beside others.
+    /// Scores rows, by themselves or relative to others.
     Judges,
     /// Makes the next version of a model's weights.
     Learns,
-    /// Plays episodes that nothing is learnt from, to measure a model.
+    /// Plays evaluation episodes.
     Measures,
-    /// Keeps something of an iteration's rows for later iterations.
+    /// Keeps state over iterations.
     Remembers,
 }
 
 impl Role {
-    /// Whether its rows stand apart from those of the training: they are no turns of its episodes, nor say what came of them.
+    /// Whether its rows are separate from the training's: neither turns of its episodes nor derived from them.
     pub fn apart(self) -> bool {
         matches!(self, Role::Opens | Role::Measures | Role::Remembers)
     }
 }
 
-/// One operator, as a pipeline's author sees it.
+/// The description of an operator for the pipeline language.
 #[derive(Clone, Debug)]
 pub struct OperatorSpec {
     pub name: &'static str,
@@ -80,17 +80,17 @@ pub struct OperatorSpec {
     pub ports: &'static [Port],
     /// Whether the output carries the main input's columns too.
     pub keeps: bool,
-    /// The columns that the operator makes.
+    /// The columns that the operator adds.
     pub adds: &'static [&'static str],
     /// Whether it may stand in a loop: it works on the rows of one attempt, never on all rows of an iteration.
     pub loops: bool,
     /// JSON Schema of `with`. A map whose keys are names of the node's inputs is marked with `x-keys: inputs`.
     pub settings: serde_json::Value,
     /// How settings that fit the schema are read.
-    pub read: Read,
-    /// Further columns that these settings call for.
+    pub read: ReadSettings,
+    /// Further columns that these settings need.
     pub needs: fn(&With) -> Vec<Need>,
-    /// Further columns that it makes with these settings.
+    /// Further columns that it adds with these settings.
     pub makes: fn(&With) -> Vec<String>,
 }
 
@@ -107,14 +107,14 @@ pub struct Port {
     pub delay: Delay,
 }
 
-/// What comes in by a port.
+/// What a port carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carries {
     /// Tasks to play.
     Tasks,
     /// Turns of episodes.
     Rows,
-    /// Versions of a model's weights. An edge into such a port says which weights are used, and hands no rows on.
+    /// Versions of a model's weights. An edge into such a port selects the weights that are used, and passes no rows on.
     Weights,
     /// What the next attempt at a task is told.
     Memory,
@@ -128,12 +128,12 @@ pub enum Delay {
     Always,
 }
 
-/// A column that certain settings call for, such as `state` for `by: [state]`.
+/// A column that certain settings need, such as `state` for `by: [state]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Need {
     pub port: String,
     pub column: String,
-    /// Where the settings say so: the path inside `with`.
+    /// The path of these settings inside `with`.
     pub at: Vec<String>,
 }
 
@@ -150,7 +150,7 @@ impl OperatorSpec {
         matches!(self.role, Role::Learns | Role::Measures)
     }
 
-    /// All columns that it makes with these settings.
+    /// All columns that it adds with these settings.
     pub fn columns(&self, with: &With) -> Vec<String> {
         self.adds.iter().map(|column| column.to_string()).chain((self.makes)(with)).collect()
     }

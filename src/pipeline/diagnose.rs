@@ -1,11 +1,11 @@
-//! Mistakes, each with the place in the text where it can be mended.
+//! Diagnostics: mistakes, each with its place in the text.
 
 use crate::printable::{printable, shortened};
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use serde::Serialize;
 use std::fmt;
 
-/// So many mistakes are shown; of the others it is said how many there are.
+/// The number of mistakes that are shown; the others are counted.
 const MOST: usize = 100;
 
 /// The longest message, in characters.
@@ -33,17 +33,17 @@ pub struct Diagnostics(pub Vec<Diagnostic>);
 
 impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.told(&Renderer::plain()))
+        f.write_str(&self.rendered(&Renderer::plain()))
     }
 }
 
 impl Diagnostics {
-    /// As displayed, in the colours of a terminal.
+    /// Rendered in the colours of a terminal.
     pub fn styled(&self) -> String {
-        self.told(&Renderer::styled())
+        self.rendered(&Renderer::styled())
     }
 
-    fn told(&self, renderer: &Renderer) -> String {
+    fn rendered(&self, renderer: &Renderer) -> String {
         let mut all: Vec<String> = self.0.iter().take(MOST).map(|d| d.rendered(renderer) + "\n").collect();
         if let more @ 1.. = self.0.len().saturating_sub(MOST) {
             all.push(format!("and {more} more\n"));

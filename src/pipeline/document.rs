@@ -1,4 +1,4 @@
-//! A YAML file that is no pipeline: held against the JSON Schema of the type it becomes, with every mistake in its place.
+//! A YAML file that is no pipeline: checked against the JSON Schema of its type, with every mistake located.
 
 use super::check::{settings, Subject};
 use super::parse::{text_of, Report, Text};
@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use std::path::Path;
 
 /// Reads the file at `path` as a `T`. `whole` is what messages call it (`the study`); `look` finds what a schema can't see in a
-/// file that fits it, each mistake with the path of the value that is wrong.
-pub fn document<T: DeserializeOwned + JsonSchema>(path: &Path, whole: &str, look: impl FnOnce(&T) -> Vec<Wrong>) -> Result<T, Diagnostics> {
+/// file that fits it, each mistake with the path of the value that is wrong, and may complete what was read.
+pub fn document<T: DeserializeOwned + JsonSchema>(path: &Path, whole: &str, look: impl FnOnce(&mut T) -> Vec<Wrong>) -> Result<T, Diagnostics> {
     let text = text_of(path)?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let texts = [Text { name: path.display().to_string(), text: text.into(), yaml: 0 }];
@@ -25,14 +25,14 @@ pub fn document<T: DeserializeOwned + JsonSchema>(path: &Path, whole: &str, look
     if report.len() > 0 {
         return Err(report.finish());
     }
-    let read = match serde_json::from_value::<T>(tree.json()) {
+    let mut read = match serde_json::from_value::<T>(tree.json()) {
         Ok(read) => read,
         Err(error) => {
             report.add(tree.at, format!("{whole}: {error}"), None);
             return Err(report.finish());
         }
     };
-    for wrong in look(&read) {
+    for wrong in look(&mut read) {
         report.add(tree.deepest(wrong.at.iter().map(String::as_str)).at, wrong.message, wrong.help);
     }
     if report.len() > 0 {

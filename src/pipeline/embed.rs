@@ -1,4 +1,4 @@
-//! Files whose text belongs to a pipeline: a run keeps the text, so that it goes on as it began whatever becomes of the file.
+//! Files whose text belongs to a pipeline: a run keeps a copy of the text, so that later changes of the file don't affect it.
 
 use super::marks::{at_path, TEMPLATE};
 use super::Pipeline;
@@ -13,8 +13,8 @@ pub fn embed(pipeline: &mut Pipeline) {
     paths.retain(|named| {
         let Some(value) = at_path(source, &named.path).filter(|_| named.mark == TEMPLATE) else { return true };
         let text = value.as_str().and_then(|name| files::text(name.as_ref(), TEMPLATE_BYTES).ok());
-        let kept = text.is_none();
+        let untouched = text.is_none();
         *value = text.map_or_else(|| value.clone(), Into::into);
-        kept
+        untouched
     });
 }

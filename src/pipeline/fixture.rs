@@ -14,8 +14,8 @@ const fn weights(needs: &'static [&'static str], optional: bool, delay: Delay) -
 }
 
 /// As the file has them.
-fn read(given: &Value) -> Result<Arc<dyn Any + Send + Sync>, serde_json::Error> {
-    Ok(Arc::new(given.clone()))
+fn read(json: &Value) -> Result<Arc<dyn Any + Send + Sync>, serde_json::Error> {
+    Ok(Arc::new(json.clone()))
 }
 
 fn nothing(_: &With) -> Vec<Need> {
@@ -23,7 +23,7 @@ fn nothing(_: &With) -> Vec<Need> {
 }
 
 fn grouped(with: &With) -> Vec<Need> {
-    let by = with.given()["by"].as_array().into_iter().flatten().enumerate();
+    let by = with.raw()["by"].as_array().into_iter().flatten().enumerate();
     by.filter_map(|(i, c)| Some(Need { port: "rows".into(), column: c.as_str()?.into(), at: vec!["by".into(), i.to_string()] })).collect()
 }
 
@@ -37,7 +37,7 @@ pub fn catalog() -> Catalog {
         json!({ "model": { "type": "string", "x-names": "model" }, "turns": count, "prompt": { "type": "string", "x-names": "template" } }),
         &["model"],
     );
-    let of = json!({ "oneOf": [{ "type": "string", "const": "episode_return" }, { "type": "string", "const": "step_return" }, { "type": "string", "const": "reward" }] });
+    let estimators = json!({ "oneOf": [{ "type": "string", "const": "episode_return" }, { "type": "string", "const": "step_return" }, { "type": "string", "const": "reward" }] });
     let kl = json!({ "anyOf": [{ "type": "number", "minimum": 0 }, { "$ref": "#/$defs/Kl" }, { "type": "null" }] });
     let mut update = settings(
         json!({ "model": { "type": "string", "x-names": "model" }, "reference": { "type": ["string", "null"], "x-names": "model" }, "lr": { "type": "number", "exclusiveMinimum": 0, "description": "The learning rate." }, "kl": kl }),
@@ -111,7 +111,7 @@ pub fn catalog() -> Catalog {
             true,
             &["return", "advantage"],
             Role::Judges,
-            settings(json!({ "of": of, "gamma": { "type": "number", "minimum": 0, "maximum": 1 } }), &[]),
+            settings(json!({ "of": estimators, "gamma": { "type": "number", "minimum": 0, "maximum": 1 } }), &[]),
             nothing,
         ),
         spec(

@@ -1,4 +1,4 @@
-//! `keep`: which old weights stay on disk.
+//! `keep`: which old versions of the weights stay on disk.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde_json::Value;
 /// Which versions of the weights stay. The start stays always, and so does what a stopped run needs to go on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Keep {
+pub struct WeightRetention {
     /// Those of this many iterations, the newest.
     #[schemars(range(min = 1))]
     pub last: u64,
@@ -19,14 +19,14 @@ pub struct Keep {
     pub best: bool,
 }
 
-impl Default for Keep {
+impl Default for WeightRetention {
     fn default() -> Self {
-        Keep { last: 1, every: None, best: false }
+        WeightRetention { last: 1, every: None, best: false }
     }
 }
 
-impl Keep {
+impl WeightRetention {
     pub(super) fn schema() -> Value {
-        schemars::schema_for!(Keep).to_value()
+        schemars::schema_for!(WeightRetention).to_value()
     }
 }

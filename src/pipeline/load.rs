@@ -1,14 +1,14 @@
-//! From a file, or a text, to a checked pipeline or every mistake in it.
+//! Loads a file or a text: the result is a checked pipeline, or every mistake in it.
 
 use super::check::check;
 use super::embed::embed;
-use super::parse::{self, family, refused, text_of, Family, Report, Text};
+use super::parse::{self, family, refused, text_of, Lineage, Report, Text};
 use super::paths;
 use super::{Catalog, Diagnostic, Diagnostics, Pipeline, Wrong};
 use serde_json::Value;
 use std::path::Path;
 
-/// Finds what a pipeline without mistakes names on disk that isn't there.
+/// Finds files that a valid pipeline names and that don't exist.
 pub type Look<'a> = &'a dyn Fn(&Pipeline) -> Vec<Wrong>;
 
 /// Reads and checks a pipeline file; `sets` are the `path=value` texts of `--set`.
@@ -55,7 +55,7 @@ fn understand(name: &str, text: &str, sets: &[String], catalog: &Catalog, looks:
         let help = Some("a pipeline has at least `flow`, `iterations` and `nodes`".into());
         return Err(Diagnostics(vec![Diagnostic { message, file: name.into(), line: 1, column: 1, help, source: None }]));
     }
-    let Family { mut texts, broken } = family(Text { name: name.into(), text: text.into(), yaml: 0 });
+    let Lineage { mut texts, broken } = family(Text { name: name.into(), text: text.into(), yaml: 0 });
     let files = texts.len();
     texts.extend(sets.iter().map(|set| parse::text(set)));
     let mut report = Report::new(&texts);
@@ -129,9 +129,9 @@ mod tests {
                 format!("{before}[{after}"),
                 format!("{before}é{c}{after}"),
             ] {
-                if let Err(found) = parse("x", &text, &[], &catalog) {
-                    assert!(!found.0.is_empty());
-                    found.to_string();
+                if let Err(diagnostics) = parse("x", &text, &[], &catalog) {
+                    assert!(!diagnostics.0.is_empty());
+                    diagnostics.to_string();
                 }
             }
         }
@@ -140,13 +140,13 @@ mod tests {
     #[test]
     fn a_hopeless_file_is_answered_within_bounds() {
         let nodes: String = (0..3000).map(|i| format!("  n{i}: {{ op: gruop, inputs: m{i} }}\n")).collect();
-        let found = parse("x", &format!("flow: x\niterations: 1\nnodes:\n{nodes}"), &[], &catalog()).unwrap_err();
-        assert_eq!(found.0.len(), 100);
+        let diagnostics = parse("x", &format!("flow: x\niterations: 1\nnodes:\n{nodes}"), &[], &catalog()).unwrap_err();
+        assert_eq!(diagnostics.0.len(), 100);
         let folder = std::env::temp_dir().join(format!("flow-pipeline-{}", std::process::id()));
         std::fs::write(&folder, "# ".repeat(MOST_BYTES)).unwrap();
-        let found = load(&folder, &[], &catalog()).unwrap_err().to_string();
+        let diagnostics = load(&folder, &[], &catalog()).unwrap_err().to_string();
         std::fs::remove_file(&folder).unwrap();
-        assert!(found.contains("longer than 256 KiB"), "{found}");
+        assert!(diagnostics.contains("longer than 256 KiB"), "{diagnostics}");
     }
 
     #[test]
@@ -161,9 +161,9 @@ mod tests {
             ("by: [task, state]", "by: [task, stat]", "there is no column `stat`"),
             ("weights: { after: update, staleness: 0 }", "weights: update", "takes what an earlier iteration made"),
         ] {
-            let found = parse("x", &GOOD.replacen(from, to, 1), &[], &catalog()).unwrap_err();
-            assert_eq!(found.0.len(), 1, "{found}");
-            assert!(found.0[0].message.contains(message), "{found}");
+            let diagnostics = parse("x", &GOOD.replacen(from, to, 1), &[], &catalog()).unwrap_err();
+            assert_eq!(diagnostics.0.len(), 1, "{diagnostics}");
+            assert!(diagnostics.0[0].message.contains(message), "{diagnostics}");
         }
     }
 }

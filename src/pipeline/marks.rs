@@ -34,7 +34,7 @@ impl Named {
 
 /// The marked texts in a value of this schema, defaults of the outermost settings included, in the schema's order, each once.
 pub fn marked(value: &Value, schema: &Value) -> Vec<Named> {
-    let mut walk = Walk { root: schema, places: BTreeSet::new(), marked: Vec::new() };
+    let mut walk = MarkFinder { root: schema, places: BTreeSet::new(), marked: Vec::new() };
     walk.within(value, schema, &mut Vec::new());
     for (key, property) in schema["properties"].as_object().into_iter().flatten() {
         if let (Some(mark), Some(name), None) = (property["x-names"].as_str(), property["default"].as_str(), value.get(key)) {
@@ -49,27 +49,27 @@ pub fn models(value: &Value, schema: &Value) -> Vec<String> {
     marked(value, schema).into_iter().filter(|named| named.mark == MODEL).map(|named| named.name).collect()
 }
 
-struct Walk<'a> {
+struct MarkFinder<'a> {
     /// What references point into.
     root: &'a Value,
     places: BTreeSet<Vec<String>>,
     marked: Vec<Named>,
 }
 
-impl Walk<'_> {
+impl MarkFinder<'_> {
     fn within(&mut self, value: &Value, schema: &Value, path: &mut Vec<String>) {
         if let Some(target) = schema["$ref"].as_str().and_then(|target| self.root.pointer(target.trim_start_matches('#'))) {
             self.within(value, target, path);
         }
         if let (Some(mark), Some(name)) = (schema["x-names"].as_str(), value.as_str()) {
             // What a setting knows by name is no file.
-            let known = schema["x-known"].as_array().is_some_and(|known| known.iter().any(|one| one == name));
+            let known = schema["x-known"].as_array().is_some_and(|known| known.iter().any(|value| value == name));
             if !known && self.places.insert(path.clone()) {
                 self.marked.push(Named { path: path.clone(), mark: mark.into(), name: name.into() });
             }
         }
         for several in ["anyOf", "oneOf", "allOf"] {
-            schema[several].as_array().into_iter().flatten().for_each(|one| self.within(value, one, path));
+            schema[several].as_array().into_iter().flatten().for_each(|branch| self.within(value, branch, path));
         }
         if schema["then"].is_object() {
             self.within(value, &schema["then"], path);

@@ -2,7 +2,7 @@
 //! among them.
 
 use super::marks::{self, Named};
-use super::{Carries, Catalog, Keep, Test, With};
+use super::{Carries, Catalog, Test, WeightRetention, With};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -25,7 +25,7 @@ pub struct Pipeline {
     /// The nodes whose rows are logged.
     pub log: Vec<String>,
     /// Which old weights stay on disk.
-    pub keep: Keep,
+    pub keep: WeightRetention,
     /// Rows fed and rows expected; no part of `source`.
     pub tests: Vec<Test>,
     /// The file as it was understood, without its tests: a run has no use for them. Paths in it begin in the folder where `flow` runs.
@@ -120,7 +120,7 @@ impl Node {
     pub fn makes(&self, adds: impl Fn(&Node) -> Vec<String>) -> Vec<String> {
         let mut all = self.makers().into_iter().map(adds);
         let first = all.next().unwrap_or_default();
-        all.fold(first, |both, one| both.into_iter().filter(|c| one.contains(c)).collect())
+        all.fold(first, |both, columns| both.into_iter().filter(|c| columns.contains(c)).collect())
     }
 
     /// The nodes whose operators make this node's rows: itself, or the output of a loop.
@@ -144,13 +144,13 @@ impl Pipeline {
         let weights = |node: &Node, input: &Input| {
             catalog.operator(&node.op).and_then(|o| o.port(&input.port)).is_some_and(|p| p.carries == Carries::Weights)
         };
-        let mut found: Vec<&str> = vec![id];
+        let mut nodes: Vec<&str> = vec![id];
         for node in self.nodes.iter().rev() {
-            if found.contains(&node.id.as_str()) {
-                found.extend(node.inputs.iter().filter(|i| i.staleness.is_none() && !weights(node, i)).map(|i| i.from.as_str()));
+            if nodes.contains(&node.id.as_str()) {
+                nodes.extend(node.inputs.iter().filter(|i| i.staleness.is_none() && !weights(node, i)).map(|i| i.from.as_str()));
             }
         }
-        self.nodes.iter().map(|n| n.id.as_str()).filter(|n| *n != id && found.contains(n)).collect()
+        self.nodes.iter().map(|n| n.id.as_str()).filter(|n| *n != id && nodes.contains(n)).collect()
     }
 
     /// The models that are used, and those on whose bases they are.
@@ -234,7 +234,7 @@ mod tests {
             [false, false, true],
             "weights are of an iteration before"
         );
-        assert_eq!(rollout.with.given()["samples"], 8);
+        assert_eq!(rollout.with.raw()["samples"], 8);
     }
 
     #[test]
@@ -256,7 +256,7 @@ mod tests {
         let sets = ["nodes.trial.nodes.rollout.with.samples=4", "nodes.trial.loop.attempts=2", "nodes.trial.loop.until=never"];
         let other = looped(&sets);
         let body = other.node("trial").unwrap().body.as_ref().unwrap();
-        assert_eq!((body.attempts, body.until, body.node("rollout").unwrap().with.given()["samples"].as_u64()), (2, Until::Never, Some(4)));
+        assert_eq!((body.attempts, body.until, body.node("rollout").unwrap().with.raw()["samples"].as_u64()), (2, Until::Never, Some(4)));
         assert_eq!(parse("x", &other.to_yaml("".as_ref()), &[], &catalog()).unwrap(), other);
         let differ: Vec<String> = differences(&looped(&[]).source, &other.source).into_iter().map(|d| d.path).collect();
         assert_eq!(differ, ["nodes.trial.loop.attempts", "nodes.trial.loop.until", "nodes.trial.nodes.rollout.with.samples"]);

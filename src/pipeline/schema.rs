@@ -1,7 +1,7 @@
 //! The JSON Schema of a whole pipeline file, for editors: what `inputs` and `with` hold follows from `op`.
 
 use super::check::{loop_schema, MOST_STALENESS};
-use super::{Catalog, Delay, Keep, OperatorSpec, Port, Test};
+use super::{Catalog, Delay, OperatorSpec, Port, Test, WeightRetention};
 use serde_json::{json, Map, Value};
 
 /// JSON Schema (draft 2020-12) of a pipeline that uses the catalog's operators.
@@ -39,7 +39,7 @@ pub fn schema(catalog: &Catalog) -> Value {
     let able: Vec<&str> = catalog.operators.iter().filter(|o| o.loops).map(|o| o.name).collect();
     let trial = hoisted(&loop_schema(), "trial", &mut defs);
     defs.insert("loop".into(), looped(trial, &able));
-    let keep = hoisted(&Keep::schema(), "keep", &mut defs);
+    let keep = hoisted(&WeightRetention::schema(), "keep", &mut defs);
     let test = hoisted(&Test::schema(), "test", &mut defs);
     let either = json!({ "if": { "required": ["loop"] }, "then": { "$ref": "#/$defs/loop" }, "else": { "$ref": "#/$defs/node" } });
     let name = json!({ "type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_-]{0,63}$" });
@@ -234,8 +234,8 @@ mod tests {
             let text = whole.replace(from, to);
             let value = crate::pipeline::parse::read(&text, 0).unwrap().0.json();
             assert_eq!(validator.is_valid(&value), good, "schema: {to}");
-            let said = parse("x", &text, &[], &catalog).err().map(|d| d.to_string()).unwrap_or_default();
-            assert_eq!(said.is_empty(), good, "checker: {to}: {said}");
+            let message = parse("x", &text, &[], &catalog).err().map(|d| d.to_string()).unwrap_or_default();
+            assert_eq!(message.is_empty(), good, "checker: {to}: {message}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A node's settings: as the file has them, and as its operator's own type.
+//! A node's settings: the raw JSON of the file, and the operator's own type.
 
 use super::marks::{self, Named};
 use serde_json::{Error, Value};
@@ -7,20 +7,20 @@ use std::fmt;
 use std::sync::Arc;
 
 /// How an operator reads its settings; fails as serde does.
-pub type Read = fn(&Value) -> Result<Arc<dyn Any + Send + Sync>, Error>;
+pub type ReadSettings = fn(&Value) -> Result<Arc<dyn Any + Send + Sync>, Error>;
 
 /// The settings of a node. They are read once, when the pipeline is loaded; copies share what was read.
 #[derive(Clone)]
 pub struct With {
-    given: Value,
+    raw: Value,
     named: Vec<Named>,
     typed: Arc<dyn Any + Send + Sync>,
 }
 
 impl With {
     /// Settings as a file has them (a map), an agent's in place of its name, read as `read` does; `schema` marks what they name.
-    pub fn read(given: Value, schema: &Value, read: Read) -> Result<With, Error> {
-        Ok(With { typed: read(&given)?, named: marks::marked(&given, schema), given })
+    pub fn read(raw: Value, schema: &Value, read: ReadSettings) -> Result<With, Error> {
+        Ok(With { typed: read(&raw)?, named: marks::marked(&raw, schema), raw })
     }
 
     /// The settings as their operator reads them; nothing where that is another type.
@@ -29,13 +29,13 @@ impl With {
     }
 
     /// As the file has them: for what goes by a schema and so serves every operator.
-    pub fn given(&self) -> &Value {
-        &self.given
+    pub fn raw(&self) -> &Value {
+        &self.raw
     }
 
     /// Whether the file says something for this key, be it the default: what is read no longer tells.
     pub fn gives(&self, key: &str) -> bool {
-        self.given.get(key).is_some()
+        self.raw.get(key).is_some()
     }
 
     /// Every entry of `models:` that the settings name, those of an agent too, each with the setting that does.
@@ -52,19 +52,19 @@ impl With {
 /// No settings, as a loop has none.
 impl Default for With {
     fn default() -> With {
-        With { given: Value::Null, named: Vec::new(), typed: Arc::new(()) }
+        With { raw: Value::Null, named: Vec::new(), typed: Arc::new(()) }
     }
 }
 
 impl PartialEq for With {
     fn eq(&self, other: &With) -> bool {
-        self.given == other.given
+        self.raw == other.raw
     }
 }
 
 impl fmt::Debug for With {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.given.fmt(f)
+        self.raw.fmt(f)
     }
 }
 
@@ -73,8 +73,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn number(given: &Value) -> Result<Arc<dyn Any + Send + Sync>, Error> {
-        Ok(Arc::new(serde_json::from_value::<u64>(given["batch"].clone())?))
+    fn number(raw: &Value) -> Result<Arc<dyn Any + Send + Sync>, Error> {
+        Ok(Arc::new(serde_json::from_value::<u64>(raw["batch"].clone())?))
     }
 
     #[test]

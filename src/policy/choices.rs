@@ -1,17 +1,17 @@
-//! Decoding held to a set of answers: a walk down the trie of their tokens.
+//! Constrained decoding: the set of allowed answers as a trie of tokens that is walked down while the answer is written.
 
 use super::RowFault;
 
-/// A walk: the answers that still agree with what was written, in order and each once, and how much was written.
+/// The state of constrained decoding: the answers that still agree with what was written, in order and each once, and how much was written.
 #[derive(Clone, Debug)]
-pub struct Walk<'a> {
+pub struct ChoiceConstraint<'a> {
     alive: Vec<&'a [u32]>,
     depth: usize,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> ChoiceConstraint<'a> {
     /// At the root of the trie of `choices`, each of which must be closed by one of `ends` and hold none elsewhere.
-    pub fn new(choices: &'a [Vec<u32>], ends: &[u32]) -> Result<Walk<'a>, RowFault> {
+    pub fn new(choices: &'a [Vec<u32>], ends: &[u32]) -> Result<ChoiceConstraint<'a>, RowFault> {
         for choice in choices {
             if choice.is_empty() || choice.iter().position(|t| ends.contains(t)) != Some(choice.len() - 1) {
                 return Err(RowFault::OpenChoice { choice: choice.clone() });
@@ -20,7 +20,7 @@ impl<'a> Walk<'a> {
         let mut alive: Vec<&[u32]> = choices.iter().map(Vec::as_slice).collect();
         alive.sort_unstable();
         alive.dedup();
-        Ok(Walk { alive, depth: 0 })
+        Ok(ChoiceConstraint { alive, depth: 0 })
     }
 
     /// The tokens that may come next, ascending.
@@ -60,27 +60,27 @@ mod tests {
     #[test]
     fn a_walk_down_a_trie() {
         let choices = vec![vec![7, 9, END], vec![5, END], vec![7, 8, END], vec![7, 8, END], vec![7, END]];
-        let mut walk = Walk::new(&choices, &[END]).unwrap();
-        assert_eq!(walk.allowed(), [5, 7]);
-        assert_eq!((walk.forced(), walk.settled()), (None, None));
-        assert!(walk.push(7));
-        assert_eq!(walk.allowed(), [END, 8, 9]);
-        assert!(walk.push(8));
-        assert_eq!((walk.forced(), walk.settled()), (Some(END), Some(&[END][..])));
-        assert!(!walk.push(3));
+        let mut constraint = ChoiceConstraint::new(&choices, &[END]).unwrap();
+        assert_eq!(constraint.allowed(), [5, 7]);
+        assert_eq!((constraint.forced(), constraint.settled()), (None, None));
+        assert!(constraint.push(7));
+        assert_eq!(constraint.allowed(), [END, 8, 9]);
+        assert!(constraint.push(8));
+        assert_eq!((constraint.forced(), constraint.settled()), (Some(END), Some(&[END][..])));
+        assert!(!constraint.push(3));
     }
 
     #[test]
     fn a_common_beginning_is_forced() {
         let choices = vec![vec![4, 5, END], vec![4, 6, END]];
-        let walk = Walk::new(&choices, &[END]).unwrap();
-        assert_eq!((walk.forced(), walk.settled()), (Some(4), None));
+        let constraint = ChoiceConstraint::new(&choices, &[END]).unwrap();
+        assert_eq!((constraint.forced(), constraint.settled()), (Some(4), None));
     }
 
     #[test]
     fn an_open_choice_is_refused() {
-        assert!(Walk::new(&[vec![5]], &[END]).is_err());
-        assert!(Walk::new(&[vec![]], &[END]).is_err());
-        assert!(Walk::new(&[vec![END, 5, END]], &[END]).is_err());
+        assert!(ChoiceConstraint::new(&[vec![5]], &[END]).is_err());
+        assert!(ChoiceConstraint::new(&[vec![]], &[END]).is_err());
+        assert!(ChoiceConstraint::new(&[vec![END, 5, END]], &[END]).is_err());
     }
 }

@@ -4,10 +4,10 @@
 //! A text's vector depends on the text alone: it is padded to a multiple of [`PAD_TO`] tokens, and shares its batch with texts of that
 //! length, as in generation.
 
-use super::model::bert::{unread, Bert, Config};
+use super::model::bert::{unread, Bert, BertConfig};
 use super::model::folder::LONGEST;
 use super::model::parameters::Layout;
-use super::model::safetensors::Files;
+use super::model::safetensors::SafetensorsFiles;
 use super::model::source;
 use super::model::weights::Weights;
 use super::sequence::padded;
@@ -24,8 +24,8 @@ use tch::{Device, Kind, Tensor};
 /// Texts of one pass.
 const TEXTS: usize = 64;
 
-/// Tokens of a text, and which texts they are.
-type Same = (Vec<u32>, Vec<usize>);
+/// The tokens of a text, and the indices of the texts that have them.
+type TokenizedText = (Vec<u32>, Vec<usize>);
 
 /// An encoder as it lies on disk; nothing of it was read but headers and its tokenizer.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,7 +45,7 @@ impl EncoderDescription {
     ///
     /// # Errors
     /// As when it is loaded: what is missing, damaged or unknown is named.
-    pub fn of(folder: &Path) -> Result<Option<EncoderDescription>, PolicyError> {
+    pub fn read(folder: &Path) -> Result<Option<EncoderDescription>, PolicyError> {
         let path = folder.join("config.json");
         if !path.exists() || json(&path)?["model_type"] != "bert" {
             return Ok(None);
@@ -59,7 +59,7 @@ impl EncoderDescription {
 
 /// An encoder with its weights.
 pub struct Encoder {
-    config: Config,
+    config: BertConfig,
     weights: Weights,
     tokenizer: tokenizers::Tokenizer,
 }
@@ -96,13 +96,13 @@ impl Encoder {
             let texts: Vec<_> = texts.into_iter().collect();
             texts.chunks(TEXTS).map(|texts| (places, texts.to_vec())).collect::<Vec<_>>()
         });
-        let batches: Vec<(usize, Vec<Same>)> = all.collect();
+        let batches: Vec<(usize, Vec<TokenizedText>)> = all.collect();
         let (config, weights) = (&self.config, || self.weights.bare());
-        let found =
+        let embeddings =
             spread(threads, weights, &batches, |weights, (places, texts)| Ok(tch::no_grad(|| vectors(config, weights, *places, texts))))?;
         let mut vectors = vec![Vec::new(); texts.len()];
-        for ((_, texts), found) in batches.iter().zip(found) {
-            for ((_, indices), vector) in texts.iter().zip(found.chunks_exact(self.width())) {
+        for ((_, texts), batch) in batches.iter().zip(embeddings) {
+            for ((_, indices), vector) in texts.iter().zip(batch.chunks_exact(self.width())) {
                 indices.iter().for_each(|&index| vectors[index] = vector.to_vec());
             }
         }
@@ -111,9 +111,9 @@ impl Encoder {
 }
 
 /// An encoder's folder, opened and checked; no tensor is read.
-fn open(folder: &Path) -> Result<(Config, tokenizers::Tokenizer, Files, Layout), PolicyError> {
+fn open(folder: &Path) -> Result<(BertConfig, tokenizers::Tokenizer, SafetensorsFiles, Layout), PolicyError> {
     let path = folder.join("config.json");
-    let config = Config::read(&json(&path)?).map_err(|fault| PolicyError::at(&path, fault))?;
+    let config = BertConfig::read(&json(&path)?).map_err(|fault| PolicyError::at(&path, fault))?;
     let pooling = folder.join("1_Pooling/config.json");
     if pooling.exists() && json(&pooling)?["pooling_mode_mean_tokens"] != true {
         return Err(PolicyError::at(&pooling, FileFault::Unsupported("another pooling than the mean of the tokens".into())));
@@ -123,23 +123,23 @@ fn open(folder: &Path) -> Result<(Config, tokenizers::Tokenizer, Files, Layout),
     if vocab > config.vocab_size {
         return Err(PolicyError::at(folder, FileFault::Vocabulary { tokens: vocab, vocab: config.vocab_size }));
     }
-    let (files, layout): (_, Layout) = (Files::of_folder(folder)?, config.layout());
+    let (files, layout): (_, Layout) = (SafetensorsFiles::of_folder(folder)?, config.layout());
     source::check(&files, &layout, "", unread)?;
     Ok((config, tokenizer, files, layout))
 }
 
 /// The vectors of `texts`, one after the other, each padded to `places`.
-fn vectors(config: &Config, weights: &Weights, places: usize, texts: &[Same]) -> Vec<f32> {
+fn vectors(config: &BertConfig, weights: &Weights, places: usize, texts: &[TokenizedText]) -> Vec<f32> {
     let rows = texts.len().next_multiple_of(PAD_TO);
-    // A row of padding sees itself, so that its numbers are some.
+    // A padding row attends to itself, so that its mean is a number.
     let lengths: Vec<i64> = (0..rows).map(|row| texts.get(row).map_or(1, |(ids, _)| ids.len() as i64)).collect();
     let device = weights.device();
     let ids = indices(&padded(texts.iter().map(|(ids, _)| ids.as_slice()), rows, places), device).view([rows as i64, places as i64]);
     let place = Tensor::arange(places as i64, (Kind::Int64, device));
-    let seen = place.lt_tensor(&indices(&lengths, device).unsqueeze(1));
-    let states = Bert { config, weights }.states(&ids, &seen);
-    let seen = seen.to_kind(Kind::Float).unsqueeze(-1);
-    let mean = (states * &seen).sum_dim_intlist(1, false, None) / seen.sum_dim_intlist(1, false, None);
+    let mask = place.lt_tensor(&indices(&lengths, device).unsqueeze(1));
+    let states = Bert { config, weights }.states(&ids, &mask);
+    let mask = mask.to_kind(Kind::Float).unsqueeze(-1);
+    let mean = (states * &mask).sum_dim_intlist(1, false, None) / mask.sum_dim_intlist(1, false, None);
     let length = mean.square().sum_dim_intlist(-1, true, None).sqrt().clamp_min(1e-12);
     values(&(mean / length).narrow(0, 0, texts.len() as i64))
 }
@@ -150,7 +150,7 @@ fn json(path: &Path) -> Result<Value, PolicyError> {
 }
 
 /// The tokenizer in `folder`, which opens and closes texts, pads none, and cuts them where the model was trained to.
-fn tokenizer(folder: &Path, config: &Config) -> Result<tokenizers::Tokenizer, PolicyError> {
+fn tokenizer(folder: &Path, config: &BertConfig) -> Result<tokenizers::Tokenizer, PolicyError> {
     let path: PathBuf = folder.join("tokenizer.json");
     let text = files::text(&path, LONGEST).map_err(|e| PolicyError::file(&path, e))?;
     let mut tokenizer: tokenizers::Tokenizer = text.parse().map_err(|e: tokenizers::Error| PolicyError::file(&path, e))?;

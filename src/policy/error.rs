@@ -1,10 +1,10 @@
-//! What can go wrong with a policy. Errors keep their type, and their rows as numbers, until someone who knows the rows' names tells them.
+//! What can go wrong with a policy. Errors keep their type, and their rows as numbers, until a caller that knows the rows' names describes them.
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::path::Path;
 
-/// What can go wrong with a policy. Rows are indices into what the caller handed over; [`PolicyError::told`] names them.
+/// What can go wrong with a policy. Rows are indices into what the caller handed over; [`PolicyError::describe`] names them.
 /// It travels between processes, so it is made of plain values.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PolicyError {
@@ -12,11 +12,11 @@ pub enum PolicyError {
     NoModel(String),
     /// This version of the weights was dropped, or was never made.
     NoVersion { model: String, version: u64, kept: Vec<u64> },
-    /// A model can't be made as described, or can't do what it was asked.
+    /// A model can't be made as described, or doesn't support the operation.
     Model { model: String, fault: ModelFault },
     /// An update can't be made with these settings.
     Update(UpdateFault),
-    /// One row can't be read, answered or learnt from.
+    /// One row can't be read, answered or trained on.
     Row { row: usize, fault: RowFault },
     /// A number that isn't one: a log-probability, the loss, the gradient.
     NotFinite { model: String, what: Cow<'static, str>, rows: Vec<usize> },
@@ -86,6 +86,11 @@ pub enum ModelFault {
          VLLM_ALLOW_RUNTIME_LORA_UPDATING=True in its environment, where it can read that folder"
     )]
     NotLoaded { what: String },
+    #[error(
+        "its training has diverged: with version {version} of its weights it computes numbers that are none (NaN, or infinite); train again from \
+         weights before that, with a smaller `lr` or a lower `max_grad_norm`"
+    )]
+    Diverged { version: u64 },
     #[error("its reference `{reference}` has another vocabulary")]
     ReferenceVocabulary { reference: String },
 }
@@ -114,7 +119,7 @@ pub enum RowFault {
     OpenChoice { choice: Vec<u32> },
     #[error("the response {response:?} is none of its choices")]
     NotAChoice { response: Vec<u32> },
-    #[error("{tokens} tokens need as many log-probabilities, and numbers; there are {logprobs}")]
+    #[error("{tokens} tokens need as many log-probabilities; there are {logprobs}")]
     Logprobs { tokens: usize, logprobs: usize },
     #[error("{tokens} tokens need as many {what}; there are {numbers}")]
     Numbers { what: Cow<'static, str>, tokens: usize, numbers: usize },
@@ -168,11 +173,11 @@ pub enum FileFault {
     OtherModel { model: String },
 }
 
-/// So many rows are named; of the others only the number is told.
+/// How many rows an error names; of the others it gives the number.
 const NAMED: usize = 5;
 
 impl PolicyError {
-    /// The error of doing something with the file at `path`, in the words of whoever noticed it.
+    /// The error of doing something with the file at `path`, in the words of the library that reported it.
     pub(super) fn file(path: &Path, error: impl std::fmt::Display) -> PolicyError {
         let what = first_line(&error.to_string());
         // libtorch hands on what the system said as text: no space left, a quota, a limit on files.
@@ -191,7 +196,7 @@ impl PolicyError {
     }
 
     /// The error in words, with `name` as the name of a row.
-    pub fn told(&self, name: impl Fn(usize) -> String) -> String {
+    pub fn describe(&self, name: impl Fn(usize) -> String) -> String {
         match self {
             PolicyError::NoModel(model) => format!("there is no model called `{model}`"),
             PolicyError::NoVersion { model, version, kept } => {
@@ -225,7 +230,7 @@ impl PolicyError {
 
 impl std::fmt::Display for PolicyError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.told(|row| format!("row {row}")))
+        f.write_str(&self.describe(|row| format!("row {row}")))
     }
 }
 
@@ -256,9 +261,9 @@ mod tests {
     fn rows_are_told_by_their_names() {
         let name = |row| format!("task a, turn {row}");
         let error = PolicyError::NotFinite { model: "actor".into(), what: "the loss".into(), rows: (3..10).collect() };
-        let told = error.told(name);
-        assert!(told.contains("rows: task a, turn 3; ") && told.ends_with("task a, turn 7; and 2 more"), "{told}");
-        assert_eq!(PolicyError::Row { row: 4, fault: RowFault::EmptyPrompt }.told(name), "task a, turn 4: the prompt is empty");
+        let text = error.describe(name);
+        assert!(text.contains("rows: task a, turn 3; ") && text.ends_with("task a, turn 7; and 2 more"), "{text}");
+        assert_eq!(PolicyError::Row { row: 4, fault: RowFault::EmptyPrompt }.describe(name), "task a, turn 4: the prompt is empty");
         assert_eq!(PolicyError::Row { row: 4, fault: RowFault::EmptyPrompt }.to_string(), "row 4: the prompt is empty");
     }
 

@@ -1,4 +1,4 @@
-//! The policy: a transformer that writes actions and learns from what came of them. The only code that knows libtorch.
+//! The policy: a transformer that writes actions and is trained on their outcomes. The only code that knows libtorch.
 //!
 //! [`Policy`] is a handle on one thread that owns every tensor: [`Policy::generate`] answers prompts, [`Policy::update`] makes the next
 //! version of the weights. Both compute a token's log-probability in the same way:
@@ -51,12 +51,12 @@ mod versions;
 
 pub use encode::EncoderDescription;
 pub use error::{FileFault, ModelFault, PolicyError, RowFault, Unanswered, UpdateFault};
-pub use generate::weigh::Weighed;
-pub use model::adapter::is_one as is_adapter;
+pub use generate::weigh::ChoiceScores;
+pub use model::adapter::is_adapter_folder as is_adapter;
 pub use model::description::Description;
-pub use model::export::{export, Exported};
+pub use model::export::{export, ExportKind};
 pub use model::saved::MOMENTS;
-pub use room::{adapters, available, parameters, LEARNING, PLAYING};
+pub use room::{adapters, available, parameters, unfit, LEARNING, PLAYING};
 pub use settings::{
     Base, Dtype, EncoderModel, Head, LoadModel, LoraSettings, ModelSettings, NewKind, NewModel, RemoteModel, Sampling, ServeSettings,
     ServerSettings, SharedModel, TokenKind,
@@ -65,7 +65,7 @@ pub use tally::Tally;
 pub use thread::Policy;
 pub use tokenizer::{Message, Tokenizer, END, PAD};
 pub use update::parallel::Peers;
-pub use update::report::{RowReport, UpdateReport, Use};
+pub use update::report::{RowReport, RowUse, UpdateReport};
 pub use update::settings::*;
 
 /// Which of the processor's instructions multiply a base in 8 bits: `amx`, `avx512`, `avx2` or `plain`. The environment variable `FLOW_ISA` can
@@ -97,16 +97,16 @@ pub struct Reply {
     pub logprobs: Vec<f32>,
 }
 
-/// What some requests were answered with, and what it took.
+/// The replies to some requests, and how many tokens were computed for them.
 #[derive(Clone, Debug, Default)]
-pub struct Answers {
+pub struct GenerationOutput {
     /// One a request, in their order; a fault where a server gave none.
     pub replies: Vec<Result<Reply, RowFault>>,
     /// The tokens that were read: prompts, and what was written as far as something had to be chosen after it.
     pub tokens: Tally,
 }
 
-/// One row to learn from.
+/// One training row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Example {
     /// What the policy read; never empty.

@@ -15,6 +15,18 @@ pub fn parameters(model: &NewModel, vocab: usize) -> Option<u64> {
     u64::try_from(Tiny::new(model, vocab).ok()?.layout().len()).ok()
 }
 
+/// Which setting of a new model doesn't fit the others, and why; whatever its vocabulary will be.
+pub fn unfit(model: &NewModel) -> Option<(&'static str, ModelFault)> {
+    let fault = Tiny::new(model, 1).err()?;
+    let setting = match fault {
+        ModelFault::Width { .. } => "width",
+        ModelFault::Heads { .. } => "heads",
+        ModelFault::Context { .. } => "context",
+        _ => "new",
+    };
+    Some((setting, fault))
+}
+
 /// How many parameters adapters have beside such a model; none for those that don't fit it.
 pub fn adapters(model: &NewModel, vocab: usize, lora: &LoraSettings) -> Option<u64> {
     use super::model::Architecture;

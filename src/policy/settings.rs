@@ -20,7 +20,7 @@ pub enum ModelSettings {
     Remote(RemoteModel),
 }
 
-/// A server that is asked in the form of OpenAI's API, as vLLM, SGLang and llama.cpp serve it.
+/// A server with OpenAI's API, as vLLM, SGLang and llama.cpp provide it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerSettings {
     /// Where the server's API begins, as `http://127.0.0.1:8000/v1`. `https` is not spoken: the server belongs on this machine, into a private
@@ -34,12 +34,12 @@ pub struct ServerSettings {
     #[serde(default = "timeout")]
     #[schemars(range(min = 0.01, max = 86_400.0))]
     pub timeout: f64,
-    /// How often a question is asked: again after a time-out, a limit on the rate, an error of the server and a malformed reply, with pauses
-    /// from half a second that double, or as long as the server asks for. After that its episode has failed.
+    /// The most attempts of a request. It is retried after a time-out, a rate limit, a server error and a malformed reply, with pauses that
+    /// start at half a second and double, or as long as the server asks for. After the last attempt its episode has failed.
     #[serde(default = "questions")]
     #[schemars(range(min = 1, max = 100))]
     pub tries: u32,
-    /// Questions asked at the same time.
+    /// Requests in parallel.
     #[serde(default = "parallel")]
     #[schemars(range(min = 1, max = 1024))]
     pub parallel: usize,
@@ -65,7 +65,7 @@ pub struct ServeSettings {
     /// The server.
     #[serde(flatten)]
     pub server: ServerSettings,
-    /// Whether the log-probabilities that it tells of what it wrote are those at the temperature (vLLM: `--logprobs-mode
+    /// Whether the log-probabilities that it reports are those at the sampling temperature (vLLM: `--logprobs-mode
     /// processed_logprobs`). Else they are the model's own, and where anything can be written it is sampled at temperature 1.
     #[serde(default)]
     pub tempered: bool,
@@ -138,13 +138,13 @@ pub struct NewModel {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LoraSettings {
-    /// The rank of what is added to a matrix.
+    /// The rank of the adapters.
     #[schemars(range(min = 1, max = 65_536))]
     pub rank: usize,
-    /// What is added is multiplied by `alpha` / `rank`.
+    /// The adapters' updates are scaled by `alpha` / `rank`.
     #[schemars(range(min = 0.0))]
     pub alpha: f64,
-    /// The share of a matrix's inputs that its adapter doesn't see while it learns.
+    /// The dropout rate of the adapters' inputs during training.
     #[schemars(range(min = 0.0, max = 0.99))]
     pub dropout: f64,
     /// Which matrices have an adapter, by how their names end: `q_proj`, `k_proj`, `v_proj`, `o_proj`, `gate_proj`, `up_proj`,
@@ -228,7 +228,7 @@ pub struct LoadModel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.001, max = 100_000.0))]
     pub cache_gb: Option<f64>,
-    /// A server that generates in place of this process; the adapter, which it must have, is learnt here.
+    /// A server that generates in place of this process; the adapter, which the model must have, is trained here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serve: Option<ServeSettings>,
 }
@@ -345,10 +345,10 @@ pub struct Sampling {
     /// Divides the logits; 0 always takes the likeliest token.
     #[schemars(range(min = 0.0))]
     pub temperature: f64,
-    /// Draws from the likeliest tokens that together reach this probability; 1 draws from all.
+    /// Samples from the most likely tokens that together reach this probability; 1 samples from all.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub top_p: f64,
-    /// Draws from so many likeliest tokens, among which `top_p` then chooses; 0 draws from all.
+    /// Samples from this many most likely tokens, before `top_p` is applied; 0 samples from all.
     pub top_k: usize,
     /// The most tokens of a free answer. A choice is always written to its end.
     #[schemars(range(min = 1))]

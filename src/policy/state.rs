@@ -1,18 +1,19 @@
-//! What the policy thread owns: the models with the versions of their weights, and what is asked of them.
+//! What the policy thread owns: the models with the versions of their weights, and the operations on them.
 
 use super::encode::Encoder;
 use super::generate::generate;
 use super::generate::store::Store;
-use super::generate::weigh::{self, Weighed};
+use super::generate::weigh::{self, ChoiceScores};
 use super::model::Net;
-use super::remote::Lent;
+use super::remote::ExportedAdapter;
 use super::tensors::values;
 use super::update::parallel::{hash, Parallel};
-use super::update::passes::{logprobs, read_rows, Row};
-use super::update::{update, Before, Moments};
-use super::versions::Model;
+use super::update::passes::{logprobs, read_rows, TrainingRow};
+use super::update::{update, Moments, UpdateStart};
+use super::versions::VersionedModel;
 use super::{
-    Answers, Example, Head, ModelFault, ModelSettings, Objective, Peers, PolicyError, Request, Sampling, UpdateReport, UpdateSettings,
+    Example, GenerationOutput, Head, ModelFault, ModelSettings, Objective, Peers, PolicyError, Request, Sampling, UpdateReport,
+    UpdateSettings,
 };
 use crate::seed::mix;
 use std::collections::{BTreeMap, VecDeque};
@@ -20,22 +21,22 @@ use std::path::{Path, PathBuf};
 use tch::{Device, Kind, Tensor};
 
 /// New weights and moments.
-type Made = (Tensor, Moments);
+type NewWeights = (Tensor, Moments);
 
 /// All models of a process.
-pub struct State {
-    models: BTreeMap<String, Model>,
+pub struct PolicyState {
+    models: BTreeMap<String, VersionedModel>,
     encoders: BTreeMap<String, Encoder>,
     device: Device,
     threads: usize,
 }
 
-impl State {
-    pub fn new(models: &BTreeMap<String, ModelSettings>, words: &[String], seed: u64, threads: usize) -> Result<State, PolicyError> {
+impl PolicyState {
+    pub fn new(models: &BTreeMap<String, ModelSettings>, words: &[String], seed: u64, threads: usize) -> Result<PolicyState, PolicyError> {
         tch::set_num_threads(1);
         let device = Device::cuda_if_available();
         let threads = if device.is_cuda() { 1 } else { threads.max(1) };
-        let mut state = State { models: BTreeMap::new(), encoders: BTreeMap::new(), device, threads };
+        let mut state = PolicyState { models: BTreeMap::new(), encoders: BTreeMap::new(), device, threads };
         let mut shared = Vec::new();
         for (name, settings) in models {
             match settings {
@@ -45,7 +46,7 @@ impl State {
                 // The model whose base it is has to be there.
                 ModelSettings::Shared(settings) => shared.push((name, settings)),
                 _ => {
-                    let model = Model::new(name, settings, words, seed, device)?;
+                    let model = VersionedModel::new(name, settings, words, seed, device)?;
                     if matches!(settings, ModelSettings::Load(load) if load.serve.is_some()) && !model.can_be_served() {
                         return Err(PolicyError::model(name, ModelFault::NotServed));
                     }
@@ -68,15 +69,15 @@ impl State {
 
     /// Refuses a critic that reads the tokens of no policy there is.
     fn understood(&self) -> Result<(), PolicyError> {
-        let policies: Vec<&Model> = self.models.values().filter(|model| !model.values()).collect();
-        let alone = |model: &Model| model.values() && !policies.iter().any(|policy| policy.tokenizer == model.tokenizer);
+        let policies: Vec<&VersionedModel> = self.models.values().filter(|model| !model.values()).collect();
+        let alone = |model: &VersionedModel| model.values() && !policies.iter().any(|policy| policy.tokenizer == model.tokenizer);
         match self.models.iter().find(|(_, model)| !policies.is_empty() && alone(model)) {
             Some((name, _)) => Err(PolicyError::model(name, ModelFault::CriticVocabulary)),
             None => Ok(()),
         }
     }
 
-    pub fn models(&self) -> impl Iterator<Item = (&String, &Model)> {
+    pub fn models(&self) -> impl Iterator<Item = (&String, &VersionedModel)> {
         self.models.iter()
     }
 
@@ -86,7 +87,7 @@ impl State {
     }
 
     /// The model called `name` if it has that head.
-    fn with_head(&self, name: &str, head: Head) -> Result<&Model, PolicyError> {
+    fn with_head(&self, name: &str, head: Head) -> Result<&VersionedModel, PolicyError> {
         let model = self.model(name)?;
         match head {
             Head::Language if model.values() => Err(PolicyError::model(name, ModelFault::WritesNothing)),
@@ -95,12 +96,12 @@ impl State {
         }
     }
 
-    fn model(&self, name: &str) -> Result<&Model, PolicyError> {
+    fn model(&self, name: &str) -> Result<&VersionedModel, PolicyError> {
         self.models.get(name).ok_or_else(|| PolicyError::NoModel(name.into()))
     }
 
     pub fn versions(&self, name: &str) -> Result<Vec<u64>, PolicyError> {
-        Ok(self.model(name)?.kept())
+        Ok(self.model(name)?.version_numbers())
     }
 
     pub fn parameters(&self, name: &str) -> Result<usize, PolicyError> {
@@ -113,18 +114,25 @@ impl State {
         Ok(self.model(name)?.start.layout().len() as usize)
     }
 
-    pub fn generate(&self, name: &str, version: u64, requests: &[Request], sampling: &Sampling) -> Result<Answers, PolicyError> {
+    pub fn generate(&self, name: &str, version: u64, requests: &[Request], sampling: &Sampling) -> Result<GenerationOutput, PolicyError> {
         let net = self.with_head(name, Head::Language)?.at(name, version)?;
-        self.stored(name, version, &net, |store| generate(&net, version, store, requests, sampling, self.threads))
+        let answers = self.stored(name, version, &net, |store| generate(&net, version, store, requests, sampling, self.threads))?;
+        // Of a draw among numbers that are none nothing can be learnt, and nobody should be shown what was written.
+        let finite = answers.replies.iter().flatten().all(|reply| reply.logprobs.iter().all(|logprob| logprob.is_finite()));
+        if finite {
+            Ok(answers)
+        } else {
+            Err(PolicyError::model(name, ModelFault::Diverged { version }))
+        }
     }
 
-    pub fn lend(&self, name: &str, version: u64, root: &Path) -> Result<Lent, PolicyError> {
+    pub fn lend(&self, name: &str, version: u64, root: &Path) -> Result<ExportedAdapter, PolicyError> {
         self.with_head(name, Head::Language)?.lend(name, version, root)
     }
 
     pub fn values(&self, name: &str, version: u64, prompts: &[Example]) -> Result<Vec<Vec<f32>>, PolicyError> {
         let net = self.with_head(name, Head::Value)?.at(name, version)?;
-        let rows = prompts.iter().enumerate().map(|(i, e)| Row::value(i, e, &net)).collect::<Result<Vec<_>, _>>()?;
+        let rows = prompts.iter().enumerate().map(|(i, e)| TrainingRow::value(i, e, &net)).collect::<Result<Vec<_>, _>>()?;
         let size = UpdateSettings::default().micro_batch;
         read_rows(&net, &rows, size, &self.alone(), |pass, net| pass.values(net))
     }
@@ -132,21 +140,21 @@ impl State {
     pub fn logprobs(&self, name: &str, rows: &[Example], temperature: Option<f32>) -> Result<Vec<Vec<f32>>, PolicyError> {
         let model = self.with_head(name, Head::Language)?;
         let net = model.net(model.newest().1);
-        let rows = rows.iter().enumerate().map(|(i, e)| Row::new(i, e, &net)).collect::<Result<Vec<_>, _>>()?;
+        let rows = rows.iter().enumerate().map(|(i, e)| TrainingRow::new(i, e, &net)).collect::<Result<Vec<_>, _>>()?;
         logprobs(&net, &rows, temperature, UpdateSettings::default().micro_batch, &self.alone())
     }
 
-    pub fn likelihoods(&self, name: &str, version: u64, requests: &[Request], temperature: f64) -> Result<Weighed, PolicyError> {
+    pub fn likelihoods(&self, name: &str, version: u64, requests: &[Request], temperature: f64) -> Result<ChoiceScores, PolicyError> {
         let net = self.with_head(name, Head::Language)?.at(name, version)?;
         self.stored(name, version, &net, |store| weigh::likelihoods(&net, version, store, requests, temperature, self.threads))
     }
 
-    pub fn worths(&self, name: &str, version: u64, requests: &[Request]) -> Result<Weighed, PolicyError> {
+    pub fn choice_values(&self, name: &str, version: u64, requests: &[Request]) -> Result<ChoiceScores, PolicyError> {
         let net = self.with_head(name, Head::Value)?.at(name, version)?;
-        self.stored(name, version, &net, |store| weigh::worths(&net, version, store, requests, self.threads))
+        self.stored(name, version, &net, |store| weigh::choice_values(&net, version, store, requests, self.threads))
     }
 
-    /// What `read` makes with what was read before with that version.
+    /// Calls `read` with the cache of keys and values of that version.
     fn stored<T>(
         &self,
         name: &str,
@@ -189,36 +197,36 @@ impl State {
         temperature: Option<f32>,
     ) -> Result<Vec<Vec<f32>>, PolicyError> {
         let net = self.reference(name, other)?;
-        let rows = rows.iter().enumerate().map(|(i, e)| Row::new(i, e, &net)).collect::<Result<Vec<_>, _>>()?;
+        let rows = rows.iter().enumerate().map(|(i, e)| TrainingRow::new(i, e, &net)).collect::<Result<Vec<_>, _>>()?;
         logprobs(&net, &rows, temperature, UpdateSettings::default().micro_batch, &self.alone())
     }
 
-    /// What an update makes of the newest weights and its moments, if it learns anything; its report has the version before.
+    /// The new weights and moments of one update, or none if no row was trained on; the report has the version before the update.
     pub fn learn(
         &self,
         name: &str,
         rows: &[Example],
         settings: &UpdateSettings,
         peers: Option<&dyn Peers>,
-    ) -> Result<(Option<Made>, UpdateReport), PolicyError> {
+    ) -> Result<(Option<NewWeights>, UpdateReport), PolicyError> {
         let head = if settings.objective == Objective::Value { Head::Value } else { Head::Language };
         let model = self.with_head(name, head)?;
         let (version, flat) = model.newest();
         // What learns is kept in f32, whatever it is computed with in.
         let flat = &flat.to_kind(Kind::Float);
-        let holds = settings.kl != 0.0 && head != Head::Value;
-        let reference = if holds { Some(self.reference(name, settings.reference.as_deref())?) } else { None };
+        let needs_reference = settings.kl != 0.0 && head != Head::Value;
+        let reference = if needs_reference { Some(self.reference(name, settings.reference.as_deref())?) } else { None };
         let net = model.net(flat);
         let seed = mix(model.seed, version + 1);
         let parallel = Parallel { threads: self.threads, peers, start: peers.map_or(0, |_| hash(&values(flat))) };
-        let before = Before { name, net: &net, moments: &model.moments, reference, seed, parallel };
-        let (made, report) = update(&before, rows, settings)?;
-        Ok((made, UpdateReport { version, ..report }))
+        let before = UpdateStart { name, net: &net, moments: &model.moments, reference, seed, parallel };
+        let (new_weights, report) = update(&before, rows, settings)?;
+        Ok((new_weights, UpdateReport { version, ..report }))
     }
 
-    /// Makes that the newest version, and keeps `keep` older ones.
-    pub fn adopt(&mut self, name: &str, made: (Option<Made>, UpdateReport), keep: usize) -> Result<UpdateReport, PolicyError> {
-        let (Some((flat, moments)), mut report) = made else { return Ok(made.1) };
+    /// Makes the outcome the newest version, and keeps `keep` older ones.
+    pub fn adopt(&mut self, name: &str, outcome: (Option<NewWeights>, UpdateReport), keep: usize) -> Result<UpdateReport, PolicyError> {
+        let (Some((flat, moments)), mut report) = outcome else { return Ok(outcome.1) };
         report.version += 1;
         let model = self.models.get_mut(name).ok_or_else(|| PolicyError::NoModel(name.into()))?;
         model.moments = moments;
@@ -226,8 +234,8 @@ impl State {
         while model.versions.len() > keep + 1 {
             model.versions.pop_front();
         }
-        let kept: Vec<u64> = model.versions.iter().map(|(version, _)| *version).collect();
-        model.stores.get_mut().retain(|version, _| kept.contains(version));
+        let retained: Vec<u64> = model.versions.iter().map(|(version, _)| *version).collect();
+        model.stores.get_mut().retain(|version, _| retained.contains(version));
         Ok(report)
     }
 

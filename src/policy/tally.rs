@@ -11,7 +11,7 @@ use std::collections::HashSet;
 pub struct Tally {
     /// Places that forward passes went over, padding among them.
     pub computed: usize,
-    /// A hash of each token with all that stands before it. Only their number is ever asked for, so that their order can't matter.
+    /// A hash of each token with all that stands before it. Only the size of the set is used, so its order doesn't matter.
     chains: HashSet<u64>,
 }
 

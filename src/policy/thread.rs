@@ -1,13 +1,13 @@
 //! The policy thread: one thread owns the tensors of a process, and everyone else holds a handle.
 
-use super::generate::weigh::Weighed;
+use super::generate::weigh::ChoiceScores;
 use super::model::Sizes;
 use super::pause::at_pauses;
-use super::remote::{Remote, Served};
-use super::state::State;
+use super::remote::{GenerationServer, Remote};
+use super::state::PolicyState;
 use super::threads::panic_text;
 use super::{
-    Answers, Example, LoadModel, ModelFault, ModelSettings, Peers, PolicyError, Reply, Request, Sampling, Tokenizer, UpdateReport,
+    Example, GenerationOutput, LoadModel, ModelFault, ModelSettings, Peers, PolicyError, Reply, Request, Sampling, Tokenizer, UpdateReport,
     UpdateSettings,
 };
 use crate::pulse::Pulse;
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-type Job = Box<dyn FnOnce(&RefCell<State>) + Send>;
+type PolicyJob = Box<dyn FnOnce(&RefCell<PolicyState>) + Send>;
 
 /// A handle on the policy thread, which ends with its last handle.
 /// Its calls block until the answer is there, so they belong on threads that may wait.
@@ -28,26 +28,26 @@ type Job = Box<dyn FnOnce(&RefCell<State>) + Send>;
 /// an error of the call, so a panic hook that ends the process should leave these threads out.
 #[derive(Clone)]
 pub struct Policy {
-    jobs: Sender<Job>,
+    jobs: Sender<PolicyJob>,
     /// Jobs that need a version of the weights and nothing else: a long update makes room for them at its pauses.
-    reads: Sender<Job>,
+    reads: Sender<PolicyJob>,
     tokenizers: Arc<BTreeMap<String, Arc<Tokenizer>>>,
-    /// Those that servers run: whoever asks waits for the server itself, and not for the thread.
+    /// The models that servers run: their callers wait for the server, not for this thread.
     remotes: Arc<BTreeMap<String, Remote>>,
     /// The servers that generate for models of the thread.
-    served: Arc<BTreeMap<String, Served>>,
+    served: Arc<BTreeMap<String, GenerationServer>>,
     pulse: Arc<Pulse>,
     peers: Option<Arc<dyn Peers>>,
 }
 
 impl Policy {
-    /// Starts the thread and makes the models, on a GPU where there is one; servers that run models aren't asked yet. `threads` is how many threads share the work on a CPU.
+    /// Starts the thread and makes the models, on a GPU where there is one; no request is sent to servers yet. `threads` is how many threads share the work on a CPU.
     /// `words` are the vocabulary of new models that ask for words. Random weights follow from `seed` and the model's name.
     ///
     /// # Errors
     /// If a model can't be made or loaded: the first one that can't.
     pub fn start(models: &BTreeMap<String, ModelSettings>, words: &[String], seed: u64, threads: usize) -> Result<Policy, PolicyError> {
-        let ((jobs, queue), (reads, asked)) = (unbounded::<Job>(), unbounded::<Job>());
+        let ((jobs, queue), (reads, read_queue)) = (unbounded::<PolicyJob>(), unbounded::<PolicyJob>());
         let (ready, started) = bounded(1);
         let (mut remotes, mut here) = (BTreeMap::new(), BTreeMap::new());
         for (name, settings) in models {
@@ -61,14 +61,14 @@ impl Policy {
         let beat = pulse.clone();
         let serving = here.clone();
         let body = move || {
-            let state = guarded(|| State::new(&here, &words, seed, threads));
+            let state = guarded(|| PolicyState::new(&here, &words, seed, threads));
             match state {
                 Err(error) => drop(ready.send(Err(error))),
                 Ok(state) => {
                     let known = state.models().map(|(name, model)| (name.clone(), (model.tokenizer.clone(), model.start.sizes))).collect();
                     drop(ready.send(Ok(known)));
                     let state = Rc::new(RefCell::new(state));
-                    let (meanwhile, read, pulse) = (asked.clone(), state.clone(), beat.clone());
+                    let (meanwhile, read, pulse) = (read_queue.clone(), state.clone(), beat.clone());
                     at_pauses(move || {
                         for job in meanwhile.try_iter() {
                             pulse.unqueue();
@@ -76,7 +76,7 @@ impl Policy {
                         }
                     });
                     // Both queues end together, with the last handle.
-                    while let Ok(job) = select! { recv(queue) -> job => job, recv(asked) -> job => job } {
+                    while let Ok(job) = select! { recv(queue) -> job => job, recv(read_queue) -> job => job } {
                         beat.unqueue();
                         beat.begin();
                         job(&state);
@@ -90,7 +90,7 @@ impl Policy {
         let mut served = BTreeMap::new();
         for (name, (tokenizer, sizes)) in &known {
             if let Some(ModelSettings::Load(LoadModel { serve: Some(settings), .. })) = serving.get(name) {
-                served.insert(name.clone(), Served::new(name, settings, tokenizer.clone(), *sizes)?);
+                served.insert(name.clone(), GenerationServer::new(name, settings, tokenizer.clone(), *sizes)?);
             }
         }
         let mut tokenizers: BTreeMap<String, Arc<Tokenizer>> = known.into_iter().map(|(name, (tokenizer, _))| (name, tokenizer)).collect();
@@ -117,23 +117,29 @@ impl Policy {
         Policy { peers: Some(peers), ..self }
     }
 
-    /// Runs `work` on the policy thread, after what was asked before it, and waits for its result.
-    fn ask<T: Send + 'static>(&self, work: impl FnOnce(&mut State) -> Result<T, PolicyError> + Send + 'static) -> Result<T, PolicyError> {
+    /// Runs `work` on the policy thread, after the jobs queued before it, and waits for its result.
+    fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut PolicyState) -> Result<T, PolicyError> + Send + 'static,
+    ) -> Result<T, PolicyError> {
         self.send(&self.jobs, move |state| work(&mut state.borrow_mut()))
     }
 
     /// Runs `work`, which asks for a version of the weights that is there, at the next pause of whatever is being done.
-    fn read<T: Send + 'static>(&self, work: impl FnOnce(&State) -> Result<T, PolicyError> + Send + 'static) -> Result<T, PolicyError> {
+    fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&PolicyState) -> Result<T, PolicyError> + Send + 'static,
+    ) -> Result<T, PolicyError> {
         self.send(&self.reads, move |state| work(&state.borrow()))
     }
 
     fn send<T: Send + 'static>(
         &self,
-        queue: &Sender<Job>,
-        work: impl FnOnce(&RefCell<State>) -> Result<T, PolicyError> + Send + 'static,
+        queue: &Sender<PolicyJob>,
+        work: impl FnOnce(&RefCell<PolicyState>) -> Result<T, PolicyError> + Send + 'static,
     ) -> Result<T, PolicyError> {
         let (done, answer) = bounded(1);
-        let job: Job = Box::new(move |state| drop(done.send(guarded(|| work(state)))));
+        let job: PolicyJob = Box::new(move |state| drop(done.send(guarded(|| work(state)))));
         self.pulse.queue();
         queue.send(job).map_err(|_| PolicyError::Gone)?;
         answer.recv().map_err(|_| PolicyError::Gone)?
@@ -175,8 +181,8 @@ impl Policy {
     /// As [`Policy::generate`], and how many tokens it took. A request that a server gave no answer to has a fault in place of its reply.
     ///
     /// # Errors
-    /// The same but for that; and if a server answers nobody.
-    pub fn answer(&self, model: &str, version: u64, requests: Vec<Request>, sampling: Sampling) -> Result<Answers, PolicyError> {
+    /// As [`Policy::generate`], and if a server answers no request at all.
+    pub fn answer(&self, model: &str, version: u64, requests: Vec<Request>, sampling: Sampling) -> Result<GenerationOutput, PolicyError> {
         if let Some(remote) = self.remotes.get(model) {
             return remote.answer(&requests, &sampling);
         }
@@ -203,14 +209,14 @@ impl Policy {
         }
         let shared = self.peers.clone();
         // While it learns the state is only read, so that others may read it too.
-        let made = self.send(&self.jobs, move |state| {
-            let made = state.borrow().learn(&model, &rows, &settings, shared.as_deref())?;
-            state.borrow_mut().adopt(&model, made, settings.keep)
+        let report = self.send(&self.jobs, move |state| {
+            let outcome = state.borrow().learn(&model, &rows, &settings, shared.as_deref())?;
+            state.borrow_mut().adopt(&model, outcome, settings.keep)
         });
         if let Some(peers) = &self.peers {
             peers.end();
         }
-        made
+        report
     }
 
     /// The log-probability of each response token under the newest weights, as an update computes it, at `temperature` or each row at its
@@ -228,7 +234,7 @@ impl Policy {
     ///
     /// # Errors
     /// If the model is a critic, the version isn't kept, or a request can't be read: [`PolicyError::Row`] with its index.
-    pub fn likelihoods(&self, model: &str, version: u64, requests: Vec<Request>, temperature: f64) -> Result<Weighed, PolicyError> {
+    pub fn likelihoods(&self, model: &str, version: u64, requests: Vec<Request>, temperature: f64) -> Result<ChoiceScores, PolicyError> {
         let model = model.to_string();
         self.read(move |state| state.likelihoods(&model, version, &requests, temperature))
     }
@@ -237,9 +243,9 @@ impl Policy {
     ///
     /// # Errors
     /// If the model is no critic, the version isn't kept, or a request can't be read: [`PolicyError::Row`] with its index.
-    pub fn worths(&self, model: &str, version: u64, requests: Vec<Request>) -> Result<Weighed, PolicyError> {
+    pub fn choice_values(&self, model: &str, version: u64, requests: Vec<Request>) -> Result<ChoiceScores, PolicyError> {
         let model = model.to_string();
-        self.read(move |state| state.worths(&model, version, &requests))
+        self.read(move |state| state.choice_values(&model, version, &requests))
     }
 
     /// The log-probability of each response token under the reference of `model`: under `reference`, or under the model as it was when the
@@ -259,7 +265,7 @@ impl Policy {
     }
 
     /// The return that version `version` of a critic expects after each prompt and, where a row has a response, after each of its tokens but
-    /// the last: so many numbers as the response has tokens, one at least.
+    /// the last: as many numbers as the response has tokens, at least one.
     ///
     /// # Errors
     /// If the model is no critic, the version isn't kept, or a prompt can't be read.
@@ -305,9 +311,9 @@ impl Policy {
         self.ask(move |state| state.restore(&model, &folders))
     }
 
-    /// A version that is read from disk may be another one than the server was told of.
+    /// A version that is read from disk may differ from the one that the server has loaded.
     fn forget(&self, model: &str) {
-        self.served.get(model).into_iter().for_each(Served::forget);
+        self.served.get(model).into_iter().for_each(GenerationServer::forget);
     }
 
     /// The versions that `generate` can use, oldest first.

@@ -6,12 +6,12 @@ use std::ops::Range;
 /// its sequences, and all that begins with a node follows it before anything else does.
 #[derive(Default)]
 pub struct Trie {
-    nodes: Vec<Node>,
+    nodes: Vec<TrieNode>,
     /// The nodes of the sequence that was added last.
     path: Vec<usize>,
 }
 
-struct Node {
+struct TrieNode {
     token: u32,
     place: usize,
     /// `None` at the beginning of a sequence.
@@ -24,7 +24,7 @@ impl Trie {
         let shared = self.path.iter().zip(sequence).take_while(|(&node, &token)| self.nodes[node].token == token).count();
         self.path.truncate(shared);
         for &token in &sequence[shared..] {
-            self.nodes.push(Node { token, place: self.path.len(), before: self.path.last().copied() });
+            self.nodes.push(TrieNode { token, place: self.path.len(), before: self.path.last().copied() });
             self.path.push(self.nodes.len() - 1);
         }
         &self.path

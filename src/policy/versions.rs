@@ -2,18 +2,18 @@
 
 use super::engine::Kept;
 use super::generate::store::Store;
-use super::model::adapter::{self, Base};
+use super::model::adapter::{self, BaseLocation};
 use super::model::checkpoint;
 use super::model::lora::{Adapter, Lora};
-use super::model::saved::{self, Saved};
+use super::model::saved::{self, SavedModel};
 use super::model::tiny::Tiny;
 use super::model::{Architecture, Net};
-use super::remote::Lent;
+use super::remote::ExportedAdapter;
 use super::tensors::values;
 use super::update::parallel::hash;
 use super::update::Moments;
 use super::{
-    Base as BaseKind, Dtype, FileFault, Head, LoadModel, LoraSettings, ModelFault, ModelSettings, PolicyError, SharedModel, TokenKind, Tokenizer,
+    BaseLocation as Base, Dtype, FileFault, Head, LoadModel, LoraSettings, ModelFault, ModelSettings, PolicyError, SharedModel, TokenKind, Tokenizer,
 };
 use crate::seed::{mix, text};
 use std::cell::RefCell;
@@ -28,31 +28,31 @@ fn bytes(gigabytes: Option<f64>) -> Option<u64> {
 }
 
 /// One model: its newest versions, its moments, and the weights it began with.
-pub struct Model {
+pub struct VersionedModel {
     /// With the weights it began with.
     pub start: Net,
     /// Its vocabulary.
     pub tokenizer: Arc<Tokenizer>,
-    /// What is trained of it, oldest first, the newest last; never empty.
+    /// The versions of its trained weights, oldest first; never empty.
     pub versions: VecDeque<(u64, Tensor)>,
     /// The optimiser's.
     pub moments: Moments,
-    /// What was read with those versions that were asked for answers.
+    /// The cached keys and values of the versions that generated answers.
     pub stores: RefCell<BTreeMap<u64, Store>>,
     /// Bytes that each of those may take, where that is set.
     pub cache: Option<u64>,
-    /// Decides what of it is random.
+    /// The seed of its random numbers.
     pub seed: u64,
     /// Where the weights lie that its adapter is of, if it has one and they lie anywhere else than beside it.
     base: Option<String>,
 }
 
-impl Model {
+impl VersionedModel {
     /// A model of that name, as the pipeline describes it: `words` are those of a new vocabulary, `seed` is the run's.
     ///
     /// # Errors
     /// If its sizes make no model, or what is on disk can't be read.
-    pub fn new(name: &str, settings: &ModelSettings, words: &[String], seed: u64, device: Device) -> Result<Model, PolicyError> {
+    pub fn new(name: &str, settings: &ModelSettings, words: &[String], seed: u64, device: Device) -> Result<VersionedModel, PolicyError> {
         let seed = mix(seed, text(name));
         let wrong = |fault| PolicyError::model(name, fault);
         match settings {
@@ -63,13 +63,13 @@ impl Model {
                 };
                 let tiny = Tiny::new(new, tokenizer.vocab_size()).map_err(wrong)?;
                 let flat = Tensor::from_slice(&tiny.layout().random(seed)).to_device(device);
-                let model = Model::begin(Arc::new(tiny), Arc::new(tokenizer), &flat, Kind::Float, seed);
+                let model = VersionedModel::begin(Arc::new(tiny), Arc::new(tokenizer), &flat, Kind::Float, seed);
                 match &new.lora {
                     Some(lora) => model.adapted(lora, None).map_err(wrong),
                     None => Ok(model),
                 }
             }
-            ModelSettings::Load(load) => Model::load(load, seed, device, &wrong),
+            ModelSettings::Load(load) => VersionedModel::load(load, seed, device, &wrong),
             // It is made of the other one, and the others aren't kept among the models that learn.
             ModelSettings::Shared(_) | ModelSettings::Encode(_) | ModelSettings::Remote(_) => Err(wrong(ModelFault::WritesNothing)),
         }
@@ -103,7 +103,7 @@ impl Model {
     }
 
     /// A model from disk. The weights are taken, the training isn't: it starts at version 0 with fresh moments.
-    fn load(load: &LoadModel, seed: u64, device: Device, wrong: &dyn Fn(ModelFault) -> PolicyError) -> Result<Model, PolicyError> {
+    fn load(load: &LoadModel, seed: u64, device: Device, wrong: &dyn Fn(ModelFault) -> PolicyError) -> Result<VersionedModel, PolicyError> {
         let kind = match load.dtype {
             Dtype::F32 => Kind::Float,
             Dtype::Bf16 => Kind::BFloat16,
@@ -114,7 +114,7 @@ impl Model {
             // The folder of an adapter names its base, too.
             Some(folder) if *folder == load.load => stored.adapters.pop(),
             Some(folder) => {
-                let own = adapter::Stored::open(Path::new(folder))?;
+                let own = adapter::StoredAdapter::open(Path::new(folder))?;
                 Some((Arc::new(stored.adapted_by(&own)?), own))
             }
         };
@@ -122,7 +122,7 @@ impl Model {
             Some((_, own)) if load.adapter.as_ref() == Some(&load.load) => own.base()?.display().to_string(),
             _ => load.load.clone(),
         };
-        // Where all weights are learnt the first update makes them f32, and they are computed with in `kind`.
+        // Where all weights are trained, the first update makes them f32; the forward pass computes in `kind`.
         let mut saved = stored.load(device, kind)?;
         // Where an adapter learns, the head is learnt beside it, and the base is what it was.
         let learns = load.lora.is_some() || adapter.is_some();
@@ -130,13 +130,13 @@ impl Model {
             saved = saved.with_head(head).map_err(wrong)?;
         }
         let named = saved::published(&*saved.architecture);
-        let mut model = Model::begin(saved.architecture, saved.tokenizer, &saved.flat, kind, seed);
+        let mut model = VersionedModel::begin(saved.architecture, saved.tokenizer, &saved.flat, kind, seed);
         drop(saved.flat);
         let dropout = adapter.as_ref().map(|(adapter, _)| adapter.lora.dropout).or(load.lora.as_ref().map(|lora| lora.dropout));
         let kept = match load.base {
-            BaseKind::Own => None,
-            BaseKind::Int8 => Some(Kept::Int8),
-            BaseKind::F32 => Some(Kept::F32),
+            Base::Own => None,
+            Base::Int8 => Some(MatrixFormat::Int8),
+            Base::F32 => Some(MatrixFormat::F32),
         };
         if let Some(kept) = kept {
             let why = match dropout {
@@ -157,27 +157,36 @@ impl Model {
             let flat = own.read(&adapter, device)?;
             model = model.with_adapter(adapter, flat, load.head).map_err(wrong)?;
         }
-        Ok(Model { base: named.then_some(base), cache: bytes(load.cache_gb), ..model })
+        Ok(VersionedModel { base: named.then_some(base), cache: bytes(load.cache_gb), ..model })
     }
 
     /// A model that begins with those weights, all of which are trained.
-    fn begin(architecture: Arc<dyn Architecture>, tokenizer: Arc<Tokenizer>, flat: &Tensor, kind: Kind, seed: u64) -> Model {
+    fn begin(architecture: Arc<dyn Architecture>, tokenizer: Arc<Tokenizer>, flat: &Tensor, kind: Kind, seed: u64) -> VersionedModel {
         let start = Net::new(architecture, flat, kind, tokenizer.ends());
         let versions = VecDeque::from([(0, flat.shallow_clone())]);
-        Model { start, tokenizer, versions, moments: Moments::new(flat), stores: RefCell::default(), cache: None, seed, base: None }
+        VersionedModel {
+            start,
+            tokenizer,
+            versions,
+            moments: Moments::new(flat),
+            stores: RefCell::default(),
+            cache: None,
+            seed,
+            base: None,
+        }
     }
 
     /// The same with its base packed once, to be computed row by row, since only what will stand beside it is trained. Where it need not be `saved`,
     /// nothing else is left of it.
-    fn packed(self, kept: Kept, saved: bool) -> Model {
+    fn packed(self, kept: MatrixFormat, saved: bool) -> VersionedModel {
         let moments = Moments::new(&Tensor::zeros([0], (Kind::Float, self.start.device())));
-        let Model { start, versions, .. } = self;
+        let VersionedModel { start, versions, .. } = self;
         drop(versions);
-        Model { start: start.packed(kept, saved), versions: VecDeque::new(), moments, ..self }
+        VersionedModel { start: start.packed(kept, saved), versions: VecDeque::new(), moments, ..self }
     }
 
     /// The same with a new adapter, which alone is trained: with a value head beside it where it has `head: value`, or is a critic already.
-    fn adapted(self, lora: &LoraSettings, head: Option<Head>) -> Result<Model, ModelFault> {
+    fn adapted(self, lora: &LoraSettings, head: Option<Head>) -> Result<VersionedModel, ModelFault> {
         let sizes = self.start.sizes;
         let learnt = (sizes.value || head == Some(Head::Value)).then_some(sizes.width);
         let adapter = Arc::new(Adapter::new(Lora::new(lora), self.start.base_layout(), learnt)?);
@@ -192,7 +201,7 @@ impl Model {
     }
 
     /// The same with that adapter, which alone is trained. `head` is the one that is asked for.
-    fn with_adapter(self, adapter: Arc<Adapter>, flat: Tensor, head: Option<Head>) -> Result<Model, ModelFault> {
+    fn with_adapter(self, adapter: Arc<Adapter>, flat: Tensor, head: Option<Head>) -> Result<VersionedModel, ModelFault> {
         if self.start.running().is_some() && adapter.lora.dropout > 0.0 {
             return Err(ModelFault::Adapter { what: "beside a base that is computed row by row an adapter has no dropout".into() });
         }
@@ -203,7 +212,7 @@ impl Model {
             _ => {}
         }
         let moments = Moments::new(&flat);
-        Ok(Model { start, moments, versions: VecDeque::from([(0, flat)]), ..self })
+        Ok(VersionedModel { start, moments, versions: VecDeque::from([(0, flat)]), ..self })
     }
 
     /// The newest version of what is trained.
@@ -217,14 +226,14 @@ impl Model {
         self.trained_at(name, version).map(|flat| self.net(flat))
     }
 
-    /// What is trained of it, at a version that is still kept.
+    /// Its trained weights at a version that is still kept.
     fn trained_at(&self, name: &str, version: u64) -> Result<&Tensor, PolicyError> {
-        let flat = self.versions.iter().find(|(kept, _)| *kept == version).map(|(_, flat)| flat);
-        flat.ok_or_else(|| PolicyError::NoVersion { model: name.into(), version, kept: self.kept() })
+        let flat = self.versions.iter().find(|(number, _)| *number == version).map(|(_, flat)| flat);
+        flat.ok_or_else(|| PolicyError::NoVersion { model: name.into(), version, kept: self.version_numbers() })
     }
 
     /// The versions that are kept, oldest first.
-    pub fn kept(&self) -> Vec<u64> {
+    pub fn version_numbers(&self) -> Vec<u64> {
         self.versions.iter().map(|(version, _)| *version).collect()
     }
 
@@ -238,23 +247,26 @@ impl Model {
     ///
     /// # Errors
     /// If it has none, or it can't be written.
-    pub fn lend(&self, name: &str, version: u64, root: &Path) -> Result<Lent, PolicyError> {
+    pub fn lend(&self, name: &str, version: u64, root: &Path) -> Result<ExportedAdapter, PolicyError> {
         let (Some(adapter), Some(base)) = (self.start.adapter(), &self.base) else {
             return Err(PolicyError::model(name, ModelFault::NotServed));
         };
         let flat = self.trained_at(name, version)?;
         // Of another run it is another adapter, which that run may take away.
         let content = mix(hash(&values(flat)), text(&root.display().to_string()));
-        let lent = Lent { name: format!("{name}-{version}-{content:016x}"), kept: self.kept() };
+        let lent = ExportedAdapter { name: format!("{name}-{version}-{content:016x}"), versions: self.version_numbers() };
         let folder = root.join(&lent.name);
         if !folder.exists() {
             let (flat, moments) = (flat.shallow_clone(), Moments::new(flat));
-            adapter::save(&adapter::Saved { adapter: adapter.clone(), flat, moments, version, base: Base::Named(base) }, &folder)?;
+            adapter::save(
+                &adapter::SavedAdapter { adapter: adapter.clone(), flat, moments, version, base: BaseLocation::Named(base) },
+                &folder,
+            )?;
         }
         Ok(lent)
     }
 
-    /// It with that in place of what is trained.
+    /// The model with these trained weights.
     pub fn net(&self, flat: &Tensor) -> Net {
         self.start.with(flat, false)
     }
@@ -271,7 +283,7 @@ impl Model {
     pub fn save(&self, folder: &Path) -> Result<(), PolicyError> {
         let (version, flat) = self.newest();
         let (flat, moments) = (flat.shallow_clone(), self.moments.share());
-        let whole = |net: &Net, flat: Tensor, version, moments| Saved {
+        let whole = |net: &Net, flat: Tensor, version, moments| SavedModel {
             architecture: net.architecture().clone(),
             tokenizer: self.tokenizer.clone(),
             version,
@@ -281,8 +293,8 @@ impl Model {
         let Some(adapter) = self.start.adapter() else { return saved::save(&whole(&self.start, flat, version, moments), folder) };
         let below = self.start.bare();
         let here = whole(&below, below.flat().shallow_clone(), 0, Moments::new(below.flat()));
-        let base = self.base.as_deref().map_or(Base::Here(&here), Base::Named);
-        adapter::save(&adapter::Saved { adapter: adapter.clone(), flat, moments, version, base }, folder)
+        let base = self.base.as_deref().map_or(BaseLocation::Here(&here), BaseLocation::Named);
+        adapter::save(&adapter::SavedAdapter { adapter: adapter.clone(), flat, moments, version, base }, folder)
     }
 
     /// Takes the version in `folder` in place of those that it has, and gives its number. `name` is what the model is called.
@@ -300,8 +312,8 @@ impl Model {
                 }
                 (saved.version, saved.flat, saved.moments)
             }
-            Some(own) if adapter::is_one(folder) => {
-                let stored = adapter::Stored::open(folder)?;
+            Some(own) if adapter::is_adapter_folder(folder) => {
+                let stored = adapter::StoredAdapter::open(folder)?;
                 let theirs = stored.adapter(self.start.base_layout(), self.start.sizes.width)?;
                 if theirs.lora != own.lora || theirs.head != own.head {
                     return Err(other());

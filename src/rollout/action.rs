@@ -1,4 +1,4 @@
-//! From what is said in a turn to the action that it means, and back.
+//! Parses a response into the action that it means, and encodes actions as tokens.
 
 use super::agent::ACTION;
 use super::tags;
@@ -20,7 +20,7 @@ pub enum Decode {
 }
 
 impl Decode {
-    /// The action that a response means; empty where it can't be read, which no environment takes for a valid one.
+    /// The action that a response means; empty where it can't be parsed, which is valid in no environment.
     pub fn action(self, response: &str) -> String {
         match self {
             Decode::Constrained => response.to_owned(),
@@ -28,8 +28,9 @@ impl Decode {
         }
     }
 
-    /// An expert's turn as if a policy had written it, with certainty. An expert that knows no way on says nothing, which is invalid.
-    pub fn response(self, action: Option<String>, encoder: &mut Encoder) -> Response {
+    /// An expert's turn as if a policy had written it, with probability 1. Where the expert has no action the response is empty, which is
+    /// invalid.
+    pub fn response(self, action: Option<String>, encoder: &mut ActionEncoder) -> Response {
         let action = action.unwrap_or_default();
         let text = if self == Decode::Free { tags::write(ACTION, &action) } else { action };
         let tokens = encoder.closed(&text);
@@ -37,42 +38,42 @@ impl Decode {
     }
 }
 
-/// What was said in a turn.
+/// The response of a turn.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Response {
-    /// The text that the tokens mean.
+    /// The decoded text.
     pub text: String,
-    /// The tokens, the end token with them unless the length limit cut it off.
+    /// The tokens, including the end token unless the length limit cut it off.
     pub tokens: Vec<u32>,
     /// The log-probability of each token; 0 where an expert chose it.
     pub logprobs: Vec<f32>,
-    /// What the logits were divided by for them.
+    /// The temperature that the logits were divided by.
     pub temperature: f32,
 }
 
 impl Response {
-    /// What an expert says, as if a policy had written it with certainty.
+    /// An expert's response, as if a policy had written it with probability 1.
     pub fn certain(text: String, tokens: Vec<u32>) -> Response {
         Response { logprobs: vec![0.0; tokens.len()], temperature: 1.0, tokens, text }
     }
 
-    /// What a policy replied, sampled in this way.
+    /// A policy's reply, with these sampling settings.
     pub fn replied(reply: Reply, sampling: &Sampling, tokenizer: &Tokenizer) -> Response {
         let temperature = sampling.divisor() as f32;
         Response { text: tokenizer.decode(&reply.tokens), tokens: reply.tokens, logprobs: reply.logprobs, temperature }
     }
 }
 
-/// Texts as tokens with the end token, each text encoded once.
-pub struct Encoder {
+/// Encodes texts with the end token, and caches the result.
+pub struct ActionEncoder {
     tokenizer: Arc<Tokenizer>,
     known: BTreeMap<String, Vec<u32>>,
 }
 
-impl Encoder {
-    /// Nothing is encoded yet.
-    pub fn new(tokenizer: Arc<Tokenizer>) -> Encoder {
-        Encoder { tokenizer, known: BTreeMap::new() }
+impl ActionEncoder {
+    /// An empty cache.
+    pub fn new(tokenizer: Arc<Tokenizer>) -> ActionEncoder {
+        ActionEncoder { tokenizer, known: BTreeMap::new() }
     }
 
     /// The tokenizer that encodes.
@@ -98,7 +99,7 @@ mod tests {
 
     #[test]
     fn an_experts_turn_reads_back_as_its_action() {
-        let mut encoder = Encoder::new(Arc::new(Tokenizer::bytes()));
+        let mut encoder = ActionEncoder::new(Arc::new(Tokenizer::bytes()));
         for (decode, text) in [(Decode::Constrained, "up"), (Decode::Free, "<action>up</action>")] {
             let response = decode.response(Some("up".into()), &mut encoder);
             assert_eq!((response.text.as_str(), decode.action(&response.text).as_str()), (text, "up"));

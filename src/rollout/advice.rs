@@ -1,19 +1,19 @@
-//! What an expert notes of an episode that is over: what imitation learns to write before a policy has anything to note itself.
+//! The expert's notes on a finished episode: demonstrations of reflections, which a policy imitates before it can write its own.
 
 use super::error::RolloutError;
-use super::exchange::Whose;
+use super::exchange::NotesOwner;
 use super::transcript::Transcript;
 use crate::env::Task;
 
 /// The lesson of the episode, for which its world is played again; of another board of the game where the notes are `Another`'s, played by
 /// the expert for as many turns, so that they have the form of a note and nothing to tell. Empty where the world has nothing to say.
-pub fn lesson(episode: &Transcript, notes: Whose) -> Result<String, RolloutError> {
+pub fn lesson(episode: &Transcript, notes: NotesOwner) -> Result<String, RolloutError> {
     let task = Task::parse(&episode.start.task)?;
-    let mut world = if notes == Whose::Another { task.another().make()? } else { task.make()? };
+    let mut world = if notes == NotesOwner::Another { task.another().make()? } else { task.make()? };
     world.reset();
     match notes {
-        Whose::Own => episode.actions.iter().for_each(|action| drop(world.step(action))),
-        Whose::Another => {
+        NotesOwner::Own => episode.actions.iter().for_each(|action| drop(world.step(action))),
+        NotesOwner::Another => {
             for _ in 0..episode.turns {
                 let Some(action) = world.expert() else { break };
                 world.step(&action);
@@ -25,7 +25,7 @@ pub fn lesson(episode: &Transcript, notes: Whose) -> Result<String, RolloutError
 
 #[cfg(test)]
 mod tests {
-    use super::super::episode::Start;
+    use super::super::episode::EpisodeStart;
     use super::*;
 
     /// The expert names mines that it saw or is sure of. Of another board of the game it names cells in the same form, that hide a mine here
@@ -37,15 +37,15 @@ mod tests {
             let mut world = Task::parse(&task).unwrap().make().unwrap();
             world.reset();
             let actions: Vec<String> = std::iter::from_fn(|| world.expert().inspect(|action| drop(world.step(action)))).take(5).collect();
-            let start = Start { task, sample: 0, attempt: 0, memory: String::new(), iteration: 0, version: 0 };
+            let start = EpisodeStart { task, sample: 0, attempt: 0, memory: String::new(), iteration: 0, version: 0 };
             let (turns, actions) = (actions.len() as u32, actions.iter().map(String::as_str).collect());
             let over = Transcript { start, instruction: "", first: "", actions, outcome: "", turns, won: false, score: 0.0 };
-            let said = lesson(&over, notes).unwrap();
-            said.split_inclusive(')').map(|cell| cell.trim_start_matches(", ").to_owned()).collect::<Vec<_>>()
+            let text = lesson(&over, notes).unwrap();
+            text.split_inclusive(')').map(|cell| cell.trim_start_matches(", ").to_owned()).collect::<Vec<_>>()
         };
         let (mut cells, mut shared) = (0, 0);
         for seed in 0..60 {
-            let (own, other) = (named(Whose::Own, seed), named(Whose::Another, seed));
+            let (own, other) = (named(NotesOwner::Own, seed), named(NotesOwner::Another, seed));
             assert!(other.iter().all(|cell| cell.starts_with('(') && cell.ends_with(')') || cell.is_empty()), "{other:?}");
             cells += other.len();
             shared += other.iter().filter(|cell| own.contains(cell)).count();

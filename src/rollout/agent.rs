@@ -1,4 +1,4 @@
-//! An agent: how a model acts, said once. What plays, reflects or measures names one and says only what is its own.
+//! An agent: how a model acts, declared once. The operators that play, reflect or evaluate refer to one and add only their own settings.
 
 use super::action::Decode;
 use super::context::SourceSettings;
@@ -24,7 +24,7 @@ pub const REMARK: &str = "remark";
 /// How the prompts of an episode's turns follow one another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Layout {
+pub enum PromptLayout {
     /// Each turn has a prompt of its own.
     #[default]
     Rebuilt,
@@ -36,11 +36,11 @@ pub enum Layout {
 /// A part of an answer, between `<tag>` and `</tag>`. Its text is the column `answer_` and the tag's name; that of `action` is the column `action`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Part {
+pub struct AnswerPart {
     /// Its tag.
     #[schemars(regex(pattern = "^[a-z][a-z0-9_]{0,31}$"))]
     pub tag: String,
-    /// Whether the next turn's prompt tells it: at `{{ carried.TAG }}` where the template has that, else with the context.
+    /// Whether it stands in the next turn's prompt: at `{{ carried.TAG }}` where the template has that, else with the context.
     #[serde(default)]
     pub carry: bool,
     /// Whether an answer without it is no valid action, or no valid reflection.
@@ -55,7 +55,7 @@ pub struct Agent {
     /// The model that acts, or whose tokens an expert's actions are written in.
     #[schemars(extend("x-names" = "model"))]
     pub model: String,
-    /// What it reads: a template of your own, or a file with one (the guide has what it can tell). Where it plays also `board` (the context and the
+    /// What it reads: a template of your own, or a file with one (the guide lists its variables). Where it plays also `board` (the context and the
     /// observation: for small policies trained from nothing), which it is unless given, or `full` (the rules, the context, the last turns, the
     /// observation and the admissible actions: for policies that can read). Where it reflects, a short one of our own unless given.
     #[serde(default)]
@@ -67,11 +67,11 @@ pub struct Agent {
     pub system: Option<String>,
     /// How the prompts of an episode's turns follow one another.
     #[serde(default)]
-    pub layout: Layout,
+    pub layout: PromptLayout,
     /// Earlier turns that the prompt retells, where it retells any.
     #[serde(default = "history")]
     pub history: usize,
-    /// Tokens of a prompt, at most: where it would have more, the oldest of the turns that it retells are left out, and the column `left_out`
+    /// Tokens of a prompt, at most: where it would have more, the oldest turns of its history are left out, and the column `left_out`
     /// says how many; a conversation begins anew. Nothing is left out unless given, and a prompt that the model can't read costs its episode.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1_048_576))]
@@ -86,7 +86,7 @@ pub struct Agent {
     /// The tagged parts of an answer, in order; with `decode: free`, or where it reflects. Unless given a required `action`, or where it
     /// reflects a required `remark`; an empty list takes the whole of a reflection.
     #[serde(default)]
-    pub answer: Option<Vec<Part>>,
+    pub answer: Option<Vec<AnswerPart>>,
     /// What stands in its prompt beside what it observes, in this order.
     #[serde(default)]
     pub context: Vec<SourceSettings>,
@@ -98,7 +98,7 @@ pub struct Agent {
     #[serde(default = "all")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub top_p: f64,
-    /// Samples from so many likeliest tokens, among which `top_p` then chooses by their share of what is left; 0: from all.
+    /// Samples from this many most likely tokens, among which `top_p` then chooses by their share of what is left; 0: from all.
     #[serde(default)]
     #[schemars(range(max = 1_000_000))]
     pub top_k: usize,
@@ -134,7 +134,7 @@ impl Agent {
     }
 
     /// The parts that its answers have besides the action.
-    pub fn parts(&self) -> impl Iterator<Item = &Part> {
+    pub fn parts(&self) -> impl Iterator<Item = &AnswerPart> {
         self.answer.iter().flatten().filter(|part| part.tag != ACTION)
     }
 

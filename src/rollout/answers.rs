@@ -1,12 +1,12 @@
-//! The policy's answers to many requests, where one that nothing answers costs itself alone.
+//! The policy's answers to many requests; a request that can't be answered fails alone.
 
 use super::error::RolloutError;
 use crate::env::{Cause, Fault};
-use crate::policy::{Answers, Policy, PolicyError, Reply, Request, RowFault, Sampling, Tally, Unanswered};
+use crate::policy::{GenerationOutput, Policy, PolicyError, Reply, Request, RowFault, Sampling, Tally, Unanswered};
 use std::collections::BTreeMap;
 
-/// What `model` with the weights of `version` answers to each of `requests`; what was read joins `tokens`. A request too long to read, or
-/// that a server leaves unanswered, has a fault of its own; an error is one of the policy's.
+/// The answers of `model` with the weights of `version` to `requests`; token counts are added to `tokens`. A request that is too long, or
+/// that a server leaves unanswered, fails alone; an error is one of the policy's.
 pub fn answers(
     policy: &Policy,
     (model, version): (&str, u64),
@@ -14,34 +14,34 @@ pub fn answers(
     sampling: &Sampling,
     tokens: &mut Tally,
 ) -> Result<Vec<Result<Reply, Fault>>, RolloutError> {
-    answers_by(requests, tokens, |_, asked| policy.answer(model, version, asked, sampling.clone()))
+    answers_by(requests, tokens, |_, batch| policy.answer(model, version, batch, sampling.clone()))
 }
 
-/// The same by whatever answers some of the requests: it is told which of them these are.
+/// The same with any function that answers some of the requests, given their indices.
 pub fn answers_by(
     requests: &[&Request],
     tokens: &mut Tally,
-    answer: impl Fn(&[usize], Vec<Request>) -> Result<Answers, PolicyError>,
+    answer: impl Fn(&[usize], Vec<Request>) -> Result<GenerationOutput, PolicyError>,
 ) -> Result<Vec<Result<Reply, Fault>>, RolloutError> {
-    let mut said: BTreeMap<usize, Result<Reply, Fault>> = BTreeMap::new();
+    let mut all: BTreeMap<usize, Result<Reply, Fault>> = BTreeMap::new();
     let mut which: Vec<usize> = (0..requests.len()).collect();
     while !which.is_empty() {
-        let asked = which.iter().map(|&i| requests[i].clone()).collect();
-        match answer(&which, asked) {
+        let batch = which.iter().map(|&i| requests[i].clone()).collect();
+        match answer(&which, batch) {
             Err(PolicyError::Row { row, fault: fault @ RowFault::TooLong { .. } }) if row < which.len() => {
-                said.insert(which.remove(row), Err(unanswered(&fault)));
+                all.insert(which.remove(row), Err(unanswered(&fault)));
             }
             answers => {
-                let Answers { replies, tokens: read } = answers?;
+                let GenerationOutput { replies, tokens: read } = answers?;
                 tokens.add(&read);
-                said.extend(which.drain(..).zip(replies.into_iter().map(|reply| reply.map_err(|fault| unanswered(&fault)))));
+                all.extend(which.drain(..).zip(replies.into_iter().map(|reply| reply.map_err(|fault| unanswered(&fault)))));
             }
         }
     }
-    Ok(said.into_values().collect())
+    Ok(all.into_values().collect())
 }
 
-/// What it costs an episode, or a reflection, that nothing answers.
+/// The fault of an episode or a reflection whose request isn't answered.
 fn unanswered(fault: &RowFault) -> Fault {
     let cause = match fault {
         RowFault::Unanswered { cause: Unanswered::Late, .. } => Cause::Timeout,

@@ -1,6 +1,6 @@
-//! Playing a number of episodes to their end.
+//! Plays a batch of episodes to their end.
 
-use super::episode::{Finished, Start};
+use super::episode::{EpisodeStart, Finished};
 use super::error::RolloutError;
 use super::record;
 use super::retry::FailedEpisode;
@@ -8,12 +8,12 @@ use super::sampler::Sampler;
 use super::summary::Summary;
 use arrow::array::RecordBatch;
 
-/// What was played.
+/// The result of playing a batch of episodes.
 #[derive(Default)]
 pub struct Played {
-    /// The turns of the whole episodes.
+    /// The turns of all complete episodes.
     pub rows: Vec<RecordBatch>,
-    /// What all episodes came to.
+    /// Their summary.
     pub summary: Summary,
     /// The episodes that were given up.
     pub failed: Vec<FailedEpisode>,
@@ -29,7 +29,7 @@ impl Played {
 }
 
 /// Plays `samples` episodes of each of the `tasks` with the weights `version`; their rows in the order of tasks and samples.
-/// `before` is what the iteration's earlier episodes came to.
+/// `before` is the summary of the iteration's earlier episodes.
 pub fn play(
     sampler: &mut Sampler,
     samples: u32,
@@ -40,7 +40,7 @@ pub fn play(
 ) -> Result<Played, RolloutError> {
     sampler.clear(before);
     let each = tasks.iter().flat_map(|task| (0..samples).map(move |sample| (task.clone(), sample)));
-    sampler.begin(each.map(|(task, sample)| Start { task, sample, attempt: 0, memory: String::new(), iteration, version }))?;
+    sampler.begin(each.map(|(task, sample)| EpisodeStart { task, sample, attempt: 0, memory: String::new(), iteration, version }))?;
     let mut over: Vec<Finished> = Vec::with_capacity(sampler.begun());
     while !sampler.idle() {
         over.extend(sampler.step()?);

@@ -1,133 +1,134 @@
-//! What the policy is asked in a turn: the situation told anew, or a further message of the conversation so far.
+//! The prompt of a turn: built from scratch, or as one more message of the conversation so far.
 
-use super::agent::{Agent, Layout};
-use super::context::{words, At, Carried, Passage, Slot};
-use super::episode::{Episode, Given, Message, Turn};
-use super::prompt::{Prompt, Situation};
+use super::agent::{Agent, PromptLayout};
+use super::context::{words, Carried, Passage, PassageSlot, RecallTime};
+use super::episode::{ConversationMessage, Episode, PromptMemory, Turn};
+use super::prompt::{AgentPrompt, Situation};
 use super::template::TemplateError;
-use crate::env::{Cause, Fault, View};
+use crate::env::{Cause, EpisodeView, Fault};
 use crate::policy::{self, Tokenizer};
 
-/// An episode whose turn it is.
-pub struct Now<'a> {
+/// An episode at the start of a turn.
+pub struct TurnContext<'a> {
     pub episode: &'a Episode,
-    /// What it shows.
-    pub view: &'a View,
-    /// How its world is played.
+    /// What the environment shows.
+    pub view: &'a EpisodeView,
+    /// The rules of its environment.
     pub rules: &'a str,
 }
 
-/// Makes prompts.
-pub struct Teller<'a> {
+/// Builds the prompts of an agent.
+pub struct PromptWriter<'a> {
     pub agent: &'a Agent,
-    pub prompt: &'a Prompt,
-    /// The tokenizer of the model that is asked.
+    pub prompt: &'a AgentPrompt,
+    /// The tokenizer of the model.
     pub tokenizer: &'a Tokenizer,
-    /// Whether a memory is asked in this iteration.
-    pub asked: bool,
+    /// Whether a memory is queried in this iteration.
+    pub queried: bool,
 }
 
-/// A situation in words, as tokens.
-struct Told {
+/// A rendered and tokenised prompt.
+struct WrittenPrompt {
     tokens: Vec<u32>,
-    /// What the user's message says.
+    /// The text of the user's message.
     text: String,
-    /// The entries whose words stand in it.
+    /// The memory entries whose text it contains.
     retrieved: Vec<u64>,
 }
 
-impl Teller<'_> {
-    /// The prompt of an episode's turn with these passages of its context, and what of it comes from memories: an entry counts where its words
-    /// stand in the prompt.
+impl PromptWriter<'_> {
+    /// The prompt of a turn with these passages of context, and which memory entries it contains: an entry counts if its text stands in the
+    /// prompt.
     ///
     /// # Errors
-    /// Where a template can't be filled with it, or it has more tokens than it may.
-    pub fn ask(&self, now: &Now, passages: &[Passage]) -> Result<(Vec<u32>, Given), Fault> {
-        let (Now { episode, view, rules }, agent) = (now, self.agent);
+    /// If a template can't be rendered, or the prompt has more tokens than allowed.
+    pub fn ask(&self, now: &TurnContext, passages: &[Passage]) -> Result<(Vec<u32>, PromptMemory), Fault> {
+        let (TurnContext { episode, view, rules }, agent) = (now, self.agent);
         let carried = Carried::texts(agent, episode.turns.last());
         let situation = Situation {
             rules,
             instruction: &episode.instruction,
             memory: "",
             history: &episode.turns[episode.turns.len().saturating_sub(agent.history)..],
-            observation: &view.seen.observation,
+            observation: &view.step.observation,
             admissible: &view.actions,
             turn: episode.turn(),
             max_turns: agent.turns(),
             attempt: episode.start.attempt,
             carried: &carried,
         };
-        let talks = agent.layout == Layout::Chat;
+        let talks = agent.layout == PromptLayout::Chat;
         let above = episode.turns.last().filter(|_| talks);
-        if let Some((above, message)) = above.and_then(|above| Some((above, above.given.message.as_deref()?))) {
+        if let Some((above, message)) = above.and_then(|above| Some((above, above.prompt_memory.message.as_deref()?))) {
             let further = self.further(episode, (above, message), &situation, passages)?;
             if agent.prompt_tokens.is_none_or(|most| further.0.len() <= most) {
                 return Ok(further);
             }
         }
-        let (told, left_out) = self.fitted(&situation, passages)?;
+        let (written, left_out) = self.fitted(&situation, passages)?;
         let shown = Situation { history: &situation.history[left_out..], ..situation };
-        let bare = (!told.retrieved.is_empty()).then(|| self.told(&shown, &plain(passages))).transpose()?;
+        let bare = (!written.retrieved.is_empty()).then(|| self.written(&shown, &plain(passages))).transpose()?;
         // A conversation that begins anew is without all that it doesn't retell.
         let unsaid = if talks { episode.turns.len() - shown.history.len() } else { left_out };
         let message = talks.then(|| {
-            let bare = bare.as_ref().map_or_else(|| told.text.clone(), |bare| bare.text.clone());
-            let entries = if self.moves() { standing(passages, &told.text) } else { told.retrieved.clone() };
-            Box::new(Message { since: episode.turns.len(), text: told.text.clone(), bare, entries })
+            let bare = bare.as_ref().map_or_else(|| written.text.clone(), |bare| bare.text.clone());
+            let entries = if self.moves() { standing(passages, &written.text) } else { written.retrieved.clone() };
+            Box::new(ConversationMessage { since: episode.turns.len(), text: written.text.clone(), bare, entries })
         });
         let bare = bare.map(|bare| bare.tokens).unwrap_or_default();
-        Ok((told.tokens, Given { asked: self.asked, retrieved: told.retrieved, bare, left_out: unsaid as u32, message }))
+        Ok((written.tokens, PromptMemory { queried: self.queried, retrieved: written.retrieved, bare, left_out: unsaid as u32, message }))
     }
 
-    /// Whether the system message may be another in each turn, so that a conversation is read anew under it.
+    /// Whether the system message may change from turn to turn, so that the conversation is rebuilt in each.
     fn moves(&self) -> bool {
-        self.agent.memories().any(|memory| memory.place == Slot::System && memory.at == At::Turn)
+        self.agent.memories().any(|memory| memory.place == PassageSlot::System && memory.at == RecallTime::Turn)
     }
 
-    /// The turn as a further message of the conversation above it.
+    /// The prompt that appends this turn to the conversation so far.
     fn further(
         &self,
         episode: &Episode,
-        (above, before): (&Turn, &Message),
+        (above, before): (&Turn, &ConversationMessage),
         situation: &Situation,
         passages: &[Passage],
-    ) -> Result<(Vec<u32>, Given), Fault> {
+    ) -> Result<(Vec<u32>, PromptMemory), Fault> {
         // What stands for the whole episode stands above.
-        let news: Vec<Passage> = passages.iter().filter(|passage| !passage.once && passage.slot == Slot::Context).cloned().collect();
+        let news: Vec<Passage> = passages.iter().filter(|passage| !passage.once && passage.slot == PassageSlot::Context).cloned().collect();
         let user = |passages: &[Passage]| {
-            let memory = words(passages, Slot::Context);
+            let memory = words(passages, PassageSlot::Context);
             self.prompt.further(&Situation { rules: "", instruction: "", history: &[], memory: &memory, ..*situation }).map_err(unfilled)
         };
-        let mut message = Message { since: before.since, text: user(&news)?, bare: user(&plain(&news))?, entries: before.entries.clone() };
+        let mut message =
+            ConversationMessage { since: before.since, text: user(&news)?, bare: user(&plain(&news))?, entries: before.entries.clone() };
         message.entries.extend(standing(&news, &message.text).into_iter().filter(|id| !before.entries.contains(id)));
         let (tokens, bare, retrieved) = if self.moves() {
-            let (system, own) = (words(passages, Slot::System), words(&plain(passages), Slot::System));
+            let (system, own) = (words(passages, PassageSlot::System), words(&plain(passages), PassageSlot::System));
             let tokens = self.anew(episode, &message, situation, &system, |message| &message.text)?;
             let mut retrieved: Vec<u64> = standing(passages, &system);
             retrieved.extend(message.entries.iter().filter(|id| !retrieved.contains(id)).copied().collect::<Vec<_>>());
             (tokens, self.anew(episode, &message, situation, &own, |message| &message.bare)?, retrieved)
         } else {
-            let read = if above.given.bare.is_empty() { &above.prompt_tokens } else { &above.given.bare };
+            let read = if above.prompt_memory.bare.is_empty() { &above.prompt_tokens } else { &above.prompt_memory.bare };
             (self.follow(&above.prompt_tokens, above, &message.text)?, self.follow(read, above, &message.bare)?, message.entries.clone())
         };
         let bare = if retrieved.is_empty() { vec![] } else { bare };
-        let left_out = above.given.left_out;
-        Ok((tokens, Given { asked: self.asked, retrieved, bare, left_out, message: Some(Box::new(message)) }))
+        let left_out = above.prompt_memory.left_out;
+        Ok((tokens, PromptMemory { queried: self.queried, retrieved, bare, left_out, message: Some(Box::new(message)) }))
     }
 
-    /// The whole conversation up to this message, under the system message as it is now.
+    /// The whole conversation up to this message, under the current system message.
     fn anew(
         &self,
         episode: &Episode,
-        last: &Message,
+        last: &ConversationMessage,
         situation: &Situation,
         system: &str,
-        text: fn(&Message) -> &String,
+        text: fn(&ConversationMessage) -> &String,
     ) -> Result<Vec<u32>, Fault> {
         let system = self.prompt.system(situation, system).map_err(unfilled)?;
         let turns = &episode.turns[last.since..];
         let texts: Vec<&str> =
-            turns.iter().filter_map(|turn| turn.given.message.as_deref()).chain([last]).map(|m| text(m).as_str()).collect();
+            turns.iter().filter_map(|turn| turn.prompt_memory.message.as_deref()).chain([last]).map(|m| text(m).as_str()).collect();
         let message = |role: &str, content: &str| policy::Message { role: role.into(), content: content.into() };
         let system = system.map(|system| message("system", &system));
         let first: Vec<policy::Message> = system.into_iter().chain(texts.first().map(|text| message("user", text))).collect();
@@ -135,14 +136,14 @@ impl Teller<'_> {
         turns.iter().zip(texts.iter().skip(1)).try_fold(tokens, |tokens, (turn, text)| self.follow(&tokens, turn, text))
     }
 
-    /// A conversation that was read so far, what was answered in the turn above, and a further message.
+    /// Appends the response of the turn above and a further message to the conversation `read`.
     fn follow(&self, read: &[u32], above: &Turn, text: &str) -> Result<Vec<u32>, Fault> {
         self.tokenizer.follow(read, &above.response.tokens, text).map_err(unread)
     }
 
-    /// The prompt with as many of the last turns as it may have tokens for, and how many are left out: the oldest.
-    fn fitted(&self, situation: &Situation, passages: &[Passage]) -> Result<(Told, usize), Fault> {
-        let without = |left_out: usize| self.told(&Situation { history: &situation.history[left_out..], ..*situation }, passages);
+    /// The prompt with as many recent turns as fit into the token limit, and the number of older turns left out.
+    fn fitted(&self, situation: &Situation, passages: &[Passage]) -> Result<(WrittenPrompt, usize), Fault> {
+        let without = |left_out: usize| self.written(&Situation { history: &situation.history[left_out..], ..*situation }, passages);
         let whole = without(0)?;
         let Some(most) = self.agent.prompt_tokens.filter(|most| whole.tokens.len() > *most) else { return Ok((whole, 0)) };
         // Fewer turns are fewer tokens, so the number to leave out is found by halving.
@@ -154,32 +155,32 @@ impl Teller<'_> {
         }
         while enough - few > 1 {
             let middle = few + (enough - few) / 2;
-            let told = without(middle)?;
-            match told.tokens.len() <= most {
-                true => (enough, fitted) = (middle, told),
+            let written = without(middle)?;
+            match written.tokens.len() <= most {
+                true => (enough, fitted) = (middle, written),
                 false => few = middle,
             }
         }
         Ok((fitted, enough))
     }
 
-    fn told(&self, situation: &Situation, passages: &[Passage]) -> Result<Told, Fault> {
-        let memory = words(passages, Slot::Context);
+    fn written(&self, situation: &Situation, passages: &[Passage]) -> Result<WrittenPrompt, Fault> {
+        let memory = words(passages, PassageSlot::Context);
         let situation = Situation { memory: &memory, ..*situation };
-        let messages = self.prompt.messages(&situation, &words(passages, Slot::System)).map_err(unfilled)?;
+        let messages = self.prompt.messages(&situation, &words(passages, PassageSlot::System)).map_err(unfilled)?;
         let whole: String = messages.iter().map(|message| message.content.as_str()).collect();
         let tokens = self.tokenizer.chat(&messages).map_err(unread)?;
         let text = messages.into_iter().last().map(|message| message.content).unwrap_or_default();
-        Ok(Told { tokens, text, retrieved: standing(passages, &whole) })
+        Ok(WrittenPrompt { tokens, text, retrieved: standing(passages, &whole) })
     }
 }
 
-/// The passages without words from a memory.
+/// The passages that aren't retrieved from a memory.
 fn plain(passages: &[Passage]) -> Vec<Passage> {
     passages.iter().filter(|passage| !passage.retrieved()).cloned().collect()
 }
 
-/// The entries whose words stand in the text, in their order in the prompt.
+/// The memory entries whose text stands in the prompt, in order.
 pub fn standing(passages: &[Passage], text: &str) -> Vec<u64> {
     let entries = passages.iter().flat_map(|passage| &passage.entries);
     entries.filter(|(_, words)| text.contains(words.trim_end())).map(|(id, _)| *id).collect()
@@ -196,48 +197,55 @@ fn unread(error: impl std::fmt::Display) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::super::action::Response;
-    use super::super::context::{Source, SourceSettings};
-    use super::super::episode::{Move, Start};
+    use super::super::context::{ContextSource, SourceSettings};
+    use super::super::episode::{EpisodeStart, Move};
     use super::*;
-    use crate::env::{Extras, Seen};
+    use crate::env::{Extras, TimeStep};
     use crate::policy::Request;
-    use crate::rollout::context::{Moment, Remembered};
+    use crate::rollout::context::{rows, MemoryRecall, Moment};
     use crate::rollout::points::{Pointer, Points};
     use serde_json::json;
 
-    fn view(turn: u32) -> View {
-        let seen = Seen { observation: format!("room {turn}"), state: turn.into(), reward: 0.0, done: false, won: false, valid: true };
-        View { seen, actions: vec![], extras: Extras::default() }
+    fn view(turn: u32) -> EpisodeView {
+        let outcome =
+            TimeStep { observation: format!("room {turn}"), state: turn.into(), reward: 0.0, done: false, won: false, valid: true };
+        EpisodeView { step: outcome, actions: vec![], extras: Extras::default() }
     }
 
     /// The prompts of three turns, with what each says that was retrieved and the same without; every turn's entry is another one.
     fn played(with: serde_json::Value) -> Vec<(String, Vec<u64>, String)> {
         let agent: Agent = serde_json::from_value(with).unwrap();
-        let (prompt, tokenizer) = (Prompt::new(&agent).unwrap(), Tokenizer::bytes());
+        let (prompt, tokenizer) = (AgentPrompt::new(&agent).unwrap(), Tokenizer::bytes());
         let SourceSettings::Memory(settings) = &agent.context[0] else { panic!("a memory") };
-        let mut memory = Remembered::new(settings.as_ref().clone(), Pointer::new(Points::None, None, None));
-        memory.begin((0..3).map(|turn| Remembered::sample(turn, &format!("room {turn}"), &format!("tip {turn}"))).collect(), 1);
-        let start = Start { task: "t".into(), sample: 0, attempt: 0, memory: "before\n".into(), iteration: 1, version: 0 };
+        let mut memory = MemoryRecall::new(settings.as_ref().clone(), Pointer::new(Points::None, None, None));
+        let tips: Vec<_> = (0..3).map(|turn| MemoryRecall::sample(turn, &format!("room {turn}"), &format!("tip {turn}"))).collect();
+        memory.begin(&rows(&tips), 1).unwrap();
+        let start = EpisodeStart { task: "t".into(), sample: 0, attempt: 0, memory: "before\n".into(), iteration: 1, version: 0 };
         let mut episode = Episode::new(start);
         episode.begin(Some(view(0)));
         let mut first = None;
         let mut prompts = Vec::new();
         for turn in 0..3 {
             let shown = view(turn);
-            let moment = Moment { start: &episode.start, observation: &shown.seen.observation, state: 0, before: None };
+            let moment = Moment { start: &episode.start, observation: &shown.step.observation, state: 0, before: None };
             let mut passage = memory.contribute(&[moment], &tokenizer).unwrap().remove(0);
             if memory.once() {
                 passage = first.get_or_insert(passage).clone();
             }
             let notes = Passage { text: episode.start.memory.clone(), once: true, ..Passage::default() };
-            let teller = Teller { agent: &agent, prompt: &prompt, tokenizer: &tokenizer, asked: true };
-            let (tokens, given) = teller.ask(&Now { episode: &episode, view: &shown, rules: "rules" }, &[notes, passage]).unwrap();
-            prompts.push((tokenizer.decode(&tokens), given.retrieved.clone(), tokenizer.decode(&given.bare)));
+            let teller = PromptWriter { agent: &agent, prompt: &prompt, tokenizer: &tokenizer, queried: true };
+            let (tokens, prompt_memory) =
+                teller.ask(&TurnContext { episode: &episode, view: &shown, rules: "rules" }, &[notes, passage]).unwrap();
+            prompts.push((tokenizer.decode(&tokens), prompt_memory.retrieved.clone(), tokenizer.decode(&prompt_memory.bare)));
             let mut tokens_of_answer = tokenizer.encode("go");
             tokens_of_answer.push(tokenizer.end());
             let response = Response::certain("go".into(), tokens_of_answer);
             let request = Request { prompt: tokens, seed: 0, choices: vec![] };
-            episode.took(Move { request, given, action: "go".into(), parts: vec![], response }, view(turn + 1), false);
+            episode.took(
+                Move { request, prompt_memory: prompt_memory, action: "go".into(), parts: vec![], response },
+                view(turn + 1),
+                false,
+            );
         }
         prompts
     }
@@ -262,10 +270,10 @@ mod tests {
                                 assert!(!bare.contains(&format!("tip {tip}")), "{case}: {bare}");
                             }
                             assert_eq!(bare.is_empty(), retrieved.is_empty(), "{case}");
-                            let told = |tip: u64| retrieved.contains(&(tip + 1));
+                            let retrieved_tip = |tip: u64| retrieved.contains(&(tip + 1));
                             if place == "system" && at == "turn" {
                                 assert!(
-                                    told(turn as u64) && retrieved.len() == 1,
+                                    retrieved_tip(turn as u64) && retrieved.len() == 1,
                                     "{case}: the system message is that of the turn: {retrieved:?}"
                                 );
                             }

@@ -1,5 +1,5 @@
-//! Dynamic sampling (DAPO, Yu et al. 2025, section 3.2 and the constraint of Eq. 11): a task on which every trajectory
-//! earned the same teaches nothing by comparison, so further tasks are played in its place.
+//! Dynamic sampling (DAPO, Yu et al. 2025, section 3.2 and the constraint of Eq. 11): a task whose trajectories all have the same return
+//! has no advantage to learn from, so further tasks are played in its place.
 
 use super::batch::Played;
 use super::error::RolloutError;
@@ -9,34 +9,34 @@ use crate::row::{self, RowError};
 use crate::stats::equal;
 use arrow::array::RecordBatch;
 
-/// What was played: all rows, those of dull tasks with them.
+/// The result of dynamic sampling: all rows, including those of tasks whose returns are all equal.
 pub struct Sampled {
     /// The rows of all tasks that were played.
     pub played: Played,
     /// Tasks whose returns weren't all equal.
     pub telling: usize,
-    /// How many times tasks were played, each time as many as were still missing.
+    /// The number of rounds, each with as many tasks as were still missing.
     pub rounds: usize,
 }
 
-/// Gives rows the rewards that will be compared.
+/// Applies the rewards that `advantage` will compare.
 pub type Weigh<'a> = dyn Fn(&[RecordBatch]) -> Result<Vec<RecordBatch>, RolloutError> + 'a;
 
-/// Plays tasks in their order, in rounds of as many as are still missing, until `wanted` of them have returns that are
-/// not all equal, or no task is left. So no more than `wanted` ever have, and which ones follows from the order alone.
+/// Plays tasks in order, in rounds of as many as are still missing, until `target` of them have returns that are not all equal, or no task
+/// is left. So no more than `target` ever have, and which ones follows from the order alone.
 ///
-/// What `play` gives has the columns `task`, `sample`, `attempt`, `turn`, `phase` and `reward`; errors, `weigh`'s too, are
-/// passed on.
+/// The rows of `play` have the columns `task`, `sample`, `attempt`, `turn`, `phase` and `reward`; errors of `play` and `weigh` are passed
+/// on.
 pub fn resample(
     tasks: &[String],
-    wanted: usize,
+    target: usize,
     mut play: impl FnMut(&[String]) -> Result<Played, RolloutError>,
     weigh: &Weigh,
 ) -> Result<Sampled, RolloutError> {
     let mut sampled = Sampled { played: Played::default(), telling: 0, rounds: 0 };
     let mut left = tasks;
-    while sampled.telling < wanted && !left.is_empty() {
-        let (now, later) = left.split_at(left.len().min(wanted - sampled.telling));
+    while sampled.telling < target && !left.is_empty() {
+        let (now, later) = left.split_at(left.len().min(target - sampled.telling));
         let played = play(now)?;
         sampled.telling += telling(&weigh(&played.rows)?)?;
         sampled.played.add(played);
@@ -98,12 +98,12 @@ mod tests {
     }
 
     /// The tasks of each round, and what came of them: a task that ends in s is dull, one that ends in t tells.
-    fn rounds(tasks: &[&str], wanted: usize) -> (Vec<Vec<String>>, Sampled) {
+    fn rounds(tasks: &[&str], target: usize) -> (Vec<Vec<String>>, Sampled) {
         let tasks: Vec<String> = tasks.iter().map(|t| t.to_string()).collect();
         let mut rounds = Vec::new();
         let sampled = resample(
             &tasks,
-            wanted,
+            target,
             |now| {
                 rounds.push(now.to_vec());
                 played(now)

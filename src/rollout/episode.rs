@@ -1,28 +1,29 @@
-//! One episode: which it is, what has come of it so far, and what decides its draws.
+//! One episode: its identity, its turns so far, and the seeds of its draws.
 
 use super::action::Response;
-use crate::env::View;
+use crate::env::EpisodeView;
 use crate::policy::Request;
 use crate::seed;
+use std::collections::BTreeMap;
 
-/// Which episode is to be played, with which weights, and what the prompt tells of earlier attempts.
+/// What identifies an episode: the task, the attempt, the weights, and the notes on earlier attempts.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Start {
+pub struct EpisodeStart {
     /// The task's name.
     pub task: String,
     /// Which of the task's trajectories this is, from 0.
     pub sample: u32,
     /// Which attempt at the task within the trajectory, from 0.
     pub attempt: u32,
-    /// What the prompt tells of earlier attempts; empty in the first.
+    /// The notes on earlier attempts in the prompt; empty in the first.
     pub memory: String,
-    /// The iteration whose random numbers are drawn.
+    /// The iteration that seeds the random numbers.
     pub iteration: u64,
     /// The version of the weights that act.
     pub version: u64,
 }
 
-impl Start {
+impl EpisodeStart {
     /// The seed of a turn: from the run's seed and the turn's name. A first attempt's is that of a rollout without attempts.
     pub fn seed(&self, run: u64, turn: u32) -> u64 {
         let name = seed::mix(seed::text(&self.task), u64::from(self.sample) << 32 | u64::from(turn));
@@ -31,18 +32,18 @@ impl Start {
     }
 }
 
-/// What a call of the policy is for.
+/// The purpose of a call of the policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
     /// A turn of play.
     #[default]
     Play,
-    /// What is made of an episode that is over.
+    /// A reflection on a finished episode.
     Reflect,
 }
 
 impl Phase {
-    /// As the column `phase` has it.
+    /// The value in the column `phase`.
     pub fn name(self) -> &'static str {
         match self {
             Phase::Play => "play",
@@ -51,83 +52,87 @@ impl Phase {
     }
 }
 
-/// What stands in a prompt from a memory, and what it had to leave out.
+/// The memory entries in a prompt, and the turns it had to leave out.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Given {
-    /// Whether a memory was asked.
-    pub asked: bool,
-    /// The entries, by id.
+pub struct PromptMemory {
+    /// Whether a memory was queried.
+    pub queried: bool,
+    /// The ids of the entries.
     pub retrieved: Vec<u64>,
-    /// The prompt without them; empty where there are none.
+    /// The prompt's tokens without these entries; empty if there are none.
     pub bare: Vec<u32>,
-    /// How many of the last turns it leaves out, so as not to be too long.
+    /// The number of earlier turns left out to fit the token limit.
     pub left_out: u32,
-    /// Its last message, where it is one of a conversation.
-    pub message: Option<Box<Message>>,
+    /// The last message, if the prompt is a conversation.
+    pub message: Option<Box<ConversationMessage>>,
 }
 
-/// A message of a conversation, and what is needed to tell the conversation anew under another system message.
+/// A message of a conversation, with what is needed to rebuild the conversation under another system message.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Message {
+pub struct ConversationMessage {
     /// The turn with which the conversation begins.
     pub since: usize,
-    /// What the message says.
+    /// The text of the message.
     pub text: String,
-    /// The same without what came from a memory.
+    /// The text without memory entries.
     pub bare: String,
-    /// The entries that stand in this message and in those above it.
+    /// The entries in this message and in those above it.
     pub entries: Vec<u64>,
 }
 
-/// One call of the policy in an episode, and what came of it.
+/// One call of the policy in an episode, and its result.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Turn {
     /// Its index in the episode, from 0; a reflection counts on from the last turn of play.
     pub turn: u32,
-    /// What the policy was called for.
+    /// The purpose of the call.
     pub phase: Phase,
-    /// What was seen before it.
+    /// The observation before it.
     pub observation: String,
     /// Hash of the environment's canonical state before it.
     pub state: u64,
-    /// What the policy read.
+    /// The prompt.
     pub prompt_tokens: Vec<u32>,
-    /// What of it came from a memory, and what it left out.
-    pub given: Given,
-    /// What was said: text, tokens and their log-probabilities.
+    /// The memory entries in the prompt, and the turns left out.
+    pub prompt_memory: PromptMemory,
+    /// The response: text, tokens and their log-probabilities.
     pub response: Response,
     /// The tokens of the responses that were allowed, each closed by the end token, one after another; empty where all were.
     pub choices: Vec<u32>,
-    /// What the response was taken for.
+    /// The action that was parsed from the response.
     pub action: String,
     /// The texts of its other tagged parts, in the order of the agent's answer.
     pub parts: Vec<String>,
     /// Whether the action could be carried out.
     pub valid: bool,
-    /// What the action earned.
+    /// The reward.
     pub reward: f32,
-    /// Whether the episode ended with it, be it by the turn limit.
+    /// Whether the episode ended with it, also by the turn limit.
     pub done: bool,
-    /// Whether it ended well.
+    /// Whether the episode was won.
     pub won: bool,
     /// Where the episode stands on the world's own scale; the sum of its rewards so far where the world has none.
     pub score: f32,
-    /// What the draw of the response followed from.
+    /// The small figures that the world gave with what it led to, as a JSON object; empty where it gave none.
+    pub info: String,
+    /// The seed that the response was sampled with.
     pub seed: u64,
 }
 
-/// An episode that is over.
+/// A finished episode.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finished {
     /// Its index among those that were begun since the sampler was cleared.
     pub number: usize,
-    /// Which it is.
-    pub start: Start,
+    /// Its identity.
+    pub start: EpisodeStart,
     /// The task's own text, where the observations don't say it; else empty.
     pub instruction: String,
+    /// The kind of task, as the world names it; else empty.
+    pub kind: String,
     /// Its turns of play; none if it was given up.
     pub turns: Vec<Turn>,
-    /// What was seen after the last turn.
+    /// The observation after the last turn.
     pub outcome: String,
 }
 
@@ -138,28 +143,38 @@ impl Finished {
     }
 }
 
-/// What was done in a turn.
+/// The action of a turn, before the environment has answered.
 pub struct Move {
-    /// What the policy was asked.
+    /// The request to the policy.
     pub request: Request,
-    /// What of that came from a memory, and what was left out.
-    pub given: Given,
-    /// What the response was taken for.
+    /// The memory entries in the prompt, and the turns left out.
+    pub prompt_memory: PromptMemory,
+    /// The action that was parsed from the response.
     pub action: String,
     /// The texts of its other tagged parts.
     pub parts: Vec<String>,
-    /// What was said.
+    /// The response.
     pub response: Response,
 }
 
-/// An episode that is being played, or waits to be.
+/// Figures as a JSON object, in the order of their names; nothing of none.
+fn figures(info: &BTreeMap<String, f64>) -> String {
+    if info.is_empty() {
+        return String::new();
+    }
+    serde_json::json!(info).to_string()
+}
+
+/// An episode in progress, or waiting to start.
 pub struct Episode {
-    /// Which it is.
-    pub start: Start,
-    /// What is seen while it is being played.
-    pub view: Option<View>,
+    /// Its identity.
+    pub start: EpisodeStart,
+    /// The environment's current view.
+    pub view: Option<EpisodeView>,
     /// The task's own text, where the observations don't say it; else empty.
     pub instruction: String,
+    /// The kind of task, as the world names it; else empty.
+    pub kind: String,
     /// The turns so far.
     pub turns: Vec<Turn>,
     /// The sum of the rewards so far.
@@ -167,37 +182,39 @@ pub struct Episode {
 }
 
 impl Episode {
-    /// An episode that waits.
-    pub fn new(start: Start) -> Episode {
-        Episode { start, view: None, instruction: String::new(), turns: vec![], score: 0.0 }
+    /// An episode that hasn't started.
+    pub fn new(start: EpisodeStart) -> Episode {
+        Episode { start, view: None, instruction: String::new(), kind: String::new(), turns: vec![], score: 0.0 }
     }
 
-    /// Starts it over with the world's first view; without one it waits for that. All turns so far are dropped.
-    pub fn begin(&mut self, view: Option<View>) {
-        self.instruction = view.as_ref().and_then(|view| view.extras.instruction.clone()).unwrap_or_default();
+    /// Restarts it with the environment's first view; without a view it waits for one. All turns so far are dropped.
+    pub fn begin(&mut self, view: Option<EpisodeView>) {
+        let first = view.as_ref().map(|view| &view.extras);
+        self.instruction = first.and_then(|first| first.instruction.clone()).unwrap_or_default();
+        self.kind = first.and_then(|first| first.kind.clone()).unwrap_or_default();
         (self.view, self.turns, self.score) = (view, vec![], 0.0);
     }
 
-    /// The index of the turn to come.
+    /// The index of the next turn.
     pub fn turn(&self) -> u32 {
         self.turns.len() as u32 // `max_turns` is a u32
     }
 
     /// Records a turn: what was asked, what was said and what the world showed then. Where the episode is over with it, by itself or because
     /// this was the `last` turn allowed, returns the final observation.
-    pub fn took(&mut self, made: Move, view: View, last: bool) -> Option<String> {
-        let Move { request, given, action, parts, response } = made;
+    pub fn took(&mut self, step: Move, view: EpisodeView, last: bool) -> Option<String> {
+        let Move { request, prompt_memory, action, parts, response } = step;
         let before = self.view.take()?;
-        let after = &view.seen;
+        let after = &view.step;
         let done = after.done || last;
         self.score += after.reward;
         self.turns.push(Turn {
             turn: self.turn(),
             phase: Phase::Play,
-            observation: before.seen.observation,
-            state: before.seen.state,
+            observation: before.step.observation,
+            state: before.step.state,
             prompt_tokens: request.prompt,
-            given,
+            prompt_memory,
             response,
             choices: request.choices.concat(),
             action,
@@ -207,10 +224,11 @@ impl Episode {
             done,
             won: after.won,
             score: view.extras.score.unwrap_or(self.score),
+            info: figures(&view.extras.info),
             seed: request.seed,
         });
         if done {
-            return Some(view.seen.observation);
+            return Some(view.step.observation);
         }
         self.view = Some(view);
         None

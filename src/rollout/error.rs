@@ -1,4 +1,4 @@
-//! Why playing or reflecting can't go on. A failure of one episode is no such error: see [`super::retry`].
+//! Why playing or reflecting can't go on. The failure of one episode is no such error: see [`super::retry`].
 
 use super::retry::FailedEpisode;
 use super::template::TemplateError;
@@ -19,7 +19,7 @@ pub enum RolloutError {
     /// Rows lack a column, or have one of another type.
     #[error(transparent)]
     Row(#[from] RowError),
-    /// The rewards that will be compared can't be told, and with them not which tasks tell good from bad.
+    /// The rewards that `advantage` will compare can't be computed, so dynamic sampling can't judge the tasks.
     #[error("the rewards that are compared can't be told: {0}")]
     Weighed(String),
     /// More episodes failed than the retry policy allows.

@@ -1,6 +1,7 @@
-//! A control for notes: each trial is told what was noted in another task's. What its own notes are worth is what they win beyond that.
+//! A control experiment for notes: each trial is told the notes of another task. The value of a trial's own notes is what it wins beyond
+//! that.
 
-use super::episode::Start;
+use super::episode::EpisodeStart;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -8,7 +9,7 @@ use std::collections::BTreeMap;
 /// Whose notes an episode is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Whose {
+pub enum NotesOwner {
     /// Its own.
     #[default]
     Own,
@@ -16,16 +17,16 @@ pub enum Whose {
     Another,
 }
 
-/// The attempts of an iteration that wait until it is known who goes on: only then can notes change hands, the same on every machine.
+/// The attempts of an iteration, held until it is known which trials continue: only then can notes be exchanged deterministically.
 #[derive(Default)]
 pub struct Exchange {
-    attempts: BTreeMap<u32, Count>,
-    waiting: BTreeMap<u32, Vec<(u64, Start)>>,
+    attempts: BTreeMap<u32, AttemptCount>,
+    waiting: BTreeMap<u32, Vec<(u64, EpisodeStart)>>,
 }
 
 /// The episodes of an attempt.
 #[derive(Default)]
-struct Count {
+struct AttemptCount {
     begun: usize,
     ended: usize,
     /// Those that ended so that another attempt follows.
@@ -33,25 +34,25 @@ struct Count {
 }
 
 impl Exchange {
-    /// So many episodes of this attempt were begun.
+    /// Counts episodes of this attempt that were begun.
     pub fn begun(&mut self, attempt: u32, episodes: usize) {
         self.attempts.entry(attempt).or_default().begun += episodes;
     }
 
-    /// One has ended.
+    /// Counts one that has ended.
     pub fn ended(&mut self, attempt: u32, followed: bool) {
         let count = self.attempts.entry(attempt).or_default();
         (count.ended, count.followed) = (count.ended + 1, count.followed + usize::from(followed));
     }
 
-    /// These begin, of the piece of this number, when all that begin with them are there.
-    pub fn hold(&mut self, piece: u64, starts: Vec<Start>) {
+    /// Holds these episodes of a piece until all of their attempt are there.
+    pub fn hold(&mut self, piece: u64, starts: Vec<EpisodeStart>) {
         starts.into_iter().for_each(|start| self.waiting.entry(start.attempt).or_default().push((piece, start)));
     }
 
-    /// Those that can begin now, in the order of their names, each told what the next of another task is.
-    pub fn due(&mut self) -> Vec<(u64, Start)> {
-        let complete = |(attempt, waiting): (&u32, &Vec<(u64, Start)>)| {
+    /// The episodes that can begin now, in the order of their names, each with the notes of the next one of another task.
+    pub fn due(&mut self) -> Vec<(u64, EpisodeStart)> {
+        let complete = |(attempt, waiting): (&u32, &Vec<(u64, EpisodeStart)>)| {
             let before = self.attempts.get(&attempt.checked_sub(1)?)?;
             (before.ended == before.begun && waiting.len() == before.followed).then_some(*attempt)
         };
@@ -59,8 +60,8 @@ impl Exchange {
         let mut due = self.waiting.remove(&attempt).unwrap_or_default();
         due.sort_by(|(_, a), (_, b)| (&a.task, a.sample).cmp(&(&b.task, b.sample)));
         let other = |i: usize| (1..due.len()).map(|step| &due[(i + step) % due.len()].1).find(|start| start.task != due[i].1.task);
-        let told: Vec<String> = (0..due.len()).map(|i| other(i).map_or(String::new(), |start| start.memory.clone())).collect();
-        due.iter_mut().zip(told).for_each(|((_, start), memory)| start.memory = memory);
+        let memories: Vec<String> = (0..due.len()).map(|i| other(i).map_or(String::new(), |start| start.memory.clone())).collect();
+        due.iter_mut().zip(memories).for_each(|((_, start), memory)| start.memory = memory);
         self.begun(attempt, due.len());
         due
     }
@@ -70,11 +71,11 @@ impl Exchange {
 mod tests {
     use super::*;
 
-    fn start(task: &str, sample: u32, attempt: u32, memory: &str) -> Start {
-        Start { task: task.into(), sample, attempt, memory: memory.into(), iteration: 0, version: 0 }
+    fn start(task: &str, sample: u32, attempt: u32, memory: &str) -> EpisodeStart {
+        EpisodeStart { task: task.into(), sample, attempt, memory: memory.into(), iteration: 0, version: 0 }
     }
 
-    fn told(due: &[(u64, Start)]) -> Vec<(u64, &str, u32, &str)> {
+    fn dealt(due: &[(u64, EpisodeStart)]) -> Vec<(u64, &str, u32, &str)> {
         due.iter().map(|(piece, start)| (*piece, start.task.as_str(), start.sample, start.memory.as_str())).collect()
     }
 
@@ -92,11 +93,11 @@ mod tests {
         assert!(exchange.due().is_empty(), "its note isn't written yet");
         exchange.hold(9, vec![start("c", 0, 1, "c0")]);
         let due = exchange.due();
-        assert_eq!(told(&due), [(8, "a", 0, "b0"), (7, "a", 1, "b0"), (7, "b", 0, "c0"), (9, "c", 0, "a0")]);
+        assert_eq!(dealt(&due), [(8, "a", 0, "b0"), (7, "a", 1, "b0"), (7, "b", 0, "c0"), (9, "c", 0, "a0")]);
         assert!(exchange.due().is_empty());
         // The next attempt waits for these four in turn; where one task alone goes on, nobody else's note is there.
         [false, true, false, false].into_iter().for_each(|followed| exchange.ended(1, followed));
         exchange.hold(10, vec![start("a", 1, 2, "a1")]);
-        assert_eq!(told(&exchange.due()), [(10, "a", 1, "")]);
+        assert_eq!(dealt(&exchange.due()), [(10, "a", 1, "")]);
     }
 }

@@ -13,6 +13,7 @@ mod advice;
 pub mod agent;
 mod answers;
 pub mod batch;
+pub mod clustering;
 pub mod context;
 pub mod conversation;
 pub mod dynamic_sampling;

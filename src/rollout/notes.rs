@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// What the attempts that follow are told of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Keep {
+pub enum NoteContent {
     /// What the policy wrote about it.
     Reflection,
     /// What was done in it and how it ended.
@@ -34,28 +34,28 @@ const ATTEMPT: &str = "Attempt ";
 const NOTED: &str = ", noted: ";
 const THEN: &str = "; ";
 
-/// The words of the texts here, for a vocabulary.
+/// The words of these texts, for a vocabulary.
 pub fn words() -> Vec<String> {
     [ATTEMPT, NOTED, THEN, ": ", "\n"].map(String::from).to_vec()
 }
 
-/// The actions of an attempt, counted from 0, and what was seen after them.
+/// A note of the actions of an attempt, counted from 0, and its final observation.
 pub fn history(attempt: u32, actions: &[&str], outcome: &str) -> String {
     format!("{ATTEMPT}{}: {}\n{outcome}\n", attempt + 1, actions.join(THEN))
 }
 
-/// What the policy made of an attempt, counted from 0.
+/// A note of the reflection on an attempt, counted from 0.
 pub fn reflection(attempt: u32, remark: &str) -> String {
     format!("{ATTEMPT}{}{NOTED}{remark}\n", attempt + 1)
 }
 
-/// What the policy made of the attempts in `memory`.
+/// The reflections in `memory`.
 pub fn remarks(memory: &str) -> impl Iterator<Item = &str> {
     memory.lines().filter_map(|line| Some(line.strip_prefix(ATTEMPT)?.split_once(NOTED)?.1))
 }
 
-/// `memory` with what is new, within `budget` tokens: where they don't fit, the oldest entries are forgotten first, and of a newest one
-/// that is too long by itself the end.
+/// `memory` with a new entry, within `budget` tokens: the oldest entries are dropped first, and a newest one that is too long by itself is
+/// truncated.
 ///
 /// An entry begins with a line that begins with `Attempt `.
 pub fn grown(memory: &str, entry: &str, budget: usize, tokenizer: &Tokenizer) -> String {
@@ -78,15 +78,15 @@ mod tests {
     #[test]
     fn the_oldest_is_forgotten_first() {
         let tokenizer = Tokenizer::bytes();
-        let one = history(0, &["up", "left"], "Row 1: #");
-        assert_eq!(one, "Attempt 1: up; left\nRow 1: #\n");
-        let two = reflection(1, "go right");
-        assert_eq!(two, "Attempt 2, noted: go right\n");
-        let both = grown(&one, &two, 100, &tokenizer);
-        assert_eq!(both, format!("{one}{two}"));
-        assert_eq!(grown(&one, &two, one.len() + two.len() - 1, &tokenizer), two);
-        assert_eq!(grown(&one, &two, 9, &tokenizer), "Attempt 2");
+        let first = history(0, &["up", "left"], "Row 1: #");
+        assert_eq!(first, "Attempt 1: up; left\nRow 1: #\n");
+        let second = reflection(1, "go right");
+        assert_eq!(second, "Attempt 2, noted: go right\n");
+        let both = grown(&first, &second, 100, &tokenizer);
+        assert_eq!(both, format!("{first}{second}"));
+        assert_eq!(grown(&first, &second, first.len() + second.len() - 1, &tokenizer), second);
+        assert_eq!(grown(&first, &second, 9, &tokenizer), "Attempt 2");
         assert_eq!(grown("", "", 0, &tokenizer), "");
-        assert_eq!(remarks(&format!("{both}Row 1: , noted: x\n{two}")).collect::<Vec<_>>(), ["go right", "go right"]);
+        assert_eq!(remarks(&format!("{both}Row 1: , noted: x\n{second}")).collect::<Vec<_>>(), ["go right", "go right"]);
     }
 }

@@ -1,22 +1,22 @@
-//! Who answers in live episodes: the policy, or the environment's expert as if it were the policy.
+//! Chooses the actions of running episodes: by the policy, or by the environment's expert in its place.
 
-use super::action::{Decode, Encoder, Response};
+use super::action::{ActionEncoder, Decode, Response};
 use super::agent::Agent;
 use super::answers::{answers, answers_by};
-use super::context::{Moment, Passage, Source};
-use super::conversation::{Now, Teller};
-use super::episode::{Episode, Given};
+use super::context::{ContextSource, Moment, Passage};
+use super::conversation::{PromptWriter, TurnContext};
+use super::episode::{Episode, PromptMemory};
 use super::error::RolloutError;
-use super::prompt::Prompt;
+use super::prompt::AgentPrompt;
 use super::rank::Ranker;
 use super::retry::RetryPolicy;
 use super::settings::Actor;
-use crate::env::{Cause, Fault, Task, View, Worlds};
+use crate::env::{Cause, EpisodeView, Fault, Task, Worlds};
 use crate::policy::{Policy, Reply, Request, Sampling, Tally, Tokenizer};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Who plays, and how.
+/// The configuration of a player.
 #[derive(Clone, Debug)]
 pub struct Play {
     /// The agent.
@@ -25,87 +25,87 @@ pub struct Play {
     pub actor: Actor,
     /// How responses are sampled.
     pub sampling: Sampling,
-    /// An expert's action that isn't among the admissible ones joins them; otherwise it costs its episode.
+    /// Whether an expert's action outside the admissible ones is added to them; otherwise its episode fails.
     pub join: bool,
-    /// How often an episode is played before it is given up, and the share of an iteration's episodes that may be.
+    /// The tries before an episode is given up, and the share of an iteration's episodes that may be.
     pub retry: RetryPolicy,
 }
 
-/// Bounds of the time for which further answers are waited for.
+/// Bounds of the time to wait for further environments.
 const LEAST_PACE: Duration = Duration::from_millis(2);
 const MOST_PACE: Duration = Duration::from_secs(1);
 
 /// An episode that waits for an answer.
-pub struct Live<'a> {
+pub struct LiveEpisode<'a> {
     /// The sampler's number for it.
     pub number: usize,
     pub episode: &'a Episode,
     pub task: &'a Task,
-    /// What it shows.
-    pub view: &'a View,
+    /// What the environment shows.
+    pub view: &'a EpisodeView,
 }
 
-impl<'a> Live<'a> {
+impl<'a> LiveEpisode<'a> {
     fn moment(&self) -> Moment<'a> {
-        let crate::env::Seen { observation, state, .. } = &self.view.seen;
+        let crate::env::TimeStep { observation, state, .. } = &self.view.step;
         Moment { start: &self.episode.start, observation, state: *state, before: self.episode.turns.last() }
     }
 }
 
-/// What the policy is asked in an episode's turn, and what of that comes from a memory; or why it can't be asked.
-pub type Asked = Result<(Request, Given), Fault>;
+/// The request for an episode's turn with the memory entries in its prompt; or why there can't be one.
+pub type TurnRequest = Result<(Request, PromptMemory), Fault>;
 
-/// Answers in live episodes.
+/// Chooses the actions in running episodes.
 pub struct Player {
     policy: Policy,
-    how: Play,
-    prompt: Prompt,
+    play: Play,
+    prompt: AgentPrompt,
     seed: u64,
-    encoder: Encoder,
+    encoder: ActionEncoder,
     pace: Duration,
-    /// Who ranks the actions beside the policy.
+    /// The critic that ranks actions, if there is one.
     ranker: Option<Ranker>,
-    /// What stands in the prompt besides what is seen.
-    sources: Vec<Box<dyn Source>>,
-    /// What all turns of an episode have of a source, by the source's place and the episode's number.
-    kept: BTreeMap<(usize, usize), Passage>,
+    /// The sources of context in the prompt besides the observation.
+    sources: Vec<Box<dyn ContextSource>>,
+    /// The passages that stay the same over an episode, by the index of the source and the number of the episode.
+    passages: BTreeMap<(usize, usize), Passage>,
 }
 
 impl Player {
     /// Seeds follow from `seed`, the run's, and the episodes' names alone. An error if there is no such model, or no such prompt; or if a critic
     /// can't rank what it writes.
-    pub fn new(policy: Policy, how: Play, seed: u64) -> Result<Player, RolloutError> {
-        let (agent, model) = (&how.agent, &how.agent.model);
-        let (encoder, prompt) = (Encoder::new(policy.tokenizer(model)?), Prompt::new(agent)?);
+    pub fn new(policy: Policy, play: Play, seed: u64) -> Result<Player, RolloutError> {
+        let (agent, model) = (&play.agent, &play.agent.model);
+        let (encoder, prompt) = (ActionEncoder::new(policy.tokenizer(model)?), AgentPrompt::new(agent)?);
         let settings = agent.rank.clone().unwrap_or_default();
-        let by = |critic: &String| Ranker::new(&policy, (model, how.sampling.divisor()), critic, settings);
+        let by = |critic: &String| Ranker::new(&policy, (model, play.sampling.divisor()), critic, settings);
         let ranker = agent.critic.as_ref().map(by).transpose()?;
-        Ok(Player { policy, how, prompt, seed, encoder, pace: LEAST_PACE, ranker, sources: vec![], kept: BTreeMap::new() })
+        Ok(Player { policy, play: play, prompt, seed, encoder, pace: LEAST_PACE, ranker, sources: vec![], passages: BTreeMap::new() })
     }
 
-    /// Plays with these sources of context.
-    pub fn reading(self, sources: Vec<Box<dyn Source>>) -> Player {
+    /// The same with these sources of context.
+    pub fn reading(self, sources: Vec<Box<dyn ContextSource>>) -> Player {
         Player { sources, ..self }
     }
 
     /// The sources of context that it plays with.
-    pub fn sources(&mut self) -> &mut [Box<dyn Source>] {
+    pub fn sources(&mut self) -> &mut [Box<dyn ContextSource>] {
         &mut self.sources
     }
 
-    /// Forgets what stood in the prompts of episodes.
+    /// Clears the cached passages.
     pub fn clear(&mut self) {
-        self.kept.clear();
+        self.passages.clear();
     }
 
-    /// How it plays.
-    pub fn how(&self) -> &Play {
-        &self.how
+    /// Its configuration.
+    pub fn play(&self) -> &Play {
+        &self.play
     }
 
-    /// Whether somebody reads which actions are admissible: the policy where its choice is constrained, or the prompt.
+    /// Whether the admissible actions are needed: for constrained decoding, or in the prompt.
     pub fn listed(&self, attempt: u32) -> bool {
-        let chosen = self.how.agent.decode == Decode::Constrained && !self.how.actor.advises(attempt);
+        let chosen = self.play.agent.decode == Decode::Constrained && !self.play.actor.advises(attempt);
         chosen || self.prompt.asks("actions")
     }
 
@@ -114,44 +114,44 @@ impl Player {
         self.encoder.tokenizer()
     }
 
-    /// How long further worlds are waited for once one has answered: as long as the policy needed last, so that waiting for company costs
-    /// no more than it can save.
+    /// How long to wait for further environments once one has answered: as long as the policy's last batch took, so that waiting costs no
+    /// more than it can save.
     pub fn pace(&self) -> Duration {
         self.pace
     }
 
-    /// What the policy is asked in each of these episodes, and what of that comes from a memory. An episode that can't be told has a fault of
-    /// its own; an error is one of a world or of the memory.
-    pub fn requests(&mut self, live: &[Live], worlds: &mut Worlds) -> Result<Vec<Asked>, RolloutError> {
+    /// The requests for these episodes, with the memory entries in their prompts. An episode whose prompt can't be built fails alone; an
+    /// error is one of an environment or of the memory.
+    pub fn requests(&mut self, live: &[LiveEpisode], worlds: &mut Worlds) -> Result<Vec<TurnRequest>, RolloutError> {
         let contexts = self.contexts(live)?;
-        let asked = self.sources.iter().any(|source| source.asked() == Some(true));
+        let queried = self.sources.iter().any(|source| source.queried() == Some(true));
         let mut requests = Vec::with_capacity(live.len());
         for (live, passages) in live.iter().zip(contexts) {
-            if self.how.actor.advises(live.episode.start.attempt) {
+            if self.play.actor.advises(live.episode.start.attempt) {
                 passages.iter().filter(|passage| passage.retrieved()).for_each(|passage| worlds.tell(live.number, &passage.text));
             }
             let rules = if self.prompt.asks("rules") { worlds.rules(&live.task.game)? } else { String::new() };
-            let constrained = self.how.agent.decode == Decode::Constrained;
+            let constrained = self.play.agent.decode == Decode::Constrained;
             let choices = if constrained { live.view.actions.iter().map(|action| self.encoder.closed(action)).collect() } else { vec![] };
             let seed = live.episode.start.seed(self.seed, live.episode.turn());
-            let teller = Teller { agent: &self.how.agent, prompt: &self.prompt, tokenizer: self.encoder.tokenizer(), asked };
-            let turn = Now { episode: live.episode, view: live.view, rules: &rules };
-            requests.push(teller.ask(&turn, &passages).map(|(prompt, given)| (Request { prompt, seed, choices }, given)));
+            let teller = PromptWriter { agent: &self.play.agent, prompt: &self.prompt, tokenizer: self.encoder.tokenizer(), queried };
+            let turn = TurnContext { episode: live.episode, view: live.view, rules: &rules };
+            requests.push(teller.ask(&turn, &passages).map(|(prompt, prompt_memory)| (Request { prompt, seed, choices }, prompt_memory)));
         }
         Ok(requests)
     }
 
-    /// What the sources of context contribute in each of these episodes, in the sources' order; each is asked about all of them together.
-    fn contexts(&mut self, live: &[Live]) -> Result<Vec<Vec<Passage>>, RolloutError> {
+    /// The passages of context for these episodes, in the order of the sources; each source is queried once for all episodes.
+    fn contexts(&mut self, live: &[LiveEpisode]) -> Result<Vec<Vec<Passage>>, RolloutError> {
         let mut contexts: Vec<Vec<Passage>> = vec![Vec::with_capacity(self.sources.len()); live.len()];
         for (place, source) in self.sources.iter().enumerate() {
             // A try of an episode that is played again begins anew, and has the same.
-            let asked: Vec<&Live> = live.iter().filter(|live| !source.once() || live.episode.turn() == 0).collect();
-            let moments: Vec<Moment> = asked.iter().map(|live| live.moment()).collect();
+            let due: Vec<&LiveEpisode> = live.iter().filter(|live| !source.once() || live.episode.turn() == 0).collect();
+            let moments: Vec<Moment> = due.iter().map(|live| live.moment()).collect();
             let passages = source.contribute(&moments, self.encoder.tokenizer())?;
-            self.kept.extend(asked.iter().map(|live| (place, live.number)).zip(passages));
+            self.passages.extend(due.iter().map(|live| (place, live.number)).zip(passages));
             for (live, context) in live.iter().zip(&mut contexts) {
-                context.push(self.kept.get(&(place, live.number)).cloned().unwrap_or_default());
+                context.push(self.passages.get(&(place, live.number)).cloned().unwrap_or_default());
             }
         }
         Ok(contexts)
@@ -161,19 +161,19 @@ impl Player {
     /// fault of its own; an error is one of the policy's. What was read joins `tokens`.
     pub fn responses(
         &mut self,
-        live: &[Live],
+        live: &[LiveEpisode],
         requests: &mut [Request],
         worlds: &mut Worlds,
         tokens: &mut Tally,
     ) -> Result<Vec<Result<Response, Fault>>, RolloutError> {
-        let advises = |i: &usize| self.how.actor.advises(live[*i].episode.start.attempt);
+        let advises = |i: &usize| self.play.actor.advises(live[*i].episode.start.attempt);
         let (advised, own): (Vec<usize>, Vec<usize>) = (0..live.len()).partition(advises);
-        let asked: Vec<usize> = advised.iter().map(|&i| live[i].number).collect();
-        let advised = advised.into_iter().zip(worlds.expert(&asked)?);
-        let mut said: BTreeMap<usize, Result<Response, Fault>> = BTreeMap::new();
+        let numbers: Vec<usize> = advised.iter().map(|&i| live[i].number).collect();
+        let advised = advised.into_iter().zip(worlds.expert(&numbers)?);
+        let mut responses: BTreeMap<usize, Result<Response, Fault>> = BTreeMap::new();
         for (i, answer) in advised {
             let response = answer.and_then(|action| self.advised(action, &mut requests[i]));
-            said.insert(i, response);
+            responses.insert(i, response);
         }
         let mut by_version: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
         for i in own {
@@ -181,33 +181,33 @@ impl Player {
         }
         let start = Instant::now();
         for (version, which) in by_version {
-            let asked: Vec<&Request> = which.iter().map(|&i| &requests[i]).collect();
+            let batch: Vec<&Request> = which.iter().map(|&i| &requests[i]).collect();
             let replies = match &self.ranker {
-                None => answers(&self.policy, (&self.how.agent.model, version), &asked, &self.how.sampling, tokens)?,
+                None => answers(&self.policy, (&self.play.agent.model, version), &batch, &self.play.sampling, tokens)?,
                 Some(ranker) => {
                     let turn = |i: &usize| live[which[*i]].episode.turn();
-                    answers_by(&asked, tokens, |of, asked| ranker.answer(version, &asked, &of.iter().map(turn).collect::<Vec<_>>()))?
+                    answers_by(&batch, tokens, |asked, batch| ranker.answer(version, &batch, &asked.iter().map(turn).collect::<Vec<_>>()))?
                 }
             };
             let tokenizer = self.encoder.tokenizer();
-            let told = |reply: Result<Reply, Fault>| reply.map(|reply| Response::replied(reply, &self.how.sampling, tokenizer));
-            said.extend(which.into_iter().zip(replies.into_iter().map(told)));
+            let response = |reply: Result<Reply, Fault>| reply.map(|reply| Response::replied(reply, &self.play.sampling, tokenizer));
+            responses.extend(which.into_iter().zip(replies.into_iter().map(response)));
         }
         if !live.is_empty() {
             self.pace = start.elapsed().clamp(LEAST_PACE, MOST_PACE);
         }
-        Ok(said.into_values().collect())
+        Ok(responses.into_values().collect())
     }
 
     /// An expert's turn as if the policy had written it. An action that isn't among the choices joins them or costs the episode, as the
     /// settings say.
     fn advised(&mut self, action: Option<String>, request: &mut Request) -> Result<Response, Fault> {
-        let decode = self.how.agent.decode;
+        let decode = self.play.agent.decode;
         if decode == Decode::Constrained {
             let Some(action) = &action else { return Err(Fault::new(Cause::Expert, "the expert knows no way on")) };
             let code = self.encoder.closed(action);
             if !request.choices.is_empty() && !request.choices.contains(&code) {
-                if !self.how.join {
+                if !self.play.join {
                     let text = format!(
                         "the expert's action `{action}` is none of the {} admissible ones; `join: true` adds it to them",
                         request.choices.len()

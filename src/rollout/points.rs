@@ -1,4 +1,4 @@
-//! What makes points of texts, by which they are alike: hashed words, or an encoder on the policy's thread.
+//! Embeddings of texts, by which their similarity is measured: hashed words, or an encoder on the policy's thread.
 
 use crate::memory;
 use crate::pipeline::{Node, Wrong};
@@ -22,7 +22,8 @@ pub enum Points {
 /// Makes points of texts.
 #[derive(Clone)]
 pub struct Pointer {
-    points: Points,
+    /// What they are made by.
+    pub points: Points,
     encoder: Option<(String, Policy)>,
 }
 

@@ -1,9 +1,9 @@
-//! What the policy is shown in a turn: a template, filled with the situation.
+//! The prompt of a turn: a template, filled with the situation.
 
 use super::agent::{Agent, ACTION};
 use super::episode::Turn;
 use super::tags;
-use super::template::{Places, Template, TemplateError, HOLE};
+use super::template::{Placeholders, PromptTemplate, TemplateError, HOLE};
 use crate::policy::Message;
 use minijinja::Value;
 
@@ -25,7 +25,7 @@ Admissible actions: {{ actions | join(', ') }}
 ";
 
 /// What a template of play can ask for.
-pub const PLACES: Places = &[
+pub const PLACES: Placeholders = &[
     ("observation", "what is seen now"),
     ("rules", "how the world is played"),
     ("task", "the task's own text, where observations don't say it"),
@@ -95,21 +95,21 @@ fn past(observation: &str, action: &str, thought: &str) -> Value {
 
 /// What the policy reads in a turn, compiled.
 #[derive(Clone, Debug)]
-pub struct Prompt {
-    user: Template,
-    system: Option<Template>,
+pub struct AgentPrompt {
+    user: PromptTemplate,
+    system: Option<PromptTemplate>,
 }
 
-impl Prompt {
+impl AgentPrompt {
     /// The prompt by which this agent plays.
     ///
     /// # Errors
     /// If a template can't be read, or asks for what there isn't.
-    pub fn new(agent: &Agent) -> Result<Prompt, TemplateError> {
-        Ok(Prompt { user: user(agent)?, system: system(agent)? })
+    pub fn new(agent: &Agent) -> Result<AgentPrompt, TemplateError> {
+        Ok(AgentPrompt { user: user(agent)?, system: system(agent)? })
     }
 
-    /// Whether it tells this.
+    /// Whether the template uses this placeholder.
     pub fn asks(&self, place: &str) -> bool {
         self.user.asks(place) || self.system.as_ref().is_some_and(|system| system.asks(place))
     }
@@ -147,27 +147,27 @@ impl Prompt {
     }
 }
 
-fn filled(template: &Template, situation: &Situation) -> Result<String, TemplateError> {
+fn filled(template: &PromptTemplate, situation: &Situation) -> Result<String, TemplateError> {
     template.fill(|place| situation.place(place))
 }
 
-fn user(agent: &Agent) -> Result<Template, TemplateError> {
+fn user(agent: &Agent) -> Result<PromptTemplate, TemplateError> {
     let template = match agent.prompt.as_deref() {
         None | Some("board") => BOARD,
         Some("full") => FULL,
         Some(own) => own,
     };
-    Template::read(template, PLACES)
+    PromptTemplate::read(template, PLACES)
 }
 
-fn system(agent: &Agent) -> Result<Option<Template>, TemplateError> {
-    agent.system.as_deref().map(|given| Template::read(given, PLACES)).transpose()
+fn system(agent: &Agent) -> Result<Option<PromptTemplate>, TemplateError> {
+    agent.system.as_deref().map(|text| PromptTemplate::read(text, PLACES)).transpose()
 }
 
 /// The words of templates of one's own, for a vocabulary.
 ///
 /// # Errors
-/// As [`Prompt::new`].
+/// As [`AgentPrompt::new`].
 pub fn own_words(agent: &Agent) -> Result<Vec<String>, TemplateError> {
     let ours = matches!(agent.prompt.as_deref(), None | Some("board" | "full"));
     let own = (!ours).then(|| user(agent)).transpose()?;
@@ -181,7 +181,7 @@ pub fn own_words(agent: &Agent) -> Result<Vec<String>, TemplateError> {
 }
 
 /// The prompt by which this agent plays, filled on samples of a first and of a later turn. An error names the setting that is wrong.
-pub fn tried(agent: &Agent) -> Result<Prompt, (&'static str, TemplateError)> {
+pub fn tried(agent: &Agent) -> Result<AgentPrompt, (&'static str, TemplateError)> {
     let turn = Turn { observation: "seen".into(), action: "left".into(), ..Turn::default() };
     let (history, admissible) = (vec![turn; agent.history.min(3)], ["left".to_owned(), "right".to_owned()]);
     let carried = super::context::Carried::texts(agent, None);
@@ -200,10 +200,10 @@ pub fn tried(agent: &Agent) -> Result<Prompt, (&'static str, TemplateError)> {
     let later = Situation { instruction: "task", memory: "told\n", history: &history, turn: history.len() as u32, ..first };
     let user = user(agent).map_err(|error| ("prompt", error))?;
     let system = system(agent).map_err(|error| ("system", error))?;
-    let fills = |template: &Template| [first, later].iter().try_for_each(|now| filled(template, now).map(drop));
+    let fills = |template: &PromptTemplate| [first, later].iter().try_for_each(|now| filled(template, now).map(drop));
     fills(&user).map_err(|error| ("prompt", error))?;
     system.iter().try_for_each(fills).map_err(|error| ("system", error))?;
-    Ok(Prompt { user, system })
+    Ok(AgentPrompt { user, system })
 }
 
 #[cfg(test)]
@@ -217,13 +217,13 @@ mod tests {
         serde_json::from_value(with).unwrap()
     }
 
-    fn told(with: serde_json::Value, situation: &Situation) -> Vec<(String, String)> {
-        let messages = Prompt::new(&settings(with)).unwrap().messages(situation, "").unwrap();
+    fn rendered(with: serde_json::Value, situation: &Situation) -> Vec<(String, String)> {
+        let messages = AgentPrompt::new(&settings(with)).unwrap().messages(situation, "").unwrap();
         messages.into_iter().map(|message| (message.role, message.content)).collect()
     }
 
     fn user(with: serde_json::Value, situation: &Situation) -> String {
-        told(with, situation).pop().unwrap().1
+        rendered(with, situation).pop().unwrap().1
     }
 
     #[test]
@@ -261,7 +261,7 @@ mod tests {
             "system": "{{ rules }}",
             "prompt": "{{ turn }}/{{ max_turns }}, {{ attempt }}{% for past in history %}; {{ past.thought }}: {{ past.action }}{% endfor %}; {{ actions[:1] | join }}",
         });
-        assert_eq!(told(own, &situation), [("system".into(), "Push.".into()), ("user".into(), "2/9, 2; It is near.: up; left".into())]);
+        assert_eq!(rendered(own, &situation), [("system".into(), "Push.".into()), ("user".into(), "2/9, 2; It is near.: up; left".into())]);
     }
 
     #[test]
@@ -298,9 +298,9 @@ mod tests {
     fn a_template_is_tried_on_a_first_and_on_a_later_turn() {
         let wrong = |with| tried(&settings(with)).map(drop).map_err(|(setting, error)| format!("{setting}, {error}"));
         assert_eq!(wrong(serde_json::json!({ "prompt": "full", "system": "{{ rules }}" })), Ok(()));
-        let said = wrong(serde_json::json!({ "prompt": "{{ history[0].action }}" }));
-        assert_eq!(said, Err("prompt, line 1, column 11 of the template: undefined value".into()), "a first turn has no history");
-        let said = wrong(serde_json::json!({ "system": "{% for past in history %}{{ past.actoin }}{% endfor %}" }));
-        assert_eq!(said, Err("system, line 1, column 29 of the template: undefined value".into()));
+        let message = wrong(serde_json::json!({ "prompt": "{{ history[0].action }}" }));
+        assert_eq!(message, Err("prompt, line 1, column 11 of the template: undefined value".into()), "a first turn has no history");
+        let message = wrong(serde_json::json!({ "system": "{% for past in history %}{{ past.actoin }}{% endfor %}" }));
+        assert_eq!(message, Err("system, line 1, column 29 of the template: undefined value".into()));
     }
 }

@@ -1,7 +1,7 @@
-//! What the policy is asked about an episode that is over: a template, filled with what is known of it.
+//! The prompt of a reflection on a finished episode: a template, filled with the transcript.
 
 use super::agent::Agent;
-use super::template::{Places, Template, TemplateError, HOLE};
+use super::template::{Placeholders, PromptTemplate, TemplateError, HOLE};
 use super::transcript::Transcript;
 use super::{notes, tags};
 use crate::policy::Message;
@@ -11,7 +11,7 @@ use minijinja::Value;
 pub const SHORT: &str = "{{ memory }}{{ first }}\nAttempt {{ attempt }}: {{ actions }}\n{{ last }}\nReflect:";
 
 /// What a template of a reflection can ask for.
-pub const PLACES: Places = &[
+pub const PLACES: Placeholders = &[
     ("first", "what was seen first"),
     ("actions", "what was done, in order"),
     ("last", "what was seen in the end"),
@@ -21,34 +21,34 @@ pub const PLACES: Places = &[
     ("attempt", "the number of the attempt, from 1"),
 ];
 
-/// What an agent is asked about an episode, compiled.
+/// The compiled prompt of a reflection.
 #[derive(Clone, Debug)]
-pub struct Question {
-    user: Template,
-    system: Option<Template>,
+pub struct ReflectionQuestion {
+    user: PromptTemplate,
+    system: Option<PromptTemplate>,
 }
 
-impl Question {
-    /// The question by which this agent reflects.
+impl ReflectionQuestion {
+    /// The reflection prompt of this agent.
     ///
     /// # Errors
     /// If a template can't be read, asks for what there isn't, or can't be filled.
-    pub fn new(agent: &Agent) -> Result<Question, TemplateError> {
+    pub fn new(agent: &Agent) -> Result<ReflectionQuestion, TemplateError> {
         tried(agent).map_err(|(_, error)| error)
     }
 
-    /// Whether it tells this.
+    /// Whether the template uses this placeholder.
     pub fn asks(&self, place: &str) -> bool {
         self.user.asks(place) || self.system.as_ref().is_some_and(|system| system.asks(place))
     }
 
-    /// The question about an episode of a world with these rules, with what is told of earlier attempts and of memories: `memory` at its place,
-    /// `passages` in the system message.
+    /// The messages about an episode under these rules, with notes and retrieved entries: `memory` at its placeholder, `passages` in the
+    /// system message.
     ///
     /// # Errors
-    /// If a template does something with a place that can't be done.
+    /// If a template can't be rendered.
     pub fn messages(&self, episode: &Transcript, rules: &str, memory: &str, passages: &str) -> Result<Vec<Message>, TemplateError> {
-        let fill = |template: &Template| filled(template, episode, rules, memory);
+        let fill = |template: &PromptTemplate| filled(template, episode, rules, memory);
         let own = self.system.as_ref().map(fill).transpose()?;
         let parts: Vec<&str> = own.as_deref().into_iter().chain([passages]).filter(|text| !text.is_empty()).collect();
         let message = |role: &str, content| Message { role: role.into(), content };
@@ -56,7 +56,7 @@ impl Question {
         Ok(system.into_iter().chain([message("user", fill(&self.user)?)]).collect())
     }
 
-    /// The words of the question, of what is kept and of the tag, for a vocabulary.
+    /// The words of the prompt, of the notes and of the tag, for a vocabulary.
     pub fn words(&self, tag: Option<&str>) -> Vec<String> {
         let own = self.system.iter().flat_map(|system| system.words(|_| HOLE.into()));
         words(&self.user, tag).into_iter().chain(own).collect()
@@ -64,18 +64,18 @@ impl Question {
 }
 
 /// The same; an error names the setting that is wrong.
-pub fn tried(agent: &Agent) -> Result<Question, (&'static str, TemplateError)> {
+pub fn tried(agent: &Agent) -> Result<ReflectionQuestion, (&'static str, TemplateError)> {
     let read = |text: &str| {
-        let template = Template::read(text, PLACES)?;
+        let template = PromptTemplate::read(text, PLACES)?;
         template.fill(|place| if place == "attempt" { 1.into() } else { place.into() })?;
         Ok(template)
     };
     let user = read(agent.prompt.as_deref().unwrap_or(SHORT)).map_err(|error| ("prompt", error))?;
     let system = agent.system.as_deref().map(read).transpose().map_err(|error| ("system", error))?;
-    Ok(Question { user, system })
+    Ok(ReflectionQuestion { user, system })
 }
 
-fn filled(template: &Template, episode: &Transcript, rules: &str, memory: &str) -> Result<String, TemplateError> {
+fn filled(template: &PromptTemplate, episode: &Transcript, rules: &str, memory: &str) -> Result<String, TemplateError> {
     template.fill(|place| match place {
         "first" => episode.first.into(),
         "actions" => episode.actions.join("; ").into(),
@@ -88,8 +88,8 @@ fn filled(template: &Template, episode: &Transcript, rules: &str, memory: &str) 
     })
 }
 
-/// The words of a question, of what is kept and of the tag.
-fn words(template: &Template, tag: Option<&str>) -> Vec<String> {
+/// The words of a reflection prompt, of the notes and of the tag.
+fn words(template: &PromptTemplate, tag: Option<&str>) -> Vec<String> {
     let mut words: Vec<String> = tag.into_iter().flat_map(|tag| [tags::open(tag), tags::close(tag)]).collect();
     words.extend(notes::words());
     words.extend(template.words(|_| HOLE.into()));
@@ -103,14 +103,14 @@ mod tests {
     #[test]
     fn the_question_of_empo2_can_be_filled() {
         let agent = serde_json::json!({ "model": "actor", "prompt": "pipelines/empo2/tip.txt" });
-        let template = Question::new(&serde_json::from_value(agent).unwrap()).unwrap();
+        let template = ReflectionQuestion::new(&serde_json::from_value(agent).unwrap()).unwrap();
         assert!(template.asks("rules") && template.asks("task") && template.asks("last"));
     }
 
     /// Their order numbers the tokens of a new model.
     #[test]
     fn the_words_of_the_short_question_stay_as_they_are() {
-        let template = Template::read(SHORT, PLACES).unwrap();
+        let template = PromptTemplate::read(SHORT, PLACES).unwrap();
         assert_eq!(words(&template, None)[notes::words().len()..], ["\nAttempt ", ": ", "\n", "\nReflect:"].map(String::from));
     }
 }

@@ -4,7 +4,7 @@
 //! The paper lets a language model propose some actions and ranks those; here all admissible ones are ranked. What the critic expects of an
 //! action is its value before the action's last token, the one that closes it: the return to expect once that action is all that is said.
 
-use crate::policy::{Answers, Policy, PolicyError, Reply, Request, RowFault};
+use crate::policy::{GenerationOutput, Policy, PolicyError, Reply, Request, RowFault};
 use crate::seed::{mix, Random};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -39,20 +39,20 @@ impl RankSettings {
     }
 }
 
-/// Ranks for one policy, by one critic.
+/// Ranks actions of one policy by one critic.
 pub struct Ranker {
     policy: Policy,
     model: String,
     critic: String,
     /// The version of the critic's weights; nothing trains it.
     version: u64,
-    /// What the policy's logits are divided by.
+    /// The temperature of the policy's logits.
     temperature: f64,
     settings: RankSettings,
 }
 
 impl Ranker {
-    /// Ranks what `model` may say, its logits divided by `temperature`, by the critic of that name.
+    /// Ranks the choices of `model`, its logits divided by `temperature`, by the critic of that name.
     ///
     /// # Errors
     /// If there is no such model, or it reads other tokens than the critic.
@@ -63,28 +63,30 @@ impl Ranker {
         Ok(Ranker { policy: policy.clone(), model, critic, version, temperature, settings })
     }
 
-    /// An action for each of `asked`, which are in these turns, by version `version` of the policy's weights. The log-probabilities of a reply
-    /// are those of the choice among the scores, split among its tokens: 0 where only one token could follow, and all 0 where the best is taken.
+    /// An action for each request, which is in the turn of the same index, by version `version` of the policy's weights. The
+    /// log-probabilities of a reply are those of the choice among the scores, split among its tokens: 0 where only one token could follow,
+    /// and all 0 where the best is taken.
     ///
     /// # Errors
     /// [`PolicyError::Row`] with the index of a request that can't be read.
-    pub fn answer(&self, version: u64, asked: &[Request], turns: &[u32]) -> Result<Answers, PolicyError> {
+    pub fn answer(&self, version: u64, requests: &[Request], turns: &[u32]) -> Result<GenerationOutput, PolicyError> {
         let requests: Vec<Request> =
-            asked.iter().map(|request| Request { choices: candidates(&request.choices), ..request.clone() }).collect();
+            requests.iter().map(|request| Request { choices: candidates(&request.choices), ..request.clone() }).collect();
         let likely = self.policy.likelihoods(&self.model, version, requests.clone(), self.temperature)?;
-        let worths = self.policy.worths(&self.critic, self.version, requests.clone())?;
-        let one = |i: usize| {
+        let worths = self.policy.choice_values(&self.critic, self.version, requests.clone())?;
+        let reply = |i: usize| {
             let (request, likely, worths) = (&requests[i], &likely.choices[i], &worths.choices[i]);
             let candidates: Vec<&[u32]> = request.choices.iter().map(Vec::as_slice).collect();
-            let probabilities: Vec<f64> = likely.iter().zip(&candidates).map(|(logprob, said)| per_token(*logprob, said.len())).collect();
+            let probabilities: Vec<f64> =
+                likely.iter().zip(&candidates).map(|(logprob, tokens)| per_token(*logprob, tokens.len())).collect();
             let scores = scores(&probabilities, worths, self.settings.share(turns[i]));
             let unit = Random::new(mix(request.seed, 0)).unit();
             chosen(&candidates, &scores, self.settings.temperature, unit).ok_or(RowFault::EmptyResponse)
         };
-        let replies = (0..requests.len().min(turns.len())).map(one).collect();
+        let replies = (0..requests.len().min(turns.len())).map(reply).collect();
         let mut tokens = likely.tokens;
         tokens.add(&worths.tokens);
-        Ok(Answers { replies, tokens })
+        Ok(GenerationOutput { replies, tokens })
     }
 }
 
@@ -142,14 +144,14 @@ fn chosen(candidates: &[&[u32]], scores: &[f64], temperature: f64, unit: f64) ->
 
 #[cfg(test)]
 mod tests {
-    use super::super::action::Encoder;
+    use super::super::action::ActionEncoder;
     use super::*;
     use crate::policy::{Example, Head, ModelSettings, NewModel, Objective, TokenKind, UpdateSettings};
 
     /// Three actions with p = 0.5, 0.3, 0.1 and Q = 2, 6, 10. Stretched: 1, 0.5, 0 and 0, 0.5, 1. With a share of 0.6: 0.6, 0.5, 0.4.
     #[test]
     fn scores_as_worked_by_hand() {
-        let close = |found: Vec<f64>, wanted: [f64; 3]| found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-12);
+        let close = |actual: Vec<f64>, expected: [f64; 3]| actual.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12);
         let (p, q) = ([0.5, 0.3, 0.1], [2.0, 6.0, 10.0]);
         assert!(close(scores(&p, &q, 0.6), [0.6, 0.5, 0.4]));
         assert!(close(scores(&p, &q, 1.0), [1.0, 0.5, 0.0]), "the policy alone");
@@ -175,8 +177,8 @@ mod tests {
         let units = [0.0, 0.12, 0.13, 0.37, 0.38, 0.999];
         assert_eq!(units.map(|unit| at(unit).tokens), [0, 0, 1, 1, 2, 2].map(|i: usize| actions[i].to_vec()));
         let logprobs = |unit| at(unit).logprobs;
-        let close = |found: Vec<f32>, wanted: &[f32]| {
-            found.len() == wanted.len() && found.iter().zip(wanted).all(|(a, b)| (a - b.ln()).abs() < 1e-6)
+        let close = |actual: Vec<f32>, expected: &[f32]| {
+            actual.len() == expected.len() && actual.iter().zip(expected).all(|(a, b)| (a - b.ln()).abs() < 1e-6)
         };
         assert!(close(logprobs(0.0), &[3.0 / 8.0, 1.0 / 3.0, 1.0]));
         assert!(close(logprobs(0.2), &[3.0 / 8.0, 2.0 / 3.0, 1.0]));
@@ -196,7 +198,7 @@ mod tests {
         let critic = NewModel { head: Head::Value, ..tiny.clone() };
         let models = [("actor", tiny), ("critic", critic)].map(|(name, model)| (name.to_owned(), ModelSettings::New(model)));
         let policy = Policy::start(&models.into_iter().collect(), &[], 3, 1).unwrap();
-        let mut encoder = Encoder::new(policy.tokenizer("actor").unwrap());
+        let mut encoder = ActionEncoder::new(policy.tokenizer("actor").unwrap());
         let choices = vec![encoder.closed("up"), encoder.closed("down")];
         let prompt = policy.tokenizer("actor").unwrap().encode("a wall");
         let row = |i: usize| {
@@ -218,14 +220,14 @@ mod tests {
             policy.update("actor", vec![row(0)], &learn(Objective::Sft)).unwrap();
         }
         let request = |seed| Request { prompt: prompt.clone(), seed, choices: choices.clone() };
-        let said = |rank: RankSettings, turns: [u32; 2]| {
+        let answers = |rank: RankSettings, turns: [u32; 2]| {
             let ranker = Ranker::new(&policy, ("actor", 1.0), "critic", rank).unwrap();
             let replies = ranker.answer(60, &[request(1), request(2)], &turns).unwrap().replies;
             replies.into_iter().map(|reply| policy.tokenizer("actor").unwrap().decode(&reply.unwrap().tokens)).collect::<Vec<_>>()
         };
         let fading = RankSettings { decay: 0.4, least: 0.0, temperature: 0.0 };
-        assert_eq!(said(fading, [0, 1]), ["up", "down"], "a share of 1, and of 0.4");
-        assert_eq!(said(RankSettings::default(), [0, 30]), ["up", "up"], "a share of 0.6 is the least");
+        assert_eq!(answers(fading, [0, 1]), ["up", "down"], "a share of 1, and of 0.4");
+        assert_eq!(answers(RankSettings::default(), [0, 30]), ["up", "up"], "a share of 0.6 is the least");
         let ranker = Ranker::new(&policy, ("actor", 1.0), "critic", RankSettings::default()).unwrap();
         let long = Request { prompt: prompt.repeat(9), ..request(1) };
         let error = ranker.answer(60, &[request(1), long], &[0, 0]).unwrap_err();

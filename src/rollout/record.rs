@@ -1,30 +1,32 @@
-//! Calls of the policy as rows: turns of play and reflections alike.
+//! Converts turns of play and reflections to rows.
 
-use super::episode::{Finished, Start, Turn};
+use super::episode::{EpisodeStart, Finished, Turn};
 use crate::row::{self, RowError};
 use arrow::array::*;
 use arrow::datatypes::{ArrowPrimitiveType, Field, Float32Type, UInt32Type, UInt64Type};
 use std::sync::Arc;
 
-/// What a row is made of.
+/// The source of one row.
 pub struct Record<'a> {
     /// The episode that it belongs to.
-    pub start: &'a Start,
+    pub start: &'a EpisodeStart,
     /// The call of the policy.
     pub turn: &'a Turn,
     /// The task's own text, with the first turn; empty in the others, and where the observations say it.
     pub instruction: &'a str,
-    /// What the next attempt at the task is told of this one and of those before; known at the end, and empty before it.
-    pub kept: &'a str,
-    /// What was seen after the last turn of play; empty in the others.
+    /// The kind of task, as the world names it; empty where it names none, and of a reflection.
+    pub kind: &'a str,
+    /// The notes for the next attempt; in the last turn only.
+    pub next_note: &'a str,
+    /// The observation after the last turn of play; in that turn only.
     pub outcome: &'a str,
 }
 
 /// A column's name, and its values in these rows.
-type Column = (&'static str, fn(&[Record]) -> ArrayRef);
+type RecordColumn = (&'static str, fn(&[Record]) -> ArrayRef);
 
 /// The columns of a row, in the table's order.
-const LIST: [Column; 30] = [
+const LIST: [RecordColumn; 32] = [
     ("iteration", |rows| u64s(rows, |r| r.start.iteration)),
     ("task", |rows| texts(rows, |r| &r.start.task)),
     ("sample", |rows| u32s(rows, |r| r.start.sample)),
@@ -32,6 +34,7 @@ const LIST: [Column; 30] = [
     ("turn", |rows| u32s(rows, |r| r.turn.turn)),
     ("phase", |rows| texts(rows, |r| r.turn.phase.name())),
     ("instruction", |rows| texts(rows, |r| r.instruction)),
+    ("type", |rows| texts(rows, |r| r.kind)),
     ("observation", |rows| texts(rows, |r| &r.turn.observation)),
     ("state", |rows| u64s(rows, |r| r.turn.state)),
     ("prompt_tokens", |rows| lists::<UInt32Type>(rows, |r| &r.turn.prompt_tokens)),
@@ -42,17 +45,18 @@ const LIST: [Column; 30] = [
     ("response", |rows| texts(rows, |r| &r.turn.response.text)),
     ("action", |rows| texts(rows, |r| &r.turn.action)),
     ("valid", |rows| bools(rows, |r| r.turn.valid)),
-    ("mode", |rows| texts(rows, |r| if r.start.memory.is_empty() && !r.turn.given.asked { "plain" } else { "memory" })),
+    ("mode", |rows| texts(rows, |r| if r.start.memory.is_empty() && !r.turn.prompt_memory.queried { "plain" } else { "memory" })),
     ("memory", |rows| texts(rows, |r| &r.start.memory)),
-    ("retrieved", |rows| lists::<UInt64Type>(rows, |r| &r.turn.given.retrieved)),
-    ("bare_tokens", |rows| lists::<UInt32Type>(rows, |r| &r.turn.given.bare)),
-    ("left_out", |rows| u32s(rows, |r| r.turn.given.left_out)),
-    ("kept", |rows| texts(rows, |r| r.kept)),
+    ("retrieved", |rows| lists::<UInt64Type>(rows, |r| &r.turn.prompt_memory.retrieved)),
+    ("bare_tokens", |rows| lists::<UInt32Type>(rows, |r| &r.turn.prompt_memory.bare)),
+    ("left_out", |rows| u32s(rows, |r| r.turn.prompt_memory.left_out)),
+    ("kept", |rows| texts(rows, |r| r.next_note)),
     ("outcome", |rows| texts(rows, |r| r.outcome)),
     ("reward", |rows| f32s(rows, |r| r.turn.reward)),
     ("done", |rows| bools(rows, |r| r.turn.done)),
     ("won", |rows| bools(rows, |r| r.turn.won)),
     ("score", |rows| f32s(rows, |r| r.turn.score)),
+    ("info", |rows| texts(rows, |r| &r.turn.info)),
     ("weights", |rows| u64s(rows, |r| r.start.version)),
     ("seed", |rows| u64s(rows, |r| r.turn.seed)),
 ];
@@ -80,17 +84,17 @@ pub fn table(records: &[Record], parts: &[String]) -> Result<RecordBatch, RowErr
     row::batch(fixed.chain(parts.iter().map(|(name, values)| (name.as_str(), values.clone()))).collect())
 }
 
-/// The turns of these episodes as rows, in their order; `kept` has what each keeps for the next attempt, and may have nothing of any;
+/// The turns of these episodes as rows, in their order; `notes` are what the next attempt is told of each, and may be missing;
 /// `parts` as for [`table`].
 /// No batch without a turn.
-pub fn played(episodes: &[Finished], kept: &[String], parts: &[String]) -> Result<Option<RecordBatch>, RowError> {
+pub fn played(episodes: &[Finished], notes: &[String], parts: &[String]) -> Result<Option<RecordBatch>, RowError> {
     let records = episodes.iter().enumerate().flat_map(|(i, episode)| {
-        let kept = kept.get(i).map_or("", String::as_str);
+        let note = notes.get(i).map_or("", String::as_str);
         episode.turns.iter().map(move |turn| {
             // What is known at the end stands with the last turn, what the task says with the first.
             let at_end = |text| if turn.done { text } else { "" };
             let instruction = if turn.turn == 0 { episode.instruction.as_str() } else { "" };
-            Record { start: &episode.start, turn, instruction, kept: at_end(kept), outcome: at_end(&episode.outcome) }
+            Record { start: &episode.start, turn, instruction, kind: &episode.kind, next_note: at_end(note), outcome: at_end(&episode.outcome) }
         })
     });
     let records: Vec<Record> = records.collect();
@@ -101,31 +105,31 @@ pub fn played(episodes: &[Finished], kept: &[String], parts: &[String]) -> Resul
     }
 }
 
-fn texts(rows: &[Record], of: for<'a> fn(&'a Record) -> &'a str) -> ArrayRef {
-    Arc::new(StringArray::from_iter_values(rows.iter().map(of)))
+fn texts(rows: &[Record], field: for<'a> fn(&'a Record) -> &'a str) -> ArrayRef {
+    Arc::new(StringArray::from_iter_values(rows.iter().map(field)))
 }
 
-fn u64s(rows: &[Record], of: fn(&Record) -> u64) -> ArrayRef {
-    Arc::new(UInt64Array::from_iter_values(rows.iter().map(of)))
+fn u64s(rows: &[Record], field: fn(&Record) -> u64) -> ArrayRef {
+    Arc::new(UInt64Array::from_iter_values(rows.iter().map(field)))
 }
 
-fn u32s(rows: &[Record], of: fn(&Record) -> u32) -> ArrayRef {
-    Arc::new(UInt32Array::from_iter_values(rows.iter().map(of)))
+fn u32s(rows: &[Record], field: fn(&Record) -> u32) -> ArrayRef {
+    Arc::new(UInt32Array::from_iter_values(rows.iter().map(field)))
 }
 
-fn f32s(rows: &[Record], of: fn(&Record) -> f32) -> ArrayRef {
-    Arc::new(Float32Array::from_iter_values(rows.iter().map(of)))
+fn f32s(rows: &[Record], field: fn(&Record) -> f32) -> ArrayRef {
+    Arc::new(Float32Array::from_iter_values(rows.iter().map(field)))
 }
 
-fn bools(rows: &[Record], of: fn(&Record) -> bool) -> ArrayRef {
-    Arc::new(BooleanArray::from_iter(rows.iter().map(|row| Some(of(row)))))
+fn bools(rows: &[Record], field: fn(&Record) -> bool) -> ArrayRef {
+    Arc::new(BooleanArray::from_iter(rows.iter().map(|row| Some(field(row)))))
 }
 
 /// A list a row, without nulls.
-fn lists<T: ArrowPrimitiveType>(rows: &[Record], of: for<'a> fn(&'a Record) -> &'a [T::Native]) -> ArrayRef {
+fn lists<T: ArrowPrimitiveType>(rows: &[Record], field: for<'a> fn(&'a Record) -> &'a [T::Native]) -> ArrayRef {
     let mut lists = ListBuilder::new(PrimitiveBuilder::<T>::new()).with_field(Field::new("item", T::DATA_TYPE, false));
     for row in rows {
-        lists.values().append_slice(of(row));
+        lists.values().append_slice(field(row));
         lists.append(true);
     }
     Arc::new(lists.finish())
@@ -144,7 +148,7 @@ mod tests {
             observation: format!("seen {turn}"),
             state: 7,
             prompt_tokens: vec![1, 2],
-            given: Default::default(),
+            prompt_memory: Default::default(),
             response: Response { text: "up".into(), tokens: vec![3, 4], logprobs: vec![-0.5, 0.0], temperature: 0.5 },
             choices: vec![],
             action: "up".into(),
@@ -154,15 +158,16 @@ mod tests {
             done,
             won: done,
             score: 0.0,
+            info: r#"{"steps":1.0}"#.into(),
             seed: 5,
         }
     }
 
     #[test]
     fn what_is_known_at_the_end_stands_with_the_last_turn() {
-        let start = Start { task: "t".into(), sample: 2, attempt: 1, memory: "Attempt 1\n".into(), iteration: 3, version: 4 };
+        let start = EpisodeStart { task: "t".into(), sample: 2, attempt: 1, memory: "Attempt 1\n".into(), iteration: 3, version: 4 };
         let (turns, outcome) = (vec![turn(0, false), turn(1, true)], "the end".into());
-        let over = Finished { number: 0, start, instruction: "boil water".into(), turns, outcome };
+        let over = Finished { number: 0, start, instruction: "boil water".into(), kind: "hard".into(), turns, outcome };
         let given_up = Finished { number: 1, turns: vec![], ..over.clone() };
         assert!(played(std::slice::from_ref(&given_up), &[], &[]).unwrap().is_none(), "an episode without a turn has no row");
         let rows = played(&[given_up, over], &["nothing".into(), "kept".into()], &["answer_think".into()]).unwrap().unwrap();
@@ -171,6 +176,7 @@ mod tests {
         let texts = |name| row::texts(&rows, name).unwrap().iter().flatten().collect::<Vec<_>>();
         assert_eq!((texts("outcome"), texts("kept")), (vec!["", "the end"], vec!["", "kept"]));
         assert_eq!((texts("instruction"), texts("answer_think")), (vec!["boil water", ""], vec!["so", "so"]));
+        assert_eq!((texts("type"), texts("info")), (vec!["hard", "hard"], vec![r#"{"steps":1.0}"#; 2]));
         assert_eq!((texts("observation"), texts("mode")), (vec!["seen 0", "seen 1"], vec!["memory", "memory"]));
         assert_eq!(row::f32s(&rows, "reward").unwrap().values().to_vec(), [-0.1, 10.0]);
         assert_eq!(row::f32s(&rows, "temperature").unwrap().values().to_vec(), [0.5, 0.5]);

@@ -1,7 +1,7 @@
-//! Episodes that fail: which are tried again, which are given up, and when it has been too many.
+//! Episodes that fail: which are retried, which are given up, and when there are too many.
 //!
-//! Seeds follow from names, so an episode that is tried again from its start plays as if it had never failed. It is tried again only
-//! when all the others are done: if it breaks a process that they share, it breaks few of them.
+//! Seeds follow from names, so an episode that is retried from its start plays as if it had never failed. It is retried only when all the
+//! others are done: if it breaks a process that they share, it breaks few of them.
 
 use super::summary::Summary;
 use crate::env::Fault;
@@ -22,14 +22,14 @@ pub struct Retries {
     before: (usize, usize),
     /// How often each has failed.
     failures: Vec<u32>,
-    /// To be started next.
+    /// Episodes to be started next.
     due: Vec<usize>,
-    /// To be started when all others are done.
+    /// Episodes to be retried when all others are done.
     later: Vec<usize>,
-    /// Tries that failed and were followed by another.
+    /// Failed tries that were followed by another.
     pub retried: usize,
     given_up: Vec<GivenUp>,
-    /// How many were ever given up.
+    /// The number of episodes given up.
     lost: usize,
 }
 
@@ -95,7 +95,7 @@ impl Retries {
         now
     }
 
-    /// Notes a failure in a turn of an episode, which is over or will be started again.
+    /// Records a failure in a turn of an episode, which is given up or will be retried.
     pub fn failed(&mut self, episode: usize, turn: u32, fault: Fault) {
         self.failures[episode] += fault.own as u32;
         let tries = self.failures[episode];

@@ -1,32 +1,32 @@
-//! Plays episodes: a batch of the policy for all whose worlds have answered, while slow worlds still work. An episode that ends leaves,
-//! another may join; one that fails is started again beside the others or given up, and leaves no turn behind that isn't of a whole
-//! episode.
+//! Plays episodes with continuous batching: one batch of the policy for all episodes whose environments have answered, while slow
+//! environments still work. An episode that ends leaves the batch and another may join; one that fails is restarted or given up, and leaves
+//! no turn of an incomplete episode behind.
 
 use super::action::Decode;
-use super::context::Source;
-use super::episode::{Episode, Finished, Move, Start};
+use super::context::ContextSource;
+use super::episode::{Episode, EpisodeStart, Finished, Move};
 use super::error::{RolloutError, TooManyFailed};
-use super::exchange::Whose;
+use super::exchange::NotesOwner;
 use super::notes;
-use super::player::{Live, Play, Player};
+use super::player::{LiveEpisode, Play, Player};
 use super::retry::{FailedEpisode, Retries, RetryPolicy};
 use super::summary::Summary;
-use crate::env::{Beginning, Cause, Fault, Task, View, Worlds};
+use crate::env::{Cause, EpisodeView, Fault, ResetRequest, Task, Worlds};
 use crate::policy::{Policy, Tokenizer};
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::BTreeSet;
 
-/// Plays the episodes that it is given.
+/// Plays episodes.
 pub struct Sampler {
     player: Player,
     worlds: Worlds,
     tasks: BTreeMap<String, Task>,
     episodes: BTreeMap<usize, Episode>,
-    /// Those that wait for room in their world.
+    /// Episodes that wait for a free slot in their environment.
     queued: Vec<usize>,
-    /// Those that were begun and have shown nothing yet.
+    /// Episodes that were begun and have no first observation yet.
     started: BTreeSet<usize>,
-    /// What was done in those whose world hasn't answered yet.
+    /// The actions of episodes whose environment hasn't answered yet.
     moved: BTreeMap<usize, Move>,
     retries: Retries,
     summary: Summary,
@@ -35,26 +35,26 @@ pub struct Sampler {
 
 impl Sampler {
     /// Nothing is played yet. Seeds follow from `seed`, the run's, and the episodes' names alone. An error if there is no such model.
-    pub fn new(policy: Policy, how: Play, worlds: Worlds, seed: u64) -> Result<Sampler, RolloutError> {
-        let player = Player::new(policy, how, seed)?;
-        let retries = Retries::new(player.how().retry, &Summary::default());
+    pub fn new(policy: Policy, play: Play, worlds: Worlds, seed: u64) -> Result<Sampler, RolloutError> {
+        let player = Player::new(policy, play, seed)?;
+        let retries = Retries::new(player.play().retry, &Summary::default());
         let (tasks, episodes, queued, started, moved, summary, failed) = Default::default();
         Ok(Sampler { player, worlds, tasks, episodes, queued, started, moved, retries, summary, failed })
     }
 
-    /// Plays with these sources of context.
-    pub fn reading(self, sources: Vec<Box<dyn Source>>) -> Sampler {
+    /// The same with these sources of context.
+    pub fn reading(self, sources: Vec<Box<dyn ContextSource>>) -> Sampler {
         Sampler { player: self.player.reading(sources), ..self }
     }
 
     /// The sources of context that it plays with.
-    pub fn sources(&mut self) -> &mut [Box<dyn Source>] {
+    pub fn sources(&mut self) -> &mut [Box<dyn ContextSource>] {
         self.player.sources()
     }
 
-    /// The columns of its answers' tagged parts.
+    /// The columns for the tagged parts of answers.
     pub fn parts(&self) -> Vec<String> {
-        self.player.how().agent.columns()
+        self.player.play().agent.columns()
     }
 
     /// The tokenizer of the model.
@@ -62,18 +62,18 @@ impl Sampler {
         self.player.tokenizer()
     }
 
-    /// Forgets all episodes; what they came to is counted anew. `before` is what the iteration's earlier episodes came to: how many may
-    /// fail is a share of them all.
+    /// Drops all episodes and resets the summary. `before` is the summary of the iteration's earlier episodes: the share that may fail
+    /// counts them too.
     pub fn clear(&mut self, before: &Summary) {
         self.worlds.clear();
         self.player.clear();
-        self.retries = Retries::new(self.player.how().retry, before);
+        self.retries = Retries::new(self.player.play().retry, before);
         (self.tasks, self.episodes, self.queued, self.started, self.moved) = Default::default();
         (self.summary, self.failed) = Default::default();
     }
 
-    /// Takes on further episodes, which join with the next step. An error if a task's name means nothing.
-    pub fn begin(&mut self, starts: impl IntoIterator<Item = Start>) -> Result<(), RolloutError> {
+    /// Adds episodes, which join at the next step. An error if a task's name can't be parsed.
+    pub fn begin(&mut self, starts: impl IntoIterator<Item = EpisodeStart>) -> Result<(), RolloutError> {
         for start in starts {
             if !self.tasks.contains_key(&start.task) {
                 self.tasks.insert(start.task.clone(), Task::parse(&start.task)?);
@@ -94,7 +94,7 @@ impl Sampler {
         self.episodes.is_empty()
     }
 
-    /// What the episodes that are over came to.
+    /// The summary of the finished episodes.
     pub fn summary(&self) -> &Summary {
         &self.summary
     }
@@ -106,8 +106,8 @@ impl Sampler {
         failed
     }
 
-    /// Plays one turn of every episode whose world has answered, and returns the episodes that ended, in the order in which they began.
-    /// Waits until at least one world has answered.
+    /// Plays one turn of every episode whose environment has answered, and returns the episodes that ended, in the order in which they
+    /// began. Waits until at least one environment has answered.
     ///
     /// # Errors
     /// If the policy can't answer, or more episodes have failed than may.
@@ -120,14 +120,15 @@ impl Sampler {
         };
         let mut over = self.take(views);
         let all = live(&self.episodes, &self.tasks, &self.moved);
-        let asked = self.player.requests(&all, &mut self.worlds)?;
-        let (mut live, mut requests, mut given, mut unasked) = (Vec::with_capacity(all.len()), Vec::new(), Vec::new(), Vec::new());
-        for (episode, asked) in all.into_iter().zip(asked) {
-            match asked {
-                Ok((request, told)) => {
+        let requested = self.player.requests(&all, &mut self.worlds)?;
+        let (mut live, mut requests, mut prompt_memories, mut unasked) =
+            (Vec::with_capacity(all.len()), Vec::new(), Vec::new(), Vec::new());
+        for (episode, requested) in all.into_iter().zip(requested) {
+            match requested {
+                Ok((request, prompt_memory)) => {
                     live.push(episode);
                     requests.push(request);
-                    given.push(told);
+                    prompt_memories.push(prompt_memory);
                 }
                 Err(fault) => unasked.push((episode.number, fault)),
             }
@@ -136,17 +137,18 @@ impl Sampler {
         let responses = self.player.responses(&live, &mut requests, &mut self.worlds, &mut self.summary.tokens)?;
         unasked.into_iter().for_each(|(e, fault)| self.fail(e, fault));
         let mut moves = Vec::with_capacity(numbers.len());
-        for ((e, (request, given)), response) in numbers.into_iter().zip(requests.into_iter().zip(given)).zip(responses) {
+        for ((e, (request, prompt_memories)), response) in numbers.into_iter().zip(requests.into_iter().zip(prompt_memories)).zip(responses)
+        {
             match response {
                 Ok(response) => {
-                    let agent = &self.player.how().agent;
+                    let agent = &self.player.play().agent;
                     let (action, parts) = (agent.action(&response.text), agent.read(&response.text));
-                    moves.push((e, Move { request, given, action, parts, response }))
+                    moves.push((e, Move { request, prompt_memory: prompt_memories, action, parts, response }))
                 }
                 Err(fault) => self.fail(e, fault),
             }
         }
-        let actions: Vec<(usize, &str)> = moves.iter().map(|(e, made)| (*e, made.action.as_str())).collect();
+        let actions: Vec<(usize, &str)> = moves.iter().map(|(e, step)| (*e, step.action.as_str())).collect();
         self.worlds.act(&actions)?;
         self.moved.extend(moves);
         let views = self.worlds.views(self.player.pace());
@@ -156,7 +158,7 @@ impl Sampler {
         Ok(over)
     }
 
-    /// Starts the episodes that are due, as far as their worlds have room. What they show first comes later.
+    /// Starts the episodes that are due, as far as their environments have free slots. The first observations arrive later.
     fn start(&mut self) -> Result<(), RolloutError> {
         let idle = self.started.is_empty() && self.queued.is_empty() && self.episodes.values().all(|episode| episode.view.is_none());
         self.queued.extend(self.retries.start(idle));
@@ -184,37 +186,37 @@ impl Sampler {
             let start = &self.episodes.get(e)?.start;
             Some((*e, self.tasks.get(&start.task)?, self.player.listed(start.attempt)))
         });
-        let starts: Vec<Beginning> = known.collect();
+        let starts: Vec<ResetRequest> = known.collect();
         self.worlds.begin(&starts)?;
         self.started.extend(now);
         Ok(())
     }
 
-    /// Records what the worlds answered, and returns the episodes that ended with it.
-    fn take(&mut self, mut views: Vec<(usize, Result<View, Fault>)>) -> Vec<Finished> {
+    /// Records the environments' answers, and returns the episodes that ended.
+    fn take(&mut self, mut views: Vec<(usize, Result<EpisodeView, Fault>)>) -> Vec<Finished> {
         views.sort_by_key(|(e, _)| *e);
         let mut over = Vec::new();
         for (e, view) in views {
-            let made = self.moved.remove(&e);
+            let step = self.moved.remove(&e);
             let first = self.started.remove(&e);
             let Some(episode) = self.episodes.get_mut(&e) else { continue };
-            let last = made.is_some() && episode.turn() + 1 == self.player.how().agent.turns();
+            let last = step.is_some() && episode.turn() + 1 == self.player.play().agent.turns();
             let listed = self.player.listed(episode.start.attempt);
-            match view.and_then(|view| if last || !listed { Ok(view) } else { playable(view, self.player.how().agent.decode) }) {
+            match view.and_then(|view| if last || !listed { Ok(view) } else { playable(view, self.player.play().agent.decode) }) {
                 Err(fault) => self.fail(e, fault),
-                Ok(view) => match made {
-                    Some(made) => {
+                Ok(view) => match step {
+                    Some(step) => {
                         let extras = view.extras.clone();
-                        if let Some(outcome) = episode.took(made, view, last) {
+                        if let Some(outcome) = episode.took(step, view, last) {
                             self.summary.tell(&extras);
                             over.extend(self.end(e, outcome));
                         }
                     }
                     None if first => {
                         episode.begin(Some(view));
-                        let how = self.player.how();
+                        let play = self.player.play();
                         // It would take another task's notes for true.
-                        if how.actor.advises(episode.start.attempt) && how.agent.notes().notes == Whose::Own {
+                        if play.actor.advises(episode.start.attempt) && play.agent.notes().notes == NotesOwner::Own {
                             notes::remarks(&episode.start.memory).for_each(|note| self.worlds.tell(e, note));
                         }
                     }
@@ -225,7 +227,7 @@ impl Sampler {
         over
     }
 
-    /// Leaves it to the retries what becomes of an episode that failed.
+    /// Hands an episode that failed over to the retries.
     fn fail(&mut self, e: usize, fault: Fault) {
         if let Some(episode) = self.episodes.get_mut(&e) {
             self.retries.failed(e, episode.turn(), fault);
@@ -236,13 +238,13 @@ impl Sampler {
 
     /// Removes an episode that has ended by itself, and counts it.
     fn end(&mut self, number: usize, outcome: String) -> Option<Finished> {
-        let Episode { start, instruction, turns, score, .. } = self.episodes.remove(&number)?;
+        let Episode { start, instruction, kind, turns, score, .. } = self.episodes.remove(&number)?;
         self.worlds.close(&[number]);
         self.summary.turns += turns.len();
         self.summary.won += turns.iter().filter(|t| t.won).count();
         self.summary.invalid += turns.iter().filter(|t| !t.valid).count();
         self.summary.score += f64::from(score);
-        Some(Finished { number, start, instruction, turns, outcome })
+        Some(Finished { number, start, instruction, kind, turns, outcome })
     }
 
     /// Removes the episodes that failed in their last try.
@@ -259,12 +261,12 @@ impl Sampler {
                 error: gone.fault.text,
                 tries: gone.tries,
             });
-            over.push(Finished { number: gone.episode, start, instruction: String::new(), turns: vec![], outcome: String::new() });
+            over.push(Finished { number: gone.episode, start, instruction: String::new(), kind: String::new(), turns: vec![], outcome: String::new() });
         }
         self.summary.failed += over.len();
         self.summary.retried = self.retries.retried;
         if self.retries.too_many() {
-            let RetryPolicy { tries, max_failed } = self.player.how().retry;
+            let RetryPolicy { tries, max_failed } = self.player.play().retry;
             let error = TooManyFailed { failed: self.failed(), episodes: self.summary.episodes, tries, max_failed };
             return Err(RolloutError::TooManyFailed(Box::new(error)));
         }
@@ -272,18 +274,22 @@ impl Sampler {
     }
 }
 
-/// The episodes whose turn it is to be answered, in the order in which they were begun.
-fn live<'a>(episodes: &'a BTreeMap<usize, Episode>, tasks: &'a BTreeMap<String, Task>, moved: &BTreeMap<usize, Move>) -> Vec<Live<'a>> {
+/// The episodes that wait for an action, in the order in which they were begun.
+fn live<'a>(
+    episodes: &'a BTreeMap<usize, Episode>,
+    tasks: &'a BTreeMap<String, Task>,
+    moved: &BTreeMap<usize, Move>,
+) -> Vec<LiveEpisode<'a>> {
     let waiting = episodes.iter().filter(|(number, _)| !moved.contains_key(number));
     let live = waiting.filter_map(|(number, episode)| {
-        Some(Live { number: *number, episode, task: tasks.get(&episode.start.task)?, view: episode.view.as_ref()? })
+        Some(LiveEpisode { number: *number, episode, task: tasks.get(&episode.start.task)?, view: episode.view.as_ref()? })
     });
     live.collect()
 }
 
-/// A view that a turn can follow on, if the episode isn't over.
-fn playable(view: View, decode: Decode) -> Result<View, Fault> {
-    if decode == Decode::Constrained && !view.seen.done && view.actions.is_empty() {
+/// Checks that a turn can follow this view, if the episode isn't over.
+fn playable(view: EpisodeView, decode: Decode) -> Result<EpisodeView, Fault> {
+    if decode == Decode::Constrained && !view.step.done && view.actions.is_empty() {
         return Err(Fault::new(Cause::Malformed, "it names no admissible action though the episode isn't over; `decode: free` needs none"));
     }
     Ok(view)

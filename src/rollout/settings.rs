@@ -3,8 +3,8 @@
 //! `deny_unknown_fields` doesn't go with flattened structs.
 
 use super::agent::{agent_or_name, Agent};
-use super::exchange::Whose;
-use super::notes::Keep;
+use super::exchange::NotesOwner;
+use super::notes::NoteContent;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -70,10 +70,10 @@ pub struct ReflectionSettings {
     /// Which episodes are reflected on.
     #[serde(default)]
     pub on: On,
-    /// What the attempts that follow are told of this one.
+    /// What the prompts of later attempts contain about this one.
     #[serde(default)]
-    pub keep: Keep,
-    /// Tokens of what they are told in all, at most; the oldest is forgotten first.
+    pub keep: NoteContent,
+    /// The most tokens of all notes together; the oldest note is dropped first.
     #[serde(default = "budget")]
     #[schemars(range(min = 0, max = 100_000))]
     pub budget: usize,
@@ -83,7 +83,7 @@ pub struct ReflectionSettings {
     /// Where the expert reflects: whether it notes something of this task, or of another one of the game, which teaches the form of a note
     /// and nothing of what is worth noting.
     #[serde(default)]
-    pub notes: Whose,
+    pub notes: NotesOwner,
 }
 
 /// Which episodes are reflected on.

@@ -1,17 +1,17 @@
-//! What episodes came to, in numbers.
+//! Summary statistics of episodes.
 
 use crate::env::Extras;
 use crate::policy::Tally;
 use std::collections::BTreeMap;
 
-/// What a batch of episodes came to.
+/// The statistics of a batch of episodes.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// All that were to be played, with those that were given up.
+    /// All episodes, including those given up.
     pub episodes: usize,
     /// Episodes that were given up.
     pub failed: usize,
-    /// Tries that failed and were followed by another.
+    /// Failed tries that were followed by another.
     pub retried: usize,
     /// Turns of the episodes that weren't given up.
     pub turns: usize,
@@ -21,10 +21,11 @@ pub struct Summary {
     pub score: f64,
     /// Turns whose action was invalid.
     pub invalid: usize,
-    /// What the policy read for it.
+    /// The tokens that the policy read.
     pub tokens: Tally,
-    /// Figures that worlds gave of episodes as they ended, by name: their sum, and of how many episodes. `score` is the world's own.
-    pub told: BTreeMap<String, (f64, usize)>,
+    /// Metrics that environments reported at the end of episodes, by name: the sum, and the number of episodes. `score` is the
+    /// environment's own.
+    pub world: BTreeMap<String, (f64, usize)>,
 }
 
 impl Summary {
@@ -38,18 +39,18 @@ impl Summary {
         self.score += more.score;
         self.invalid += more.invalid;
         self.tokens.add(&more.tokens);
-        for (name, (sum, episodes)) in &more.told {
-            let told = self.told.entry(name.clone()).or_default();
-            *told = (told.0 + sum, told.1 + episodes);
+        for (name, (sum, episodes)) in &more.world {
+            let world = self.world.entry(name.clone()).or_default();
+            *world = (world.0 + sum, world.1 + episodes);
         }
     }
 
-    /// Takes in what a world told of an episode as it ended.
+    /// Adds the metrics that an environment reported at the end of an episode.
     pub fn tell(&mut self, extras: &Extras) {
         let score = extras.score.map(|score| ("score", f64::from(score)));
         for (name, value) in score.into_iter().chain(extras.info.iter().map(|(name, value)| (name.as_str(), *value))) {
-            let told = self.told.entry(name.into()).or_default();
-            *told = (told.0 + value, told.1 + 1);
+            let world = self.world.entry(name.into()).or_default();
+            *world = (world.0 + value, world.1 + 1);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Text between tags, as in `<action>up</action>`: how a response marks what is meant by it.
+//! Text between tags, as in `<action>up</action>`: how a response marks its parts.
 
 /// What stands in the last closed `<tag>` of a text, without the space around it; `None` without a closed tag.
 pub fn read<'a>(tag: &str, text: &'a str) -> Option<&'a str> {

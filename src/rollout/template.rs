@@ -1,5 +1,5 @@
-//! Texts with places in them, in the language of Jinja: what a policy is asked in a turn, and after an episode. A template is read and
-//! compiled once; an episode fills its places.
+//! Prompt templates in the language of Jinja: for a turn, and for a reflection. A template is read and compiled once, and rendered for each
+//! prompt.
 
 use crate::files;
 use crate::jinja;
@@ -7,79 +7,78 @@ use crate::pipeline;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Error, UndefinedBehavior, Value};
 
-/// What a template may ask for: names, each with what it stands for.
-pub type Places = &'static [(&'static str, &'static str)];
+/// The placeholders that a template may use: names, each with its description.
+pub type Placeholders = &'static [(&'static str, &'static str)];
 
-/// The name that the one template of an environment has there.
+/// The name of the only template in a minijinja environment.
 const ONLY: &str = "prompt";
 
 /// A compiled template.
 #[derive(Clone, Debug)]
-pub struct Template {
+pub struct PromptTemplate {
     environment: Environment<'static>,
     /// The file that it stands in, if it has one of its own.
     file: Option<String>,
-    /// The places that it asks for.
+    /// The placeholders that it uses.
     asks: Vec<&'static str>,
 }
 
-impl Template {
-    /// The template that a setting gives: the text itself where it has a place in it, else the file with it. The newline that ends a
-    /// file is none of it.
+impl PromptTemplate {
+    /// The template of a setting: the text itself if it contains a placeholder, else the content of that file without its final newline.
     ///
     /// # Errors
-    /// If the file can't be read, if it is no template, or if it asks for nothing or for what isn't among the places.
-    pub fn read(given: &str, places: Places) -> Result<Template, TemplateError> {
-        if has_place(given) {
-            return Template::new(given, None, places);
+    /// If the file can't be read, if it is no template, or if it uses no placeholder or an unknown one.
+    pub fn read(setting: &str, places: Placeholders) -> Result<PromptTemplate, TemplateError> {
+        if has_place(setting) {
+            return PromptTemplate::new(setting, None, places);
         }
-        let text =
-            files::text(given.as_ref(), pipeline::TEMPLATE_BYTES).map_err(|source| TemplateError::File { file: given.into(), source })?;
-        Template::new(&text, Some(given.into()), places)
+        let text = files::text(setting.as_ref(), pipeline::TEMPLATE_BYTES)
+            .map_err(|source| TemplateError::File { file: setting.into(), source })?;
+        PromptTemplate::new(&text, Some(setting.into()), places)
     }
 
-    fn new(text: &str, file: Option<String>, places: Places) -> Result<Template, TemplateError> {
+    fn new(text: &str, file: Option<String>, places: Placeholders) -> Result<PromptTemplate, TemplateError> {
         let mut environment = Environment::new();
         // As the chat templates of models are read.
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
-        environment.set_syntax(syntax.map_err(|error| told(error, text, &file))?);
+        environment.set_syntax(syntax.map_err(|error| template_error(error, text, &file))?);
         jinja::bound(&mut environment);
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
-        environment.add_template_owned(ONLY, text.to_owned()).map_err(|error| told(error, text, &file))?;
-        let mut asked: Vec<String> =
+        environment.add_template_owned(ONLY, text.to_owned()).map_err(|error| template_error(error, text, &file))?;
+        let mut variables: Vec<String> =
             environment.get_template(ONLY).map(|t| t.undeclared_variables(false)).unwrap_or_default().into_iter().collect();
-        asked.sort();
+        variables.sort();
         let known =
             |name: &String| places.iter().any(|(place, _)| place == name) || environment.globals().any(|(global, _)| global == name);
-        if let Some(stranger) = asked.iter().find(|name| !known(name)) {
+        if let Some(stranger) = variables.iter().find(|name| !known(name)) {
             let (what, at) = (format!("there is no `{stranger}` to tell"), used(text, stranger).unwrap_or_default());
-            return Err(TemplateError::Wrong { place: place(text, at, &file), what, help: told_of(places) });
+            return Err(TemplateError::Wrong { place: place(text, at, &file), what, help: list_placeholders(places) });
         }
         // What stands there as a name, be it another thing's: `undeclared_variables` doesn't look into slices.
         let asks: Vec<&'static str> = places.iter().map(|(name, _)| *name).filter(|name| used(text, name).is_some()).collect();
         if asks.is_empty() {
             let what = "it has no place that an episode fills, such as `{{ ".to_owned() + places[0].0 + " }}`";
-            return Err(TemplateError::Wrong { place: place(text, 0, &file), what, help: told_of(places) });
+            return Err(TemplateError::Wrong { place: place(text, 0, &file), what, help: list_placeholders(places) });
         }
-        Ok(Template { environment, file, asks })
+        Ok(PromptTemplate { environment, file, asks })
     }
 
-    /// Whether it asks for this.
+    /// Whether it uses this placeholder.
     pub fn asks(&self, place: &str) -> bool {
         self.asks.contains(&place)
     }
 
-    /// The text, with what `filling` says of each place that it asks for. What a place holds is no template.
+    /// Renders the template with the values of `filling`. Values are not templates themselves.
     ///
     /// # Errors
     /// If the template does something with a place that can't be done.
     pub fn fill(&self, mut filling: impl FnMut(&'static str) -> Value) -> Result<String, TemplateError> {
         let places = Value::from_pairs(self.asks.iter().map(|place| (*place, filling(place))));
-        let template = self.environment.get_template(ONLY).map_err(|error| told(error, "", &self.file))?;
-        jinja::render(&template, places).map_err(|error| told(error, template.source(), &self.file))
+        let template = self.environment.get_template(ONLY).map_err(|error| template_error(error, "", &self.file))?;
+        jinja::render(&template, places).map_err(|error| template_error(error, template.source(), &self.file))
     }
 
-    /// The words between the places, for a vocabulary; none of a template that can't be filled with texts.
+    /// The words between the placeholders, for a vocabulary; none if the template can't be rendered with texts.
     pub fn words(&self, filling: impl FnMut(&'static str) -> Value) -> Vec<String> {
         let text = self.fill(filling).unwrap_or_default();
         // Whole stretches of a short template cost a token each; of a long one each word does.
@@ -92,7 +91,7 @@ impl Template {
     }
 }
 
-/// What stands in place of every filling where only the words between them are wanted.
+/// The value of every placeholder where only the words between them are needed.
 pub const HOLE: &str = "\u{0}";
 
 /// Whether a text is a template and no file's name.
@@ -111,7 +110,7 @@ pub enum TemplateError {
         /// Why not.
         source: std::io::Error,
     },
-    /// It is no template, asks for what there isn't, or can't be filled.
+    /// It is no template, uses an unknown placeholder, or can't be rendered.
     #[error("{place}: {what}")]
     Wrong {
         /// Where in it.
@@ -136,13 +135,13 @@ impl TemplateError {
 }
 
 /// An error of the template language with its place in the template.
-fn told(error: Error, text: &str, file: &Option<String>) -> TemplateError {
+fn template_error(error: Error, text: &str, file: &Option<String>) -> TemplateError {
     let what = error.detail().map_or_else(|| error.kind().to_string(), String::from);
     let place = place(text, error.range().unwrap_or_default().start, file);
     TemplateError::Wrong { place, what, help: "templates are written in the language of Jinja".into() }
 }
 
-/// Where something stands: file, line and column, from 1, in characters.
+/// A location: file, line and column, from 1, in characters.
 fn place(text: &str, at: usize, file: &Option<String>) -> String {
     let before = text.get(..at).unwrap_or_default();
     let line = before.matches('\n').count() + 1;
@@ -167,20 +166,20 @@ fn used(text: &str, name: &str) -> Option<usize> {
     text.match_indices(name).map(|(at, _)| at).find(|at| whole(at) && inside(at))
 }
 
-fn told_of(places: Places) -> String {
-    let told: Vec<String> = places.iter().map(|(name, what)| format!("`{name}`: {what}")).collect();
-    format!("there are {}", told.join("; "))
+fn list_placeholders(places: Placeholders) -> String {
+    let listed: Vec<String> = places.iter().map(|(name, what)| format!("`{name}`: {what}")).collect();
+    format!("there are {}", listed.join("; "))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const PLACES: Places = &[("first", "what was seen first"), ("last", "what was seen last")];
+    const PLACES: Placeholders = &[("first", "what was seen first"), ("last", "what was seen last")];
 
     fn filled(text: &str) -> Result<String, TemplateError> {
         let fill = |place: &str| Value::from(if place == "first" { "{{ last }}\n" } else { "Z" });
-        Template::read(text, PLACES)?.fill(fill)
+        PromptTemplate::read(text, PLACES)?.fill(fill)
     }
 
     fn wrong(text: &str) -> String {
@@ -206,8 +205,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("prompt.txt");
         std::fs::write(&file, "{{ last\n").unwrap();
-        let (said, file) = (wrong(file.to_str().unwrap()), file.display());
-        assert!(said.starts_with(&format!("{file}:1:")), "{said}");
+        let (message, file) = (wrong(file.to_str().unwrap()), file.display());
+        assert!(message.starts_with(&format!("{file}:1:")), "{message}");
         assert!(filled("none.txt").unwrap_err().to_string().starts_with("`none.txt` can't be read"));
         assert!(wrong("{{ last.strip( }}").contains("unexpected"));
         assert_eq!(filled("{{ last[:1] }}").unwrap(), "Z", "names in slices are found");
@@ -215,7 +214,7 @@ mod tests {
 
     #[test]
     fn the_words_are_those_between_the_places() {
-        let words = |text: &str| Template::read(text, PLACES).unwrap().words(|_| Value::from(HOLE));
+        let words = |text: &str| PromptTemplate::read(text, PLACES).unwrap().words(|_| Value::from(HOLE));
         assert_eq!(words("{{ first }}\nThen: {{ last }}"), ["\nThen: "]);
         assert_eq!(
             words("{{ first }} is what was seen first"),

@@ -1,24 +1,24 @@
-//! Episodes read back from their rows.
+//! Reads episodes back from their rows.
 
-use super::episode::{Phase, Start};
+use super::episode::{EpisodeStart, Phase};
 use crate::credit::rows::episodes;
 use crate::row::{self, RowError};
 use arrow::array::RecordBatch;
 use std::ops::Range;
 
-/// An episode that is over, as its rows tell it.
+/// A finished episode, read from its rows.
 pub struct Transcript<'a> {
-    /// Which it is.
-    pub start: Start,
+    /// Its identity.
+    pub start: EpisodeStart,
     /// The task's own text; empty where the observations say it.
     pub instruction: &'a str,
-    /// What was seen first.
+    /// The first observation.
     pub first: &'a str,
-    /// What was done, in order.
+    /// The actions, in order.
     pub actions: Vec<&'a str>,
-    /// What was seen after the last turn.
+    /// The observation after the last turn.
     pub outcome: &'a str,
-    /// How many turns it had.
+    /// The number of turns.
     pub turns: u32,
     /// Whether it was won.
     pub won: bool,
@@ -26,7 +26,7 @@ pub struct Transcript<'a> {
     pub score: f32,
 }
 
-/// What [`transcripts`] reads.
+/// The columns that [`transcripts`] reads.
 pub const NEEDS: &[&str] = &[
     "iteration",
     "task",
@@ -49,13 +49,13 @@ pub const NEEDS: &[&str] = &[
 pub fn transcripts(rows: &RecordBatch) -> Result<Vec<Transcript<'_>>, RowError> {
     let (tasks, samples, attempts) = (row::texts(rows, "task")?, row::u32s(rows, "sample")?, row::u32s(rows, "attempt")?);
     let (iterations, versions) = (row::u64s(rows, "iteration")?, row::u64s(rows, "weights")?);
-    let (seen, actions, outcomes) = (row::texts(rows, "observation")?, row::texts(rows, "action")?, row::texts(rows, "outcome")?);
+    let (observations, actions, outcomes) = (row::texts(rows, "observation")?, row::texts(rows, "action")?, row::texts(rows, "outcome")?);
     let (memories, won, scores) = (row::texts(rows, "memory")?, row::bools(rows, "won")?, row::f32s(rows, "score")?);
     let (phases, instructions) = (row::texts(rows, "phase")?, row::texts(rows, "instruction")?);
     let transcript = |turns: Range<usize>| {
         let (first, last) = (turns.start, turns.end - 1);
         Transcript {
-            start: Start {
+            start: EpisodeStart {
                 task: tasks.value(first).into(),
                 sample: samples.value(first),
                 attempt: attempts.value(first),
@@ -64,7 +64,7 @@ pub fn transcripts(rows: &RecordBatch) -> Result<Vec<Transcript<'_>>, RowError> 
                 version: versions.value(first),
             },
             instruction: instructions.value(first),
-            first: seen.value(first),
+            first: observations.value(first),
             actions: turns.clone().map(|i| actions.value(i)).collect(),
             outcome: outcomes.value(last),
             turns: turns.len() as u32,

@@ -35,12 +35,12 @@ pub enum Cell {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CellError {
     /// It is of another kind, or out of range.
-    #[error("must be {wanted}, found {found}")]
+    #[error("must be {expected}, found {actual}")]
     Wrong {
         /// What the column holds, in words.
-        wanted: String,
+        expected: String,
         /// What stands there, in words.
-        found: String,
+        actual: String,
     },
     /// The same of one item of a list.
     #[error("has a wrong item {number}: it {error}")]
@@ -55,8 +55,8 @@ pub enum CellError {
 impl Cell {
     /// The value as a column of this kind holds it, or what is wrong with it.
     pub fn read(kind: Kind, value: &Value) -> Result<Cell, CellError> {
-        let wrong = |wanted: &str| CellError::Wrong { wanted: wanted.into(), found: called(value) };
-        let items = |wanted: &str| value.as_array().ok_or_else(|| wrong(wanted));
+        let wrong = |expected: &str| CellError::Wrong { expected: expected.into(), actual: called(value) };
+        let items = |expected: &str| value.as_array().ok_or_else(|| wrong(expected));
         let within = |i: usize, error: CellError| CellError::Item { number: i + 1, error: Box::new(error) };
         match kind {
             Kind::U64 => u64_of(value).map(Cell::U64),
@@ -184,21 +184,21 @@ fn list(inner: DataType, lengths: impl Iterator<Item = usize>, values: ArrayRef)
 }
 
 fn u64_of(value: &Value) -> Result<u64, CellError> {
-    value.as_u64().ok_or_else(|| CellError::Wrong { wanted: "a whole number of at least 0".into(), found: called(value) })
+    value.as_u64().ok_or_else(|| CellError::Wrong { expected: "a whole number of at least 0".into(), actual: called(value) })
 }
 
 fn i32_of(value: &Value) -> Result<i32, CellError> {
     let small = value.as_i64().and_then(|n| i32::try_from(n).ok());
-    small.ok_or_else(|| CellError::Wrong { wanted: format!("a whole number from {} to {}", i32::MIN, i32::MAX), found: called(value) })
+    small.ok_or_else(|| CellError::Wrong { expected: format!("a whole number from {} to {}", i32::MIN, i32::MAX), actual: called(value) })
 }
 
 fn u32_of(value: &Value) -> Result<u32, CellError> {
     let small = value.as_u64().and_then(|n| u32::try_from(n).ok());
-    small.ok_or_else(|| CellError::Wrong { wanted: format!("a whole number from 0 to {}", u32::MAX), found: called(value) })
+    small.ok_or_else(|| CellError::Wrong { expected: format!("a whole number from 0 to {}", u32::MAX), actual: called(value) })
 }
 
 fn f32_of(value: &Value) -> Result<f64, CellError> {
-    let wrong = |wanted: &str| CellError::Wrong { wanted: wanted.into(), found: called(value) };
+    let wrong = |expected: &str| CellError::Wrong { expected: expected.into(), actual: called(value) };
     let number = value.as_f64().ok_or_else(|| wrong("a number"))?;
     let fits = (number as f32).is_finite();
     fits.then_some(number).ok_or_else(|| wrong("a number that an f32 can hold"))
@@ -267,14 +267,14 @@ mod tests {
 
     #[test]
     fn a_wrong_value_is_told_with_what_is_wanted() {
-        let said = |kind, value: Value| Cell::read(kind, &value).unwrap_err().to_string();
-        assert_eq!(said(Kind::F32, json!([1])), "must be a number, found a list");
-        assert_eq!(said(Kind::F32, json!(1e300)), "must be a number that an f32 can hold, found the number 1e+300");
-        assert_eq!(said(Kind::U32, json!(-1)), "must be a whole number from 0 to 4294967295, found the number -1");
-        assert_eq!(said(Kind::U64, json!(1.5)), "must be a whole number of at least 0, found the number 1.5");
-        assert_eq!(said(Kind::Bool, json!(1)), "must be `true` or `false`, found the number 1");
-        assert_eq!(said(Kind::Text, Value::Null), "must be a text, found `null`");
-        assert_eq!(said(Kind::U32List, json!(3)), "must be a list of whole numbers, found the number 3");
-        assert_eq!(said(Kind::F32List, json!([1, "x"])), "has a wrong item 2: it must be a number, found the text \"x\"");
+        let error = |kind, value: Value| Cell::read(kind, &value).unwrap_err().to_string();
+        assert_eq!(error(Kind::F32, json!([1])), "must be a number, found a list");
+        assert_eq!(error(Kind::F32, json!(1e300)), "must be a number that an f32 can hold, found the number 1e+300");
+        assert_eq!(error(Kind::U32, json!(-1)), "must be a whole number from 0 to 4294967295, found the number -1");
+        assert_eq!(error(Kind::U64, json!(1.5)), "must be a whole number of at least 0, found the number 1.5");
+        assert_eq!(error(Kind::Bool, json!(1)), "must be `true` or `false`, found the number 1");
+        assert_eq!(error(Kind::Text, Value::Null), "must be a text, found `null`");
+        assert_eq!(error(Kind::U32List, json!(3)), "must be a list of whole numbers, found the number 3");
+        assert_eq!(error(Kind::F32List, json!([1, "x"])), "has a wrong item 2: it must be a number, found the text \"x\"");
     }
 }

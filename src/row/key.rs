@@ -55,8 +55,8 @@ mod tests {
         .unwrap();
         let all = keys(&rows, &["task", "sample", "state", "valid", "reward", "turn"]);
         for (i, (task, sample, valid, reward)) in [("a", 0, 1, 0.5f32), ("a", 1, 0, 0.5), ("b", 0, 1, -0.0)].into_iter().enumerate() {
-            let wanted = [text(task), sample, 7, valid, u64::from(reward.to_bits())].into_iter().fold(0, mix);
-            assert_eq!(all[i], wanted, "row {i}; the column that isn't there is passed over");
+            let expected = [text(task), sample, 7, valid, u64::from(reward.to_bits())].into_iter().fold(0, mix);
+            assert_eq!(all[i], expected, "row {i}; the column that isn't there is passed over");
         }
         let task = keys(&rows, &["task"]);
         assert!(task[0] == task[1] && task[1] != task[2]);

@@ -20,7 +20,7 @@ use std::path::Path;
 
 /// A larger file was not written for a test.
 const MOST_BYTES: usize = 64 * 1024 * 1024;
-/// No one mends more mistakes at once.
+/// The most mistakes that are reported at once.
 const MOST_FOUND: usize = 10;
 
 /// One row: where it stands, and what it says.
@@ -31,30 +31,30 @@ pub struct Line {
     /// The row's name, defaults filled in.
     pub name: Name,
     /// What the line says, without defaults.
-    pub cells: BTreeMap<&'static str, Cell>,
+    pub cells: BTreeMap<String, Cell>,
 }
 
 /// What is wrong in a file of rows.
 #[derive(Clone, Debug, Default, PartialEq, thiserror::Error)]
 pub struct Mistakes {
-    found: Vec<String>,
+    messages: Vec<String>,
     more: usize,
 }
 
 impl Mistakes {
     fn add(&mut self, file: &str, line: usize, message: String, help: Option<String>) {
-        if self.found.len() == MOST_FOUND {
+        if self.messages.len() == MOST_FOUND {
             self.more += 1;
             return;
         }
         let help = help.map(|help| format!("\n  = help: {help}")).unwrap_or_default();
-        self.found.push(format!("{file}:{line}: {message}{help}"));
+        self.messages.push(format!("{file}:{line}: {message}{help}"));
     }
 }
 
 impl fmt::Display for Mistakes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.found.join("\n"))?;
+        f.write_str(&self.messages.join("\n"))?;
         if self.more > 0 {
             write!(f, "\nand {} more", self.more)?;
         }
@@ -118,46 +118,47 @@ pub fn parse(file: &str, text: &str) -> Result<Vec<Line>, Mistakes> {
         }
         lines.push(Line { number, name, cells });
     }
-    if mistakes.found.is_empty() {
+    if mistakes.messages.is_empty() {
         Ok(lines)
     } else {
         Err(mistakes)
     }
 }
 
-fn cells(file: &str, line: usize, text: &str, mistakes: &mut Mistakes) -> BTreeMap<&'static str, Cell> {
+fn cells(file: &str, line: usize, text: &str, mistakes: &mut Mistakes) -> BTreeMap<String, Cell> {
     let mut cells = BTreeMap::new();
-    let entries = match serde_json::from_str::<Entries>(text) {
+    let entries = match serde_json::from_str::<ObjectEntries>(text) {
         Ok(entries) => entries.0,
         Err(error) => {
             let whole = error.to_string();
-            let said = whole.split(" at line ").next().unwrap_or_default();
+            let reason = whole.split(" at line ").next().unwrap_or_default();
             let message = match serde_json::from_str::<Value>(text) {
                 Ok(other) => format!("a row is an object, found {}", called(&other)),
-                Err(_) => format!("this is no JSON: {said} in column {}", error.column()),
+                Err(_) => format!("this is no JSON: {reason} in column {}", error.column()),
             };
             mistakes.add(file, line, message, Some(r#"write one row a line, such as {"task": "a", "turn": 0, "reward": 1}"#.into()));
             return cells;
         }
     };
     for (key, value) in entries {
-        let Some(column) = super::find(&key) else {
+        let Some(kind) = super::kind(&key) else {
             mistakes.add(file, line, format!("there is no column `{}`", shortened(&key)), Some(nearest(&key)));
             continue;
         };
-        match Cell::read(column.kind, &value) {
+        match Cell::read(kind, &value) {
             Err(message) => {
-                let help = format!("`{}`: {}", column.name, column.about);
-                mistakes.add(file, line, format!("`{}` {message}", column.name), Some(help));
+                mistakes.add(file, line, format!("`{key}` {message}"), Some(format!("`{key}`: {}", about(&key))));
             }
-            Ok(cell) => {
-                if cells.insert(column.name, cell).is_some() {
-                    mistakes.add(file, line, format!("`{}` stands here twice", column.name), None);
-                }
-            }
+            Ok(_) if cells.contains_key(&key) => mistakes.add(file, line, format!("`{key}` stands here twice"), None),
+            Ok(cell) => drop(cells.insert(key, cell)),
         }
     }
     cells
+}
+
+/// What a column means.
+fn about(column: &str) -> &'static str {
+    super::find(column).map_or("a tagged part of an answer", |column| column.about)
 }
 
 fn shortened(key: &str) -> String {
@@ -174,25 +175,25 @@ fn nearest(key: &str) -> String {
 }
 
 /// An object with its keys as they stand, those that stand twice too.
-struct Entries(Vec<(String, Value)>);
+struct ObjectEntries(Vec<(String, Value)>);
 
-impl<'de> Deserialize<'de> for Entries {
+impl<'de> Deserialize<'de> for ObjectEntries {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reading;
-        impl<'de> Visitor<'de> for Reading {
-            type Value = Entries;
+        struct ObjectVisitor;
+        impl<'de> Visitor<'de> for ObjectVisitor {
+            type Value = ObjectEntries;
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
                 f.write_str("an object")
             }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ObjectEntries, A::Error> {
                 let mut entries = Vec::new();
                 while let Some(entry) = map.next_entry()? {
                     entries.push(entry);
                 }
-                Ok(Entries(entries))
+                Ok(ObjectEntries(entries))
             }
         }
-        deserializer.deserialize_map(Reading)
+        deserializer.deserialize_map(ObjectVisitor)
     }
 }
 
@@ -202,28 +203,29 @@ pub fn batch(file: &str, lines: &[Line], needed: &BTreeMap<String, String>) -> R
     let Some(first) = lines.first() else { return Ok(None) };
     let mut mistakes = Mistakes::default();
     let mut columns = Vec::new();
-    for wanted in COLUMNS {
-        let default = default(wanted.name);
-        let has = lines.iter().find(|l| l.cells.contains_key(wanted.name)).map(|l| l.number);
-        let named = NAME.contains(&wanted.name) && default.is_some();
-        if !(named || has.is_some() || needed.contains_key(wanted.name)) {
+    let present = lines.iter().flat_map(|line| line.cells.keys()).chain(needed.keys()).cloned();
+    let names = super::in_order(&NAME.map(String::from).into_iter().chain(present).collect::<Vec<_>>());
+    for name in &names {
+        let (default, Some(kind)) = (default(name), super::kind(name)) else { continue };
+        let has = lines.iter().find(|l| l.cells.contains_key(name)).map(|l| l.number);
+        if default.is_none() && has.is_none() && !needed.contains_key(name) {
             continue;
         }
-        let cells: Vec<Option<&Cell>> = lines.iter().map(|l| l.cells.get(wanted.name).or(default.as_ref())).collect();
+        let cells: Vec<Option<&Cell>> = lines.iter().map(|l| l.cells.get(name).or(default.as_ref())).collect();
         if let Some(gap) = cells.iter().position(Option::is_none) {
-            let why = match (needed.get(wanted.name), has) {
+            let why = match (needed.get(name), has) {
                 (Some(who), _) => format!("{who} needs it"),
                 (None, Some(line)) => format!("line {line} has it"),
                 (None, None) => String::new(),
             };
-            let help = format!("give every row a `{}`: {} ({})", wanted.name, wanted.about, wanted.kind.name());
-            mistakes.add(file, lines[gap].number, format!("the column `{}` is missing, and {why}", wanted.name), Some(help));
+            let help = format!("give every row a `{name}`: {} ({})", about(name), kind.name());
+            mistakes.add(file, lines[gap].number, format!("the column `{name}` is missing, and {why}"), Some(help));
             continue;
         }
         let cells: Vec<Cell> = cells.into_iter().flatten().cloned().collect();
-        columns.push((wanted.name, column(wanted.kind, &cells)));
+        columns.push((name.as_str(), column(kind, &cells)));
     }
-    if !mistakes.found.is_empty() {
+    if !mistakes.messages.is_empty() {
         return Err(mistakes);
     }
     super::batch(columns).map(Some).map_err(|e| {

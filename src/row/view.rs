@@ -1,7 +1,7 @@
 //! Batches seen as one table, most often in the order of the rows' names, without moving a row: a reader gathers the columns that it
 //! reads, and what it makes is added to the batches as they came. All other columns stay where they are; batches share them.
 
-use super::order::Names;
+use super::order::SortKeys;
 use super::RowError;
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, ListArray, RecordBatch, UInt32Array};
 use arrow::compute::{concat, interleave, take};
@@ -28,7 +28,7 @@ impl<'a> View<'a> {
     /// over floats must see them. `None` without a batch. Fails where another batch lacks one of them, or has it in another type.
     pub fn sorted(batches: &'a [RecordBatch]) -> Result<Option<View<'a>>, RowError> {
         let Some(mut view) = View::of(batches) else { return Ok(None) };
-        let names = batches.iter().map(|batch| Names::of(batch, &batches[0])).collect::<Result<Vec<_>, _>>()?;
+        let names = batches.iter().map(|batch| SortKeys::new(batch, &batches[0])).collect::<Result<Vec<_>, _>>()?;
         let before = |a: &(usize, usize), b: &(usize, usize)| names[a.0].compare(a.1, &names[b.0], b.1);
         let all = || batches.iter().enumerate().flat_map(|(at, batch)| (0..batch.num_rows()).map(move |row| (at, row)));
         if !all().is_sorted_by(|a, b| before(a, b) != Ordering::Greater) {
@@ -57,11 +57,11 @@ impl<'a> View<'a> {
 
     /// One column, in the view's order: shared where one batch is in order, else copied.
     pub fn column(&self, name: &str) -> Result<ArrayRef, RowError> {
-        let of = |batch: &'a RecordBatch| batch.column_by_name(name).ok_or_else(|| RowError::Missing(name.into()));
-        if let ([one], None) = (self.batches, &self.places) {
-            return of(one).cloned();
+        let source = |batch: &'a RecordBatch| batch.column_by_name(name).ok_or_else(|| RowError::Missing(name.into()));
+        if let ([batch], None) = (self.batches, &self.places) {
+            return source(batch).cloned();
         }
-        let columns = self.batches.iter().map(|batch| of(batch).map(|column| column.as_ref())).collect::<Result<Vec<_>, _>>()?;
+        let columns = self.batches.iter().map(|batch| source(batch).map(|column| column.as_ref())).collect::<Result<Vec<_>, _>>()?;
         Ok(match &self.places {
             Some(places) => interleave(&columns, places)?,
             None => concat(&columns)?,
@@ -86,8 +86,8 @@ impl<'a> View<'a> {
 
     /// All columns as one batch in the view's order.
     pub fn whole(&self) -> Result<RecordBatch, RowError> {
-        if let ([one], None) = (self.batches, &self.places) {
-            return Ok(one.clone());
+        if let ([batch], None) = (self.batches, &self.places) {
+            return Ok(batch.clone());
         }
         let schema = self.batches[0].schema();
         let columns = schema.fields().iter().map(|field| self.column(field.name())).collect::<Result<Vec<_>, _>>()?;
@@ -102,7 +102,7 @@ impl<'a> View<'a> {
 
     /// The batches as they came, each with its part of these columns, which are in the view's order and as long as it is. A column of the
     /// same name is replaced.
-    pub fn with(&self, made: Vec<(&str, ArrayRef)>) -> Result<Vec<RecordBatch>, RowError> {
+    pub fn with(&self, added: Vec<(&str, ArrayRef)>) -> Result<Vec<RecordBatch>, RowError> {
         let back = self.back();
         let mut first = 0;
         let mut batches = Vec::with_capacity(self.batches.len());
@@ -111,7 +111,7 @@ impl<'a> View<'a> {
                 Some(back) => take(column, &back[at], None),
                 None => Ok(column.slice(first, batch.num_rows())),
             };
-            let own = made.iter().map(|(name, column)| Ok((*name, own(column)?))).collect::<Result<_, RowError>>()?;
+            let own = added.iter().map(|(name, column)| Ok((*name, own(column)?))).collect::<Result<_, RowError>>()?;
             batches.push(super::with_all(batch, own)?);
             first += batch.num_rows();
         }
@@ -175,7 +175,7 @@ mod tests {
     /// Rows in the order of their names, each with a list, a text and a number of its own.
     fn rows(n: usize) -> RecordBatch {
         let lists = ListArray::from_iter_primitive::<UInt32Type, _, _>((0..n as u32).map(|i| Some((0..i % 4).map(move |t| Some(t + i)))));
-        let u32s = |of: fn(usize) -> usize| Arc::new(UInt32Array::from_iter_values((0..n).map(|i| of(i) as u32))) as ArrayRef;
+        let u32s = |value: fn(usize) -> usize| Arc::new(UInt32Array::from_iter_values((0..n).map(|i| value(i) as u32))) as ArrayRef;
         row::batch(vec![
             ("iteration", Arc::new(UInt64Array::from_iter_values((0..n).map(|i| i as u64 / 60)))),
             ("task", Arc::new(StringArray::from_iter_values((0..n).map(|i| format!("task-{}", i / 20 % 3))))),
@@ -203,19 +203,19 @@ mod tests {
             let pieces = pieces(&rows, seed, length);
             let view = View::sorted(&pieces).unwrap().unwrap();
             prop_assert_eq!(view.whole().unwrap(), rows.clone());
-            let seen = view.column("observation").unwrap();
-            prop_assert_eq!(&seen, rows.column_by_name("observation").unwrap());
+            let observation = view.column("observation").unwrap();
+            prop_assert_eq!(&observation, rows.column_by_name("observation").unwrap());
             let lists = view.lists("prompt_tokens").unwrap();
             for i in 0..n {
-                let wanted: Vec<u32> = (0..i as u32 % 4).map(|t| t + i as u32).collect();
-                prop_assert_eq!((lists.length(i), lists.get::<UInt32Type>(i)), (wanted.len(), &wanted[..]));
+                let expected: Vec<u32> = (0..i as u32 % 4).map(|t| t + i as u32).collect();
+                prop_assert_eq!((lists.length(i), lists.get::<UInt32Type>(i)), (expected.len(), &expected[..]));
             }
             // What is made of the rows goes to the row it was made of.
-            let made = Arc::new(Float32Array::from_iter_values((0..n).map(|i| i as f32))) as ArrayRef;
-            let back = view.with(vec![("reward", made.clone())]).unwrap();
+            let added = Arc::new(Float32Array::from_iter_values((0..n).map(|i| i as f32))) as ArrayRef;
+            let back = view.with(vec![("reward", added.clone())]).unwrap();
             prop_assert_eq!(back.len(), pieces.len());
-            let found = View::sorted(&back).unwrap().unwrap().column("reward").unwrap();
-            prop_assert_eq!(&found, &made);
+            let actual = View::sorted(&back).unwrap().unwrap().column("reward").unwrap();
+            prop_assert_eq!(&actual, &added);
         }
     }
 
@@ -229,10 +229,10 @@ mod tests {
         assert_eq!(tokens(&view.with(vec![("score", Arc::new(Float32Array::from(vec![0.0; 50])))]).unwrap()[0]), tokens(&rows));
         // Two halves, the second one first: the new column is split, the others stay.
         let halves = [rows.slice(30, 20), rows.slice(0, 30)];
-        let made = View::sorted(&halves).unwrap().unwrap().with(vec![("turn", rows.column_by_name("sample").unwrap().clone())]).unwrap();
-        assert_eq!((tokens(&made[0]), tokens(&made[1])), (tokens(&rows), tokens(&rows)));
+        let added = View::sorted(&halves).unwrap().unwrap().with(vec![("turn", rows.column_by_name("sample").unwrap().clone())]).unwrap();
+        assert_eq!((tokens(&added[0]), tokens(&added[1])), (tokens(&rows), tokens(&rows)));
         assert_eq!(
-            row::u32s(&made[0], "turn").unwrap(),
+            row::u32s(&added[0], "turn").unwrap(),
             &rows.column_by_name("sample").unwrap().slice(30, 20).as_primitive::<UInt32Type>().clone()
         );
     }

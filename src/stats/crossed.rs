@@ -124,7 +124,7 @@ mod tests {
     /// From tables of the t distribution.
     #[test]
     fn quantiles_of_student() {
-        for (p, freedom, wanted) in [
+        for (p, freedom, expected) in [
             (0.975, 1.0, 12.7062),
             (0.975, 2.0, 4.30265),
             (0.975, 9.0, 2.26216),
@@ -132,11 +132,11 @@ mod tests {
             (0.9995, 4.0, 8.61030),
             (0.975, 1e6, 1.95997),
         ] {
-            assert!((student(p, freedom) - wanted).abs() < 1e-4 * wanted, "{p} {freedom}: {}", student(p, freedom));
+            assert!((student(p, freedom) - expected).abs() < 1e-4 * expected, "{p} {freedom}: {}", student(p, freedom));
         }
         // 60, 70, 80: 4.303 * 10 / sqrt(3) = 24.84.
-        let found = of_seeds(&[60.0, 70.0, 80.0], 0.95).unwrap();
-        assert!((found.low - 45.159).abs() < 1e-2 && (found.high - 94.841).abs() < 1e-2, "{found:?}");
+        let interval = of_seeds(&[60.0, 70.0, 80.0], 0.95).unwrap();
+        assert!((interval.low - 45.159).abs() < 1e-2 && (interval.high - 94.841).abs() < 1e-2, "{interval:?}");
         assert_eq!(of_seeds(&[1.0], 0.95), None);
     }
 
@@ -155,15 +155,15 @@ mod tests {
         };
         let seeds = standard((0..10).map(|_| normal()).collect(), 1.0);
         let tasks = standard((0..100).map(|_| normal()).collect(), 2.0);
-        let of = |draw: &Draw| {
-            let mean = |which: &[usize], of: &[f64]| which.iter().map(|i| of[*i]).sum::<f64>() / which.len() as f64;
+        let value_of_draw = |draw: &Draw| {
+            let mean = |which: &[usize], values: &[f64]| which.iter().map(|i| values[*i]).sum::<f64>() / which.len() as f64;
             mean(&draw.seeds, &seeds) + mean(&draw.tasks, &tasks)
         };
-        let drawn: Vec<f64> = draws(10, 100, 4000, 3).iter().map(of).collect();
-        let found = over_draws(0.0, &drawn, 10, 0.95).unwrap();
-        let wanted = student(0.975, 9.0) * (0.1f64 + 0.04).sqrt();
+        let drawn: Vec<f64> = draws(10, 100, 4000, 3).iter().map(value_of_draw).collect();
+        let interval = over_draws(0.0, &drawn, 10, 0.95).unwrap();
+        let expected = student(0.975, 9.0) * (0.1f64 + 0.04).sqrt();
         // The tasks' part is larger by 10 / 9, too.
-        assert!((found.high / wanted - 1.0).abs() < 0.06, "{} and {wanted}", found.high);
+        assert!((interval.high / expected - 1.0).abs() < 0.06, "{} and {expected}", interval.high);
         assert_eq!(over_draws(0.0, &drawn, 1, 0.95), None);
     }
 }

@@ -35,15 +35,15 @@ fn entropy(ids: &[u64]) -> f64 {
 /// Exploration degree (EAPO, section D.7.4): the share, among the states that trajectories were in, of those that they were in more than
 /// once. The paper leaves open over what states are counted; here each trajectory has its own, as by visitation depth. 0 without states.
 pub fn exploration_degree(states: &[u64], episodes: &[Range<usize>]) -> f64 {
-    let (mut seen, mut again) = (0usize, 0usize);
+    let (mut distinct, mut repeated) = (0usize, 0usize);
     for episode in episodes {
         let groups = Groups::of(&states[episode.clone()]);
         let mut visits = vec![0u32; groups.len()];
         groups.index().iter().for_each(|state| visits[*state as usize] += 1);
-        seen += visits.len();
-        again += visits.iter().filter(|visits| **visits > 1).count();
+        distinct += visits.len();
+        repeated += visits.iter().filter(|visits| **visits > 1).count();
     }
-    again as f64 / seen.max(1) as f64
+    repeated as f64 / distinct.max(1) as f64
 }
 
 #[cfg(test)]
@@ -52,11 +52,11 @@ mod tests {
 
     #[test]
     fn a_course_is_states_and_actions_in_order() {
-        let found = courses(&[1, 2, 1, 2, 2, 1, 1], &[8, 9, 8, 9, 9, 8, 8], &[0..2, 2..4, 4..6, 6..7]);
-        assert_eq!(found[0], found[1]);
-        assert!(found[0] != found[2] && found[0] != found[3] && found[2] != found[3]);
+        let ids = courses(&[1, 2, 1, 2, 2, 1, 1], &[8, 9, 8, 9, 9, 8, 8], &[0..2, 2..4, 4..6, 6..7]);
+        assert_eq!(ids[0], ids[1]);
+        assert!(ids[0] != ids[2] && ids[0] != ids[3] && ids[2] != ids[3]);
         let other = courses(&[1, 2], &[8, 7], &[0..2, 2..2]);
-        assert!(other[0] != found[0] && other[1] != other[0], "another action, and no turn at all");
+        assert!(other[0] != ids[0] && other[1] != other[0], "another action, and no turn at all");
     }
 
     #[test]

@@ -68,9 +68,9 @@ mod tests {
     #[test]
     fn seeds_as_worked_by_hand() {
         // 0.6, 0.7, 0.8: mean 0.7, deviation 0.1, so 4.303 * 0.1 / sqrt(3) = 0.248434.
-        let found = over_seeds(&[0.6, 0.7, 0.8]).unwrap();
+        let interval = over_seeds(&[0.6, 0.7, 0.8]).unwrap();
         let close = |a: f64, b: f64| (a - b).abs() < 1e-6;
-        assert!(close(found.value, 0.7) && close(found.low, 0.451566) && close(found.high, 0.948434), "{found:?}");
+        assert!(close(interval.value, 0.7) && close(interval.low, 0.451566) && close(interval.high, 0.948434), "{interval:?}");
         assert_eq!(over_seeds(&[3.0, 3.0]), Some(Interval { value: 3.0, low: 3.0, high: 3.0 }));
         assert_eq!((over_seeds(&[3.0]), over_seeds(&[])), (None, None));
         // Of 100 values, half of them 0 and half 1: deviation sqrt(25 / 99), 1.96 * 0.050252 = 0.098494.

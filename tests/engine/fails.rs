@@ -4,9 +4,9 @@
 use arrow::array::RecordBatch;
 use flow::dataflow::run::{run, Plan};
 use flow::dataflow::stage::{stage, Stage};
-use flow::dataflow::streaming::{streaming, Inputs, Made, Piece, Streaming};
+use flow::dataflow::streaming::{streaming, InputPiece, OutputPiece, Streaming, StreamingInputs};
 use flow::dataflow::{
-    source, Attempt, Context, Edge, Failed, Failure, Gone, Inner, InnerPorts, Outside, Panicked, Place, Ports, Render, Route,
+    source, Attempt, Context, Edge, Failed, Failure, Inner, InnerPorts, Panicked, Place, Ports, Render, RenderOutside, Route, ThreadGone,
 };
 use flow::pipeline::{Body, Input, Node, Pipeline, Until, With, LOOP};
 use flow::row::{self, RowError};
@@ -44,7 +44,7 @@ fn failed(way: &str, failure: &Failure) -> bool {
     match way {
         "error" => matches!(error.downcast_ref(), Some(RowError::Missing(column)) if column == "state"),
         "panic" => error.downcast_ref::<Panicked>().is_some_and(|panic| panic.0 == "so it goes"),
-        _ => error.is::<Gone>(),
+        _ => error.is::<ThreadGone>(),
     }
 }
 
@@ -53,7 +53,7 @@ fn one(iteration: u64) -> Result<Vec<RecordBatch>, Failed> {
 }
 
 fn way(node: &Node, place: &str) -> String {
-    node.with.given()[place].as_str().unwrap_or_default().to_owned()
+    node.with.raw()[place].as_str().unwrap_or_default().to_owned()
 }
 
 /// Each node fails in iteration 1, where its settings say so.
@@ -86,12 +86,12 @@ fn there<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) ->
 struct Attempts {
     node: Node,
     iteration: u64,
-    pieces: Vec<Piece>,
+    pieces: Vec<InputPiece>,
 }
 
 impl Attempts {
     fn fail(&self, place: &str) -> Result<(), Failed> {
-        fail(if self.iteration == 1 { self.node.with.given()[place].as_str().unwrap_or_default() } else { "" })
+        fail(if self.iteration == 1 { self.node.with.raw()[place].as_str().unwrap_or_default() } else { "" })
     }
 }
 
@@ -100,16 +100,16 @@ impl Streaming for Attempts {
         self.iteration = iteration;
         self.fail("begin")
     }
-    fn take(&mut self, piece: Piece) -> Result<(), Failed> {
+    fn take(&mut self, piece: InputPiece) -> Result<(), Failed> {
         self.pieces.push(piece);
         self.fail("take")
     }
     fn idle(&self) -> bool {
         self.pieces.is_empty()
     }
-    fn work(&mut self) -> Result<Vec<Made>, Failed> {
+    fn work(&mut self) -> Result<Vec<OutputPiece>, Failed> {
         self.fail("work")?;
-        Ok(self.pieces.drain(..).map(|piece| Made { of: piece.id, rows: vec![piece.rows], last: true }).collect())
+        Ok(self.pieces.drain(..).map(|piece| OutputPiece { input: piece.id, rows: vec![piece.rows], last: true }).collect())
     }
 }
 
@@ -117,11 +117,11 @@ fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx: &C
     fail(&way(node, "build"))?;
     let rows = ports.into_iter().map(|(_, edge)| (edge, Route::Stay)).collect();
     let operator = Attempts { node: node.clone(), iteration: 0, pieces: vec![] };
-    Ok(streaming(Inputs { name: node.id.clone(), rows, gates: vec![] }, ctx, operator))
+    Ok(streaming(StreamingInputs { name: node.id.clone(), rows, gates: vec![] }, ctx, operator))
 }
 
 fn find(op: &str) -> Option<Render> {
-    let outside: Outside = match op {
+    let outside: RenderOutside = match op {
         "open" => open,
         "here" => here,
         _ => there,

@@ -1,8 +1,8 @@
 //! Inside a loop no trial waits for another.
 
 use flow::dataflow::run::{run, Plan};
-use flow::dataflow::streaming::{streaming, Inputs, Made, Piece, Streaming};
-use flow::dataflow::{source, Attempt, Context, Edge, Failed, Inner, InnerPorts, Outside, Ports, Render, Route};
+use flow::dataflow::streaming::{streaming, InputPiece, OutputPiece, Streaming, StreamingInputs};
+use flow::dataflow::{source, Attempt, Context, Edge, Failed, Inner, InnerPorts, Ports, Render, RenderOutside, Route};
 use flow::pipeline::{Body, Input, Node, Pipeline, Until, LOOP};
 use flow::row;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use timely::dataflow::Scope;
 
 /// An attempt at task n takes n + 1 steps; the order in which attempts end is noted.
 struct Slow {
-    left: Vec<(Piece, usize)>,
+    left: Vec<(InputPiece, usize)>,
     ended: Ended,
 }
 
@@ -19,7 +19,7 @@ impl Streaming for Slow {
     fn begin(&mut self, _: u64, _: Vec<Vec<arrow::array::RecordBatch>>) -> Result<(), Failed> {
         Ok(())
     }
-    fn take(&mut self, piece: Piece) -> Result<(), Failed> {
+    fn take(&mut self, piece: InputPiece) -> Result<(), Failed> {
         let task = row::u64s(&piece.rows, "state")?.value(0);
         self.left.push((piece, task as usize * 3 + 1));
         Ok(())
@@ -27,7 +27,7 @@ impl Streaming for Slow {
     fn idle(&self) -> bool {
         self.left.is_empty()
     }
-    fn work(&mut self) -> Result<Vec<Made>, Failed> {
+    fn work(&mut self) -> Result<Vec<OutputPiece>, Failed> {
         std::thread::sleep(std::time::Duration::from_millis(5));
         let (over, left): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.left).into_iter().map(|(p, n)| (p, n - 1)).partition(|(_, n)| *n == 0);
@@ -36,7 +36,7 @@ impl Streaming for Slow {
         let made = over.into_iter().map(|(piece, _)| {
             let task = row::u64s(&piece.rows, "state").unwrap().value(0);
             ended.push((task, piece.attempt));
-            Made { of: piece.id, rows: vec![piece.rows], last: true }
+            OutputPiece { input: piece.id, rows: vec![piece.rows], last: true }
         });
         Ok(made.collect())
     }
@@ -62,11 +62,11 @@ fn nowhere<'s>(_: &Node, _: Ports<'s>, _: Scope<'s, u64>, _: &Context) -> Result
 fn slow<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx: &Context) -> Result<Inner<'s>, Failed> {
     let rows = ports.into_iter().map(|(_, edge)| (edge, Route::One)).collect();
     let ended = ENDED.lock().unwrap().clone().ok_or("nobody looks on")?;
-    Ok(streaming(Inputs { name: node.id.clone(), rows, gates: vec![] }, ctx, Slow { left: vec![], ended }))
+    Ok(streaming(StreamingInputs { name: node.id.clone(), rows, gates: vec![] }, ctx, Slow { left: vec![], ended }))
 }
 
 fn find(op: &str) -> Option<Render> {
-    let outside: Outside = if op == "open" { open } else { nowhere };
+    let outside: RenderOutside = if op == "open" { open } else { nowhere };
     Some(Render { outside, inside: Some(slow) })
 }
 

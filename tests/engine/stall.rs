@@ -1,9 +1,9 @@
 //! No run waits for ever: one in which nothing moves ends, and says who holds what and for whom.
 
-use flow::dataflow::edge::Batch;
+use flow::dataflow::edge::RowBatch;
 use flow::dataflow::run::{run, Plan};
 use flow::dataflow::stage::{stage, Stage};
-use flow::dataflow::{source, Context, Edge, Failed, Failure, Outside, Place, Ports, Render, Route};
+use flow::dataflow::{source, Context, Edge, Failed, Failure, Place, Ports, Render, RenderOutside, Route};
 use flow::pipeline::{Input, Node, Pipeline};
 use flow::row;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn stuck<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) ->
 /// Hands rows on and keeps the right to send more: the mistake that stalls a dataflow in silence.
 fn keep<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, _: &Context) -> Result<Edge<'s>, Failed> {
     let edge = ports[0].1.clone();
-    Ok(edge.unary_frontier::<CapacityContainerBuilder<Batch>, _, _, _>(pact::Pipeline, &node.id, |capability, _| {
+    Ok(edge.unary_frontier::<CapacityContainerBuilder<RowBatch>, _, _, _>(pact::Pipeline, &node.id, |capability, _| {
         let mut kept = Some(capability);
         move |(input, _), output| {
             let _ = kept.get_or_insert_with(|| unreachable!("it is kept"));
@@ -56,7 +56,7 @@ fn keep<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, _: &Context) -> Re
 }
 
 fn find(op: &str) -> Option<Render> {
-    let outside: Outside = match op {
+    let outside: RenderOutside = match op {
         "open" => open,
         "keep" => keep,
         "slow" => slow,

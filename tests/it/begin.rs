@@ -12,29 +12,29 @@ fn a_new_pipeline_is_written_checked_and_run() {
     };
     for game in ["minesweeper", "sokoban"] {
         let file = format!("my-{game}.yaml");
-        let said = done(here().args(["new", &file, "--game", game]));
-        assert!(said.contains(&format!("flow run {file}")), "{said}");
+        let output = done(here().args(["new", &file, "--game", game]));
+        assert!(output.contains(&format!("flow run {file}")), "{output}");
         done(here().args(["check", &file]));
-        let said = done(here().args(["run", &file, "--set", "iterations=2"]));
-        assert!(said.contains("success in training") && said.contains(&format!("flow query runs/my-{game} ")), "{said}");
-        for line in said.lines().filter(|line| line.starts_with("  flow query")) {
+        let output = done(here().args(["run", &file, "--set", "iterations=2"]));
+        assert!(output.contains("success in training") && output.contains(&format!("flow query runs/my-{game} ")), "{output}");
+        for line in output.lines().filter(|line| line.starts_with("  flow query")) {
             let line = line.replace("flow query", &format!("{} query", env!("CARGO_BIN_EXE_flow")));
             let ran = std::process::Command::new("sh").args(["-c", &line]).current_dir(folder.path()).output().unwrap();
             assert!(ran.status.success(), "{line}: {}", text(&ran.stderr));
         }
     }
-    let said = fails(here().args(["new", "my-sokoban.yaml"]));
-    assert!(said.contains("is there already"), "{said}");
+    let output = fails(here().args(["new", "my-sokoban.yaml"]));
+    assert!(output.contains("is there already"), "{output}");
     assert!(fails(here().args(["new", "0.yaml"])).contains("can't be a pipeline's name"));
 }
 
 #[test]
 fn what_a_pipeline_names_on_disk_is_looked_for() {
     let folder = tempfile::tempdir().unwrap();
-    let said = fails(flow().args(["check", "pipelines/grpo-sokoban.yaml", "--set", "models.actor.load=runs/none/warmstart-sokoban"]));
-    assert!(said.contains("there is no `runs/none/warmstart-sokoban` to load `actor` from"), "{said}");
-    assert!(said.contains("make it: flow run pipelines/warmstart-sokoban.yaml --out runs/none/warmstart-sokoban"), "{said}");
-    assert!(said.contains("--> --set models.actor.load:1:19"), "{said}");
+    let message = fails(flow().args(["check", "pipelines/grpo-sokoban.yaml", "--set", "models.actor.load=runs/none/warmstart-sokoban"]));
+    assert!(message.contains("there is no `runs/none/warmstart-sokoban` to load `actor` from"), "{message}");
+    assert!(message.contains("make it: flow run pipelines/warmstart-sokoban.yaml --out runs/none/warmstart-sokoban"), "{message}");
+    assert!(message.contains("--> --set models.actor.load:1:19"), "{message}");
     let corridor = |command: &str| {
         let set = format!("nodes.tasks.with.command={command}");
         fails(flow().args(["check", "pipelines/process-corridor.yaml", "--set", &set]))
@@ -44,12 +44,12 @@ fn what_a_pipeline_names_on_disk_is_looked_for() {
     assert!(corridor("[python3, examples/none.py]").contains("there is no `examples/none.py` for `python3` to run"));
     let run = trained(folder.path(), "run", SMALL, &[]);
     let load = format!("models.actor={{ load: {}, of: critic }}", run.display());
-    let said = fails(flow().args(["check", "pipelines/grpo-minesweeper.yaml", "--set", &load]));
-    assert!(said.contains("has no weights of `critic`"), "{said}");
+    let message = fails(flow().args(["check", "pipelines/grpo-minesweeper.yaml", "--set", &load]));
+    assert!(message.contains("has no weights of `critic`"), "{message}");
     let warm = std::fs::read_to_string(flow().get_current_dir().unwrap().join("pipelines/lamer/gigpo.yaml")).unwrap();
     let warm = warm.replace("../../runs/lamer/", "/none/").replace("runs/lamer/", "/none/");
-    let said = fails(flow().arg("check").arg(pipeline(folder.path(), &warm)));
-    assert!(said.contains("make it: flow run pipelines/lamer/warmstart.yaml --out /none/warmstart-minesweeper"), "{said}");
+    let message = fails(flow().arg("check").arg(pipeline(folder.path(), &warm)));
+    assert!(message.contains("make it: flow run pipelines/lamer/warmstart.yaml --out /none/warmstart-minesweeper"), "{message}");
     let device = ["check", "pipelines/grpo-minesweeper.yaml", "--set", "models.actor.load=/dev/stdin"];
     assert!(fails(flow().args(device)).contains("`/dev/stdin` is no folder and no file"));
     let lamer = ["check", "pipelines/lamer/lamer.yaml", "--set", "agents.writer.prompt=nowhere.txt"];
@@ -65,8 +65,8 @@ fn several_seeds_are_several_runs() {
         command.arg("run").arg(&path).args(["--seeds", seeds, "--out"]).arg(folder.path().join("many")).args(["--set", "iterations=1"]);
         command
     };
-    let said = done(&mut run("4,9"));
-    assert!(said.contains("many-seed4") && said.contains("many-seed9") && said.contains("flow report"), "{said}");
+    let output = done(&mut run("4,9"));
+    assert!(output.contains("many-seed4") && output.contains("many-seed9") && output.contains("flow report"), "{output}");
     let seeds = [4, 9].map(|seed| {
         let sql = "select any_value(weights) from rollout";
         done(flow().arg("query").arg(folder.path().join(format!("many-seed{seed}"))).arg(sql));
@@ -93,8 +93,8 @@ fn a_grid_is_a_run_for_every_combination() {
     };
     assert!(fails(&mut run("nodes.update.with.lr=1e-3,fast")).contains("lr"));
     assert!(!folder.path().join("g-lr-1e-3-seed4").exists(), "nothing ran");
-    let said = done(&mut run("nodes.update.with.lr=1e-3,0"));
-    assert!(said.contains("g-lr-1e-3-seed9") && said.contains("flow report"), "{said}");
+    let output = done(&mut run("nodes.update.with.lr=1e-3,0"));
+    assert!(output.contains("g-lr-1e-3-seed9") && output.contains("flow report"), "{output}");
     let weights = |name: &str| digest(&folder.path().join(name)).1;
     assert!(weights("g-lr-0-seed4") != weights("g-lr-1e-3-seed4") && weights("g-lr-0-seed4") != weights("g-lr-0-seed9"));
 }
@@ -104,9 +104,9 @@ fn figures_are_exported_for_tensorboard() {
     let folder = tempfile::tempdir().unwrap();
     let run = trained(folder.path(), "run", SMALL, &[]);
     let into = folder.path().join("board");
-    let said = done(flow().arg("export").arg(&run).arg("--tensorboard").arg(&into));
+    let output = done(flow().arg("export").arg(&run).arg("--tensorboard").arg(&into));
     let metrics = done(flow().arg("query").arg(&run).args(["select count(*) from metrics", "--format", "csv"]));
-    assert!(said.starts_with(&format!("{} numbers of 1 run", metrics.lines().nth(1).unwrap())), "{said}");
+    assert!(output.starts_with(&format!("{} numbers of 1 run", metrics.lines().nth(1).unwrap())), "{output}");
     let bytes = std::fs::read(into.join("run/events.out.tfevents.flow")).unwrap();
     // Every record by its length: the version, the pipeline's text, and one a committed iteration.
     let (mut at, mut records) = (0, Vec::new());
@@ -122,9 +122,24 @@ fn figures_are_exported_for_tensorboard() {
 }
 
 #[test]
-fn shells_complete_verbs_and_flags() {
+fn shells_complete_verbs_flags_and_what_stands_behind_them() {
     for shell in ["bash", "zsh", "fish"] {
         let script = done(flow().args(["completion", shell]));
-        assert!(script.contains("resume") && script.contains("dry-run"), "{shell}");
+        assert!(script.contains("FLOW_COMPLETE"), "{shell}: {script}");
     }
+    let next = |line: &[&str]| done(flow().env("FLOW_COMPLETE", "fish").arg("--").arg("flow").args(line));
+    for (line, word) in [
+        (&["re"][..], "resume"),
+        (&["run", "--d"], "--dry-run"),
+        (&["ops", "roll"], "rollout\t"),
+        (&["env", "install", "sc"], "scienceworld\t"),
+        (&["panel", "mine"], "minesweeper\t"),
+        (&["model", "fetch", "mini"], "minilm\t"),
+        (&["run", "pipelines/quickstart.yaml", "--set", "nodes.update.with.max_g"], "nodes.update.with.max_grad_norm="),
+        (&["check", "pipelines/empo2/no-novelty.yaml", "--set", "nodes.mem"], "nodes.memory."),
+    ] {
+        let words = next(line);
+        assert!(words.lines().any(|next| next.starts_with(word)), "{line:?}: {words}");
+    }
+    assert_eq!(next(&["ops", "nothing-like-it"]), "");
 }

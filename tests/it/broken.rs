@@ -37,14 +37,14 @@ fn all() -> Vec<Broken> {
 }
 
 fn alone(broken: &Broken) -> String {
-    let (code, found) = check([&broken.name].into_iter().chain(&broken.arguments));
-    assert_eq!(code, Some(1), "{} is refused with exit code 1; it said: {found}", broken.name);
+    let (code, printed) = check([&broken.name].into_iter().chain(&broken.arguments));
+    assert_eq!(code, Some(1), "{} is refused with exit code 1; it said: {printed}", broken.name);
     assert!(
-        found.starts_with("error: ") && found.contains("\n --> ") || found.contains("\n  --> "),
-        "{} has no place:\n{found}",
+        printed.starts_with("error: ") && printed.contains("\n --> ") || printed.contains("\n  --> "),
+        "{} has no place:\n{printed}",
         broken.name
     );
-    found
+    printed
 }
 
 #[test]
@@ -58,9 +58,9 @@ fn every_broken_pipeline_is_explained() {
     let expected = |b: &Broken| std::fs::read_to_string(&b.expected).unwrap_or_default();
     // Starting the binary is the costly part: those without arguments are checked in one run.
     let (plain, special): (Vec<Broken>, Vec<Broken>) = all.into_iter().partition(|b| b.arguments.is_empty());
-    let (code, found) = check(plain.iter().map(|b| &b.name));
+    let (code, printed) = check(plain.iter().map(|b| &b.name));
     let mut suspects = special;
-    if code != Some(1) || found != plain.iter().map(expected).collect::<String>() {
+    if code != Some(1) || printed != plain.iter().map(expected).collect::<String>() {
         suspects.extend(plain);
     }
     let wrong: Vec<String> =
@@ -70,13 +70,13 @@ fn every_broken_pipeline_is_explained() {
 
 #[test]
 fn a_file_that_is_not_there_is_told_about() {
-    let (code, found) = check(["nowhere.yaml"]);
-    assert_eq!((code, found.as_str()), (Some(1), "error: the file can't be read: no such file or directory\n --> nowhere.yaml\n"));
+    let (code, printed) = check(["nowhere.yaml"]);
+    assert_eq!((code, printed.as_str()), (Some(1), "error: the file can't be read: no such file or directory\n --> nowhere.yaml\n"));
 }
 
 #[test]
 fn a_folder_is_no_pipeline() {
-    let (code, found) = check(["../broken"]);
+    let (code, printed) = check(["../broken"]);
     assert_eq!(code, Some(1));
-    assert!(found.starts_with("error: the file can't be read: is a directory"), "{found}");
+    assert!(printed.starts_with("error: the file can't be read: is a directory"), "{printed}");
 }

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 /// The weights a run left behind.
 fn weights(run: &Path) -> Vec<u8> {
-    let mut found: Vec<PathBuf> = vec![run.join("weights")];
-    while let Some(path) = found.pop() {
+    let mut files: Vec<PathBuf> = vec![run.join("weights")];
+    while let Some(path) = files.pop() {
         if path.is_dir() {
-            found.extend(std::fs::read_dir(&path).unwrap().map(|e| e.unwrap().path()));
+            files.extend(std::fs::read_dir(&path).unwrap().map(|e| e.unwrap().path()));
         } else if path.ends_with("model.safetensors") {
             return std::fs::read(path).unwrap();
         }
@@ -21,8 +21,8 @@ fn workers_change_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let query = "select * from trajectories order by iteration, task, sample, turn";
     let rows = |run: &Path| done(flow().arg("query").arg(run).arg(query).args(["--format", "json"]));
-    let one = trained(folder.path(), "one", SMALL, &["--workers", "1"]);
-    let (first_rows, first_weights) = (rows(&one), weights(&one));
+    let alone = trained(folder.path(), "one", SMALL, &["--workers", "1"]);
+    let (first_rows, first_weights) = (rows(&alone), weights(&alone));
     assert!(first_rows.lines().count() > 100, "a run this small still has more than a hundred turns");
     for workers in ["2", "4"] {
         let run = trained(folder.path(), workers, SMALL, &["--workers", workers]);
@@ -54,16 +54,16 @@ fn workers_change_nothing_where_tasks_are_resampled() {
     let folder = tempfile::tempdir().unwrap();
     let all = "select iteration, task, sample, turn, r.action, r.reward, a.advantage, u.used, u.version
         from rollout r join advantage a using (iteration, task, sample, turn) join update u using (iteration, task, sample, turn) order by all";
-    let one = trained(folder.path(), "one", SAMPLED, &["--workers", "1"]);
-    let two = trained(folder.path(), "two", SAMPLED, &["--workers", "2"]);
-    assert!(ask(&one, all) == ask(&two, all), "rows differ on two workers");
-    assert!(weights(&one) == weights(&two), "weights differ on two workers");
+    let one_worker = trained(folder.path(), "one", SAMPLED, &["--workers", "1"]);
+    let two_workers = trained(folder.path(), "two", SAMPLED, &["--workers", "2"]);
+    assert!(ask(&one_worker, all) == ask(&two_workers, all), "rows differ on two workers");
+    assert!(weights(&one_worker) == weights(&two_workers), "weights differ on two workers");
 
     let played = "select iteration, count(distinct task) from rollout group by all order by all";
     let telling = "select iteration, count(distinct task) from update where used = 'yes' group by all order by all";
     let dull = "select count(distinct (iteration, task)) from update where used = 'dropped_equal_rewards'";
     let figures = "select iteration, value::int from metrics where node = 'rollout' and name = 'groups' order by all";
-    let lines = |sql: &str| answer(&one, sql, "csv").lines().skip(1).map(String::from).collect::<Vec<_>>();
+    let lines = |sql: &str| answer(&one_worker, sql, "csv").lines().skip(1).map(String::from).collect::<Vec<_>>();
     assert_eq!(lines(telling), lines(figures), "what rollout counts is what advantage keeps");
     assert!(lines(telling).iter().all(|line| line.ends_with(",4")), "{:?}", lines(telling));
     assert!(lines(played).iter().any(|line| !line.ends_with(",4")) && lines(dull) != ["0"], "{:?}", lines(played));
@@ -79,9 +79,9 @@ fn workers_change_nothing_where_tasks_are_resampled() {
 #[test]
 fn another_seed_is_another_run() {
     let folder = tempfile::tempdir().unwrap();
-    let one = trained(folder.path(), "one", SMALL, &[]);
-    let two = trained(folder.path(), "two", SMALL, &["--set", "seed=6"]);
-    assert!(weights(&one) != weights(&two));
+    let first = trained(folder.path(), "one", SMALL, &[]);
+    let second = trained(folder.path(), "two", SMALL, &["--set", "seed=6"]);
+    assert!(weights(&first) != weights(&second));
 }
 
 /// Groups of alike observations across tasks: all rows that could share one must meet, on whichever worker they were made.
@@ -93,12 +93,12 @@ fn workers_change_no_group_of_alike_observations() {
     let yaml = SMALL.replace(by, similar);
     let rows = |run: &Path, query: &str| done(flow().arg("query").arg(run).arg(query).args(["--format", "json"]));
     let groups = "select iteration, task, sample, turn, \"group\", group_size from states order by all";
-    let one = trained(folder.path(), "one", &yaml, &["--workers", "1"]);
-    let wanted = rows(&one, groups);
+    let one_worker = trained(folder.path(), "one", &yaml, &["--workers", "1"]);
+    let expected = rows(&one_worker, groups);
     let mixed = "select count(*) > 0 as mixed from (select count(distinct task) as tasks from states group by iteration, \"group\") where tasks > 1";
-    assert!(rows(&one, mixed).contains("true"), "some groups hold rows of several tasks");
+    assert!(rows(&one_worker, mixed).contains("true"), "some groups hold rows of several tasks");
     for workers in ["2", "4"] {
         let run = trained(folder.path(), workers, &yaml, &["--workers", workers]);
-        assert!(rows(&run, groups) == wanted, "groups differ on {workers} workers");
+        assert!(rows(&run, groups) == expected, "groups differ on {workers} workers");
     }
 }

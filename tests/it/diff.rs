@@ -8,12 +8,17 @@ use flow::row;
 use std::path::Path;
 use std::sync::Arc;
 
-fn told(a: &Path, b: &Path, extra: &[&str]) -> String {
+fn diff_text(a: &Path, b: &Path, extra: &[&str]) -> String {
     done(flow().arg("diff").arg(a).arg(b).args(extra))
 }
 
 /// A run of one iteration whose node `advantage` holds these advantages, in parts of their own and in this order.
 fn run(folder: &Path, name: &str, rows: &[(usize, f32, &str)]) -> Run {
+    run_without(folder, name, rows, &[], false)
+}
+
+/// The same, whose node `rollout` lacks some columns; with `twice` each part is committed once more under another name.
+fn run_without(folder: &Path, name: &str, rows: &[(usize, f32, &str)], lacking: &[&str], twice: bool) -> Run {
     let node = |id: &str, op: &str| NodeInfo { id: id.into(), op: op.into(), ..Default::default() };
     let nodes = vec![node("rollout", "rollout"), node("advantage", "advantage")];
     let info = RunInfo { name: name.into(), nodes, iterations: 1, seed: 7, ..Default::default() };
@@ -26,11 +31,21 @@ fn run(folder: &Path, name: &str, rows: &[(usize, f32, &str)]) -> Run {
         let keys = row::with(&keys, "advantage", Arc::new(Float32Array::from(vec![advantage]))).unwrap();
         row::with(&keys, "used", Arc::new(StringArray::from(vec![used]))).unwrap()
     };
+    let narrow = |row: RecordBatch| {
+        let columns: Vec<usize> = (0..row.num_columns()).filter(|i| !lacking.contains(&row.schema().field(*i).name().as_str())).collect();
+        row.project(&columns).unwrap()
+    };
     let mut committer = Committer::new(run.clone()).unwrap();
     let mut parts = Vec::new();
     for (worker, (which, advantage, used)) in rows.iter().enumerate() {
-        parts.push(log::write_part(&run, "rollout", 0, worker, &pick(*which)).unwrap());
+        parts.push(log::write_part(&run, "rollout", 0, worker, &narrow(pick(*which))).unwrap());
         parts.push(log::write_part(&run, "advantage", 0, worker, &credit(*which, *advantage, used)).unwrap());
+    }
+    for mut part in parts.clone().into_iter().filter(|_| twice) {
+        let path = part.path.replace("part-", "part-1");
+        std::fs::copy(run.root().join(&part.path), run.root().join(&path)).unwrap();
+        part.path = path;
+        parts.push(part);
     }
     committer.commit(0, parts, Metrics::new(), vec![]).unwrap();
     run
@@ -42,13 +57,13 @@ fn advantages_are_compared_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let a = run(folder.path(), "a", &[(0, 1.0, "yes"), (1, -1.0, "yes"), (2, 0.0, "yes"), (3, 0.5, "yes"), (4, 9.0, "yes")]);
     let b = run(folder.path(), "b", &[(5, 9.0, "yes"), (3, 0.5, "yes"), (2, 0.25, "yes"), (1, 2.0, "yes"), (0, 0.0, "singleton")]);
-    let found = log::diff(&a, &b, None, 10).unwrap();
-    assert_eq!(found.rows, log::RowCounts { both: 4, only_a: 1, only_b: 1 });
-    assert_eq!(found.other_turns, Some(0));
+    let differences = log::diff(&a, &b, None, 10).unwrap();
+    assert_eq!(differences.rows, log::RowCounts { both: 4, only_a: 1, only_b: 1 });
+    assert_eq!(differences.other_turns, Some(0));
     let nodes: Vec<(&str, Vec<(&str, u64)>)> =
-        found.nodes.iter().map(|n| (n.node.as_str(), n.differ.iter().map(|(c, n)| (c.as_str(), *n)).collect())).collect();
+        differences.nodes.iter().map(|n| (n.node.as_str(), n.differ.iter().map(|(c, n)| (c.as_str(), *n)).collect())).collect();
     assert_eq!(nodes, [("rollout", vec![]), ("advantage", vec![("advantage", 3), ("baseline", 3), ("used", 1)])]);
-    let credit = found.credit.unwrap();
+    let credit = differences.credit.unwrap();
     assert_eq!((credit.rows, credit.moved, credit.turned, credit.to_zero, credit.from_zero), (4, 3, 1, 1, 1));
     // Moves -1, 3 and 0.25; of (1, -1, 0, 0.5) and (0, 2, 0.25, 0.5) the means are 0.125 and 0.6875.
     assert_eq!((credit.mean_move, credit.max_move), (Some(4.25 / 3.0), Some(3.0)));
@@ -60,16 +75,16 @@ fn advantages_are_compared_by_name() {
     let moves = |rows: &[serde_json::Value]| rows.iter().map(|r| r["move"].as_f64().unwrap()).collect::<Vec<_>>();
     assert_eq!((moves(&credit.up), moves(&credit.down)), (vec![3.0, 0.25], vec![-1.0]));
     assert_eq!((credit.up[0]["baseline_a"].as_f64(), credit.up[0]["baseline_b"].as_f64()), (Some(-0.5), Some(1.0)));
-    let used = found.used.unwrap();
+    let used = differences.used.unwrap();
     assert_eq!((used.changed, used.kinds.clone()), (1, vec![serde_json::json!({ "a": "yes", "b": "singleton", "rows": 1 })]));
     assert_eq!(log::diff(&a, &b, None, 1).unwrap().credit.unwrap().up.len(), 1);
     // The other way round, everything is mirrored.
     let back = log::diff(&b, &a, Some("advantage"), 10).unwrap().credit.unwrap();
     assert_eq!((moves(&back.up), moves(&back.down)), (vec![1.0], vec![-3.0, -0.25]));
-    let said = log::diff(&a, &b, Some("rollout"), 1).unwrap_err().to_string();
-    assert!(said.contains("`rollout` is no node of which both runs logged `advantage`; there are: advantage"), "{said}");
-    let said = told(a.root(), b.root(), &[]);
-    assert!(said.contains("rows: 4 in both, 1 only in a, 1 only in b") && said.contains("yes -> singleton: 1 rows"), "{said}");
+    let message = log::diff(&a, &b, Some("rollout"), 1).unwrap_err().to_string();
+    assert!(message.contains("`rollout` is no node of which both runs logged `advantage`; there are: advantage"), "{message}");
+    let message = diff_text(a.root(), b.root(), &[]);
+    assert!(message.contains("rows: 4 in both, 1 only in a, 1 only in b") && message.contains("yes -> singleton: 1 rows"), "{message}");
 }
 
 #[test]
@@ -77,81 +92,58 @@ fn the_order_and_the_workers_make_no_difference() {
     let folder = tempfile::tempdir().unwrap();
     let a = run(folder.path(), "a", &[(0, 1.0, "yes"), (1, -1.0, "yes"), (2, 0.0, "yes")]);
     let b = run(folder.path(), "b", &[(2, 0.0, "yes"), (0, 1.0, "yes"), (1, -1.0, "yes")]);
-    let said = told(a.root(), b.root(), &[]);
-    assert!(said.contains("are equal: 3 rows, the same in every column of `rollout`, `advantage`\n"), "{said}");
-    assert!(said.contains("their settings differ\n  flow: a -> b"), "{said}");
-    let one = trained(folder.path(), "one", SMALL, &[]);
+    let output = diff_text(a.root(), b.root(), &[]);
+    assert!(output.contains("are equal: 3 rows, the same in every column of `rollout`, `advantage`\n"), "{output}");
+    assert!(output.contains("their settings differ\n  flow: a -> b"), "{output}");
+    let first = trained(folder.path(), "one", SMALL, &[]);
     let four = trained(folder.path(), "four", SMALL, &["--workers", "4"]);
-    let said = told(&one, &four, &[]);
-    assert!(said.contains("are equal") && said.contains("and so are the final weights") && said.lines().count() == 1, "{said}");
-    let json: serde_json::Value = serde_json::from_str(&told(&one, &four, &["--format", "json"])).unwrap();
+    let output = diff_text(&first, &four, &[]);
+    assert!(output.contains("are equal") && output.contains("and so are the final weights") && output.lines().count() == 1, "{output}");
+    let json: serde_json::Value = serde_json::from_str(&diff_text(&first, &four, &["--format", "json"])).unwrap();
     assert_eq!((&json["equal"], &json["credit"]["moved"], &json["weights"][0]["a"]), (&true.into(), &0.into(), &3.into()));
 }
 
 #[test]
 fn other_runs_are_told_apart() {
     let folder = tempfile::tempdir().unwrap();
-    let one = trained(folder.path(), "one", SMALL, &[]);
+    let base = trained(folder.path(), "one", SMALL, &[]);
     let seed = trained(folder.path(), "seed", SMALL, &["--set", "seed=6"]);
-    let said = told(&one, &seed, &[]);
-    assert!(said.contains("have no row in common") && said.contains("these settings differ\n  seed: 5 -> 6"), "{said}");
+    let output = diff_text(&base, &seed, &[]);
+    assert!(output.contains("have no row in common") && output.contains("these settings differ\n  seed: 5 -> 6"), "{output}");
     // The same tasks played by other weights: the names are those of the first run's rows, the turns aren't.
     let lr = trained(folder.path(), "lr", SMALL, &["--set", "nodes.update.with.lr=0.03"]);
-    let said = told(&one, &lr, &[]);
-    assert!(said.contains("other turns of the same name") && said.contains("nodes.update.with.lr: 0.001 -> 0.03"), "{said}");
-    assert!(said.contains("final weights of `actor`: differ (version 3 and version 3)"), "{said}");
-    let said = fails(flow().arg("diff").arg(&one).arg(&lr).args(["--node", "rollout"]));
-    assert!(said.contains("there are: advantage"), "{said}");
-    assert!(fails(flow().arg("diff").arg(&one).arg(folder.path())).contains("isn't a run folder"));
+    let output = diff_text(&base, &lr, &[]);
+    assert!(output.contains("other turns of the same name") && output.contains("nodes.update.with.lr: 0.001 -> 0.03"), "{output}");
+    assert!(output.contains("final weights of `actor`: differ (version 3 and version 3)"), "{output}");
+    let output = fails(flow().arg("diff").arg(&base).arg(&lr).args(["--node", "rollout"]));
+    assert!(output.contains("there are: advantage"), "{output}");
+    assert!(fails(flow().arg("diff").arg(&base).arg(folder.path())).contains("isn't a run folder"));
     // Nothing outside the runs can be read through a name, and nothing is written.
-    let said = fails(flow().arg("diff").arg(&one).arg(&lr).args(["--node", "x\"; COPY a TO 'b' --"]));
-    assert!(said.contains("is no node"), "{said}");
+    let output = fails(flow().arg("diff").arg(&base).arg(&lr).args(["--node", "x\"; COPY a TO 'b' --"]));
+    assert!(output.contains("is no node"), "{output}");
 }
 
-/// A manifest in which one table lacks a column, and rows that aren't what was committed: neither is called equal.
+/// A run in which one table lacks a column, and rows that aren't what was committed: neither is called equal.
 #[test]
 fn what_lacks_a_column_or_was_changed_is_not_called_equal() {
     let folder = tempfile::tempdir().unwrap();
     let rows = [(0, 1.0, "yes"), (1, -1.0, "yes")];
     let (a, b) = (run(folder.path(), "a", &rows), run(folder.path(), "b", &rows));
-    assert!(told(a.root(), b.root(), &[]).contains("are equal"));
-    let narrow = crate::logged::rollout(0, 0, 2);
-    let names: Vec<usize> = (0..narrow.num_columns()).filter(|i| narrow.schema().field(*i).name() != "reward").collect();
-    let narrow = narrow.project(&names).unwrap();
-    let pick = |which: u32| take_record_batch(&narrow, &UInt32Array::from(vec![which])).unwrap();
-    let mut committer = Committer::new(run(folder.path(), "c", &rows)).unwrap();
-    committer.finish(log::Status::Finished).unwrap();
-    let c = Run::open(&folder.path().join("c")).unwrap();
-    let mut manifest = serde_json::to_value(c.manifest().unwrap()).unwrap();
-    for which in 0..2 {
-        let part = log::write_part(&c, "rollout", 0, which as usize, &pick(which)).unwrap();
-        let parts = manifest["committed"][0]["parts"].as_array_mut().unwrap();
-        let old = parts.iter_mut().find(|p| p["path"] == part.path.as_str()).unwrap();
-        *old = serde_json::to_value(part).unwrap();
-    }
-    std::fs::write(c.root().join("manifest.json"), manifest.to_string()).unwrap();
-    let said = told(a.root(), c.root(), &[]);
-    assert!(!said.contains("are equal") && said.contains("only a logged reward"), "{said}");
+    assert!(diff_text(a.root(), b.root(), &[]).contains("are equal"));
+    let c = run_without(folder.path(), "c", &rows, &["reward"], false);
+    let output = diff_text(a.root(), c.root(), &[]);
+    assert!(!output.contains("are equal") && output.contains("only a logged reward"), "{output}");
     // A byte of a value: the file is as long as before.
     let file = b.root().join("log/advantage/iteration=0/part-1.parquet");
     let mut bytes = std::fs::read(&file).unwrap();
     bytes[20] ^= 1;
     std::fs::write(&file, bytes).unwrap();
-    let said = fails(flow().arg("diff").arg(a.root()).arg(b.root()));
-    assert!(said.contains("part-1.parquet is damaged (its bytes are not those that were committed)"), "{said}");
+    let output = fails(flow().arg("diff").arg(a.root()).arg(b.root()));
+    assert!(output.contains("part-1.parquet is damaged (its bytes are not those that were committed)"), "{output}");
     // The same file under a second name.
-    let d = run(folder.path(), "d", &rows);
-    let mut manifest = serde_json::to_value(d.manifest().unwrap()).unwrap();
-    let parts = manifest["committed"][0]["parts"].as_array_mut().unwrap();
-    for mut copy in parts.clone() {
-        let path = copy["path"].as_str().unwrap().replace("part-", "part-1");
-        std::fs::copy(d.root().join(copy["path"].as_str().unwrap()), d.root().join(&path)).unwrap();
-        copy["path"] = path.into();
-        parts.push(copy);
-    }
-    std::fs::write(d.root().join("manifest.json"), manifest.to_string()).unwrap();
+    let d = run_without(folder.path(), "d", &rows, &[], true);
     for sides in [[a.root(), d.root()], [d.root(), a.root()], [d.root(), d.root()]] {
-        let said = fails(flow().arg("diff").args(sides));
-        assert!(said.contains("has rows of one name twice") && said.contains(&d.root().display().to_string()), "{said}");
+        let output = fails(flow().arg("diff").args(sides));
+        assert!(output.contains("has rows of one name twice") && output.contains(&d.root().display().to_string()), "{output}");
     }
 }

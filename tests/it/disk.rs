@@ -37,10 +37,10 @@ fn runs_into(folder: &Path, name: &str, yaml: &str, limit: u64, word: &str, whol
     let out = folder.join(name);
     let path = pipeline(folder, yaml);
     let output = limited(limit, &["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()]);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{name}: {said}");
-    assert_eq!(said.lines().filter(|l| l.starts_with("error")).count(), 1, "{name}: one message: {said}");
-    assert!(said.contains("the disk is full") && said.contains(word) && !said.contains("panicked"), "{name}: {said}");
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{name}: {message}");
+    assert_eq!(message.lines().filter(|l| l.starts_with("error")).count(), 1, "{name}: one message: {message}");
+    assert!(message.contains("the disk is full") && message.contains(word) && !message.contains("panicked"), "{name}: {message}");
     let count = "select count(distinct iteration) from rollout";
     let count = || done(flow().arg("query").arg(&out).arg(count).args(["--format", "csv"])).lines().nth(1).unwrap().parse::<u64>().unwrap();
     let before = count();

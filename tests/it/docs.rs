@@ -20,11 +20,11 @@ fn blocks(page: &str) -> Vec<(&str, &str)> {
 fn commands(session: &str) -> Vec<(String, Vec<&str>)> {
     let mut all: Vec<(String, Vec<&str>)> = Vec::new();
     for line in session.lines() {
-        let open = all.last().is_some_and(|(command, said)| said.is_empty() && command.matches('"').count() % 2 == 1);
+        let open = all.last().is_some_and(|(command, output)| output.is_empty() && command.matches('"').count() % 2 == 1);
         match (line.strip_prefix("$ "), all.last_mut()) {
             (Some(command), _) => all.push((command.into(), Vec::new())),
             (None, Some((command, _))) if open => *command += &format!("\n{line}"),
-            (None, Some((_, said))) => said.push(line),
+            (None, Some((_, output))) => output.push(line),
             (None, None) => panic!("a session begins with a command: {line}"),
         }
     }
@@ -88,7 +88,7 @@ fn follow(name: &str) {
         if !kind.starts_with("console") {
             continue;
         }
-        for (command, said) in commands(block) {
+        for (command, expected) in commands(block) {
             // A build of the package asks a registry for its tools; the test takes it from the checkout.
             if command.starts_with("pip install") {
                 continue;
@@ -103,11 +103,11 @@ fn follow(name: &str) {
             let output = shell.output().unwrap();
             let fails = kind == "console fails";
             assert_eq!(output.status.success(), !fails, "{fewer}\n{}{}", text(&output.stdout), text(&output.stderr));
-            let came = text(if fails { &output.stderr } else { &output.stdout });
-            let came: Vec<&str> = came.lines().collect();
+            let actual = text(if fails { &output.stderr } else { &output.stdout });
+            let actual: Vec<&str> = actual.lines().collect();
             // What an episode shows depends on how far training has come.
-            if kind != "console loosely" && !alike(&said, &came) {
-                wrong.push(format!("$ {command}\n-- stands there\n{}\n-- came\n{}", said.join("\n"), came.join("\n")));
+            if kind != "console loosely" && !alike(&expected, &actual) {
+                wrong.push(format!("$ {command}\n-- stands there\n{}\n-- came\n{}", expected.join("\n"), actual.join("\n")));
             }
             ran += 1;
         }
@@ -146,9 +146,9 @@ log: [tasks, rollout, group, advantage, update, evaluate]
         trained(folder.path(), "remembering", REMEMBERING, &[]),
     ];
     let page = page("docs/questions.md");
-    let asked: Vec<(&str, &str)> = blocks(&page).into_iter().filter(|(kind, _)| kind.starts_with("sql")).collect();
-    assert!(asked.len() >= 30, "{} questions", asked.len());
-    for (kind, sql) in asked {
+    let questions: Vec<(&str, &str)> = blocks(&page).into_iter().filter(|(kind, _)| kind.starts_with("sql")).collect();
+    assert!(questions.len() >= 30, "{} questions", questions.len());
+    for (kind, sql) in questions {
         let run = match kind {
             "sql loop" => &runs[1],
             "sql memory" => &runs[2],

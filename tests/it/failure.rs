@@ -34,7 +34,7 @@ fn csv(run: &Path, sql: &str) -> String {
 }
 
 /// Everything that a run has to be judged by: rows, errors, weights.
-fn made(run: &Path) -> (String, String, Vec<u8>) {
+fn results(run: &Path) -> (String, String, Vec<u8>) {
     let rows = csv(run, "select * from trajectories order by iteration, task, sample, turn");
     let errors = csv(run, "select * exclude (error) from errors order by iteration, task, sample");
     let versions = std::fs::read_dir(run.join("weights")).unwrap();
@@ -66,15 +66,15 @@ fn each_failure_is_a_row_and_the_run_goes_on() {
         let yaml = flaky(&format!("'40', {}", notes.display()));
         (trained(folder.path(), workers, &yaml, &["--workers", workers]), notes)
     };
-    let (one, notes) = run("1");
-    let errors = csv(&one, "select distinct task, turn from errors");
-    let found: BTreeSet<(String, u32)> =
+    let (one_worker, notes) = run("1");
+    let errors = csv(&one_worker, "select distinct task, turn from errors");
+    let failures: BTreeSet<(String, u32)> =
         errors.lines().skip(1).map(|l| l.split_once(',').unwrap()).map(|(task, turn)| (task.into(), turn.parse().unwrap())).collect();
-    assert_eq!(found, noted(&notes), "what failed is what the program says has failed");
-    assert!(found.len() >= 4, "too few failures to tell anything: {found:?}");
-    let kinds = csv(&one, "select distinct cause from errors order by 1");
+    assert_eq!(failures, noted(&notes), "what failed is what the program says has failed");
+    assert!(failures.len() >= 4, "too few failures to tell anything: {failures:?}");
+    let kinds = csv(&one_worker, "select distinct cause from errors order by 1");
     assert_eq!(kinds.lines().skip(1).collect::<Vec<_>>(), ["crash", "malformed", "timeout"]);
-    let count = |sql: &str| csv(&one, sql).lines().nth(1).unwrap().to_owned();
+    let count = |sql: &str| csv(&one_worker, sql).lines().nth(1).unwrap().to_owned();
     assert_eq!(count("select count(*) from errors where node <> 'rollout' or tries <> 2 or phase <> 'play' or error = ''"), "0");
     assert_eq!(
         count(
@@ -92,14 +92,14 @@ fn each_failure_is_a_row_and_the_run_goes_on() {
     assert_eq!(count("select count(*) from (select bool_or(done) as over, max(turn) + 1 = count(*) as whole from rollout group by iteration, task, sample) where not over or not whole"), "0");
     assert_eq!(count("select sum(value)::int = (select count(*) from errors) from metrics where name = 'failed'"), "true");
     assert!(!alive(&notes), "no process outlives the run");
-    let (two, _) = run("2");
-    assert!(made(&one) == made(&two), "another number of workers makes another run");
+    let (two_workers, _) = run("2");
+    assert!(results(&one_worker) == results(&two_workers), "another number of workers makes another run");
 }
 
 #[test]
 fn what_fails_once_leaves_no_trace() {
     let folder = tempfile::tempdir().unwrap();
-    let smooth = made(&trained(folder.path(), "smooth", &flaky("'0', '-'"), &[]));
+    let smooth = results(&trained(folder.path(), "smooth", &flaky("'0', '-'"), &[]));
     let notes = folder.path().join("notes");
     std::fs::write(&notes, "").unwrap();
     let mut command = flow();
@@ -109,7 +109,7 @@ fn what_fails_once_leaves_no_trace() {
     command.arg("run").arg(yaml).arg("--out").arg(&out).args(["--set", "nodes.rollout.with.tries=7"]);
     done(command.env("FLAKY", "exit garbage text error"));
     assert!(noted(&notes).len() > 5, "something failed");
-    assert!(made(&out) == smooth, "a second try gives what the first would have given");
+    assert!(results(&out) == smooth, "a second try gives what the first would have given");
     assert_ne!(csv(&out, "select sum(value)::int from metrics where name = 'retried'").lines().nth(1), Some("0"));
     let columns = csv(&out, "select column_name from (describe errors)");
     assert_eq!(
@@ -127,15 +127,15 @@ fn too_much_failure_ends_the_run() {
     let out = folder.path().join("run");
     let mut command = flow();
     command.arg("run").arg(yaml).arg("--out").arg(&out).args(["--set", "nodes.rollout.with.max_failed=0"]).env("FLAKY", "garbage");
-    let said = fails(&mut command);
-    let message = said.lines().find(|l| l.starts_with("error: rollout, iteration ")).unwrap_or_else(|| panic!("{said}"));
+    let error = fails(&mut command);
+    let message = error.lines().find(|l| l.starts_with("error: rollout, iteration ")).unwrap_or_else(|| panic!("{error}"));
     let noted = noted(&notes);
     let named = |(task, turn): &(String, u32)| {
         message.contains(&format!("{task}, sample ")) && message.contains(&format!(", turn {turn} (malformed)"))
     };
     assert!(noted.iter().any(named), "{message}\n{noted:?}");
     assert!(message.contains("of 64 episodes ha") && message.contains("`max_failed: 0` allows"), "{message}");
-    assert!(!said.contains("panicked"), "{said}");
+    assert!(!error.contains("panicked"), "{error}");
     assert!(!alive(&notes), "no process outlives the run");
     csv(&out, "select count(*) from errors");
 }
@@ -151,16 +151,16 @@ fn a_program_that_does_not_start_or_names_no_words_is_told_about_before_the_run(
         for set in sets {
             run.args(["--set", set]);
         }
-        let said = fails(&mut run);
+        let message = fails(&mut run);
         assert!(!out.exists() || !sets.is_empty(), "nothing was begun");
-        said
+        message
     };
     assert!(refused("[no-such-program]", &[]).contains("there is no program `no-such-program`"));
-    let mute = r#"[python3, -c, "print('{\"protocol\": 1}', flush=True); input()"]"#;
-    let said = refused(mute, &[]);
-    assert!(said.contains("names no words") && said.contains("`tokens: bytes`"), "{said}");
-    let said = refused("[no-such-program]", &["models.actor.tokens=bytes"]);
-    assert!(said.contains("there is no program"), "{said}");
+    let mute = r#"[python3, -c, "print('{\"protocol\": 2, \"splits\": {\"train\": 1}}', flush=True); input()"]"#;
+    let message = refused(mute, &[]);
+    assert!(message.contains("names no words") && message.contains("`tokens: bytes`"), "{message}");
+    let message = refused("[no-such-program]", &["models.actor.tokens=bytes"]);
+    assert!(message.contains("there is no program"), "{message}");
 }
 
 #[test]
@@ -178,7 +178,7 @@ const DEAF: &str = r#"
 import json, os, signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 hello = sys.stdin.readline()
-print(json.dumps({"protocol": 1, "words": ["a"]}), flush=True)
+print(json.dumps({"protocol": 2, "splits": {"train": 9}, "words": ["a"]}), flush=True)
 sys.stdin.readline()
 child = subprocess.Popen(["sleep", "600"])
 part = f"{sys.argv[1]}.{os.getpid()}"
@@ -222,4 +222,31 @@ fn programs_end_with_a_flow_that_is_killed_and_know_no_secrets_of_it() {
         assert!(std::time::Instant::now() < until, "{pids} outlive the run");
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
+}
+
+/// A world that never answers holds up an iteration for ever, and with it a stop that waits for that iteration: the run ends all the same.
+#[test]
+fn a_stage_that_hangs_after_a_stop_was_asked_for_ends_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let yaml = flaky("").replace("command: [python3, tests/programs/flaky.py, ]", "command: [python3, tests/programs/broken.py, hang]");
+    let yaml = yaml.replace("seconds: 4, pass: [FLAKY, SLOW]", "seconds: 86400");
+    let out = folder.path().join("hangs");
+    let mut command = flow();
+    command.arg("run").arg(pipeline(folder.path(), &yaml)).arg("--out").arg(&out).args(["--stall", "2"]);
+    let mut child = command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    while !out.join("status.json").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it had ended before");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let start = std::time::Instant::now();
+    let term = std::process::Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(term.success());
+    while child.try_wait().unwrap().is_none() {
+        assert!(start.elapsed().as_secs() < 60, "it waits for ever");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let output = child.wait_with_output().unwrap();
+    let message = text(&output.stderr);
+    assert!(!output.status.success() && message.contains("stopping once the iteration in hand is committed"), "{message}");
+    assert!(message.contains("`rollout` is busy with iteration 0 and shows no sign of life"), "{message}");
 }

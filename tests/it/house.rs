@@ -12,7 +12,7 @@ const FLOORS: [&[&str]; 7] = [
     &["ops"],
     &["rollout", "dataflow"],
     &["env", "policy", "credit", "memory", "log"],
-    &["pipeline", "row", "stats"],
+    &["pipeline", "prototypes", "row", "stats"],
     &["difflib", "files", "jinja", "printable", "pulse", "seed"],
 ];
 

@@ -1,7 +1,7 @@
 //! What a run leaves on disk: what readers see of it, and what they say when it is damaged.
 
 use crate::logged::{rollout, run};
-use flow::log::{query, read, write_part, Committer, LogError, Metrics, NodeInfo, Run, RunInfo, Status, WeightsAt};
+use flow::log::{query, read, write_part, Committer, LogError, Metrics, NodeInfo, Run, RunInfo, SavedWeights, Status};
 use flow::row;
 use std::fs;
 use std::path::Path;
@@ -32,7 +32,7 @@ fn only_committed_rows_are_there() {
     let mut committer = Committer::new(run.clone()).unwrap();
     let part = write_part(&run, "rollout", 0, 0, &rows).unwrap();
     assert!(read(&run, "rollout").unwrap().is_empty());
-    let weights = WeightsAt { node: "update".into(), model: "actor".into(), version: 1, path: "weights/1".into(), files: vec![] };
+    let weights = SavedWeights { node: "update".into(), model: "actor".into(), version: 1, path: "weights/1".into(), files: vec![] };
     committer.commit(0, vec![part.clone()], Metrics::new(), vec![weights.clone()]).unwrap();
     assert_eq!(read(&run, "rollout").unwrap(), [rows]);
     // What a kill leaves: a part without its commit, a temporary part, a temporary manifest.
@@ -57,15 +57,15 @@ fn only_committed_rows_are_there() {
 #[test]
 fn a_folder_with_something_in_it_is_no_new_run() {
     let (_folder, run) = run();
-    let told = Run::create(run.root(), "", &RunInfo::default()).unwrap_err();
-    assert!(matches!(&told, LogError::Exists(path) if path == run.root()), "{told}");
+    let message = Run::create(run.root(), "", &RunInfo::default()).unwrap_err();
+    assert!(matches!(&message, LogError::Exists(path) if path == run.root()), "{message}");
     let empty = tempfile::tempdir().unwrap();
     assert!(matches!(Run::open(empty.path()), Err(LogError::NotARun(_))));
     assert!(Run::create(empty.path(), "", &RunInfo::default()).is_ok());
 }
 
 /// A run with two committed iterations of `rollout`.
-fn two() -> (tempfile::TempDir, Run) {
+fn two_iterations() -> (tempfile::TempDir, Run) {
     let (folder, run) = run();
     let mut committer = Committer::new(run.clone()).unwrap();
     for iteration in 0..2 {
@@ -82,29 +82,29 @@ fn cut(path: &Path) {
 
 #[test]
 fn damage_is_told_with_the_file_and_what_to_do() {
-    let (_folder, run) = two();
+    let (_folder, run) = two_iterations();
     let part = run.root().join("log/rollout/iteration=1/part-0.parquet");
-    let told = |run: &Run| [read(run, "rollout").unwrap_err().to_string(), query(run, "FROM rollout").unwrap_err().to_string()];
+    let errors = |run: &Run| [read(run, "rollout").unwrap_err().to_string(), query(run, "FROM rollout").unwrap_err().to_string()];
     let whole = fs::read(&part).unwrap();
     cut(&part);
-    for message in told(&run) {
+    for message in errors(&run) {
         assert!(message.contains("iteration=1/part-0.parquet is damaged") && message.contains("restore"), "{message}");
     }
     fs::write(&part, vec![0; whole.len()]).unwrap(); // as long as it was, and garbage
-    for message in told(&run) {
+    for message in errors(&run) {
         assert!(message.contains("iteration=1/part-0.parquet") && !message.contains("there are:"), "{message}");
     }
     fs::remove_file(&part).unwrap();
-    for message in told(&run) {
+    for message in errors(&run) {
         assert!(message.contains("iteration=1/part-0.parquet is missing"), "{message}");
     }
     assert!(matches!(read(&run, "rolout"), Err(LogError::Node { .. })));
     cut(&run.root().join("manifest.json"));
-    for message in told(&run) {
+    for message in errors(&run) {
         assert!(message.contains("manifest.json can't be read as a manifest"), "{message}");
     }
     fs::remove_file(run.root().join("manifest.json")).unwrap();
-    for message in told(&run) {
+    for message in errors(&run) {
         assert!(message.contains("isn't a run folder"), "{message}");
     }
 }
@@ -133,13 +133,13 @@ fn a_full_disk_is_told_and_loses_nothing_committed() {
             Err(e) => break e,
         }
     };
-    let seen = read(&run, "rollout").unwrap().len() as u64;
+    let observed = read(&run, "rollout").unwrap().len() as u64;
     let finished = committer.finish(Status::Failed(failure.to_string()));
     let again = read(&run, "rollout").unwrap().len() as u64;
     drop(committer);
     let unmounted = Command::new("umount").arg(folder.path()).status();
     assert!(matches!(failure, LogError::Full(_)), "{failure}");
-    assert!(committed > 0 && seen == committed && again == committed, "{committed} {seen} {again} {finished:?}");
+    assert!(committed > 0 && observed == committed && again == committed, "{committed} {observed} {again} {finished:?}");
     assert!(unmounted.is_ok_and(|s| s.success()));
 }
 
@@ -177,7 +177,7 @@ fn rows_take_a_twentieth_of_json_lines() {
 /// The sums that the log has are read by whoever reads the log.
 #[test]
 fn no_flipped_bit_gives_another_answer() {
-    let (_folder, run) = two();
+    let (_folder, run) = two_iterations();
     let sql = "SELECT sum(reward), count(*), sum(len(prompt_tokens)) FROM rollout";
     assert!(query(&run, sql).is_ok());
     let part = run.root().join("log/rollout/iteration=1/part-0.parquet");
@@ -187,8 +187,8 @@ fn no_flipped_bit_gives_another_answer() {
         let mut flipped = whole.clone();
         flipped[random.below(whole.len())] ^= 1 << random.below(8);
         fs::write(&part, flipped).unwrap();
-        let said = query(&run, sql).unwrap_err().to_string();
-        assert!(said.contains("part-0.parquet is damaged (its bytes are not those that were committed)"), "{said}");
+        let message = query(&run, sql).unwrap_err().to_string();
+        assert!(message.contains("part-0.parquet is damaged (its bytes are not those that were committed)"), "{message}");
         assert!(query(&run, "SELECT count(*) FROM rollout WHERE iteration = 0").is_ok(), "what isn't asked needn't be whole");
     }
 }

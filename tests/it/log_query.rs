@@ -1,14 +1,14 @@
 //! Questions to a run's log: what can be asked, what can't be, and what comes back.
 
 use crate::logged::{advantages, rollout, run};
-use flow::log::{print, query, tables, Answer, AnswerFormat, Committer, LogError, Metrics, NodeInfo, Run, RunInfo};
+use flow::log::{print, query, tables, AnswerFormat, Committer, LogError, Metrics, NodeInfo, QueryResult, Run, RunInfo};
 use std::fs;
 
 fn json(run: &Run, sql: &str) -> serde_json::Value {
     serde_json::from_str(&text(&query(run, sql).unwrap(), AnswerFormat::Json)).unwrap()
 }
 
-fn text(answer: &Answer, format: AnswerFormat) -> String {
+fn text(answer: &QueryResult, format: AnswerFormat) -> String {
     let mut out = Vec::new();
     print(answer, format, &mut out).unwrap();
     String::from_utf8(out).unwrap()
@@ -107,8 +107,8 @@ fn nothing_is_written_and_nothing_outside_is_read() {
         "SELECT * FROM glob('/etc/*')".into(),
         format!("SELECT * FROM read_text('{}/../secret.csv')", run.root().display()),
     ] {
-        let told = refusal(&run, &sql);
-        assert!(told.contains("Permission Error"), "{sql}: {told}");
+        let message = refusal(&run, &sql);
+        assert!(message.contains("Permission Error"), "{sql}: {message}");
     }
     assert_eq!(fs::read(&part).unwrap(), before);
 }
@@ -116,12 +116,12 @@ fn nothing_is_written_and_nothing_outside_is_read() {
 #[test]
 fn a_wrong_name_is_answered_with_the_nearest_and_all() {
     let (_folder, run) = logged();
-    let told = refusal(&run, "SELECT * FROM rolout");
-    assert!(told.contains("did you mean `rollout`?") && told.contains("\n  advantage\n"), "{told}");
-    let told = refusal(&run, "SELECT rewrd FROM rollout");
-    assert!(told.contains("did you mean `reward`?") && told.contains("\n  rollout (iteration, task"), "{told}");
-    assert!(told.contains("\nLINE 1: SELECT rewrd FROM rollout\n") && told.contains("^\n"), "the place: {told}");
-    assert!(!told.contains("advantage (iteration"), "of tables that aren't asked the names are enough: {told}");
+    let message = refusal(&run, "SELECT * FROM rolout");
+    assert!(message.contains("did you mean `rollout`?") && message.contains("\n  advantage\n"), "{message}");
+    let message = refusal(&run, "SELECT rewrd FROM rollout");
+    assert!(message.contains("did you mean `reward`?") && message.contains("\n  rollout (iteration, task"), "{message}");
+    assert!(message.contains("\nLINE 1: SELECT rewrd FROM rollout\n") && message.contains("^\n"), "the place: {message}");
+    assert!(!message.contains("advantage (iteration"), "of tables that aren't asked the names are enough: {message}");
     assert!(refusal(&run, "SELECT FROM WHERE").starts_with("Parser Error"));
 }
 
@@ -151,8 +151,8 @@ fn a_name_that_is_a_word_of_sql_is_to_be_quoted() {
     let folder = tempfile::tempdir().unwrap();
     let nodes = vec![NodeInfo { id: "group".into(), op: "group".into(), ..Default::default() }];
     let run = Run::create(&folder.path().join("run"), "flow: a\n", &RunInfo { name: "a".into(), nodes, ..Default::default() }).unwrap();
-    let told = refusal(&run, "SELECT count(*) FROM group");
-    assert!(told.contains("`group` is a word of SQL, too: as a name it stands in quotes, \"group\""), "{told}");
+    let message = refusal(&run, "SELECT count(*) FROM group");
+    assert!(message.contains("`group` is a word of SQL, too: as a name it stands in quotes, \"group\""), "{message}");
 }
 
 #[test]
@@ -193,7 +193,7 @@ log: [demos, imitate, rollout, group, advantage, update]
 fn provenance_leads_from_updates_to_rows_and_from_rows_to_updates() {
     let folder = tempfile::tempdir().unwrap();
     let run = Run::open(&crate::common::trained(folder.path(), "run", TAUGHT, &[])).unwrap();
-    let upstream = |id: &str| run.manifest().unwrap().info.nodes.iter().find(|n| n.id == id).unwrap().upstream.clone().unwrap();
+    let upstream = |id: &str| run.manifest().unwrap().info.nodes.iter().find(|n| n.id == id).unwrap().upstream.clone();
     assert_eq!(upstream("update"), ["own", "rollout", "group", "advantage"], "an order between updates is no way for rows");
     assert_eq!(upstream("imitate"), ["tasks", "demos"]);
     let number = |sql: &str| json(&run, sql)[0]["n"].as_u64().unwrap();
@@ -220,9 +220,9 @@ fn provenance_leads_from_updates_to_rows_and_from_rows_to_updates() {
     assert_eq!(number(wrong), 0);
     assert_eq!(number("SELECT count(*) AS n FROM provenance WHERE node = 'update' AND advantage IS NULL"), 0);
     // So is what the update saw of the row.
-    let seen = "SELECT count(*) AS n FROM provenance p JOIN \"update\" u USING (version, iteration, task, sample, attempt, turn, phase)
+    let query = "SELECT count(*) AS n FROM provenance p JOIN \"update\" u USING (version, iteration, task, sample, attempt, turn, phase)
         WHERE (p.ratio, p.clip_share, p.loss_share, p.row_kl) = (u.ratio, u.clip_share, u.loss_share, u.row_kl)";
-    assert_eq!(number(seen), number("SELECT count(*) AS n FROM \"update\""));
+    assert_eq!(number(query), number("SELECT count(*) AS n FROM \"update\""));
     // Back: what made version 2. Forward: what became of one row (not of a first sample, whose name a demonstration may share).
     let back = json(&run, "SELECT task, sample, turn, \"group\", group_size, advantage FROM provenance WHERE version = 2 AND used = 'yes' AND sample > 0 ORDER BY abs(advantage) DESC LIMIT 10");
     assert_eq!(back.as_array().unwrap().len(), 10);
@@ -238,8 +238,8 @@ fn provenance_leads_from_updates_to_rows_and_from_rows_to_updates() {
 fn a_run_whose_updates_are_not_logged_has_no_provenance() {
     let (_folder, run) = logged();
     // This run's `update` logs no rows by name.
-    let told = refusal(&run, "SELECT * FROM provenance");
-    assert!(told.contains("there are:\n  rollout\n"), "{told}");
+    let message = refusal(&run, "SELECT * FROM provenance");
+    assert!(message.contains("there are:\n  rollout\n"), "{message}");
 }
 
 /// The same answer, printed as it comes and printed as a whole.

@@ -14,13 +14,13 @@ fn judged(run: &Path) -> (Vec<Value>, Vec<u8>) {
 #[test]
 fn attempts_are_the_same_on_any_number_of_workers() {
     let folder = tempfile::tempdir().unwrap();
-    let one = trained(folder.path(), "one", LOOPED, &[]);
-    let whole = judged(&one);
+    let base = trained(folder.path(), "one", LOOPED, &[]);
+    let whole = judged(&base);
     for workers in ["2", "4"] {
         assert!(judged(&trained(folder.path(), workers, LOOPED, &["--workers", workers])) == whole, "{workers} workers");
     }
 
-    let count = |sql: &str| ask(&one, &format!("select count(*) as n from trial where {sql}"))[0]["n"].as_u64().unwrap();
+    let count = |sql: &str| ask(&base, &format!("select count(*) as n from trial where {sql}"))[0]["n"].as_u64().unwrap();
     assert!(count("attempt = 2 and phase = 'play'") > 0 && count("won") > 0);
     assert_eq!(count("phase = 'reflect' and attempt = 2"), 0, "nobody would read it");
     // Every failed attempt but the last is reflected on, and followed by another; a success by nothing.
@@ -31,17 +31,17 @@ fn attempts_are_the_same_on_any_number_of_workers() {
     let rule = format!(
         "select count(*) as n from ({ends}) where more <> (not won and attempt < 2) or (more and (reflected is null or reflected <> told))"
     );
-    assert_eq!(ask(&one, &rule)[0]["n"], 0);
-    let told = ask(&one, "select memory, mode, outcome from trial where attempt = 1 and turn = 0 and phase = 'play' limit 1");
-    let memory = told[0]["memory"].as_str().unwrap();
+    assert_eq!(ask(&base, &rule)[0]["n"], 0);
+    let memories = ask(&base, "select memory, mode, outcome from trial where attempt = 1 and turn = 0 and phase = 'play' limit 1");
+    let memory = memories[0]["memory"].as_str().unwrap();
     assert!(memory.starts_with("Attempt 1: (") && memory.contains("\nRow 4: ") && memory.contains("\nAttempt 1, noted: "), "{memory}");
-    assert_eq!((&told[0]["mode"], &told[0]["outcome"]), (&Value::from("memory"), &Value::from("")));
+    assert_eq!((&memories[0]["mode"], &memories[0]["outcome"]), (&Value::from("memory"), &Value::from("")));
     // Reflections are trained, each by what follows it.
-    let trained = ask(&one, "select count(*) as n from trial t join update u using (iteration, task, sample, attempt, turn, phase) where phase = 'reflect' and used = 'yes' and loss_share <> 0");
+    let trained = ask(&base, "select count(*) as n from trial t join update u using (iteration, task, sample, attempt, turn, phase) where phase = 'reflect' and used = 'yes' and loss_share <> 0");
     assert!(trained[0]["n"].as_u64().unwrap() > 0);
     // pass@k are those of the rows.
-    let pass = ask(&one, "select value from metrics where node = 'rollout' and iteration = 0 and name = 'pass@2'");
-    let rows = ask(&one, "select count(distinct (task, sample)) filter (won and attempt < 2) / count(distinct (task, sample)) as share from trial where iteration = 0");
+    let pass = ask(&base, "select value from metrics where node = 'rollout' and iteration = 0 and name = 'pass@2'");
+    let rows = ask(&base, "select count(distinct (task, sample)) filter (won and attempt < 2) / count(distinct (task, sample)) as share from trial where iteration = 0");
     assert_eq!(pass[0]["value"], rows[0]["share"]);
 }
 
@@ -65,8 +65,8 @@ fn every_row_is_learnt_from_at_its_own_temperature() {
         assert!(row["off"].as_f64().unwrap() < 1e-3, "{row}");
     }
     assert_eq!(own.len(), 2);
-    let one = ratios("one", &["--set", "nodes.update.with.temperature=1"]);
-    assert!(one.iter().all(|row| row["off"].as_f64().unwrap() > 0.01), "{one:?}");
+    let at_one = ratios("one", &["--set", "nodes.update.with.temperature=1"]);
+    assert!(at_one.iter().all(|row| row["off"].as_f64().unwrap() > 0.01), "{at_one:?}");
 }
 
 #[test]
@@ -95,14 +95,14 @@ fn an_evaluation_depends_on_nothing_but_what_is_asked() {
     let folder = tempfile::tempdir().unwrap();
     let run = trained(folder.path(), "run", LOOPED, &[]);
     let rows = folder.path().join("rows");
-    let one = evaluated(&run, &["--samples", "2", "--out", rows.to_str().unwrap()]);
-    let two = evaluated(&run, &["--samples", "2", "--workers", "2"]);
-    assert_eq!(one, two);
-    assert_eq!((&one["attempts"], &one["weights"], one["pass"].as_array().unwrap().len()), (&Value::from(3), &Value::from(3), 3));
-    let share = |k: usize| one["pass"][k - 1]["share"].as_f64().unwrap();
-    assert!(0.0 < share(1) && share(1) <= share(2) && share(2) <= share(3) && share(3) <= 1.0, "{one}");
+    let first = evaluated(&run, &["--samples", "2", "--out", rows.to_str().unwrap()]);
+    let second = evaluated(&run, &["--samples", "2", "--workers", "2"]);
+    assert_eq!(first, second);
+    assert_eq!((&first["attempts"], &first["weights"], first["pass"].as_array().unwrap().len()), (&Value::from(3), &Value::from(3), 3));
+    let share = |k: usize| first["pass"][k - 1]["share"].as_f64().unwrap();
+    assert!(0.0 < share(1) && share(1) <= share(2) && share(2) <= share(3) && share(3) <= 1.0, "{first}");
     // The rows say the same, and a single trial a task has the first trial's rows.
-    let n = one["tasks"].as_f64().unwrap() * 2.0;
+    let n = first["tasks"].as_f64().unwrap() * 2.0;
     let won = ask(
         &rows,
         "select count(distinct (task, sample)) filter (won) as all, count(distinct task) filter (won and sample = 0) as first from trial",
@@ -112,12 +112,12 @@ fn an_evaluation_depends_on_nothing_but_what_is_asked() {
     assert_eq!(single["pass"][2]["share"].as_f64().unwrap(), won[0]["first"].as_f64().unwrap() * 2.0 / n);
     // One attempt, and a plain rollout of as many.
     let once = evaluated(&run, &["--samples", "2", "--attempts", "1"]);
-    assert_eq!(once["pass"][0], one["pass"][0]);
+    assert_eq!(once["pass"][0], first["pass"][0]);
     let plain = trained(folder.path(), "plain", SMALL, &[]);
     assert_eq!(evaluated(&plain, &[])["attempts"], 1);
     assert_eq!(evaluated(&plain, &["--attempts", "2"])["attempts"], 2);
-    let said = fails(flow().arg("eval").arg(run.join("weights")).args(["--panel", "datasets/minesweeper-4x4-m2-7c0c5ec4294c.json"]));
-    assert!(said.contains("is no run") && said.contains("--like"), "{said}");
+    let message = fails(flow().arg("eval").arg(run.join("weights")).args(["--panel", "datasets/minesweeper-4x4-m2-7c0c5ec4294c.json"]));
+    assert!(message.contains("is no run") && message.contains("--like"), "{message}");
 }
 
 /// What `evaluate` measures while a run trains is what `flow eval` measures of its weights afterwards.
@@ -147,12 +147,12 @@ fn a_panel_is_frozen_once_and_for_all() {
         command.args(["panel", "sokoban", "size=6", "boxes=1", "moves=2", "--count", "5", "--out"]).arg(folder.path()).args(extra);
         done(&mut command)
     };
-    let said = freeze(&[]);
-    assert!(said.contains("5 tasks") && said.contains("sokoban-size6-boxes1-moves2-"), "{said}");
-    assert_eq!(freeze(&[]), said, "its name is its content");
-    assert_ne!(freeze(&["--label", "other"]), said);
-    let said = fails(flow().args(["panel", "sokoban", "boxes=9"]));
-    assert!(said.contains("boxes is 9"), "{said}");
+    let output = freeze(&[]);
+    assert!(output.contains("5 tasks") && output.contains("sokoban-size6-boxes1-moves2-"), "{output}");
+    assert_eq!(freeze(&[]), output, "its name is its content");
+    assert_ne!(freeze(&["--label", "other"]), output);
+    let output = fails(flow().args(["panel", "sokoban", "boxes=9"]));
+    assert!(output.contains("boxes is 9"), "{output}");
     assert!(fails(flow().args(["panel", "chess"])).contains("flow ops tasks"));
     assert!(fails(flow().args(["panel", "sokoban", "mines=3"])).contains("mines"));
 }

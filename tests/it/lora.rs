@@ -32,17 +32,30 @@ fn a_run_with_adapters_is_resumed_replayed_and_loaded() {
     assert!(message.contains("no other program reads"), "{message}");
 }
 
+/// What adapters have learnt is compared, beside base weights that are the same in every run.
+#[test]
+fn runs_with_adapters_are_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |name: &str, lr: &str| trained(folder.path(), name, &low_rank(), &["--set", &format!("nodes.update.with.lr={lr}")]);
+    let (one, again, other) = (run("one", "1e-2"), run("again", "1e-2"), run("other", "2e-2"));
+    let equal = |a: &Path, b: &Path| {
+        let diff: serde_json::Value = serde_json::from_str(&done(flow().arg("diff").arg(a).arg(b).args(["--format", "json"]))).unwrap();
+        diff["weights"][0]["equal"].clone()
+    };
+    assert_eq!([equal(&one, &again), equal(&one, &other)], [serde_json::json!(true), serde_json::json!(false)]);
+}
+
 #[test]
 fn a_published_model_is_exported_with_and_without_its_adapter() {
     let folder = tempfile::tempdir().unwrap();
     let adapter = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/models/adapters/plain");
     let export = |name: &str, more: &[&str]| {
         let out = folder.path().join(name);
-        let said = done(flow().args(["model", "export"]).arg(&adapter).args(more).arg("--out").arg(&out));
-        (out, said)
+        let output = done(flow().args(["model", "export"]).arg(&adapter).args(more).arg("--out").arg(&out));
+        (out, output)
     };
-    let (merged, said) = export("merged", &["--merge"]);
-    assert!(said.contains("transformers loads"), "{said}");
+    let (merged, output) = export("merged", &["--merge"]);
+    assert!(output.contains("transformers loads"), "{output}");
     for file in
         ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "model.safetensors"]
     {
@@ -50,8 +63,8 @@ fn a_published_model_is_exported_with_and_without_its_adapter() {
     }
     let config = std::fs::read_to_string(merged.join("config.json")).unwrap();
     assert!(config.contains("\"dtype\": \"float32\"") && config.contains("LlamaForCausalLM"), "{config}");
-    let (alone, said) = export("alone", &[]);
-    assert!(said.contains("PEFT loads"), "{said}");
+    let (alone, output) = export("alone", &[]);
+    assert!(output.contains("PEFT loads"), "{output}");
     assert!(!alone.join("model.safetensors").exists());
     let weights = |folder: &Path| std::fs::read(folder.join("adapter_model.safetensors")).unwrap().len();
     assert!(weights(&alone).abs_diff(weights(&adapter)) < 4096);

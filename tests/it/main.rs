@@ -10,6 +10,7 @@ mod server;
 mod begin;
 mod broken;
 mod cli;
+mod clusters;
 mod determinism;
 mod diff;
 mod disk;

@@ -9,7 +9,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 /// Every change of the memory, every count of a state, and what makes two runs the same run.
-fn made(run: &Path) -> (String, String, (String, Vec<u8>)) {
+fn results(run: &Path) -> (String, String, (String, Vec<u8>)) {
     let changes = answer(run, "select * exclude (embedding) from memory order by iteration, id, change", "json");
     let counts = answer(run, "select * exclude (embedding) from novelty order by iteration, task, sample, turn", "json");
     (changes, counts, digest(run))
@@ -38,25 +38,25 @@ fn killed(folder: &Path, after: u64) -> PathBuf {
 fn a_memory_is_the_same_on_any_number_of_workers_after_a_kill_and_in_a_replay() {
     let folder = tempfile::tempdir().unwrap();
     let run = trained(folder.path(), "one", REMEMBERING, &["--workers", "1"]);
-    let whole = made(&run);
+    let whole = results(&run);
     assert!(whole.0.lines().count() > 20, "{}", whole.0);
     for workers in ["2", "4"] {
-        let other = made(&trained(folder.path(), workers, REMEMBERING, &["--workers", workers]));
+        let other = results(&trained(folder.path(), workers, REMEMBERING, &["--workers", workers]));
         assert!(other.0 == whole.0, "the memory on {workers} workers: {}\nand not {}", other.0, whole.0);
         assert!(other == whole, "on {workers} workers");
     }
     for after in [1, 3, 4] {
         let run = killed(folder.path(), after);
         resumed(&run);
-        let other = made(&run);
+        let other = results(&run);
         assert!(other.0 == whole.0, "the memory of a run that was killed after {after}: {}\nand not {}", other.0, whole.0);
         assert!(other == whole, "killed after {after}");
     }
     let replay = folder.path().join("replay");
     done(flow().arg("replay").arg(&run).arg("--out").arg(&replay).args(["--workers", "2"]));
-    assert!(made(&replay) == whole, "in a replay");
-    let said = done(flow().arg("diff").arg(&run).arg(&replay));
-    assert!(said.contains(" are equal: ") && said.lines().count() == 1, "{said}");
+    assert!(results(&replay) == whole, "in a replay");
+    let output = done(flow().arg("diff").arg(&run).arg(&replay));
+    assert!(output.contains(" are equal: ") && output.lines().count() == 1, "{output}");
 }
 
 #[test]
@@ -76,26 +76,26 @@ fn every_version_of_a_memory_can_be_asked_for() {
                 left += 1;
             }
         }
-        let told = ask(&run, &format!("select id, text, node from memory_at({iteration}) order by id"));
-        assert!(told.iter().all(|entry| entry["node"] == "memory"));
-        let told: BTreeMap<u64, Value> = told.into_iter().map(|entry| (entry["id"].as_u64().unwrap(), entry["text"].clone())).collect();
-        assert_eq!(told, there, "after iteration {iteration}");
+        let rows = ask(&run, &format!("select id, text, node from memory_at({iteration}) order by id"));
+        assert!(rows.iter().all(|entry| entry["node"] == "memory"));
+        let rows: BTreeMap<u64, Value> = rows.into_iter().map(|entry| (entry["id"].as_u64().unwrap(), entry["text"].clone())).collect();
+        assert_eq!(rows, there, "after iteration {iteration}");
     }
     assert!(left > 0 && !there.is_empty());
     // An entry comes from a reflection, and says of which.
     let from = "select count(*) as n, sum((m.text = trim(r.action) and m.score = r.score and m.key = r.observation)::int) as same \
                 from memory m join reflect r on (m.source, m.task, m.sample, m.turn) = (r.iteration, r.task, r.sample, r.turn) where m.change > 0";
-    let found = &ask(&run, from)[0];
-    assert_eq!(found["n"], found["same"]);
-    assert_eq!(found["n"].as_u64().unwrap(), changes.iter().filter(|change| change["change"] == 1).count() as u64);
+    let row = &ask(&run, from)[0];
+    assert_eq!(row["n"], row["same"]);
+    assert_eq!(row["n"].as_u64().unwrap(), changes.iter().filter(|change| change["change"] == 1).count() as u64);
     // A turn was given what was there after the iteration before: entries of its task, at most three, and said so.
-    let given = "select r.iteration, unnest(retrieved) as id, r.task from rollout r where len(retrieved) > 0";
+    let retrieved = "select r.iteration, unnest(retrieved) as id, r.task from rollout r where len(retrieved) > 0";
     let wrong = format!(
-        "with given as ({given}) select count(*) as all_given, count(*) filter (where m.id is null) as wrong from given g left join memory m \
+        "with given as ({retrieved}) select count(*) as all_given, count(*) filter (where m.id is null) as wrong from given g left join memory m \
          on m.id = g.id and m.task = g.task and m.change > 0 and m.iteration < g.iteration"
     );
-    let found = &ask(&run, &wrong)[0];
-    assert!(found["all_given"].as_u64().unwrap() > 10 && found["wrong"] == 0, "{found}");
+    let row = &ask(&run, &wrong)[0];
+    assert!(row["all_given"].as_u64().unwrap() > 10 && row["wrong"] == 0, "{row}");
     let odd = "select count(*) as n from rollout where len(retrieved) > 3 or (mode = 'plain' and len(retrieved) > 0) or (len(retrieved) > 0) <> (len(bare_tokens) > 0)";
     assert_eq!(ask(&run, odd)[0]["n"], 0);
     // An iteration is played with the memory or without it, as a whole, and learnt from in one way.
@@ -109,19 +109,19 @@ fn every_version_of_a_memory_can_be_asked_for() {
 fn a_trajectory_is_shown_with_what_it_was_told() {
     let folder = tempfile::tempdir().unwrap();
     let run = trained(folder.path(), "run", REMEMBERING, &[]);
-    let one =
+    let episode =
         &ask(&run, "select iteration, task, sample, retrieved[1] as id from rollout where len(retrieved) > 0 order by all limit 1")[0];
-    let tip = &ask(&run, &format!("select text, source, sample, score from memory where change > 0 and id = {}", one["id"]))[0];
-    let said = done(
+    let tip = &ask(&run, &format!("select text, source, sample, score from memory where change > 0 and id = {}", episode["id"]))[0];
+    let output = done(
         flow()
             .arg("show")
             .arg(&run)
-            .args(["--iteration", &one["iteration"].to_string(), "--task", one["task"].as_str().unwrap()])
-            .args(["--sample", &one["sample"].to_string()]),
+            .args(["--iteration", &episode["iteration"].to_string(), "--task", episode["task"].as_str().unwrap()])
+            .args(["--sample", &episode["sample"].to_string()]),
     );
     // Its text may hold what no terminal is shown.
-    let wanted = format!(" (from iteration {}, sample {}, which came to ", tip["source"], tip["sample"]);
-    assert!(said.contains("  told    ") && said.contains(&wanted), "{wanted} is not in\n{said}");
+    let expected = format!(" (from iteration {}, sample {}, which came to ", tip["source"], tip["sample"]);
+    assert!(output.contains("  told    ") && output.contains(&expected), "{expected} is not in\n{output}");
 }
 
 /// What is measured with a memory: `evaluate` in the run, and `flow eval` of it afterwards, of memories whose entries fit any board.
@@ -140,15 +140,15 @@ fn a_panel_is_played_with_a_memory_that_nothing_changes() {
     let plain = trained(folder.path(), "plain", &all, &[]);
     let run = trained(folder.path(), "run", &all.replace("log: [", &MEASURED[1..].replace("PANEL", panel)), &[]);
     // Nobody is told anything before there is something; then all are, by what was there after the iteration before.
-    let told = ask(&run, "select iteration, count(*) filter (where len(retrieved) > 0) as told, count(*) as n, min(mode) as mode from panel group by all order by all");
-    assert_eq!(told.iter().map(|row| row["iteration"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 3, 6]);
-    assert!(told.iter().all(|row| row["mode"] == "memory") && told[0]["told"] == 0, "{told:?}");
-    assert!(told[1..].iter().all(|row| row["told"].as_u64().unwrap() * 2 > row["n"].as_u64().unwrap()), "{told:?}");
+    let rows = ask(&run, "select iteration, count(*) filter (where len(retrieved) > 0) as told, count(*) as n, min(mode) as mode from panel group by all order by all");
+    assert_eq!(rows.iter().map(|row| row["iteration"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 3, 6]);
+    assert!(rows.iter().all(|row| row["mode"] == "memory") && rows[0]["told"] == 0, "{rows:?}");
+    assert!(rows[1..].iter().all(|row| row["told"].as_u64().unwrap() * 2 > row["n"].as_u64().unwrap()), "{rows:?}");
     let late = "with given as (select iteration, unnest(retrieved) as id from panel) select count(*) as n from given g \
                 where not exists (select * from memory m where m.id = g.id and m.change > 0 and m.iteration < g.iteration)";
     assert_eq!(ask(&run, late)[0]["n"], 0);
     // Measuring changes nothing.
-    let (whole, measured) = (made(&plain), made(&run));
+    let (whole, measured) = (results(&plain), results(&run));
     assert!(whole.0 == measured.0 && whole.1 == measured.1, "the memory is another one where it is read by a panel");
 
     // The same afterwards, with the run's last weights and memory: the rows of iteration 6.
@@ -174,18 +174,18 @@ fn a_panel_is_played_with_a_memory_that_nothing_changes() {
 #[test]
 fn a_reflection_is_told_what_is_remembered() {
     let folder = tempfile::tempdir().unwrap();
-    let told = REMEMBERING
+    let yaml = REMEMBERING
         .replace(
             "inputs: rollout, with: { agent: { model: actor,",
             "inputs: { rows: rollout, memory: { after: memory } }, with: { agent: { model: actor, context: [{ memory: memory, above: 0.2, most: 2 }],",
         )
         .replace("capacity: 4,", "capacity: 4, per: cluster, at_least: 0.5,");
-    let run = trained(folder.path(), "run", &told, &["--workers", "1"]);
-    let given =
+    let run = trained(folder.path(), "run", &yaml, &["--workers", "1"]);
+    let query =
         "with given as (select iteration, unnest(retrieved) as id from reflect) select count(*) as n, count(*) filter (where exists \
                  (select * from memory m where m.id = g.id and m.change > 0 and m.iteration < g.iteration)) as there from given g";
-    let found = &ask(&run, given)[0];
-    assert!(found["n"].as_u64().unwrap() > 10 && found["n"] == found["there"], "{found}");
+    let row = &ask(&run, query)[0];
+    assert!(row["n"].as_u64().unwrap() > 10 && row["n"] == row["there"], "{row}");
     let longer = "select count(*) filter (where len(prompt_tokens) <= len(bare_tokens)) as n from reflect where len(retrieved) > 0";
     assert_eq!(ask(&run, longer)[0]["n"], 0);
     // A bucket is named after an entry, and holds those of several tasks.
@@ -193,11 +193,11 @@ fn a_reflection_is_told_what_is_remembered() {
         "select count(*) as buckets, max(tasks) as shared from (select bucket, count(distinct task) as tasks from memory group by bucket)";
     let buckets = &ask(&run, buckets)[0];
     assert!(buckets["buckets"].as_u64().unwrap() > 1 && buckets["shared"].as_u64().unwrap() > 1, "{buckets}");
-    let whole = made(&run);
-    assert!(made(&trained(folder.path(), "four", &told, &["--workers", "4"])) == whole, "on 4 workers");
+    let whole = results(&run);
+    assert!(results(&trained(folder.path(), "four", &yaml, &["--workers", "4"])) == whole, "on 4 workers");
     let out = folder.path().join("stopped");
-    done(flow().arg("run").arg(pipeline(folder.path(), &told)).arg("--out").arg(&out).args(["--set", "iterations=3"]));
+    done(flow().arg("run").arg(pipeline(folder.path(), &yaml)).arg("--out").arg(&out).args(["--set", "iterations=3"]));
     done(flow().arg("resume").arg(&out).args(["--iterations", "6"]));
-    let other = made(&out);
+    let other = results(&out);
     assert!(other.0 == whole.0 && other.1 == whole.1, "stopped after 3 and gone on: {}\nand not {}", other.0, whole.0);
 }

@@ -94,11 +94,11 @@ fn tokens_are_valued_compared_and_learnt_from_one_by_one() {
         from (select iteration, unnest(token_advantages) as advantage from advantage) group by iteration";
     let white = ask(&run, white);
     assert!(white.iter().all(|row| number(&row["mean"]).abs() < 1e-4 && (number(&row["deviation"]) - 1.0).abs() < 1e-3), "{white:?}");
-    let one = "select count(*) as n from advantage where abs(advantage - list_avg(token_advantages)) > 1e-5 or len(token_advantages) = 0";
-    assert_eq!(ask(&run, one)[0]["n"], 0, "a row's advantage is the mean over its tokens");
-    let two = trained(folder.path(), "two", PPO, &[&extra[..], &["--workers", "2"]].concat());
+    let query = "select count(*) as n from advantage where abs(advantage - list_avg(token_advantages)) > 1e-5 or len(token_advantages) = 0";
+    assert_eq!(ask(&run, query)[0]["n"], 0, "a row's advantage is the mean over its tokens");
+    let two_workers = trained(folder.path(), "two", PPO, &[&extra[..], &["--workers", "2"]].concat());
     let all = |run: &Path| ask(run, "select * from trajectories order by iteration, task, sample, turn");
-    assert!(all(&run) == all(&two), "the number of workers changes nothing");
+    assert!(all(&run) == all(&two_workers), "the number of workers changes nothing");
 }
 
 #[test]

@@ -54,7 +54,7 @@ log: [rollout, update]
 
 /// Everything that a run has to be judged by: what it measured (but for times, for tries, which turn on who shares a process of a game, and
 /// for the tokens that were read to play and to reflect, which processes don't share), rows, errors, weights with their moments.
-fn made(run: &Path) -> (String, String, (String, Vec<u8>)) {
+fn results(run: &Path) -> (String, String, (String, Vec<u8>)) {
     let times = "'seconds', 'busy_seconds', 'policy_busy_seconds', 'retried'";
     let metrics = format!("select node, iteration, name, value from metrics where name not in ({times}) and not (node <> 'update' and name like 'tokens_%') order by all");
     let errors = "select * exclude (error) from errors order by all";
@@ -63,8 +63,8 @@ fn made(run: &Path) -> (String, String, (String, Vec<u8>)) {
 
 /// A hosts file of free ports on loopback.
 fn hosts(folder: &Path, processes: usize) -> PathBuf {
-    let held: Vec<TcpListener> = (0..processes).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    let lines: Vec<String> = held.iter().map(|l| l.local_addr().unwrap().to_string()).collect();
+    let listeners: Vec<TcpListener> = (0..processes).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let lines: Vec<String> = listeners.iter().map(|l| l.local_addr().unwrap().to_string()).collect();
     let path = folder.join(format!("hosts-{processes}-{}", lines[0].replace([':', '.'], "-")));
     std::fs::write(&path, lines.join("\n")).unwrap();
     path
@@ -99,8 +99,8 @@ fn together(pipeline: &Path, out: &Path, processes: usize, extra: &[&str]) {
 
 fn all_fine(children: Vec<Child>) {
     for child in children {
-        let (fine, said) = ended(child, Duration::from_secs(120));
-        assert!(fine, "{said}");
+        let (fine, output) = ended(child, Duration::from_secs(120));
+        assert!(fine, "{output}");
     }
 }
 
@@ -108,14 +108,14 @@ fn all_fine(children: Vec<Child>) {
 fn several_processes_make_the_same_run_as_one() {
     for (yaml, failures) in [(SMALL, false), (LOOPED, false), (REMEMBERING, false), (TWO_MODELS, false), (FLAKY, true)] {
         let folder = tempfile::tempdir().unwrap();
-        let one = made(&trained(folder.path(), "one", yaml, &["--set", "seed=7"]));
-        assert_eq!(one.1.contains("flaky"), failures, "{}", one.1);
+        let alone = results(&trained(folder.path(), "one", yaml, &["--set", "seed=7"]));
+        assert_eq!(alone.1.contains("flaky"), failures, "{}", alone.1);
         for (processes, workers) in [(2, "1"), (2, "2"), (3, "1")] {
             let out = folder.path().join(format!("{processes}-{workers}"));
             together(&pipeline(folder.path(), yaml), &out, processes, &["--workers", workers, "--set", "seed=7"]);
-            let other = made(&out);
-            assert!(other.0 == one.0, "{processes} processes of {workers} workers: {}\nand not {}", other.0, one.0);
-            assert!(other == one, "{processes} processes of {workers} workers");
+            let other = results(&out);
+            assert!(other.0 == alone.0, "{processes} processes of {workers} workers: {}\nand not {}", other.0, alone.0);
+            assert!(other == alone, "{processes} processes of {workers} workers");
         }
     }
 }
@@ -140,16 +140,16 @@ fn a_run_of_several_processes_goes_on() {
     let yaml = TWO_MODELS
         .replace("iterations: 3", "iterations: 8")
         .replace("{ after: update } }, with: { agent: { model: actor", "{ after: update, staleness: 1 } }, with: { agent: { model: actor");
-    let whole = made(&trained(folder.path(), "whole", &yaml, &[]));
+    let whole = results(&trained(folder.path(), "whole", &yaml, &[]));
     let file = pipeline(folder.path(), &yaml);
     let resume = |out: &Path, processes: usize, extra: &[&str]| {
         let hosts = hosts(folder.path(), processes);
-        let one = |p: usize| {
+        let process = |p: usize| {
             let mut command = flow();
             command.arg("resume").arg(out).arg("--hosts").arg(&hosts).args(["--process", &p.to_string()]).args(extra);
             started(command)
         };
-        all_fine((0..processes).map(one).collect());
+        all_fine((0..processes).map(process).collect());
     };
     for (victim, signal, then) in [(0, "-KILL", 3), (1, "-KILL", 2), (0, "-INT", 2)] {
         let out = folder.path().join(format!("{victim}{signal}"));
@@ -161,7 +161,7 @@ fn a_run_of_several_processes_goes_on() {
         done(Command::new("kill").args([signal, &children[victim].id().to_string()]));
         children.into_iter().for_each(|child| drop(ended(child, Duration::from_secs(10))));
         resume(&out, then, &[]);
-        assert!(made(&out) == whole, "after {signal} to process {victim}");
+        assert!(results(&out) == whole, "after {signal} to process {victim}");
     }
     let short = folder.path().join("short");
     together(&file, &short, 2, &["--set", "iterations=3"]);
@@ -200,8 +200,8 @@ fn when_one_process_dies_in_the_middle_of_an_update_the_others_end_too() {
         killed.wait().unwrap();
         let death = Instant::now();
         for child in children {
-            let (fine, said) = ended(child, Duration::from_secs(5).saturating_sub(death.elapsed()));
-            assert!(!fine && said.matches("is gone").count() == 1, "{said}");
+            let (fine, output) = ended(child, Duration::from_secs(5).saturating_sub(death.elapsed()));
+            assert!(!fine && output.matches("is gone").count() == 1, "{output}");
         }
         assert!(!out.join("log/update").exists(), "the update was over before its end");
     }
@@ -215,8 +215,8 @@ fn an_update_that_fails_fails_alike_everywhere() {
     let out = folder.path().join("run");
     let children: Vec<Child> = (0..2).map(|p| started(process(&file, &out, &hosts, p, &[]))).collect();
     for child in children {
-        let (fine, said) = ended(child, Duration::from_secs(60));
-        assert!(!fine && said.contains("isn't a number, so `actor` was not updated") && !said.contains("is gone"), "{said}");
+        let (fine, output) = ended(child, Duration::from_secs(60));
+        assert!(!fine && output.contains("isn't a number, so `actor` was not updated") && !output.contains("is gone"), "{output}");
     }
     let manifest = std::fs::read_to_string(out.join("manifest.json")).unwrap();
     assert!(manifest.contains("isn't a number"), "the log says why the run ended");
@@ -236,8 +236,8 @@ fn when_one_process_dies_the_other_ends_too() {
         let mut killed = children.remove(victim);
         killed.kill().unwrap();
         killed.wait().unwrap();
-        let (fine, said) = ended(children.remove(0), Duration::from_secs(5));
-        assert!(!fine && said.contains(&format!("process {victim} is gone")), "{said}");
+        let (fine, output) = ended(children.remove(0), Duration::from_secs(5));
+        assert!(!fine && output.contains(&format!("process {victim} is gone")), "{output}");
         assert!(ask(&out, "select * from trajectories").len() > 10, "what was committed can be read");
     }
 }
@@ -251,8 +251,8 @@ fn processes_that_mean_different_runs_are_told_so() {
     let first = started(process(&file, &out, &hosts, 0, &[]));
     let second = started(process(&file, &out, &hosts, 1, &["--set", "seed=9"]));
     for child in [first, second] {
-        let (fine, said) = ended(child, Duration::from_secs(60));
-        assert!(!fine && said.contains("another pipeline"), "{said}");
+        let (fine, output) = ended(child, Duration::from_secs(60));
+        assert!(!fine && output.contains("another pipeline"), "{output}");
     }
     let message = fails(flow().arg("run").arg(&file).args(["--process", "1"]));
     assert!(message.contains("--hosts"), "{message}");

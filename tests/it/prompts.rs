@@ -49,24 +49,24 @@ fn a_template_says_what_the_policy_reads_and_the_oldest_turns_make_room() {
     let template = "'{{ rules }} {{ task }}{% for past in history %} {{ past.observation }}>{{ past.action }}{% endfor %} {{ turn }}:{{ observation }} {{ actions[:1] | join }}'";
     let question = "prompt: '{{ rules }} {{ task }} {{ last }}'";
     let long = trained(folder.path(), "long", &asking(&format!("prompt: {template}, history: 9"), question), &[]);
-    let told = read(&long, "rollout");
-    assert_eq!(told[0], ("Walk to the end. Go. 1:. P . . . . left".into(), 0));
-    assert_eq!(told[2], ("Walk to the end. Go. . P . . . .>right . . P . . .>right 3:. . . P . . left".into(), 0));
+    let rows = read(&long, "rollout");
+    assert_eq!(rows[0], ("Walk to the end. Go. 1:. P . . . . left".into(), 0));
+    assert_eq!(rows[2], ("Walk to the end. Go. . P . . . .>right . . P . . .>right 3:. . . P . . left".into(), 0));
     assert_eq!(read(&long, "reflect")[0], ("Walk to the end. Go. . . . . . P".into(), 0), "the program's own rules and task");
     assert_eq!(answer(&long, "select distinct instruction from rollout where turn = 0", "csv"), "instruction\nGo.\n");
     // Room for one earlier turn.
-    let limit = told[1].0.len();
+    let limit = rows[1].0.len();
     let short = asking(&format!("prompt: {template}, history: 9, prompt_tokens: {limit}"), question);
     let short = trained(folder.path(), "short", &short, &[]);
-    let told = read(&short, "rollout");
-    assert_eq!(told.iter().map(|(_, left_out)| *left_out).collect::<Vec<_>>(), [0, 0, 1, 2]);
-    assert_eq!(told[3].0, "Walk to the end. Go. . . . P . .>right 4:. . . . P . right");
+    let rows = read(&short, "rollout");
+    assert_eq!(rows.iter().map(|(_, left_out)| *left_out).collect::<Vec<_>>(), [0, 0, 1, 2]);
+    assert_eq!(rows[3].0, "Walk to the end. Go. . . . P . .>right 4:. . . . P . right");
     let none = failing(1.0, &format!("prompt: {template}, prompt_tokens: 36"), question);
     let none = trained(folder.path(), "none", &none, &[]);
-    let said = answer(&none, "select distinct cause, turn, error from errors", "csv");
+    let output = answer(&none, "select distinct cause, turn, error from errors", "csv");
     assert_eq!(
-        said, "cause,turn,error\nprompt,0,\"the prompt has 39 tokens without any earlier turn, and `prompt_tokens` allows 36\"\n",
-        "the short corridors fit: {said}"
+        output, "cause,turn,error\nprompt,0,\"the prompt has 39 tokens without any earlier turn, and `prompt_tokens` allows 36\"\n",
+        "the short corridors fit: {output}"
     );
 }
 
@@ -76,17 +76,17 @@ fn a_conversation_begins_with_all_that_was_read_and_said() {
     let template = "'{{ rules }}{{ task }}{% for past in history %}{{ past.action }},{% endfor %}{{ turn }}:{{ observation }};'";
     let chat = asking(&format!("prompt: {template}, layout: chat"), "answer: []");
     let run = trained(folder.path(), "chat", &chat, &[]);
-    let told: Vec<String> = read(&run, "rollout").into_iter().map(|(text, _)| text).collect();
-    assert_eq!(told[..2], ["Walk to the end.Go.1:. P . . . .;", "Walk to the end.Go.1:. P . . . .;right2:. . P . . .;"].map(String::from));
+    let texts: Vec<String> = read(&run, "rollout").into_iter().map(|(text, _)| text).collect();
+    assert_eq!(texts[..2], ["Walk to the end.Go.1:. P . . . .;", "Walk to the end.Go.1:. P . . . .;right2:. . P . . .;"].map(String::from));
     let rows = "select (select prompt_tokens || response_tokens from rollout b where b.task = r.task and b.turn + 1 = r.turn) as above, prompt_tokens from rollout r";
     let broken = format!("select count(*) from ({rows}) where above is not null and prompt_tokens[:len(above)] <> above");
     assert_eq!(answer(&run, &broken, "csv").lines().nth(1), Some("0"), "token by token");
     // With room for two messages the third begins anew, with what is then retold.
     let short = asking(&format!("prompt: {template}, layout: chat, prompt_tokens: 60"), "answer: []");
-    let told = read(&trained(folder.path(), "short", &short, &[]), "rollout");
-    assert_eq!(told[2], ("Walk to the end.Go.right,right,3:. . . P . .;".into(), 0));
-    assert_eq!(told[3].0, "Walk to the end.Go.right,right,4:. . . . P .;");
-    assert_eq!(told.iter().map(|(_, left_out)| *left_out).collect::<Vec<_>>(), [0, 0, 0, 1]);
+    let texts = read(&trained(folder.path(), "short", &short, &[]), "rollout");
+    assert_eq!(texts[2], ("Walk to the end.Go.right,right,3:. . . P . .;".into(), 0));
+    assert_eq!(texts[3].0, "Walk to the end.Go.right,right,4:. . . . P .;");
+    assert_eq!(texts.iter().map(|(_, left_out)| *left_out).collect::<Vec<_>>(), [0, 0, 0, 1]);
 }
 
 /// It costs itself, and what comes after it goes on.
@@ -99,12 +99,12 @@ fn a_reflection_too_long_to_read_is_told_in_errors() {
         "  update: { op: gpu-update, inputs: reflect, with: { model: actor, objective: sft, invalid: keep } }\nlog: [rollout, reflect, update]",
     );
     let run = trained(folder.path(), "run", &yaml, &[]);
-    let said = answer(
+    let output = answer(
         &run,
         "select cause, count(*), max(error) like 'a prompt of % don''t fit the context of 512' from errors group by cause",
         "csv",
     );
-    assert_eq!(said.lines().nth(1), Some("prompt,4,true"), "{said}");
+    assert_eq!(output.lines().nth(1), Some("prompt,4,true"), "{output}");
     assert_eq!(answer(&run, "select count(*) from reflect where not valid", "csv").lines().nth(1), Some("4"));
 }
 
@@ -116,8 +116,8 @@ fn a_run_keeps_the_text_of_its_prompt() {
     let prompt = format!("prompt: {}", file.display());
     let yaml = asking(&prompt, &prompt);
     let run = trained(folder.path(), "run", &yaml, &[]);
-    let kept = std::fs::read_to_string(run.join("pipeline.yaml")).unwrap();
-    assert_eq!(kept.matches("{{ memory }}?").count(), 2, "{kept}");
+    let saved = std::fs::read_to_string(run.join("pipeline.yaml")).unwrap();
+    assert_eq!(saved.matches("{{ memory }}?").count(), 2, "{saved}");
     std::fs::remove_file(&file).unwrap();
     done(flow().arg("resume").arg(&run).args(["--iterations", "2"]));
     assert_eq!(read(&run, "reflect")[0].0, "?");
@@ -129,11 +129,11 @@ fn what_is_wrong_with_a_template_is_told_before_anything_runs() {
     let file = folder.path().join("prompt.txt");
     std::fs::write(&file, "{{ rules }}\n  {{ observatoin }}\n").unwrap();
     let check = |rollout: &str, reflect: &str| fails(flow().arg("check").arg(pipeline(folder.path(), &asking(rollout, reflect))));
-    let said = check(&format!("prompt: {}", file.display()), "prompt: '{{ last + 1 }}'");
+    let output = check(&format!("prompt: {}", file.display()), "prompt: '{{ last + 1 }}'");
     let place = format!("prompt: {}:2:6: there is no `observatoin` to tell", file.display());
-    assert!(said.contains(&place) && said.contains("`observation`: what is seen now"), "{said}");
-    assert!(said.contains("prompt: line 1, column 4 of the template: "), "{said}");
-    assert!(said.contains("pipeline.yaml:"), "and where it is named: {said}");
+    assert!(output.contains(&place) && output.contains("`observation`: what is seen now"), "{output}");
+    assert!(output.contains("prompt: line 1, column 4 of the template: "), "{output}");
+    assert!(output.contains("pipeline.yaml:"), "and where it is named: {output}");
     assert!(check("prompt: fulll", "answer: []").contains("fulll` can't be read: No such file"));
     assert!(check("system: '{% if rules %}'", "answer: []").contains("system: line 1, column"));
     assert!(check("prompt: 'see {{ 1 }}'", "answer: []").contains("no place that an episode fills"));

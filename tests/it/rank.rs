@@ -71,13 +71,13 @@ fn a_critic_learns_offline_and_ranks() {
     assert!(all(&best) != all(&alone), "the critic counts for something");
     // Drawn by the scores: others in each sample, the same ones on any number of workers.
     let drawn = ["--set", "nodes.rollout.with.agent.rank.temperature=0.2"];
-    let (one, two) = (
+    let (first, second) = (
         trained(folder.path(), "one", &ranked, &drawn),
         trained(folder.path(), "two", &ranked, &[&drawn[..], &["--workers", "2"]].concat()),
     );
-    assert!(all(&one) == all(&two), "the number of workers changes nothing");
-    assert!(number(&ask(&one, samples)[0]["n"]) > 0.0);
-    let chances = ask(&one, "select exp(list_sum(logprobs)) as chance from rollout");
+    assert!(all(&first) == all(&second), "the number of workers changes nothing");
+    assert!(number(&ask(&first, samples)[0]["n"]) > 0.0);
+    let chances = ask(&first, "select exp(list_sum(logprobs)) as chance from rollout");
     assert!(chances.iter().all(|row| number(&row["chance"]) > 0.0 && number(&row["chance"]) < 1.0001), "{chances:?}");
     assert!(chances.iter().any(|row| number(&row["chance"]) < 0.9));
 
@@ -95,6 +95,6 @@ fn no_policy_gradient_of_what_a_critic_chose() {
     let folder = tempfile::tempdir().unwrap();
     let learns = RANKED.replace("log: [rollout]", "  group: { op: group, inputs: rollout, with: { by: [task] } }\n  advantage: { op: advantage, inputs: group, with: { of: episode_return } }\n  update: { op: gpu-update, inputs: advantage, with: { model: actor } }\nlog: [rollout]");
     let path = pipeline(folder.path(), &learns.replace("FOLDER", "runs/nowhere"));
-    let said = fails(flow().arg("check").arg(&path));
-    assert!(said.contains("a critic chose the actions of `rollout`") && said.contains("objective: sft"), "{said}");
+    let message = fails(flow().arg("check").arg(&path));
+    assert!(message.contains("a critic chose the actions of `rollout`") && message.contains("objective: sft"), "{message}");
 }

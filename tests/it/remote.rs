@@ -31,7 +31,7 @@ log: [trial]\n"
     )
 }
 
-fn one(run: &Path, sql: &str) -> String {
+fn single_row(run: &Path, sql: &str) -> String {
     answer(run, sql, "csv").lines().nth(1).unwrap_or_default().to_owned()
 }
 
@@ -47,21 +47,21 @@ fn a_server_plays_and_is_evaluated() {
     let server = Server::start(ranks);
     let run = trained(folder.path(), "ranked", &plays(&server.url, "constrained", 0.0), &[]);
     assert_eq!(
-        one(&run, "select count(distinct (task, sample)), bool_and(valid), max(len(response_tokens) - len(logprobs)) from rollout"),
+        single_row(&run, "select count(distinct (task, sample)), bool_and(valid), max(len(response_tokens) - len(logprobs)) from rollout"),
         "16,true,0"
     );
     // The likeliest cell is drawn most: (2, 2), as long as it is closed.
-    assert_eq!(one(&run, "select action from rollout where turn = 0 group by action order by count(*) desc limit 1"), "\"(2, 2)\"");
-    assert_eq!(one(&run, "select count(*) from errors"), "0");
+    assert_eq!(single_row(&run, "select action from rollout where turn = 0 group by action order by count(*) desc limit 1"), "\"(2, 2)\"");
+    assert_eq!(single_row(&run, "select count(*) from errors"), "0");
     // The same again: nothing that is drawn depends on the server.
     let again = trained(folder.path(), "again", &plays(&server.url, "constrained", 0.0), &[]);
-    let said = done(flow().arg("diff").arg(&run).arg(&again));
-    assert!(said.contains("are equal"), "{said}");
+    let output = done(flow().arg("diff").arg(&run).arg(&again));
+    assert!(output.contains("are equal"), "{output}");
     let pipeline = pipeline(folder.path(), &plays(&server.url, "constrained", 0.0));
     let panel = "datasets/minesweeper-size3-mines2-97a1390c7e0b.json";
-    let asked =
+    let arguments =
         ["eval", "--like", pipeline.to_str().unwrap(), "--panel", panel, "--max-turns", "2", "--temperature", "0", "--format", "json"];
-    let score: Value = serde_json::from_str(&done(flow().args(asked))).unwrap();
+    let score: Value = serde_json::from_str(&done(flow().args(arguments))).unwrap();
     let of_run =
         done(flow().args(["eval", run.to_str().unwrap(), "--panel", panel, "--max-turns", "2", "--temperature", "0", "--format", "json"]));
     let of_run: Value = serde_json::from_str(&of_run).unwrap();
@@ -81,20 +81,20 @@ fn what_a_server_does_not_answer_is_told_in_errors() {
     };
     let server = Server::start(says);
     let run = trained(folder.path(), "free", &plays(&server.url, "free", 1.0), &[]);
-    let counted = one(&run, "select (select count(*) from errors) + (select count(distinct (task, sample)) from rollout)");
+    let counted = single_row(&run, "select (select count(*) from errors) + (select count(distinct (task, sample)) from rollout)");
     assert_eq!(counted, "16");
     let causes = answer(&run, "select distinct cause from errors order by all", "csv");
     assert!(causes.contains("error") && causes.contains("malformed"), "{causes}");
-    assert_eq!(one(&run, "select distinct round(list_sum(logprobs), 3), action from rollout"), "-2.0,\"(1, 1)\"");
+    assert_eq!(single_row(&run, "select distinct round(list_sum(logprobs), 3), action from rollout"), "-2.0,\"(1, 1)\"");
     // Where none may fail the run says what did.
     let strict = pipeline(folder.path(), &plays(&server.url, "free", 0.0));
-    let said = fails(flow().arg("run").arg(strict).arg("--out").arg(folder.path().join("strict")));
-    assert!(said.contains("max_failed: 0") && said.contains("/v1/chat/completions: "), "{said}");
+    let message = fails(flow().arg("run").arg(strict).arg("--out").arg(folder.path().join("strict")));
+    assert!(message.contains("max_failed: 0") && message.contains("/v1/chat/completions: "), "{message}");
     // A server that is gone ends the run.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let gone = pipeline(folder.path(), &plays(&format!("http://{port}/v1"), "free", 1.0));
-    let said = fails(flow().arg("run").arg(gone).arg("--out").arg(folder.path().join("gone")));
-    assert!(said.contains("model `actor`: the server that runs it gives no answers"), "{said}");
+    let message = fails(flow().arg("run").arg(gone).arg("--out").arg(folder.path().join("gone")));
+    assert!(message.contains("model `actor`: the server that runs it gives no answers"), "{message}");
 }
 
 #[test]
@@ -109,15 +109,17 @@ fn another_model_reflects() {
     };
     let server = Server::start(says);
     let run = trained(folder.path(), "reflects", &reflects(&server.url), &[]);
-    let asked = server.asked.lock().unwrap().len();
-    assert!(asked > 2);
-    let counts =
-        one(&run, "select count(*), count(*) filter (valid), count(*) filter (action = 'open (1, 1)') from trial where phase = 'reflect'");
-    assert_eq!(counts, format!("{asked},{},{}", asked - 1, asked - 1), "the one without an answer says nothing");
-    assert_eq!(one(&run, "select phase, cause, count(*) from errors group by all"), "reflect,error,1");
+    let request_count = server.asked.lock().unwrap().len();
+    assert!(request_count > 2);
+    let counts = single_row(
+        &run,
+        "select count(*), count(*) filter (valid), count(*) filter (action = 'open (1, 1)') from trial where phase = 'reflect'",
+    );
+    assert_eq!(counts, format!("{request_count},{},{}", request_count - 1, request_count - 1), "the one without an answer says nothing");
+    assert_eq!(single_row(&run, "select phase, cause, count(*) from errors group by all"), "reflect,error,1");
     // Who failed goes on, with an answer or without.
     let failed = "select count(distinct (task, sample)) from trial where phase = 'play' and attempt = 1";
-    assert_eq!(one(&run, failed), asked.to_string());
+    assert_eq!(single_row(&run, failed), request_count.to_string());
 }
 
 #[test]
@@ -129,14 +131,14 @@ fn what_a_server_cannot_do_is_refused_when_a_pipeline_is_checked() {
   update: { op: gpu-update, inputs: advantage, with: { model: MODEL } }
 log:";
     let learns = |model: &str| plays("http://127.0.0.1:1/v1", "free", 0.0).replace("log:", &nodes.replace("MODEL", model));
-    let said = check(&learns("actor"));
-    assert!(said.contains("a server runs `actor`, whose weights aren't here, so `update` can't use it as `model`"), "{said}");
+    let output = check(&learns("actor"));
+    assert!(output.contains("a server runs `actor`, whose weights aren't here, so `update` can't use it as `model`"), "{output}");
     let other = learns("own").replace("nodes:", "  own: { new: tiny }\nnodes:");
-    let said = check(&other);
-    assert!(said.contains("`update` reads rows of `rollout`, and those are written by `actor`, not in the tokens of `own`"), "{said}");
-    let said = check(&plays("https://api.example.com/v1", "free", 0.0));
-    assert!(said.contains("`openai`"), "{said}");
+    let output = check(&other);
+    assert!(output.contains("`update` reads rows of `rollout`, and those are written by `actor`, not in the tokens of `own`"), "{output}");
+    let output = check(&plays("https://api.example.com/v1", "free", 0.0));
+    assert!(output.contains("`openai`"), "{output}");
     let unknown = plays("http://127.0.0.1:1/v1", "free", 0.0).replace("timeout: 20", "temperature: 1");
-    let said = check(&unknown);
-    assert!(said.contains("no setting `temperature`"), "{said}");
+    let output = check(&unknown);
+    assert!(output.contains("no setting `temperature`"), "{output}");
 }

@@ -13,9 +13,9 @@ fn replayed(folder: &Path, run: &Path, name: &str, extra: &[&str]) -> PathBuf {
 
 fn refused(folder: &Path, run: &Path, extra: &[&str]) -> String {
     let out = folder.join("refused");
-    let said = fails(flow().arg("replay").arg(run).arg("--out").arg(&out).args(extra));
+    let message = fails(flow().arg("replay").arg(run).arg("--out").arg(&out).args(extra));
     assert!(!out.exists(), "nothing is left behind");
-    said
+    message
 }
 
 fn diff(a: &Path, b: &Path) -> Value {
@@ -55,8 +55,8 @@ fn a_replay_repeats_its_run_bit_for_bit_on_any_number_of_workers() {
     for workers in ["1", "2"] {
         let replay = replayed(folder.path(), &run, workers, &["--workers", workers]);
         assert!(digest(&replay) == whole, "on {workers} workers");
-        let said = done(flow().arg("diff").arg(&run).arg(&replay));
-        assert!(said.contains(" are equal: ") && said.lines().count() == 1, "{said}");
+        let output = done(flow().arg("diff").arg(&run).arg(&replay));
+        assert!(output.contains(" are equal: ") && output.lines().count() == 1, "{output}");
     }
     // Nothing but the rollouts was needed: what the run had made from them is gone, and so is its panel.
     let bare = folder.path().join("bare");
@@ -120,8 +120,8 @@ fn a_loop_is_replayed_from_its_own_rows() {
     let text = LOOPED.replace("log: [trial, ", "log: [");
     let silent = folder.path().join("silent");
     done(flow().arg("run").arg(pipeline(folder.path(), &text)).args(["--set", "iterations=1", "--out"]).arg(&silent));
-    let said = refused(folder.path(), &silent, &[]);
-    assert!(said.contains("has not logged the rows of `trial`, which `group` reads"), "{said}");
+    let message = refused(folder.path(), &silent, &[]);
+    assert!(message.contains("has not logged the rows of `trial`, which `group` reads"), "{message}");
 }
 
 /// Taught by hand: of n = 4 the baseline without the own return is (4 m - r) / 3, so r - baseline grows by 4/3, and the scale stays.
@@ -130,13 +130,13 @@ fn leaving_one_out_moves_baselines_by_the_factor_it_must() {
     let folder = tempfile::tempdir().unwrap();
     let run = trained(folder.path(), "run", GRPO, &[]);
     let replay = replayed(folder.path(), &run, "replay", &["--set", "nodes.advantage.with.baseline=leave_one_out"]);
-    let found = diff(&run, &replay);
-    assert_eq!(found["equal"], false);
-    assert_eq!(found["other_turns"], 0, "the rollouts are the same");
-    let settings: Vec<&str> = found["settings"].as_array().unwrap().iter().filter_map(|s| s["path"].as_str()).collect();
+    let differences = diff(&run, &replay);
+    assert_eq!(differences["equal"], false);
+    assert_eq!(differences["other_turns"], 0, "the rollouts are the same");
+    let settings: Vec<&str> = differences["settings"].as_array().unwrap().iter().filter_map(|s| s["path"].as_str()).collect();
     assert_eq!(settings, ["nodes.advantage.with.baseline"]);
-    assert_eq!(found["weights"][0]["equal"], false);
-    let credit = &found["credit"];
+    assert_eq!(differences["weights"][0]["equal"], false);
+    let credit = &differences["credit"];
     let moved: Vec<&Value> = ["up", "down"].iter().flat_map(|way| credit[*way].as_array().unwrap()).collect();
     assert_eq!(moved.len() as u64, credit["moved"].as_u64().unwrap());
     assert!(moved.len() > 20, "{}", moved.len());
@@ -149,12 +149,12 @@ fn leaving_one_out_moves_baselines_by_the_factor_it_must() {
         assert!(row["action"].is_string() && row["response"].is_string());
     }
     assert!((credit["correlation"].as_f64().unwrap() - 1.0).abs() < 1e-6);
-    assert_eq!((credit["turned"].as_u64(), credit["rows"].as_u64()), (Some(0), found["rows"]["both"].as_u64()));
-    let said = done(flow().arg("diff").arg(&run).arg(&replay));
+    assert_eq!((credit["turned"].as_u64(), credit["rows"].as_u64()), (Some(0), differences["rows"]["both"].as_u64()));
+    let output = done(flow().arg("diff").arg(&run).arg(&replay));
     for word in
         ["nodes.advantage.with.baseline: (not given) -> leave_one_out", "moved farthest up", "baseline", "final weights of `actor`: differ"]
     {
-        assert!(said.contains(word), "{word} in\n{said}");
+        assert!(output.contains(word), "{word} in\n{output}");
     }
 }
 
@@ -177,15 +177,15 @@ fn the_same_rollouts_go_through_another_pipeline() {
     let again = replayed(folder.path(), &replay, "again", &[]);
     assert_eq!(diff(&replay, &again)["equal"], true);
     // Settings of what is not played any more are told to make no difference, and no others.
-    let told = |extra: &[&str]| {
+    let printed = |extra: &[&str]| {
         let out = tempfile::tempdir().unwrap();
         let output = flow().arg("replay").arg(&run).arg("--out").arg(out.path()).args(extra).output().unwrap();
         assert!(output.status.success());
         text(&output.stderr).lines().find(|l| l.starts_with("note: ")).map(|l| l.split_once("no difference: ").unwrap().1.to_string())
     };
-    assert_eq!(told(&["--set", "nodes.rollout.with.samples=9"]).as_deref(), Some("nodes.rollout.with.samples"));
-    assert_eq!(told(&["--set", "nodes.update.with.lr=0.1"]), None);
-    assert_eq!(told(&["--with", other.to_str().unwrap()]).as_deref(), Some("nodes.tasks.with.batch"));
+    assert_eq!(printed(&["--set", "nodes.rollout.with.samples=9"]).as_deref(), Some("nodes.rollout.with.samples"));
+    assert_eq!(printed(&["--set", "nodes.update.with.lr=0.1"]), None);
+    assert_eq!(printed(&["--with", other.to_str().unwrap()]).as_deref(), Some("nodes.tasks.with.batch"));
 }
 
 #[test]
@@ -198,10 +198,10 @@ fn a_stopped_replay_goes_on_with_the_same_rows() {
     assert!(digest(&part) != digest(&whole));
     done(flow().arg("resume").arg(&part).args(["--iterations", "3"]));
     assert!(digest(&part) == digest(&whole));
-    let said = fails(flow().arg("resume").arg(&part).args(["--iterations", "4"]));
-    assert!(said.contains("4 iterations can't be replayed") && said.contains("has committed 3"), "{said}");
-    let said = refused(folder.path(), &run, &["--set", "iterations=4"]);
-    assert!(said.contains("4 iterations can't be replayed"), "{said}");
+    let message = fails(flow().arg("resume").arg(&part).args(["--iterations", "4"]));
+    assert!(message.contains("4 iterations can't be replayed") && message.contains("has committed 3"), "{message}");
+    let message = refused(folder.path(), &run, &["--set", "iterations=4"]);
+    assert!(message.contains("4 iterations can't be replayed"), "{message}");
 }
 
 /// Two rollouts and two updates that take turns, as in the quickstart.
@@ -215,11 +215,11 @@ fn turns() -> String {
 fn rollouts_that_were_not_logged_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let run = trained(folder.path(), "run", &turns(), &[]);
-    let said = refused(folder.path(), &run, &[]);
+    let message = refused(folder.path(), &run, &[]);
     for word in
         ["has not logged the rows of `demos`, which `imitate` reads", "`log: [demos, rollout, advantage, update]`", "--with other.yaml"]
     {
-        assert!(said.contains(word), "{word} in\n{said}");
+        assert!(message.contains(word), "{word} in\n{message}");
     }
     // Without the demonstrations the rest can be replayed, and with them logged all of it.
     let grpo = pipeline(folder.path(), GRPO);
@@ -232,20 +232,20 @@ fn rollouts_that_were_not_logged_are_named() {
     assert_eq!(ask(&run, "from tasks order by all"), ask(&replay, "from tasks order by all"));
 
     let silent = trained(folder.path(), "silent", &GRPO.replace("log: [rollout, ", "log: ["), &[]);
-    let said = refused(folder.path(), &silent, &[]);
-    assert!(said.contains("has not logged the rows of `rollout`, which `group` reads"), "{said}");
-    assert!(said.contains("`log: [rollout, advantage, update]`") && !said.contains("--with"), "{said}");
+    let message = refused(folder.path(), &silent, &[]);
+    assert!(message.contains("has not logged the rows of `rollout`, which `group` reads"), "{message}");
+    assert!(message.contains("`log: [rollout, advantage, update]`") && !message.contains("--with"), "{message}");
 
     let named = turns().replace("demos", "first").replace("  rollout:", "  second:").replace("inputs: rollout", "inputs: second");
     let named = pipeline(folder.path(), &named.replace("log: [rollout", "log: [second"));
-    let said = refused(folder.path(), &run, &["--with", named.to_str().unwrap()]);
-    assert!(said.contains("`first`, `second`") && said.contains("its logged rollouts are `demos`, `rollout`"), "{said}");
+    let message = refused(folder.path(), &run, &["--with", named.to_str().unwrap()]);
+    assert!(message.contains("`first`, `second`") && message.contains("its logged rollouts are `demos`, `rollout`"), "{message}");
 
     let strange =
         GRPO.replace("actor:", "left:").replace("model: actor", "model: left").replace("nodes:\n", "  right: { new: tiny }\nnodes:\n");
     let strange = pipeline(folder.path(), &strange.replace("lr: 1.0e-3", "reference: right, kl: 0.1"));
-    let said = refused(folder.path(), &run, &["--with", strange.to_str().unwrap()]);
-    assert!(said.contains("`update` trains the model `left`") && said.contains("it has of: `actor`"), "{said}");
+    let message = refused(folder.path(), &run, &["--with", strange.to_str().unwrap()]);
+    assert!(message.contains("`update` trains the model `left`") && message.contains("it has of: `actor`"), "{message}");
 }
 
 /// A copy of a run that logged `nodes` only, its rollouts changed by `change`.
@@ -281,15 +281,15 @@ fn a_column_that_was_not_logged_is_named_with_who_needs_it() {
     };
     let lacking = folder.path().join("lacking");
     copied(&run, &lacking, &["rollout"], without);
-    let said = refused(folder.path(), &lacking, &[]);
+    let message = refused(folder.path(), &lacking, &[]);
     let expected = "error: the port `rows` of `update` needs the column `choices`, and the log has no such column of `rollout`";
-    assert!(said.contains(expected) && said.contains("pipeline.yaml:") && said.contains("`logprobs`"), "{said}");
+    assert!(message.contains(expected) && message.contains("pipeline.yaml:") && message.contains("`logprobs`"), "{message}");
     // Only what the other pipeline needs is asked for.
     let credit: String = GRPO.lines().filter(|l| !l.contains("  update:")).map(|l| format!("{l}\n")).collect();
     let credit = credit.replace(", update]", "]").replace("inputs: { tasks: tasks, weights: { after: update } }", "inputs: tasks");
     let credit = pipeline(folder.path(), &credit);
     let replay = replayed(folder.path(), &lacking, "credit", &["--with", credit.to_str().unwrap()]);
     assert_eq!(diff(&run, &replay)["credit"]["moved"], 0);
-    let said = refused(folder.path(), folder.path(), &[]);
-    assert!(said.contains("isn't a run folder"), "{said}");
+    let message = refused(folder.path(), folder.path(), &[]);
+    assert!(message.contains("isn't a run folder"), "{message}");
 }

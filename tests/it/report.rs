@@ -12,14 +12,14 @@ use std::sync::Arc;
 
 /// The page of these runs, and the data in it.
 fn page(runs: &[&Path], out: &Path) -> (String, Value) {
-    let said: Value =
+    let output: Value =
         serde_json::from_str(&done(flow().arg("report").args(runs).arg("--out").arg(out).args(["--format", "json"]))).unwrap();
     let page = std::fs::read_to_string(out).unwrap();
     let data = page.split_once("id=\"data\">").unwrap().1.split_once("</script>").unwrap().0;
     let data: Value = serde_json::from_str(data).unwrap();
-    assert_eq!((&said["file"], &said["bytes"]), (&json!(out.display().to_string()), &json!(page.len())));
-    assert_eq!((said["charts"].as_u64(), said["runs"].as_u64()), (Some(length(&data["charts"])), Some(runs.len() as u64)));
-    assert_eq!(said["episodes"].as_u64(), Some(length(&data["browser"]["trips"])));
+    assert_eq!((&output["file"], &output["bytes"]), (&json!(out.display().to_string()), &json!(page.len())));
+    assert_eq!((output["charts"].as_u64(), output["runs"].as_u64()), (Some(length(&data["charts"])), Some(runs.len() as u64)));
+    assert_eq!(output["episodes"].as_u64(), Some(length(&data["browser"]["trips"])));
     (page, data)
 }
 
@@ -93,22 +93,25 @@ fn two_seeds_are_one_curve_with_a_band() {
         ("Trajectory diversity", entropy.into()),
         ("Rows a group", sizes.into()),
     ] {
-        let said = chart(&data, title);
-        let line = &said["lines"][0];
+        let curve = chart(&data, title);
+        let line = &curve["lines"][0];
         let both: Vec<Vec<(u64, f64)>> = runs.iter().map(|run| figure(&ask(run, &sql))).collect();
-        assert_eq!((length(&said["lines"]), both[0].len()), (1, 3), "{title}");
-        for (run, wanted) in both.iter().enumerate() {
+        assert_eq!((length(&curve["lines"]), both[0].len()), (1, 3), "{title}");
+        for (run, expected) in both.iter().enumerate() {
             let points = line["runs"][run]["points"].as_array().unwrap();
-            assert!(points.iter().zip(wanted).all(|(p, w)| p[0] == w.0 && close(&p[1], w.1)), "{title}: {points:?} is not {wanted:?}");
+            assert!(points.iter().zip(expected).all(|(p, w)| p[0] == w.0 && close(&p[1], w.1)), "{title}: {points:?} is not {expected:?}");
         }
         for (i, point) in line["points"].as_array().unwrap().iter().enumerate() {
-            let wanted = over_seeds(&[both[0][i].1, both[1][i].1]).unwrap();
+            let expected = over_seeds(&[both[0][i].1, both[1][i].1]).unwrap();
             assert!(
-                close(&point[1], wanted.value) && close(&point[2], wanted.low) && close(&point[3], wanted.high) && point[4] == 2,
+                close(&point[1], expected.value) && close(&point[2], expected.low) && close(&point[3], expected.high) && point[4] == 2,
                 "{title}: {point}"
             );
         }
     }
+    // What is always 0 has no card.
+    let (zero, charts) = (data["zero"].as_array().unwrap(), data["charts"].as_array().unwrap());
+    assert!(zero.iter().any(|title| title == "rollout: failed") && charts.iter().all(|chart| chart["title"] != "rollout: failed"), "{zero:?}");
     // Time: as the nodes measured it, and no less than nothing for the rest.
     let spent = ask(&runs[0], "SELECT node, sum(value) AS s FROM metrics WHERE name = 'seconds' GROUP BY node ORDER BY s DESC");
     let shown = data["time"][0]["nodes"].as_array().unwrap();
@@ -117,6 +120,19 @@ fn two_seeds_are_one_curve_with_a_band() {
     );
     assert!(data["time"][0]["rest"].as_f64().unwrap() >= 0.0);
     episodes_are_those_of_the_log(&runs, &data);
+}
+
+/// The page opens on what the policy did, whatever the nodes are called.
+#[test]
+fn episodes_of_the_expert_come_last() {
+    let folder = tempfile::tempdir().unwrap();
+    let demos = "nodes:\n  demos: { op: rollout, inputs: tasks, with: { agent: { model: actor, max_turns: 4 }, actor: expert, samples: 1 } }\n";
+    let yaml = SMALL.replacen("nodes:\n", demos, 1).replacen("log: [", "log: [demos, ", 1);
+    let run = trained(folder.path(), "both", &yaml, &[]);
+    let (_, data) = page(&[&run], &folder.path().join("both.html"));
+    let mut nodes: Vec<&str> = data["browser"]["trips"].as_array().unwrap().iter().map(|trip| trip["node"].as_str().unwrap()).collect();
+    nodes.dedup();
+    assert_eq!(nodes, ["rollout", "demos"]);
 }
 
 /// Every episode of the browser, turn by turn, against the log; and there are some of the first and of the last iteration.
@@ -191,7 +207,7 @@ fn attempts(folder: &Path) -> PathBuf {
         ("score", f32s(&|i| rows[i].5)),
     ];
     let columns_of = columns.iter().map(|c| c.0.to_string()).collect();
-    let node = NodeInfo { id: "panel".into(), op: "evaluate".into(), role: None, columns: columns_of, upstream: None };
+    let node = NodeInfo { id: "panel".into(), op: "evaluate".into(), role: None, columns: columns_of, upstream: vec![] };
     let info = RunInfo { name: "trials".into(), nodes: vec![node], iterations: 4, seed: 1, ..Default::default() };
     let folder = folder.join("trials");
     let run = Run::create(&folder, "flow: trials\nnodes:\n  panel: { op: evaluate }\n", &info).unwrap();
@@ -228,7 +244,10 @@ fn several_attempts_are_bars() {
         lines.iter().map(|l| l["label"].as_str().unwrap()).collect::<Vec<_>>(),
         ["trials, attempt 0", "trials, attempt 1", "trials, attempt 2"]
     );
-    assert!(lines.iter().zip([5.0 / 6.0, 17.0 / 5.0, 8.0 / 3.0]).all(|(line, wanted)| close(&line["points"][0][1], wanted)), "{lines:?}");
+    assert!(
+        lines.iter().zip([5.0 / 6.0, 17.0 / 5.0, 8.0 / 3.0]).all(|(line, expected)| close(&line["points"][0][1], expected)),
+        "{lines:?}"
+    );
     // Texts are data, whatever is in them.
     let texts = &data["browser"]["texts"];
     let trip = &data["browser"]["trips"][2];
@@ -237,23 +256,23 @@ fn several_attempts_are_bars() {
         (&trip["task"], phases),
         (&json!("b"), ["play", "reflect"].repeat(3).iter().map(|p| Value::from(*p)).collect::<Vec<_>>().iter().collect())
     );
-    let seen = &texts[trip["turns"][0][3].as_u64().unwrap() as usize];
-    assert_eq!(seen, "</script><script>alert(1)</script>{{style}}");
+    let observed = &texts[trip["turns"][0][3].as_u64().unwrap() as usize];
+    assert_eq!(observed, "</script><script>alert(1)</script>{{style}}");
 }
 
 #[test]
 fn what_cannot_be_drawn_is_told() {
     let folder = tempfile::tempdir().unwrap();
-    let said = fails(flow().arg("report").arg(folder.path()));
-    assert!(said.starts_with("error: ") && said.contains("isn't a run folder"), "{said}");
+    let message = fails(flow().arg("report").arg(folder.path()));
+    assert!(message.starts_with("error: ") && message.contains("isn't a run folder"), "{message}");
     let empty = folder.path().join("empty");
     Run::create(&empty, "flow: empty\n", &RunInfo { name: "empty".into(), ..Default::default() }).unwrap();
-    let said = fails(flow().arg("report").arg(&empty));
-    assert!(said.contains("has no committed iteration yet"), "{said}");
+    let message = fails(flow().arg("report").arg(&empty));
+    assert!(message.contains("has no committed iteration yet"), "{message}");
     let run = attempts(folder.path());
-    let said = fails(flow().arg("report").arg(&run).arg("--out").arg(folder.path().join("nowhere/page.html")));
-    assert!(said.contains("nowhere/page.html") && said.contains("--out FILE"), "{said}");
+    let message = fails(flow().arg("report").arg(&run).arg("--out").arg(folder.path().join("nowhere/page.html")));
+    assert!(message.contains("nowhere/page.html") && message.contains("--out FILE"), "{message}");
     // Without a place it lies in the run's folder; for a person, a sentence.
-    let said = done(flow().arg("report").arg(&run));
-    assert!(said.starts_with("1 run of 1 pipeline drawn: ") && run.join("report.html").exists(), "{said}");
+    let message = done(flow().arg("report").arg(&run));
+    assert!(message.starts_with("1 run of 1 pipeline drawn: ") && run.join("report.html").exists(), "{message}");
 }

@@ -83,6 +83,29 @@ fn a_finished_run_trains_on() {
     assert!(message.contains("would take some back"), "{message}");
 }
 
+/// A folder that is moved while a run writes it ends the run, is begun nowhere else, and goes on where it is.
+#[test]
+fn a_run_whose_folder_was_moved_ends_and_goes_on_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let long = SMALL.replace("iterations: 3", "iterations: 60");
+    let whole = digest(&trained(folder.path(), "whole", &long, &[]));
+    let (before, after) = (folder.path().join("before"), folder.path().join("after"));
+    let mut command = flow();
+    command.arg("run").arg(pipeline(folder.path(), &long)).arg("--out").arg(&before).stdout(Stdio::null()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    while Run::open(&before).and_then(|run| run.manifest()).map_or(0, |manifest| manifest.next()) < 3 {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    std::fs::rename(&before, &after).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && message.contains("was moved or removed while the run was writing it"), "{message}");
+    assert!(!message.contains("can be queried"), "{message}");
+    assert!(!before.exists(), "nothing is begun in the old place");
+    resumed(&after);
+    assert!(digest(&after) == whole);
+}
+
 #[test]
 fn one_process_at_a_time_writes_a_run() {
     let folder = tempfile::tempdir().unwrap();
@@ -110,15 +133,15 @@ fn a_run_that_was_changed_does_not_go_on() {
     let other = whole.replacen("seed: 5", "seed: 6", 1);
     assert_ne!(whole, other);
     std::fs::write(&path, other).unwrap();
-    let said = fails(flow().arg("resume").arg(&run).args(["--iterations", "4"]));
-    assert!(said.contains("pipeline.yaml isn't what the run began with"), "{said}");
+    let message = fails(flow().arg("resume").arg(&run).args(["--iterations", "4"]));
+    assert!(message.contains("pipeline.yaml isn't what the run began with"), "{message}");
     std::fs::write(&path, &whole).unwrap();
     let journal = std::fs::read_dir(run.join("journal")).unwrap().next().unwrap().unwrap().path();
     let lines = std::fs::read_to_string(&journal).unwrap();
     let gap: Vec<&str> = lines.split_inclusive('\n').enumerate().filter(|(i, _)| *i != 1).map(|(_, line)| line).collect();
     std::fs::write(&journal, gap.concat()).unwrap();
-    let said = fails(flow().arg("resume").arg(&run).args(["--iterations", "4"]));
-    assert!(said.contains("is not what was committed, or one before it is gone"), "{said}");
+    let message = fails(flow().arg("resume").arg(&run).args(["--iterations", "4"]));
+    assert!(message.contains("is not what was committed, or one before it is gone"), "{message}");
     std::fs::write(&journal, lines).unwrap();
     // A folder of weights that is named by itself is held against its run's sums, too.
     let weights = std::fs::read_dir(run.join("weights")).unwrap().map(|e| e.unwrap().path()).max().unwrap().join("actor");
@@ -130,6 +153,6 @@ fn a_run_that_was_changed_does_not_go_on() {
     let last = bytes.len() - 3;
     bytes[last] ^= 1;
     std::fs::write(&file, bytes).unwrap();
-    let said = fails(flow().arg("run").arg(&loading).args(["--set", "iterations=1", "--out"]).arg(folder.path().join("not")));
-    assert!(said.contains("its bytes are not those that were saved"), "{said}");
+    let message = fails(flow().arg("run").arg(&loading).args(["--set", "iterations=1", "--out"]).arg(folder.path().join("not")));
+    assert!(message.contains("its bytes are not those that were saved"), "{message}");
 }

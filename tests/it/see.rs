@@ -45,31 +45,33 @@ fn one_trajectory_is_shown_in_full() {
     assert_eq!((&shown["task"], &shown["iteration"]), (&Value::from(task.as_str()), &0.into()));
     assert_eq!(shown["turns"], Value::from(rows.clone()));
     // For a person: the board as it was, and the credit.
-    let told = done(flow().arg("show").arg(&run).args(["--task", part, "--sample", "3"]));
+    let output = done(flow().arg("show").arg(&run).args(["--task", part, "--sample", "3"]));
     for row in &rows {
         let board = row["observation"].as_str().unwrap().lines().last().unwrap();
-        let turn =
-            told.split("\nturn ").find(|t| t.starts_with(&format!("{}\n", row["turn"]))).unwrap_or_else(|| panic!("no turn in\n{told}"));
+        let turn = output
+            .split("\nturn ")
+            .find(|t| t.starts_with(&format!("{}\n", row["turn"])))
+            .unwrap_or_else(|| panic!("no turn in\n{output}"));
         assert!(turn.contains(board) && turn.contains(&format!("said    {}", row["response"].as_str().unwrap())), "{turn}");
         assert!(turn.contains("visitation_depth ") && turn.contains("advantage ") && turn.contains("used yes"), "{turn}");
     }
-    assert_eq!(told.matches(&task).count(), 1, "{told}");
-    assert!(told.contains("one of 4 trajectories of iteration 0"), "{told}");
+    assert_eq!(output.matches(&task).count(), 1, "{output}");
+    assert!(output.contains("one of 4 trajectories of iteration 0"), "{output}");
     // What isn't there.
-    let said = |extra: &[&str]| fails(flow().arg("show").arg(&run).args(extra));
-    let ambiguous = said(&["--task", "minesweeper"]);
+    let message = |extra: &[&str]| fails(flow().arg("show").arg(&run).args(extra));
+    let ambiguous = message(&["--task", "minesweeper"]);
     assert!(
         ambiguous.contains("18 tasks")
             && ambiguous.contains(&format!("\n  {}", first["task"].as_str().unwrap()))
             && ambiguous.contains("and 13 more"),
         "{ambiguous}"
     );
-    assert!(said(&["--task", "chess"]).contains("there are:\n  minesweeper"), "{}", said(&["--task", "chess"]));
-    assert!(said(&["--iteration", "7"]).contains("iterations 0 to 2 have"));
-    assert!(said(&["--task", part, "--sample", "4"]).contains("there are 0, 1, 2, 3"));
-    assert!(said(&["--task", part, "--attempt", "1"]).contains("no such attempt"));
-    assert!(said(&["--node", "rolout"]).contains("--node can be rollout, states, advantage, update"));
-    assert!(said(&["--node", "update", "--best"]).contains("`update` has no score"));
+    assert!(message(&["--task", "chess"]).contains("there are:\n  minesweeper"), "{}", message(&["--task", "chess"]));
+    assert!(message(&["--iteration", "7"]).contains("iterations 0 to 2 have"));
+    assert!(message(&["--task", part, "--sample", "4"]).contains("there are 0, 1, 2, 3"));
+    assert!(message(&["--task", part, "--attempt", "1"]).contains("no such attempt"));
+    assert!(message(&["--node", "rolout"]).contains("--node can be rollout, states, advantage, update"));
+    assert!(message(&["--node", "update", "--best"]).contains("`update` has no score"));
 }
 
 #[test]
@@ -88,21 +90,21 @@ fn committed_rows_are_tapped_and_filtered() {
     assert_eq!(some, ask(&run, &format!("from rollout where turn = 0 and reward > 0 {order}")));
     assert!(!some.is_empty());
     // For a person: an episode each.
-    let told = tap(&["rollout", "--where", "iteration = 1"]);
-    assert_eq!(told.matches("iteration 1, minesweeper").count(), 6 * 4);
+    let output = tap(&["rollout", "--where", "iteration = 1"]);
+    assert_eq!(output.matches("iteration 1, minesweeper").count(), 6 * 4);
     let turns = ask(&run, "select count(*) as n from rollout where iteration = 1")[0]["n"].as_u64().unwrap() as usize;
     assert_eq!(
-        (told.matches("\nturn ").count(), told.matches("\n  seen ").count(), told.matches("\n  earned ").count()),
+        (output.matches("\nturn ").count(), output.matches("\n  seen ").count(), output.matches("\n  earned ").count()),
         (turns, turns, turns)
     );
     assert!(tap(&["update", "--where", "iteration = 0"]).contains("turn 0  used yes, version 1"));
     // Mistakes.
-    let said = |extra: &[&str]| fails(flow().arg("tap").arg(&run).args(extra));
-    let wrong = said(&["rollout", "--where", "rewrd > 0"]);
+    let message = |extra: &[&str]| fails(flow().arg("tap").arg(&run).args(extra));
+    let wrong = message(&["rollout", "--where", "rewrd > 0"]);
     assert!(wrong.starts_with("error: --where rewrd > 0: ") && wrong.contains("did you mean `reward`?"), "{wrong}");
     assert!(wrong.contains("\n  rollout (") && !wrong.contains("\n  states ("), "{wrong}");
-    assert!(said(&["rollout", "--where", "turn ="]).contains("Parser Error"));
-    assert!(said(&["tasks"]).contains("`tasks` isn't logged by this run; logged are rollout, states, advantage, update"));
+    assert!(message(&["rollout", "--where", "turn ="]).contains("Parser Error"));
+    assert!(message(&["tasks"]).contains("`tasks` isn't logged by this run; logged are rollout, states, advantage, update"));
 }
 
 #[test]
@@ -118,18 +120,18 @@ fn a_running_run_is_followed_to_its_end() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     let mut tap = flow().arg("tap").arg(&out).args(["rollout", "--follow", "--format", "json"]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut seen: Vec<Value> = Vec::new();
+    let mut observed: Vec<Value> = Vec::new();
     let mut stopped = false;
     for line in BufReader::new(tap.stdout.take().unwrap()).lines() {
-        seen.push(serde_json::from_str(&line.unwrap()).unwrap());
-        if !stopped && seen.last().unwrap()["iteration"].as_u64().unwrap() >= 3 {
+        observed.push(serde_json::from_str(&line.unwrap()).unwrap());
+        if !stopped && observed.last().unwrap()["iteration"].as_u64().unwrap() >= 3 {
             stopped = true;
             assert!(Command::new("kill").args(["-INT", &trains.id().to_string()]).status().unwrap().success());
         }
     }
     assert!(tap.wait().unwrap().success());
     assert_eq!(trains.wait_with_output().unwrap().status.code(), Some(130));
-    assert_eq!(seen, ask(&out, "from rollout order by iteration, task, sample, attempt, turn, phase"), "every row once, in order");
+    assert_eq!(observed, ask(&out, "from rollout order by iteration, task, sample, attempt, turn, phase"), "every row once, in order");
 }
 
 #[test]
@@ -157,31 +159,31 @@ fn a_finished_run_says_where_its_time_went() {
     let folder = tempfile::tempdir().unwrap();
     let run = trained(folder.path(), "run", SMALL, &["--workers", "2", "--stall", "1"]);
     assert!(!run.join("status.json").exists(), "the status goes with the run");
-    let said = top(&run);
-    assert_eq!((&said["state"], &said["iterations"], &said["next"]), (&"finished".into(), &3.into(), &3.into()));
+    let output = top(&run);
+    assert_eq!((&output["state"], &output["iterations"], &output["next"]), (&"finished".into(), &3.into(), &3.into()));
     let turns = ask(&run, "select count(*) as n from rollout")[0]["n"].clone();
     // Every node is there, logged or not, and counts the rows that it handed on.
     for name in ["rollout", "reward", "episodes", "episode_advantage", "states", "step_advantage", "advantage", "update"] {
-        assert_eq!(node(&said, name)["rows"], turns, "{name}");
-        assert!(node(&said, name)["busy_seconds"].as_f64().unwrap() > 0.0, "{name}");
+        assert_eq!(node(&output, name)["rows"], turns, "{name}");
+        assert!(node(&output, name)["busy_seconds"].as_f64().unwrap() > 0.0, "{name}");
     }
-    assert_eq!(node(&said, "tasks")["rows"], 3 * 6);
-    let [all, policy] = [&said["seconds"], &said["policy"]["busy_seconds"]].map(|v| v.as_f64().unwrap());
-    assert!(policy > 0.0 && policy < all, "{said}");
+    assert_eq!(node(&output, "tasks")["rows"], 3 * 6);
+    let [all, policy] = [&output["seconds"], &output["policy"]["busy_seconds"]].map(|v| v.as_f64().unwrap());
+    assert!(policy > 0.0 && policy < all, "{output}");
     // The same figures are in the log, by iteration.
     let figures = ask(&run, "select sum(value) filter (name = 'rows_out')::bigint as rows, sum(value) filter (name = 'busy_seconds') as busy from metrics where node = 'states'");
     assert_eq!(figures[0]["rows"], turns);
-    let (a, b) = (figures[0]["busy"].as_f64().unwrap(), node(&said, "states")["busy_seconds"].as_f64().unwrap());
+    let (a, b) = (figures[0]["busy"].as_f64().unwrap(), node(&output, "states")["busy_seconds"].as_f64().unwrap());
     assert!((a - b).abs() < 1e-9);
-    let told = done(flow().arg("top").arg(&run));
-    assert!(told.contains(": finished, 3 of 3 iterations in ") && told.contains("policy thread"), "{told}");
+    let printed = done(flow().arg("top").arg(&run));
+    assert!(printed.contains(": finished, 3 of 3 iterations in ") && printed.contains("policy thread"), "{printed}");
     assert!(
-        told.contains("\ntokens computed for each one there was to compute: reflect ") || told.contains("to compute: rollout "),
-        "{told}"
+        printed.contains("\ntokens computed for each one there was to compute: reflect ") || printed.contains("to compute: rollout "),
+        "{printed}"
     );
     for name in ["rollout", "update"] {
-        let [computed, distinct] = ["computed", "distinct"].map(|key| said["tokens"][name][key].as_f64().unwrap());
-        assert!(distinct > 0.0 && computed >= distinct, "{said}");
+        let [computed, distinct] = ["computed", "distinct"].map(|key| output["tokens"][name][key].as_f64().unwrap());
+        assert!(distinct > 0.0 && computed >= distinct, "{output}");
     }
 }
 
@@ -198,33 +200,33 @@ fn a_running_run_says_what_it_does_and_waits_for() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     // Whoever is asked at a bad moment has nothing in hand, so several looks are taken.
-    let mut seen = std::collections::BTreeSet::new();
+    let mut observed = std::collections::BTreeSet::new();
     for _ in 0..200 {
-        let said = top(&out);
-        assert_eq!(said["state"], "running", "{said}");
-        assert_eq!(said["process"], Value::from(trains.id()));
-        assert!(said["policy"]["busy_share"].as_f64().unwrap() > 0.0 && said["warnings"] == Value::from(Vec::<Value>::new()));
-        for node in said["nodes"].as_array().unwrap() {
+        let output = top(&out);
+        assert_eq!(output["state"], "running", "{output}");
+        assert_eq!(output["process"], Value::from(trains.id()));
+        assert!(output["policy"]["busy_share"].as_f64().unwrap() > 0.0 && output["warnings"] == Value::from(Vec::<Value>::new()));
+        for node in output["nodes"].as_array().unwrap() {
             for waits in node["waits_for"].as_array().unwrap() {
-                seen.insert(format!("{} for {}", node["node"].as_str().unwrap(), waits.as_str().unwrap()));
+                observed.insert(format!("{} for {}", node["node"].as_str().unwrap(), waits.as_str().unwrap()));
             }
             if node["state"] == "running" {
-                seen.insert(format!("{} runs", node["node"].as_str().unwrap()));
+                observed.insert(format!("{} runs", node["node"].as_str().unwrap()));
             }
         }
-        if ["rollout runs", "rollout for update of an earlier iteration", "tasks for the commit"].iter().all(|s| seen.contains(*s)) {
+        if ["rollout runs", "rollout for update of an earlier iteration", "tasks for the commit"].iter().all(|s| observed.contains(*s)) {
             break;
         }
     }
-    assert!(seen.contains("rollout runs") && seen.contains("tasks for the commit"), "{seen:?}");
-    assert!(seen.contains("rollout for update of an earlier iteration"), "{seen:?}");
-    let told = done(flow().arg("top").arg(&out));
-    assert!(told.contains(": running, ") && told.contains("holds") && told.contains("policy thread"), "{told}");
+    assert!(observed.contains("rollout runs") && observed.contains("tasks for the commit"), "{observed:?}");
+    assert!(observed.contains("rollout for update of an earlier iteration"), "{observed:?}");
+    let printed = done(flow().arg("top").arg(&out));
+    assert!(printed.contains(": running, ") && printed.contains("holds") && printed.contains("policy thread"), "{printed}");
     assert!(Command::new("kill").args(["-INT", &trains.id().to_string()]).status().unwrap().success());
     assert_eq!(trains.wait_with_output().unwrap().status.code(), Some(130));
-    let said = top(&out);
-    assert_eq!(said["state"], "stopped");
-    assert!(node(&said, "rollout")["busy_seconds"].as_f64().unwrap() > 0.0);
+    let output = top(&out);
+    assert_eq!(output["state"], "stopped");
+    assert!(node(&output, "rollout")["busy_seconds"].as_f64().unwrap() > 0.0);
     assert!(!out.join("status.json").exists());
 }
 
@@ -235,13 +237,13 @@ fn a_reader_that_goes_away_ends_it_quietly() {
     // Each answer is far longer than a pipe holds.
     for format in ["table", "csv", "json"] {
         let columns = ["repeat('x', 1000)"; 20].join(", ");
-        let (line, said, code) =
+        let (line, output, code) =
             head(flow().arg("query").arg(&run).arg(format!("select {columns} from rollout, range(10)")).args(["--format", format]));
-        assert!(!line.is_empty() && said.is_empty() && code == Some(0), "{format}: {line:?} {said:?} {code:?}");
+        assert!(!line.is_empty() && output.is_empty() && code == Some(0), "{format}: {line:?} {output:?} {code:?}");
     }
     for format in ["text", "json"] {
-        let (line, said, code) = head(flow().arg("tap").arg(&run).args(["trajectories", "--format", format]));
-        assert!(line.contains("minesweeper") && said.is_empty() && code == Some(0), "{format}: {line:?} {said:?} {code:?}");
+        let (line, output, code) = head(flow().arg("tap").arg(&run).args(["trajectories", "--format", format]));
+        assert!(line.contains("minesweeper") && output.is_empty() && code == Some(0), "{format}: {line:?} {output:?} {code:?}");
     }
 }
 
@@ -252,7 +254,7 @@ fn the_prompt_is_shown_as_it_was_read() {
     let asks = SMALL.replace("max_turns: 5", "max_turns: 5, prompt: \"Look: {{ observation }}Choose:\"");
     assert_ne!(asks, SMALL);
     let run = trained(folder.path(), "run", &asks, &[]);
-    let told = done(flow().arg("show").arg(&run));
-    assert!(told.contains("  read    Look: ") && told.contains("Choose:") && !told.contains("(nothing)"), "{told}");
-    assert!(!told.contains("  seen "), "it stands in the prompt: {told}");
+    let output = done(flow().arg("show").arg(&run));
+    assert!(output.contains("  read    Look: ") && output.contains("Choose:") && !output.contains("(nothing)"), "{output}");
+    assert!(!output.contains("  seen "), "it stands in the prompt: {output}");
 }

@@ -104,9 +104,9 @@ fn written(policy: &Policy, prompt: Vec<u32>, body: &Value) -> Value {
 fn likely(policy: &Policy, prompt: &[u32]) -> Value {
     let row = Example { prompt: prompt[..1].to_vec(), response: prompt[1..].to_vec(), ..Example::default() };
     let logprobs = policy.logprobs("actor", &[row], Some(1.0)).unwrap().remove(0);
-    let told = prompt[1..].iter().zip(logprobs).map(|(token, logprob)| json!({ token.to_string(): { "logprob": logprob, "rank": 1 } }));
-    let told: Vec<Value> = std::iter::once(Value::Null).chain(told).collect();
-    json!({ "choices": [{ "finish_reason": "length", "prompt_logprobs": told }] })
+    let entries = prompt[1..].iter().zip(logprobs).map(|(token, logprob)| json!({ token.to_string(): { "logprob": logprob, "rank": 1 } }));
+    let entries: Vec<Value> = std::iter::once(Value::Null).chain(entries).collect();
+    json!({ "choices": [{ "finish_reason": "length", "prompt_logprobs": entries }] })
 }
 
 /// GRPO of adapters, all of whose versions stay on disk. `serve` is what the model says of a server.
@@ -152,10 +152,10 @@ fn a_server_has_the_adapter_of_every_version() {
         assert!(name.starts_with(&format!("actor-{version}-")), "{name}");
         assert!(*weights == saved(&run, version) && (version == 0 || *weights != saved(&run, version - 1)), "{name}");
     }
-    let mut asked: Vec<String> =
+    let mut requests: Vec<String> =
         machine.heard().into_iter().filter_map(|h| if let Heard::Asked(name) = h { Some(name) } else { None }).collect();
-    asked.dedup();
-    assert_eq!(asked, loads.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>());
+    requests.dedup();
+    assert_eq!(requests, loads.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>());
     // It is the same arithmetic, so the same is drawn as without a server, and its log-probabilities are those of the update.
     let played = "select iteration, task, sample, turn, action, weights, reward from rollout order by all";
     assert_eq!(ask(&run, played), ask(&here, played));
@@ -194,28 +194,28 @@ fn a_resumed_run_tells_the_server_again() {
 #[test]
 fn a_server_that_cannot_load_adapters_ends_the_run() {
     let folder = tempfile::tempdir().unwrap();
-    let fails_with = |name: &str, said: fn(&str) -> Said| {
-        let server = Server::start(move |_, path, _| said(path));
+    let fails_with = |name: &str, message: fn(&str) -> Said| {
+        let server = Server::start(move |_, path, _| message(path));
         let pipeline = pipeline(folder.path(), &learns(&at(&server), "free"));
         fails(flow().arg("run").arg(pipeline).arg("--out").arg(folder.path().join(name)))
     };
-    let said = fails_with("without", |_| Said::status(404, "{\"detail\":\"Not Found\"}"));
-    assert!(said.contains("/v1/load_lora_adapter: HTTP 404"), "{said}");
-    assert!(said.contains("`--enable-lora`") && said.contains("VLLM_ALLOW_RUNTIME_LORA_UPDATING=True"), "{said}");
-    let said = fails_with("rank", |_| Said::status(500, "LoRA rank 4 is greater than max_lora_rank 2"));
-    assert!(said.contains("didn't load its adapter") && said.contains("max_lora_rank 2"), "{said}");
-    let said = fails_with("lost", |path| match path {
+    let message = fails_with("without", |_| Said::status(404, "{\"detail\":\"Not Found\"}"));
+    assert!(message.contains("/v1/load_lora_adapter: HTTP 404"), "{message}");
+    assert!(message.contains("`--enable-lora`") && message.contains("VLLM_ALLOW_RUNTIME_LORA_UPDATING=True"), "{message}");
+    let message = fails_with("rank", |_| Said::status(500, "LoRA rank 4 is greater than max_lora_rank 2"));
+    assert!(message.contains("didn't load its adapter") && message.contains("max_lora_rank 2"), "{message}");
+    let message = fails_with("lost", |path| match path {
         "/v1/load_lora_adapter" => Said::status(200, "Success"),
         _ => Said::status(404, "The model does not exist."),
     });
-    assert!(said.contains("/v1/completions: HTTP 404: The model does not exist."), "{said}");
-    let said = fails_with("texts", |path| match path {
+    assert!(message.contains("/v1/completions: HTTP 404: The model does not exist."), "{message}");
+    let message = fails_with("texts", |path| match path {
         "/v1/load_lora_adapter" => Said::status(200, "Success"),
         _ => Said::ok(
             json!({ "choices": [{ "text": "up", "finish_reason": "stop", "logprobs": { "tokens": ["up"], "token_logprobs": [-1.0] } }] }),
         ),
     });
-    assert!(said.contains("`return_token_ids`"), "{said}");
+    assert!(message.contains("`return_token_ids`"), "{message}");
 }
 
 #[test]
@@ -223,12 +223,15 @@ fn what_a_server_cannot_generate_for_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let check = |text: &str| fails(flow().arg("check").arg(pipeline(folder.path(), text)));
     let serve = ", serve: { openai: \"http://127.0.0.1:1/v1\" }";
-    let said = check(&learns(serve, "free").replace("lora: { rank: 4 }, ", ""));
-    assert!(said.contains("pipeline.yaml:5:") && said.contains("a server is told of the adapters of `actor`, and it has none"), "{said}");
+    let output = check(&learns(serve, "free").replace("lora: { rank: 4 }, ", ""));
+    assert!(
+        output.contains("pipeline.yaml:5:") && output.contains("a server is told of the adapters of `actor`, and it has none"),
+        "{output}"
+    );
     let hot = learns(serve, "free").replace("max_tokens: 6", "max_tokens: 6, temperature: 0.7");
-    let said = check(&hot);
-    assert!(said.contains("`rollout` samples at 0.7") && said.contains("processed_logprobs"), "{said}");
+    let output = check(&hot);
+    assert!(output.contains("`rollout` samples at 0.7") && output.contains("processed_logprobs"), "{output}");
     done(flow().arg("check").arg(pipeline(folder.path(), &hot.replace("/v1\" }", "/v1\", tempered: true }"))));
-    let said = check(&learns(", serve: { openai: \"http://127.0.0.1:1/v1\", port: 1 }", "free"));
-    assert!(said.contains("`port`"), "{said}");
+    let output = check(&learns(", serve: { openai: \"http://127.0.0.1:1/v1\", port: 1 }", "free"));
+    assert!(output.contains("`port`"), "{output}");
 }

@@ -32,8 +32,8 @@ fn study(folder: &Path) -> std::path::PathBuf {
     let text = format!(
         r#"study: small
 about: Two seeds of a method, and where they started.
-home: {home}
-page: {page}
+home: home
+page: docs/page.md
 seeds: [1, 2]
 runs:
   start: {{ pipeline: {start}, seeds: [7] }}
@@ -51,12 +51,10 @@ tables:
       - {{ name: "pass@1", value: '"pass@1"', scale: 100 }}
       - {{ name: rows, query: "select count(*) from rollout", digits: 0 }}
 "#,
-        home = folder.join("home").display(),
-        page = folder.join("docs/page.md").display(),
         start = pipeline.display(),
         method = method.display(),
     );
-    std::fs::write(&file, text).unwrap();
+    std::fs::write(&file, rooted(&text)).unwrap();
     file
 }
 
@@ -64,40 +62,41 @@ tables:
 fn a_study_is_made_once_and_says_where_its_cells_come_from() {
     let folder = tempfile::tempdir().unwrap();
     let (file, page) = (study(folder.path()), folder.path().join("docs/page.md"));
-    let said = done(flow().arg("study").arg(&file).arg("--dry-run"));
-    assert!(said.starts_with("0 pieces of work are done, 6 are left\n  run start, seed 7\n"), "{said}");
+    let output = done(flow().arg("study").arg(&file).arg("--dry-run"));
+    assert!(output.starts_with("0 pieces of work are done, 6 are left\n  run start, seed 7\n"), "{output}");
     done(flow().arg("study").arg(&file).args(["--jobs", "2"]));
-    let made = std::fs::read_to_string(&page).unwrap();
+    let page_text = std::fs::read_to_string(&page).unwrap();
 
     // The cells are those of the measurements' and the runs' own answers.
     let home = folder.path().join("home");
     let pass = |run: &str| {
-        let kept = std::fs::read_to_string(home.join(format!("measured/panel-{run}.json"))).unwrap();
-        let kept: Value = serde_json::from_str(&kept).unwrap();
-        100.0 * kept["answer"]["pass"][0]["share"].as_f64().unwrap()
+        let saved = std::fs::read_to_string(home.join(format!("measured/panel-{run}.json"))).unwrap();
+        let saved: Value = serde_json::from_str(&saved).unwrap();
+        100.0 * saved["answer"]["pass"][0]["share"].as_f64().unwrap()
     };
-    let (start, one, two) = (pass("start-7"), pass("method-1"), pass("method-2"));
-    let (mean, deviation) = ((one + two) / 2.0, (one - two).abs() / 2f64.sqrt());
+    let (start, first, second) = (pass("start-7"), pass("method-1"), pass("method-2"));
+    let (mean, deviation) = ((first + second) / 2.0, (first - second).abs() / 2f64.sqrt());
     let rows = |run: &str| ask(&home.join(run), "select count(*) as n from rollout")[0]["n"].as_f64().unwrap();
-    assert!(made.contains(&format!("| start | {start:.1} | {:.0} | *4.5* |", rows("start-7"))), "{made}");
-    assert!(made.contains(&format!("| method | {mean:.1} ({deviation:.1}) |")), "{made}");
-    assert!(made.contains(&format!("| gain | {:.1} ({deviation:.1}), ", mean - start)), "{made}");
+    assert!(page_text.contains(&format!("| start | {start:.1} | {:.0} | *4.5* |", rows("start-7"))), "{page_text}");
+    assert!(page_text.contains(&format!("| method | {mean:.1} ({deviation:.1}) |")), "{page_text}");
+    assert!(page_text.contains(&format!("| gain | {:.1} ({deviation:.1}), ", mean - start)), "{page_text}");
     // A verdict on each difference, and what it is given by.
-    let gain = made.lines().find(|line| line.starts_with("| gain |")).unwrap();
+    let gain = page_text.lines().find(|line| line.starts_with("| gain |")).unwrap();
     assert!(["above", "below", "not told apart"].iter().any(|verdict| gain.contains(verdict)), "{gain}");
     assert!(
-        made.contains("by its interval of seeds and of the panel's tasks, both drawn anew") && made.contains("for all 2 comparisons"),
-        "{made}"
+        page_text.contains("by its interval of seeds and of the panel's tasks, both drawn anew")
+            && page_text.contains("for all 2 comparisons"),
+        "{page_text}"
     );
     assert_eq!(ask(&home.join("method-1"), "select max(iteration) as last from rollout")[0]["last"], 2);
 
     // What is done stays done, and notes below the tables stay.
-    std::fs::write(&page, format!("{made}\n## What came out\n\nAll of it.\n")).unwrap();
+    std::fs::write(&page, format!("{page_text}\n## What came out\n\nAll of it.\n")).unwrap();
     let manifest = std::fs::read(home.join("method-2/manifest.json")).unwrap();
     let again = flow().arg("study").arg(&file).output().unwrap();
     assert!(again.status.success() && again.stderr.is_empty(), "{}", text(&again.stderr));
     assert_eq!(std::fs::read(home.join("method-2/manifest.json")).unwrap(), manifest);
-    assert_eq!(std::fs::read_to_string(&page).unwrap(), format!("{made}\n## What came out\n\nAll of it.\n"));
+    assert_eq!(std::fs::read_to_string(&page).unwrap(), format!("{page_text}\n## What came out\n\nAll of it.\n"));
 
     let origin = done(flow().arg("study").arg(&file).args(["--cell", "Success", "gain", "pass@1"]));
     let from = format!("--set models.actor.load={}", home.join("start-7").display());
@@ -114,11 +113,11 @@ fn a_study_is_made_once_and_says_where_its_cells_come_from() {
     // A measurement whose command has changed is made again; a run whose settings have changed is refused.
     let changed = std::fs::read_to_string(&file).unwrap().replace("temperature: 1", "temperature: 0.5");
     std::fs::write(&file, &changed).unwrap();
-    let said = done(flow().arg("study").arg(&file).arg("--dry-run"));
-    assert!(said.starts_with("3 pieces of work are done, 3 are left\n  measure panel of start, seed 7\n"), "{said}");
+    let output = done(flow().arg("study").arg(&file).arg("--dry-run"));
+    assert!(output.starts_with("3 pieces of work are done, 3 are left\n  measure panel of start, seed 7\n"), "{output}");
     std::fs::write(&file, changed.replace("{ iterations: 3 }", "{ iterations: 3, nodes.update.with.lr: 0.5 }")).unwrap();
-    let said = fails(flow().arg("study").arg(&file));
-    assert!(said.contains("was made with other settings than the study has now: nodes.update.with.lr"), "{said}");
+    let output = fails(flow().arg("study").arg(&file));
+    assert!(output.contains("was made with other settings than the study has now: nodes.update.with.lr"), "{output}");
 }
 
 /// A measurement with a `memory` plays the panel told what that run of the same seed remembers, as `flow eval --memory` does by hand; one
@@ -157,28 +156,29 @@ tables:
         page = folder.path().join("page.md").display(),
         pipeline = pipeline.display(),
     );
+    let text = rooted(&text);
     std::fs::write(&file, &text).unwrap();
     done(flow().arg("study").arg(&file));
-    let kept = |name: &str| -> Value {
+    let measurement = |name: &str| -> Value {
         serde_json::from_str(&std::fs::read_to_string(home.join(format!("measured/{name}.json"))).unwrap()).unwrap()
     };
     for seed in [1, 2] {
         let run = home.join(format!("method-{seed}"));
-        let (told, nothing) = (kept(&format!("told-method-{seed}")), kept(&format!("nothing-method-{seed}")));
-        assert!(told["command"].as_str().unwrap().contains(&format!("--memory {}", run.display())), "{told}");
+        let (with_memory, nothing) = (measurement(&format!("told-method-{seed}")), measurement(&format!("nothing-method-{seed}")));
+        assert!(with_memory["command"].as_str().unwrap().contains(&format!("--memory {}", run.display())), "{with_memory}");
         assert!(!nothing["command"].as_str().unwrap().contains("--memory"), "{nothing}");
         let out = folder.path().join(format!("played-{seed}"));
         let mut by_hand = flow();
         by_hand.arg("eval").arg(&run).args(["--panel", panel, "--format", "json", "--seed", &seed.to_string()]);
         let by_hand: Value = serde_json::from_str(&done(by_hand.arg("--memory").arg(&run).arg("--out").arg(&out))).unwrap();
-        assert_eq!(told["answer"], by_hand);
+        assert_eq!(with_memory["answer"], by_hand);
         let heard = ask(&out, "select count(*) filter (where len(retrieved) > 0) as told, count(*) as n from rollout");
         assert!(heard[0]["told"] == heard[0]["n"], "every turn was told something: {heard:?}");
-        assert!(told["answer"]["return"] != nothing["answer"]["return"], "being told makes a difference: {told}");
+        assert!(with_memory["answer"]["return"] != nothing["answer"]["return"], "being told makes a difference: {with_memory}");
     }
     std::fs::write(&file, text.replace("memory: method", "memory: methot")).unwrap();
-    let said = fails(flow().arg("study").arg(&file));
-    assert!(said.contains("there is no run `methot` in this study") && said.contains("study.yaml:8:"), "{said}");
+    let message = fails(flow().arg("study").arg(&file));
+    assert!(message.contains("there is no run `methot` in this study") && message.contains("study.yaml:8:"), "{message}");
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn mistakes_in_a_study_have_their_places() {
         ("seeds: [1, 2]", "seed: [1, 2]", "study.yaml:5:1", "the study has no setting `seed`"),
         ("actor: start", "actor: strat", "study.yaml:8:", "there is no run `strat` in this study"),
         ("seeds: [7]", "seeds: [7, 8]", "study.yaml:8:", "`method` runs under seed 1, and `start` has the seeds [7, 8]"),
-        ("datasets/minesweeper-4x4", "datasets/minesweper-4x4", "study.yaml:10:", "there is no file `datasets/minesweper-4x4"),
+        ("datasets/minesweeper-4x4", "datasets/minesweper-4x4", "study.yaml:10:", "/datasets/minesweper-4x4"),
         ("measurement: panel", "measurement: pannel", "study.yaml:15:", "there is no measurement `pannel`"),
         ("run: method, less", "run: methot, less", "study.yaml:17:", "there is no run `methot`"),
         ("measurement: panel", "picture: pass@9\n    measurement: panel", "study.yaml:13:", "there is no column `pass@9`"),
@@ -202,8 +202,8 @@ fn mistakes_in_a_study_have_their_places() {
     ] {
         assert!(good.contains(from), "{from}");
         std::fs::write(&file, good.replacen(from, to, 1)).unwrap();
-        let said = fails(flow().arg("study").arg(&file));
-        assert!(said.contains(message) && said.contains(place), "{from}: {said}");
+        let error = fails(flow().arg("study").arg(&file));
+        assert!(error.contains(message) && error.contains(place), "{from}: {error}");
         assert!(!folder.path().join("home").exists(), "nothing ran");
     }
 }

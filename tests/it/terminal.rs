@@ -12,18 +12,18 @@ log: [rollout]\n"
 }
 
 /// Whether nothing in there is more than text.
-fn harmless(said: &str) {
+fn harmless(output: &str) {
     let bad = |c: char| c.is_control() && c != '\n' || ('\u{202a}'..='\u{202e}').contains(&c);
-    assert!(!said.contains(bad), "{:?}", said.chars().find(|c| bad(*c)));
+    assert!(!output.contains(bad), "{:?}", output.chars().find(|c| bad(*c)));
 }
 
 #[test]
 fn texts_of_a_program_are_shown_and_not_obeyed() {
     let folder = tempfile::tempdir().unwrap();
     let run = trained(folder.path(), "run", &yaml("plain"), &[]);
-    let said = done(flow().arg("show").arg(&run));
-    harmless(&said);
-    assert!(said.contains("\\u001b[31mred\\u001b]0;title\\u0007 \\u009b2J \\u0000 \\u007f \\u202ereversed"), "{said}");
+    let output = done(flow().arg("show").arg(&run));
+    harmless(&output);
+    assert!(output.contains("\\u001b[31mred\\u001b]0;title\\u0007 \\u009b2J \\u0000 \\u007f \\u202ereversed"), "{output}");
     for (verb, arguments) in [
         ("tap", vec!["rollout"]),
         ("tap", vec!["rollout", "--format", "json"]),
@@ -32,9 +32,9 @@ fn texts_of_a_program_are_shown_and_not_obeyed() {
         ("query", vec!["select observation, action from rollout", "--format", "json"]),
         ("top", vec![]),
     ] {
-        let said = done(flow().arg(verb).arg(&run).args(&arguments));
-        harmless(&said);
-        assert!(verb == "top" || said.contains("\\u001b"), "{verb}: {said}");
+        let output = done(flow().arg(verb).arg(&run).args(&arguments));
+        harmless(&output);
+        assert!(verb == "top" || output.contains("\\u001b"), "{verb}: {output}");
     }
     let json = done(flow().arg("query").arg(&run).args(["select observation from rollout limit 1", "--format", "json"]));
     let rows: serde_json::Value = serde_json::from_str(&json).unwrap();
@@ -49,10 +49,10 @@ fn texts_of_a_program_are_shown_and_not_obeyed() {
 fn a_programs_own_error_is_shortened_and_harmless() {
     let folder = tempfile::tempdir().unwrap();
     let path = pipeline(folder.path(), &yaml("error"));
-    let said =
+    let message =
         fails(flow().arg("run").arg(&path).arg("--out").arg(folder.path().join("run")).args(["--set", "nodes.rollout.with.max_failed=0"]));
-    harmless(&said);
-    assert!(said.contains("\\u001b[31m") && said.lines().all(|line| line.chars().count() < 3000), "{said}");
+    harmless(&message);
+    assert!(message.contains("\\u001b[31m") && message.lines().all(|line| line.chars().count() < 3000), "{message}");
 }
 
 #[test]
@@ -62,12 +62,12 @@ fn what_is_no_file_is_refused_at_once() {
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let start = std::time::Instant::now();
     for panel in ["/dev/zero", pipe.to_str().unwrap(), "/"] {
-        let said = fails(flow().arg("eval").arg(folder.path()).args(["--panel", panel]));
-        assert!(said.contains(panel) && (said.contains("no regular file") || said.contains("directory")), "{said}");
+        let message = fails(flow().arg("eval").arg(folder.path()).args(["--panel", panel]));
+        assert!(message.contains(panel) && (message.contains("no regular file") || message.contains("directory")), "{message}");
     }
     std::os::unix::fs::symlink("/dev/zero", folder.path().join("manifest.json")).unwrap();
-    let said = fails(flow().arg("query").arg(folder.path()).arg("select 1"));
-    assert!(said.contains("manifest.json") && said.contains("no regular file"), "{said}");
+    let message = fails(flow().arg("query").arg(folder.path()).arg("select 1"));
+    assert!(message.contains("manifest.json") && message.contains("no regular file"), "{message}");
     let deep = folder.path().join("deep.yaml");
     std::fs::write(&deep, "[".repeat(250 * 1024)).unwrap();
     assert!(fails(flow().arg("check").arg(&deep)).contains("values are nested too deeply"));
@@ -79,7 +79,7 @@ fn the_first_mistake_is_called_one_once() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("manifest.json"), "{").unwrap();
     for arguments in [vec!["report"], vec!["replay"], vec!["resume"], vec!["diff", "nowhere"]] {
-        let said = fails(flow().arg(arguments[0]).arg(folder.path()).args(&arguments[1..]));
-        assert!(said.starts_with("error: ") && said.matches("error:").count() == 1, "{arguments:?}: {said}");
+        let message = fails(flow().arg(arguments[0]).arg(folder.path()).args(&arguments[1..]));
+        assert!(message.starts_with("error: ") && message.matches("error:").count() == 1, "{arguments:?}: {message}");
     }
 }

@@ -56,7 +56,7 @@ fn rows_that_break_an_update_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = pipeline(folder.path(), SMALL);
     let set = ["--set", "nodes.update.with.lr=1e30"];
-    let said = fails(flow().arg("run").arg(path).arg("--out").arg(folder.path().join("run")).args(set));
-    assert!(said.contains("update, iteration 1: ") && said.contains("task minesweeper-4x4-m2-"), "{said}");
-    assert!(said.contains("sample ") && said.contains("turn "), "{said}");
+    let message = fails(flow().arg("run").arg(path).arg("--out").arg(folder.path().join("run")).args(set));
+    assert!(message.contains("update, iteration 1: ") && message.contains("task minesweeper-4x4-m2-"), "{message}");
+    assert!(message.contains("sample ") && message.contains("turn "), "{message}");
 }

@@ -36,28 +36,28 @@ fn a_flipped_bit_and_a_missing_file_are_named_and_nothing_is_played() {
     *flipped.last_mut().unwrap() ^= 1;
     fs::write(&model, flipped).unwrap();
     for mut command in [eval(&run, &[]), resume(&run)] {
-        let said = fails(&mut command);
-        assert!(said.contains("weights/3/actor/model.safetensors is damaged (its bytes are not those that were saved)"), "{said}");
+        let message = fails(&mut command);
+        assert!(message.contains("weights/3/actor/model.safetensors is damaged (its bytes are not those that were saved)"), "{message}");
     }
     fs::write(&model, &whole).unwrap();
     // To play, nobody needs the optimiser's moments; to train on, everybody does.
     let moments = newest.join("optimizer.safetensors");
-    let kept = fs::read(&moments).unwrap();
+    let saved = fs::read(&moments).unwrap();
     fs::remove_file(&moments).unwrap();
     done(&mut eval(&run, &[]));
     assert!(fails(&mut resume(&run)).contains("weights/3/actor/optimizer.safetensors is missing"));
-    fs::write(&moments, kept).unwrap();
+    fs::write(&moments, saved).unwrap();
     // The weights that a run began with are looked at, too.
     let start = run.join("weights/0/actor/model.safetensors");
     let began = fs::read(&start).unwrap();
     fs::write(&start, &began[..began.len() - 4]).unwrap();
-    let said = fails(&mut resume(&run));
-    assert!(said.contains("weights/0/actor/model.safetensors is damaged (it holds "), "{said}");
+    let message = fails(&mut resume(&run));
+    assert!(message.contains("weights/0/actor/model.safetensors is damaged (it holds "), "{message}");
     fs::write(&start, began).unwrap();
     done(&mut resume(&run));
     fs::remove_dir_all(run.join("weights/4")).unwrap();
-    let said = fails(&mut eval(&run, &[]));
-    assert!(said.contains("weights/4/actor is missing though the manifest names it"), "{said}");
+    let message = fails(&mut eval(&run, &[]));
+    assert!(message.contains("weights/4/actor is missing though the manifest names it"), "{message}");
 }
 
 #[test]
@@ -76,8 +76,8 @@ fn weights_that_are_no_numbers_are_not_played_with() {
     let last = bytes.len() - 4;
     bytes[last..].copy_from_slice(&f32::NAN.to_le_bytes());
     fs::write(model.join("model.safetensors"), bytes).unwrap();
-    let said = fails(&mut eval(&model, &like));
-    assert!(said.contains("model.safetensors") && said.contains("holds numbers that are none"), "{said}");
+    let message = fails(&mut eval(&model, &like));
+    assert!(message.contains("model.safetensors") && message.contains("holds numbers that are none"), "{message}");
 }
 
 /// Files that never end, or never begin: nothing waits for them, and nothing swallows memory.
@@ -88,8 +88,8 @@ fn pipes_and_devices_are_not_read_in_place_of_files() {
     let pipe = folder.path().join("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     for verb in ["check", "graph", "test", "study"] {
-        let said = fails(flow().arg(verb).arg(&pipe));
-        assert!(said.contains("no regular file"), "{verb}: {said}");
+        let message = fails(flow().arg(verb).arg(&pipe));
+        assert!(message.contains("no regular file"), "{verb}: {message}");
     }
     let like = run.join("pipeline.yaml");
     let like = ["--like", like.to_str().unwrap()];
@@ -101,8 +101,8 @@ fn pipes_and_devices_are_not_read_in_place_of_files() {
                 fs::copy(newest.join(name), model.join(name)).unwrap();
             }
             std::os::unix::fs::symlink(odd, model.join(file)).unwrap();
-            let said = fails(&mut eval(&model, &like));
-            assert!(said.contains(file) && said.contains("no regular file"), "{file}: {said}");
+            let message = fails(&mut eval(&model, &like));
+            assert!(message.contains(file) && message.contains("no regular file"), "{file}: {message}");
             fs::remove_dir_all(&model).unwrap();
         }
     }

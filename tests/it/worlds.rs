@@ -82,17 +82,17 @@ fn what_an_expert_says_in_vain_costs_its_episode_or_joins_the_list() {
     let expert = "actor: expert, max_failed: 1.0";
     let reads = |arguments: &str, rollout: &str| isolated(arguments, rollout).replace("max_turns: 5 }", "max_turns: 5, prompt: full }");
     let run = trained(folder.path(), "dance", &reads("'-', dance", expert), &[]);
-    let said = csv(&run, errors);
+    let output = csv(&run, errors);
     assert!(
-        said.len() == 1 && said[0].starts_with("expert,1,") && said[0].contains("the expert's action `dance` is none of the 1"),
-        "{said:?}"
+        output.len() == 1 && output[0].starts_with("expert,1,") && output[0].contains("the expert's action `dance` is none of the 1"),
+        "{output:?}"
     );
     let run = trained(folder.path(), "join", &reads("'-', dance", &format!("{expert}, join: true")), &[]);
     assert_eq!(csv(&run, "select count(*) from errors"), ["0"]);
     assert_ne!(csv(&run, "select count(*) from rollout where action = 'dance'"), ["0"]);
     let run = trained(folder.path(), "null", &reads("'-', 'null'", expert), &[]);
-    let said = csv(&run, "select distinct cause, error, tries from errors");
-    assert_eq!(said, ["expert,the expert knows no way on,1"], "it isn't asked again");
+    let output = csv(&run, "select distinct cause, error, tries from errors");
+    assert_eq!(output, ["expert,the expert knows no way on,1"], "it isn't asked again");
     // An expert that nobody reads a list for isn't held against one, and none is made.
     let notes = folder.path().join("notes");
     let arguments = format!("{}, dance", notes.display());
@@ -105,10 +105,10 @@ fn what_an_expert_says_in_vain_costs_its_episode_or_joins_the_list() {
 fn a_prompt_over_the_context_costs_its_episode() {
     let folder = tempfile::tempdir().unwrap();
     let run = trained(folder.path(), "wide", &isolated("'-', wide", "max_failed: 1.0"), &[]);
-    let said = csv(&run, "select distinct cause, error from errors");
+    let output = csv(&run, "select distinct cause, error from errors");
     assert!(
-        !said.is_empty() && said.iter().all(|line| line.starts_with("prompt,") && line.contains("don't fit the context of 256")),
-        "{said:?}"
+        !output.is_empty() && output.iter().all(|line| line.starts_with("prompt,") && line.contains("don't fit the context of 256")),
+        "{output:?}"
     );
     assert_eq!(csv(&run, "select count(*) from rollout where task like '%long%'"), ["0"]);
     assert_ne!(csv(&run, "select count(*) from rollout where task like '%short%'"), ["0"]);
@@ -140,21 +140,24 @@ fn a_split_is_frozen_measured_while_training_and_evaluated() {
     };
     let run = trained(folder.path(), "run", &measured("train"), &[]);
     assert_eq!(csv(&run, "select count(distinct task) from evaluate"), ["6"]);
-    let said = done(flow().arg("eval").arg(&run).arg("--panel").arg(&panel).args(["--samples", "2"]));
-    assert!(said.contains("6 tasks") && said.contains("by type of task") && said.contains("long ") && said.contains("3 tasks"), "{said}");
-    let said = fails(flow().arg("check").arg(pipeline(folder.path(), &measured("test"))));
-    assert!(said.contains("the split `test`, from which `tasks` draws its tasks"), "{said}");
-    let said = fails(flow().arg("check").arg(pipeline(folder.path(), &measured("dev"))));
-    assert!(said.contains("the process `isolated` has no split `dev`; it has `test`, `train`"), "{said}");
+    let output = done(flow().arg("eval").arg(&run).arg("--panel").arg(&panel).args(["--samples", "2"]));
+    assert!(
+        output.contains("6 tasks") && output.contains("by type of task") && output.contains("long ") && output.contains("3 tasks"),
+        "{output}"
+    );
+    let output = fails(flow().arg("check").arg(pipeline(folder.path(), &measured("test"))));
+    assert!(output.contains("the split `test`, from which `tasks` draws its tasks"), "{output}");
+    let output = fails(flow().arg("check").arg(pipeline(folder.path(), &measured("dev"))));
+    assert!(output.contains("the process `isolated` has no split `dev`; it has `test`, `train`"), "{output}");
 }
 
 #[test]
 fn a_program_is_started_to_be_checked() {
     let folder = tempfile::tempdir().unwrap();
-    let said = done(flow().arg("check").arg(pipeline(folder.path(), &isolated("'-'", ""))));
+    let output = done(flow().arg("check").arg(pipeline(folder.path(), &isolated("'-'", ""))));
     assert!(
-        said.contains("the process `isolated` says hello: isolated 1; 8 tasks of `train` are drawn from (splits: test 6, train 8)"),
-        "{said}"
+        output.contains("the process `isolated` says hello: isolated 1; 8 tasks of `train` are drawn from (splits: test 6, train 8)"),
+        "{output}"
     );
     let speaks = |hello: &str| {
         let program = format!("[python3, -c, 'print(''{hello}'', flush=True); input(); input()']");
@@ -162,7 +165,7 @@ fn a_program_is_started_to_be_checked() {
         fails(flow().arg("check").arg(pipeline(folder.path(), &yaml)))
     };
     for (hello, word) in [
-        (r#"{"protocol":3}"#, "it speaks version 3 of the protocol, this program 1 and 2"),
+        (r#"{"protocol":3}"#, "it speaks version 3 of the protocol, flow speaks version 2"),
         (r#"{"protocol":2}"#, "missing field `splits`"),
         (r#"{"protocol":2,"splits":{}}"#, "names no splits"),
         (r#"{"protocol":2,"splits":{"train":[]}}"#, "its split `train` has no tasks"),
@@ -170,15 +173,28 @@ fn a_program_is_started_to_be_checked() {
         (r#"{"protocol":2,"splits":{"train":5},"live":0}"#, "`live` must be 1 or more"),
         ("I am a program", "its answer to hello is none (expected value)"),
     ] {
-        let said = speaks(hello);
-        assert!(said.contains(word) && said.contains("process `isolated`"), "{hello}: {said}");
+        let output = speaks(hello);
+        assert!(output.contains(word) && output.contains("process `isolated`"), "{hello}: {output}");
     }
     let missing = isolated("'-'", "")
         .replace("env: process, name: isolated, command: [python3, tests/programs/isolated.py, '-']", "env: scienceworld");
     // From a folder of its own, in which nothing is installed.
-    let said = fails(flow().current_dir(folder.path()).arg("check").arg(pipeline(folder.path(), &missing)));
-    assert!(said.contains("`flow env install scienceworld`"), "{said}");
-    let said = done(flow().current_dir(folder.path()).arg("env"));
-    assert!(said.contains("sokoban") && said.contains("scienceworld") && said.contains("verifiers"), "{said}");
-    assert_eq!(said.matches("(not installed)").count(), 10, "{said}");
+    let output = fails(flow().current_dir(folder.path()).arg("check").arg(pipeline(folder.path(), &missing)));
+    assert!(output.contains("`flow env install scienceworld`"), "{output}");
+    let output = done(flow().current_dir(folder.path()).arg("env"));
+    assert!(output.contains("sokoban") && output.contains("scienceworld") && output.contains("verifiers"), "{output}");
+    assert_eq!(output.matches("(not installed)").count(), 10, "{output}");
+}
+
+/// What a program says of a task's type and of each moment can be asked for in SQL.
+#[test]
+fn types_and_figures_of_a_world_are_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained(folder.path(), "typed", &isolated("'-'", ""), &[]);
+    let types = csv(&run, "select type, count(distinct task) > 0, bool_and(contains(task, '-' || type || '/')) from rollout group by type order by type");
+    assert_eq!(types, ["long,true,true", "short,true,true"]);
+    // The place after a step is one more or one less than before it, and at the end of an episode the last of its length.
+    let places = csv(&run, "select distinct type, (info->>'place')::int from rollout where won order by all");
+    assert_eq!(places, ["long,5", "short,3"]);
+    assert_eq!(csv(&run, "select count(*) from rollout where info = ''"), ["0"]);
 }

@@ -10,16 +10,24 @@ BAD = "\x1b[31mred\x1b]0;title\x07 \u009b2J \x00 \x7f \u202ereversed"
 ACTIONS = ["left\x1b[1m", "right\u009b1m"]
 
 
-def main():
+def requests():
     for line in sys.stdin:
-        request = json.loads(line)
+        batch = json.loads(line)
+        yield from batch if isinstance(batch, list) else [batch]
+
+
+def main():
+    for request in requests():
         if request["request"] == "hello":
-            print(json.dumps({"protocol": 1, "words": [BAD, *ACTIONS], "rules": "Go." + BAD}), flush=True)
+            hello = {"protocol": 2, "splits": {"train": 9}, "abilities": ["actions"], "words": [BAD, *ACTIONS], "rules": "Go." + BAD}
+            print(json.dumps(hello), flush=True)
             continue
         answer = {"episode": request["episode"], "observation": BAD, "actions": ACTIONS}
         if request["request"] == "step":
             answer |= {"reward": 1, "done": True, "won": True}
-        if "error" in sys.argv and request["episode"] % 2:
+        if request["request"] == "close":
+            answer = {"episode": request["episode"], "closed": True}
+        elif "error" in sys.argv and request["episode"] % 2:
             answer = {"episode": request["episode"], "error": "KeyError: " + BAD + "x" * 5000}
         print(json.dumps(answer), flush=True)
 

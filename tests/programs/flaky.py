@@ -37,20 +37,32 @@ def failure(task, turn):
     return KINDS[number // 1000 % len(KINDS)]
 
 
+def requests():
+    for line in sys.stdin:
+        batch = json.loads(line)
+        yield from batch if isinstance(batch, list) else [batch]
+
+
 def main():
     episodes = {}
-    for line in sys.stdin:
-        request = json.loads(line)
+    for request in requests():
         if request["request"] == "hello":
             if NOTES != "-":
                 with open(NOTES + ".pids", "a") as pids:
                     pids.write(f"{os.getpid()}\n")
-            print(json.dumps({"protocol": 1, "words": ["P", ".", " .", " P", "left", "right"]}), flush=True)
+            hello = {"protocol": 2, "splits": {"train": 1_000_000}, "abilities": ["actions"],
+                     "words": ["P", ".", " .", " P", "left", "right"]}
+            print(json.dumps(hello), flush=True)
             continue
         number = request["episode"]
+        if request["request"] == "close":
+            print(json.dumps({"episode": number, "closed": True}), flush=True)
+            continue
         if request["request"] == "reset":
             time.sleep(float(os.environ.get("SLOW", "0")))
-            episodes[number] = [request["task"], request["seed"] % 4 + 1, 0]
+            # As flow names the task in its rows.
+            task = f"process-flaky-{request['split']}-{request['task']}-s{request['seed']}"
+            episodes[number] = [task, request["seed"] % 4 + 1, 0]
         episode = episodes[number]
         kind = failure(episode[0], episode[2])
         if request["request"] == "step":
@@ -58,8 +70,10 @@ def main():
         episode[2] += 1
         won = episode[1] == 6
         cells = " ".join("P" if i == episode[1] else "." for i in range(7))
-        answer = {"episode": number, "observation": cells, "actions": ["left", "right"]}
+        answer = {"episode": number, "observation": cells}
         answer |= {"reward": int(won), "done": won or episode[1] == 0, "won": won}
+        if "actions" in request and not answer["done"]:
+            answer["actions"] = ["left", "right"]
         if kind == "exit":
             print(f"the roof of {episode[0]} came down", file=sys.stderr, flush=True)
             os._exit(3)

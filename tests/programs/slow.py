@@ -10,15 +10,25 @@ import time
 SECONDS = float(sys.argv[1]) / 1000
 
 
+def requests():
+    for line in sys.stdin:
+        batch = json.loads(line)
+        yield from batch if isinstance(batch, list) else [batch]
+
+
 def main():
     places = {}
-    for line in sys.stdin:
-        request = json.loads(line)
+    for request in requests():
         if request["request"] == "hello":
-            print(json.dumps({"protocol": 1, "words": ["P", ".", " .", " P", "left", "right"]}), flush=True)
+            hello = {"protocol": 2, "splits": {"train": 1_000_000}, "abilities": ["actions"],
+                     "words": ["P", ".", " .", " P", "left", "right"]}
+            print(json.dumps(hello), flush=True)
             continue
         number = request["episode"]
-        answer = {"episode": number, "actions": ["left", "right"]}
+        answer = {"episode": number}
+        if request["request"] == "close":
+            print(json.dumps({"episode": number, "closed": True}), flush=True)
+            continue
         if request["request"] == "reset":
             places[number] = request["seed"] % 12
         else:
@@ -26,6 +36,8 @@ def main():
             right = request["action"] == "right"
             places[number] = (places[number] + (1 if right else -1)) % 12
             answer |= {"reward": int(right), "done": False}
+        if "actions" in request:
+            answer["actions"] = ["left", "right"]
         answer["observation"] = " ".join("P" if i == places[number] else "." for i in range(12))
         print(json.dumps(answer), flush=True)
 

@@ -14,18 +14,18 @@ use std::sync::Arc;
 /// A run folder with the nodes `rollout`, `advantage`, `update` and `panel`.
 pub fn run() -> (tempfile::TempDir, Run) {
     let folder = tempfile::tempdir().unwrap();
-    let node = |id: &str, op: &str, columns: &[&str]| NodeInfo {
+    let node = |id: &str, op: &str, columns: &[&str], upstream: &[&str]| NodeInfo {
         id: id.into(),
         op: op.into(),
         role: ops::role(op),
         columns: columns.iter().map(|c| c.to_string()).collect(),
-        upstream: None,
+        upstream: upstream.iter().map(|id| id.to_string()).collect(),
     };
     let nodes = vec![
-        node("rollout", "rollout", &[]),
-        node("advantage", "advantage", &[]),
-        node("update", "gpu-update", &["iteration", "version"]),
-        node("panel", "evaluate", &["iteration", "task", "sample", "attempt", "turn", "phase", "won"]),
+        node("rollout", "rollout", &[], &[]),
+        node("advantage", "advantage", &[], &["rollout"]),
+        node("update", "gpu-update", &["iteration", "version"], &["rollout", "advantage"]),
+        node("panel", "evaluate", &["iteration", "task", "sample", "attempt", "turn", "phase", "won"], &[]),
     ];
     let info = RunInfo { name: "test".into(), nodes, iterations: 3, seed: 7, ..Default::default() };
     let run = Run::create(&folder.path().join("run"), "flow: test\n", &info).unwrap();

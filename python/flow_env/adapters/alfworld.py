@@ -134,8 +134,8 @@ def game(folder: Path, logic: Dict[str, str], split: str, task: str) -> Path:
     rooms = constants.TEST_SCENE_NUMBERS if split == "test" else constants.TRAIN_SCENE_NUMBERS
     offset = COUNTS["train"] if split == "dev" else 0
     scene = scenes.make(kind, [room for room in rooms if room_of(room) in constants.GOALS_VALID[kind]], int(number) + offset)
-    made = {**logic, "grammar": logic["grammar"].replace("UNKNOWN GOAL", scene.sentence), "pddl_problem": scene.problem}
-    (folder / "game.tw-pddl").write_text(json.dumps(made))
+    game_file = {**logic, "grammar": logic["grammar"].replace("UNKNOWN GOAL", scene.sentence), "pddl_problem": scene.problem}
+    (folder / "game.tw-pddl").write_text(json.dumps(game_file))
     (folder / "traj_data.json").write_text(json.dumps(scene.about))
     return folder / "game.tw-pddl"
 

@@ -46,28 +46,28 @@ def attempt(kind: str, room: int, draw: random.Random) -> Optional[Scene]:
     """A scene of this kind in this room, if the room has what it needs."""
     places: Dict[str, List[float]] = json.loads((LAYOUTS / f"FloorPlan{room}-openable.json").read_text())
     listed = sorted(set(json.loads((LAYOUTS / f"FloorPlan{room}-objects.json").read_text())))
-    furniture = {name: spot(place) for name, place in sorted(places.items()) if of(name) in FURNITURE}
+    furniture = {name: spot(place) for name, place in sorted(places.items()) if type_of(name) in FURNITURE}
     for name, count in MADE.items():
         if name in listed:
-            near = [spot(place) for other, place in sorted(places.items()) if of(other) == "CounterTop"]
+            near = [spot(place) for other, place in sorted(places.items()) if type_of(other) == "CounterTop"]
             if near:
                 furniture.update({mangle(name, draw): draw.choice(near) for _ in range(count)})
     furniture = apart(furniture)
-    kinds = {of(name) for name in furniture}
+    kinds = {type_of(name) for name in furniture}
     allowed = constants.VAL_RECEPTACLE_OBJECTS
-    wanted = [name for name in listed if name in constants.OBJECTS_SET and name not in FURNITURE]
-    homes = {name: sorted(r for r in kinds if name in allowed.get(r, ())) for name in wanted}
+    placed = [name for name in listed if name in constants.OBJECTS_SET and name not in FURNITURE]
+    homes = {name: sorted(r for r in kinds if name in allowed.get(r, ())) for name in placed}
     lamps = [name for name in ("DeskLamp", "FloorLamp") if name in listed]
     stands = sorted(kinds & {"Desk", "SideTable", "Dresser", "DiningTable", "CoffeeTable"})
     if kind == "look_at_obj_in_light":
         if not lamps or not stands:
             return None
-        targets, goal_places = [name for name in wanted if homes[name] and name not in lamps], [""]
+        targets, goal_places = [name for name in placed if homes[name] and name not in lamps], [""]
     else:
         need, ability = NEEDS.get(kind, ("", ""))
         if need and need not in kinds:
             return None
-        targets = [name for name in wanted if len(homes[name]) > 1 and name not in lamps
+        targets = [name for name in placed if len(homes[name]) > 1 and name not in lamps
                    and (not ability or name in constants.VAL_ACTION_OBJECTS[ability])]
         goal_places = []
     if not targets:
@@ -76,18 +76,18 @@ def attempt(kind: str, room: int, draw: random.Random) -> Optional[Scene]:
     goal = draw.choice(goal_places or homes[target])
     lamp = draw.choice(lamps) if kind == "look_at_obj_in_light" else ""
     objects: Dict[str, str] = {}
-    for name in wanted:
+    for name in placed:
         most = 3 if name != target else 1 + draw.randrange(3)
         for _ in range(max(1 + draw.randrange(most), 2 if name == target and kind == "pick_two_obj_and_place" else 1)):
-            at = [r for r in furniture if of(r) in homes[name] and not (name == target and of(r) == goal)]
+            at = [r for r in furniture if type_of(r) in homes[name] and not (name == target and type_of(r) == goal)]
             if name in lamps:
-                at = [r for r in furniture if of(r) in stands]
+                at = [r for r in furniture if type_of(r) in stands]
             if at:
                 objects[mangle(name, draw)] = draw.choice(at)
             if name in lamps:
                 break
-    held = sum(of(name) == target for name in objects)
-    if held < (2 if kind == "pick_two_obj_and_place" else 1) or lamp and not any(of(name) == lamp for name in objects):
+    count = sum(type_of(name) == target for name in objects)
+    if count < (2 if kind == "pick_two_obj_and_place" else 1) or lamp and not any(type_of(name) == lamp for name in objects):
         return None
     sentence = draw.choice(goals.gdict[kind]["templates"]).format(obj=target.lower(), recep=goal.lower(), toggle=lamp.lower(), mrecep="")
     about = {"task_type": kind, "pddl_params": {"object_target": target, "parent_target": goal, "toggle_target": lamp, "mrecep_target": "",
@@ -100,7 +100,7 @@ def attempt(kind: str, room: int, draw: random.Random) -> Optional[Scene]:
 Spot = Tuple[int, int, int, int]
 
 
-def of(name: str) -> str:
+def type_of(name: str) -> str:
     """The type of a thing: Sink|...|SinkBasin is a SinkBasin."""
     first, last = name.split("|")[0], name.split("|")[-1]
     return last if last.endswith("Basin") else first
@@ -128,15 +128,15 @@ def problem(furniture: Dict[str, Spot], objects: Dict[str, str], start: Spot, go
     """The scene as a PDDL problem of the package's domain."""
     can = constants.VAL_ACTION_OBJECTS
     spots = sorted({*furniture.values(), start})
-    rtypes = sorted({of(name) for name in furniture})
-    otypes = sorted({of(name) for name in objects})
+    rtypes = sorted({type_of(name) for name in furniture})
+    otypes = sorted({type_of(name) for name in objects})
     facts = [f"(atLocation agent1 {loc(start)})"]
     for name, place in furniture.items():
-        facts += [f"(receptacleType {name} {of(name)}Type)", f"(receptacleAtLocation {name} {loc(place)})"]
-        if of(name) in constants.OPENABLE_CLASS_SET:
+        facts += [f"(receptacleType {name} {type_of(name)}Type)", f"(receptacleAtLocation {name} {loc(place)})"]
+        if type_of(name) in constants.OPENABLE_CLASS_SET:
             facts.append(f"(openable {name})")
     for name, home in objects.items():
-        kind = of(name)
+        kind = type_of(name)
         facts += [f"(objectType {name} {kind}Type)", f"(inReceptacle {name} {home})", f"(objectAtLocation {name} {loc(furniture[home])})"]
         for fact, listed in (("cleanable", can["Cleanable"]), ("heatable", can["Heatable"]), ("coolable", can["Coolable"]),
                              ("toggleable", can["Toggleable"]), ("isReceptacleObject", constants.MOVABLE_RECEPTACLES_SET)):

@@ -41,13 +41,13 @@ class Gem(World):
 
     def reset(self, task: Any, seed: int) -> View:
         number = int.from_bytes(hashlib.sha256(f"{task} {seed}".encode()).digest()[:4], "big") >> 1
-        seen, info = self.env.reset(seed=number)
-        return View(told(seen, info), type=self.name)
+        observation, info = self.env.reset(seed=number)
+        return View(as_text(observation, info), type=self.name)
 
     def step(self, action: str) -> View:
-        seen, reward, terminated, truncated, info = self.env.step(action)
+        observation, reward, terminated, truncated, info = self.env.step(action)
         done = bool(terminated or truncated)
-        return View(told(seen, info), reward=float(reward), done=done, truncated=bool(truncated and not terminated),
+        return View(as_text(observation, info), reward=float(reward), done=done, truncated=bool(truncated and not terminated),
                     won=done and float(reward) >= 1.0)
 
     def actions(self) -> Sequence[str]:
@@ -67,9 +67,9 @@ def boxed(action: str) -> str:
     return action if "\\boxed" in action else f"\\boxed{{{action}}}"
 
 
-def told(seen: Any, info: Dict[str, Any]) -> str:
+def as_text(observation: Any, info: Dict[str, Any]) -> str:
     """An observation with the sentence that GEM puts after it."""
-    parts: List[str] = [str(seen).strip(), str(info.get("suffix") or "").strip()]
+    parts: List[str] = [str(observation).strip(), str(info.get("suffix") or "").strip()]
     return "\n".join(part for part in parts if part) or "The game is over."
 
 

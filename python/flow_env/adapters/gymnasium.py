@@ -49,8 +49,8 @@ class Gymnasium(World):
         if "import" in settings:
             importlib.import_module(str(settings.pop("import")))
         names = settings.pop("names", None)
-        kept = gymnasium.spec(self.id)
-        self.drawn = "ansi" in modes(kept.entry_point)
+        spec = gymnasium.spec(self.id)
+        self.drawn = "ansi" in modes(spec.entry_point)
         if self.drawn:
             settings.setdefault("render_mode", "ansi")
         self.env = gymnasium.make(self.id, **settings)
@@ -67,23 +67,23 @@ class Gymnasium(World):
 
     def reset(self, task: Any, seed: int) -> View:
         number = int.from_bytes(hashlib.sha256(f"{task} {seed}".encode()).digest()[:4], "big") >> 1
-        seen, info = self.env.reset(seed=number)
-        view = View(self.describe(seen), type=re.sub(r"[^A-Za-z0-9._/:+-]", "_", self.id))
+        observation, info = self.env.reset(seed=number)
+        view = View(self.describe(observation), type=re.sub(r"[^A-Za-z0-9._/:+-]", "_", self.id))
         mission = getattr(self.env.unwrapped, "mission", None)
         if isinstance(mission, str):
             view.instruction = mission
         return view
 
-    def drawing(self, seen: Any) -> str:
+    def drawing(self, observation: Any) -> str:
         return drawn(str(self.env.render()))
 
     def step(self, action: str) -> View:
         chosen = self.choice(action.strip())
         if chosen is None:
             return View(f"There is no action {action[:100]!r}.", valid=False)
-        seen, reward, terminated, truncated, _ = self.env.step(chosen)
+        observation, reward, terminated, truncated, _ = self.env.step(chosen)
         done = bool(terminated or truncated)
-        return View(self.describe(seen), reward=float(reward), done=done, truncated=bool(truncated and not terminated),
+        return View(self.describe(observation), reward=float(reward), done=done, truncated=bool(truncated and not terminated),
                     won=done and float(reward) > 0)
 
     def choice(self, action: str) -> Any:
@@ -107,7 +107,7 @@ def modes(entry: Any) -> Sequence[str]:
     return list(metadata.get("render_modes", []))
 
 
-def action_names(name: str, env: Any, given: Optional[str]) -> Optional[List[str]]:
+def action_names(name: str, env: Any, listed: Optional[str]) -> Optional[List[str]]:
     """The names of discrete actions in their order; None where any text is an action."""
     space = env.action_space
     if isinstance(space, spaces.Text):
@@ -117,8 +117,8 @@ def action_names(name: str, env: Any, given: Optional[str]) -> Optional[List[str
     count = int(space.n)
     own = getattr(env.unwrapped, "actions", None)
     names = NAMES.get(name.split("-")[0].split("/")[-1])
-    if given is not None:
-        names = str(given).split("|")
+    if listed is not None:
+        names = str(listed).split("|")
     elif inspect.isclass(own) and hasattr(own, "__members__"):
         names = [member.replace("_", " ") for member in own.__members__]
     if names is not None and len(names) != count:
@@ -129,11 +129,11 @@ def action_names(name: str, env: Any, given: Optional[str]) -> Optional[List[str
 def describer(env: Any) -> Callable[[Any], str]:
     """How observations are told in text."""
     if hasattr(env.unwrapped, "pprint_grid"):
-        return lambda seen: grid(env.unwrapped)
+        return lambda observation: grid(env.unwrapped)
     space = env.observation_space
     if numbers(space) > MOST:
         raise ValueError(f"its observations have {numbers(space)} numbers ({space}), more than {MOST}, and it can't draw them in letters")
-    return lambda seen: told(space, seen)
+    return lambda observation: as_text(space, observation)
 
 
 def numbers(space: Any) -> int:
@@ -150,17 +150,17 @@ def numbers(space: Any) -> int:
     return count if shape is not None else MOST + 1
 
 
-def told(space: Any, seen: Any) -> str:
+def as_text(space: Any, observation: Any) -> str:
     """An observation as text: numbers to three decimals."""
     if isinstance(space, spaces.Text):
-        return str(seen)
+        return str(observation)
     if isinstance(space, spaces.Discrete):
-        return str(int(seen))
+        return str(int(observation))
     if isinstance(space, spaces.Tuple):
-        return ", ".join(told(inner, part) for inner, part in zip(space.spaces, seen))
+        return ", ".join(as_text(inner, part) for inner, part in zip(space.spaces, observation))
     if isinstance(space, spaces.Dict):
-        return "\n".join(f"{name}: {told(inner, seen[name])}" for name, inner in space.spaces.items())
-    return " ".join(f"{value:.3f}".rstrip("0").rstrip(".") for value in seen.reshape(-1).tolist())
+        return "\n".join(f"{name}: {as_text(inner, observation[name])}" for name, inner in space.spaces.items())
+    return " ".join(f"{value:.3f}".rstrip("0").rstrip(".") for value in observation.reshape(-1).tolist())
 
 
 def drawn(text: str) -> str:

@@ -79,11 +79,11 @@ class MiniWob(World):
     def reset(self, task: Any, seed: int) -> View:
         number = int.from_bytes(hashlib.sha256(f"{task} {seed}".encode()).digest()[:4], "big") >> 1
         try:
-            seen, info = self.env.reset(seed=number)
+            observation, info = self.env.reset(seed=number)
         except WebDriverException as error:
             raise Fatal(f"Chromium is gone: {first(error)}") from error
-        view = self.show(seen, info)
-        view.instruction = str(seen["utterance"])
+        view = self.show(observation, info)
+        view.instruction = str(observation["utterance"])
         view.type = self.page
         return view
 
@@ -92,20 +92,20 @@ class MiniWob(World):
         if meant is None:
             return View(self.shown, valid=False)
         try:
-            seen, _, done, _, info = self.env.step(meant)
+            observation, _, done, _, info = self.env.step(meant)
         except WebDriverException as error:
             if alive(self.driver):
                 return View(self.shown, valid=False)
             raise Fatal(f"Chromium is gone: {first(error)}") from error
         if not done:
-            return self.show(seen, info)
+            return self.show(observation, info)
         reward = max(-1.0, min(1.0, float(info["raw_reward"] or 0.0)))
         return View(f"The task is over: {info['reason'] or 'done'}.", reward=reward, done=True, won=reward > 0, score=reward)
 
-    def show(self, seen: Dict[str, Any], info: Dict[str, Any]) -> View:
+    def show(self, observation: Dict[str, Any], info: Dict[str, Any]) -> View:
         self.leaves = [part for part in info["root_dom"].subtree_elements if part.is_leaf]
-        self.values = [str(value) for _, value in seen["fields"] if str(value).strip()]
-        self.shown = "\n".join(map(told, self.leaves)) or "The page is empty."
+        self.values = [str(value) for _, value in observation["fields"] if str(value).strip()]
+        self.shown = "\n".join(map(element_text, self.leaves)) or "The page is empty."
         return View(self.shown)
 
     def meant(self, action: str) -> Optional[Dict[str, Any]]:
@@ -149,7 +149,7 @@ class MiniWob(World):
 TYPED = ("input_text", "input_password", "input_number", "input_date", "input_time", "input_search", "textarea", "select")
 
 
-def told(part: Any) -> str:
+def element_text(part: Any) -> str:
     """A leaf of the page: its number (texts have none), its kind, its text, its value and whether it has the focus."""
     text = re.sub(r"\s+", " ", part.text or "").strip()
     if part.ref < 0:
@@ -163,11 +163,11 @@ def browser() -> None:
     """Tells the package which Chromium to start: the one on the PATH, with its driver."""
     if os.environ.get("MINIWOB_CHROME_BINARY"):
         return
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     driver = shutil.which("chromedriver")
-    if found is None or driver is None:
+    if browser is None or driver is None:
         raise Fatal("there is no Chromium with its driver on the PATH: install them (on Debian: apt install chromium chromium-driver)")
-    os.environ.update(MINIWOB_CHROME_BINARY=found, MINIWOB_CHROMEDRIVER=driver)
+    os.environ.update(MINIWOB_CHROME_BINARY=browser, MINIWOB_CHROMEDRIVER=driver)
 
 
 def alive(driver: Any) -> bool:

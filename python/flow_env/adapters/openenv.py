@@ -63,9 +63,9 @@ class OpenEnv(World):
         if not named:
             return TASKS
         self.environment = named[0]
-        found = self.optional(f"/{self.environment}/splits") or []
-        counts = {part["name"]: self.optional(f"/{self.environment}/num_tasks", {"split": part["name"]}) for part in found}
-        self.names = {NAMES.get(name, name): name for name, said in counts.items() if said and said.get("num_tasks")}
+        described = self.optional(f"/{self.environment}/splits") or []
+        counts = {part["name"]: self.optional(f"/{self.environment}/num_tasks", {"split": part["name"]}) for part in described}
+        self.names = {NAMES.get(name, name): name for name, described in counts.items() if described and described.get("num_tasks")}
         return {here: int(counts[there]["num_tasks"]) for here, there in self.names.items()} or TASKS
 
     def get(self, path: str, body: Optional[Dict[str, Any]] = None) -> Any:
@@ -87,10 +87,10 @@ class OpenEnv(World):
         return count if self.counts is TASKS else [str(index) for index in range(count)]
 
     def reset(self, task: Any, seed: int) -> View:
-        asked: Dict[str, Any] = {"seed": int.from_bytes(hashlib.sha256(f"{task} {seed}".encode()).digest()[:4], "big") >> 1}
+        settings: Dict[str, Any] = {"seed": int.from_bytes(hashlib.sha256(f"{task} {seed}".encode()).digest()[:4], "big") >> 1}
         if self.counts is not TASKS:
-            asked.update(split=self.names[self.split], index=int(task))
-        return self.show(self.ask("reset", asked))
+            settings.update(split=self.names[self.split], index=int(task))
+        return self.show(self.ask("reset", settings))
 
     def step(self, action: str) -> View:
         try:
@@ -111,18 +111,18 @@ class OpenEnv(World):
             raise RuntimeError(f"the server at {self.url} failed in a {what}: {type(error).__name__}: {error}") from error
         if answer.get("type") == "error":
             self.close()
-            said = answer.get("data", {})
-            raise RuntimeError(f"the server at {self.url} refused a {what}: {said.get('code')}: {str(said.get('errors') or said.get('message'))[:500]}")
-        found: Dict[str, Any] = answer["data"]
-        return found
+            failure = answer.get("data", {})
+            raise RuntimeError(f"the server at {self.url} refused a {what}: {failure.get('code')}: {str(failure.get('errors') or failure.get('message'))[:500]}")
+        reply: Dict[str, Any] = answer["data"]
+        return reply
 
     def meant(self, action: str) -> Dict[str, Any]:
         """The action of a text."""
         if len(self.fields) != 1:
-            said = json.loads(action)
-            if not isinstance(said, dict) or not set(said) <= set(self.fields):
+            fields = json.loads(action)
+            if not isinstance(fields, dict) or not set(fields) <= set(self.fields):
                 raise ValueError("no action")
-            return said
+            return fields
         (name,) = self.fields
         by = {str(value): value for value in self.values[name]}
         if by:
@@ -131,11 +131,11 @@ class OpenEnv(World):
             return {name: by[action.strip()]}
         return {name: int(action) if self.fields[name].get("type") == "integer" else action}
 
-    def show(self, said: Dict[str, Any]) -> View:
-        seen: Dict[str, Any] = {name: value for name, value in said["observation"].items() if name != "metadata" and value is not None}
-        self.now = [str(value) for value in seen.pop(self.listed, None) or []] if self.listed else []
-        reward, done = float(said.get("reward") or 0.0), bool(said.get("done"))
-        text = told(next(iter(seen.values()))) if len(seen) == 1 else "\n".join(f"{name}: {told(value)}" for name, value in seen.items())
+    def show(self, result: Dict[str, Any]) -> View:
+        observation: Dict[str, Any] = {name: value for name, value in result["observation"].items() if name != "metadata" and value is not None}
+        self.now = [str(value) for value in observation.pop(self.listed, None) or []] if self.listed else []
+        reward, done = float(result.get("reward") or 0.0), bool(result.get("done"))
+        text = as_text(next(iter(observation.values()))) if len(observation) == 1 else "\n".join(f"{name}: {as_text(value)}" for name, value in observation.items())
         return View(text or "Nothing is shown.", reward=reward, done=done, won=done and reward > 0)
 
     def actions(self) -> List[str]:
@@ -157,7 +157,7 @@ def values(field: Dict[str, Any], schema: Dict[str, Any]) -> List[Any]:
     return listed
 
 
-def told(value: Any) -> str:
+def as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

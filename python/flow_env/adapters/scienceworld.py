@@ -94,9 +94,9 @@ class ScienceWorld(World):
         self.played.append(action)
         return self.show(str(self.machine.call(self.server.step, action)))
 
-    def show(self, said: str) -> View:
+    def show(self, response: str) -> View:
         call, server = self.machine.call, self.server
-        observation = said.strip()
+        observation = response.strip()
         look = str(call(server.freeActionLook)).strip()
         inventory = str(call(server.freeActionInventory)).strip()
         score = round(100 * float(call(server.getScore)))
@@ -108,7 +108,7 @@ class ScienceWorld(World):
             reward=reward,
             done=bool(call(server.getCompleted)) or score < 0,
             won=score >= 100,
-            valid=not said.startswith("No known action matches that input"),
+            valid=not response.startswith("No known action matches that input"),
             # What was focused on shows in the score alone, and decides what an action is worth.
             state=f"{look}\n{inventory}\n{score}",
             score=score,

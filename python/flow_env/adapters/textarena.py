@@ -96,15 +96,15 @@ class TextArena(World):
         return ["\n".join(prompt), "\n".join(part for part in [*rest, self.board] if part)]
 
     def step(self, action: str) -> View:
-        said = action if "[" in action else f"[{action.strip()}]"
-        done, _ = self.env.step(said)
+        bracketed = action if "[" in action else f"[{action.strip()}]"
+        done, _ = self.env.step(bracketed)
         _, text = self.heard()
         if not done:
             return View(text or "Go on.", valid="You attempted an invalid move" not in text)
-        rewards, told = self.env.close()
+        rewards, game_info = self.env.close()
         reward = float((rewards or {}).get(0, 0.0))
-        reason = str(told[0].get("reason") or "") if told else ""
-        invalid = bool(told and told[0].get("invalid_move"))
+        reason = str(game_info[0].get("reason") or "") if game_info else ""
+        invalid = bool(game_info and game_info[0].get("invalid_move"))
         return View("\n".join(part for part in (text, reason) if part) or "The game is over.", reward=reward, done=True,
                     won=reward >= 1.0, score=reward, valid=not invalid)
 
@@ -121,9 +121,9 @@ class TextArena(World):
         trial = copy.deepcopy(self.inner)
         trial.get_observation()
         done, _ = trial.step(action)
-        told = trial.close()[1] if done else {}
+        game_info = trial.close()[1] if done else {}
         texts = [str(message[1]) for message in trial.get_observation()[1]]
-        return not (told and told[0].get("invalid_move")) and not any("You attempted an invalid move" in text for text in texts)
+        return not (game_info and game_info[0].get("invalid_move")) and not any("You attempted an invalid move" in text for text in texts)
 
 
 WORLD = TextArena

@@ -44,15 +44,15 @@ class TextWorld(World):
             self.kind = plain[0]
             parser = argparse.ArgumentParser(exit_on_error=False)
             CHALLENGES[self.kind][2](parser)
-            given = [f"--{key.replace('_', '-')}" + ("" if value is True else f"={value}") for key, value in settings.items() if value is not False]
-            self.settings = vars(parser.parse_args([*plain[1:], *given]))
+            options = [f"--{key.replace('_', '-')}" + ("" if value is True else f"={value}") for key, value in settings.items() if value is not False]
+            self.settings = vars(parser.parse_args([*plain[1:], *options]))
         elif plain and all(Path(name).is_file() for name in plain):
             self.files = {Path(name).stem: Path(name) for name in plain}
         else:
             raise ValueError(f"textworld:KIND names one of {', '.join(CHALLENGES)}, or files of games; `{arguments}` is neither")
-        wanted = {"feedback", "description", "inventory", "admissible_commands", "policy_commands", "won", "lost", "score", "max_score",
+        infos = {"feedback", "description", "inventory", "admissible_commands", "policy_commands", "won", "lost", "score", "max_score",
                   "objective", "last_command"}
-        self.infos = textworld.EnvInfos(**{name: True for name in wanted})
+        self.infos = textworld.EnvInfos(**{name: True for name in infos})
         self.env: Any = None
 
     def tasks(self, split: str) -> Any:
@@ -98,16 +98,16 @@ class TextWorld(World):
         return view
 
     def show(self, state: Any, action: str) -> View:
-        said = tidy(str(state.get("feedback") or ""))
+        feedback = tidy(str(state.get("feedback") or ""))
         look, inventory = tidy(str(state.get("description") or "")), tidy(str(state.get("inventory") or ""))
         self.listed: List[str] = sorted(state.get("admissible_commands") or [])
         self.policy: Optional[Sequence[str]] = state.get("policy_commands")
         score, most = float(state.get("score") or 0), float(state.get("max_score") or 1)
         reward, self.before = (score - self.before) / most, score
         if self.look:
-            said = "\n".join([part for part in (said, look, inventory) if part and (part is said or part not in said)])
-        return View(said or look or "Nothing happens.", reward=reward, state=f"{look}\n{inventory}", score=score,
-                    valid=not action or not REFUSED.intersection(said.split("\n")[:1]))
+            feedback = "\n".join([part for part in (feedback, look, inventory) if part and (part is feedback or part not in feedback)])
+        return View(feedback or look or "Nothing happens.", reward=reward, state=f"{look}\n{inventory}", score=score,
+                    valid=not action or not REFUSED.intersection(feedback.split("\n")[:1]))
 
     def actions(self) -> Sequence[str]:
         return self.listed

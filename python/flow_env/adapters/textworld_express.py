@@ -38,9 +38,9 @@ class TextWorldExpress(World):
         if len(plain) != 1 or plain[0] not in games:
             raise ValueError(f"textworld-express:GAME names one of {', '.join(games)}, not `{arguments}`")
         self.game = plain[0]
-        said = self.machine.call(self.server.load, self.game, ",".join(f"{key}={_plain(value)}" for key, value in settings.items()))
-        if said:
-            raise ValueError(str(said))
+        error = self.machine.call(self.server.load, self.game, ",".join(f"{key}={_plain(value)}" for key, value in settings.items()))
+        if error:
+            raise ValueError(str(error))
         self.wants_gold = False
 
     def tasks(self, split: str) -> Sequence[str]:
@@ -69,20 +69,20 @@ class TextWorldExpress(World):
         return self.show(self.machine.call(self.server.stepJSON, action))
 
     def show(self, text: str) -> View:
-        seen: Dict[str, Any] = json.loads(text)
-        self.listed: List[str] = seen["validActions"]
-        observation = seen["observation"].strip()
-        look, inventory = seen["look"].strip(), seen["inventory"].strip()
+        state: Dict[str, Any] = json.loads(text)
+        self.listed: List[str] = state["validActions"]
+        observation = state["observation"].strip()
+        look, inventory = state["look"].strip(), state["inventory"].strip()
         valid = not observation.startswith("Unknown action")
-        score = float(seen["score"])
+        score = float(state["score"])
         reward, self.before = score - self.before, score
         if self.look:
             observation = "\n".join([part for part in (observation, look, inventory) if part and (part is observation or part not in observation)])
         return View(
             observation or look,
             reward=reward,
-            done=bool(seen["tasksuccess"] or seen["taskfailure"] or score >= 1.0),
-            won=bool(seen["tasksuccess"]),
+            done=bool(state["tasksuccess"] or state["taskfailure"] or score >= 1.0),
+            won=bool(state["tasksuccess"]),
             valid=valid,
             state=f"{look}\n{inventory}",
             score=score,
@@ -113,9 +113,9 @@ class TextWorldExpress(World):
         for _ in range(50):  # as often as the package tries
             self.begin()
             agent = call(getattr(jvm.textworldexpress.goldagent, WALKERS[self.game]), call(self.server.game))
-            found = call(agent.mkGoldPath, chance)
-            if call(lambda: found._1):
-                return [str(action) for action in call(lambda: found._2)]
+            result = call(agent.mkGoldPath, chance)
+            if call(lambda: result._1):
+                return [str(action) for action in call(lambda: result._2)]
         return []
 
     def close(self) -> None:

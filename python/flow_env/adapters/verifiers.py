@@ -56,21 +56,21 @@ class Verifiers(World):
         self.play: Optional[Play] = None
 
     def tasks(self, split: str) -> int:
-        return len(self.held.rows.get(split, ()))
+        return len(self.open_bench.rows.get(split, ()))
 
     @property
-    def held(self) -> Bench:
+    def open_bench(self) -> Bench:
         if self.bench is None:
             raise RuntimeError("this world was closed")
         return self.bench
 
     def reset(self, task: Any, seed: int) -> View:
         self.leave()
-        before = sum(len(self.held.rows[name]) for name in self.splits[: self.splits.index(self.split)])
-        self.row = self.held.rows[self.split][int(task) - before]
-        self.play = Play(self.held, self.row)
+        before = sum(len(self.open_bench.rows[name]) for name in self.splits[: self.splits.index(self.split)])
+        self.row = self.open_bench.rows[self.split][int(task) - before]
+        self.play = Play(self.open_bench, self.row)
         view = self.show()
-        view.type = self.held.name
+        view.type = self.open_bench.name
         return view
 
     def step(self, action: str) -> View:
@@ -82,20 +82,20 @@ class Verifiers(World):
     def show(self) -> View:
         """What the episode asks next, or how it ended."""
         assert self.play is not None
-        asked = self.play.wait()
-        if asked is None:
+        request = self.play.wait()
+        if request is None:
             return ended(self.play.task.result())
-        messages, tools = asked
-        system = [text(one) for one in messages if one.role == "system"]
+        messages, tools = request
+        system = [text(message) for message in messages if message.role == "system"]
         about = "\n\n".join(part for part in [*system, tool_calls.told([described(tool) for tool in tools])] if part)
         first, self.play.asked_before = not self.play.asked_before, True
-        rest = [one for one in messages if one.role != "system"]
-        shown = text(rest[0]) if len(rest) == 1 else "\n".join(f"{getattr(one, 'name', None) or one.role}: {text(one)}" for one in rest)
+        rest = [message for message in messages if message.role != "system"]
+        shown = text(rest[0]) if len(rest) == 1 else "\n".join(f"{getattr(message, 'name', None) or message.role}: {text(message)}" for message in rest)
         return View(shown or "Go on.", instruction=about or None) if first else View(shown or "Go on.")
 
     def expert(self) -> Optional[str]:
-        found = getattr(self.row.data, str(self.gold), None)
-        return None if found is None else str(found)
+        answer = getattr(self.row.data, str(self.gold), None)
+        return None if answer is None else str(answer)
 
     def leave(self) -> None:
         if self.play is not None:
@@ -114,9 +114,9 @@ class Play:
 
     def __init__(self, bench: Bench, row: Any) -> None:
         self.bench = bench
-        self.asked: asyncio.Future[Tuple[List[Any], List[Any]]] = bench.loop.create_future()
-        self.said: asyncio.Future[str] = bench.loop.create_future()
-        self.one = asyncio.Lock()
+        self.pending: asyncio.Future[Tuple[List[Any], List[Any]]] = bench.loop.create_future()
+        self.reply: asyncio.Future[str] = bench.loop.create_future()
+        self.lock = asyncio.Lock()
         self.calls = itertools.count()
         self.traces: List[str] = []
         self.asked_before = False
@@ -129,22 +129,22 @@ class Play:
 
     async def ask(self, messages: List[Any], tools: List[Any]) -> str:
         """What is answered to these messages. Agents who ask at the same time wait for each other."""
-        async with self.one:
-            self.said = self.bench.loop.create_future()
-            self.asked.set_result((messages, tools))
-            return await self.said
+        async with self.lock:
+            self.reply = self.bench.loop.create_future()
+            self.pending.set_result((messages, tools))
+            return await self.reply
 
     def wait(self) -> Optional[Tuple[List[Any], List[Any]]]:
         """The next messages to be answered; None if the episode is over."""
         loop, served = self.bench.loop, self.bench.served
-        loop.run_until_complete(asyncio.wait({self.task, self.asked, served}, return_when=asyncio.FIRST_COMPLETED))
+        loop.run_until_complete(asyncio.wait({self.task, self.pending, served}, return_when=asyncio.FIRST_COMPLETED))
         if served.done():
             raise Fatal(f"what serves the environment has ended: {served.exception()}")
-        return None if self.task.done() else self.asked.result()
+        return None if self.task.done() else self.pending.result()
 
     def answer(self, action: str) -> None:
-        self.asked = self.bench.loop.create_future()
-        self.said.set_result(action)
+        self.pending = self.bench.loop.create_future()
+        self.reply.set_result(action)
 
     def end(self) -> None:
         """Ends the episode, wherever it is."""
@@ -194,11 +194,11 @@ class Bench:
         env, steps, harness = settings.pop("env", ""), settings.pop("steps", None), settings.pop("harness", None)
         tasks, test = settings.pop("tasks", None), settings.pop("test", None)
         own = vf.default_harness_id(module)  # `bash`, a coding agent with a shell, unless the taskset brings one
-        given = harness or (own if own != "bash" else verifiers_chat.NAME)
+        chosen_harness = harness or (own if own != "bash" else verifiers_chat.NAME)
         kind = vf.env_config_type(module, env)
         roles = {name: field.default for name, field in kind.model_fields.items() if isinstance(field.default, vf.AgentConfig)}
         seats = {name: {"runtime": {"type": "subprocess"}, "max_turns": steps or role.max_turns,
-                        **({"harness": {"id": given}} if role.harness is None else {})} for name, role in roles.items()}
+                        **({"harness": {"id": chosen_harness}} if role.harness is None else {})} for name, role in roles.items()}
         config = vf.resolve_env_config({"id": env, "taskset": {"id": module, **settings}, "interception": {"type": "server"}, **seats})
         self.env = vf.load_environment(config)
         self.rows = rows(self.env.taskset, "split" in settings, tasks, test)
@@ -254,36 +254,36 @@ def importable(taskset: str) -> str:
 def rows(taskset: Any, chosen: bool, tasks: Optional[int], test: Optional[int]) -> Dict[str, Sequence[Any]]:
     """The tasks of each split; `chosen` says that the taskset's own split was named."""
 
-    def some(of: Any) -> List[Any]:
-        most = tasks or (None if of.bounded else ENDLESS)
-        return list(itertools.islice(of, most))
+    def some(taskset: Any) -> List[Any]:
+        most = tasks or (None if taskset.bounded else ENDLESS)
+        return list(itertools.islice(taskset, most))
 
     field = type(taskset.config).model_fields.get("split")
     if field is not None and not chosen:
         names = [name for name in get_args(field.annotation) if name in SPLITS] or ["train", "test"]
         return {SPLITS[name]: some(vf.load_taskset(taskset.config.model_copy(update={"split": name}))) for name in names}
-    found = some(taskset)
-    held = max(1, len(found) // 10) if test is None else test
-    if not 0 <= held <= len(found):
-        raise ValueError(f"test={held}, but the taskset has {len(found)} tasks")
-    cut = len(found) - held
-    return {name: part for name, part in (("train", found[:cut]), ("test", found[cut:])) if part}
+    all_tasks = some(taskset)
+    held_out = max(1, len(all_tasks) // 10) if test is None else test
+    if not 0 <= held_out <= len(all_tasks):
+        raise ValueError(f"test={held_out}, but the taskset has {len(all_tasks)} tasks")
+    cut = len(all_tasks) - held_out
+    return {name: part for name, part in (("train", all_tasks[:cut]), ("test", all_tasks[cut:])) if part}
 
 
 def ended(episode: Any) -> View:
     """How an episode ended: reward and figures, each the mean over the agents that are trained."""
-    wrong = [error for one in [episode, *episode.traces] for error in one.errors]
+    wrong = [error for part in [episode, *episode.traces] for error in part.errors]
     if not episode.ok:
         raise RuntimeError(f"{wrong[-1].type}: {wrong[-1].message}" if wrong else "the episode failed and doesn't say why")
     traces = [trace for trace in episode.traces if trace.agent.trainable] or episode.traces
     reward = mean([float(trace.reward) for trace in traces])
-    said: Dict[str, List[float]] = {}
+    collected: Dict[str, List[float]] = {}
     for trace in traces:
         parts = {name: None if part is None else part.value for name, part in trace.rewards.items()}
         for name, value in {**trace.metrics, **parts}.items():
             if value is not None:
-                said.setdefault(re.sub(r"[^a-z0-9_]", "_", name.lower())[:32], []).append(float(value))
-    figures = {name: mean(values) for name, values in itertools.islice(((n, v) for n, v in said.items() if NAME.match(n)), INFO)}
+                collected.setdefault(re.sub(r"[^a-z0-9_]", "_", name.lower())[:32], []).append(float(value))
+    figures = {name: mean(values) for name, values in itertools.islice(((n, v) for n, v in collected.items() if NAME.match(n)), INFO)}
     why = str(traces[-1].stop_condition or "done")
     return View(f"The episode is over: {why}.", reward=reward, done=True, won=reward >= 1.0, score=reward, truncated=why.startswith("max_"), info=figures)
 

@@ -41,7 +41,7 @@ class Chat(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
     ) -> Any:
         system, prompt = self.resolve_prompt(data)
         messages: List[Json] = [{"role": "system", "content": system}] if system else []
-        messages += [{"role": "user", "content": prompt}] if isinstance(prompt, str) else [message_to_wire(one) for one in prompt or []]
+        messages += [{"role": "user", "content": prompt}] if isinstance(prompt, str) else [message_to_wire(message) for message in prompt or []]
         servers = {name: {"url": url, "timeout": self.config.tool_timeout} for name, url in mcp_urls.items()}
         async with AsyncExitStack() as stack:
             # The endpoint is on this machine: no proxy, no certificates, and whoever answers may take his time.
@@ -51,16 +51,16 @@ class Chat(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
 
             async def result(call: Json) -> Json:
                 """The message that answers a call."""
-                name, said = call["function"]["name"], json.loads(call["function"]["arguments"])
+                name, arguments = call["function"]["name"], json.loads(call["function"]["arguments"])
                 if tool_interception_url:
-                    asked = await http.post(tool_interception_url, json={"tool_call_id": call["id"], "name": name, "arguments": said})
-                    asked.raise_for_status()
-                    verdict = asked.json()
+                    response = await http.post(tool_interception_url, json={"tool_call_id": call["id"], "name": name, "arguments": arguments})
+                    response.raise_for_status()
+                    verdict = response.json()
                     if verdict["action"] == "stop":
                         raise RuntimeError(verdict["reason"])
                     if verdict["action"] == "deny":
                         return verdict["message"]  # type: ignore[no-any-return]
-                content = await call_mcp(connections, owners, name, said)
+                content = await call_mcp(connections, owners, name, arguments)
                 return {"role": "tool", "tool_call_id": call["id"], "name": name, "content": content}
 
             while True:

@@ -3,13 +3,14 @@
 mod recipe;
 mod score;
 
+use crate::cli::candidates;
 use super::error::{Error, Result};
 use super::machine::Machine;
 use super::models;
-use super::output::{answer, Outcome, Output};
+use super::output::{answer, CommandResult, OutputFormat};
 use super::past::changes;
 use super::session::info;
-use crate::dataflow::context::Shared;
+use crate::dataflow::context::RunState;
 use crate::dataflow::feed::{Feed, Feeds};
 use crate::dataflow::journal::Journal;
 use crate::dataflow::run::{run, Plan};
@@ -22,14 +23,14 @@ use crate::rollout::settings::EVALUATION_SEED;
 use crate::{ops, pipeline, row};
 use clap::Args;
 use parking_lot::Mutex;
-use recipe::{recipe, Changes};
+use recipe::{recipe, EvalSettings};
 use score::Score;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 #[derive(Args)]
-pub struct Eval {
+pub struct EvalArgs {
     /// A run's folder, whose newest weights play; or, with --like, a folder with a model; none for a model that a server runs
     #[arg(required_unless_present = "like")]
     run: Option<PathBuf>,
@@ -61,7 +62,7 @@ pub struct Eval {
     #[arg(long, default_value_t = EVALUATION_SEED)]
     seed: u64,
     /// Overrides a value of what is played, as `nodes.trial.with.reflect.keep=none`: `nodes.NODE.with` are settings of `evaluate`
-    #[arg(long = "set", value_name = "PATH=VALUE")]
+    #[arg(long = "set", value_name = "PATH=VALUE", add = candidates::paths())]
     sets: Vec<String>,
     /// Keeps the rows in this folder, as a run that can be queried and shown
     #[arg(long)]
@@ -70,32 +71,32 @@ pub struct Eval {
     machine: Machine,
 }
 
-impl Eval {
-    pub fn run(self) -> Outcome {
+impl EvalArgs {
+    pub fn run(self) -> CommandResult {
         self.machine.alone("an evaluation")?;
         let panel = Panel::load(&self.panel)?;
-        let (trained, how) = self.recipe()?;
-        let shared = Shared::default();
+        let (trained, evaluation) = self.recipe()?;
+        let shared = RunState::default();
         for (_, program) in ops::programs(&trained) {
-            shared.outside.declare(program);
+            shared.programs.declare(program);
         }
-        panel.verify(&shared.outside)?;
-        let policy = models::start(&how, self.machine.threads(), &models::Starts::new())?;
+        panel.verify(&shared.programs)?;
+        let policy = models::start(&evaluation, self.machine.threads(), &models::Starts::new())?;
         // An override may have emptied the log.
-        let node = how.log.first().cloned().ok_or_else(|| Error::asked("`log` must name the node that plays"))?;
+        let node = evaluation.log.first().cloned().ok_or_else(|| Error::request("`log` must name the node that plays"))?;
         let sink = Sink::of([node.clone()].into());
         eprintln!("playing {} tasks of {}", panel.tasks.len(), panel.name);
-        let folder = self.out.as_ref().map(|out| log::Run::create(out, &how.to_yaml(out), &info(&how))).transpose()?;
+        let folder = self.out.as_ref().map(|out| log::Run::create(out, &evaluation.to_yaml(out), &info(&evaluation))).transpose()?;
         let committer = folder.clone().map(|folder| Committer::new(folder).map(|c| Arc::new(Mutex::new(c)))).transpose()?;
         let journal = Journal { run: folder, committer: committer.clone(), observer: Arc::new(|_| {}) };
-        let version = self.version(&how)?;
-        let attempts = how.node(&node).and_then(|n| n.with.given()["attempts"].as_u64()).map_or(1, |attempts| attempts as u32);
-        let given = self.remembered(&how)?;
-        let plan = Plan::new(how, ops::find, ops::adds);
+        let version = self.version(&evaluation)?;
+        let attempts = evaluation.node(&node).and_then(|n| n.with.raw()["attempts"].as_u64()).map_or(1, |attempts| attempts as u32);
+        let memory_changes = self.remembered(&evaluation)?;
+        let plan = Plan::new(evaluation, ops::find, ops::adds);
         run(Plan {
             workers: self.machine.workers as usize,
-            feeds: given.clone(),
-            given: given.into(),
+            feeds: memory_changes.clone(),
+            initial: memory_changes.into(),
             policy,
             journal,
             stall: self.machine.stall(),
@@ -111,30 +112,30 @@ impl Eval {
         let score = Score::of(&panel, self.samples, attempts, rows.as_ref(), self.seed, version)?;
         let subject = self.run.as_ref().or(self.like.as_ref()).map(|path| path.display().to_string()).unwrap_or_default();
         match self.machine.format {
-            Output::Json => answer(&score.json(&subject, self.temperature).to_string()),
-            Output::Text => answer(&score.text(&subject, self.temperature)),
+            OutputFormat::Json => answer(&score.json(&subject, self.temperature).to_string()),
+            OutputFormat::Text => answer(&score.text(&subject, self.temperature)),
         }
         Ok(ExitCode::SUCCESS)
     }
 
     /// What the memory held when its run ended: all of its changes in iteration 0, in which the panel is played.
-    fn remembered(&self, how: &Pipeline) -> Result<Feeds> {
+    fn remembered(&self, evaluation: &Pipeline) -> Result<Feeds> {
         let Some(path) = &self.memory else { return Ok(Feeds::new()) };
-        let (folder, mut given) = (log::Run::open(path)?, Feeds::new());
-        for node in how.nodes.iter().filter(|n| ops::is(n, Role::Remembers)) {
+        let (folder, mut memory_changes) = (log::Run::open(path)?, Feeds::new());
+        for node in evaluation.nodes.iter().filter(|n| ops::is(n, Role::Remembers)) {
             let help = format!("`--memory` names a run whose `{}` remembers, and logs it", node.id);
             let changes = changes(node, &folder, &folder.manifest()?).map_err(|e| e.help(help))?;
-            given.insert(
+            memory_changes.insert(
                 node.id.clone(),
                 Arc::new(move |iteration: u64| if iteration == 0 { changes(u64::MAX) } else { Ok(vec![]) }) as Feed,
             );
         }
-        Ok(given)
+        Ok(memory_changes)
     }
 
     /// Which version of its weights plays, if it is a run's.
-    fn version(&self, how: &Pipeline) -> Result<Option<u64>> {
-        let (Some((model, settings)), Some(path)) = (how.models.iter().next(), &self.run) else { return Ok(None) };
+    fn version(&self, evaluation: &Pipeline) -> Result<Option<u64>> {
+        let (Some((model, settings)), Some(path)) = (evaluation.models.iter().next(), &self.run) else { return Ok(None) };
         let Some(run) = models::run_at(path)?.filter(|_| !ops::remote(settings)) else { return Ok(None) };
         Ok(models::newest_of(&run, model)?.map(|weights| weights.version))
     }
@@ -145,12 +146,12 @@ impl Eval {
         if let Some((run, _)) = own.as_ref().filter(|(_, file)| !file.exists()) {
             let why = format!("{} is no run: it has no pipeline.yaml, which would say how to play", run.display());
             let help = models::pruned(run).unwrap_or_else(|| "name a pipeline that does: --like PIPELINE".into());
-            return Err(Error::Asked(why).help(help));
+            return Err(Error::Request(why).help(help));
         }
         // One of the two is given.
         let file = own.map(|(_, file)| file).or_else(|| self.like.clone()).unwrap_or_default();
         let trained = pipeline::load(&file, &[], &ops::replayed(Default::default()))?;
-        let changes = Changes {
+        let changes = EvalSettings {
             model: self.run.as_deref(),
             panel: &self.panel,
             node: self.node.as_deref(),

@@ -6,9 +6,9 @@ use crate::pipeline::{Node, Pipeline, Role};
 use serde_json::{json, Map, Value};
 use std::path::Path;
 
-/// What is other than in training.
-pub struct Changes<'a> {
-    /// Where the weights are; only models that a server runs do without.
+/// How the evaluation differs from training.
+pub struct EvalSettings<'a> {
+    /// Where the weights are; not needed for models that a server runs.
     pub model: Option<&'a Path>,
     pub panel: &'a Path,
     pub node: Option<&'a str>,
@@ -23,12 +23,12 @@ pub struct Changes<'a> {
 
 /// A pipeline of one iteration: the agent of the node that plays in `trained`, with weights that stay as they are, plays the panel, and those
 /// attempts are reflected on that are in training. It logs that node alone.
-pub fn recipe(trained: &Pipeline, changes: &Changes) -> Result<String> {
+pub fn recipe(trained: &Pipeline, changes: &EvalSettings) -> Result<String> {
     let node = chosen(trained, changes.node)?;
     let memories = if changes.remembers { memories_of(trained, node)? } else { vec![] };
     let attempts = changes.attempts.or(node.body.as_ref().map(|body| body.attempts)).unwrap_or(1);
     if !memories.is_empty() && attempts > 1 {
-        return Err(Error::asked(
+        return Err(Error::request(
             "several attempts are told of one another, and not what is remembered: leave out `--attempts` or `--memory`",
         ));
     }
@@ -42,7 +42,7 @@ pub fn recipe(trained: &Pipeline, changes: &Changes) -> Result<String> {
         "seed": changes.seed,
     });
     if let Some(reflects) = node.all().find(|inner| ops::is(inner, Role::Reflects)) {
-        let mut reflect = reflects.with.given().clone();
+        let mut reflect = reflects.with.raw().clone();
         if let Some(settings) = reflect.as_object_mut() {
             // Who reflects is the model, about its own attempts; anything else is asked for where it is wanted.
             ["actor", "notes", "temperature"].iter().for_each(|key| drop(settings.remove(*key)));
@@ -55,7 +55,7 @@ pub fn recipe(trained: &Pipeline, changes: &Changes) -> Result<String> {
     for (port, memory) in memories {
         nodes[&node.id]["inputs"][port] = json!({ "after": memory.id });
         // Its changes come from the log; what says how its keys are compared is all that counts of it.
-        let compares = ops::comparing().into_iter().filter_map(|key| Some((key.clone(), memory.with.given().get(&key)?.clone())));
+        let compares = ops::comparing().into_iter().filter_map(|key| Some((key.clone(), memory.with.raw().get(&key)?.clone())));
         nodes[&memory.id] = json!({ "op": memory.op, "inputs": node.id, "with": compares.collect::<Map<_, _>>() });
         log.push(memory.id.clone());
     }
@@ -71,8 +71,8 @@ pub fn recipe(trained: &Pipeline, changes: &Changes) -> Result<String> {
 }
 
 /// The agent of the first node of this role, itself or inside the loop, as it plays when nothing is learnt.
-fn agent(node: &Node, role: Role, changes: &Changes) -> Option<Value> {
-    let mut agent = node.all().find(|inner| ops::is(inner, role))?.with.given()["agent"].clone();
+fn agent(node: &Node, role: Role, changes: &EvalSettings) -> Option<Value> {
+    let mut agent = node.all().find(|inner| ops::is(inner, role))?.with.raw()["agent"].clone();
     if let Some(most) = changes.max_turns {
         agent["max_turns"] = json!(most);
     }
@@ -93,11 +93,11 @@ fn chosen<'a>(pipeline: &'a Pipeline, name: Option<&str>) -> Result<&'a Node> {
     match name {
         Some(id) => {
             let node = players.iter().find(|n| n.id == id).copied();
-            node.ok_or_else(|| Error::Asked(format!("`{id}` plays nothing; what plays is {}", names())))
+            node.ok_or_else(|| Error::Request(format!("`{id}` plays nothing; what plays is {}", names())))
         }
         None if players.len() == 1 => Ok(players[0]),
-        None if players.is_empty() => Err(Error::asked("no node plays with a model")),
-        None => Err(Error::Asked(format!("several nodes play: name one of {} by --node", names()))),
+        None if players.is_empty() => Err(Error::request("no node plays with a model")),
+        None => Err(Error::Request(format!("several nodes play: name one of {} by --node", names()))),
     }
 }
 
@@ -107,13 +107,13 @@ fn memories_of<'a>(pipeline: &'a Pipeline, node: &'a Node) -> Result<Vec<(&'a st
     let read = node.inputs.iter().filter(|_| node.body.is_none());
     let memories: Vec<_> = read.filter_map(|input| Some((input.port.as_str(), remembers(&input.from)?))).collect();
     match memories.is_empty() {
-        true => Err(Error::Asked(format!("`{}` reads no memory, which `--memory` is for", node.id))),
+        true => Err(Error::Request(format!("`{}` reads no memory, which `--memory` is for", node.id))),
         false => Ok(memories),
     }
 }
 
 /// The models that the agents of these nodes name, with the weights that are asked for, and the encoders of the memories.
-fn models(trained: &Pipeline, nodes: &Value, changes: &Changes) -> Result<Map<String, Value>> {
+fn models(trained: &Pipeline, nodes: &Value, changes: &EvalSettings) -> Result<Map<String, Value>> {
     let mut models = Map::new();
     for name in ops::models(nodes) {
         let settings = match (trained.models.get(&name), changes.model) {
@@ -122,7 +122,7 @@ fn models(trained: &Pipeline, nodes: &Value, changes: &Changes) -> Result<Map<St
             (_, Some(model)) => json!({ "load": model, "of": name }),
             (_, None) => {
                 let help = "name the run whose weights play: flow eval RUN --panel FILE";
-                return Err(Error::Asked(format!("nothing says which weights of `{name}` play")).help(help));
+                return Err(Error::Request(format!("nothing says which weights of `{name}` play")).help(help));
             }
         };
         models.insert(name, settings);

@@ -1,4 +1,4 @@
-//! What was won of a panel.
+//! The score of a panel: pass@k, returns and turns.
 
 use crate::env::Panel;
 use crate::row::{self, RowError};
@@ -26,12 +26,12 @@ pub struct Score {
     /// The version of the weights that played, where a run has made them.
     weights: Option<u64>,
     /// Of each task, in the panel's order.
-    each: Vec<OfTask>,
+    each: Vec<TaskScore>,
 }
 
-/// What came of a task, for those who draw tasks anew: counts and sums.
+/// Counts and sums of one task, from which other programs can bootstrap over tasks.
 #[derive(Default)]
-struct OfTask {
+struct TaskScore {
     /// Trials that were won within so many attempts, from 1.
     won: Vec<u32>,
     episodes: usize,
@@ -40,7 +40,7 @@ struct OfTask {
 }
 
 #[derive(Default)]
-struct Episode {
+struct ScoredEpisode {
     won: bool,
     turns: usize,
     score: f32,
@@ -58,7 +58,7 @@ impl Score {
         weights: Option<u64>,
     ) -> Result<Score, RowError> {
         let names: Vec<String> = panel.tasks.iter().map(|t| t.name()).collect();
-        let mut episodes: BTreeMap<(&str, u32, u32), Episode> = BTreeMap::new();
+        let mut episodes: BTreeMap<(&str, u32, u32), ScoredEpisode> = BTreeMap::new();
         let mut distinct = 0.0;
         if let Some(rows) = rows {
             let (tasks, samples, attempts) = (row::texts(rows, "task")?, row::u32s(rows, "sample")?, row::u32s(rows, "attempt")?);
@@ -89,7 +89,7 @@ impl Score {
         let each = names.iter().zip(trials.chunks(samples.max(1) as usize)).map(|(name, trials)| {
             let within = |k: u32| trials.iter().filter(|trial| trial.won_at.is_some_and(|at| at < k)).count() as u32;
             let own = || episodes.range((name.as_str(), 0, 0)..=(name.as_str(), u32::MAX, u32::MAX)).map(|(_, episode)| episode);
-            OfTask {
+            TaskScore {
                 won: (1..=attempts).map(within).collect(),
                 episodes: own().count(),
                 turns: own().map(|e| e.turns).sum(),
@@ -172,7 +172,7 @@ fn types(
     samples: u32,
     attempts: u32,
     trials: &[Trial],
-    episodes: &BTreeMap<(&str, u32, u32), Episode>,
+    episodes: &BTreeMap<(&str, u32, u32), ScoredEpisode>,
     seed: u64,
 ) -> Vec<(String, usize, Interval, f64)> {
     let mut which: BTreeMap<&str, Vec<usize>> = BTreeMap::new();

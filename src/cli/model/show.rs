@@ -1,6 +1,6 @@
 //! `flow model show`: says what a model is, and how much memory it takes.
 
-use crate::cli::output::{answer, Outcome};
+use crate::cli::output::{answer, CommandResult};
 use crate::policy::{instructions, Description, Dtype, EncoderDescription, LoraSettings};
 use std::path::Path;
 use std::process::ExitCode;
@@ -10,8 +10,8 @@ const SUMS: u64 = 8;
 const TOKENS: usize = 1024;
 
 /// Describes the model at `path`.
-pub fn show(path: &Path) -> Outcome {
-    if let Some(EncoderDescription { parameters, context, vocab, width }) = EncoderDescription::of(path)? {
+pub fn show(path: &Path) -> CommandResult {
+    if let Some(EncoderDescription { parameters, context, vocab, width }) = EncoderDescription::read(path)? {
         let folder = path.display();
         answer(&format!(
             "architecture     bert, an encoder: it gives texts' vectors, as `models: {{ encoder: {{ encode: {folder} }} }}`\n\
@@ -24,7 +24,7 @@ pub fn show(path: &Path) -> Outcome {
         ));
         return Ok(ExitCode::SUCCESS);
     }
-    let model = Description::of(path)?;
+    let model = Description::read(path)?;
     let Description { architecture, parameters, context, vocab, template, ends, value, .. } = &model;
     let mut lines = vec![
         format!("architecture     {architecture}{}", if *value { ", with a value head" } else { "" }),

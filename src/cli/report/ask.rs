@@ -1,4 +1,4 @@
-//! Columns of an answer, typed.
+//! Query results with typed columns.
 
 use crate::cli::error::{Error, Result};
 use crate::log::{self, Run};
@@ -7,21 +7,21 @@ use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::{DataType, Float64Type, UInt64Type};
 
 /// The rows that a query gave.
-pub struct Asked(RecordBatch);
+pub struct TypedRows(RecordBatch);
 
 /// Asks the log of a run.
-pub fn ask(run: &Run, sql: &str) -> Result<Asked> {
+pub fn ask(run: &Run, sql: &str) -> Result<TypedRows> {
     let answer = log::query(run, sql)?;
-    Ok(Asked(concat_batches(&answer.schema, &answer.batches)?))
+    Ok(TypedRows(concat_batches(&answer.schema, &answer.batches)?))
 }
 
-impl Asked {
+impl TypedRows {
     pub fn len(&self) -> usize {
         self.0.num_rows()
     }
 
     fn column(&self, name: &str, kind: &DataType) -> Result<ArrayRef> {
-        let column = self.0.column_by_name(name).ok_or_else(|| Error::Asked(format!("the answer has no column `{name}`")))?;
+        let column = self.0.column_by_name(name).ok_or_else(|| Error::Request(format!("the answer has no column `{name}`")))?;
         cast(column, kind).map_err(|e| Error::from(e).at(format!("column `{name}`")))
     }
 

@@ -1,12 +1,12 @@
 //! Charts: a figure over the iterations, a line an experiment, with a band where something says how sure it is.
 
-use super::source::Family;
+use super::source::Experiment;
 use crate::stats::{over_seeds, Interval};
 use serde_json::{json, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A figure of one run: iteration -> value.
-pub type Figure = BTreeMap<u64, f64>;
+/// A figure of one run over time: iteration -> value.
+pub type Series = BTreeMap<u64, f64>;
 
 /// One chart.
 pub struct Chart {
@@ -22,6 +22,13 @@ pub struct Chart {
 const POINTS: usize = 400;
 
 impl Chart {
+    /// Whether all of its lines lie at 0 all the time: a card would say no more than that.
+    pub fn is_zero(&self) -> bool {
+        let values = |points: &Value| points.as_array().map_or(vec![], |points| points.iter().map(|point| point[1].clone()).collect());
+        let runs = |line: &Value| line["runs"].as_array().map_or(vec![], |runs| runs.iter().flat_map(|run| values(&run["points"])).collect());
+        self.lines.iter().flat_map(|line| [values(&line["points"]), runs(line)].concat()).all(|value| value.as_f64() == Some(0.0))
+    }
+
     pub fn json(self) -> Value {
         let Chart { section, title, about, unit, lines } = self;
         json!({ "section": section, "title": title, "about": about, "unit": unit, "lines": lines })
@@ -30,8 +37,8 @@ impl Chart {
 
 /// The line of a family: the mean over its runs with the interval over their seeds; of a run alone its own values, with `known`, the
 /// interval that its measurement has by itself. Nothing if no run has the figure.
-pub fn line(family: (usize, &Family), part: Option<String>, figures: &[Figure], known: &[BTreeMap<u64, Interval>]) -> Option<Value> {
-    let (number, Family { label, runs }) = family;
+pub fn line(family: (usize, &Experiment), part: Option<String>, figures: &[Series], known: &[BTreeMap<u64, Interval>]) -> Option<Value> {
+    let (number, Experiment { label, runs }) = family;
     let having: Vec<usize> = runs.iter().copied().filter(|r| figures.get(*r).is_some_and(|f| !f.is_empty())).collect();
     let alone = match having.as_slice() {
         [] => return None,
@@ -84,35 +91,35 @@ pub fn number_of(value: f64) -> Value {
 mod tests {
     use super::*;
 
-    fn figure(values: &[(u64, f64)]) -> Figure {
+    fn figure(values: &[(u64, f64)]) -> Series {
         values.iter().copied().collect()
     }
 
     #[test]
     fn several_seeds_are_one_line() {
         let figures = [figure(&[(0, 0.6), (5, 0.1)]), figure(&[(0, 0.7)]), figure(&[(0, 0.8), (5, 0.3)]), figure(&[])];
-        let family = Family { label: "grpo".into(), runs: vec![0, 1, 2, 3] };
-        let found = line((4, &family), None, &figures, &[]).unwrap();
-        assert_eq!(found["points"][0], json!([0, 0.7, 0.451566, 0.948434, 3]));
-        assert_eq!((&found["points"][1][1], &found["points"][1][4]), (&json!(0.2), &json!(2)));
-        assert_eq!(found["runs"][1], json!({ "run": 1, "points": [[0, 0.7]] }));
-        assert_eq!((&found["family"], &found["label"]), (&json!(4), &json!("grpo")));
-        assert!(line((0, &Family { label: "none".into(), runs: vec![3] }), None, &figures, &[]).is_none());
+        let family = Experiment { label: "grpo".into(), runs: vec![0, 1, 2, 3] };
+        let drawn = line((4, &family), None, &figures, &[]).unwrap();
+        assert_eq!(drawn["points"][0], json!([0, 0.7, 0.451566, 0.948434, 3]));
+        assert_eq!((&drawn["points"][1][1], &drawn["points"][1][4]), (&json!(0.2), &json!(2)));
+        assert_eq!(drawn["runs"][1], json!({ "run": 1, "points": [[0, 0.7]] }));
+        assert_eq!((&drawn["family"], &drawn["label"]), (&json!(4), &json!("grpo")));
+        assert!(line((0, &Experiment { label: "none".into(), runs: vec![3] }), None, &figures, &[]).is_none());
     }
 
     #[test]
     fn a_run_alone_has_the_band_that_is_known() {
         let known = [BTreeMap::from([(0, Interval { value: 0.5, low: 0.4, high: 0.625 })])];
-        let family = Family { label: "grpo".into(), runs: vec![0] };
-        let found = line((0, &family), Some("attempt 1".into()), &[figure(&[(0, 0.5), (1, 0.25)])], &known).unwrap();
-        assert_eq!(found["points"], json!([[0, 0.5, 0.4, 0.625, 1], [1, 0.25, null, null, 1]]));
-        assert_eq!((&found["label"], &found["runs"]), (&json!("grpo, attempt 1"), &json!([])));
+        let family = Experiment { label: "grpo".into(), runs: vec![0] };
+        let drawn = line((0, &family), Some("attempt 1".into()), &[figure(&[(0, 0.5), (1, 0.25)])], &known).unwrap();
+        assert_eq!(drawn["points"], json!([[0, 0.5, 0.4, 0.625, 1], [1, 0.25, null, null, 1]]));
+        assert_eq!((&drawn["label"], &drawn["runs"]), (&json!("grpo, attempt 1"), &json!([])));
     }
 
     #[test]
     fn a_long_line_is_thinned_and_keeps_its_ends() {
-        let kept = thinned(&(0..1001).collect());
-        assert_eq!((kept.len(), kept[1], kept.last()), (335, 3, Some(&1000)));
+        let thin = thinned(&(0..1001).collect());
+        assert_eq!((thin.len(), thin[1], thin.last()), (335, 3, Some(&1000)));
         assert_eq!(thinned(&(3..7).collect()), [3, 4, 5, 6]);
         assert_eq!(number_of(0.123456789), json!(0.123457));
         assert_eq!(number_of(f64::NAN), Value::Null);

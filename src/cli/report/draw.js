@@ -25,7 +25,9 @@ function told(value, unit) {
   if (value === null || value === undefined) return "–";
   if (unit === "%") return `${(100 * value).toFixed(1)}%`;
   const size = Math.abs(value);
-  if (size !== 0 && (size < 0.001 || size >= 1e6)) return value.toExponential(2);
+  // Rounding leaves such numbers where there is nothing.
+  if (size < 1e-12) return "0";
+  if (size < 0.001 || size >= 1e6) return value.toExponential(2).replace("e+", "e").replaceAll("-", "−");
   return String(+value.toFixed(size < 1 ? 4 : size < 100 ? 3 : 1)).replace("-", "−");
 }
 function seconds(s) {
@@ -43,6 +45,7 @@ function steps(low, high, wanted, whole) {
 }
 function span(values, unit) {
   let low = Math.min(...values), high = Math.max(...values);
+  if (Math.max(Math.abs(low), Math.abs(high)) < 1e-12) low = high = 0;
   if (!isFinite(low)) return [0, 1];
   if (unit === "%") { low = 0; high = Math.min(1, high); if (high > 0.5) return [0, 1]; }
   if (low > 0 && low < 0.5 * high) low = 0;
@@ -54,12 +57,14 @@ const tick = (value, unit) => unit === "%" ? `${+(100 * value).toFixed(2)}%` : t
 
 // The frame of a chart: scales, grid and axes.
 function frame(width, height, x, y, unit, label, xticks) {
-  const left = 54, right = 14, top = 10, bottom = 38;
+  const marks = steps(y[0], y[1], 4).ticks.map(t => [t, tick(t, unit)]);
+  // Room for the longest number: about seven pixels a character.
+  const left = Math.max(54, 16 + 7 * Math.max(...marks.map(([, text]) => text.length))), right = 14, top = 10, bottom = 38;
   const at = { x: v => left + (v - x[0]) / (x[1] - x[0]) * (width - left - right), y: v => top + (y[1] - Math.max(y[0], Math.min(y[1], v))) / (y[1] - y[0]) * (height - top - bottom), left, right, top, bottom: height - bottom };
   const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", tabindex: 0 });
-  for (const t of steps(y[0], y[1], 4).ticks) {
+  for (const [t, text] of marks) {
     svg.append(make("line", { class: "grid-line", x1: left, x2: width - right, y1: at.y(t), y2: at.y(t) }));
-    svg.append(make("text", { x: left - 8, y: at.y(t) + 4, "text-anchor": "end" }, tick(t, unit)));
+    svg.append(make("text", { x: left - 8, y: at.y(t) + 4, "text-anchor": "end" }, text));
   }
   svg.append(make("line", { class: "axis", x1: left, x2: width - right, y1: at.bottom, y2: at.bottom }));
   for (const [value, text] of xticks) svg.append(make("text", { x: at.x(value), y: at.bottom + 16, "text-anchor": "middle" }, text));
@@ -84,7 +89,18 @@ function path(points, at) {
   for (const [x, y] of points) { if (y === null) { gap = true; continue; } d += `${gap ? "M" : "L"}${at.x(x).toFixed(2)},${at.y(y).toFixed(2)}`; gap = false; }
   return d;
 }
-function chart(data, hidden) {
+// A line without the dice of single iterations: the mean of those around each, over a twentieth of them all. Few points are left as they are.
+const MANY = 40;
+function smooth(points) {
+  const known = points.filter(p => p[1] !== null), half = Math.round(known.length / 40);
+  if (known.length < MANY) return null;
+  return known.map((p, i) => {
+    // As far on one side as on the other, so that the ends don't lag.
+    const reach = Math.min(half, i, known.length - 1 - i), near = known.slice(i - reach, i + reach + 1);
+    return [p[0], near.reduce((sum, q) => sum + q[1], 0) / near.length];
+  });
+}
+function chart(data, hidden, view) {
   const tip = make("div", { class: "tip", role: "status", hidden: "" }), holder = make("div", { class: "plot" });
   const keys = make("div", { class: "keys" });
   const figure = make("figure", { class: "sheet" }, make("figcaption", {}, make("h3", {}, data.title), make("span", {}, data.unit === "%" ? "share, %" : data.unit)), holder, keys, tip, make("p", { class: "about" }, data.about), figuresOf(data));
@@ -107,7 +123,9 @@ function chart(data, hidden) {
     }
     for (const line of lines) {
       for (const run of line.runs) svg.append(make("path", { d: path(run.points, at), fill: "none", stroke: colour(line.look), "stroke-opacity": 0.4, "stroke-width": 1 }));
-      svg.append(make("path", { d: path(line.points, at), fill: "none", stroke: colour(line.look), "stroke-width": 2, "stroke-dasharray": DASHES[line.look % 7], "stroke-linejoin": "round" }));
+      const even = view.smooth ? smooth(line.points) : null;
+      if (even) svg.append(make("path", { d: path(line.points, at), fill: "none", stroke: colour(line.look), "stroke-opacity": 0.3, "stroke-width": 1 }));
+      svg.append(make("path", { d: path(even || line.points, at), fill: "none", stroke: colour(line.look), "stroke-width": 2, "stroke-dasharray": DASHES[line.look % 7], "stroke-linejoin": "round" }));
       if (line.points.length <= 25) for (const p of line.points) if (p[1] !== null) svg.append(mark(line.look, at.x(p[0]), at.y(p[1]), 3));
     }
     const cursor = make("g", {});
@@ -153,6 +171,7 @@ function chart(data, hidden) {
     keys.replaceChildren(...(lines.length > 1 ? lines.map(l => key(l.look, l.label)) : []));
     const band = [...new Set(lines.map(l => l.band).filter(Boolean))].join("; ");
     if (band) keys.append(make("span", { class: "about" }, `Band: ${band}.`));
+    if (view.smooth && lines.some(l => smooth(l.points))) keys.append(make("span", { class: "about" }, "Bold: smoothed; thin: as measured."));
     if (lines.some(l => l.of > l.points.length)) keys.append(make("span", { class: "about" }, `Thinned to ${Math.max(...lines.map(l => l.points.length))} of ${Math.max(...lines.map(l => l.of))} iterations.`));
   }
   figure.draw = draw;

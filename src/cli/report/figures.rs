@@ -1,8 +1,8 @@
 //! What the nodes measured while they ran: every figure of the table `metrics` as a chart.
 
-use super::chart::{line, Chart, Figure};
-use super::measured::Measured;
-use super::source::{Family, Source};
+use super::chart::{line, Chart, Series};
+use super::measured::RunMeasurements;
+use super::source::{Experiment, ReportRun};
 use crate::pipeline::Role;
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ fn section(role: Option<Role>, name: &str) -> &'static str {
 }
 
 /// A chart a figure and node.
-pub fn charts(sources: &[Source], families: &[Family], measured: &[Measured]) -> Vec<Chart> {
+pub fn charts(sources: &[ReportRun], families: &[Experiment], measured: &[RunMeasurements]) -> Vec<Chart> {
     let mut all: BTreeSet<(usize, usize, String, String)> = BTreeSet::new();
     let order = |name: &str| KNOWN.iter().position(|k| k.0 == name).unwrap_or(KNOWN.len());
     for (node, name) in sources
@@ -54,7 +54,7 @@ pub fn charts(sources: &[Source], families: &[Family], measured: &[Measured]) ->
         }
     }
     let chart = |(place, _, name, node): (usize, usize, String, String)| {
-        let figures: Vec<Figure> = sources.iter().map(|s| figure(s, &node, &name)).collect();
+        let figures: Vec<Series> = sources.iter().map(|s| figure(s, &node, &name)).collect();
         let known: Vec<_> = measured
             .iter()
             .zip(&figures)
@@ -66,21 +66,21 @@ pub fn charts(sources: &[Source], families: &[Family], measured: &[Measured]) ->
         let still = figures.iter().flat_map(|f| f.values()).all(|v| Some(v) == first);
         let place = if still && place == 2 { 3 } else { place };
         let (_, title, unit, about) = KNOWN.iter().find(|k| k.0 == name).copied().unwrap_or(("", &name, "", ""));
-        let place_said = match place {
+        let suffix = match place {
             0 => " on the panel",
             1 => " in training",
             _ => "",
         };
         let about = format!("{about} Node {node}, figure {name}.").trim_start().to_string();
-        let title = if place == 3 { format!("{node}: {title}") } else { format!("{title}{place_said}") };
+        let title = if place == 3 { format!("{node}: {title}") } else { format!("{title}{suffix}") };
         let section = ["panel", "training", "learning", "more"][place];
         (!lines.is_empty()).then_some((node, Chart { section, title, about, unit, lines }))
     };
-    told_apart(all.into_iter().filter_map(chart).collect())
+    with_unique_titles(all.into_iter().filter_map(chart).collect())
 }
 
-/// The charts, each given with its node: those that share a title name their nodes.
-fn told_apart(charts: Vec<(String, Chart)>) -> Vec<Chart> {
+/// The charts, each with its node: where several have the same title, the node's name is added to it.
+fn with_unique_titles(charts: Vec<(String, Chart)>) -> Vec<Chart> {
     let titles: Vec<String> = charts.iter().map(|(_, chart)| chart.title.clone()).collect();
     let apart = |(node, mut chart): (String, Chart)| {
         if titles.iter().filter(|title| **title == chart.title).count() > 1 {
@@ -91,7 +91,7 @@ fn told_apart(charts: Vec<(String, Chart)>) -> Vec<Chart> {
     charts.into_iter().map(apart).collect()
 }
 
-fn figure(source: &Source, node: &str, name: &str) -> Figure {
+fn figure(source: &ReportRun, node: &str, name: &str) -> Series {
     let value = |i: &crate::log::Iteration| i.metrics.get(node)?.get(name).copied().filter(|v| v.is_finite()).map(|v| (i.iteration, v));
     source.manifest.committed.iter().filter_map(value).collect()
 }

@@ -1,8 +1,8 @@
-//! What a run's rows say: pass@k, returns by attempt, group sizes, exploration.
+//! Figures computed from a run's rows: pass@k, returns by attempt, group sizes, exploration.
 
 use super::ask::ask;
-use super::chart::Figure;
-use super::source::Source;
+use super::chart::Series;
+use super::source::ReportRun;
 use crate::cli::error::Result;
 use crate::credit::episodes;
 use crate::log::sql::{literal, quoted};
@@ -11,19 +11,19 @@ use crate::seed;
 use crate::stats::{courses, diversity, exploration_degree, pass_interval, Interval, Trial};
 use std::collections::BTreeMap;
 
-/// Of one run: for each node a figure over the iterations.
+/// The figures of one run: for each node a series over the iterations.
 #[derive(Default)]
-pub struct Measured {
+pub struct RunMeasurements {
     /// Of each node that plays a panel, the trials of each iteration in which it did.
     pub trials: BTreeMap<String, BTreeMap<u64, Vec<Trial>>>,
     /// How many attempts a node's trials have, at most.
     pub attempts: BTreeMap<String, u32>,
     /// The mean return of each attempt: (node, attempt).
-    pub returns: BTreeMap<(String, u32), Figure>,
-    pub group_size: BTreeMap<String, Figure>,
-    pub alone: BTreeMap<String, Figure>,
-    pub exploration: BTreeMap<String, Figure>,
-    pub diversity: BTreeMap<String, Figure>,
+    pub returns: BTreeMap<(String, u32), Series>,
+    pub group_size: BTreeMap<String, Series>,
+    pub alone: BTreeMap<String, Series>,
+    pub exploration: BTreeMap<String, Series>,
+    pub diversity: BTreeMap<String, Series>,
 }
 
 /// The seed of every bootstrap: the page of a log is always the same.
@@ -32,27 +32,27 @@ pub const SEED: u64 = 1;
 /// The most iterations whose rows are read: evenly spread, the first among them.
 const ITERATIONS: u64 = 200;
 
-impl Measured {
-    pub fn of(source: &Source) -> Result<Measured> {
-        let mut found = Measured::default();
+impl RunMeasurements {
+    pub fn of(source: &ReportRun) -> Result<RunMeasurements> {
+        let mut measurements = RunMeasurements::default();
         let committed = source.manifest.committed.len() as u64;
         let some = format!("iteration % {} = 0", committed.div_ceil(ITERATIONS).max(1));
         for node in source.players() {
-            found.attempts(source, &node.id, &some)?;
+            measurements.attempts(source, &node.id, &some)?;
             match source.role(&node.id) {
-                Some(Role::Measures) => found.trials(source, &node.id)?,
-                _ if !source.expert(&node.id) => found.explored(source, &node.id, &some)?,
+                Some(Role::Measures) => measurements.trials(source, &node.id)?,
+                _ if !source.expert(&node.id) => measurements.explored(source, &node.id, &some)?,
                 _ => {}
             }
         }
         for node in source.manifest.info.nodes.iter().filter(|n| n.columns.iter().any(|c| c == "group_size")) {
-            found.groups(source, &node.id, &some)?;
+            measurements.groups(source, &node.id, &some)?;
         }
-        Ok(found)
+        Ok(measurements)
     }
 
     /// The trials of a panel; one that was given up counts as not won.
-    fn trials(&mut self, source: &Source, node: &str) -> Result<()> {
+    fn trials(&mut self, source: &ReportRun, node: &str) -> Result<()> {
         let rows = ask(
             &source.run,
             &format!(
@@ -73,16 +73,16 @@ impl Measured {
     }
 
     /// The interval of a panel's success, where the trials say the same as the figure that was measured.
-    pub fn success(&self, node: &str, figure: &Figure) -> BTreeMap<u64, Interval> {
+    pub fn success(&self, node: &str, figure: &Series) -> BTreeMap<u64, Interval> {
         let trials = self.trials.get(node).into_iter().flatten();
         let interval = |(iteration, trials): (&u64, &Vec<Trial>)| {
-            let found = pass_interval(trials, u32::MAX, SEED);
-            figure.get(iteration).filter(|value| (**value - found.value).abs() < 1e-9).map(|_| (*iteration, found))
+            let pass = pass_interval(trials, u32::MAX, SEED);
+            figure.get(iteration).filter(|value| (**value - pass.value).abs() < 1e-9).map(|_| (*iteration, pass))
         };
         trials.filter_map(interval).collect()
     }
 
-    fn attempts(&mut self, source: &Source, node: &str, some: &str) -> Result<()> {
+    fn attempts(&mut self, source: &ReportRun, node: &str, some: &str) -> Result<()> {
         let rows = ask(
             &source.run,
             &format!(
@@ -101,7 +101,7 @@ impl Measured {
         Ok(())
     }
 
-    fn groups(&mut self, source: &Source, node: &str, some: &str) -> Result<()> {
+    fn groups(&mut self, source: &ReportRun, node: &str, some: &str) -> Result<()> {
         let rows = ask(
             &source.run,
             &format!(
@@ -117,7 +117,7 @@ impl Measured {
         Ok(())
     }
 
-    fn explored(&mut self, source: &Source, node: &str, some: &str) -> Result<()> {
+    fn explored(&mut self, source: &ReportRun, node: &str, some: &str) -> Result<()> {
         let rows = ask(
             &source.run,
             &format!(
@@ -137,11 +137,11 @@ impl Measured {
         while at < all.len() {
             let iteration = iterations[all[at].start];
             let end = at + all[at..].iter().take_while(|e| iterations[e.start] == iteration).count();
-            let of: Vec<u64> = all[at..end].iter().map(|e| tasks[e.start]).collect();
+            let episode_tasks: Vec<u64> = all[at..end].iter().map(|e| tasks[e.start]).collect();
             self.exploration.entry(node.into()).or_default().insert(iteration, exploration_degree(&states, &all[at..end]));
             // A task that is played once says nothing of how differently it is played.
-            if of.windows(2).any(|pair| pair[0] == pair[1]) {
-                self.diversity.entry(node.into()).or_default().insert(iteration, diversity(&of, &played[at..end]));
+            if episode_tasks.windows(2).any(|pair| pair[0] == pair[1]) {
+                self.diversity.entry(node.into()).or_default().insert(iteration, diversity(&episode_tasks, &played[at..end]));
             }
             at = end;
         }

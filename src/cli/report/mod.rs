@@ -10,17 +10,17 @@ mod time;
 mod trips;
 
 use super::error::{Error, Result};
-use super::output::{answer, Outcome, Output};
-use super::tokens::Tokens;
+use super::output::{answer, CommandResult, OutputFormat};
+use super::tokens::TokenCounts;
 use clap::Args;
-use measured::Measured;
+use measured::RunMeasurements;
 use serde_json::{json, Value};
-use source::{families, Source};
+use source::{families, ReportRun};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Args)]
-pub struct Report {
+pub struct ReportArgs {
     /// The runs' folders. Runs of one pipeline and several seeds are one curve with a band
     #[arg(required = true)]
     runs: Vec<PathBuf>,
@@ -28,18 +28,18 @@ pub struct Report {
     #[arg(long)]
     out: Option<PathBuf>,
     #[arg(long, value_enum, default_value = "text")]
-    format: Output,
+    format: OutputFormat,
 }
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: [&str; 3] = [include_str!("draw.js"), include_str!("browse.js"), include_str!("page.js")];
 
-impl Report {
-    pub fn run(self) -> Outcome {
-        let sources = self.runs.iter().map(|r| Source::open(r)).collect::<Result<Vec<_>>>()?;
+impl ReportArgs {
+    pub fn run(self) -> CommandResult {
+        let sources = self.runs.iter().map(|r| ReportRun::open(r)).collect::<Result<Vec<_>>>()?;
         if let Some(empty) = sources.iter().find(|s| s.manifest.committed.is_empty()) {
-            return Err(Error::Asked(format!("{} has no committed iteration yet: there is nothing to draw", empty.folder)));
+            return Err(Error::Request(format!("{} has no committed iteration yet: there is nothing to draw", empty.folder)));
         }
         let data = data(&sources)?;
         let page = page(&sources, &data);
@@ -47,16 +47,16 @@ impl Report {
             [only] => only.join("report.html"),
             _ => "report.html".into(),
         });
-        std::fs::write(&out, &page).map_err(|e| Error::Asked(format!("{}: {e}; --out FILE names another place", out.display())))?;
-        let tokens = Tokens::of(sources.iter().map(|s| &s.manifest));
+        std::fs::write(&out, &page).map_err(|e| Error::Request(format!("{}: {e}; --out FILE names another place", out.display())))?;
+        let tokens = TokenCounts::of(sources.iter().map(|s| &s.manifest));
         let (charts, trips) = (length(&data["charts"]), length(&data["browser"]["trips"]));
         answer(&match self.format {
-            Output::Json => {
+            OutputFormat::Json => {
                 json!({ "file": out.display().to_string(), "bytes": page.len(), "runs": data["runs"].as_array().map_or(0, Vec::len),
                     "curves": data["families"], "charts": charts, "episodes": trips, "tokens": tokens.json() })
                 .to_string()
             }
-            Output::Text => format!(
+            OutputFormat::Text => format!(
                 "{} of {} drawn: {charts} charts, {trips} episodes, {:.1} MB{}\n{}: open it in a browser",
                 if sources.len() == 1 { "1 run".into() } else { format!("{} runs", sources.len()) },
                 if length(&data["families"]) == 1 { "1 pipeline".into() } else { format!("{} pipelines", length(&data["families"])) },
@@ -74,19 +74,21 @@ fn length(list: &Value) -> usize {
 }
 
 /// All that the page shows.
-fn data(sources: &[Source]) -> Result<Value> {
+fn data(sources: &[ReportRun]) -> Result<Value> {
     let families = families(sources);
-    let measured = sources.iter().map(Measured::of).collect::<Result<Vec<_>>>()?;
+    let measured = sources.iter().map(RunMeasurements::of).collect::<Result<Vec<_>>>()?;
     let mut charts = figures::charts(sources, &families, &measured);
     charts.extend(passes::charts(&families, &measured));
-    let mut trips = trips::Trips::default();
+    let (charts, zero): (Vec<_>, Vec<_>) = charts.into_iter().partition(|chart| !chart.is_zero());
+    let mut trips = trips::EpisodeBrowser::default();
     for (number, source) in sources.iter().enumerate() {
         trips.add(number, source)?;
     }
     Ok(json!({
-        "runs": sources.iter().map(Source::json).collect::<Vec<_>>(),
+        "runs": sources.iter().map(ReportRun::json).collect::<Vec<_>>(),
         "families": families.iter().map(|f| json!({ "label": f.label, "runs": f.runs })).collect::<Vec<_>>(),
         "charts": charts.into_iter().map(chart::Chart::json).collect::<Vec<_>>(),
+        "zero": zero.into_iter().map(|chart| chart.title).collect::<Vec<_>>(),
         "passes": passes::passes(&families, &measured),
         "time": sources.iter().map(time::time).collect::<Vec<_>>(),
         "browser": trips.json(),
@@ -94,7 +96,7 @@ fn data(sources: &[Source]) -> Result<Value> {
 }
 
 /// The page: style, data and script in one text.
-fn page(sources: &[Source], data: &Value) -> String {
+fn page(sources: &[ReportRun], data: &Value) -> String {
     let mut names: Vec<&str> = Vec::new();
     for source in sources {
         let name = source.manifest.info.name.as_str();

@@ -12,8 +12,8 @@ paint(dark.matches ? "dark" : "light");
 dark.addEventListener("change", () => picked || paint(dark.matches ? "dark" : "light"));
 theme.addEventListener("click", () => { picked = document.documentElement.dataset.theme === "dark" ? "light" : "dark"; paint(picked); });
 
-const drawn = [];
-function add(list) { return list.map(c => { const figure = chart(c, hidden); drawn.push(figure); return figure; }); }
+const drawn = [], view = { smooth: true };
+function add(list) { return list.map(c => { const figure = chart(c, hidden, view); drawn.push(figure); return figure; }); }
 const contents = make("nav", { "aria-label": "Contents" });
 page.append(contents);
 function section(title, ...content) {
@@ -57,6 +57,12 @@ if (data.families.length > 1) {
   page.append(make("div", { class: "legend", role: "group", "aria-label": "Curves that are shown" }, ...boxes));
 }
 
+if (data.charts.some(c => c.lines.some(l => smooth(l.points)))) {
+  const box = make("input", { type: "checkbox", checked: "" });
+  box.addEventListener("change", () => { view.smooth = box.checked; drawn.forEach(d => d.draw()); });
+  page.append(make("div", { class: "legend" }, make("label", {}, box, "Smooth lines")));
+}
+
 // pass@k: a group of bars for each k.
 function passes(pass) {
   const holder = make("div", { class: "plot" }), most = pass.most, count = pass.families.length;
@@ -96,6 +102,7 @@ section("Exploration and groups", grid(add(of("exploration"))));
 section("Where the time goes", make("p", { class: "about" }, "Seconds that each node measured while it worked, as a share of the run's time. Nodes can work at the same time."), grid(times()));
 if (data.browser.trips.length) section("Episodes", browser(data));
 const more = of("more");
+if (data.zero.length) page.append(make("p", { class: "about" }, `Always 0, and not drawn: ${data.zero.join("; ")}.`));
 if (more.length) {
   const details = make("details", {}, make("summary", {}, `${more.length} charts`));
   details.addEventListener("toggle", () => { if (details.open && details.childElementCount === 1) details.append(...grid(add(more))); });

@@ -9,7 +9,7 @@ use serde_json::{json, Value};
 use std::path::Path;
 
 /// A run that is drawn.
-pub struct Source {
+pub struct ReportRun {
     pub run: Run,
     pub folder: String,
     pub manifest: Manifest,
@@ -18,22 +18,22 @@ pub struct Source {
 }
 
 /// Runs of one pipeline that differ in their seeds: one curve, with a band.
-pub struct Family {
+pub struct Experiment {
     pub label: String,
     /// Which of the sources.
     pub runs: Vec<usize>,
 }
 
-/// What runs of one experiment may differ in.
+/// The keys in which runs of one experiment may differ.
 const APART: [&str; 4] = ["seed", "iterations", "about", "keep"];
 
-impl Source {
-    pub fn open(folder: &Path) -> Result<Source> {
+impl ReportRun {
+    pub fn open(folder: &Path) -> Result<ReportRun> {
         let run = Run::open(folder)?;
         let manifest = run.manifest()?;
         let pipeline = contents(&run.pipeline())?;
         let yaml = files::text(&run.pipeline(), 64 << 20).map_err(Error::file(&run.pipeline()))?;
-        Ok(Source { folder: folder.display().to_string(), run, manifest, pipeline, yaml })
+        Ok(ReportRun { folder: folder.display().to_string(), run, manifest, pipeline, yaml })
     }
 
     /// The logged nodes that played: those whose rows have a board and an action.
@@ -44,7 +44,7 @@ impl Source {
 
     /// The operator of a node, logged or not; empty if the pipeline doesn't say.
     pub fn op(&self, node: &str) -> &str {
-        written(&self.pipeline, node)["op"].as_str().unwrap_or_default()
+        node_entry(&self.pipeline, node)["op"].as_str().unwrap_or_default()
     }
 
     /// What the operator of a node, logged or not, is there for; nothing of a loop.
@@ -54,7 +54,7 @@ impl Source {
 
     /// Whether a node's episodes are the environment's expert's.
     pub fn expert(&self, node: &str) -> bool {
-        written(&self.pipeline, node)["with"]["actor"] == "expert"
+        node_entry(&self.pipeline, node)["with"]["actor"] == "expert"
     }
 
     /// Seconds from the first commit's work to the last.
@@ -72,32 +72,32 @@ impl Source {
     }
 }
 
-/// What a pipeline says of a node, be it inside a loop.
-fn written<'a>(pipeline: &'a Value, node: &str) -> &'a Value {
+/// The entry of a node in the pipeline, also if it stands inside a loop.
+fn node_entry<'a>(pipeline: &'a Value, node: &str) -> &'a Value {
     let nodes = &pipeline["nodes"];
     let inside = || nodes.as_object().and_then(|all| all.values().map(|n| &n["nodes"][node]).find(|n| n.is_object()));
     nodes.get(node).or_else(inside).unwrap_or(&Value::Null)
 }
 
 /// The experiments, in the order in which their first runs are given. Experiments of one name are told apart by their folders.
-pub fn families(sources: &[Source]) -> Vec<Family> {
+pub fn families(sources: &[ReportRun]) -> Vec<Experiment> {
     let alike = |a: &Value, b: &Value| differences(a, b).iter().all(|d| APART.contains(&d.path.split('.').next().unwrap_or_default()));
-    let mut families: Vec<Family> = Vec::new();
+    let mut families: Vec<Experiment> = Vec::new();
     for (i, source) in sources.iter().enumerate() {
         // Two runs with one seed are no two witnesses: the second one stands for itself.
-        let fits = |f: &&mut Family| {
+        let fits = |f: &&mut Experiment| {
             alike(&sources[f.runs[0]].pipeline, &source.pipeline)
                 && f.runs.iter().all(|r| sources[*r].manifest.info.seed != source.manifest.info.seed)
         };
         match families.iter_mut().find(fits) {
             Some(family) => family.runs.push(i),
-            None => families.push(Family { label: source.manifest.info.name.clone(), runs: vec![i] }),
+            None => families.push(Experiment { label: source.manifest.info.name.clone(), runs: vec![i] }),
         }
     }
     let names: Vec<String> = families.iter().map(|f| f.label.clone()).collect();
     // What runs of one name differ in says more than their folders.
     let apart: Vec<Option<String>> = (0..families.len()).map(|i| settings(sources, &families, i)).collect();
-    let last = |f: &Family| Path::new(&sources[f.runs[0]].folder).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let last = |f: &Experiment| Path::new(&sources[f.runs[0]].folder).file_name().unwrap_or_default().to_string_lossy().into_owned();
     let lasts: Vec<String> = families.iter().map(last).collect();
     for (i, family) in families.iter_mut().enumerate() {
         if names.iter().filter(|name| **name == family.label).count() > 1 {
@@ -115,29 +115,30 @@ pub fn families(sources: &[Source]) -> Vec<Family> {
 
 /// The settings in which an experiment differs from the others of its name, such as `gamma 0.9`; none where they are many, or don't tell it
 /// from each of them.
-fn settings(sources: &[Source], families: &[Family], which: usize) -> Option<String> {
-    let of = |family: &Family| &sources[family.runs[0]].pipeline;
+fn settings(sources: &[ReportRun], families: &[Experiment], which: usize) -> Option<String> {
+    let pipeline_of = |family: &Experiment| &sources[family.runs[0]].pipeline;
     let namesakes = || families.iter().enumerate().filter(|(i, f)| *i != which && f.label == families[which].label).map(|(_, f)| f);
     let mut paths: Vec<String> = namesakes()
-        .flat_map(|other| differences(of(&families[which]), of(other)))
+        .flat_map(|other| differences(pipeline_of(&families[which]), pipeline_of(other)))
         .map(|d| d.path)
         .filter(|path| !APART.contains(&path.split('.').next().unwrap_or_default()))
         .collect();
     paths.sort();
     paths.dedup();
-    let value =
-        |family: &Family, path: &str| path.split('.').fold(of(family), |value, step| value.get(step).unwrap_or(&Value::Null)).clone();
-    let told = |family: &Family| paths.iter().map(|path| value(family, path)).collect::<Vec<_>>();
-    let own = told(&families[which]);
+    let value = |family: &Experiment, path: &str| {
+        path.split('.').fold(pipeline_of(family), |value, step| value.get(step).unwrap_or(&Value::Null)).clone()
+    };
+    let values_at = |family: &Experiment| paths.iter().map(|path| value(family, path)).collect::<Vec<_>>();
+    let own = values_at(&families[which]);
     let plain = own.iter().all(|value| value.is_number() || value.is_string() || value.is_boolean());
-    if paths.is_empty() || paths.len() > 3 || !plain || namesakes().any(|other| told(other) == own) {
+    if paths.is_empty() || paths.len() > 3 || !plain || namesakes().any(|other| values_at(other) == own) {
         return None;
     }
-    let one = |(path, value): (&String, &Value)| {
+    let setting_text = |(path, value): (&String, &Value)| {
         let name = path.rsplit('.').next().unwrap_or(path);
         format!("{name} {}", value.as_str().map_or_else(|| value.to_string(), String::from))
     };
-    Some(paths.iter().zip(&own).map(one).collect::<Vec<_>>().join(", "))
+    Some(paths.iter().zip(&own).map(setting_text).collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]
@@ -148,7 +149,7 @@ mod tests {
     fn a_node_inside_a_loop_is_found() {
         let pipeline =
             json!({ "nodes": { "tasks": { "op": "tasks" }, "trial": { "loop": {}, "nodes": { "rollout": { "op": "rollout" } } } } });
-        let op = |node: &str| written(&pipeline, node)["op"].as_str().unwrap_or_default();
+        let op = |node: &str| node_entry(&pipeline, node)["op"].as_str().unwrap_or_default();
         assert_eq!((op("tasks"), op("rollout"), op("trial"), op("nobody")), ("tasks", "rollout", "", ""));
     }
 }

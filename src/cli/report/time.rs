@@ -1,13 +1,13 @@
 //! Where the time went: the seconds that each node measured, and the rest.
 
 use super::chart::number_of;
-use super::source::Source;
+use super::source::ReportRun;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 
 /// Seconds by node, slowest first, and what no node measured: the engine, the log, and nodes that don't measure. Nodes can work at the
 /// same time, so together they may have worked longer than the run took; then the rest is none.
-pub fn time(source: &Source) -> Value {
+pub fn time(source: &ReportRun) -> Value {
     let mut nodes: BTreeMap<&str, f64> = BTreeMap::new();
     for (node, values) in source.manifest.committed.iter().flat_map(|i| &i.metrics) {
         if let Some(seconds) = values.get("seconds").filter(|s| s.is_finite()) {

@@ -1,11 +1,10 @@
 //! Episodes to look at: the first few of each playing node, of its first and its last iteration.
 
-use super::ask::{ask, Asked};
+use super::ask::{ask, TypedRows};
 use super::chart::number_of;
-use super::source::Source;
+use super::source::ReportRun;
 use crate::cli::error::Result;
 use crate::log::sql::{literal, quoted};
-use crate::pipeline::Role;
 use serde_json::{json, Value};
 use std::collections::HashMap;
 
@@ -17,9 +16,9 @@ const SAMPLES: usize = 2;
 const BYTES: usize = 1_200_000;
 const LONGEST: usize = 6_000;
 
-/// Episodes whose texts are each there once: most boards are seen again and again.
+/// Episodes for the page's browser. Each distinct text is stored once: most observations occur many times.
 #[derive(Default)]
-pub struct Trips {
+pub struct EpisodeBrowser {
     texts: Vec<String>,
     /// Only asked for one text at a time, never walked.
     known: HashMap<String, usize>,
@@ -28,9 +27,11 @@ pub struct Trips {
     left_out: usize,
 }
 
-impl Trips {
-    pub fn add(&mut self, number: usize, source: &Source) -> Result<()> {
-        for node in source.players() {
+impl EpisodeBrowser {
+    pub fn add(&mut self, number: usize, source: &ReportRun) -> Result<()> {
+        // A page opens on the policy's episodes: those of an expert say nothing of it.
+        let (expert, policy): (Vec<_>, Vec<_>) = source.players().partition(|node| source.expert(&node.id));
+        for node in policy.into_iter().chain(expert) {
             let table = quoted(&node.id);
             let ends = ask(&source.run, &format!("SELECT min(iteration) AS first, max(iteration) AS last, count(*) AS rows FROM {table}"))?;
             if ends.u64s("rows")?.first() == Some(&0) {
@@ -48,14 +49,14 @@ impl Trips {
                     ),
                 )?;
                 for (task, sample) in chosen.texts("task")?.into_iter().flatten().zip(chosen.u64s("sample")?) {
-                    self.trip(number, source, &node.id, (iteration, &task, sample))?;
+                    self.add_episode(number, source, &node.id, (iteration, &task, sample))?;
                 }
             }
         }
         Ok(())
     }
 
-    fn trip(&mut self, number: usize, source: &Source, node: &str, (iteration, task, sample): (u64, &str, u64)) -> Result<()> {
+    fn add_episode(&mut self, number: usize, source: &ReportRun, node: &str, (iteration, task, sample): (u64, &str, u64)) -> Result<()> {
         if self.bytes > BYTES {
             self.left_out += 1;
             return Ok(());
@@ -79,14 +80,14 @@ impl Trips {
         Ok(())
     }
 
-    /// [attempt, turn, phase, seen, said, done, valid, reward, over, won, score, advantage] of each row, texts by their numbers.
-    fn turns(&mut self, rows: &Asked) -> Result<Vec<Value>> {
+    /// [attempt, turn, phase, observation, response, action, valid, reward, done, won, score, advantage] of each row, texts by their numbers.
+    fn turns(&mut self, rows: &TypedRows) -> Result<Vec<Value>> {
         let mut texts = |name: &str| -> Result<Vec<usize>> {
             Ok(rows.texts(name)?.into_iter().map(|text| self.number(text.unwrap_or_default())).collect())
         };
-        let (seen, said, done, phases) = (texts("observation")?, texts("response")?, texts("action")?, texts("phase")?);
+        let (observations, responses, actions, phases) = (texts("observation")?, texts("response")?, texts("action")?, texts("phase")?);
         let (attempts, numbers) = (rows.u64s("attempt")?, rows.u64s("turn")?);
-        let (valid, over, won) = (rows.u64s("valid")?, rows.u64s("done")?, rows.u64s("won")?);
+        let (valid, done, won) = (rows.u64s("valid")?, rows.u64s("done")?, rows.u64s("won")?);
         let float = |name: &str| rows.f64s(name).map(|v| v.into_iter().map(|x| x.map(number_of)).collect::<Vec<_>>());
         let (reward, score, advantage) = (float("reward")?, float("score")?, float("advantage")?);
         let turn = |i: usize| {
@@ -94,12 +95,12 @@ impl Trips {
                 attempts[i],
                 numbers[i],
                 phases[i],
-                seen[i],
-                said[i],
-                done[i],
+                observations[i],
+                responses[i],
+                actions[i],
                 valid[i],
                 reward[i],
-                over[i],
+                done[i],
                 won[i],
                 score[i],
                 advantage[i]
@@ -131,13 +132,9 @@ impl Trips {
 }
 
 /// The last logged node that made an advantage of this node's rows.
-fn credited(source: &Source, node: &str) -> Option<String> {
+fn credited(source: &ReportRun, node: &str) -> Option<String> {
     let nodes = source.manifest.info.nodes.iter().rev();
     let makes = |n: &&crate::log::NodeInfo| n.columns.iter().any(|c| c == "advantage");
-    // Runs of before the way of rows was noted: what an evaluation played is learnt from by nobody.
-    let reaches = |n: &&crate::log::NodeInfo| match &n.upstream {
-        Some(upstream) => upstream.iter().any(|u| u == node),
-        None => source.role(node) == Some(Role::Plays) && !source.expert(node),
-    };
+    let reaches = |n: &&crate::log::NodeInfo| n.upstream.iter().any(|u| u == node);
     nodes.filter(makes).find(reaches).map(|n| n.id.clone())
 }

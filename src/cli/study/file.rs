@@ -1,10 +1,11 @@
 //! The file of a study: runs, measurements of them, and tables of both.
 
+use crate::files;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A paper's table as a file.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -19,27 +20,27 @@ pub struct Study {
     /// What it is about: the page's first paragraph.
     #[serde(default)]
     pub about: String,
-    /// The folder of its runs and measurements; runs/NAME unless given.
+    /// The folder of its runs and measurements; runs/NAME where `flow` runs unless given. Paths in this file begin in its own folder.
     #[serde(default)]
     pub home: Option<PathBuf>,
     /// The Markdown page that its tables are written to. What stands there from the line `## What came out` on stays.
     pub page: PathBuf,
     /// The seeds of each run that names none of its own; no two alike.
-    #[serde(default = "one")]
+    #[serde(default = "seed_one")]
     #[schemars(length(min = 1))]
     pub seeds: Vec<u64>,
     /// What is trained.
     #[schemars(length(min = 1))]
-    pub runs: BTreeMap<String, Trained>,
+    pub runs: BTreeMap<String, RunSpec>,
     /// What is measured of it.
     #[serde(default)]
-    pub measurements: BTreeMap<String, Measured>,
+    pub measurements: BTreeMap<String, MeasurementSpec>,
     /// What is written of both.
     #[serde(default)]
-    pub tables: Vec<Table>,
+    pub tables: Vec<TableSpec>,
 }
 
-fn one() -> Vec<u64> {
+fn seed_one() -> Vec<u64> {
     vec![1]
 }
 
@@ -49,8 +50,17 @@ impl Study {
         self.home.clone().unwrap_or_else(|| PathBuf::from("runs").join(&self.study))
     }
 
+    /// Makes the paths that its file names, which begin in the folder of that file, begin where `flow` runs.
+    pub fn resolve(&mut self, folder: &Path) {
+        let runs = self.runs.values_mut().map(|run| &mut run.pipeline);
+        let measurements = self.measurements.values_mut().flat_map(|m| [Some(&mut m.panel), m.like.as_mut()]).flatten();
+        for path in [Some(&mut self.page), self.home.as_mut()].into_iter().flatten().chain(runs).chain(measurements) {
+            *path = files::tidy(&folder.join(&*path));
+        }
+    }
+
     /// The seeds of this run.
-    pub fn seeds<'a>(&'a self, run: &'a Trained) -> &'a [u64] {
+    pub fn seeds<'a>(&'a self, run: &'a RunSpec) -> &'a [u64] {
         run.seeds.as_deref().unwrap_or(&self.seeds)
     }
 }
@@ -58,7 +68,7 @@ impl Study {
 /// A run, once a seed.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Trained {
+pub struct RunSpec {
     /// The pipeline's file.
     pub pipeline: PathBuf,
     /// Its seeds, if they aren't the study's.
@@ -68,7 +78,7 @@ pub struct Trained {
     /// Model -> the run of this study whose last weights it starts from: of the same seed, or of its only one.
     #[serde(default)]
     pub from: BTreeMap<String, String>,
-    /// Path -> value, as with `--set`.
+    /// Path -> value, as with `--set`: a file named here is looked for where `flow` runs.
     #[serde(default)]
     pub set: BTreeMap<String, Value>,
 }
@@ -76,7 +86,7 @@ pub struct Trained {
 /// A measurement by `flow eval`, of each seed of the runs that a table asks it of.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Measured {
+pub struct MeasurementSpec {
     /// The frozen panel of tasks.
     pub panel: PathBuf,
     /// The pipeline that says how to play; the run's own unless given.
@@ -108,7 +118,7 @@ pub struct Measured {
 /// A table of the page.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Table {
+pub struct TableSpec {
     /// Its heading.
     pub title: String,
     /// What a reader has to know.
@@ -119,22 +129,22 @@ pub struct Table {
     pub measurement: Option<String>,
     /// What stands beside a mean over seeds.
     #[serde(default)]
-    pub spread: Spread,
+    pub spread: Uncertainty,
     /// The column that is drawn below the table: a bar a row, in Mermaid, which Markdown's readers draw.
     #[serde(default)]
     pub picture: Option<String>,
     /// Methods and their controls.
     #[schemars(length(min = 1))]
-    pub rows: Vec<Row>,
+    pub rows: Vec<RowSpec>,
     /// What is shown of each.
     #[schemars(length(min = 1))]
-    pub columns: Vec<Column>,
+    pub columns: Vec<ColumnSpec>,
 }
 
 /// What says how much the seeds differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Spread {
+pub enum Uncertainty {
     /// Their standard deviation (of a sample, n - 1).
     #[default]
     Deviation,
@@ -145,7 +155,7 @@ pub enum Spread {
 /// A row: a run, or the difference of two.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Row {
+pub struct RowSpec {
     pub name: String,
     /// The run.
     pub run: String,
@@ -154,7 +164,7 @@ pub struct Row {
     pub measurement: Option<String>,
     /// What is taken away from it, seed by seed: a control.
     #[serde(default)]
-    pub less: Option<Less>,
+    pub less: Option<ControlSpec>,
     /// Whether it is a plain method: on every row that is none a verdict is given against the best of them.
     #[serde(default)]
     pub plain: bool,
@@ -166,7 +176,7 @@ pub struct Row {
 /// The subtrahend of a difference.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Less {
+pub struct ControlSpec {
     pub run: String,
     /// What is measured of it; what is measured of the row unless given.
     #[serde(default)]
@@ -176,7 +186,7 @@ pub struct Less {
 /// A column: of each row's measurement, or of its run's log.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Column {
+pub struct ColumnSpec {
     pub name: String,
     /// An expression of SQL over the measurement's figures, such as "pass@3" - "pass@1" (quoted as names are in SQL): `pass@1` to
     /// `pass@k`, `return`, `turns`, `episodes`, and `diversity` where a task has several trials.

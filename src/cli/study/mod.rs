@@ -8,7 +8,7 @@ mod verdict;
 mod work;
 
 use super::error::Error;
-use super::output::{answer, Outcome};
+use super::output::{answer, CommandResult};
 use super::session::info;
 use crate::env;
 use crate::log;
@@ -16,17 +16,31 @@ use crate::pipeline;
 use crate::{files, ops};
 use clap::Args;
 use file::Study;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use work::{left, work};
+use work::{remaining, work};
 
 /// The JSON Schema of a study's file.
 pub fn schema() -> serde_json::Value {
     schemars::schema_for!(Study).to_value()
 }
 
+/// The JSON Schema of a study's file as an author writes it: an entry of a list or a map may stand for several by `for`.
+pub fn published_schema() -> serde_json::Value {
+    let mut schema = schema();
+    for shape in schema["$defs"].as_object_mut().into_iter().flat_map(|shapes| shapes.values_mut()) {
+        if let Some(properties) = shape["properties"].as_object_mut() {
+            let about = "Name -> values: this entry is written once and stands for one of each value, which takes the place of {name} in it.";
+            let lists = serde_json::json!({ "type": "array", "minItems": 1 });
+            let each = serde_json::json!({ "description": about, "type": "object", "minProperties": 1, "additionalProperties": lists });
+            properties.insert("for".into(), each);
+        }
+    }
+    schema
+}
+
 #[derive(Args)]
-pub struct StudyVerb {
+pub struct StudyArgs {
     /// The study's file
     study: PathBuf,
     /// Pieces of work at a time, each with its share of the processors
@@ -43,15 +57,19 @@ pub struct StudyVerb {
     cell: Option<Vec<String>>,
 }
 
-impl StudyVerb {
-    pub fn run(self) -> Outcome {
-        let study: Study = pipeline::document(&self.study, "the study", Study::mistakes)?;
+impl StudyArgs {
+    pub fn run(self) -> CommandResult {
+        let folder = self.study.parent().unwrap_or(Path::new(""));
+        let study: Study = pipeline::document(&self.study, "the study", |study: &mut Study| {
+            study.resolve(folder);
+            study.mistakes()
+        })?;
         if let Some([table, row, column]) = self.cell.as_deref() {
             answer(&page::origin(&study, table, row, column)?);
             return Ok(ExitCode::SUCCESS);
         }
         checked(&study)?;
-        let jobs = left(&study)?;
+        let jobs = remaining(&study)?;
         if self.dry_run {
             let all: Vec<String> = jobs.iter().map(|job| format!("  {}\n", job.name())).collect();
             let done = study.trainings().len() + study.measurings().len() - jobs.len();
@@ -73,10 +91,10 @@ impl StudyVerb {
     }
 }
 
-/// Asks every query over this run of an empty one, and every value of figures as `flow eval` gives them: a slip shows before anything is trained.
+/// Checks the queries of all columns against the tables of this run, so that a mistake shows before anything is trained.
 fn queries(study: &Study, run: &str, info: &log::RunInfo) -> super::error::Result<()> {
     for table in &study.tables {
-        for row in table.rows.iter().filter(|row| plan::sides(table, row).any(|(of, _)| of == run)) {
+        for row in table.rows.iter().filter(|row| plan::sides(table, row).any(|(shown_run, _)| shown_run == run)) {
             for column in &table.columns {
                 let at = |e: log::LogError| Error::from(e).at(format!("`{}` of `{}`", column.name, row.name));
                 column.query.iter().try_for_each(|sql| log::parses(info, sql)).map_err(at)?;
@@ -88,18 +106,18 @@ fn queries(study: &Study, run: &str, info: &log::RunInfo) -> super::error::Resul
 
 /// Looks at every pipeline and panel before anything runs.
 fn checked(study: &Study) -> super::error::Result<()> {
-    let outside = env::process::Outside::default();
-    let mut seen = std::collections::BTreeSet::new();
+    let programs = env::process::Programs::default();
+    let mut checked_runs = std::collections::BTreeSet::new();
     for training in study.trainings() {
-        if seen.insert(training.run.clone()) {
+        if checked_runs.insert(training.run.clone()) {
             let run = &study.runs[&training.run];
             let pipeline = pipeline::load(&run.pipeline, &study.sets(&training), &ops::catalog())?;
             queries(study, &training.run, &info(&pipeline))?;
-            ops::programs(&pipeline).for_each(|(_, program)| outside.declare(program));
+            ops::programs(&pipeline).for_each(|(_, program)| programs.declare(program));
         }
     }
     for (name, measured) in &study.measurements {
-        let panel = env::Panel::load(&measured.panel).and_then(|panel| panel.verify(&outside));
+        let panel = env::Panel::load(&measured.panel).and_then(|panel| panel.verify(&programs));
         panel.map_err(|e| Error::from(e).at(format!("measurements.{name}.panel")))?;
     }
     Ok(())

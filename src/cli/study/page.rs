@@ -1,9 +1,9 @@
 //! The tables of a study, as Markdown.
 
-use super::cell::{cell, Cell};
-use super::file::{Column, Row, Spread, Study, Table};
-use super::plan::{sides, Measuring, Training};
-use super::verdict::{comparisons, level, verdict, Verdict};
+use super::cell::{cell, TableCell};
+use super::file::{ColumnSpec, RowSpec, Study, TableSpec, Uncertainty};
+use super::plan::{sides, SeededMeasurement, SeededRun};
+use super::verdict::{comparisons, level, verdict, DifferenceVerdict};
 use super::work::command_line;
 use crate::cli::error::{Error, Result};
 
@@ -26,13 +26,13 @@ pub fn page(study: &Study, file: &str, before: &str) -> Result<String> {
     Ok(text)
 }
 
-fn markdown(study: &Study, table: &Table) -> Result<String> {
+fn markdown(study: &Study, table: &TableSpec) -> Result<String> {
     let paper = table.rows.iter().any(|row| row.paper.is_some());
     let mut text = format!("## {}\n\n", table.title);
     if !table.about.is_empty() {
         text += &format!("{}\n\n", table.about.trim());
     }
-    let mut cells: Vec<Vec<Cell>> = Vec::new();
+    let mut cells: Vec<Vec<TableCell>> = Vec::new();
     for row in &table.rows {
         cells.push(table.columns.iter().map(|column| cell(study, table, row, column)).collect::<Result<_>>()?);
     }
@@ -42,8 +42,8 @@ fn markdown(study: &Study, table: &Table) -> Result<String> {
     text += &format!("| | {} |{last}\n", names.join(" | "));
     text += &format!("| --- |{}{}\n", " ---: |".repeat(names.len()), if paper { " ---: |" } else { "" });
     for (row, cells) in table.rows.iter().zip(&cells) {
-        let said = |(column, cell): (&Column, &Cell)| said(study, table, row, column, cell);
-        let cells = table.columns.iter().zip(cells).map(said).collect::<Result<Vec<String>>>()?;
+        let cell_text = |(column, cell): (&ColumnSpec, &TableCell)| cell_text(study, table, row, column, cell);
+        let cells = table.columns.iter().zip(cells).map(cell_text).collect::<Result<Vec<String>>>()?;
         let paper = if paper { format!(" {} |", row.paper.as_ref().map_or("".into(), |p| format!("*{p}*"))) } else { String::new() };
         text += &format!("| {} | {} |{paper}\n", row.name, cells.join(" | "));
     }
@@ -57,16 +57,16 @@ fn markdown(study: &Study, table: &Table) -> Result<String> {
 }
 
 /// A cell as it stands in the table: with the verdict on it, and in bold where it is better than the best plain method.
-fn said(study: &Study, table: &Table, row: &Row, column: &Column, cell: &Cell) -> Result<String> {
+fn cell_text(study: &Study, table: &TableSpec, row: &RowSpec, column: &ColumnSpec, cell: &TableCell) -> Result<String> {
     let text = cell.text(column.digits, table.spread);
     let Some(verdict) = verdict(study, table, row, column, cell)? else { return Ok(text) };
-    let better = verdict == if column.lower { Verdict::Below } else { Verdict::Above };
+    let better = verdict == if column.lower { DifferenceVerdict::Below } else { DifferenceVerdict::Above };
     let text = if better && row.less.is_none() { format!("**{text}**") } else { text };
     Ok(format!("{text}, {}", verdict.words()))
 }
 
 /// What stands in brackets, what it covers and what not, and by what a verdict is given.
-fn covered(study: &Study, table: &Table, cells: &[Vec<Cell>]) -> String {
+fn covered(study: &Study, table: &TableSpec, cells: &[Vec<TableCell>]) -> String {
     let all = || cells.iter().flatten().filter(|cell| cell.seeds.len() > 1);
     let (tasks, seeds) = (all().any(|cell| !cell.drawn.is_empty()), all().any(|cell| cell.drawn.is_empty()));
     let over = match (tasks, seeds) {
@@ -75,10 +75,10 @@ fn covered(study: &Study, table: &Table, cells: &[Vec<Cell>]) -> String {
         _ => "seeds alone, not of the tasks and draws that they were measured with",
     };
     let mut text = match table.spread {
-        Spread::Deviation => "Mean over seeds, in brackets their standard deviation.".to_owned(),
-        Spread::Interval => format!("Mean over seeds, in brackets its 95% interval: of {over}."),
+        Uncertainty::Deviation => "Mean over seeds, in brackets their standard deviation.".to_owned(),
+        Uncertainty::Interval => format!("Mean over seeds, in brackets its 95% interval: of {over}."),
     };
-    if table.spread == Spread::Interval {
+    if table.spread == Uncertainty::Interval {
         text += " What all rows share, such as a warm start, is in none.";
     }
     let mut against = Vec::new();
@@ -110,7 +110,7 @@ fn picture<'a>(column: &str, digits: usize, bars: impl Iterator<Item = (&'a str,
 /// Where a cell comes from: for each seed the commands that made it, what was asked, and what came out.
 pub fn origin(study: &Study, title: &str, name: &str, column: &str) -> Result<String> {
     let unknown =
-        |what: &str, name: &str, known: Vec<&str>| Error::Asked(format!("there is no {what} `{name}`; there are: {}", known.join(", ")));
+        |what: &str, name: &str, known: Vec<&str>| Error::Request(format!("there is no {what} `{name}`; there are: {}", known.join(", ")));
     let tables = || study.tables.iter().map(|t| t.title.as_str()).collect();
     let table = study.tables.iter().find(|t| t.title == title).ok_or_else(|| unknown("table", title, tables()))?;
     let rows = || table.rows.iter().map(|r| r.name.as_str()).collect();
@@ -125,14 +125,16 @@ pub fn origin(study: &Study, title: &str, name: &str, column: &str) -> Result<St
     for (side, (run, measurement)) in sides(table, row).enumerate() {
         text += if side == 0 { "\nmade by\n" } else { "\nless\n" };
         for seed in study.runs.get(run).map_or(&[][..], |run| study.seeds(run)) {
-            let of = Training { run: run.into(), seed: *seed };
-            text += &format!("  {}\n", command_line(&study.train(&of)));
+            let training = SeededRun { run: run.into(), seed: *seed };
+            text += &format!("  {}\n", command_line(&study.train(&training)));
             match (&column.query, measurement) {
                 (Some(sql), _) => {
-                    let query = ["query".into(), study.folder(&of).into_os_string(), sql.into()];
+                    let query = ["query".into(), study.folder(&training).into_os_string(), sql.into()];
                     text += &format!("  {}\n", command_line(&query));
                 }
-                (None, Some(m)) => text += &format!("  {}\n", command_line(&study.measure(&Measuring { measurement: m.into(), of }))),
+                (None, Some(m)) => {
+                    text += &format!("  {}\n", command_line(&study.measure(&SeededMeasurement { measurement: m.into(), training })))
+                }
                 _ => (),
             }
         }
@@ -150,8 +152,8 @@ mod tests {
     #[test]
     fn a_column_is_drawn_as_bars() {
         let drawn = picture("recovered", 1, [("LaMer, told \"notes\"", 47.25), ("GiGPO", 21.0)].into_iter());
-        let wanted = "\n```mermaid\nxychart-beta horizontal\n  x-axis [\"LaMer, told 'notes'\", \"GiGPO\"]\n  y-axis \"recovered\"\n  bar [47.2, 21.0]\n```\n";
-        assert_eq!(drawn, wanted);
+        let expected = "\n```mermaid\nxychart-beta horizontal\n  x-axis [\"LaMer, told 'notes'\", \"GiGPO\"]\n  y-axis \"recovered\"\n  bar [47.2, 21.0]\n```\n";
+        assert_eq!(drawn, expected);
         assert_eq!(picture("recovered", 1, std::iter::empty()), "", "nothing is measured yet");
     }
 }

@@ -1,44 +1,44 @@
-//! What a study has to do, in order: each run once a seed, after those it starts from; then what its tables ask to be measured.
+//! The plan of a study: each run under each seed, after the runs whose weights it starts from; then the measurements that its tables need.
 
-use super::file::{Measured, Row, Study, Table, Trained};
+use super::file::{MeasurementSpec, RowSpec, RunSpec, Study, TableSpec};
 use crate::pipeline::Wrong;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// One run of one seed.
+/// One run under one seed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Training {
+pub struct SeededRun {
     pub run: String,
     pub seed: u64,
 }
 
-/// One measurement of one run of one seed.
+/// One measurement of one run under one seed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Measuring {
+pub struct SeededMeasurement {
     pub measurement: String,
-    pub of: Training,
+    pub training: SeededRun,
 }
 
 impl Study {
     /// The runs, each after those whose weights it starts from. Those of a circle, which `mistakes` names, are left out.
-    pub fn trainings(&self) -> Vec<Training> {
+    pub fn trainings(&self) -> Vec<SeededRun> {
         let mut done: BTreeSet<&str> = BTreeSet::new();
         let mut order = Vec::new();
         for _ in 0..self.runs.len() {
             for (name, run) in &self.runs {
                 if !done.contains(name.as_str()) && run.from.values().all(|from| done.contains(from.as_str())) {
                     done.insert(name);
-                    order.extend(self.seeds(run).iter().map(|seed| Training { run: name.clone(), seed: *seed }));
+                    order.extend(self.seeds(run).iter().map(|seed| SeededRun { run: name.clone(), seed: *seed }));
                 }
             }
         }
         order
     }
 
-    /// What the tables ask for, nothing twice.
-    pub fn measurings(&self) -> Vec<Measuring> {
+    /// The measurements that the tables need, each once.
+    pub fn measurings(&self) -> Vec<SeededMeasurement> {
         let mut all = BTreeSet::new();
         for (table, row) in self.tables.iter().flat_map(|t| t.rows.iter().map(move |row| (t, row))) {
             if table.columns.iter().all(|c| c.value.is_none()) {
@@ -47,7 +47,7 @@ impl Study {
             for (run, measurement) in sides(table, row) {
                 for seed in self.runs.get(run).map_or(&[][..], |run| self.seeds(run)) {
                     let measurement = measurement.unwrap_or_default().to_owned();
-                    all.insert(Measuring { measurement, of: Training { run: run.into(), seed: *seed } });
+                    all.insert(SeededMeasurement { measurement, training: SeededRun { run: run.into(), seed: *seed } });
                 }
             }
         }
@@ -55,27 +55,27 @@ impl Study {
     }
 
     /// The run of this name that a run of `seed` starts from: of the same seed, or the only one.
-    pub fn source(&self, from: &str, seed: u64) -> Option<Training> {
+    pub fn source(&self, from: &str, seed: u64) -> Option<SeededRun> {
         let seeds = self.seeds(self.runs.get(from)?);
         let seed = match seeds {
             [only] => *only,
             _ => *seeds.iter().find(|s| **s == seed)?,
         };
-        Some(Training { run: from.into(), seed })
+        Some(SeededRun { run: from.into(), seed })
     }
 
     /// The folder of a run.
-    pub fn folder(&self, training: &Training) -> PathBuf {
+    pub fn folder(&self, training: &SeededRun) -> PathBuf {
         self.home().join(format!("{}-{}", training.run, training.seed))
     }
 
     /// The file of a measurement.
-    pub fn answer(&self, m: &Measuring) -> PathBuf {
-        self.home().join("measured").join(format!("{}-{}-{}.json", m.measurement, m.of.run, m.of.seed))
+    pub fn answer(&self, m: &SeededMeasurement) -> PathBuf {
+        self.home().join("measured").join(format!("{}-{}-{}.json", m.measurement, m.training.run, m.training.seed))
     }
 
     /// The overrides of a run.
-    pub fn sets(&self, training: &Training) -> Vec<String> {
+    pub fn sets(&self, training: &SeededRun) -> Vec<String> {
         let Some(run) = self.runs.get(&training.run) else { return vec![] };
         let mut sets = vec![format!("seed={}", training.seed)];
         sets.extend(run.set.iter().map(set));
@@ -88,7 +88,7 @@ impl Study {
     }
 
     /// The arguments of `flow` that make a run from its beginning.
-    pub fn train(&self, training: &Training) -> Vec<OsString> {
+    pub fn train(&self, training: &SeededRun) -> Vec<OsString> {
         let Some(run) = self.runs.get(&training.run) else { return vec![] };
         let mut arguments = vec!["run".into(), run.pipeline.clone().into_os_string()];
         self.sets(training).into_iter().for_each(|set| arguments.extend(["--set".into(), set.into()]));
@@ -97,13 +97,13 @@ impl Study {
     }
 
     /// The arguments of `flow` that measure a run.
-    pub fn measure(&self, m: &Measuring) -> Vec<OsString> {
+    pub fn measure(&self, m: &SeededMeasurement) -> Vec<OsString> {
         let Some(measured) = self.measurements.get(&m.measurement) else { return vec![] };
-        let Measured { panel, like, node, attempts, samples, memory, temperature, set: sets } = measured;
-        let memory = memory.as_ref().and_then(|run| self.source(run, m.of.seed));
-        let mut arguments: Vec<OsString> = vec!["eval".into(), self.folder(&m.of).into(), "--panel".into(), panel.into()];
+        let MeasurementSpec { panel, like, node, attempts, samples, memory, temperature, set: sets } = measured;
+        let memory = memory.as_ref().and_then(|run| self.source(run, m.training.seed));
+        let mut arguments: Vec<OsString> = vec!["eval".into(), self.folder(&m.training).into(), "--panel".into(), panel.into()];
         let mut with = |flag: &str, value: OsString| arguments.extend([flag.into(), value]);
-        with("--seed", m.of.seed.to_string().into());
+        with("--seed", m.training.seed.to_string().into());
         like.iter().for_each(|like| with("--like", like.into()));
         node.iter().for_each(|node| with("--node", node.into()));
         attempts.iter().for_each(|n| with("--attempts", n.to_string().into()));
@@ -114,12 +114,11 @@ impl Study {
         arguments
     }
 
-    /// What is wrong that the file's schema can't see: names that mean nothing, circles, seeds without a counterpart, files that
-    /// aren't there.
+    /// Mistakes that the schema can't find: unknown names, cycles, seeds without a counterpart, missing files.
     pub fn mistakes(&self) -> Vec<Wrong> {
-        let mut found = Vec::new();
+        let mut mistakes = Vec::new();
         let mut wrong = |at: &[&str], message: String| {
-            found.push(Wrong { at: at.iter().map(|s| s.to_string()).collect(), message, help: None });
+            mistakes.push(Wrong { at: at.iter().map(|s| s.to_string()).collect(), message, help: None });
         };
         for (at, seeds) in std::iter::once((vec!["seeds"], &self.seeds))
             .chain(self.runs.iter().filter_map(|(name, run)| Some((vec!["runs", name.as_str(), "seeds"], run.seeds.as_ref()?))))
@@ -193,18 +192,18 @@ impl Study {
                 }
             }
         }
-        found
+        mistakes
     }
 }
 
-/// Whether a folder can be named so, and stays where it is.
+/// Whether the name can be a folder's, and is no path out of its parent.
 fn is_name(name: &str) -> bool {
     let within = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     name.len() <= 100 && name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(within)
 }
 
 /// The run of a row, and the one that is taken away from it, each with what is measured of it.
-pub fn sides<'a>(table: &'a Table, row: &'a Row) -> impl Iterator<Item = (&'a str, Option<&'a str>)> {
+pub fn sides<'a>(table: &'a TableSpec, row: &'a RowSpec) -> impl Iterator<Item = (&'a str, Option<&'a str>)> {
     let own = row.measurement.as_deref().or(table.measurement.as_deref());
     let less = row.less.as_ref().map(|less| (less.run.as_str(), less.measurement.as_deref().or(own)));
     std::iter::once((row.run.as_str(), own)).chain(less)
@@ -215,6 +214,6 @@ fn set((path, value): (&String, &Value)) -> String {
 }
 
 /// The iterations that a run is to have, where the study says so.
-pub fn iterations(run: &Trained) -> Option<u64> {
+pub fn iterations(run: &RunSpec) -> Option<u64> {
     run.set.get("iterations").and_then(Value::as_u64)
 }

@@ -1,41 +1,41 @@
-//! What a difference shows: above, below, or not told apart. Said by the page itself, by the interval of the paired difference, at a level that
-//! counts how often the page compares.
+//! The verdict on a difference: above, below, or not told apart, by the confidence interval of the paired difference, at a level corrected for
+//! the number of comparisons on the page.
 
-use super::cell::{cell, difference, Cell};
-use super::file::{Column, Row, Study, Table};
+use super::cell::{cell, difference, TableCell};
+use super::file::{ColumnSpec, RowSpec, Study, TableSpec};
 use crate::cli::error::Result;
 
-/// What one may say of a difference.
+/// The verdict on a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum DifferenceVerdict {
     Above,
     Below,
     Apart,
 }
 
-impl Verdict {
+impl DifferenceVerdict {
     pub fn words(self) -> &'static str {
         match self {
-            Verdict::Above => "above",
-            Verdict::Below => "below",
-            Verdict::Apart => "not told apart",
+            DifferenceVerdict::Above => "above",
+            DifferenceVerdict::Below => "below",
+            DifferenceVerdict::Apart => "not told apart",
         }
     }
 }
 
 /// How many comparisons a study's page makes.
 pub fn comparisons(study: &Study) -> usize {
-    let of = |table: &Table| table.rows.iter().filter(|row| compared(table, row)).count() * table.columns.len();
-    study.tables.iter().map(of).sum()
+    let comparisons_of = |table: &TableSpec| table.rows.iter().filter(|row| compared(table, row)).count() * table.columns.len();
+    study.tables.iter().map(comparisons_of).sum()
 }
 
-/// The share of differences of nothing that each comparison may call one, so that all together call one in 0.05 of pages (Bonferroni).
+/// The confidence level of each comparison, so that the chance of any false one on a page is at most 0.05 (Bonferroni).
 pub fn level(study: &Study) -> f64 {
     1.0 - 0.05 / comparisons(study).max(1) as f64
 }
 
 /// Whether a verdict is given on a row: it is a difference, or stands beside plain methods and is none.
-fn compared(table: &Table, row: &Row) -> bool {
+fn compared(table: &TableSpec, row: &RowSpec) -> bool {
     row.less.is_some() || (!row.plain && table.rows.iter().any(|row| row.plain))
 }
 
@@ -43,20 +43,20 @@ fn compared(table: &Table, row: &Row) -> bool {
 ///
 /// # Errors
 /// If a figure can't be read.
-pub fn verdict(study: &Study, table: &Table, row: &Row, column: &Column, own: &Cell) -> Result<Option<Verdict>> {
+pub fn verdict(study: &Study, table: &TableSpec, row: &RowSpec, column: &ColumnSpec, own: &TableCell) -> Result<Option<DifferenceVerdict>> {
     if !compared(table, row) {
         return Ok(None);
     }
     if row.less.is_some() {
-        return Ok(of(own, level(study)));
+        return Ok(verdict_on(own, level(study)));
     }
     let Some(best) = best(study, table, column)? else { return Ok(None) };
-    Ok(of(&difference(study, table, [row, best], column)?, level(study)))
+    Ok(verdict_on(&difference(study, table, [row, best], column)?, level(study)))
 }
 
 /// The plain method that does best in this column.
-fn best<'a>(study: &Study, table: &'a Table, column: &Column) -> Result<Option<&'a Row>> {
-    let mut best: Option<(f64, &Row)> = None;
+fn best<'a>(study: &Study, table: &'a TableSpec, column: &ColumnSpec) -> Result<Option<&'a RowSpec>> {
+    let mut best: Option<(f64, &RowSpec)> = None;
     for row in table.rows.iter().filter(|row| row.plain) {
         let Some(mean) = cell(study, table, row, column)?.mean() else { continue };
         let mean = if column.lower { -mean } else { mean };
@@ -67,14 +67,14 @@ fn best<'a>(study: &Study, table: &'a Table, column: &Column) -> Result<Option<&
     Ok(best.map(|(_, row)| row))
 }
 
-fn of(difference: &Cell, level: f64) -> Option<Verdict> {
+fn verdict_on(difference: &TableCell, level: f64) -> Option<DifferenceVerdict> {
     let interval = difference.interval(level)?;
     Some(if interval.low > 0.0 {
-        Verdict::Above
+        DifferenceVerdict::Above
     } else if interval.high < 0.0 {
-        Verdict::Below
+        DifferenceVerdict::Below
     } else {
-        Verdict::Apart
+        DifferenceVerdict::Apart
     })
 }
 
@@ -84,11 +84,11 @@ mod tests {
 
     #[test]
     fn a_verdict_is_the_intervals() {
-        let cell = |values: &[f64]| Cell { seeds: (1..).zip(values.iter().copied()).collect(), missing: 0, drawn: vec![] };
-        assert_eq!(of(&cell(&[3.0, 4.0, 5.0]), 0.95), Some(Verdict::Above));
-        assert_eq!(of(&cell(&[3.0, 4.0, 5.0]), 1.0 - 0.05 / 82.0), Some(Verdict::Apart), "one of 82 comparisons");
-        assert_eq!(of(&cell(&[-3.0, -4.0, -5.0]), 0.95), Some(Verdict::Below));
-        assert_eq!(of(&cell(&[-3.0, 4.0]), 0.95), Some(Verdict::Apart));
-        assert_eq!(of(&cell(&[3.0]), 0.95), None);
+        let cell = |values: &[f64]| TableCell { seeds: (1..).zip(values.iter().copied()).collect(), missing: 0, drawn: vec![] };
+        assert_eq!(verdict_on(&cell(&[3.0, 4.0, 5.0]), 0.95), Some(DifferenceVerdict::Above));
+        assert_eq!(verdict_on(&cell(&[3.0, 4.0, 5.0]), 1.0 - 0.05 / 82.0), Some(DifferenceVerdict::Apart), "one of 82 comparisons");
+        assert_eq!(verdict_on(&cell(&[-3.0, -4.0, -5.0]), 0.95), Some(DifferenceVerdict::Below));
+        assert_eq!(verdict_on(&cell(&[-3.0, 4.0]), 0.95), Some(DifferenceVerdict::Apart));
+        assert_eq!(verdict_on(&cell(&[3.0]), 0.95), None);
     }
 }

@@ -1,6 +1,6 @@
 //! One test: the fed nodes' rows through the real engine, up to the nodes from which rows are expected.
 
-use super::compare::{compare, Compared};
+use super::compare::{compare, RowComparison};
 use crate::cli::error::{Error, Result};
 use crate::cli::models;
 use crate::dataflow::feed::{Feed, Feeds};
@@ -19,14 +19,16 @@ use std::sync::Arc;
 const MOST_ITERATIONS: u64 = 10_000;
 
 /// Every expected row and every row that came, compared; or why the test could not run.
-pub fn conduct(pipeline: &Pipeline, test: &Test, catalog: &Catalog) -> Result<Vec<Compared>> {
+pub fn conduct(pipeline: &Pipeline, test: &Test, catalog: &Catalog) -> Result<Vec<RowComparison>> {
     let mut expected: BTreeMap<String, Vec<Line>> = BTreeMap::new();
     for (node, file) in &test.expect {
         expected.insert(node.clone(), lines::read(file)?);
     }
-    let wanted: BTreeSet<String> = test.expect.keys().cloned().collect();
-    let mut part = pipeline.part(&wanted, &test.feed.keys().cloned().collect());
-    let columns = |lines: &Vec<Line>| lines.iter().flat_map(|l| l.cells.keys().copied()).collect();
+    let expecting: BTreeSet<String> = test.expect.keys().cloned().collect();
+    let mut part = pipeline.part(&expecting, &test.feed.keys().cloned().collect());
+    fn columns(lines: &[Line]) -> BTreeSet<&str> {
+        lines.iter().flat_map(|line| line.cells.keys().map(String::as_str)).collect()
+    }
     let mut needed = part.needed(&expected.iter().map(|(node, lines)| (node.clone(), columns(lines))).collect(), catalog);
     let mut feeds = Feeds::new();
     part.iterations = 1;
@@ -39,14 +41,14 @@ pub fn conduct(pipeline: &Pipeline, test: &Test, catalog: &Catalog) -> Result<Ve
     // are the same on every machine of a kind.
     let whole = Pipeline { models: part.models.clone(), ..pipeline.clone() };
     let policy = models::start(&whole, 1, &Default::default())?;
-    let sink = Sink::of(wanted);
+    let sink = Sink::of(expecting);
     let plan = Plan::new(part, ops::find, ops::adds);
     run(Plan { updates: ops::updates(&plan.pipeline), feeds, policy, sink: Some(sink.clone()), ..plan })?;
     let mut compared = Vec::new();
     // In the pipeline's order, so that the first difference is where things begin to differ.
     for (node, lines) in pipeline.nodes.iter().filter_map(|n| expected.get_key_value(&n.id)) {
-        let made = row::sorted(&sink.take(node)).map_err(|e| Error::from(e).at(node))?;
-        compared.extend(compare(node, lines, made.as_ref(), test.tolerance));
+        let actual = row::sorted(&sink.take(node)).map_err(|e| Error::from(e).at(node))?;
+        compared.extend(compare(node, lines, actual.as_ref(), test.tolerance));
     }
     Ok(compared)
 }
@@ -58,7 +60,7 @@ fn feed(file: &Path, needed: &Needed) -> Result<(Feed, u64)> {
     if let Some(late) = lines.iter().find(|l| l.name.iteration >= MOST_ITERATIONS) {
         let help = format!("a test has iterations 0 to {}, and runs all up to its last", MOST_ITERATIONS - 1);
         let why = format!("iteration {} is too late for a test", late.name.iteration);
-        return Err(Error::Asked(why).at(format!("{name}:{}", late.number)).help(format!("  = help: {help}")));
+        return Err(Error::Request(why).at(format!("{name}:{}", late.number)).help(format!("  = help: {help}")));
     }
     let iterations = lines.iter().map(|l| l.name.iteration + 1).max().unwrap_or(0);
     let rows = lines::batch(&name, &lines, needed)?;

@@ -4,15 +4,16 @@ mod compare;
 mod conduct;
 mod show;
 
+use crate::cli::candidates;
 use super::error::Error;
-use super::output::{answer, paint, Outcome, Output};
+use super::output::{answer, paint, CommandResult, OutputFormat};
 use crate::{ops, pipeline};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Args)]
-pub struct Test {
+pub struct TestArgs {
     /// Pipeline files with `tests:`
     #[arg(required = true)]
     pipelines: Vec<PathBuf>,
@@ -20,15 +21,15 @@ pub struct Test {
     #[arg(long)]
     name: Option<String>,
     /// Overrides a value, as `nodes.advantage.with.baseline=none`
-    #[arg(long = "set", value_name = "PATH=VALUE")]
+    #[arg(long = "set", value_name = "PATH=VALUE", add = candidates::paths())]
     sets: Vec<String>,
     /// json: an object a line: one for each row, then one for its test
     #[arg(long, value_enum, default_value = "text")]
-    format: Output,
+    format: OutputFormat,
 }
 
-impl Test {
-    pub fn run(self) -> Outcome {
+impl TestArgs {
+    pub fn run(self) -> CommandResult {
         let catalog = ops::catalog();
         let mut pipelines = Vec::new();
         for path in &self.pipelines {
@@ -42,15 +43,15 @@ impl Test {
                 let good = outcome.as_ref().is_ok_and(|rows| rows.iter().all(|r| r.agrees()));
                 (ran, failed) = (ran + 1, failed + usize::from(!good));
                 match self.format {
-                    Output::Text => paint(&show::text(file, &test.name, &outcome)),
-                    Output::Json => answer(&show::json(file, &test.name, &outcome)),
+                    OutputFormat::Text => paint(&show::text(file, &test.name, &outcome)),
+                    OutputFormat::Json => answer(&show::json(file, &test.name, &outcome)),
                 }
             }
         }
         if ran == 0 {
             return Err(self.nothing(pipelines.iter().flat_map(|(_, p)| &p.tests).map(|t| t.name.as_str()).collect()));
         }
-        if self.format == Output::Text {
+        if self.format == OutputFormat::Text {
             let plural = if ran == 1 { "" } else { "s" };
             answer(&format!("{ran} test{plural}, {failed} failed"));
         }
@@ -61,9 +62,9 @@ impl Test {
         match &self.name {
             Some(name) if !names.is_empty() => {
                 let there: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
-                Error::Asked(format!("there is no test `{name}`")).help(format!("  = help: there are {}", there.join(", ")))
+                Error::Request(format!("there is no test `{name}`")).help(format!("  = help: there are {}", there.join(", ")))
             }
-            _ => Error::asked("there are no tests").help(
+            _ => Error::request("there are no tests").help(
                 "  = help: write `tests:` and under it one `- { name: ..., feed: { node: rows.jsonl }, expect: { node: rows.jsonl } }` a test",
             ),
         }

@@ -1,6 +1,6 @@
 //! How a test went, for a person and for a program.
 
-use super::compare::{Compared, Presence};
+use super::compare::{Presence, RowComparison};
 use crate::cli::colours::{GREEN, RED};
 use crate::cli::error::Result;
 use crate::printable::printable;
@@ -10,10 +10,10 @@ use serde_json::{json, Map, Value};
 const MOST_SHOWN: usize = 10;
 
 /// Every row compared, or why the test could not run.
-type Compares = Result<Vec<Compared>>;
+type Comparisons = Result<Vec<RowComparison>>;
 
 /// `ok` or `FAILED`, in colours, and below it what differs.
-pub fn text(file: &str, test: &str, outcome: &Compares) -> String {
+pub fn text(file: &str, test: &str, outcome: &Comparisons) -> String {
     let rows = match outcome {
         Ok(rows) if rows.iter().all(|r| r.agrees()) => return format!("{GREEN}ok{GREEN:#}      {}", printable(&format!("{file}: {test}"))),
         Ok(rows) => rows,
@@ -35,7 +35,7 @@ fn failed(file: &str, test: &str, what: &str) -> String {
     format!("{RED}FAILED{RED:#}  {}", printable(&format!("{file}: {test}\n{}", indented(what))))
 }
 
-fn differences(row: &Compared) -> Vec<[String; 6]> {
+fn differences(row: &RowComparison) -> Vec<[String; 6]> {
     let line = |column: &str, expected: String, got: String, difference: String| {
         [row.node.clone(), column.into(), expected, got, difference, row.name.to_string()]
     };
@@ -48,7 +48,7 @@ fn differences(row: &Compared) -> Vec<[String; 6]> {
                 .map(|c| {
                     let got = c.got.as_ref().map_or("no such column".into(), |got| short(&got.to_string()));
                     let difference = c.got.as_ref().and_then(|got| c.expected.difference(got));
-                    line(c.name, short(&c.expected.to_string()), got, difference.map_or(String::new(), rounded))
+                    line(&c.name, short(&c.expected.to_string()), got, difference.map_or(String::new(), rounded))
                 })
                 .collect()
         }
@@ -83,7 +83,7 @@ fn aligned(table: &[[String; 6]]) -> String {
 }
 
 /// One object a row, each with what was expected and what came, and at the end one for the test.
-pub fn json(file: &str, test: &str, outcome: &Compares) -> String {
+pub fn json(file: &str, test: &str, outcome: &Comparisons) -> String {
     let mut lines = Vec::new();
     let mut end = json!({ "pipeline": file, "test": test, "ok": false });
     match outcome {
@@ -99,13 +99,13 @@ pub fn json(file: &str, test: &str, outcome: &Compares) -> String {
     lines.iter().map(Value::to_string).collect::<Vec<_>>().join("\n")
 }
 
-fn object(file: &str, test: &str, row: &Compared) -> Value {
+fn object(file: &str, test: &str, row: &RowComparison) -> Value {
     let (mut expected, mut got, mut difference) = (Map::new(), Map::new(), Map::new());
     for column in &row.columns {
-        expected.insert(column.name.into(), column.expected.json());
-        got.insert(column.name.into(), column.got.as_ref().map_or(Value::Null, |g| g.json()));
+        expected.insert(column.name.clone(), column.expected.json());
+        got.insert(column.name.clone(), column.got.as_ref().map_or(Value::Null, |g| g.json()));
         let apart = column.got.as_ref().and_then(|got| column.expected.difference(got));
-        apart.map(|apart| difference.insert(column.name.into(), json!(apart)));
+        apart.map(|apart| difference.insert(column.name.clone(), json!(apart)));
     }
     let side = |there: bool, values: Map<String, Value>| if there { Value::Object(values) } else { Value::Null };
     json!({

@@ -5,7 +5,7 @@ use super::Estimator;
 use serde_json::json;
 
 pub(super) static ESTIMATOR: Estimator = Estimator {
-    values: |given| given.columns.named("advantage").iter().map(|advantage| f64::from(*advantage)).collect(),
+    values: |input| input.columns.named("advantage").iter().map(|advantage| f64::from(*advantage)).collect(),
     needs: &["advantage"],
     rewards: false,
     // verl's whitening.

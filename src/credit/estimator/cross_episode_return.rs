@@ -1,6 +1,6 @@
 //! Returns across the attempts of a trial: what an attempt that fails is good for.
 
-use super::{Estimator, Given};
+use super::{Estimator, EstimatorInput};
 use crate::credit::conventions::Boundary;
 use serde_json::json;
 
@@ -18,8 +18,8 @@ pub(super) static ESTIMATOR: Estimator = Estimator {
 ///
 /// A reflection has its own reward and the return of what follows it, `G_0^(n+1)`, undiscounted; nothing before it has its reward.
 /// `episodes` are attempts and reflections in the order of the rows' names; those of one trial follow one another.
-fn cross_episode_return(given: &Given) -> Vec<f64> {
-    let Given { columns, episodes, rewards, discounts } = given;
+fn cross_episode_return(input: &EstimatorInput) -> Vec<f64> {
+    let EstimatorInput { columns, episodes, rewards, discounts } = input;
     let mut returns = vec![0.0; rewards.len()];
     // The return of the attempt that comes next, from its first turn on.
     let mut next = 0.0;

@@ -5,9 +5,9 @@ use serde_json::json;
 use std::ops::Range;
 
 pub(super) const ESTIMATOR: Estimator = Estimator {
-    values: |given| {
-        let (gamma, lambda) = (given.discounts.gamma, given.discounts.lambda);
-        gae(given.columns.named("value"), given.episodes, gamma, lambda, given.rewards)
+    values: |input| {
+        let (gamma, lambda) = (input.discounts.gamma, input.discounts.lambda);
+        gae(input.columns.named("value"), input.episodes, gamma, lambda, input.rewards)
     },
     needs: &["value"],
     target: Some(|advantages, columns| targets(advantages, columns.named("value"))),
@@ -41,9 +41,9 @@ pub fn targets(advantages: &[f64], values: &[f32]) -> Vec<f64> {
 /// The share of the targets' variance that the critic's values explain: 1 - Var(target - value) / Var(target), at most 1, and 0 for a
 /// critic that knows a constant. `None` where all targets are equal.
 pub fn explained_variance(values: &[f32], targets: &[f32]) -> Option<f64> {
-    let variance = |of: &dyn Fn(usize) -> f64| {
-        let mean = (0..targets.len()).map(of).sum::<f64>() / targets.len() as f64;
-        (0..targets.len()).map(|i| (of(i) - mean).powi(2)).sum::<f64>()
+    let variance = |deviation: &dyn Fn(usize) -> f64| {
+        let mean = (0..targets.len()).map(deviation).sum::<f64>() / targets.len() as f64;
+        (0..targets.len()).map(|i| (deviation(i) - mean).powi(2)).sum::<f64>()
     };
     let whole = variance(&|i| f64::from(targets[i]));
     let left = variance(&|i| f64::from(targets[i]) - f64::from(values[i]));
@@ -59,17 +59,17 @@ mod tests {
     const VALUES: [f32; 5] = [1.0, 2.0, 4.0, 0.5, 3.0];
     const EPISODES: [Range<usize>; 2] = [0..3, 3..5];
 
-    fn of(gamma: f64, lambda: f64) -> Vec<f64> {
+    fn estimate(gamma: f64, lambda: f64) -> Vec<f64> {
         gae(&VALUES, &EPISODES, gamma, lambda, &REWARDS)
     }
 
     #[test]
     fn as_worked_by_hand() {
         // d = 0 + 0.5 * 2 - 1 = 0, 0 + 0.5 * 4 - 2 = 0, 10 - 4 = 6; then 1 + 0.5 * 3 - 0.5 = 2, 2 - 3 = -1.
-        let advantages = of(0.5, 0.5);
+        let advantages = estimate(0.5, 0.5);
         assert_eq!(advantages, [0.375, 1.5, 6.0, 1.75, -1.0]);
         assert_eq!(targets(&advantages, &VALUES), [1.375, 3.5, 10.0, 2.25, 2.0]);
-        assert_eq!(of(0.5, 0.0), [0.0, 0.0, 6.0, 2.0, -1.0], "lambda 0: the surprise of one turn");
+        assert_eq!(estimate(0.5, 0.0), [0.0, 0.0, 6.0, 2.0, -1.0], "lambda 0: the surprise of one turn");
     }
 
     #[test]
@@ -83,7 +83,7 @@ mod tests {
     fn lambda_1_compares_with_the_return() {
         let returns = step_return(&REWARDS, &EPISODES, 0.9);
         for ((advantage, target), (value, whole)) in
-            of(0.9, 1.0).iter().zip(targets(&of(0.9, 1.0), &VALUES)).zip(VALUES.iter().zip(returns))
+            estimate(0.9, 1.0).iter().zip(targets(&estimate(0.9, 1.0), &VALUES)).zip(VALUES.iter().zip(returns))
         {
             assert!((advantage - (whole - f64::from(*value))).abs() < 1e-9 && (target - whole).abs() < 1e-9);
         }

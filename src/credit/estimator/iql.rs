@@ -10,9 +10,9 @@ use super::{gae, Estimator};
 use std::ops::Range;
 
 pub(super) const ESTIMATOR: Estimator = Estimator {
-    values: |given| {
-        let values = given.columns.named("value");
-        let targets = targets(values, given.columns.turn, given.episodes, given.discounts.gamma, given.rewards);
+    values: |input| {
+        let values = input.columns.named("value");
+        let targets = targets(values, input.columns.turn, input.episodes, input.discounts.gamma, input.rewards);
         targets.iter().zip(values).map(|(target, value)| target - f64::from(*value)).collect()
     },
     tokens: Some("token_values"),
@@ -50,7 +50,7 @@ mod tests {
     fn as_worked_by_hand() {
         let values = [1.0, 2.0, 4.0, 6.0, 8.0, 3.0];
         let rewards = [0.0, 0.0, 1.0, 0.0, 10.0, -1.0];
-        let found = targets(&values, &[0, 0, 0, 1, 1, 2], &[0..5, 5..6], 0.5, &rewards);
-        assert_eq!(found, [4.0, 4.0, 4.0, 8.0, 10.0, -1.0]);
+        let actual = targets(&values, &[0, 0, 0, 1, 1, 2], &[0..5, 5..6], 0.5, &rewards);
+        assert_eq!(actual, [4.0, 4.0, 4.0, 8.0, 10.0, -1.0]);
     }
 }

@@ -25,7 +25,7 @@ use std::ops::Range;
 /// What an estimator says about itself.
 pub struct Estimator {
     /// The value of each row, from whole trajectories.
-    pub values: fn(&Given) -> Vec<f64>,
+    pub values: fn(&EstimatorInput) -> Vec<f64>,
     /// The columns of `f32` that it reads beside the reward, by [`Columns::named`].
     pub needs: &'static [&'static str],
     /// The settings that no other estimator reads: beside another they are refused.
@@ -49,7 +49,7 @@ pub type Target = fn(&[f64], &Columns) -> Vec<f64>;
 impl Estimator {
     /// One that values each turn by rewards, and whose code is as published: what the others differ from.
     const PLAIN: Estimator = Estimator {
-        values: |given| vec![0.0; given.rewards.len()],
+        values: |input| vec![0.0; input.rewards.len()],
         needs: &[],
         settings: &[],
         rewards: true,
@@ -61,7 +61,7 @@ impl Estimator {
 }
 
 /// What an estimator is given: rows in the order of their names, a trajectory's one after the other.
-pub struct Given<'a> {
+pub struct EstimatorInput<'a> {
     /// What is known of each row.
     pub columns: &'a Columns<'a>,
     /// The rows of each trajectory: of an attempt, or of the reflection that it is.
@@ -87,20 +87,20 @@ macro_rules! table {
         /// that it is worth, except by cross_episode_return.
         #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[serde(rename_all = "snake_case")]
-        pub enum Of { $($(#[$about])* $name,)* }
+        pub enum EstimatorName { $($(#[$about])* $name,)* }
 
-        impl Of {
+        impl EstimatorName {
             /// All of them, in the table's order.
-            pub const ALL: &[Of] = &[$(Of::$name),*];
+            pub const ALL: &[EstimatorName] = &[$(EstimatorName::$name),*];
 
             /// As it is called in YAML.
             pub fn name(self) -> &'static str {
-                match self { $(Of::$name => stringify!($file)),* }
+                match self { $(EstimatorName::$name => stringify!($file)),* }
             }
 
             /// What it says about itself.
             pub fn estimator(self) -> &'static Estimator {
-                match self { $(Of::$name => &$file::ESTIMATOR),* }
+                match self { $(EstimatorName::$name => &$file::ESTIMATOR),* }
             }
         }
     };
@@ -138,9 +138,9 @@ mod tests {
 
     #[test]
     fn an_estimator_is_called_as_its_file() {
-        for of in Of::ALL {
-            assert_eq!(serde_json::to_value(of).unwrap(), of.name());
+        for name in EstimatorName::ALL {
+            assert_eq!(serde_json::to_value(name).unwrap(), name.name());
         }
-        assert_eq!(Of::default().name(), "episode_return");
+        assert_eq!(EstimatorName::default().name(), "episode_return");
     }
 }

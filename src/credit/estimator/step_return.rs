@@ -5,7 +5,7 @@ use serde_json::json;
 use std::ops::Range;
 
 pub(super) static ESTIMATOR: Estimator = Estimator {
-    values: |given| step_return(given.rewards, given.episodes, given.discounts.gamma),
+    values: |input| step_return(input.rewards, input.episodes, input.discounts.gamma),
     // GiGPO's: a step alone in its state has the advantage 0.
     code: || json!({ "unit": "turn", "invalid_penalty": 0.1, "penalty": "after_return", "singleton": "zero" }),
     ..Estimator::PLAIN

@@ -8,10 +8,10 @@ use super::{step_return, Estimator};
 use serde_json::json;
 
 pub(super) static ESTIMATOR: Estimator = Estimator {
-    values: |given| {
-        let own = given.columns.named("token_rewards");
-        let rewards: Vec<f64> = given.rewards.iter().zip(own).map(|(reward, own)| reward + f64::from(*own)).collect();
-        step_return(&rewards, given.episodes, given.discounts.gamma)
+    values: |input| {
+        let own = input.columns.named("token_rewards");
+        let rewards: Vec<f64> = input.rewards.iter().zip(own).map(|(reward, own)| reward + f64::from(*own)).collect();
+        step_return(&rewards, input.episodes, input.discounts.gamma)
     },
     tokens: Some("token_rewards"),
     // verl's whitening.
@@ -21,7 +21,7 @@ pub(super) static ESTIMATOR: Estimator = Estimator {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Discounts, Given};
+    use super::super::{Discounts, EstimatorInput};
     use super::*;
     use crate::credit::conventions::Boundary;
     use crate::credit::Columns;
@@ -32,8 +32,12 @@ mod tests {
     fn a_token_answers_for_what_follows_it() {
         let columns = Columns { named: &[("token_rewards", &[-0.1, -0.2, -0.4])], ..Default::default() };
         let discounts = Discounts { gamma: 1.0, gamma_attempt: 1.0, boundary: Boundary::Paper, lambda: 1.0 };
-        let found =
-            (ESTIMATOR.values)(&Given { columns: &columns, episodes: std::slice::from_ref(&(0..3)), rewards: &[0.0, 0.0, 1.0], discounts });
-        assert!(found.iter().zip([0.3, 0.4, 0.6]).all(|(a, b)| (a - b).abs() < 1e-6), "{found:?}");
+        let actual = (ESTIMATOR.values)(&EstimatorInput {
+            columns: &columns,
+            episodes: std::slice::from_ref(&(0..3)),
+            rewards: &[0.0, 0.0, 1.0],
+            discounts,
+        });
+        assert!(actual.iter().zip([0.3, 0.4, 0.6]).all(|(a, b)| (a - b).abs() < 1e-6), "{actual:?}");
     }
 }

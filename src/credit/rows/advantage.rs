@@ -3,8 +3,8 @@
 //! the mean over the tokens.
 
 use super::episodes::{episodes, reflections};
-use super::tokens::Tokens;
-use crate::credit::{advantages, values, AdvantageSettings, Columns, Unit, Used};
+use super::tokens::TokenSteps;
+use crate::credit::{advantages, values, AdvantageSettings, Columns, RowStatus, Unit};
 use crate::row::{self, f32_lists, keys, RowError, View};
 use arrow::array::{ArrayRef, Float32Array, RecordBatch, StringArray};
 use std::ops::Range;
@@ -28,19 +28,19 @@ pub fn value(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<Re
         ..Default::default()
     };
     let episodes = episodes(&rows)?;
-    let made = if let Some(column) = estimator.tokens {
+    let added = if let Some(column) = estimator.tokens {
         value_tokens(&view, column, &columns, &episodes, with)?
     } else {
         let values = values(&columns, &episodes, with);
         let targets = estimator.target.map(|target| f32s(&target(&values, &columns)));
-        let mut made = vec![("return", column(f32s(&values)))];
-        made.extend(targets.map(|targets| ("value_target", column(targets))));
+        let mut added = vec![("return", column(f32s(&values)))];
+        added.extend(targets.map(|targets| ("value_target", column(targets))));
         // What an estimator of tokens said upstream holds no longer.
         let none = ["token_advantages", "token_targets"].into_iter().filter(|name| view.has(name));
-        made.extend(none.map(|name| (name, f32_lists(std::iter::repeat_n(&[][..], view.len())))));
-        made
+        added.extend(none.map(|name| (name, f32_lists(std::iter::repeat_n(&[][..], view.len())))));
+        added
     };
-    view.with(made)
+    view.with(added)
 }
 
 /// The columns that [`value`] makes by an estimator of tokens that reads the lists of `read`: `token_advantages` as they are before any comparison.
@@ -52,7 +52,7 @@ fn value_tokens(
     with: &AdvantageSettings,
 ) -> Result<Vec<(&'static str, ArrayRef)>, RowError> {
     let lists = view.lists(read)?;
-    let tokens = Tokens::of((0..view.len()).map(|i| lists.length(i)).collect());
+    let tokens = TokenSteps::new((0..view.len()).map(|i| lists.length(i)).collect());
     // What a critic expects is known of a turn without a token, too.
     let named = if read == "token_values" { "value" } else { read };
     let others = if named == "value" { rows.named("value").to_vec() } else { vec![0.0; view.len()] };
@@ -61,12 +61,12 @@ fn value_tokens(
     let turn: Vec<u64> = tokens.rows().map(|row| row as u64).collect();
     let columns = Columns { reward: &reward, valid: &valid, named: &[(named, &own)], turn: &turn, ..Default::default() };
     let values = values(&columns, &tokens.ranges(episodes), with);
-    let mut made = vec![("return", column(tokens.first(&f32s(&values)))), ("token_advantages", f32_lists(tokens.lists(&f32s(&values))))];
+    let mut added = vec![("return", column(tokens.first(&f32s(&values)))), ("token_advantages", f32_lists(tokens.lists(&f32s(&values))))];
     if let Some(target) = with.of.estimator().target {
         let targets = f32s(&target(&values, &columns));
-        made.extend([("value_target", column(tokens.first(&targets))), ("token_targets", f32_lists(tokens.lists(&targets)))]);
+        added.extend([("value_target", column(tokens.first(&targets))), ("token_targets", f32_lists(tokens.lists(&targets)))]);
     }
-    Ok(made)
+    Ok(added)
 }
 
 fn f32s(values: &[f64]) -> Vec<f32> {
@@ -78,16 +78,16 @@ fn column(values: Vec<f32>) -> ArrayRef {
 }
 
 /// The column `used`; a reason from `before` stands.
-fn reasons(used: &[Used], before: Option<&StringArray>) -> ArrayRef {
+fn reasons(used: &[RowStatus], before: Option<&StringArray>) -> ArrayRef {
     let reason = used.iter().enumerate().map(|(i, used)| match (used, before) {
-        (Used::Upstream, Some(before)) => before.value(i),
+        (RowStatus::Upstream, Some(before)) => before.value(i),
         (used, _) => used.as_str(),
     });
     Arc::new(StringArray::from_iter_values(reason))
 }
 
 /// The columns that [`compare`] makes.
-pub fn made(with: &AdvantageSettings) -> Vec<&'static str> {
+pub fn columns_made(with: &AdvantageSettings) -> Vec<&'static str> {
     let mut columns = vec!["baseline", "scale", "advantage", "used"];
     columns.extend(with.of.estimator().tokens.map(|_| "token_advantages"));
     columns
@@ -116,18 +116,18 @@ pub fn compare(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<
     let trajectory = keys(&rows, &["task", "sample", "attempt", "phase"]);
     if with.of.estimator().tokens.is_some() {
         let lists = view.lists("token_advantages")?;
-        let tokens = Tokens::of((0..view.len()).map(|i| lists.length(i)).collect());
+        let tokens = TokenSteps::new((0..view.len()).map(|i| lists.length(i)).collect());
         let values: Vec<f64> = tokens.own(&lists, returns).into_iter().map(f64::from).collect();
         let (trajectory, dropped) = (tokens.each(&trajectory), if dropped.is_empty() { vec![] } else { tokens.each(&dropped) });
-        let (one, rewards) = (vec![1; tokens.len()], tokens.each(rewards));
-        let columns = Columns { reward: &rewards, trajectory: &trajectory, tokens: &one, dropped: &dropped, ..Default::default() };
-        let made = advantages(&values, &tokens.each(groups), &columns, with);
+        let (ones, rewards) = (vec![1; tokens.len()], tokens.each(rewards));
+        let columns = Columns { reward: &rewards, trajectory: &trajectory, tokens: &ones, dropped: &dropped, ..Default::default() };
+        let result = advantages(&values, &tokens.each(groups), &columns, with);
         return view.with(vec![
-            ("baseline", column(tokens.first(&made.baseline))),
-            ("scale", column(tokens.first(&made.scale))),
-            ("advantage", column(tokens.mean(&made.advantage))),
-            ("used", reasons(&tokens.first(&made.used), before)),
-            ("token_advantages", f32_lists(tokens.lists(&made.advantage))),
+            ("baseline", column(tokens.first(&result.baseline))),
+            ("scale", column(tokens.first(&result.scale))),
+            ("advantage", column(tokens.mean(&result.advantage))),
+            ("used", reasons(&tokens.first(&result.used), before)),
+            ("token_advantages", f32_lists(tokens.lists(&result.advantage))),
         ]);
     }
     let values: Vec<f64> = returns.iter().map(|v| f64::from(*v)).collect();
@@ -139,19 +139,19 @@ pub fn compare(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<
         Unit::Trajectory | Unit::Turn => vec![],
     };
     let columns = Columns { reward: rewards, trajectory: &trajectory, tokens: &tokens, dropped: &dropped, ..Default::default() };
-    let made = advantages(&values, groups, &columns, with);
+    let result = advantages(&values, groups, &columns, with);
     view.with(vec![
-        ("baseline", column(made.baseline)),
-        ("scale", column(made.scale)),
-        ("advantage", column(made.advantage)),
-        ("used", reasons(&made.used, before)),
+        ("baseline", column(result.baseline)),
+        ("scale", column(result.scale)),
+        ("advantage", column(result.advantage)),
+        ("used", reasons(&result.used, before)),
     ])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::credit::{Of, Scale};
+    use crate::credit::{EstimatorName, Scale};
     use crate::seed::Random;
     use arrow::array::{BooleanArray, ListArray, UInt32Array, UInt64Array};
     use arrow::compute::take_record_batch;
@@ -179,8 +179,8 @@ mod tests {
     }
 
     fn both(rows: &[RecordBatch], with: &AdvantageSettings) -> RecordBatch {
-        let made = compare(&value(rows, with).unwrap(), with).unwrap();
-        row::sorted(&made).unwrap().unwrap()
+        let compared = compare(&value(rows, with).unwrap(), with).unwrap();
+        row::sorted(&compared).unwrap().unwrap()
     }
 
     #[test]
@@ -191,22 +191,22 @@ mod tests {
         let shuffled = take_record_batch(&rows, &UInt32Array::from(order)).unwrap();
         for unit in [Unit::Trajectory, Unit::Turn, Unit::Token] {
             let with = AdvantageSettings { unit, invalid_penalty: 0.1, ..Default::default() };
-            let wanted = both(std::slice::from_ref(&rows), &with);
-            assert_eq!(both(&[shuffled.slice(7, 5), shuffled.slice(0, 7)], &with), wanted);
+            let expected = both(std::slice::from_ref(&rows), &with);
+            assert_eq!(both(&[shuffled.slice(7, 5), shuffled.slice(0, 7)], &with), expected);
         }
     }
 
     #[test]
     fn an_advantage_is_compared_once_more_over_the_whole_batch() {
-        let first = AdvantageSettings { of: Of::StepReturn, scale: Scale::None, ..Default::default() };
+        let first = AdvantageSettings { of: EstimatorName::StepReturn, scale: Scale::None, ..Default::default() };
         let task = both(&[rows()], &first);
         let batch = row::with(&task, "group", Arc::new(UInt64Array::from(vec![0; 12]))).unwrap();
-        let with = AdvantageSettings { of: Of::Advantage, unit: Unit::Token, eps: 0.0, ..Default::default() };
-        let made = both(&[batch], &with);
-        assert_eq!(row::f32s(&made, "return").unwrap(), row::f32s(&task, "advantage").unwrap());
+        let with = AdvantageSettings { of: EstimatorName::Advantage, unit: Unit::Token, eps: 0.0, ..Default::default() };
+        let compared = both(&[batch], &with);
+        assert_eq!(row::f32s(&compared, "return").unwrap(), row::f32s(&task, "advantage").unwrap());
         let tokens = |i: usize| 1.0 + (i % 3) as f32;
         let sum = |f: &dyn Fn(f32) -> f32| -> f32 {
-            row::f32s(&made, "advantage").unwrap().values().iter().enumerate().map(|(i, a)| tokens(i) * f(*a)).sum()
+            row::f32s(&compared, "advantage").unwrap().values().iter().enumerate().map(|(i, a)| tokens(i) * f(*a)).sum()
         };
         // 12 rows of 1, 2 and 3 tokens in turn: 24 tokens.
         assert!(sum(&|a| a).abs() < 1e-5 && (sum(&|a| a * a) - 23.0).abs() < 1e-4, "mean 0 and variance 1 over the tokens");
@@ -216,8 +216,8 @@ mod tests {
     fn a_reason_given_upstream_is_kept() {
         let used: Vec<&str> = (0..12).map(|i| if i < 4 { "because" } else { "yes" }).collect();
         let rows = row::with(&rows(), "used", Arc::new(StringArray::from(used.clone()))).unwrap();
-        let made = both(&[rows], &AdvantageSettings::default());
-        assert_eq!(row::texts(&made, "used").unwrap(), &StringArray::from(used));
-        assert_eq!(row::f32s(&made, "advantage").unwrap().values()[..4], [0.0; 4]);
+        let compared = both(&[rows], &AdvantageSettings::default());
+        assert_eq!(row::texts(&compared, "used").unwrap(), &StringArray::from(used));
+        assert_eq!(row::f32s(&compared, "advantage").unwrap().values()[..4], [0.0; 4]);
     }
 }

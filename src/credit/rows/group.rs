@@ -70,11 +70,12 @@ mod tests {
     /// Turns of two tasks whose observations are often equal or nearly so, in the order of their names.
     fn turns(rows: usize, seed: u64) -> RecordBatch {
         let mut random = Random::new(seed);
-        let number = |of: fn(usize) -> u32| Arc::new(UInt32Array::from_iter_values((0..rows).map(of))) as ArrayRef;
+        let number = |value: fn(usize) -> u32| Arc::new(UInt32Array::from_iter_values((0..rows).map(value))) as ArrayRef;
         let tasks = StringArray::from_iter_values((0..rows).map(|i| if i < rows / 2 { "a" } else { "b" }));
-        let seen = (0..rows).map(|_| format!("A {} and a {} on the table.", ["mug", "mop", "lamp"][random.below(3)], random.below(3)));
-        let seen: Vec<String> = seen.collect();
-        let states = UInt64Array::from_iter_values(seen.iter().map(|s| text(s)));
+        let observations =
+            (0..rows).map(|_| format!("A {} and a {} on the table.", ["mug", "mop", "lamp"][random.below(3)], random.below(3)));
+        let observations: Vec<String> = observations.collect();
+        let states = UInt64Array::from_iter_values(observations.iter().map(|s| text(s)));
         row::batch(vec![
             ("task", Arc::new(tasks) as ArrayRef),
             ("sample", number(|i| i as u32 / 5)),
@@ -82,7 +83,7 @@ mod tests {
             ("turn", number(|i| i as u32 % 5)),
             ("phase", Arc::new(StringArray::from(vec!["play"; rows]))),
             ("state", Arc::new(states)),
-            ("observation", Arc::new(StringArray::from(seen))),
+            ("observation", Arc::new(StringArray::from(observations))),
         ])
         .unwrap()
     }
@@ -104,19 +105,19 @@ mod tests {
         #[test]
         fn likeness_does_not_depend_on_arrival(rows in 1usize..40, seed: u64, at_least in prop::sample::select(vec![0.8, 0.95, 1.0])) {
             let rows = marked(&turns(rows, seed), &["task"]);
-            let wanted = split(std::slice::from_ref(&rows), &alike(at_least)).unwrap().remove(0);
+            let expected = split(std::slice::from_ref(&rows), &alike(at_least)).unwrap().remove(0);
             let mut order: Vec<u32> = (0..rows.num_rows() as u32).collect();
             Random::new(seed).shuffle(&mut order);
             let parts = order.chunks(7).map(|part| take_record_batch(&rows, &UInt32Array::from(part.to_vec())).unwrap());
-            let found = split(&parts.collect::<Vec<_>>(), &alike(at_least)).unwrap();
-            prop_assert_eq!(row::sorted(&found).unwrap().unwrap(), wanted);
+            let actual = split(&parts.collect::<Vec<_>>(), &alike(at_least)).unwrap();
+            prop_assert_eq!(row::sorted(&actual).unwrap().unwrap(), expected);
         }
 
         #[test]
         fn wholly_alike_is_one_column_more(rows in 1usize..40, seed: u64, autojunk: bool) {
             let rows = turns(rows, seed);
-            let found = split(&[marked(&rows, &["task"])], &Similar { at_least: 1.0, autojunk, ..Default::default() }).unwrap().remove(0);
-            prop_assert_eq!(groups(&found), groups(&marked(&rows, &["task", "observation"])));
+            let actual = split(&[marked(&rows, &["task"])], &Similar { at_least: 1.0, autojunk, ..Default::default() }).unwrap().remove(0);
+            prop_assert_eq!(groups(&actual), groups(&marked(&rows, &["task", "observation"])));
         }
     }
 
@@ -139,9 +140,9 @@ mod tests {
             let groups = groups(rows);
             groups.iter().map(|group| groups.iter().position(|other| other == group).unwrap()).collect::<Vec<_>>()
         };
-        let found = marked(&rows, &["task", "state", "visitation_depth"]);
-        assert_eq!(row::u32s(&found, "visitation_depth").unwrap().values(), &[0, 0, 1, 0, 0, 0, 0], "an attempt begins anew");
-        assert_eq!(same(&found), [0, 1, 2, 3, 0, 0, 3]);
+        let actual = marked(&rows, &["task", "state", "visitation_depth"]);
+        assert_eq!(row::u32s(&actual, "visitation_depth").unwrap().values(), &[0, 0, 1, 0, 0, 0, 0], "an attempt begins anew");
+        assert_eq!(same(&actual), [0, 1, 2, 3, 0, 0, 3]);
         assert_eq!(same(&marked(&rows, &["task", "state"])), [0, 1, 0, 3, 0, 0, 3]);
         assert_eq!(same(&marked(&rows, &["task", "attempt", "state"])), [0, 1, 0, 3, 4, 0, 3]);
         assert_eq!(same(&marked(&rows, &["task"])), [0; 7]);
@@ -153,9 +154,9 @@ mod tests {
     #[test]
     fn a_group_stays_within_its_columns() {
         let rows = marked(&turns(40, 3), &["task"]);
-        let found = split(std::slice::from_ref(&rows), &alike(0.8)).unwrap().remove(0);
-        let names = row::texts(&found, "task").unwrap();
-        let groups: BTreeSet<(&str, u64)> = names.iter().flatten().zip(groups(&found)).collect();
+        let actual = split(std::slice::from_ref(&rows), &alike(0.8)).unwrap().remove(0);
+        let names = row::texts(&actual, "task").unwrap();
+        let groups: BTreeSet<(&str, u64)> = names.iter().flatten().zip(groups(&actual)).collect();
         assert_eq!(groups.len(), 2);
         assert_ne!(groups.first().unwrap().1, groups.last().unwrap().1);
     }

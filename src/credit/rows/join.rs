@@ -41,9 +41,9 @@ pub fn rejoin(rows: &[RecordBatch], part: &[RecordBatch], columns: &[&str]) -> R
         (None, None) => return Ok(vec![]),
         _ => return Err(JoinError::Missing),
     };
-    let made = partners(&view, &part, columns)?;
-    let made = columns.iter().zip(made.columns()).map(|(name, column)| (*name, column.clone())).collect();
-    Ok(view.with(made)?)
+    let partners = partners(&view, &part, columns)?;
+    let columns = columns.iter().zip(partners.columns()).map(|(name, column)| (*name, column.clone())).collect();
+    Ok(view.with(columns)?)
 }
 
 #[cfg(test)]

@@ -7,23 +7,23 @@ use arrow::datatypes::Float32Type;
 use std::ops::Range;
 
 /// The steps of each row, one row after the other.
-pub(super) struct Tokens {
+pub(super) struct TokenSteps {
     /// For each row, which steps are its.
     spans: Vec<Range<usize>>,
     /// How many tokens each row has.
     lengths: Vec<usize>,
 }
 
-impl Tokens {
+impl TokenSteps {
     /// The steps of rows whose responses have so many tokens.
-    pub fn of(lengths: Vec<usize>) -> Tokens {
+    pub fn new(lengths: Vec<usize>) -> TokenSteps {
         let mut start = 0;
         let span = |length: &usize| {
             let span = start..start + length.max(&1);
             start = span.end;
             span
         };
-        Tokens { spans: lengths.iter().map(span).collect(), lengths }
+        TokenSteps { spans: lengths.iter().map(span).collect(), lengths }
     }
 
     /// How many steps there are.

@@ -32,7 +32,7 @@ impl TwoTrials {
 }
 
 fn across(boundary: Boundary) -> AdvantageSettings {
-    AdvantageSettings { of: Of::CrossEpisodeReturn, gamma: 0.95, boundary, ..Default::default() }
+    AdvantageSettings { of: EstimatorName::CrossEpisodeReturn, gamma: 0.95, boundary, ..Default::default() }
 }
 
 #[test]
@@ -66,9 +66,9 @@ fn a_reflection_pays_its_penalty_alone() {
     let valid = [true, true, false, true, true, true, true];
     for penalty in [Penalty::BeforeReturn, Penalty::AfterReturn] {
         let fined = |of| AdvantageSettings { of, invalid_penalty: 0.5, penalty, ..across(Boundary::Paper) };
-        close(&TwoTrials::values(&valid, &fined(Of::CrossEpisodeReturn)), &[6.175, 6.2, 9.0, 9.5, 10.0, 3.8, 4.0]);
-        close(&TwoTrials::values(&valid, &fined(Of::EpisodeReturn)), &[0.5, 0.5, -0.5, 10.0, 10.0, 4.0, 4.0]);
-        close(&TwoTrials::values(&valid, &fined(Of::StepReturn)), &[0.475, 0.5, -0.5, 9.5, 10.0, 3.8, 4.0]);
+        close(&TwoTrials::values(&valid, &fined(EstimatorName::CrossEpisodeReturn)), &[6.175, 6.2, 9.0, 9.5, 10.0, 3.8, 4.0]);
+        close(&TwoTrials::values(&valid, &fined(EstimatorName::EpisodeReturn)), &[0.5, 0.5, -0.5, 10.0, 10.0, 4.0, 4.0]);
+        close(&TwoTrials::values(&valid, &fined(EstimatorName::StepReturn)), &[0.475, 0.5, -0.5, 9.5, 10.0, 3.8, 4.0]);
     }
 }
 
@@ -76,17 +76,17 @@ fn a_reflection_pays_its_penalty_alone() {
 #[test]
 fn grpo_and_rloo_compare_all_rows_of_the_task() {
     let settings = AdvantageSettings { scale: Scale::None, ..across(Boundary::Paper) };
-    let wanted = [-0.85, -0.825, 2.475, 2.475, 2.975, -3.225, -3.025];
-    close(&TwoTrials::advantages(&[7; 7], &settings).advantage, &wanted);
+    let expected = [-0.85, -0.825, 2.475, 2.475, 2.975, -3.225, -3.025];
+    close(&TwoTrials::advantages(&[7; 7], &settings).advantage, &expected);
     let turn = AdvantageSettings { unit: Unit::Turn, ..settings.clone() };
-    close(&TwoTrials::advantages(&[7; 7], &turn).advantage, &wanted);
+    close(&TwoTrials::advantages(&[7; 7], &turn).advantage, &expected);
     // Less the mean of the other six is 7/6 of that.
     let rloo = AdvantageSettings { baseline: Baseline::LeaveOneOut, ..settings.clone() };
-    close(&TwoTrials::advantages(&[7; 7], &rloo).advantage, &wanted.map(|a| a * 7.0 / 6.0));
+    close(&TwoTrials::advantages(&[7; 7], &rloo).advantage, &expected.map(|a| a * 7.0 / 6.0));
     // Squares sum to 42.05625: variance 7.009375, deviation 2.647522.
     let grpo = TwoTrials::advantages(&[7; 7], &across(Boundary::Paper));
     close(&grpo.scale, &[2.647523; 7]);
-    close(&grpo.advantage, &wanted.map(|a| a / 2.647523));
+    close(&grpo.advantage, &expected.map(|a| a / 2.647523));
 }
 
 /// Eight samples that all win at once, in three turns. By what each attempt earned they are equal; by the return across attempts their
@@ -97,9 +97,9 @@ fn samples_that_all_win_at_once_are_equal_by_their_episodes() {
     let trials: Vec<u64> = (0..24).map(|i| i / 3).collect();
     let attempts: Vec<std::ops::Range<usize>> = (0..8).map(|i| i * 3..i * 3 + 3).collect();
     let columns = Columns { reward: &rewards, trial: &trials, trajectory: &trials, ..Default::default() };
-    let of = |settings: AdvantageSettings| advantages(&values(&columns, &attempts, &settings), &[7; 24], &columns, &settings).advantage;
-    assert_eq!(of(AdvantageSettings::default()), [0.0; 24]);
-    close(&of(across(Boundary::Paper)), &[-1.188577, -0.020493, 1.20907].repeat(8));
+    let by = |settings: AdvantageSettings| advantages(&values(&columns, &attempts, &settings), &[7; 24], &columns, &settings).advantage;
+    assert_eq!(by(AdvantageSettings::default()), [0.0; 24]);
+    close(&by(across(Boundary::Paper)), &[-1.188577, -0.020493, 1.20907].repeat(8));
 }
 
 /// GiGPO in LaMer's code, without the deviation: the episode's part compares what each attempt earned, a reflection nothing, once a
@@ -107,7 +107,7 @@ fn samples_that_all_win_at_once_are_equal_by_their_episodes() {
 #[test]
 fn gigpo_as_released_with_lamer() {
     let meant =
-        |of: &str| AdvantageSettings::meant(&serde_json::json!({ "preset": "code", "of": of, "gamma": 0.95, "scale": "none" })).unwrap();
+        |of: &str| AdvantageSettings::resolve(&serde_json::json!({ "preset": "code", "of": of, "gamma": 0.95, "scale": "none" })).unwrap();
     let episode = TwoTrials::advantages(&[7; 7], &meant("episode_return"));
     // 0.5, 0.5, 0, 10, 10, 4, 4: mean 29/7.
     close(&episode.advantage, &[-3.642857, -3.642857, -4.142857, 5.857143, 5.857143, -0.142857, -0.142857]);
@@ -153,11 +153,11 @@ fn across_trials(trials: &Trials, settings: &AdvantageSettings) -> Vec<Vec<(Vec<
         }
     }
     let columns = Columns { reward: &reward, trial: &trial, reflection: &reflection, ..Default::default() };
-    let mut found = values(&columns, &episodes, settings).into_iter();
-    let attempt = |(n, turns): (usize, &Vec<f32>), of: usize, found: &mut std::vec::IntoIter<f64>| {
-        (found.by_ref().take(turns.len()).collect(), if n + 1 < of { found.next() } else { None })
+    let mut computed = values(&columns, &episodes, settings).into_iter();
+    let attempt = |(n, turns): (usize, &Vec<f32>), attempts: usize, computed: &mut std::vec::IntoIter<f64>| {
+        (computed.by_ref().take(turns.len()).collect(), if n + 1 < attempts { computed.next() } else { None })
     };
-    trials.iter().map(|attempts| attempts.iter().enumerate().map(|a| attempt(a, attempts.len(), &mut found)).collect()).collect()
+    trials.iter().map(|attempts| attempts.iter().enumerate().map(|a| attempt(a, attempts.len(), &mut computed)).collect()).collect()
 }
 
 fn alike(a: f64, b: f64) -> bool {
@@ -168,11 +168,11 @@ proptest! {
     /// Eq. 3 and 4 as they are written, sums of powers.
     #[test]
     fn the_pass_agrees_with_the_equations(trials in trials(), gamma in 0.0..=1.0f64, gamma_attempt in 0.0..=1.0f64) {
-        let found = across_trials(&trials, &AdvantageSettings { gamma, gamma_attempt, ..across(Boundary::Paper) });
+        let computed = across_trials(&trials, &AdvantageSettings { gamma, gamma_attempt, ..across(Boundary::Paper) });
         let within = |turns: &[f32]| turns.iter().enumerate().map(|(l, r)| gamma.powi(l as i32) * f64::from(*r)).sum::<f64>();
-        for (attempts, found) in trials.iter().zip(found) {
+        for (attempts, computed) in trials.iter().zip(computed) {
             let later = |n: usize| (n + 1..attempts.len()).map(|m| gamma_attempt.powi((m - n) as i32) * within(&attempts[m])).sum::<f64>();
-            for (n, (values, reflection)) in found.iter().enumerate() {
+            for (n, (values, reflection)) in computed.iter().enumerate() {
                 for (t, value) in values.iter().enumerate() {
                     prop_assert!(alike(*value, within(&attempts[n][t..]) + later(n)));
                 }
@@ -204,12 +204,12 @@ proptest! {
     #[test]
     fn where_attempts_do_not_matter(trials in trials(), gamma in 0.0..=1.0f64, gamma_attempt in 0.0..=1.0f64) {
         let first: Trials = trials.iter().map(|attempts| attempts[..1].to_vec()).collect();
-        let step = AdvantageSettings { of: Of::StepReturn, gamma, ..Default::default() };
+        let step = AdvantageSettings { of: EstimatorName::StepReturn, gamma, ..Default::default() };
         for boundary in [Boundary::Paper, Boundary::Code] {
             let settings = AdvantageSettings { gamma, gamma_attempt, ..across(boundary) };
             prop_assert_eq!(across_trials(&first, &settings), across_trials(&first, &step));
             let blind = across_trials(&trials, &AdvantageSettings { gamma_attempt: 0.0, ..settings });
-            let turns = |found: Vec<Vec<(Vec<f64>, Option<f64>)>>| found.into_iter().flatten().map(|(turns, _)| turns).collect::<Vec<_>>();
+            let turns = |computed: Vec<Vec<(Vec<f64>, Option<f64>)>>| computed.into_iter().flatten().map(|(turns, _)| turns).collect::<Vec<_>>();
             prop_assert_eq!(turns(blind), turns(across_trials(&trials, &step)));
         }
         let whole = |boundary| across_trials(&trials, &AdvantageSettings { gamma: 1.0, gamma_attempt, ..across(boundary) });

@@ -57,14 +57,14 @@ fn dapo() {
 #[test]
 fn a_group_is_dull_by_its_trajectories() {
     let settings = AdvantageSettings { equal: Equal::Drop, scale: Scale::None, ..Default::default() };
-    let dull = Used::EqualRewards;
+    let dull = RowStatus::EqualRewards;
     let used = |values: &[f64], settings: &AdvantageSettings| {
         advantages(values, &[0; 3], &Columns { trajectory: &[1, 1, 2], tokens: &[1, 0, 4], ..Default::default() }, settings).used
     };
     assert_eq!(used(&[4.0, 4.0, 4.0], &settings), [dull; 3]);
     // After a penalty the rows of a trajectory differ; their mean, which is what counts, need not.
     assert_eq!(used(&[5.0, 3.0, 4.0], &settings), [dull; 3]);
-    assert_eq!(used(&[5.0, 3.0, 4.0], &AdvantageSettings { unit: Unit::Turn, ..settings.clone() }), [Used::Yes; 3]);
+    assert_eq!(used(&[5.0, 3.0, 4.0], &AdvantageSettings { unit: Unit::Turn, ..settings.clone() }), [RowStatus::Yes; 3]);
     assert_eq!(used(&[4.0, 3.0, 4.0], &AdvantageSettings { unit: Unit::Token, ..settings }), [dull; 3], "the second row has no tokens");
 }
 
@@ -91,28 +91,28 @@ fn a_row_alone() {
     assert_eq!((raw.baseline[0], raw.scale[0]), (0.0, 1.0));
     let zero = alone(Singleton::Zero);
     close(&zero.advantage, &[0.0, 0.0, -half, half]);
-    assert_eq!((zero.baseline[0], zero.scale[0], zero.used[0]), (3.0, 1.0, Used::Yes));
+    assert_eq!((zero.baseline[0], zero.scale[0], zero.used[0]), (3.0, 1.0, RowStatus::Yes));
     let drop = alone(Singleton::Drop);
     close(&drop.advantage, &zero.advantage);
     assert_eq!(texts(&drop.used), ["singleton", "singleton", "yes", "yes"]);
     let reinforce = AdvantageSettings { baseline: Baseline::None, scale: Scale::None, singleton: Singleton::Drop, ..Default::default() };
     let result = of_group(&[3.0], &reinforce);
-    assert_eq!((result.advantage[0], result.used[0]), (3.0, Used::Yes), "nothing is compared, so nobody is missed");
+    assert_eq!((result.advantage[0], result.used[0]), (3.0, RowStatus::Yes), "nothing is compared, so nobody is missed");
 }
 
 #[test]
 fn an_invalid_action_costs() {
     let valid = [true, false, true, true, true];
-    let found = |of, penalty| {
+    let result = |of, penalty| {
         let settings = AdvantageSettings { of, penalty, gamma: 0.5, invalid_penalty: 2.0, ..Default::default() };
         values(&TwoTrajectories::columns(&valid), &[0..3, 3..5], &settings)
     };
-    assert_eq!(found(Of::StepReturn, Penalty::BeforeReturn), [1.5, 3.0, 10.0, 0.0, 0.0]);
-    assert_eq!(found(Of::StepReturn, Penalty::AfterReturn), [2.5, 3.0, 10.0, 0.0, 0.0]);
-    assert_eq!(found(Of::EpisodeReturn, Penalty::BeforeReturn), [8.0, 8.0, 8.0, 0.0, 0.0]);
-    assert_eq!(found(Of::EpisodeReturn, Penalty::AfterReturn), [10.0, 8.0, 10.0, 0.0, 0.0]);
-    assert_eq!(found(Of::Reward, Penalty::BeforeReturn), [0.0, -2.0, 10.0, 0.0, 0.0]);
-    assert_eq!(found(Of::Reward, Penalty::AfterReturn), [0.0, -2.0, 10.0, 0.0, 0.0]);
+    assert_eq!(result(EstimatorName::StepReturn, Penalty::BeforeReturn), [1.5, 3.0, 10.0, 0.0, 0.0]);
+    assert_eq!(result(EstimatorName::StepReturn, Penalty::AfterReturn), [2.5, 3.0, 10.0, 0.0, 0.0]);
+    assert_eq!(result(EstimatorName::EpisodeReturn, Penalty::BeforeReturn), [8.0, 8.0, 8.0, 0.0, 0.0]);
+    assert_eq!(result(EstimatorName::EpisodeReturn, Penalty::AfterReturn), [10.0, 8.0, 10.0, 0.0, 0.0]);
+    assert_eq!(result(EstimatorName::Reward, Penalty::BeforeReturn), [0.0, -2.0, 10.0, 0.0, 0.0]);
+    assert_eq!(result(EstimatorName::Reward, Penalty::AfterReturn), [0.0, -2.0, 10.0, 0.0, 0.0]);
     // After the return the rows of a trajectory differ: 10, 8, 10 count once, as 28/3.
     let settings = AdvantageSettings { penalty: Penalty::AfterReturn, invalid_penalty: 2.0, scale: Scale::None, ..Default::default() };
     close(&TwoTrajectories::advantages(&valid, &[7; 5], &settings).baseline, &[14.0 / 3.0; 5]);
@@ -125,11 +125,11 @@ fn rounding_is_no_advantage() {
     let wins = [11.0f32, 10.999999, 10.999999, 11.0, 11.0, 11.0, 11.0, 11.0].map(f64::from);
     for values in [losses, wins] {
         for baseline in [Baseline::Mean, Baseline::LeaveOneOut] {
-            let found = of_group(&values, &AdvantageSettings { baseline, equal: Equal::Drop, ..Default::default() });
-            assert_eq!(found.advantage, [0.0; 8], "{baseline:?}");
-            assert!(found.used.iter().all(|used| *used == Used::EqualRewards));
+            let result = of_group(&values, &AdvantageSettings { baseline, equal: Equal::Drop, ..Default::default() });
+            assert_eq!(result.advantage, [0.0; 8], "{baseline:?}");
+            assert!(result.used.iter().all(|used| *used == RowStatus::EqualRewards));
         }
     }
     let apart = of_group(&[11.0, 10.9], &AdvantageSettings { equal: Equal::Drop, ..Default::default() });
-    assert!(apart.advantage[0] > 0.7 && apart.used[0] == Used::Yes);
+    assert!(apart.advantage[0] > 0.7 && apart.used[0] == RowStatus::Yes);
 }

@@ -10,14 +10,14 @@ mod step;
 use super::*;
 use crate::stats::sizes;
 
-fn close(found: &[f32], wanted: &[f32]) {
-    assert_eq!(found.len(), wanted.len());
-    for (f, w) in found.iter().zip(wanted) {
-        assert!((f - w).abs() <= 1e-5 * w.abs().max(1.0), "found {found:?}, wanted {wanted:?}");
+fn close(actual: &[f32], expected: &[f32]) {
+    assert_eq!(actual.len(), expected.len());
+    for (f, w) in actual.iter().zip(expected) {
+        assert!((f - w).abs() <= 1e-5 * w.abs().max(1.0), "{actual:?}, expected {expected:?}");
     }
 }
 
-fn texts(used: &[Used]) -> Vec<&'static str> {
+fn texts(used: &[RowStatus]) -> Vec<&'static str> {
     used.iter().map(|used| used.as_str()).collect()
 }
 
@@ -51,7 +51,7 @@ impl TwoTrajectories {
     }
     fn gigpo(unit: Unit, scale: Scale) -> Vec<f32> {
         let episode = AdvantageSettings { unit, scale, ..Default::default() };
-        let step = AdvantageSettings { of: Of::StepReturn, gamma: 0.95, ..episode.clone() };
+        let step = AdvantageSettings { of: EstimatorName::StepReturn, gamma: 0.95, ..episode.clone() };
         let episode = Self::advantages(&[], &[7; 5], &episode);
         let step = Self::advantages(&[], &Self::STATES, &step);
         close(&step.value, &[9.025, 9.5, 10.0, 0.0, 0.0]);

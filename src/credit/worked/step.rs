@@ -25,7 +25,7 @@ fn grouping_by_visitation_depth() {
     assert_eq!(depths, [0, 0, 1, 2, 0, 1, 2]);
     let groups: Vec<u64> = states.iter().zip(&depths).map(|(state, depth)| state * 10 + depth).collect();
     assert_eq!(sizes(&groups), [2, 1, 2, 2, 2, 2, 2]);
-    let settings = AdvantageSettings { of: Of::StepReturn, gamma: 0.5, scale: Scale::None, ..Default::default() };
+    let settings = AdvantageSettings { of: EstimatorName::StepReturn, gamma: 0.5, scale: Scale::None, ..Default::default() };
     let rewards = [0.0, 0.0, 0.0, 8.0, 0.0, 0.0, 0.0];
     let columns = Columns { reward: &rewards, ..Default::default() };
     let result = advantages(&values(&columns, &episodes, &settings), &groups, &columns, &settings);
@@ -41,7 +41,7 @@ fn grouping_by_visitation_depth() {
 #[test]
 fn grouping_by_cluster() {
     let (clusters, episode) = ([0, 1, 1, 0, 1], AdvantageSettings::default());
-    let step = AdvantageSettings { of: Of::StepReturn, gamma: 0.95, ..Default::default() };
+    let step = AdvantageSettings { of: EstimatorName::StepReturn, gamma: 0.95, ..Default::default() };
     let episode = TwoTrajectories::advantages(&[], &[7; 5], &episode).advantage;
     let step = TwoTrajectories::advantages(&[], &clusters, &step).advantage;
     let half = 0.5f32.sqrt();
@@ -53,7 +53,7 @@ fn grouping_by_cluster() {
 #[test]
 fn gigpo_as_released() {
     let meant =
-        |of: &str| AdvantageSettings::meant(&serde_json::json!({ "preset": "code", "of": of, "gamma": 0.95, "scale": "none" })).unwrap();
+        |of: &str| AdvantageSettings::resolve(&serde_json::json!({ "preset": "code", "of": of, "gamma": 0.95, "scale": "none" })).unwrap();
     let valid = [true, false, true, true, true];
     let episode = TwoTrajectories::advantages(&valid, &[7; 5], &meant("episode_return"));
     let step = TwoTrajectories::advantages(&valid, &TwoTrajectories::STATES, &meant("step_return"));

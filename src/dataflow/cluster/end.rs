@@ -1,21 +1,21 @@
-//! How a process ends before its run does: because another one is gone, because of a panic, or because it was asked to.
+//! Ends a process before its run does: because another process is gone, because of a panic, or because a stop was requested.
 
 use crate::dataflow::failure::guarding;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether this process has said why it ends. It says so once, though several threads may notice.
-static SAID: AtomicBool = AtomicBool::new(false);
+/// Whether this process has reported why it ends: once, though several threads may notice.
+static REPORTED: AtomicBool = AtomicBool::new(false);
 
-/// Keeps this process from saying that another one is gone: it has failed itself, or another has and says so.
-pub(in crate::dataflow) fn said() {
-    SAID.store(true, Ordering::SeqCst);
+/// Keeps this process from reporting that another one is gone: the run has already failed, and the failure is reported elsewhere.
+pub(in crate::dataflow) fn mark_reported() {
+    REPORTED.store(true, Ordering::SeqCst);
 }
 
 /// Ends this process because the connection to another one broke.
 pub(in crate::dataflow) fn gone(process: &str) -> ! {
-    if SAID.swap(true, Ordering::SeqCst) {
-        // Another thread has the word, and ends the process when it is done.
+    if REPORTED.swap(true, Ordering::SeqCst) {
+        // Another thread reports it and ends the process.
         loop {
             std::thread::park();
         }
@@ -24,10 +24,10 @@ pub(in crate::dataflow) fn gone(process: &str) -> ! {
     end_process(1)
 }
 
-/// Ends the process at once. An ordinary exit would take libtorch's globals from under threads that are still at work, and
-/// each of them would have its say about it.
+/// Ends the process at once. An ordinary exit would destroy libtorch's globals while other threads still use them, and each of those would
+/// print an error.
 pub fn end_process(code: i32) -> ! {
-    // What nobody reads any more is nothing to fail over.
+    // A closed standard output is no reason to fail.
     let _ = std::io::stdout().flush();
     signal_hook::low_level::exit(code)
 }
@@ -39,7 +39,7 @@ pub(in crate::dataflow) fn end_on_panic() {
     ONCE.call_once(|| {
         let usual = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            // timely's threads that talk with another process panic when they can't any more.
+            // timely's network threads panic when a connection breaks.
             let thread = std::thread::current();
             let talks = |name: &'static str| thread.name().and_then(|thread| thread.strip_prefix(name));
             if let Some(process) = talks("timely:recv-").or(talks("timely:send-")) {

@@ -1,4 +1,4 @@
-//! Why processes don't come together.
+//! Why the processes of a run fail to connect.
 
 use std::io;
 
@@ -21,7 +21,7 @@ pub enum ClusterError {
     Refused { process: usize, why: String },
     #[error("process {process} can't take part: {why}")]
     Stranger { process: usize, why: String },
-    /// Somebody asked for a stop while the processes were still waiting for one another.
+    /// A stop was requested while the processes were still waiting for one another.
     #[error("stopped while waiting for the other processes; nothing has begun")]
     Stopped,
     #[error("the connections between the processes: {0}")]

@@ -35,9 +35,9 @@ impl Hosts {
     }
 }
 
-/// What a process says of itself: all must mean the same.
+/// The properties of a run that all its processes must agree on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Same {
+pub struct RunIdentity {
     pub program: String,
     /// Digest of the resolved pipeline.
     pub pipeline: String,
@@ -45,9 +45,9 @@ pub struct Same {
     pub processes: usize,
 }
 
-impl Same {
-    /// How a process that says `theirs` was started otherwise than this one.
-    pub(super) fn differs(&self, theirs: &Same) -> Option<String> {
+impl RunIdentity {
+    /// How a process with `theirs` was started differently.
+    pub(super) fn differs(&self, theirs: &RunIdentity) -> Option<String> {
         let what = match () {
             _ if self == theirs => return None,
             _ if self.program != theirs.program => "another version of flow",

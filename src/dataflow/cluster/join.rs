@@ -1,22 +1,22 @@
-//! All processes find one another: each connects with those before it, and waits for those behind it.
+//! Connects all processes with one another: each connects to those with a lower number and accepts those with a higher one.
 
-use super::greeting::{say, Awaited, Greeting, Welcome, ANSWER};
-use super::waiting::{Meanwhile, Waiting, PATIENCE};
-use super::{Cluster, ClusterError, Hosts, Purpose, Same};
+use super::greeting::{say, Greeting, LineReader, Welcome, ANSWER};
+use super::waiting::{Meanwhile, PeerWait, PATIENCE};
+use super::{keepalive, Cluster, ClusterError, Hosts, Purpose, RunIdentity};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
 use std::time::Instant;
 
-/// So many connections may be open that have said nothing yet; of more, the one that has been silent longest goes.
+/// The number of connections that may be open before their first line; beyond that the oldest is closed.
 const SILENT: usize = 256;
 
 impl Cluster {
-    /// Connects with all other processes, or says who isn't there or means another run. `news` is what the first process tells the
-    /// others.
-    pub fn join(hosts: &Hosts, same: &Same, news: Value, meanwhile: &Meanwhile) -> Result<Cluster, ClusterError> {
-        let mut waiting = Waiting::new(hosts, meanwhile);
+    /// Connects with all other processes; fails if one is missing or belongs to another run. `news` is a message from the first process to
+    /// the others.
+    pub fn join(hosts: &Hosts, same: &RunIdentity, news: Value, meanwhile: &Meanwhile) -> Result<Cluster, ClusterError> {
+        let mut waiting = PeerWait::new(hosts, meanwhile);
         let here = hosts.process;
         let own = &hosts.addresses[here];
         let listener = TcpListener::bind(own).map_err(|source| ClusterError::Listen { process: here, address: own.clone(), source })?;
@@ -37,23 +37,24 @@ impl Cluster {
             }
         }
         cluster.accept(&listener, same, &mut waiting)?;
+        cluster.sockets.iter().flatten().flatten().try_for_each(keepalive::keep)?;
         Ok(cluster)
     }
 
     /// The first of the processes with higher numbers that isn't connected for every purpose.
     fn missing(&self) -> Option<usize> {
         let [rows, ..] = &self.sockets;
-        (self.process + 1..rows.len()).find(|&p| self.sockets.iter().any(|of| of[p].is_none()))
+        (self.process + 1..rows.len()).find(|&p| self.sockets.iter().any(|sockets| sockets[p].is_none()))
     }
 
     /// Waits for the processes with higher numbers.
-    fn accept(&mut self, listener: &TcpListener, same: &Same, waiting: &mut Waiting) -> Result<(), ClusterError> {
+    fn accept(&mut self, listener: &TcpListener, same: &RunIdentity, waiting: &mut PeerWait) -> Result<(), ClusterError> {
         listener.set_nonblocking(true)?;
-        let mut knocking: VecDeque<Awaited> = VecDeque::new();
+        let mut knocking: VecDeque<LineReader> = VecDeque::new();
         while let Some(next) = self.missing() {
             match listener.accept() {
-                // One that can't be looked at is gone already.
-                Ok((stream, _)) => knocking.extend(Awaited::new(stream, Instant::now() + ANSWER).ok()),
+                // A connection that can't be polled is already gone.
+                Ok((stream, _)) => knocking.extend(LineReader::new(stream, Instant::now() + ANSWER).ok()),
                 Err(e) if e.kind() == ErrorKind::WouldBlock && waiting.over() => {
                     return Err(ClusterError::Missing { process: next, seconds: PATIENCE.as_secs() })
                 }
@@ -68,7 +69,7 @@ impl Cluster {
                 match awaited.look() {
                     Ok(Ok((greeting, stream))) => self.greet(greeting, stream, same)?,
                     Ok(Err(still)) => knocking.push_back(still),
-                    // A stranger on the port is turned away and doesn't matter.
+                    // Any other program that connects to the port is rejected.
                     Err(_) => {}
                 }
             }
@@ -76,8 +77,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Lets in who means the same run.
-    fn greet(&mut self, greeting: Greeting, stream: TcpStream, same: &Same) -> Result<(), ClusterError> {
+    /// Accepts a process of the same run.
+    fn greet(&mut self, greeting: Greeting, stream: TcpStream, same: &RunIdentity) -> Result<(), ClusterError> {
         let process = greeting.process;
         let place = &mut self.sockets[greeting.purpose as usize];
         let free = place.get(process).is_some_and(Option::is_none) && process > self.process;
@@ -104,17 +105,17 @@ mod tests {
     use std::sync::Mutex;
     use std::thread;
 
-    fn same() -> Same {
-        Same { program: "1".into(), pipeline: "a".into(), workers: 1, processes: 2 }
+    fn same() -> RunIdentity {
+        RunIdentity { program: "1".into(), pipeline: "a".into(), workers: 1, processes: 2 }
     }
 
-    fn two() -> [Hosts; 2] {
+    fn two_hosts() -> [Hosts; 2] {
         let port = || TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).unwrap().to_string();
         let addresses = vec![port(), port()];
         [0, 1].map(|process| Hosts { addresses: addresses.clone(), process })
     }
 
-    fn joined(hosts: &Hosts, same: &Same, news: Value) -> Result<Cluster, ClusterError> {
+    fn joined(hosts: &Hosts, same: &RunIdentity, news: Value) -> Result<Cluster, ClusterError> {
         Cluster::join(hosts, same, news, &Meanwhile::quiet())
     }
 
@@ -131,7 +132,7 @@ mod tests {
 
     #[test]
     fn processes_meet_and_hear_the_news() {
-        let [first, second] = two();
+        let [first, second] = two_hosts();
         let other = thread::spawn(move || joined(&second, &same(), Value::Null).map(|c| c.news));
         // A stranger at the door changes nothing.
         let address = first.addresses[0].clone();
@@ -143,7 +144,7 @@ mod tests {
 
     #[test]
     fn connections_that_say_nothing_or_say_it_slowly_keep_nobody_waiting() {
-        let [first, second] = two();
+        let [first, second] = two_hosts();
         let (address, news) = (first.addresses[0].clone(), serde_json::json!(1));
         let here = {
             let news = news.clone();
@@ -171,22 +172,27 @@ mod tests {
 
     #[test]
     fn it_is_said_for_whom_one_waits_and_a_stop_is_obeyed() {
-        for (hosts, awaited) in two().iter().zip([1, 0]) {
-            let said = Mutex::new(Vec::new());
-            let meanwhile =
-                Meanwhile { stopped: &|| !said.lock().unwrap().is_empty(), tell: &|text| said.lock().unwrap().push(text.to_string()) };
+        for (hosts, awaited) in two_hosts().iter().zip([1, 0]) {
+            let messages = Mutex::new(Vec::new());
+            let meanwhile = Meanwhile {
+                stopped: &|| !messages.lock().unwrap().is_empty(),
+                tell: &|text| messages.lock().unwrap().push(text.to_string()),
+            };
             let start = Instant::now();
             assert!(matches!(Cluster::join(hosts, &same(), Value::Null, &meanwhile), Err(ClusterError::Stopped)));
             assert!(start.elapsed() < 4 * QUIET, "it took {:?}", start.elapsed());
-            let said = said.into_inner().unwrap();
-            assert!(said.len() == 1 && said[0].starts_with(&format!("waiting for process {awaited} of 2 at 127.0.0.1:")), "{said:?}");
+            let messages = messages.into_inner().unwrap();
+            assert!(
+                messages.len() == 1 && messages[0].starts_with(&format!("waiting for process {awaited} of 2 at 127.0.0.1:")),
+                "{messages:?}"
+            );
         }
     }
 
     #[test]
     fn who_means_another_run_is_refused() {
-        let [first, second] = two();
-        let other = thread::spawn(move || joined(&second, &Same { pipeline: "b".into(), ..same() }, Value::Null).err());
+        let [first, second] = two_hosts();
+        let other = thread::spawn(move || joined(&second, &RunIdentity { pipeline: "b".into(), ..same() }, Value::Null).err());
         let here = joined(&first, &same(), Value::Null).err().unwrap().to_string();
         assert!(here.contains("another pipeline"), "{here}");
         assert!(other.join().unwrap().unwrap().to_string().contains("another pipeline"));

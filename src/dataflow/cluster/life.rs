@@ -1,11 +1,11 @@
-//! Signs of life between processes: the first one, which ends a run in which nothing moves, may rightly stand still while it waits
-//! for what another one plays.
+//! Heartbeats between processes. The first process ends a run in which nothing moves; it may itself be idle for good reason while another
+//! process is still playing.
 
 use super::{Cluster, Purpose};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-/// What the watchdog of one process hears of the others, or lets the first one know.
+/// Heartbeats: what the first process's watchdog receives from the others, or another process sends to it.
 pub(in crate::dataflow) struct Life {
     first: bool,
     sockets: Vec<TcpStream>,
@@ -13,7 +13,7 @@ pub(in crate::dataflow) struct Life {
 }
 
 impl Life {
-    /// Over the connections that the cluster has made for this.
+    /// Takes the cluster's connections for this purpose.
     pub fn new(cluster: &mut Cluster) -> io::Result<Life> {
         let first = cluster.place().0 == 0;
         let sockets: Vec<TcpStream> = match cluster.take(Purpose::Life) {
@@ -24,17 +24,17 @@ impl Life {
         Ok(Life { first, sockets, heard: 0 })
     }
 
-    /// How many signs the other processes have given.
+    /// The number of heartbeats received so far.
     pub fn heard(&mut self) -> u64 {
         let mut signs = [0; 64];
         for stream in self.sockets.iter_mut().filter(|_| self.first) {
-            // Nothing there, or nobody: whether it is still connected is for others to notice.
+            // No data or a broken connection: broken connections are detected elsewhere.
             self.heard += stream.read(&mut signs).unwrap_or(0) as u64;
         }
         self.heard
     }
 
-    /// Something has moved here.
+    /// Sends a heartbeat: this process made progress.
     pub fn moved(&mut self) {
         for stream in self.sockets.iter_mut().filter(|_| !self.first) {
             let _ = stream.write(&[1]); // full or closed: the first process is busy, or gone

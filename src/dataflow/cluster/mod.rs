@@ -7,6 +7,7 @@
 //! - `greeting`: what two processes say to one another first
 //! - `join`: all processes find one another, and `waiting` for those that aren't there yet
 //! - [`peers`]: the connections over which their policies learn together
+//! - `keepalive`: connections to a host that is cut off break
 //! - `life`: signs of life between them
 //! - [`end`]: how a process ends before its run does
 
@@ -15,12 +16,13 @@ mod error;
 mod greeting;
 mod hosts;
 mod join;
+mod keepalive;
 pub(super) mod life;
 pub mod peers;
 mod waiting;
 
 pub use error::ClusterError;
-pub use hosts::{Hosts, Same};
+pub use hosts::{Hosts, RunIdentity};
 pub use waiting::Meanwhile;
 
 use super::failure::Failed;
@@ -32,14 +34,14 @@ use timely::communication::allocator::zero_copy::initialize::initialize_networki
 use timely::communication::allocator::{AllocatorBuilder, ProcessBuilder};
 use timely::communication::Hooks;
 
-/// What a connection is for: each two processes have one of each kind.
+/// The purpose of a connection: each pair of processes has one of each kind.
 #[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) enum Purpose {
-    /// timely's own.
+    /// timely's messages.
     Rows,
-    /// The updates' gradients.
+    /// Gradients of updates.
     Learning,
-    /// Signs that something moves.
+    /// Heartbeats.
     Life,
 }
 
@@ -47,13 +49,13 @@ impl Purpose {
     const ALL: [Purpose; 3] = [Purpose::Rows, Purpose::Learning, Purpose::Life];
 }
 
-/// A process that is connected with all others.
+/// This process, connected with all others.
 pub struct Cluster {
     process: usize,
     workers: usize,
     /// By purpose, one for each process; none with this one itself.
     sockets: [Vec<Option<TcpStream>>; 3],
-    /// What the first process has to say to the others.
+    /// The first process's message to the others.
     pub news: Value,
 }
 
@@ -68,7 +70,7 @@ impl Cluster {
         std::mem::take(&mut self.sockets[purpose as usize])
     }
 
-    /// What timely builds its workers on.
+    /// The allocators that timely builds its workers on.
     pub(super) fn build(mut self) -> Result<(Vec<AllocatorBuilder>, Box<dyn Any + Send>), Failed> {
         let sockets = self.take(Purpose::Rows);
         for stream in sockets.iter().flatten() {

@@ -14,21 +14,21 @@ use std::net::TcpStream;
 pub struct Connections {
     process: usize,
     sockets: Vec<Option<TcpStream>>,
-    turn: Mutex<Turn>,
+    turn: Mutex<UpdateTurn>,
     over: Condvar,
 }
 
-/// Whose turn it is.
+/// The model whose update is next.
 #[derive(Default)]
-struct Turn {
-    /// The model that the first process has named last, until its update is over.
+struct UpdateTurn {
+    /// The model last named by the first process, until its update is over.
     model: Option<String>,
-    /// Its update is being made here.
+    /// Whether a thread of this process is running its update.
     taken: bool,
 }
 
 impl Connections {
-    /// Over the connections that the cluster has made for this.
+    /// Takes the cluster's connections for this purpose.
     pub(in crate::dataflow) fn new(cluster: &mut Cluster) -> io::Result<Connections> {
         let (process, sockets) = (cluster.place().0, cluster.take(Purpose::Learning));
         for stream in sockets.iter().flatten() {
@@ -54,7 +54,7 @@ impl Connections {
         stream.read_exact(&mut length)?;
         let length = u64::from_le_bytes(length);
         let mut message = Vec::new();
-        // It grows with what comes: a wrong length is an error, not an allocation.
+        // The buffer grows with the data: a wrong length is an error, not a huge allocation.
         stream.take(length).read_to_end(&mut message)?;
         if message.len() as u64 == length {
             Ok(message)
@@ -64,8 +64,8 @@ impl Connections {
     }
 }
 
-/// What came over a connection. One that is broken ends this process, as it does where timely notices it: half a cluster never
-/// waits for the other half.
+/// The result of using a connection. A broken one ends this process, as it does where timely notices it: no process waits for one that is
+/// gone.
 fn came<T>(process: usize, result: io::Result<T>) -> T {
     result.unwrap_or_else(|_| gone(&process.to_string()))
 }
@@ -81,10 +81,10 @@ impl Peers for Connections {
             match &turn.model {
                 None if self.process == 0 => {
                     (1..self.sockets.len()).for_each(|process| came(process, self.give(process, model.as_bytes())));
-                    *turn = Turn { model: Some(model.into()), taken: true };
+                    *turn = UpdateTurn { model: Some(model.into()), taken: true };
                     return Ok(());
                 }
-                // Whoever waits here, waits for the same message.
+                // All threads waiting here wait for the same message.
                 None => {
                     let named = came(0, self.take(0));
                     turn.model = Some(String::from_utf8(named).map_err(|_| PolicyError::Peer("the first process names no model".into()))?);
@@ -100,11 +100,11 @@ impl Peers for Connections {
     }
 
     fn end(&self) {
-        *self.turn.lock() = Turn::default();
+        *self.turn.lock() = UpdateTurn::default();
         self.over.notify_all();
     }
 
-    /// The pairs of processes talk in the order of their numbers, the lower one first: so no two wait for each other.
+    /// Pairs of processes exchange data in the order of their numbers, the lower one first, which rules out deadlock.
     fn exchange(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, PolicyError> {
         let talk = |other: usize| {
             if other == self.process {
@@ -125,7 +125,7 @@ impl Peers for Connections {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Hosts, Meanwhile, Same};
+    use super::super::{Hosts, Meanwhile, RunIdentity};
     use super::*;
     use crate::policy::{Example, Head, ModelSettings, NewModel, Objective, Policy, TokenKind, UpdateReport, UpdateSettings};
     use std::collections::BTreeMap;
@@ -133,12 +133,12 @@ mod tests {
 
     /// So many connected processes, all in this one.
     fn processes(count: usize) -> Vec<Connections> {
-        let held: Vec<_> = (0..count).map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let addresses: Vec<String> = held.iter().map(|l| l.local_addr().unwrap().to_string()).collect();
-        drop(held);
+        let listeners: Vec<_> = (0..count).map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let addresses: Vec<String> = listeners.iter().map(|l| l.local_addr().unwrap().to_string()).collect();
+        drop(listeners);
         let join = |process| {
             let hosts = Hosts { addresses: addresses.clone(), process };
-            let same = Same { program: "1".into(), pipeline: "a".into(), workers: 1, processes: count };
+            let same = RunIdentity { program: "1".into(), pipeline: "a".into(), workers: 1, processes: count };
             std::thread::spawn(move || {
                 Connections::new(&mut Cluster::join(&hosts, &same, serde_json::Value::Null, &Meanwhile::quiet()).unwrap()).unwrap()
             })
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn two_models_learn_on_three_processes_what_they_learn_on_one() {
         let alone = policy();
-        let wanted = ["actor", "critic"].map(|model| (learn(&alone, model), weights(&alone, model)));
+        let expected = ["actor", "critic"].map(|model| (learn(&alone, model), weights(&alone, model)));
         let each = |peers: Connections| {
             let policy = policy().among(Arc::new(peers));
             // On each process both at once, and not in one order: the first process says whose turn it is.
@@ -215,23 +215,23 @@ mod tests {
         };
         let threads: Vec<_> = processes(3).into_iter().map(|peers| std::thread::spawn(move || each(peers))).collect();
         for (process, thread) in threads.into_iter().enumerate() {
-            for ((model, found), wanted) in ["actor", "critic"].iter().zip(thread.join().unwrap()).zip(&wanted) {
-                assert!(found.0 == wanted.0, "the report on {model} of process {process}");
-                assert!(found.1 == wanted.1, "the weights of {model} of process {process}");
+            for ((model, learned), expected) in ["actor", "critic"].iter().zip(thread.join().unwrap()).zip(&expected) {
+                assert!(learned.0 == expected.0, "the report on {model} of process {process}");
+                assert!(learned.1 == expected.1, "the weights of {model} of process {process}");
             }
         }
     }
 
     #[test]
     fn what_one_process_finds_wrong_all_are_told() {
-        let told = |policy: Policy| {
+        let refusal = |policy: Policy| {
             let bad = UpdateSettings { lr: 1e30, ..settings(Objective::Sft) };
             let twice = policy.update("actor", rows(), &bad).and_then(|_| policy.update("actor", rows(), &bad));
             twice.unwrap_err().to_string()
         };
-        let alone = told(policy());
+        let alone = refusal(policy());
         assert!(alone.contains("isn't a number"), "{alone}");
-        let threads = processes(2).into_iter().map(|peers| std::thread::spawn(move || told(policy().among(Arc::new(peers)))));
+        let threads = processes(2).into_iter().map(|peers| std::thread::spawn(move || refusal(policy().among(Arc::new(peers)))));
         for thread in threads.collect::<Vec<_>>() {
             assert_eq!(thread.join().unwrap(), alone);
         }
@@ -248,8 +248,8 @@ mod tests {
         };
         let threads: Vec<_> = processes(2).into_iter().map(|peers| std::thread::spawn(move || apart(peers))).collect();
         for thread in threads {
-            let told = thread.join().unwrap();
-            assert!(told.contains("has come to other weights"), "{told}");
+            let error = thread.join().unwrap();
+            assert!(error.contains("has come to other weights"), "{error}");
         }
     }
 }

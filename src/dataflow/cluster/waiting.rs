@@ -1,6 +1,6 @@
-//! How a process waits for the others: for so long, heard by whoever started it, and stopped when that is asked for.
+//! Waits for the other processes: with a time limit, with messages to whoever started this one, and with a way to cancel.
 
-use super::greeting::{say, Awaited, Greeting, Welcome};
+use super::greeting::{say, Greeting, LineReader, Welcome};
 use super::{ClusterError, Hosts};
 use std::io::{self, ErrorKind};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -8,58 +8,58 @@ use std::time::{Duration, Instant};
 
 /// How long processes wait for one another to start.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// After this long it is said for whom one waits.
+/// After this long the missing process is announced.
 pub(super) const QUIET: Duration = Duration::from_secs(1);
-/// How often one looks whether something has come.
+/// The polling interval.
 pub(super) const LOOK: Duration = Duration::from_millis(10);
 
-/// What there is to do while a process waits for the others.
+/// Callbacks while a process waits for the others.
 pub struct Meanwhile<'a> {
-    /// Whether somebody has asked for a stop.
+    /// Whether a stop was requested.
     pub stopped: &'a dyn Fn() -> bool,
-    /// Hears for whom one waits.
+    /// Receives a message about the process that is missing.
     pub tell: &'a dyn Fn(&str),
 }
 
 impl Meanwhile<'_> {
-    /// Waits without a word, to the end.
+    /// Waits silently, without a way to cancel.
     pub fn quiet() -> Meanwhile<'static> {
         Meanwhile { stopped: &|| false, tell: &|_| {} }
     }
 }
 
-/// One wait for all.
-pub(super) struct Waiting<'a> {
+/// The wait for all other processes.
+pub(super) struct PeerWait<'a> {
     hosts: &'a Hosts,
     meanwhile: &'a Meanwhile<'a>,
     start: Instant,
-    /// For which process it was last said that one waits.
-    told: Option<usize>,
+    /// The process that was last announced as missing.
+    announced: Option<usize>,
 }
 
-impl<'a> Waiting<'a> {
+impl<'a> PeerWait<'a> {
     /// Begins now.
-    pub(super) fn new(hosts: &'a Hosts, meanwhile: &'a Meanwhile<'a>) -> Waiting<'a> {
-        Waiting { hosts, meanwhile, start: Instant::now(), told: None }
+    pub(super) fn new(hosts: &'a Hosts, meanwhile: &'a Meanwhile<'a>) -> PeerWait<'a> {
+        PeerWait { hosts, meanwhile, start: Instant::now(), announced: None }
     }
 
-    /// Whether all patience is gone.
+    /// Whether the time limit has passed.
     pub(super) fn over(&self) -> bool {
         self.start.elapsed() > PATIENCE
     }
 
-    /// A moment of waiting for `process`.
+    /// One polling step of the wait for `process`.
     pub(super) fn moment(&mut self, process: usize) -> Result<(), ClusterError> {
         if (self.meanwhile.stopped)() {
             return Err(ClusterError::Stopped);
         }
-        if self.start.elapsed() > QUIET && self.told != Some(process) {
+        if self.start.elapsed() > QUIET && self.announced != Some(process) {
             let left = PATIENCE.saturating_sub(self.start.elapsed()).as_secs();
-            let (address, of) = (&self.hosts.addresses[process], self.hosts.addresses.len());
+            let (address, count) = (&self.hosts.addresses[process], self.hosts.addresses.len());
             (self.meanwhile.tell)(&format!(
-                "waiting for process {process} of {of} at {address}: start it with the same arguments and --process {process} within {left} s"
+                "waiting for process {process} of {count} at {address}: start it with the same arguments and --process {process} within {left} s"
             ));
-            self.told = Some(process);
+            self.announced = Some(process);
         }
         std::thread::sleep(LOOK);
         Ok(())
@@ -86,7 +86,7 @@ impl<'a> Waiting<'a> {
     ) -> Result<(Welcome, TcpStream), ClusterError> {
         let silent = |source: io::Error| ClusterError::NoAnswer { process, source };
         say(&stream, greeting).map_err(silent)?;
-        let mut awaited = Awaited::new(stream, Instant::now() + PATIENCE).map_err(silent)?;
+        let mut awaited = LineReader::new(stream, Instant::now() + PATIENCE).map_err(silent)?;
         loop {
             match awaited.look().map_err(silent)? {
                 Ok(answer) => return Ok(answer),

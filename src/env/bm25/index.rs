@@ -9,7 +9,7 @@ const B: f32 = 0.4;
 
 /// Documents by their terms. Scores are Lucene's `BM25Similarity` (k1 0.9, b 0.4) in its own precision: the length of a document counts
 /// as the byte that Lucene keeps of it, and there is no factor k1 + 1.
-pub struct Index {
+pub struct Bm25Index {
     /// Only asked for one term at a time, never walked.
     postings: FxHashMap<String, Vec<Posting>>,
     /// 1 / (k1 (1 - b + b length / mean length)) of each document.
@@ -21,9 +21,9 @@ struct Posting {
     count: u32,
 }
 
-impl Index {
+impl Bm25Index {
     /// An index of texts. Where scores are equal, the text that comes earlier here ranks higher.
-    pub fn new<'t>(texts: impl IntoIterator<Item = &'t str>) -> Index {
+    pub fn new<'t>(texts: impl IntoIterator<Item = &'t str>) -> Bm25Index {
         let mut postings: FxHashMap<String, Vec<Posting>> = FxHashMap::default();
         let mut lengths = Vec::new();
         for text in texts {
@@ -39,21 +39,21 @@ impl Index {
             }
         }
         let mean = (lengths.iter().sum::<u64>() as f64 / lengths.len().max(1) as f64) as f32;
-        let inverse = lengths.iter().map(|length| 1.0 / (K1 * ((1.0 - B) + B * kept(*length) as f32 / mean))).collect();
-        Index { postings, inverse }
+        let inverse = lengths.iter().map(|length| 1.0 / (K1 * ((1.0 - B) + B * rounded_length(*length) as f32 / mean))).collect();
+        Bm25Index { postings, inverse }
     }
 
     /// The places of the `most` texts that score highest, best first; texts without any of the words score nothing and are left out.
     pub fn search(&self, query: &str, most: usize) -> Vec<usize> {
-        let mut wanted: Vec<(String, u32)> = Vec::new();
+        let mut query_terms: Vec<(String, u32)> = Vec::new();
         for term in terms(query) {
-            match wanted.iter_mut().find(|(known, _)| *known == term) {
+            match query_terms.iter_mut().find(|(known, _)| *known == term) {
                 Some((_, times)) => *times += 1,
-                None => wanted.push((term, 1)),
+                None => query_terms.push((term, 1)),
             }
         }
         let mut scores = vec![0f64; self.inverse.len()];
-        for (term, times) in wanted {
+        for (term, times) in query_terms {
             let Some(list) = self.postings.get(&term) else { continue };
             let weight = times as f32 * rarity(self.inverse.len(), list.len());
             for posting in list {
@@ -61,14 +61,14 @@ impl Index {
                 scores[document] += f64::from(gain(weight, posting.count, self.inverse[document]));
             }
         }
-        let mut found: Vec<(f32, usize)> = scores.iter().enumerate().filter(|(_, s)| **s > 0.0).map(|(i, s)| (*s as f32, i)).collect();
+        let mut ranked: Vec<(f32, usize)> = scores.iter().enumerate().filter(|(_, s)| **s > 0.0).map(|(i, s)| (*s as f32, i)).collect();
         let order = |a: &(f32, usize), b: &(f32, usize)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
-        if found.len() > most {
-            found.select_nth_unstable_by(most, order);
-            found.truncate(most);
+        if ranked.len() > most {
+            ranked.select_nth_unstable_by(most, order);
+            ranked.truncate(most);
         }
-        found.sort_unstable_by(order);
-        found.into_iter().map(|(_, document)| document).collect()
+        ranked.sort_unstable_by(order);
+        ranked.into_iter().map(|(_, document)| document).collect()
     }
 }
 
@@ -83,7 +83,7 @@ fn gain(weight: f32, count: u32, inverse: f32) -> f32 {
 }
 
 /// The length that Lucene's byte keeps (`SmallFloat.intToByte4` and back): exact below 40, then four significant bits.
-fn kept(length: u64) -> u64 {
+fn rounded_length(length: u64) -> u64 {
     const FREE: u64 = 24;
     let Some(rest) = length.checked_sub(FREE) else { return length };
     let bits = 64 - u64::from(rest.leading_zeros());
@@ -100,18 +100,18 @@ mod tests {
         let expected =
             [(0, 0), (23, 23), (24, 24), (39, 39), (40, 40), (41, 40), (42, 42), (56, 56), (59, 56), (60, 60), (100, 96), (1000, 984)];
         for (length, byte) in expected {
-            assert_eq!(kept(length), byte, "{length}");
+            assert_eq!(rounded_length(length), byte, "{length}");
         }
     }
 
     #[test]
     fn scores_order_documents_as_bm25_says() {
-        let index = Index::new(["red shoe", "red red wool hat", "blue hat"]);
+        let index = Bm25Index::new(["red shoe", "red red wool hat", "blue hat"]);
         assert_eq!(index.search("red", 10), [1, 0], "twice in a longer text beats once");
         assert_eq!(index.search("shoes for a hat", 10), [0, 2, 1], "the rarer word, then the shorter text");
         assert_eq!(index.search("hats", 1), [2]);
         assert!(index.search("the", 10).is_empty() && index.search("", 10).is_empty() && index.search("green", 10).is_empty());
-        assert_eq!(Index::new(["same", "same"]).search("same", 2), [0, 1], "ties in the order of the documents");
+        assert_eq!(Bm25Index::new(["same", "same"]).search("same", 2), [0, 1], "ties in the order of the documents");
         assert!((rarity(3, 1) - 0.98083).abs() < 1e-5, "ln(1 + 2.5 / 1.5)");
         assert!((gain(2.0, 2, 1.0 / K1) - 2.0 * 2.0 / 2.9).abs() < 1e-6, "twice in a text of the mean length");
     }

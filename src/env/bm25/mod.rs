@@ -4,4 +4,4 @@ mod analyzer;
 mod index;
 mod porter;
 
-pub use index::Index;
+pub use index::Bm25Index;

@@ -140,8 +140,8 @@ impl Word {
     /// Steps 2 and 3: the suffix of the table that the word ends with, replaced if enough stands before it. No two suffixes of a table
     /// that end a word alike are of one length, and the longest counts.
     fn first_longest(&mut self, table: &[(&str, &str)], least: usize) {
-        let found = table.iter().filter(|(suffix, _)| self.ends(suffix)).max_by_key(|(suffix, _)| suffix.len());
-        if let Some((suffix, by)) = found {
+        let longest = table.iter().filter(|(suffix, _)| self.ends(suffix)).max_by_key(|(suffix, _)| suffix.len());
+        if let Some((suffix, by)) = longest {
             if self.measure(self.without(suffix)) >= least {
                 self.replace(suffix, by);
             }

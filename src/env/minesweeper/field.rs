@@ -1,7 +1,7 @@
 //! The field of MineSweeper: where the mines are, what is open, and what opening a cell does.
 
 use super::MinesweeperSettings;
-use crate::env::{EnvError, Split};
+use crate::env::{Deal, EnvError};
 use crate::seed::{bytes, mix, Random};
 
 /// Fields drawn and thrown away before giving up.
@@ -9,7 +9,7 @@ const TRIES: usize = 4_000;
 
 /// What opening a cell did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Opened {
+pub enum DigResult {
     /// The cell was open before.
     Nothing,
     /// So many cells: the cell itself and, if it was blank, what was still closed in its neighbourhood.
@@ -38,8 +38,8 @@ impl Field {
     }
 
     /// The field of a seed with its first cell, as yet closed. Fields that the first opening would win are left out, and fields
-    /// are dealt out by their content, so none to train on is ever in a panel.
-    pub fn make(settings: &MinesweeperSettings, seed: u64) -> Result<(Self, usize), EnvError> {
+    /// are dealt out by their content, so none is in two splits.
+    pub fn make(settings: &MinesweeperSettings, seed: u64, deal: Deal) -> Result<(Self, usize), EnvError> {
         let cells = settings.size * settings.size;
         for tried in 0..TRIES {
             let mut random = Random::new(mix(seed, tried as u64));
@@ -51,7 +51,7 @@ impl Field {
             let field = Field::new(settings.size, mines);
             let mut opened = field.clone();
             opened.dig(first);
-            if opened.left > 0 && Split::of(seed).owns(field.content(first)) {
+            if opened.left > 0 && deal.owns(field.content(first)) {
                 return Ok((field, first));
             }
         }
@@ -67,13 +67,13 @@ impl Field {
     }
 
     /// Opens a cell; a blank one opens all its neighbours, and so on.
-    pub fn dig(&mut self, at: usize) -> Opened {
+    pub fn dig(&mut self, at: usize) -> DigResult {
         if self.open[at] {
-            return Opened::Nothing;
+            return DigResult::Nothing;
         }
         self.open[at] = true;
         if self.mines[at] {
-            return Opened::Mine;
+            return DigResult::Mine;
         }
         let before = self.left;
         self.left -= 1;
@@ -89,7 +89,7 @@ impl Field {
                 }
             }
         }
-        Opened::Cells(before - self.left)
+        DigResult::Cells(before - self.left)
     }
 
     /// What a player sees of a cell: `?` closed, `.` blank, a number, `*` a mine.
@@ -143,12 +143,12 @@ mod tests {
     #[test]
     fn a_blank_opens_up_to_the_numbers_round_it() {
         let mut field = field();
-        assert_eq!(field.dig(12), Opened::Cells(11));
+        assert_eq!(field.dig(12), DigResult::Cells(11));
         assert_eq!(field.draw(), "Row 1: . 1 ? ?\nRow 2: . 1 2 ?\nRow 3: . . 1 ?\nRow 4: . . 1 ?");
         assert_eq!(field.left, 14 - 11);
-        assert_eq!(field.dig(12), Opened::Nothing);
-        assert_eq!(field.dig(3), Opened::Cells(1));
-        assert_eq!(field.dig(2), Opened::Mine);
+        assert_eq!(field.dig(12), DigResult::Nothing);
+        assert_eq!(field.dig(3), DigResult::Cells(1));
+        assert_eq!(field.dig(2), DigResult::Mine);
         assert!(field.draw().starts_with("Row 1: . 1 * 1"));
     }
 

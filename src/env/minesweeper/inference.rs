@@ -17,7 +17,7 @@ struct Class {
 }
 
 /// Of one component, by number of mines in it: how many placements there are, and how many mines they put in each class.
-struct Counts {
+struct PlacementCounts {
     ways: Vec<f64>,
     mines: Vec<Vec<f64>>,
 }
@@ -45,13 +45,14 @@ pub fn choose(field: &Field, mines: usize, known: &[bool]) -> Option<usize> {
 pub fn probabilities(field: &Field, mines: usize) -> Vec<f64> {
     let (classes, free) = classes(field);
     let components = components(&classes, field.size * field.size);
-    let counts: Vec<Option<Counts>> = components.iter().map(|part| enumerate(field, &classes, part)).collect();
+    let counts: Vec<Option<PlacementCounts>> = components.iter().map(|part| enumerate(field, &classes, part)).collect();
     // A component too large to count is left to the free cells: its numbers are ignored.
     let mut outside: Vec<usize> = free;
     for (part, _) in components.iter().zip(&counts).filter(|(_, counts)| counts.is_none()) {
         outside.extend(part.iter().flat_map(|&class| &classes[class].cells));
     }
-    let known: Vec<(&Vec<usize>, &Counts)> = components.iter().zip(&counts).filter_map(|(part, c)| Some((part, c.as_ref()?))).collect();
+    let known: Vec<(&Vec<usize>, &PlacementCounts)> =
+        components.iter().zip(&counts).filter_map(|(part, c)| Some((part, c.as_ref()?))).collect();
     let free_ways: Vec<f64> = (0..=outside.len()).map(|k| binomial(outside.len(), k)).collect();
     let product = |skip: usize, start: &[f64]| {
         let others = known.iter().enumerate().filter(|(i, _)| *i != skip);
@@ -123,9 +124,9 @@ fn components(classes: &[Class], cells: usize) -> Vec<Vec<usize>> {
 }
 
 /// All placements of one component, class by class; `None` when there are too many.
-fn enumerate(field: &Field, classes: &[Class], part: &[usize]) -> Option<Counts> {
+fn enumerate(field: &Field, classes: &[Class], part: &[usize]) -> Option<PlacementCounts> {
     let cells: usize = part.iter().map(|&class| classes[class].cells.len()).sum();
-    let mut counts = Counts { ways: vec![0.0; cells + 1], mines: vec![vec![0.0; cells + 1]; part.len()] };
+    let mut counts = PlacementCounts { ways: vec![0.0; cells + 1], mines: vec![vec![0.0; cells + 1]; part.len()] };
     // For each number: mines it still lacks, and closed cells not yet decided.
     let mut lack: Vec<i32> = field.around.iter().map(|&n| n as i32).collect();
     let mut undecided = vec![0i32; lack.len()];
@@ -147,7 +148,7 @@ fn place(
     chosen: &mut [usize],
     lack: &mut [i32],
     undecided: &mut [i32],
-    counts: &mut Counts,
+    counts: &mut PlacementCounts,
     patience: &mut usize,
 ) -> Option<()> {
     *patience = patience.checked_sub(1)?;

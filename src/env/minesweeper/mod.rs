@@ -4,8 +4,8 @@ mod field;
 mod inference;
 mod settings;
 
-use super::{EnvError, Environment, GameSettings, Seen};
-use field::{Field, Opened};
+use super::{Deal, EnvError, Environment, GameSettings, TimeStep};
+use field::{DigResult, Field};
 
 pub use settings::MinesweeperSettings;
 
@@ -17,17 +17,22 @@ pub struct Minesweeper {
     field: Field,
     mines: usize,
     lost: bool,
-    /// Where the expert was told that there are mines.
-    told: Vec<bool>,
+    /// The cells of which a note told the expert that they hide mines.
+    noted_mines: Vec<bool>,
 }
 
 impl Minesweeper {
-    /// The field of a seed, its first cell open.
+    /// The field of a seed, of no split, its first cell open.
     pub fn new(settings: &MinesweeperSettings, seed: u64) -> Result<Self, EnvError> {
+        Minesweeper::dealt(settings, seed, Deal::of(None, seed))
+    }
+
+    /// The field of a seed, one of those dealt, its first cell open.
+    pub fn dealt(settings: &MinesweeperSettings, seed: u64, deal: Deal) -> Result<Self, EnvError> {
         settings.check()?;
-        let (closed, first) = Field::make(settings, seed)?;
-        let told = vec![false; closed.open.len()];
-        let mut game = Minesweeper { field: closed.clone(), closed, first, mines: settings.mines, lost: false, told };
+        let (closed, first) = Field::make(settings, seed, deal)?;
+        let noted_mines = vec![false; closed.open.len()];
+        let mut game = Minesweeper { field: closed.clone(), closed, first, mines: settings.mines, lost: false, noted_mines };
         game.restart();
         Ok(game)
     }
@@ -48,14 +53,14 @@ impl Minesweeper {
             return (0.0, self.over());
         }
         let reward = match self.field.dig(row * self.field.size + column) {
-            Opened::Nothing => -1.0,
-            Opened::Mine => {
+            DigResult::Nothing => -1.0,
+            DigResult::Mine => {
                 self.lost = true;
                 -0.1
             }
             _ if self.field.left == 0 => 10.0,
-            Opened::Cells(1) => 0.5,
-            Opened::Cells(_) => 2.0,
+            DigResult::Cells(1) => 0.5,
+            DigResult::Cells(_) => 2.0,
         };
         (reward, self.over())
     }
@@ -69,9 +74,9 @@ impl Minesweeper {
         self.lost || self.field.left == 0
     }
 
-    fn see(&self, reward: f32, valid: bool) -> Seen {
+    fn see(&self, reward: f32, valid: bool) -> TimeStep {
         let (observation, state) = (self.field.draw(), self.field.hash());
-        Seen { observation, state, reward, done: self.over(), won: self.field.left == 0 && !self.lost, valid }
+        TimeStep { observation, state, reward, done: self.over(), won: self.field.left == 0 && !self.lost, valid }
     }
 
     /// Row and column of an action, from 0.
@@ -87,13 +92,13 @@ impl Minesweeper {
 }
 
 impl Environment for Minesweeper {
-    fn reset(&mut self) -> Seen {
+    fn reset(&mut self) -> TimeStep {
         self.restart();
         self.see(0.0, true)
     }
 
     /// `(row, column)`, counted from 1. Opening an open cell is valid, but costs 1; a cell outside the field is invalid.
-    fn step(&mut self, action: &str) -> Seen {
+    fn step(&mut self, action: &str) -> TimeStep {
         match self.parse(action) {
             Some((row, column)) if !self.over() => {
                 let (reward, _) = self.open(row, column);
@@ -116,24 +121,24 @@ impl Environment for Minesweeper {
         if self.over() {
             return None;
         }
-        inference::choose(&self.field, self.mines, &self.told).map(|at| self.text(at))
+        inference::choose(&self.field, self.mines, &self.noted_mines).map(|at| self.text(at))
     }
 
     /// The cells that hide mines as far as the field shows it: the one that was opened, and those that the numbers leave no doubt of.
     fn lesson(&mut self) -> Option<String> {
-        let mut seen = self.field.clone();
+        let mut before = self.field.clone();
         let opened = |at: usize| self.field.open[at] && self.field.mines[at];
-        (0..seen.open.len()).filter(|&at| opened(at)).for_each(|at| seen.open[at] = false);
-        let chance = inference::probabilities(&seen, self.mines);
+        (0..before.open.len()).filter(|&at| opened(at)).for_each(|at| before.open[at] = false);
+        let chance = inference::probabilities(&before, self.mines);
         let sure: Vec<String> = (0..chance.len()).filter(|&at| opened(at) || chance[at] > 1.0 - 1e-9).map(|at| self.text(at)).collect();
         (!sure.is_empty()).then(|| sure.join(", "))
     }
 
     /// Cells that hide mines, as in a lesson.
-    fn told(&mut self, note: &str) {
+    fn read_note(&mut self, note: &str) {
         for cell in note.split_inclusive(')').filter_map(|cell| Some(&cell[cell.find('(')?..])) {
             if let Some((row, column)) = self.parse(cell) {
-                self.told[row * self.field.size + column] = true;
+                self.noted_mines[row * self.field.size + column] = true;
             }
         }
     }
@@ -148,9 +153,9 @@ mod tests {
         let mut better = [0, 0];
         for seed in 0..200 {
             let mut game = Minesweeper::new(&MinesweeperSettings::default(), seed).unwrap();
-            let mut play = |told: Option<String>| {
+            let mut play = |note: Option<String>| {
                 game.reset();
-                game.told(&told.unwrap_or_default());
+                game.read_note(&note.unwrap_or_default());
                 while let Some(action) = game.expert() {
                     game.step(&action);
                 }
@@ -164,8 +169,8 @@ mod tests {
         }
         assert!(better[1] * 2 < better[0], "{better:?} lost of 200");
         let mut game = game(&[5], 0);
-        game.told("so: (2, 2), (9, 9), (, (1");
-        assert_eq!(game.told.iter().filter(|told| **told).count(), 1);
+        game.read_note("so: (2, 2), (9, 9), (, (1");
+        assert_eq!(game.noted_mines.iter().filter(|noted| **noted).count(), 1);
     }
 
     #[test]
@@ -187,8 +192,8 @@ mod tests {
 
     fn game(mines: &[usize], first: usize) -> Minesweeper {
         let closed = Field::new(4, (0..16).map(|at| mines.contains(&at)).collect());
-        let told = vec![false; 16];
-        let mut game = Minesweeper { field: closed.clone(), closed, first, mines: mines.len(), lost: false, told };
+        let noted_mines = vec![false; 16];
+        let mut game = Minesweeper { field: closed.clone(), closed, first, mines: mines.len(), lost: false, noted_mines };
         game.restart();
         game
     }
@@ -199,11 +204,11 @@ mod tests {
         assert_eq!(game.reset().observation.lines().next(), Some("Row 1: ? 1 ? ?"));
         let rewards: Vec<f32> = ["(1, 2)", "(4, 1)", "(1, 4)", "( 2,4 )", "(4, 4)"].iter().map(|a| game.step(a).reward).collect();
         assert_eq!(rewards, [-1.0, 2.0, 0.5, 0.5, 10.0]);
-        let seen = game.see(0.0, true);
-        assert!(seen.done && seen.won && game.expert().is_none() && game.admissible().is_empty());
+        let step = game.see(0.0, true);
+        assert!(step.done && step.won && game.expert().is_none() && game.admissible().is_empty());
         game.reset();
-        let seen = game.step("(3, 4)");
-        assert_eq!((seen.reward, seen.done, seen.won, seen.valid), (-0.1, true, false, true));
+        let step = game.step("(3, 4)");
+        assert_eq!((step.reward, step.done, step.won, step.valid), (-0.1, true, false, true));
         assert!(!game.step("(1, 1)").valid, "nothing opens after the end");
     }
 
@@ -225,8 +230,8 @@ mod tests {
         let before = game.reset();
         for bad in ["", "(0, 1)", "(5, 1)", "(1)", "(1, 2, 3)", "1, 2", "(a, b)", "(-1, 1)", "(1, 99999999999999999999999)", "up", "(√, 1)"]
         {
-            let seen = game.step(bad);
-            assert_eq!((seen.valid, seen.reward, seen.state), (false, 0.0, before.state), "{bad}");
+            let step = game.step(bad);
+            assert_eq!((step.valid, step.reward, step.state), (false, 0.0, before.state), "{bad}");
         }
         assert_eq!(game.admissible().len(), 15);
     }
@@ -243,12 +248,12 @@ mod tests {
         let settings = MinesweeperSettings { size: 6, mines: 3 };
         let won = (0..200).filter(|&seed| {
             let mut game = Minesweeper::new(&settings, seed).unwrap();
-            let mut seen = game.reset();
+            let mut step = game.reset();
             while let Some(action) = game.expert() {
-                seen = game.step(&action);
+                step = game.step(&action);
             }
-            assert!(seen.done);
-            seen.won
+            assert!(step.done);
+            step.won
         });
         let won = won.count();
         assert!(won > 180, "{won} of 200");

@@ -2,7 +2,7 @@
 
 use super::Minesweeper;
 use crate::env::error::within;
-use crate::env::{words, EnvError, Environment, GameSettings};
+use crate::env::{words, Deal, EnvError, Environment, GameSettings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -61,11 +61,11 @@ impl GameSettings for MinesweeperSettings {
         words
     }
 
-    fn make(&self, seed: u64) -> Result<Box<dyn Environment>, EnvError> {
-        Ok(Box::new(Minesweeper::new(self, seed)?))
+    fn make(&self, seed: u64, deal: Deal) -> Result<Box<dyn Environment>, EnvError> {
+        Ok(Box::new(Minesweeper::dealt(self, seed, deal)?))
     }
 
-    fn board(&self, seed: u64) -> Result<u64, EnvError> {
-        Ok(Minesweeper::new(self, seed)?.content())
+    fn board(&self, seed: u64, deal: Deal) -> Result<u64, EnvError> {
+        Ok(Minesweeper::dealt(self, seed, deal)?.content())
     }
 }

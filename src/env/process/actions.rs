@@ -1,4 +1,4 @@
-//! The actions that an answer lists: all of them or, in protocol 2, how the list differs from the one before it.
+//! The actions that an answer lists: all of them, or how the list differs from the one before it.
 
 use super::malformed::{malformed, quoted};
 use crate::env::Fault;
@@ -12,13 +12,13 @@ const MOST: (usize, usize) = (10_000, 4096);
 #[serde(untagged, expecting = "`actions` are a list of texts, or a change of one: {\"drop\": [1], \"add\": [[0, \"look\"]]}")]
 pub(super) enum Actions {
     Full(Vec<String>),
-    Change(Change),
+    ListChange(ListChange),
 }
 
 /// How a list of actions differs from the one before it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Change {
+pub(super) struct ListChange {
     /// Places in the old list, ascending.
     #[serde(default)]
     drop: Vec<usize>,
@@ -27,9 +27,9 @@ pub(super) struct Change {
     add: Vec<(usize, String)>,
 }
 
-impl Change {
+impl ListChange {
     /// The new list: first all of `drop` are removed, then each of `add` is inserted, in order.
-    fn of(self, old: &[String]) -> Option<Vec<String>> {
+    fn apply(self, old: &[String]) -> Option<Vec<String>> {
         let rising = |places: &[usize]| places.windows(2).all(|pair| pair[0] < pair[1]);
         if !rising(&self.drop) || !rising(&self.add.iter().map(|add| add.0).collect::<Vec<_>>()) {
             return None;
@@ -38,15 +38,15 @@ impl Change {
             return None;
         }
         let mut dropped = self.drop.into_iter().peekable();
-        let mut kept = old.iter().enumerate().filter(|(at, _)| dropped.next_if_eq(at).is_none()).map(|(_, text)| text.clone());
+        let mut remaining = old.iter().enumerate().filter(|(at, _)| dropped.next_if_eq(at).is_none()).map(|(_, text)| text.clone());
         let mut new = Vec::with_capacity(old.len() + self.add.len());
         for (place, text) in self.add {
             while new.len() < place {
-                new.push(kept.next()?);
+                new.push(remaining.next()?);
             }
             new.push(text);
         }
-        new.extend(kept);
+        new.extend(remaining);
         Some(new)
     }
 }
@@ -56,9 +56,9 @@ impl Actions {
     pub(super) fn after(self, last: Option<&[String]>) -> Result<Vec<String>, Fault> {
         match self {
             Actions::Full(actions) => Ok(actions),
-            Actions::Change(change) => {
+            Actions::ListChange(change) => {
                 let old = last.ok_or_else(|| malformed("its `actions` are a change, and there is no list before it"))?;
-                change.of(old).ok_or_else(|| malformed("its change of `actions` names places that aren't there, or not in order"))
+                change.apply(old).ok_or_else(|| malformed("its change of `actions` names places that aren't there, or not in order"))
             }
         }
     }
@@ -92,11 +92,11 @@ mod tests {
         assert_eq!(opened, ["open door", "look", "go north"]);
         assert_eq!(read(r#"{"drop":[0,2],"add":[[1,"a"],[2,"b"]]}"#).after(Some(&opened)).unwrap(), ["look", "a", "b"]);
         for change in [r#"{"drop":[3]}"#, r#"{"drop":[1,0]}"#, r#"{"add":[[9,"x"]]}"#, r#"{"add":[[1,"x"],[0,"y"]]}"#] {
-            let said = read(change).after(Some(&opened)).unwrap_err().text;
-            assert!(said.contains("change of `actions`"), "{change}: {said}");
+            let message = read(change).after(Some(&opened)).unwrap_err().text;
+            assert!(message.contains("change of `actions`"), "{change}: {message}");
         }
-        let said = read(r#"{"drop":[1]}"#).after(None).unwrap_err().text;
-        assert!(said.contains("there is no list before it"), "{said}");
+        let message = read(r#"{"drop":[1]}"#).after(None).unwrap_err().text;
+        assert!(message.contains("there is no list before it"), "{message}");
         assert_eq!(read(r#"["wait"]"#).after(Some(&opened)).unwrap(), ["wait"]);
     }
 }

@@ -1,10 +1,10 @@
-//! What a program answers, held against the protocol.
+//! A program's answers, validated against the protocol.
 
 use super::actions::{within_limits, Actions};
-use super::hello::{is_item, is_split, Version};
+use super::hello::{is_item, is_split};
 use super::malformed::{malformed, quoted, why};
-use crate::env::view::{Extras, View};
-use crate::env::{Cause, Fault, Seen};
+use crate::env::view::{EpisodeView, Extras};
+use crate::env::{Cause, Fault, TimeStep};
 use crate::seed;
 use serde::Deserialize;
 use serde_json::Value;
@@ -13,13 +13,13 @@ use std::collections::BTreeMap;
 /// Numbers that `info` may have.
 const MOST_INFO: usize = 32;
 
-/// The answers on a line: an object, or in protocol 2 an array of them.
-pub(super) fn objects(line: &[u8], version: Version) -> Result<Vec<Value>, Fault> {
+/// The answers on a line: an object, or an array of them.
+pub(super) fn objects(line: &[u8]) -> Result<Vec<Value>, Fault> {
     let value: Value =
         serde_json::from_slice(line).map_err(|e| malformed(format!("its answer is no JSON ({}): {}", why(&e), quoted(line))))?;
-    match (value, version) {
-        (Value::Array(values), Version::Two) => Ok(values),
-        (value, _) => Ok(vec![value]),
+    match value {
+        Value::Array(values) => Ok(values),
+        value => Ok(vec![value]),
     }
 }
 
@@ -29,25 +29,10 @@ pub(super) fn episode(value: &Value) -> Result<usize, Fault> {
     number.ok_or_else(|| malformed(format!("its answer names no `episode`: {}", quoted(value.to_string().as_bytes()))))
 }
 
+/// A view as a program writes it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct One {
-    #[serde(rename = "episode")]
-    _episode: u64,
-    observation: String,
-    #[serde(default)]
-    actions: Vec<String>,
-    reward: Option<f64>,
-    done: Option<bool>,
-    #[serde(default)]
-    won: bool,
-    valid: Option<bool>,
-    state: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Two {
+struct RawView {
     #[serde(rename = "episode")]
     _episode: u64,
     observation: String,
@@ -65,22 +50,10 @@ struct Two {
     kind: Option<String>,
 }
 
-impl From<One> for Two {
-    fn from(one: One) -> Two {
-        let One { _episode, observation, actions, reward, done, won, valid, state } = one;
-        let (truncated, score, info, instruction, kind) = Default::default();
-        let (actions, won) = (Some(Actions::Full(actions)), Some(won));
-        Two { _episode, observation, actions, reward, done, won, truncated, valid, state, score, info, instruction, kind }
-    }
-}
-
-/// What an answer to a reset shows, or (`step`) to a step. `last` is the list of actions that the episode had last; the new one takes
-/// its place.
-pub(super) fn view(value: Value, step: bool, version: Version, last: &mut Option<Vec<String>>) -> Result<View, Fault> {
-    let shown: Two = match version {
-        Version::One => read::<One>(value)?.into(),
-        Version::Two => read(value)?,
-    };
+/// The view in the answer to a reset or, with `step`, to a step. `last` is the episode's previous list of actions, which the new one
+/// replaces.
+pub(super) fn view(value: Value, step: bool, last: &mut Option<Vec<String>>) -> Result<EpisodeView, Fault> {
+    let shown: RawView = read(value)?;
     let need = |what: &str| malformed(format!("its answer to a step has no `{what}`"));
     if shown.observation.is_empty() {
         return Err(malformed("its `observation` is empty"));
@@ -96,16 +69,14 @@ pub(super) fn view(value: Value, step: bool, version: Version, last: &mut Option
     }
     let actions = shown.actions.map(|actions| actions.after(last.as_deref())).transpose()?;
     let info = shown.info.unwrap_or_default();
-    if version == Version::Two {
-        within_limits(actions.as_deref().unwrap_or_default())?;
-        named(&info, shown.kind.as_deref())?;
-    }
+    within_limits(actions.as_deref().unwrap_or_default())?;
+    named(&info, shown.kind.as_deref())?;
     if actions.is_some() {
         last.clone_from(&actions);
     }
     let state = seed::text(shown.state.as_deref().unwrap_or(&shown.observation));
     let won = shown.won.unwrap_or(false) && done;
-    let seen = Seen { observation: shown.observation, state, reward, done, won, valid: shown.valid.unwrap_or(true) };
+    let time_step = TimeStep { observation: shown.observation, state, reward, done, won, valid: shown.valid.unwrap_or(true) };
     let extras = Extras {
         score,
         info,
@@ -113,10 +84,10 @@ pub(super) fn view(value: Value, step: bool, version: Version, last: &mut Option
         instruction: shown.instruction.filter(|text| !text.is_empty()),
         kind: shown.kind,
     };
-    Ok(View { seen, actions: actions.unwrap_or_default(), extras })
+    Ok(EpisodeView { step: time_step, actions: actions.unwrap_or_default(), extras })
 }
 
-/// Refuses more numbers in `info` than there may be, and names that are none.
+/// Refuses too many numbers in `info` and invalid names.
 fn named(info: &BTreeMap<String, f64>, kind: Option<&str>) -> Result<(), Fault> {
     if info.len() > MOST_INFO {
         return Err(malformed(format!("its `info` has {} numbers, more than {MOST_INFO}", info.len())));
@@ -154,40 +125,41 @@ fn read<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, Fault> {
 mod tests {
     use super::*;
 
-    fn shown(text: &str, step: bool) -> Result<View, Fault> {
-        view(serde_json::from_str(text).unwrap(), step, Version::One, &mut None)
+    fn shown(text: &str, step: bool) -> Result<EpisodeView, Fault> {
+        view(serde_json::from_str(text).unwrap(), step, &mut None)
     }
 
-    fn shown2(text: &str, last: &mut Option<Vec<String>>) -> Result<View, Fault> {
-        view(serde_json::from_str(text).unwrap(), true, Version::Two, last)
+    fn shown_after(text: &str, last: &mut Option<Vec<String>>) -> Result<EpisodeView, Fault> {
+        view(serde_json::from_str(text).unwrap(), true, last)
     }
 
     #[test]
     fn an_answer_is_read_with_its_defaults() {
         let first = shown(r#"{"episode":3,"observation":"P . F","actions":["left","right"]}"#, false).unwrap();
         assert_eq!(first.actions, ["left", "right"]);
-        let seen = Seen { observation: "P . F".into(), state: seed::text("P . F"), reward: 0.0, done: false, won: false, valid: true };
-        assert_eq!(first.seen, seen);
+        let expected =
+            TimeStep { observation: "P . F".into(), state: seed::text("P . F"), reward: 0.0, done: false, won: false, valid: true };
+        assert_eq!(first.step, expected);
         let text = r#"{"episode":3,"observation":"x","reward":1,"done":true,"won":true,"valid":false,"state":"end"}"#;
         let last = shown(text, true).unwrap();
-        let seen = Seen { observation: "x".into(), state: seed::text("end"), reward: 1.0, done: true, won: true, valid: false };
-        assert_eq!(last, View { seen, actions: vec![], extras: Extras::default() });
+        let expected = TimeStep { observation: "x".into(), state: seed::text("end"), reward: 1.0, done: true, won: true, valid: false };
+        assert_eq!(last, EpisodeView { step: expected, actions: vec![], extras: Extras::default() });
     }
 
     #[test]
-    fn protocol_2_says_more() {
+    fn an_answer_may_have_a_score_figures_and_the_tasks_text() {
         let text = r#"{"episode":3,"observation":"x","reward":0.5,"done":true,"won":null,"truncated":true,"score":33,"info":{"steps":1},"type":"long","instruction":"Go."}"#;
-        let view = shown2(text, &mut None).unwrap();
+        let view = shown_after(text, &mut None).unwrap();
         let info = BTreeMap::from([("steps".to_owned(), 1.0)]);
         let extras = Extras { score: Some(33.0), info, truncated: true, instruction: Some("Go.".into()), kind: Some("long".into()) };
-        assert_eq!((view.extras, view.seen.won, view.seen.done), (extras, false, true));
+        assert_eq!((view.extras, view.step.won, view.step.done), (extras, false, true));
     }
 
     #[test]
     fn the_list_of_actions_is_remembered() {
         let mut last = Some(["look", "take key"].map(String::from).to_vec());
         let text = r#"{"episode":3,"observation":"x","reward":0,"done":false,"actions":{"drop":[1]}}"#;
-        let view = shown2(text, &mut last).unwrap();
+        let view = shown_after(text, &mut last).unwrap();
         assert_eq!((view.actions, last), (vec!["look".to_owned()], Some(vec!["look".to_owned()])));
     }
 
@@ -206,20 +178,20 @@ mod tests {
             ("\"moves\":1".into(), "unknown field `moves`"),
         ] {
             let text = format!(r#"{{"episode":3,"observation":"x","reward":0,"done":false,{field}}}"#);
-            let said = shown2(&text, &mut None).unwrap_err().text;
-            assert!(said.contains(word), "{}: {said}", &field[..field.len().min(40)]);
+            let message = shown_after(&text, &mut None).unwrap_err().text;
+            assert!(message.contains(word), "{}: {message}", &field[..field.len().min(40)]);
         }
     }
 
     #[test]
     fn what_is_no_answer_is_malformed() {
         for text in ["", "hello", r#"{"episode":1,"reward":NaN}"#] {
-            assert!(objects(text.as_bytes(), Version::Two).is_err(), "{text}");
+            assert!(objects(text.as_bytes()).is_err(), "{text}");
         }
         for text in ["[1]", "{}", r#"{"episode":-1}"#, r#"{"episode":"1"}"#] {
-            assert!(objects(text.as_bytes(), Version::One).unwrap().iter().any(|value| episode(value).is_err()), "{text}");
+            assert!(objects(text.as_bytes()).unwrap().iter().any(|value| episode(value).is_err()), "{text}");
         }
-        assert!(objects(b"{\"episode\":1,\"observation\":\"\xff\"}", Version::One).is_err(), "not UTF-8");
+        assert!(objects(b"{\"episode\":1,\"observation\":\"\xff\"}").is_err(), "not UTF-8");
         for (text, word) in [
             (r#"{"episode":1,"reward":0,"done":false}"#, "missing field `observation`"),
             (r#"{"episode":1,"observation":7,"reward":0,"done":false}"#, "invalid type: integer `7`, expected a string"),
@@ -228,7 +200,7 @@ mod tests {
             (r#"{"episode":1,"observation":"x","reward":0}"#, "no `done`"),
             (r#"{"episode":1,"observation":"x","reward":1e39,"done":false}"#, "too large"),
             (r#"{"episode":1,"observation":"x","rewrad":0,"done":false}"#, "unknown field `rewrad`"),
-            (r#"{"episode":1,"observation":"x","reward":0,"done":false,"actions":"left"}"#, "expected a sequence"),
+            (r#"{"episode":1,"observation":"x","reward":0,"done":false,"actions":"left"}"#, "`actions` are a list of texts"),
         ] {
             let fault = shown(text, true).unwrap_err();
             assert_eq!(fault.cause, Cause::Malformed, "{text}");

@@ -1,17 +1,17 @@
-//! Every way of breaking the protocol that tests/programs/broken.py knows: each is told with the program, the request and the episode,
+//! Every way of breaking the protocol that tests/programs/broken.py knows: each is reported with the program, the request and the episode,
 //! and costs nobody else anything.
 
 use super::*;
 use crate::env::Task;
 
-/// The ways, each with what is said about it; nothing where it must be borne.
+/// The ways, each with the message that it brings; none where it must be tolerated.
 const WAYS: &[(&str, &str)] = &[
     ("missing-module", "it ended before it answered hello (exit status: 1); it last said: "),
     ("leaves", "it ended before it answered hello"),
     ("crash-at-once", "(exit status: 3); it last said: the roof came down"),
     ("no-json", "its answer to hello is none (expected value): `Welcome to Corridor 1.0!`"),
     ("no-object", "it has no number `protocol`"),
-    ("protocol-3", "it speaks version 3 of the protocol, this program 1 and 2"),
+    ("protocol-3", "it speaks version 3 of the protocol, flow speaks version 2"),
     ("protocol-text", "it has no number `protocol`"),
     ("hello-unknown-field", "unknown field `abilitys`"),
     ("no-splits", "missing field `splits`"),
@@ -74,9 +74,9 @@ const WAYS: &[(&str, &str)] = &[
     ("stays", ""),
 ];
 
-/// All that is said of a program that breaks the protocol in this way: of its hello, or of episode 5, which it breaks. Episode 6 plays in
+/// All faults of a program that breaks the protocol in this way: of its hello, or of episode 5, which it breaks. Episode 6 plays in
 /// another process, and nothing may happen to it.
-fn said(way: &str) -> Vec<String> {
+fn faults(way: &str) -> Vec<String> {
     let command = ["python3", "tests/programs/broken.py", way].map(String::from).to_vec();
     let settings = ProcessSettings {
         name: "broken".into(),
@@ -87,40 +87,40 @@ fn said(way: &str) -> Vec<String> {
         split: Some("train".into()),
         item: None,
     };
-    let outside = Outside::default();
-    let mut pool = match Pool::open(settings, outside.clone()) {
+    let programs = Programs::default();
+    let mut pool = match Pool::open(settings, programs.clone()) {
         Ok(pool) => pool,
         Err(error) => return vec![error.to_string()],
     };
-    let [four, one] = ["process-broken-train-4-s1", "process-broken-train-1-s1"].map(|name| Task::parse(name).unwrap());
-    let mut said = Vec::new();
-    pool.begin(&[(5, Ask::Reset(&four), true), (6, Ask::Reset(&one), true)]).unwrap();
-    heard(&mut pool, way, &mut said);
+    let [first, second] = ["process-broken-train-4-s1", "process-broken-train-1-s1"].map(|name| Task::parse(name).unwrap());
+    let mut faults = Vec::new();
+    pool.begin(&[(5, EpisodeRequest::Reset(&first), true), (6, EpisodeRequest::Reset(&second), true)]).unwrap();
+    collect_faults(&mut pool, way, &mut faults);
     for _ in 0..2 {
-        let going: &[usize] = if said.is_empty() { &[5, 6] } else { &[6] };
+        let going: &[usize] = if faults.is_empty() { &[5, 6] } else { &[6] };
         pool.step(&going.iter().map(|episode| (*episode, "right", false)).collect::<Vec<_>>());
-        heard(&mut pool, way, &mut said);
+        collect_faults(&mut pool, way, &mut faults);
     }
-    let going: &[usize] = if said.is_empty() { &[5, 6] } else { &[6] };
+    let going: &[usize] = if faults.is_empty() { &[5, 6] } else { &[6] };
     pool.advise(going).unwrap();
-    heard(&mut pool, way, &mut said);
+    collect_faults(&mut pool, way, &mut faults);
     pool.close(&[5, 6]);
-    heard(&mut pool, way, &mut said);
+    collect_faults(&mut pool, way, &mut faults);
     drop(pool);
-    outside.close();
-    said
+    programs.close();
+    faults
 }
 
-/// Waits for what comes, and notes what is said of episode 5.
-fn heard(pool: &mut Pool, way: &str, said: &mut Vec<String>) {
+/// Waits for what comes, and collects the faults of episode 5.
+fn collect_faults(pool: &mut Pool, way: &str, faults: &mut Vec<String>) {
     loop {
         for (episode, answer) in pool.answers() {
             let fault = match answer {
-                Answer::View(view) => view.err(),
-                Answer::Advice(advice) => advice.err(),
+                EpisodeAnswer::View(view) => view.err(),
+                EpisodeAnswer::Advice(advice) => advice.err(),
             };
             assert!(episode == 5 || fault.is_none(), "{way}: {fault:?} happened to another episode");
-            said.extend(fault.map(|fault| fault.text));
+            faults.extend(fault.map(|fault| fault.text));
         }
         if !pool.busy() {
             return;
@@ -130,28 +130,28 @@ fn heard(pool: &mut Pool, way: &str, said: &mut Vec<String>) {
 }
 
 #[test]
-fn every_way_of_breaking_the_protocol_is_told() {
+fn every_way_of_breaking_the_protocol_is_reported() {
     let list = std::process::Command::new("python3").args(["tests/programs/broken.py", "--list"]).output().unwrap();
     let list = String::from_utf8(list.stdout).unwrap();
     // A program that never says hello is waited for for a minute.
     let names: Vec<&str> = list.lines().map(|line| line.split('\t').nth(1).unwrap()).filter(|name| *name != "silent").collect();
     assert_eq!(names, WAYS.iter().map(|(way, _)| *way).collect::<Vec<_>>(), "all that the program knows is tried");
-    let wrong = std::sync::Mutex::new(Vec::new());
-    let told_wrong = &wrong;
+    let failures = std::sync::Mutex::new(Vec::new());
+    let shared_failures = &failures;
     std::thread::scope(|scope| {
         for ways in WAYS.chunks(WAYS.len().div_ceil(4)) {
             scope.spawn(move || {
                 for (way, word) in ways {
-                    let said = said(way);
-                    let told = |text: &String| text.contains(word) && text.contains("process `broken`");
-                    let right = if word.is_empty() { said.is_empty() } else { said.len() == 1 && said.iter().all(told) };
-                    if !right {
-                        told_wrong.lock().unwrap().push(format!("{way}: {said:?}"));
+                    let faults = faults(way);
+                    let reported = |text: &String| text.contains(word) && text.contains("process `broken`");
+                    let as_expected = if word.is_empty() { faults.is_empty() } else { faults.len() == 1 && faults.iter().all(reported) };
+                    if !as_expected {
+                        shared_failures.lock().unwrap().push(format!("{way}: {faults:?}"));
                     }
                 }
             });
         }
     });
-    let wrong = wrong.into_inner().unwrap();
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let failures = failures.into_inner().unwrap();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

@@ -1,7 +1,8 @@
-//! One running program: lines to it, lines from it with the moment they came, and the end of what it complained about.
+//! A running process: lines to its standard input, lines from its standard output with the time of arrival, and the last lines of its
+//! standard error.
 
 use super::error::StartError;
-use super::outside::{Outside, Pipes};
+use super::programs::{Pipes, Programs};
 use super::ProcessSettings;
 use crossbeam_channel::{bounded, unbounded, Receiver, Sender};
 use std::collections::VecDeque;
@@ -16,8 +17,8 @@ const AHEAD: usize = 1024;
 /// Lines of standard error that are remembered, and how much of each.
 const TAIL: (usize, usize) = (12, 300);
 
-/// What comes from a process.
-pub enum Came {
+/// What is read from a process's standard output.
+pub enum ChildOutput {
     Line(Vec<u8>),
     TooLong,
     /// It closed its output.
@@ -26,29 +27,29 @@ pub enum Came {
 
 /// A process with a thread for each of its streams, so that neither side ever waits for the other to read.
 pub struct Child {
-    outside: Outside,
+    programs: Programs,
     id: u32,
     input: Sender<Vec<u8>>,
-    output: Receiver<(Instant, Came)>,
+    output: Receiver<(Instant, ChildOutput)>,
     tail: Arc<Mutex<VecDeque<String>>>,
     silent: Receiver<()>,
 }
 
 impl Child {
-    pub fn start(outside: &Outside, settings: &ProcessSettings) -> Result<Child, StartError> {
-        let (id, Pipes { input: mut stdin, output, errors }) = outside.start(settings)?;
+    pub fn start(programs: &Programs, settings: &ProcessSettings) -> Result<Child, StartError> {
+        let (id, Pipes { input: mut stdin, output, errors }) = programs.start(settings)?;
         let (input, inbox) = unbounded::<Vec<u8>>();
         let (outbox, lines) = bounded(AHEAD);
         let (hush, silent) = bounded(0);
         let tail = Arc::new(Mutex::new(VecDeque::new()));
-        let child = Child { outside: outside.clone(), id, input, output: lines, tail: tail.clone(), silent };
+        let child = Child { programs: programs.clone(), id, input, output: lines, tail: tail.clone(), silent };
         // A process that is gone doesn't read: its end shows in its output.
         thread(move || drop(inbox.iter().try_for_each(|bytes| stdin.write_all(&bytes).and_then(|()| stdin.flush()))))?;
         thread(move || read(BufReader::new(output), |came| outbox.send((Instant::now(), came)).is_ok()))?;
         thread(move || {
             let _hush = hush;
             read(BufReader::new(errors), |came| {
-                if let Came::Line(line) = came {
+                if let ChildOutput::Line(line) = came {
                     let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
                     tail.push_back(String::from_utf8_lossy(&line).trim_end().chars().take(TAIL.1).collect());
                     if tail.len() > TAIL.0 {
@@ -66,15 +67,15 @@ impl Child {
         let _ = self.input.send(bytes); // refused when the process is gone, which its output tells
     }
 
-    /// What comes, each with the moment it came.
-    pub fn output(&self) -> &Receiver<(Instant, Came)> {
+    /// The lines of its standard output, each with its time of arrival.
+    pub fn output(&self) -> &Receiver<(Instant, ChildOutput)> {
         &self.output
     }
 
-    /// Ends the process, and says how it had ended if it had, with the last lines of its standard error.
+    /// Kills the process. Returns its exit status if it had ended by itself, and the last lines of its standard error, as text.
     pub fn end(self, ended: bool) -> String {
-        let status = if ended { self.outside.ended(self.id) } else { None };
-        self.outside.kill(self.id);
+        let status = if ended { self.programs.ended(self.id) } else { None };
+        self.programs.kill(self.id);
         // Closed pipes end the threads; what still holds one open is not waited for.
         let _ = self.silent.recv_timeout(Duration::from_millis(500));
         let mut text = match status {
@@ -91,7 +92,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        self.outside.kill(self.id);
+        self.programs.kill(self.id);
     }
 }
 
@@ -99,16 +100,16 @@ fn thread(body: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
     std::thread::Builder::new().name("process".into()).spawn(body).map(drop).map_err(StartError::Thread)
 }
 
-/// Hands over line after line until `take` has enough or the stream ends.
-fn read(mut from: impl BufRead, mut take: impl FnMut(Came) -> bool) {
+/// Passes each line to `take` until it returns false or the stream ends.
+fn read(mut from: impl BufRead, mut take: impl FnMut(ChildOutput) -> bool) {
     loop {
         let mut line = Vec::new();
         let came = match from.by_ref().take(LONGEST as u64 + 1).read_until(b'\n', &mut line) {
-            Ok(0) | Err(_) => Came::End,
-            Ok(n) if n > LONGEST => Came::TooLong,
-            Ok(_) => Came::Line(line),
+            Ok(0) | Err(_) => ChildOutput::End,
+            Ok(n) if n > LONGEST => ChildOutput::TooLong,
+            Ok(_) => ChildOutput::Line(line),
         };
-        let over = matches!(came, Came::End);
+        let over = matches!(came, ChildOutput::End);
         if !take(came) || over {
             return;
         }

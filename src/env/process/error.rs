@@ -9,10 +9,6 @@ pub enum ProcessError {
     NoExpert(String),
     #[error("no `tasks` node of this pipeline says how to start the process `{0}`")]
     Undeclared(String),
-    #[error("the process `{name}` speaks protocol 1, which has no splits, so it has no `{split}`")]
-    NoSplits { name: String, split: String },
-    #[error("the process `{0}` speaks protocol 1, which has no splits to freeze; `success` in the metrics of `rollout` measures it")]
-    NoPanel(String),
     #[error("{task} can't be begun: {why}")]
     Unbegun { task: String, why: String },
     #[error("the process `{name}` has no split `{split}`; it has {splits}")]

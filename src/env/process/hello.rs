@@ -1,4 +1,4 @@
-//! What a program says of itself: the answer to `hello`, in either version of the protocol.
+//! What a program says of itself: the answer to `hello`.
 
 use super::malformed::{malformed, quoted, why};
 use crate::env::Fault;
@@ -6,15 +6,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The versions of the protocol that are spoken, the newest last.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Version {
-    /// Tasks are seeds, and every view lists the actions.
-    #[default]
-    One,
-    /// Splits, `close`, and actions on request.
-    Two,
-}
+/// The version of the protocol. A program that speaks another version is refused.
+pub(super) const PROTOCOL: u64 = 2;
 
 /// The tasks of a split.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -52,15 +45,13 @@ impl Items {
 /// What a program says of itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hello {
-    /// In which version of the protocol it is spoken to.
-    pub version: Version,
-    /// What it is, and of which version; empty in protocol 1.
+    /// What it is, and of which version.
     pub world: String,
-    /// The tasks, by split; none in protocol 1, where a task is its seed.
+    /// The tasks, by split.
     pub splits: BTreeMap<String, Items>,
     /// How many episodes a process may hold at a time.
     pub live: Option<usize>,
-    /// Whether it lists the admissible actions when it is asked to; a program of protocol 1 always does.
+    /// Whether it lists the admissible actions when it is asked to.
     pub actions: bool,
     /// Whether it can be asked what an expert would do.
     pub expert: bool,
@@ -74,19 +65,10 @@ pub struct Hello {
     pub deterministic: bool,
 }
 
+/// The answer to `hello` as a program writes it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct One {
-    #[serde(rename = "protocol")]
-    _protocol: u64,
-    words: Option<Vec<String>>,
-    rules: Option<String>,
-    expert: Option<bool>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Two {
+struct RawHello {
     #[serde(rename = "protocol")]
     _protocol: u64,
     world: Option<String>,
@@ -116,39 +98,27 @@ impl Hello {
         let none = |e: &serde_json::Error| malformed(format!("its answer to hello is none ({}): {}", why(e), quoted(line)));
         let value: Value = serde_json::from_slice(line).map_err(|e| none(&e))?;
         let hello = match value.get("protocol").map(|version| version.as_u64()) {
-            Some(Some(1)) => serde_json::from_value(value).map(Hello::one).map_err(|e| none(&e))?,
-            Some(Some(2)) => serde_json::from_value(value).map(Hello::two).map_err(|e| none(&e))?,
-            Some(Some(other)) => return Err(malformed(format!("it speaks version {other} of the protocol, this program 1 and 2"))),
+            Some(Some(PROTOCOL)) => serde_json::from_value(value).map(Hello::from_raw).map_err(|e| none(&e))?,
+            Some(Some(other)) => {
+                return Err(malformed(format!("it speaks version {other} of the protocol, flow speaks version {PROTOCOL}")))
+            }
             _ => return Err(malformed(format!("its answer to hello is none (it has no number `protocol`): {}", quoted(line)))),
         };
         hello.checked()
     }
 
-    fn one(one: One) -> Hello {
+    fn from_raw(raw: RawHello) -> Hello {
+        let abilities = raw.abilities.unwrap_or_default();
         Hello {
-            version: Version::One,
-            actions: true,
-            expert: one.expert.unwrap_or(false),
-            rules: one.rules.unwrap_or_default(),
-            words: one.words.unwrap_or_default(),
-            deterministic: true,
-            ..Hello::default()
-        }
-    }
-
-    fn two(two: Two) -> Hello {
-        let abilities = two.abilities.unwrap_or_default();
-        Hello {
-            version: Version::Two,
-            world: two.world.unwrap_or_default(),
-            splits: two.splits,
-            live: two.live.map(|live| usize::try_from(live).unwrap_or(usize::MAX)),
+            world: raw.world.unwrap_or_default(),
+            splits: raw.splits,
+            live: raw.live.map(|live| usize::try_from(live).unwrap_or(usize::MAX)),
             actions: abilities.contains(&Ability::Actions),
             expert: abilities.contains(&Ability::Expert),
-            rules: two.rules.unwrap_or_default(),
-            words: two.words.unwrap_or_default(),
-            score: two.score,
-            deterministic: two.deterministic.unwrap_or(true),
+            rules: raw.rules.unwrap_or_default(),
+            words: raw.words.unwrap_or_default(),
+            score: raw.score,
+            deterministic: raw.deterministic.unwrap_or(true),
         }
     }
 
@@ -156,9 +126,6 @@ impl Hello {
     fn checked(self) -> Result<Hello, Fault> {
         if self.words.len() > MOST_WORDS {
             return Err(malformed(format!("its hello names {} words, more than {MOST_WORDS}", self.words.len())));
-        }
-        if self.version == Version::One {
-            return Ok(self);
         }
         if self.splits.is_empty() {
             return Err(malformed("its hello names no splits: one at least is needed, such as `\"splits\": {\"train\": 1000}`"));
@@ -205,14 +172,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_of_either_version_is_understood() {
-        let one = Hello::read(br#"{"protocol":1,"words":["a"],"expert":true}"#).unwrap();
-        assert_eq!((one.version, one.actions, one.expert, one.live, one.splits.len()), (Version::One, true, true, None, 0));
-        let two = br#"{"protocol":2,"world":"corridor 1.0","splits":{"train":3,"test":["a/1","b"]},"live":1,"abilities":["expert"],"words":null,"score":[0,100]}"#;
-        let two = Hello::read(two).unwrap();
-        assert_eq!((two.version, two.actions, two.expert, two.live), (Version::Two, false, true, Some(1)));
-        assert_eq!((two.splits["train"].name(2), two.splits["test"].name(1)), ("2".into(), "b".into()));
-        assert_eq!((two.score, two.deterministic), (Some((0.0, 100.0)), true));
+    fn a_hello_is_read_with_its_defaults() {
+        let line = br#"{"protocol":2,"world":"corridor 1.0","splits":{"train":3,"test":["a/1","b"]},"live":1,"abilities":["expert"],"words":null,"score":[0,100]}"#;
+        let hello = Hello::read(line).unwrap();
+        assert_eq!((hello.actions, hello.expert, hello.live), (false, true, Some(1)));
+        assert_eq!((hello.splits["train"].name(2), hello.splits["test"].name(1)), ("2".into(), "b".into()));
+        assert_eq!((hello.score, hello.deterministic), (Some((0.0, 100.0)), true));
     }
 
     #[test]
@@ -220,8 +185,9 @@ mod tests {
         for (line, word) in [
             ("hello", "its answer to hello is none (expected value"),
             ("{}", "no number `protocol`"),
-            (r#"{"protocol":3}"#, "it speaks version 3 of the protocol"),
-            (r#"{"protocol":1,"splits":{}}"#, "unknown field `splits`"),
+            (r#"{"protocol":1,"words":["a"]}"#, "it speaks version 1 of the protocol, flow speaks version 2"),
+            (r#"{"protocol":3}"#, "it speaks version 3 of the protocol, flow speaks version 2"),
+            (r#"{"protocol":2,"splits":{},"expert":true}"#, "unknown field `expert`"),
             (r#"{"protocol":2}"#, "missing field `splits`"),
             (r#"{"protocol":2,"splits":{}}"#, "names no splits"),
             (r#"{"protocol":2,"splits":{"train":0}}"#, "`train` has no tasks"),
@@ -233,8 +199,8 @@ mod tests {
             (r#"{"protocol":2,"splits":{"train":3},"live":0}"#, "`live` must be 1 or more"),
             (r#"{"protocol":2,"splits":{"train":3},"abilities":["fly"]}"#, "unknown variant `fly`"),
         ] {
-            let said = Hello::read(line.as_bytes()).unwrap_err().text;
-            assert!(said.contains(word), "{line}: {said}");
+            let message = Hello::read(line.as_bytes()).unwrap_err().text;
+            assert!(message.contains(word), "{line}: {message}");
         }
     }
 }

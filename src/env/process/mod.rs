@@ -1,27 +1,28 @@
 //! Environments outside this process: any program that reads lines and writes lines, as `docs/protocol.md` says.
 //!
 //! A [`Pool`] holds several processes of one program. What is asked and answered stands in `request` and `answer`; a `place` keeps
-//! requests and answers together and ends a process that breaks the protocol; [`Outside`] starts programs and sees to it that none
+//! requests and answers together and ends a process that breaks the protocol; [`Programs`] starts programs and sees to it that none
 //! outlives the run.
 
 mod actions;
 mod answer;
 mod child;
+mod descendants;
 pub(super) mod draw;
 mod error;
 mod hello;
 mod malformed;
-mod outside;
 mod place;
 mod pool;
+mod programs;
 mod request;
 mod settings;
 mod variables;
 mod warden;
 
 pub use error::ProcessError;
-pub use hello::{Hello, Items, Version};
-pub use outside::Outside;
-pub use pool::{wait, Answer, Pool};
-pub use request::{Ask, Listing};
+pub use hello::{Hello, Items};
+pub use pool::{wait, EpisodeAnswer, Pool};
+pub use programs::Programs;
+pub use request::{EpisodeRequest, Listing};
 pub use settings::ProcessSettings;

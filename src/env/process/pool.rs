@@ -1,69 +1,70 @@
-//! Several processes of one program, and the episodes in them. A process is one domain of failure: what it held when it ended
-//! is started again.
+//! Several processes of one program, and the episodes in them. A process is a failure domain: when it ends, the episodes that it held
+//! are started again.
 
 use super::answer;
 use super::error::{ProcessError, StartError};
-use super::hello::{Hello, Version};
-use super::outside::Outside;
-use super::place::{Closed, Place, Starting, Wanted};
-use super::request::{Ask, Listing};
+use super::hello::Hello;
+use super::place::{AnsweredRequest, ProcessSlot, RequestKind, StartingProcess};
+use super::programs::Programs;
+use super::request::{EpisodeRequest, Listing};
 use super::ProcessSettings;
-use crate::env::view::View;
+use crate::env::view::EpisodeView;
 use crate::env::{Cause, Fault};
 use crossbeam_channel::Select;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How often a process is started before it is given up.
+/// How many times starting a process is tried.
 const STARTS: usize = 3;
 
-/// How often each place may be filled again before any episode is over: a program that breaks in every one would be started for ever.
+/// How many times, for each slot, processes may be restarted without any episode ending: without this limit a program that fails in every
+/// episode would be restarted for ever.
 const REVIVALS: usize = 20;
 
 /// The processes of one program.
 pub struct Pool {
     settings: ProcessSettings,
-    outside: Outside,
+    programs: Programs,
     hello: Hello,
-    places: Vec<Place>,
-    episodes: BTreeMap<usize, Live>,
-    /// Answers that needed no process.
-    known: Vec<(usize, Answer)>,
-    /// Processes that were started again since an episode was last over.
+    places: Vec<ProcessSlot>,
+    episodes: BTreeMap<usize, RunningEpisode>,
+    /// Answers that are known without asking a process.
+    known: Vec<(usize, EpisodeAnswer)>,
+    /// Processes that were restarted since the last episode ended.
     revived: usize,
 }
 
 /// An episode in one of the processes.
-struct Live {
+struct RunningEpisode {
     place: usize,
-    /// In which life of the place it was begun.
+    /// Which of the slot's processes it was started in.
     life: u64,
     /// Whether its actions are to be listed.
     listed: bool,
-    /// The list that was given last.
+    /// The list of actions in the last answer that had one.
     list: Option<Vec<String>>,
 }
 
-/// An answer to what was asked of an episode.
+/// The answer to a request about an episode.
 #[derive(Debug)]
-pub enum Answer {
-    View(Result<View, Fault>),
+pub enum EpisodeAnswer {
+    View(Result<EpisodeView, Fault>),
     Advice(Result<Option<String>, Fault>),
 }
 
 impl Pool {
-    /// Starts all processes and waits for them to say hello.
-    pub fn open(settings: ProcessSettings, outside: Outside) -> Result<Pool, ProcessError> {
-        let places = (0..settings.processes.max(1)).map(|_| Place::default()).collect();
+    /// Starts all processes and waits for their answers to `hello`.
+    pub fn open(settings: ProcessSettings, programs: Programs) -> Result<Pool, ProcessError> {
+        let places = (0..settings.processes.max(1)).map(|_| ProcessSlot::default()).collect();
         let mut pool =
-            Pool { settings, outside, hello: Hello::default(), places, episodes: BTreeMap::new(), known: Vec::new(), revived: 0 };
-        let said = pool.revive(&(0..pool.places.len()).collect::<Vec<_>>(), 1)?;
-        pool.hello = said.into_iter().next().unwrap_or_default();
+            Pool { settings, programs, hello: Hello::default(), places, episodes: BTreeMap::new(), known: Vec::new(), revived: 0 };
+        let hellos = pool.revive(&(0..pool.places.len()).collect::<Vec<_>>(), 1)?;
+        pool.hello = hellos.into_iter().next().unwrap_or_default();
         Ok(pool)
     }
 
-    /// What the program says of itself.
+    /// The program's answer to `hello`.
     pub fn hello(&self) -> &Hello {
         &self.hello
     }
@@ -77,13 +78,13 @@ impl Pool {
 
     /// Begins episodes, without waiting for what they show; `listed` says whether their actions are to be named. A number that is in use
     /// is begun anew. No more may be begun than there is [`Pool::room`] for.
-    pub fn begin(&mut self, starts: &[(usize, Ask, bool)]) -> Result<(), ProcessError> {
+    pub fn begin(&mut self, starts: &[(usize, EpisodeRequest, bool)]) -> Result<(), ProcessError> {
         let mut places = Vec::with_capacity(starts.len());
         for (episode, _, listed) in starts {
             self.forget(*episode);
             let place = self.free(*episode);
             self.places[place].live.insert(*episode);
-            self.episodes.insert(*episode, Live { place, life: 0, listed: *listed && self.hello.actions, list: None });
+            self.episodes.insert(*episode, RunningEpisode { place, life: 0, listed: *listed && self.hello.actions, list: None });
             places.push(place);
         }
         let mut empty: Vec<usize> = places.into_iter().filter(|place| self.places[*place].empty()).collect();
@@ -96,9 +97,9 @@ impl Pool {
                 self.unplayable(self.places.iter().find_map(|place| place.words()).map_or(why.clone(), |last| format!("{why}; {last}")))
             );
         }
-        let held: Vec<_> = empty.iter().map(|place| (*place, std::mem::take(&mut self.places[*place].live))).collect();
+        let live_before: Vec<_> = empty.iter().map(|place| (*place, std::mem::take(&mut self.places[*place].live))).collect();
         self.revive(&empty, STARTS)?;
-        held.into_iter().for_each(|(place, live)| self.places[place].live = live);
+        live_before.into_iter().for_each(|(place, live)| self.places[place].live = live);
         for (episode, ..) in starts {
             if let Some(live) = self.episodes.get_mut(episode) {
                 live.life = self.places[live.place].life();
@@ -108,11 +109,11 @@ impl Pool {
         Ok(())
     }
 
-    /// Carries out an action in each of these episodes, without waiting for what they show; where it says so, the program's expert is asked
-    /// as well what it would do then.
+    /// Carries out an action in each of these episodes, without waiting for the views; where the third element is true, the program's expert
+    /// is also asked for the action that comes next.
     pub fn step(&mut self, moves: &[(usize, &str, bool)]) {
         self.ask(moves.iter().flat_map(|(episode, action, led)| {
-            let asks = [Some(Ask::Step(action)), led.then_some(Ask::Expert)];
+            let asks = [Some(EpisodeRequest::Step(action)), led.then_some(EpisodeRequest::Expert)];
             asks.into_iter().flatten().map(|ask| (*episode, ask))
         }));
     }
@@ -122,71 +123,71 @@ impl Pool {
         if !self.hello.expert {
             return Err(ProcessError::NoExpert(self.settings.name.clone()));
         }
-        self.ask(episodes.iter().map(|episode| (*episode, Ask::Expert)));
+        self.ask(episodes.iter().map(|episode| (*episode, EpisodeRequest::Expert)));
         Ok(())
     }
 
     /// Says that these episodes are over, so that the program can make room.
     pub fn close(&mut self, episodes: &[usize]) {
-        let open: Vec<usize> = episodes.iter().copied().filter(|episode| self.held(*episode)).collect();
+        let open: Vec<usize> = episodes.iter().copied().filter(|episode| self.is_running(*episode)).collect();
         if !open.is_empty() {
             self.revived = 0;
         }
-        if self.hello.version == Version::Two {
-            self.ask(open.iter().map(|episode| (*episode, Ask::Close)));
-        }
+        self.ask(open.iter().map(|episode| (*episode, EpisodeRequest::Close)));
         episodes.iter().for_each(|episode| self.forget(*episode));
     }
 
-    /// Whether an answer is still to come.
+    /// Whether an answer is pending.
     pub fn busy(&self) -> bool {
-        !self.known.is_empty() || self.places.iter().any(Place::busy)
+        !self.known.is_empty() || self.places.iter().any(ProcessSlot::busy)
     }
 
-    /// The answers that are there by now.
-    pub fn answers(&mut self) -> Vec<(usize, Answer)> {
+    /// The answers that have arrived.
+    pub fn answers(&mut self) -> Vec<(usize, EpisodeAnswer)> {
         let mut answers = std::mem::take(&mut self.known);
-        let closed: Vec<Closed> = self.places.iter_mut().flat_map(|place| place.collect(&self.settings, self.hello.version)).collect();
+        let closed: Vec<AnsweredRequest> = self.places.iter_mut().flat_map(|place| place.collect(&self.settings)).collect();
         answers.extend(closed.into_iter().filter_map(|closed| self.read(closed)));
         answers
     }
 
-    /// Reads an answer; there is nothing to read where an episode is over.
-    fn read(&mut self, (open, answer): Closed) -> Option<(usize, Answer)> {
-        let (version, mut list) = (self.hello.version, None);
-        let asked = format!("process `{}`, `{}` of episode {}", self.settings.name, open.wanted.request(), open.episode);
-        let told = |fault: Fault| Fault { text: format!("{asked}: {}", fault.text), ..fault };
+    /// Reads an answer; none for the answer to a `close`.
+    fn read(&mut self, (open, answer): AnsweredRequest) -> Option<(usize, EpisodeAnswer)> {
+        let mut list = None;
+        let request = format!("process `{}`, `{}` of episode {}", self.settings.name, open.kind.request(), open.episode);
+        let with_request = |fault: Fault| Fault { text: format!("{request}: {}", fault.text), ..fault };
         let list = self.episodes.get_mut(&open.episode).map_or(&mut list, |live| &mut live.list);
         let view = |answer: Result<Value, Fault>, step, list| {
-            Answer::View(answer.and_then(|value| answer::view(value, step, version, list)).map_err(told))
+            EpisodeAnswer::View(answer.and_then(|value| answer::view(value, step, list)).map_err(with_request))
         };
-        let read = match open.wanted {
-            Wanted::Start => view(answer, false, list),
-            Wanted::Step => view(answer, true, list),
-            Wanted::Advice => Answer::Advice(answer.and_then(answer::advice).map_err(told)),
-            Wanted::Close => return None,
+        let read = match open.kind {
+            RequestKind::Start => view(answer, false, list),
+            RequestKind::Step => view(answer, true, list),
+            RequestKind::Advice => EpisodeAnswer::Advice(answer.and_then(answer::advice).map_err(with_request)),
+            RequestKind::Close => return None,
         };
         Some((open.episode, read))
     }
 
     /// Sends each request to the process of its episode; an episode whose process is gone has its answer at once.
-    fn ask<'a>(&mut self, asks: impl Iterator<Item = (usize, Ask<'a>)>) {
-        let version = self.hello.version;
-        let mut requests: Vec<Vec<(usize, Wanted, Value)>> = self.places.iter().map(|_| Vec::new()).collect();
+    fn ask<'a>(&mut self, asks: impl Iterator<Item = (usize, EpisodeRequest<'a>)>) {
+        let mut requests: Vec<Vec<(usize, RequestKind, Value)>> = self.places.iter().map(|_| Vec::new()).collect();
         for (episode, ask) in asks {
-            let wanted = match ask {
-                Ask::Reset(_) => Wanted::Start,
-                Ask::Step(_) => Wanted::Step,
-                Ask::Expert => Wanted::Advice,
-                Ask::Close => Wanted::Close,
+            let kind = match ask {
+                EpisodeRequest::Reset(_) => RequestKind::Start,
+                EpisodeRequest::Step(_) => RequestKind::Step,
+                EpisodeRequest::Expert => RequestKind::Advice,
+                EpisodeRequest::Close => RequestKind::Close,
             };
-            if !self.held(episode) {
+            if !self.is_running(episode) {
                 let place = self.episodes.get(&episode).map(|live| &self.places[live.place]);
-                let text = place.and_then(Place::words).unwrap_or("the process it was played in ended");
+                let text = place.and_then(ProcessSlot::words).unwrap_or("the process it was played in ended");
                 let gone = Fault::new(Cause::Crash, text);
                 // Where nobody was to blame, each who was in it has had a try: else nobody would ever have had one.
-                let gone = if place.is_some_and(Place::blameless) { gone } else { gone.of_another() };
-                self.known.push((episode, if wanted == Wanted::Advice { Answer::Advice(Err(gone)) } else { Answer::View(Err(gone)) }));
+                let gone = if place.is_some_and(ProcessSlot::blameless) { gone } else { gone.of_another() };
+                self.known.push((
+                    episode,
+                    if kind == RequestKind::Advice { EpisodeAnswer::Advice(Err(gone)) } else { EpisodeAnswer::View(Err(gone)) },
+                ));
                 continue;
             }
             let Some(live) = self.episodes.get(&episode) else { continue };
@@ -195,14 +196,14 @@ impl Pool {
                 (true, None) => Listing::Full,
                 (true, Some(_)) => Listing::Change,
             };
-            requests[live.place].push((episode, wanted, ask.json(episode, listing, version)));
+            requests[live.place].push((episode, kind, ask.json(episode, listing)));
         }
-        self.places.iter_mut().zip(requests).for_each(|(place, requests)| place.send(requests, version));
+        self.places.iter_mut().zip(requests).for_each(|(place, requests)| place.send(requests));
     }
 
     /// Whether an episode is in a process that still runs.
-    fn held(&self, episode: usize) -> bool {
-        let place = |live: &Live| !self.places[live.place].empty() && self.places[live.place].life() == live.life;
+    fn is_running(&self, episode: usize) -> bool {
+        let place = |live: &RunningEpisode| !self.places[live.place].empty() && self.places[live.place].life() == live.life;
         self.episodes.get(&episode).is_some_and(place)
     }
 
@@ -216,7 +217,7 @@ impl Pool {
         }
     }
 
-    /// The place for a new episode: the one with the fewest, or where any number may live together that of its number.
+    /// The slot for a new episode: the one with the fewest episodes or, where a process holds any number of them, by the episode's number.
     fn free(&self, episode: usize) -> usize {
         match self.hello.live {
             None => episode % self.places.len(),
@@ -224,28 +225,28 @@ impl Pool {
         }
     }
 
-    /// Starts processes in these places, all at a time, each up to `tries` times. Gives what they say.
+    /// Starts processes in these slots, all at once, each up to `tries` times. Returns their answers to `hello`.
     fn revive(&mut self, places: &[usize], tries: usize) -> Result<Vec<Hello>, ProcessError> {
-        let mut said = BTreeMap::new();
+        let mut hellos = BTreeMap::new();
         let mut why = String::new();
         for _ in 0..tries {
-            let missing: Vec<usize> = places.iter().copied().filter(|p| !said.contains_key(p)).collect();
-            let begin = |place| Starting::new(&self.settings, &self.outside).map(|starting| (place, starting));
-            let begun: Result<Vec<(usize, Starting)>, StartError> = missing.into_iter().map(begin).collect();
+            let missing: Vec<usize> = places.iter().copied().filter(|p| !hellos.contains_key(p)).collect();
+            let begin = |place| StartingProcess::new(&self.settings, &self.programs).map(|starting| (place, starting));
+            let begun: Result<Vec<(usize, StartingProcess)>, StartError> = missing.into_iter().map(begin).collect();
             for (place, starting) in begun.map_err(|why| self.unplayable(why.to_string()))? {
                 match starting.greeted() {
                     Ok((child, hello)) => {
-                        said.insert(place, hello);
+                        hellos.insert(place, hello);
                         self.places[place].take(child);
                     }
                     Err(fault) => why = fault.text,
                 }
             }
         }
-        if said.len() < places.len() {
+        if hellos.len() < places.len() {
             return Err(self.unplayable(why));
         }
-        Ok(said.into_values().collect())
+        Ok(hellos.into_values().collect())
     }
 
     fn unplayable(&self, why: String) -> ProcessError {

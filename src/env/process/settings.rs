@@ -1,8 +1,8 @@
 //! How a program is started that plays an environment.
 
 use super::hello::{is_item, is_split};
-use super::{Hello, Items, Outside, Pool, ProcessError, Version};
-use crate::env::{EnvError, Environment, GameSettings};
+use super::{Hello, Items, Pool, ProcessError, Programs};
+use crate::env::{Deal, EnvError, Environment, GameSettings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -18,18 +18,18 @@ pub struct ProcessSettings {
     #[schemars(regex(pattern = "^[a-z][a-z0-9_]{0,31}$"))]
     pub name: String,
     /// How many processes of the program share the episodes.
-    #[serde(default = "one", skip_serializing)]
-    #[schemars(range(min = 1, max = 256), extend("default" = one()))]
+    #[serde(default = "default_processes", skip_serializing)]
+    #[schemars(range(min = 1, max = 256), extend("default" = default_processes()))]
     pub processes: usize,
     /// Seconds that an answer of a process may take, after which it is killed and its episodes are tried again.
-    #[serde(default = "ten", skip_serializing)]
-    #[schemars(range(min = 0.001, max = 86_400), extend("default" = ten()))]
+    #[serde(default = "default_seconds", skip_serializing)]
+    #[schemars(range(min = 0.001, max = 86_400), extend("default" = default_seconds()))]
     pub seconds: f64,
     /// Environment variables of flow's own that the program gets besides those that say how the machine is set up (docs/protocol.md lists these); any other could be a secret.
     #[serde(default, skip_serializing)]
     #[schemars(inner(regex(pattern = "^[A-Za-z_][A-Za-z0-9_]*$")), extend("default" = []))]
     pub pass: Vec<String>,
-    /// Which of the program's splits the tasks are drawn from, without replacement within an epoch; `train` unless given. A program of protocol 1 has no splits.
+    /// Which of the program's splits the tasks are drawn from, without replacement within an epoch; `train` unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^[a-z][a-z0-9_]{0,31}$"), extend("default" = serde_json::Value::Null))]
     pub split: Option<String>,
@@ -38,19 +38,19 @@ pub struct ProcessSettings {
     pub(in crate::env) item: Option<String>,
 }
 
-fn one() -> usize {
+fn default_processes() -> usize {
     1
 }
 
-fn ten() -> f64 {
+fn default_seconds() -> f64 {
     10.0
 }
 
 impl ProcessSettings {
     /// Starts one process, hears what it says of itself, and ends it.
     pub fn greet(&self) -> Result<Hello, ProcessError> {
-        let one = ProcessSettings { processes: 1, ..self.clone() };
-        Ok(Pool::open(one, Outside::default())?.hello().clone())
+        let single = ProcessSettings { processes: 1, ..self.clone() };
+        Ok(Pool::open(single, Programs::default())?.hello().clone())
     }
 
     /// Whether both start the same program in the same way, whichever of its tasks are played.
@@ -59,20 +59,15 @@ impl ProcessSettings {
         whole(self) == whole(other)
     }
 
-    /// The tasks of the split that is drawn from, and the split's name: the one that the settings name, else `train`. None for a program
-    /// of protocol 1, which has no splits.
-    pub fn items<'h>(&self, hello: &'h Hello) -> Result<Option<(String, &'h Items)>, ProcessError> {
-        if hello.version == Version::One {
-            let named = self.split.as_ref().map(|split| ProcessError::NoSplits { name: self.name.clone(), split: split.clone() });
-            return named.map_or(Ok(None), Err);
-        }
+    /// The tasks of the split that is drawn from, and the split's name: the one that the settings name, else `train`.
+    pub fn items<'h>(&self, hello: &'h Hello) -> Result<(String, &'h Items), ProcessError> {
         let split = self.split.as_deref().unwrap_or("train");
         let items = hello.splits.get(split).ok_or_else(|| ProcessError::NoSplit {
             name: self.name.clone(),
             split: split.into(),
             splits: hello.splits.keys().map(|split| format!("`{split}`")).collect::<Vec<_>>().join(", "),
         })?;
-        Ok(Some((split.into(), items)))
+        Ok((split.into(), items))
     }
 
     /// These settings for one task of a split.
@@ -96,19 +91,26 @@ impl GameSettings for ProcessSettings {
         Ok(())
     }
 
-    /// The name, for a program of protocol 2 with the split, and in a task with what the program calls it: `corridor-test-long/1`.
+    /// The name and, in a task, the split and what the program calls the task: `corridor-test-long/1`.
     fn label(&self) -> String {
         [Some(&self.name), self.split.as_ref(), self.item.as_ref()].into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join("-")
     }
 
-    /// A label says which program plays, not how it is started; that is [`Outside`]'s to know.
+    /// A label says which program plays, not how it is started; that is [`Programs`]'s to know.
     fn parse(label: &str) -> Option<Self> {
         let mut parts = label.splitn(3, '-').map(String::from);
-        let (name, split, item) = (parts.next()?, parts.next(), parts.next());
-        let good = is_split(&name) && split.as_deref().is_none_or(is_split) && item.as_deref().is_none_or(is_item);
-        // A task has either both or, in protocol 1, neither.
-        let whole = split.is_some() == item.is_some();
-        (good && whole).then(|| ProcessSettings { command: vec![], name, processes: one(), seconds: ten(), pass: vec![], split, item })
+        let (name, split, item) = (parts.next()?, parts.next()?, parts.next()?);
+        let valid = is_split(&name) && is_split(&split) && is_item(&item);
+        let (split, item) = (Some(split), Some(item));
+        valid.then(|| ProcessSettings {
+            command: vec![],
+            name,
+            processes: default_processes(),
+            seconds: default_seconds(),
+            pass: vec![],
+            split,
+            item,
+        })
     }
 
     fn rules(&self) -> String {
@@ -119,11 +121,11 @@ impl GameSettings for ProcessSettings {
         Vec::new()
     }
 
-    fn make(&self, seed: u64) -> Result<Box<dyn Environment>, EnvError> {
-        Err(EnvError::Outside(format!("{}-{}-s{seed}", Self::NAME, self.label())))
+    fn make(&self, seed: u64, _: Deal) -> Result<Box<dyn Environment>, EnvError> {
+        Err(EnvError::PlayedByProgram(format!("{}-{}-s{seed}", Self::NAME, self.label())))
     }
 
-    fn board(&self, seed: u64) -> Result<u64, EnvError> {
-        self.make(seed).map(|_| 0)
+    fn board(&self, seed: u64, deal: Deal) -> Result<u64, EnvError> {
+        self.make(seed, deal).map(|_| 0)
     }
 }

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 
 /// Those that every program gets, and all that begin with `LC_`. docs/protocol.md lists them.
-const GIVEN: [&str; 26] = [
+const INHERITED: [&str; 26] = [
     "PATH",
     "HOME",
     "USER",
@@ -34,12 +34,12 @@ const GIVEN: [&str; 26] = [
 ];
 
 /// The variables of this process that a program gets whose settings name those in `pass`.
-pub(super) fn given(pass: &[String]) -> impl Iterator<Item = (OsString, OsString)> + '_ {
-    std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(|name| known(name) || pass.iter().any(|one| one == name)))
+pub(super) fn inherited(pass: &[String]) -> impl Iterator<Item = (OsString, OsString)> + '_ {
+    std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(|name| known(name) || pass.iter().any(|passed| passed == name)))
 }
 
 fn known(name: &str) -> bool {
-    GIVEN.contains(&name) || name.starts_with("LC_")
+    INHERITED.contains(&name) || name.starts_with("LC_")
 }
 
 #[cfg(test)]
@@ -49,8 +49,8 @@ mod tests {
     #[test]
     fn what_is_not_declared_stays_here() {
         let names = |pass: &[&str]| {
-            let pass: Vec<String> = pass.iter().map(|one| one.to_string()).collect();
-            given(&pass).filter_map(|(name, _)| name.into_string().ok()).collect::<Vec<_>>()
+            let pass: Vec<String> = pass.iter().map(|passed| passed.to_string()).collect();
+            inherited(&pass).filter_map(|(name, _)| name.into_string().ok()).collect::<Vec<_>>()
         };
         assert!(names(&[]).contains(&"PATH".to_string()));
         // Cargo sets this for its tests.
@@ -63,7 +63,7 @@ mod tests {
     fn the_documentation_lists_them() {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/protocol.md");
         let text = std::fs::read_to_string(path).unwrap();
-        let missing: Vec<_> = GIVEN.iter().filter(|name| !text.contains(&format!("`{name}`"))).collect();
+        let missing: Vec<_> = INHERITED.iter().filter(|name| !text.contains(&format!("`{name}`"))).collect();
         assert!(missing.is_empty(), "{missing:?}");
     }
 }

@@ -1,12 +1,13 @@
 //! Programs end with this process, however it ends. A process that is killed can't end anything itself, so another one watches: a
 //! shell that reads which process groups are alive, and ends them when its input ends, which it does when this process is gone.
 
+use super::descendants::VARIABLE;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 /// Reads `+ GROUP` and `- GROUP`; at the end of its input it asks the groups that are left to end, and kills after five seconds what
-/// hasn't.
+/// hasn't, and with it all that has left its group and still has the mark of this process (`$1`) in its environment.
 const WATCH: &str = r#"
 alive=" "
 while read -r sign group; do
@@ -24,6 +25,16 @@ for group in $alive; do
     done
     kill -s KILL -- "-$group" 2>/dev/null
 done
+for round in 1 2 3 4 5; do
+    left=""
+    for file in $(grep -lsaF -e "$1" /proc/[0-9]*/environ 2>/dev/null); do
+        process=${file#/proc/}
+        process=${process%/environ}
+        [ "$process" = "$$" ] || left="$left $process"
+    done
+    [ -n "$left" ] || break
+    kill -s KILL $left 2>/dev/null
+done
 "#;
 
 /// The watching shell; it ends with this value.
@@ -33,11 +44,11 @@ pub(super) struct Warden {
 }
 
 impl Warden {
-    /// Starts it in a group of its own, so that what is done to this process's group isn't done to it. None where there is no shell:
-    /// then programs still end with a run that ends by itself.
-    pub fn start() -> Option<Warden> {
+    /// Starts it in a group of its own, so that what is done to this process's group isn't done to it. `mark` is what the marks of all programs
+    /// begin with. None where there is no shell: then programs still end with a run that ends by itself.
+    pub fn start(mark: &str) -> Option<Warden> {
         let mut command = Command::new("/bin/sh");
-        command.args(["-c", WATCH]).process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.args(["-c", WATCH, "sh", &format!("{VARIABLE}={mark}.")]).env_remove(VARIABLE).process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut shell = command.spawn().ok()?;
         let groups = shell.stdin.take();
         Some(Warden { shell, groups })
@@ -69,6 +80,7 @@ impl Drop for Warden {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::BufRead;
     use std::time::{Duration, Instant};
 
     /// A program that starts another one, which would go on for a minute, in a group of its own.
@@ -76,23 +88,48 @@ mod tests {
         Command::new("/bin/sh").args(["-c", "sleep 60 & wait"]).process_group(0).spawn().unwrap()
     }
 
+    /// A program that starts one in a session of its own, which a signal to its group doesn't reach, and says which process that is.
+    const ESCAPE: &str = "setsid sh -c 'echo $$; exec sleep 600' & wait";
+
+    #[test]
+    fn what_leaves_its_group_is_killed_too() {
+        let mark = format!("test-{}-warden", std::process::id());
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", ESCAPE]).env(VARIABLE, format!("{mark}.1")).process_group(0).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let escaped = std::path::PathBuf::from(format!("/proc/{}/environ", line.trim()));
+        let alive = || std::fs::read(&escaped).is_ok_and(|environment| !environment.is_empty());
+        assert!(alive());
+        let mut warden = Warden::start(&mark).unwrap();
+        warden.add(child.id());
+        drop(warden);
+        child.wait().unwrap();
+        let start = Instant::now();
+        while alive() && start.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(!alive(), "{} lives on", line.trim());
+    }
+
     #[test]
     fn what_is_left_when_the_input_ends_is_killed_with_all_that_it_started() {
-        let (mut kept, mut freed, mut other) = (program(), program(), program());
-        let mut warden = Warden::start().unwrap();
-        for child in [&kept, &freed, &other] {
+        let (mut watched, mut removed, mut other) = (program(), program(), program());
+        let mut warden = Warden::start("none-of-these").unwrap();
+        for child in [&watched, &removed, &other] {
             warden.add(child.id());
         }
-        warden.remove(freed.id());
+        warden.remove(removed.id());
         let start = Instant::now();
         drop(warden);
-        for child in [&mut kept, &mut other] {
+        for child in [&mut watched, &mut other] {
             assert!(!child.wait().unwrap().success());
         }
         assert!(start.elapsed() < Duration::from_secs(20), "it took {:?}", start.elapsed());
-        assert_eq!(freed.try_wait().unwrap(), None, "it is nobody's business any more");
-        let group = rustix::process::Pid::from_child(&freed);
+        assert_eq!(removed.try_wait().unwrap(), None, "it is nobody's business any more");
+        let group = rustix::process::Pid::from_child(&removed);
         rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
-        freed.wait().unwrap();
+        removed.wait().unwrap();
     }
 }

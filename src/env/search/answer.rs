@@ -26,19 +26,19 @@ pub fn exact(answer: &str, truth: &str) -> bool {
     normal(answer) == normal(truth)
 }
 
-/// The harmonic mean of precision and recall of the words: 2 * common / (said + wanted). A `yes`, `no` or `noanswer` is right or wrong.
+/// The harmonic mean of precision and recall of the words: 2 * common / (answered + expected). A `yes`, `no` or `noanswer` is right or wrong.
 pub fn f1(answer: &str, truth: &str) -> f64 {
     let (answer, truth) = (normal(answer), normal(truth));
     let closed = |text: &str| matches!(text, "yes" | "no" | "noanswer");
     if (closed(&answer) || closed(&truth)) && answer != truth {
         return 0.0;
     }
-    let mut wanted: BTreeMap<&str, usize> = BTreeMap::new();
-    truth.split(' ').for_each(|word| *wanted.entry(word).or_default() += 1);
-    let (mut common, mut said) = (0, 0);
+    let mut remaining: BTreeMap<&str, usize> = BTreeMap::new();
+    truth.split(' ').for_each(|word| *remaining.entry(word).or_default() += 1);
+    let (mut common, mut answered) = (0, 0);
     for word in answer.split(' ').filter(|word| !word.is_empty()) {
-        said += 1;
-        if let Some(left) = wanted.get_mut(word).filter(|left| **left > 0) {
+        answered += 1;
+        if let Some(left) = remaining.get_mut(word).filter(|left| **left > 0) {
             *left -= 1;
             common += 1;
         }
@@ -46,7 +46,7 @@ pub fn f1(answer: &str, truth: &str) -> f64 {
     if common == 0 {
         return 0.0;
     }
-    let (precision, recall) = (common as f64 / said as f64, common as f64 / truth.split(' ').count() as f64);
+    let (precision, recall) = (common as f64 / answered as f64, common as f64 / truth.split(' ').count() as f64);
     2.0 * precision * recall / (precision + recall)
 }
 

@@ -1,6 +1,6 @@
 //! The documents: people, towns, companies and films that refer to one another, made from a seed, the same on every machine.
 
-use crate::env::bm25::Index;
+use crate::env::bm25::Bm25Index;
 use crate::seed::{mix, text, Random};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,7 +58,7 @@ pub struct Corpus {
     pub towns: Vec<Town>,
     pub companies: Vec<Company>,
     pub films: Vec<Film>,
-    index: Index,
+    index: Bm25Index,
 }
 
 /// The corpora that were ever asked for, by their number of documents.
@@ -66,16 +66,16 @@ static CORPORA: LazyLock<Mutex<BTreeMap<usize, Arc<Corpus>>>> = LazyLock::new(Mu
 
 impl Corpus {
     /// The corpus of so many documents, made when it is first asked for: a tenth towns, four tenths people, the rest companies and films.
-    pub fn of(count: usize) -> Arc<Corpus> {
+    pub fn with_size(count: usize) -> Arc<Corpus> {
         let mut corpora = CORPORA.lock();
         corpora.entry(count).or_insert_with(|| Arc::new(Corpus::new(count))).clone()
     }
 
     fn new(count: usize) -> Corpus {
         let mut random = Random::new(mix(SEED, text("corpus")));
-        let mut names = Names::default();
+        let mut names = UniqueNames::default();
         let mut corpus =
-            Corpus { documents: vec![], people: vec![], towns: vec![], companies: vec![], films: vec![], index: Index::new([]) };
+            Corpus { documents: vec![], people: vec![], towns: vec![], companies: vec![], films: vec![], index: Bm25Index::new([]) };
         for _ in 0..count / 10 {
             corpus.town(&mut names, &mut random);
         }
@@ -90,7 +90,7 @@ impl Corpus {
             }
         }
         let texts: Vec<String> = corpus.documents.iter().map(|document| format!("{} {}", document.title, document.text)).collect();
-        corpus.index = Index::new(texts.iter().map(String::as_str));
+        corpus.index = Bm25Index::new(texts.iter().map(String::as_str));
         corpus
     }
 
@@ -104,54 +104,54 @@ impl Corpus {
         &self.documents[document].title
     }
 
-    fn add(&mut self, title: String, text: String, told: Vec<String>) -> usize {
-        let names = [title.clone()].into_iter().chain(told).collect();
+    fn add(&mut self, title: String, text: String, names: Vec<String>) -> usize {
+        let names = [title.clone()].into_iter().chain(names).collect();
         self.documents.push(Document { title, text, names });
         self.documents.len() - 1
     }
 
-    fn town(&mut self, names: &mut Names, random: &mut Random) {
+    fn town(&mut self, names: &mut UniqueNames, random: &mut Random) {
         let (name, river) = (names.fresh(2, "", random), names.fresh(2, "", random));
-        let region = one(REGIONS, random);
-        let told = format!("{name} is a town of the {region} on the river {river}.");
-        let document = self.add(name, told, vec![region.into(), river.clone()]);
+        let region = pick(REGIONS, random);
+        let text = format!("{name} is a town of the {region} on the river {river}.");
+        let document = self.add(name, text, vec![region.into(), river.clone()]);
         self.towns.push(Town { document, region, river });
     }
 
-    fn person(&mut self, names: &mut Names, random: &mut Random) {
+    fn person(&mut self, names: &mut UniqueNames, random: &mut Random) {
         let name = format!("{} {}", names.any(2, random), names.fresh(2, "", random));
-        let (town, job, year) = (random.below(self.towns.len()), one(JOBS, random), 1850 + random.below(120) as u32);
+        let (town, job, year) = (random.below(self.towns.len()), pick(JOBS, random), 1850 + random.below(120) as u32);
         let home = self.title(self.towns[town].document).to_string();
-        let told = format!("{name} is a {job} who was born in {home} in {year}.");
-        let document = self.add(name, told, vec![job.into(), home, year.to_string()]);
+        let text = format!("{name} is a {job} who was born in {home} in {year}.");
+        let document = self.add(name, text, vec![job.into(), home, year.to_string()]);
         self.people.push(Person { document, town, year });
     }
 
-    fn company(&mut self, names: &mut Names, random: &mut Random) {
+    fn company(&mut self, names: &mut UniqueNames, random: &mut Random) {
         let name = names.fresh(2, " Works", random);
-        let (founder, town, goods) = (random.below(self.people.len()), random.below(self.towns.len()), one(GOODS, random));
+        let (founder, town, goods) = (random.below(self.people.len()), random.below(self.towns.len()), pick(GOODS, random));
         let who = self.title(self.people[founder].document).to_string();
         let place = self.title(self.towns[town].document).to_string();
-        let told = format!("{name} makes {goods}. It was founded by {who} and is based in {place}.");
-        let document = self.add(name, told, vec![goods.into(), who, place]);
+        let text = format!("{name} makes {goods}. It was founded by {who} and is based in {place}.");
+        let document = self.add(name, text, vec![goods.into(), who, place]);
         self.companies.push(Company { document, founder, town });
     }
 
-    fn film(&mut self, names: &mut Names, random: &mut Random) {
+    fn film(&mut self, names: &mut UniqueNames, random: &mut Random) {
         let name = format!("The {}", names.fresh(3, "", random));
         let (director, year) = (random.below(self.people.len()), 1920 + random.below(100) as u32);
         let who = self.title(self.people[director].document).to_string();
-        let told = format!("{name} is a film of {year}. It was directed by {who}.");
-        let document = self.add(name, told, vec![year.to_string(), who]);
+        let text = format!("{name} is a film of {year}. It was directed by {who}.");
+        let document = self.add(name, text, vec![year.to_string(), who]);
         self.films.push(Film { document, director, year });
     }
 }
 
 /// Names, none of which is given twice.
 #[derive(Default)]
-struct Names(BTreeSet<String>);
+struct UniqueNames(BTreeSet<String>);
 
-impl Names {
+impl UniqueNames {
     fn fresh(&mut self, syllables: usize, end: &str, random: &mut Random) -> String {
         let mut tried = 0;
         loop {
@@ -165,13 +165,13 @@ impl Names {
     }
 
     fn any(&self, syllables: usize, random: &mut Random) -> String {
-        let name: String = (0..syllables).map(|_| one(SYLLABLES, random)).collect();
+        let name: String = (0..syllables).map(|_| pick(SYLLABLES, random)).collect();
         let mut letters = name.chars();
         letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
     }
 }
 
-fn one(list: &'static str, random: &mut Random) -> &'static str {
+fn pick(list: &'static str, random: &mut Random) -> &'static str {
     let all: Vec<&str> = list.split('|').collect();
     all[random.below(all.len())]
 }
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_corpus_is_the_same_for_ever_and_every_title_finds_its_document() {
-        let corpus = Corpus::of(2000);
+        let corpus = Corpus::with_size(2000);
         let digest = corpus.documents.iter().fold(0, |hash, document| mix(hash, text(&format!("{document:?}"))));
         assert_eq!(digest, 4375479106423426699, "a change of the corpus changes every task: the number here says that it was meant");
         assert_eq!(corpus.documents.len(), 2000);

@@ -7,7 +7,7 @@ mod corpus;
 mod question;
 mod settings;
 
-use super::{Environment, Extras, Seen};
+use super::{Environment, Extras, TimeStep};
 use crate::seed::{mix, text};
 use corpus::Corpus;
 use question::Question;
@@ -22,7 +22,7 @@ pub struct Search {
     /// Documents that a search finds.
     most: usize,
     /// All that was found so far, in the order in which it was; whether anything was searched for.
-    found: Vec<usize>,
+    results: Vec<usize>,
     searched: bool,
     answer: Option<String>,
 }
@@ -43,7 +43,7 @@ impl<'a> Action<'a> {
 
 impl Search {
     fn new(corpus: Arc<Corpus>, question: Question, most: usize) -> Search {
-        Search { corpus, question, most, found: vec![], searched: false, answer: None }
+        Search { corpus, question, most, results: vec![], searched: false, answer: None }
     }
 
     fn exact(&self) -> bool {
@@ -52,26 +52,26 @@ impl Search {
 
     /// All that was found so far, a document a line: what was found in one turn is still needed in the next.
     fn page(&self) -> String {
-        if self.found.is_empty() {
+        if self.results.is_empty() {
             return if self.searched { "Nothing was found." } else { "Nothing was found yet." }.into();
         }
-        let documents = self.found.iter().map(|at| &self.corpus.documents[*at]);
+        let documents = self.results.iter().map(|at| &self.corpus.documents[*at]);
         documents.map(|document| format!("{}: {}", document.title, document.text)).collect::<Vec<_>>().join("\n")
     }
 
-    fn see(&self, valid: bool) -> Seen {
-        let state = self.found.iter().fold(text(&self.question.text), |hash, at| mix(hash, *at as u64));
+    fn see(&self, valid: bool) -> TimeStep {
+        let state = self.results.iter().fold(text(&self.question.text), |hash, at| mix(hash, *at as u64));
         let state = mix(mix(state, u64::from(self.searched)), self.answer.as_deref().map_or(0, text));
         let won = self.exact();
         let reward = f32::from(u8::from(valid && won));
-        Seen { observation: self.page(), state, reward, done: self.answer.is_some(), won, valid }
+        TimeStep { observation: self.page(), state, reward, done: self.answer.is_some(), won, valid }
     }
 
     /// The names and values that are known by now, each once: those of the question first.
     fn names(&self) -> Vec<&str> {
-        let found = self.found.iter().flat_map(|at| &self.corpus.documents[*at].names);
+        let shown = self.results.iter().flat_map(|at| &self.corpus.documents[*at].names);
         let mut names: Vec<&str> = Vec::new();
-        for name in self.question.names.iter().chain(found) {
+        for name in self.question.names.iter().chain(shown) {
             if !names.contains(&name.as_str()) {
                 names.push(name);
             }
@@ -81,19 +81,19 @@ impl Search {
 }
 
 impl Environment for Search {
-    fn reset(&mut self) -> Seen {
-        (self.found, self.searched, self.answer) = Default::default();
+    fn reset(&mut self) -> TimeStep {
+        (self.results, self.searched, self.answer) = Default::default();
         self.see(true)
     }
 
     /// `search[words]` adds what it finds, `answer[text]` ends the task.
-    fn step(&mut self, action: &str) -> Seen {
+    fn step(&mut self, action: &str) -> TimeStep {
         let action = Action::parse(action).filter(|_| self.answer.is_none());
         match action {
             Some(Action::Search(words)) => {
                 for at in self.corpus.search(words, self.most) {
-                    if !self.found.contains(&at) {
-                        self.found.push(at);
+                    if !self.results.contains(&at) {
+                        self.results.push(at);
                     }
                 }
                 self.searched = true;
@@ -112,7 +112,7 @@ impl Environment for Search {
         }
         let names = self.names();
         let titles = names.iter().filter(|name| name.starts_with(char::is_uppercase));
-        let answers = names.iter().filter(|_| !self.found.is_empty());
+        let answers = names.iter().filter(|_| !self.results.is_empty());
         titles.map(|name| format!("search[{name}]")).chain(answers.map(|name| format!("answer[{name}]"))).collect()
     }
 
@@ -121,7 +121,7 @@ impl Environment for Search {
         if self.answer.is_some() {
             return None;
         }
-        let missing = self.question.needs.iter().find(|at| !self.found.contains(at));
+        let missing = self.question.needs.iter().find(|at| !self.results.contains(at));
         Some(missing.map_or(format!("answer[{}]", self.question.answer), |at| format!("search[{}]", self.corpus.title(*at))))
     }
 
@@ -150,16 +150,16 @@ mod tests {
         let mut kinds = BTreeSet::new();
         for seed in 0..400 {
             let mut env = Task::parse(&format!("search-d2000-f3-s{seed}")).unwrap().make().unwrap();
-            let mut seen = env.reset();
-            assert_eq!(seen.observation, "Nothing was found yet.");
+            let mut step = env.reset();
+            assert_eq!(step.observation, "Nothing was found yet.");
             let mut turns = 0;
             while let Some(action) = env.expert() {
                 assert!(env.admissible().contains(&action), "{action} isn't one of {:?}", env.admissible());
-                seen = env.step(&action);
+                step = env.step(&action);
                 turns += 1;
             }
             let extras = env.extras();
-            assert!(seen.won && seen.done && (2..=3).contains(&turns), "{extras:?}");
+            assert!(step.won && step.done && (2..=3).contains(&turns), "{extras:?}");
             assert_eq!((extras.score, extras.info["exact_match"]), (Some(1.0), 1.0));
             kinds.extend(extras.kind);
         }
@@ -171,16 +171,16 @@ mod tests {
         let mut env = Task::parse("search-d2000-f3-s4").unwrap().make().unwrap();
         env.reset();
         let first = env.expert().unwrap();
-        let seen = env.step(&first);
-        assert!((1..=3).contains(&seen.observation.lines().count()), "{}", seen.observation);
-        assert_eq!(env.step(&first).state, seen.state, "the same search finds nothing new");
+        let step = env.step(&first);
+        assert!((1..=3).contains(&step.observation.lines().count()), "{}", step.observation);
+        assert_eq!(env.step(&first).state, step.state, "the same search finds nothing new");
         for nothing in ["", "search[]", "answer[ ]", "answer", "look[x]"] {
-            let seen = env.step(nothing);
-            assert!(!seen.valid && !seen.done, "{nothing}");
+            let step = env.step(nothing);
+            assert!(!step.valid && !step.done, "{nothing}");
         }
         assert!(env.step("search[zzz]").valid);
-        let seen = env.step("answer[I don't know]");
-        assert!(seen.done && !seen.won && seen.reward == 0.0 && env.extras().score == Some(0.0));
+        let step = env.step("answer[I don't know]");
+        assert!(step.done && !step.won && step.reward == 0.0 && env.extras().score == Some(0.0));
         assert!(!env.step(&first).valid && env.admissible().is_empty() && env.expert().is_none());
     }
 }

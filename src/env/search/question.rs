@@ -1,7 +1,7 @@
 //! Questions that need two documents.
 
 use super::corpus::Corpus;
-use crate::env::Split;
+use crate::env::Deal;
 use crate::seed::{mix, text, Random};
 
 /// A question that needs two documents, and its answer.
@@ -18,11 +18,10 @@ pub struct Question {
 }
 
 impl Question {
-    /// The question of a seed. Questions, not only seeds, are dealt out to training and panels.
-    pub fn of(seed: u64, corpus: &Corpus) -> Option<Question> {
-        let split = Split::of(seed);
+    /// The question of a seed. Questions, not only seeds, are dealt out to splits.
+    pub fn sample(seed: u64, deal: Deal, corpus: &Corpus) -> Option<Question> {
         let drawn = (0..1000).filter_map(|tried| Question::draw(corpus, &mut Random::new(mix(seed, tried))));
-        drawn.take(1000).find(|question| split.owns(text(&question.text)))
+        drawn.take(1000).find(|question| deal.owns(text(&question.text)))
     }
 
     /// `None` where the two that are compared are equal.
@@ -35,36 +34,36 @@ impl Question {
         let town = |town: usize| &corpus.towns[town];
         let director = &corpus.people[film.director];
         let founder = &corpus.people[company.founder];
-        let one = |kind, text: String, name: usize, answer: String, needs: [usize; 2]| {
+        let question = |kind, text: String, name: usize, answer: String, needs: [usize; 2]| {
             Some(Question { kind, text, answer, needs, names: vec![title(name)] })
         };
         match kind {
             0 => {
                 let text = format!("In which town was the director of the film {} born?", title(film.document));
-                one("director/town", text, film.document, title(town(director.town).document), [film.document, director.document])
+                question("director/town", text, film.document, title(town(director.town).document), [film.document, director.document])
             }
             1 => {
                 let text = format!("In which year was the director of the film {} born?", title(film.document));
-                one("director/year", text, film.document, director.year.to_string(), [film.document, director.document])
+                question("director/year", text, film.document, director.year.to_string(), [film.document, director.document])
             }
             2 => {
                 let text = format!("In which town was the founder of {} born?", title(company.document));
-                one("founder/town", text, company.document, title(town(founder.town).document), [company.document, founder.document])
+                question("founder/town", text, company.document, title(town(founder.town).document), [company.document, founder.document])
             }
             3 => {
                 let place = town(company.town);
                 let text = format!("On which river lies the town where {} is based?", title(company.document));
-                one("company/river", text, company.document, place.river.clone(), [company.document, place.document])
+                question("company/river", text, company.document, place.river.clone(), [company.document, place.document])
             }
             4 => {
                 let place = town(company.town);
                 let text = format!("In which region lies the town where {} is based?", title(company.document));
-                one("company/region", text, company.document, place.region.into(), [company.document, place.document])
+                question("company/region", text, company.document, place.region.into(), [company.document, place.document])
             }
             5 => {
                 let place = town(person.town);
                 let text = format!("On which river lies the town where {} was born?", title(person.document));
-                one("person/river", text, person.document, place.river.clone(), [person.document, place.document])
+                question("person/river", text, person.document, place.river.clone(), [person.document, place.document])
             }
             6 => {
                 let other = &corpus.films[random.below(corpus.films.len())];
@@ -81,8 +80,8 @@ impl Question {
 }
 
 /// A question whose answer is the one with the lesser year.
-fn compared(kind: &'static str, text: String, corpus: &Corpus, two: [(usize, u32); 2]) -> Option<Question> {
-    let [first, second] = two;
+fn compared(kind: &'static str, text: String, corpus: &Corpus, pair: [(usize, u32); 2]) -> Option<Question> {
+    let [first, second] = pair;
     let answer = match first.1.cmp(&second.1) {
         std::cmp::Ordering::Less => first.0,
         std::cmp::Ordering::Greater => second.0,

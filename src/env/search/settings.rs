@@ -4,7 +4,7 @@ use super::corpus::{Corpus, GOODS, JOBS, REGIONS, SYLLABLES};
 use super::question::Question;
 use super::Search;
 use crate::env::error::within;
-use crate::env::{EnvError, Environment, GameSettings};
+use crate::env::{Deal, EnvError, Environment, GameSettings};
 use crate::seed::text;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,8 +29,8 @@ impl Default for SearchSettings {
 }
 
 impl SearchSettings {
-    fn question(&self, corpus: &Corpus, seed: u64) -> Result<Question, EnvError> {
-        Question::of(seed, corpus).ok_or_else(|| EnvError::Unmade { what: "question".into(), tries: 1000 })
+    fn question(&self, corpus: &Corpus, seed: u64, deal: Deal) -> Result<Question, EnvError> {
+        Question::sample(seed, deal, corpus).ok_or_else(|| EnvError::Unmade { what: "question".into(), tries: 1000 })
     }
 }
 
@@ -77,15 +77,15 @@ impl GameSettings for SearchSettings {
         words.into_iter().collect()
     }
 
-    fn make(&self, seed: u64) -> Result<Box<dyn Environment>, EnvError> {
+    fn make(&self, seed: u64, deal: Deal) -> Result<Box<dyn Environment>, EnvError> {
         self.check()?;
-        let corpus = Corpus::of(self.documents);
-        let question = self.question(&corpus, seed)?;
+        let corpus = Corpus::with_size(self.documents);
+        let question = self.question(&corpus, seed, deal)?;
         Ok(Box::new(Search::new(corpus, question, self.found)))
     }
 
-    fn board(&self, seed: u64) -> Result<u64, EnvError> {
+    fn board(&self, seed: u64, deal: Deal) -> Result<u64, EnvError> {
         self.check()?;
-        Ok(text(&self.question(&Corpus::of(self.documents), seed)?.text))
+        Ok(text(&self.question(&Corpus::with_size(self.documents), seed, deal)?.text))
     }
 }

@@ -5,7 +5,7 @@ mod rooms;
 mod settings;
 mod solver;
 
-use super::{EnvError, Environment, GameSettings, Seen};
+use super::{Deal, EnvError, Environment, GameSettings, TimeStep};
 
 pub use board::{Board, Direction};
 pub use settings::SokobanSettings;
@@ -24,10 +24,15 @@ pub struct Sokoban {
 }
 
 impl Sokoban {
-    /// The room of a seed.
+    /// The room of a seed, of no split.
     pub fn new(settings: &SokobanSettings, seed: u64) -> Result<Self, EnvError> {
+        Sokoban::dealt(settings, seed, Deal::of(None, seed))
+    }
+
+    /// The room of a seed, one of those dealt.
+    pub fn dealt(settings: &SokobanSettings, seed: u64, deal: Deal) -> Result<Self, EnvError> {
         settings.check()?;
-        Ok(Sokoban::start(rooms::make(settings, seed)?, settings.moves_per_turn))
+        Ok(Sokoban::start(rooms::make(settings, seed, deal)?, settings.moves_per_turn))
     }
 
     /// A room as it is drawn, with one move a turn.
@@ -53,9 +58,9 @@ impl Sokoban {
         &self.board
     }
 
-    fn see(&self, reward: f64, valid: bool) -> Seen {
+    fn see(&self, reward: f64, valid: bool) -> TimeStep {
         let won = self.board.won();
-        Seen { observation: self.board.draw(), state: self.board.hash(), reward: reward as f32, done: won, won, valid }
+        TimeStep { observation: self.board.draw(), state: self.board.hash(), reward: reward as f32, done: won, won, valid }
     }
 
     /// The moves of an action, or `None` if it is no action.
@@ -66,14 +71,14 @@ impl Sokoban {
 }
 
 impl Environment for Sokoban {
-    fn reset(&mut self) -> Seen {
+    fn reset(&mut self) -> TimeStep {
         self.board.clone_from(&self.first);
         self.see(0.0, true)
     }
 
     /// `up`, `down`, `left` or `right`; several, separated by commas, up to the number of moves a turn. The rewards of the
     /// moves are summed; moves after the winning one are left out.
-    fn step(&mut self, action: &str) -> Seen {
+    fn step(&mut self, action: &str) -> TimeStep {
         let moves = if self.board.won() { None } else { self.parse(action) };
         let Some(moves) = moves else { return self.see(0.0, false) };
         let mut reward = 0.0;
@@ -139,14 +144,14 @@ mod tests {
         for seed in 0..100 {
             let mut room = Sokoban::new(&settings, seed).unwrap();
             let moves = solver::solve(room.board(), FARTHEST).unwrap().len();
-            let mut seen = room.reset();
+            let mut step = room.reset();
             let mut turns = 0;
             while let Some(action) = room.expert() {
                 assert!(room.admissible().contains(&action));
-                seen = room.step(&action);
+                step = room.step(&action);
                 turns += 1;
             }
-            assert!(seen.won && seen.done && seen.reward > 9.0);
+            assert!(step.won && step.done && step.reward > 9.0);
             assert_eq!(turns, moves.div_ceil(3));
             assert!(room.admissible().is_empty());
             assert!(!room.step("up").valid, "nothing moves after the end");
@@ -184,8 +189,8 @@ mod tests {
         let mut room = Sokoban::new(&SokobanSettings { boxes: 2, moves_per_turn: 2, ..SokobanSettings::default() }, 1).unwrap();
         let before = room.reset();
         for bad in ["", ",", "up,", "up, up, up", "push up", "up down", "1", "√"] {
-            let seen = room.step(bad);
-            assert_eq!((seen.valid, seen.reward, seen.state), (false, 0.0, before.state), "{bad}");
+            let step = room.step(bad);
+            assert_eq!((step.valid, step.reward, step.state), (false, 0.0, before.state), "{bad}");
         }
         for good in ["UP", " up ", "Up,Down", "left , right"] {
             assert!(room.step(good).valid, "{good}");
@@ -198,8 +203,8 @@ mod tests {
     #[test]
     fn the_rewards_of_a_turn_are_summed_up_to_the_win() {
         let mut room = Sokoban::start(Board::parse("######\n#PX_O#\n######").unwrap(), 3);
-        let seen = room.step("right, right, left");
-        assert!((seen.reward - 10.8).abs() < 1e-6, "{}", seen.reward);
-        assert!(seen.observation.ends_with("Row 2: # _ _ P √ #\nRow 3: # # # # # #"), "{}", seen.observation);
+        let step = room.step("right, right, left");
+        assert!((step.reward - 10.8).abs() < 1e-6, "{}", step.reward);
+        assert!(step.observation.ends_with("Row 2: # _ _ P √ #\nRow 3: # # # # # #"), "{}", step.observation);
     }
 }

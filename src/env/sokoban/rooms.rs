@@ -2,9 +2,9 @@
 //! targets. The way of gym-sokoban 0.0.6 (Schrader 2018), held to rooms whose shortest solution has a wanted length.
 
 use super::board::{Board, Direction};
-use super::solver::{solve, Table};
+use super::solver::{solve, StateMap};
 use super::SokobanSettings;
-use crate::env::{EnvError, Split};
+use crate::env::{Deal, EnvError};
 use crate::seed::{mix, Random};
 
 /// Rooms made and thrown away before giving up.
@@ -22,12 +22,12 @@ const DIGS: [&[(isize, isize)]; 5] = [
 /// States that reverse play looks at in one room.
 const EXPLORED: usize = 300_000;
 
-/// The room of a seed. Rooms are dealt out by their content too, so no room to train on is ever in a panel.
-pub fn make(settings: &SokobanSettings, seed: u64) -> Result<Board, EnvError> {
+/// The room of a seed. Rooms are dealt out by their content too, so none is in two splits.
+pub fn make(settings: &SokobanSettings, seed: u64, deal: Deal) -> Result<Board, EnvError> {
     for tried in 0..TRIES {
         let mut random = Random::new(mix(seed, tried as u64));
         let Some(board) = attempt(settings, &mut random) else { continue };
-        if !Split::of(seed).owns(board.hash()) {
+        if !deal.owns(board.hash()) {
             continue;
         }
         if solve(&board, settings.max_moves).is_some_and(|way| way.len() >= settings.min_moves) {
@@ -90,14 +90,14 @@ type Boxes = [usize; 7];
 struct Reverse<'a> {
     board: &'a Board,
     targets: &'a [usize],
-    explored: Table<()>,
+    explored: StateMap<()>,
     best: usize,
     state: Option<(usize, Boxes)>,
 }
 
 impl<'a> Reverse<'a> {
     fn play(board: &'a Board, targets: &'a [usize], depth: usize) -> Option<(usize, Vec<usize>)> {
-        let mut search = Reverse { board, targets, explored: Table::default(), best: 0, state: None };
+        let mut search = Reverse { board, targets, explored: StateMap::default(), best: 0, state: None };
         let mut boxes = [0; 7];
         boxes[..targets.len()].copy_from_slice(targets);
         search.visit(board.player, boxes, 0, depth);
@@ -150,8 +150,8 @@ mod tests {
         let settings = SokobanSettings { boxes: 2, ..SokobanSettings::default() };
         let mut hashes: Vec<u64> = (0..50)
             .map(|seed| {
-                let board = make(&settings, seed).unwrap();
-                assert_eq!(board, make(&settings, seed).unwrap());
+                let board = make(&settings, seed, Deal::Untested).unwrap();
+                assert_eq!(board, make(&settings, seed, Deal::Untested).unwrap());
                 assert_eq!(board.boxes, 2);
                 let moves = solve(&board, 200).unwrap().len();
                 assert!((5..=21).contains(&moves), "{moves}");
@@ -167,6 +167,6 @@ mod tests {
     #[test]
     fn impossible_rooms_end_in_an_error() {
         let settings = SokobanSettings { size: 4, boxes: 3, ..SokobanSettings::default() };
-        assert!(matches!(make(&settings, 1), Err(EnvError::Unmade { .. })));
+        assert!(matches!(make(&settings, 1, Deal::Untested), Err(EnvError::Unmade { .. })));
     }
 }

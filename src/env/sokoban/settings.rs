@@ -2,7 +2,7 @@
 
 use super::Sokoban;
 use crate::env::error::within;
-use crate::env::{words, EnvError, Environment, GameSettings};
+use crate::env::{words, Deal, EnvError, Environment, GameSettings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -104,11 +104,11 @@ impl GameSettings for SokobanSettings {
         words
     }
 
-    fn make(&self, seed: u64) -> Result<Box<dyn Environment>, EnvError> {
-        Ok(Box::new(Sokoban::new(self, seed)?))
+    fn make(&self, seed: u64, deal: Deal) -> Result<Box<dyn Environment>, EnvError> {
+        Ok(Box::new(Sokoban::dealt(self, seed, deal)?))
     }
 
-    fn board(&self, seed: u64) -> Result<u64, EnvError> {
-        Ok(Sokoban::new(self, seed)?.board().hash())
+    fn board(&self, seed: u64, deal: Deal) -> Result<u64, EnvError> {
+        Ok(Sokoban::dealt(self, seed, deal)?.board().hash())
     }
 }

@@ -16,9 +16,9 @@ pub fn places(board: &Board) -> u64 {
 
 /// A hasher for keys that are numbers: cheap, fixed, and enough, since nothing iterates over the tables.
 #[derive(Default)]
-pub struct Spread(u64);
+pub struct StateHasher(u64);
 
-impl Hasher for Spread {
+impl Hasher for StateHasher {
     fn finish(&self) -> u64 {
         self.0 ^ self.0 >> 32
     }
@@ -30,7 +30,7 @@ impl Hasher for Spread {
     }
 }
 
-pub type Table<V> = HashMap<u64, V, BuildHasherDefault<Spread>>;
+pub type StateMap<V> = HashMap<u64, V, BuildHasherDefault<StateHasher>>;
 
 /// Pushes that a box needs from each cell to the nearest target when nothing else is in the way; `None` where it is stuck
 /// for ever. Their sum never exceeds the moves still needed, and one move changes it by at most 1.
@@ -53,7 +53,7 @@ fn pushes(board: &Board) -> Vec<Option<u32>> {
 }
 
 /// What the search knows of a state: moves so far, and the move that led there.
-struct Node {
+struct SearchNode {
     moves: u32,
     from: u64,
     direction: Direction,
@@ -68,8 +68,8 @@ pub fn solve(board: &Board, limit: usize) -> Option<Vec<(u64, Direction)>> {
     let start = places(board);
     let boxes: Vec<u8> = (0..size).filter(|&at| board.boxed(at)).map(|at| at as u8).collect();
     let count = boxes.len();
-    let mut nodes: Table<Node> = Table::default();
-    nodes.insert(start, Node { moves: 0, from: start, direction: Direction::Up });
+    let mut nodes: StateMap<SearchNode> = StateMap::default();
+    nodes.insert(start, SearchNode { moves: 0, from: start, direction: Direction::Up });
     // Buckets by moves made and moves still needed at least: the estimate is consistent, so they are emptied in order.
     let mut buckets: Vec<Vec<u64>> = vec![Vec::new(); limit + 1];
     buckets.get_mut(total(&boxes)? as usize)?.push(start);
@@ -115,7 +115,7 @@ pub fn solve(board: &Board, limit: usize) -> Option<Vec<(u64, Direction)>> {
             let next = moved.iter().fold(1, |key, &at| key << 8 | at as u64) << 8 | to as u64;
             let reached = (moves + 1 + left) as usize;
             if reached <= limit && nodes.get(&next).is_none_or(|node| node.moves > moves + 1) {
-                nodes.insert(next, Node { moves: moves + 1, from: key, direction });
+                nodes.insert(next, SearchNode { moves: moves + 1, from: key, direction });
                 buckets[reached].push(next);
             }
         }
@@ -124,7 +124,7 @@ pub fn solve(board: &Board, limit: usize) -> Option<Vec<(u64, Direction)>> {
 }
 
 /// The way from `start` to `end`.
-fn trace(nodes: &Table<Node>, start: u64, end: u64) -> Vec<(u64, Direction)> {
+fn trace(nodes: &StateMap<SearchNode>, start: u64, end: u64) -> Vec<(u64, Direction)> {
     let mut way = Vec::new();
     let mut at = end;
     while at != start {
@@ -143,8 +143,8 @@ mod tests {
 
     /// The least number of moves by plain breadth-first search over whole boards.
     fn fewest(start: &Board) -> Option<usize> {
-        let mut seen = Table::default();
-        seen.insert(places(start), ());
+        let mut visited = StateMap::default();
+        visited.insert(places(start), ());
         let (mut now, mut moves) = (vec![start.clone()], 0);
         while !now.is_empty() {
             if now.iter().any(Board::won) {
@@ -155,7 +155,7 @@ mod tests {
                 for direction in Direction::ALL {
                     let mut moved = board.clone();
                     moved.walk(direction);
-                    if seen.insert(places(&moved), ()).is_none() {
+                    if visited.insert(places(&moved), ()).is_none() {
                         next.push(moved);
                     }
                 }

@@ -1,7 +1,7 @@
 //! The products: made from a seed, the same on every machine. The official ones can't be had, so a figure measured on these is of
 //! "WebShop rules, own catalogue".
 
-use super::lexicon::{Kind, KINDS, OTHERS, SYLLABLES};
+use super::lexicon::{ProductKind, KINDS, OTHERS, SYLLABLES};
 use crate::seed::{mix, text, Random};
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ pub struct Product {
     /// What it costs.
     pub price: f64,
     /// The attributes that an instruction asks for, and the instruction without options and price.
-    pub wanted: Vec<String>,
+    pub instruction_attributes: Vec<String>,
     pub instruction: String,
 }
 
@@ -89,7 +89,7 @@ fn product(seed: u64, taken: &mut BTreeSet<u64>) -> Product {
     };
     let bare = |end: &&'static str| end.split_once(' ').map_or(*end, |(_, bare)| bare).to_string();
     let attributes: Vec<String> = traits.iter().map(|word| word.to_string()).chain(ends.iter().map(bare)).collect();
-    let (wanted, instruction) = asked(kind, &traits, &ends, bare, &mut random);
+    let (instruction_attributes, instruction) = instruction_for(kind, &traits, &ends, bare, &mut random);
     let options = options(kind, &mut random);
     let (pricing, price) = price(kind, &mut random);
     Product {
@@ -103,14 +103,14 @@ fn product(seed: u64, taken: &mut BTreeSet<u64>) -> Product {
         options,
         pricing,
         price,
-        wanted,
+        instruction_attributes,
         instruction,
     }
 }
 
 /// What an instruction asks for, in the form of the published ones: attributes before and after what the product is called.
-fn asked(
-    kind: &Kind,
+fn instruction_for(
+    kind: &ProductKind,
     traits: &[&'static str],
     ends: &[&'static str],
     bare: impl Fn(&&'static str) -> String,
@@ -132,7 +132,7 @@ fn bullets(name: &str, traits: &[&str], ends: &[&str]) -> Vec<String> {
 }
 
 /// Some values of each option, in the order of the list; now and then a product lacks an option.
-fn options(kind: &Kind, random: &mut Random) -> Vec<(&'static str, Vec<&'static str>)> {
+fn options(kind: &ProductKind, random: &mut Random) -> Vec<(&'static str, Vec<&'static str>)> {
     let mut options = Vec::new();
     for (name, values) in kind.options {
         if random.below(8) > 0 {
@@ -145,7 +145,7 @@ fn options(kind: &Kind, random: &mut Random) -> Vec<(&'static str, Vec<&'static 
 }
 
 /// The price as it is shown, one in five as a range, and what the product costs.
-fn price(kind: &Kind, random: &mut Random) -> (Vec<f64>, f64) {
+fn price(kind: &ProductKind, random: &mut Random) -> (Vec<f64>, f64) {
     let (least, most) = kind.price;
     let cents = [99, 95, 49, 0][random.below(4)];
     let dollars = least as usize + random.below((most - least) as usize);
@@ -176,7 +176,7 @@ mod tests {
         assert!(products.windows(2).all(|pair| pair[0].asin < pair[1].asin));
         let digest = products.iter().fold(0, |hash, p| mix(hash, text(&format!("{p:?}"))));
         assert_eq!(
-            digest, 16509734695981464139,
+            digest, 14963508216553442458,
             "a change of the catalogue changes every task's name to another task: the number here says that it was meant"
         );
     }
@@ -184,9 +184,15 @@ mod tests {
     #[test]
     fn a_product_has_what_its_instruction_asks_for() {
         for product in make(500) {
-            assert!(!product.wanted.is_empty() && product.wanted.iter().all(|wanted| product.attributes.contains(wanted)));
-            let told = format!("{} {}", product.title, product.bullets.join(" "));
-            assert!(product.attributes.iter().all(|attribute| told.contains(attribute)), "{product:?}");
+            assert!(
+                !product.instruction_attributes.is_empty()
+                    && product
+                        .instruction_attributes
+                        .iter()
+                        .all(|instruction_attributes| product.attributes.contains(instruction_attributes))
+            );
+            let text = format!("{} {}", product.title, product.bullets.join(" "));
+            assert!(product.attributes.iter().all(|attribute| text.contains(attribute)), "{product:?}");
             assert!(product.price >= product.pricing[0] && product.pricing.last().is_some_and(|most| product.price <= *most));
             assert!(!nouns(&product.title).is_empty(), "{}", product.title);
         }

@@ -28,7 +28,7 @@ impl Session {
     }
 
     fn search(&mut self, keywords: String) {
-        self.found = self.shop.search(&keywords);
+        self.results = self.shop.search(&keywords);
         self.keywords = keywords;
         self.show(1);
     }
@@ -44,7 +44,7 @@ impl Session {
             ("buy now", _) => self.buy(),
             ("back to search", _) => {
                 (self.page, self.product) = (Page::Search, None);
-                (self.keywords, self.found, self.opened, self.options) = Default::default();
+                (self.keywords, self.results, self.opened, self.options) = Default::default();
             }
             ("next >", Page::Results) => self.show(self.number + 1),
             ("< prev", Page::Results) => self.show(self.number - 1),
@@ -59,8 +59,8 @@ impl Session {
     }
 
     fn open(&mut self, asin: &str) {
-        let found = self.found.iter().copied().find(|at| self.shop.products[*at].asin.eq_ignore_ascii_case(asin));
-        if let Some(at) = found {
+        let results = self.results.iter().copied().find(|at| self.shop.products[*at].asin.eq_ignore_ascii_case(asin));
+        if let Some(at) = results {
             (self.page, self.product) = (Page::Item, Some(at));
             self.opened.insert(at);
         }

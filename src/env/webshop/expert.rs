@@ -8,7 +8,7 @@ use super::shop::PAGE;
 /// wanted attribute, and the whole instruction.
 pub fn searches(session: &Session) -> Vec<String> {
     let product = &session.shop.products[session.goal.product];
-    let with = product.wanted.iter().map(|attribute| format!("{attribute} {}", product.query));
+    let with = product.instruction_attributes.iter().map(|attribute| format!("{attribute} {}", product.query));
     [product.query.to_string()].into_iter().chain(with).chain([session.goal.instruction.to_lowercase()]).collect()
 }
 
@@ -32,7 +32,7 @@ fn query(session: &Session) -> String {
 }
 
 fn results(session: &Session) -> String {
-    let Some((at, earns)) = best(session, &session.found) else { return "click[back to search]".into() };
+    let Some((at, earns)) = best(session, &session.results) else { return "click[back to search]".into() };
     if earns < 1.0 && session.keywords != query(session) {
         return "click[back to search]".into();
     }
@@ -40,22 +40,22 @@ fn results(session: &Session) -> String {
         std::cmp::Ordering::Less => "click[< prev]".into(),
         std::cmp::Ordering::Greater => "click[next >]".into(),
         std::cmp::Ordering::Equal => {
-            format!("click[{}]", session.shop.products[session.found[at]].asin.to_lowercase())
+            format!("click[{}]", session.shop.products[session.results[at]].asin.to_lowercase())
         }
     }
 }
 
 fn item(session: &Session) -> String {
-    let target = best(session, &session.found).map(|(at, _)| session.found[at]);
+    let target = best(session, &session.results).map(|(at, _)| session.results[at]);
     let Some(product) = session.product.filter(|product| Some(*product) == target) else { return "click[< prev]".into() };
     let missing = choices(session, product).into_iter().find(|choice| !session.options.contains(choice));
     missing.map_or("click[buy now]".into(), |(_, value)| format!("click[{value}]"))
 }
 
 /// The first of these products that earns the most with the best choices, by its place among them, and what it earns.
-fn best(session: &Session, found: &[usize]) -> Option<(usize, f64)> {
+fn best(session: &Session, results: &[usize]) -> Option<(usize, f64)> {
     let mut best: Option<(usize, f64)> = None;
-    for (at, product) in found.iter().enumerate() {
+    for (at, product) in results.iter().enumerate() {
         let earns = earns(session, *product, &choices(session, *product));
         if best.is_none_or(|(_, most)| earns > most) {
             best = Some((at, earns));
@@ -76,9 +76,9 @@ fn earns(session: &Session, product: usize, options: &[(&'static str, &'static s
 fn choices(session: &Session, product: usize) -> Vec<(&'static str, &'static str)> {
     let mut chosen = Vec::new();
     for (name, values) in &session.shop.products[product].options {
-        let Some((_, wanted)) = session.goal.options.iter().find(|(wanted, _)| wanted == name) else { continue };
-        let near = || values.iter().find(|value| super::reward::met(&(name, wanted), &[super::reward::color(value).unwrap_or(value)]));
-        chosen.extend(values.iter().find(|value| *value == wanted).or_else(near).map(|value| (*name, *value)));
+        let Some((_, requested)) = session.goal.options.iter().find(|(requested, _)| requested == name) else { continue };
+        let near = || values.iter().find(|value| super::reward::met(&(name, requested), &[super::reward::color(value).unwrap_or(value)]));
+        chosen.extend(values.iter().find(|value| *value == requested).or_else(near).map(|value| (*name, *value)));
     }
     chosen
 }

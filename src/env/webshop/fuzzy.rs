@@ -18,8 +18,8 @@ pub fn token_set_ratio(a: &str, b: &str) -> u32 {
 
 /// The words of a text in small letters, without the characters from 128 to 255.
 fn words(text: &str) -> BTreeSet<String> {
-    let kept: String = text.chars().filter(|c| !(128..256).contains(&(*c as u32))).collect();
-    let words = kept.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty());
+    let latin: String = text.chars().filter(|c| !(128..256).contains(&(*c as u32))).collect();
+    let words = latin.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty());
     words.map(str::to_lowercase).collect()
 }
 

@@ -1,7 +1,7 @@
 //! What is to be bought.
 
 use super::catalogue::Product;
-use crate::env::Split;
+use crate::env::Deal;
 use crate::seed::{mix, text, Random};
 
 /// What is to be bought: a product with a choice of each of its options, for less than a price.
@@ -22,13 +22,12 @@ const NO_BOUND: f64 = 1_000_000.0;
 
 impl Goal {
     /// The goal of a seed, made as the published code makes its synthetic goals: any combination of a product's options, and a price that
-    /// is one of the next tens above the product's. Products, not only goals, are dealt out to training and panels.
-    pub fn of(seed: u64, products: &[Product]) -> Option<Goal> {
-        let split = Split::of(seed);
+    /// is one of the next tens above the product's. Products, not only goals, are dealt out to splits.
+    pub fn sample(seed: u64, deal: Deal, products: &[Product]) -> Option<Goal> {
         (0..1000).map(|tried| Random::new(mix(seed, tried))).find_map(|mut random| {
             let at = random.below(products.len());
             let product = products.get(at)?;
-            split.owns(text(&product.asin)).then(|| Goal::draw(at, product, &mut random))
+            deal.owns(text(&product.asin)).then(|| Goal::draw(at, product, &mut random))
         })
     }
 
@@ -37,7 +36,7 @@ impl Goal {
         options.sort_unstable();
         let mut bounds: Vec<f64> = (1..100).map(|tens| 10.0 * f64::from(tens)).filter(|bound| *bound > product.price).take(4).collect();
         random.shuffle(&mut bounds);
-        let price_upper = if let [one, other, ..] = bounds[..] { one.max(other) } else { NO_BOUND };
+        let price_upper = if let [first, second, ..] = bounds[..] { first.max(second) } else { NO_BOUND };
         let chosen = options.iter().map(|(name, value)| format!("{name}: {value}")).collect::<Vec<_>>().join(", and ");
         let with = if chosen.is_empty() { String::new() } else { format!(" with {chosen}") };
         let price = if price_upper < NO_BOUND { format!(", and price lower than {price_upper:.2} dollars") } else { String::new() };
@@ -54,19 +53,24 @@ impl Goal {
 mod tests {
     use super::*;
     use crate::env::webshop::catalogue;
+    use crate::env::Split;
 
     #[test]
     fn goals_are_said_in_the_published_form() {
         let products = catalogue::make(1000);
         for seed in 0..300 {
-            let goal = Goal::of(seed, &products).unwrap();
+            let goal = Goal::sample(seed, Deal::Untested, &products).unwrap();
             let product = &products[goal.product];
-            assert!(goal.instruction.starts_with("Find me ") && product.wanted.iter().all(|wanted| goal.instruction.contains(wanted)));
+            assert!(
+                goal.instruction.starts_with("Find me ")
+                    && product.instruction_attributes.iter().all(|attribute| goal.instruction.contains(attribute))
+            );
             assert!(goal.options.iter().all(|(name, value)| goal.instruction.contains(&format!("{name}: {value}"))));
             assert!(goal.price_upper > product.price && goal.price_upper <= (product.price / 10.0).floor() * 10.0 + 40.0);
             assert!(goal.instruction.ends_with(&format!(", and price lower than {:.2} dollars", goal.price_upper)));
-            let panel = Goal::of(seed | 1 << 63, &products).unwrap();
-            assert!(Split::Train.owns(text(&product.asin)) && Split::Panel.owns(text(&products[panel.product].asin)));
+            let panel = Goal::sample(seed, Deal::Of(Split::Test), &products).unwrap();
+            let split = |product: &Product| Split::of(text(&product.asin));
+            assert!(split(product) != Split::Test && split(&products[panel.product]) == Split::Test);
         }
     }
 }

@@ -2,7 +2,7 @@
 //! word is one token wherever it stands.
 
 /// A kind of product. Lists are separated by `|`.
-pub struct Kind {
+pub struct ProductKind {
     /// The way through the categories, from the broadest; the first names the category.
     pub path: &'static str,
     /// What one searches for to find it; instructions call it so.
@@ -53,8 +53,8 @@ pub const OTHERS: &str =
     washable|waterproof|whitening|whole|wicking|wide|wireless|with|wooden|woven|wrapped";
 
 /// THE list of kinds.
-pub const KINDS: &[Kind] = &[
-    Kind {
+pub const KINDS: &[ProductKind] = &[
+    ProductKind {
         path: "beauty & personal care › hair care › shampoo",
         query: "shampoo",
         names: "shampoo|hair wash|scalp cleanser",
@@ -63,7 +63,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("scent", SCENTS), ("size", BOTTLES)],
         price: (6, 38),
     },
-    Kind {
+    ProductKind {
         path: "beauty & personal care › hair care › hair extensions",
         query: "hair extensions",
         names: "hair extensions|clip in hairpieces|ponytail extension",
@@ -72,7 +72,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("color", SHADES), ("length", "12 inch|14 inch|16 inch|18 inch|20 inch|24 inch")],
         price: (14, 120),
     },
-    Kind {
+    ProductKind {
         path: "beauty & personal care › skin care › moisturizers",
         query: "face moisturizers",
         names: "face moisturizer|face cream|day lotion",
@@ -82,7 +82,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("size", BOTTLES), ("pack", PACKS)],
         price: (8, 62),
     },
-    Kind {
+    ProductKind {
         path: "beauty & personal care › skin care › sunscreens",
         query: "sunscreens",
         names: "sunscreen|sun lotion|mineral sunblock",
@@ -91,7 +91,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("size", BOTTLES), ("pack", PACKS)],
         price: (7, 44),
     },
-    Kind {
+    ProductKind {
         path: "beauty & personal care › makeup › lips",
         query: "lipsticks",
         names: "lipstick|lip gloss|lip stain",
@@ -100,7 +100,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("color", SHADES), ("pack", PACKS)],
         price: (4, 30),
     },
-    Kind {
+    ProductKind {
         path: "beauty & personal care › oral care › toothbrushes",
         query: "toothbrushes",
         names: "toothbrush|travel toothbrush|toothbrush set",
@@ -109,7 +109,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("color", COLORS), ("pack", PACKS)],
         price: (5, 80),
     },
-    Kind {
+    ProductKind {
         path: "beauty & personal care › fragrance › candles",
         query: "scented candles",
         names: "candle|jar candle|candle gift set",
@@ -118,7 +118,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("scent", SCENTS), ("size", WEIGHTS)],
         price: (9, 56),
     },
-    Kind {
+    ProductKind {
         path: "beauty & personal care › tools & accessories › mirrors",
         query: "makeup mirrors",
         names: "makeup mirror|vanity mirror|magnifying mirror",
@@ -127,7 +127,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("color", COLORS), ("size", "5 inch|7 inch|8 inch|10 inch|12 inch")],
         price: (12, 140),
     },
-    Kind {
+    ProductKind {
         path: "electronics › audio › headphones",
         query: "headphones",
         names: "headphones|earbuds|headset",
@@ -136,7 +136,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("color", COLORS), ("style", "on ear|over ear|in ear|sport|studio")],
         price: (15, 290),
     },
-    Kind {
+    ProductKind {
         path: "electronics › audio › speakers",
         query: "bluetooth speakers",
         names: "speaker|bluetooth speaker|soundbar",
@@ -145,7 +145,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("color", COLORS), ("style", "mini|classic|party|outdoor|desk")],
         price: (18, 320),
     },
-    Kind {
+    ProductKind {
         path: "electronics › accessories › cables",
         query: "hdmi cables",
         names: "hdmi cable|video cord|display cable",
@@ -154,7 +154,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("length", CABLES), ("color", COLORS)],
         price: (5, 48),
     },
-    Kind {
+    ProductKind {
         path: "electronics › accessories › chargers",
         query: "phone chargers",
         names: "charger|charging stand|charging dock",
@@ -163,7 +163,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("color", COLORS), ("pack", PACKS)],
         price: (8, 70),
     },
-    Kind {
+    ProductKind {
         path: "electronics › camera & photo › tripods",
         query: "camera tripods",
         names: "tripod|camera stand|phone tripod",
@@ -172,7 +172,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("color", COLORS), ("height", "24 inch|42 inch|55 inch|62 inch|72 inch")],
         price: (14, 210),
     },
-    Kind {
+    ProductKind {
         path: "electronics › computers › tablets",
         query: "tablets",
         names: "tablet|android tablet|tablet computer",
@@ -181,7 +181,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("color", COLORS), ("capacity", "16 gb|32 gb|64 gb|128 gb|256 gb")],
         price: (60, 620),
     },
-    Kind {
+    ProductKind {
         path: "electronics › television & video › projectors",
         query: "projectors",
         names: "projector|movie projector|mini projector",
@@ -190,7 +190,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("color", COLORS), ("style", "basic|plus|pro|bundle")],
         price: (55, 680),
     },
-    Kind {
+    ProductKind {
         path: "electronics › wearable technology › watch bands",
         query: "watch bands",
         names: "watch band|watch strap|bracelet band",
@@ -199,7 +199,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("color", COLORS), ("size", "38 mm|40 mm|42 mm|44 mm|45 mm")],
         price: (7, 60),
     },
-    Kind {
+    ProductKind {
         path: "clothing, shoes & jewelry › men › shirts",
         query: "men's t-shirts",
         names: "men's tee|men's t-shirt|crewneck shirt",
@@ -208,7 +208,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("color", FABRICS), ("size", CLOTHES)],
         price: (9, 48),
     },
-    Kind {
+    ProductKind {
         path: "clothing, shoes & jewelry › women › dresses",
         query: "women's dresses",
         names: "women's dress|sundress|wrap dress",
@@ -217,7 +217,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("color", FABRICS), ("size", CLOTHES)],
         price: (15, 95),
     },
-    Kind {
+    ProductKind {
         path: "clothing, shoes & jewelry › men › loafers & slip-ons",
         query: "men's loafers & slip-ons",
         names: "men's loafers|men's slip-on shoes|driving moccasins",
@@ -226,7 +226,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("color", FABRICS), ("size", SHOES)],
         price: (24, 130),
     },
-    Kind {
+    ProductKind {
         path: "clothing, shoes & jewelry › women › sandals",
         query: "women's sandals",
         names: "women's sandals|strappy sandals|wedge sandals",
@@ -235,7 +235,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("color", FABRICS), ("size", SHOES)],
         price: (16, 92),
     },
-    Kind {
+    ProductKind {
         path: "clothing, shoes & jewelry › women › coats",
         query: "women's coats",
         names: "women's coat|winter jacket|parka",
@@ -244,7 +244,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("color", FABRICS), ("size", CLOTHES)],
         price: (28, 190),
     },
-    Kind {
+    ProductKind {
         path: "clothing, shoes & jewelry › men › pants",
         query: "men's pants",
         names: "men's pants|jogger sweatpants|cargo trousers",
@@ -253,7 +253,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("color", FABRICS), ("size", CLOTHES)],
         price: (16, 84),
     },
-    Kind {
+    ProductKind {
         path: "clothing, shoes & jewelry › women › swimsuits",
         query: "women's swimsuits",
         names: "women's swimsuit|bikini set|one piece bathing suit",
@@ -262,7 +262,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("color", FABRICS), ("size", CLOTHES)],
         price: (17, 78),
     },
-    Kind {
+    ProductKind {
         path: "clothing, shoes & jewelry › men › socks",
         query: "men's socks",
         names: "men's socks|crew socks|ankle socks",
@@ -271,7 +271,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("color", FABRICS), ("size", CLOTHES), ("pack", PACKS)],
         price: (6, 36),
     },
-    Kind {
+    ProductKind {
         path: "home & kitchen › furniture › living room furniture › sofas",
         query: "sofas",
         names: "sofa|sectional couch|loveseat",
@@ -280,7 +280,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("color", COLORS), ("size", "2 seat|3 seat|4 seat|l shape")],
         price: (180, 890),
     },
-    Kind {
+    ProductKind {
         path: "home & kitchen › furniture › tables",
         query: "coffee tables",
         names: "coffee table|end table|accent table",
@@ -289,7 +289,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("color", WOODS), ("size", "small|medium|large")],
         price: (38, 360),
     },
-    Kind {
+    ProductKind {
         path: "home & kitchen › furniture › bedroom furniture › beds",
         query: "bed frames",
         names: "bed frame|platform bed|upholstered bed",
@@ -298,7 +298,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("color", WOODS), ("size", BEDS)],
         price: (90, 720),
     },
-    Kind {
+    ProductKind {
         path: "home & kitchen › bedding › bedspreads",
         query: "bedspreads",
         names: "bedspread set|quilt set|comforter",
@@ -307,7 +307,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("color", COLORS), ("size", BEDS)],
         price: (28, 160),
     },
-    Kind {
+    ProductKind {
         path: "home & kitchen › home decor › curtains",
         query: "window curtains",
         names: "curtains|curtain panels|drapes",
@@ -316,7 +316,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("color", COLORS), ("length", "45 inch|63 inch|72 inch|84 inch|96 inch|108 inch")],
         price: (13, 96),
     },
-    Kind {
+    ProductKind {
         path: "home & kitchen › lighting › lamps",
         query: "table lamps",
         names: "table lamp|bedside lamp|desk lamp",
@@ -325,7 +325,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("color", COLORS), ("pack", PACKS)],
         price: (16, 150),
     },
-    Kind {
+    ProductKind {
         path: "home & kitchen › storage & organization › baskets",
         query: "storage baskets",
         names: "storage basket|storage bin|laundry hamper",
@@ -334,7 +334,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("color", COLORS), ("size", "small|medium|large|x-large")],
         price: (11, 74),
     },
-    Kind {
+    ProductKind {
         path: "home & kitchen › home decor › pillow covers",
         query: "pillow covers",
         names: "pillow cover|throw pillow case|cushion cover",
@@ -343,7 +343,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("color", COLORS), ("size", "12 x 20|16 x 16|18 x 18|20 x 20|24 x 24")],
         price: (7, 40),
     },
-    Kind {
+    ProductKind {
         path: "grocery & gourmet food › snacks › chips",
         query: "chips & crisps",
         names: "potato chips|veggie crisps|tortilla chips",
@@ -352,7 +352,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("flavor", FLAVORS), ("size", WEIGHTS), ("pack", PACKS)],
         price: (4, 42),
     },
-    Kind {
+    ProductKind {
         path: "grocery & gourmet food › snacks › bars",
         query: "granola bars",
         names: "granola bars|protein bars|snack bars",
@@ -361,7 +361,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("flavor", FLAVORS), ("pack", PACKS)],
         price: (6, 46),
     },
-    Kind {
+    ProductKind {
         path: "grocery & gourmet food › beverages › tea",
         query: "teas",
         names: "tea bags|loose leaf tea|herbal tea",
@@ -370,7 +370,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("flavor", "chamomile|earl grey|jasmine|peppermint|ginger|rooibos|oolong"), ("pack", PACKS)],
         price: (5, 38),
     },
-    Kind {
+    ProductKind {
         path: "grocery & gourmet food › beverages › coffee",
         query: "coffee beans",
         names: "coffee beans|ground coffee|espresso beans",
@@ -379,7 +379,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("flavor", FLAVORS), ("size", WEIGHTS)],
         price: (8, 58),
     },
-    Kind {
+    ProductKind {
         path: "grocery & gourmet food › pantry › spices",
         query: "spices & seasonings",
         names: "seasoning|spice blend|finishing salt",
@@ -388,7 +388,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("flavor", FLAVORS), ("size", WEIGHTS)],
         price: (4, 30),
     },
-    Kind {
+    ProductKind {
         path: "grocery & gourmet food › candy › chocolate",
         query: "chocolate candy",
         names: "chocolate squares|truffles|chocolate bark",
@@ -397,7 +397,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("flavor", FLAVORS), ("size", WEIGHTS)],
         price: (6, 52),
     },
-    Kind {
+    ProductKind {
         path: "grocery & gourmet food › meat substitutes › jerky",
         query: "jerky & dried meats",
         names: "beef jerky|meat sticks|turkey jerky",
@@ -406,7 +406,7 @@ pub const KINDS: &[Kind] = &[
         options: &[("flavor", FLAVORS), ("size", WEIGHTS), ("pack", PACKS)],
         price: (6, 64),
     },
-    Kind {
+    ProductKind {
         path: "grocery & gourmet food › dried fruits › nuts",
         query: "nuts & trail mixes",
         names: "mixed nuts|trail mix|roasted cashews",

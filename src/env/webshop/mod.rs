@@ -16,7 +16,7 @@ mod session;
 mod settings;
 mod shop;
 
-use super::{Environment, Extras, Seen};
+use super::{Environment, Extras, TimeStep};
 use pages::Observation;
 use session::{Page, Session};
 use settings::Pays;
@@ -44,7 +44,7 @@ impl Webshop {
         self.session.earned.map_or(0.0, |earned| earned.total)
     }
 
-    fn see(&self, valid: bool) -> Seen {
+    fn see(&self, valid: bool) -> TimeStep {
         let (observation, state) = (pages::draw(&self.session, self.pages), self.session.state());
         let done = self.session.page == Page::Done;
         let won = self.score() == 1.0;
@@ -53,18 +53,18 @@ impl Webshop {
             Pays::Score => self.score() as f32,
             Pays::Win => f32::from(u8::from(won)) * 10.0,
         };
-        Seen { observation, state, reward, done, won, valid }
+        TimeStep { observation, state, reward, done, won, valid }
     }
 }
 
 impl Environment for Webshop {
-    fn reset(&mut self) -> Seen {
+    fn reset(&mut self) -> TimeStep {
         self.session = Session::new(self.session.shop.clone(), self.session.goal.clone());
         self.see(true)
     }
 
     /// `search[words]` from any page, or `click[...]` on what the page offers, in capital or small letters.
-    fn step(&mut self, action: &str) -> Seen {
+    fn step(&mut self, action: &str) -> TimeStep {
         let valid = self.session.act(action);
         self.see(valid)
     }
@@ -101,7 +101,7 @@ impl Environment for Webshop {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::env::Task;
+    use crate::env::{Deal, Task};
 
     fn shop(name: &str) -> Box<dyn Environment> {
         Task::parse(name).unwrap().make().unwrap()
@@ -112,17 +112,17 @@ mod tests {
         let (mut won, mut turns, mut first) = (0, 0, 0);
         for seed in 0..200 {
             let mut env = shop(&format!("webshop-p10000-s{seed}"));
-            let mut seen = env.reset();
+            let mut step = env.reset();
             let mut taken = 0;
             while let Some(action) = env.expert() {
                 assert!(env.admissible().contains(&action), "{action} isn't one of {:?}", env.admissible());
-                seen = env.step(&action);
-                assert!(seen.valid);
+                step = env.step(&action);
+                assert!(step.valid);
                 first += usize::from(taken == 1 && action.starts_with("click[b0"));
                 taken += 1;
             }
-            assert!(seen.done && env.admissible().is_empty() && taken <= 15, "{taken} turns");
-            won += usize::from(seen.won);
+            assert!(step.done && env.admissible().is_empty() && taken <= 15, "{taken} turns");
+            won += usize::from(step.won);
             turns += taken;
         }
         println!("{won} of 200 won in {turns} turns; {first} with a product of the first page");
@@ -144,10 +144,10 @@ mod tests {
             options: Vec<(String, String)>,
             reward: f64,
         }
-        let products = &Shop::of(10_000).products;
+        let products = &Shop::with_size(10_000).products;
         let all: Vec<Purchase> = golden("purchases.jsonl");
         for bought in &all {
-            let goal = Goal::of(bought.seed, products).unwrap();
+            let goal = Goal::sample(bought.seed, Deal::of(None, bought.seed), products).unwrap();
             let options: Vec<_> = bought.options.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
             let earned = reward(&products[bought.product], &options, &goal, &products[goal.product]);
             assert_eq!(earned.total, bought.reward, "seed {}", bought.seed);
@@ -159,13 +159,14 @@ mod tests {
     #[test]
     fn searches_find_what_lucene_finds_in_its_order() {
         #[derive(serde::Deserialize)]
-        struct Search {
+        struct RecordedSearch {
             query: String,
-            found: Vec<usize>,
+            #[serde(rename = "found")]
+            results: Vec<usize>,
         }
-        let shop = Shop::of(10_000);
-        let all: Vec<Search> = golden("searches.jsonl");
-        assert!(all.iter().all(|search| shop.search(&search.query) == search.found));
+        let shop = Shop::with_size(10_000);
+        let all: Vec<RecordedSearch> = golden("searches.jsonl");
+        assert!(all.iter().all(|search| shop.search(&search.query) == search.results));
         assert_eq!(all.len(), 200);
     }
 
@@ -175,18 +176,18 @@ mod tests {
         assert_eq!(env.reset().observation, "Search");
         let task = env.extras().instruction.unwrap();
         assert!(!env.step("click[search]").valid, "the button alone does nothing");
-        let seen = env.step(&format!("search[{task}]"));
+        let step = env.step(&format!("search[{task}]"));
         assert!(
-            seen.observation.starts_with("Back to Search [SEP] Page 1 (Total results: 50) [SEP] Next > [SEP] B0"),
+            step.observation.starts_with("Back to Search [SEP] Page 1 (Total results: 50) [SEP] Next > [SEP] B0"),
             "{}",
-            seen.observation
+            step.observation
         );
-        assert_eq!(seen.observation.split(" [SEP] ").count(), 3 + 30);
+        assert_eq!(step.observation.split(" [SEP] ").count(), 3 + 30);
         assert_eq!(env.admissible()[..2], ["click[back to search]", "click[next >]"]);
         assert_eq!(env.admissible().len(), 12);
         let second = env.step("click[Next >]");
         assert!(second.observation.starts_with("Back to Search [SEP] Page 2 (Total results: 50) [SEP] < Prev [SEP] Next > [SEP] B0"));
-        assert_eq!(env.step("click[< Prev]").state, seen.state, "where one was before");
+        assert_eq!(env.step("click[< Prev]").state, step.state, "where one was before");
         let product = env.admissible()[2].clone();
         let item = env.step(&product);
         assert!(item.observation.ends_with("[SEP] Rating: N.A. [SEP] Description [SEP] Features [SEP] Reviews [SEP] Buy Now"));
@@ -222,8 +223,8 @@ mod tests {
             let mut env = shop(name);
             env.reset();
             while let Some(action) = env.expert() {
-                let seen = env.step(&action);
-                assert_eq!(seen.reward, if seen.won { most } else { 0.0 });
+                let step = env.step(&action);
+                assert_eq!(step.reward, if step.won { most } else { 0.0 });
             }
             let extras = env.extras();
             assert_eq!((extras.score, extras.info["r_type"], extras.info["r_price"]), (Some(1.0), 1.0, 1.0));

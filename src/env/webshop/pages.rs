@@ -5,7 +5,7 @@ use super::shop::PAGE;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How a page is told.
+/// The text format of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
@@ -18,7 +18,7 @@ pub enum Observation {
 }
 
 /// A piece of a page.
-enum Piece {
+enum PageElement {
     Plain(String),
     Button(&'static str),
     /// A value of an option, and whether it is chosen.
@@ -27,17 +27,17 @@ enum Piece {
     Link(String, bool),
 }
 
-use Piece::{Button, Link, Plain, Value};
+use PageElement::{Button, Link, Plain, Value};
 
 /// The page that the session is on, without the instruction, which stands at the head of every published page.
-pub fn draw(session: &Session, how: Observation) -> String {
+pub fn draw(session: &Session, format: Observation) -> String {
     let pieces = pieces(session);
-    match how {
+    match format {
         Observation::Text => pieces.iter().map(|piece| piece.text().trim()).collect::<Vec<_>>().join(" [SEP] "),
         Observation::Rich => {
             let chosen = pieces.iter().filter_map(|piece| if let Value(value, true) = piece { Some(value) } else { None });
             let clicked: Vec<String> = chosen.rev().map(|value| format!("You have clicked {value}.\n")).collect();
-            clicked.into_iter().chain(pieces.iter().map(Piece::rich)).collect::<String>().trim_end().to_string()
+            clicked.into_iter().chain(pieces.iter().map(PageElement::rich)).collect::<String>().trim_end().to_string()
         }
     }
 }
@@ -55,7 +55,7 @@ pub fn clickable(session: &Session) -> Vec<String> {
     all
 }
 
-impl Piece {
+impl PageElement {
     fn text(&self) -> &str {
         match self {
             Button(text) => text,
@@ -75,7 +75,7 @@ impl Piece {
     }
 }
 
-fn pieces(session: &Session) -> Vec<Piece> {
+fn pieces(session: &Session) -> Vec<PageElement> {
     let product = || session.product.map(|at| &session.shop.products[at]);
     match session.page {
         Page::Search => vec![Button("Search")],
@@ -97,13 +97,13 @@ fn pieces(session: &Session) -> Vec<Piece> {
     }
 }
 
-fn results(session: &Session) -> Vec<Piece> {
-    let mut pieces = vec![Button("Back to Search"), Plain(format!("Page {} (Total results: {})", session.number, session.found.len()))];
+fn results(session: &Session) -> Vec<PageElement> {
+    let mut pieces = vec![Button("Back to Search"), Plain(format!("Page {} (Total results: {})", session.number, session.results.len()))];
     if session.number > 1 {
         pieces.push(Button("< Prev"));
     }
     pieces.push(Button("Next >"));
-    for at in session.found.iter().skip((session.number - 1) * PAGE).take(PAGE) {
+    for at in session.results.iter().skip((session.number - 1) * PAGE).take(PAGE) {
         let product = &session.shop.products[*at];
         pieces.push(Link(product.asin.clone(), session.opened.contains(at)));
         pieces.extend([Plain(product.title.clone()), Plain(product.tag())]);
@@ -111,7 +111,7 @@ fn results(session: &Session) -> Vec<Piece> {
     pieces
 }
 
-fn item(session: &Session) -> Vec<Piece> {
+fn item(session: &Session) -> Vec<PageElement> {
     let mut pieces = vec![Button("Back to Search"), Button("< Prev")];
     let Some(product) = session.product.map(|at| &session.shop.products[at]) else { return pieces };
     for (name, values) in &product.options {

@@ -1,6 +1,6 @@
 //! WebShop's reward (Yao et al. 2022, section 3.1, and `web_agent_site/engine/goal.py` of its code, which decides where they differ):
 //!
-//! `r_type * (attributes met + options met + [price met]) / (attributes wanted + options wanted + 1)`.
+//! `r_type * (attributes met + options met + [price met]) / (attributes requested + options requested + 1)`.
 
 use super::catalogue::{nouns, Product};
 use super::fuzzy::token_set_ratio;
@@ -21,29 +21,29 @@ pub struct Reward {
     pub price: bool,
 }
 
-/// What buying `bought` with these options, by name, earns where `wanted` is the goal's product.
-pub fn reward(bought: &Product, options: &[(&str, &str)], goal: &Goal, wanted: &Product) -> Reward {
-    let kind = kind(bought, wanted);
+/// What buying `bought` with these options, by name, earns where `target` is the goal's product.
+pub fn reward(bought: &Product, options: &[(&str, &str)], goal: &Goal, target: &Product) -> Reward {
+    let kind = kind(bought, target);
     let price = bought.price <= goal.price_upper;
-    let attributes = wanted.wanted.iter().filter(|attribute| has(bought, attribute)).count();
+    let attributes = target.instruction_attributes.iter().filter(|attribute| has(bought, attribute)).count();
     let chosen: Vec<&str> = options.iter().map(|(_, value)| color(value).unwrap_or(value)).collect();
-    let met = goal.options.iter().filter(|wanted| met(wanted, &chosen)).count();
-    let all = wanted.wanted.len() + goal.options.len() + 1;
-    let share = |part: usize, of: usize| if of == 0 { 1.0 } else { part as f64 / of as f64 };
+    let met = goal.options.iter().filter(|option| met(option, &chosen)).count();
+    let all = target.instruction_attributes.len() + goal.options.len() + 1;
+    let share = |part: usize, whole: usize| if whole == 0 { 1.0 } else { part as f64 / whole as f64 };
     Reward {
         total: (attributes + met + usize::from(price)) as f64 / all as f64 * kind,
         kind,
-        attributes: share(attributes, wanted.wanted.len()),
+        attributes: share(attributes, target.instruction_attributes.len()),
         options: share(met, goal.options.len()),
         price,
     }
 }
 
 /// How far the types agree: by what is searched for, by two common categories, or by the nouns of the titles.
-fn kind(bought: &Product, wanted: &Product) -> f64 {
+fn kind(bought: &Product, target: &Product) -> f64 {
     let parts = |product: &Product| product.path.split('›').map(str::trim).collect::<BTreeSet<_>>();
-    let categories = parts(bought).intersection(&parts(wanted)).count();
-    let (theirs, ours) = (nouns(&bought.title), nouns(&wanted.title));
+    let categories = parts(bought).intersection(&parts(target)).count();
+    let (theirs, ours) = (nouns(&bought.title), nouns(&target.title));
     let distinct: BTreeSet<&str> = ours.iter().copied().collect();
     let common = theirs.iter().copied().collect::<BTreeSet<_>>().intersection(&distinct).count();
     // Words that stand twice in the wanted title count twice below, not above: so does the published code.
@@ -52,7 +52,7 @@ fn kind(bought: &Product, wanted: &Product) -> f64 {
         0.0
     } else if score < 0.1 {
         0.1
-    } else if bought.query == wanted.query || categories >= 2 || score > 0.2 {
+    } else if bought.query == target.query || categories >= 2 || score > 0.2 {
         1.0
     } else {
         0.5
@@ -71,8 +71,8 @@ fn has(product: &Product, attribute: &str) -> bool {
 /// Python writes it, which thefuzz reads as the words of both; a pair of which one is just a colour is that colour.
 pub fn met((name, value): &(&str, &str), chosen: &[&str]) -> bool {
     let pair = format!("('{name}', '{value}')");
-    let wanted = COLORS.split('|').find(|color| color == name || color == value).unwrap_or(&pair);
-    chosen.iter().any(|chosen| alike(chosen, wanted))
+    let color = COLORS.split('|').find(|color| color == name || color == value).unwrap_or(&pair);
+    chosen.iter().any(|chosen| alike(chosen, color))
 }
 
 fn alike(a: &str, b: &str) -> bool {
@@ -105,7 +105,7 @@ mod tests {
             title: title.into(),
             description: "a sturdy thing".into(),
             bullets: vec!["made with Sea Salt".into()],
-            wanted: attributes.clone(),
+            instruction_attributes: attributes.clone(),
             attributes,
             options: vec![],
             pricing: vec![price],
@@ -121,29 +121,29 @@ mod tests {
     /// Two of two attributes, one of two options and the price: 4 of 5; half of it for another type.
     #[test]
     fn a_purchase_earns_what_the_published_rule_says() {
-        let wanted = product("vatra shampoo", "shampoo", "beauty › hair › shampoo", &["sulfate free", "sea salt"], 20.0);
+        let target = product("vatra shampoo", "shampoo", "beauty › hair › shampoo", &["sulfate free", "sea salt"], 20.0);
         let bought = product("mize shampoo bar", "soap", "beauty › bath", &["sulphate free"], 29.0);
         let goal = goal(&[("scent", "green tea"), ("size", "8 fl oz")]);
-        let earned = reward(&bought, &[("scent", "dark green"), ("size", "8 fl oz")], &goal, &wanted);
+        let earned = reward(&bought, &[("scent", "dark green"), ("size", "8 fl oz")], &goal, &target);
         assert_eq!((earned.kind, earned.attributes, earned.options, earned.price), (1.0, 1.0, 0.5, true), "half of the title's nouns");
         assert_eq!(earned.total, 4.0 / 5.0);
         let dear = Product { price: 31.0, ..bought.clone() };
-        assert_eq!(reward(&dear, &[("size", "8 fl oz")], &goal, &wanted).total, 3.0 / 5.0);
+        assert_eq!(reward(&dear, &[("size", "8 fl oz")], &goal, &target).total, 3.0 / 5.0);
         let other = product("mize hat", "hats", "clothing", &[], 10.0);
-        assert_eq!(reward(&other, &[], &goal, &wanted).total, 0.0, "no noun in common");
+        assert_eq!(reward(&other, &[], &goal, &target).total, 0.0, "no noun in common");
     }
 
     #[test]
     fn types_agree_by_search_categories_or_titles() {
-        let wanted = product("a b c d e f shampoo", "shampoo", "x › y › z", &[], 1.0);
-        let of = |title: &str, query, path| kind(&product(title, query, path, &[], 1.0), &wanted);
-        assert_eq!(of("shampoo", "soap", "x"), 0.5, "a fifth of the nouns and no more (a, c and e are none)");
-        assert_eq!(of("shampoo b", "soap", "x"), 1.0);
-        assert_eq!(of("shampoo", "shampoo", "x"), 1.0);
-        assert_eq!(of("shampoo", "soap", "z › y"), 1.0);
-        assert_eq!(of("soap", "shampoo", "x › y › z"), 0.0);
+        let target = product("a b c d e f shampoo", "shampoo", "x › y › z", &[], 1.0);
+        let score = |title: &str, query, path| kind(&product(title, query, path, &[], 1.0), &target);
+        assert_eq!(score("shampoo", "soap", "x"), 0.5, "a fifth of the nouns and no more (a, c and e are none)");
+        assert_eq!(score("shampoo b", "soap", "x"), 1.0);
+        assert_eq!(score("shampoo", "shampoo", "x"), 1.0);
+        assert_eq!(score("shampoo", "soap", "z › y"), 1.0);
+        assert_eq!(score("soap", "shampoo", "x › y › z"), 0.0);
         let long = product("shampoo h1 h2 h3 h4 h5 h6 h7 h8 h9 h10", "shampoo", "x", &[], 1.0);
-        assert_eq!(kind(&wanted, &long), 0.1, "one noun of eleven, whatever else agrees");
+        assert_eq!(kind(&target, &long), 0.1, "one noun of eleven, whatever else agrees");
     }
 
     /// A colour is a colour, whatever its shade; and a wanted pair is met by all of its value's words.

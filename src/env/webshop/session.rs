@@ -27,7 +27,7 @@ pub struct Session {
     pub page: Page,
     /// What was searched for last, what was found, and which page of it is shown or was, from 1.
     pub keywords: String,
-    pub found: Vec<usize>,
+    pub results: Vec<usize>,
     pub number: usize,
     /// The product that is looked at.
     pub product: Option<usize>,
@@ -42,8 +42,19 @@ pub struct Session {
 impl Session {
     /// A visit that begins on the search page.
     pub fn new(shop: Arc<Shop>, goal: Goal) -> Session {
-        let (found, opened, options) = Default::default();
-        Session { shop, goal, page: Page::Search, keywords: String::new(), found, number: 1, product: None, opened, options, earned: None }
+        let (results, opened, options) = Default::default();
+        Session {
+            shop,
+            goal,
+            page: Page::Search,
+            keywords: String::new(),
+            results,
+            number: 1,
+            product: None,
+            opened,
+            options,
+            earned: None,
+        }
     }
 
     /// Hash of where the visit stands: what the address of the published page says.

@@ -6,7 +6,7 @@ use super::pages::Observation;
 use super::shop::Shop;
 use super::Webshop;
 use crate::env::error::within;
-use crate::env::{EnvError, Environment, GameSettings};
+use crate::env::{Deal, EnvError, Environment, GameSettings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ pub struct WebshopSettings {
     /// Products of the catalogue.
     #[schemars(range(min = 1_000, max = 100_000))]
     pub products: usize,
-    /// How a page is told: its texts alone, or a line each with the buttons marked, and among them those that were clicked.
+    /// How a page is shown: its texts alone, or a line each with the buttons marked, and among them those that were clicked.
     pub pages: Observation,
     /// What a purchase earns: WebShop's score from 0 to 1, or 10 for a score of 1 and else nothing, as verl-agent has it.
     pub pays: Pays,
@@ -43,9 +43,9 @@ impl Default for WebshopSettings {
 }
 
 impl WebshopSettings {
-    fn goal(&self, shop: &Shop, seed: u64) -> Result<Goal, EnvError> {
+    fn goal(&self, shop: &Shop, seed: u64, deal: Deal) -> Result<Goal, EnvError> {
         self.check()?;
-        Goal::of(seed, &shop.products).ok_or_else(|| EnvError::Unmade { what: "goal".into(), tries: 1000 })
+        Goal::sample(seed, deal, &shop.products).ok_or_else(|| EnvError::Unmade { what: "goal".into(), tries: 1000 })
     }
 }
 
@@ -101,14 +101,14 @@ impl GameSettings for WebshopSettings {
         words.into_iter().filter(|word| !word.is_empty()).collect()
     }
 
-    fn make(&self, seed: u64) -> Result<Box<dyn Environment>, EnvError> {
-        let shop = Shop::of(self.products);
-        let goal = self.goal(&shop, seed)?;
+    fn make(&self, seed: u64, deal: Deal) -> Result<Box<dyn Environment>, EnvError> {
+        let shop = Shop::with_size(self.products);
+        let goal = self.goal(&shop, seed, deal)?;
         Ok(Box::new(Webshop::new(shop, goal, self.pages, self.pays)))
     }
 
-    fn board(&self, seed: u64) -> Result<u64, EnvError> {
-        let shop = Shop::of(self.products);
-        Ok(self.goal(&shop, seed)?.content(&shop.products))
+    fn board(&self, seed: u64, deal: Deal) -> Result<u64, EnvError> {
+        let shop = Shop::with_size(self.products);
+        Ok(self.goal(&shop, seed, deal)?.content(&shop.products))
     }
 }

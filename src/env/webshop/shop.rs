@@ -1,7 +1,7 @@
 //! The shop that all episodes of a process share: the catalogue and its search engine.
 
 use super::catalogue::{self, Product};
-use crate::env::bm25::Index;
+use crate::env::bm25::Bm25Index;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -13,7 +13,7 @@ pub const PAGE: usize = 10;
 /// The catalogue and its search engine.
 pub struct Shop {
     pub products: Vec<Product>,
-    index: Index,
+    index: Bm25Index,
 }
 
 /// The shops that were ever asked for, by their number of products.
@@ -21,7 +21,7 @@ static SHOPS: LazyLock<Mutex<BTreeMap<usize, Arc<Shop>>>> = LazyLock::new(Mutex:
 
 impl Shop {
     /// The shop with so many products, made when it is first asked for.
-    pub fn of(count: usize) -> Arc<Shop> {
+    pub fn with_size(count: usize) -> Arc<Shop> {
         let mut shops = SHOPS.lock();
         shops.entry(count).or_insert_with(|| Arc::new(Shop::new(count))).clone()
     }
@@ -29,7 +29,7 @@ impl Shop {
     fn new(count: usize) -> Shop {
         let products = catalogue::make(count);
         let texts: Vec<String> = products.iter().map(Product::searchable).collect();
-        Shop { index: Index::new(texts.iter().map(String::as_str)), products }
+        Shop { index: Bm25Index::new(texts.iter().map(String::as_str)), products }
     }
 
     /// The places of the products that a search finds, best first.

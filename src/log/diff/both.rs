@@ -1,9 +1,9 @@
 //! What is asked of two runs in SQL, for [`super::diff`].
 
 use super::moved::{CreditDiff, NodeDiff, RowCounts, UsedDiff};
-use crate::log::index::Index;
+use crate::log::index::LogIndex;
 use crate::log::query::ask;
-use crate::log::readers::Reading;
+use crate::log::readers::ReadLock;
 use crate::log::sql::quoted;
 use crate::log::views::{connect_both, empty};
 use crate::log::{print, AnswerFormat, LogError, Run, Table};
@@ -13,19 +13,19 @@ use serde_json::Value;
 use std::path::PathBuf;
 
 /// Name and SQL type.
-type Columns = Vec<(String, String)>;
+type TypedColumns = Vec<(String, String)>;
 
-fn has(columns: &Columns, name: &str) -> bool {
+fn has(columns: &TypedColumns, name: &str) -> bool {
     columns.iter().any(|(c, _)| c == name)
 }
 
 /// Two runs in one database, as the schemas `a` and `b`.
-pub(super) struct Both {
+pub(super) struct RunPair {
     db: Connection,
-    _reading: [Reading; 2],
+    _reading: [ReadLock; 2],
     tables: [Vec<Table>; 2],
     /// The nodes with named rows and their columns, in topological order.
-    sides: [Vec<(String, Columns)>; 2],
+    sides: [Vec<(String, TypedColumns)>; 2],
     roots: [PathBuf; 2],
 }
 
@@ -37,20 +37,20 @@ fn key() -> String {
     NAME.map(quoted).join(", ")
 }
 
-impl Both {
-    pub fn open(a: &Run, b: &Run) -> Result<Both, LogError> {
-        let reading = [Reading::begin(a), Reading::begin(b)];
-        let (of_a, of_b) = (Index::read(a.root())?, Index::read(b.root())?);
-        let made = [of_a.committed(a.root(), 0..=u64::MAX)?, of_b.committed(b.root(), 0..=u64::MAX)?];
+impl RunPair {
+    pub fn open(a: &Run, b: &Run) -> Result<RunPair, LogError> {
+        let reading = [ReadLock::begin(a), ReadLock::begin(b)];
+        let (of_a, of_b) = (LogIndex::read(a.root())?, LogIndex::read(b.root())?);
+        let committed = [of_a.committed(a.root(), 0..=u64::MAX)?, of_b.committed(b.root(), 0..=u64::MAX)?];
         // What is called equal is what was committed, to the last bit.
-        let (db, tables) = connect_both([("a", a, &of_a, &made[0]), ("b", b, &of_b, &made[1])])?;
-        let named = |manifest: &Index, tables: &[Table]| {
-            let of = |id: &str| tables.iter().find(|t| t.name == id).map(|t| t.columns.clone()).unwrap_or_default();
-            let all = manifest.info.nodes.iter().map(|n| (n.id.clone(), of(&n.id)));
+        let (db, tables) = connect_both([("a", a, &of_a, &committed[0]), ("b", b, &of_b, &committed[1])])?;
+        let named = |manifest: &LogIndex, tables: &[Table]| {
+            let columns_of = |id: &str| tables.iter().find(|t| t.name == id).map(|t| t.columns.clone()).unwrap_or_default();
+            let all = manifest.info.nodes.iter().map(|n| (n.id.clone(), columns_of(&n.id)));
             all.filter(|(_, columns)| NAME.iter().all(|n| has(columns, n))).collect()
         };
         let sides = [named(&of_a, &tables[0]), named(&of_b, &tables[1])];
-        Ok(Both { db, _reading: reading, tables, sides, roots: [a, b].map(|run| run.root().to_owned()) })
+        Ok(RunPair { db, _reading: reading, tables, sides, roots: [a, b].map(|run| run.root().to_owned()) })
     }
 
     /// The nodes to compare by `column`: the one asked for, else the last that has it in both, else the last of each.
@@ -65,7 +65,7 @@ impl Both {
     }
 
     /// Insists that both logged `column` of `node`.
-    pub fn must(&self, node: &str, column: &str) -> Result<(), LogError> {
+    pub fn require_column(&self, node: &str, column: &str) -> Result<(), LogError> {
         let having = |side: usize| self.sides[side].iter().filter(|(_, c)| has(c, column)).map(|(id, _)| id.as_str()).collect::<Vec<_>>();
         let (a, b) = (having(0), having(1));
         if a.contains(&node) && b.contains(&node) {
@@ -115,38 +115,39 @@ impl Both {
     }
 
     pub fn nodes(&self) -> Result<Vec<NodeDiff>, LogError> {
-        let mut found = Vec::new();
+        let mut diffs = Vec::new();
         for (node, columns) in &self.sides[0] {
             let Some((_, theirs)) = self.sides[1].iter().find(|(id, _)| id == node) else { continue };
             let compared: Vec<&(String, String)> = columns.iter().filter(|(c, _)| !NAME.contains(&c.as_str()) && has(theirs, c)).collect();
             let mut select = SHARED.to_string();
             for (column, kind) in &compared {
                 // A list is compared by its hash: a join that holds all prompts twice would be large.
-                let of = |side: &str| {
+                let value_of = |side: &str| {
                     if kind.ends_with("[]") {
                         format!("hash({side}.{})", quoted(column))
                     } else {
                         format!("{side}.{}", quoted(column))
                     }
                 };
-                select += &format!(", count(*) FILTER (WHERE {JOINED} AND {} IS DISTINCT FROM {})", of("x"), of("y"));
+                select += &format!(", count(*) FILTER (WHERE {JOINED} AND {} IS DISTINCT FROM {})", value_of("x"), value_of("y"));
             }
             // Several entries of a memory may have left in one iteration that came from rows of one name in different iterations.
             let id = if has(columns, "id") && has(theirs, "id") { ", id" } else { "" };
             let from = format!("a.{0} x FULL JOIN b.{0} y USING ({1}{id})", quoted(node), key());
             let counts = self.counts(&select, &from)?;
-            self.once(node, id)?;
+            self.require_unique_names(node, id)?;
             let differ = compared.iter().zip(&counts[3..]).filter(|(_, n)| **n > 0).map(|((c, _), n)| (c.clone(), *n)).collect();
-            let only = |here: &Columns, there: &Columns| here.iter().filter(|(c, _)| !has(there, c)).map(|(c, _)| c.clone()).collect();
+            let only =
+                |here: &TypedColumns, there: &TypedColumns| here.iter().filter(|(c, _)| !has(there, c)).map(|(c, _)| c.clone()).collect();
             let (columns_only_a, columns_only_b) = (only(columns, theirs), only(theirs, columns));
-            found.push(NodeDiff { node: node.clone(), rows: shared(&counts), differ, columns_only_a, columns_only_b });
+            diffs.push(NodeDiff { node: node.clone(), rows: shared(&counts), differ, columns_only_a, columns_only_b });
         }
-        Ok(found)
+        Ok(diffs)
     }
 
     /// Insists that no name stands twice in the table of `node` on either side, with the column `id` where it counts: a join would count it
     /// as rows in both.
-    fn once(&self, node: &str, id: &str) -> Result<(), LogError> {
+    fn require_unique_names(&self, node: &str, id: &str) -> Result<(), LogError> {
         for (side, root) in ["a", "b"].iter().zip(&self.roots) {
             let table = format!("{side}.{}", quoted(node));
             let counts = self.counts(&format!("count(*), (SELECT count(*) FROM (SELECT DISTINCT {}{id} FROM {table}))", key()), &table)?;
@@ -180,8 +181,8 @@ impl Both {
             to_zero: rows[3],
             from_zero: rows[4],
             correlation,
-            up: self.told("moves", "a AS advantage_a, b AS advantage_b, move", "move > 0", "move DESC", top)?,
-            down: self.told("moves", "a AS advantage_a, b AS advantage_b, move", "move < 0", "move", top)?,
+            up: self.examples("moves", "a AS advantage_a, b AS advantage_b, move", "move > 0", "move DESC", top)?,
+            down: self.examples("moves", "a AS advantage_a, b AS advantage_b, move", "move < 0", "move", top)?,
         })
     }
 
@@ -214,22 +215,22 @@ impl Both {
             node_b: b,
             changed: self.counts("count(*)", "changed")?[0],
             kinds: self.rows("SELECT a, b, count(*) AS \"rows\" FROM changed GROUP BY ALL ORDER BY ALL")?,
-            rows: self.told("changed", "a AS used_a, b AS used_b", "true", &key, top)?,
+            rows: self.examples("changed", "a AS used_a, b AS used_b", "true", &key, top)?,
         })
     }
 
     /// Rows of `table` with what was done and said in them.
-    fn told(&self, table: &str, select: &str, which: &str, order: &str, top: usize) -> Result<Vec<Value>, LogError> {
+    fn examples(&self, table: &str, select: &str, which: &str, order: &str, top: usize) -> Result<Vec<Value>, LogError> {
         let key = key();
-        let mut said = String::new();
+        let mut columns = String::new();
         for column in ["action", "response"] {
             let side = (0..2).find(|side| self.turns_have(*side, column));
-            said += &side.map_or(String::new(), |side| format!(", {}.{column}", ["t", "u"][side]));
+            columns += &side.map_or(String::new(), |side| format!(", {}.{column}", ["t", "u"][side]));
         }
         let more = ["return", "baseline"].map(|c| format!(", {c}_a, {c}_b")).concat();
         let more = if table == "moves" { more.as_str() } else { "" };
         self.rows(&format!(
-            "SELECT {key}{said}, {select}{more} FROM (FROM {table} WHERE {which} ORDER BY {order}, {key} LIMIT {top}) m \
+            "SELECT {key}{columns}, {select}{more} FROM (FROM {table} WHERE {which} ORDER BY {order}, {key} LIMIT {top}) m \
              LEFT JOIN {} t USING ({key}) LEFT JOIN {} u USING ({key}) ORDER BY {order}, {key}",
             self.turns(0),
             self.turns(1)

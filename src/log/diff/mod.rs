@@ -5,9 +5,9 @@ mod moved;
 
 pub use moved::{CreditDiff, NodeDiff, RowCounts, UsedDiff};
 
-use super::{LogError, Manifest, Run, WeightsAt};
+use super::{LogError, Manifest, Run, SavedWeights};
 use crate::files;
-use both::Both;
+use both::RunPair;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::io::{BufReader, Read};
@@ -38,9 +38,9 @@ pub struct Diff {
 /// Compares the committed rows of `a` and `b`: the advantages of `node`, or of the last node that has them in both; of the
 /// rows that moved most `top` each way.
 pub fn diff(a: &Run, b: &Run, node: Option<&str>, top: usize) -> Result<Diff, LogError> {
-    let both = Both::open(a, b)?;
+    let both = RunPair::open(a, b)?;
     if let Some(node) = node {
-        both.must(node, "advantage")?;
+        both.require_column(node, "advantage")?;
     }
     Ok(Diff {
         rows: both.shared()?,
@@ -58,7 +58,7 @@ pub fn weights(a: &Run, b: &Run) -> Result<Vec<WeightsDiff>, LogError> {
         manifest.committed.iter().rev().flat_map(|i| i.weights.iter().rev()).find(|w| w.model == model).cloned()
     };
     // Weights that were taken away can't be compared; those that are there are what the manifest says.
-    let whole = |run: &Run, weights: &Option<WeightsAt>| match weights.as_ref().map(|weights| run.whole_weights(weights)) {
+    let whole = |run: &Run, weights: &Option<SavedWeights>| match weights.as_ref().map(|weights| run.whole_weights(weights)) {
         Some(Ok(folder)) => Ok(Some(folder)),
         None | Some(Err(LogError::Missing(_))) => Ok(None),
         Some(Err(error)) => Err(error),
@@ -74,11 +74,17 @@ pub fn weights(a: &Run, b: &Run) -> Result<Vec<WeightsDiff>, LogError> {
 
 /// Whether two folders hold the same weights, bit for bit; none where they can't be read.
 fn same(a: &Path, b: &Path) -> Option<bool> {
-    // Of a model that learns by adapters these are all that is saved.
-    let open = |folder: &Path| {
-        let of = |name: &str| files::open(&folder.join(name)).ok().map(BufReader::new);
-        of("model.safetensors").or_else(|| of("adapter_model.safetensors"))
-    };
+    // A model that learns by adapters may be saved with its own weights, which never change, or without.
+    let files = ["model.safetensors", "adapter_model.safetensors"].map(|name| (a.join(name), b.join(name)));
+    let there: Vec<_> = files.iter().filter(|(a, b)| a.exists() || b.exists()).collect();
+    let each = there.iter().map(|(a, b)| if a.exists() && b.exists() { same_bytes(a, b) } else { Some(false) });
+    let each = each.collect::<Option<Vec<bool>>>()?;
+    (!each.is_empty()).then(|| each.into_iter().all(|equal| equal))
+}
+
+/// Whether two files have the same bytes; none where one can't be read.
+fn same_bytes(a: &Path, b: &Path) -> Option<bool> {
+    let open = |path: &Path| files::open(path).ok().map(BufReader::new);
     let (a, b) = (open(a)?, open(b)?);
     let (mut a, mut b) = (a.bytes(), b.bytes());
     loop {

@@ -2,7 +2,7 @@
 
 mod table;
 
-use super::{Answer, LogError};
+use super::{LogError, QueryResult};
 use arrow::array::{Array, ArrayRef, RecordBatch, StringArray};
 use arrow::csv;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use parquet::arrow::ArrowWriter;
 use std::io::Write;
 use std::sync::Arc;
-use table::Table;
+use table::TablePrinter;
 
 /// How an answer is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub enum AnswerFormat {
 }
 
 /// Prints `answer` to `out`: the standard output, or a file that the caller opened.
-pub fn print(answer: &Answer, format: AnswerFormat, out: &mut dyn Write) -> Result<(), LogError> {
+pub fn print(answer: &QueryResult, format: AnswerFormat, out: &mut dyn Write) -> Result<(), LogError> {
     let mut printer = printer(format, &answer.schema, out)?;
     for batch in &answer.batches {
         printer.rows(batch)?;
@@ -50,11 +50,11 @@ pub(super) trait Printer {
 /// Prints rows of this schema.
 pub(super) fn printer<'a>(format: AnswerFormat, schema: &SchemaRef, out: &'a mut dyn Write) -> Result<Box<dyn Printer + 'a>, LogError> {
     Ok(match format {
-        AnswerFormat::Table => Box::new(Table::new(schema, out)),
+        AnswerFormat::Table => Box::new(TablePrinter::new(schema, out)),
         AnswerFormat::Csv => Box::new(Csv::new(schema, out)?),
-        AnswerFormat::Json => Box::new(WriterBuilder::new().with_explicit_nulls(true).build::<_, Lines>(out)),
+        AnswerFormat::Json => Box::new(WriterBuilder::new().with_explicit_nulls(true).build::<_, JsonLines>(out)),
         AnswerFormat::Parquet => {
-            let bytes = Bytes::default();
+            let bytes = SharedBuffer::default();
             Box::new(Parquet { writer: ArrowWriter::try_new(bytes.clone(), schema.clone(), None)?, bytes, out })
         }
     })
@@ -70,9 +70,9 @@ fn broken(e: ArrowError) -> LogError {
 
 /// An array with each object on a line of its own: one `json.load` for a program, one line a row for a person.
 #[derive(Debug, Default)]
-struct Lines {}
+struct JsonLines {}
 
-impl JsonFormat for Lines {
+impl JsonFormat for JsonLines {
     fn start_stream<W: Write>(&self, out: &mut W) -> Result<(), ArrowError> {
         Ok(out.write_all(b"[\n")?)
     }
@@ -88,7 +88,7 @@ impl JsonFormat for Lines {
     }
 }
 
-impl Printer for arrow::json::Writer<&mut dyn Write, Lines> {
+impl Printer for arrow::json::Writer<&mut dyn Write, JsonLines> {
     fn rows(&mut self, rows: &RecordBatch) -> Result<(), LogError> {
         self.write(rows).map_err(broken)
     }
@@ -136,9 +136,9 @@ fn as_text(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
 
 /// What a writer has written that isn't printed yet: Parquet's own takes only what can be sent to another thread.
 #[derive(Clone, Default)]
-struct Bytes(Arc<Mutex<Vec<u8>>>);
+struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Bytes {
+impl Write for SharedBuffer {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().write(bytes)
     }
@@ -151,8 +151,8 @@ impl Write for Bytes {
 const GROUP: usize = 64 << 20;
 
 struct Parquet<'a> {
-    writer: ArrowWriter<Bytes>,
-    bytes: Bytes,
+    writer: ArrowWriter<SharedBuffer>,
+    bytes: SharedBuffer,
     out: &'a mut dyn Write,
 }
 

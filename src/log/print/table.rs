@@ -14,7 +14,7 @@ const ROWS: usize = 200;
 const COUNTED: usize = 1_000_000;
 
 /// The first rows, and how many there are.
-pub(super) struct Table<'a> {
+pub(super) struct TablePrinter<'a> {
     out: &'a mut dyn Write,
     /// The header, then the rows that are shown.
     lines: Vec<Vec<String>>,
@@ -23,21 +23,21 @@ pub(super) struct Table<'a> {
     rows: usize,
 }
 
-impl<'a> Table<'a> {
-    pub fn new(schema: &SchemaRef, out: &'a mut dyn Write) -> Table<'a> {
+impl<'a> TablePrinter<'a> {
+    pub fn new(schema: &SchemaRef, out: &'a mut dyn Write) -> TablePrinter<'a> {
         let names = schema.fields().iter().map(|f| cut(f.name())).collect();
         let right = schema.fields().iter().map(|f| f.data_type().is_numeric()).collect();
-        Table { out, lines: vec![names], right, rows: 0 }
+        TablePrinter { out, lines: vec![names], right, rows: 0 }
     }
 }
 
-impl Printer for Table<'_> {
+impl Printer for TablePrinter<'_> {
     fn rows(&mut self, rows: &RecordBatch) -> Result<(), LogError> {
         self.rows += rows.num_rows();
         let options = FormatOptions::new().with_null("-");
         let cells = rows.columns().iter().map(|c| ArrayFormatter::try_new(c, &options)).collect::<Result<Vec<_>, _>>()?;
-        let wanted = rows.num_rows().min(ROWS + 1 - self.lines.len());
-        for i in 0..wanted {
+        let shown = rows.num_rows().min(ROWS + 1 - self.lines.len());
+        for i in 0..shown {
             self.lines.push(cells.iter().map(|c| c.value(i).try_to_string().map(|text| cut(&text))).collect::<Result<_, _>>()?);
         }
         Ok(())
@@ -48,7 +48,7 @@ impl Printer for Table<'_> {
     }
 
     fn end(self: Box<Self>) -> Result<(), LogError> {
-        let Table { out, lines, right, rows } = *self;
+        let TablePrinter { out, lines, right, rows } = *self;
         let widths: Vec<usize> = (0..right.len()).map(|c| lines.iter().map(|l| l[c].chars().count()).max().unwrap_or(0)).collect();
         for (n, line) in lines.iter().enumerate() {
             let cells: Vec<String> = line

@@ -3,7 +3,7 @@
 use super::{Entries, Home, MemoryUpdate};
 use crate::dataflow::relation::Contender;
 use crate::dataflow::{Failed, Lost};
-use crate::memory::{self, Change, Clusters, Entry, Item, Library, Rank};
+use crate::memory::{self, Change, Clusters, Entry, Item, Library, Rank, Rescore};
 use crate::rollout::points::Pointer;
 use crate::rollout::tags;
 use crate::row::{self, Name};
@@ -47,10 +47,16 @@ impl Admit {
         let mut made = Admitted::default();
         self.remembered(iteration, &rows[2], &mut made)?;
         for batch in &rows[1] {
-            for change in Change::read(batch)? {
-                if change.change > 0 {
+            let changes = Change::read(batch)?;
+            // What left and came at once has only got another score, and contends with it already.
+            let left: BTreeSet<u64> = changes.iter().filter(|change| change.change < 0).map(|change| change.entry.id).collect();
+            let rescored = |change: &Change| change.change > 0 && left.contains(&change.entry.id);
+            let rescored: BTreeSet<u64> = changes.iter().filter(|change| rescored(change)).map(|change| change.entry.id).collect();
+            for change in changes {
+                if rescored.contains(&change.entry.id) {
+                } else if change.change > 0 {
                     self.confirm(iteration, &change.entry, &mut made);
-                    self.clusters.iter_mut().for_each(|clusters| clusters.came(&change.entry));
+                    self.clusters.iter_mut().for_each(|clusters| clusters.insert(&change.entry));
                 } else if let Some(place) = self.withdraw(change.entry.id) {
                     if place.2.is_none_or(|end| end > iteration) {
                         self.tell(iteration, &change.entry, place, -1, &mut made);
@@ -67,6 +73,9 @@ impl Admit {
             for old in self.library.forget((iteration + 1).saturating_sub(window)) {
                 self.withdraw(old.id);
             }
+        }
+        if let (Some(rescore), Some(turns)) = (&self.with.rescore.clone(), rows.get(3)) {
+            self.rescore(iteration, rescore, turns, &mut made)?;
         }
         if let Some(rows) = row::sorted(&rows[0])? {
             let candidates = self.candidates(&rows, &mut made.long)?;
@@ -94,9 +103,9 @@ impl Admit {
         for batch in past {
             changes.extend(Change::read(batch)?);
         }
-        changes.sort_by(|a, b| (a.iteration, a.entry.place()).cmp(&(b.iteration, b.entry.place())));
+        changes.sort_by(|a, b| a.order().cmp(&b.order()));
         if let Some(clusters) = &mut self.clusters {
-            changes.iter().filter(|change| change.change > 0).for_each(|change| clusters.came(&change.entry));
+            changes.iter().filter(|change| change.change > 0).for_each(|change| clusters.insert(&change.entry));
         }
         self.library.apply(changes);
         let mut there: Vec<Entry> = if past.is_empty() { vec![] } else { self.library.entries().cloned().collect() };
@@ -109,6 +118,35 @@ impl Admit {
             self.tell(iteration, &entry, place, 1, made);
             self.offered.insert(entry.id, place);
             self.places.entry(place.0).or_default().insert((place.1, entry.id));
+        }
+        Ok(())
+    }
+
+    /// Moves the scores of the entries that these turns were told.
+    fn rescore(&mut self, iteration: u64, rescore: &Rescore, turns: &[RecordBatch], made: &mut Admitted) -> Result<(), Failed> {
+        // By task a worker holds the entries of its own tasks alone, so what another task was told of them doesn't count.
+        let by_task = self.with.found.per == Home::Task;
+        for ((bucket, id), mean) in rescore.outcomes(turns, |task| if by_task { memory::bucket(task) } else { 0 })? {
+            let bucket = match self.with.found.per {
+                Home::Task | Home::All => bucket,
+                Home::Cluster => self.library.buckets().find(|bucket| self.library.contains(*bucket, id)).unwrap_or_default(),
+            };
+            let Some(place) = self.offered.get(&id).copied().filter(|place| place.2.is_none_or(|end| end > iteration)) else { continue };
+            let Some(mut entry) = self.library.get(bucket, id).cloned() else { continue };
+            let score = rescore.moved(entry.score, mean);
+            if score == entry.score {
+                continue;
+            }
+            self.tell(iteration, &entry, place, -1, made);
+            self.withdraw(id);
+            entry.score = score;
+            if rescore.below.is_some_and(|least| score < least) {
+                continue;
+            }
+            let place = (place.0, self.with.admission.reranked(place.1, score), place.2);
+            self.tell(iteration, &entry, place, 1, made);
+            self.offered.insert(id, place);
+            self.places.entry(place.0).or_default().insert((place.1, id));
         }
         Ok(())
     }
@@ -207,7 +245,7 @@ impl Admit {
         }
         let points = self.pointer.points(candidates.iter().map(|entry| entry.key.clone()).collect())?;
         candidates.iter_mut().zip(points).for_each(|(entry, point)| entry.embedding = point);
-        self.clusters.iter_mut().for_each(|clusters| clusters.assign(&mut candidates));
+        self.clusters.iter().for_each(|clusters| clusters.assign(&mut candidates));
         Ok(candidates)
     }
 }

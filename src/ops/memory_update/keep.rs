@@ -1,4 +1,4 @@
-//! Who came into a memory and who left, from what contends and who has a place.
+//! Who came into a memory, who left and who got another score, from what contends and who has a place.
 
 use crate::dataflow::relation::Placed;
 use crate::dataflow::Failed;
@@ -19,15 +19,23 @@ impl Keep {
     /// `rows` are contenders and changes of places.
     pub fn iteration(&mut self, iteration: u64, rows: &[Vec<RecordBatch>]) -> Result<Vec<Change>, Failed> {
         let mut candidates = BTreeSet::new();
+        // As they were before.
+        let mut rescored: BTreeMap<u64, Entry> = BTreeMap::new();
         for batch in &rows[0] {
             for change in Change::read(batch)?.into_iter().filter(|change| change.change > 0 && change.iteration <= iteration) {
-                candidates.insert(change.entry.id);
-                self.known.entry(change.entry.id).or_insert(change.entry);
+                let id = change.entry.id;
+                candidates.insert(id);
+                let known = self.known.entry(id).or_insert_with(|| change.entry.clone());
+                if known.score != change.entry.score {
+                    rescored.insert(id, std::mem::replace(known, change.entry));
+                }
             }
         }
         let mut changes = Vec::new();
         for Placed { id, change, .. } in rows[1].iter().flat_map(Placed::read) {
-            if let Some(entry) = self.known.get(&id).cloned() {
+            // What leaves goes as it came.
+            let before = rescored.remove(&id).filter(|_| change < 0);
+            if let Some(entry) = before.or_else(|| self.known.get(&id).cloned()) {
                 changes.push(Change { iteration, change: change.signum() as i32, entry });
             }
             if change > 0 {
@@ -37,10 +45,15 @@ impl Keep {
                 self.known.remove(&id);
             }
         }
+        for (id, before) in rescored {
+            let after = self.known.get(&id).filter(|_| self.placed.contains(&id)).cloned();
+            let both = after.into_iter().flat_map(|after| [(-1, before.clone()), (1, after)]);
+            changes.extend(both.map(|(change, entry)| Change { iteration, change, entry }));
+        }
         for id in candidates.iter().filter(|id| !self.placed.contains(id)) {
             self.known.remove(id);
         }
-        changes.sort_by(|a, b| (a.entry.place(), a.change).cmp(&(b.entry.place(), b.change)));
+        changes.sort_by(|a, b| a.order().cmp(&b.order()));
         Ok(changes)
     }
 }

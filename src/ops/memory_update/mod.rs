@@ -8,13 +8,13 @@
 mod admit;
 mod keep;
 
-use super::buckets::{unlogged, Per};
-use super::keyed::Keyed;
-use super::operator::{must, schema, settings, Further, Operator, Settings};
+use super::memories::buckets::{unlogged, Per};
+use super::memories::keys::Keyed;
+use super::operator::{must, port, schema, settings, Further, Operator, Settings};
 use crate::dataflow::relation::{self, Contender};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Figure, Lost, Place, Ports, Route};
-use crate::memory::{self, Admission, Change, Evict, ListSettings};
+use crate::memory::{self, Admission, Change, Evict, ListSettings, Rescore};
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::rollout::points::{Pointer, Points};
 use crate::row::{self, Kind};
@@ -32,7 +32,7 @@ struct MemoryUpdate {
     /// Which rows become entries.
     #[serde(default)]
     entries: Entries,
-    /// The column with what an entry tells; of a reflection, `action` is the remark that was read from it. A row without a text makes no entry.
+    /// The column with the text of an entry; of a reflection, `action` is the remark parsed from it. A row without a text makes no entry.
     #[serde(default = "action")]
     text: String,
     /// The text is read from this tag, as <tip>...</tip>; the whole column when left out.
@@ -44,9 +44,13 @@ struct MemoryUpdate {
     /// The column with an entry's score.
     #[serde(default = "score")]
     score: String,
-    /// A row whose score is not above this makes no entry: 0 where only what paid is to be told. Every row makes one when left out.
+    /// A row whose score is not above this makes no entry: 0 keeps only what earned something. Every row makes one when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     above: Option<f32>,
+    /// Entry scores follow the outcomes of the episodes that retrieved the entries, whose turns come by the input `retrieved`. Scores are
+    /// fixed when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rescore: Option<Rescore>,
     #[serde(flatten)]
     found: Found,
     /// The longest text that becomes an entry, in bytes; a row with a longer one is noted in the table `errors`.
@@ -75,7 +79,7 @@ struct Found {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Entries {
-    /// Those in which the policy said something about an episode that is over.
+    /// Reflections.
     #[default]
     Reflections,
     /// The last turn of each episode.
@@ -134,19 +138,32 @@ pub fn comparing() -> Vec<String> {
     names.filter(|name| name != "key").collect()
 }
 
+/// The port of the turns that were told entries.
+const RETRIEVED: &str = "retrieved";
+
 /// What the table has of it.
 pub const OPERATOR: Operator = Operator {
     name: "memory-update",
-    about: "remembers what rows tell: a versioned memory that later iterations read",
+    about: "keeps a memory of entries made from rows: versioned, and read by later iterations",
     role: Role::Remembers,
-    ports: &[Port {
-        name: "rows",
-        about: "the rows that entries are made of",
-        carries: Carries::Rows,
-        needs: &["iteration", "task", "sample", "attempt", "turn", "phase"],
-        optional: false,
-        delay: Delay::Never,
-    }],
+    ports: &[
+        Port {
+            name: "rows",
+            about: "the rows that entries are made of",
+            carries: Carries::Rows,
+            needs: &["iteration", "task", "sample", "attempt", "turn", "phase"],
+            optional: false,
+            delay: Delay::Never,
+        },
+        Port {
+            name: RETRIEVED,
+            about: "turns whose prompts had entries of it: with `rescore`, the outcomes of their episodes move the scores of those entries",
+            carries: Carries::Rows,
+            needs: &["iteration", "task", "sample", "attempt", "turn", "phase", "retrieved"],
+            optional: true,
+            delay: Delay::Never,
+        },
+    ],
     keeps: false,
     adds: memory::COLUMNS,
     settings: Settings::of::<MemoryUpdate>(),
@@ -161,6 +178,7 @@ fn needs(with: &With) -> Vec<Need> {
     let Some(with) = with.typed::<MemoryUpdate>() else { return vec![] };
     let named = [("text", &with.text), ("key", &with.found.keyed.key), ("score", &with.score)];
     let mut needs: Vec<Need> = named.map(|(setting, column)| need(column, &[setting])).into();
+    needs.extend(with.rescore.as_ref().map(|rescore| Need { port: RETRIEVED.into(), ..need(&rescore.of, &["rescore", "of"]) }));
     match with.entries {
         Entries::Endings => needs.push(need("done", &["entries"])),
         Entries::Turns => {}
@@ -172,7 +190,7 @@ fn needs(with: &With) -> Vec<Need> {
 /// Columns that hold no text or no number, and settings that nothing reads.
 fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     let Ok(with) = settings::<MemoryUpdate>(node) else { return vec![] };
-    let mut found = Vec::new();
+    let (mut found, mut wrongs_of_inputs) = (Vec::new(), Vec::new());
     let mut at = |setting: &str, message: String, help: &str| found.push(Wrong::in_node(node, &["with", setting], message).help(help));
     let kind = row::kind;
     for (setting, column, fits) in [
@@ -184,6 +202,17 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
             let help = if setting == "score" { "name a column of f32, such as `score` or `reward`" } else { "name a column of texts" };
             at(setting, format!("`{setting}` can't be the column `{column}`, which is {}", kind.name()), help);
         }
+    }
+    let rescored = node.inputs.iter().any(|input| input.port == RETRIEVED);
+    if with.rescore.is_some() && !rescored {
+        at("rescore", "`rescore` moves the scores of what turns were told, and none come".into(), "connect them: `inputs: { rows: ..., retrieved: rollout }`");
+    }
+    if with.rescore.is_none() && rescored {
+        let message = "scores don't move: the input `retrieved` is read by `rescore` alone";
+        wrongs_of_inputs.push(Wrong::in_node(node, &["inputs", RETRIEVED], message).help("write `rescore: {}` into `with`, or leave the input out"));
+    }
+    if let Some(kind) = with.rescore.as_ref().and_then(|rescore| kind(&rescore.of)).filter(|kind| *kind != Kind::F32) {
+        at("rescore", format!("`of` can't be a column that is {}", kind.name()), "name a column of f32, such as `score` or `reward`");
     }
     if with.admission.novelty.is_some() && with.found.keyed.pointless() {
         at("novelty", "`novelty` compares points, and by `points: none` there are none".into(), "leave `points: none` out, or `novelty`");
@@ -205,6 +234,7 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     if with.admission.evict == Evict::Oldest && node.with.gives("ties") {
         at("ties", "`ties` has no meaning where the oldest leave: no two are of one age".into(), "leave it out, or write `evict: lowest`");
     }
+    found.extend(wrongs_of_inputs);
     found.extend(with.found.keyed.wrong(node));
     found.extend(unlogged(node, pipeline, "remembers, and a resumed run reads what it remembered in the log"));
     found
@@ -217,7 +247,8 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
     let past = feed::past(&node.id, scope, ctx)?;
     let (handle, back) = scope.feedback(1);
     ctx.shared.watch.name(&back, format!("{} of an earlier iteration", node.id));
-    let inputs = vec![(must(&ports, "rows")?, route.clone()), (back, Route::Stay), (past, route)];
+    let mut inputs = vec![(must(&ports, "rows")?, route.clone()), (back, Route::Stay), (past, route.clone())];
+    inputs.extend(port(&ports, RETRIEVED).map(|turns| (turns, route)));
     let pointer = with.found.keyed.pointer(ctx);
     let mut admit = Admit::new(pointer, with, ctx.iterations);
     let (shared, id) = (ctx.shared.clone(), node.id.clone());
@@ -239,8 +270,10 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
         if iteration < first || changes.is_empty() {
             return Ok(vec![]);
         }
-        for (name, sign) in [("added", 1), ("removed", -1)] {
-            let count = changes.iter().filter(|change| change.change == sign).count();
+        let count = |sign: i32| changes.iter().filter(|change| change.change == sign).count();
+        // An entry that left and came at once has got another score.
+        let rescored = changes.windows(2).filter(|pair| pair[0].entry.id == pair[1].entry.id).count();
+        for (name, count) in [("added", count(1) - rescored), ("removed", count(-1) - rescored), ("rescored", rescored)] {
             shared.add(iteration, &id, name, Figure::Sum(count as f64));
         }
         Ok(vec![memory::table(&changes)?])

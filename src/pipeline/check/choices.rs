@@ -1,4 +1,4 @@
-//! Settings that may be one of several things: which one was meant, and what all of them are.
+//! Errors in settings that may take one of several forms: which form was meant, and what all of them are.
 
 use crate::pipeline::parse::{listed, Report, Tree};
 use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
@@ -33,19 +33,19 @@ pub fn choices(errors: &[&ValidationError], here: &Tree, name: &str, help: Optio
     if !values.is_empty() {
         kinds.retain(|k| k != "text" && k != "a text");
     }
-    let mut wanted: Vec<String> = Vec::new();
+    let mut expected: Vec<String> = Vec::new();
     match values.len() {
         0 => (),
-        1 => wanted.push(format!("`{}`", values[0])),
-        _ => wanted.push(format!("one of {}", listed(&values, "and"))),
+        1 => expected.push(format!("`{}`", values[0])),
+        _ => expected.push(format!("one of {}", listed(&values, "and"))),
     }
-    if kinds.len() + wanted.len() > 1 {
+    if kinds.len() + expected.len() > 1 {
         kinds.retain(|k| k != "nothing");
     }
-    wanted.extend(kinds);
+    expected.extend(kinds);
     let near = here.text().and_then(|text| report.guess(text, values.iter().map(String::as_str)));
     let help = near.map(|near| format!("did you mean `{near}`?")).or(help);
-    report.add(here.at, format!("{name} must be {}, found {}", wanted.join(" or "), here.called()), help);
+    report.add(here.at, format!("{name} must be {}, found {}", expected.join(" or "), here.called()), help);
 }
 
 fn collect(errors: &[&ValidationError], values: &mut Vec<String>, kinds: &mut Vec<String>) {

@@ -1,22 +1,22 @@
-//! The columns that arrive at each port: whether every column that a node needs is made before it.
+//! Checks that every column a node needs is produced upstream.
 
-use super::sketch::{Draft, Edge};
+use super::sketch::{Draft, DraftEdge};
 use crate::pipeline::parse::{listed, Report};
 use crate::pipeline::{Catalog, OperatorSpec};
 use std::collections::BTreeSet;
 
 /// Checks that every column that a port needs is made upstream.
 pub fn columns(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog, report: &mut Report) {
-    let made = made(nodes, cyclic, catalog);
-    let has = |node: usize, column: &str| made[node].contains(column);
-    let known = |column: &str| catalog.columns.contains(&column) || made.iter().any(|made| made.contains(column));
+    let available = available(nodes, cyclic, catalog);
+    let has = |node: usize, column: &str| available[node].contains(column);
+    let known = |column: &str| catalog.columns.contains(&column) || available.iter().any(|available| available.contains(column));
     for draft in nodes {
         let Some(spec) = draft.spec else { continue };
         for edge in &draft.edges {
             let (Some(port), Some(from)) = (edge.spec, edge.node) else { continue };
             for column in port.needs.iter().filter(|c| !has(from, c)) {
                 let who = format!("the port `{}` of `{}` needs the column `{column}`", edge.port, draft.id);
-                let (why, help) = missing(column, edge, draft, nodes, &made, catalog);
+                let (why, help) = missing(column, edge, draft, nodes, &available, catalog);
                 report.add(edge.at, format!("{who}, {why}"), help);
             }
         }
@@ -35,7 +35,7 @@ pub fn columns(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog, rep
                 if edge.node.is_some_and(|from| !has(from, &need.column)) {
                     // Settings that call for a column without naming it are better shown the input that lacks it.
                     let at = if need.at.is_empty() { edge.at } else { at };
-                    let (why, help) = missing(&need.column, edge, draft, nodes, &made, catalog);
+                    let (why, help) = missing(&need.column, edge, draft, nodes, &available, catalog);
                     report.add(at, format!("`{}` needs the column `{}` here, {why}", draft.id, need.column), help);
                 }
             }
@@ -45,43 +45,43 @@ pub fn columns(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog, rep
 
 /// The columns of each node's output: the least that follows from the operators, so a column must come from somewhere,
 /// also around a delayed edge. A node that isn't understood or is on a cycle is given all, so that its mistake is told once.
-fn made(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog) -> Vec<BTreeSet<String>> {
+fn available(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog) -> Vec<BTreeSet<String>> {
     let parts = nodes.iter().filter_map(|draft| Some((draft.spec?.makes)(draft.with.as_ref()?))).flatten();
     let all: BTreeSet<String> = catalog.columns.iter().map(|column| column.to_string()).chain(parts).collect();
     let logged = |columns: &[String]| all.iter().filter(|column| columns.contains(column)).cloned().collect();
-    let mut made: Vec<BTreeSet<String>> = vec![BTreeSet::new(); nodes.len()];
+    let mut available: Vec<BTreeSet<String>> = vec![BTreeSet::new(); nodes.len()];
     loop {
         let mut grew = false;
         for (i, draft) in nodes.iter().enumerate() {
-            let before = made[i].len();
+            let before = available[i].len();
             let source = main(draft);
             match draft.spec {
-                _ if cyclic.contains(&i) => made[i] = all.clone(),
-                _ if catalog.logged.contains_key(draft.id) => made[i] = logged(&catalog.logged[draft.id]),
+                _ if cyclic.contains(&i) => available[i] = all.clone(),
+                _ if catalog.logged.contains_key(draft.id) => available[i] = logged(&catalog.logged[draft.id]),
                 // A loop's rows have the columns that all of its outputs have.
                 None if draft.body.is_some() => {
-                    let mut outputs = draft.body.iter().flat_map(|b| &b.output).map(|o| &made[*o]);
+                    let mut outputs = draft.body.iter().flat_map(|b| &b.output).map(|o| &available[*o]);
                     let first = outputs.next().cloned().unwrap_or_else(|| all.clone());
-                    made[i] = outputs.fold(first, |both, one| both.intersection(one).cloned().collect());
+                    available[i] = outputs.fold(first, |both, columns| both.intersection(columns).cloned().collect());
                 }
-                None => made[i] = all.clone(),
-                Some(spec) if spec.keeps && source.is_none() => made[i] = all.clone(),
+                None => available[i] = all.clone(),
+                Some(spec) if spec.keeps && source.is_none() => available[i] = all.clone(),
                 Some(spec) => {
                     match &draft.with {
-                        Some(with) => made[i].extend(spec.columns(with)),
+                        Some(with) => available[i].extend(spec.columns(with)),
                         // What its settings call for besides isn't known.
-                        None => made[i].extend(spec.adds.iter().map(|column| column.to_string())),
+                        None => available[i].extend(spec.adds.iter().map(|column| column.to_string())),
                     }
                     if let (true, Some(from)) = (spec.keeps, source) {
-                        let more = made[from].clone();
-                        made[i].extend(more);
+                        let more = available[from].clone();
+                        available[i].extend(more);
                     }
                 }
             }
-            grew |= made[i].len() > before;
+            grew |= available[i].len() > before;
         }
         if !grew {
-            return made;
+            return available;
         }
     }
 }
@@ -95,10 +95,10 @@ fn main(draft: &Draft) -> Option<usize> {
 /// Why a column doesn't arrive by `edge` at the node `to`, and what can be done.
 fn missing(
     column: &str,
-    edge: &Edge,
+    edge: &DraftEdge,
     to: &Draft,
     nodes: &[Draft],
-    made: &[BTreeSet<String>],
+    available: &[BTreeSet<String>],
     catalog: &Catalog,
 ) -> (String, Option<String>) {
     // Where the rows come from a log, its node is the one to look at; operators only hand them on.
@@ -111,7 +111,8 @@ fn missing(
             let help = format!("the log has of `{}` the columns {}", draft.id, listed(&names, "and"));
             return (format!("and the log has no such column of `{}`", draft.id), Some(help));
         }
-        let (have, lack): (Vec<usize>, Vec<usize>) = draft.body.iter().flat_map(|b| &b.output).partition(|o| made[**o].contains(column));
+        let (have, lack): (Vec<usize>, Vec<usize>) =
+            draft.body.iter().flat_map(|b| &b.output).partition(|o| available[**o].contains(column));
         if let (false, Some(lacks)) = (have.is_empty(), lack.first().map(|o| nodes[*o].id)) {
             let help = format!("take `{lacks}` out of the `output` of `{}`", draft.id);
             return (format!("and `{lacks}`, of the nodes that `{}` puts out, doesn't make it", draft.id), Some(help));
@@ -141,11 +142,11 @@ mod tests {
         let through = GOOD.replace("by: [task, state]", "by: [turn, reward]");
         assert!(order(&through).is_ok());
         let lost = GOOD.replace("inputs: rollout", "inputs: tasks").replace("by: [task, state]", "by: [task]");
-        let said = order(&lost).unwrap_err();
+        let message = order(&lost).unwrap_err();
         assert!(
-            said.contains("needs the column `reward`, and nothing up to `tasks` makes it")
-                && said.contains("`rollout` and `reflect` make it"),
-            "{said}"
+            message.contains("needs the column `reward`, and nothing up to `tasks` makes it")
+                && message.contains("`rollout` and `reflect` make it"),
+            "{message}"
         );
         let late = GOOD.replace("after: update", "after: group");
         assert!(order(&late).unwrap_err().contains("`weights` of `rollout` needs the column `version`"));
@@ -159,10 +160,10 @@ mod tests {
             parse("x", GOOD, &[], &catalog).map_err(|d| d.to_string())
         };
         assert!(logged(&["task", "state", "reward", "iteration"]).is_ok());
-        let said = logged(&["task", "reward"]).unwrap_err();
-        assert!(said.contains("`group` needs the column `state` here, and the log has no such column of `rollout`"), "{said}");
-        assert!(said.contains("the log has of `rollout` the columns `task` and `reward`"), "{said}");
-        let said = logged(&["task", "state"]).unwrap_err();
-        assert!(said.contains("the port `rows` of `group` needs the column `reward`, and the log has"), "{said}");
+        let message = logged(&["task", "reward"]).unwrap_err();
+        assert!(message.contains("`group` needs the column `state` here, and the log has no such column of `rollout`"), "{message}");
+        assert!(message.contains("the log has of `rollout` the columns `task` and `reward`"), "{message}");
+        let message = logged(&["task", "state"]).unwrap_err();
+        assert!(message.contains("the port `rows` of `group` needs the column `reward`, and the log has"), "{message}");
     }
 }

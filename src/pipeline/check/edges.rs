@@ -1,9 +1,9 @@
 //! The edges into a node: ports, the nodes that feed them, and delays.
 
 use super::keys::{inner, unknown_keys, whole, EDGE};
-use super::names::Names;
-use super::sketch::{Draft, Edge, Sketch};
-use crate::pipeline::parse::{At, Report, Shape, Tree};
+use super::names::NodeNames;
+use super::sketch::{Draft, DraftEdge, Sketch};
+use crate::pipeline::parse::{Location, Report, Shape, Tree};
 use crate::pipeline::Delay;
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 pub const MOST_STALENESS: u64 = 1_000_000;
 
 /// Understands what stands behind `inputs`.
-pub fn edges<'a>(inputs: &'a Tree, draft: &mut Draft<'a>, names: &Names<'a>, sketch: &mut Sketch, report: &mut Report) {
+pub fn edges<'a>(inputs: &'a Tree, draft: &mut Draft<'a>, names: &NodeNames<'a>, sketch: &mut Sketch, report: &mut Report) {
     let ports = draft.spec.map(|s| s.ports).unwrap_or_default();
     match &inputs.value {
         Shape::Scalar(Value::String(_)) => match ports.first() {
@@ -47,10 +47,10 @@ pub fn edges<'a>(inputs: &'a Tree, draft: &mut Draft<'a>, names: &Names<'a>, ske
 
 fn edge<'a>(
     port: &'a str,
-    port_at: At,
+    port_at: Location,
     from: &'a Tree,
     draft: &mut Draft<'a>,
-    names: &Names<'a>,
+    names: &NodeNames<'a>,
     sketch: &mut Sketch,
     report: &mut Report,
 ) {
@@ -87,7 +87,7 @@ fn edge<'a>(
         return report.add(named.at, format!("the input `{port}` must be a node's name, found {}", named.called()), Some(help));
     };
     let node = names.find(name, draft.inside);
-    let fellow = draft.inside.is_some() && node.is_some_and(|i| names.seats()[i].inside == draft.inside);
+    let fellow = draft.inside.is_some() && node.is_some_and(|i| names.nodes()[i].inside == draft.inside);
     let time = if fellow { "attempt" } else { "iteration" };
     if let (true, Some(staleness)) = (fellow && delayed, from.entry("staleness")) {
         let help = format!("write `{port}: {{ after: {name} }}`: what `{name}` made in the attempt before");
@@ -121,9 +121,9 @@ fn edge<'a>(
             Some(help),
         );
     } else if node.is_none() {
-        sketch.mentioned.extend(report.guess(name, names.seen(draft.inside)).map(String::from));
-        report.add(named.at, format!("there is no node `{name}`"), report.nearest(name, names.seen(draft.inside)));
+        sketch.mentioned.extend(report.guess(name, names.visible_from(draft.inside)).map(String::from));
+        report.add(named.at, format!("there is no node `{name}`"), report.nearest(name, names.visible_from(draft.inside)));
     }
     let node = node.filter(|i| hidden.is_none() && (Some(*i) != draft.inside || delayed));
-    draft.edges.push(Edge { port, spec, from: name, at: named.at, node, staleness });
+    draft.edges.push(DraftEdge { port, spec, from: name, at: named.at, node, staleness });
 }

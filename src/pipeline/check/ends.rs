@@ -1,4 +1,4 @@
-//! Loose ends: ports that nothing feeds, and rows that nobody reads.
+//! Loose ends: ports without an input, and rows that nobody reads.
 
 use super::sketch::Sketch;
 use crate::pipeline::parse::Report;

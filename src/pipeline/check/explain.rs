@@ -1,7 +1,7 @@
-//! The objections of a schema's validator in words for people: what is wanted, what was found, and where.
+//! Turns a schema validator's errors into messages for people: what is expected, what is there, and where.
 
 use super::choices::{choices, known_at, meant, types};
-use crate::pipeline::parse::{At, Report, Shape, Tree};
+use crate::pipeline::parse::{Location, Report, Shape, Tree};
 use jsonschema::error::ValidationErrorKind as Kind;
 use jsonschema::ValidationError;
 use serde_json::Value;
@@ -12,7 +12,7 @@ pub struct Subject<'a> {
     pub whole: String,
     pub schema: &'a Value,
     /// The key that holds the settings, for what is missing in them.
-    pub owner: At,
+    pub owner: Location,
 }
 
 /// Puts one objection of the validator into words.
@@ -21,18 +21,18 @@ pub fn explain(error: &ValidationError, tree: &Tree, subject: &Subject, report: 
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     let here = tree.deepest(path.iter().copied());
     let name = named(&path, subject);
-    let found = here.called();
+    let actual = here.called();
     let about = |key: &str| subject.schema.pointer(&format!("/properties/{key}/description")).and_then(Value::as_str);
     let help = path.first().and_then(|key| about(key).map(|about| format!("`{key}`: {}", first_line(about))));
     let help = match here.text() {
         Some("yes" | "on" | "no" | "off") => Some("YAML's truth values are `true` and `false`".into()),
         _ => help,
     };
-    let mut must = |what: String| report.add(here.at, format!("{name} must be {what}, found {found}"), help.clone());
+    let mut must = |what: String| report.add(here.at, format!("{name} must be {what}, found {actual}"), help.clone());
     match &error.kind {
         // An operator is no map; what is behind its `with` is.
         Kind::Type { .. } if path.is_empty() && subject.whole.starts_with('`') => {
-            report.add(here.at, format!("the settings of {name} must be a map, found {found}"), None);
+            report.add(here.at, format!("the settings of {name} must be a map, found {actual}"), None);
         }
         Kind::Type { kind } => must(types(kind).join(" or ")),
         Kind::Minimum { limit } => must(format!("at least {}", number(limit))),
@@ -133,7 +133,7 @@ fn named(path: &[&str], subject: &Subject) -> String {
 }
 
 /// The key whose map lies at `path`.
-fn holder(tree: &Tree, subject: &Subject, path: &[&str]) -> At {
+fn holder(tree: &Tree, subject: &Subject, path: &[&str]) -> Location {
     let Some((last, before)) = path.split_last() else { return subject.owner };
     let above = tree.deepest(before.iter().copied());
     match &above.value {

@@ -1,6 +1,6 @@
-//! Keys and names: which ones a map may have, what a reader is told of one that has no meaning, and what a name must be like.
+//! Keys and names: which keys a map may have, the message for one without meaning, and which names are valid.
 
-use crate::pipeline::parse::{listed, Entry, Report, Shape, Tree};
+use crate::pipeline::parse::{listed, Report, Shape, Tree, TreeEntry};
 use crate::pipeline::LOOP;
 use serde_json::Value;
 
@@ -26,11 +26,11 @@ pub fn inner(id: &str, around: &str) -> String {
 }
 
 /// The map under `key`; an empty one counts as absent, anything else is reported.
-pub fn map<'a>(tree: &'a Tree, key: &str, wanted: &str, report: &mut Report) -> Option<&'a Tree> {
+pub fn map<'a>(tree: &'a Tree, key: &str, expected: &str, report: &mut Report) -> Option<&'a Tree> {
     let value = tree.get(key)?;
     let fine = matches!(value.value, Shape::Map(_)) || value.is_null();
     if !fine {
-        report.add(value.at, format!("`{key}` must be {wanted}, found {}", value.called()), None);
+        report.add(value.at, format!("`{key}` must be {expected}, found {}", value.called()), None);
     }
     fine.then_some(value)
 }
@@ -57,7 +57,7 @@ pub fn unknown_keys(tree: &Tree, known: &[&str], what: &str, report: &mut Report
 }
 
 /// Reports a key that has no meaning.
-pub fn unknown_key(entry: &Entry, known: &[&str], what: &str, report: &mut Report) {
+pub fn unknown_key(entry: &TreeEntry, known: &[&str], what: &str, report: &mut Report) {
     let help = match entry.key.as_str() {
         "<<" => Some("merge keys aren't supported: write the keys out".into()),
         key => report

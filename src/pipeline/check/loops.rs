@@ -1,10 +1,10 @@
-//! Loops as they are written: their keys, what they put out, and what their nodes read of one another and from outside.
+//! Checks loops: their keys, their outputs, and what their nodes read from one another and from outside.
 
 use super::explain::Subject;
 use super::keys::{misspelt, unknown_key, LOOP_KEYS};
-use super::names::{mention, Names};
+use super::names::{mention, NodeNames};
 use super::settings;
-use super::sketch::{Draft, Edge, Loop, Sketch};
+use super::sketch::{Draft, DraftEdge, Loop, Sketch};
 use crate::pipeline::parse::{listed, Report, Shape, Tree};
 use crate::pipeline::Until;
 use schemars::JsonSchema;
@@ -14,7 +14,7 @@ use serde_json::Value;
 /// What stands under `loop`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Trial {
+struct LoopSettings {
     /// How many attempts there are at a task, at most.
     #[schemars(range(min = 1, max = 100))]
     attempts: u32,
@@ -25,7 +25,7 @@ struct Trial {
 
 /// JSON Schema of what stands under `loop`.
 pub fn schema() -> Value {
-    schemars::schema_for!(Trial).to_value()
+    schemars::schema_for!(LoopSettings).to_value()
 }
 
 /// Says that a node is an operator and a loop at once.
@@ -40,7 +40,7 @@ pub fn both(node: &Tree, id: &str, report: &mut Report) {
 }
 
 /// Checks the keys of the loop at position `place`; its nodes are checked like all others.
-pub fn body(tree: &Tree, place: usize, draft: &mut Draft, names: &Names, sketch: &mut Sketch, report: &mut Report) {
+pub fn body(tree: &Tree, place: usize, draft: &mut Draft, names: &NodeNames, sketch: &mut Sketch, report: &mut Report) {
     let id = draft.id;
     both(tree, id, report);
     for entry in tree.entries() {
@@ -67,7 +67,7 @@ pub fn body(tree: &Tree, place: usize, draft: &mut Draft, names: &Names, sketch:
             report.add(draft.at, format!("the loop `{id}` has no `{key}`"), Some(help));
         }
     };
-    let first = names.within(place).next().map(|i| names.seats()[i].entry.key.as_str());
+    let first = names.within(place).next().map(|i| names.nodes()[i].entry.key.as_str());
     if tree.entry("op").is_none() {
         missing("loop", "write `loop: { attempts: 3, until: won }`".into());
     }
@@ -81,13 +81,13 @@ pub fn body(tree: &Tree, place: usize, draft: &mut Draft, names: &Names, sketch:
             report.add(nodes.at, format!("there are no nodes in the loop `{id}`"), Some("write one entry a node".into()));
         }
     }
-    let trial = trial(tree, id, report).unwrap_or(Trial { attempts: 1, until: Until::default() });
+    let trial = trial(tree, id, report).unwrap_or(LoopSettings { attempts: 1, until: Until::default() });
     let at = tree.get("loop").and_then(|t| t.get("attempts")).map_or(draft.at, |t| t.at);
     let output = tree.get("output").map(|output| outputs(output, place, id, names, sketch, report)).unwrap_or_default();
     draft.body = Some(Loop { attempts: trial.attempts, until: trial.until, at, output });
 }
 
-fn trial(tree: &Tree, id: &str, report: &mut Report) -> Option<Trial> {
+fn trial(tree: &Tree, id: &str, report: &mut Report) -> Option<LoopSettings> {
     let entry = tree.entry("loop")?;
     let empty = Tree { at: entry.at, value: Shape::Map(Vec::new()) };
     let value = if entry.value.is_null() { &empty } else { &entry.value };
@@ -101,7 +101,7 @@ fn trial(tree: &Tree, id: &str, report: &mut Report) -> Option<Trial> {
 }
 
 /// The nodes named behind `output`, by position.
-fn outputs(tree: &Tree, place: usize, id: &str, names: &Names, sketch: &mut Sketch, report: &mut Report) -> Vec<usize> {
+fn outputs(tree: &Tree, place: usize, id: &str, names: &NodeNames, sketch: &mut Sketch, report: &mut Report) -> Vec<usize> {
     mention(tree, &mut sketch.mentioned);
     let items = match &tree.value {
         Shape::List(items) => items.iter().collect(),
@@ -114,8 +114,8 @@ fn outputs(tree: &Tree, place: usize, id: &str, names: &Names, sketch: &mut Sket
     if names.within(place).next().is_none() {
         return Vec::new();
     }
-    let own = || names.within(place).map(|i| names.seats()[i].entry.key.as_str());
-    let mut found = Vec::new();
+    let own = || names.within(place).map(|i| names.nodes()[i].entry.key.as_str());
+    let mut outputs = Vec::new();
     for item in items {
         let Some(name) = item.text() else {
             let help = Some("write `output: node`, or `output: [node, other]`".into());
@@ -123,10 +123,10 @@ fn outputs(tree: &Tree, place: usize, id: &str, names: &Names, sketch: &mut Sket
             continue;
         };
         match names.find(name, Some(place)) {
-            Some(i) if names.seats()[i].inside == Some(place) && found.contains(&i) => {
+            Some(i) if names.nodes()[i].inside == Some(place) && outputs.contains(&i) => {
                 report.add(item.at, format!("`{name}` is put out twice"), None)
             }
-            Some(i) if names.seats()[i].inside == Some(place) => found.push(i),
+            Some(i) if names.nodes()[i].inside == Some(place) => outputs.push(i),
             Some(_) => {
                 let own: Vec<&str> = own().collect();
                 let help = Some(format!("inside {} {}", if own.len() == 1 { "stands" } else { "stand" }, listed(&own, "and")));
@@ -138,7 +138,7 @@ fn outputs(tree: &Tree, place: usize, id: &str, names: &Names, sketch: &mut Sket
             }
         }
     }
-    found
+    outputs
 }
 
 /// Gives the loops their edges, which are those of their nodes to nodes outside, and reports loops whose second attempt
@@ -147,14 +147,14 @@ pub fn close(nodes: &mut [Draft], report: &mut Report) {
     for place in 0..nodes.len() {
         let Some(body) = &nodes[place].body else { continue };
         let inner = || nodes.iter().filter(|d| d.inside == Some(place));
-        let mut edges: Vec<Edge> = Vec::new();
+        let mut edges: Vec<DraftEdge> = Vec::new();
         for edge in inner().flat_map(|d| &d.edges).filter(|e| e.in_time() || e.staleness.is_some()) {
             let known = edges.iter().any(|e| e.node == edge.node && e.staleness == edge.staleness);
             if !known && edge.node.is_some_and(|from| nodes[from].inside.is_none()) {
-                edges.push(Edge { port: edge.from, spec: None, ..*edge });
+                edges.push(DraftEdge { port: edge.from, spec: None, ..*edge });
             }
         }
-        let again = |e: &Edge| !e.in_time() && e.node.is_some_and(|n| nodes[n].inside == Some(place));
+        let again = |e: &DraftEdge| !e.in_time() && e.node.is_some_and(|n| nodes[n].inside == Some(place));
         let again = inner().flat_map(|d| &d.edges).any(again);
         // What could not be understood may have been such an edge.
         let understood = inner().all(|d| d.spec.is_some() && !d.broken_inputs && d.edges.iter().all(|e| e.node.is_some()));
@@ -220,9 +220,9 @@ mod tests {
             ("log: [trial", "log: [rollout", ["19:7: `rollout` stands inside the loop `trial`"].as_slice()),
         ] {
             assert!(LOOPED.contains(from), "{from}");
-            let found = parse("x", &LOOPED.replacen(from, to, 1), &[], &catalog()).err().map(|d| d.0).unwrap_or_default();
-            let said: Vec<String> = found.into_iter().map(|d| format!("{}:{}: {}", d.line, d.column, d.message)).collect();
-            assert_eq!(said, expected, "{from} -> {to}");
+            let diagnostics = parse("x", &LOOPED.replacen(from, to, 1), &[], &catalog()).err().map(|d| d.0).unwrap_or_default();
+            let lines: Vec<String> = diagnostics.into_iter().map(|d| format!("{}:{}: {}", d.line, d.column, d.message)).collect();
+            assert_eq!(lines, expected, "{from} -> {to}");
         }
     }
 }

@@ -20,8 +20,8 @@ pub use edges::MOST_STALENESS;
 pub use explain::Subject;
 pub use loops::schema as loop_schema;
 
-use super::parse::{Entry, Report, Shape, Tree};
-use super::{Catalog, Keep, Pipeline};
+use super::parse::{Report, Shape, Tree, TreeEntry};
+use super::{Catalog, Pipeline, WeightRetention};
 use keys::{inner, map, misspelt, plain, unknown_keys, whole, PLAIN, TOP};
 use nodes::nodes;
 use serde_json::Value;
@@ -89,14 +89,18 @@ fn top<'a>(tree: &'a Tree, catalog: &'a Catalog, report: &mut Report) -> Sketch<
 }
 
 /// What stands under `models` or `agents`, each held against the schema of one, and the names of those that don't fit.
-fn entries(tree: &Tree, key: &str, one: &str, schema: &Value, report: &mut Report) -> (BTreeMap<String, Value>, BTreeSet<String>) {
+fn entries(tree: &Tree, key: &str, singular: &str, schema: &Value, report: &mut Report) -> (BTreeMap<String, Value>, BTreeSet<String>) {
     let mut misfits = BTreeSet::new();
     let Some(entries) = map(tree, key, &format!("a map from names to {key}"), report) else { return Default::default() };
-    let entry = |Entry { key, at, value }: &Entry| {
+    let entry = |TreeEntry { key, at, value }: &TreeEntry| {
         if !plain(key) {
-            report.add(*at, format!("`{key}` can't be the name of {} {one}", if one == "agent" { "an" } else { "a" }), Some(PLAIN.into()));
+            report.add(
+                *at,
+                format!("`{key}` can't be the name of {} {singular}", if singular == "agent" { "an" } else { "a" }),
+                Some(PLAIN.into()),
+            );
         }
-        let subject = Subject { whole: format!("the {one} `{key}`"), schema, owner: *at };
+        let subject = Subject { whole: format!("the {singular} `{key}`"), schema, owner: *at };
         if !settings::check(value, &subject, report) {
             misfits.insert(key.clone());
         }
@@ -138,7 +142,7 @@ fn log(tree: &Tree, sketch: &mut Sketch, report: &mut Report) {
 
 fn keep(tree: &Tree, sketch: &mut Sketch, report: &mut Report) {
     let Some(keep) = tree.get("keep").filter(|t| !t.is_null()) else { return };
-    let schema = Keep::schema();
+    let schema = WeightRetention::schema();
     settings::check(keep, &Subject { whole: "`keep`".into(), schema: &schema, owner: keep.at }, report);
     // What doesn't fit has been reported.
     sketch.keep = serde_json::from_value(keep.json()).unwrap_or_default();

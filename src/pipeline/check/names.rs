@@ -1,7 +1,7 @@
-//! What the nodes of a file are called, and which node a name means: one name is one node in the whole file, inside loops too.
+//! The names of the nodes in a file, and which node a name refers to: names are unique in the whole file, inside loops too.
 
 use super::keys::{is_loop, plain, PLAIN};
-use crate::pipeline::parse::{Entry, Report, Shape, Tree};
+use crate::pipeline::parse::{Report, Shape, Tree, TreeEntry};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Names that already mean something to a query over the run, or in its metrics.
@@ -14,33 +14,33 @@ const TAKEN: [(&str, &str); 5] = [
 ];
 
 /// All nodes in the file's order, each loop before the nodes inside it.
-pub struct Names<'a> {
-    seats: Vec<Seat<'a>>,
+pub struct NodeNames<'a> {
+    nodes: Vec<NamedNode<'a>>,
     places: BTreeMap<&'a str, Vec<usize>>,
 }
 
 /// Where a node stands.
 #[derive(Clone, Copy)]
-pub struct Seat<'a> {
-    pub entry: &'a Entry,
+pub struct NamedNode<'a> {
+    pub entry: &'a TreeEntry,
     /// The position of the loop in which it stands.
     pub inside: Option<usize>,
 }
 
-impl<'a> Names<'a> {
+impl<'a> NodeNames<'a> {
     /// Collects the names; those that no node can have and those that two have are reported.
-    pub fn collect(nodes: &'a Tree, report: &mut Report) -> Names<'a> {
-        let mut seats: Vec<Seat> = Vec::new();
+    pub fn collect(nodes: &'a Tree, report: &mut Report) -> NodeNames<'a> {
+        let mut all: Vec<NamedNode> = Vec::new();
         for entry in nodes.entries() {
-            let around = seats.len();
-            seats.push(Seat { entry, inside: None });
+            let around = all.len();
+            all.push(NamedNode { entry, inside: None });
             let inner = entry.value.get("nodes").filter(|_| is_loop(&entry.value)).map(Tree::entries).unwrap_or_default();
-            seats.extend(inner.iter().map(|entry| Seat { entry, inside: Some(around) }));
+            all.extend(inner.iter().map(|entry| NamedNode { entry, inside: Some(around) }));
         }
-        let mut names = Names { seats: Vec::new(), places: BTreeMap::new() };
-        let mut small: BTreeMap<String, &Entry> = BTreeMap::new();
-        for seat in seats {
-            let Entry { key, at, .. } = seat.entry;
+        let mut names = NodeNames { nodes: Vec::new(), places: BTreeMap::new() };
+        let mut small: BTreeMap<String, &TreeEntry> = BTreeMap::new();
+        for named in all {
+            let TreeEntry { key, at, .. } = named.entry;
             let lower = key.to_lowercase();
             if let Some(help) = TAKEN.iter().find(|(name, _)| lower == *name).map(|(_, what)| *what).or((!plain(key)).then_some(PLAIN)) {
                 report.add(*at, format!("`{key}` can't be a node's name"), Some(help.into()));
@@ -51,41 +51,41 @@ impl<'a> Names<'a> {
                 let help = "SQL doesn't tell capitals from small letters, and the names of nodes are names of tables";
                 report.add(*at, format!("`{key}` and `{}` differ only in capitals", twin.key), Some(help.into()));
             }
-            small.entry(lower).or_insert(seat.entry);
-            names.places.entry(key).or_default().push(names.seats.len());
-            names.seats.push(seat);
+            small.entry(lower).or_insert(named.entry);
+            names.places.entry(key).or_default().push(names.nodes.len());
+            names.nodes.push(named);
         }
         names
     }
 
-    pub fn seats(&self) -> &[Seat<'a>] {
-        &self.seats
+    pub fn nodes(&self) -> &[NamedNode<'a>] {
+        &self.nodes
     }
 
     /// Whom a node inside the loop `inside` (or in none) means by `name`: one in the same loop, else one in none, else one
     /// that it can't see.
     pub fn find(&self, name: &str, inside: Option<usize>) -> Option<usize> {
         let all = self.places.get(name)?;
-        let among = |inside: Option<usize>| all.iter().copied().find(|i| self.seats[*i].inside == inside);
+        let among = |inside: Option<usize>| all.iter().copied().find(|i| self.nodes[*i].inside == inside);
         among(inside).or_else(|| among(None)).or(all.first().copied())
     }
 
     /// The name of the loop around a node that can't be seen from `inside` that loop (or from outside of all).
     pub fn hidden(&self, node: usize, inside: Option<usize>) -> Option<&'a str> {
-        let around = self.seats[node].inside.filter(|around| Some(*around) != inside)?;
-        Some(&self.seats[around].entry.key)
+        let around = self.nodes[node].inside.filter(|around| Some(*around) != inside)?;
+        Some(&self.nodes[around].entry.key)
     }
 
     /// The names that can be read from there, each once.
-    pub fn seen(&self, inside: Option<usize>) -> impl Iterator<Item = &'a str> + '_ {
-        let near = move |(i, s): &(usize, &Seat)| s.inside == inside || s.inside.is_none() && Some(*i) != inside;
-        let once = move |(i, s): &(usize, &Seat)| self.find(&s.entry.key, inside) == Some(*i);
-        self.seats.iter().enumerate().filter(near).filter(once).map(|(_, s)| s.entry.key.as_str())
+    pub fn visible_from(&self, inside: Option<usize>) -> impl Iterator<Item = &'a str> + '_ {
+        let near = move |(i, s): &(usize, &NamedNode)| s.inside == inside || s.inside.is_none() && Some(*i) != inside;
+        let once = move |(i, s): &(usize, &NamedNode)| self.find(&s.entry.key, inside) == Some(*i);
+        self.nodes.iter().enumerate().filter(near).filter(once).map(|(_, s)| s.entry.key.as_str())
     }
 
     /// The nodes inside the loop at this position.
     pub fn within(&self, around: usize) -> impl Iterator<Item = usize> + '_ {
-        (0..self.seats.len()).filter(move |i| self.seats[*i].inside == Some(around))
+        (0..self.nodes.len()).filter(move |i| self.nodes[*i].inside == Some(around))
     }
 }
 

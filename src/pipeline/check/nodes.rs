@@ -4,11 +4,11 @@ use super::edges::edges;
 use super::explain::Subject;
 use super::keys::{is_loop, map, misspelt, unknown_key, NODE};
 use super::loops::{self, body, both};
-use super::names::{mention, Names, Seat};
+use super::names::{mention, NamedNode, NodeNames};
 use super::settings;
 use super::sketch::{Draft, Sketch};
 use crate::pipeline::marks::{self, at_path};
-use crate::pipeline::parse::{listed, Entry, Report, Shape, Tree};
+use crate::pipeline::parse::{listed, Report, Shape, Tree, TreeEntry};
 use crate::pipeline::resolved::LOOP;
 use crate::pipeline::{Catalog, With};
 use std::collections::BTreeSet;
@@ -20,15 +20,15 @@ pub fn nodes<'a>(tree: &'a Tree, catalog: &'a Catalog, sketch: &mut Sketch<'a>, 
         let at = tree.entry("nodes").map_or(nodes.at, |e| e.at);
         report.add(at, "there are no nodes", Some("write one entry a node, such as `tasks: { op: tasks }`".into()));
     }
-    let names = Names::collect(nodes, report);
-    let mut used = Used::default();
+    let names = NodeNames::collect(nodes, report);
+    let mut used = UsedNames::default();
     bases(tree, catalog, sketch, &mut used, report);
-    for (place, Seat { entry, inside }) in names.seats().iter().enumerate() {
+    for (place, NamedNode { entry, inside }) in names.nodes().iter().enumerate() {
         let draft = node(entry, (place, *inside), &names, (tree, catalog), (sketch, &mut used), report);
         sketch.nodes.push(draft);
     }
     loops::close(&mut sketch.nodes, report);
-    let unused = |key: &str, used: &BTreeSet<String>| -> Vec<&Entry> {
+    let unused = |key: &str, used: &BTreeSet<String>| -> Vec<&TreeEntry> {
         tree.get(key).map(Tree::entries).unwrap_or_default().iter().filter(|e| !used.contains(&e.key)).collect()
     };
     for entry in unused("models", &used.models) {
@@ -43,13 +43,13 @@ pub fn nodes<'a>(tree: &'a Tree, catalog: &'a Catalog, sketch: &mut Sketch<'a>, 
 
 /// The models and agents that something names, be it with a typing error: nobody needs to hear that they are not used.
 #[derive(Default)]
-struct Used {
+struct UsedNames {
     models: BTreeSet<String>,
     agents: BTreeSet<String>,
 }
 
 /// The models that models name: on whose bases they are.
-fn bases(tree: &Tree, catalog: &Catalog, sketch: &Sketch, used: &mut Used, report: &mut Report) {
+fn bases(tree: &Tree, catalog: &Catalog, sketch: &Sketch, used: &mut UsedNames, report: &mut Report) {
     for (model, settings) in &sketch.models {
         for named in marks::marked(settings, &catalog.model).into_iter().filter(|named| named.mark == marks::MODEL) {
             used.models.insert(named.name.clone());
@@ -65,11 +65,11 @@ fn bases(tree: &Tree, catalog: &Catalog, sketch: &Sketch, used: &mut Used, repor
 
 /// One node: an operator or a loop.
 fn node<'a>(
-    Entry { key, at, value }: &'a Entry,
+    TreeEntry { key, at, value }: &'a TreeEntry,
     (place, inside): (usize, Option<usize>),
-    names: &Names<'a>,
+    names: &NodeNames<'a>,
     (whole, catalog): (&Tree, &'a Catalog),
-    (sketch, used): (&mut Sketch, &mut Used),
+    (sketch, used): (&mut Sketch, &mut UsedNames),
     report: &mut Report,
 ) -> Draft<'a> {
     let mut draft = Draft {
@@ -93,7 +93,7 @@ fn node<'a>(
     if let (true, Some(around)) = (is_loop(value), inside) {
         mention(value, &mut sketch.mentioned);
         let help = "a loop holds operators only: put its nodes into the outer one, or the loop beside it";
-        report.add(*at, format!("`{key}` is a loop inside the loop `{}`", names.seats()[around].entry.key), Some(help.into()));
+        report.add(*at, format!("`{key}` is a loop inside the loop `{}`", names.nodes()[around].entry.key), Some(help.into()));
         return draft;
     }
     if is_loop(value) {
@@ -112,8 +112,8 @@ fn node<'a>(
     if let Some(inputs) = value.get("inputs") {
         let before = report.len();
         edges(inputs, &mut draft, names, sketch, report);
-        let wanted = inputs.entries().len().max(1);
-        draft.broken_inputs |= report.len() > before && draft.edges.iter().filter(|e| e.spec.is_some()).count() < wanted;
+        let needed = inputs.entries().len().max(1);
+        draft.broken_inputs |= report.len() > before && draft.edges.iter().filter(|e| e.spec.is_some()).count() < needed;
     }
     with(whole, value, &mut draft, (sketch, used), report);
     draft
@@ -146,7 +146,7 @@ fn operator<'a>(node: &'a Tree, draft: &mut Draft<'a>, catalog: &'a Catalog, rep
     }
 }
 
-fn with(whole: &Tree, node: &Tree, draft: &mut Draft, (sketch, used): (&Sketch, &mut Used), report: &mut Report) {
+fn with(whole: &Tree, node: &Tree, draft: &mut Draft, (sketch, used): (&Sketch, &mut UsedNames), report: &mut Report) {
     let empty = Tree { at: draft.op_at, value: Shape::Map(Vec::new()) };
     let entry = node.entry("with");
     // `with:` and nothing behind it is a map that has yet to be filled.
@@ -154,15 +154,15 @@ fn with(whole: &Tree, node: &Tree, draft: &mut Draft, (sketch, used): (&Sketch, 
     let Some(spec) = draft.spec else { return };
     let subject = Subject { whole: format!("`{}`", spec.name), schema: &spec.settings, owner: entry.map_or(draft.op_at, |e| e.at) };
     let fits = settings::check(tree, &subject, report);
-    let mut given = tree.json();
+    let mut settings = tree.json();
     let mut known = true;
     // Where a setting that an agent's settings may stand in names one, they stand there.
     let mut agents: Vec<(Vec<String>, String)> = Vec::new();
-    for named in marks::marked(&given, &spec.settings).into_iter().filter(|named| named.mark == marks::AGENT) {
+    for named in marks::marked(&settings, &spec.settings).into_iter().filter(|named| named.mark == marks::AGENT) {
         used.agents.insert(named.name.clone());
         match sketch.agents.get(&named.name) {
             Some(agent) => {
-                if let Some(value) = at_path(&mut given, &named.path) {
+                if let Some(value) = at_path(&mut settings, &named.path) {
                     *value = agent.clone();
                 }
                 agents.push((named.path, named.name));
@@ -187,7 +187,7 @@ fn with(whole: &Tree, node: &Tree, draft: &mut Draft, (sketch, used): (&Sketch, 
         None if tree.entries().is_empty() => draft.op_at,
         None => tree.deepest(path.iter().map(String::as_str)).at,
     };
-    for named in marks::marked(&given, &spec.settings).into_iter().filter(|named| named.mark == marks::MODEL) {
+    for named in marks::marked(&settings, &spec.settings).into_iter().filter(|named| named.mark == marks::MODEL) {
         used.models.insert(named.name.clone());
         if !sketch.models.contains_key(&named.name) {
             let names = || sketch.models.keys().map(String::as_str);
@@ -201,7 +201,7 @@ fn with(whole: &Tree, node: &Tree, draft: &mut Draft, (sketch, used): (&Sketch, 
     weights_of_inputs(draft, report);
     // What is wrong with an agent was reported where it stands.
     if fits && known && !agents.iter().any(|(_, name)| sketch.misfits.contains(name)) {
-        match With::read(given, &spec.settings, spec.read) {
+        match With::read(settings, &spec.settings, spec.read) {
             Ok(with) => draft.with = Some(with),
             // The schema leaves little to be found here.
             Err(e) => report.add(subject.owner, format!("the settings of `{}` can't be read: {e}", draft.id), None),
@@ -234,7 +234,7 @@ mod tests {
         let both = "  both: { op: combine, inputs: { one: advantage }, with: { weights: { one: 2 } } }\nlog: [both, ";
         let text = GOOD.replace("log: [", both);
         assert!(parse("x", &text, &[], &catalog()).is_ok());
-        let said = parse("x", &text.replace("{ one: 2 }", "{ oen: 2 }"), &[], &catalog()).unwrap_err();
-        assert!(said.0.len() == 1 && said.0[0].message == "`both` has no input `oen` for `weights`", "{said}");
+        let message = parse("x", &text.replace("{ one: 2 }", "{ oen: 2 }"), &[], &catalog()).unwrap_err();
+        assert!(message.0.len() == 1 && message.0[0].message == "`both` has no input `oen` for `weights`", "{message}");
     }
 }

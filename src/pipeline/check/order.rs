@@ -1,4 +1,4 @@
-//! An order in which the nodes can work, and the cycles that leave none.
+//! A topological order of the nodes, and the cycles that prevent one.
 
 use super::sketch::Draft;
 use crate::pipeline::parse::Report;
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 /// The nodes by position in the file.
 #[derive(Default)]
-pub struct Order {
+pub struct NodeOrder {
     /// Each after those that it reads in time.
     pub sorted: Vec<usize>,
     /// Those on a cycle.
@@ -15,7 +15,7 @@ pub struct Order {
 }
 
 /// Sorts the nodes; cycles without a delayed edge are reported.
-pub fn order(nodes: &[Draft], report: &mut Report) -> Order {
+pub fn order(nodes: &[Draft], report: &mut Report) -> NodeOrder {
     // A node inside a loop waits for its fellows there; what it reads from outside is the loop's to wait for.
     let sources = |i: usize| {
         let near = move |n: &usize| nodes[*n].inside == nodes[i].inside;
@@ -31,7 +31,7 @@ pub fn order(nodes: &[Draft], report: &mut Report) -> Order {
     }
     let mut ready: BTreeSet<usize> = (0..nodes.len()).filter(|i| waits[*i] == 0).collect();
     let mut done = vec![false; nodes.len()];
-    let mut out = Order::default();
+    let mut out = NodeOrder::default();
     loop {
         while let Some(next) = ready.pop_first() {
             done[next] = true;
@@ -105,9 +105,9 @@ mod tests {
 
     #[test]
     fn each_cycle_is_shown_once_the_way_rows_go() {
-        let said = order(&GOOD.replace("inputs: rollout", "inputs: advantage")).unwrap_err();
-        assert!(said.contains("error: group -> advantage -> group is a cycle"), "{said}");
-        assert_eq!(said.matches("is a cycle").count(), 1, "{said}");
-        assert!(!said.contains("makes it"), "no column is missed on a cycle: {said}");
+        let message = order(&GOOD.replace("inputs: rollout", "inputs: advantage")).unwrap_err();
+        assert!(message.contains("error: group -> advantage -> group is a cycle"), "{message}");
+        assert_eq!(message.matches("is a cycle").count(), 1, "{message}");
+        assert!(!message.contains("makes it"), "no column is missed on a cycle: {message}");
     }
 }

@@ -4,7 +4,7 @@ use super::explain::Subject;
 use super::keys::inner;
 use super::settings;
 use super::sketch::{Draft, Sketch};
-use crate::pipeline::parse::{Entry, Report, Shape, Tree};
+use crate::pipeline::parse::{Report, Shape, Tree, TreeEntry};
 use crate::pipeline::Test;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -27,7 +27,7 @@ pub fn tests(tree: &Tree, folder: &Path, look: bool, sketch: &mut Sketch, report
             }
         }
         let mut known = true;
-        for Entry { key, at, value } in ["feed", "expect"].iter().filter_map(|k| item.get(k)).flat_map(Tree::entries) {
+        for TreeEntry { key, at, value } in ["feed", "expect"].iter().filter_map(|k| item.get(k)).flat_map(Tree::entries) {
             let nodes = || sketch.nodes.iter().filter(|n| n.inside.is_none()).map(|n| n.id);
             if let Some(around) = sketch.around(key) {
                 known = false;
@@ -61,12 +61,12 @@ fn useless(item: &Tree, test: &Test, nodes: &[Draft], report: &mut Report) {
             walk.extend(nodes[node].edges.iter().filter_map(|e| e.node));
         }
     }
-    for Entry { key, at, .. } in item.get("expect").map(Tree::entries).unwrap_or_default() {
+    for TreeEntry { key, at, .. } in item.get("expect").map(Tree::entries).unwrap_or_default() {
         if test.feed.contains_key(key) {
             report.add(*at, format!("`{key}` is fed, so its rows are no result"), Some("expect rows of a node that reads it".into()));
         }
     }
-    for Entry { key, at, .. } in item.get("feed").map(Tree::entries).unwrap_or_default() {
+    for TreeEntry { key, at, .. } in item.get("feed").map(Tree::entries).unwrap_or_default() {
         if !place(key).is_some_and(|node| reached.contains(&node)) {
             let help = "expect rows of a node that reads it, or leave it out";
             report.add(*at, format!("the rows of `{key}` reach none of the nodes from which rows are expected"), Some(help.into()));
@@ -96,10 +96,10 @@ mod tests {
 
     #[test]
     fn nodes_that_cannot_meet_are_reported() {
-        let said = with("  - { name: a, feed: { rollout: a, tasks: t }, expect: { group: b } }").unwrap_err();
-        assert!(said.contains("the rows of `tasks` reach none") && !said.contains("`rollout` reach"), "{said}");
-        let said = with("  - { name: a, feed: { group: a }, expect: { group: b } }").unwrap_err();
-        assert!(said.contains("`group` is fed, so its rows are no result"), "{said}");
+        let message = with("  - { name: a, feed: { rollout: a, tasks: t }, expect: { group: b } }").unwrap_err();
+        assert!(message.contains("the rows of `tasks` reach none") && !message.contains("`rollout` reach"), "{message}");
+        let message = with("  - { name: a, feed: { group: a }, expect: { group: b } }").unwrap_err();
+        assert!(message.contains("`group` is fed, so its rows are no result"), "{message}");
         assert!(with("  - { name: a, feed: { update: a }, expect: { rollout: b } }").is_ok(), "around a delayed edge");
     }
 }

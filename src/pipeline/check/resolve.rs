@@ -1,6 +1,6 @@
 //! From a sketch without mistakes to the pipeline itself.
 
-use super::sketch::{Draft, Edge, Sketch};
+use super::sketch::{Draft, DraftEdge, Sketch};
 use crate::pipeline::{Body, Input, Node, Pipeline, LOOP};
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ pub fn pipeline(sketch: Sketch, order: &[usize], mut source: Value) -> Pipeline 
 fn within(around: Option<usize>, drafts: &[Draft], order: &[usize]) -> Vec<Node> {
     let node = |place: &usize| {
         let draft = &drafts[*place];
-        let input = |e: &Edge| Input { port: e.port.into(), from: e.from.into(), staleness: e.staleness };
+        let input = |e: &DraftEdge| Input { port: e.port.into(), from: e.from.into(), staleness: e.staleness };
         let body = draft.body.as_ref().map(|body| Body {
             attempts: body.attempts,
             until: body.until,

@@ -1,4 +1,4 @@
-//! Settings held against their JSON Schema.
+//! Checks settings against their JSON Schema.
 
 use super::explain::{explain, Subject};
 use crate::pipeline::parse::{Report, Tree};
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn a_list_that_may_not_be_empty_is_told_about_in_the_singular() {
-        let said = parse("x", &GOOD.replace("by: [task, state]", "by: []"), &[], &catalog()).unwrap_err();
-        assert_eq!(said.0[0].message, "`by` must have at least 1 item, found 0", "{said}");
+        let message = parse("x", &GOOD.replace("by: [task, state]", "by: []"), &[], &catalog()).unwrap_err();
+        assert_eq!(message.0[0].message, "`by` must have at least 1 item, found 0", "{message}");
     }
 }

@@ -1,8 +1,8 @@
-//! A pipeline as far as its text could be understood: what the checks fill in, one after the other.
+//! A pipeline as far as its text could be understood: the checks fill it in, one after the other.
 
 use crate::pipeline::catalog::{Delay, OperatorSpec, Port};
-use crate::pipeline::parse::{At, Tree};
-use crate::pipeline::{Keep, Test, Until, With};
+use crate::pipeline::parse::{Location, Tree};
+use crate::pipeline::{Test, Until, WeightRetention, With};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ pub struct Sketch<'a> {
     pub misfits: BTreeSet<String>,
     pub nodes: Vec<Draft<'a>>,
     pub log: Vec<String>,
-    pub keep: Keep,
+    pub keep: WeightRetention,
     pub tests: Vec<Test>,
     /// Nodes that something names, be it with a typing error: nobody needs to hear that they are not used.
     pub mentioned: BTreeSet<String>,
@@ -37,12 +37,12 @@ impl<'a> Sketch<'a> {
 /// What is known of a node so far.
 pub struct Draft<'a> {
     pub id: &'a str,
-    pub at: At,
-    pub op_at: At,
+    pub at: Location,
+    pub op_at: Location,
     /// The position of the loop in which it stands.
     pub inside: Option<usize>,
     pub spec: Option<&'a OperatorSpec>,
-    pub edges: Vec<Edge<'a>>,
+    pub edges: Vec<DraftEdge<'a>>,
     /// Whether some input could not be understood, so that it is unknown which ports are fed.
     pub broken_inputs: bool,
     /// Its settings, if they fit.
@@ -53,17 +53,17 @@ pub struct Draft<'a> {
 }
 
 /// One input of a node.
-pub struct Edge<'a> {
+pub struct DraftEdge<'a> {
     pub port: &'a str,
     pub spec: Option<&'static Port>,
     pub from: &'a str,
-    pub at: At,
+    pub at: Location,
     /// Which node is read, by position in the file; none if there is no such node.
     pub node: Option<usize>,
     pub staleness: Option<u64>,
 }
 
-impl Edge<'_> {
+impl DraftEdge<'_> {
     /// Whether it makes its reader wait. One that was written so where only a delayed edge may be was told about already.
     pub fn in_time(&self) -> bool {
         self.staleness.is_none() && self.spec.is_none_or(|p| p.delay != Delay::Always)
@@ -75,7 +75,7 @@ pub struct Loop {
     pub attempts: u32,
     pub until: Until,
     /// Where the number of attempts stands.
-    pub at: At,
+    pub at: Location,
     /// By position in the file.
     pub output: Vec<usize>,
 }

@@ -13,7 +13,7 @@ pub enum PictureFormat {
 /// is a frame around its nodes.
 pub fn draw(pipeline: &Pipeline, format: PictureFormat) -> String {
     let all: Vec<&Node> = pipeline.all().collect();
-    let picture = Picture { pipeline, all, format };
+    let picture = Drawing { pipeline, all, format };
     let mut out = String::from(match format {
         PictureFormat::Mermaid => "graph LR\n",
         PictureFormat::Dot => "digraph {\n  rankdir=LR;\n  node [shape=box];\n",
@@ -36,13 +36,13 @@ pub fn draw(pipeline: &Pipeline, format: PictureFormat) -> String {
     out
 }
 
-struct Picture<'a> {
+struct Drawing<'a> {
     pipeline: &'a Pipeline,
     all: Vec<&'a Node>,
     format: PictureFormat,
 }
 
-impl Picture<'_> {
+impl Drawing<'_> {
     /// Numbers, because a node may be called what a renderer takes for a keyword (`end`, `graph`).
     fn number(&self, id: &str) -> usize {
         self.all.iter().position(|n| n.id == id).unwrap_or_default()

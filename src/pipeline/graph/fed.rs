@@ -1,4 +1,4 @@
-//! What is left of a pipeline when the rows of some nodes come from a log.
+//! The part of a pipeline that remains when the rows of some nodes come from a log.
 
 use crate::pipeline::{Node, Pipeline};
 use std::collections::BTreeSet;
@@ -8,22 +8,22 @@ impl Pipeline {
     /// `without` picks fall away, and so does whatever reads them. Of the models those stay that a node still uses.
     pub fn fed(&self, fed: &BTreeSet<&str>, without: impl Fn(&Node) -> bool) -> Pipeline {
         let mut nodes = self.nodes.clone();
-        let given = |node: &Node| fed.contains(node.id.as_str());
-        nodes.iter_mut().filter(|n| given(n)).for_each(Node::cut);
+        let is_fed = |node: &Node| fed.contains(node.id.as_str());
+        nodes.iter_mut().filter(|n| is_fed(n)).for_each(Node::cut);
         let reads = |node: &Node, set: &BTreeSet<String>| node.inputs.iter().any(|i| set.contains(&i.from));
-        let gone = closed(&nodes, |node, gone| !given(node) && (without(node) || reads(node, gone)));
-        let below = closed(&nodes, |node, below| !gone.contains(&node.id) && (given(node) || reads(node, below)));
-        let kept = closed(&nodes, |node, kept| {
-            let read = nodes.iter().filter(|n| kept.contains(&n.id)).flat_map(|n| &n.inputs).any(|i| i.from == node.id);
+        let gone = closed(&nodes, |node, gone| !is_fed(node) && (without(node) || reads(node, gone)));
+        let below = closed(&nodes, |node, below| !gone.contains(&node.id) && (is_fed(node) || reads(node, below)));
+        let remaining = closed(&nodes, |node, remaining| {
+            let read = nodes.iter().filter(|n| remaining.contains(&n.id)).flat_map(|n| &n.inputs).any(|i| i.from == node.id);
             below.contains(&node.id) || read
         });
-        nodes.retain(|n| kept.contains(&n.id));
+        nodes.retain(|n| remaining.contains(&n.id));
         let uses = |name: &str| {
-            let working = nodes.iter().filter(|n| !given(n)).flat_map(Node::all);
+            let working = nodes.iter().filter(|n| !is_fed(n)).flat_map(Node::all);
             working.into_iter().flat_map(|n| n.with.models()).any(|named| named.name == name)
         };
         let models = self.models_for(uses);
-        let log = self.log.iter().filter(|id| kept.contains(*id)).cloned().collect();
+        let log = self.log.iter().filter(|id| remaining.contains(*id)).cloned().collect();
         Pipeline { nodes, models, log, ..self.clone() }
     }
 }

@@ -28,7 +28,7 @@ pub fn overlaps(pipeline: &Pipeline) -> Vec<Overlap> {
         .flat_map(|n| n.inputs.iter().map(|i| (i.from.as_str(), n.id.as_str(), i.staleness.map_or(0, |s| s + 1))))
         .collect();
     // Of a loop those of its nodes: it is they who may run ahead, and only their ports have names.
-    let mut found = Vec::new();
+    let mut overlaps = Vec::new();
     for outer in &pipeline.nodes {
         for node in outer.all().filter(|n| n.body.is_none()) {
             for input in node.inputs.iter().filter(|i| pipeline.node(&i.from).is_some()) {
@@ -36,11 +36,11 @@ pub fn overlaps(pipeline: &Pipeline) -> Vec<Overlap> {
                 let least = least(&edges, &input.from, &outer.id).unwrap_or(staleness + 1);
                 let effective = least.saturating_sub(1).min(staleness);
                 let (from, to, port) = (input.from.clone(), node.id.clone(), input.port.clone());
-                found.push(Overlap { from, to, port, staleness, effective });
+                overlaps.push(Overlap { from, to, port, staleness, effective });
             }
         }
     }
-    found
+    overlaps
 }
 
 /// The least sum of delays on a way from `from` to `to` (Bellman and Ford: graphs are small).

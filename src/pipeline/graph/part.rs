@@ -1,4 +1,4 @@
-//! A part of a pipeline: what is left of it when some nodes' rows come from elsewhere and only some nodes' rows matter.
+//! The part of a pipeline that remains when the rows of some nodes are supplied and only some nodes' rows are needed.
 
 use crate::pipeline::{Catalog, Input, Node, Pipeline};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,18 +9,18 @@ pub type Needed = BTreeMap<String, String>;
 impl Pipeline {
     /// The nodes `wanted` and all that they read, directly or not, up to those whose rows are `fed`: these stay without
     /// inputs. Models that none of the others uses are left out.
-    pub fn part(&self, wanted: &BTreeSet<String>, fed: &BTreeSet<String>) -> Pipeline {
-        let mut kept: BTreeSet<&str> = BTreeSet::new();
-        let mut walk: Vec<&str> = wanted.iter().map(String::as_str).collect();
+    pub fn part(&self, targets: &BTreeSet<String>, fed: &BTreeSet<String>) -> Pipeline {
+        let mut included: BTreeSet<&str> = BTreeSet::new();
+        let mut walk: Vec<&str> = targets.iter().map(String::as_str).collect();
         while let Some(node) = walk.pop().and_then(|id| self.node(id)) {
-            if kept.insert(&node.id) && !fed.contains(&node.id) {
+            if included.insert(&node.id) && !fed.contains(&node.id) {
                 walk.extend(node.inputs.iter().map(|i| i.from.as_str()));
             }
         }
         let mut part = Pipeline { tests: Vec::new(), ..self.clone() };
-        part.nodes.retain(|n| kept.contains(n.id.as_str()));
+        part.nodes.retain(|n| included.contains(n.id.as_str()));
         part.nodes.iter_mut().filter(|n| fed.contains(&n.id)).for_each(Node::cut);
-        part.log.retain(|id| kept.contains(id.as_str()));
+        part.log.retain(|id| included.contains(id.as_str()));
         let working = part.nodes.iter().filter(|n| !fed.contains(&n.id)).flat_map(Node::all);
         let used: BTreeSet<&str> = working.flat_map(|n| n.with.models().map(|named| named.name.as_str())).collect();
         part.models = self.models_for(|name| used.contains(name));
@@ -29,9 +29,9 @@ impl Pipeline {
 
     /// The columns that the rows of each node must have, so that its readers find what they need and the rows of the nodes
     /// in `asked` have these columns.
-    pub fn needed(&self, asked: &BTreeMap<String, BTreeSet<&str>>, catalog: &Catalog) -> BTreeMap<String, Needed> {
+    pub fn needed(&self, requested: &BTreeMap<String, BTreeSet<&str>>, catalog: &Catalog) -> BTreeMap<String, Needed> {
         let mut all: BTreeMap<String, Needed> = BTreeMap::new();
-        for (node, columns) in asked {
+        for (node, columns) in requested {
             all.insert(node.clone(), columns.iter().map(|c| (c.to_string(), format!("the expectation of `{node}`"))).collect());
         }
         // A delayed edge may hand a need back to a node that stands later in the file.
@@ -40,8 +40,8 @@ impl Pipeline {
             for node in self.all().collect::<Vec<_>>().into_iter().rev() {
                 // A loop has no needs of its own: its rows are those of the nodes that it puts out, which read what it reads.
                 if let Some(body) = &node.body {
-                    let asked = all.get(&node.id).cloned().unwrap_or_default();
-                    body.output.iter().for_each(|output| all.entry(output.clone()).or_default().extend(asked.clone()));
+                    let requested = all.get(&node.id).cloned().unwrap_or_default();
+                    body.output.iter().for_each(|output| all.entry(output.clone()).or_default().extend(requested.clone()));
                     continue;
                 }
                 for input in &node.inputs {
@@ -60,7 +60,7 @@ impl Pipeline {
 }
 
 /// What `node` needs of an input: what its port and its settings call for and, where it hands its rows on, what is asked of it.
-fn needs(node: &Node, input: &Input, asked: Option<&Needed>, catalog: &Catalog) -> Needed {
+fn needs(node: &Node, input: &Input, requested: Option<&Needed>, catalog: &Catalog) -> Needed {
     let Some(spec) = catalog.operator(&node.op) else { return Needed::new() };
     let Some(port) = spec.port(&input.port) else { return Needed::new() };
     let fixed = port.needs.iter().map(|c| c.to_string());
@@ -68,7 +68,7 @@ fn needs(node: &Node, input: &Input, asked: Option<&Needed>, catalog: &Catalog) 
     let mut needed: Needed = fixed.chain(called).map(|column| (column, format!("`{}`", node.id))).collect();
     let main = node.inputs.iter().find(|i| spec.port(&i.port).map(|p| p.name) == spec.ports.first().map(|p| p.name));
     if spec.keeps && main == Some(input) {
-        for (column, who) in asked.into_iter().flatten().filter(|(column, _)| !spec.columns(&node.with).contains(column)) {
+        for (column, who) in requested.into_iter().flatten().filter(|(column, _)| !spec.columns(&node.with).contains(column)) {
             needed.entry(column.clone()).or_insert(who.clone());
         }
     }
@@ -110,8 +110,8 @@ mod tests {
     #[test]
     fn needs_come_through_operators_that_keep_columns() {
         let part = good().part(&set(&["advantage"]), &set(&["rollout"]));
-        let asked = BTreeMap::from([("advantage".to_string(), BTreeSet::from(["advantage", "won"]))]);
-        let needed = &part.needed(&asked, &catalog())["rollout"];
+        let requested = BTreeMap::from([("advantage".to_string(), BTreeSet::from(["advantage", "won"]))]);
+        let needed = &part.needed(&requested, &catalog())["rollout"];
         let who = |column: &str| needed.get(column).map(String::as_str);
         assert_eq!((who("reward"), who("state"), who("won")), (Some("`group`"), Some("`group`"), Some("the expectation of `advantage`")));
         assert_eq!((who("group"), who("advantage"), who("version")), (None, None, None), "made on the way, or nobody's need");

@@ -1,4 +1,4 @@
-//! Texts that are nested hopelessly deep, found before the scanner of YAML sees them.
+//! Detects texts that are nested far too deep before the YAML scanner sees them.
 
 use super::tree::Unreadable;
 

@@ -4,7 +4,7 @@
 //! meant, the last name changing first. A text that is `{k}` and nothing else becomes the value itself; keys are filled as well.
 
 use super::report::{listed, Report};
-use super::tree::{Entry, Shape, Tree};
+use super::tree::{Shape, Tree, TreeEntry};
 use serde_json::Value;
 
 /// The key.
@@ -51,9 +51,9 @@ impl Tree {
     }
 }
 
-impl Entry {
-    fn filled(&self, values: &Values) -> Entry {
-        Entry { key: written(&filled(&self.key, values)), at: self.at, value: self.value.filled(values) }
+impl TreeEntry {
+    fn filled(&self, values: &Values) -> TreeEntry {
+        TreeEntry { key: written(&filled(&self.key, values)), at: self.at, value: self.value.filled(values) }
     }
 }
 
@@ -80,7 +80,7 @@ fn values(name: &str, tree: &Tree, report: &mut Report) -> Option<Vec<Values>> {
         report.add(entry.value.at, message, Some(format!("write `{FOR}: {{ k: [1, 2, 3] }}`, and `{{k}}` where its values belong")));
         return None;
     }
-    for Entry { key, at, value } in entry.value.entries() {
+    for TreeEntry { key, at, value } in entry.value.entries() {
         let Shape::List(items) = &value.value else {
             report.add(value.at, format!("`{key}` must be a list of values, found {}", value.called()), None);
             continue;

@@ -3,7 +3,7 @@
 use super::file::text_of;
 use super::read::read;
 use super::report::{Report, Text};
-use super::tree::{At, Tree};
+use super::tree::{Location, Tree};
 use std::path::{Path, PathBuf};
 
 /// The key that names the file.
@@ -13,15 +13,15 @@ pub const LIKE: &str = "like";
 const MOST_FILES: usize = 16;
 
 /// The texts of a file and of those that it is like, itself first.
-pub struct Family {
+pub struct Lineage {
     pub texts: Vec<Text>,
     /// Why the file that the last of them is like can't be had: where that is said, what is wrong, and what to do.
-    pub broken: Option<(At, String, Option<String>)>,
+    pub broken: Option<(Location, String, Option<String>)>,
 }
 
 /// The text and those of the files that it is like, one after the other. A text that isn't YAML is the last one: whoever reads it reports it.
-pub fn family(own: Text) -> Family {
-    let mut family = Family { texts: vec![own], broken: None };
+pub fn family(own: Text) -> Lineage {
+    let mut family = Lineage { texts: vec![own], broken: None };
     let mut known: Vec<PathBuf> = vec![absolute(Path::new(&family.texts[0].name))];
     loop {
         let last = family.texts.len() - 1;
@@ -63,7 +63,7 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 /// The tree of the first `files` texts, each laid upon the one that it is like; none where one of them can't be read, which is reported.
-pub fn family_tree(files: usize, broken: Option<(At, String, Option<String>)>, report: &mut Report) -> Option<Tree> {
+pub fn family_tree(files: usize, broken: Option<(Location, String, Option<String>)>, report: &mut Report) -> Option<Tree> {
     // All are read, so that one look shows all that is wrong.
     let trees: Vec<Option<Tree>> = (0..files).map(|text| report.read(text)).collect();
     let whole = broken.is_none();

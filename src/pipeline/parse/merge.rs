@@ -11,8 +11,8 @@ impl Tree {
     pub fn lay(&mut self, over: Tree) {
         // A node may be called so, too; a form's value is a text.
         let form = |tree: &Tree| FORMS.into_iter().find(|form| tree.get(form).is_some_and(|value| value.text().is_some()));
-        if let (Some(one), Some(other)) = (form(self), form(&over)) {
-            if one != other {
+        if let (Some(form), Some(other)) = (form(self), form(&over)) {
+            if form != other {
                 return *self = over.without_nulls();
             }
         }

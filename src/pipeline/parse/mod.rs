@@ -11,14 +11,14 @@ mod read;
 mod report;
 mod tree;
 
-pub use family::{family, family_tree, Family};
+pub use family::{family, family_tree, Lineage};
 #[cfg(test)]
 pub use file::MOST_BYTES;
 pub use file::{refused, text_of};
 pub use overrides::{apply, text};
 pub use read::read;
 pub use report::{listed, Report, Text};
-pub use tree::{At, Entry, Shape, Tree};
+pub use tree::{Location, Shape, Tree, TreeEntry};
 
 use super::Pipeline;
 use std::path::Path;

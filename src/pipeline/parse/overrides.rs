@@ -2,7 +2,7 @@
 
 use super::read::read;
 use super::report::{Report, Text};
-use super::tree::{At, Entry, Shape, Spot, Tree};
+use super::tree::{Location, Shape, Spot, Tree, TreeEntry};
 
 /// The keys that an override may add to a map on its way, with a map of their own behind them.
 const OPENED: [&str; 4] = ["with", "inputs", "models", "agents"];
@@ -15,7 +15,7 @@ pub fn text(set: &str) -> Text {
 
 /// Puts the override with this number into the tree, or reports why that cannot be done.
 pub fn apply(tree: &mut Tree, number: usize, text: &Text, report: &mut Report) {
-    let at = |character| At { text: number, spot: Spot::Character(character) };
+    let at = |character| Location { text: number, spot: Spot::Character(character) };
     let Some((path, value)) = text.text.split_once('=') else {
         return report.add(
             at(0),
@@ -76,10 +76,10 @@ pub fn apply(tree: &mut Tree, number: usize, text: &Text, report: &mut Report) {
                 }
             }
             Shape::Map(entries) => {
-                let found = entries.iter().position(|e| e.key == *step);
+                let position = entries.iter().position(|e| e.key == *step);
                 // A node or a model made up by an override would have been a typing error nearly every time.
                 let opens = if last { !holds_nodes(&walked) } else { OPENED.contains(step) };
-                if found.is_none() && !opens {
+                if position.is_none() && !opens {
                     let whole = if walked.is_empty() { step.to_string() } else { format!("{walked}.{step}") };
                     return report.add(
                         place,
@@ -87,14 +87,14 @@ pub fn apply(tree: &mut Tree, number: usize, text: &Text, report: &mut Report) {
                         report.nearest(step, known.iter().map(String::as_str)),
                     );
                 }
-                if let Some(index) = found.filter(|_| last && value.is_null()) {
+                if let Some(index) = position.filter(|_| last && value.is_null()) {
                     // As in a file that is `like` another: a null takes the key away.
                     entries.remove(index);
                     return;
                 }
-                let index = found.unwrap_or_else(|| {
+                let index = position.unwrap_or_else(|| {
                     let empty = Tree { at: place, value: Shape::Map(Vec::new()) };
-                    entries.push(Entry { key: step.to_string(), at: place, value: empty });
+                    entries.push(TreeEntry { key: step.to_string(), at: place, value: empty });
                     entries.len() - 1
                 });
                 &mut entries[index].value
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn the_last_override_wins_and_is_part_of_the_source() {
         let pipeline = with(&["nodes.update.with.lr=1e-3", "nodes.update.with.lr=0.5", "iterations=9", "log.1=group"]).unwrap();
-        assert_eq!(pipeline.node("update").unwrap().with.given()["lr"], 0.5);
+        assert_eq!(pipeline.node("update").unwrap().with.raw()["lr"], 0.5);
         assert_eq!((pipeline.iterations, pipeline.source["iterations"].as_u64()), (9, Some(9)));
         assert_eq!(pipeline.log, ["rollout", "group"]);
     }
@@ -133,17 +133,17 @@ mod tests {
     fn what_is_missing_is_made_under_a_map_that_is_there() {
         let pipeline = with(&["seed=3", "nodes.advantage.with.gamma=0.5", "nodes.update.with.kl={ weight: 1, kind: k2 }"]).unwrap();
         assert_eq!(pipeline.seed, 3);
-        assert_eq!(pipeline.node("update").unwrap().with.given()["kl"]["kind"], "k2");
+        assert_eq!(pipeline.node("update").unwrap().with.raw()["kl"]["kind"], "k2");
         assert!(with(&["nodes.updat.with.lr=1"]).unwrap_err().contains("did you mean `update`?"));
         assert!(with(&["nodes.new=1"]).unwrap_err().contains("there is no `nodes.new`"));
     }
 
     #[test]
     fn overrides_are_located_in_their_own_text() {
-        let said = with(&["nodes.update.with={ model: actor, lr: 1, klip: 2 }"]).unwrap_err();
-        assert!(said.contains("--> --set nodes.update.with:1:42\n"), "{said}");
-        let said = with(&["seed=1", "iterations=0"]).unwrap_err();
-        assert!(said.contains("--> --set iterations:1:12\n") && said.contains("1 | iterations=0\n"), "{said}");
+        let message = with(&["nodes.update.with={ model: actor, lr: 1, klip: 2 }"]).unwrap_err();
+        assert!(message.contains("--> --set nodes.update.with:1:42\n"), "{message}");
+        let message = with(&["seed=1", "iterations=0"]).unwrap_err();
+        assert!(message.contains("--> --set iterations:1:12\n") && message.contains("1 | iterations=0\n"), "{message}");
     }
 
     #[test]

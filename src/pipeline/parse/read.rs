@@ -1,11 +1,11 @@
 //! Text to tree, and numbers back to lines and columns.
 //!
-//! `serde_yaml` tells a place only when reading fails there. So values and keys are numbered in reading order, and
-//! the place of number n is found by reading once more and failing at n on purpose. That costs a second reading for
-//! each mistake, and nothing for a file without one.
+//! `serde_yaml` reports a location only when reading fails there. So values and keys are numbered in reading order, and the location of
+//! number n is found by reading once more and failing at n on purpose. That costs a second reading for each mistake, and nothing for a file
+//! without one.
 
 use super::depth::too_deep;
-use super::tree::{At, Duplicate, Entry, Shape, Spot, Tree, Unreadable};
+use super::tree::{Duplicate, Location, Shape, Spot, Tree, TreeEntry, Unreadable};
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
 use std::cell::{Cell, RefCell};
@@ -20,16 +20,16 @@ pub fn read(text: &str, number: usize) -> Result<(Tree, Vec<Duplicate>), Unreada
     if let Some(deep) = too_deep(text) {
         return Err(deep);
     }
-    let walk = Walk { text: number, next: Cell::new(0), stop: None, duplicates: RefCell::new(Vec::new()) };
-    let tree = Reading(&walk).deserialize(serde_yaml::Deserializer::from_str(text)).map_err(|e| unreadable(&e))?;
+    let walk = ReadPass { text: number, next: Cell::new(0), stop: None, duplicates: RefCell::new(Vec::new()) };
+    let tree = ValueReader(&walk).deserialize(serde_yaml::Deserializer::from_str(text)).map_err(|e| unreadable(&e))?;
     Ok((tree, walk.duplicates.into_inner()))
 }
 
 /// Line and column, from 1, of the `spot`-th value or key.
 pub fn locate(text: &str, spot: usize) -> (usize, usize) {
-    let walk = Walk { text: 0, next: Cell::new(0), stop: Some(spot), duplicates: RefCell::new(Vec::new()) };
-    let found = Reading(&walk).deserialize(serde_yaml::Deserializer::from_str(text)).err().and_then(|e| e.location());
-    found.map_or((1, 1), |l| (l.line(), l.column()))
+    let walk = ReadPass { text: 0, next: Cell::new(0), stop: Some(spot), duplicates: RefCell::new(Vec::new()) };
+    let location = ValueReader(&walk).deserialize(serde_yaml::Deserializer::from_str(text)).err().and_then(|e| e.location());
+    location.map_or((1, 1), |l| (l.line(), l.column()))
 }
 
 fn unreadable(error: &serde_yaml::Error) -> Unreadable {
@@ -49,15 +49,15 @@ fn unreadable(error: &serde_yaml::Error) -> Unreadable {
 }
 
 /// One reading: the count so far, and the number to fail at.
-struct Walk {
+struct ReadPass {
     text: usize,
     next: Cell<usize>,
     stop: Option<usize>,
     duplicates: RefCell<Vec<Duplicate>>,
 }
 
-impl Walk {
-    fn enter<E: Error>(&self) -> Result<At, E> {
+impl ReadPass {
+    fn enter<E: Error>(&self) -> Result<Location, E> {
         let number = self.next.get();
         self.next.set(number + 1);
         if self.stop == Some(number) {
@@ -66,7 +66,7 @@ impl Walk {
         if number > MOST_VALUES {
             return Err(E::custom(format!("more than {MOST_VALUES} values, counting what each `*name` stands for")));
         }
-        Ok(At { text: self.text, spot: Spot::Number(number) })
+        Ok(Location { text: self.text, spot: Spot::Number(number) })
     }
 
     fn scalar<E: Error>(&self, value: impl Into<Value>) -> Result<Tree, E> {
@@ -75,16 +75,16 @@ impl Walk {
 }
 
 /// Reads the next value, whatever it is.
-struct Reading<'a>(&'a Walk);
+struct ValueReader<'a>(&'a ReadPass);
 
-impl<'de> DeserializeSeed<'de> for Reading<'_> {
+impl<'de> DeserializeSeed<'de> for ValueReader<'_> {
     type Value = Tree;
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Tree, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Reading<'_> {
+impl<'de> Visitor<'de> for ValueReader<'_> {
     type Value = Tree;
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str("a value")
@@ -130,22 +130,22 @@ impl<'de> Visitor<'de> for Reading<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Tree, A::Error> {
         let at = self.0.enter()?;
         let mut list = Vec::new();
-        while let Some(item) = items.next_element_seed(Reading(self.0))? {
+        while let Some(item) = items.next_element_seed(ValueReader(self.0))? {
             list.push(item);
         }
         Ok(Tree { at, value: Shape::List(list) })
     }
     fn visit_map<A: MapAccess<'de>>(self, mut pairs: A) -> Result<Tree, A::Error> {
         let at = self.0.enter()?;
-        let mut entries: Vec<Entry> = Vec::new();
+        let mut entries: Vec<TreeEntry> = Vec::new();
         let mut places = HashMap::new();
-        while let Some((key, at)) = pairs.next_key_seed(Key(self.0))? {
-            let value = pairs.next_value_seed(Reading(self.0))?;
+        while let Some((key, at)) = pairs.next_key_seed(KeyReader(self.0))? {
+            let value = pairs.next_value_seed(ValueReader(self.0))?;
             match places.get(&key) {
                 Some(&first) => self.0.duplicates.borrow_mut().push(Duplicate { key, at, first }),
                 None => {
                     places.insert(key.clone(), at);
-                    entries.push(Entry { key, at, value });
+                    entries.push(TreeEntry { key, at, value });
                 }
             }
         }
@@ -154,17 +154,17 @@ impl<'de> Visitor<'de> for Reading<'_> {
 }
 
 /// Reads a key. A bare number or `true` counts as the text it is written with.
-struct Key<'a>(&'a Walk);
+struct KeyReader<'a>(&'a ReadPass);
 
-impl<'de> DeserializeSeed<'de> for Key<'_> {
-    type Value = (String, At);
+impl<'de> DeserializeSeed<'de> for KeyReader<'_> {
+    type Value = (String, Location);
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
     }
 }
 
-impl Visitor<'_> for Key<'_> {
-    type Value = (String, At);
+impl Visitor<'_> for KeyReader<'_> {
+    type Value = (String, Location);
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str("a name as the key")
     }

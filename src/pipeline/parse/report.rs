@@ -1,7 +1,7 @@
-//! Where checks put what they find: places become lines and columns here, and names get their nearest right ones.
+//! Collects the diagnostics of all checks: locations become lines and columns here, and misspelt names get the nearest valid ones.
 
 use super::read::{locate, read};
-use super::tree::{At, Spot, Tree, Unreadable};
+use super::tree::{Location, Spot, Tree, Unreadable};
 use crate::pipeline::{Diagnostic, Diagnostics};
 
 /// No one mends more mistakes than this at once, and it bounds the time that a hopeless file can take.
@@ -23,22 +23,22 @@ pub struct Text {
 /// All that was found so far.
 pub struct Report<'a> {
     texts: &'a [Text],
-    found: Vec<(usize, Diagnostic)>,
+    diagnostics: Vec<(usize, Diagnostic)>,
 }
 
 impl<'a> Report<'a> {
     pub fn new(texts: &'a [Text]) -> Self {
-        Report { texts, found: Vec::new() }
+        Report { texts, diagnostics: Vec::new() }
     }
 
     /// How many mistakes were found so far.
     pub fn len(&self) -> usize {
-        self.found.len()
+        self.diagnostics.len()
     }
 
     /// One more mistake, at a place.
-    pub fn add(&mut self, at: At, message: impl Into<String>, help: Option<String>) {
-        if self.found.len() < MOST_FOUND {
+    pub fn add(&mut self, at: Location, message: impl Into<String>, help: Option<String>) {
+        if self.diagnostics.len() < MOST_FOUND {
             let (line, column) = self.position(at);
             self.put(at.text, line, column, message.into(), help);
         }
@@ -74,7 +74,7 @@ impl<'a> Report<'a> {
     }
 
     /// The line of a place, from 1.
-    pub fn line(&self, at: At) -> usize {
+    pub fn line(&self, at: Location) -> usize {
         self.position(at).0
     }
 
@@ -92,7 +92,7 @@ impl<'a> Report<'a> {
 
     /// The right name that somebody who wrote `word` probably meant.
     pub fn guess<'n>(&self, word: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
-        if self.found.len() >= MOST_FOUND || word.len() > LONGEST_NAME {
+        if self.diagnostics.len() >= MOST_FOUND || word.len() > LONGEST_NAME {
             return None;
         }
         // A name that is right elsewhere is no help here.
@@ -103,10 +103,10 @@ impl<'a> Report<'a> {
 
     /// Everything found, in the order of the text, nothing twice.
     pub fn finish(self) -> Diagnostics {
-        let mut found = self.found;
-        found.sort_by_key(|(text, d)| (*text, d.line, d.column));
-        let mut out: Vec<Diagnostic> = Vec::with_capacity(found.len());
-        for (_, diagnostic) in found {
+        let mut diagnostics = self.diagnostics;
+        diagnostics.sort_by_key(|(text, d)| (*text, d.line, d.column));
+        let mut out: Vec<Diagnostic> = Vec::with_capacity(diagnostics.len());
+        for (_, diagnostic) in diagnostics {
             if !out.contains(&diagnostic) {
                 out.push(diagnostic);
             }
@@ -117,10 +117,10 @@ impl<'a> Report<'a> {
     fn put(&mut self, text: usize, line: usize, column: usize, message: String, help: Option<String>) {
         let Text { name, text: whole, .. } = &self.texts[text];
         let source = Some(whole.lines().nth(line - 1).unwrap_or_default().to_string());
-        self.found.push((text, Diagnostic { message, file: name.clone(), line, column, help, source }));
+        self.diagnostics.push((text, Diagnostic { message, file: name.clone(), line, column, help, source }));
     }
 
-    fn position(&self, at: At) -> (usize, usize) {
+    fn position(&self, at: Location) -> (usize, usize) {
         match at.spot {
             Spot::Character(column) => (1, column + 1),
             Spot::Number(number) => {

@@ -1,10 +1,10 @@
-//! YAML as a tree in which every value and every key knows where it stands.
+//! YAML as a tree in which every value and every key has its location.
 
 use serde_json::{Map, Value};
 
 /// A place: a text, and the number of a value or key in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct At {
+pub struct Location {
     /// 0 is the file, n the n-th override.
     pub text: usize,
     pub spot: Spot,
@@ -22,7 +22,7 @@ pub enum Spot {
 /// A value with its place.
 #[derive(Clone, Debug)]
 pub struct Tree {
-    pub at: At,
+    pub at: Location,
     pub value: Shape,
 }
 
@@ -33,14 +33,14 @@ pub enum Shape {
     Scalar(Value),
     List(Vec<Tree>),
     /// In the text's order, keys distinct.
-    Map(Vec<Entry>),
+    Map(Vec<TreeEntry>),
 }
 
 /// One key and its value.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct TreeEntry {
     pub key: String,
-    pub at: At,
+    pub at: Location,
     pub value: Tree,
 }
 
@@ -48,8 +48,8 @@ pub struct Entry {
 #[derive(Clone, Debug)]
 pub struct Duplicate {
     pub key: String,
-    pub at: At,
-    pub first: At,
+    pub at: Location,
+    pub first: Location,
 }
 
 /// YAML that could not be read: why, and where (line and column from 1).
@@ -71,7 +71,7 @@ impl Tree {
     }
 
     /// The entries of a map; none of anything else.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[TreeEntry] {
         match &self.value {
             Shape::Map(entries) => entries,
             _ => &[],
@@ -79,7 +79,7 @@ impl Tree {
     }
 
     /// The entry under `key`.
-    pub fn entry(&self, key: &str) -> Option<&Entry> {
+    pub fn entry(&self, key: &str) -> Option<&TreeEntry> {
         self.entries().iter().find(|e| e.key == key)
     }
 

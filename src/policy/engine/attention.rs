@@ -152,7 +152,7 @@ fn mean<V: Vector, const G: usize, const C: usize>(
 }
 
 #[inline(always)]
-fn some<V: Vector, const G: usize>(
+fn attend_heads<V: Vector, const G: usize>(
     q: &[f32],
     heads: Heads,
     pages: &[&[f32]],
@@ -182,7 +182,7 @@ fn weighed<V: Vector, const G: usize>(heads: Heads, pages: &[&[f32]], at: usize,
 vectorised! {
     /// `out` `[queries, head]`: the attention of the query `q` `[queries, head]`, turned, over the first `count` places of `pages`, of which the part
     /// from `at` on belongs to this block.
-    pub fn attend(q: &[f32], heads: Heads, pages: &[&[f32]], at: usize, count: usize, out: &mut [f32], scores: &mut Scores) {
+    pub fn attend(q: &[f32], heads: Heads, pages: &[&[f32]], at: usize, count: usize, out: &mut [f32], scores: &mut AttentionScratch) {
         let group = heads.queries / heads.keys;
         for kv in 0..heads.keys {
             let at = at + kv * heads.span();
@@ -191,17 +191,17 @@ vectorised! {
             while first < end {
                 let (q, out) = (&q[first * heads.head..], &mut out[first * heads.head..]);
                 first += match end - first {
-                    3 => { some::<V, 3>(q, heads, pages, at, count, out, &mut scores.three.0); 3 }
-                    2.. => { some::<V, 2>(q, heads, pages, at, count, out, &mut scores.two.0); 2 }
-                    _ => { some::<V, 1>(q, heads, pages, at, count, out, &mut scores.one.0); 1 }
+                    3 => { attend_heads::<V, 3>(q, heads, pages, at, count, out, &mut scores.triple.0); 3 }
+                    2.. => { attend_heads::<V, 2>(q, heads, pages, at, count, out, &mut scores.pair.0); 2 }
+                    _ => { attend_heads::<V, 1>(q, heads, pages, at, count, out, &mut scores.single.0); 1 }
                 };
             }
         }
     }
 
-    /// What goes back from `dout` `[queries, head]` to the query, `dq`, and to the pages, added to `dpages`: keys and values both as
+    /// The gradient, given `dout` `[queries, head]`, of the query, `dq`, and of the pages, added to `dpages`: keys and values both as
     /// `[head, PAGE]`. `turned` is like `pages`, with values in place of keys and keys in place of values. What was in `dq` is replaced.
-    pub fn back(q: &[f32], heads: Heads, pages: &[&[f32]], turned: &[&[f32]], count: usize, dout: &[f32], dq: &mut [f32], dpages: &mut [Vec<f32>], scores: &mut Scores) {
+    pub fn back(q: &[f32], heads: Heads, pages: &[&[f32]], turned: &[&[f32]], count: usize, dout: &[f32], dq: &mut [f32], dpages: &mut [Vec<f32>], scores: &mut AttentionScratch) {
         let group = heads.queries / heads.keys;
         for kv in 0..heads.keys {
             let mut first = kv * group;
@@ -209,21 +209,21 @@ vectorised! {
             while first < end {
                 let from = first * heads.head;
                 let (q, dout, dq) = (&q[from..], &dout[from..], &mut dq[from..]);
-                let Scores { one, two, three } = &mut *scores;
+                let AttentionScratch { single, pair, triple } = &mut *scores;
                 first += match end - first {
-                    3 => { some_back::<V, 3>(q, heads, pages, turned, kv, count, dout, dq, dpages, three); 3 }
-                    2.. => { some_back::<V, 2>(q, heads, pages, turned, kv, count, dout, dq, dpages, two); 2 }
-                    _ => { some_back::<V, 1>(q, heads, pages, turned, kv, count, dout, dq, dpages, one); 1 }
+                    3 => { heads_back::<V, 3>(q, heads, pages, turned, kv, count, dout, dq, dpages, triple); 3 }
+                    2.. => { heads_back::<V, 2>(q, heads, pages, turned, kv, count, dout, dq, dpages, pair); 2 }
+                    _ => { heads_back::<V, 1>(q, heads, pages, turned, kv, count, dout, dq, dpages, single); 1 }
                 };
             }
         }
     }
 }
 
-/// The same for `G` heads of queries that see the head `kv` of keys.
+/// The same for `G` heads of queries that share the head `kv` of keys.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-fn some_back<V: Vector, const G: usize>(
+fn heads_back<V: Vector, const G: usize>(
     q: &[f32],
     heads: Heads,
     pages: &[&[f32]],
@@ -233,7 +233,7 @@ fn some_back<V: Vector, const G: usize>(
     dout: &[f32],
     dq: &mut [f32],
     dpages: &mut [Vec<f32>],
-    (scores, moved): &mut Room<G>,
+    (scores, moved): &mut ScoreBuffers<G>,
 ) {
     let (head, scale) = (heads.head, V::splat(heads.scale()));
     probabilities::<V, G>(q, heads, pages, kv * heads.span(), count, scores);
@@ -274,12 +274,12 @@ fn some_back<V: Vector, const G: usize>(
 }
 
 /// Two numbers for each place and each of `G` heads.
-type Room<const G: usize> = (Vec<[Lanes; G]>, Vec<[Lanes; G]>);
+type ScoreBuffers<const G: usize> = (Vec<[Lanes; G]>, Vec<[Lanes; G]>);
 
-/// Room for what is between queries and what they see.
+/// Scratch buffers for the scores, by how many heads of queries are computed at a time.
 #[derive(Default)]
-pub struct Scores {
-    one: Room<1>,
-    two: Room<2>,
-    three: Room<3>,
+pub struct AttentionScratch {
+    single: ScoreBuffers<1>,
+    pair: ScoreBuffers<2>,
+    triple: ScoreBuffers<3>,
 }

@@ -1,33 +1,33 @@
 //! Forward through the blocks: the formulas of [`crate::policy::model::decoder`], a row a token.
 
 use super::attention::Heads;
-use super::linear::Adapted;
+use super::linear::MatrixAdapters;
 use super::norm::{heads_normed, normed};
 use super::rope::turn;
-use super::{Adapters, Block, Engine};
-use crate::policy::products::dense::Rows;
+use super::{Adapters, BlockWeights, Engine};
+use crate::policy::products::dense::StridedRows;
 use crate::policy::products::rounded::Rounded;
 use crate::policy::products::vectors::{exp, vectorised};
 
 /// A token to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Token {
+pub struct PlacedToken {
     /// Its number in the vocabulary.
     pub id: u32,
     /// How many tokens stand before it.
     pub place: usize,
 }
 
-/// Where keys and values are kept, and so what a token sees.
-pub trait Memory {
+/// Where keys and values are stored, and so what each token attends to.
+pub trait KvMemory {
     /// Takes in the keys and values of all tokens of a pass at block `block`, and gives what each of them attends to, `out`
     /// `[tokens, queries * head]`. A row of `qkv` has queries, keys and values, the first two turned.
-    fn attend(&mut self, block: usize, qkv: Rows, out: &mut [f32]);
+    fn attend(&mut self, block: usize, qkv: StridedRows, out: &mut [f32]);
 }
 
-/// What is between the steps of a block, for whoever goes back through it.
+/// The intermediate activations of a block, reused by the backward pass.
 #[derive(Default)]
-pub struct Between {
+pub struct BlockActivations {
     pub normed: Vec<f32>,
     pub qkv: Vec<f32>,
     pub attended: Vec<f32>,
@@ -37,9 +37,9 @@ pub struct Between {
     pub rounded: Rounded,
 }
 
-/// What the way back needs: the stream before each block, and before its feed-forward part, `[tokens, width]` each.
+/// What the backward pass needs: the residual stream before each block and before its feed-forward part, `[tokens, width]` each.
 #[derive(Default)]
-pub struct Streams {
+pub struct ResidualStreams {
     pub before: Vec<Vec<f32>>,
     pub middle: Vec<Vec<f32>>,
 }
@@ -75,37 +75,49 @@ impl Engine {
     }
 
     /// The final states `[tokens, width]`, before the last norm, of `tokens`, which see what `memory` has for them.
-    pub fn forward(&self, adapters: &Adapters, tokens: &[Token], memory: &mut dyn Memory, mut streams: Option<&mut Streams>) -> Vec<f32> {
+    pub fn forward(
+        &self,
+        adapters: &Adapters,
+        tokens: &[PlacedToken],
+        memory: &mut dyn KvMemory,
+        mut streams: Option<&mut ResidualStreams>,
+    ) -> Vec<f32> {
         let width = self.config.width;
         let mut x = vec![0.0; tokens.len() * width];
         x.chunks_exact_mut(width).zip(tokens).for_each(|(x, token)| self.embedding.row(token.id as usize, x));
-        let mut between = Between::default();
+        let mut between = BlockActivations::default();
         for (number, (block, adapted)) in self.blocks.iter().zip(&adapters.blocks).enumerate() {
             if let Some(streams) = &mut streams {
                 streams.before.push(x.clone());
             }
             self.project_plain(block, &adapted[0], tokens.len(), &x, &mut between);
             self.placed(block, tokens, &mut between.qkv);
-            let Between { qkv, attended, added, rounded, .. } = &mut between;
+            let BlockActivations { qkv, attended, added, rounded, .. } = &mut between;
             let queries = self.config.heads * self.config.head;
             attended.resize(tokens.len() * queries, 0.0);
-            memory.attend(number, Rows { numbers: qkv, stride: block.qkv.stride(), count: tokens.len() }, attended);
-            block.out.of(self.isa, &adapted[1], Rows { numbers: attended, stride: queries, count: tokens.len() }, rounded, added);
+            memory.attend(number, StridedRows { numbers: qkv, stride: block.qkv.stride(), count: tokens.len() }, attended);
+            block.out.forward(
+                self.isa,
+                &adapted[1],
+                StridedRows { numbers: attended, stride: queries, count: tokens.len() },
+                rounded,
+                added,
+            );
             add(self.isa, &mut x, width, added, block.out.stride());
             if let Some(streams) = &mut streams {
                 streams.middle.push(x.clone());
             }
             self.feed(block, adapted, &x, &mut between);
-            let Between { acted, added, rounded, .. } = &mut between;
+            let BlockActivations { acted, added, rounded, .. } = &mut between;
             let hidden = self.config.hidden;
-            block.down.of(self.isa, &adapted[3], Rows { numbers: acted, stride: hidden, count: tokens.len() }, rounded, added);
+            block.down.forward(self.isa, &adapted[3], StridedRows { numbers: acted, stride: hidden, count: tokens.len() }, rounded, added);
             add(self.isa, &mut x, width, added, block.down.stride());
         }
         x
     }
 
     /// Norms the heads of rows of queries and keys, where the model does, and turns them to their places.
-    pub(super) fn placed(&self, block: &Block, tokens: &[Token], qkv: &mut [f32]) {
+    pub(super) fn placed(&self, block: &BlockWeights, tokens: &[PlacedToken], qkv: &mut [f32]) {
         let (queries, keys) = (self.config.heads * self.config.head, self.config.kv_heads * self.config.head);
         for (qkv, token) in qkv.chunks_mut(block.qkv.stride()).zip(tokens) {
             let turned = &mut qkv[..queries + keys];
@@ -118,22 +130,29 @@ impl Engine {
     }
 
     /// The queries, keys and values of the stream `x`, not yet turned.
-    pub(super) fn project_plain(&self, block: &Block, adapted: &Adapted, count: usize, x: &[f32], between: &mut Between) {
+    pub(super) fn project_plain(
+        &self,
+        block: &BlockWeights,
+        adapted: &MatrixAdapters,
+        count: usize,
+        x: &[f32],
+        between: &mut BlockActivations,
+    ) {
         let width = self.config.width;
-        let Between { normed: own, qkv, rounded, .. } = between;
+        let BlockActivations { normed: own, qkv, rounded, .. } = between;
         own.resize(count * width, 0.0);
         normed(self.isa, x, width, &block.norm1, self.eps(), own);
-        block.qkv.of(self.isa, adapted, Rows { numbers: own, stride: width, count }, rounded, qkv);
+        block.qkv.forward(self.isa, adapted, StridedRows { numbers: own, stride: width, count }, rounded, qkv);
     }
 
     /// What is inside the feed-forward part of the stream `x`.
-    pub(super) fn feed(&self, block: &Block, adapted: &[Adapted; 4], x: &[f32], between: &mut Between) {
+    pub(super) fn feed(&self, block: &BlockWeights, adapted: &[MatrixAdapters; 4], x: &[f32], between: &mut BlockActivations) {
         let (width, hidden) = (self.config.width, self.config.hidden);
         let count = x.len() / width;
-        let Between { normed: own, gate_up, acted, rounded, .. } = between;
+        let BlockActivations { normed: own, gate_up, acted, rounded, .. } = between;
         own.resize(count * width, 0.0);
         normed(self.isa, x, width, &block.norm2, self.eps(), own);
-        block.gate_up.of(self.isa, &adapted[2], Rows { numbers: own, stride: width, count }, rounded, gate_up);
+        block.gate_up.forward(self.isa, &adapted[2], StridedRows { numbers: own, stride: width, count }, rounded, gate_up);
         acted.resize(count * hidden, 0.0);
         gated(self.isa, gate_up, block.gate_up.stride(), hidden, acted);
     }

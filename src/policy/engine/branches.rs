@@ -3,47 +3,47 @@
 //! Tokens are numbered so that all that begins with one follows it before anything else does. So forward, each token overwrites what the branch
 //! before it left at its place; and back, from the last to the first, all that saw a token has been looked at when its own turn comes.
 
-use super::attention::{attend, back, Heads, Scores, PAGE};
-use super::block::{Memory, Token};
-use crate::policy::products::dense::Rows;
+use super::attention::{attend, back, AttentionScratch, Heads, PAGE};
+use super::block::{KvMemory, PlacedToken};
+use crate::policy::products::dense::StridedRows;
 use crate::policy::products::isa::Isa;
 
-/// The pages of one block for the branch that is looked at.
-pub struct Branches<'a> {
+/// The pages of one block for the branch that is being computed.
+pub struct TrieAttention<'a> {
     isa: Isa,
     heads: Heads,
-    tokens: &'a [Token],
+    tokens: &'a [PlacedToken],
     pages: Vec<Vec<f32>>,
-    scores: Scores,
+    scores: AttentionScratch,
 }
 
-impl<'a> Branches<'a> {
+impl<'a> TrieAttention<'a> {
     /// Of `tokens`, numbered as above.
-    pub fn new(isa: Isa, heads: Heads, tokens: &'a [Token]) -> Branches<'a> {
+    pub fn new(isa: Isa, heads: Heads, tokens: &'a [PlacedToken]) -> TrieAttention<'a> {
         let places = tokens.iter().map(|token| token.place + 1).max().unwrap_or(0);
         let pages = vec![vec![0.0; heads.page()]; places.div_ceil(PAGE)];
-        Branches { isa, heads, tokens, pages, scores: Scores::default() }
+        TrieAttention { isa, heads, tokens, pages, scores: AttentionScratch::default() }
     }
 
     /// The queries, keys and values of a row.
-    fn parts<'b>(&self, qkv: &Rows<'b>, row: usize) -> (&'b [f32], &'b [f32], &'b [f32]) {
+    fn parts<'b>(&self, qkv: &StridedRows<'b>, row: usize) -> (&'b [f32], &'b [f32], &'b [f32]) {
         let (queries, keys) = (self.heads.queries * self.heads.head, self.heads.keys * self.heads.head);
         let own = &qkv.numbers[row * qkv.stride..];
         (&own[..queries], &own[queries..queries + keys], &own[queries + keys..queries + 2 * keys])
     }
 
-    /// What goes back from `dout` `[tokens, queries * head]` to the rows of `qkv`, into `dqkv`, which is like it. `before` has the token before each.
-    pub fn back(&mut self, qkv: Rows, before: &[Option<usize>], dout: Rows, dqkv: &mut [f32]) {
+    /// The gradient of the rows of `qkv` given `dout` `[tokens, queries * head]`, into `dqkv`, which has the same layout. `before` has the token before each.
+    pub fn back(&mut self, qkv: StridedRows, before: &[Option<usize>], dout: StridedRows, dqkv: &mut [f32]) {
         let Heads { queries, keys, head } = self.heads;
         let mut turned = vec![vec![0.0; self.heads.page()]; self.pages.len()];
         let mut dpages = vec![vec![0.0; 2 * keys * head * PAGE]; self.pages.len()];
         // Which token is at each place of the pages.
-        let mut held: Vec<Option<usize>> = vec![None; self.pages.len() * PAGE];
+        let mut token_at: Vec<Option<usize>> = vec![None; self.pages.len() * PAGE];
         for row in (0..self.tokens.len()).rev() {
             let mut above = Some(row);
-            while let Some(token) = above.filter(|&token| held[self.tokens[token].place] != Some(token)) {
+            while let Some(token) = above.filter(|&token| token_at[self.tokens[token].place] != Some(token)) {
                 let place = self.tokens[token].place;
-                held[place] = Some(token);
+                token_at[place] = Some(token);
                 let (_, k, v) = self.parts(&qkv, token);
                 self.heads.put(&mut self.pages[place / PAGE], place % PAGE, k, v);
                 self.heads.put(&mut turned[place / PAGE], place % PAGE, v, k);
@@ -58,7 +58,7 @@ impl<'a> Branches<'a> {
             let (dq, rest) = to.split_at_mut(queries * head);
             let q = &qkv.numbers[row * qkv.stride..][..queries * head];
             back(self.isa, q, self.heads, &pages, &turned, count, dout, dq, &mut dpages[..count.div_ceil(PAGE)], &mut self.scores);
-            // Whoever saw it has been looked at.
+            // All tokens that attend to it are done.
             let (page, slot) = ((count - 1) / PAGE, (count - 1) % PAGE);
             let (dk, dv) = rest.split_at_mut(keys * head);
             for kv in 0..keys {
@@ -72,8 +72,8 @@ impl<'a> Branches<'a> {
     }
 }
 
-impl Memory for Branches<'_> {
-    fn attend(&mut self, _: usize, qkv: Rows, out: &mut [f32]) {
+impl KvMemory for TrieAttention<'_> {
+    fn attend(&mut self, _: usize, qkv: StridedRows, out: &mut [f32]) {
         let queries = self.heads.queries * self.heads.head;
         for (row, out) in out.chunks_exact_mut(queries).enumerate().take(self.tokens.len()) {
             let (q, k, v) = self.parts(&qkv, row);

@@ -1,7 +1,7 @@
 //! What makes logits or values of final states, and log-probabilities of logits: each row by itself, in an order that its length decides.
 
-use super::{Engine, Running};
-use crate::policy::products::dense::Rows;
+use super::{AdaptedEngine, Engine};
+use crate::policy::products::dense::StridedRows;
 use crate::policy::products::isa::Isa;
 use crate::policy::products::rounded::Rounded;
 use crate::policy::products::vectors::{dot, exp, sum, vectorised, LANES};
@@ -98,7 +98,7 @@ pub fn logprob(logit: f32, temperature: f32, mass: (f32, f32)) -> f32 {
 }
 
 /// Calls `each` with the logits of each of `states` `[n, width]`, final states after the last norm, in their order; of a critic with its value.
-pub fn outputs(running: &Running, states: &[f32], mut each: impl FnMut(usize, &mut [f32])) {
+pub fn outputs(running: &AdaptedEngine, states: &[f32], mut each: impl FnMut(usize, &mut [f32])) {
     let Engine { isa, config, .. } = &*running.engine;
     if let Some(head) = &running.adapters.head {
         let mut values = values(*isa, states, &head.weights);
@@ -108,7 +108,7 @@ pub fn outputs(running: &Running, states: &[f32], mut each: impl FnMut(usize, &m
     let (mut rounded, mut y) = (Rounded::default(), Vec::new());
     for (number, states) in states.chunks(CHUNK * config.width).enumerate() {
         let count = states.len() / config.width;
-        output.of(*isa, Rows { numbers: states, stride: config.width, count }, &mut rounded, &mut y);
+        output.multiply(*isa, StridedRows { numbers: states, stride: config.width, count }, &mut rounded, &mut y);
         for (i, row) in y.chunks_mut(output.stride()).take(count).enumerate() {
             each(number * CHUNK + i, &mut row[..output.outputs()]);
         }
@@ -123,13 +123,13 @@ mod tests {
     #[test]
     fn probabilities_as_worked_by_hand() {
         let logits = [0.0, 2f32.ln(), 5f32.ln()];
-        let of = |temperature: f32| mass(Isa::Plain, &logits, temperature);
-        assert!((logprob(logits[1], 1.0, of(1.0)) - 0.25f32.ln()).abs() < 1e-6);
-        assert!((entropy(Isa::Plain, &logits, 1.0, of(1.0)) - 0.900_256).abs() < 1e-5);
+        let mass_at = |temperature: f32| mass(Isa::Plain, &logits, temperature);
+        assert!((logprob(logits[1], 1.0, mass_at(1.0)) - 0.25f32.ln()).abs() < 1e-6);
+        assert!((entropy(Isa::Plain, &logits, 1.0, mass_at(1.0)) - 0.900_256).abs() < 1e-5);
         let hot = 2f32.sqrt() / (1.0 + 2f32.sqrt() + 5f32.sqrt());
-        assert!((logprob(logits[1], 2.0, of(2.0)) - hot.ln()).abs() < 1e-6);
+        assert!((logprob(logits[1], 2.0, mass_at(2.0)) - hot.ln()).abs() < 1e-6);
         let mut to = [1.0; 3];
-        add_probabilities(Isa::Plain, &logits, 1.0, of(1.0), 8.0, &mut to);
+        add_probabilities(Isa::Plain, &logits, 1.0, mass_at(1.0), 8.0, &mut to);
         assert!(to.iter().zip([2.0, 3.0, 6.0]).all(|(a, b)| (a - b).abs() < 1e-5), "{to:?}");
     }
 }

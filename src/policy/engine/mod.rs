@@ -2,12 +2,12 @@
 //!
 //! A row is one token of one sequence. All that a row goes through sums in an order that follows from the row alone: products
 //! ([`super::products`]), norms, attention over the keys before it, and what makes probabilities of logits. So a token has the same bits alone
-//! and among others, whether it is read or written or learnt from, on any number of threads and with any of the processor's vectors, and
+//! and among others, in prefill, decoding or training, on any number of threads and with any of the processor's vectors, and
 //! nothing is padded for that. It also has to be so: a last bit that differs before a rounding to 8 bits is a hundredth behind it, so that
 //! sampler and learner would be two models.
 //!
 //! ```text
-//! tape     learning: forward with what the way back needs, and back
+//! tape     training: the forward pass with what the backward pass needs, and the backward pass
 //! pages    keys and values, 16 tokens a page; a sequence is a list of pages
 //! block    forward through the blocks: the formulas of `model::decoder`
 //! head     logits, and log-probabilities with their gradient
@@ -26,19 +26,19 @@ pub mod tape;
 #[cfg(test)]
 mod tests;
 
-pub use block::Memory;
+pub use block::KvMemory;
 
-use super::model::config::{Config, Output, EMBEDDING, NORM, OUTPUT, VALUE_HEAD};
+use super::model::config::{DecoderConfig, OutputHead, EMBEDDING, NORM, OUTPUT, VALUE_HEAD};
 use super::model::lora::{whole, Adapter};
 use super::model::parameters::Layout;
 use super::products::isa::Isa;
-use linear::{Adapted, Linear, Weight};
-use rope::Rope;
+use linear::{FrozenLinear, FrozenMatrix, MatrixAdapters};
+use rope::RopeTables;
 use std::sync::{Arc, OnceLock};
 
-/// How the numbers of the matrices are kept.
+/// The number format of the matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum MatrixFormat {
     /// Rounded to 8 bits.
     Int8,
     /// As they are.
@@ -47,37 +47,37 @@ pub enum Kept {
 
 /// The frozen part of a decoder.
 pub struct Engine {
-    config: Config,
+    config: DecoderConfig,
     isa: Isa,
-    rope: Rope,
-    embedding: Weight,
+    rope: RopeTables,
+    embedding: FrozenMatrix,
     /// The output matrix, where it is another one than the embedding.
-    output: Option<Weight>,
+    output: Option<FrozenMatrix>,
     /// A critic's head.
     head: Option<Vec<f32>>,
     /// The output matrix of the way back, made when something is first learnt.
-    turned_output: OnceLock<Weight>,
-    blocks: Vec<Block>,
+    turned_output: OnceLock<FrozenMatrix>,
+    blocks: Vec<BlockWeights>,
     norm: Vec<f32>,
 }
 
 /// The weights of one block, by their part in the formulas of [`super::model::decoder`].
-struct Block {
-    qkv: Linear,
-    out: Linear,
-    gate_up: Linear,
-    down: Linear,
+struct BlockWeights {
+    qkv: FrozenLinear,
+    out: FrozenLinear,
+    gate_up: FrozenLinear,
+    down: FrozenLinear,
     head_norms: Option<(Vec<f32>, Vec<f32>)>,
     norm1: Vec<f32>,
     norm2: Vec<f32>,
 }
 
-/// The matrices of a block, for what is said of each.
+/// The names of a block's matrices.
 const MATRICES: [&str; 4] = ["self_attn.qkv", "self_attn.o_proj", "mlp.gate_up", "mlp.down_proj"];
 
-/// What an adapter's weights add, for each block and each of its matrices.
+/// The adapters' low-rank updates of each block's matrices.
 pub struct Adapters {
-    blocks: Vec<[Adapted; 4]>,
+    blocks: Vec<[MatrixAdapters; 4]>,
     /// What makes a value of a final state, in place of logits: a critic's.
     head: Option<ValueHead>,
     /// How many weights there are.
@@ -92,25 +92,25 @@ struct ValueHead {
 }
 
 /// A model's weights by name: numbers and sizes.
-pub type Leaves<'a> = dyn Fn(&str) -> Option<(Vec<f32>, Vec<i64>)> + 'a;
+pub type WeightsByName<'a> = dyn Fn(&str) -> Option<(Vec<f32>, Vec<i64>)> + 'a;
 
 impl Engine {
     /// `config` with the weights that `leaf` knows by name, numbers and sizes; one after the other, so that few are there at a time.
-    pub fn new(config: &Config, leaf: &Leaves, kept: Kept, isa: Isa) -> Engine {
+    pub fn new(config: &DecoderConfig, leaf: &WeightsByName, format: MatrixFormat, isa: Isa) -> Engine {
         let vector = |name: String| leaf(&name).map_or_else(Vec::new, |(numbers, _)| numbers);
         let matrix = |name: &str| {
             let (numbers, size) = leaf(name).unwrap_or_else(|| (vec![], vec![0, 0]));
-            Weight::new(&numbers, size[0] as usize, size[1] as usize, kept)
+            FrozenMatrix::new(&numbers, size[0] as usize, size[1] as usize, format)
         };
         let block = |i: usize| {
             let name = |tail: &str| format!("model.layers.{i}.{tail}");
             let linear = |tail: &str, bias: bool| {
                 let bias = bias.then(|| vector(name(&format!("{tail}.bias"))));
-                Linear::new(matrix(&name(&format!("{tail}.weight"))), bias)
+                FrozenLinear::new(matrix(&name(&format!("{tail}.weight"))), bias)
             };
             let gain = |tail: &str| vector(name(&format!("{tail}.weight")));
             let [qkv, out, gate_up, down] = MATRICES;
-            Block {
+            BlockWeights {
                 qkv: linear(qkv, config.biases.qkv),
                 out: linear(out, config.biases.out),
                 gate_up: linear(gate_up, config.biases.feed_forward),
@@ -122,10 +122,10 @@ impl Engine {
         };
         Engine {
             isa,
-            rope: Rope::new(&config.rope, config.head, config.context),
+            rope: RopeTables::new(&config.rope, config.head, config.context),
             embedding: matrix(EMBEDDING),
-            output: (config.output == Output::Own).then(|| matrix(OUTPUT)),
-            head: (config.output == Output::Value).then(|| vector(VALUE_HEAD.into())),
+            output: (config.output == OutputHead::Own).then(|| matrix(OUTPUT)),
+            head: (config.output == OutputHead::Value).then(|| vector(VALUE_HEAD.into())),
             turned_output: OnceLock::new(),
             blocks: (0..config.layers).map(block).collect(),
             norm: vector(NORM.into()),
@@ -139,7 +139,7 @@ impl Engine {
         let block = |i: usize| {
             MATRICES.map(|tail| {
                 let leaf = base.leaf_of(&format!("model.layers.{i}.{tail}.weight")).map(|leaf| &base.leaves()[leaf]);
-                Adapted::new(leaf.map(|leaf| adapter.parts(base, leaf)).unwrap_or_default(), adapter.lora.scaling(), own, flat)
+                MatrixAdapters::new(leaf.map(|leaf| adapter.parts(base, leaf)).unwrap_or_default(), adapter.lora.scaling(), own, flat)
             })
         };
         let learnt = own.leaf_of(&whole(VALUE_HEAD)).map(|leaf| own.leaves()[leaf].at as usize);
@@ -162,7 +162,7 @@ impl Engine {
     }
 
     /// Its sizes and constants.
-    pub fn config(&self) -> &Config {
+    pub fn config(&self) -> &DecoderConfig {
         &self.config
     }
 
@@ -171,14 +171,14 @@ impl Engine {
         self.isa
     }
 
-    fn output(&self) -> &Weight {
+    fn output(&self) -> &FrozenMatrix {
         self.output.as_ref().unwrap_or(&self.embedding)
     }
 }
 
-/// A frozen base and what is learnt beside it: what computes.
+/// A frozen base with the trained adapters of one version: the engine that computes.
 #[derive(Clone)]
-pub struct Running {
+pub struct AdaptedEngine {
     /// The base.
     pub engine: Arc<Engine>,
     /// The adapters of one version.

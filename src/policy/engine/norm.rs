@@ -31,7 +31,7 @@ vectorised! {
         }
     }
 
-    /// Adds to `to` what goes back through [`normed`] of the packed rows `x` from rows of `dy`, `stride` from one another: with f the factor, f g dy - x f^3 mean(g dy x).
+    /// Adds to `to` the gradient through [`normed`] of the packed rows `x` from rows of `dy`, `stride` from one another: with f the factor, f g dy - x f^3 mean(g dy x).
     pub fn back(x: &[f32], gain: &[f32], eps: f32, dy: &[f32], stride: usize, to: &mut [f32]) {
         let width = gain.len();
         let mut weighed = vec![0.0; width];
@@ -48,7 +48,7 @@ vectorised! {
         }
     }
 
-    /// In place of `d` `[heads, gain.len()]` what goes back through [`heads_normed`] of `x`.
+    /// In place of `d` `[heads, gain.len()]` the gradient through [`heads_normed`] of `x`.
     pub fn head_back(x: &[f32], gain: &[f32], eps: f32, d: &mut [f32]) {
         let width = gain.len();
         for (x, d) in x.chunks_exact(width).zip(d.chunks_exact_mut(width)) {
@@ -69,17 +69,17 @@ mod tests {
     /// x = (3, 4), mean square 12.5, gain (1, 2): (0.848528, 2.262742). The gradient from dy = (1, 0) by difference quotients.
     #[test]
     fn a_norm_as_worked_by_hand() {
-        let of = |x: [f32; 2]| {
+        let norm = |x: [f32; 2]| {
             let mut y = [0.0; 2];
             normed(Isa::Plain, &x, 2, &[1.0, 2.0], 0.0, &mut y);
             y
         };
-        let y = of([3.0, 4.0]);
+        let y = norm([3.0, 4.0]);
         assert!((y[0] - 0.848_528).abs() < 1e-6 && (y[1] - 2.262_742).abs() < 1e-6, "{y:?}");
         let mut to = [0.0; 2];
         back(Isa::Plain, &[3.0, 4.0], &[1.0, 2.0], 0.0, &[1.0, 0.0], 2, &mut to);
-        let quotient = |a: [f32; 2], b: [f32; 2]| (of(a)[0] - of(b)[0]) / 0.02;
-        let wanted = [quotient([3.01, 4.0], [2.99, 4.0]), quotient([3.0, 4.01], [3.0, 3.99])];
-        assert!(to.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-4), "{to:?} {wanted:?}");
+        let quotient = |a: [f32; 2], b: [f32; 2]| (norm(a)[0] - norm(b)[0]) / 0.02;
+        let expected = [quotient([3.01, 4.0], [2.99, 4.0]), quotient([3.0, 4.01], [3.0, 3.99])];
+        assert!(to.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-4), "{to:?} {expected:?}");
     }
 }

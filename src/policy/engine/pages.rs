@@ -1,34 +1,34 @@
 //! Keys and values of what was read and written: pages of [`PAGE`] tokens with all blocks of the model, which sequences share.
 
 pub use super::attention::PAGE;
-use super::attention::{attend, Scores};
-use super::block::{Memory, Token};
-use super::{Engine, Running};
-use crate::policy::products::dense::Rows;
+use super::attention::{attend, AttentionScratch};
+use super::block::{KvMemory, PlacedToken};
+use super::{AdaptedEngine, Engine};
+use crate::policy::products::dense::StridedRows;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 /// The keys and values of up to [`PAGE`] tokens, block by block: see [`super::attention::Heads::page`].
-pub struct Page {
+pub struct KvPage {
     numbers: Box<[f32]>,
     /// How many pages there are like it.
     live: Arc<AtomicUsize>,
 }
 
-impl Page {
+impl KvPage {
     /// A page of which nothing is written yet, counted in `live`.
-    pub fn new(engine: &Engine, live: &Arc<AtomicUsize>) -> Page {
+    pub fn new(engine: &Engine, live: &Arc<AtomicUsize>) -> KvPage {
         live.fetch_add(1, Ordering::Relaxed);
-        Page { numbers: vec![0.0; numbers(engine)].into(), live: live.clone() }
+        KvPage { numbers: vec![0.0; numbers(engine)].into(), live: live.clone() }
     }
 
-    fn copy(&self) -> Page {
+    fn copy(&self) -> KvPage {
         self.live.fetch_add(1, Ordering::Relaxed);
-        Page { numbers: self.numbers.clone(), live: self.live.clone() }
+        KvPage { numbers: self.numbers.clone(), live: self.live.clone() }
     }
 }
 
-impl Drop for Page {
+impl Drop for KvPage {
     fn drop(&mut self) {
         self.live.fetch_sub(1, Ordering::Relaxed);
     }
@@ -45,12 +45,12 @@ pub fn bytes(engine: &Engine) -> usize {
 }
 
 /// A sequence that is read or written: its tokens, and pages with the keys and values of those that were computed. Whole pages are shared with
-/// whoever begins alike; the last ones are its own.
+/// sequences with the same beginning; the last ones are its own.
 pub struct Sequence {
     /// Its tokens.
     pub tokens: Vec<u32>,
-    shared: Vec<Arc<Page>>,
-    own: Vec<Page>,
+    shared: Vec<Arc<KvPage>>,
+    own: Vec<KvPage>,
     /// How many of its tokens were computed.
     pub computed: usize,
     live: Arc<AtomicUsize>,
@@ -58,7 +58,7 @@ pub struct Sequence {
 
 impl Sequence {
     /// The sequence `tokens`, whose first ones lie in `shared`; the `more` tokens after those are the first ones of the page `like`.
-    pub fn new(tokens: Vec<u32>, shared: Vec<Arc<Page>>, like: Option<(&Page, usize)>, live: &Arc<AtomicUsize>) -> Sequence {
+    pub fn new(tokens: Vec<u32>, shared: Vec<Arc<KvPage>>, like: Option<(&KvPage, usize)>, live: &Arc<AtomicUsize>) -> Sequence {
         let computed = shared.len() * PAGE + like.map_or(0, |(_, more)| more);
         let own = like.map(|(page, _)| page.copy()).into_iter().collect();
         Sequence { tokens, shared, own, computed, live: live.clone() }
@@ -67,7 +67,7 @@ impl Sequence {
     /// The same sequence once more: whole pages become shared, and what is beyond them is copied.
     pub fn fork(&mut self) -> Sequence {
         self.share();
-        let own = self.own.iter().map(Page::copy).collect();
+        let own = self.own.iter().map(KvPage::copy).collect();
         Sequence { tokens: self.tokens.clone(), shared: self.shared.clone(), own, computed: self.computed, live: self.live.clone() }
     }
 
@@ -77,8 +77,8 @@ impl Sequence {
         self.shared.extend(self.own.drain(..whole).map(Arc::new));
     }
 
-    /// All its pages, for whoever keeps them, each with its tokens that were computed.
-    pub fn into_pages(mut self) -> Vec<(Vec<u32>, Arc<Page>)> {
+    /// All its pages, each with its computed tokens, for a cache.
+    pub fn into_pages(mut self) -> Vec<(Vec<u32>, Arc<KvPage>)> {
         self.share();
         let pages = self.shared.into_iter().chain(self.own.into_iter().map(Arc::new));
         let tokens = self.tokens[..self.computed].chunks(PAGE);
@@ -88,21 +88,21 @@ impl Sequence {
     /// Room for keys and values of `count` tokens more.
     fn grow(&mut self, engine: &Engine, count: usize) {
         while (self.shared.len() + self.own.len()) * PAGE < self.computed + count {
-            self.own.push(Page::new(engine, &self.live));
+            self.own.push(KvPage::new(engine, &self.live));
         }
     }
 }
 
-/// Sequences that are computed together, each so many tokens on.
-struct Together<'a, 'b> {
+/// Sequences that are computed together, each for the next `counts` tokens.
+struct PagedSequences<'a, 'b> {
     engine: &'a Engine,
     sequences: &'a mut [&'b mut Sequence],
     counts: &'a [usize],
-    scores: Scores,
+    scores: AttentionScratch,
 }
 
-impl Memory for Together<'_, '_> {
-    fn attend(&mut self, block: usize, qkv: Rows, out: &mut [f32]) {
+impl KvMemory for PagedSequences<'_, '_> {
+    fn attend(&mut self, block: usize, qkv: StridedRows, out: &mut [f32]) {
         let heads = self.engine.heads();
         let at = block * heads.page();
         let (queries, keys) = (heads.queries * heads.head, heads.keys * heads.head);
@@ -120,10 +120,10 @@ impl Memory for Together<'_, '_> {
             let pages: Vec<&[f32]> =
                 sequence.shared.iter().map(|page| &page.numbers[..]).chain(sequence.own.iter().map(|page| &page.numbers[..])).collect();
             for i in 0..count {
-                let seen = sequence.computed + i + 1;
+                let visible = sequence.computed + i + 1;
                 let q = &qkv.numbers[(row + i) * qkv.stride..][..queries];
                 if let Some(out) = out.next() {
-                    attend(self.engine.isa(), q, heads, &pages[..seen.div_ceil(PAGE)], at, seen, out, &mut self.scores);
+                    attend(self.engine.isa(), q, heads, &pages[..visible.div_ceil(PAGE)], at, visible, out, &mut self.scores);
                 }
             }
             row += count;
@@ -132,17 +132,17 @@ impl Memory for Together<'_, '_> {
 }
 
 /// Computes the next `counts` tokens of each of `sequences`, and gives the final state of the last one of each, `[sequences, width]`.
-pub fn advance(running: &Running, sequences: &mut [&mut Sequence], counts: &[usize]) -> Vec<f32> {
+pub fn advance(running: &AdaptedEngine, sequences: &mut [&mut Sequence], counts: &[usize]) -> Vec<f32> {
     let engine = &running.engine;
     let mut tokens = Vec::new();
     let mut last = Vec::new();
     for (sequence, &count) in sequences.iter_mut().zip(counts) {
         sequence.grow(engine, count);
-        tokens.extend((sequence.computed..sequence.computed + count).map(|place| Token { id: sequence.tokens[place], place }));
+        tokens.extend((sequence.computed..sequence.computed + count).map(|place| PlacedToken { id: sequence.tokens[place], place }));
         last.push(tokens.len() - 1);
     }
     let x = {
-        let mut together = Together { engine, sequences, counts, scores: Scores::default() };
+        let mut together = PagedSequences { engine, sequences, counts, scores: AttentionScratch::default() };
         engine.forward(&running.adapters, &tokens, &mut together, None)
     };
     sequences.iter_mut().zip(counts).for_each(|(sequence, &count)| sequence.computed += count);

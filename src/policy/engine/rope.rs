@@ -5,20 +5,21 @@ use crate::policy::model::rope::RopeConfig;
 use crate::policy::products::vectors::vectorised;
 
 /// Cosine and sine of each place times each frequency, `[context, head / 2]`.
-pub struct Rope {
+pub struct RopeTables {
     half: usize,
     cos: Vec<f32>,
     sin: Vec<f32>,
 }
 
-impl Rope {
+impl RopeTables {
     /// The tables for `context` places of heads of `head` numbers.
-    pub fn new(config: &RopeConfig, head: usize, context: usize) -> Rope {
+    pub fn new(config: &RopeConfig, head: usize, context: usize) -> RopeTables {
         let half = head / 2;
         let frequencies = config.frequencies(half as i64);
         let angle = |place: usize| frequencies.iter().map(move |frequency| place as f64 * frequency);
-        let table = |of: fn(f64) -> f64| (0..context).flat_map(|place| angle(place).map(move |angle| of(angle) as f32)).collect();
-        Rope { half, cos: table(f64::cos), sin: table(f64::sin) }
+        let table =
+            |function: fn(f64) -> f64| (0..context).flat_map(|place| angle(place).map(move |angle| function(angle) as f32)).collect();
+        RopeTables { half, cos: table(f64::cos), sin: table(f64::sin) }
     }
 
     /// Cosines and sines of one place.
@@ -52,13 +53,13 @@ mod tests {
     /// Head of 4, base 100: frequencies 1 and 0.1. At place 2 the pair (1, 3) is turned by 2, (2, 4) by 0.2.
     #[test]
     fn a_pair_is_turned_by_place_times_frequency() {
-        let rope = Rope::new(&RopeConfig { base: 100.0, scaling: Scaling::None }, 4, 3);
+        let rope = RopeTables::new(&RopeConfig { base: 100.0, scaling: Scaling::None }, 4, 3);
         let mut x = [1.0, 2.0, 3.0, 4.0];
         turn(Isa::Plain, &mut x, rope.at(2), false);
         let (a, b) = (2f32, 0.2f32);
-        let wanted = [a.cos() - 3.0 * a.sin(), 2.0 * b.cos() - 4.0 * b.sin(), 3.0 * a.cos() + a.sin(), 4.0 * b.cos() + 2.0 * b.sin()];
-        assert!(x.iter().zip(wanted).all(|(x, wanted)| (x - wanted).abs() < 1e-6), "{x:?}");
+        let expected = [a.cos() - 3.0 * a.sin(), 2.0 * b.cos() - 4.0 * b.sin(), 3.0 * a.cos() + a.sin(), 4.0 * b.cos() + 2.0 * b.sin()];
+        assert!(x.iter().zip(expected).all(|(x, expected)| (x - expected).abs() < 1e-6), "{x:?}");
         turn(Isa::Plain, &mut x, rope.at(2), true);
-        assert!(x.iter().zip([1.0, 2.0, 3.0, 4.0]).all(|(x, wanted)| (x - wanted).abs() < 1e-6), "and back");
+        assert!(x.iter().zip([1.0, 2.0, 3.0, 4.0]).all(|(x, expected)| (x - expected).abs() < 1e-6), "and back");
     }
 }

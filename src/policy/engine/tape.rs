@@ -1,24 +1,25 @@
-//! Learning: a pass forward over a trie of tokens, which keeps little, and the way back to the adapters, which computes each block again.
+//! Training: a forward pass over a trie of tokens, which stores little, and the backward pass to the adapters, which recomputes each block
+//! (activation checkpointing).
 //!
-//! Kept of a token are two states a block. Logits are there for a few tokens at a time, forward and on the way back.
+//! Two states per token and block are stored. Logits exist for a few tokens at a time, forward and backward.
 
-use super::block::{Between, Streams, Token};
-use super::branches::Branches;
+use super::block::{BlockActivations, ResidualStreams, PlacedToken};
+use super::branches::TrieAttention;
 use super::head::{add_probabilities, entropy, logprob, mass, outputs, values};
 use super::norm::{back as norm_back, head_back};
 use super::rope::turn;
-use super::{Block, Engine, Running, ValueHead};
-use crate::policy::products::dense::Rows;
+use super::{BlockWeights, Engine, AdaptedEngine, ValueHead};
+use crate::policy::products::dense::StridedRows;
 use crate::policy::products::rounded::Rounded;
 use crate::policy::products::vectors::{exp, vectorised};
 use crate::policy::trie::Trie;
 
-/// States whose logits are there at a time.
+/// States whose logits exist at a time.
 const CHUNK: usize = 64;
 
 /// One token that was chosen after a state.
-pub struct Choice {
-    /// Which of the states that were asked for.
+pub struct StateChoice {
+    /// Which of the output nodes' states.
     pub state: usize,
     /// The token.
     pub token: u32,
@@ -28,52 +29,52 @@ pub struct Choice {
     pub allowed: Option<Vec<u32>>,
 }
 
-/// A pass with what its way back needs.
+/// A forward pass with what its backward pass needs.
 pub struct Tape {
-    running: Running,
-    tokens: Vec<Token>,
+    running: AdaptedEngine,
+    tokens: Vec<PlacedToken>,
     before: Vec<Option<usize>>,
-    asked: Vec<usize>,
-    streams: Streams,
-    /// The stream after the last block, of the tokens that are asked for.
+    output_nodes: Vec<usize>,
+    streams: ResidualStreams,
+    /// The stream after the last block, of the output nodes.
     last: Vec<f32>,
     states: Vec<f32>,
 }
 
 /// Log-probability and entropy of each choice, in nats.
-pub type Chances = (Vec<f32>, Vec<f32>);
+pub type LogprobsAndEntropies = (Vec<f32>, Vec<f32>);
 
 impl Tape {
-    /// Computes the tokens of `trie`, of which the final states of `asked`, ascending, are wanted. With `learns` it can go back.
-    pub fn new(running: &Running, trie: &Trie, asked: &[usize], learns: bool) -> Tape {
+    /// Computes the tokens of `trie` and keeps the final states of `output_nodes`, ascending. With `learns` it can be differentiated.
+    pub fn new(running: &AdaptedEngine, trie: &Trie, output_nodes: &[usize], learns: bool) -> Tape {
         let engine = &running.engine;
-        let tokens: Vec<Token> = (0..trie.len()).map(|node| Token { id: trie.token(node), place: trie.place(node) }).collect();
+        let tokens: Vec<PlacedToken> = (0..trie.len()).map(|node| PlacedToken { id: trie.token(node), place: trie.place(node) }).collect();
         let before = (0..trie.len()).map(|node| trie.back(node).nth(1)).collect();
-        let mut streams = Streams::default();
+        let mut streams = ResidualStreams::default();
         let x = {
-            let mut branches = Branches::new(engine.isa(), engine.heads(), &tokens);
+            let mut branches = TrieAttention::new(engine.isa(), engine.heads(), &tokens);
             engine.forward(&running.adapters, &tokens, &mut branches, learns.then_some(&mut streams))
         };
         let width = engine.config().width;
-        let last: Vec<f32> = asked.iter().flat_map(|&node| x[node * width..(node + 1) * width].iter().copied()).collect();
+        let last: Vec<f32> = output_nodes.iter().flat_map(|&node| x[node * width..(node + 1) * width].iter().copied()).collect();
         let states = engine.last(&last);
-        Tape { running: running.clone(), tokens, before, asked: asked.to_vec(), streams, last, states }
+        Tape { running: running.clone(), tokens, before, output_nodes: output_nodes.to_vec(), streams, last, states }
     }
 
-    /// The final states of what was asked for, `[asked, width]`, after the last norm.
+    /// The final states of the output nodes, `[outputs, width]`, after the last norm.
     #[cfg(test)]
     pub fn states(&self) -> &[f32] {
         &self.states
     }
 
-    /// The chances of `choices`.
-    pub fn chances(&self, choices: &[Choice]) -> Chances {
+    /// The log-probability and entropy of each of `choices`.
+    pub fn logprobs_and_entropies(&self, choices: &[StateChoice]) -> LogprobsAndEntropies {
         let (mut logprobs, mut entropies) = (vec![0.0; choices.len()], vec![0.0; choices.len()]);
-        let of = by_state(choices, self.asked.len());
+        let choices_of = by_state(choices, self.output_nodes.len());
         let isa = self.running.engine.isa();
         outputs(&self.running, &self.states, |state, logits| {
             for &i in &of[state] {
-                let Choice { token, temperature, allowed, .. } = &choices[i];
+                let StateChoice { token, temperature, allowed, .. } = &choices[i];
                 let held = allowed.as_ref().map(|allowed| picked(logits, allowed));
                 let over = held.as_deref().unwrap_or(logits);
                 let mass = mass(isa, over, *temperature);
@@ -91,7 +92,7 @@ impl Tape {
     }
 
     /// The gradient by the adapters' weights of a loss whose gradient by the log-probability of each of `choices` is `by`.
-    pub fn back(&self, choices: &[Choice], by: &[f32]) -> Vec<f32> {
+    pub fn back(&self, choices: &[StateChoice], by: &[f32]) -> Vec<f32> {
         let gradient = vec![0.0; self.running.adapters.len];
         self.blocks_back(&self.states_back(choices, by), gradient)
     }
@@ -119,7 +120,7 @@ impl Tape {
         let mut dlast = vec![0.0; self.last.len()];
         norm_back(engine.isa, &self.last, &engine.norm, engine.eps(), dstates, width, &mut dlast);
         let mut dx = vec![0.0; self.tokens.len() * width];
-        for (&node, dlast) in self.asked.iter().zip(dlast.chunks_exact(width)) {
+        for (&node, dlast) in self.output_nodes.iter().zip(dlast.chunks_exact(width)) {
             dx[node * width..(node + 1) * width].copy_from_slice(dlast);
         }
         for number in (0..engine.blocks.len()).rev() {
@@ -130,18 +131,18 @@ impl Tape {
 
     /// What goes back to the final states: W' (onehot - p) / temperature, times `by`. The chosen token's part is exact. What the probabilities add is a
     /// product of its own with rows of 15 bits, so that no large number of a row decides how its many small ones are rounded.
-    fn states_back(&self, choices: &[Choice], by: &[f32]) -> Vec<f32> {
+    fn states_back(&self, choices: &[StateChoice], by: &[f32]) -> Vec<f32> {
         let engine = &self.running.engine;
         let (isa, width) = (engine.isa, engine.config.width);
         let output = engine.output();
         let mut dstates = vec![0.0; self.states.len()];
-        let of = by_state(choices, self.asked.len());
+        let choices_of = by_state(choices, self.output_nodes.len());
         let vocab = output.outputs();
         let turned = engine.turned_output.get_or_init(|| output.turned());
         let (mut rounded, mut product, mut part) = (Rounded::default(), Vec::new(), Vec::new());
         let mut weights = vec![0.0; width];
-        for first in (0..self.asked.len()).step_by(CHUNK) {
-            let count = CHUNK.min(self.asked.len() - first);
+        for first in (0..self.output_nodes.len()).step_by(CHUNK) {
+            let count = CHUNK.min(self.output_nodes.len() - first);
             let mut spread = vec![0.0; count * vocab];
             let mut any = false;
             let states = &self.states[first * width..(first + count) * width];
@@ -151,15 +152,18 @@ impl Tape {
                     output.row(token as usize, &mut weights);
                     dstate.iter_mut().zip(&weights).for_each(|(to, weight)| *to += share * weight);
                 };
-                for &i in of[first + state].iter().filter(|&&i| by[i] != 0.0) {
-                    let Choice { token, temperature, allowed, .. } = &choices[i];
+                for &i in choices_of[first + state].iter().filter(|&&i| by[i] != 0.0) {
+                    let StateChoice { token, temperature, allowed, .. } = &choices[i];
                     let share = by[i] / temperature;
                     row(*token, share);
                     match allowed {
                         Some(allowed) => {
-                            let held = picked(logits, allowed);
-                            let mass = mass(isa, &held, *temperature);
-                            allowed.iter().zip(held).for_each(|(&token, x)| row(token, -share * logprob(x, *temperature, mass).exp()));
+                            let restricted = picked(logits, allowed);
+                            let mass = mass(isa, &restricted, *temperature);
+                            allowed
+                                .iter()
+                                .zip(restricted)
+                                .for_each(|(&token, x)| row(token, -share * logprob(x, *temperature, mass).exp()));
                         }
                         None => {
                             any = true;
@@ -179,22 +183,30 @@ impl Tape {
         dstates
     }
 
-    /// Goes back through one block: `dx` `[tokens, width]`, of what it gave, becomes that of what it was given.
+    /// The backward pass of one block: `dx` `[tokens, width]`, the gradient of its outputs, becomes that of its inputs.
     fn block_back(&self, number: usize, dx: &mut [f32], gradient: &mut [f32]) {
-        let Running { engine, adapters } = &self.running;
-        let (block, adapted): (&Block, _) = (&engine.blocks[number], &adapters.blocks[number]);
+        let AdaptedEngine { engine, adapters } = &self.running;
+        let (block, adapted): (&BlockWeights, _) = (&engine.blocks[number], &adapters.blocks[number]);
         let Engine { isa, config, .. } = &**engine;
         let (isa, width, hidden, count) = (*isa, config.width, config.hidden, self.tokens.len());
         let (before, middle) = (&self.streams.before[number], &self.streams.middle[number]);
-        let mut between = Between::default();
+        let mut between = BlockActivations::default();
         let mut back = Vec::new();
 
         engine.feed(block, adapted, middle, &mut between);
-        let acted = Rows { numbers: &between.acted, stride: hidden, count };
-        block.down.back(isa, &adapted[3], acted, Rows { numbers: dx, stride: width, count }, &mut between.rounded, &mut back, gradient);
+        let acted = StridedRows { numbers: &between.acted, stride: hidden, count };
+        block.down.back(
+            isa,
+            &adapted[3],
+            acted,
+            StridedRows { numbers: dx, stride: width, count },
+            &mut between.rounded,
+            &mut back,
+            gradient,
+        );
         gated_back(isa, &mut between.gate_up, block.gate_up.stride(), hidden, &back, block.down.back_stride());
-        let dgate_up = Rows { numbers: &between.gate_up, stride: block.gate_up.stride(), count };
-        let normed = Rows { numbers: &between.normed, stride: width, count };
+        let dgate_up = StridedRows { numbers: &between.gate_up, stride: block.gate_up.stride(), count };
+        let normed = StridedRows { numbers: &between.normed, stride: width, count };
         block.gate_up.back(isa, &adapted[2], normed, dgate_up, &mut between.rounded, &mut back, gradient);
         norm_back(isa, middle, &block.norm2, engine.eps(), &back, block.gate_up.back_stride(), dx);
 
@@ -203,15 +215,23 @@ impl Tape {
         engine.placed(block, &self.tokens, &mut between.qkv);
         let stride = block.qkv.stride();
         let queries = config.heads * config.head;
-        let qkv = Rows { numbers: &between.qkv, stride, count };
-        let mut branches = Branches::new(isa, engine.heads(), &self.tokens);
+        let qkv = StridedRows { numbers: &between.qkv, stride, count };
+        let mut branches = TrieAttention::new(isa, engine.heads(), &self.tokens);
         // What attention gave is only needed by an adapter of the matrix behind it.
         let mut attended = vec![0.0; if adapted[1].is_empty() { 0 } else { count * queries }];
-        super::Memory::attend(&mut branches, number, qkv, &mut attended);
-        let seen = Rows { numbers: &attended, stride: queries, count };
-        block.out.back(isa, &adapted[1], seen, Rows { numbers: dx, stride: width, count }, &mut between.rounded, &mut back, gradient);
+        super::KvMemory::attend(&mut branches, number, qkv, &mut attended);
+        let attended_rows = StridedRows { numbers: &attended, stride: queries, count };
+        block.out.back(
+            isa,
+            &adapted[1],
+            attended_rows,
+            StridedRows { numbers: dx, stride: width, count },
+            &mut between.rounded,
+            &mut back,
+            gradient,
+        );
         let mut dqkv = vec![0.0; between.qkv.len()];
-        branches.back(qkv, &self.before, Rows { numbers: &back, stride: block.out.back_stride(), count }, &mut dqkv);
+        branches.back(qkv, &self.before, StridedRows { numbers: &back, stride: block.out.back_stride(), count }, &mut dqkv);
         let keys = config.kv_heads * config.head;
         for (row, token) in self.tokens.iter().enumerate() {
             let own = &mut dqkv[row * stride..row * stride + queries + keys];
@@ -222,17 +242,17 @@ impl Tape {
                 head_back(isa, &plain[queries..], k, engine.eps(), &mut own[queries..]);
             }
         }
-        let normed = Rows { numbers: &between.normed, stride: width, count };
-        block.qkv.back(isa, &adapted[0], normed, Rows { numbers: &dqkv, stride, count }, &mut between.rounded, &mut back, gradient);
+        let normed = StridedRows { numbers: &between.normed, stride: width, count };
+        block.qkv.back(isa, &adapted[0], normed, StridedRows { numbers: &dqkv, stride, count }, &mut between.rounded, &mut back, gradient);
         norm_back(isa, before, &block.norm1, engine.eps(), &back, block.qkv.back_stride(), dx);
     }
 }
 
 /// Which choices are made from each state.
-fn by_state(choices: &[Choice], states: usize) -> Vec<Vec<usize>> {
-    let mut of = vec![Vec::new(); states];
-    choices.iter().enumerate().for_each(|(i, choice)| of[choice.state].push(i));
-    of
+fn by_state(choices: &[StateChoice], states: usize) -> Vec<Vec<usize>> {
+    let mut choices_of = vec![Vec::new(); states];
+    choices.iter().enumerate().for_each(|(i, choice)| choices_of[choice.state].push(i));
+    choices_of
 }
 
 /// The logits of those tokens.
@@ -241,7 +261,7 @@ fn picked(logits: &[f32], allowed: &[u32]) -> Vec<f32> {
 }
 
 vectorised! {
-    /// In place of rows of `gate_up` `[.., hidden | hidden]` what goes back to them from rows of `dacted`: with s = 1 / (1 + exp(-g)), silu(g) = g s,
+    /// In place of rows of `gate_up` `[.., hidden | hidden]` their gradient from rows of `dacted`: with s = 1 / (1 + exp(-g)), silu(g) = g s,
     /// du = d silu(g), dg = d u s (1 + g (1 - s)).
     fn gated_back(gate_up: &mut [f32], stride: usize, hidden: usize, dacted: &[f32], dstride: usize) {
         for (both, dacted) in gate_up.chunks_mut(stride).zip(dacted.chunks(dstride)) {

@@ -1,10 +1,10 @@
 //! The engine beside libtorch's network and its automatic gradients, and a row's bits in any company.
 
 use super::pages::{advance, Sequence};
-use super::tape::{Choice, Tape};
-use super::{Engine, Kept, Running};
+use super::tape::{StateChoice, Tape};
+use super::{AdaptedEngine, Engine, MatrixFormat};
 use crate::policy::model::lora::{Adapter, Lora};
-use crate::policy::model::reading::{Cut, Reading};
+use crate::policy::model::reading::{Cut, TrieTensors};
 use crate::policy::model::{find, Architecture, Net};
 use crate::policy::products::isa::{Isa, ALL};
 use crate::policy::tensors::{indices, values};
@@ -38,8 +38,8 @@ fn architectures() -> Vec<Arc<dyn Architecture>> {
     ["llama", "qwen2", "qwen3"].map(own).into_iter().chain([crate::policy::model::tiny::read(&tiny).unwrap()]).collect()
 }
 
-/// A model with an adapter that has learnt something, in libtorch and in the engine.
-fn both(architecture: &Arc<dyn Architecture>, kept: Kept, isa: Isa) -> (Net, Running) {
+/// A model with a trained adapter, in libtorch and in the engine.
+fn both(architecture: &Arc<dyn Architecture>, format: MatrixFormat, isa: Isa) -> (Net, AdaptedEngine) {
     let layout = architecture.layout();
     let mut random = Random::new(3);
     let flat: Vec<f32> = layout.random(7).iter().map(|x| 2.0 * x + 0.05 * (random.unit() as f32 - 0.5)).collect();
@@ -52,9 +52,9 @@ fn both(architecture: &Arc<dyn Architecture>, kept: Kept, isa: Isa) -> (Net, Run
         let count = leaf.size.iter().product::<i64>() as usize;
         Some((flat[leaf.at as usize..][..count].to_vec(), leaf.size.clone()))
     };
-    let engine = Arc::new(Engine::new(&architecture.sized(), &leaf, kept, isa));
+    let engine = Arc::new(Engine::new(&architecture.sized(), &leaf, format, isa));
     let adapters = Arc::new(engine.adapters(&layout, &adapter, &own));
-    (net, Running { engine, adapters })
+    (net, AdaptedEngine { engine, adapters })
 }
 
 /// Sequences that begin alike and part.
@@ -76,8 +76,8 @@ fn trie(sequences: &[Vec<u32>]) -> (Trie, Vec<usize>) {
 }
 
 /// Some choices after each end, among all tokens and among few.
-fn choices(ends: usize) -> Vec<Choice> {
-    let choice = |i: usize| Choice {
+fn choices(ends: usize) -> Vec<StateChoice> {
+    let choice = |i: usize| StateChoice {
         state: (i / 2) % ends,
         token: [3, 7, 11][i % 3],
         temperature: [1.0, 0.7][i % 2],
@@ -87,11 +87,11 @@ fn choices(ends: usize) -> Vec<Choice> {
 }
 
 /// Log-probabilities by libtorch, and the gradient of their sum with weights.
-fn torch(net: &Net, trie: &Trie, ends: &[usize], choices: &[Choice], by: &[f32]) -> (Vec<f32>, Vec<f32>) {
+fn torch(net: &Net, trie: &Trie, ends: &[usize], choices: &[StateChoice], by: &[f32]) -> (Vec<f32>, Vec<f32>) {
     let net = net.share(true);
-    let (states, _) = net.read(&Reading::new(trie, &vec![false; trie.len()], ends, Cut::Dense, Device::Cpu), &[]);
+    let (states, _) = net.read(&TrieTensors::new(trie, &vec![false; trie.len()], ends, Cut::Dense, Device::Cpu), &[]);
     let logits = net.outputs(&states);
-    let chance = |choice: &Choice| {
+    let chance = |choice: &StateChoice| {
         let row = logits.get(choice.state as i64) / f64::from(choice.temperature);
         let over = choice.allowed.as_ref().map_or_else(
             || row.shallow_clone(),
@@ -118,35 +118,35 @@ fn forward_and_back_are_those_of_libtorch() {
         let (trie, ends) = trie(&sequences());
         let choices = choices(ends.len());
         let by: Vec<f32> = (0..choices.len()).map(|i| 0.5 - (i % 5) as f32 / 7.0).collect();
-        for (kept, close, far) in [(Kept::F32, 1e-5, 0.0), (Kept::Int8, 0.15, 1e-4)] {
-            let (net, running) = both(&architecture, kept, Isa::chosen());
-            let (wanted, slopes) = torch(&net, &trie, &ends, &choices, &by);
+        for (format, close, far) in [(MatrixFormat::F32, 1e-5, 0.0), (MatrixFormat::Int8, 0.15, 1e-4)] {
+            let (net, running) = both(&architecture, format, Isa::chosen());
+            let (expected, slopes) = torch(&net, &trie, &ends, &choices, &by);
             let tape = Tape::new(&running, &trie, &ends, true);
-            let (logprobs, entropies) = tape.chances(&choices);
-            let off = distance(&logprobs, &wanted);
+            let (logprobs, entropies) = tape.logprobs_and_entropies(&choices);
+            let off = distance(&logprobs, &expected);
             assert!(off < close && entropies.iter().all(|entropy| *entropy >= 0.0), "{}: {off:.1e}", architecture.name());
-            let found = tape.back(&choices, &by);
-            let off = distance(&found, &slopes);
-            assert!(off < 10.0 * close && off >= far, "{}, {kept:?}: {off:.1e}", architecture.name());
+            let gradient = tape.back(&choices, &by);
+            let off = distance(&gradient, &slopes);
+            assert!(off < 10.0 * close && off >= far, "{}, {format:?}: {off:.1e}", architecture.name());
         }
     }
 }
 
 /// The bits of the final states of `sequences` when they are read together in steps of `step` tokens.
-fn together(running: &Running, sequences: &[Vec<u32>], step: usize) -> Vec<Vec<u32>> {
+fn together(running: &AdaptedEngine, sequences: &[Vec<u32>], step: usize) -> Vec<Vec<u32>> {
     let live = Arc::new(AtomicUsize::new(0));
     let mut open: Vec<Sequence> = sequences.iter().map(|tokens| Sequence::new(tokens.clone(), vec![], None, &live)).collect();
-    let mut found = vec![vec![]; open.len()];
+    let mut bits = vec![vec![]; open.len()];
     loop {
         let left: Vec<usize> = (0..open.len()).filter(|&i| open[i].computed < open[i].tokens.len()).collect();
         if left.is_empty() {
-            return found;
+            return bits;
         }
         let counts: Vec<usize> = left.iter().map(|&i| step.min(open[i].tokens.len() - open[i].computed)).collect();
         let mut some: Vec<&mut Sequence> = open.iter_mut().filter(|sequence| sequence.computed < sequence.tokens.len()).collect();
         let states = advance(running, &mut some, &counts);
         for (state, i) in states.chunks(running.engine.config().width).zip(left) {
-            found[i] = state.iter().map(|x| x.to_bits()).collect();
+            bits[i] = state.iter().map(|x| x.to_bits()).collect();
         }
     }
 }
@@ -156,10 +156,10 @@ fn together(running: &Running, sequences: &[Vec<u32>], step: usize) -> Vec<Vec<u
 fn a_row_has_the_same_bits_in_any_company() {
     for architecture in architectures() {
         let sequences = sequences();
-        let (_, plain) = both(&architecture, Kept::Int8, Isa::Plain);
+        let (_, plain) = both(&architecture, MatrixFormat::Int8, Isa::Plain);
         let alone: Vec<Vec<u32>> = sequences.iter().flat_map(|sequence| together(&plain, std::slice::from_ref(sequence), 1)).collect();
         for isa in ALL.into_iter().filter(|isa| isa.here()) {
-            let (_, running) = both(&architecture, Kept::Int8, isa);
+            let (_, running) = both(&architecture, MatrixFormat::Int8, isa);
             for step in [1, 5, 100] {
                 assert!(together(&running, &sequences, step) == alone, "{}, {isa}, {step} tokens a step", architecture.name());
             }

@@ -1,7 +1,7 @@
 //! An answer in the making: what was written, what may come next, and when it is over.
 
 use super::sample::{draw, draw_row};
-use crate::policy::choices::Walk;
+use crate::policy::choices::ChoiceConstraint;
 use crate::policy::model::Net;
 use crate::policy::products::isa::Isa;
 use crate::policy::sequence::check;
@@ -10,7 +10,7 @@ use crate::seed::{mix, Random};
 
 /// An answer in the making.
 #[derive(Clone)]
-pub struct Answer<'a> {
+pub struct PartialAnswer<'a> {
     /// Which request it answers.
     pub index: usize,
     /// What was written.
@@ -25,27 +25,28 @@ pub struct Answer<'a> {
     forced: usize,
     seed: u64,
     /// `None`: decoding is free.
-    walk: Option<Walk<'a>>,
+    constraint: Option<ChoiceConstraint<'a>>,
     limit: usize,
     /// The tokens that close it.
     ends: &'a [u32],
 }
 
-impl<'a> Answer<'a> {
+impl<'a> PartialAnswer<'a> {
     /// The answer to a request, checked, with what is certain before anything is read.
     ///
     /// # Errors
     /// [`PolicyError::Row`] with `index`, if the model can't read the prompt with its longest answer.
-    pub fn new(request: &'a Request, index: usize, sampling: &Sampling, net: &'a Net) -> Result<Answer<'a>, PolicyError> {
+    pub fn new(request: &'a Request, index: usize, sampling: &Sampling, net: &'a Net) -> Result<PartialAnswer<'a>, PolicyError> {
         let wrong = |fault| PolicyError::Row { row: index, fault };
         let longest = request.choices.iter().map(Vec::len).max();
         let limit = longest.unwrap_or(sampling.max_tokens);
         check(&request.prompt, &request.choices, limit, &net.sizes).map_err(wrong)?;
-        let walk = if request.choices.is_empty() { None } else { Some(Walk::new(&request.choices, &net.ends).map_err(wrong)?) };
-        let mut answer = Answer {
+        let constraint =
+            if request.choices.is_empty() { None } else { Some(ChoiceConstraint::new(&request.choices, &net.ends).map_err(wrong)?) };
+        let mut answer = PartialAnswer {
             index,
             seed: request.seed,
-            walk,
+            constraint,
             prompt: 0,
             read: 0,
             forced: 0,
@@ -54,10 +55,10 @@ impl<'a> Answer<'a> {
             ends: &net.ends,
             done: limit == 0,
         };
-        while let Some(token) = answer.walk.as_ref().and_then(Walk::forced) {
+        while let Some(token) = answer.constraint.as_ref().and_then(ChoiceConstraint::forced) {
             answer.write(token, 0.0);
-            if let Some(walk) = &mut answer.walk {
-                walk.push(token);
+            if let Some(constraint) = &mut answer.constraint {
+                constraint.push(token);
             }
             answer.done |= answer.ends.contains(&token);
             if answer.done {
@@ -93,15 +94,15 @@ impl<'a> Answer<'a> {
     /// Writes the next token, which `draw` draws among those allowed with a uniform number, and whatever is certain after it.
     fn step(&mut self, draw: impl FnOnce(Option<&[u32]>, f64) -> (u32, f32)) {
         let unit = Random::new(mix(self.seed, self.reply.tokens.len() as u64)).unit();
-        let forced = self.walk.as_ref().and_then(Walk::forced);
-        let allowed = self.walk.as_ref().map(Walk::allowed);
+        let forced = self.constraint.as_ref().and_then(ChoiceConstraint::forced);
+        let allowed = self.constraint.as_ref().map(ChoiceConstraint::allowed);
         let (token, logprob) = forced.map_or_else(|| draw(allowed.as_deref(), unit), |token| (token, 0.0));
         self.write(token, logprob);
-        match &mut self.walk {
+        match &mut self.constraint {
             None => self.done = self.ends.contains(&token) || self.reply.tokens.len() >= self.limit,
-            Some(walk) => {
-                walk.push(token);
-                if let Some(rest) = walk.settled() {
+            Some(constraint) => {
+                constraint.push(token);
+                if let Some(rest) = constraint.settled() {
                     for &token in rest {
                         self.write(token, 0.0);
                     }

@@ -3,7 +3,7 @@
 //! What prompts begin with in common is read once, whether they are asked together or one after the other: see [`Store`].
 
 mod answer;
-mod kept;
+mod page_cache;
 mod rows;
 mod sample;
 pub mod store;
@@ -12,14 +12,14 @@ pub mod weigh;
 pub use sample::draw;
 
 use super::model::cache::Cache;
-use super::model::reading::{Cut, Reading};
+use super::model::reading::{Cut, TrieTensors};
 use super::model::{Net, NEVER};
 use super::room;
 use super::tensors::{indices, values};
 use super::threads::spread;
 use super::trie::{runs, shared, Trie};
-use super::{Answers, PolicyError, Request, Sampling, Tally, PAD, PAD_TO};
-use answer::Answer;
+use super::{GenerationOutput, PolicyError, Request, Sampling, Tally, PAD, PAD_TO};
+use answer::PartialAnswer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use store::Store;
@@ -33,12 +33,12 @@ const ROWS: usize = 128;
 const MANY: usize = 512;
 
 /// A prompt, with what is forced before the first choice, and the requests that begin with it.
-type Prompt = (Vec<u32>, Vec<usize>);
+type PromptGroup = (Vec<u32>, Vec<usize>);
 
-/// What a pass over some sequences found.
-struct Pass<T> {
-    /// What was made of the output after each of them.
-    found: Vec<T>,
+/// The result of a pass over some sequences.
+struct PassOutput<T> {
+    /// The converted output after each of them.
+    outputs: Vec<T>,
     /// The slots of what was computed, and for each block their keys and values.
     slots: Vec<usize>,
     rows: Vec<Tensor>,
@@ -46,17 +46,17 @@ struct Pass<T> {
     computed: usize,
 }
 
-/// What reading some sequences came to.
-struct Read<T> {
-    /// What was made of the output after each of them.
-    found: Vec<T>,
+/// The result of reading some sequences.
+struct ReadResult<T> {
+    /// The converted output after each of them.
+    outputs: Vec<T>,
     /// The slots of each one's tokens.
     paths: Vec<Vec<usize>>,
     /// Places that were computed.
     computed: usize,
 }
 
-/// Answers `requests` with the weights in `net`, those of `version`: one reply a request, in order. `store` is what was read with them.
+/// Answers `requests` with the weights in `net`, those of `version`: one reply a request, in order. `store` caches what was read with them.
 ///
 /// # Errors
 /// [`PolicyError::Row`] if a request can't be read; [`PolicyError::Torch`] for what libtorch can't do.
@@ -67,15 +67,15 @@ pub fn generate(
     requests: &[Request],
     sampling: &Sampling,
     threads: usize,
-) -> Result<Answers, PolicyError> {
-    let begun = requests.iter().enumerate().map(|(index, request)| Answer::new(request, index, sampling, net));
+) -> Result<GenerationOutput, PolicyError> {
+    let begun = requests.iter().enumerate().map(|(index, request)| PartialAnswer::new(request, index, sampling, net));
     let mut answers = begun.collect::<Result<Vec<_>, _>>()?;
     let mut prompts: BTreeMap<Vec<u32>, Vec<usize>> = BTreeMap::new();
     for (answer, request) in answers.iter().zip(requests).filter(|(answer, _)| !answer.done) {
         prompts.entry([&request.prompt[..], &answer.reply.tokens].concat()).or_default().push(answer.index);
     }
-    let asked: Vec<usize> = prompts.values().flatten().copied().collect();
-    let prompts: Vec<Prompt> = prompts.into_iter().collect();
+    let pending: Vec<usize> = prompts.values().flatten().copied().collect();
+    let prompts: Vec<PromptGroup> = prompts.into_iter().collect();
     let mut tokens = Tally::default();
     let begins: Vec<&[u32]> = prompts.iter().map(|(prompt, _)| prompt.as_slice()).collect();
     // Row by row nothing has to be there at once but what a row reads.
@@ -83,26 +83,26 @@ pub fn generate(
     for part in parts(&begins, limit) {
         tokens.computed += answer(net, store, &prompts[part], &mut answers, sampling, threads)?;
     }
-    for index in asked {
+    for index in pending {
         tokens.read(version, requests[index].prompt.iter().chain(&answers[index].reply.tokens).take(answers[index].read));
     }
-    Ok(Answers { replies: answers.into_iter().map(|answer| Ok(answer.reply)).collect(), tokens })
+    Ok(GenerationOutput { replies: answers.into_iter().map(|answer| Ok(answer.reply)).collect(), tokens })
 }
 
 /// Parts of the prompts that have at most `limit` different tokens, or one prompt each.
 fn parts(prompts: &[&[u32]], limit: usize) -> Vec<Range<usize>> {
     let mut parts: Vec<Range<usize>> = Vec::new();
-    let mut held = 0;
+    let mut size = 0;
     for (i, prompt) in prompts.iter().enumerate() {
         let fresh = prompt.len() - if i == 0 { 0 } else { shared(prompts[i - 1], prompt) };
         match parts.last_mut() {
-            Some(part) if held + fresh <= limit => {
+            Some(part) if size + fresh <= limit => {
                 part.end = i + 1;
-                held += fresh;
+                size += fresh;
             }
             _ => {
                 parts.push(i..i + 1);
-                held = prompt.len();
+                size = prompt.len();
             }
         }
     }
@@ -113,8 +113,8 @@ fn parts(prompts: &[&[u32]], limit: usize) -> Vec<Range<usize>> {
 fn answer<'a>(
     net: &'a Net,
     store: &mut Store,
-    prompts: &[Prompt],
-    answers: &mut [Answer<'a>],
+    prompts: &[PromptGroup],
+    answers: &mut [PartialAnswer<'a>],
     sampling: &Sampling,
     threads: usize,
 ) -> Result<usize, PolicyError> {
@@ -126,14 +126,14 @@ fn answer<'a>(
                 answer.next_of(running.engine.isa(), logits, sampling);
                 answer
             };
-            prompts[i].1.iter().map(begun).collect::<Vec<Answer>>()
+            prompts[i].1.iter().map(begun).collect::<Vec<PartialAnswer>>()
         };
-        let (begun, computed) = rows::read(running, store.kept(running), &begins, threads, first)?;
+        let (begun, computed) = rows::read(running, store.page_cache(running), &begins, threads, first)?;
         for answer in begun.into_iter().flatten() {
             let index = answer.index;
             answers[index] = answer;
         }
-        return Ok(computed + rows::write(running, store.kept(running), prompts, answers, sampling, threads)?);
+        return Ok(computed + rows::write(running, store.page_cache(running), prompts, answers, sampling, threads)?);
     }
     let rows = if net.device().is_cuda() { MANY } else { ROWS };
     let first = |i: usize, logits: &[f32]| {
@@ -142,10 +142,10 @@ fn answer<'a>(
             answer.next(logits, sampling);
             answer
         };
-        prompts[i].1.iter().map(begun).collect::<Vec<Answer>>()
+        prompts[i].1.iter().map(begun).collect::<Vec<PartialAnswer>>()
     };
-    let Read { found, paths, mut computed } = read(net, store, &begins, threads, first)?;
-    for answer in found.into_iter().flatten() {
+    let ReadResult { outputs, paths, mut computed } = read(net, store, &begins, threads, first)?;
+    for answer in outputs.into_iter().flatten() {
         let index = answer.index;
         answers[index] = answer;
     }
@@ -163,7 +163,7 @@ fn answer<'a>(
         let more = batch.iter().map(|&(index, _)| answers[index].more()).max().unwrap_or(0);
         let held = batch.len().next_multiple_of(PAD_TO) * (places + more);
         room::fits(batch.len(), places + more, (held * net.sizes.cached * size) as u64)?;
-        let mut writing: Vec<Answer> = batch.iter().map(|&(index, _)| answers[index].clone()).collect();
+        let mut writing: Vec<PartialAnswer> = batch.iter().map(|&(index, _)| answers[index].clone()).collect();
         let prompts: Vec<(usize, &[usize])> = batch.iter().map(|&(_, prompt)| (prompt, paths[prompt].as_slice())).collect();
         let computed = tch::no_grad(|| write(net, blocks, &prompts, places, &mut writing, sampling));
         Ok((writing, computed))
@@ -178,17 +178,17 @@ fn answer<'a>(
     Ok(computed)
 }
 
-/// Reads what is new in `sequences`, ascending, and makes of the output after each what `of` makes of it: logits, or a value.
+/// Reads what is new in `sequences`, ascending, and converts the output after each, logits or a value, with `convert`.
 fn read<T: Send>(
     net: &Net,
     store: &mut Store,
     sequences: &[&[u32]],
     threads: usize,
-    of: impl Fn(usize, &[f32]) -> T + Sync,
-) -> Result<Read<T>, PolicyError> {
+    convert: impl Fn(usize, &[f32]) -> T + Sync,
+) -> Result<ReadResult<T>, PolicyError> {
     if let Some(running) = net.running() {
-        let (found, computed) = rows::read(running, store.kept(running), sequences, threads, |i, logits| of(i, logits))?;
-        return Ok(Read { found, paths: vec![], computed });
+        let (outputs, computed) = rows::read(running, store.page_cache(running), sequences, threads, |i, logits| convert(i, logits))?;
+        return Ok(ReadResult { outputs, paths: vec![], computed });
     }
     let size = if net.device().is_cuda() { MANY } else { PROMPTS };
     let paths = store.admit(sequences.iter().copied());
@@ -196,16 +196,16 @@ fn read<T: Send>(
     let passes = runs(sequences.len(), |_| size, |i| shared(sequences[i - 1], sequences[i]));
     let state = || (net.share(false), store.blocks());
     let done = spread(threads, state, &passes, |(net, blocks), part| {
-        let of = |i: usize, output: &[f32]| of(part.start + i, output);
-        Ok(tch::no_grad(|| pass(net, blocks, &ready, &sequences[part.clone()], &paths[part.clone()], of)))
+        let convert = |i: usize, output: &[f32]| convert(part.start + i, output);
+        Ok(tch::no_grad(|| pass(net, blocks, &ready, &sequences[part.clone()], &paths[part.clone()], convert)))
     })?;
-    let (mut found, mut computed) = (Vec::with_capacity(sequences.len()), 0);
+    let (mut outputs, mut computed) = (Vec::with_capacity(sequences.len()), 0);
     for pass in done {
         computed += pass.computed;
         store.keep(&pass.slots, &pass.rows);
-        found.extend(pass.found);
+        outputs.extend(pass.outputs);
     }
-    Ok(Read { found, paths, computed })
+    Ok(ReadResult { outputs, paths, computed })
 }
 
 /// Reads what is new in `sequences`, whose tokens lie in the slots `paths`. `ready` says of each slot whether its keys and values are there.
@@ -215,8 +215,8 @@ fn pass<T>(
     ready: &[bool],
     sequences: &[&[u32]],
     paths: &[Vec<usize>],
-    of: impl Fn(usize, &[f32]) -> T,
-) -> Pass<T> {
+    convert: impl Fn(usize, &[f32]) -> T,
+) -> PassOutput<T> {
     let mut trie = Trie::default();
     let (mut slots, mut ends) = (Vec::new(), Vec::new());
     for (sequence, path) in sequences.iter().zip(paths) {
@@ -226,35 +226,35 @@ fn pass<T>(
     // Only keys and values are kept, so the last token of a sequence is computed again for its final state.
     let mut known: Vec<bool> = slots.iter().map(|&slot| ready[slot]).collect();
     ends.iter().for_each(|&end: &usize| known[end] = false);
-    let of_kind = |wanted: bool| slots.iter().zip(&known).filter(move |(_, known)| **known == wanted).map(|(&slot, _)| slot);
-    let past = indices(&of_kind(true).map(|slot| slot as i64).collect::<Vec<_>>(), net.device());
+    let slots_where = |is_known: bool| slots.iter().zip(&known).filter(move |(_, known)| **known == is_known).map(|(&slot, _)| slot);
+    let past = indices(&slots_where(true).map(|slot| slot as i64).collect::<Vec<_>>(), net.device());
     let past: Vec<Tensor> = blocks.iter().map(|block| block.index_select(0, &past)).collect();
-    let (states, rows) = net.read(&Reading::new(&trie, &known, &ends, Cut::Alone, net.device()), &past);
-    let slots: Vec<usize> = of_kind(false).collect();
+    let (states, rows) = net.read(&TrieTensors::new(&trie, &known, &ends, Cut::Alone, net.device()), &past);
+    let slots: Vec<usize> = slots_where(false).collect();
     let outputs = net.outputs(&states);
     let (width, outputs) = (outputs.size()[1] as usize, values(&outputs));
-    let found = outputs.chunks(width).take(sequences.len()).enumerate().map(|(i, output)| of(i, output)).collect();
-    Pass { found, computed: slots.len().next_multiple_of(PAD_TO), slots, rows }
+    let outputs = outputs.chunks(width).take(sequences.len()).enumerate().map(|(i, output)| convert(i, output)).collect();
+    PassOutput { outputs, computed: slots.len().next_multiple_of(PAD_TO), slots, rows }
 }
 
 /// Which row of a batch each answer reads on in: answers that wrote the same after the same prompt share one until they part.
-struct Rows {
+struct DecodeRows {
     /// The row of each answer that isn't done.
-    of: Vec<usize>,
+    row_of: Vec<usize>,
     /// An answer of each row.
     first: Vec<usize>,
 }
 
-impl Rows {
-    /// The rows of those answers that aren't done, which were in the rows `of` and have written a token since; and which of these each new
+impl DecodeRows {
+    /// The rows of those answers that aren't done, which were in the rows `row_of` and have written a token since; and which of these each new
     /// row comes from.
-    fn new(of: &[usize], answers: &[Answer]) -> (Rows, Vec<usize>) {
+    fn new(row_of: &[usize], answers: &[PartialAnswer]) -> (DecodeRows, Vec<usize>) {
         let mut known: BTreeMap<(usize, Option<u32>), usize> = BTreeMap::new();
-        let (mut rows, mut from) = (Rows { of: of.to_vec(), first: vec![] }, vec![]);
+        let (mut rows, mut from) = (DecodeRows { row_of: row_of.to_vec(), first: vec![] }, vec![]);
         for (i, answer) in answers.iter().enumerate().filter(|(_, answer)| !answer.done) {
-            rows.of[i] = *known.entry((of[i], answer.reply.tokens.last().copied())).or_insert_with(|| {
+            rows.row_of[i] = *known.entry((row_of[i], answer.reply.tokens.last().copied())).or_insert_with(|| {
                 rows.first.push(i);
-                from.push(of[i]);
+                from.push(row_of[i]);
                 rows.first.len() - 1
             });
         }
@@ -269,15 +269,22 @@ impl Rows {
 
 /// Writes on until every answer is done, and says how many places were computed for it. `prompts` says for each answer which prompt it
 /// belongs to, and the slots of its tokens; all prompts are padded to `places`.
-fn write(net: &Net, blocks: &[Tensor], prompts: &[(usize, &[usize])], places: usize, answers: &mut [Answer], sampling: &Sampling) -> usize {
-    let room = answers.iter().map(Answer::more).max().unwrap_or(0);
+fn write(
+    net: &Net,
+    blocks: &[Tensor],
+    prompts: &[(usize, &[usize])],
+    places: usize,
+    answers: &mut [PartialAnswer],
+    sampling: &Sampling,
+) -> usize {
+    let room = answers.iter().map(PartialAnswer::more).max().unwrap_or(0);
     let (device, vocab) = (net.device(), net.sizes.vocab);
     let tensor = |values: &[i64]| indices(values, device);
     let fill = |mut values: Vec<i64>| {
         values.resize(values.len().next_multiple_of(PAD_TO), 0);
         tensor(&values)
     };
-    let (mut rows, _) = Rows::new(&prompts.iter().map(|(prompt, _)| *prompt).collect::<Vec<_>>(), answers);
+    let (mut rows, _) = DecodeRows::new(&prompts.iter().map(|(prompt, _)| *prompt).collect::<Vec<_>>(), answers);
     let mut at = vec![0i64; rows.size() * places];
     for (row, &i) in rows.first.iter().enumerate() {
         prompts[i].1.iter().enumerate().for_each(|(place, &slot)| at[row * places + place] = slot as i64);
@@ -285,7 +292,7 @@ fn write(net: &Net, blocks: &[Tensor], prompts: &[(usize, &[usize])], places: us
     let mut cache: Cache = net.cache(blocks, &tensor(&at).view([rows.size() as i64, -1]), room as i64);
     let (prefix, all) = (places as i64, (places + room) as i64);
     // Hides the padding between a prompt and what is written after it.
-    let mask_of = |rows: &Rows, answers: &[Answer]| {
+    let mask_of = |rows: &DecodeRows, answers: &[PartialAnswer]| {
         let lengths = fill(rows.first.iter().map(|&i| answers[i].prompt as i64).collect()).view([-1, 1]);
         let slot = Tensor::arange(all, (Kind::Int64, device));
         let hidden = slot.ge_tensor(&lengths).logical_and(&slot.lt(prefix));
@@ -302,11 +309,11 @@ fn write(net: &Net, blocks: &[Tensor], prompts: &[(usize, &[usize])], places: us
         };
         let logits = values(&net.outputs(&net.extend(&pick(&last), &pick(&place), &mut cache, prefix + step as i64, &mask)));
         computed += rows.size();
-        for (answer, &row) in answers.iter_mut().zip(&rows.of).filter(|(answer, _)| !answer.done) {
+        for (answer, &row) in answers.iter_mut().zip(&rows.row_of).filter(|(answer, _)| !answer.done) {
             answer.read += 1;
             answer.next(&logits[row * vocab..(row + 1) * vocab], sampling);
         }
-        let (next, from) = Rows::new(&rows.of, answers);
+        let (next, from) = DecodeRows::new(&rows.row_of, answers);
         if next.first.is_empty() {
             break;
         }
@@ -339,7 +346,7 @@ mod tests {
         Net::new(Arc::new(tiny), &Tensor::from_slice(&flat), Kind::Float, &[END])
     }
 
-    /// What is asked in five turns of twelve episodes, three of each task: rules that all begin with, then everything that happened so far.
+    /// The requests of five turns of twelve episodes, three of each task: rules that all begin with, then everything that happened so far.
     fn turns() -> Vec<Vec<Request>> {
         let mut random = Random::new(3);
         let mut more = |count: usize| (0..count).map(|_| 2 + random.below(30) as u32).collect::<Vec<_>>();
@@ -348,8 +355,8 @@ mod tests {
         let mut prompts: Vec<Vec<u32>> = (0..12).map(|i| [&rules[..], &tasks[i / 3]].concat()).collect();
         let mut turns = Vec::new();
         for turn in 0..5u64 {
-            let held = vec![vec![5, 6, END], vec![5, 7, 8, END], vec![9, END]];
-            let choices = |i: usize| if i.is_multiple_of(2) { held.clone() } else { vec![] };
+            let constrained = vec![vec![5, 6, END], vec![5, 7, 8, END], vec![9, END]];
+            let choices = |i: usize| if i.is_multiple_of(2) { constrained.clone() } else { vec![] };
             let request =
                 |(i, prompt): (usize, &Vec<u32>)| Request { prompt: prompt.clone(), seed: turn * 100 + i as u64, choices: choices(i) };
             turns.push(prompts.iter().enumerate().map(request).collect());
@@ -358,7 +365,7 @@ mod tests {
         turns
     }
 
-    fn answers(net: &Net, version: u64, store: &mut Store, requests: &[Request], threads: usize) -> Answers {
+    fn answers(net: &Net, version: u64, store: &mut Store, requests: &[Request], threads: usize) -> GenerationOutput {
         generate(net, version, store, requests, &Sampling { max_tokens: 6, ..Default::default() }, threads).unwrap()
     }
 
@@ -366,20 +373,20 @@ mod tests {
     #[test]
     fn what_was_read_before_changes_no_bit() {
         let net = net();
-        let (mut known, mut little) = (Store::of(100_000), Store::of(60));
+        let (mut known, mut little) = (Store::with_capacity(100_000), Store::with_capacity(60));
         let (mut tokens, mut anew) = (Tally::default(), 0);
         for requests in turns() {
-            let wanted = answers(&net, 0, &mut Store::of(100_000), &requests, 1);
-            anew += wanted.tokens.computed;
+            let expected = answers(&net, 0, &mut Store::with_capacity(100_000), &requests, 1);
+            anew += expected.tokens.computed;
             for (i, request) in requests.iter().enumerate() {
-                let alone = answers(&net, 0, &mut Store::of(100_000), std::slice::from_ref(request), 1);
-                assert_eq!(alone.replies[0], wanted.replies[i], "alone");
+                let alone = answers(&net, 0, &mut Store::with_capacity(100_000), std::slice::from_ref(request), 1);
+                assert_eq!(alone.replies[0], expected.replies[i], "alone");
             }
-            assert_eq!(answers(&net, 0, &mut little, &requests, 2).replies, wanted.replies, "where most is forgotten");
-            let found = answers(&net, 0, &mut known, &requests, 3);
-            assert_eq!(found.replies, wanted.replies, "where everything is known");
-            tokens.add(&found.tokens);
-            assert_eq!(answers(&net, 0, &mut known, &requests[2..5], 1).replies, wanted.replies[2..5], "asked again");
+            assert_eq!(answers(&net, 0, &mut little, &requests, 2).replies, expected.replies, "where most is forgotten");
+            let cached = answers(&net, 0, &mut known, &requests, 3);
+            assert_eq!(cached.replies, expected.replies, "where everything is known");
+            tokens.add(&cached.tokens);
+            assert_eq!(answers(&net, 0, &mut known, &requests[2..5], 1).replies, expected.replies[2..5], "asked again");
         }
         assert!(
             4 * tokens.computed < 3 * anew && tokens.computed >= tokens.distinct(),

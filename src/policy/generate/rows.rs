@@ -4,12 +4,12 @@
 //! begins at once. What sequences begin with in common is computed once and read by all of them from the same pages; answers that wrote the same
 //! so far are one row until they part. What was written is kept for the next turn.
 
-use super::answer::Answer;
-use super::kept::Kept;
-use super::Prompt;
+use super::answer::PartialAnswer;
+use super::page_cache::PageCache;
+use super::PromptGroup;
 use crate::policy::engine::head::outputs;
 use crate::policy::engine::pages::{advance, Sequence, PAGE};
-use crate::policy::engine::Running;
+use crate::policy::engine::AdaptedEngine;
 use crate::policy::threads::spread;
 use crate::policy::trie::shared;
 use crate::policy::{PolicyError, Sampling};
@@ -22,34 +22,34 @@ const ROWS: usize = 128;
 /// Tokens that are read together by one thread.
 const TOKENS: usize = 256;
 
-/// What is kept, among threads. One that panicked left it as it was between two steps.
-fn open<'a, 'b>(kept: &'a Mutex<&'b mut Kept>) -> MutexGuard<'a, &'b mut Kept> {
-    kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+/// Locks the cache that threads share. A thread that panicked left it in a consistent state.
+fn lock<'a, 'b>(cache: &'a Mutex<&'b mut PageCache>) -> MutexGuard<'a, &'b mut PageCache> {
+    cache.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// What was made of the logits after each of some sequences, and how many tokens were computed.
-pub type Found<T> = (Vec<T>, usize);
+/// The converted logits after each of some sequences, and how many tokens were computed.
+pub type ReadOutput<T> = (Vec<T>, usize);
 
 /// Reads `sequences`, ascending, and makes of the logits after each, or of a critic's value, what `of` makes of them. What is kept isn't computed again.
 ///
 /// # Errors
 /// If a thread fails.
 pub fn read<T: Send>(
-    running: &Running,
-    kept: &mut Kept,
+    running: &AdaptedEngine,
+    cache: &mut PageCache,
     sequences: &[&[u32]],
     threads: usize,
-    of: impl Fn(usize, &mut [f32]) -> T + Sync,
-) -> Result<Found<T>, PolicyError> {
-    let mut found: Vec<Option<T>> = sequences.iter().map(|_| None).collect();
+    convert: impl Fn(usize, &mut [f32]) -> T + Sync,
+) -> Result<ReadOutput<T>, PolicyError> {
+    let mut outputs: Vec<Option<T>> = sequences.iter().map(|_| None).collect();
     let mut computed = 0;
     let mut waiting: Vec<usize> = (0..sequences.len()).collect();
     while !waiting.is_empty() {
-        let (round, later) = round(kept, sequences, &waiting);
+        let (round, later) = round(cache, sequences, &waiting);
         waiting = later;
-        let fresh: Vec<usize> = round.iter().map(|&i| sequences[i].len() - kept.known(&sequences[i][..sequences[i].len() - 1])).collect();
+        let fresh: Vec<usize> = round.iter().map(|&i| sequences[i].len() - cache.known(&sequences[i][..sequences[i].len() - 1])).collect();
         let parts = parts(&fresh, threads);
-        let shared = Mutex::new(&mut *kept);
+        let shared = Mutex::new(&mut *cache);
         let done = spread(
             threads,
             || (),
@@ -64,11 +64,11 @@ pub fn read<T: Send>(
                         to += 1;
                     }
                     let own = &round[from..to];
-                    let mut begun: Vec<Sequence> = own.iter().map(|&i| open(&shared).begin(sequences[i].to_vec())).collect();
+                    let mut begun: Vec<Sequence> = own.iter().map(|&i| lock(&shared).begin(sequences[i].to_vec())).collect();
                     computed += begun.iter().map(|sequence| sequence.tokens.len() - sequence.computed).sum::<usize>();
                     let states = finish(running, &mut begun);
                     outputs(running, &states, |row, logits| done.push((own[row], of(own[row], logits))));
-                    begun.into_iter().for_each(|sequence| open(&shared).keep(sequence));
+                    begun.into_iter().for_each(|sequence| lock(&shared).keep(sequence));
                     from = to;
                 }
                 Ok((done, computed))
@@ -76,27 +76,27 @@ pub fn read<T: Send>(
         )?;
         for (done, places) in done {
             computed += places;
-            done.into_iter().for_each(|(i, one)| found[i] = Some(one));
+            done.into_iter().for_each(|(i, output)| outputs[i] = Some(output));
         }
     }
     // Each sequence was in one round, so none is missing.
-    Ok((found.into_iter().flatten().collect(), computed))
+    Ok((outputs.into_iter().flatten().collect(), computed))
 }
 
 /// Which of the sequences `waiting` can be read now, and which wait for what one of those begins with.
-fn round(kept: &mut Kept, sequences: &[&[u32]], waiting: &[usize]) -> (Vec<usize>, Vec<usize>) {
+fn round(cache: &mut PageCache, sequences: &[&[u32]], waiting: &[usize]) -> (Vec<usize>, Vec<usize>) {
     let (mut round, mut later): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
     let mut pages = 0;
     for &i in waiting {
         let most = sequences[i].len() - 1;
-        let known = kept.known(&sequences[i][..most]);
+        let known = cache.known(&sequences[i][..most]);
         let common = round.last().map_or(0, |&last: &usize| shared(sequences[last], sequences[i]).min(most));
         let needed = sequences[i].len().div_ceil(PAGE) - known / PAGE;
-        if common > known || !(round.is_empty() || kept.room(pages + needed)) {
+        if common > known || !(round.is_empty() || cache.room(pages + needed)) {
             later.push(i);
         } else {
             if round.is_empty() {
-                kept.room(needed);
+                cache.room(needed);
             }
             pages += needed;
             round.push(i);
@@ -124,7 +124,7 @@ fn parts(sizes: &[usize], threads: usize) -> Vec<Range<usize>> {
 }
 
 /// Computes what is left of `sequences`, some tokens at a time, and gives the final state of each.
-fn finish(running: &Running, sequences: &mut [Sequence]) -> Vec<f32> {
+fn finish(running: &AdaptedEngine, sequences: &mut [Sequence]) -> Vec<f32> {
     let width = running.engine.config().width;
     let mut states = vec![0.0; sequences.len() * width];
     loop {
@@ -143,7 +143,7 @@ fn finish(running: &Running, sequences: &mut [Sequence]) -> Vec<f32> {
             return states;
         }
         let mut some: Vec<&mut Sequence> =
-            sequences.iter_mut().enumerate().filter(|(i, _)| which.contains(i)).map(|(_, one)| one).collect();
+            sequences.iter_mut().enumerate().filter(|(i, _)| which.contains(i)).map(|(_, sequence)| sequence).collect();
         let last = advance(running, &mut some, &counts);
         for (state, i) in last.chunks_exact(width).zip(which) {
             states[i * width..(i + 1) * width].copy_from_slice(state);
@@ -152,15 +152,15 @@ fn finish(running: &Running, sequences: &mut [Sequence]) -> Vec<f32> {
 }
 
 /// Answers that wrote the same so far.
-struct Row<'a> {
+struct DecodingRow<'a> {
     sequence: Sequence,
-    answers: Vec<Answer<'a>>,
+    answers: Vec<PartialAnswer<'a>>,
 }
 
 /// Answers that haven't begun to be written: the prompt with what is certain, and the answers that drew the same token after it.
-struct Waiting<'a> {
+struct QueuedAnswers<'a> {
     tokens: Vec<u32>,
-    answers: Vec<Answer<'a>>,
+    answers: Vec<PartialAnswer<'a>>,
 }
 
 /// Writes the answers to `prompts`, whose first tokens are drawn, to their ends, and says how many tokens were computed for it.
@@ -168,25 +168,26 @@ struct Waiting<'a> {
 /// # Errors
 /// If a thread fails.
 pub fn write<'a>(
-    running: &Running,
-    kept: &mut Kept,
-    prompts: &[Prompt],
-    answers: &mut [Answer<'a>],
+    running: &AdaptedEngine,
+    cache: &mut PageCache,
+    prompts: &[PromptGroup],
+    answers: &mut [PartialAnswer<'a>],
     sampling: &Sampling,
     threads: usize,
 ) -> Result<usize, PolicyError> {
-    let mut waiting: Vec<Waiting<'a>> = Vec::new();
+    let mut waiting: Vec<QueuedAnswers<'a>> = Vec::new();
     for (prompt, requests) in prompts {
-        let mut alike: BTreeMap<Vec<u32>, Vec<Answer<'a>>> = BTreeMap::new();
+        let mut alike: BTreeMap<Vec<u32>, Vec<PartialAnswer<'a>>> = BTreeMap::new();
         for &index in requests.iter().filter(|&&index| !answers[index].done) {
             alike.entry(answers[index].drawn().to_vec()).or_default().push(answers[index].clone());
         }
-        waiting.extend(alike.into_iter().map(|(drawn, answers)| Waiting { tokens: [&prompt[..], &drawn].concat(), answers }));
+        waiting.extend(alike.into_iter().map(|(drawn, answers)| QueuedAnswers { tokens: [&prompt[..], &drawn].concat(), answers }));
     }
     let parts = parts(&vec![1; waiting.len()], threads);
     let mut waiting = waiting.into_iter();
-    let jobs: Vec<Mutex<Vec<Waiting<'a>>>> = parts.iter().map(|part| Mutex::new(waiting.by_ref().take(part.len()).collect())).collect();
-    let shared = Mutex::new(kept);
+    let jobs: Vec<Mutex<Vec<QueuedAnswers<'a>>>> =
+        parts.iter().map(|part| Mutex::new(waiting.by_ref().take(part.len()).collect())).collect();
+    let shared = Mutex::new(cache);
     let done = spread(
         threads,
         || (),
@@ -208,14 +209,19 @@ pub fn write<'a>(
 }
 
 /// Writes the answers of one thread.
-fn write_part<'a>(running: &Running, kept: &Mutex<&mut Kept>, waiting: Vec<Waiting<'a>>, sampling: &Sampling) -> (Vec<Answer<'a>>, usize) {
+fn write_part<'a>(
+    running: &AdaptedEngine,
+    cache: &Mutex<&mut PageCache>,
+    waiting: Vec<QueuedAnswers<'a>>,
+    sampling: &Sampling,
+) -> (Vec<PartialAnswer<'a>>, usize) {
     let mut waiting = waiting.into_iter().peekable();
-    let (mut rows, mut done): (Vec<Row>, Vec<Answer>) = (Vec::new(), Vec::new());
+    let (mut rows, mut done): (Vec<DecodingRow>, Vec<PartialAnswer>) = (Vec::new(), Vec::new());
     let mut computed = 0;
     loop {
-        while rows.len() < ROWS && waiting.peek().is_some_and(|next| fits(&mut open(kept), &rows, next)) {
-            if let Some(Waiting { tokens, answers }) = waiting.next() {
-                rows.push(Row { sequence: open(kept).begin(tokens), answers });
+        while rows.len() < ROWS && waiting.peek().is_some_and(|next| fits(&mut lock(cache), &rows, next)) {
+            if let Some(QueuedAnswers { tokens, answers }) = waiting.next() {
+                rows.push(DecodingRow { sequence: lock(cache).begin(tokens), answers });
             }
         }
         if rows.is_empty() {
@@ -242,25 +248,25 @@ fn write_part<'a>(running: &Running, kept: &Mutex<&mut Kept>, waiting: Vec<Waiti
         });
         let mut next = Vec::with_capacity(rows.len());
         for row in rows {
-            part(row, kept, &mut next, &mut done);
+            part(row, cache, &mut next, &mut done);
         }
         rows = next;
     }
 }
 
 /// Whether there is room for one row more with all that it may write; alone it has room in any case.
-fn fits(kept: &mut Kept, rows: &[Row], next: &Waiting) -> bool {
-    let more = |answers: &[Answer]| answers.iter().map(Answer::more).max().unwrap_or(0);
-    let pages = |tokens: usize, answers: &[Answer]| (more(answers) + tokens % PAGE).div_ceil(PAGE) * answers.len();
+fn fits(cache: &mut PageCache, rows: &[DecodingRow], next: &QueuedAnswers) -> bool {
+    let more = |answers: &[PartialAnswer]| answers.iter().map(PartialAnswer::more).max().unwrap_or(0);
+    let pages = |tokens: usize, answers: &[PartialAnswer]| (more(answers) + tokens % PAGE).div_ceil(PAGE) * answers.len();
     let later: usize = rows.iter().map(|row| pages(row.sequence.tokens.len(), &row.answers).saturating_sub(row.answers.len())).sum();
-    let own = (next.tokens.len() - kept.known(&next.tokens)) / PAGE + pages(next.tokens.len(), &next.answers) + 1;
-    kept.room(later + own) || rows.is_empty()
+    let own = (next.tokens.len() - cache.known(&next.tokens)) / PAGE + pages(next.tokens.len(), &next.answers) + 1;
+    cache.room(later + own) || rows.is_empty()
 }
 
 /// Parts the answers of a row by what they wrote: those that are done, and rows of those that wrote the same.
-fn part<'a>(row: Row<'a>, kept: &Mutex<&mut Kept>, rows: &mut Vec<Row<'a>>, done: &mut Vec<Answer<'a>>) {
-    let Row { mut sequence, answers } = row;
-    let mut parted: BTreeMap<u32, Vec<Answer>> = BTreeMap::new();
+fn part<'a>(row: DecodingRow<'a>, cache: &Mutex<&mut PageCache>, rows: &mut Vec<DecodingRow<'a>>, done: &mut Vec<PartialAnswer<'a>>) {
+    let DecodingRow { mut sequence, answers } = row;
+    let mut parted: BTreeMap<u32, Vec<PartialAnswer>> = BTreeMap::new();
     for answer in answers {
         if answer.done {
             done.push(answer);
@@ -270,17 +276,17 @@ fn part<'a>(row: Row<'a>, kept: &Mutex<&mut Kept>, rows: &mut Vec<Row<'a>>, done
     }
     let mut left = parted.len();
     if left == 0 {
-        return open(kept).keep(sequence);
+        return lock(cache).keep(sequence);
     }
     for (last, answers) in parted {
         left -= 1;
         if left == 0 {
             sequence.tokens.push(last);
-            rows.push(Row { sequence, answers });
+            rows.push(DecodingRow { sequence, answers });
             return;
         }
         let mut own = sequence.fork();
         own.tokens.push(last);
-        rows.push(Row { sequence: own, answers });
+        rows.push(DecodingRow { sequence: own, answers });
     }
 }

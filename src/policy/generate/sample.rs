@@ -24,10 +24,10 @@ pub fn draw(logits: &[f32], allowed: Option<&[u32]>, sampling: &Sampling, unit: 
     if sampling.temperature <= 0.0 {
         return (token(best), logprob(best));
     }
-    let kept = truncated(&weights, sampling);
-    let mass: f64 = weights.iter().zip(&kept).filter(|(_, kept)| **kept).map(|(w, _)| w).sum();
+    let included = truncated(&weights, sampling);
+    let mass: f64 = weights.iter().zip(&included).filter(|(_, included)| **included).map(|(w, _)| w).sum();
     let (mut left, mut chosen) = (unit * mass, best);
-    for i in (0..count).filter(|&i| kept[i]) {
+    for i in (0..count).filter(|&i| included[i]) {
         chosen = i;
         left -= weights[i];
         if left < 0.0 {
@@ -41,8 +41,8 @@ pub fn draw(logits: &[f32], allowed: Option<&[u32]>, sampling: &Sampling, unit: 
 /// learning computes.
 pub fn draw_row(isa: Isa, logits: &[f32], allowed: Option<&[u32]>, sampling: &Sampling, unit: f64) -> (u32, f32) {
     if let Some(allowed) = allowed {
-        let held: Vec<f32> = allowed.iter().map(|&token| logits[token as usize]).collect();
-        let (i, logprob) = draw_row(isa, &held, None, sampling, unit);
+        let restricted: Vec<f32> = allowed.iter().map(|&token| logits[token as usize]).collect();
+        let (i, logprob) = draw_row(isa, &restricted, None, sampling, unit);
         return (allowed[i as usize], logprob);
     }
     let temperature = sampling.divisor() as f32;
@@ -53,11 +53,11 @@ pub fn draw_row(isa: Isa, logits: &[f32], allowed: Option<&[u32]>, sampling: &Sa
         inverse(logits, temperature, mass.0, &sums, unit)
     } else {
         let weights: Vec<f64> = logits.iter().map(|logit| f64::from((logit - mass.0) / temperature).exp()).collect();
-        let kept = truncated(&weights, sampling);
-        let total: f64 = weights.iter().zip(&kept).filter(|(_, kept)| **kept).map(|(weight, _)| weight).sum();
+        let included = truncated(&weights, sampling);
+        let total: f64 = weights.iter().zip(&included).filter(|(_, included)| **included).map(|(weight, _)| weight).sum();
         let mut left = unit * total;
         let mut chosen = 0;
-        for i in (0..weights.len()).filter(|&i| kept[i]) {
+        for i in (0..weights.len()).filter(|&i| included[i]) {
             chosen = i;
             left -= weights[i];
             if left < 0.0 {
@@ -100,22 +100,22 @@ fn truncated(weights: &[f64], sampling: &Sampling) -> Vec<bool> {
         return vec![true; weights.len()];
     }
     let order = likeliest(weights, most, sampling.top_p);
-    let mut kept = vec![false; weights.len()];
+    let mut included = vec![false; weights.len()];
     if sampling.top_p >= 1.0 {
-        order.into_iter().for_each(|i| kept[i] = true);
-        return kept;
+        order.into_iter().for_each(|i| included[i] = true);
+        return included;
     }
     let all = if most == weights.len() { weights.iter().sum() } else { order.iter().map(|&i| weights[i]).sum::<f64>() };
     let mass = sampling.top_p * all;
     let mut sum = 0.0;
     for i in order {
-        kept[i] = true;
+        included[i] = true;
         sum += weights[i];
         if sum >= mass {
             break;
         }
     }
-    kept
+    included
 }
 
 /// The `most` likeliest tokens, or of all of them enough for `top_p` of their probability; the likeliest first, the lower first of equals. They are
@@ -123,13 +123,13 @@ fn truncated(weights: &[f64], sampling: &Sampling) -> Vec<bool> {
 fn likeliest(weights: &[f64], most: usize, top_p: f64) -> Vec<usize> {
     let order = |a: &usize, b: &usize| weights[*b].total_cmp(&weights[*a]).then(a.cmp(b));
     let mut all: Vec<usize> = (0..weights.len()).collect();
-    let wanted = top_p * weights.iter().sum::<f64>();
+    let target = top_p * weights.iter().sum::<f64>();
     let mut count = if most == weights.len() { most.min(256) } else { most };
     loop {
         if count < all.len() {
             all.select_nth_unstable_by(count, order);
         }
-        if count >= most || all[..count].iter().map(|&i| weights[i]).sum::<f64>() > wanted * (1.0 + 1e-9) {
+        if count >= most || all[..count].iter().map(|&i| weights[i]).sum::<f64>() > target * (1.0 + 1e-9) {
             all.truncate(count);
             all.sort_unstable_by(order);
             return all;
@@ -152,9 +152,9 @@ mod tests {
         let at = |unit| draw(&logits, None, &sampling(1.0, 1.0), unit);
         assert_eq!([at(0.0).0, at(0.12).0, at(0.13).0, at(0.37).0, at(0.38).0, at(0.999).0], [0, 0, 1, 1, 2, 2]);
         assert!((at(0.2).1 - (0.25f32).ln()).abs() < 1e-6);
-        let held = draw(&logits, Some(&[0, 1]), &sampling(1.0, 1.0), 0.5);
-        assert_eq!(held.0, 1);
-        assert!((held.1 - (2.0f32 / 3.0).ln()).abs() < 1e-6);
+        let constrained = draw(&logits, Some(&[0, 1]), &sampling(1.0, 1.0), 0.5);
+        assert_eq!(constrained.0, 1);
+        assert!((constrained.1 - (2.0f32 / 3.0).ln()).abs() < 1e-6);
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
     fn a_row_is_drawn_like_any() {
         let mut random = crate::seed::Random::new(4);
         let logits: Vec<f32> = (0..3000).map(|_| 6.0 * random.unit() as f32).collect();
-        let held = [5u32, 17, 2999];
+        let subset = [5u32, 17, 2999];
         for sampling in [
             sampling(1.0, 1.0),
             sampling(0.7, 0.9),
@@ -194,11 +194,14 @@ mod tests {
             Sampling { top_k: 40, ..sampling(1.3, 0.5) },
         ] {
             for i in 0..50 {
-                for allowed in [None, Some(&held[..])] {
+                for allowed in [None, Some(&subset[..])] {
                     let unit = (f64::from(i) + 0.5) / 50.0;
                     let (token, logprob) = draw(&logits, allowed, &sampling, unit);
-                    let (other, found) = draw_row(Isa::chosen(), &logits, allowed, &sampling, unit);
-                    assert!(token == other && (logprob - found).abs() < 1e-5, "{sampling:?}: {token} {logprob}, {other} {found}");
+                    let (other, other_logprob) = draw_row(Isa::chosen(), &logits, allowed, &sampling, unit);
+                    assert!(
+                        token == other && (logprob - other_logprob).abs() < 1e-5,
+                        "{sampling:?}: {token} {logprob}, {other} {other_logprob}"
+                    );
                 }
             }
         }

@@ -1,11 +1,11 @@
 //! Keys and values of what was read with one version of the weights: over turns, attempts, samples and nodes, until the weights change.
 //!
 //! A token lies in a slot, and is found by the slot of the token before it: what it became depends on what stands before it alone, so
-//! whoever reads the same beginning takes it from here, with the same bits as if it had computed them. Memory is bounded: what was read
+//! sequences with the same beginning reuse it, with the same bits as if they had computed it. Memory is bounded: what was read
 //! longest ago is forgotten first, the last token of a sequence before the first.
 
-use super::kept::Kept;
-use crate::policy::engine::{pages, Running};
+use super::page_cache::PageCache;
+use crate::policy::engine::{pages, AdaptedEngine};
 use crate::policy::model::Net;
 use crate::policy::room;
 use crate::policy::tensors::indices;
@@ -13,20 +13,20 @@ use crate::policy::trie::shared;
 use std::collections::HashMap;
 use tch::{Kind, Tensor};
 
-/// Bytes that the keys and values of a model take at most where nobody says how much memory is free, but for what one part of a call needs by
+/// Bytes that the keys and values of a model take at most where the system doesn't say how much memory is free, but for what one part of a call needs by
 /// itself.
 const MOST: u64 = 1 << 30;
 /// The share of the memory that is free when they are first needed which they take at most, as one over this.
 const SHARE: u64 = 4;
 
 /// One token that was read.
-struct Slot {
+struct TokenSlot {
     /// The slot of the token before it.
     before: Option<usize>,
     token: u32,
     /// How many tokens stand before it.
     place: usize,
-    /// When it was read last. Whoever reads a token reads all before it, so that none of them was read longer ago.
+    /// When it was read last. Reading a token reads all before it, so none of those is older.
     read: u64,
     /// Its keys and values are there.
     ready: bool,
@@ -36,7 +36,7 @@ struct Slot {
 pub struct Store {
     /// The most slots that are kept.
     limit: usize,
-    slots: Vec<Slot>,
+    slots: Vec<TokenSlot>,
     /// Slots that hold nothing.
     free: Vec<usize>,
     /// Where a token lies that stands after the one in that slot.
@@ -47,26 +47,26 @@ pub struct Store {
     /// Bytes that all of it may take.
     bytes: u64,
     /// Pages, where the model computes row by row.
-    kept: Option<Kept>,
+    page_cache: Option<PageCache>,
 }
 
 impl Store {
-    /// Nothing was read yet with the weights in `net`; room for so many bytes, or what is free.
+    /// An empty cache for the weights in `net`, of at most `bytes` or a share of the free memory.
     pub fn new(net: &Net, bytes: Option<u64>) -> Store {
         let bytes = bytes.unwrap_or_else(|| room::available().map_or(MOST, |free| free / SHARE));
         let size = if net.kind() == Kind::BFloat16 { 2 } else { 4 };
-        Store { bytes, ..Store::of((bytes / (size * net.sizes.cached as u64)) as usize) }
+        Store { bytes, ..Store::with_capacity((bytes / (size * net.sizes.cached as u64)) as usize) }
     }
 
     /// The pages of a model that computes row by row.
-    pub fn kept(&mut self, running: &Running) -> &mut Kept {
+    pub fn page_cache(&mut self, running: &AdaptedEngine) -> &mut PageCache {
         let limit = self.bytes as usize / pages::bytes(&running.engine);
-        self.kept.get_or_insert_with(|| Kept::of(limit))
+        self.page_cache.get_or_insert_with(|| PageCache::with_capacity(limit))
     }
 
     /// Room for `limit` tokens.
-    pub fn of(limit: usize) -> Store {
-        Store { limit, slots: vec![], free: vec![], after: HashMap::new(), blocks: vec![], now: 0, bytes: MOST, kept: None }
+    pub fn with_capacity(limit: usize) -> Store {
+        Store { limit, slots: vec![], free: vec![], after: HashMap::new(), blocks: vec![], now: 0, bytes: MOST, page_cache: None }
     }
 
     /// How many tokens there is room for.
@@ -90,12 +90,12 @@ impl Store {
         let mut missing = 0;
         let mut last: &[u32] = &[];
         for prompt in prompts.clone() {
-            let (mut found, mut before) = (0, None);
-            while let Some(&slot) = prompt.get(found).and_then(|&token| self.after.get(&(before, token))) {
+            let (mut matched, mut before) = (0, None);
+            while let Some(&slot) = prompt.get(matched).and_then(|&token| self.after.get(&(before, token))) {
                 self.slots[slot].read = self.now;
-                (found, before) = (found + 1, Some(slot));
+                (matched, before) = (matched + 1, Some(slot));
             }
-            missing += prompt.len() - found.max(shared(last, prompt));
+            missing += prompt.len() - matched.max(shared(last, prompt));
             last = prompt;
         }
         let room = self.free.len() + self.limit.saturating_sub(self.slots.len());
@@ -124,7 +124,7 @@ impl Store {
             let slot = match self.after.get(&(before, token)) {
                 Some(&slot) => slot,
                 None => {
-                    let fresh = Slot { before, token, place, read: self.now, ready: false };
+                    let fresh = TokenSlot { before, token, place, read: self.now, ready: false };
                     let slot = self.free.pop().unwrap_or(self.slots.len());
                     match self.slots.get_mut(slot) {
                         Some(old) => *old = fresh,
@@ -144,13 +144,13 @@ impl Store {
     pub fn keep(&mut self, slots: &[usize], rows: &[Tensor]) {
         let count = slots.len() as i64;
         for (i, rows) in rows.iter().enumerate() {
-            let held = self.blocks.get(i).map_or(0, |block| block.size()[0]);
-            if held < self.slots.len() as i64 {
+            let capacity = self.blocks.get(i).map_or(0, |block| block.size()[0]);
+            if capacity < self.slots.len() as i64 {
                 let size = self.slots.len().next_power_of_two().max(1024).min(self.limit.max(self.slots.len())) as i64;
                 let larger = Tensor::zeros([size, rows.size()[1]], (rows.kind(), rows.device()));
                 match self.blocks.get_mut(i) {
                     Some(block) => {
-                        larger.narrow(0, 0, held).copy_(block);
+                        larger.narrow(0, 0, capacity).copy_(block);
                         *block = larger;
                     }
                     None => self.blocks.push(larger),
@@ -181,15 +181,15 @@ mod tests {
         let rows: Vec<f32> = slots.iter().map(|&slot| store.slots[slot].token as f32).collect();
         store.keep(&slots, &[Tensor::from_slice(&rows).view([-1, 1])]);
         for (prompt, path) in prompts.iter().zip(&paths) {
-            let kept = |slot: &usize| store.blocks[0].double_value(&[*slot as i64, 0]) as u32;
-            assert_eq!(path.iter().map(kept).collect::<Vec<_>>(), *prompt);
+            let stored = |slot: &usize| store.blocks[0].double_value(&[*slot as i64, 0]) as u32;
+            assert_eq!(path.iter().map(stored).collect::<Vec<_>>(), *prompt);
         }
         slots.len()
     }
 
     #[test]
     fn what_was_read_is_not_read_again() {
-        let mut store = Store::of(100);
+        let mut store = Store::with_capacity(100);
         assert_eq!(read(&mut store, &[&[1, 2, 3], &[1, 2, 4]]), 4);
         assert_eq!(read(&mut store, &[&[1, 2, 3], &[1, 2, 3, 5], &[2]]), 2);
         assert_eq!(store.slots.len(), 6);
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn the_oldest_is_forgotten_from_its_end() {
-        let mut store = Store::of(6);
+        let mut store = Store::with_capacity(6);
         assert_eq!(read(&mut store, &[&[1, 2, 3]]), 3);
         assert_eq!(read(&mut store, &[&[1, 7]]), 1);
         // Two are free, and 3 and then 2 are the oldest.
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn what_was_not_computed_is_not_taken_for_read() {
-        let mut store = Store::of(10);
+        let mut store = Store::with_capacity(10);
         let path = admit(&mut store, &[&[1, 2]]).remove(0);
         assert!(!store.slots[path[0]].ready && admit(&mut store, &[&[1, 2]]) == [path.clone()]);
         store.keep(&path, &[Tensor::zeros([16, 3], (Kind::Float, Device::Cpu))]);

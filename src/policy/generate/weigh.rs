@@ -1,11 +1,11 @@
 //! Choices weighed instead of drawn: how likely each of a prompt's choices is, and what a critic expects of each.
 //!
 //! A prompt is read once, and each choice is a branch behind it; what choices begin with in common is one branch until they part. So a list of
-//! many costs what its own tokens cost, and the model's head is asked only where choices part: the rest of them is certain.
+//! many costs what its own tokens cost, and the model's head is computed only where choices diverge: the other tokens are certain.
 
 use super::store::Store;
-use super::{parts, read, Read};
-use crate::policy::choices::Walk;
+use super::{parts, read, ReadResult};
+use crate::policy::choices::ChoiceConstraint;
 use crate::policy::model::Net;
 use crate::policy::sequence::check;
 use crate::policy::{PolicyError, Request, RowFault, Tally};
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// A number for each of the choices of each request, in their order, and what it took to find them.
-pub struct Weighed {
+pub struct ChoiceScores {
     /// By request, and then by its choices.
     pub choices: Vec<Vec<f64>>,
     /// The tokens that were read.
@@ -40,10 +40,10 @@ pub fn likelihoods(
     requests: &[Request],
     temperature: f64,
     threads: usize,
-) -> Result<Weighed, PolicyError> {
+) -> Result<ChoiceScores, PolicyError> {
     checked(net, requests)?;
     let sorted: Vec<Vec<&[u32]>> = requests.iter().map(ascending).collect();
-    // The first fork of each, and those behind it: so that nobody computes a prompt that somebody else is just computing.
+    // The first fork of each, and those behind it: so that no prompt is computed twice at the same time.
     let (mut first, mut later) = (Vec::new(), Vec::new());
     for (request, choices) in sorted.iter().enumerate() {
         for (i, fork) in forks(request, choices).into_iter().enumerate() {
@@ -59,27 +59,33 @@ pub fn likelihoods(
     for forks in [first, later] {
         let place = |fork: &Fork| [&requests[fork.request].prompt[..], &sorted[fork.request][fork.choices.start][..fork.depth]].concat();
         let groups = |fork: &Fork| groups(&sorted[fork.request], fork);
-        let found = outputs(net, version, store, &forks, place, threads, &mut tokens, |fork, logits| {
+        let distributions = outputs(net, version, store, &forks, place, threads, &mut tokens, |fork, logits| {
             let groups = groups(fork);
             let scaled: Vec<f64> = groups.iter().map(|(token, _)| f64::from(logits[*token as usize]) / temperature).collect();
             let most = scaled.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let mass = scaled.iter().map(|x| (x - most).exp()).sum::<f64>().ln();
             scaled.into_iter().map(|x| x - most - mass).collect::<Vec<f64>>()
         })?;
-        for (fork, logprobs) in forks.iter().zip(found) {
+        for (fork, logprobs) in forks.iter().zip(distributions) {
             for ((_, range), logprob) in groups(fork).into_iter().zip(logprobs) {
                 sums[fork.request][range].iter_mut().for_each(|sum| *sum += logprob);
             }
         }
     }
-    Ok(Weighed { choices: in_their_order(requests, &sorted, &sums), tokens })
+    Ok(ChoiceScores { choices: in_their_order(requests, &sorted, &sums), tokens })
 }
 
 /// What a critic expects of each choice: its value before the choice's last token, which closes it.
 ///
 /// # Errors
 /// [`PolicyError::Row`] if a request can't be read.
-pub fn worths(net: &Net, version: u64, store: &mut Store, requests: &[Request], threads: usize) -> Result<Weighed, PolicyError> {
+pub fn choice_values(
+    net: &Net,
+    version: u64,
+    store: &mut Store,
+    requests: &[Request],
+    threads: usize,
+) -> Result<ChoiceScores, PolicyError> {
     checked(net, requests)?;
     let sorted: Vec<Vec<&[u32]>> = requests.iter().map(ascending).collect();
     let all: Vec<(usize, usize)> = sorted.iter().enumerate().flat_map(|(i, choices)| (0..choices.len()).map(move |c| (i, c))).collect();
@@ -93,39 +99,40 @@ pub fn worths(net: &Net, version: u64, store: &mut Store, requests: &[Request], 
     // Prompts first, as above.
     let prompts: Vec<usize> = (0..requests.len()).collect();
     outputs(net, version, store, &prompts, |&i| requests[i].prompt.clone(), threads, &mut tokens, |_, _| ())?;
-    let found = outputs(net, version, store, &all, place, threads, &mut tokens, |_, value| f64::from(value[0]))?;
-    let mut worths: Vec<Vec<f64>> = sorted.iter().map(|choices| vec![0.0; choices.len()]).collect();
-    all.into_iter().zip(found).for_each(|((request, choice), value)| worths[request][choice] = value);
-    Ok(Weighed { choices: in_their_order(requests, &sorted, &worths), tokens })
+    let values = outputs(net, version, store, &all, place, threads, &mut tokens, |_, value| f64::from(value[0]))?;
+    let mut by_choice: Vec<Vec<f64>> = sorted.iter().map(|choices| vec![0.0; choices.len()]).collect();
+    all.into_iter().zip(values).for_each(|((request, choice), value)| by_choice[request][choice] = value);
+    Ok(ChoiceScores { choices: in_their_order(requests, &sorted, &by_choice), tokens })
 }
 
-/// What `of` makes of the output after what stands before each of `asked`, by `place`; what is alike is read once.
+/// What `convert` makes of the output after the sequence `place(query)` of each of `queries`; equal sequences are read once.
 #[allow(clippy::too_many_arguments)]
 fn outputs<A: Sync, T: Send + Clone>(
     net: &Net,
     version: u64,
     store: &mut Store,
-    asked: &[A],
+    queries: &[A],
     place: impl Fn(&A) -> Vec<u32>,
     threads: usize,
     tokens: &mut Tally,
-    of: impl Fn(&A, &[f32]) -> T + Sync,
+    convert: impl Fn(&A, &[f32]) -> T + Sync,
 ) -> Result<Vec<T>, PolicyError> {
     let mut places: BTreeMap<Vec<u32>, Vec<usize>> = BTreeMap::new();
-    asked.iter().enumerate().for_each(|(i, asked)| places.entry(place(asked)).or_default().push(i));
+    queries.iter().enumerate().for_each(|(i, query)| places.entry(place(query)).or_default().push(i));
     places.keys().for_each(|sequence| tokens.read(version, sequence));
     let sequences: Vec<&[u32]> = places.keys().map(Vec::as_slice).collect();
     let members: Vec<&Vec<usize>> = places.values().collect();
-    let mut made: Vec<Option<T>> = vec![None; asked.len()];
+    let mut results: Vec<Option<T>> = vec![None; queries.len()];
     let limit = if net.running().is_some() { usize::MAX } else { store.limit() };
     for part in parts(&sequences, limit) {
-        let each = |i: usize, output: &[f32]| members[part.start + i].iter().map(|&a| (a, of(&asked[a], output))).collect::<Vec<_>>();
-        let Read { found, computed, .. } = read(net, store, &sequences[part.clone()], threads, each)?;
+        let each =
+            |i: usize, output: &[f32]| members[part.start + i].iter().map(|&a| (a, convert(&queries[a], output))).collect::<Vec<_>>();
+        let ReadResult { outputs, computed, .. } = read(net, store, &sequences[part.clone()], threads, each)?;
         tokens.computed += computed;
-        found.into_iter().flatten().for_each(|(a, value)| made[a] = Some(value));
+        outputs.into_iter().flatten().for_each(|(a, value)| results[a] = Some(value));
     }
-    // Each was asked for, so none is missing.
-    Ok(made.into_iter().flatten().collect())
+    // Every query is in one part, so none is missing.
+    Ok(results.into_iter().flatten().collect())
 }
 
 /// Refuses what the model can't read, and choices that aren't closed.
@@ -134,7 +141,7 @@ fn checked(net: &Net, requests: &[Request]) -> Result<(), PolicyError> {
         let wrong = |fault: RowFault| PolicyError::Row { row, fault };
         let longest = request.choices.iter().map(Vec::len).max().unwrap_or(0);
         check(&request.prompt, &request.choices, longest, &net.sizes).map_err(wrong)?;
-        Walk::new(&request.choices, &net.ends).map_err(wrong)?;
+        ChoiceConstraint::new(&request.choices, &net.ends).map_err(wrong)?;
     }
     Ok(())
 }
@@ -149,15 +156,15 @@ fn ascending(request: &Request) -> Vec<&[u32]> {
 
 /// The numbers of the choices as the requests have them.
 fn in_their_order(requests: &[Request], sorted: &[Vec<&[u32]>], numbers: &[Vec<f64>]) -> Vec<Vec<f64>> {
-    let of = |(request, (sorted, numbers)): (&Request, (&Vec<&[u32]>, &Vec<f64>))| {
+    let restore = |(request, (sorted, numbers)): (&Request, (&Vec<&[u32]>, &Vec<f64>))| {
         request.choices.iter().filter_map(|choice| Some(numbers[sorted.binary_search(&choice.as_slice()).ok()?])).collect()
     };
-    requests.iter().zip(sorted.iter().zip(numbers)).map(of).collect()
+    requests.iter().zip(sorted.iter().zip(numbers)).map(restore).collect()
 }
 
 /// Where these choices, ascending, part: the fork that all others lie behind first.
 fn forks(request: usize, choices: &[&[u32]]) -> Vec<Fork> {
-    let mut found = Vec::new();
+    let mut forks = Vec::new();
     let mut open = vec![(0..choices.len(), 0)];
     while let Some((range, mut depth)) = open.pop() {
         if range.len() < 2 {
@@ -169,9 +176,9 @@ fn forks(request: usize, choices: &[&[u32]]) -> Vec<Fork> {
         }
         let fork = Fork { request, choices: range, depth };
         open.extend(groups(choices, &fork).into_iter().map(|(_, range)| (range, depth + 1)));
-        found.push(fork);
+        forks.push(fork);
     }
-    found
+    forks
 }
 
 /// The tokens that may follow at a fork, ascending, and the choices that go on with each.
@@ -197,12 +204,12 @@ mod tests {
         let choices: [&[u32]; 5] = [&[5, 2, 3, END], &[5, 2, 4, END], &[5, 2, 4, 4, END], &[5, 7, END], &[5, 9, END]];
         let mut sorted = choices.to_vec();
         sorted.sort_unstable();
-        let found = forks(0, &sorted);
-        let shown: Vec<(Range<usize>, usize)> = found.iter().map(|fork| (fork.choices.clone(), fork.depth)).collect();
+        let parting = forks(0, &sorted);
+        let shown: Vec<(Range<usize>, usize)> = parting.iter().map(|fork| (fork.choices.clone(), fork.depth)).collect();
         // After 5; then after 5 2; then after 5 2 4, where END is a token like any other.
         assert_eq!(shown, [(0..5, 1), (0..3, 2), (1..3, 3)]);
-        assert_eq!(groups(&sorted, &found[0]), [(2, 0..3), (7, 3..4), (9, 4..5)]);
-        assert_eq!(groups(&sorted, &found[2]).iter().map(|(token, _)| *token).collect::<Vec<_>>(), [END, 4]);
+        assert_eq!(groups(&sorted, &parting[0]), [(2, 0..3), (7, 3..4), (9, 4..5)]);
+        assert_eq!(groups(&sorted, &parting[2]).iter().map(|(token, _)| *token).collect::<Vec<_>>(), [END, 4]);
         assert!(forks(0, &sorted[..1]).is_empty(), "nothing is left to choose");
     }
 }

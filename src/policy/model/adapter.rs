@@ -8,9 +8,9 @@ use super::folder::{json, read, tensors, whole};
 use super::config::VALUE_HEAD;
 use super::lora::{whole as learnt_whole, Adapter, Lora, HEAD_MODULE};
 use super::parameters::Layout;
-use super::safetensors::Files;
-use super::saved::{self, check_moments, named, read_moments, write_moments, write_weights, Trained, TRAINED};
-use super::source::{check, read as read_tensors, Source};
+use super::safetensors::SafetensorsFiles;
+use super::saved::{self, check_moments, named, read_moments, write_moments, write_weights, TrainingProgress, TRAINED};
+use super::source::{check, read as read_tensors, TensorSource};
 use crate::policy::update::Moments;
 use crate::policy::{FileFault, PolicyError};
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ const MOMENTS: &str = "adapter_optimizer.safetensors";
 
 /// What PEFT writes about an adapter. What isn't named here doesn't change what is computed.
 #[derive(Serialize, Deserialize)]
-struct Config {
+struct PeftConfig {
     peft_type: String,
     #[serde(default)]
     task_type: Option<String>,
@@ -65,7 +65,7 @@ fn none() -> String {
     "none".into()
 }
 
-impl Config {
+impl PeftConfig {
     /// What is there that can't be computed here, if anything is.
     fn unsupported(&self) -> Option<String> {
         let patterns = !self.rank_pattern.is_empty() || !self.alpha_pattern.is_empty();
@@ -84,34 +84,34 @@ impl Config {
 }
 
 /// Whether `folder` is that of an adapter.
-pub fn is_one(folder: &Path) -> bool {
+pub fn is_adapter_folder(folder: &Path) -> bool {
     folder.join(CONFIG).exists()
 }
 
 /// An adapter as it lies on disk: all but its tensors.
-pub struct Stored {
+pub struct StoredAdapter {
     folder: PathBuf,
     lora: Lora,
     base: Option<String>,
-    files: Files,
-    moments: Option<Files>,
+    files: SafetensorsFiles,
+    moments: Option<SafetensorsFiles>,
     /// How far it was trained.
-    pub trained: Trained,
+    pub trained: TrainingProgress,
 }
 
-impl Stored {
+impl StoredAdapter {
     /// Opens the adapter in `folder`.
     ///
     /// # Errors
     /// Names the file that is missing or damaged, or what can't be computed here.
-    pub fn open(folder: &Path) -> Result<Stored, PolicyError> {
+    pub fn open(folder: &Path) -> Result<StoredAdapter, PolicyError> {
         let path = folder.join(CONFIG);
-        let config: Config = read(&path)?;
+        let config: PeftConfig = read(&path)?;
         if let Some(what) = config.unsupported() {
             return Err(PolicyError::at(&path, FileFault::Unsupported(what)));
         }
         let weights = folder.join(WEIGHTS);
-        let files = Files::open(&weights, vec![weights.clone()])?;
+        let files = SafetensorsFiles::open(&weights, vec![weights.clone()])?;
         let modules = || files.names().into_iter().filter_map(Lora::module_of).map(String::from).collect::<BTreeSet<_>>();
         let targets = match &config.target_modules {
             Value::Array(names) if config.layers_to_transform.is_null() => {
@@ -121,9 +121,9 @@ impl Stored {
         };
         let lora = Lora { rank: config.r, alpha: config.lora_alpha, dropout: config.lora_dropout, stabilised: config.use_rslora, targets };
         let (trained, moments) = (folder.join(TRAINED), folder.join(MOMENTS));
-        let trained = if trained.exists() { read(&trained)? } else { Trained::default() };
-        let moments = if moments.exists() { Some(Files::open(&moments, vec![moments.clone()])?) } else { None };
-        Ok(Stored { folder: folder.into(), lora, base: config.base_model_name_or_path, files, moments, trained })
+        let trained = if trained.exists() { read(&trained)? } else { TrainingProgress::default() };
+        let moments = if moments.exists() { Some(SafetensorsFiles::open(&moments, vec![moments.clone()])?) } else { None };
+        Ok(StoredAdapter { folder: folder.into(), lora, base: config.base_model_name_or_path, files, moments, trained })
     }
 
     /// Where the model lies that it adapts: in its own folder, or where it says, seen from here or from there.
@@ -134,11 +134,11 @@ impl Stored {
         if self.folder.join(saved::CONFIG).exists() {
             return Ok(self.folder.clone());
         }
-        let said = self.base.as_deref().unwrap_or_default();
-        let places = [PathBuf::from(said), self.folder.join(said)];
-        match places.into_iter().find(|place| !said.is_empty() && place.exists()) {
+        let base = self.base.as_deref().unwrap_or_default();
+        let places = [PathBuf::from(base), self.folder.join(base)];
+        match places.into_iter().find(|place| !base.is_empty() && place.exists()) {
             Some(place) => Ok(place),
-            None => Err(PolicyError::at(&self.folder.join(CONFIG), FileFault::NoBase { base: said.into() })),
+            None => Err(PolicyError::at(&self.folder.join(CONFIG), FileFault::NoBase { base: base.into() })),
         }
     }
 
@@ -175,15 +175,15 @@ impl Stored {
 }
 
 /// The model that an adapter is of.
-pub enum Base<'a> {
+pub enum BaseLocation<'a> {
     /// It lies there.
     Named(&'a str),
     /// It has no other place than beside the adapter.
-    Here(&'a saved::Saved),
+    Here(&'a saved::SavedModel),
 }
 
 /// An adapter with its weights.
-pub struct Saved<'a> {
+pub struct SavedAdapter<'a> {
     /// What kind it is of.
     pub adapter: Arc<Adapter>,
     /// Its weights, `[parameters]`.
@@ -193,25 +193,25 @@ pub struct Saved<'a> {
     /// The version of its weights.
     pub version: u64,
     /// The model that it is of.
-    pub base: Base<'a>,
+    pub base: BaseLocation<'a>,
 }
 
 /// Writes `saved` into `folder`, in place of what is there.
 ///
 /// # Errors
 /// [`PolicyError::File`] if something can't be written; then `folder` is as it was.
-pub fn save(saved: &Saved, folder: &Path) -> Result<(), PolicyError> {
+pub fn save(saved: &SavedAdapter, folder: &Path) -> Result<(), PolicyError> {
     whole(folder, |to| {
         let base = match &saved.base {
-            Base::Named(path) => path.to_string(),
-            Base::Here(model) => {
+            BaseLocation::Named(path) => path.to_string(),
+            BaseLocation::Here(model) => {
                 write_weights(model, to)?;
                 ".".into()
             }
         };
         json(&to.join(CONFIG), &config(&saved.adapter, base))?;
         tensors(&to.join(WEIGHTS), &named(saved.adapter.layout(), &saved.flat, ""))?;
-        json(&to.join(TRAINED), &Trained { version: saved.version, steps: saved.moments.steps })?;
+        json(&to.join(TRAINED), &TrainingProgress { version: saved.version, steps: saved.moments.steps })?;
         if saved.moments.steps > 0 {
             write_moments(&to.join(MOMENTS), saved.adapter.layout(), &saved.moments)?;
         }
@@ -219,9 +219,9 @@ pub fn save(saved: &Saved, folder: &Path) -> Result<(), PolicyError> {
     })
 }
 
-fn config(adapter: &Adapter, base: String) -> Config {
+fn config(adapter: &Adapter, base: String) -> PeftConfig {
     let lora = &adapter.lora;
-    Config {
+    PeftConfig {
         peft_type: "LORA".into(),
         task_type: Some("CAUSAL_LM".into()),
         base_model_name_or_path: Some(base),

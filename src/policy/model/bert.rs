@@ -9,7 +9,7 @@
 //!
 //! All matrices have biases; every token sees every other one but the padding.
 
-use super::parameters::{Layout, Start};
+use super::parameters::{Initializer, Layout};
 use super::weights::Weights;
 use super::NEVER;
 use crate::policy::{FileFault, ModelFault};
@@ -19,7 +19,7 @@ use tch::{Kind, Tensor};
 
 /// What `config.json` says of it. What isn't named here doesn't change what is computed.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Config {
+pub struct BertConfig {
     /// Tokens.
     pub vocab_size: usize,
     /// Numbers of a state.
@@ -32,7 +32,7 @@ pub struct Config {
     pub intermediate_size: usize,
     /// The most tokens of a text.
     pub max_position_embeddings: usize,
-    #[serde(default = "two")]
+    #[serde(default = "default_type_vocab_size")]
     type_vocab_size: usize,
     #[serde(default = "eps")]
     layer_norm_eps: f64,
@@ -42,7 +42,7 @@ pub struct Config {
     position_embedding_type: String,
 }
 
-fn two() -> usize {
+fn default_type_vocab_size() -> usize {
     2
 }
 fn eps() -> f64 {
@@ -55,18 +55,19 @@ fn absolute() -> String {
     "absolute".into()
 }
 
-impl Config {
+impl BertConfig {
     /// Reads it.
     ///
     /// # Errors
     /// Names a field that is missing, sizes that don't fit one another, or what can't be computed here.
-    pub fn read(said: &Value) -> Result<Config, FileFault> {
-        let name = said["model_type"].as_str().unwrap_or_default();
+    pub fn read(json: &Value) -> Result<BertConfig, FileFault> {
+        let name = json["model_type"].as_str().unwrap_or_default();
         if name != "bert" {
             return Err(FileFault::Unsupported(format!("an encoder of the architecture `{name}`; `bert` is")));
         }
-        let config = Config::deserialize(said).map_err(|e| FileFault::Unusable(format!("not a configuration that can be read: {e}")))?;
-        let Config { vocab_size, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, .. } = config;
+        let config =
+            BertConfig::deserialize(json).map_err(|e| FileFault::Unusable(format!("not a configuration that can be read: {e}")))?;
+        let BertConfig { vocab_size, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, .. } = config;
         let sizes = [vocab_size, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, config.max_position_embeddings];
         if sizes.contains(&0) || config.type_vocab_size == 0 {
             return Err(ModelFault::ZeroSize.into());
@@ -89,14 +90,14 @@ impl Config {
     pub fn layout(&self) -> Layout {
         let [v, d, f] = [self.vocab_size, self.hidden_size, self.intermediate_size].map(|size| size as i64);
         let mut layout = Layout::default();
-        // Encoders are loaded, never born: how they would begin doesn't matter.
-        let any = Start::Zeros;
+        // Encoders are always loaded, so their initialisation doesn't matter.
+        let any = Initializer::Zeros;
         for (name, rows) in [("word", v), ("position", self.max_position_embeddings as i64), ("token_type", self.type_vocab_size as i64)] {
-            layout.one(format!("embeddings.{name}_embeddings.weight"), &[rows, d], any);
+            layout.add(format!("embeddings.{name}_embeddings.weight"), &[rows, d], any);
         }
         let pair = |layout: &mut Layout, name: &str, size: &[i64]| {
-            layout.one(format!("{name}.weight"), size, any);
-            layout.one(format!("{name}.bias"), &size[..1], any);
+            layout.add(format!("{name}.weight"), size, any);
+            layout.add(format!("{name}.bias"), &size[..1], any);
         };
         pair(&mut layout, "embeddings.LayerNorm", &[d]);
         for i in 0..self.num_hidden_layers {
@@ -114,7 +115,7 @@ impl Config {
     }
 }
 
-/// Whether a tensor has no part in the states: a table that counts, and what only classifiers read.
+/// Whether a tensor isn't used for the states: position indices, and the pooler that only classifiers use.
 pub fn unread(name: &str) -> bool {
     name == "embeddings.position_ids" || name.starts_with("pooler.")
 }
@@ -122,7 +123,7 @@ pub fn unread(name: &str) -> bool {
 /// An encoder with its weights.
 pub struct Bert<'a> {
     /// What it is.
-    pub config: &'a Config,
+    pub config: &'a BertConfig,
     /// Its weights, which have its layout.
     pub weights: &'a Weights,
 }
@@ -138,14 +139,14 @@ impl Bert<'_> {
         x.layer_norm([self.config.hidden_size as i64], Some(&gain), Some(&bias), self.config.layer_norm_eps, false)
     }
 
-    /// The final states `[rows, places, width]` of the tokens `ids` `[rows, places]`; `seen` is 1 where there is one and 0 in the padding.
-    pub fn states(&self, ids: &Tensor, seen: &Tensor) -> Tensor {
+    /// The final states `[rows, places, width]` of the tokens `ids` `[rows, places]`; `mask` is 1 at tokens and 0 at padding.
+    pub fn states(&self, ids: &Tensor, mask: &Tensor) -> Tensor {
         let (rows, places) = (ids.size()[0], ids.size()[1]);
         let table = |name: &str| self.weights.get(&format!("embeddings.{name}_embeddings.weight"));
         let x = Tensor::embedding(&table("word"), ids, -1, false, false);
         let x = x + table("position").narrow(0, 0, places) + table("token_type").select(0, 0);
         let mut x = self.normed(&x, "embeddings.LayerNorm");
-        let hidden = ((seen.to_kind(Kind::Float) - 1.0) * -NEVER).view([rows, 1, 1, places]);
+        let hidden = ((mask.to_kind(Kind::Float) - 1.0) * -NEVER).view([rows, 1, 1, places]);
         let heads = self.config.num_attention_heads as i64;
         let d = self.config.hidden_size as i64;
         for i in 0..self.config.num_hidden_layers {

@@ -3,9 +3,9 @@
 use super::folder::{read, LONGEST};
 use super::gguf::{self, Gguf};
 use super::lora::Adapter;
-use super::safetensors::Files;
-use super::saved::{check_moments, read_moments, Own, Saved, Trained, CONFIG, MOMENTS, TRAINED};
-use super::source::{check, read as read_tensors, Source};
+use super::safetensors::SafetensorsFiles;
+use super::saved::{check_moments, read_moments, NewModelConfig, SavedModel, TrainingProgress, CONFIG, MOMENTS, TRAINED};
+use super::source::{check, read as read_tensors, TensorSource};
 use super::{adapter, find, Architecture};
 use crate::files;
 use crate::policy::tokenizer::{Tokenizer, FILES, WORDS_FILE};
@@ -22,31 +22,31 @@ use tch::{Device, Kind};
 const DEEPEST: usize = 8;
 
 /// A model as it lies on disk: all but its tensors.
-pub struct Stored {
+pub struct StoredModel {
     /// The model without its weights.
     pub architecture: Arc<dyn Architecture>,
     /// Its vocabulary.
     pub tokenizer: Arc<Tokenizer>,
-    source: Box<dyn Source>,
-    trained: Trained,
+    source: Box<dyn TensorSource>,
+    trained: TrainingProgress,
     /// The optimiser's moments, if there are any.
-    moments: Option<Files>,
+    moments: Option<SafetensorsFiles>,
     /// Adapters over those weights, the first one the first to be added.
-    pub adapters: Vec<(Arc<Adapter>, adapter::Stored)>,
+    pub adapters: Vec<(Arc<Adapter>, adapter::StoredAdapter)>,
 }
 
 /// Opens a saved version, a Hugging Face folder, a GGUF file, or a folder with one or with the parts of one, and checks that every tensor is there.
 ///
 /// # Errors
 /// [`PolicyError::File`], which names the file and, where it is one tensor that is wrong, the tensor. No tensor was read by then.
-pub fn open(path: &Path) -> Result<Stored, PolicyError> {
+pub fn open(path: &Path) -> Result<StoredModel, PolicyError> {
     open_over(path, DEEPEST)
 }
 
 /// As [`open`], with at most `deepest` adapters on one another.
-fn open_over(path: &Path, deepest: usize) -> Result<Stored, PolicyError> {
-    if adapter::is_one(path) {
-        let own = adapter::Stored::open(path)?;
+fn open_over(path: &Path, deepest: usize) -> Result<StoredModel, PolicyError> {
+    if adapter::is_adapter_folder(path) {
+        let own = adapter::StoredAdapter::open(path)?;
         let base = own.base()?;
         let mut stored = if base == path {
             open_plain(path, true)?
@@ -64,7 +64,7 @@ fn open_over(path: &Path, deepest: usize) -> Result<Stored, PolicyError> {
 }
 
 /// Opens a model, whatever adapter lies beside it. With `adapted` it was never trained itself.
-fn open_plain(path: &Path, adapted: bool) -> Result<Stored, PolicyError> {
+fn open_plain(path: &Path, adapted: bool) -> Result<StoredModel, PolicyError> {
     if let Some(file) = gguf_at(path) {
         return open_gguf(&file);
     }
@@ -73,7 +73,7 @@ fn open_plain(path: &Path, adapted: bool) -> Result<Stored, PolicyError> {
     if said.get("format").is_none() && said.get("model_type").is_some() {
         open_published(path, &said)
     } else {
-        open_own(path, said, adapted)
+        open_own(path, json, adapted)
     }
 }
 
@@ -94,27 +94,27 @@ fn ggufs(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn open_own(folder: &Path, said: Value, adapted: bool) -> Result<Stored, PolicyError> {
+fn open_own(folder: &Path, json: Value, adapted: bool) -> Result<StoredModel, PolicyError> {
     let path = folder.join(CONFIG);
     let wrong = |fault| PolicyError::at(&path, fault);
-    let format = said.get("format").and_then(Value::as_str).unwrap_or_default();
-    let read_it = find(format).ok_or_else(|| wrong(FileFault::UnknownFormat))?;
-    let Own { shape, version, steps, .. } = serde_json::from_value(said).map_err(|e| PolicyError::file(&path, e))?;
-    let architecture = read_it(&shape).map_err(wrong)?;
+    let format = json.get("format").and_then(Value::as_str).unwrap_or_default();
+    let read_architecture = find(format).ok_or_else(|| wrong(FileFault::UnknownFormat))?;
+    let NewModelConfig { shape, version, steps, .. } = serde_json::from_value(json).map_err(|e| PolicyError::file(&path, e))?;
+    let architecture = read_architecture(&shape).map_err(wrong)?;
     let words: Vec<String> = read(&folder.join(WORDS_FILE))?;
     let (tokens, vocab) = (Tokenizer::new(&words).vocab_size(), architecture.sizes().vocab);
-    // Another vocabulary would be read, and every word of it mean another.
+    // With another vocabulary every token would mean another word.
     if tokens != vocab {
         return Err(PolicyError::at(&folder.join(WORDS_FILE), FileFault::Vocabulary { tokens, vocab }));
     }
-    let source = Box::new(Files::of_folder(folder)?);
+    let source = Box::new(SafetensorsFiles::of_folder(folder)?);
     let moments = folder.join(MOMENTS);
-    let moments = if adapted || !moments.exists() { None } else { Some(Files::open(&moments, vec![moments.clone()])?) };
-    let (tokenizer, trained) = (Arc::new(Tokenizer::new(&words)), Trained { version, steps });
-    Stored { architecture, tokenizer, source, trained, moments, adapters: Vec::new() }.checked(|_| false)
+    let moments = if adapted || !moments.exists() { None } else { Some(SafetensorsFiles::open(&moments, vec![moments.clone()])?) };
+    let (tokenizer, trained) = (Arc::new(Tokenizer::new(&words)), TrainingProgress { version, steps });
+    StoredModel { architecture, tokenizer, source, trained, moments, adapters: Vec::new() }.checked(|_| false)
 }
 
-fn open_published(folder: &Path, config: &Value) -> Result<Stored, PolicyError> {
+fn open_published(folder: &Path, config: &Value) -> Result<StoredModel, PolicyError> {
     let path = folder.join(CONFIG);
     let architecture = described(config).map_err(|fault| PolicyError::at(&path, fault))?;
     let mut files = BTreeMap::new();
@@ -127,21 +127,21 @@ fn open_published(folder: &Path, config: &Value) -> Result<Stored, PolicyError> 
         }
     }
     let tokenizer = Arc::new(Tokenizer::published(&files, config, folder)?);
-    let source = Box::new(Files::of_folder(folder)?);
+    let source = Box::new(SafetensorsFiles::of_folder(folder)?);
     let (trained, moments) = (folder.join(TRAINED), folder.join(MOMENTS));
-    let trained = if trained.exists() { read(&trained)? } else { Trained::default() };
-    let moments = if moments.exists() { Some(Files::open(&moments, vec![moments.clone()])?) } else { None };
+    let trained = if trained.exists() { read(&trained)? } else { TrainingProgress::default() };
+    let moments = if moments.exists() { Some(SafetensorsFiles::open(&moments, vec![moments.clone()])?) } else { None };
     // The output layer of a model that ties it, and tables that follow from the configuration: some checkpoints have them.
     let unread = |name: &str| name == "lm_head.weight" || name.ends_with("rotary_emb.inv_freq");
-    Stored { architecture, tokenizer, source, trained, moments, adapters: Vec::new() }.checked(unread)
+    StoredModel { architecture, tokenizer, source, trained, moments, adapters: Vec::new() }.checked(unread)
 }
 
-fn open_gguf(path: &Path) -> Result<Stored, PolicyError> {
+fn open_gguf(path: &Path) -> Result<StoredModel, PolicyError> {
     let gguf = Gguf::open(path)?;
     let architecture = described(&gguf.config).map_err(|fault| PolicyError::at(path, fault))?;
     let tokenizer = Arc::new(Tokenizer::published(&gguf.files, &gguf.config, path)?);
-    let (source, trained) = (Box::new(gguf), Trained::default());
-    Stored { architecture, tokenizer, source, trained, moments: None, adapters: Vec::new() }.checked(gguf::unread)
+    let (source, trained) = (Box::new(gguf), TrainingProgress::default());
+    StoredModel { architecture, tokenizer, source, trained, moments: None, adapters: Vec::new() }.checked(gguf::unread)
 }
 
 /// The architecture of a published model's configuration.
@@ -156,12 +156,12 @@ fn described(config: &Value) -> Result<Arc<dyn Architecture>, FileFault> {
     }
 }
 
-impl Stored {
+impl StoredModel {
     /// The adapter without its weights, over this model.
     ///
     /// # Errors
     /// Names what doesn't fit.
-    pub fn adapted_by(&self, own: &adapter::Stored) -> Result<Adapter, PolicyError> {
+    pub fn adapted_by(&self, own: &adapter::StoredAdapter) -> Result<Adapter, PolicyError> {
         own.adapter(&self.architecture.layout(), self.architecture.sizes().width)
     }
 
@@ -170,7 +170,7 @@ impl Stored {
         self.architecture.sizes().value || self.adapters.iter().any(|(adapter, _)| adapter.head)
     }
 
-    fn checked(self, unread: fn(&str) -> bool) -> Result<Stored, PolicyError> {
+    fn checked(self, unread: fn(&str) -> bool) -> Result<StoredModel, PolicyError> {
         let layout = self.architecture.layout();
         check(&*self.source, &layout, "", unread)?;
         if let Some(moments) = &self.moments {
@@ -187,7 +187,7 @@ impl Stored {
     ///
     /// # Errors
     /// If a file can't be read.
-    pub fn load(self, device: Device, kind: Kind) -> Result<Saved, PolicyError> {
+    pub fn load(self, device: Device, kind: Kind) -> Result<SavedModel, PolicyError> {
         let layout = self.architecture.layout();
         let flat = read_tensors(&*self.source, &layout, "", device, kind)?;
         let moments = match &self.moments {
@@ -211,6 +211,6 @@ impl Stored {
 ///
 /// # Errors
 /// As [`open`], or if a file can't be read.
-pub fn load(path: &Path, device: Device, kind: Kind) -> Result<Saved, PolicyError> {
+pub fn load(path: &Path, device: Device, kind: Kind) -> Result<SavedModel, PolicyError> {
     open(path)?.load(device, kind)
 }

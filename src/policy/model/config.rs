@@ -1,6 +1,6 @@
 //! The configuration of a decoder (see [`super::decoder`]): its sizes and constants, and the parameters that follow from them.
 
-use super::parameters::{Layout, Start};
+use super::parameters::{Initializer, Layout};
 use super::rope::RopeConfig;
 use super::Sizes;
 use crate::policy::ModelFault;
@@ -16,7 +16,7 @@ pub const NORM: &str = "model.norm.weight";
 
 /// What makes logits, or a value, of a final state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
+pub enum OutputHead {
     /// A matrix of its own, `[vocab, width]`.
     Own,
     /// The token embedding.
@@ -38,7 +38,7 @@ pub struct Biases {
 
 /// Sizes and constants of a decoder.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Config {
+pub struct DecoderConfig {
     /// Tokens.
     pub vocab: usize,
     /// Blocks.
@@ -64,16 +64,16 @@ pub struct Config {
     /// Whether each head's queries and keys are normed before they are turned.
     pub head_norms: bool,
     /// What makes logits of states.
-    pub output: Output,
+    pub output: OutputHead,
 }
 
 /// The most numbers that the tables of rotary positions may have: a million places of heads of 256.
 const PLACES: usize = 1 << 28;
 
-impl Config {
+impl DecoderConfig {
     /// Itself, if its sizes fit one another.
-    pub fn checked(self) -> Result<Config, ModelFault> {
-        let Config { vocab, layers, width, heads, kv_heads, head, hidden, context, .. } = self;
+    pub fn checked(self) -> Result<DecoderConfig, ModelFault> {
+        let DecoderConfig { vocab, layers, width, heads, kv_heads, head, hidden, context, .. } = self;
         if [vocab, layers, width, heads, kv_heads, head, hidden, context].contains(&0) {
             return Err(ModelFault::ZeroSize);
         }
@@ -96,7 +96,7 @@ impl Config {
     /// What generation and updates need to know.
     pub fn sizes(&self) -> Sizes {
         let cached = 2 * self.layers * self.kv_heads * self.head;
-        Sizes { vocab: self.vocab, context: self.context, width: self.width, value: self.output == Output::Value, cached }
+        Sizes { vocab: self.vocab, context: self.context, width: self.width, value: self.output == OutputHead::Value, cached }
     }
 
     /// The parameters, under the names of the Llama family on Hugging Face.
@@ -106,49 +106,49 @@ impl Config {
     pub fn layout(&self) -> Layout {
         let [d, f, v] = [self.width, self.hidden, self.vocab].map(|size| size as i64);
         let [h, k] = [self.heads, self.kv_heads].map(|heads| (heads * self.head) as i64);
-        let inputs = |inputs: i64| Start::Normal(1.0 / (inputs as f64).sqrt());
-        let residual = |inputs: i64| Start::Normal(1.0 / (inputs as f64 * 2.0 * self.layers as f64).sqrt());
+        let inputs = |inputs: i64| Initializer::Normal(1.0 / (inputs as f64).sqrt());
+        let residual = |inputs: i64| Initializer::Normal(1.0 / (inputs as f64 * 2.0 * self.layers as f64).sqrt());
         let mut layout = Layout::default();
-        layout.one(EMBEDDING, &[v, d], Start::Normal(if self.output == Output::Tied { 0.02 } else { 0.5 }));
+        layout.add(EMBEDDING, &[v, d], Initializer::Normal(if self.output == OutputHead::Tied { 0.02 } else { 0.5 }));
         match self.output {
-            Output::Own => layout.one(OUTPUT, &[v, d], Start::Normal(0.02)),
-            Output::Value => layout.one(VALUE_HEAD, &[1, d], Start::Normal(0.0)),
-            Output::Tied => {}
+            OutputHead::Own => layout.add(OUTPUT, &[v, d], Initializer::Normal(0.02)),
+            OutputHead::Value => layout.add(VALUE_HEAD, &[1, d], Initializer::Normal(0.0)),
+            OutputHead::Tied => {}
         }
         for i in 0..self.layers {
             let name = |tail: &str| format!("model.layers.{i}.{tail}.weight");
             let qkv = [("q_proj", h), ("k_proj", k), ("v_proj", k)].map(|(tail, rows)| (name(&format!("self_attn.{tail}")), rows));
             layout.stacked(name("self_attn.qkv"), &qkv, Some(d), inputs(d));
-            layout.one(name("self_attn.o_proj"), &[d, h], residual(h));
+            layout.add(name("self_attn.o_proj"), &[d, h], residual(h));
             let gate_up = ["gate_proj", "up_proj"].map(|tail| (name(&format!("mlp.{tail}")), f));
             layout.stacked(name("mlp.gate_up"), &gate_up, Some(d), inputs(d));
-            layout.one(name("mlp.down_proj"), &[d, f], residual(f));
+            layout.add(name("mlp.down_proj"), &[d, f], residual(f));
         }
         for i in 0..self.layers {
             let name = |tail: &str| format!("model.layers.{i}.{tail}");
             let bias = |part: &str, tail: &str, rows: i64| (name(&format!("{part}.{tail}.bias")), rows);
             if self.biases.qkv {
                 let qkv = [("q_proj", h), ("k_proj", k), ("v_proj", k)].map(|(tail, rows)| bias("self_attn", tail, rows));
-                layout.stacked(name("self_attn.qkv.bias"), &qkv, None, Start::Zeros);
+                layout.stacked(name("self_attn.qkv.bias"), &qkv, None, Initializer::Zeros);
             }
             if self.biases.out {
-                layout.one(name("self_attn.o_proj.bias"), &[d], Start::Zeros);
+                layout.add(name("self_attn.o_proj.bias"), &[d], Initializer::Zeros);
             }
             if self.biases.feed_forward {
                 let gate_up = ["gate_proj", "up_proj"].map(|tail| bias("mlp", tail, f));
-                layout.stacked(name("mlp.gate_up.bias"), &gate_up, None, Start::Zeros);
-                layout.one(name("mlp.down_proj.bias"), &[d], Start::Zeros);
+                layout.stacked(name("mlp.gate_up.bias"), &gate_up, None, Initializer::Zeros);
+                layout.add(name("mlp.down_proj.bias"), &[d], Initializer::Zeros);
             }
             if self.head_norms {
                 for tail in ["q_norm", "k_norm"] {
-                    layout.one(name(&format!("self_attn.{tail}.weight")), &[self.head as i64], Start::Ones);
+                    layout.add(name(&format!("self_attn.{tail}.weight")), &[self.head as i64], Initializer::Ones);
                 }
             }
             for tail in ["input_layernorm", "post_attention_layernorm"] {
-                layout.one(name(&format!("{tail}.weight")), &[d], Start::Ones);
+                layout.add(name(&format!("{tail}.weight")), &[d], Initializer::Ones);
             }
         }
-        layout.one(NORM, &[d], Start::Ones);
+        layout.add(NORM, &[d], Initializer::Ones);
         layout
     }
 }

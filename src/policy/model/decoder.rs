@@ -10,14 +10,14 @@
 //! logits = Whead rmsnorm(x)
 //! ```
 //!
-//! What is read comes as a trie, cut into blocks of attention: see [`super::reading`]. Only some places are asked for (the last of a prompt,
-//! or those where a response token was chosen), so the last block computes keys and values everywhere and the rest at those places.
+//! The input is a trie of tokens, and attention is cut into blocks: see [`super::reading`]. Only some positions are outputs (the last of a
+//! prompt, or those where a response token was chosen), so the last block computes keys and values everywhere and the rest at those positions.
 
 use super::cache::Cache;
-use super::config::{Biases, Config, Output, EMBEDDING, NORM, OUTPUT, VALUE_HEAD};
+use super::config::{Biases, DecoderConfig, OutputHead, EMBEDDING, NORM, OUTPUT, VALUE_HEAD};
 use super::lora::LowRank;
 use super::parameters::Layout;
-use super::reading::{Blocks, Reading};
+use super::reading::{AttentionBlocks, TrieTensors};
 use super::rope::{Angles, Rope};
 use super::weights::Weights;
 use super::{Architecture, Network, Sizes};
@@ -26,7 +26,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use tch::{Kind, Tensor};
 
-/// A matrix and, where it has one, its bias; and what adapters add to its outputs.
+/// A matrix, its bias if it has one, and the low-rank updates of its adapters.
 struct Linear {
     weight: Tensor,
     bias: Option<Tensor>,
@@ -35,7 +35,7 @@ struct Linear {
 
 impl Linear {
     /// Of `x` `[.., inputs]`: `[.., outputs]`.
-    fn of(&self, x: &Tensor) -> Tensor {
+    fn forward(&self, x: &Tensor) -> Tensor {
         self.adapted(x, x.linear(&self.weight, self.bias.as_ref()), 0)
     }
 
@@ -45,21 +45,21 @@ impl Linear {
         self.adapted(x, x.linear(&self.weight.narrow(0, at, outputs), bias.as_ref()), at)
     }
 
-    /// `y`, the outputs from `at` on, with what adapters add to them.
+    /// `y`, the outputs from `at` on, plus the adapters' updates.
     fn adapted(&self, x: &Tensor, y: Tensor, at: i64) -> Tensor {
         let outputs = y.size()[y.dim() - 1];
         for low_rank in self.low_rank.iter().filter(|low_rank| (at..at + outputs).contains(&low_rank.at)) {
             if low_rank.outputs() == outputs {
-                return y + low_rank.of(x);
+                return y + low_rank.forward(x);
             }
-            let _ = y.narrow(-1, low_rank.at - at, low_rank.outputs()).g_add_(&low_rank.of(x));
+            let _ = y.narrow(-1, low_rank.at - at, low_rank.outputs()).g_add_(&low_rank.forward(x));
         }
         y
     }
 }
 
 /// The weights of one block, by their part in the formulas above.
-struct Block {
+struct DecoderBlock {
     qkv: Linear,
     out: Linear,
     gate_up: Linear,
@@ -71,20 +71,20 @@ struct Block {
 }
 
 /// A decoder under its name, with the configuration that it was read from.
-pub struct Described {
+pub struct DecoderArchitecture {
     name: &'static str,
-    config: Config,
+    config: DecoderConfig,
     json: Value,
 }
 
-impl Described {
+impl DecoderArchitecture {
     /// `config` as the architecture called `name` has it, read from `json`.
-    pub fn new(name: &'static str, config: Config, json: &Value) -> Described {
-        Described { name, config, json: json.clone() }
+    pub fn new(name: &'static str, config: DecoderConfig, json: &Value) -> DecoderArchitecture {
+        DecoderArchitecture { name, config, json: json.clone() }
     }
 }
 
-impl Architecture for Described {
+impl Architecture for DecoderArchitecture {
     fn sizes(&self) -> Sizes {
         self.config.sizes()
     }
@@ -103,7 +103,11 @@ impl Architecture for Described {
         }
         let mut json = self.json.clone();
         json["value_head"] = Value::Bool(true);
-        Ok(Arc::new(Described { name: self.name, config: Config { output: Output::Value, ..self.config.clone() }, json }))
+        Ok(Arc::new(DecoderArchitecture {
+            name: self.name,
+            config: DecoderConfig { output: OutputHead::Value, ..self.config.clone() },
+            json,
+        }))
     }
 
     fn name(&self) -> &'static str {
@@ -114,33 +118,33 @@ impl Architecture for Described {
         self.json.clone()
     }
 
-    fn sized(&self) -> Config {
+    fn sized(&self) -> DecoderConfig {
         self.config.clone()
     }
 }
 
 /// A decoder with its weights.
 pub struct Decoder {
-    config: Config,
+    config: DecoderConfig,
     embedding: Tensor,
     output: Tensor,
-    blocks: Vec<Block>,
+    blocks: Vec<DecoderBlock>,
     norm: Tensor,
     rope: Rope,
-    /// Whether adapters learn beside frozen matrices. Then those that lie in one are multiplied one by one: what goes back through a part of
-    /// a product first fills the whole of it with zeros, which costs more than one larger product saves. Where the matrices learn themselves
-    /// they would pay for that in turn.
+    /// Whether adapters are trained beside frozen matrices. Then matrices that are stacked into one are multiplied one by one: the gradient of
+    /// a slice of a product first fills the whole of it with zeros, which costs more than one larger product saves. Where the matrices are
+    /// trained themselves, the one larger product is the faster way.
     learns: bool,
 }
 
 impl Decoder {
     /// `config` with those weights, which have its layout.
-    pub fn new(config: &Config, weights: &Weights) -> Decoder {
+    pub fn new(config: &DecoderConfig, weights: &Weights) -> Decoder {
         let rope = Rope::new(&config.rope, config.head, config.context, weights.device(), weights.kind());
-        Decoder::of(config, rope, weights)
+        Decoder::with_rope(config, rope, weights)
     }
 
-    fn of(config: &Config, rope: Rope, weights: &Weights) -> Decoder {
+    fn with_rope(config: &DecoderConfig, rope: Rope, weights: &Weights) -> Decoder {
         let block = |i: usize| {
             let get = |tail: &str| weights.get(&format!("model.layers.{i}.{tail}.weight"));
             let linear = |tail: &str, bias: bool| Linear {
@@ -149,7 +153,7 @@ impl Decoder {
                 low_rank: weights.low_rank(&format!("model.layers.{i}.{tail}.weight")),
             };
             let Biases { qkv, out, feed_forward } = config.biases;
-            Block {
+            DecoderBlock {
                 qkv: linear("self_attn.qkv", qkv),
                 out: linear("self_attn.o_proj", out),
                 gate_up: linear("mlp.gate_up", feed_forward),
@@ -160,9 +164,9 @@ impl Decoder {
             }
         };
         let output = match config.output {
-            Output::Own => OUTPUT,
-            Output::Tied => EMBEDDING,
-            Output::Value => VALUE_HEAD,
+            OutputHead::Own => OUTPUT,
+            OutputHead::Tied => EMBEDDING,
+            OutputHead::Value => VALUE_HEAD,
         };
         Decoder {
             config: config.clone(),
@@ -186,10 +190,10 @@ impl Decoder {
 
     /// Queries and keys `[rows, n, heads + kv_heads, head]`, turned, and values `[rows, n, kv_heads, head]` of the normed states
     /// `[rows, n, width]`.
-    fn project(&self, block: &Block, normed: &Tensor, angles: &Angles) -> (Tensor, Tensor) {
+    fn project(&self, block: &DecoderBlock, normed: &Tensor, angles: &Angles) -> (Tensor, Tensor) {
         let (heads, kv, head) = self.heads();
         let (rows, n) = (normed.size()[0], normed.size()[1]);
-        let qkv = block.qkv.of(normed).view([rows, n, heads + 2 * kv, head]);
+        let qkv = block.qkv.forward(normed).view([rows, n, heads + 2 * kv, head]);
         let queries_keys = match &block.head_norms {
             None => qkv.narrow(2, 0, heads + kv),
             Some((q, k)) => {
@@ -200,7 +204,7 @@ impl Decoder {
     }
 
     /// The keys, turned, and values `[rows, n, kv_heads, head]` alone.
-    fn keys_values(&self, block: &Block, normed: &Tensor, angles: &Angles) -> (Tensor, Tensor) {
+    fn keys_values(&self, block: &DecoderBlock, normed: &Tensor, angles: &Angles) -> (Tensor, Tensor) {
         let (heads, kv, head) = self.heads();
         let (rows, n) = (normed.size()[0], normed.size()[1]);
         let (k, v) = if self.learns {
@@ -215,7 +219,7 @@ impl Decoder {
     }
 
     /// The queries `[rows, n, heads, head]` alone, turned.
-    fn queries(&self, block: &Block, normed: &Tensor, angles: &Angles) -> Tensor {
+    fn queries(&self, block: &DecoderBlock, normed: &Tensor, angles: &Angles) -> Tensor {
         let (heads, _, head) = self.heads();
         let (rows, n) = (normed.size()[0], normed.size()[1]);
         let q = block.qkv.part(normed, 0, heads * head).view([rows, n, heads, head]);
@@ -229,17 +233,17 @@ impl Decoder {
     }
 
     /// The stream `x` `[.., width]` after attention, `[.., heads * head]`, and the feed-forward part.
-    fn finish(&self, block: &Block, x: &Tensor, attended: &Tensor) -> Tensor {
-        let x = x + block.out.of(attended);
+    fn finish(&self, block: &DecoderBlock, x: &Tensor, attended: &Tensor) -> Tensor {
+        let x = x + block.out.forward(attended);
         let normed = self.normed(&x, &block.norm2);
         let (gate, up) = if self.learns {
             let hidden = self.config.hidden as i64;
             (block.gate_up.part(&normed, 0, hidden), block.gate_up.part(&normed, hidden, hidden))
         } else {
-            let both = block.gate_up.of(&normed).chunk(2, -1);
+            let both = block.gate_up.forward(&normed).chunk(2, -1);
             (both[0].shallow_clone(), both[1].shallow_clone())
         };
-        x + block.down.of(&(gate.silu() * up))
+        x + block.down.forward(&(gate.silu() * up))
     }
 
     /// Attention of `q` `[rows, queries, heads * head]`, turned to their places, over keys and values `[rows, kv_heads, places, head]`.
@@ -257,12 +261,12 @@ impl Decoder {
 
     /// Attention of the queries `q` `[1, n, heads, head]` of a trie, turned, over keys and values `[rows, 2 * kv_heads * head]`, block by
     /// block: `[1, n, heads * head]`. `order` says where a query's lies among what the blocks give.
-    fn attend_blocks(&self, q: &Tensor, pairs: &Tensor, blocks: &[Blocks], order: &Tensor) -> Tensor {
+    fn attend_blocks(&self, q: &Tensor, pairs: &Tensor, blocks: &[AttentionBlocks], order: &Tensor) -> Tensor {
         let (heads, kv, head) = self.heads();
         let q = q.reshape([-1, heads * head]);
         let attended: Vec<Tensor> = blocks
             .iter()
-            .map(|Blocks { queries, keys, mask }| {
+            .map(|AttentionBlocks { queries, keys, mask }| {
                 let (count, columns) = (mask.size()[0], mask.size()[3]);
                 let pairs = pairs.index_select(0, keys).view([count, columns, 2 * kv, head]).transpose(1, 2);
                 let q = q.index_select(0, queries).view([count, -1, heads * head]);
@@ -275,14 +279,14 @@ impl Decoder {
 
 impl Network for Decoder {
     fn with(&self, weights: &Weights) -> Box<dyn Network> {
-        Box::new(Decoder::of(&self.config, self.rope.share(), weights))
+        Box::new(Decoder::with_rope(&self.config, self.rope.share(), weights))
     }
 
-    fn read(&self, reading: &Reading, past: &[Tensor]) -> (Tensor, Vec<Tensor>) {
-        let Reading { ids, at, asked, asked_at, all, last, all_order, last_order } = reading;
+    fn read(&self, reading: &TrieTensors, past: &[Tensor]) -> (Tensor, Vec<Tensor>) {
+        let TrieTensors { ids, at, output_nodes, output_places, all, last, all_order, last_order } = reading;
         let (heads, kv, head) = self.heads();
         let angles = self.rope.at(at);
-        let mut made = Vec::new();
+        let mut keys_and_values = Vec::new();
         let mut x = Tensor::embedding(&self.embedding, ids, -1, false, false);
         for (i, block) in self.blocks.iter().enumerate() {
             let normed = self.normed(&x, &block.norm1);
@@ -295,16 +299,16 @@ impl Network for Decoder {
                 (turned.narrow(2, 0, heads), turned.narrow(2, heads, kv), v, all, all_order)
             } else {
                 let (k, v) = self.keys_values(block, &normed, &angles);
-                x = x.index_select(1, asked);
-                (self.queries(block, &normed.index_select(1, asked), &self.rope.at(asked_at)), k, v, last, last_order)
+                x = x.index_select(1, output_nodes);
+                (self.queries(block, &normed.index_select(1, output_nodes), &self.rope.at(output_places)), k, v, last, last_order)
             };
             // Together, since they are gathered together, and going back added up row by row.
             let pairs = Tensor::cat(&[k, v], 2).view([-1, 2 * kv * head]);
             let whole = past.get(i).map_or_else(|| pairs.shallow_clone(), |past| Tensor::cat(&[past, &pairs], 0));
             x = self.finish(block, &x, &self.attend_blocks(&q, &whole, blocks, order));
-            made.push(pairs);
+            keys_and_values.push(pairs);
         }
-        (self.normed(&x, &self.norm).squeeze_dim(0), made)
+        (self.normed(&x, &self.norm).squeeze_dim(0), keys_and_values)
     }
 
     fn cache(&self, blocks: &[Tensor], rows: &Tensor, room: i64) -> Cache {
@@ -322,15 +326,15 @@ impl Network for Decoder {
         let (heads, kv, head) = self.heads();
         let (rows, new) = (ids.size()[0], ids.size()[1]);
         let angles = self.rope.at(at);
-        let seen = slot + new;
-        let mask = mask.narrow(3, 0, seen);
+        let filled = slot + new;
+        let mask = mask.narrow(3, 0, filled);
         let mut x = Tensor::embedding(&self.embedding, ids, -1, false, false);
         for (block, (keys, values)) in self.blocks.iter().zip(&mut cache.layers) {
             let (turned, v) = self.project(block, &self.normed(&x, &block.norm1), &angles);
             keys.narrow(2, slot, new).copy_(&turned.narrow(2, heads, kv).transpose(1, 2));
             values.narrow(2, slot, new).copy_(&v.transpose(1, 2));
             let q = turned.narrow(2, 0, heads).reshape([rows, new, heads * head]);
-            let y = self.attend(&q, &keys.narrow(2, 0, seen), &values.narrow(2, 0, seen), &mask);
+            let y = self.attend(&q, &keys.narrow(2, 0, filled), &values.narrow(2, 0, filled), &mask);
             x = self.finish(block, &x, &y);
         }
         self.normed(&x, &self.norm)

@@ -36,7 +36,7 @@ impl Description {
     ///
     /// # Errors
     /// As when it is loaded: what is missing, damaged or unknown is named.
-    pub fn of(path: &Path) -> Result<Description, PolicyError> {
+    pub fn read(path: &Path) -> Result<Description, PolicyError> {
         let stored = open(path)?;
         let sizes = stored.architecture.sizes();
         let ends = stored.tokenizer.ends().iter().map(|&end| stored.tokenizer.name(end)).collect();
@@ -68,9 +68,9 @@ impl Description {
         u64::try_from(Adapter::new(Lora::new(lora), &self.layout, None).ok()?.layout().len()).ok()
     }
 
-    /// Bytes that learning holds beside activations, of all weights or, with `adapters`, of so many parameters beside them: of what is
-    /// learnt the weights before and after a step, AdamW's two moments before and after, and the gradient in `sums` partial sums, in f32; and
-    /// what is computed with where that is something else.
+    /// Bytes that training holds besides activations, for all weights or, with `adapters`, for that many adapter parameters. Of what is trained:
+    /// the weights before and after a step, AdamW's two moments before and after, and the gradient in `sums` partial sums, all in f32; plus the
+    /// frozen or 16-bit weights that the forward pass uses, if those are others.
     pub fn learning(&self, dtype: Dtype, adapters: Option<u64>, sums: u64) -> u64 {
         let learnt = F32 * adapters.unwrap_or(self.parameters) * (2 + 4 + sums);
         let computed = adapters.is_some() || dtype != Dtype::F32;
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn memory_as_worked_by_hand() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/models/llama-biases");
-        let model = Description::of(&path).unwrap();
+        let model = Description::read(&path).unwrap();
         let n = model.parameters;
         assert_eq!((model.weights(Dtype::F32), model.weights(Dtype::Bf16)), (4 * n, 2 * n));
         // Two blocks with keys and values of 4 heads of 8 each.

@@ -1,6 +1,6 @@
 //! Models for other programs: a folder that `transformers` loads, or an adapter that PEFT does.
 
-use super::adapter::{self, Base};
+use super::adapter::{self, BaseLocation};
 use super::checkpoint::{gguf_at, open};
 use super::folder::{json, tensors, text, whole};
 use super::saved::{named, published, CONFIG, WEIGHTS};
@@ -12,7 +12,7 @@ use tch::{Device, Kind};
 
 /// What was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Exported {
+pub enum ExportKind {
     /// A whole model.
     Model,
     /// An adapter alone.
@@ -27,7 +27,7 @@ pub enum Exported {
 ///
 /// # Errors
 /// If `from` can't be read, `to` can't be written, or no other program could load it: a model with a vocabulary of `flow`'s own, a critic.
-pub fn export(from: &Path, to: &Path, merge: bool) -> Result<Exported, PolicyError> {
+pub fn export(from: &Path, to: &Path, merge: bool) -> Result<ExportKind, PolicyError> {
     let mut stored = open(from)?;
     let unsupported = |what: &str| Err(PolicyError::at(from, FileFault::Unsupported(what.into())));
     if !published(&*stored.architecture) {
@@ -41,9 +41,9 @@ pub fn export(from: &Path, to: &Path, merge: bool) -> Result<Exported, PolicyErr
             let flat = own.read(&adapter, Device::Cpu)?;
             let (moments, base) = (Moments::new(&flat), own.base()?);
             let name = base.display().to_string();
-            let saved = adapter::Saved { adapter, flat, moments, version: own.trained.version, base: Base::Named(&name) };
+            let saved = adapter::SavedAdapter { adapter, flat, moments, version: own.trained.version, base: BaseLocation::Named(&name) };
             adapter::save(&saved, to)?;
-            return Ok(Exported::Adapter { gguf: gguf_at(&base) });
+            return Ok(ExportKind::Adapter { gguf: gguf_at(&base) });
         }
     }
     let config = config(stored.architecture.config()).map_err(|fault| PolicyError::at(from, fault))?;
@@ -58,7 +58,7 @@ pub fn export(from: &Path, to: &Path, merge: bool) -> Result<Exported, PolicyErr
         }
         tensors(&to.join(WEIGHTS), &named(&saved.architecture.layout(), &saved.flat, ""))
     })?;
-    Ok(Exported::Model)
+    Ok(ExportKind::Model)
 }
 
 const GENERATION: &str = "generation_config.json";

@@ -1,6 +1,6 @@
 //! The fields of a `config.json` that decoders of the Llama family share.
 
-use super::config::{Biases, Config, Output};
+use super::config::{Biases, DecoderConfig, OutputHead};
 use super::rope::{RopeConfig, Scaling};
 use crate::policy::FileFault;
 use serde::Deserialize;
@@ -51,7 +51,7 @@ fn silu() -> String {
 
 /// The parameters of the rotary positions, under either name.
 #[derive(Deserialize)]
-struct Rope {
+struct RopeFields {
     rope_theta: Option<f64>,
     /// `type` in old files.
     #[serde(alias = "type")]
@@ -77,7 +77,7 @@ impl Fields {
     ///
     /// # Errors
     /// Names what can't be computed here: an activation, a kind of rope scaling, a sliding window, sizes that don't fit.
-    pub fn decoder(&self, biases: Biases, head_norms: bool) -> Result<Config, FileFault> {
+    pub fn decoder(&self, biases: Biases, head_norms: bool) -> Result<DecoderConfig, FileFault> {
         let unsupported = |what: String| Err(FileFault::Unsupported(what));
         if self.hidden_act != "silu" {
             return unsupported(format!("the activation `{}`; `silu` is", self.hidden_act));
@@ -86,7 +86,7 @@ impl Fields {
             return unsupported("attention with a sliding window".into());
         }
         let kv_heads = self.num_key_value_heads.unwrap_or(self.num_attention_heads);
-        let config = Config {
+        let config = DecoderConfig {
             vocab: self.vocab_size,
             layers: self.num_hidden_layers,
             width: self.hidden_size,
@@ -100,20 +100,20 @@ impl Fields {
             biases,
             head_norms,
             output: match (self.value_head, self.tie_word_embeddings) {
-                (true, _) => Output::Value,
-                (false, true) => Output::Tied,
-                (false, false) => Output::Own,
+                (true, _) => OutputHead::Value,
+                (false, true) => OutputHead::Tied,
+                (false, false) => OutputHead::Own,
             },
         };
         Ok(config.checked()?)
     }
 
     fn rope(&self) -> Result<RopeConfig, FileFault> {
-        let said = self.rope_parameters.as_ref().or(self.rope_scaling.as_ref()).filter(|said| !said.is_null());
-        let Some(said) = said else {
+        let parameters = self.rope_parameters.as_ref().or(self.rope_scaling.as_ref()).filter(|parameters| !parameters.is_null());
+        let Some(parameters) = parameters else {
             return Ok(RopeConfig { base: self.rope_theta.unwrap_or(10_000.0), scaling: Scaling::None });
         };
-        let rope = Rope::deserialize(said).map_err(|e| FileFault::Unusable(format!("rope_scaling can't be read: {e}")))?;
+        let rope = RopeFields::deserialize(parameters).map_err(|e| FileFault::Unusable(format!("rope_scaling can't be read: {e}")))?;
         let base = rope.rope_theta.or(self.rope_theta).unwrap_or(10_000.0);
         let number = |name: &str, number: Option<f64>| {
             let number = number.filter(|n| n.is_finite() && *n > 0.0);

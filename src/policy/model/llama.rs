@@ -2,7 +2,7 @@
 //! stands, with biases where the configuration asks for them.
 
 use super::config::Biases;
-use super::decoder::Described;
+use super::decoder::DecoderArchitecture;
 use super::fields::Fields;
 use super::Architecture;
 use crate::policy::FileFault;
@@ -16,5 +16,5 @@ pub const NAME: &str = "llama";
 pub fn read(config: &Value) -> Result<Arc<dyn Architecture>, FileFault> {
     let fields = Fields::read(config)?;
     let biases = Biases { qkv: fields.attention_bias, out: fields.attention_bias, feed_forward: fields.mlp_bias };
-    Ok(Arc::new(Described::new(NAME, fields.decoder(biases, false)?, config)))
+    Ok(Arc::new(DecoderArchitecture::new(NAME, fields.decoder(biases, false)?, config)))
 }

@@ -1,5 +1,5 @@
 //! Low-rank adapters (Hu et al. 2021, section 4.1): beside a frozen matrix W `[out, in]` a matrix A `[rank, in]` and a matrix B `[out, rank]`
-//! are learnt, and what is computed is
+//! are trained, and the output is
 //!
 //! ```text
 //! W x + s B A x        s = alpha / rank, or alpha / sqrt(rank) (rank-stabilised: Kalajdzievski 2023)
@@ -11,7 +11,7 @@
 //! Of a critic the value head is learnt whole beside them (what PEFT calls a module to save), so that the base need not have one.
 
 use super::config::VALUE_HEAD;
-use super::parameters::{Layout, Leaf, Parameter, Start};
+use super::parameters::{Layout, Leaf, Parameter, Initializer};
 use super::views::Views;
 use crate::policy::{LoraSettings, ModelFault};
 use crate::seed::{mix, Random};
@@ -23,14 +23,14 @@ const PREFIX: &str = "base_model.model.";
 /// Stands for every matrix of every block.
 const ALL: &str = "all-linear";
 
-/// What kind of adapters there are, and of which matrices.
+/// The configuration of low-rank adapters, and the matrices that have one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lora {
     /// Rows of A.
     pub rank: usize,
-    /// What the scaling is made of.
+    /// The numerator of the scaling.
     pub alpha: f64,
-    /// The share of a matrix's inputs that A doesn't see while it learns.
+    /// The dropout rate of A's inputs during training.
     pub dropout: f64,
     /// Whether the scaling is alpha / sqrt(rank).
     pub stabilised: bool,
@@ -45,7 +45,7 @@ impl Lora {
         Lora { rank, alpha, dropout, stabilised: false, targets }
     }
 
-    /// What B A is multiplied by.
+    /// The factor on B A.
     pub fn scaling(&self) -> f64 {
         let rank = self.rank as f64;
         self.alpha / if self.stabilised { rank.sqrt() } else { rank }
@@ -89,7 +89,7 @@ pub fn whole(name: &str) -> String {
 /// The adapters of one model without their weights.
 #[derive(Debug)]
 pub struct Adapter {
-    /// What kind they are of.
+    /// Their configuration.
     pub lora: Lora,
     /// Whether a value head is learnt beside them.
     pub head: bool,
@@ -115,8 +115,8 @@ impl Adapter {
         let mut layout = Layout::default();
         for matrix in matrices(base).filter(|matrix| lora.target(module(matrix)).is_some()) {
             let ([a, b], (outputs, inputs)) = (names(module(matrix)), (matrix.size[0], matrix.size[1]));
-            layout.one(a, &[rank, inputs], Start::Uniform(1.0 / (inputs as f64).sqrt()));
-            layout.one(b, &[outputs, rank], Start::Zeros);
+            layout.add(a, &[rank, inputs], Initializer::Uniform(1.0 / (inputs as f64).sqrt()));
+            layout.add(b, &[outputs, rank], Initializer::Zeros);
         }
         let idle = |target: &&String| !matrices(base).any(|matrix| lora.target(module(matrix)) == Some(target));
         if let Some(target) = lora.targets.iter().find(idle) {
@@ -136,9 +136,9 @@ impl Adapter {
         &self.layout
     }
 
-    /// What is added to a leaf of the model's own, with the adapters' weights `views` in `kind`. Where they learn with a dropout, `dropped`
-    /// decides what they don't see.
-    pub fn of(&self, base: &Layout, leaf: &Leaf, views: &Views, kind: Kind, dropped: Option<u64>) -> Vec<LowRank> {
+    /// The low-rank updates of one of the base model's leaves, with the adapters' weights `views` in `kind`. During training with dropout,
+    /// `dropped` is the seed of the dropout mask.
+    pub fn low_rank_updates(&self, base: &Layout, leaf: &Leaf, views: &Views, kind: Kind, dropped: Option<u64>) -> Vec<LowRank> {
         let row = leaf.size[1..].iter().product::<i64>();
         let part = |p: &Parameter| {
             let [a, b] = names(module(p)).map(|name| views.get(&name).map(|leaf| leaf.to_kind(kind)));
@@ -149,11 +149,11 @@ impl Adapter {
     }
 
     /// The adapters of a leaf of the model's own: where each one's outputs begin, and the names of A and B.
-    pub fn parts(&self, base: &Layout, leaf: &Leaf) -> Vec<Part> {
+    pub fn parts(&self, base: &Layout, leaf: &Leaf) -> Vec<AdapterPart> {
         let row = leaf.size[1..].iter().product::<i64>();
-        let part = |p: &Parameter| Part { at: ((p.at - leaf.at) / row) as usize, names: names(module(p)) };
-        let has_one = |p: &&Parameter| p.size.len() == 2 && self.layout.leaf_of(&names(module(p))[0]).is_some();
-        base.stacked_in(leaf).filter(has_one).map(part).collect()
+        let part = |p: &Parameter| AdapterPart { at: ((p.at - leaf.at) / row) as usize, names: names(module(p)) };
+        let has_adapter = |p: &&Parameter| p.size.len() == 2 && self.layout.leaf_of(&names(module(p))[0]).is_some();
+        base.stacked_in(leaf).filter(has_adapter).map(part).collect()
     }
 
     /// Adds to the model's own weights `flat` what the adapters' weights `own` add to what is computed: s B A. A head that is learnt whole takes the
@@ -175,7 +175,7 @@ impl Adapter {
 }
 
 /// Where an adapter of a part of a leaf has its weights.
-pub struct Part {
+pub struct AdapterPart {
     /// The first of the outputs that it adds to.
     pub at: usize,
     /// The names of A and B in the adapters' layout.
@@ -193,7 +193,7 @@ fn kinds(base: &Layout) -> Vec<String> {
     kinds
 }
 
-/// What an adapter adds to some of the outputs of a matrix.
+/// The update that an adapter adds to some of a matrix's outputs: s B A x.
 pub struct LowRank {
     /// The first of them.
     pub at: i64,
@@ -201,21 +201,22 @@ pub struct LowRank {
     pub a: Tensor,
     /// `[outputs, rank]`.
     pub b: Tensor,
-    /// What their product is multiplied by.
+    /// The factor on their product.
     pub scaling: f64,
     dropout: Option<Dropout>,
 }
 
-/// What A doesn't see of its inputs while it learns (Srivastava et al. 2014): each number is 0 with this probability, and the others are
-/// larger in proportion.
+/// Dropout on A's inputs during training (Srivastava et al. 2014): each number is set to 0 with this probability, and the others are
+/// scaled up in proportion.
 struct Dropout {
     share: f64,
     seed: u64,
 }
 
 impl Dropout {
-    /// What is left of `x`. It follows from the optimiser step, the matrix and the numbers in `x`, so that no bit depends on who computes.
-    fn of(&self, x: &Tensor) -> Tensor {
+    /// `x` after dropout. The mask depends only on the optimiser step, the matrix and the numbers in `x`, so every thread and process draws
+    /// the same one.
+    fn apply(&self, x: &Tensor) -> Tensor {
         let sum = x.detach().sum(Kind::Double).double_value(&[]);
         let mut random = Random::new(mix(self.seed, sum.to_bits()));
         let below = (self.share * 65_536.0) as u64;
@@ -235,10 +236,10 @@ impl LowRank {
         self.b.size()[0]
     }
 
-    /// What it adds for the inputs `x` `[.., in]`: `[.., outputs]`.
-    pub fn of(&self, x: &Tensor) -> Tensor {
-        let seen = self.dropout.as_ref().map(|dropout| dropout.of(x));
-        (seen.as_ref().unwrap_or(x).linear::<Tensor>(&self.a, None) * self.scaling).linear::<Tensor>(&self.b, None)
+    /// The update for the inputs `x` `[.., in]`: `[.., outputs]`.
+    pub fn forward(&self, x: &Tensor) -> Tensor {
+        let kept_inputs = self.dropout.as_ref().map(|dropout| dropout.apply(x));
+        (kept_inputs.as_ref().unwrap_or(x).linear::<Tensor>(&self.a, None) * self.scaling).linear::<Tensor>(&self.b, None)
     }
 }
 
@@ -248,10 +249,10 @@ mod tests {
 
     fn base() -> Layout {
         let mut layout = Layout::default();
-        layout.one("model.embed_tokens.weight", &[5, 2], Start::Normal(1.0));
+        layout.add("model.embed_tokens.weight", &[5, 2], Initializer::Normal(1.0));
         let qk = [("model.layers.0.self_attn.q_proj.weight".into(), 2), ("model.layers.0.self_attn.k_proj.weight".into(), 1)];
-        layout.stacked("model.layers.0.self_attn.qk.weight", &qk, Some(2), Start::Normal(1.0));
-        layout.one("model.layers.0.input_layernorm.weight", &[2], Start::Ones);
+        layout.stacked("model.layers.0.self_attn.qk.weight", &qk, Some(2), Initializer::Normal(1.0));
+        layout.add("model.layers.0.input_layernorm.weight", &[2], Initializer::Ones);
         layout
     }
 
@@ -268,9 +269,9 @@ mod tests {
         // A = [1 2], B = [3], s = 2: k gains 6 [1 2].
         let own = Tensor::from_slice(&[1.0f32, 2.0, 3.0]);
         let leaf = &base.leaves()[1];
-        let found = adapter.of(&base, leaf, &Views::new(adapter.layout(), &own, false), Kind::Float, None);
-        assert_eq!((found.len(), found[0].at, found[0].outputs()), (1, 2, 1));
-        assert_eq!(found[0].of(&Tensor::from_slice(&[10.0f32, 1.0])).double_value(&[0]), 72.0);
+        let updates = adapter.low_rank_updates(&base, leaf, &Views::new(adapter.layout(), &own, false), Kind::Float, None);
+        assert_eq!((updates.len(), updates[0].at, updates[0].outputs()), (1, 2, 1));
+        assert_eq!(updates[0].forward(&Tensor::from_slice(&[10.0f32, 1.0])).double_value(&[0]), 72.0);
         let mut flat = Tensor::zeros([base.len()], (Kind::Float, own.device()));
         adapter.merge(&base, &mut flat, &own);
         assert_eq!((0..base.len()).map(|i| flat.double_value(&[i])).collect::<Vec<_>>()[14..16], [6.0, 12.0]);
@@ -307,8 +308,8 @@ mod tests {
     #[test]
     fn a_share_of_the_inputs_is_dropped_and_the_rest_made_up_for_it() {
         let x = Tensor::ones([200, 100], (Kind::Float, tch::Device::Cpu));
-        let of = |seed| Dropout { share: 0.25, seed }.of(&x);
-        let (left, again, other) = (of(1), of(1), of(2));
+        let dropped = |seed| Dropout { share: 0.25, seed }.apply(&x);
+        let (left, again, other) = (dropped(1), dropped(1), dropped(2));
         assert!(left == again && left != other);
         let zeros = left.eq(0.0).sum(Kind::Float).double_value(&[]);
         assert!((zeros / 20_000.0 - 0.25).abs() < 0.02, "{zeros} of 20000");

@@ -29,7 +29,7 @@ pub mod tiny;
 mod views;
 pub mod weights;
 
-use super::engine::{Engine, Kept, Running};
+use super::engine::{AdaptedEngine, Engine, MatrixFormat};
 use super::products::isa::Isa;
 use super::tensors::values;
 use super::{FileFault, Head, ModelFault};
@@ -37,7 +37,7 @@ use cache::Cache;
 use config::VALUE_HEAD;
 use lora::Adapter;
 use parameters::Layout;
-use reading::Reading;
+use reading::TrieTensors;
 use serde_json::Value;
 use std::sync::Arc;
 use tch::{Device, Kind, Tensor};
@@ -47,18 +47,18 @@ use weights::Weights;
 pub const NEVER: f64 = -1e30;
 
 /// Reads an architecture from its configuration.
-pub type Read = fn(&Value) -> Result<Arc<dyn Architecture>, FileFault>;
+pub type ReadArchitecture = fn(&Value) -> Result<Arc<dyn Architecture>, FileFault>;
 
 /// Every architecture: the name that its configuration goes by, and what reads that.
-pub const ARCHITECTURES: &[(&str, Read)] =
+pub const ARCHITECTURES: &[(&str, ReadArchitecture)] =
     &[(tiny::NAME, tiny::read), (llama::NAME, llama::read), (qwen2::NAME, qwen2::read), (qwen3::NAME, qwen3::read)];
 
 /// What reads the configuration that goes by `name`.
-pub fn find(name: &str) -> Option<Read> {
+pub fn find(name: &str) -> Option<ReadArchitecture> {
     ARCHITECTURES.iter().find(|(known, _)| *known == name).map(|(_, read)| *read)
 }
 
-/// What generation and updates need to know of a model's sizes.
+/// A model's sizes, as far as generation and updates need them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Tokens that it knows.
@@ -88,7 +88,7 @@ pub trait Architecture: Send + Sync {
     /// Its configuration, as it is read back.
     fn config(&self) -> Value;
     /// The sizes and constants of its decoder.
-    fn sized(&self) -> config::Config;
+    fn sized(&self) -> config::DecoderConfig;
 }
 
 /// A model with its weights: what a forward pass computes.
@@ -96,9 +96,9 @@ pub trait Network: Send {
     /// The same with other weights; tables that follow from the configuration alone are shared.
     fn with(&self, weights: &Weights) -> Box<dyn Network>;
 
-    /// The final states `[asked, width]` of the nodes of a trie that are asked for; and of each block the keys and values of all places that
+    /// The final states `[outputs, width]` of a trie's output nodes; and of each block the keys and values of all positions that
     /// were computed, `[places, 2 * kv_heads * head]`. `past` has those of the nodes that are known, if there are any.
-    fn read(&self, reading: &Reading, past: &[Tensor]) -> (Tensor, Vec<Tensor>);
+    fn read(&self, reading: &TrieTensors, past: &[Tensor]) -> (Tensor, Vec<Tensor>);
 
     /// Of each block the keys and values at `rows` `[sequences, places]`, with `room` empty slots behind them.
     fn cache(&self, blocks: &[Tensor], rows: &Tensor, room: i64) -> Cache;
@@ -112,7 +112,7 @@ pub trait Network: Send {
     fn outputs(&self, states: &Tensor) -> Tensor;
 }
 
-/// A model with its weights, and all that is asked of the two.
+/// A model with its weights: what generation and updates call.
 pub struct Net {
     architecture: Arc<dyn Architecture>,
     /// The same with the head of the base, which may be another one than an adapter brings.
@@ -124,10 +124,10 @@ pub struct Net {
     pub sizes: Sizes,
     /// The tokens that close an answer.
     pub ends: Arc<[u32]>,
-    /// Decides what adapters don't see while they learn.
+    /// The seed of the adapters' dropout masks.
     seed: u64,
     /// Where the base was packed: what computes in place of the network.
-    running: Option<Running>,
+    running: Option<AdaptedEngine>,
 }
 
 impl Net {
@@ -151,10 +151,10 @@ impl Net {
 
     /// The same model with `flat` in place of what is trained. With `train` gradients can be taken of its leaves.
     pub fn with(&self, flat: &Tensor, train: bool) -> Net {
-        self.of(self.weights.with(flat, train.then_some(self.seed)))
+        self.with_weights(self.weights.with(flat, train.then_some(self.seed)))
     }
 
-    /// The same model, of which `seed` decides what its adapter doesn't see while it learns.
+    /// The same model with `seed` as the seed of its adapter's dropout masks.
     pub fn seeded(self, seed: u64) -> Net {
         Net { seed, ..self }
     }
@@ -173,7 +173,7 @@ impl Net {
         let engine = Arc::new(Engine::new(&self.architecture.sized(), &leaf, kept, Isa::chosen()));
         let adapters = Arc::new(engine.bare());
         let weights = if saved { self.weights.bare() } else { self.weights.hollow() };
-        Net { network: None, running: Some(Running { engine, adapters }), weights, ..self.bare() }
+        Net { network: None, running: Some(AdaptedEngine { engine, adapters }), weights, ..self.bare() }
     }
 
     fn of(&self, weights: Weights) -> Net {
@@ -188,7 +188,7 @@ impl Net {
                 Some(adapter) => Arc::new(engine.adapters(weights.base_layout(), adapter, &values(&weights.flat().to_kind(Kind::Float)))),
                 None => Arc::new(engine.bare()),
             };
-            Running { engine, adapters }
+            AdaptedEngine { engine, adapters }
         });
         let network = match &self.network {
             _ if running.is_some() => None,
@@ -203,14 +203,14 @@ impl Net {
         architecture: Arc<dyn Architecture>,
         weights: Weights,
         network: Option<Box<dyn Network>>,
-        running: Option<Running>,
+        running: Option<AdaptedEngine>,
     ) -> Net {
         let (sizes, below, ends) = (architecture.sizes(), self.below.clone(), self.ends.clone());
         Net { architecture, below, weights, network, sizes, ends, seed: self.seed, running }
     }
 
     /// What computes in place of libtorch, row by row, where the base was packed.
-    pub fn running(&self) -> Option<&Running> {
+    pub fn running(&self) -> Option<&AdaptedEngine> {
         self.running.as_ref()
     }
 
@@ -292,7 +292,7 @@ impl Net {
     }
 
     /// See [`Network::read`].
-    pub fn read(&self, reading: &Reading, past: &[Tensor]) -> (Tensor, Vec<Tensor>) {
+    pub fn read(&self, reading: &TrieTensors, past: &[Tensor]) -> (Tensor, Vec<Tensor>) {
         self.network().read(reading, past)
     }
 

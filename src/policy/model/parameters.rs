@@ -8,9 +8,9 @@ use crate::seed::Random;
 use std::collections::HashMap;
 use tch::Tensor;
 
-/// How a parameter of a new model begins.
+/// How a parameter of a new model is initialised.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Start {
+pub enum Initializer {
     /// Ones: the gain of a norm.
     Ones,
     /// Zeros: a bias.
@@ -28,8 +28,8 @@ pub struct Parameter {
     pub name: String,
     /// Its sizes.
     pub size: Vec<i64>,
-    /// How it begins in a new model.
-    pub start: Start,
+    /// How it is initialised in a new model.
+    pub start: Initializer,
     /// Its first place in the flat vector.
     pub at: i64,
 }
@@ -62,7 +62,7 @@ pub struct Layout {
 
 impl Layout {
     /// Adds a parameter that is a leaf of its own.
-    pub fn one(&mut self, name: impl Into<String>, size: &[i64], start: Start) {
+    pub fn add(&mut self, name: impl Into<String>, size: &[i64], start: Initializer) {
         let name = name.into();
         let at = self.len();
         self.leaf(name.clone(), size.to_vec(), at);
@@ -71,7 +71,7 @@ impl Layout {
 
     /// Adds the matrices `parts` (names and rows) of `columns` columns each, stacked into the leaf called `name`; vectors where there are
     /// no `columns`.
-    pub fn stacked(&mut self, name: impl Into<String>, parts: &[(String, i64)], columns: Option<i64>, start: Start) {
+    pub fn stacked(&mut self, name: impl Into<String>, parts: &[(String, i64)], columns: Option<i64>, start: Initializer) {
         let size = |rows: i64| [rows].into_iter().chain(columns).collect::<Vec<_>>();
         let at = self.len();
         self.leaf(name.into(), size(parts.iter().map(|(_, rows)| rows).sum()), at);
@@ -120,13 +120,13 @@ impl Layout {
         for parameter in &self.parameters {
             for _ in 0..parameter.len() {
                 values.push(match parameter.start {
-                    Start::Ones => 1.0,
-                    Start::Zeros => 0.0,
-                    Start::Normal(deviation) => {
+                    Initializer::Ones => 1.0,
+                    Initializer::Zeros => 0.0,
+                    Initializer::Normal(deviation) => {
                         let radius = (-2.0 * (1.0 - random.unit()).ln()).sqrt();
                         (deviation * radius * (std::f64::consts::TAU * random.unit()).cos()) as f32
                     }
-                    Start::Uniform(bound) => (bound * (2.0 * random.unit() - 1.0)) as f32,
+                    Initializer::Uniform(bound) => (bound * (2.0 * random.unit() - 1.0)) as f32,
                 });
             }
         }
@@ -145,9 +145,9 @@ mod tests {
 
     fn layout() -> Layout {
         let mut layout = Layout::default();
-        layout.one("embed", &[3, 2], Start::Normal(0.5));
-        layout.stacked("qk", &[("q".into(), 2), ("k".into(), 1)], Some(2), Start::Normal(1.0));
-        layout.one("norm", &[2], Start::Ones);
+        layout.add("embed", &[3, 2], Initializer::Normal(0.5));
+        layout.stacked("qk", &[("q".into(), 2), ("k".into(), 1)], Some(2), Initializer::Normal(1.0));
+        layout.add("norm", &[2], Initializer::Ones);
         layout
     }
 

@@ -1,7 +1,7 @@
 //! Qwen2 and Qwen2.5 (Yang et al. 2024): the decoder with biases on queries, keys and values.
 
 use super::config::Biases;
-use super::decoder::Described;
+use super::decoder::DecoderArchitecture;
 use super::fields::Fields;
 use super::Architecture;
 use crate::policy::FileFault;
@@ -14,5 +14,5 @@ pub const NAME: &str = "qwen2";
 /// Reads its `config.json`.
 pub fn read(config: &Value) -> Result<Arc<dyn Architecture>, FileFault> {
     let biases = Biases { qkv: true, ..Biases::default() };
-    Ok(Arc::new(Described::new(NAME, Fields::read(config)?.decoder(biases, false)?, config)))
+    Ok(Arc::new(DecoderArchitecture::new(NAME, Fields::read(config)?.decoder(biases, false)?, config)))
 }

@@ -2,7 +2,7 @@
 //! width doesn't follow from that of the stream.
 
 use super::config::Biases;
-use super::decoder::Described;
+use super::decoder::DecoderArchitecture;
 use super::fields::Fields;
 use super::Architecture;
 use crate::policy::FileFault;
@@ -18,5 +18,5 @@ pub fn read(config: &Value) -> Result<Arc<dyn Architecture>, FileFault> {
     // What the reference implementation takes where the file says nothing.
     fields.head_dim = fields.head_dim.or(Some(128));
     let biases = Biases { qkv: fields.attention_bias, out: fields.attention_bias, feed_forward: false };
-    Ok(Arc::new(Described::new(NAME, fields.decoder(biases, true)?, config)))
+    Ok(Arc::new(DecoderArchitecture::new(NAME, fields.decoder(biases, true)?, config)))
 }

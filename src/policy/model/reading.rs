@@ -1,13 +1,13 @@
 //! A trie of tokens as the tensors of one forward pass.
 //!
-//! Every node that isn't known from before is one place of the pass, whoever it belongs to; all but attention works on places. Attention is cut into blocks: some
-//! queries, and as keys all the places that stand before any of them, with a mask that shows each query its own ones. There are two ways to
-//! cut:
+//! Every node that isn't cached yet is one position of the pass, whichever sequences share it; all but attention works position by position.
+//! Attention is cut into blocks: some queries, and as keys all the positions that precede any of them, with a mask that shows each query its
+//! own predecessors. There are two ways to cut:
 //!
 //! - [`Cut::Dense`], for learning: as many queries to a block as stand one after the other in the trie, branches and all. The fewest
 //!   blocks, but a node's last bits then depend on its neighbours in the trie.
 //! - [`Cut::Alone`], for answering: a block holds places [`PAD_TO`] i to [`PAD_TO`] (i + 1) of one sequence, each at its own slot, and the
-//!   keys of places 0 to [`PAD_TO`] (i + 1) in order. So what a node gets depends on the tokens before it alone, whoever else is there.
+//!   keys of places 0 to [`PAD_TO`] (i + 1) in order. So the result of a node depends only on the tokens before it, not on the rest of the batch.
 
 use super::NEVER;
 use crate::policy::tensors::indices;
@@ -31,28 +31,28 @@ pub enum Cut {
 }
 
 /// The tensors of a pass over a trie. Places are padded to a multiple of [`PAD_TO`].
-pub struct Reading {
+pub struct TrieTensors {
     /// The tokens, `[1, places]`.
     pub ids: Tensor,
-    /// How many tokens stand before each, `[1, places]`.
+    /// How many tokens precede each, `[1, places]`.
     pub at: Tensor,
-    /// The nodes whose final states are asked for, `[asked]`, padded to a multiple of [`PAD_TO`] with any.
-    pub asked: Tensor,
-    /// How many tokens stand before each of these, `[1, asked]`.
-    pub asked_at: Tensor,
+    /// The nodes whose final states are outputs of the pass, `[outputs]`, padded to a multiple of [`PAD_TO`] with any node.
+    pub output_nodes: Tensor,
+    /// How many tokens precede each of these, `[1, outputs]`.
+    pub output_places: Tensor,
     /// Attention of all places.
-    pub all: Vec<Blocks>,
-    /// Attention of those asked for.
-    pub last: Vec<Blocks>,
+    pub all: Vec<AttentionBlocks>,
+    /// Attention of the output nodes.
+    pub last: Vec<AttentionBlocks>,
     /// Where a place's attention lies among what the blocks give, `[places]`.
     pub all_order: Tensor,
-    /// Where that of one asked for lies, `[asked]`.
+    /// The same for an output node, `[outputs]`.
     pub last_order: Tensor,
 }
 
 /// Blocks of one shape.
-pub struct Blocks {
-    /// The queries, `[blocks * queries]`: which of the places, or of those asked for.
+pub struct AttentionBlocks {
+    /// The queries, `[blocks * queries]`: which of the places, or of the output nodes.
     pub queries: Tensor,
     /// The keys they may see, `[blocks * keys]`: numbers of known nodes, and behind those of places.
     pub keys: Tensor,
@@ -61,7 +61,7 @@ pub struct Blocks {
 }
 
 /// A block before it is a part of a tensor.
-struct Block {
+struct AttentionBlock {
     /// Which query stands in which slot.
     queries: Vec<(usize, usize)>,
     keys: Vec<usize>,
@@ -69,10 +69,10 @@ struct Block {
     size: (usize, usize),
 }
 
-impl Reading {
-    /// The pass over those nodes of `trie` that aren't known, which gives the final states of the nodes `asked`, ascending, none of them
+impl TrieTensors {
+    /// The pass over those nodes of `trie` that aren't known, which gives the final states of the nodes `output_nodes`, ascending, none of them
     /// known.
-    pub fn new(trie: &Trie, known: &[bool], asked: &[usize], cut: Cut, device: Device) -> Reading {
+    pub fn new(trie: &Trie, known: &[bool], output_nodes: &[usize], cut: Cut, device: Device) -> TrieTensors {
         let tensor = |values: &[i64]| indices(values, device);
         let padded = |values: &mut dyn Iterator<Item = i64>, pad: i64| {
             let mut values: Vec<i64> = values.collect();
@@ -90,12 +90,12 @@ impl Reading {
         (0..trie.len()).filter(|&node| known[node]).enumerate().for_each(|(i, node)| row[node] = i);
         fresh.iter().enumerate().for_each(|(i, &node)| row[node] = old + i);
         let (all, all_order) = stacked(trie, &row, &fresh, blocks(&fresh), device);
-        let (last, last_order) = stacked(trie, &row, asked, blocks(asked), device);
-        Reading {
+        let (last, last_order) = stacked(trie, &row, output_nodes, blocks(output_nodes), device);
+        TrieTensors {
             ids: padded(&mut fresh.iter().map(|&node| trie.token(node).into()), PAD.into()).unsqueeze(0),
             at: padded(&mut fresh.iter().map(|&node| trie.place(node) as i64), 0).unsqueeze(0),
-            asked: padded(&mut asked.iter().map(|&node| (row[node] - old) as i64), 0),
-            asked_at: padded(&mut asked.iter().map(|&node| trie.place(node) as i64), 0).unsqueeze(0),
+            output_nodes: padded(&mut output_nodes.iter().map(|&node| (row[node] - old) as i64), 0),
+            output_places: padded(&mut output_nodes.iter().map(|&node| trie.place(node) as i64), 0).unsqueeze(0),
             all,
             last,
             all_order,
@@ -105,20 +105,20 @@ impl Reading {
 }
 
 /// Blocks of as many queries as follow one another and don't need too many keys together.
-fn dense(trie: &Trie, nodes: &[usize]) -> Vec<Block> {
-    let mut blocks: Vec<Block> = Vec::new();
+fn dense(trie: &Trie, nodes: &[usize]) -> Vec<AttentionBlock> {
+    let mut blocks: Vec<AttentionBlock> = Vec::new();
     // The block that has a node's key already.
     let mut within = vec![usize::MAX; trie.len()];
     let mut room = 0;
     for (query, &node) in nodes.iter().enumerate() {
-        let full = |block: &Block| block.queries.len() == QUERIES || block.keys.len() >= room;
+        let full = |block: &AttentionBlock| block.queries.len() == QUERIES || block.keys.len() >= room;
         let fresh = blocks.last().is_none_or(full);
         if fresh {
-            blocks.push(Block { queries: vec![], keys: vec![], size: (0, 0) });
+            blocks.push(AttentionBlock { queries: vec![], keys: vec![], size: (0, 0) });
         }
         let number = blocks.len() - 1;
         let Some(block) = blocks.last_mut() else { continue };
-        // Whoever has a node has all that stands before it.
+        // A block that has a node's key has those of all its predecessors.
         let first = block.keys.len();
         block.keys.extend(trie.back(node).take_while(|&node| within[node] != number));
         block.keys[first..].reverse();
@@ -137,20 +137,21 @@ fn dense(trie: &Trie, nodes: &[usize]) -> Vec<Block> {
 }
 
 /// Blocks of one sequence each, in which everything has its place.
-fn alone(trie: &Trie, nodes: &[usize]) -> Vec<Block> {
-    let mut blocks: Vec<(usize, Block)> = Vec::new();
+fn alone(trie: &Trie, nodes: &[usize]) -> Vec<AttentionBlock> {
+    let mut blocks: Vec<(usize, AttentionBlock)> = Vec::new();
     for (query, &node) in nodes.iter().enumerate() {
         let (part, slot) = (trie.place(node) / PAD_TO, trie.place(node) % PAD_TO);
-        let joins =
-            |(last, block): &(usize, Block)| *last == part && block.keys.last().is_some_and(|&last| trie.back(node).any(|n| n == last));
+        let joins = |(last, block): &(usize, AttentionBlock)| {
+            *last == part && block.keys.last().is_some_and(|&last| trie.back(node).any(|n| n == last))
+        };
         if !blocks.last().is_some_and(joins) {
             let keys = PAD_TO * (part + 1);
-            blocks.push((part, Block { queries: vec![], keys: vec![], size: (PAD_TO, keys) }));
+            blocks.push((part, AttentionBlock { queries: vec![], keys: vec![], size: (PAD_TO, keys) }));
         }
         if let Some((_, block)) = blocks.last_mut() {
-            let held = block.keys.len();
-            block.keys.extend(trie.back(node).take(trie.place(node) + 1 - held));
-            block.keys[held..].reverse();
+            let count = block.keys.len();
+            block.keys.extend(trie.back(node).take(trie.place(node) + 1 - count));
+            block.keys[count..].reverse();
             block.queries.push((query, slot));
         }
     }
@@ -159,8 +160,8 @@ fn alone(trie: &Trie, nodes: &[usize]) -> Vec<Block> {
 
 /// Blocks of equal sizes as tensors, and where each of the queries `nodes` lies among what they give; padding lies anywhere. `row` says
 /// where a node's keys and values lie.
-fn stacked(trie: &Trie, row: &[usize], nodes: &[usize], blocks: Vec<Block>, device: Device) -> (Vec<Blocks>, Tensor) {
-    let mut sizes: BTreeMap<(usize, usize), Vec<Block>> = BTreeMap::new();
+fn stacked(trie: &Trie, row: &[usize], nodes: &[usize], blocks: Vec<AttentionBlock>, device: Device) -> (Vec<AttentionBlocks>, Tensor) {
+    let mut sizes: BTreeMap<(usize, usize), Vec<AttentionBlock>> = BTreeMap::new();
     blocks.into_iter().for_each(|block| sizes.entry(block.size).or_default().push(block));
     let mut order = vec![0i64; nodes.len().next_multiple_of(PAD_TO)];
     let mut columns_of = vec![0; trie.len()];
@@ -183,7 +184,7 @@ fn stacked(trie: &Trie, row: &[usize], nodes: &[usize], blocks: Vec<Block>, devi
             }
         }
         before += blocks.len() * slots;
-        stack.push(Blocks {
+        stack.push(AttentionBlocks {
             queries: indices(&queries, device),
             keys: indices(&keys, device),
             mask: Tensor::from_slice(&mask).view([-1, 1, slots as i64, columns as i64]).to_device(device),
@@ -212,12 +213,12 @@ mod tests {
         let every = [0, 1, 2, 3, 4];
         let (stack, order) = stacked(&trie, &every, &every, blocks, Device::Cpu);
         let mask = values(&stack[0].mask);
-        let seen = |query: usize| (0..16).filter(|key| mask[query * 16 + key] == 0.0).collect::<Vec<_>>();
-        assert_eq!([0, 1, 2, 3, 4].map(seen), [vec![0], vec![0, 1], vec![0, 1, 2], vec![0, 3], vec![4]]);
+        let visible = |query: usize| (0..16).filter(|key| mask[query * 16 + key] == 0.0).collect::<Vec<_>>();
+        assert_eq!([0, 1, 2, 3, 4].map(visible), [vec![0], vec![0, 1], vec![0, 1, 2], vec![0, 3], vec![4]]);
         assert_eq!((order.size(), order.int64_value(&[4])), (vec![16], 4));
-        // Of those asked for the keys are what stands before them.
-        let asked = dense(&trie, &[2, 4]);
-        assert_eq!((asked[0].size, &asked[0].keys[..]), ((2, 16), &[0, 1, 2, 4][..]));
+        // The keys of output nodes are their predecessors.
+        let output_blocks = dense(&trie, &[2, 4]);
+        assert_eq!((output_blocks[0].size, &output_blocks[0].keys[..]), ((2, 16), &[0, 1, 2, 4][..]));
     }
 
     #[test]

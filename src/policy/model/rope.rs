@@ -102,14 +102,14 @@ mod tests {
         let rope = Rope::new(&RopeConfig { base: 100.0, scaling: Scaling::None }, 4, 3, Device::Cpu, Kind::Float);
         let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0]).view([1, 1, 1, 4]);
         let turned = rope.at(&Tensor::from_slice(&[2i64]).view([1, 1])).turn(&x);
-        let wanted = [
+        let expected = [
             2f64.cos() - 3.0 * 2f64.sin(),
             2.0 * 0.2f64.cos() - 4.0 * 0.2f64.sin(),
             3.0 * 2f64.cos() + 2f64.sin(),
             4.0 * 0.2f64.cos() + 2.0 * 0.2f64.sin(),
         ];
-        for (i, wanted) in wanted.iter().enumerate() {
-            assert!((turned.double_value(&[0, 0, 0, i as i64]) - wanted).abs() < 1e-5);
+        for (i, expected) in expected.iter().enumerate() {
+            assert!((turned.double_value(&[0, 0, 0, i as i64]) - expected).abs() < 1e-5);
         }
         let all = rope.at(&Tensor::arange(3, (Kind::Int64, Device::Cpu)).view([1, 3])).turn(&x.expand([1, 3, 1, 4], false));
         assert_eq!(all.narrow(1, 2, 1), turned);
@@ -119,13 +119,14 @@ mod tests {
     fn long_wavelengths_are_stretched() {
         // Base 10^4, head of 8: frequencies 1, 0.1, 0.01, 0.001, wavelengths 6.28, 62.8, 628, 6283. With 1000 original places, low 1 and
         // high 4: above 1000 divided by 8, below 250 left alone, 628 between: smooth = (1000 / 628.3 - 1) / 3 = 0.197183.
-        let of = |scaling| RopeConfig { base: 1e4, scaling }.frequencies(4);
+        let frequencies = |scaling| RopeConfig { base: 1e4, scaling }.frequencies(4);
         let smooth = (1000.0 / (std::f64::consts::TAU / 0.01) - 1.0) / 3.0;
-        let wanted = [1.0, 0.1, (1.0 - smooth) * 0.01 / 8.0 + smooth * 0.01, 0.001 / 8.0];
-        let close =
-            |found: Vec<f64>, wanted: [f64; 4]| assert!(found.iter().zip(wanted).all(|(a, b)| (a / b - 1.0).abs() < 1e-12), "{found:?}");
-        close(of(Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 1000.0 }), wanted);
-        close(of(Scaling::Linear { factor: 2.0 }), [0.5, 0.05, 0.005, 0.0005]);
-        close(of(Scaling::Factors(vec![1.0, 1.0, 4.0])), [1.0, 0.1, 0.0025, 0.001]);
+        let expected = [1.0, 0.1, (1.0 - smooth) * 0.01 / 8.0 + smooth * 0.01, 0.001 / 8.0];
+        let close = |actual: Vec<f64>, expected: [f64; 4]| {
+            assert!(actual.iter().zip(expected).all(|(a, b)| (a / b - 1.0).abs() < 1e-12), "{actual:?}")
+        };
+        close(frequencies(Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 1000.0 }), expected);
+        close(frequencies(Scaling::Linear { factor: 2.0 }), [0.5, 0.05, 0.005, 0.0005]);
+        close(frequencies(Scaling::Factors(vec![1.0, 1.0, 4.0])), [1.0, 0.1, 0.0025, 0.001]);
     }
 }

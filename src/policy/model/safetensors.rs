@@ -4,7 +4,7 @@
 //! where it lies), and the tensors' bytes.
 
 use super::folder::LONGEST;
-use super::source::Source;
+use super::source::TensorSource;
 use crate::files;
 use crate::policy::{FileFault, PolicyError};
 use serde::Deserialize;
@@ -20,7 +20,7 @@ const LONGEST_HEADER: u64 = 100_000_000;
 const STRETCH: usize = 64 << 20;
 
 /// One tensor in a file.
-struct Entry {
+struct TensorEntry {
     file: usize,
     kind: Kind,
     size: Vec<i64>,
@@ -29,46 +29,46 @@ struct Entry {
 }
 
 /// The tensors of some files.
-pub struct Files {
+pub struct SafetensorsFiles {
     whole: PathBuf,
     paths: Vec<PathBuf>,
-    tensors: BTreeMap<String, Entry>,
+    tensors: BTreeMap<String, TensorEntry>,
 }
 
 /// A tensor in a header.
 #[derive(Deserialize)]
-struct Described {
+struct TensorHeader {
     dtype: String,
     shape: Vec<u64>,
     data_offsets: [u64; 2],
 }
 
-impl Files {
+impl SafetensorsFiles {
     /// The tensors of `folder`: those of `model.safetensors`, or of the shards that `model.safetensors.index.json` names.
     ///
     /// # Errors
     /// Names the file that is missing, damaged or cut off; nothing but headers is read.
-    pub fn of_folder(folder: &Path) -> Result<Files, PolicyError> {
+    pub fn of_folder(folder: &Path) -> Result<SafetensorsFiles, PolicyError> {
         let index = folder.join("model.safetensors.index.json");
         if !index.exists() {
-            return Files::open(folder, vec![folder.join("model.safetensors")]);
+            return SafetensorsFiles::open(folder, vec![folder.join("model.safetensors")]);
         }
         #[derive(Deserialize)]
-        struct Index {
+        struct ShardIndex {
             weight_map: BTreeMap<String, String>,
         }
         let text = files::text(&index, LONGEST).map_err(|e| PolicyError::file(&index, e))?;
-        let Index { weight_map } = serde_json::from_str(&text).map_err(|e| PolicyError::file(&index, e))?;
+        let ShardIndex { weight_map } = serde_json::from_str(&text).map_err(|e| PolicyError::file(&index, e))?;
         let mut shards: Vec<&String> = weight_map.values().collect();
         shards.sort_unstable();
         shards.dedup();
         if let Some(outside) = shards.iter().find(|shard| Path::new(shard).components().count() != 1 || shard.starts_with('.')) {
             return Err(PolicyError::at(&index, FileFault::Unusable(format!("`{outside}` isn't the name of a file beside it"))));
         }
-        let files = Files::open(folder, shards.iter().map(|shard| folder.join(shard)).collect())?;
+        let files = SafetensorsFiles::open(folder, shards.iter().map(|shard| folder.join(shard)).collect())?;
         match weight_map
             .iter()
-            .find(|(tensor, shard)| files.tensors.get(*tensor).is_none_or(|found| !files.paths[found.file].ends_with(shard)))
+            .find(|(tensor, shard)| files.tensors.get(*tensor).is_none_or(|entry| !files.paths[entry.file].ends_with(shard)))
         {
             Some((tensor, shard)) => Err(PolicyError::at(&folder.join(shard), FileFault::NoTensor { tensor: tensor.clone() })),
             None => Ok(files),
@@ -78,8 +78,8 @@ impl Files {
     /// The tensors of the files at `paths`; `whole` is what they are together.
     ///
     /// # Errors
-    /// As [`Files::of_folder`].
-    pub fn open(whole: &Path, paths: Vec<PathBuf>) -> Result<Files, PolicyError> {
+    /// As [`SafetensorsFiles::of_folder`].
+    pub fn open(whole: &Path, paths: Vec<PathBuf>) -> Result<SafetensorsFiles, PolicyError> {
         let mut tensors = BTreeMap::new();
         for (file, path) in paths.iter().enumerate() {
             for (name, entry) in header(path, file)? {
@@ -88,12 +88,12 @@ impl Files {
                 }
             }
         }
-        Ok(Files { whole: whole.to_owned(), paths, tensors })
+        Ok(SafetensorsFiles { whole: whole.to_owned(), paths, tensors })
     }
 }
 
 /// The tensors of one file, each of which lies within it.
-fn header(path: &Path, file: usize) -> Result<Vec<(String, Entry)>, PolicyError> {
+fn header(path: &Path, file: usize) -> Result<Vec<(String, TensorEntry)>, PolicyError> {
     let io = |e: std::io::Error| PolicyError::file(path, e);
     let bad = |what: String| PolicyError::at(path, FileFault::Unusable(what));
     let mut open = files::open(path).map_err(io)?;
@@ -111,18 +111,18 @@ fn header(path: &Path, file: usize) -> Result<Vec<(String, Entry)>, PolicyError>
         serde_json::from_slice(&text).map_err(|e| bad(format!("the header of the safetensors file isn't one: {e}")))?;
     let mut entries = Vec::new();
     for (name, described) in described.into_iter().filter(|(name, _)| name != "__metadata__") {
-        let Described { dtype, shape, data_offsets: [from, to] } =
+        let TensorHeader { dtype, shape, data_offsets: [from, to] } =
             serde_json::from_value(described).map_err(|e| bad(format!("`{name}` in the header: {e}")))?;
         let kind = match dtype.as_str() {
             "F32" => Kind::Float,
             "F16" => Kind::Half,
             "BF16" => Kind::BFloat16,
-            // A table that only counts, which encoders of old carry along and nobody reads.
+            // The position indices that old encoder checkpoints contain; unused.
             "I64" if name.ends_with("position_ids") => Kind::Int64,
             _ => return Err(bad(format!("`{name}` is of type {dtype}; F32, F16 and BF16 can be read"))),
         };
-        let numbers = shape.iter().try_fold(1u64, |all, &one| all.checked_mul(one));
-        let size = shape.iter().map(|&one| i64::try_from(one)).collect::<Result<Vec<_>, _>>();
+        let numbers = shape.iter().try_fold(1u64, |all, &dimension| all.checked_mul(dimension));
+        let size = shape.iter().map(|&dimension| i64::try_from(dimension)).collect::<Result<Vec<_>, _>>();
         let (Some(needed), Ok(size)) = (numbers.and_then(|n| n.checked_mul(kind.elt_size_in_bytes() as u64)), size) else {
             return Err(bad(format!("`{name}` has sizes {shape:?}")));
         };
@@ -132,12 +132,12 @@ fn header(path: &Path, file: usize) -> Result<Vec<(String, Entry)>, PolicyError>
         if to > bytes - start {
             return Err(bad(format!("cut off: `{name}` ends at byte {}, the file at {bytes}", start.saturating_add(to))));
         }
-        entries.push((name, Entry { file, kind, size, at: start + from }));
+        entries.push((name, TensorEntry { file, kind, size, at: start + from }));
     }
     Ok(entries)
 }
 
-impl Source for Files {
+impl TensorSource for SafetensorsFiles {
     fn path(&self) -> &Path {
         &self.whole
     }

@@ -1,4 +1,4 @@
-//! What is saved of a model: its folder, and the optimiser's moments for whoever trains on.
+//! What is saved of a model: its folder, and the optimiser's moments for continuing the training.
 //!
 //! A published model is saved as the folder it came as (`config.json`, its tokenizer, `model.safetensors`), which other programs can
 //! load, and beside it `flow.json` and `optimizer.safetensors`. A new model has a `config.json` of its own and `vocabulary.json`.
@@ -6,7 +6,7 @@
 
 use super::folder::{json, tensors, text, whole};
 use super::parameters::Layout;
-use super::safetensors::Files;
+use super::safetensors::SafetensorsFiles;
 use super::source::{check, read as read_tensors};
 use super::Architecture;
 use crate::policy::tokenizer::Tokenizer;
@@ -30,7 +30,7 @@ pub const TRAINED: &str = "flow.json";
 /// The `config.json` of a new model.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Own {
+pub struct NewModelConfig {
     /// The architecture's name.
     pub format: String,
     /// Its configuration.
@@ -43,7 +43,7 @@ pub struct Own {
 
 /// How far a model was trained.
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]
-pub struct Trained {
+pub struct TrainingProgress {
     /// The version of its weights.
     pub version: u64,
     /// Steps of the optimiser.
@@ -51,7 +51,7 @@ pub struct Trained {
 }
 
 /// A model with all that is saved of it.
-pub struct Saved {
+pub struct SavedModel {
     /// The model without its weights.
     pub architecture: Arc<dyn Architecture>,
     /// Its vocabulary.
@@ -64,9 +64,9 @@ pub struct Saved {
     pub moments: Moments,
 }
 
-impl Saved {
+impl SavedModel {
     /// With `head` in place of the head it has: weights that both have stay, a value head starts at 0. No policy comes of a critic.
-    pub fn with_head(self, head: Head) -> Result<Saved, ModelFault> {
+    pub fn with_head(self, head: Head) -> Result<SavedModel, ModelFault> {
         if self.architecture.sizes().value == (head == Head::Value) {
             return Ok(self);
         }
@@ -77,7 +77,7 @@ impl Saved {
         let new = architecture.layout();
         let parts = new.parameters().iter().map(|p| had.get(p.name.as_str()).map_or_else(|| nothing(p.len()), |had| had.reshape([-1])));
         let flat = Tensor::cat(&parts.collect::<Vec<_>>(), 0);
-        Ok(Saved { moments: Moments::new(&flat), architecture, flat, ..self })
+        Ok(SavedModel { moments: Moments::new(&flat), architecture, flat, ..self })
     }
 }
 
@@ -85,18 +85,18 @@ impl Saved {
 ///
 /// # Errors
 /// [`PolicyError::File`] if something can't be written; then `folder` is as it was.
-pub fn save(saved: &Saved, folder: &Path) -> Result<(), PolicyError> {
+pub fn save(saved: &SavedModel, folder: &Path) -> Result<(), PolicyError> {
     whole(folder, |to| write(saved, to))
 }
 
-fn write(saved: &Saved, folder: &Path) -> Result<(), PolicyError> {
+fn write(saved: &SavedModel, folder: &Path) -> Result<(), PolicyError> {
     write_weights(saved, folder)?;
-    let trained = Trained { version: saved.version, steps: saved.moments.steps };
+    let trained = TrainingProgress { version: saved.version, steps: saved.moments.steps };
     let published = published(&*saved.architecture);
     if published {
         json(&folder.join(TRAINED), &trained)?;
     }
-    // Of a published model nobody has trained yet there are no moments, which would take twice its size.
+    // A published model that wasn't trained yet has no moments to save; they would take twice its size.
     if !published || trained.steps > 0 {
         write_moments(&folder.join(MOMENTS), &saved.architecture.layout(), &saved.moments)?;
     }
@@ -109,13 +109,13 @@ pub fn published(architecture: &dyn Architecture) -> bool {
 }
 
 /// Writes all of `saved` but how it is being trained into a folder that is there.
-pub fn write_weights(saved: &Saved, folder: &Path) -> Result<(), PolicyError> {
+pub fn write_weights(saved: &SavedModel, folder: &Path) -> Result<(), PolicyError> {
     let (architecture, shape) = (&saved.architecture, saved.architecture.config());
     if published(&**architecture) {
         json(&folder.join(CONFIG), &shape)?;
     } else {
         let (version, steps) = (saved.version, saved.moments.steps);
-        json(&folder.join(CONFIG), &Own { format: architecture.name().into(), shape, version, steps })?;
+        json(&folder.join(CONFIG), &NewModelConfig { format: architecture.name().into(), shape, version, steps })?;
     }
     for (name, contents) in saved.tokenizer.files() {
         text(&folder.join(name), &contents)?;
@@ -136,13 +136,13 @@ pub fn write_moments(path: &Path, layout: &Layout, moments: &Moments) -> Result<
 }
 
 /// The optimiser's moments in `files`, which [`check_moments`] found to be there.
-pub fn read_moments(files: &Files, layout: &Layout, steps: u64, device: Device) -> Result<Moments, PolicyError> {
+pub fn read_moments(files: &SafetensorsFiles, layout: &Layout, steps: u64, device: Device) -> Result<Moments, PolicyError> {
     let read = |prefix| read_tensors(files, layout, prefix, device, Kind::Float);
     Ok(Moments { first: read("first.")?, second: read("second.")?, steps })
 }
 
 /// Whether the moments of every parameter of `layout` are in `files`.
-pub fn check_moments(files: &Files, layout: &Layout) -> Result<(), PolicyError> {
+pub fn check_moments(files: &SafetensorsFiles, layout: &Layout) -> Result<(), PolicyError> {
     check(files, layout, "first.", |_| false)?;
     check(files, layout, "second.", |_| false)
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use tch::{Device, Kind, Tensor};
 
 /// Tensors of a checkpoint, under the names that its architecture gives them.
-pub trait Source {
+pub trait TensorSource {
     /// What is to be named when something as a whole is wrong.
     fn path(&self) -> &Path;
     /// The file in which a tensor lies.
@@ -27,7 +27,7 @@ pub trait Source {
 ///
 /// # Errors
 /// Names the first tensor that is missing, has other sizes, or that the architecture doesn't know.
-pub fn check(source: &dyn Source, layout: &Layout, prefix: &str, unread: fn(&str) -> bool) -> Result<(), PolicyError> {
+pub fn check(source: &dyn TensorSource, layout: &Layout, prefix: &str, unread: fn(&str) -> bool) -> Result<(), PolicyError> {
     for parameter in layout.parameters() {
         let tensor = format!("{prefix}{}", parameter.name);
         match source.size(&tensor) {
@@ -50,7 +50,7 @@ pub fn check(source: &dyn Source, layout: &Layout, prefix: &str, unread: fn(&str
 ///
 /// # Errors
 /// If a file can't be read, or one of the numbers is none: nothing could be computed with it.
-pub fn read(source: &dyn Source, layout: &Layout, prefix: &str, device: Device, kind: Kind) -> Result<Tensor, PolicyError> {
+pub fn read(source: &dyn TensorSource, layout: &Layout, prefix: &str, device: Device, kind: Kind) -> Result<Tensor, PolicyError> {
     let flat = Tensor::empty([layout.len()], (kind, Device::Cpu));
     for parameter in layout.parameters() {
         let (tensor, mut to) = (format!("{prefix}{}", parameter.name), flat.narrow(0, parameter.at, parameter.len()));

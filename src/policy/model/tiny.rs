@@ -1,6 +1,6 @@
 //! `new: tiny`: a small decoder of the Llama shape, born in the run. Its sizes come from the pipeline; its constants are fixed here.
 
-use super::config::{Biases, Config, Output};
+use super::config::{Biases, DecoderConfig, OutputHead};
 use super::decoder::Decoder;
 use super::parameters::Layout;
 use super::rope::{RopeConfig, Scaling};
@@ -63,16 +63,16 @@ impl Tiny {
         Ok(self)
     }
 
-    fn decoder(&self) -> Config {
+    fn decoder(&self) -> DecoderConfig {
         let Tiny { vocab, layers, width, heads, kv_heads, hidden, context, tied, value } = *self;
         let output = match (value, tied) {
-            (true, _) => Output::Value,
-            (false, true) => Output::Tied,
-            (false, false) => Output::Own,
+            (true, _) => OutputHead::Value,
+            (false, true) => OutputHead::Tied,
+            (false, false) => OutputHead::Own,
         };
         let (head, rope) = (width / heads, RopeConfig { base: ROPE_BASE, scaling: Scaling::None });
         let (norm_eps, biases, head_norms) = (NORM_EPS, Biases::default(), false);
-        Config { vocab, layers, width, heads, kv_heads, head, hidden, context, norm_eps, rope, biases, head_norms, output }
+        DecoderConfig { vocab, layers, width, heads, kv_heads, head, hidden, context, norm_eps, rope, biases, head_norms, output }
     }
 }
 
@@ -100,7 +100,7 @@ impl Architecture for Tiny {
         NAME
     }
 
-    fn sized(&self) -> Config {
+    fn sized(&self) -> DecoderConfig {
         self.decoder()
     }
 

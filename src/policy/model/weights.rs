@@ -14,7 +14,7 @@ pub struct Weights {
     adapter: Option<(Arc<Adapter>, Views)>,
     /// What the network computes in.
     kind: Kind,
-    /// Decides what an adapter doesn't see while it learns; nothing is hidden from one that doesn't.
+    /// The seed of the adapter's dropout masks; `None` outside training.
     dropped: Option<u64>,
 }
 
@@ -29,7 +29,7 @@ impl Weights {
         Weights { adapter: Some((adapter.clone(), Views::new(adapter.layout(), flat, false))), ..self.bare() }
     }
 
-    /// The same with `flat` in place of what is trained. While it is trained, adapters with a dropout see what `seed` leaves them.
+    /// The same with `flat` in place of what is trained. `train` is the seed of the adapters' dropout during training.
     pub fn with(&self, flat: &Tensor, train: Option<u64>) -> Weights {
         match &self.adapter {
             None => Weights::new(&self.base.layout, flat, self.kind, train.is_some()),
@@ -74,11 +74,11 @@ impl Weights {
         }
     }
 
-    /// What adapters add to the leaf called `name`.
+    /// The adapters' low-rank updates of the leaf called `name`.
     pub fn low_rank(&self, name: &str) -> Vec<LowRank> {
         let leaf = self.base.layout.leaf_of(name).map(|leaf| &self.base.layout.leaves()[leaf]);
         match (&self.adapter, leaf) {
-            (Some((adapter, views)), Some(leaf)) => adapter.of(&self.base.layout, leaf, views, self.kind, self.dropped),
+            (Some((adapter, views)), Some(leaf)) => adapter.low_rank_updates(&self.base.layout, leaf, views, self.kind, self.dropped),
             _ => Vec::new(),
         }
     }
@@ -147,15 +147,15 @@ impl Weights {
 
 #[cfg(test)]
 mod tests {
-    use super::super::parameters::Start;
+    use super::super::parameters::Initializer;
     use super::*;
 
     #[test]
     fn a_leaf_is_a_view_of_what_is_stacked_in_it() {
         let mut layout = Layout::default();
-        layout.one("embed", &[3, 2], Start::Normal(0.5));
-        layout.stacked("qk", &[("q".into(), 2), ("k".into(), 1)], Some(2), Start::Normal(1.0));
-        layout.one("norm", &[2], Start::Ones);
+        layout.add("embed", &[3, 2], Initializer::Normal(0.5));
+        layout.stacked("qk", &[("q".into(), 2), ("k".into(), 1)], Some(2), Initializer::Normal(1.0));
+        layout.add("norm", &[2], Initializer::Ones);
         let flat = Tensor::arange(14, (Kind::Float, Device::Cpu));
         let weights = Weights::new(&Arc::new(layout), &flat, Kind::Float, true);
         assert_eq!(weights.get("qk").size(), [3, 2]);

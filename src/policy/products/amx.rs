@@ -74,12 +74,12 @@ impl Tiles {
 pub unsafe fn product(x: &Rounded, matrix: &Matrix, y: &mut [f32]) {
     let rows = x.rows();
     let whole = rows / (2 * TILE) * 2 * TILE;
-    let mut held = Held { whole: [[0; 4 * DEEP * SUMS]; 2], sums: [0.0; 4 * SUMS] };
+    let mut buffers = SumBuffers { whole: [[0; 4 * DEEP * SUMS]; 2], sums: [0.0; 4 * SUMS] };
     if whole > 0 {
-        blocks(x, 0, whole, matrix, y.as_mut_ptr(), &mut held);
+        blocks(x, 0, whole, matrix, y.as_mut_ptr(), &mut buffers);
     }
     if rows > whole {
-        blocks(x, whole, rows, matrix, y.as_mut_ptr(), &mut held);
+        blocks(x, whole, rows, matrix, y.as_mut_ptr(), &mut buffers);
     }
     // SAFETY: ends what `blocks` began.
     asm!("tilerelease", options(nostack, nomem));
@@ -87,14 +87,14 @@ pub unsafe fn product(x: &Rounded, matrix: &Matrix, y: &mut [f32]) {
 
 /// Where tiles of sums are put down, in turn, so that some are added up while the next are multiplied; and the sums of the groups so far.
 #[repr(align(64))]
-struct Held {
+struct SumBuffers {
     whole: [[i32; 4 * DEEP * SUMS]; 2],
     sums: [f32; 4 * SUMS],
 }
 
 /// Some groups of some rows and two panels.
 #[derive(Clone, Copy)]
-struct Step {
+struct TileStep {
     panel: usize,
     row: usize,
     group: usize,
@@ -104,41 +104,41 @@ struct Step {
 
 /// The products of the rows from `from` to `to`: so many times 32, or less than that.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")]
-unsafe fn blocks(x: &Rounded, from: usize, to: usize, matrix: &Matrix, y: *mut f32, held: &mut Held) {
+unsafe fn blocks(x: &Rounded, from: usize, to: usize, matrix: &Matrix, y: *mut f32, buffers: &mut SumBuffers) {
     let first = (to - from).min(TILE);
     let second = (to - from - first).min(TILE);
     let tiles = Tiles::new(first, second);
     asm!("ldtilecfg [{}]", in(reg) &tiles, options(nostack, readonly));
     let groups = matrix.groups();
-    let mut before: Option<Step> = None;
+    let mut before: Option<TileStep> = None;
     let mut turn = 0;
     for panel in (0..matrix.panels()).step_by(2) {
         for row in (from..to).step_by(first + second) {
             for group in (0..groups).step_by(DEEP) {
-                let step = Step { panel, row, group, deep: DEEP.min(groups - group) };
-                multiply(x, matrix, step, second > 0, held.whole[turn].as_mut_ptr());
+                let step = TileStep { panel, row, group, deep: DEEP.min(groups - group) };
+                multiply(x, matrix, step, second > 0, buffers.whole[turn].as_mut_ptr());
                 if let Some(before) = before {
-                    let [whole, other] = &held.whole;
-                    add(x, matrix, before, [first, second], if turn == 1 { whole } else { other }, &mut held.sums, y);
+                    let [whole, other] = &buffers.whole;
+                    add(x, matrix, before, [first, second], if turn == 1 { whole } else { other }, &mut buffers.sums, y);
                 }
                 (before, turn) = (Some(step), 1 - turn);
             }
         }
     }
     if let Some(before) = before {
-        add(x, matrix, before, [first, second], &held.whole[1 - turn], &mut held.sums, y);
+        add(x, matrix, before, [first, second], &buffers.whole[1 - turn], &mut buffers.sums, y);
     }
 }
 
 /// The blocks of weights of a group in the two panels; of the last panel twice, if it is alone.
 #[inline(always)]
-fn pair(matrix: &Matrix, step: Step, group: usize) -> [usize; 2] {
+fn pair(matrix: &Matrix, step: TileStep, group: usize) -> [usize; 2] {
     [step.panel, (step.panel + 1).min(matrix.panels() - 1)].map(|panel| panel * matrix.groups() + group)
 }
 
 /// The whole sums of some groups: of one or two tiles of rows with two panels, put down at `whole`.
 #[inline(always)]
-unsafe fn multiply(x: &Rounded, matrix: &Matrix, step: Step, second: bool, whole: *mut i32) {
+unsafe fn multiply(x: &Rounded, matrix: &Matrix, step: TileStep, second: bool, whole: *mut i32) {
     let stride = matrix.groups() * GROUP;
     for deep in 0..step.deep {
         let own = x.bytes().as_ptr().add(step.row * stride + (step.group + deep) * GROUP);
@@ -191,7 +191,7 @@ unsafe fn multiply(x: &Rounded, matrix: &Matrix, step: Step, second: bool, whole
 unsafe fn add(
     x: &Rounded,
     matrix: &Matrix,
-    step: Step,
+    step: TileStep,
     rows: [usize; 2],
     whole: &[i32; 4 * DEEP * SUMS],
     sums: &mut [f32; 4 * SUMS],

@@ -9,9 +9,9 @@ use super::rounded::Rounded;
 pub fn exact(isa: Isa) -> bool {
     let (outputs, inputs) = (33, 130);
     let number = |i: usize| ((i * 7919 % 509) as f32 - 254.0) / 254.0;
-    let matrix = Matrix::of(outputs, inputs, |output, input| if output < 2 { 1.0 } else { number(output * inputs + input) });
+    let matrix = Matrix::from_fn(outputs, inputs, |output, input| if output < 2 { 1.0 } else { number(output * inputs + input) });
     [1, 7, 35].into_iter().all(|rows| {
-        let of = |isa: Isa| {
+        let products = |isa: Isa| {
             let mut rounded = Rounded::default();
             rounded.resize(isa, rows, inputs);
             for row in 0..rows {
@@ -22,6 +22,6 @@ pub fn exact(isa: Isa) -> bool {
             product(isa, &rounded, &matrix, &mut y);
             y
         };
-        of(isa).iter().zip(of(Isa::Plain)).all(|(a, b)| a.to_bits() == b.to_bits())
+        products(isa).iter().zip(products(Isa::Plain)).all(|(a, b)| a.to_bits() == b.to_bits())
     })
 }

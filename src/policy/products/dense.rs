@@ -16,7 +16,7 @@ pub struct Dense {
 
 /// Rows with a distance from one to the next.
 #[derive(Clone, Copy)]
-pub struct Rows<'a> {
+pub struct StridedRows<'a> {
     /// The numbers.
     pub numbers: &'a [f32],
     /// From one row to the next.
@@ -27,7 +27,7 @@ pub struct Rows<'a> {
 
 impl Dense {
     /// The matrix whose numbers are `at(output, input)`.
-    pub fn of(outputs: usize, inputs: usize, at: impl Fn(usize, usize) -> f32) -> Dense {
+    pub fn from_fn(outputs: usize, inputs: usize, at: impl Fn(usize, usize) -> f32) -> Dense {
         let mut numbers = vec![0.0; outputs.div_ceil(LANES) * LANES * inputs];
         for output in 0..outputs {
             for input in 0..inputs {
@@ -53,19 +53,19 @@ impl Dense {
     }
 
     /// Adds its products with the rows of `x`, times `scale`, to those of `y`, which lie `stride` from one another.
-    pub fn add(&self, isa: Isa, x: Rows, scale: f32, y: &mut [f32], stride: usize) {
+    pub fn add(&self, isa: Isa, x: StridedRows, scale: f32, y: &mut [f32], stride: usize) {
         products(isa, self, x, Some(scale), y, stride);
     }
 
     /// Its products with the rows of `x`, in place of what is in those of `y`, which lie `stride` from one another.
-    pub fn of_rows(&self, isa: Isa, x: Rows, y: &mut [f32], stride: usize) {
+    pub fn of_rows(&self, isa: Isa, x: StridedRows, y: &mut [f32], stride: usize) {
         products(isa, self, x, None, y, stride);
     }
 }
 
 vectorised! {
     /// With a scale they are added, else they take the place of what is there.
-    fn products(matrix: &Dense, x: Rows, scale: Option<f32>, y: &mut [f32], stride: usize) {
+    fn products(matrix: &Dense, x: StridedRows, scale: Option<f32>, y: &mut [f32], stride: usize) {
         // As many sums as there are registers for, beside the numbers that are multiplied.
         if V::MANY {
             tiles::<V, 9, 3>(matrix, x, scale, y, stride);
@@ -76,7 +76,7 @@ vectorised! {
 
     /// `to` `[a.width, b.width]` with the sum over rows of the products of each number of `a` with each of `b` added. The order of the sum is
     /// that of the rows.
-    pub fn outer(a: Rows, wide: usize, b: Rows, width: usize, to: &mut [f32]) {
+    pub fn outer(a: StridedRows, wide: usize, b: StridedRows, width: usize, to: &mut [f32]) {
         for from in (0..width).step_by(LANES) {
             let lanes = LANES.min(width - from);
             for first in (0..wide).step_by(8) {
@@ -115,7 +115,7 @@ vectorised! {
 
 /// Goes through the panels, `P` at a time, and through the rows, `R` at a time: the panels stay in the processor's cache while the rows pass.
 #[inline(always)]
-fn tiles<V: Vector, const R: usize, const P: usize>(matrix: &Dense, x: Rows, scale: Option<f32>, y: &mut [f32], stride: usize) {
+fn tiles<V: Vector, const R: usize, const P: usize>(matrix: &Dense, x: StridedRows, scale: Option<f32>, y: &mut [f32], stride: usize) {
     let panels = matrix.outputs.div_ceil(LANES);
     let mut panel = 0;
     while panel < panels {
@@ -139,7 +139,7 @@ fn tiles<V: Vector, const R: usize, const P: usize>(matrix: &Dense, x: Rows, sca
 fn block<V: Vector, const R: usize, const P: usize>(
     matrix: &Dense,
     panel: usize,
-    x: Rows,
+    x: StridedRows,
     row: usize,
     scale: Option<f32>,
     y: &mut [f32],
@@ -211,19 +211,19 @@ mod tests {
     /// A matrix of 1 2 / 3 4 / 5 6, the row (10, 1), times 2, added to ones: 1 + 24, 1 + 68, 1 + 112.
     #[test]
     fn a_product_as_worked_by_hand() {
-        let matrix = Dense::of(3, 2, |output, input| (1 + 2 * output + input) as f32);
+        let matrix = Dense::from_fn(3, 2, |output, input| (1 + 2 * output + input) as f32);
         assert_eq!((matrix.at(2, 1), matrix.outputs(), matrix.inputs()), (6.0, 3, 2));
         for isa in ALL.into_iter().filter(|isa| isa.here()) {
             let mut y = vec![1.0; 9 * 5];
             let x: Vec<f32> = [10.0, 1.0, 7.0].repeat(9);
-            matrix.add(isa, Rows { numbers: &x, stride: 3, count: 9 }, 2.0, &mut y, 5);
+            matrix.add(isa, StridedRows { numbers: &x, stride: 3, count: 9 }, 2.0, &mut y, 5);
             assert!(y.chunks(5).all(|y| y == [25.0, 69.0, 113.0, 1.0, 1.0]), "{isa}: {y:?}");
             let mut to = vec![0.0; 4];
             outer(
                 isa,
-                Rows { numbers: &[1.0, 2.0, 3.0, 4.0], stride: 2, count: 2 },
+                StridedRows { numbers: &[1.0, 2.0, 3.0, 4.0], stride: 2, count: 2 },
                 2,
-                Rows { numbers: &[5.0, 6.0, 7.0, 8.0], stride: 2, count: 2 },
+                StridedRows { numbers: &[5.0, 6.0, 7.0, 8.0], stride: 2, count: 2 },
                 2,
                 &mut to,
             );

@@ -26,23 +26,23 @@ pub struct Matrix {
 impl Matrix {
     /// Rounds `weights` `[outputs, inputs]`, in the way of [`super::rounded`].
     pub fn new(weights: &[f32], outputs: usize, inputs: usize) -> Matrix {
-        Matrix::of(outputs, inputs, |output, input| weights[output * inputs + input])
+        Matrix::from_fn(outputs, inputs, |output, input| weights[output * inputs + input])
     }
 
     /// The same of the matrix whose numbers are `at(output, input)`.
-    pub fn of(outputs: usize, inputs: usize, at: impl Fn(usize, usize) -> f32) -> Matrix {
+    pub fn from_fn(outputs: usize, inputs: usize, at: impl Fn(usize, usize) -> f32) -> Matrix {
         let (panels, groups) = (outputs.div_ceil(PANEL), inputs.div_ceil(GROUP));
         let mut numbers = vec![0i8; panels * groups * PANEL * GROUP];
         let mut scales = vec![0f32; panels * groups * PANEL];
         let mut offsets = vec![0i32; panels * groups * PANEL];
-        let mut held = [0f32; GROUP];
+        let mut group_values = [0f32; GROUP];
         for output in 0..outputs {
             for group in 0..groups {
                 let block = (output / PANEL) * groups + group;
                 let lane = output % PANEL;
-                let held = &mut held[..GROUP.min(inputs - group * GROUP)];
-                held.iter_mut().enumerate().for_each(|(i, held)| *held = at(output, group * GROUP + i));
-                let most = held.iter().fold(0f32, |most, x| {
+                let group_values = &mut group_values[..GROUP.min(inputs - group * GROUP)];
+                group_values.iter_mut().enumerate().for_each(|(i, value)| *value = at(output, group * GROUP + i));
+                let most = group_values.iter().fold(0f32, |most, x| {
                     // Once it is no number it stays none, which no comparison holds for.
                     if most.is_nan() || x.abs() <= most {
                         most
@@ -52,7 +52,7 @@ impl Matrix {
                 });
                 let inverse = 127.0 / most;
                 let mut sum = 0;
-                for (i, x) in held.iter().enumerate() {
+                for (i, x) in group_values.iter().enumerate() {
                     let number = (x * inverse).round_ties_even() as i8;
                     numbers[block * PANEL * GROUP + (i / 4) * 4 * PANEL + lane * 4 + i % 4] = number;
                     sum += i32::from(number);

@@ -38,7 +38,7 @@ pub const GROUP: usize = 64;
 /// Outputs that lie beside each other in a packed matrix: as many as a vector of AVX-512 has sums.
 pub const PANEL: usize = 16;
 
-/// From so many rows on AMX multiplies tiles; fewer are multiplied by vectors.
+/// The fewest rows that AMX multiplies as tiles; fewer are multiplied with vectors.
 const TILED: usize = 8;
 
 /// `y` `[rows, matrix.stride()]`: the products of `matrix` with each row of `x`.

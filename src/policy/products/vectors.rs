@@ -13,9 +13,9 @@ pub trait Vector: Copy {
     /// Whether the processor holds some thirty of them at a time.
     const MANY: bool;
     fn splat(x: f32) -> Self;
-    /// The first numbers of a list that has so many.
+    /// Loads the first [`LANES`] numbers of a list.
     fn load(from: &[f32]) -> Self;
-    /// Into the first numbers of a list that has so many.
+    /// Stores into the first [`LANES`] numbers of a list.
     fn store(self, to: &mut [f32]);
     /// self * b + c, rounded once.
     fn fma(self, b: Self, c: Self) -> Self;
@@ -52,14 +52,14 @@ pub trait Vector: Copy {
     }
 }
 
-/// Where the processor has nothing better.
+/// Portable arithmetic, where the processor has no wider vectors.
 #[derive(Clone, Copy)]
 pub struct Plain(Lanes);
 
 impl Plain {
     #[inline(always)]
-    fn of(self, b: Plain, of: impl Fn(f32, f32) -> f32) -> Plain {
-        Plain(std::array::from_fn(|lane| of(self.0[lane], b.0[lane])))
+    fn zip_with(self, b: Plain, f: impl Fn(f32, f32) -> f32) -> Plain {
+        Plain(std::array::from_fn(|lane| f(self.0[lane], b.0[lane])))
     }
 }
 
@@ -84,23 +84,23 @@ impl Vector for Plain {
     }
     #[inline(always)]
     fn add(self, b: Plain) -> Plain {
-        self.of(b, |a, b| a + b)
+        self.zip_with(b, |a, b| a + b)
     }
     #[inline(always)]
     fn sub(self, b: Plain) -> Plain {
-        self.of(b, |a, b| a - b)
+        self.zip_with(b, |a, b| a - b)
     }
     #[inline(always)]
     fn mul(self, b: Plain) -> Plain {
-        self.of(b, |a, b| a * b)
+        self.zip_with(b, |a, b| a * b)
     }
     #[inline(always)]
     fn max(self, b: Plain) -> Plain {
-        self.of(b, |a, b| if a > b { a } else { b })
+        self.zip_with(b, |a, b| if a > b { a } else { b })
     }
     #[inline(always)]
     fn min(self, b: Plain) -> Plain {
-        self.of(b, |a, b| if a < b { a } else { b })
+        self.zip_with(b, |a, b| if a < b { a } else { b })
     }
     #[inline(always)]
     fn power(self) -> Plain {
@@ -110,21 +110,21 @@ impl Vector for Plain {
 
 /// Defines functions whose first argument is the [`super::isa::Isa`] that they are compiled for; in their bodies, `V` is its [`Vector`].
 macro_rules! vectorised {
-    ($($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $made:ty)? $body:block)*) => {$(
+    ($($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $output:ty)? $body:block)*) => {$(
         $(#[$meta])*
         #[allow(clippy::too_many_arguments)]
-        $vis fn $name(isa: $crate::policy::products::isa::Isa, $($arg: $type),*) $(-> $made)? {
+        $vis fn $name(isa: $crate::policy::products::isa::Isa, $($arg: $type),*) $(-> $output)? {
             #[inline(always)]
             #[allow(clippy::too_many_arguments, clippy::extra_unused_type_parameters)]
-            fn any<V: $crate::policy::products::vectors::Vector>($($arg: $type),*) $(-> $made)? $body
+            fn any<V: $crate::policy::products::vectors::Vector>($($arg: $type),*) $(-> $output)? $body
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma")]
             #[allow(clippy::too_many_arguments)]
-            fn avx2($($arg: $type),*) $(-> $made)? { any::<$crate::policy::products::registers::Avx2>($($arg),*) }
+            fn avx2($($arg: $type),*) $(-> $output)? { any::<$crate::policy::products::registers::Avx2>($($arg),*) }
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
             #[allow(clippy::too_many_arguments)]
-            fn avx512($($arg: $type),*) $(-> $made)? { any::<$crate::policy::products::registers::Avx512>($($arg),*) }
+            fn avx512($($arg: $type),*) $(-> $output)? { any::<$crate::policy::products::registers::Avx512>($($arg),*) }
             use $crate::policy::products::isa::Isa;
             match isa {
                 Isa::Plain => any::<$crate::policy::products::vectors::Plain>($($arg),*),
@@ -171,7 +171,7 @@ pub fn dot(a: &[f32], b: &[f32]) -> f32 {
 
 /// Added to a number below 2^22 it leaves the number, rounded to the nearest whole one (the even one of two), in the lowest bits.
 pub const MAGIC: f32 = 12_582_912.0;
-/// Between which numbers exponentials are not those of the ends.
+/// The range of exponents; beyond it the exponential is that of the nearest end.
 const LOWEST: f32 = -87.3;
 const HIGHEST: f32 = 88.3;
 /// Less the logarithm of 2, in two parts of which the first has few digits.

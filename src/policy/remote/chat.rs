@@ -1,12 +1,12 @@
 //! Free answers, by `chat/completions`.
 
-use super::server::Trouble;
-use super::Remote;
+use super::server::ServerError;
+use super::{logprob, Remote};
 use crate::policy::{Reply, Request, Sampling};
 use serde_json::{json, Value};
 
-/// What the model says to a conversation.
-pub fn answer(remote: &Remote, request: &Request, sampling: &Sampling) -> Result<Reply, Trouble> {
+/// The model's answer to a conversation.
+pub fn answer(remote: &Remote, request: &Request, sampling: &Sampling) -> Result<Reply, ServerError> {
     let mut body = json!({
         "model": remote.served,
         "messages": remote.tokenizer.messages(&request.prompt),
@@ -20,27 +20,27 @@ pub fn answer(remote: &Remote, request: &Request, sampling: &Sampling) -> Result
     if sampling.top_k > 0 {
         body["top_k"] = json!(sampling.top_k);
     }
-    remote.server.ask("chat/completions", &body, |said| read(remote, said))
+    remote.server.ask("chat/completions", &body, |response| read(remote, response))
 }
 
 /// The reply: the bytes of the text. Those of a token of the server's have its log-probability on the first, and the others are certain, so
-/// that the sum is that of the text. What ends it is told by no server, and counts as certain.
-fn read(remote: &Remote, said: &Value) -> Result<Reply, Trouble> {
-    let choice = &said["choices"][0];
+/// that the sum is that of the text. No server reports the end token's log-probability; it counts as certain.
+fn read(remote: &Remote, response: &Value) -> Result<Reply, ServerError> {
+    let choice = &response["choices"][0];
     let Some(text) = choice["message"]["content"].as_str() else {
-        return Err(Trouble::malformed("a reply without `choices[0].message.content`"));
+        return Err(ServerError::malformed("a reply without `choices[0].message.content`"));
     };
     let Some(parts) = choice["logprobs"]["content"].as_array() else {
-        return Err(Trouble::malformed("a reply without the log-probabilities of its tokens (`choices[0].logprobs.content`)"));
+        return Err(ServerError::malformed("a reply without the log-probabilities of its tokens (`choices[0].logprobs.content`)"));
     };
     let mut tokens = remote.tokenizer.encode(text);
     let mut logprobs = vec![0.0; tokens.len()];
     let mut at = 0;
     for part in parts {
-        let logprob = part["logprob"].as_f64().filter(|logprob| logprob.is_finite() && *logprob < 1e-3);
-        let Some(logprob) = logprob else { return Err(Trouble::malformed("a reply with a log-probability that is none")) };
+        let none = || ServerError::malformed("a reply with a log-probability that is none");
+        let told = logprob(&part["logprob"]).ok_or_else(none)?;
         if let Some(place) = logprobs.get_mut(at.min(text.len().saturating_sub(1))) {
-            *place += (logprob as f32).min(0.0);
+            *place += told;
         }
         at += part["bytes"].as_array().map_or_else(|| part["token"].as_str().unwrap_or_default().len(), Vec::len);
     }

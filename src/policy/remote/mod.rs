@@ -1,11 +1,11 @@
-//! A model that a server runs: it is asked over HTTP in the form of OpenAI's API, as vLLM, SGLang and llama.cpp serve it. It answers, and
+//! A model that a server runs, called over HTTP with OpenAI's API, as vLLM, SGLang and llama.cpp serve it. It answers, and
 //! nothing else: its weights are the server's.
 //!
-//! What is free is asked as a conversation (`chat/completions`) that the server puts into its model's form. Choices are ranked: `completions`
+//! A free answer is requested as a conversation (`chat/completions`) that the server renders with its model's chat template. Choices are ranked: `completions`
 //! with `echo` says how likely the text of each is behind that of the prompt, and one is drawn in proportion. What can't be answered is a
-//! fault of its row; a server that is gone, or that can't do what is asked of it at all, is an error.
+//! fault of its row; a server that is gone, or that doesn't support a request at all, is an error.
 //!
-//! A model that learns here may let a server generate for it ([`Served`]): then tokens are asked for, and its adapters are told.
+//! A model that learns here may let a server generate for it ([`GenerationServer`]): then requests and answers are tokens, and the server loads its adapters.
 
 mod chat;
 mod rank;
@@ -13,10 +13,11 @@ mod served;
 mod server;
 mod tokens;
 
-pub use served::{Lent, Served};
+pub use served::{ExportedAdapter, GenerationServer};
 
-use super::{Answers, ModelFault, PolicyError, RemoteModel, Reply, Request, RowFault, Sampling, Tally, Tokenizer};
-use server::{Server, Trouble};
+use super::{GenerationOutput, ModelFault, PolicyError, RemoteModel, Reply, Request, RowFault, Sampling, Tally, Tokenizer};
+use serde_json::Value;
+use server::{Server, ServerError};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
 
@@ -30,13 +31,13 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// The model called `name` here. Nobody is asked yet.
+    /// The model called `name` here. No request is sent yet.
     ///
     /// # Errors
     /// If the key that it is to be asked with isn't there.
     pub fn new(name: &str, settings: &RemoteModel) -> Result<Remote, PolicyError> {
         let server = Server::new(name, &settings.server)?;
-        let tokenizer = Arc::new(Tokenizer::spoken());
+        let tokenizer = Arc::new(Tokenizer::chat_bytes());
         Ok(Remote { served: settings.model.clone(), server, tokenizer, ranks: AtomicBool::new(false) })
     }
 
@@ -45,25 +46,25 @@ impl Remote {
         &self.tokenizer
     }
 
-    /// Answers `requests`, so many at a time as the settings say: one reply a request, in order.
+    /// Answers `requests`, as many in parallel as the settings say: one reply a request, in order.
     ///
     /// # Errors
     /// If the server is gone, refuses everything, or can't rank choices though some are given.
-    pub fn answer(&self, requests: &[Request], sampling: &Sampling) -> Result<Answers, PolicyError> {
+    pub fn answer(&self, requests: &[Request], sampling: &Sampling) -> Result<GenerationOutput, PolicyError> {
         let ranked: Vec<usize> = (0..requests.len()).filter(|&i| !requests[i].choices.is_empty()).collect();
         let free: Vec<usize> = (0..requests.len()).filter(|&i| requests[i].choices.is_empty()).collect();
         let mut replies: Vec<Result<Reply, RowFault>> = requests.iter().map(|_| Ok(Reply::default())).collect();
-        let mut told = |which: Vec<usize>, said: Vec<Result<Reply, RowFault>>| {
-            which.into_iter().zip(said).for_each(|(i, reply)| replies[i] = reply);
+        let mut fill = |which: Vec<usize>, results: Vec<Result<Reply, RowFault>>| {
+            which.into_iter().zip(results).for_each(|(i, reply)| replies[i] = reply);
         };
         if !ranked.is_empty() {
             self.can_rank()?;
-            let asked: Vec<&Request> = ranked.iter().map(|&i| &requests[i]).collect();
-            told(ranked, rank::answer(self, &asked, sampling)?);
+            let batch: Vec<&Request> = ranked.iter().map(|&i| &requests[i]).collect();
+            fill(ranked, rank::answer(self, &batch, sampling)?);
         }
-        let said = self.server.each(&free, |&i| chat::answer(self, &requests[i], sampling))?;
-        told(free, said);
-        Ok(Answers { replies, tokens: Tally::default() })
+        let results = self.server.each(&free, |&i| chat::answer(self, &requests[i], sampling))?;
+        fill(free, results);
+        Ok(GenerationOutput { replies, tokens: Tally::default() })
     }
 
     /// Before choices are ranked for the first time: whether the server can.
@@ -76,8 +77,29 @@ impl Remote {
                 self.ranks.store(true, Relaxed);
                 Ok(())
             }
-            Err(Trouble::Refused(what) | Trouble::Gone(what)) => Err(self.server.fault(ModelFault::Server { what })),
-            Err(Trouble::Row(fault)) => Err(self.server.fault(ModelFault::CantRank { what: fault.to_string() })),
+            Err(ServerError::Refused(what) | ServerError::Gone(what)) => Err(self.server.fault(ModelFault::Server { what })),
+            Err(ServerError::Row(fault)) => Err(self.server.fault(ModelFault::CantRank { what: fault.to_string() })),
         }
+    }
+}
+
+/// What is below this no model gives to a token: a server writes such a number for one that it knows nothing of, and divided by a temperature it
+/// may be infinite.
+const LEAST: f64 = -1e9;
+
+/// A log-probability: a number above [`LEAST`], and none above 0 but for rounding.
+fn logprob(value: &Value) -> Option<f32> {
+    value.as_f64().filter(|logprob| (LEAST..1e-3).contains(logprob)).map(|logprob| (logprob as f32).min(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::logprob;
+    use serde_json::json;
+
+    #[test]
+    fn what_no_model_gives_is_no_log_probability() {
+        assert_eq!([json!(-1.5), json!(0), json!(1e-4), json!(-9999)].map(|value| logprob(&value)), [Some(-1.5), Some(0.0), Some(0.0), Some(-9999.0)]);
+        assert!([json!(-1e308), json!(-3e38), json!(0.5), json!("-1"), json!(null)].iter().all(|value| logprob(value).is_none()));
     }
 }

@@ -1,4 +1,4 @@
-//! A server: one question, asked again where that can help; and many of them, several at a time.
+//! The HTTP client of a server: one request with retries, and many requests in parallel.
 
 use crate::policy::threads::spread;
 use crate::policy::{ModelFault, PolicyError, RowFault, ServerSettings, Unanswered};
@@ -9,40 +9,40 @@ use ureq::Agent;
 
 /// The longest reply that is read.
 const LONGEST: u64 = 64 << 20;
-/// The first pause before a question is asked again; each further one is twice as long.
+/// The first pause before a retry; each further one is twice as long.
 const PAUSE: Duration = Duration::from_millis(500);
-/// The longest pause, be it one that the server asks for.
+/// The longest pause, also where the server asks for a longer one.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// So much of what a server says is told.
-const TOLD: usize = 200;
+/// Characters of a server's response that an error message quotes.
+const EXCERPT: usize = 200;
 
-/// Why there is no answer.
+/// Why a request failed.
 #[derive(Debug)]
-pub enum Trouble {
-    /// It costs the row that asked.
+pub enum ServerError {
+    /// A fault of one row.
     Row(RowFault),
-    /// Nobody will be answered: the server doesn't do, or doesn't know, what is asked of it.
+    /// No request will succeed: the server refuses or doesn't support it.
     Refused(String),
-    /// Nobody will be answered: it can't be reached.
+    /// No request will succeed: the server can't be reached.
     Gone(String),
 }
 
-impl Trouble {
-    /// A reply that is none.
-    pub fn malformed(what: impl Into<String>) -> Trouble {
-        Trouble::Row(RowFault::Unanswered { cause: Unanswered::Malformed, what: what.into() })
+impl ServerError {
+    /// A malformed response.
+    pub fn malformed(what: impl Into<String>) -> ServerError {
+        ServerError::Row(RowFault::Unanswered { cause: Unanswered::Malformed, what: what.into() })
     }
 }
 
-/// One try that failed.
-struct Failure {
-    trouble: Trouble,
+/// One attempt that failed.
+struct FailedAttempt {
+    trouble: ServerError,
     /// Whether another try may help, and the pause before it that the server asks for.
     again: bool,
     pause: Option<Duration>,
 }
 
-/// Where questions go.
+/// A server's address and how it is called.
 pub struct Server {
     /// What the model is called here that it answers for.
     model: String,
@@ -54,15 +54,15 @@ pub struct Server {
 }
 
 impl Server {
-    /// The server that answers for the model called `model` here. Nobody is asked yet.
+    /// The server that answers for the model called `model` here. No request is sent yet.
     ///
     /// # Errors
     /// If the key that it is to be asked with isn't there.
     pub fn new(model: &str, settings: &ServerSettings) -> Result<Server, PolicyError> {
         let key = settings.key.as_ref().map(|variable| {
-            let found = std::env::var(variable).ok().filter(|key| !key.trim().is_empty());
+            let value = std::env::var(variable).ok().filter(|key| !key.trim().is_empty());
             let wrong = || PolicyError::model(model, ModelFault::NoKey { variable: variable.clone() });
-            found.map(|key| key.trim().to_owned()).ok_or_else(wrong)
+            value.map(|key| key.trim().to_owned()).ok_or_else(wrong)
         });
         let config = Agent::config_builder()
             .timeout_global(Some(Duration::from_secs_f64(settings.timeout)))
@@ -87,51 +87,51 @@ impl Server {
         PolicyError::model(&self.model, fault)
     }
 
-    /// Asks each of `jobs`, so many at a time as the settings say; the results are in their order.
+    /// Runs `ask` for each of `jobs`, as many in parallel as the settings say; the results are in their order.
     ///
     /// # Errors
-    /// If nobody will be answered.
+    /// If no request will succeed.
     pub fn each<J: Sync, T: Send>(
         &self,
         jobs: &[J],
-        ask: impl Fn(&J) -> Result<T, Trouble> + Sync,
+        ask: impl Fn(&J) -> Result<T, ServerError> + Sync,
     ) -> Result<Vec<Result<T, RowFault>>, PolicyError> {
         let gone = AtomicBool::new(false);
-        let one = |(): &(), job: &J| {
-            // The error of whoever noticed it first is told.
+        let run = |(): &(), job: &J| {
+            // The first error is the one that is reported.
             if gone.load(Relaxed) {
                 return Ok(Err(RowFault::EmptyResponse));
             }
             match ask(job) {
                 Ok(answer) => Ok(Ok(answer)),
-                Err(Trouble::Row(fault)) => Ok(Err(fault)),
-                Err(Trouble::Refused(what) | Trouble::Gone(what)) => {
+                Err(ServerError::Row(fault)) => Ok(Err(fault)),
+                Err(ServerError::Refused(what) | ServerError::Gone(what)) => {
                     gone.store(true, Relaxed);
                     Err(self.fault(ModelFault::Server { what }))
                 }
             }
         };
-        spread(self.parallel, || (), jobs, one)
+        spread(self.parallel, || (), jobs, run)
     }
 
-    /// What the server says to `body` at `path`, as `read` understands it.
-    pub fn ask<T>(&self, path: &str, body: &Value, read: impl Fn(&Value) -> Result<T, Trouble>) -> Result<T, Trouble> {
-        let understood = |said: String| {
+    /// The server's response to `body` at `path`, parsed by `read`.
+    pub fn ask<T>(&self, path: &str, body: &Value, read: impl Fn(&Value) -> Result<T, ServerError>) -> Result<T, ServerError> {
+        let understood = |text: String| {
             let trouble = |error: serde_json::Error| {
-                Trouble::malformed(format!("{}: a reply that is no JSON ({error}): {}", self.place(path), short(&said)))
+                ServerError::malformed(format!("{}: a reply that is no JSON ({error}): {}", self.place(path), short(&text)))
             };
-            serde_json::from_str(&said).map_err(trouble).and_then(|said| read(&said))
+            serde_json::from_str(&text).map_err(trouble).and_then(|value| read(&value))
         };
-        let again = |trouble| Failure { again: matches!(trouble, Trouble::Row(_)), trouble, pause: None };
-        self.tried(|| self.once(path, body).and_then(|said| understood(said).map_err(again)))
+        let again = |trouble| FailedAttempt { again: matches!(trouble, ServerError::Row(_)), trouble, pause: None };
+        self.tried(|| self.once(path, body).and_then(|text| understood(text).map_err(again)))
     }
 
-    /// Tells the server `body` at `path`, which says no more than whether it was done.
-    pub fn tell(&self, path: &str, body: &Value) -> Result<(), Trouble> {
+    /// Posts `body` to `path`; only success or failure matters.
+    pub fn tell(&self, path: &str, body: &Value) -> Result<(), ServerError> {
         self.tried(|| self.once(path, body).map(drop))
     }
 
-    fn tried<T>(&self, once: impl Fn() -> Result<T, Failure>) -> Result<T, Trouble> {
+    fn tried<T>(&self, once: impl Fn() -> Result<T, FailedAttempt>) -> Result<T, ServerError> {
         let mut pause = PAUSE;
         for further in (0..self.tries).rev() {
             match once() {
@@ -144,17 +144,17 @@ impl Server {
             }
         }
         // The settings ask for one try at least.
-        Err(Trouble::Gone("it was never asked".into()))
+        Err(ServerError::Gone("it was never asked".into()))
     }
 
     fn place(&self, path: &str) -> String {
         format!("{}/{path}", self.base)
     }
 
-    fn once(&self, path: &str, body: &Value) -> Result<String, Failure> {
+    fn once(&self, path: &str, body: &Value) -> Result<String, FailedAttempt> {
         let place = self.place(path);
-        let row = |cause, what: String| Failure {
-            trouble: Trouble::Row(RowFault::Unanswered { cause, what: format!("{place}: {what}") }),
+        let row = |cause, what: String| FailedAttempt {
+            trouble: ServerError::Row(RowFault::Unanswered { cause, what: format!("{place}: {what}") }),
             again: true,
             pause: None,
         };
@@ -163,7 +163,7 @@ impl Server {
             // What breaks off or makes no sense may be this once.
             ureq::Error::Protocol(error) => row(Unanswered::Malformed, error.to_string()),
             ureq::Error::BodyExceedsLimit(most) => row(Unanswered::Malformed, format!("a reply of more than {most} bytes")),
-            error => Failure { trouble: Trouble::Gone(format!("{place}: {error}")), again: true, pause: None },
+            error => FailedAttempt { trouble: ServerError::Gone(format!("{place}: {error}")), again: true, pause: None },
         };
         let mut request = self.agent.post(&place).header("content-type", "application/json");
         if let Some(key) = &self.key {
@@ -172,28 +172,28 @@ impl Server {
         let mut response = request.send(body.to_string()).map_err(failed)?;
         let status = response.status().as_u16();
         let after = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.trim().parse::<f64>().ok());
-        let said = response.body_mut().with_config().limit(LONGEST).lossy_utf8(true).read_to_string().map_err(failed)?;
-        let told = || format!("HTTP {status}: {}", short(&said));
+        let text = response.body_mut().with_config().limit(LONGEST).lossy_utf8(true).read_to_string().map_err(failed)?;
+        let message = || format!("HTTP {status}: {}", short(&text));
         match status {
-            200..=299 => Ok(said),
+            200..=299 => Ok(text),
             408 | 425 | 429 | 500..=599 => {
                 let pause = after.filter(|seconds| (0.0..=1e6).contains(seconds)).map(Duration::from_secs_f64);
-                Err(Failure { pause, ..row(Unanswered::Refused, told()) })
+                Err(FailedAttempt { pause, ..row(Unanswered::Refused, message()) })
             }
             // The key, the model or the address is wrong, and will be for everybody.
             300..=399 | 401 | 403 | 404 | 405 => {
-                Err(Failure { trouble: Trouble::Refused(format!("{place}: {}", told())), again: false, pause: None })
+                Err(FailedAttempt { trouble: ServerError::Refused(format!("{place}: {}", message())), again: false, pause: None })
             }
-            _ => Err(Failure { again: false, ..row(Unanswered::Refused, told()) }),
+            _ => Err(FailedAttempt { again: false, ..row(Unanswered::Refused, message()) }),
         }
     }
 }
 
-/// The beginning of what somebody says, in one line.
+/// The beginning of a response, in one line.
 fn short(text: &str) -> String {
     let line: Vec<&str> = text.split_whitespace().collect();
     let line = line.join(" ");
-    match line.char_indices().nth(TOLD) {
+    match line.char_indices().nth(EXCERPT) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None if line.is_empty() => "nothing".into(),
         None => line,

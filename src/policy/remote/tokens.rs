@@ -1,19 +1,20 @@
 //! Answers in tokens, by `completions` as vLLM has it: the prompt goes there as the tokens that it is, and the answer comes back as those that
-//! were sampled, each with its log-probability, so that what is learnt from is what was written.
+//! were sampled, each with its log-probability, so that training uses exactly the tokens that were sampled.
 //!
 //! Choices are walked down as they are here: `prompt_logprobs` says of each choice behind the prompt how likely its tokens are, and at each
 //! fork one of the tokens that may follow is drawn by them, at the temperature that is asked for.
 
-use super::server::{Server, Trouble};
-use crate::policy::choices::Walk;
+use super::logprob;
+use super::server::{Server, ServerError};
+use crate::policy::choices::ChoiceConstraint;
 use crate::policy::generate::draw;
 use crate::policy::{PolicyError, Reply, Request, RowFault, Sampling};
 use crate::seed::{mix, Random};
 use serde_json::{json, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Whom to ask.
-pub struct Asked<'a> {
+/// The client of one adapter's `completions`.
+pub struct CompletionsClient<'a> {
     /// What the server calls the weights.
     pub adapter: &'a str,
     /// The server.
@@ -27,9 +28,9 @@ pub struct Asked<'a> {
 /// A prompt, and a choice behind it.
 type Pair<'a> = (&'a [u32], &'a [u32]);
 
-impl Asked<'_> {
+impl CompletionsClient<'_> {
     /// What is written freely behind a prompt.
-    pub fn write(&self, request: &Request, sampling: &Sampling) -> Result<Reply, Trouble> {
+    pub fn write(&self, request: &Request, sampling: &Sampling) -> Result<Reply, ServerError> {
         let body = json!({
             "model": self.adapter,
             "prompt": request.prompt,
@@ -38,7 +39,7 @@ impl Asked<'_> {
             "top_p": sampling.top_p,
             // Below 1 every server reads it as all of them.
             "top_k": if sampling.top_k > 0 { json!(sampling.top_k) } else { json!(-1) },
-            // What a model's `generation_config.json` may ask for, and nobody here did.
+            // Defaults from the model's `generation_config.json`, switched off.
             "min_p": 0.0,
             "repetition_penalty": 1.0,
             // As large as every server reads it.
@@ -48,46 +49,46 @@ impl Asked<'_> {
             "return_token_ids": true,
             "return_tokens_as_token_ids": true,
         });
-        self.server.ask("completions", &body, |said| self.written(said))
+        self.server.ask("completions", &body, |response| self.written(response))
     }
 
-    fn written(&self, said: &Value) -> Result<Reply, Trouble> {
-        let choice = said["choices"].get(0).ok_or_else(|| Trouble::malformed("a reply without `choices`"))?;
-        let told = &choice["logprobs"];
+    fn written(&self, response: &Value) -> Result<Reply, ServerError> {
+        let choice = response["choices"].get(0).ok_or_else(|| ServerError::malformed("a reply without `choices`"))?;
+        let record = &choice["logprobs"];
         let id = |token: &Value| token.as_u64().or_else(|| token.as_str()?.strip_prefix("token_id:")?.parse().ok());
         let ids = |tokens: &Value| tokens.as_array()?.iter().map(id).collect::<Option<Vec<u64>>>();
-        let Some(ids) = ids(&choice["token_ids"]).or_else(|| ids(&told["tokens"])) else {
-            return Err(Trouble::Refused("it doesn't say which tokens it wrote (`return_token_ids`), as vLLM does".into()));
+        let Some(ids) = ids(&choice["token_ids"]).or_else(|| ids(&record["tokens"])) else {
+            return Err(ServerError::Refused("it doesn't say which tokens it wrote (`return_token_ids`), as vLLM does".into()));
         };
         let known = |&id: &u64| u32::try_from(id).ok().filter(|&token| (token as usize) < self.vocab);
         let Some(tokens) = ids.iter().map(known).collect::<Option<Vec<u32>>>() else {
-            return Err(Trouble::malformed("a reply with tokens that the model doesn't have"));
+            return Err(ServerError::malformed("a reply with tokens that the model doesn't have"));
         };
-        let logprobs = told["token_logprobs"].as_array().map(|told| told.iter().map(logprob).collect::<Option<Vec<f32>>>());
+        let logprobs = record["token_logprobs"].as_array().map(|record| record.iter().map(logprob).collect::<Option<Vec<f32>>>());
         let Some(Some(logprobs)) = logprobs.filter(|logprobs| logprobs.as_ref().is_some_and(|l| l.len() == tokens.len())) else {
-            return Err(Trouble::malformed("a reply without a log-probability for each of its tokens"));
+            return Err(ServerError::malformed("a reply without a log-probability for each of its tokens"));
         };
         let closed = tokens.last().map(|token| self.ends.contains(token));
         if closed.is_none() || choice["finish_reason"] != "length" && closed == Some(false) {
-            return Err(Trouble::malformed("a reply that ends without the token that closes it"));
+            return Err(ServerError::malformed("a reply that ends without the token that closes it"));
         }
         Ok(Reply { tokens, logprobs })
     }
 
-    /// One of its choices for each request. What several requests ask alike is asked once.
+    /// One of its choices for each request. Equal pairs are sent once.
     ///
     /// # Errors
     /// If the server is gone, or can't say how likely a prompt is.
     pub fn rank(&self, requests: &[&Request], sampling: &Sampling) -> Result<Vec<Result<Reply, RowFault>>, PolicyError> {
-        let asked: BTreeSet<Pair> = requests.iter().flat_map(|request| pairs(request)).collect();
-        let asked: Vec<Pair> = asked.into_iter().collect();
-        let found = self.server.each(&asked, |(prompt, choice)| self.likelihoods(prompt, choice))?;
-        let known: BTreeMap<Pair, Result<Vec<f32>, RowFault>> = asked.into_iter().zip(found).collect();
-        Ok(requests.iter().map(|request| self.walk(request, &known, sampling)).collect())
+        let queries: BTreeSet<Pair> = requests.iter().flat_map(|request| pairs(request)).collect();
+        let queries: Vec<Pair> = queries.into_iter().collect();
+        let results = self.server.each(&queries, |(prompt, choice)| self.likelihoods(prompt, choice))?;
+        let known: BTreeMap<Pair, Result<Vec<f32>, RowFault>> = queries.into_iter().zip(results).collect();
+        Ok(requests.iter().map(|request| self.choose(request, &known, sampling)).collect())
     }
 
     /// The log-probability of each token of `choice` behind `prompt`.
-    fn likelihoods(&self, prompt: &[u32], choice: &[u32]) -> Result<Vec<f32>, Trouble> {
+    fn likelihoods(&self, prompt: &[u32], choice: &[u32]) -> Result<Vec<f32>, ServerError> {
         let body = json!({
             "model": self.adapter,
             "prompt": ([prompt, choice].concat()),
@@ -95,35 +96,40 @@ impl Asked<'_> {
             "temperature": 0,
             "prompt_logprobs": 1,
         });
-        self.server.ask("completions", &body, |said| {
-            let Some(told) = said["choices"][0]["prompt_logprobs"].as_array() else {
-                return Err(Trouble::Refused("it doesn't say how likely a prompt is (`prompt_logprobs`), as vLLM does".into()));
+        self.server.ask("completions", &body, |response| {
+            let Some(positions) = response["choices"][0]["prompt_logprobs"].as_array() else {
+                return Err(ServerError::Refused("it doesn't say how likely a prompt is (`prompt_logprobs`), as vLLM does".into()));
             };
-            let told = told.get(prompt.len()..prompt.len() + choice.len()).unwrap_or_default();
-            let own = told.iter().zip(choice).map(|(told, token)| logprob(&told[token.to_string()]["logprob"]));
+            let positions = positions.get(prompt.len()..prompt.len() + choice.len()).unwrap_or_default();
+            let own = positions.iter().zip(choice).map(|(position, token)| logprob(&position[token.to_string()]["logprob"]));
             match own.collect::<Option<Vec<f32>>>() {
                 Some(logprobs) if logprobs.len() == choice.len() => Ok(logprobs),
-                _ => Err(Trouble::malformed("a reply without a log-probability for each token of its prompt")),
+                _ => Err(ServerError::malformed("a reply without a log-probability for each token of its prompt")),
             }
         })
     }
 
     /// Walks down the choices of a request. A token that nothing else could stand for is certain.
-    fn walk(&self, request: &Request, known: &BTreeMap<Pair, Result<Vec<f32>, RowFault>>, sampling: &Sampling) -> Result<Reply, RowFault> {
-        let mut walk = Walk::new(&request.choices, self.ends)?;
+    fn choose(
+        &self,
+        request: &Request,
+        known: &BTreeMap<Pair, Result<Vec<f32>, RowFault>>,
+        sampling: &Sampling,
+    ) -> Result<Reply, RowFault> {
+        let mut constraint = ChoiceConstraint::new(&request.choices, self.ends)?;
         let mut reply = Reply::default();
         // By what was written so far: how likely each token is that may follow.
         let mut after: BTreeMap<Vec<u32>, f32> = BTreeMap::new();
         for choice in &request.choices {
-            let Some(found) = known.get(&(request.prompt.as_slice(), choice.as_slice())) else { continue };
-            let found = found.clone()?;
-            after.extend((0..choice.len()).map(|i| (choice[..=i].to_vec(), found[i])));
+            let Some(logprobs) = known.get(&(request.prompt.as_slice(), choice.as_slice())) else { continue };
+            let logprobs = logprobs.clone()?;
+            after.extend((0..choice.len()).map(|i| (choice[..=i].to_vec(), logprobs[i])));
         }
         while reply.tokens.last().is_none_or(|token| !self.ends.contains(token)) {
-            let (token, logprob) = match walk.forced() {
+            let (token, logprob) = match constraint.forced() {
                 Some(token) => (token, 0.0),
                 None => {
-                    let allowed = walk.allowed();
+                    let allowed = constraint.allowed();
                     let likely = |token: &u32| after.get(&[&reply.tokens[..], &[*token]].concat()).copied().unwrap_or(f32::MIN);
                     let likely: Vec<f32> = allowed.iter().map(likely).collect();
                     let unit = Random::new(mix(request.seed, reply.tokens.len() as u64)).unit();
@@ -131,7 +137,7 @@ impl Asked<'_> {
                     (allowed[drawn as usize], logprob)
                 }
             };
-            walk.push(token);
+            constraint.push(token);
             reply.tokens.push(token);
             reply.logprobs.push(logprob);
         }
@@ -139,14 +145,9 @@ impl Asked<'_> {
     }
 }
 
-/// What has to be asked for a request: nothing where nothing is left to choose.
+/// The prompt and choice pairs to score for a request: none where there is nothing to choose.
 fn pairs(request: &Request) -> Vec<Pair<'_>> {
     let choices: BTreeSet<&[u32]> = request.choices.iter().map(Vec::as_slice).collect();
     let choices = if choices.len() > 1 { choices } else { BTreeSet::new() };
     choices.into_iter().map(|choice| (request.prompt.as_slice(), choice)).collect()
-}
-
-/// A log-probability: a number that is none above 0, but for rounding.
-fn logprob(value: &Value) -> Option<f32> {
-    value.as_f64().filter(|logprob| logprob.is_finite() && *logprob < 1e-3).map(|logprob| (logprob as f32).min(0.0))
 }

@@ -24,8 +24,8 @@ fn apart(a: &[Vec<f32>], b: &[Vec<f32>]) -> f32 {
 fn close_to_f32_and_learnt_in_f32() {
     let (wide, narrow) = (start(Dtype::F32, None), start(Dtype::Bf16, None));
     let rows = rows(&wide);
-    let (exact, found) = (wide.logprobs("actor", &rows, None).unwrap(), narrow.logprobs("actor", &rows, None).unwrap());
-    let difference = apart(&exact, &found);
+    let (exact, rounded) = (wide.logprobs("actor", &rows, None).unwrap(), narrow.logprobs("actor", &rows, None).unwrap());
+    let difference = apart(&exact, &rounded);
     assert!(difference > 1e-4 && difference < 0.5, "another arithmetic, of the same numbers: {difference}");
     // Steps far below what bf16 can tell apart add up, because what is trained is f32.
     let settings = UpdateSettings { objective: Objective::Sft, lr: 1e-5, weight_decay: 0.0, ..Default::default() };
@@ -73,9 +73,9 @@ fn how_far_acting_and_learning_are_apart_is_measured() {
         // A quarter of a nat aside for every other row.
         let tokens: usize = rows.iter().map(|row| row.response.len()).sum();
         let moved: usize = rows.iter_mut().step_by(2).map(|row| row.logprobs.iter_mut().map(|x| *x -= 0.25).count()).sum();
-        for settings in [settings.clone(), UpdateSettings { old: Old::Recomputed, ..settings.clone() }] {
-            let found = gap(&rows, &settings);
-            assert!((found - 0.25 * moved as f64 / tokens as f64).abs() <= first + 1e-5, "{found}");
+        for settings in [settings.clone(), UpdateSettings { old: RatioDenominator::Recomputed, ..settings.clone() }] {
+            let shifted = gap(&rows, &settings);
+            assert!((shifted - 0.25 * moved as f64 / tokens as f64).abs() <= first + 1e-5, "{shifted}");
         }
         let sft = UpdateSettings { objective: Objective::Sft, ..settings };
         assert_eq!(policy.update("actor", rows, &sft).unwrap().gap, None);

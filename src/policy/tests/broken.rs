@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 /// What is said of the folder of `name` after `change`.
-fn said(name: &str, change: impl FnOnce(&Path)) -> String {
+fn error_text(name: &str, change: impl FnOnce(&Path)) -> String {
     let copy = tempfile::tempdir().unwrap();
     for file in fs::read_dir(folder(name)).unwrap().flatten() {
         fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
@@ -26,11 +26,11 @@ fn edit(path: &Path, change: impl FnOnce(&mut Value)) {
 }
 
 fn config(name: &str, key: &str, value: Value) -> String {
-    said(name, |folder| edit(&folder.join("config.json"), |config| config[key] = value))
+    error_text(name, |folder| edit(&folder.join("config.json"), |config| config[key] = value))
 }
 
-fn holds(said: String, parts: &[&str]) {
-    assert!(parts.iter().all(|part| said.contains(part)), "{said}: wanted {parts:?}");
+fn holds(text: String, parts: &[&str]) {
+    assert!(parts.iter().all(|part| text.contains(part)), "{text}: wanted {parts:?}");
 }
 
 #[test]
@@ -49,9 +49,9 @@ fn configurations() {
         &["`yarn`", "`llama3`"],
     );
     holds(config("llama-tied", "rope_parameters", json!({ "rope_type": "linear", "factor": 0.0 })), &["`factor`", "above 0"]);
-    holds(said("qwen2", |folder| fs::write(folder.join("config.json"), "{").unwrap()), &["/config.json", "EOF"]);
-    holds(said("qwen2", |folder| fs::remove_file(folder.join("config.json")).unwrap()), &["/config.json", "No such file"]);
-    holds(said("qwen2", |folder| fs::write(folder.join("config.json"), "{}").unwrap()), &["/config.json", "not the configuration"]);
+    holds(error_text("qwen2", |folder| fs::write(folder.join("config.json"), "{").unwrap()), &["/config.json", "EOF"]);
+    holds(error_text("qwen2", |folder| fs::remove_file(folder.join("config.json")).unwrap()), &["/config.json", "No such file"]);
+    holds(error_text("qwen2", |folder| fs::write(folder.join("config.json"), "{}").unwrap()), &["/config.json", "not the configuration"]);
 }
 
 #[test]
@@ -62,22 +62,22 @@ fn tensors() {
     holds(config("qwen2", "model_type", json!("llama")), &["doesn't know the tensor `model.layers.0.self_attn.k_proj.bias`"]);
     holds(config("llama-tied", "tie_word_embeddings", json!(false)), &["there is no tensor `lm_head.weight`"]);
     let cut = |name: &str, file: &str, bytes: u64| {
-        said(name, |folder| fs::File::options().write(true).open(folder.join(file)).unwrap().set_len(bytes).unwrap())
+        error_text(name, |folder| fs::File::options().write(true).open(folder.join(file)).unwrap().set_len(bytes).unwrap())
     };
     holds(cut("qwen3", "model.safetensors", 100_000), &["/model.safetensors", "cut off", "100000"]);
     holds(cut("qwen3", "model.safetensors", 1000), &["/model.safetensors", "cut off"]);
     holds(cut("qwen3", "model.safetensors", 5), &["/model.safetensors", "no safetensors file"]);
-    holds(said("qwen3", |folder| fs::write(folder.join("model.safetensors"), [255; 64]).unwrap()), &["no safetensors file"]);
+    holds(error_text("qwen3", |folder| fs::write(folder.join("model.safetensors"), [255; 64]).unwrap()), &["no safetensors file"]);
     let shard = "model-00002-of-00003.safetensors";
-    holds(said("llama3-scaled", |folder| fs::remove_file(folder.join(shard)).unwrap()), &[shard, "No such file"]);
+    holds(error_text("llama3-scaled", |folder| fs::remove_file(folder.join(shard)).unwrap()), &[shard, "No such file"]);
     let astray = |folder: &Path| {
         edit(&folder.join("model.safetensors.index.json"), |index| index["weight_map"]["model.norm.weight"] = json!("../other"))
     };
-    holds(said("llama3-scaled", astray), &["index.json", "../other"]);
+    holds(error_text("llama3-scaled", astray), &["index.json", "../other"]);
     let header = |dtype: &str, to: usize| {
         let text = json!({ "a": { "dtype": dtype, "shape": [4], "data_offsets": [0, to] } }).to_string();
         let bytes = [&(text.len() as u64).to_le_bytes()[..], text.as_bytes(), &[0; 16]].concat();
-        said("qwen3", |folder| fs::write(folder.join("model.safetensors"), bytes).unwrap())
+        error_text("qwen3", |folder| fs::write(folder.join("model.safetensors"), bytes).unwrap())
     };
     holds(header("I8", 4), &["`a`", "I8", "BF16"]);
     holds(header("F32", 12), &["`a`", "16 bytes"]);
@@ -86,18 +86,21 @@ fn tensors() {
 
 #[test]
 fn tokenizers_and_templates() {
-    let without = |file: &'static str| said("qwen3", |folder| fs::remove_file(folder.join(file)).unwrap());
+    let without = |file: &'static str| error_text("qwen3", |folder| fs::remove_file(folder.join(file)).unwrap());
     holds(without("tokenizer.json"), &["/tokenizer.json", "no such file"]);
     assert_eq!(without("chat_template.jinja"), "nothing");
-    holds(said("qwen3", |folder| fs::write(folder.join("tokenizer.json"), "{}").unwrap()), &["/tokenizer.json"]);
-    holds(said("qwen3", |folder| fs::write(folder.join("chat_template.jinja"), "{% if %}").unwrap()), &["/chat_template.jinja", "line 1"]);
-    holds(said("qwen3", |folder| fs::write(folder.join("generation_config.json"), "nothing").unwrap()), &["/generation_config.json"]);
+    holds(error_text("qwen3", |folder| fs::write(folder.join("tokenizer.json"), "{}").unwrap()), &["/tokenizer.json"]);
+    holds(
+        error_text("qwen3", |folder| fs::write(folder.join("chat_template.jinja"), "{% if %}").unwrap()),
+        &["/chat_template.jinja", "line 1"],
+    );
+    holds(error_text("qwen3", |folder| fs::write(folder.join("generation_config.json"), "nothing").unwrap()), &["/generation_config.json"]);
     holds(config("qwen3", "vocab_size", json!(300)), &["`model.embed_tokens.weight`"]);
 }
 
 #[test]
 fn gguf_files() {
-    let said = |bytes: &[u8]| {
+    let error_of = |bytes: &[u8]| {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.gguf");
         fs::write(&path, bytes).unwrap();
@@ -107,19 +110,19 @@ fn gguf_files() {
     let file = |version: u32, tensors: u64, values: u64, rest: &[u8]| {
         [b"GGUF", &version.to_le_bytes()[..], &tensors.to_le_bytes(), &values.to_le_bytes(), rest].concat()
     };
-    let said_to_be = |architecture: &str| [text("general.architecture"), 8u32.to_le_bytes().to_vec(), text(architecture)].concat();
-    holds(said(b"GGML0000000000000000000000"), &["model.gguf", "no GGUF file"]);
-    holds(said(&file(1, 0, 0, &[])), &["version 1"]);
-    holds(said(&file(3, 0, 1, &[])), &["cut off"]);
-    holds(said(&file(3, 0, 1, &u64::MAX.to_le_bytes())), &["cut off"]);
-    holds(said(&file(3, 0, 1, &[text("a"), 99u32.to_le_bytes().to_vec()].concat())), &["unknown type 99"]);
-    holds(said(&file(3, 0, 1, &said_to_be("mamba"))), &["`mamba`", "llama, qwen2, qwen3"]);
-    holds(said(&file(3, 0, 1, &said_to_be("llama"))), &["llama."]);
+    let architecture_entry = |architecture: &str| [text("general.architecture"), 8u32.to_le_bytes().to_vec(), text(architecture)].concat();
+    holds(error_of(b"GGML0000000000000000000000"), &["model.gguf", "no GGUF file"]);
+    holds(error_of(&file(1, 0, 0, &[])), &["version 1"]);
+    holds(error_of(&file(3, 0, 1, &[])), &["cut off"]);
+    holds(error_of(&file(3, 0, 1, &u64::MAX.to_le_bytes())), &["cut off"]);
+    holds(error_of(&file(3, 0, 1, &[text("a"), 99u32.to_le_bytes().to_vec()].concat())), &["unknown type 99"]);
+    holds(error_of(&file(3, 0, 1, &architecture_entry("mamba"))), &["`mamba`", "llama, qwen2, qwen3"]);
+    holds(error_of(&file(3, 0, 1, &architecture_entry("llama"))), &["llama."]);
     let tensor = |kind: u32| {
         [text("a"), 1u32.to_le_bytes().to_vec(), 64u64.to_le_bytes().to_vec(), kind.to_le_bytes().to_vec(), vec![0; 8]].concat()
     };
-    holds(said(&file(3, 1, 0, &tensor(99))), &["`a`", "type 99", "Q4_K"]);
-    holds(said(&file(3, 1, 0, &tensor(2))), &["cut off", "`a`"]);
+    holds(error_of(&file(3, 1, 0, &tensor(99))), &["`a`", "type 99", "Q4_K"]);
+    holds(error_of(&file(3, 1, 0, &tensor(2))), &["cut off", "`a`"]);
 }
 
 #[test]

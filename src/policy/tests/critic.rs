@@ -41,13 +41,14 @@ fn a_critic_learns_what_to_expect() {
     assert_eq!((reports[0].tokens, reports[0].kl, reports[0].clip_fraction), (rows.len(), 0.0, 0.0));
     // What an update computes is what is answered: the loss follows from the values.
     let values = policy.values("critic", 150, rows.clone()).unwrap();
-    let halves =
-        |of: &dyn Fn(usize) -> f32| (0..rows.len()).map(|i| f64::from(of(i) - rows[i].targets[0]).powi(2) / 2.0).collect::<Vec<_>>();
+    let halves = |prediction: &dyn Fn(usize) -> f32| {
+        (0..rows.len()).map(|i| f64::from(prediction(i) - rows[i].targets[0]).powi(2) / 2.0).collect::<Vec<_>>()
+    };
     let squares = halves(&|i| values[i][0]);
     let report = policy.update("critic", rows.clone(), &UpdateSettings { lr: 0.0, ..learn() }).unwrap();
     assert!((report.loss - squares.iter().sum::<f64>() / 40.0).abs() < 1e-6);
-    for (seen, square) in report.rows.iter().zip(&squares) {
-        assert!((f64::from(seen.loss_share) - square / 40.0).abs() < 1e-6 && seen.used == Use::Yes && seen.ratio == 1.0);
+    for (row, square) in report.rows.iter().zip(&squares) {
+        assert!((f64::from(row.loss_share) - square / 40.0).abs() < 1e-6 && row.used == RowUse::Yes && row.ratio == 1.0);
     }
     // Recorded values far off hold each value back, where that makes the loss larger.
     rows.iter_mut().for_each(|row| row.values[0] = row.targets[0] + 1.0);
@@ -69,9 +70,9 @@ fn a_critic_learns_what_to_expect_before_each_token() {
     assert_eq!(reports[0].tokens, tokens);
     let values = policy.values("critic", 150, rows.clone()).unwrap();
     let square = |(row, values): (&Example, &Vec<f32>)| row.targets.iter().zip(values).map(|(t, v)| f64::from(t - v).powi(2)).sum::<f64>();
-    let wanted = rows.iter().zip(&values).map(square).sum::<f64>() / 2.0 / tokens as f64;
+    let expected = rows.iter().zip(&values).map(square).sum::<f64>() / 2.0 / tokens as f64;
     let report = policy.update("critic", rows.clone(), &UpdateSettings { lr: 0.0, ..learn() }).unwrap();
-    assert!((report.loss - wanted).abs() < 1e-6, "{} and {wanted}", report.loss);
+    assert!((report.loss - expected).abs() < 1e-6, "{} and {expected}", report.loss);
     // A token's value is that of the prompt that ends there: the response goes on from it, and what follows changes nothing.
     for (row, values) in rows.iter().zip(&values).take(16) {
         let prompts =
@@ -92,8 +93,8 @@ fn each_token_has_its_own_advantage() {
     // The ratio is 1 at equal weights, so a row's loss is the mean of -A over its tokens.
     let report = policy.update("actor", rows.clone(), &UpdateSettings { lr: 0.0, ..Default::default() }).unwrap();
     let tokens: usize = rows.iter().map(|row| row.response.len()).sum();
-    let wanted = -rows.iter().flat_map(|row| &row.advantages).map(|a| f64::from(*a)).sum::<f64>() / tokens as f64;
-    assert!((report.loss - wanted).abs() < 1e-4, "{} and {wanted}", report.loss);
+    let expected = -rows.iter().flat_map(|row| &row.advantages).map(|a| f64::from(*a)).sum::<f64>() / tokens as f64;
+    assert!((report.loss - expected).abs() < 1e-4, "{} and {expected}", report.loss);
     rows[4].advantages.push(1.0);
     let error = policy.update("actor", rows, &UpdateSettings::default()).unwrap_err().to_string();
     assert!(error.contains("advantages"), "{error}");

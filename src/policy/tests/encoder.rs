@@ -15,21 +15,21 @@ fn start(path: &Path, threads: usize) -> Result<Policy, PolicyError> {
 /// Holds the encoder at `path` to `golden`: the largest difference between their numbers.
 fn compare(path: &Path, golden: &Path) -> f32 {
     let golden: Vec<Value> = serde_json::from_str(&fs::read_to_string(golden).unwrap()).unwrap();
-    let texts: Vec<String> = golden.iter().map(|one| one["text"].as_str().unwrap().into()).collect();
+    let texts: Vec<String> = golden.iter().map(|case| case["text"].as_str().unwrap().into()).collect();
     let policy = start(path, 2).unwrap();
-    let found = policy.embed("encoder", texts.clone()).unwrap();
+    let vectors = policy.embed("encoder", texts.clone()).unwrap();
     let mut largest: f32 = 0.0;
-    for (one, found) in golden.iter().zip(&found) {
-        let wanted: Vec<f32> = one["vector"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect();
-        assert_eq!(found.len(), wanted.len());
-        let length: f32 = found.iter().map(|x| x * x).sum();
+    for (case, vector) in golden.iter().zip(&vectors) {
+        let expected: Vec<f32> = case["vector"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect();
+        assert_eq!(vector.len(), expected.len());
+        let length: f32 = vector.iter().map(|x| x * x).sum();
         assert!((length - 1.0).abs() < 1e-5);
-        largest = found.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).fold(largest, f32::max);
+        largest = vector.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(largest, f32::max);
     }
     let backwards: Vec<_> = policy.embed("encoder", texts.iter().rev().cloned().collect()).unwrap().into_iter().rev().collect();
-    assert_eq!(backwards, found, "the order");
-    for (text, found) in texts.iter().zip(&found) {
-        assert_eq!(start(path, 1).unwrap().embed("encoder", vec![text.clone()]).unwrap(), std::slice::from_ref(found), "the neighbours");
+    assert_eq!(backwards, vectors, "the order");
+    for (text, vector) in texts.iter().zip(&vectors) {
+        assert_eq!(start(path, 1).unwrap().embed("encoder", vec![text.clone()]).unwrap(), std::slice::from_ref(vector), "the neighbours");
     }
     largest
 }
@@ -41,14 +41,14 @@ fn vectors_are_those_of_transformers() {
     let policy = start(&folder("encoder"), 1).unwrap();
     assert!(policy.embed("encoder", vec![]).unwrap().is_empty());
     let many: Vec<String> = (0..300).map(|i| format!("row {} of the room", i % 150)).collect();
-    let found = policy.embed("encoder", many).unwrap();
-    assert!(found[..150] == found[150..] && found[0] != found[1]);
+    let vectors = policy.embed("encoder", many).unwrap();
+    assert!(vectors[..150] == vectors[150..] && vectors[0] != vectors[1]);
     assert!(matches!(policy.embed("nobody", vec![]), Err(PolicyError::NoModel(_))));
 }
 
 #[test]
 fn encoders_that_can_not_be_used_are_named() {
-    let said = |change: &dyn Fn(&Path)| {
+    let error_after = |change: &dyn Fn(&Path)| {
         let copy = tempfile::tempdir().unwrap();
         fs::create_dir(copy.path().join("1_Pooling")).unwrap();
         for file in ["config.json", "tokenizer.json", "model.safetensors", "sentence_bert_config.json", "1_Pooling/config.json"] {
@@ -58,14 +58,14 @@ fn encoders_that_can_not_be_used_are_named() {
         start(copy.path(), 1).err().map_or("nothing".into(), |error| error.to_string())
     };
     let set = |file: &'static str, key: &'static str, value: Value| {
-        said(&move |folder: &Path| {
+        error_after(&move |folder: &Path| {
             let path = folder.join(file);
             let mut config: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
             config[key] = value.clone();
             fs::write(path, config.to_string()).unwrap();
         })
     };
-    assert_eq!(said(&|_| ()), "nothing");
+    assert_eq!(error_after(&|_| ()), "nothing");
     assert!(set("config.json", "model_type", json!("llama")).contains("`llama`; `bert` is"));
     assert!(set("config.json", "hidden_act", json!("relu")).contains("`relu`"));
     assert!(set("config.json", "num_attention_heads", json!(5)).contains("5 heads"));
@@ -73,8 +73,8 @@ fn encoders_that_can_not_be_used_are_named() {
     assert!(set("config.json", "num_hidden_layers", json!(3)).contains("no tensor `encoder.layer.2."));
     assert!(set("config.json", "num_hidden_layers", json!(1)).contains("doesn't know the tensor `encoder.layer.1."));
     assert!(set("1_Pooling/config.json", "pooling_mode_mean_tokens", json!(false)).contains("pooling"));
-    assert!(said(&|folder| fs::remove_file(folder.join("tokenizer.json")).unwrap()).contains("tokenizer.json"));
-    assert!(said(&|folder| fs::write(folder.join("model.safetensors"), [0; 9]).unwrap()).contains("model.safetensors"));
+    assert!(error_after(&|folder| fs::remove_file(folder.join("tokenizer.json")).unwrap()).contains("tokenizer.json"));
+    assert!(error_after(&|folder| fs::write(folder.join("model.safetensors"), [0; 9]).unwrap()).contains("model.safetensors"));
 }
 
 /// MiniLM from the folder that `FLOW_MINILM` names, against what `make parity-models` found in the same folder (`FLOW_GOLDEN`).
@@ -89,10 +89,10 @@ fn minilm_from_its_package() {
 
 #[test]
 fn an_encoder_is_described_without_its_weights() {
-    let found = EncoderDescription::of(&folder("encoder")).unwrap().unwrap();
+    let description = EncoderDescription::read(&folder("encoder")).unwrap().unwrap();
     // Words, places and kinds and their norm; two blocks of four square matrices, two of 24 by 40, and two norms, all with biases.
     let block = 4 * (24 * 24 + 24) + 2 * 24 * 40 + 40 + 24 + 2 * 48;
-    assert_eq!(found.parameters, (91 + 64 + 2) * 24 + 48 + 2 * block);
-    assert_eq!((found.vocab, found.width), (91, 24));
-    assert_eq!(EncoderDescription::of(&folder("qwen2")).unwrap(), None);
+    assert_eq!(description.parameters, (91 + 64 + 2) * 24 + 48 + 2 * block);
+    assert_eq!((description.vocab, description.width), (91, 24));
+    assert_eq!(EncoderDescription::read(&folder("qwen2")).unwrap(), None);
 }

@@ -45,20 +45,20 @@ fn same_bits(root: &Path, plain: &Policy, base: Base, near: f32) {
     let (one, two) = (policy(settings(&folder, base, 0.0), 1).unwrap(), policy(settings(&folder, base, 0.0), 2).unwrap());
     let learn = UpdateSettings { lr: 1e-2, kl: 0.1, micro_batch: 16, ..Default::default() };
     for version in 0..3 {
-        let played = rows(&one, version);
-        assert!(played == rows(&two, version), "the number of threads");
-        let again: Vec<Vec<f32>> = one.logprobs("actor", &played, None).unwrap();
+        let played = rows(&one_thread, version);
+        assert!(played == rows(&two_threads, version), "the number of threads");
+        let again: Vec<Vec<f32>> = one_thread.logprobs("actor", &played, None).unwrap();
         assert!(again.iter().zip(&played).all(|(again, row)| *again == row.logprobs), "to the bit");
-        let asked = requests(60);
-        for (request, row) in asked.iter().zip(&played).step_by(7) {
-            let alone = one.generate("actor", version, vec![request.clone()], sampling(1.0)).unwrap();
+        let prompts = requests(60);
+        for (request, row) in prompts.iter().zip(&played).step_by(7) {
+            let alone = one_thread.generate("actor", version, vec![request.clone()], sampling(1.0)).unwrap();
             assert_eq!((&alone[0].tokens, &alone[0].logprobs), (&row.response, &row.logprobs), "alone");
         }
         if version == 0 {
             let close = |(row, far): (&Example, &Vec<f32>)| row.logprobs.iter().zip(far).all(|(a, b)| (a - b).abs() < near);
             assert!(played.iter().zip(&plain.logprobs("actor", &played, None).unwrap()).all(close), "near the model that was rounded");
         }
-        let reports = [&one, &two].map(|policy| policy.update("actor", played.clone(), &learn).unwrap());
+        let reports = [&one_thread, &two_threads].map(|policy| policy.update("actor", played.clone(), &learn).unwrap());
         assert!(reports[0] == reports[1] && reports[0].gap.unwrap() < 1e-6, "{:?}", reports[0].gap);
     }
     let folder = root.join("adapter");

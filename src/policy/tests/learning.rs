@@ -43,6 +43,22 @@ fn supervised_learning_fits_a_mapping() {
     assert!(rows.iter().zip(&replies).all(|(row, reply)| row.response == reply.tokens));
 }
 
+/// Steps far too large leave weights that are numbers, and whose logits aren't: that is told when they are first asked to write.
+#[test]
+fn a_diverged_model_is_told_as_one() {
+    let policy = start(2);
+    let rows: Vec<_> = (0..4).map(|i| Example { prompt: vec![20 + i, 30], response: vec![50 + i, END], ..Default::default() }).collect();
+    let settings = UpdateSettings { objective: Objective::Sft, lr: 3e38, weight_decay: 0.0, keep: 0, ..Default::default() };
+    policy.update("actor", rows, &settings).unwrap();
+    // Tokens that no row had, so that what the network reads is as it was and what it computes of it overflows.
+    let request = Request { prompt: vec![60, 61], seed: 0, choices: vec![] };
+    for choices in [vec![], vec![vec![10, END], vec![11, END]]] {
+        let error = policy.generate("actor", 1, vec![Request { choices, ..request.clone() }], sampling(1.0)).unwrap_err();
+        let message = error.to_string();
+        assert!(message.contains("model `actor`: its training has diverged: with version 1 of its weights"), "{message}");
+    }
+}
+
 /// Figures for the documentation: `cargo test --release --lib policy -- --ignored --nocapture`.
 #[test]
 #[ignore = "measures"]
@@ -66,11 +82,11 @@ fn speed() {
             (512.0 * runs as f64 / clock.elapsed().as_secs_f64()) as usize
         };
         let mut replies = Vec::new();
-        let held = rate(&mut || replies = policy.generate("actor", 0, requests.clone(), sampling(1.0)).unwrap());
+        let constrained = rate(&mut || replies = policy.generate("actor", 0, requests.clone(), sampling(1.0)).unwrap());
         let rows = examples(&requests, &replies);
         let free: Vec<_> = requests.iter().map(|r| Request { choices: vec![], ..r.clone() }).collect();
         let free = rate(&mut || drop(policy.generate("actor", 0, free.clone(), Sampling { max_tokens: 16, ..sampling(1.0) }).unwrap()));
         let update = rate(&mut || drop(policy.update("actor", rows.clone(), &UpdateSettings::default()).unwrap()));
-        println!("{threads} threads: {held} rows/s held to choices, {free} rows/s of 16 free tokens, {update} rows/s of update");
+        println!("{threads} threads: {constrained} rows/s held to choices, {free} rows/s of 16 free tokens, {update} rows/s of update");
     }
 }

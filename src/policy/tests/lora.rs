@@ -65,17 +65,17 @@ fn a_new_adapter_changes_nothing_and_learns_alone() {
 
 #[test]
 fn what_was_recorded_is_recomputed_and_depends_on_its_row_alone() {
-    let (one, three) = (adapted(1), adapted(3));
-    let rows = rows(&one);
-    let reports = [&one, &three].map(|policy| policy.update("actor", rows.clone(), &learn()).unwrap());
+    let (one_thread, three_threads) = (adapted(1), adapted(3));
+    let rows = rows(&one_thread);
+    let reports = [&one_thread, &three_threads].map(|policy| policy.update("actor", rows.clone(), &learn()).unwrap());
     assert!(reports[0] == reports[1], "the number of threads");
     let requests = requests(60);
-    let all = one.generate("actor", 1, requests.clone(), sampling(1.0)).unwrap();
-    assert_eq!(three.generate("actor", 1, requests.clone(), sampling(1.0)).unwrap(), all);
+    let all = one_thread.generate("actor", 1, requests.clone(), sampling(1.0)).unwrap();
+    assert_eq!(three_threads.generate("actor", 1, requests.clone(), sampling(1.0)).unwrap(), all);
     for (request, reply) in requests.iter().zip(&all).take(16) {
-        assert_eq!(one.generate("actor", 1, vec![request.clone()], sampling(1.0)).unwrap()[0], *reply, "the neighbours");
+        assert_eq!(one_thread.generate("actor", 1, vec![request.clone()], sampling(1.0)).unwrap()[0], *reply, "the neighbours");
     }
-    let again = one.logprobs("actor", &examples(&requests, &all), None).unwrap();
+    let again = one_thread.logprobs("actor", &examples(&requests, &all), None).unwrap();
     assert!(apart(&all.iter().map(|reply| reply.logprobs.clone()).collect::<Vec<_>>(), &again) < 1e-5);
 }
 
@@ -85,14 +85,14 @@ fn dropout_hides_inputs_while_learning_and_never_else() {
         let lora = LoraSettings { dropout, ..lora(&["all-linear"]) };
         policy(ModelSettings::New(NewModel { lora: Some(lora), ..tiny() }), threads).unwrap()
     };
-    let (plain, one, three) = (with(0.0, 1), with(0.4, 1), with(0.4, 3));
+    let (plain, one_thread, three_threads) = (with(0.0, 1), with(0.4, 1), with(0.4, 3));
     let rows = rows(&plain);
-    assert!(rows == self::rows(&one), "nothing is hidden from one that acts");
+    assert!(rows == self::rows(&one_thread), "nothing is hidden from one that acts");
     let learn = |policy: &Policy| (0..2).map(|_| policy.update("actor", rows.clone(), &learn()).unwrap()).collect::<Vec<_>>();
-    let reports = [&plain, &one, &three].map(learn);
+    let reports = [&plain, &one_thread, &three_threads].map(learn);
     assert!(reports[1] == reports[2], "the number of threads");
     assert!(reports[0] != reports[1]);
-    assert_eq!(one.logprobs("actor", &rows, None).unwrap(), three.logprobs("actor", &rows, None).unwrap());
+    assert_eq!(one_thread.logprobs("actor", &rows, None).unwrap(), three_threads.logprobs("actor", &rows, None).unwrap());
 }
 
 #[test]
@@ -104,16 +104,16 @@ fn saved_merged_and_gone_on_with() {
     own.save("actor", &first).unwrap();
     (0..3).for_each(|_| drop(own.update("actor", rows.clone(), &learn()).unwrap()));
     own.save("actor", &second).unwrap();
-    let found = own.logprobs("actor", &rows, None).unwrap();
+    let logprobs = own.logprobs("actor", &rows, None).unwrap();
     // Loaded as a model it is one without an adapter, whose weights are what the two were together.
     let merged = policy(ModelSettings::Load(load(&second)), 1).unwrap();
     assert_eq!(merged.trained("actor").unwrap(), policy(ModelSettings::New(tiny()), 1).unwrap().parameters("actor").unwrap());
-    let difference = apart(&merged.logprobs("actor", &rows, None).unwrap(), &found);
+    let difference = apart(&merged.logprobs("actor", &rows, None).unwrap(), &logprobs);
     assert!(difference < 1e-5, "merged weights are {difference} apart from the adapter");
     // Loaded as an adapter it is what it was, to the bit.
     let adapter = |path: &Path| LoadModel { adapter: Some(path.display().to_string()), ..load(path) };
     let again = policy(ModelSettings::Load(adapter(&second)), 1).unwrap();
-    assert_eq!(again.logprobs("actor", &rows, None).unwrap(), found);
+    assert_eq!(again.logprobs("actor", &rows, None).unwrap(), logprobs);
     // As in a run that is resumed: it begins as the run did and takes the newest weights.
     let resumed = policy(ModelSettings::Load(adapter(&first)), 1).unwrap();
     assert_eq!(resumed.load("actor", &second).unwrap(), 3);
@@ -159,9 +159,9 @@ fn gradients_are_those_of_the_merged_matrix() {
         let [a, b] = ["lora_A", "lora_B"].map(part);
         let (Some(a_of), Some(b_of)) = (flat.get(a.as_str()), flat.get(b.as_str())) else { continue };
         let (da, db) = (b_of.tr().matmul(&gradient) * 2.0, gradient.matmul(&a_of.tr()) * 2.0);
-        for (name, wanted) in [(a, da), (b, db)] {
-            let difference = far(&low[name.as_str()], &wanted);
-            assert!(difference < 1e-5 * wanted.abs().max().double_value(&[]).max(1.0), "{name} differs by {difference}");
+        for (name, expected) in [(a, da), (b, db)] {
+            let difference = far(&low[name.as_str()], &expected);
+            assert!(difference < 1e-5 * expected.abs().max().double_value(&[]).max(1.0), "{name} differs by {difference}");
             compared += 1;
         }
     }
@@ -173,7 +173,7 @@ fn adapters_that_can_not_be_used_are_named() {
     let temporary = tempfile::tempdir().unwrap();
     let path = temporary.path().join("adapter");
     adapted(1).save("actor", &path).unwrap();
-    let said = |file: &str, change: &dyn Fn(&mut serde_json::Value)| {
+    let error_after = |file: &str, change: &dyn Fn(&mut serde_json::Value)| {
         let file = path.join(file);
         let before = fs::read_to_string(&file).unwrap();
         let mut value = serde_json::from_str(&before).unwrap();
@@ -183,7 +183,7 @@ fn adapters_that_can_not_be_used_are_named() {
         fs::write(&file, before).unwrap();
         error
     };
-    let config = |key: &str, value: serde_json::Value| said("adapter_config.json", &|config| config[key] = value.clone());
+    let config = |key: &str, value: serde_json::Value| error_after("adapter_config.json", &|config| config[key] = value.clone());
     assert!(config("use_dora", true.into()).contains("use_dora"));
     assert!(config("peft_type", "IA3".into()).contains("`IA3`"));
     assert!(config("modules_to_save", serde_json::json!(["lm_head"])).contains("modules_to_save"));
@@ -192,7 +192,7 @@ fn adapters_that_can_not_be_used_are_named() {
     assert!(config("target_modules", serde_json::json!(["q_proj"])).contains("doesn't know the tensor"));
     assert!(config("r", 5.into()).contains("[5, 32]"));
     assert!(config("r", 0.into()).contains("at least 1"));
-    assert!(said("adapter_config.json", &|config| *config = serde_json::json!({})).contains("peft_type"));
+    assert!(error_after("adapter_config.json", &|config| *config = serde_json::json!({})).contains("peft_type"));
     fs::remove_file(path.join("config.json")).unwrap();
     let gone = config("base_model_name_or_path", "nobody/nothing".into());
     assert!(gone.contains("`nobody/nothing`") && gone.contains("`load`"), "{gone}");
@@ -209,12 +209,12 @@ fn logits_gradients_and_merged_matrices_are_those_of_peft() {
         let path = folder("adapters").join(name);
         let text = fs::read_to_string(path.join("golden.json")).unwrap();
         let golden: serde_json::Value = serde_json::from_str(&text).unwrap();
-        let of = folder(golden["of"].as_str().unwrap());
+        let base_folder = folder(golden["of"].as_str().unwrap());
         let theirs: HashMap<String, Tensor> = Tensor::read_safetensors(path.join("golden.safetensors")).unwrap().into_iter().collect();
-        let base: serde_json::Value = serde_json::from_str(&fs::read_to_string(of.join("golden.json")).unwrap()).unwrap();
+        let base: serde_json::Value = serde_json::from_str(&fs::read_to_string(base_folder.join("golden.json")).unwrap()).unwrap();
         let tokens = |key: &str| base[key].as_array().unwrap().iter().map(|token| token.as_i64().unwrap()).collect::<Vec<_>>();
         let (prompt, response) = (tokens("prompt"), tokens("response"));
-        let (stored, saved) = (checkpoint::open(&path).unwrap(), checkpoint::load(&of, Device::Cpu, Kind::Float).unwrap());
+        let (stored, saved) = (checkpoint::open(&path).unwrap(), checkpoint::load(&base_folder, Device::Cpu, Kind::Float).unwrap());
         let (adapter, own) = stored.adapters.last().unwrap();
         let plain = Net::new(saved.architecture, &saved.flat, Kind::Float, saved.tokenizer.ends());
         let net = plain.adapted(adapter, &own.read(adapter, Device::Cpu).unwrap()).unwrap().share(true);

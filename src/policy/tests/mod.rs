@@ -157,8 +157,8 @@ fn the_first_step_has_ratio_one() {
     let report = policy.update("actor", rows.clone(), &UpdateSettings { lr: 0.0, kl: 0.5, ..Default::default() }).unwrap();
     assert_eq!((report.version, report.tokens, report.clip_fraction), (1, tokens, 0.0));
     assert!(report.rows.iter().all(|row| (row.ratio - 1.0).abs() < 1e-4) && report.kl.abs() < 1e-6);
-    let wanted = -rows.iter().map(|row| row.advantage as f64 * row.response.len() as f64).sum::<f64>() / tokens as f64;
-    assert!((report.loss - wanted).abs() < 1e-5, "{} is not {wanted}", report.loss);
+    let expected = -rows.iter().map(|row| row.advantage as f64 * row.response.len() as f64).sum::<f64>() / tokens as f64;
+    assert!((report.loss - expected).abs() < 1e-5, "{} is not {expected}", report.loss);
 }
 
 #[test]

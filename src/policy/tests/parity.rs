@@ -1,8 +1,8 @@
 //! Real architectures against what `transformers` computes: tests/golden/models, made anew by `make parity-models`.
 
 use crate::policy::model::checkpoint;
-use crate::policy::model::reading::{Cut, Reading};
-use crate::policy::model::saved::Saved;
+use crate::policy::model::reading::{Cut, TrieTensors};
+use crate::policy::model::saved::SavedModel;
 use crate::policy::model::Net;
 use crate::policy::tensors::{indices, values};
 use crate::policy::trie::Trie;
@@ -26,7 +26,7 @@ fn tokens(value: &Value) -> Vec<u32> {
     value.as_array().unwrap().iter().map(|token| token.as_u64().unwrap() as u32).collect()
 }
 
-fn load(name: &str) -> Saved {
+fn load(name: &str) -> SavedModel {
     checkpoint::load(&folder(name), Device::Cpu, Kind::Float).unwrap()
 }
 
@@ -41,7 +41,7 @@ pub fn states(net: &Net, ids: &[i64], cut: Cut) -> Tensor {
     let mut trie = Trie::default();
     let nodes = trie.add(&ids.iter().map(|&token| token as u32).collect::<Vec<_>>()).to_vec();
     let known = vec![false; trie.len()];
-    net.read(&Reading::new(&trie, &known, &nodes, cut, Device::Cpu), &[]).0.narrow(0, 0, nodes.len() as i64)
+    net.read(&TrieTensors::new(&trie, &known, &nodes, cut, Device::Cpu), &[]).0.narrow(0, 0, nodes.len() as i64)
 }
 
 #[test]
@@ -88,14 +88,14 @@ fn sixty_four_greedy_tokens_are_those_of_transformers() {
     for name in MODELS {
         let golden = json(&folder(name).join("golden.json"));
         let policy = start(name);
-        let wanted = tokens(&golden["greedy"]);
+        let expected = tokens(&golden["greedy"]);
         let ends = tokens(&golden["ends"]);
         assert_eq!(policy.tokenizer("actor").unwrap().ends(), ends);
-        let until = wanted.iter().position(|token| ends.contains(token)).map_or(64, |at| at + 1);
+        let until = expected.iter().position(|token| ends.contains(token)).map_or(64, |at| at + 1);
         let request = Request { prompt: tokens(&golden["prompt"]), ..Default::default() };
         let sampling = Sampling { temperature: 0.0, max_tokens: 64, ..Default::default() };
         let reply = policy.generate("actor", 0, vec![request.clone()], sampling).unwrap().remove(0);
-        assert_eq!(reply.tokens, wanted[..until], "{name}");
+        assert_eq!(reply.tokens, expected[..until], "{name}");
         // What is recorded is what an update computes, and with a cache what is computed without one.
         let row = Example { prompt: request.prompt, response: reply.tokens, logprobs: reply.logprobs, ..Default::default() };
         let again = policy.logprobs("actor", std::slice::from_ref(&row), None).unwrap().remove(0);
@@ -108,9 +108,9 @@ fn texts_have_the_tokens_of_transformers() {
     for name in MODELS {
         let tokenizer = load(name).tokenizer;
         for text in json(&folder(name).join("golden.json"))["texts"].as_array().unwrap() {
-            let (said, wanted) = (text["text"].as_str().unwrap(), tokens(&text["tokens"]));
-            assert_eq!(tokenizer.encode(said), wanted, "{said:?}");
-            assert_eq!(tokenizer.decode(&wanted), text["decoded"].as_str().unwrap());
+            let (input, expected) = (text["text"].as_str().unwrap(), tokens(&text["tokens"]));
+            assert_eq!(tokenizer.encode(input), expected, "{input:?}");
+            assert_eq!(tokenizer.decode(&expected), text["decoded"].as_str().unwrap());
         }
     }
 }
@@ -168,8 +168,8 @@ fn a_published_model_learns_and_is_saved_as_it_came() {
     let again = start("qwen2");
     assert_eq!(again.load("actor", &path).unwrap(), 10);
     assert_eq!(again.logprobs("actor", &rows, None).unwrap(), policy.logprobs("actor", &rows, None).unwrap());
-    let (one, two) = (policy.update("actor", rows.clone(), &settings).unwrap(), again.update("actor", rows, &settings).unwrap());
-    assert!(one == two, "the moments came back, too");
+    let (continued, reloaded) = (policy.update("actor", rows.clone(), &settings).unwrap(), again.update("actor", rows, &settings).unwrap());
+    assert!(continued == reloaded, "the moments came back, too");
     let saved = checkpoint::load(&path, Device::Cpu, Kind::Float).unwrap();
     assert_eq!(values(&saved.moments.first).len(), saved.flat.numel());
 }
@@ -216,16 +216,16 @@ fn smollm2_from_gguf() {
     println!("norms of gradients differ by {:?} of all, by {:?} of themselves", most(|a| a.0), most(|a| a.1));
     assert!(most(|a| a.0).0 < 1e-4 && most(|a| a.1).1 < 1e-2);
     // Each of 64 tokens is the likeliest after those before it, also where our own answer would have ended.
-    let wanted = tokens(&golden["greedy"]);
-    let ids: Vec<i64> = prompt.iter().chain(&wanted).map(|&token| token.into()).collect();
+    let expected = tokens(&golden["greedy"]);
+    let ids: Vec<i64> = prompt.iter().chain(&expected).map(|&token| token.into()).collect();
     let likeliest = tch::no_grad(|| net.outputs(&states(&net, &ids, Cut::Dense)).argmax(-1, false));
     let likeliest = Vec::<i64>::try_from(&likeliest).unwrap()[prompt.len() - 1..ids.len() - 1].to_vec();
-    assert_eq!((wanted.len(), likeliest), (64, ids[prompt.len()..].to_vec()));
+    assert_eq!((expected.len(), likeliest), (64, ids[prompt.len()..].to_vec()));
     let load = ModelSettings::Load(LoadModel { load: name("FLOW_SMOLLM2").display().to_string(), ..Default::default() });
     let policy = Policy::start(&BTreeMap::from([("actor".to_string(), load)]), &[], 3, 1).unwrap();
     let sampling = Sampling { temperature: 0.0, max_tokens: 64, ..Default::default() };
     let request = Request { prompt, ..Default::default() };
     let reply = policy.generate("actor", 0, vec![request], sampling).unwrap().remove(0);
     println!("{:?}", policy.tokenizer("actor").unwrap().decode(&reply.tokens));
-    assert_eq!(reply.tokens, wanted[..reply.tokens.len()]);
+    assert_eq!(reply.tokens, expected[..reply.tokens.len()]);
 }

@@ -37,21 +37,22 @@ fn a_server_answers_as_a_model_here_would() {
     let server = Server::start(|_, _, _| Said::ok(spoken(&[("<action>", -0.5), ("up", -1.0)], "stop")));
     let policy = policy(&server.url, 1, 20.0);
     let tokenizer = policy.tokenizer("actor").unwrap();
-    let said = [Message { role: "system".into(), content: "Be brief.".into() }, Message { role: "user".into(), content: "Where?".into() }];
-    let request = Request { prompt: tokenizer.chat(&said).unwrap(), seed: 5 << 33, choices: vec![] };
+    let conversation =
+        [Message { role: "system".into(), content: "Be brief.".into() }, Message { role: "user".into(), content: "Where?".into() }];
+    let request = Request { prompt: tokenizer.chat(&conversation).unwrap(), seed: 5 << 33, choices: vec![] };
     let sampling = Sampling { temperature: 0.5, top_k: 3, max_tokens: 9, ..Default::default() };
     let replies = policy.generate("actor", 4, vec![request], sampling).unwrap();
-    let mut wanted = vec![0.0; 11];
-    (wanted[0], wanted[8]) = (-0.5, -1.0);
-    assert_eq!(replies[0].logprobs, wanted);
+    let mut expected = vec![0.0; 11];
+    (expected[0], expected[8]) = (-0.5, -1.0);
+    assert_eq!(replies[0].logprobs, expected);
     assert_eq!(tokenizer.decode(&replies[0].tokens), "<action>up");
     assert_eq!(replies[0].tokens.last(), Some(&tokenizer.end()));
     let (path, key, body) = server.asked.lock().unwrap()[0].clone();
     assert_eq!((path.as_str(), key.as_str()), ("/v1/chat/completions", ""));
     let messages = json!([{ "role": "system", "content": "Be brief." }, { "role": "user", "content": "Where?" }]);
-    let wanted = json!({ "model": "big", "messages": messages, "temperature": 0.5, "top_p": 1.0, "max_tokens": 9, "seed": 5, "logprobs": true,
+    let expected = json!({ "model": "big", "messages": messages, "temperature": 0.5, "top_p": 1.0, "max_tokens": 9, "seed": 5, "logprobs": true,
         "top_k": 3 });
-    assert_eq!(body, wanted);
+    assert_eq!(body, expected);
     assert!(matches!(policy.update("actor", vec![], &UpdateSettings::default()), Err(PolicyError::NoModel(_))));
 }
 
@@ -162,11 +163,11 @@ fn choices_are_drawn_by_their_likelihood() {
 
 #[test]
 fn a_server_that_cannot_rank_is_told_before_anything_is_played() {
-    for said in
+    for response in
         [Said::status(404, "no such path"), Said::status(400, "echo isn't supported"), Said::ok(json!({ "choices": [{ "text": "a" }] }))]
     {
-        let said = Mutex::new(Some(said));
-        let server = Server::start(move |_, _, _| said.lock().unwrap().take().unwrap_or_else(|| Said::status(500, "asked twice")));
+        let response = Mutex::new(Some(response));
+        let server = Server::start(move |_, _, _| response.lock().unwrap().take().unwrap_or_else(|| Said::status(500, "asked twice")));
         let policy = policy(&server.url, 1, 20.0);
         let choices = vec![vec![5, END], vec![6, END]];
         let error = policy.generate("actor", 0, vec![Request { prompt: vec![4], seed: 1, choices }], Sampling::default()).unwrap_err();

@@ -11,7 +11,7 @@ fn settings() -> impl Strategy<Value = UpdateSettings> {
     use Aggregation::*;
     let aggregation = prop_oneof![Just(TokenMean), Just(SeqMeanTokenSum), Just(SeqMeanTokenMean), Just(SeqMeanTokenSumNorm)];
     let ratio = prop_oneof![Just(RatioKind::Token), Just(RatioKind::Sequence)];
-    let old = prop_oneof![Just(Old::Recorded), Just(Old::Recomputed)];
+    let old = prop_oneof![Just(RatioDenominator::Recorded), Just(RatioDenominator::Recomputed)];
     let kl_kind = prop_oneof![Just(KlKind::K1), Just(KlKind::K2), Just(KlKind::K3), Just(KlKind::Abs)];
     let mask_below = prop_oneof![Just((None, MaskFrom::Current)), Just((Some(0.4), MaskFrom::Current)), Just((Some(0.4), MaskFrom::Start))];
     (aggregation, ratio, old, kl_kind, mask_below, prop_oneof![Just(0.0), Just(0.3)]).prop_map(
@@ -60,15 +60,15 @@ proptest! {
         for figure in FIGURES {
             prop_assert!(close(figure(&whole), figure(&split)), "{:?} {:?}", whole, split);
         }
-        for (one, other) in whole.rows.iter().zip(&split.rows) {
-            prop_assert_eq!(one.used, other.used);
+        for (first, second) in whole.rows.iter().zip(&split.rows) {
+            prop_assert_eq!(first.used, second.used);
             for figure in ROW_FIGURES {
-                prop_assert!(close(f64::from(figure(one)), f64::from(figure(other))), "{:?} {:?}", one, other);
+                prop_assert!(close(f64::from(figure(first)), f64::from(figure(second))), "{:?} {:?}", first, second);
             }
         }
         prop_assert!(whole.grad_norm > 1e-3, "something was learnt");
-        for (one, other) in after.iter().zip(&after_split) {
-            prop_assert!((one - other).abs() < 1e-4, "{} {}", one, other);
+        for (first, second) in after.iter().zip(&after_split) {
+            prop_assert!((first - second).abs() < 1e-4, "{} {}", first, second);
         }
     }
 }

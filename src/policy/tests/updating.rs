@@ -10,8 +10,8 @@ fn acted(count: usize) -> (Policy, Vec<Example>) {
     (policy, examples(&requests, &replies))
 }
 
-fn used(report: &UpdateReport, wanted: Use) -> Vec<usize> {
-    (0..report.rows.len()).filter(|&row| report.rows[row].used == wanted).collect()
+fn used(report: &UpdateReport, expected: RowUse) -> Vec<usize> {
+    (0..report.rows.len()).filter(|&row| report.rows[row].used == expected).collect()
 }
 
 #[test]
@@ -26,8 +26,12 @@ fn rows_add_up_to_the_loss() {
             let report = policy.update("actor", rows.clone(), &settings).unwrap();
             let sum: f64 = report.rows.iter().map(|row| f64::from(row.loss_share)).sum();
             assert!((sum - report.loss).abs() < 1e-5 * report.loss.abs().max(1.0), "{sum} is not {}", report.loss);
-            let mean = |of: fn(&RowReport) -> f32| {
-                let sum = rows.iter().zip(&report.rows).map(|(row, seen)| f64::from(of(seen)) * row.response.len() as f64).sum::<f64>();
+            let mean = |figure: fn(&RowReport) -> f32| {
+                let sum = rows
+                    .iter()
+                    .zip(&report.rows)
+                    .map(|(row, row_report)| f64::from(figure(row_report)) * row.response.len() as f64)
+                    .sum::<f64>();
                 sum / report.tokens as f64
             };
             assert!((mean(|row| row.kl) - report.kl).abs() < 1e-5 && report.kl > 1e-3);
@@ -57,11 +61,11 @@ fn masked_rows_are_as_if_they_had_not_been_there() {
         let (policy, rows) = acted(40);
         let settings = UpdateSettings { lr: 1e-2, mask_below: Some(0.1), mask_unit, mask_from: MaskFrom::Start, ..Default::default() };
         let report = policy.update("actor", rows.clone(), &settings).unwrap();
-        assert_eq!(used(&report, Use::MaskedLowProbability), free);
-        assert_eq!(report.rows[0], RowReport { used: Use::MaskedLowProbability, ..Default::default() });
+        assert_eq!(used(&report, RowUse::MaskedLowProbability), free);
+        assert_eq!(report.rows[0], RowReport { used: RowUse::MaskedLowProbability, ..Default::default() });
         let (other, _) = acted(40);
-        let kept: Vec<Example> = (0..40).filter(|row| row % 4 != 0).map(|row| rows[row].clone()).collect();
-        let alone = other.update("actor", kept, &UpdateSettings { mask_below: None, ..settings.clone() }).unwrap();
+        let unmasked: Vec<Example> = (0..40).filter(|row| row % 4 != 0).map(|row| rows[row].clone()).collect();
+        let alone = other.update("actor", unmasked, &UpdateSettings { mask_below: None, ..settings.clone() }).unwrap();
         assert_eq!((report.loss, report.kl, report.tokens), (alone.loss, alone.kl, alone.tokens));
         assert!(weights(&policy) == weights(&other));
     }
@@ -78,15 +82,15 @@ fn a_masked_token_leaves_the_others_of_its_row() {
     assert!(at[0] == 0.0 && at[1] < -0.9 && (-0.9..-0.5).contains(&at[2]), "{at:?}");
     let settings = UpdateSettings { mask_below: Some(0.4), mask_from: MaskFrom::Start, ..Default::default() };
     let row = policy.update("actor", rows.clone(), &UpdateSettings { mask_unit: MaskUnit::Row, ..settings.clone() }).unwrap();
-    assert_eq!((row.rows[0].used, row.version), (Use::MaskedLowProbability, 0), "nothing is left, so no version is made");
+    assert_eq!((row.rows[0].used, row.version), (RowUse::MaskedLowProbability, 0), "nothing is left, so no version is made");
     assert_eq!(policy.versions("actor").unwrap(), [0]);
     let token = policy.update("actor", rows.clone(), &settings).unwrap();
-    let wanted = (1.0 + f64::from(at[2]).exp() + 1.0) / 3.0;
-    assert_eq!((token.rows[0].used, token.tokens, token.version), (Use::Yes, 3, 1));
-    assert!((f64::from(token.rows[0].ratio) - wanted).abs() < 1e-4 && (token.loss + wanted).abs() < 1e-4, "{token:?}");
+    let expected = (1.0 + f64::from(at[2]).exp() + 1.0) / 3.0;
+    assert_eq!((token.rows[0].used, token.tokens, token.version), (RowUse::Yes, 3, 1));
+    assert!((f64::from(token.rows[0].ratio) - expected).abs() < 1e-4 && (token.loss + expected).abs() < 1e-4, "{token:?}");
     let forced = UpdateSettings { mask_below: Some(0.9), ..settings };
     let report = policy.update("actor", rows, &forced).unwrap();
-    assert_eq!(report.rows[0].used, Use::MaskedLowProbability, "tokens that were forced teach nothing");
+    assert_eq!(report.rows[0].used, RowUse::MaskedLowProbability, "tokens that were forced teach nothing");
 }
 
 /// EMPO2, Eq. 2: the indicator masks the policy's term alone. Of the four tokens of the row above the second one is at a third: by 0.4 its
@@ -115,11 +119,11 @@ fn by_the_paper_a_mask_is_of_the_policy_term_alone() {
     let terms = (0..4).filter(|i| *i != 1).map(|i| -f64::from(at[i]).exp()).sum::<f64>();
     let kl = at.iter().zip(&first).map(|(new, base)| f64::from(new - base).powi(2) / 2.0).sum::<f64>();
     assert!((report.loss - (terms + 0.5 * kl) / 4.0).abs() < 1e-5 && (report.kl - kl / 4.0).abs() < 1e-6 && kl > 0.0, "{report:?}");
-    assert_eq!((report.tokens, report.rows[0].used), (4, Use::Yes));
+    assert_eq!((report.tokens, report.rows[0].used), (4, RowUse::Yes));
     let (report, ..) = update(&UpdateSettings { mask_unit: MaskUnit::Row, ..settings.clone() });
-    assert!((report.loss - 0.5 * kl / 4.0).abs() < 1e-5 && report.rows[0].used == Use::Yes, "{report:?}");
+    assert!((report.loss - 0.5 * kl / 4.0).abs() < 1e-5 && report.rows[0].used == RowUse::Yes, "{report:?}");
     let (report, ..) = update(&UpdateSettings { mask_below: Some(0.99), kl: 0.0, ..settings });
-    assert_eq!(report.rows[0].used, Use::MaskedLowProbability, "forced tokens teach nothing");
+    assert_eq!(report.rows[0].used, RowUse::MaskedLowProbability, "forced tokens teach nothing");
 }
 
 /// A trajectory of one turn and one of three, each of one token with the ratio 1: by token_mean all weigh 1/4, by trajectory 1/2 and 1/6.
@@ -155,7 +159,7 @@ fn a_masked_token_brings_nothing_into_the_loss() {
     for mask_from in [MaskFrom::Start, MaskFrom::Current] {
         let settings = UpdateSettings { mask_below: Some(0.1), mask_from, mask_unit: MaskUnit::Row, ..Default::default() };
         let report = policy.update("actor", rows.clone(), &settings).unwrap();
-        assert!(report.loss.is_finite() && report.rows[0].used == Use::MaskedLowProbability, "{mask_from:?}: {report:?}");
+        assert!(report.loss.is_finite() && report.rows[0].used == RowUse::MaskedLowProbability, "{mask_from:?}: {report:?}");
     }
 }
 
@@ -182,11 +186,11 @@ fn forced_tokens_count_where_they_are_said_to() {
         let (policy, _) = acted(2);
         policy.update("actor", rows.to_vec(), &UpdateSettings { tokens, ..Default::default() }).unwrap()
     };
-    let all = update(Counted::All, &rows);
-    assert_eq!((all.tokens, used(&all, Use::Yes).len()), (6, 2));
+    let all = update(CountedTokens::All, &rows);
+    assert_eq!((all.tokens, used(&all, RowUse::Yes).len()), (6, 2));
     assert!((all.loss + (4.0 + at[1] + at[2]) / 6.0).abs() < 1e-4, "{all:?}");
-    let chosen = update(Counted::Chosen, &rows);
-    assert_eq!((chosen.tokens, used(&chosen, Use::Forced)), (2, vec![1]));
+    let chosen = update(CountedTokens::Chosen, &rows);
+    assert_eq!((chosen.tokens, used(&chosen, RowUse::Forced)), (2, vec![1]));
     assert!((chosen.loss + (at[1] + at[2]) / 2.0).abs() < 1e-4, "{chosen:?}");
     assert!((f64::from(chosen.rows[0].ratio) - (at[1] + at[2]) / 2.0).abs() < 1e-4);
     // GSPO's ratio is the geometric mean over the tokens that count.
@@ -196,10 +200,12 @@ fn forced_tokens_count_where_they_are_said_to() {
         f64::from(policy.update("actor", rows[..1].to_vec(), &settings).unwrap().rows[0].ratio)
     };
     let product = at[1] * at[2];
-    assert!((sequence(Counted::All) - product.powf(0.25)).abs() < 1e-4 && (sequence(Counted::Chosen) - product.sqrt()).abs() < 1e-4);
+    assert!(
+        (sequence(CountedTokens::All) - product.powf(0.25)).abs() < 1e-4 && (sequence(CountedTokens::Chosen) - product.sqrt()).abs() < 1e-4
+    );
     // A row whose every token was chosen is the same by both.
     let free: Vec<Example> = acted(40).1.into_iter().filter(|row| row.choices.is_empty()).collect();
-    assert_eq!(update(Counted::All, &free), update(Counted::Chosen, &free));
+    assert_eq!(update(CountedTokens::All, &free), update(CountedTokens::Chosen, &free));
 }
 
 #[test]
@@ -207,13 +213,13 @@ fn the_remainder_is_named() {
     let (policy, rows) = acted(10);
     let settings = UpdateSettings { minibatch: 4, epochs: 2, remainder: Remainder::Drop, ..Default::default() };
     let report = policy.update("actor", rows.clone(), &settings).unwrap();
-    let left = used(&report, Use::Remainder);
-    assert_eq!((left.len(), used(&report, Use::Yes).len()), (2, 8));
-    assert_eq!(report.rows[left[0]], RowReport { used: Use::Remainder, ..Default::default() });
-    let tokens: usize = used(&report, Use::Yes).iter().map(|&row| rows[row].response.len()).sum();
+    let left = used(&report, RowUse::Remainder);
+    assert_eq!((left.len(), used(&report, RowUse::Yes).len()), (2, 8));
+    assert_eq!(report.rows[left[0]], RowReport { used: RowUse::Remainder, ..Default::default() });
+    let tokens: usize = used(&report, RowUse::Yes).iter().map(|&row| rows[row].response.len()).sum();
     assert_eq!(report.tokens, tokens);
     let report = policy.update("actor", rows[..3].to_vec(), &settings).unwrap();
-    assert_eq!((used(&report, Use::Remainder).len(), report.version), (3, 1), "fewer rows than a minibatch make no version");
+    assert_eq!((used(&report, RowUse::Remainder).len(), report.version), (3, 1), "fewer rows than a minibatch make no version");
 }
 
 #[test]
@@ -227,7 +233,7 @@ fn a_policy_that_went_astray_is_not_updated() {
         // What is the first that isn't a number is up to the kernels of attention: they may make impossible tokens of it instead.
         match policy.update("actor", rows.clone(), &settings) {
             Err(error) => assert!(matches!(&error, PolicyError::NotFinite { rows, .. } if !rows.is_empty()), "{error}"),
-            Ok(report) => assert!(mask_below.is_some() && used(&report, Use::MaskedLowProbability).len() == rows.len()),
+            Ok(report) => assert!(mask_below.is_some() && used(&report, RowUse::MaskedLowProbability).len() == rows.len()),
         }
     }
     assert!(weights(&policy) == before && policy.versions("actor").unwrap() == [0, 1]);
@@ -249,12 +255,13 @@ fn fresh_rows_have_no_need_of_recomputing() {
         (report, policy.logprobs("actor", &rows, None).unwrap().concat())
     };
     for ratio in [RatioKind::Token, RatioKind::Sequence] {
-        let ((recorded, one), (recomputed, two)) = (run(Old::Recorded, ratio), run(Old::Recomputed, ratio));
+        let ((recorded, after_recorded), (recomputed, after_recomputed)) =
+            (run(RatioDenominator::Recorded, ratio), run(RatioDenominator::Recomputed, ratio));
         let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-5, "{ratio:?}: {a} is not {b}");
         close(recorded.loss, recomputed.loss);
         close(recorded.grad_norm, recomputed.grad_norm);
         close(recorded.kl, recomputed.kl);
-        one.iter().zip(&two).for_each(|(a, b)| close(f64::from(*a), f64::from(*b)));
+        after_recorded.iter().zip(&after_recomputed).for_each(|(a, b)| close(f64::from(*a), f64::from(*b)));
     }
 }
 
@@ -262,20 +269,20 @@ fn fresh_rows_have_no_need_of_recomputing() {
 fn aged_rows_are_weighted_by_their_importance() {
     let (policy, rows) = aged(40);
     let start = policy.logprobs("actor", &rows, None).unwrap();
-    let settings = UpdateSettings { old: Old::Recomputed, truncate: 1.1, ..Default::default() };
+    let settings = UpdateSettings { old: RatioDenominator::Recomputed, truncate: 1.1, ..Default::default() };
     let report = policy.update("actor", rows.clone(), &settings).unwrap();
-    let (mut wanted, mut truncated, mut tokens) = (0.0, 0, 0);
+    let (mut expected, mut truncated, mut tokens) = (0.0, 0, 0);
     for (row, start) in rows.iter().zip(&start) {
         for (acted, start) in row.logprobs.iter().zip(start) {
             let importance = f64::from(start - acted).exp();
             truncated += (importance > 1.1) as usize;
             tokens += 1;
-            wanted -= f64::from(row.advantage) * importance.min(1.1);
+            expected -= f64::from(row.advantage) * importance.min(1.1);
         }
     }
     assert!(truncated > 5 && truncated < tokens / 2, "{truncated} of {tokens}");
     // At the first step the ratio to the weights it starts from is 1, so nothing is clipped.
-    assert!((report.loss - wanted / tokens as f64).abs() < 1e-5, "{} is not {}", report.loss, wanted / tokens as f64);
+    assert!((report.loss - expected / tokens as f64).abs() < 1e-5, "{} is not {}", report.loss, expected / tokens as f64);
     assert!(report.clip_fraction == 0.0 && report.kl > 1e-4, "the divergence is still from the policy that acted");
     assert!(report.rows.iter().all(|row| (row.ratio - 1.0).abs() < 1e-5));
 }
@@ -293,13 +300,13 @@ fn a_sequence_is_clipped_as_a_whole() {
     };
     let report = policy.update("actor", rows.clone(), &settings).unwrap();
     let mut loss = 0.0;
-    for ((row, start), seen) in rows.iter().zip(&start).zip(&report.rows) {
+    for ((row, start), row_report) in rows.iter().zip(&start).zip(&report.rows) {
         let mean = start.iter().zip(&row.logprobs).map(|(new, old)| f64::from(new - old)).sum::<f64>() / start.len() as f64;
         let (ratio, advantage) = (mean.exp(), f64::from(row.advantage));
-        let (free, held) = (-advantage * ratio, -advantage * ratio.clamp(0.7, 1.4));
-        loss += free.max(held) / rows.len() as f64;
-        assert!((f64::from(seen.ratio) - ratio).abs() < 1e-5);
-        assert_eq!(seen.clip_share, (held > free) as u8 as f32, "all tokens of a row or none");
+        let (unclipped, clipped) = (-advantage * ratio, -advantage * ratio.clamp(0.7, 1.4));
+        loss += unclipped.max(clipped) / rows.len() as f64;
+        assert!((f64::from(row_report.ratio) - ratio).abs() < 1e-5);
+        assert_eq!(row_report.clip_share, (clipped > unclipped) as u8 as f32, "all tokens of a row or none");
     }
     assert!((report.loss - loss).abs() < 1e-5, "{} is not {loss}", report.loss);
     assert!((0.05..0.9).contains(&report.clip_fraction), "{}", report.clip_fraction);
@@ -311,10 +318,10 @@ fn a_long_update_makes_room_for_readers() {
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
     let settings = UpdateSettings { lr: 1e-3, epochs: 40, micro_batch: 4, ..Default::default() };
     let (alone, rows) = acted(40);
-    let wanted = alone.update("actor", rows.clone(), &settings).unwrap();
+    let expected = alone.update("actor", rows.clone(), &settings).unwrap();
     let (policy, _) = acted(40);
-    let asked = requests(3);
-    let replies = policy.generate("actor", 0, asked.clone(), sampling(1.0)).unwrap();
+    let prompts = requests(3);
+    let replies = policy.generate("actor", 0, prompts.clone(), sampling(1.0)).unwrap();
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let update = scope.spawn(|| {
@@ -324,11 +331,11 @@ fn a_long_update_makes_room_for_readers() {
         });
         let mut answered = 0;
         while !over.load(SeqCst) {
-            assert_eq!(policy.generate("actor", 0, asked.clone(), sampling(1.0)).unwrap(), replies);
+            assert_eq!(policy.generate("actor", 0, prompts.clone(), sampling(1.0)).unwrap(), replies);
             answered += 1;
         }
         assert!(answered > 10, "only {answered} answers while it learnt");
-        assert_eq!(update.join().unwrap(), wanted);
+        assert_eq!(update.join().unwrap(), expected);
     });
     assert!(weights(&policy) == weights(&alone));
 }

@@ -43,7 +43,7 @@ fn choices_weigh_what_their_rows_do() {
     let policy = policy();
     let requests = requests(80);
     let likely = policy.likelihoods("actor", 5, requests.clone(), 0.7).unwrap();
-    let worths = policy.worths("critic", 5, requests.clone()).unwrap();
+    let choice_values = policy.choice_values("critic", 5, requests.clone()).unwrap();
     for (i, request) in requests.iter().enumerate() {
         let row = |response: &Vec<u32>| Example {
             prompt: request.prompt.clone(),
@@ -58,13 +58,13 @@ fn choices_weigh_what_their_rows_do() {
             let sum = logprobs[c].iter().map(|x| f64::from(*x)).sum::<f64>();
             assert!((likely.choices[i][c] - sum).abs() < 1e-5, "{i} {c}: {} {sum}", likely.choices[i][c]);
             let value = f64::from(*values[c].last().unwrap());
-            assert!((worths.choices[i][c] - value).abs() < 1e-5, "{i} {c}: {} {value}", worths.choices[i][c]);
+            assert!((choice_values.choices[i][c] - value).abs() < 1e-5, "{i} {c}: {} {value}", choice_values.choices[i][c]);
         }
         let alone = policy.likelihoods("actor", 5, vec![request.clone()], 0.7).unwrap();
         assert_eq!(alone.choices[0], likely.choices[i], "the same bits in any company");
     }
     assert!(likely.choices[0].iter().any(|x| (x - likely.choices[0][0]).abs() > 0.1), "they differ");
-    assert!(worths.choices[0].iter().any(|x| (x - worths.choices[0][0]).abs() > 0.01), "they differ");
+    assert!(choice_values.choices[0].iter().any(|x| (x - choice_values.choices[0][0]).abs() > 0.01), "they differ");
     assert_eq!(likely.choices[2], [0.0, 0.0], "where nothing is left to choose");
 }
 
@@ -72,7 +72,7 @@ fn choices_weigh_what_their_rows_do() {
 #[test]
 fn a_long_list_reads_its_prompt_once() {
     let requests = requests(200);
-    for weighed in [policy().likelihoods("actor", 5, requests.clone(), 1.0), policy().worths("critic", 5, requests.clone())] {
+    for weighed in [policy().likelihoods("actor", 5, requests.clone(), 1.0), policy().choice_values("critic", 5, requests.clone())] {
         let tokens = weighed.unwrap().tokens;
         let (computed, distinct) = (tokens.computed, tokens.distinct());
         assert!(distinct > 140 && computed < distinct + distinct / 2 + 4 * PAD_TO, "{computed} places for {distinct} tokens");

@@ -9,35 +9,35 @@ use serde::{Deserialize, Serialize};
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who says it: `system`, `user` or `assistant`.
+    /// The role of its author: `system`, `user` or `assistant`.
     pub role: String,
-    /// What is said.
+    /// Its text.
     pub content: String,
 }
 
 /// A chat template with the special tokens that it may name.
-pub struct Template {
+pub struct ChatTemplate {
     environment: Environment<'static>,
     specials: Vec<(&'static str, String)>,
 }
 
-impl Template {
+impl ChatTemplate {
     /// The template `text`, and the special tokens by the names that templates know them under.
     ///
     /// # Errors
     /// If it isn't a template: what and in which line.
-    pub fn new(text: &str, specials: impl IntoIterator<Item = (&'static str, Option<String>)>) -> Result<Template, String> {
+    pub fn new(text: &str, specials: impl IntoIterator<Item = (&'static str, Option<String>)>) -> Result<ChatTemplate, String> {
         let mut environment = Environment::new();
-        environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(told)?);
+        environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(template_error)?);
         jinja::bound(&mut environment);
         environment
             .add_function("raise_exception", |what: String| -> Result<Value, Error> { Err(Error::new(ErrorKind::InvalidOperation, what)) });
         // What a prompt says must not depend on the day.
         environment.add_function("strftime_now", |_: String| "26 Jul 2024");
         environment.add_filter("tojson", json);
-        environment.add_template_owned("chat", text.to_owned()).map_err(told)?;
+        environment.add_template_owned("chat", text.to_owned()).map_err(template_error)?;
         let specials = specials.into_iter().filter_map(|(name, token)| Some((name, token?))).collect();
-        Ok(Template { environment, specials })
+        Ok(ChatTemplate { environment, specials })
     }
 
     /// The text of `messages` with the opening of the next answer.
@@ -45,18 +45,18 @@ impl Template {
     /// # Errors
     /// What the template says against them.
     pub fn render(&self, messages: &[Message]) -> Result<String, String> {
-        let mut given: std::collections::BTreeMap<&str, Value> =
+        let mut variables: std::collections::BTreeMap<&str, Value> =
             self.specials.iter().map(|(name, token)| (*name, Value::from(token.clone()))).collect();
-        let said = |message: &Message| Value::from_pairs([("role", message.role.clone()), ("content", message.content.clone())]);
-        given.insert("messages", messages.iter().map(said).collect());
-        given.insert("add_generation_prompt", Value::from(true));
-        let template = self.environment.get_template("chat").map_err(told)?;
-        jinja::render(&template, Value::from_pairs(given)).map_err(told)
+        let to_value = |message: &Message| Value::from_pairs([("role", message.role.clone()), ("content", message.content.clone())]);
+        variables.insert("messages", messages.iter().map(to_value).collect());
+        variables.insert("add_generation_prompt", Value::from(true));
+        let template = self.environment.get_template("chat").map_err(template_error)?;
+        jinja::render(&template, Value::from_pairs(variables)).map_err(template_error)
     }
 }
 
 /// An error with what it was about, in one line.
-fn told(error: Error) -> String {
+fn template_error(error: Error) -> String {
     let line = error.line().map(|line| format!("line {line}: ")).unwrap_or_default();
     format!("the chat template, {line}{}", error.detail().map_or_else(|| error.kind().to_string(), String::from))
 }
@@ -74,14 +74,14 @@ fn json(value: Value, options: Kwargs) -> Result<String, Error> {
         return Ok(String::from_utf8_lossy(&text).into_owned());
     }
     let mut text = Vec::new();
-    value.serialize(&mut serde_json::Serializer::with_formatter(&mut text, Spaced)).map_err(wrong)?;
+    value.serialize(&mut serde_json::Serializer::with_formatter(&mut text, SpacedFormatter)).map_err(wrong)?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// `", "` between values and `": "` after keys.
-struct Spaced;
+struct SpacedFormatter;
 
-impl serde_json::ser::Formatter for Spaced {
+impl serde_json::ser::Formatter for SpacedFormatter {
     fn begin_array_value<W: ?Sized + std::io::Write>(&mut self, writer: &mut W, first: bool) -> std::io::Result<()> {
         writer.write_all(if first { b"" } else { b", " })
     }
@@ -106,20 +106,20 @@ mod tests {
         let text =
             "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] | trim + eos_token + '\\n'}}\
                     {% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
-        let template = Template::new(text, [("eos_token", Some("<|im_end|>".to_string())), ("bos_token", None)]).unwrap();
-        let wanted = "<|im_start|>user\nHi <b>&\"<|im_end|>\n<|im_start|>assistant\n";
-        assert_eq!(template.render(&[say("user", " Hi <b>&\" ")]).unwrap(), wanted);
+        let template = ChatTemplate::new(text, [("eos_token", Some("<|im_end|>".to_string())), ("bos_token", None)]).unwrap();
+        let expected = "<|im_start|>user\nHi <b>&\"<|im_end|>\n<|im_start|>assistant\n";
+        assert_eq!(template.render(&[say("user", " Hi <b>&\" ")]).unwrap(), expected);
     }
 
     #[test]
     fn python_methods_json_and_refusals() {
         let text = "{{ messages[0].content.strip().split(' ')[-1] }} {{ messages[0] | tojson }}\n\
                     {%- if messages[0].role == 'tool' %}{{ raise_exception('no tools') }}{% endif %}";
-        let template = Template::new(text, []).unwrap();
+        let template = ChatTemplate::new(text, []).unwrap();
         assert_eq!(template.render(&[say("user", " a 'b'")]).unwrap(), "'b' {\"role\": \"user\", \"content\": \" a 'b'\"}");
         let refused = template.render(&[say("tool", "x")]).unwrap_err();
         assert!(refused.contains("no tools") && refused.contains("line 2"), "{refused}");
-        let broken = Template::new("{% for x %}", []).err().unwrap();
+        let broken = ChatTemplate::new("{% for x %}", []).err().unwrap();
         assert!(broken.contains("line 1"), "{broken}");
     }
 }

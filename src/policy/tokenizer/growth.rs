@@ -64,15 +64,15 @@ mod tests {
 
     #[test]
     fn what_multiplies_is_refused() {
-        let of = |steps: Vec<Value>| bounded(&json!({ "normalizer": { "type": "Sequence", "normalizers": steps } }));
+        let check = |steps: Vec<Value>| bounded(&json!({ "normalizer": { "type": "Sequence", "normalizers": steps } }));
         let usual = vec![json!({ "type": "Prepend", "prepend": "\u{2581}" }), replace(json!({ "String": " " }), "\u{2581}")];
-        assert_eq!(of(usual), Ok(()));
+        assert_eq!(check(usual), Ok(()));
         assert_eq!(bounded(&json!({ "normalizer": null, "pre_tokenizer": { "type": "ByteLevel", "add_prefix_space": false } })), Ok(()));
-        assert_eq!(of(vec![replace(json!({ "String": "\u{ff5e}".repeat(30) }), &"x".repeat(90))]), Ok(()), "no longer than before");
+        assert_eq!(check(vec![replace(json!({ "String": "\u{ff5e}".repeat(30) }), &"x".repeat(90))]), Ok(()), "no longer than before");
         let tenfold = || replace(json!({ "String": "a" }), "aaaaaaaaaa");
-        assert_eq!(of(vec![tenfold()]), Ok(()));
-        assert!(of(vec![tenfold(), tenfold()]).unwrap_err().contains("100 bytes of one"));
-        assert!(of((0..60).map(|_| tenfold()).collect()).is_err());
-        assert!(of(vec![replace(json!({ "Regex": "" }), "x")]).unwrap_err().contains("empty text"));
+        assert_eq!(check(vec![tenfold()]), Ok(()));
+        assert!(check(vec![tenfold(), tenfold()]).unwrap_err().contains("100 bytes of one"));
+        assert!(check((0..60).map(|_| tenfold()).collect()).is_err());
+        assert!(check(vec![replace(json!({ "Regex": "" }), "x")]).unwrap_err().contains("empty text"));
     }
 }

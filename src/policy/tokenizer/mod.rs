@@ -1,19 +1,19 @@
 //! Text to tokens and back: a vocabulary of words and bytes, the one that a published model came with, or bytes for one that a server runs.
 
 mod chat;
+mod chat_vocabulary;
 mod growth;
-mod pieces;
-mod spoken;
+mod published;
 mod words;
 
 use super::{FileFault, PolicyError};
 pub use chat::Message;
-use pieces::Pieces;
+use chat_vocabulary::ChatVocabulary;
+use published::PublishedTokenizer;
 use serde_json::Value;
-use spoken::Spoken;
 use std::collections::BTreeMap;
 use std::path::Path;
-use words::Words;
+use words::WordVocabulary;
 pub use words::{END, PAD};
 
 /// The file that a vocabulary of words and bytes is saved in.
@@ -24,23 +24,23 @@ pub const FILES: [&str; 4] = ["tokenizer.json", "tokenizer_config.json", "genera
 /// A model's vocabulary.
 #[derive(Debug, PartialEq)]
 pub struct Tokenizer {
-    kind: Kind,
+    kind: Vocabulary,
     /// The tokens that close an answer; the first one is what we close answers with. Never empty.
     ends: Vec<u32>,
 }
 
 #[derive(Debug, PartialEq)]
-enum Kind {
-    Words(Words),
-    Pieces(Box<Pieces>),
-    Spoken(Spoken),
+enum Vocabulary {
+    Words(WordVocabulary),
+    Published(Box<PublishedTokenizer>),
+    Chat(ChatVocabulary),
 }
 
 impl Tokenizer {
     /// A vocabulary of `words` in their order, and of bytes. Empty words, repeated ones and single bytes (which are tokens anyway) are
     /// left out.
     pub fn new(words: &[String]) -> Tokenizer {
-        Tokenizer { kind: Kind::Words(Words::new(words)), ends: vec![END] }
+        Tokenizer { kind: Vocabulary::Words(WordVocabulary::new(words)), ends: vec![END] }
     }
 
     /// A vocabulary of bytes alone.
@@ -48,15 +48,15 @@ impl Tokenizer {
         Tokenizer::new(&[])
     }
 
-    /// What stands in for the vocabulary of a model that a server runs: bytes, and who says them.
-    pub(super) fn spoken() -> Tokenizer {
-        Tokenizer { kind: Kind::Spoken(Spoken::new()), ends: vec![END] }
+    /// The stand-in for the vocabulary of a model that a server runs: bytes, and tokens for the roles of a conversation.
+    pub(super) fn chat_bytes() -> Tokenizer {
+        Tokenizer { kind: Vocabulary::Chat(ChatVocabulary::new()), ends: vec![END] }
     }
 
     /// The messages of a conversation, where who says what is among the tokens; else one of a user.
     pub(super) fn messages(&self, tokens: &[u32]) -> Vec<Message> {
         match &self.kind {
-            Kind::Spoken(spoken) => spoken.messages(tokens),
+            Vocabulary::Chat(chat) => chat.messages(tokens),
             _ => vec![Message { role: "user".into(), content: self.decode(tokens) }],
         }
     }
@@ -68,8 +68,8 @@ impl Tokenizer {
     /// Names the file that is missing or can't be read.
     pub(super) fn published(files: &BTreeMap<String, String>, config: &Value, place: &Path) -> Result<Tokenizer, PolicyError> {
         let wrong = |(file, fault): (&str, FileFault)| PolicyError::at(&place.join(file), fault);
-        let (pieces, ends) = Pieces::new(files, config).map_err(wrong)?;
-        Ok(Tokenizer { kind: Kind::Pieces(Box::new(pieces)), ends })
+        let (tokenizer, ends) = PublishedTokenizer::new(files, config).map_err(wrong)?;
+        Ok(Tokenizer { kind: Vocabulary::Published(Box::new(tokenizer)), ends })
     }
 
     /// The vocabulary that lies in a folder of saved weights, whose files `read` reads; none where none can be read.
@@ -85,9 +85,9 @@ impl Tokenizer {
     /// The tokens of `text`.
     pub fn encode(&self, text: &str) -> Vec<u32> {
         match &self.kind {
-            Kind::Words(words) => words.encode(text),
-            Kind::Pieces(pieces) => pieces.encode(text),
-            Kind::Spoken(spoken) => spoken.encode(text),
+            Vocabulary::Words(words) => words.encode(text),
+            Vocabulary::Published(published) => published.encode(text),
+            Vocabulary::Chat(chat) => chat.encode(text),
         }
     }
 
@@ -107,9 +107,9 @@ impl Tokenizer {
     /// If the template refuses.
     pub fn chat(&self, messages: &[Message]) -> Result<Vec<u32>, PolicyError> {
         match &self.kind {
-            Kind::Pieces(pieces) => pieces.chat(messages),
-            Kind::Spoken(spoken) => spoken.chat(messages).map_err(PolicyError::Template),
-            Kind::Words(words) => Ok(messages.iter().flat_map(|message| words.encode(&message.content)).collect()),
+            Vocabulary::Published(published) => published.chat(messages),
+            Vocabulary::Chat(chat) => chat.chat(messages).map_err(PolicyError::Template),
+            Vocabulary::Words(words) => Ok(messages.iter().flat_map(|message| words.encode(&message.content)).collect()),
         }
     }
 
@@ -121,17 +121,17 @@ impl Tokenizer {
     pub fn follow(&self, read: &[u32], answer: &[u32], text: &str) -> Result<Vec<u32>, PolicyError> {
         let message = |role: &str, content: String| Message { role: role.into(), content };
         let next = match &self.kind {
-            Kind::Words(words) => words.encode(text),
-            Kind::Pieces(pieces) => {
-                let next = pieces.next(text)?;
+            Vocabulary::Words(words) => words.encode(text),
+            Vocabulary::Published(published) => {
+                let next = published.next(text)?;
                 // The template closes an answer, which may have closed itself.
                 let closed = [answer.last(), next.first()].iter().all(|token| token.is_some_and(|token| self.ends.contains(token)));
                 next[usize::from(closed)..].to_vec()
             }
-            Kind::Spoken(spoken) => {
-                let mut messages = spoken.messages(read);
+            Vocabulary::Chat(chat) => {
+                let mut messages = chat.messages(read);
                 messages.extend([message("assistant", self.decode(answer)), message("user", text.into())]);
-                return spoken.chat(&messages).map_err(PolicyError::Template);
+                return chat.chat(&messages).map_err(PolicyError::Template);
             }
         };
         Ok([read, answer, &next].concat())
@@ -140,33 +140,33 @@ impl Tokenizer {
     /// The text of `tokens`. Tokens that aren't text are nothing; bytes that make no character show as the replacement character.
     pub fn decode(&self, tokens: &[u32]) -> String {
         match &self.kind {
-            Kind::Words(words) => words.decode(tokens),
-            Kind::Pieces(pieces) => pieces.decode(tokens),
-            Kind::Spoken(spoken) => spoken.decode(tokens),
+            Vocabulary::Words(words) => words.decode(tokens),
+            Vocabulary::Published(published) => published.decode(tokens),
+            Vocabulary::Chat(chat) => chat.decode(tokens),
         }
     }
 
     /// A token as its vocabulary writes it; its number where there is no such.
     pub fn name(&self, token: u32) -> String {
         match &self.kind {
-            Kind::Pieces(pieces) => pieces.name(token),
+            Vocabulary::Published(published) => published.name(token),
             _ if token == END => "the end token".into(),
-            Kind::Words(words) => words.decode(&[token]),
-            Kind::Spoken(spoken) => spoken.decode(&[token]),
+            Vocabulary::Words(words) => words.decode(&[token]),
+            Vocabulary::Chat(chat) => chat.decode(&[token]),
         }
     }
 
     /// Whether conversations have a form of their own.
     pub fn has_template(&self) -> bool {
-        matches!(&self.kind, Kind::Pieces(pieces) if pieces.has_template())
+        matches!(&self.kind, Vocabulary::Published(published) if published.has_template())
     }
 
     /// How many tokens there are.
     pub fn vocab_size(&self) -> usize {
         match &self.kind {
-            Kind::Words(words) => words.vocab_size(),
-            Kind::Pieces(pieces) => pieces.vocab_size(),
-            Kind::Spoken(spoken) => spoken.vocab_size(),
+            Vocabulary::Words(words) => words.vocab_size(),
+            Vocabulary::Published(published) => published.vocab_size(),
+            Vocabulary::Chat(chat) => chat.vocab_size(),
         }
     }
 
@@ -184,10 +184,10 @@ impl Tokenizer {
     pub(super) fn files(&self) -> Vec<(String, String)> {
         match &self.kind {
             // Of plain text, so it can't fail.
-            Kind::Words(words) => vec![(WORDS_FILE.into(), serde_json::to_string_pretty(words.words()).unwrap_or_default() + "\n")],
-            Kind::Pieces(pieces) => pieces.files().clone().into_iter().collect(),
+            Vocabulary::Words(words) => vec![(WORDS_FILE.into(), serde_json::to_string_pretty(words.words()).unwrap_or_default() + "\n")],
+            Vocabulary::Published(published) => published.files().clone().into_iter().collect(),
             // Nothing of such a model is saved.
-            Kind::Spoken(_) => vec![],
+            Vocabulary::Chat(_) => vec![],
         }
     }
 }

@@ -11,31 +11,31 @@ const BYTES: u32 = 2;
 
 /// A vocabulary: padding, end, 256 bytes, words.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Words {
+pub struct WordVocabulary {
     words: Vec<String>,
     /// First byte -> (word, token), longest word first.
     by_first: BTreeMap<u8, Vec<(Vec<u8>, u32)>>,
 }
 
-impl Words {
+impl WordVocabulary {
     /// A vocabulary of `words` in their order. Empty words, repeated ones and single bytes (which are tokens anyway) are left out.
     pub fn new(words: &[String]) -> Self {
-        let mut kept: Vec<String> = Vec::new();
-        let mut seen = std::collections::BTreeSet::new();
+        let mut unique: Vec<String> = Vec::new();
+        let mut known = std::collections::BTreeSet::new();
         for word in words.iter().filter(|word| word.len() > 1) {
-            if seen.insert(word.as_str()) {
-                kept.push(word.clone());
+            if known.insert(word.as_str()) {
+                unique.push(word.clone());
             }
         }
         let mut by_first: BTreeMap<u8, Vec<(Vec<u8>, u32)>> = BTreeMap::new();
-        for (i, word) in kept.iter().enumerate() {
+        for (i, word) in unique.iter().enumerate() {
             let bytes = word.as_bytes();
             by_first.entry(bytes[0]).or_default().push((bytes.to_vec(), BYTES + 256 + i as u32));
         }
         for words in by_first.values_mut() {
             words.sort_by_key(|(word, token)| (std::cmp::Reverse(word.len()), *token));
         }
-        Words { words: kept, by_first }
+        WordVocabulary { words: unique, by_first }
     }
 
     /// The tokens of `text`; at each place the longest word that fits.
@@ -79,8 +79,8 @@ impl Words {
 mod tests {
     use super::*;
 
-    fn words(list: &[&str]) -> Words {
-        Words::new(&list.iter().map(|w| w.to_string()).collect::<Vec<_>>())
+    fn words(list: &[&str]) -> WordVocabulary {
+        WordVocabulary::new(&list.iter().map(|w| w.to_string()).collect::<Vec<_>>())
     }
 
     #[test]

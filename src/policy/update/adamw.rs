@@ -85,33 +85,34 @@ mod tests {
     fn two_steps_as_worked_by_hand() {
         let settings = UpdateSettings { lr: 0.1, weight_decay: 0.5, ..Default::default() };
         let start = Tensor::from_slice(&[1.0f32, 1.0]);
-        let (one, moments) = step(&start, &Moments::new(&start), &Tensor::from_slice(&[2.0f32, -4.0]), &settings, 0.1, &[(0, 1, 0.5)]);
+        let (after_one, moments) =
+            step(&start, &Moments::new(&start), &Tensor::from_slice(&[2.0f32, -4.0]), &settings, 0.1, &[(0, 1, 0.5)]);
         // The first step is lr * sign of the gradient; the first weight also decays by lr * 0.5.
         let values = |t: &Tensor| [t.double_value(&[0]), t.double_value(&[1])];
         let close = |a: [f64; 2], b: [f64; 2]| assert!((a[0] - b[0]).abs() + (a[1] - b[1]).abs() < 1e-6, "{a:?} {b:?}");
-        close(values(&one), [0.85, 1.1]);
-        let (two, moments) = step(&one, &moments, &Tensor::from_slice(&[0.0f32, -4.0]), &settings, 0.1, &[(0, 1, 0.5)]);
+        close(values(&after_one), [0.85, 1.1]);
+        let (after_two, moments) = step(&after_one, &moments, &Tensor::from_slice(&[0.0f32, -4.0]), &settings, 0.1, &[(0, 1, 0.5)]);
         let (m, v) = (0.9 * 0.2 / 0.19, 0.999 * 0.004 / (1.0 - 0.999f64.powi(2)));
-        close(values(&two), [0.85 * 0.95 - 0.1 * m / v.sqrt(), 1.2]);
+        close(values(&after_two), [0.85 * 0.95 - 0.1 * m / v.sqrt(), 1.2]);
         assert_eq!(moments.steps, 2);
         close(values(&start), [1.0, 1.0]);
     }
 
     #[test]
     fn each_group_decays_at_its_own_rate() {
-        use crate::policy::model::parameters::Start;
+        use crate::policy::model::parameters::Initializer;
         let mut layout = Layout::default();
-        layout.one("embed_tokens.weight", &[2, 2], Start::Zeros);
-        layout.one("q_proj.weight", &[2, 1], Start::Zeros);
-        layout.one("k_proj.weight", &[2, 1], Start::Zeros);
-        layout.one("q_norm.weight", &[3], Start::Ones);
-        let of = |groups: &[(&str, f64)]| {
+        layout.add("embed_tokens.weight", &[2, 2], Initializer::Zeros);
+        layout.add("q_proj.weight", &[2, 1], Initializer::Zeros);
+        layout.add("k_proj.weight", &[2, 1], Initializer::Zeros);
+        layout.add("q_norm.weight", &[3], Initializer::Ones);
+        let spans = |groups: &[(&str, f64)]| {
             let weight_decay_of = groups.iter().map(|(name, decay)| (name.to_string(), *decay)).collect();
             decays(&layout, &UpdateSettings { weight_decay: 0.5, weight_decay_of, ..Default::default() })
         };
-        assert_eq!(of(&[]), [(0, 8, 0.5)], "matrices, in one span");
-        assert_eq!(of(&[("embed_tokens", 0.0)]), [(4, 4, 0.5)]);
-        assert_eq!(of(&[("q_", 0.1), ("q_norm", 0.0)]), [(0, 4, 0.5), (4, 2, 0.1), (6, 2, 0.5)]);
-        assert_eq!(of(&[("norm", 0.5)]), [(0, 11, 0.5)]);
+        assert_eq!(spans(&[]), [(0, 8, 0.5)], "matrices, in one span");
+        assert_eq!(spans(&[("embed_tokens", 0.0)]), [(4, 4, 0.5)]);
+        assert_eq!(spans(&[("q_", 0.1), ("q_norm", 0.0)]), [(0, 4, 0.5), (4, 2, 0.1), (6, 2, 0.5)]);
+        assert_eq!(spans(&[("norm", 0.5)]), [(0, 11, 0.5)]);
     }
 }

@@ -5,29 +5,29 @@
 //! (`mask_from: current`) it is the terms of each step that are masked, and every mean divides by all tokens.
 
 use super::parallel::Parallel;
-use super::passes::{logprobs, many, Row};
-use super::report::Use;
-use super::settings::{Counted, MaskFrom, MaskUnit, Objective, Old, UpdateSettings};
+use super::passes::{logprobs, many, TrainingRow};
+use super::report::RowUse;
+use super::settings::{CountedTokens, MaskFrom, MaskUnit, Objective, RatioDenominator, UpdateSettings};
 use crate::policy::model::Net;
 use crate::policy::{Example, PolicyError, RowFault, UpdateFault};
 
 /// The rows of an update.
-pub struct Batch<'a> {
+pub struct UpdateBatch<'a> {
     /// The rows as they were handed over.
     pub examples: &'a [Example],
     /// The same, checked.
-    pub rows: Vec<Row<'a>>,
+    pub rows: Vec<TrainingRow<'a>>,
     /// The settings of the update.
     pub settings: &'a UpdateSettings,
-    /// Whether each row is learnt from, or why not.
-    pub used: Vec<Use>,
+    /// Whether each row is trained on, or why not.
+    pub used: Vec<RowUse>,
     /// For each row and response token, whether it takes part: in the loss, in the KL term, in every mean.
     pub part: Vec<Vec<bool>>,
     /// For each row the log-probabilities of its tokens under the weights that the update starts from, where the settings ask for them.
     pub start: Option<Vec<Vec<f32>>>,
 }
 
-impl<'a> Batch<'a> {
+impl<'a> UpdateBatch<'a> {
     /// Checks the rows and masks the tokens that the weights in `net` find too improbable.
     pub fn new(
         model: &str,
@@ -35,38 +35,38 @@ impl<'a> Batch<'a> {
         examples: &'a [Example],
         settings: &'a UpdateSettings,
         parallel: &Parallel,
-    ) -> Result<Batch<'a>, PolicyError> {
+    ) -> Result<UpdateBatch<'a>, PolicyError> {
         check(examples, settings)?;
-        let read = if settings.objective == Objective::Value { Row::value } else { Row::new };
+        let read = if settings.objective == Objective::Value { TrainingRow::value } else { TrainingRow::new };
         let rows = examples.iter().enumerate().map(|(i, e)| read(i, e, net)).collect::<Result<Vec<_>, _>>()?;
-        let mut used = vec![Use::Yes; rows.len()];
+        let mut used = vec![RowUse::Yes; rows.len()];
         let mut part: Vec<Vec<bool>> = rows.iter().map(|row| vec![true; row.len()]).collect();
         let acted = settings.objective == Objective::PolicyGradient;
         let mask = settings.mask_below.filter(|_| settings.mask_from == MaskFrom::Start);
-        let asked = acted && (mask.is_some() || settings.old == Old::Recomputed);
-        let start = if asked { Some(begin(model, net, &rows, settings, parallel)?) } else { None };
+        let needs_start = acted && (mask.is_some() || settings.old == RatioDenominator::Recomputed);
+        let start = if needs_start { Some(begin(model, net, &rows, settings, parallel)?) } else { None };
         if let (Some(start), Some(below)) = (&start, mask) {
             for (row, start) in start.iter().enumerate() {
-                part[row] = kept(start, below, settings.mask_unit);
+                part[row] = unmasked(start, below, settings.mask_unit);
                 if !rows[row].teaches(&part[row]) {
-                    used[row] = Use::MaskedLowProbability;
+                    used[row] = RowUse::MaskedLowProbability;
                 }
             }
         }
-        if settings.tokens == Counted::Chosen && settings.objective != Objective::Value {
+        if settings.tokens == CountedTokens::Chosen && settings.objective != Objective::Value {
             for (row, part) in part.iter_mut().enumerate() {
                 part.iter_mut().zip(rows[row].chosen()).for_each(|(part, chosen)| *part &= chosen);
-                if used[row] == Use::Yes && !part.contains(&true) {
-                    used[row] = Use::Forced;
+                if used[row] == RowUse::Yes && !part.contains(&true) {
+                    used[row] = RowUse::Forced;
                 }
             }
         }
-        Ok(Batch { examples, rows, settings, used, part, start })
+        Ok(UpdateBatch { examples, rows, settings, used, part, start })
     }
 
     /// The rows that take part.
-    pub fn kept(&self) -> Vec<usize> {
-        (0..self.rows.len()).filter(|&row| self.used[row] == Use::Yes).collect()
+    pub fn used_rows(&self) -> Vec<usize> {
+        (0..self.rows.len()).filter(|&row| self.used[row] == RowUse::Yes).collect()
     }
 
     /// How many tokens of `row` take part.
@@ -76,7 +76,13 @@ impl<'a> Batch<'a> {
 }
 
 /// The log-probabilities of the rows' tokens under the weights in `net`.
-fn begin(model: &str, net: &Net, rows: &[Row], settings: &UpdateSettings, parallel: &Parallel) -> Result<Vec<Vec<f32>>, PolicyError> {
+fn begin(
+    model: &str,
+    net: &Net,
+    rows: &[TrainingRow],
+    settings: &UpdateSettings,
+    parallel: &Parallel,
+) -> Result<Vec<Vec<f32>>, PolicyError> {
     let start = logprobs(net, rows, settings.at(), settings.micro_batch, parallel)?;
     let bad: Vec<usize> = (0..rows.len()).filter(|&row| start[row].iter().any(|x| !x.is_finite())).collect();
     if bad.is_empty() {
@@ -100,16 +106,19 @@ fn check(examples: &[Example], settings: &UpdateSettings) -> Result<(), PolicyEr
         }
     }
     for (row, example) in examples.iter().enumerate() {
-        let (tokens, logprobs) = (example.response.len(), example.logprobs.iter().filter(|x| x.is_finite()).count());
-        if acted && (example.logprobs.len() != tokens || logprobs != tokens) {
+        let (tokens, logprobs) = (example.response.len(), example.logprobs.len());
+        if acted && logprobs != tokens {
             return Err(PolicyError::Row { row, fault: RowFault::Logprobs { tokens, logprobs } });
+        }
+        if let Some(&value) = example.logprobs.iter().find(|x| acted && !x.is_finite()) {
+            return Err(PolicyError::Row { row, fault: RowFault::NotANumber { what: "recorded log-probability of a token".into(), value } });
         }
     }
     Ok(())
 }
 
 /// Which tokens are left of a row with these log-probabilities.
-fn kept(logprobs: &[f32], below: f64, unit: MaskUnit) -> Vec<bool> {
+fn unmasked(logprobs: &[f32], below: f64, unit: MaskUnit) -> Vec<bool> {
     let fine: Vec<bool> = logprobs.iter().map(|x| f64::from(*x) >= below.ln()).collect();
     match unit {
         MaskUnit::Row if fine.contains(&false) => vec![false; fine.len()],
@@ -125,9 +134,9 @@ mod tests {
     fn a_token_below_the_threshold_is_masked() {
         // Probabilities 0.5, 0.01, 1.
         let logprobs = [0.5f32.ln(), 0.01f32.ln(), 0.0];
-        assert_eq!(kept(&logprobs, 0.02, MaskUnit::Token), [true, false, true]);
-        assert_eq!(kept(&logprobs, 0.02, MaskUnit::Row), [false; 3]);
-        assert_eq!(kept(&logprobs, 0.005, MaskUnit::Row), [true; 3]);
-        assert_eq!(kept(&logprobs, 0.0, MaskUnit::Token), [true; 3], "nothing is below 0");
+        assert_eq!(unmasked(&logprobs, 0.02, MaskUnit::Token), [true, false, true]);
+        assert_eq!(unmasked(&logprobs, 0.02, MaskUnit::Row), [false; 3]);
+        assert_eq!(unmasked(&logprobs, 0.005, MaskUnit::Row), [true; 3]);
+        assert_eq!(unmasked(&logprobs, 0.0, MaskUnit::Token), [true; 3], "nothing is below 0");
     }
 }

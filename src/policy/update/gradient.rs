@@ -1,10 +1,10 @@
 //! The gradient of one optimiser step, summed over its passes in a fixed order.
 
-use super::batch::Batch;
-use super::parallel::{number, Parallel, Sent};
+use super::batch::UpdateBatch;
+use super::parallel::{number, Parallel, WireFormat};
 use super::passes::Pass;
 use super::settings::Objective;
-use super::terms::{Terms, Tokens};
+use super::terms::{PassTokens, Terms};
 use crate::policy::model::Net;
 use crate::policy::pause::pause;
 use crate::policy::room;
@@ -17,8 +17,8 @@ use tch::{Device, Kind, Tensor};
 /// one sum, which one process computes.
 const LANES: usize = 8;
 
-/// What one pass saw, one value a response token; see [`Terms`].
-pub struct Seen {
+/// What one pass computed, one value per response token; see [`Terms`].
+pub struct PassResult {
     /// The token's loss, without its weight.
     pub loss: Vec<f32>,
     /// Its divergence.
@@ -35,13 +35,13 @@ pub struct Seen {
     wrong: Option<(&'static str, Vec<usize>)>,
 }
 
-/// What the passes of one sum found: the sum `[parameters]`, if something was learnt, and what each of them saw.
+/// The passes of one partial sum: the gradient `[parameters]`, if there is one, and the result of each pass.
 struct Lane {
     sum: Option<Tensor>,
-    seen: Vec<(usize, Seen)>,
+    results: Vec<(usize, PassResult)>,
 }
 
-impl Sent for Lane {
+impl WireFormat for Lane {
     fn write(&self, to: &mut Vec<u8>) {
         // Millions of numbers, so they go as they lie in memory; an empty sum is none, since every model has parameters.
         let sum = self.sum.as_ref().map(|sum| sum.to_device(Device::Cpu).contiguous());
@@ -52,10 +52,12 @@ impl Sent for Lane {
         if let Some(sum) = sum {
             sum.copy_data_u8(&mut to[start..], count);
         }
-        to.extend((self.seen.len() as u64).to_le_bytes());
-        for (pass, seen) in &self.seen {
+        to.extend((self.results.len() as u64).to_le_bytes());
+        for (pass, result) in &self.results {
             to.extend((*pass as u64).to_le_bytes());
-            [&seen.loss, &seen.kl, &seen.entropy, &seen.clipped, &seen.ratio, &seen.masked].into_iter().for_each(|values| values.write(to));
+            [&result.loss, &result.kl, &result.entropy, &result.clipped, &result.ratio, &result.masked]
+                .into_iter()
+                .for_each(|values| values.write(to));
         }
     }
     fn read(from: &mut &[u8]) -> Option<Lane> {
@@ -63,23 +65,23 @@ impl Sent for Lane {
         let (sum, rest) = from.split_at_checked(count.checked_mul(4)?)?;
         *from = rest;
         let sum = (count > 0).then(|| Tensor::from_data_size(sum, &[count as i64], Kind::Float));
-        let mut seen = Vec::new();
+        let mut results = Vec::new();
         for _ in 0..number(from)? {
             let pass = number(from)?;
             let mut next = || Vec::<f32>::read(from);
             let (loss, kl, entropy, clipped, ratio, masked) = (next()?, next()?, next()?, next()?, next()?, next()?);
             // A pass that found something wrong is sent as an error.
-            seen.push((pass, Seen { loss, kl, entropy, clipped, ratio, masked, wrong: None }));
+            results.push((pass, PassResult { loss, kl, entropy, clipped, ratio, masked, wrong: None }));
         }
-        Some(Lane { sum, seen })
+        Some(Lane { sum, results })
     }
 }
 
 /// The weight of each token of a row in the loss of a step.
-pub type Weight<'a> = dyn Fn(usize) -> f64 + Sync + 'a;
+pub type TokenWeight<'a> = dyn Fn(usize) -> f64 + Sync + 'a;
 
 /// What the gradient of one step is computed with.
-pub struct Step<'a> {
+pub struct GradientStep<'a> {
     /// The name of the model that learns.
     pub name: &'a str,
     /// It with the weights before the step.
@@ -87,25 +89,25 @@ pub struct Step<'a> {
     /// What a KL term measures the divergence from.
     pub reference: Option<&'a Net>,
     /// The update's rows.
-    pub batch: &'a Batch<'a>,
+    pub batch: &'a UpdateBatch<'a>,
     /// The weight of each token of a row in the loss of the step.
-    pub weight: &'a Weight<'a>,
+    pub weight: &'a TokenWeight<'a>,
     /// Who shares the work.
     pub parallel: Parallel<'a>,
 }
 
-/// The gradient `[parameters]` of the loss of one step over `passes`, and what each of them saw.
+/// The gradient `[parameters]` of the loss of one step over `passes`, and the result of each.
 ///
 /// # Errors
 /// [`PolicyError::NotFinite`] with the rows of the first pass that found something that isn't a number.
-pub fn gradients(step: &Step, passes: &[Pass]) -> Result<(Tensor, Vec<Seen>), PolicyError> {
+pub fn gradients(step: &GradientStep, passes: &[Pass]) -> Result<(Tensor, Vec<PassResult>), PolicyError> {
     let net = step.net;
     let count = if net.device().is_cuda() { 1 } else { LANES };
     let lanes: Vec<Vec<usize>> = (0..count.min(passes.len())).map(|lane| (lane..passes.len()).step_by(count).collect()).collect();
     let nets = || (net.share(true), step.reference.map(|reference| reference.share(false)));
     let done = step.parallel.spread(nets, lanes.len(), |(net, reference), lane| {
         let mut sum: Option<Tensor> = None;
-        let mut seen = Vec::new();
+        let mut results = Vec::new();
         for &i in &lanes[lane] {
             pause();
             room::fits(passes[i].rows.len(), passes[i].longest(), passes[i].needs(net))?;
@@ -119,29 +121,29 @@ pub fn gradients(step: &Step, passes: &[Pass]) -> Result<(Tensor, Vec<Seen>), Po
                     Some(mut sum) => sum.g_add_(&gradient),
                 });
             }
-            seen.push((i, one));
+            results.push((i, result));
         }
-        Ok(Lane { sum, seen })
+        Ok(Lane { sum, results })
     })?;
     let mut total = net.flat().zeros_like();
-    let mut seen = Vec::new();
+    let mut results = Vec::new();
     for lane in done {
         if let Some(sum) = lane.sum {
             total += sum.to_device(total.device());
         }
-        seen.extend(lane.seen);
+        results.extend(lane.results);
     }
-    seen.sort_by_key(|(i, _)| *i);
-    Ok((total, seen.into_iter().map(|(_, one)| one).collect()))
+    results.sort_by_key(|(i, _)| *i);
+    Ok((total, results.into_iter().map(|(_, result)| result).collect()))
 }
 
 /// Forward and backward of one pass.
-fn pass(net: &Net, reference: Option<&Net>, batch: &Batch, pass: &Pass, weight: &Weight) -> (Option<Tensor>, Seen) {
+fn pass(net: &Net, reference: Option<&Net>, batch: &UpdateBatch, pass: &Pass, weight: &TokenWeight) -> (Option<Tensor>, PassResult) {
     let traced = net.running().map(|running| match running.values() {
         true => pass.traced_values(running, true),
         false => pass.traced(running, &batch.rows, batch.settings.at(), true),
     });
-    let tokens = Tokens { batch, pass, net, traced: traced.as_ref() };
+    let tokens = PassTokens { batch, pass, net, traced: traced.as_ref() };
     let Terms { loss, kl, entropy, clipped, ratio, masked, found } = tokens.terms(reference);
     // What takes no part is put aside before it is weighted: infinity times 0 isn't 0.
     let loss = loss.masked_fill(&tokens.part().eq(0.0), 0.0);
@@ -154,22 +156,22 @@ fn pass(net: &Net, reference: Option<&Net>, batch: &Batch, pass: &Pass, weight: 
         let gradients = Tensor::run_backward(&[total], net.leaves(), false, false);
         Tensor::cat(&gradients.iter().map(|g| g.reshape([-1])).collect::<Vec<_>>(), 0)
     });
-    let seen = tch::no_grad(|| {
-        let (found, loss) = (values(&found), values(&loss));
+    let result = tch::no_grad(|| {
+        let (outputs, loss) = (values(&outputs), values(&loss));
         let what = if batch.settings.objective == Objective::Value { "a value" } else { "a log-probability" };
-        let wrong = culprits(batch, pass, &found).map(|rows| (what, rows));
+        let wrong = culprits(batch, pass, &outputs).map(|rows| (what, rows));
         let wrong = wrong.or_else(|| culprits(batch, pass, &loss).map(|rows| ("the loss", rows)));
         let lost = gradient.as_ref().is_some_and(|gradient| !gradient.sum(None).double_value(&[]).is_finite());
         let wrong = wrong.or_else(|| lost.then(|| ("the gradient", sorted(pass.rows.iter().copied()))));
         let clipped = values(&clipped.to_kind(Kind::Float));
         let masked = masked.map_or(vec![], |masked| values(&masked.to_kind(Kind::Float)));
-        Seen { loss, kl: values(&kl), entropy: values(&entropy), clipped, ratio: values(&ratio), masked, wrong }
+        PassResult { loss, kl: values(&kl), entropy: values(&entropy), clipped, ratio: values(&ratio), masked, wrong }
     });
-    (gradient, seen)
+    (gradient, result)
 }
 
 /// The rows with a token whose value isn't a number, if there are any.
-fn culprits(batch: &Batch, pass: &Pass, values: &[f32]) -> Option<Vec<usize>> {
+fn culprits(batch: &UpdateBatch, pass: &Pass, values: &[f32]) -> Option<Vec<usize>> {
     let mut rest = values;
     let mut bad = Vec::new();
     for &row in &pass.rows {
@@ -190,7 +192,7 @@ fn sorted(rows: impl Iterator<Item = usize>) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::passes::{passes, Most};
+    use super::super::passes::{passes, PassLimits};
     use super::super::settings::UpdateSettings;
     use super::*;
     use crate::policy::model::reading::Cut;
@@ -206,7 +208,7 @@ mod tests {
         let shape = NewModel { layers: 3, width: 32, heads: 4, kv_heads: 2, context: 200, head, ..Default::default() };
         let tiny = Tiny::new(&shape, VOCAB).unwrap();
         let mut random = Random::new(seed);
-        // Not as it begins, with a head near 0, but as one that has learnt something.
+        // Not freshly initialised, with a head near 0, but as if trained.
         let flat: Vec<f32> = tiny.layout().random(seed).iter().map(|x| x + 0.1 * (random.unit() as f32 - 0.5)).collect();
         Net::new(Arc::new(tiny), &Tensor::from_slice(&flat), Kind::Float, &[END])
     }
@@ -255,16 +257,16 @@ mod tests {
         let head = if settings.objective == Objective::Value { Head::Value } else { Head::Language };
         let (net, reference) = (net(head, 1), net(head, 2));
         let parallel = Parallel { threads: 1, peers: None, start: 0 };
-        let batch = Batch::new("actor", &net, examples, settings, &parallel).unwrap();
-        let which = batch.kept();
+        let batch = UpdateBatch::new("actor", &net, examples, settings, &parallel).unwrap();
+        let which = batch.used_rows();
         let weight = |row: usize| 1.0 / (1 + row) as f64;
-        let passes = passes(&batch.rows, &which, Most { sequences: size, tokens: None }, cut).passes;
+        let passes = passes(&batch.rows, &which, PassLimits { sequences: size, tokens: None }, cut).passes;
         let reference = Some(&reference).filter(|_| settings.kl > 0.0);
-        let step = Step { name: "actor", net: &net, reference, batch: &batch, weight: &weight, parallel };
-        let (gradient, seen) = gradients(&step, &passes).unwrap();
+        let step = GradientStep { name: "actor", net: &net, reference, batch: &batch, weight: &weight, parallel };
+        let (gradient, results) = gradients(&step, &passes).unwrap();
         let mut losses = vec![0.0; examples.len()];
-        for (pass, seen) in passes.iter().zip(&seen) {
-            let mut losses_left = seen.loss.iter();
+        for (pass, result) in passes.iter().zip(&results) {
+            let mut losses_left = result.loss.iter();
             pass.rows.iter().for_each(|&row| losses[row] = losses_left.by_ref().take(batch.rows[row].len()).sum());
         }
         (gradient, losses, passes.iter().map(Pass::computed).sum())
@@ -283,10 +285,10 @@ mod tests {
             let (alone, losses, apart) = gradient(&rows, settings, 1, Cut::Dense);
             for cut in [Cut::Dense, Cut::Alone] {
                 for size in [64, 7] {
-                    let (shared, seen, together) = gradient(&rows, settings, size, cut);
+                    let (shared, shared_losses, together) = gradient(&rows, settings, size, cut);
                     let difference = (&shared - &alone).norm().double_value(&[]) / alone.norm().double_value(&[]);
                     assert!(difference < 1e-5, "{:?}, {cut:?}, {size} sequences a pass: {difference:.1e}", settings.objective);
-                    assert!(losses.iter().zip(&seen).all(|(a, b)| (a - b).abs() < 1e-4), "{losses:?} {seen:?}");
+                    assert!(losses.iter().zip(&shared_losses).all(|(a, b)| (a - b).abs() < 1e-4), "{losses:?} {shared_losses:?}");
                     assert!(3 * together < 2 * apart, "{together} places in place of {apart}");
                 }
             }

@@ -29,10 +29,10 @@ pub fn importance(start: &Tensor, acted: &Tensor, truncate: f64) -> Tensor {
 /// m = max(-A ratio, -A clamp(ratio, 1 - low, 1 + high)), and where A < 0 and a `dual` clip c is set the lesser of m and -A c.
 pub fn policy(ratio: &Tensor, advantage: &Tensor, low: f64, high: f64, dual: Option<f64>) -> (Tensor, Tensor) {
     let against = -advantage;
-    let free = &against * ratio;
-    let held = &against * ratio.clamp(1.0 - low, 1.0 + high);
-    let clipped = held.gt_tensor(&free);
-    let loss = free.maximum(&held);
+    let unclipped = &against * ratio;
+    let clipped_loss = &against * ratio.clamp(1.0 - low, 1.0 + high);
+    let clipped = clipped_loss.gt_tensor(&unclipped);
+    let loss = unclipped.maximum(&clipped_loss);
     let Some(dual) = dual else { return (loss, clipped) };
     let bounded = loss.minimum(&(&against * dual));
     (bounded.where_self(&advantage.lt(0.0), &loss), clipped)
@@ -41,14 +41,14 @@ pub fn policy(ratio: &Tensor, advantage: &Tensor, low: f64, high: f64, dual: Opt
 /// The value loss, and whether the clipped branch decided: max((V - R)^2, (clamp(V, V_old - clip, V_old + clip) - R)^2) / 2, with R the
 /// target; (V - R)^2 / 2 where `clip` is 0. PPO's paper has the plain square; the clip and the half are those of its code (OpenAI Baselines).
 pub fn value(value: &Tensor, old: &Tensor, target: &Tensor, clip: f64) -> (Tensor, Tensor) {
-    let free = (value - target).square() / 2.0;
+    let unclipped = (value - target).square() / 2.0;
     if clip == 0.0 {
-        return (free, value.zeros_like());
+        return (unclipped, value.zeros_like());
     }
     let change = value - old;
-    let held = (old + change.clamp(-clip, clip) - target).square() / 2.0;
-    let clipped = held.gt_tensor(&free).logical_and(&change.abs().gt(clip));
-    (free.maximum(&held), clipped)
+    let clipped_loss = (old + change.clamp(-clip, clip) - target).square() / 2.0;
+    let clipped = clipped_loss.gt_tensor(&unclipped).logical_and(&change.abs().gt(clip));
+    (unclipped.maximum(&clipped_loss), clipped)
 }
 
 /// The weight of a value's squared error by the expectile `tau`: |tau - 1(R < V)|, twice that so that 0.5 leaves the loss as it is (IQL,
@@ -81,7 +81,7 @@ pub fn moved(new: &Tensor, acted: &Tensor) -> Tensor {
 }
 
 /// What an optimiser step counts, as far as the weight of a token depends on it.
-pub struct Counts {
+pub struct StepCounts {
     /// The responses of the step.
     pub rows: usize,
     /// Their tokens.
@@ -94,7 +94,7 @@ pub struct Counts {
 
 /// The weight of each token of a response of `length` tokens in the loss of a step: the loss of the step is the weighted sum over its tokens,
 /// however they are split into passes. `turns` and `written` are the responses and the tokens of the response's trajectory in the step.
-pub fn weight(aggregation: Aggregation, length: usize, turns: usize, written: usize, step: &Counts) -> f64 {
+pub fn weight(aggregation: Aggregation, length: usize, turns: usize, written: usize, step: &StepCounts) -> f64 {
     let rows = step.rows as f64;
     1.0 / match aggregation {
         Aggregation::TokenMean => step.tokens as f64,
@@ -130,9 +130,9 @@ mod tests {
     #[test]
     fn divergences_as_worked_by_hand() {
         let t = |x: f32| Tensor::from_slice(&[x]);
-        for (kind, wanted) in [(KlKind::K1, 0.5), (KlKind::K2, 0.125), (KlKind::K3, 0.106531), (KlKind::Abs, 0.5)] {
-            let found = divergence(&t(-1.0), &t(-1.5), kind).double_value(&[0]);
-            assert!((found - wanted).abs() < 1e-6, "{kind:?}: {found}");
+        for (kind, expected) in [(KlKind::K1, 0.5), (KlKind::K2, 0.125), (KlKind::K3, 0.106531), (KlKind::Abs, 0.5)] {
+            let estimate = divergence(&t(-1.0), &t(-1.5), kind).double_value(&[0]);
+            assert!((estimate - expected).abs() < 1e-6, "{kind:?}: {estimate}");
         }
         assert_eq!(divergence(&t(-1.5), &t(-1.0), KlKind::Abs).double_value(&[0]), 0.5);
     }
@@ -141,13 +141,13 @@ mod tests {
     #[test]
     fn k3_stays_a_number_and_leads_back() {
         let new = Tensor::from_slice(&[-100.0f32, -20.0, -3.0]).set_requires_grad(true);
-        let found = divergence(&new, &new.zeros_like().detach(), KlKind::K3);
-        let gradient = Tensor::run_backward(&[found.sum(None)], &[&new], false, false);
+        let estimate = divergence(&new, &new.zeros_like().detach(), KlKind::K3);
+        let gradient = Tensor::run_backward(&[estimate.sum(None)], &[&new], false, false);
         let e20 = 20f64.exp();
-        let wanted = [(e20 * 81.0 - 101.0, 1.0 - e20), (e20 - 21.0, 1.0 - e20), (3f64.exp() - 4.0, 1.0 - 3f64.exp())];
-        for (i, (value, slope)) in (0..).zip(wanted) {
+        let expected = [(e20 * 81.0 - 101.0, 1.0 - e20), (e20 - 21.0, 1.0 - e20), (3f64.exp() - 4.0, 1.0 - 3f64.exp())];
+        for (i, (value, slope)) in (0..).zip(expected) {
             assert!(
-                (found.double_value(&[i]) / value - 1.0).abs() < 1e-5 && (gradient[0].double_value(&[i]) / slope - 1.0).abs() < 1e-5,
+                (estimate.double_value(&[i]) / value - 1.0).abs() < 1e-5 && (gradient[0].double_value(&[i]) / slope - 1.0).abs() < 1e-5,
                 "{i}"
             );
         }
@@ -157,23 +157,23 @@ mod tests {
     /// of the divergence by the logit is 0.09 * (ln 1.8 - ln 0.2) = 0.197750; k2 has it on average, k1 has none.
     #[test]
     fn k1_has_no_gradient_on_average() {
-        let of = |kind| {
+        let gradient_of = |kind| {
             let logit = Tensor::from_slice(&[9f32.ln()]).set_requires_grad(true);
             let new = Tensor::cat(&[logit.shallow_clone(), logit.zeros_like().detach()], 0).log_softmax(0, Kind::Float);
             let estimate = divergence(&new, &Tensor::from_slice(&[0.5f32.ln(); 2]), kind);
             let mean = (estimate * new.detach().exp()).sum(None);
             Tensor::run_backward(&[mean], &[&logit], false, false)[0].double_value(&[0])
         };
-        assert!(of(KlKind::K1).abs() < 1e-6, "{}", of(KlKind::K1));
-        assert!((of(KlKind::K2) - 0.197750).abs() < 1e-5, "{}", of(KlKind::K2));
+        assert!(gradient_of(KlKind::K1).abs() < 1e-6, "{}", gradient_of(KlKind::K1));
+        assert!((gradient_of(KlKind::K2) - 0.197750).abs() < 1e-5, "{}", gradient_of(KlKind::K2));
     }
 
     #[test]
     fn a_move_is_measured_by_the_draws_of_the_policy_that_acted() {
         // Acted (.5, .5), new (.9, .1): KL = .5 ln(.5 / .9) + .5 ln(.5 / .1) = 0.510826, the mean of the estimate over what was drawn.
         let t = |p: [f32; 2]| Tensor::from_slice(&p).log();
-        let found = moved(&t([0.9, 0.1]), &t([0.5, 0.5]));
-        let [a, b] = [found.double_value(&[0]), found.double_value(&[1])];
+        let estimate = moved(&t([0.9, 0.1]), &t([0.5, 0.5]));
+        let [a, b] = [estimate.double_value(&[0]), estimate.double_value(&[1])];
         assert!((0.5 * a + 0.5 * b - 0.510826).abs() < 1e-5, "{a}, {b}");
         assert!((a - 0.212213).abs() < 1e-5 && (b - 0.809438).abs() < 1e-5, "{a}, {b}");
     }
@@ -185,7 +185,7 @@ mod tests {
         let (rows, part) = (Tensor::from_slice(&[0i64, 0, 0, 1]), Tensor::from_slice(&[1f32, 1.0, 0.0, 1.0]));
         let ratio = sequence_ratio(&new, &new.zeros_like().detach(), &rows, &part, 2);
         let values = |t: &Tensor| (0..4).map(|i| t.double_value(&[i])).collect::<Vec<_>>();
-        let close = |t: &Tensor, wanted: [f64; 4]| assert!(values(t).iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-6), "{t:?}");
+        let close = |t: &Tensor, expected: [f64; 4]| assert!(values(t).iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{t:?}");
         close(&ratio, [2.0, 2.0, 2.0, 0.25]);
         // The gradient of s by a token's log-probability is s / length: row 0 stands once for each of its three tokens, row 1 once.
         let gradient = Tensor::run_backward(&[ratio.sum(None)], &[&new], false, false);
@@ -200,11 +200,11 @@ mod tests {
     fn value_loss_as_worked_by_hand() {
         // V_old 1, target 3, clip 0.2: a V of 1.5 or 4 counts as 1.2, a V of 0.9 as itself.
         let t = Tensor::from_slice(&[1.5f32, 0.9, 4.0]);
-        let of = |clip| value(&t, &t.ones_like(), &(t.ones_like() * 3.0), clip);
-        for (clip, wanted, decided) in [(0.2, [1.62, 2.205, 1.62], [1.0, 0.0, 1.0]), (0.0, [1.125, 2.205, 0.5], [0.0; 3])] {
-            let (loss, clipped) = of(clip);
+        let losses = |clip| value(&t, &t.ones_like(), &(t.ones_like() * 3.0), clip);
+        for (clip, expected, decided) in [(0.2, [1.62, 2.205, 1.62], [1.0, 0.0, 1.0]), (0.0, [1.125, 2.205, 0.5], [0.0; 3])] {
+            let (loss, clipped) = losses(clip);
             for i in 0..3 {
-                assert!((loss.double_value(&[i as i64]) - wanted[i]).abs() < 1e-6, "{loss}");
+                assert!((loss.double_value(&[i as i64]) - expected[i]).abs() < 1e-6, "{loss}");
                 assert_eq!(clipped.double_value(&[i as i64]), decided[i]);
             }
         }
@@ -215,9 +215,9 @@ mod tests {
     fn an_expectile_as_worked_by_hand() {
         let t = |values: [f32; 3]| Tensor::from_slice(&values);
         let weights = |tau| expectile(&t([1.0, 3.0, 3.0]), &t([2.0; 3]), &t([1.0, 1.0, 0.0]), tau);
-        for (tau, wanted) in [(0.7, [1.4, 0.6, 1.0]), (0.5, [1.0; 3]), (1.0, [2.0, 0.0, 1.0])] {
-            for (i, wanted) in (0..).zip(wanted) {
-                assert!((weights(tau).double_value(&[i]) - wanted).abs() < 1e-6, "{tau}");
+        for (tau, expected) in [(0.7, [1.4, 0.6, 1.0]), (0.5, [1.0; 3]), (1.0, [2.0, 0.0, 1.0])] {
+            for (i, expected) in (0..).zip(expected) {
+                assert!((weights(tau).double_value(&[i]) - expected).abs() < 1e-6, "{tau}");
             }
         }
     }
@@ -226,8 +226,8 @@ mod tests {
     fn importance_is_truncated() {
         let start = Tensor::from_slice(&[1.5f32.ln(), 5f32.ln(), 0.1f32.ln()]);
         let weights = importance(&start, &start.zeros_like(), 2.0);
-        for (i, wanted) in [1.5, 2.0, 0.1].into_iter().enumerate() {
-            assert!((weights.double_value(&[i as i64]) - wanted).abs() < 1e-6);
+        for (i, expected) in [1.5, 2.0, 0.1].into_iter().enumerate() {
+            assert!((weights.double_value(&[i as i64]) - expected).abs() < 1e-6);
         }
     }
 
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn aggregations_of_two_responses() {
         // Losses 1, 2, 3 and 6, the responses of two trajectories.
-        let step = Counts { rows: 2, tokens: 4, trajectories: 2, norm: 8.0 };
+        let step = StepCounts { rows: 2, tokens: 4, trajectories: 2, norm: 8.0 };
         let sum = |aggregation| {
             let w = |length| weight(aggregation, length, 1, length, &step);
             w(3) * 6.0 + w(1) * 6.0
@@ -256,7 +256,7 @@ mod tests {
     /// Trajectories of one and of three turns of one token: 1/2 and 1/6 (EAPO, Eq. 2; SLEA-RL, Eq. 7), where a mean over tokens has 1/4.
     #[test]
     fn a_trajectory_counts_once() {
-        let step = Counts { rows: 4, tokens: 4, trajectories: 2, norm: 1.0 };
+        let step = StepCounts { rows: 4, tokens: 4, trajectories: 2, norm: 1.0 };
         for aggregation in [Aggregation::TrajectoryMeanTokenMean, Aggregation::TrajectoryMeanTurnMean] {
             assert_eq!([1, 3].map(|turns| weight(aggregation, 1, turns, turns, &step)), [0.5, 1.0 / 6.0]);
         }

@@ -15,18 +15,18 @@ pub struct Steps {
 /// fewer rows than one minibatch has, those are all of them.
 pub fn draw(rows: &[usize], settings: &UpdateSettings, seed: u64) -> Steps {
     let size = settings.minibatch;
-    let mut kept = rows.to_vec();
+    let mut used = rows.to_vec();
     let mut left = Vec::new();
     if settings.remainder == Remainder::Drop && size > 0 && !rows.len().is_multiple_of(size) {
-        Random::new(mix(seed, u64::MAX)).shuffle(&mut kept);
-        left = kept.split_off(rows.len() - rows.len() % size);
-        kept.sort_unstable();
+        Random::new(mix(seed, u64::MAX)).shuffle(&mut used);
+        left = used.split_off(rows.len() - rows.len() % size);
+        used.sort_unstable();
         left.sort_unstable();
     }
     let mut steps = Vec::new();
     for epoch in 0..settings.epochs {
-        let mut order = kept.clone();
-        if size > 0 && size < kept.len() {
+        let mut order = used.clone();
+        if size > 0 && size < used.len() {
             Random::new(mix(seed, epoch as u64)).shuffle(&mut order);
             steps.extend(order.chunks(size).map(<[usize]>::to_vec));
         } else if !order.is_empty() {
@@ -64,10 +64,10 @@ mod tests {
     fn the_remainder_is_the_same_in_every_epoch() {
         let Steps { steps, left } = drawn(10, 4, Remainder::Drop);
         assert_eq!((steps.len(), left.len()), (6, 2));
-        let kept: BTreeSet<usize> = (0..10).filter(|row| !left.contains(row)).collect();
+        let used: BTreeSet<usize> = (0..10).filter(|row| !left.contains(row)).collect();
         for epoch in steps.chunks(2) {
             assert!(epoch.iter().all(|step| step.len() == 4));
-            assert_eq!(epoch.concat().into_iter().collect::<BTreeSet<_>>(), kept);
+            assert_eq!(epoch.concat().into_iter().collect::<BTreeSet<_>>(), used);
         }
         let full = drawn(8, 4, Remainder::Drop);
         assert!(full.left.is_empty() && full.steps == drawn(8, 4, Remainder::Keep).steps, "nothing is left over");

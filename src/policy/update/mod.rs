@@ -18,19 +18,19 @@ use super::{Example, PolicyError};
 use crate::seed::mix;
 pub use adamw::Moments;
 use adamw::{decays, norm, step};
-use batch::Batch;
-use gradient::{gradients, Seen, Step, Weight};
-use loss::Counts;
+use batch::UpdateBatch;
+use gradient::{gradients, GradientStep, PassResult, TokenWeight};
+use loss::StepCounts;
 use minibatch::{draw, Steps};
 use parallel::Parallel;
-use passes::{passes, Most, Pass, Passes};
-use report::{RowReport, UpdateReport, Use};
+use passes::{passes, Pass, PassLimits, Passes};
+use report::{RowReport, RowUse, UpdateReport};
 use settings::{Objective, RatioKind, UpdateSettings};
 use std::collections::BTreeMap;
 use tch::Tensor;
 
 /// What an update starts from.
-pub struct Before<'a> {
+pub struct UpdateStart<'a> {
     /// The name of the model that learns.
     pub name: &'a str,
     /// It with its newest weights.
@@ -50,15 +50,15 @@ pub struct Before<'a> {
 /// # Errors
 /// If a row or a setting makes no sense, or something isn't a number: then nothing was changed.
 pub fn update(
-    before: &Before,
+    before: &UpdateStart,
     examples: &[Example],
     settings: &UpdateSettings,
 ) -> Result<(Option<(Tensor, Moments)>, UpdateReport), PolicyError> {
-    let mut batch = Batch::new(before.name, before.net, examples, settings, &before.parallel)?;
-    let kept = batch.kept();
-    let longest = kept.iter().map(|&row| batch.rows[row].len()).max().unwrap_or(1) as f64;
-    let Steps { steps, left } = draw(&kept, settings, before.seed);
-    left.iter().for_each(|&row| batch.used[row] = Use::Remainder);
+    let mut batch = UpdateBatch::new(before.name, before.net, examples, settings, &before.parallel)?;
+    let used_rows = batch.used_rows();
+    let longest = used_rows.iter().map(|&row| batch.rows[row].len()).max().unwrap_or(1) as f64;
+    let Steps { steps, left } = draw(&used_rows, settings, before.seed);
+    left.iter().for_each(|&row| batch.used[row] = RowUse::Remainder);
     let mut report = UpdateReport { rows: vec![RowReport::default(); examples.len()], ..Default::default() };
     for (row, used) in report.rows.iter_mut().zip(&batch.used) {
         row.used = *used;
@@ -68,32 +68,32 @@ pub fn update(
     }
     let decayed = decays(before.net.layout(), settings);
     let (mut flat, mut moments) = (before.net.flat().shallow_clone(), before.moments.share());
-    let mut seen_tokens = 0.0;
+    let mut step_tokens = 0.0;
     for (number, which) in steps.iter().enumerate() {
         let tokens = which.iter().map(|&row| batch.tokens(row)).sum::<usize>();
         let trajectories = trajectories(&batch, which);
         let norm_of = settings.norm.unwrap_or(longest);
-        let counts = Counts { rows: which.len(), tokens, trajectories: trajectories.len(), norm: norm_of };
+        let counts = StepCounts { rows: which.len(), tokens, trajectories: trajectories.len(), norm: norm_of };
         let weight = |row: usize| {
             let (turns, written) = trajectories.get(&batch.examples[row].trajectory).copied().unwrap_or((1, 1));
             loss::weight(settings.aggregation, batch.tokens(row), turns, written, &counts)
         };
-        let Passes { passes, distinct } = passes(&batch.rows, which, Most::of(settings), Cut::Dense);
+        let Passes { passes, distinct } = passes(&batch.rows, which, PassLimits::from_settings(settings), Cut::Dense);
         let net = before.net.with(&flat, false).seeded(mix(before.seed, number as u64));
         let reference = before.reference.as_ref();
-        let (gradient, seen) = gradients(
-            &Step { name: before.name, net: &net, reference, batch: &batch, weight: &weight, parallel: before.parallel },
+        let (gradient, results) = gradients(
+            &GradientStep { name: before.name, net: &net, reference, batch: &batch, weight: &weight, parallel: before.parallel },
             &passes,
         )?;
         let size = norm(&gradient);
         if !size.is_finite() {
             return Err(PolicyError::NotFinite { model: before.name.into(), what: "the gradient".into(), rows: which.clone() });
         }
-        for (pass, seen) in passes.iter().zip(&seen) {
-            collect(&mut report, &batch, pass, seen, &weight);
+        for (pass, result) in passes.iter().zip(&results) {
+            collect(&mut report, &batch, pass, result, &weight);
         }
         if number == 0 {
-            report.gap = gap(&batch, &passes, &seen);
+            report.gap = gap(&batch, &passes, &results);
         }
         let scale = if settings.max_grad_norm > 0.0 { (settings.max_grad_norm / (size + 1e-6)).min(1.0) } else { 1.0 };
         let _guard = tch::no_grad_guard();
@@ -102,22 +102,22 @@ pub fn update(
         report.grad_norm += size;
         report.computed += passes.iter().map(Pass::computed).sum::<usize>();
         report.distinct += distinct;
-        seen_tokens += tokens as f64;
+        step_tokens += tokens as f64;
     }
-    report.tokens = batch.kept().into_iter().map(|row| batch.tokens(row)).sum();
+    report.tokens = batch.used_rows().into_iter().map(|row| batch.tokens(row)).sum();
     report.loss /= steps.len() as f64;
     report.grad_norm /= steps.len() as f64;
     for sum in [&mut report.kl, &mut report.entropy, &mut report.clip_fraction] {
-        *sum /= seen_tokens;
+        *sum /= step_tokens;
     }
     if !norm(&flat).is_finite() {
-        return Err(PolicyError::NotFinite { model: before.name.into(), what: "the weights".into(), rows: batch.kept() });
+        return Err(PolicyError::NotFinite { model: before.name.into(), what: "the weights".into(), rows: batch.used_rows() });
     }
     Ok((Some((flat, moments)), report))
 }
 
 /// Of each trajectory with rows among `which`: how many these are, and how many of their tokens take part.
-fn trajectories(batch: &Batch, which: &[usize]) -> BTreeMap<u64, (usize, usize)> {
+fn trajectories(batch: &UpdateBatch, which: &[usize]) -> BTreeMap<u64, (usize, usize)> {
     let mut all = BTreeMap::new();
     for &row in which {
         let (turns, written) = all.entry(batch.examples[row].trajectory).or_insert((0, 0));
@@ -128,7 +128,7 @@ fn trajectories(batch: &Batch, which: &[usize]) -> BTreeMap<u64, (usize, usize)>
 }
 
 /// See [`UpdateReport::gap`]: from the ratios of the first step, or from the log-probabilities that were computed before it.
-fn gap(batch: &Batch, passes: &[Pass], seen: &[Seen]) -> Option<f64> {
+fn gap(batch: &UpdateBatch, passes: &[Pass], results: &[PassResult]) -> Option<f64> {
     if batch.settings.objective != Objective::PolicyGradient {
         return None;
     }
@@ -138,16 +138,16 @@ fn gap(batch: &Batch, passes: &[Pass], seen: &[Seen]) -> Option<f64> {
         let tokens = rows.flat_map(|(row, start, acted)| start.iter().zip(acted).zip(&batch.part[row]));
         distances.extend(tokens.filter(|(_, part)| **part).map(|((start, acted), _)| f64::from((start - acted).abs())));
     } else if batch.settings.ratio == RatioKind::Token {
-        for (pass, seen) in passes.iter().zip(seen) {
+        for (pass, result) in passes.iter().zip(results) {
             let part = pass.rows.iter().flat_map(|&row| &batch.part[row]);
-            distances.extend(seen.ratio.iter().zip(part).filter(|(_, part)| **part).map(|(ratio, _)| f64::from(ratio.ln().abs())));
+            distances.extend(result.ratio.iter().zip(part).filter(|(_, part)| **part).map(|(ratio, _)| f64::from(ratio.ln().abs())));
         }
     }
     (!distances.is_empty()).then(|| distances.iter().sum::<f64>() / distances.len() as f64)
 }
 
 /// Adds what a pass saw to the report, token by token in their order.
-fn collect(report: &mut UpdateReport, batch: &Batch, pass: &Pass, seen: &Seen, weight: &Weight) {
+fn collect(report: &mut UpdateReport, batch: &UpdateBatch, pass: &Pass, result: &PassResult, weight: &TokenWeight) {
     let mut token = 0;
     for &row in &pass.rows {
         let own = token..token + batch.rows[row].len();
@@ -155,24 +155,25 @@ fn collect(report: &mut UpdateReport, batch: &Batch, pass: &Pass, seen: &Seen, w
             let own = values[own.clone()].iter().zip(&batch.part[row]);
             own.filter(|(_, part)| **part).map(|(x, _)| f64::from(*x)).sum::<f64>()
         };
-        let (loss, kl, clipped, tokens) = (sum(&seen.loss) * weight(row), sum(&seen.kl), sum(&seen.clipped), batch.tokens(row) as f64);
+        let (loss, kl, clipped, tokens) =
+            (sum(&result.loss) * weight(row), sum(&result.kl), sum(&result.clipped), batch.tokens(row) as f64);
         report.loss += loss;
         report.kl += kl;
-        report.entropy += sum(&seen.entropy);
+        report.entropy += sum(&result.entropy);
         report.clip_fraction += clipped;
         // With a divergence in the loss such a row still has a part in it.
-        let masked = batch.settings.kl == 0.0 && !seen.masked.is_empty() && {
-            let masked = seen.masked[own.clone()].iter().zip(&batch.part[row]);
+        let masked = batch.settings.kl == 0.0 && !result.masked.is_empty() && {
+            let masked = result.masked[own.clone()].iter().zip(&batch.part[row]);
             !batch.rows[row].teaches(&masked.map(|(masked, part)| *masked == 0.0 && *part).collect::<Vec<bool>>())
         };
         token = own.end;
         if masked {
-            report.rows[row] = RowReport { used: Use::MaskedLowProbability, ..Default::default() };
+            report.rows[row] = RowReport { used: RowUse::MaskedLowProbability, ..Default::default() };
             continue;
         }
         report.rows[row] = RowReport {
-            used: Use::Yes,
-            ratio: (sum(&seen.ratio) / tokens) as f32,
+            used: RowUse::Yes,
+            ratio: (sum(&result.ratio) / tokens) as f32,
             clip_share: (clipped / tokens) as f32,
             loss_share: loss as f32,
             kl: (kl / tokens) as f32,

@@ -1,7 +1,7 @@
 //! The work of an update in parallel: on the threads of this process and, where a run has several, in the other processes.
 //!
 //! Every process holds every model and has all rows of an update, so all cut it into the same jobs: the passes, or the fixed sums
-//! that a gradient is made of. Job i falls to process i modulo their number; each then gets what the others found, and goes on with
+//! that a gradient is made of. Job i falls to process i modulo their number; each then receives the others' results, and continues with
 //! the same numbers in the same order as one process alone would: the same weights everywhere, bit for bit.
 
 use crate::policy::threads::spread;
@@ -28,14 +28,14 @@ pub trait Peers: Send + Sync {
 }
 
 /// What one process can send to another: a job's result as bytes.
-pub trait Sent: Sized {
+pub trait WireFormat: Sized {
     /// Appends it to a message.
     fn write(&self, to: &mut Vec<u8>);
     /// Takes what was written off the front of a message; nothing if it isn't that.
     fn read(from: &mut &[u8]) -> Option<Self>;
 }
 
-impl Sent for Vec<f32> {
+impl WireFormat for Vec<f32> {
     fn write(&self, to: &mut Vec<u8>) {
         to.extend((self.len() as u64).to_le_bytes());
         to.extend(self.iter().flat_map(|x| x.to_le_bytes()));
@@ -55,16 +55,16 @@ pub fn number(from: &mut &[u8]) -> Option<usize> {
     usize::try_from(u64::from_le_bytes(*own)).ok()
 }
 
-impl<T: Sent> Sent for Result<T, PolicyError> {
+impl<T: WireFormat> WireFormat for Result<T, PolicyError> {
     fn write(&self, to: &mut Vec<u8>) {
         match self {
-            Ok(found) => {
+            Ok(value) => {
                 to.push(1);
-                found.write(to);
+                value.write(to);
             }
             Err(error) => {
                 to.push(0);
-                // To memory, and of plain text and numbers: it can't fail, and what can't be read is told by the reader.
+                // To memory, and of plain text and numbers: it can't fail; the reader reports what it can't parse.
                 let text = serde_json::to_vec(error).unwrap_or_default();
                 to.extend((text.len() as u64).to_le_bytes());
                 to.extend(text);
@@ -97,7 +97,7 @@ pub struct Parallel<'a> {
 
 impl Parallel<'_> {
     /// As [`spread`], over jobs 0 to `count`. The result is the same on every process; of several errors it is the first job's.
-    pub fn spread<S: Send, T: Send + Sent>(
+    pub fn spread<S: Send, T: Send + WireFormat>(
         &self,
         state: impl Fn() -> S,
         count: usize,
@@ -113,11 +113,11 @@ impl Parallel<'_> {
             Err(error) => own.iter().map(|_| Err(error.clone())).collect(),
         };
         let mut message = [self.start, count as u64].map(u64::to_le_bytes).concat();
-        done.iter().for_each(|found| found.write(&mut message));
+        done.iter().for_each(|result| result.write(&mut message));
         let messages = peers.exchange(&message)?;
-        let mut found: Vec<Option<Result<T, PolicyError>>> = (0..count).map(|_| None).collect();
+        let mut results: Vec<Option<Result<T, PolicyError>>> = (0..count).map(|_| None).collect();
         for (job, result) in own.into_iter().zip(done) {
-            found[job] = Some(result);
+            results[job] = Some(result);
         }
         for (process, message) in messages.iter().enumerate().filter(|(process, _)| *process != here) {
             let mut rest = message.as_slice();
@@ -128,13 +128,13 @@ impl Parallel<'_> {
             }
             let alike = number(&mut rest) == Some(count);
             for job in (process..count).step_by(processes).take_while(|_| alike) {
-                found[job] = Result::read(&mut rest);
+                results[job] = Result::read(&mut rest);
             }
             if !alike || !rest.is_empty() {
                 return Err(other(process));
             }
         }
-        found.into_iter().enumerate().map(|(job, result)| result.unwrap_or_else(|| Err(other(job % processes)))).collect()
+        results.into_iter().enumerate().map(|(job, result)| result.unwrap_or_else(|| Err(other(job % processes)))).collect()
     }
 }
 
@@ -165,7 +165,7 @@ mod tests {
         errors.iter().for_each(|error| Err::<Vec<f32>, _>(error.clone()).write(&mut message));
         let whole = message.clone();
         let mut rest = whole.as_slice();
-        let mut next = || <Result<Vec<f32>, PolicyError> as Sent>::read(&mut rest);
+        let mut next = || <Result<Vec<f32>, PolicyError> as WireFormat>::read(&mut rest);
         let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&next().unwrap().unwrap()), bits(&values));
         for error in &errors {
@@ -173,7 +173,7 @@ mod tests {
         }
         assert!(next().is_none() && rest.is_empty());
         for cut in 1..25 {
-            assert!(<Result<Vec<f32>, PolicyError> as Sent>::read(&mut &whole[..cut]).is_none(), "half a message");
+            assert!(<Result<Vec<f32>, PolicyError> as WireFormat>::read(&mut &whole[..cut]).is_none(), "half a message");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Rows to learn from, cut into forward passes.
+//! Training rows, cut into forward passes.
 //!
 //! Only tokens that were chosen cost anything: a sequence ends before the last of them. What the sequences of a pass begin with in common
 //! is computed once, forward and backward. The loss knows nothing of it: it is made of rows. How rows are cut into passes follows from the
@@ -6,11 +6,11 @@
 
 use super::parallel::Parallel;
 use super::settings::UpdateSettings;
-use crate::policy::choices::Walk;
+use crate::policy::choices::ChoiceConstraint;
 use crate::policy::engine::tape::Tape;
-use crate::policy::engine::{self, Running};
-use crate::policy::model::config::Config;
-use crate::policy::model::reading::{Cut, Reading};
+use crate::policy::engine::{self, AdaptedEngine};
+use crate::policy::model::config::DecoderConfig;
+use crate::policy::model::reading::{Cut, TrieTensors};
 use crate::policy::model::{Net, NEVER};
 use crate::policy::sequence::{check, known};
 use crate::policy::tensors::{indices, values};
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use tch::{Kind, Tensor};
 
 /// One token that was chosen among several.
-struct Choice {
+struct TokenChoice {
     /// Its place in the response.
     index: usize,
     /// What it was chosen from; `None`: the whole vocabulary.
@@ -28,19 +28,19 @@ struct Choice {
 }
 
 /// A row, checked.
-pub struct Row<'a> {
+pub struct TrainingRow<'a> {
     example: &'a Example,
-    choices: Vec<Choice>,
+    choices: Vec<TokenChoice>,
     length: usize,
 }
 
-impl<'a> Row<'a> {
+impl<'a> TrainingRow<'a> {
     /// Checks one row; the error names it.
-    pub fn new(row: usize, example: &'a Example, net: &Net) -> Result<Row<'a>, PolicyError> {
-        Row::read(example, net).map_err(|fault| PolicyError::Row { row, fault })
+    pub fn new(row: usize, example: &'a Example, net: &Net) -> Result<TrainingRow<'a>, PolicyError> {
+        TrainingRow::read(example, net).map_err(|fault| PolicyError::Row { row, fault })
     }
 
-    fn read(example: &'a Example, net: &Net) -> Result<Row<'a>, RowFault> {
+    fn read(example: &'a Example, net: &Net) -> Result<TrainingRow<'a>, RowFault> {
         let response = &example.response;
         check(&example.prompt, &example.choices, response.len(), &net.sizes)?;
         if response.is_empty() {
@@ -54,23 +54,23 @@ impl<'a> Row<'a> {
         }
         let mut choices = Vec::new();
         if example.choices.is_empty() {
-            choices.extend((0..response.len()).map(|index| Choice { index, allowed: None }));
-            return Ok(Row { example, choices, length: response.len() });
+            choices.extend((0..response.len()).map(|index| TokenChoice { index, allowed: None }));
+            return Ok(TrainingRow { example, choices, length: response.len() });
         }
-        let mut walk = Walk::new(&example.choices, &net.ends)?;
+        let mut walk = ChoiceConstraint::new(&example.choices, &net.ends)?;
         for (index, &token) in response.iter().enumerate() {
             if walk.forced().is_none() {
-                choices.push(Choice { index, allowed: Some(walk.allowed()) });
+                choices.push(TokenChoice { index, allowed: Some(walk.allowed()) });
             }
             if !walk.push(token) {
                 return Err(RowFault::NotAChoice { response: response.clone() });
             }
         }
-        Ok(Row { example, choices, length: response.len() })
+        Ok(TrainingRow { example, choices, length: response.len() })
     }
 
-    /// Checks one row whose value is asked for, before each token of its response; without one, at the end of its prompt.
-    pub fn value(row: usize, example: &'a Example, net: &Net) -> Result<Row<'a>, PolicyError> {
+    /// Checks one row for a value head, whose values are before each response token; without a response, at the end of the prompt.
+    pub fn value(row: usize, example: &'a Example, net: &Net) -> Result<TrainingRow<'a>, PolicyError> {
         let length = example.response.len().max(1);
         let all = |what, numbers: &[f32]| numbers.iter().try_for_each(|&value| number(what, value));
         check(&example.prompt, &[], length - 1, &net.sizes)
@@ -78,8 +78,8 @@ impl<'a> Row<'a> {
             .and_then(|()| all("recorded value", &example.values))
             .and_then(|()| all("value target", &example.targets))
             .map_err(|fault| PolicyError::Row { row, fault })?;
-        let choices = (0..length).map(|index| Choice { index, allowed: None }).collect();
-        Ok(Row { example, choices, length })
+        let choices = (0..length).map(|index| TokenChoice { index, allowed: None }).collect();
+        Ok(TrainingRow { example, choices, length })
     }
 
     /// How many tokens a pass has of it.
@@ -112,8 +112,8 @@ impl<'a> Row<'a> {
 }
 
 /// Refuses numbers that aren't one for each of `tokens` tokens, or where that is `fine` none.
-pub fn many(what: &'static str, numbers: &[f32], tokens: usize, fine: bool) -> Result<(), RowFault> {
-    if numbers.len() == tokens || fine && numbers.is_empty() {
+pub fn many(what: &'static str, numbers: &[f32], tokens: usize, allow_empty: bool) -> Result<(), RowFault> {
+    if numbers.len() == tokens || allow_empty && numbers.is_empty() {
         return Ok(());
     }
     Err(RowFault::Numbers { what: what.into(), tokens, numbers: numbers.len() })
@@ -132,10 +132,10 @@ fn number(what: &'static str, value: f32) -> Result<(), RowFault> {
 pub struct Pass {
     trie: Trie,
     /// Its nodes whose final states make choices, ascending.
-    asked: Vec<usize>,
+    output_nodes: Vec<usize>,
     /// In their order the rows' choices follow one another, and their tokens.
     pub rows: Vec<usize>,
-    /// For each choice which of `asked` it is made from.
+    /// For each choice which of `output_nodes` it is made from.
     from: Vec<i64>,
     cut: Cut,
 }
@@ -150,23 +150,23 @@ pub struct Passes {
 
 /// The most that a pass may hold.
 #[derive(Clone, Copy)]
-pub struct Most {
+pub struct PassLimits {
     /// Sequences.
     pub sequences: usize,
     /// Different tokens; a sequence that has more of them is a pass of its own.
     pub tokens: Option<usize>,
 }
 
-impl Most {
-    /// As an update is asked for.
-    pub fn of(settings: &UpdateSettings) -> Most {
-        Most { sequences: settings.micro_batch, tokens: settings.micro_tokens }
+impl PassLimits {
+    /// The limits that the settings of an update ask for.
+    pub fn from_settings(settings: &UpdateSettings) -> PassLimits {
+        PassLimits { sequences: settings.micro_batch, tokens: settings.micro_tokens }
     }
 }
 
 /// The passes over the rows called `which`, each of which holds at most `most`. Sequences lie in order, so that those that begin alike
 /// share a pass.
-pub fn passes(rows: &[Row], which: &[usize], most: Most, cut: Cut) -> Passes {
+pub fn passes(rows: &[TrainingRow], which: &[usize], most: PassLimits, cut: Cut) -> Passes {
     let mut unique: BTreeMap<Vec<u32>, Vec<usize>> = BTreeMap::new();
     let mut certain = Vec::new();
     for &i in which {
@@ -189,7 +189,7 @@ pub fn passes(rows: &[Row], which: &[usize], most: Most, cut: Cut) -> Passes {
 }
 
 /// How many of `sequences`, in order, a pass has room for: one at least.
-fn room(sequences: &[(Vec<u32>, Vec<usize>)], most: Most) -> usize {
+fn room(sequences: &[(Vec<u32>, Vec<usize>)], most: PassLimits) -> usize {
     let tokens = most.tokens.unwrap_or(usize::MAX);
     let mut taken = 0;
     let fits = |i: &usize| {
@@ -201,7 +201,7 @@ fn room(sequences: &[(Vec<u32>, Vec<usize>)], most: Most) -> usize {
 
 impl Pass {
     /// The pass over `sequences`, ascending, each with the rows that read it.
-    fn new(rows: &[Row], sequences: &[(Vec<u32>, Vec<usize>)], cut: Cut) -> Pass {
+    fn new(rows: &[TrainingRow], sequences: &[(Vec<u32>, Vec<usize>)], cut: Cut) -> Pass {
         let mut trie = Trie::default();
         let (mut members, mut nodes) = (Vec::new(), Vec::new());
         for (sequence, readers) in sequences {
@@ -211,11 +211,11 @@ impl Pass {
                 nodes.extend(rows[row].places().map(|place| path[place]));
             }
         }
-        let mut asked = nodes.clone();
-        asked.sort_unstable();
-        asked.dedup();
-        let from = nodes.iter().map(|node| asked.partition_point(|asked| asked < node) as i64).collect();
-        Pass { trie, asked, rows: members, from, cut }
+        let mut output_nodes = nodes.clone();
+        output_nodes.sort_unstable();
+        output_nodes.dedup();
+        let from = nodes.iter().map(|node| output_nodes.partition_point(|output_node| output_node < node) as i64).collect();
+        Pass { trie, output_nodes, rows: members, from, cut }
     }
 
     /// Places that it goes over.
@@ -239,13 +239,13 @@ impl Pass {
 
     /// Whether anything was chosen in it.
     pub fn learns(&self) -> bool {
-        !self.asked.is_empty()
+        !self.output_nodes.is_empty()
     }
 
     /// What the model's head makes of the states that the choices are made from: `[choices, vocabulary]`, or with a value head `[choices, 1]`.
     fn outputs(&self, net: &Net) -> Tensor {
         let known = vec![false; self.trie.len()];
-        let (states, _) = net.read(&Reading::new(&self.trie, &known, &self.asked, self.cut, net.device()), &[]);
+        let (states, _) = net.read(&TrieTensors::new(&self.trie, &known, &self.output_nodes, self.cut, net.device()), &[]);
         net.outputs(&states).index_select(0, &indices(&self.from, net.device()))
     }
 
@@ -259,7 +259,7 @@ impl Pass {
 
     /// Log-probability of each response token of the rows, and the entropy (without gradient) of what it was drawn from: at `temperature`,
     /// or each row at its own.
-    pub fn logprobs(&self, net: &Net, rows: &[Row], temperature: Option<f32>) -> (Tensor, Tensor) {
+    pub fn logprobs(&self, net: &Net, rows: &[TrainingRow], temperature: Option<f32>) -> (Tensor, Tensor) {
         if let Some(running) = net.running() {
             let traced = self.traced(running, rows, temperature, false);
             return (traced.found, traced.entropy);
@@ -275,13 +275,13 @@ impl Pass {
         let mut temperatures: Vec<f32> = Vec::new();
         let vocab = net.sizes.vocab;
         let mut mask: Vec<f32> = Vec::new();
-        let held = self.rows.iter().any(|&row| rows[row].choices.iter().any(|choice| choice.allowed.is_some()));
+        let restricted = self.rows.iter().any(|&row| rows[row].choices.iter().any(|choice| choice.allowed.is_some()));
         for &row in &self.rows {
             for choice in &rows[row].choices {
                 to.push((token + choice.index) as i64);
                 target.push(rows[row].example.response[choice.index] as i64);
                 temperatures.push(temperature.or(rows[row].example.temperature).unwrap_or(1.0));
-                if held {
+                if restricted {
                     let start = mask.len();
                     mask.resize(start + vocab, if choice.allowed.is_some() { NEVER as f32 } else { 0.0 });
                     choice.allowed.iter().flatten().for_each(|&token| mask[start + token as usize] = 0.0);
@@ -293,7 +293,7 @@ impl Pass {
         if temperatures.iter().any(|&temperature| temperature != 1.0) {
             logits = tempered(&logits, &temperatures);
         }
-        if held {
+        if restricted {
             logits += Tensor::from_slice(&mask).view([-1, vocab as i64]).to_device(device);
         }
         let all = logits.log_softmax(-1, None);
@@ -305,7 +305,7 @@ impl Pass {
 }
 
 /// What a pass computed row by row: one value a response token, and the way back.
-pub struct Traced {
+pub struct TracedPass {
     /// Log-probabilities, or a critic's values, of which gradients can be taken.
     pub found: Tensor,
     /// Entropies, without gradient.
@@ -317,21 +317,21 @@ pub struct Traced {
 /// What the tokens' values were made of.
 enum Made {
     /// Choices, and which token each of them is.
-    Choices(Vec<engine::tape::Choice>, Vec<usize>),
+    Choices(Vec<engine::tape::StateChoice>, Vec<usize>),
     /// Of each token which of the states that were asked for.
     States(Vec<usize>),
 }
 
 impl Pass {
-    /// As [`Pass::logprobs`], for a model that computes row by row; with `learns` the gradient can be asked for.
-    pub fn traced(&self, running: &Running, rows: &[Row], temperature: Option<f32>, learns: bool) -> Traced {
+    /// As [`Pass::logprobs`], for a model that computes row by row; with `learns` it can be differentiated.
+    pub fn traced(&self, running: &AdaptedEngine, rows: &[TrainingRow], temperature: Option<f32>, learns: bool) -> TracedPass {
         let tokens: usize = self.rows.iter().map(|&row| rows[row].len()).sum();
         let (mut choices, mut to, mut before) = (Vec::new(), Vec::new(), 0);
         for &row in &self.rows {
             for choice in &rows[row].choices {
                 let example = rows[row].example;
                 to.push(before + choice.index);
-                choices.push(engine::tape::Choice {
+                choices.push(engine::tape::StateChoice {
                     state: self.from[choices.len()] as usize,
                     token: example.response[choice.index],
                     temperature: temperature.or(example.temperature).unwrap_or(1.0),
@@ -341,28 +341,28 @@ impl Pass {
             before += rows[row].len();
         }
         let (mut logprobs, mut entropy) = (vec![0f32; tokens], vec![0f32; tokens]);
-        let tape = self.learns().then(|| Tape::new(running, &self.trie, &self.asked, learns));
+        let tape = self.learns().then(|| Tape::new(running, &self.trie, &self.output_nodes, learns));
         if let Some(tape) = &tape {
-            let (found, spread) = tape.chances(&choices);
-            for ((&to, found), spread) in to.iter().zip(found).zip(spread) {
-                (logprobs[to], entropy[to]) = (found, spread);
+            let (chosen, entropies) = tape.logprobs_and_entropies(&choices);
+            for ((&to, logprob), nats) in to.iter().zip(chosen).zip(entropies) {
+                (logprobs[to], entropy[to]) = (logprob, nats);
             }
         }
         let found = Tensor::from_slice(&logprobs).set_requires_grad(learns);
-        Traced { found, entropy: Tensor::from_slice(&entropy), tape, made: Made::Choices(choices, to) }
+        TracedPass { found, entropy: Tensor::from_slice(&entropy), tape, made: Made::Choices(choices, to) }
     }
 
     /// As [`Pass::values`], for a critic that computes row by row; with `learns` the gradient can be asked for.
-    pub fn traced_values(&self, running: &Running, learns: bool) -> Traced {
+    pub fn traced_values(&self, running: &AdaptedEngine, learns: bool) -> TracedPass {
         let tape = Tape::new(running, &self.trie, &self.asked, learns);
         let (values, states): (_, Vec<usize>) = (tape.values(), self.from.iter().map(|&state| state as usize).collect());
         let found: Vec<f32> = states.iter().map(|&state| values[state]).collect();
         let found = Tensor::from_slice(&found).set_requires_grad(learns);
-        Traced { entropy: found.zeros_like().detach(), found, tape: Some(tape), made: Made::States(states) }
+        TracedPass { entropy: found.zeros_like().detach(), found, tape: Some(tape), made: Made::States(states) }
     }
 }
 
-impl Traced {
+impl TracedPass {
     /// The gradient of `loss`, made of what was found, by the adapters' weights, `[weights]`.
     pub fn gradient(&self, loss: &Tensor) -> Option<Tensor> {
         let tape = self.tape.as_ref()?;
@@ -388,15 +388,16 @@ fn tempered(logits: &Tensor, temperatures: &[f32]) -> Tensor {
 /// What `read` finds in each pass over `rows` (`size` sequences a pass, one value a token): one list a row, one value a token.
 pub fn read_rows(
     net: &Net,
-    rows: &[Row],
+    rows: &[TrainingRow],
     size: usize,
     parallel: &Parallel,
     read: impl Fn(&Pass, &Net) -> Tensor + Sync,
 ) -> Result<Vec<Vec<f32>>, PolicyError> {
-    let Passes { passes, .. } = passes(rows, &(0..rows.len()).collect::<Vec<_>>(), Most { sequences: size, tokens: None }, Cut::Alone);
-    let found = parallel.spread(|| net.share(false), passes.len(), |net, pass| Ok(values(&tch::no_grad(|| read(&passes[pass], net)))))?;
+    let Passes { passes, .. } =
+        passes(rows, &(0..rows.len()).collect::<Vec<_>>(), PassLimits { sequences: size, tokens: None }, Cut::Alone);
+    let outputs = parallel.spread(|| net.share(false), passes.len(), |net, pass| Ok(values(&tch::no_grad(|| read(&passes[pass], net)))))?;
     let mut out = vec![Vec::new(); rows.len()];
-    for (pass, values) in passes.iter().zip(&found) {
+    for (pass, values) in passes.iter().zip(&outputs) {
         let mut rest = values.as_slice();
         for &row in &pass.rows {
             let (own, others) = rest.split_at(rows[row].len());
@@ -409,7 +410,13 @@ pub fn read_rows(
 
 /// The log-probability of each response token of `rows`, at `temperature` or each row at its own: at equal weights and temperatures the same
 /// as recorded by generation up to rounding.
-pub fn logprobs(net: &Net, rows: &[Row], temperature: Option<f32>, size: usize, parallel: &Parallel) -> Result<Vec<Vec<f32>>, PolicyError> {
+pub fn logprobs(
+    net: &Net,
+    rows: &[TrainingRow],
+    temperature: Option<f32>,
+    size: usize,
+    parallel: &Parallel,
+) -> Result<Vec<Vec<f32>>, PolicyError> {
     read_rows(net, rows, size, parallel, |pass, net| pass.logprobs(net, rows, temperature).0)
 }
 
@@ -422,9 +429,12 @@ mod tests {
     fn a_pass_holds_so_many_sequences_and_different_tokens() {
         // 3 tokens, 1 more, 2 more, 4 more.
         let sequences = [vec![1, 2, 3], vec![1, 2, 4], vec![1, 5, 6], vec![7, 8, 9, 9]].map(|tokens| (tokens, vec![]));
-        let of = |most, tokens| room(&sequences, Most { sequences: most, tokens });
-        assert_eq!([of(9, None), of(2, None), of(9, Some(4)), of(9, Some(5)), of(9, Some(6)), of(9, Some(10))], [4, 2, 2, 2, 3, 4]);
-        assert_eq!((of(9, Some(1)), of(1, Some(100))), (1, 1), "one at least");
+        let fitting = |most, tokens| room(&sequences, PassLimits { sequences: most, tokens });
+        assert_eq!(
+            [fitting(9, None), fitting(2, None), fitting(9, Some(4)), fitting(9, Some(5)), fitting(9, Some(6)), fitting(9, Some(10))],
+            [4, 2, 2, 2, 3, 4]
+        );
+        assert_eq!((fitting(9, Some(1)), fitting(1, Some(100))), (1, 1), "one at least");
     }
 
     /// Logits (1, 0), drawn at 0.5 and at 2, learnt from with the weights that drew them: every ratio is 1. With 1 in place of 0.5 the ratios

@@ -31,10 +31,10 @@ pub struct UpdateReport {
     pub rows: Vec<RowReport>,
 }
 
-/// Whether a row was learnt from, or why not.
+/// Whether a row was trained on, or why not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Use {
-    /// It was learnt from.
+pub enum RowUse {
+    /// It was trained on.
     #[default]
     Yes,
     /// `mask_below`: every token that was chosen in it is masked.
@@ -45,23 +45,23 @@ pub enum Use {
     Remainder,
 }
 
-impl Use {
+impl RowUse {
     /// The text of column `used`.
     pub fn as_str(self) -> &'static str {
         match self {
-            Use::Yes => "yes",
-            Use::MaskedLowProbability => "masked_low_probability",
-            Use::Forced => "forced",
-            Use::Remainder => "remainder",
+            RowUse::Yes => "yes",
+            RowUse::MaskedLowProbability => "masked_low_probability",
+            RowUse::Forced => "forced",
+            RowUse::Remainder => "remainder",
         }
     }
 }
 
-/// What an update saw of one row in its last pass over it, before that optimiser step. Means are over the row's tokens that took part.
+/// The figures of one row from the update's last pass over it, before that optimiser step. Means are over the row's tokens that took part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RowReport {
-    /// Whether it was learnt from.
-    pub used: Use,
+    /// Whether it was trained on.
+    pub used: RowUse,
     /// Mean of the ratio that is clipped: the probability under the weights being trained over that under the old ones.
     pub ratio: f32,
     /// Share of the tokens for which the clipped branch decided.
@@ -75,6 +75,6 @@ pub struct RowReport {
 impl Default for RowReport {
     /// Of a row that no pass has seen.
     fn default() -> Self {
-        RowReport { used: Use::Yes, ratio: 1.0, clip_share: 0.0, loss_share: 0.0, kl: 0.0 }
+        RowReport { used: RowUse::Yes, ratio: 1.0, clip_share: 0.0, loss_share: 0.0, kl: 0.0 }
     }
 }

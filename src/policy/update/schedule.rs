@@ -1,4 +1,4 @@
-//! How the learning rate goes over the optimiser steps of a run: up in `warmup` steps, and then level, straight down, or down by a cosine
+//! The learning rate over the optimiser steps of a run: linear warm-up over `warmup` steps, then constant, linear decay or cosine decay
 //! (Loshchilov and Hutter 2017, equation 5, without restarts).
 
 use super::settings::{Schedule, UpdateSettings};
@@ -25,15 +25,15 @@ mod tests {
 
     #[test]
     fn shares_as_worked_by_hand() {
-        let of = |schedule, lr_end, steps: &[u64]| {
+        let shares = |schedule, lr_end, steps: &[u64]| {
             let settings = UpdateSettings { schedule, lr_end, warmup: 4, decay_steps: Some(12), ..Default::default() };
             steps.iter().map(|&step| (share(&settings, step) * 1e6).round() / 1e6).collect::<Vec<_>>()
         };
-        assert_eq!(of(Schedule::Constant, 0.0, &[1, 2, 4, 5, 100]), [0.25, 0.5, 1.0, 1.0, 1.0]);
-        assert_eq!(of(Schedule::Linear, 0.0, &[2, 4, 6, 8, 12, 13]), [0.5, 1.0, 0.75, 0.5, 0.0, 0.0]);
+        assert_eq!(shares(Schedule::Constant, 0.0, &[1, 2, 4, 5, 100]), [0.25, 0.5, 1.0, 1.0, 1.0]);
+        assert_eq!(shares(Schedule::Linear, 0.0, &[2, 4, 6, 8, 12, 13]), [0.5, 1.0, 0.75, 0.5, 0.0, 0.0]);
         // A half, a quarter and three quarters of the way: cos of 90, 45 and 135 degrees.
-        assert_eq!(of(Schedule::Cosine, 0.0, &[4, 6, 8, 10, 12, 99]), [1.0, 0.853553, 0.5, 0.146447, 0.0, 0.0]);
-        assert_eq!(of(Schedule::Cosine, 0.1, &[8, 12]), [0.55, 0.1]);
+        assert_eq!(shares(Schedule::Cosine, 0.0, &[4, 6, 8, 10, 12, 99]), [1.0, 0.853553, 0.5, 0.146447, 0.0, 0.0]);
+        assert_eq!(shares(Schedule::Cosine, 0.1, &[8, 12]), [0.55, 0.1]);
         assert_eq!(share(&UpdateSettings::default(), 1), 1.0);
     }
 }

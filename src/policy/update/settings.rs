@@ -49,7 +49,7 @@ pub enum RatioKind {
 /// The log-probabilities that a ratio divides by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Old {
+pub enum RatioDenominator {
     /// Those that the policy recorded when it acted (PPO).
     #[default]
     Recorded,
@@ -107,7 +107,7 @@ pub enum MaskFrom {
 /// is 1 whatever the weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Counted {
+pub enum CountedTokens {
     /// All, forced ones too: they make every mean over tokens smaller and GSPO's length longer.
     #[default]
     All,
@@ -126,31 +126,31 @@ pub enum Remainder {
     Drop,
 }
 
-/// How the learning rate goes once it is warm.
+/// The schedule of the learning rate after the warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Schedule {
-    /// It stays.
+    /// Constant.
     #[default]
     Constant,
-    /// Straight down.
+    /// Linear decay.
     Linear,
-    /// Down by half a cosine.
+    /// Cosine decay.
     Cosine,
 }
 
-/// That settings stand only where something reads them.
+/// Schema rules that refuse a setting which nothing would read.
 fn only_where_read() -> Value {
-    let said = |key: &str, value: &str| json!({ "properties": { key: { "const": value } }, "required": [key] });
+    let equals = |key: &str, value: &str| json!({ "properties": { key: { "const": value } }, "required": [key] });
     let unread = |keys: &[&str]| json!({ "properties": keys.iter().map(|key| (key.to_string(), json!(false))).collect::<Map<_, _>>() });
     let acted = ["ratio", "old", "truncate", "dual_clip", "mask_below", "mask_unit", "mask_from"];
     json!([
-        { "if": said("objective", "sft"), "then": unread(&acted) },
-        { "if": said("objective", "value"), "then": unread(&[&acted[..], &["tokens"]].concat()) },
-        { "if": { "not": said("objective", "value") }, "then": unread(&["value_clip", "expectile"]) },
-        { "if": { "not": said("old", "recomputed") }, "then": unread(&["truncate"]) },
+        { "if": equals("objective", "sft"), "then": unread(&acted) },
+        { "if": equals("objective", "value"), "then": unread(&[&acted[..], &["tokens"]].concat()) },
+        { "if": { "not": equals("objective", "value") }, "then": unread(&["value_clip", "expectile"]) },
+        { "if": { "not": equals("old", "recomputed") }, "then": unread(&["truncate"]) },
         { "if": { "not": { "required": ["mask_below"] } }, "then": unread(&["mask_unit", "mask_from"]) },
-        { "if": { "anyOf": [said("schedule", "linear"), said("schedule", "cosine")] },
+        { "if": { "anyOf": [equals("schedule", "linear"), equals("schedule", "cosine")] },
           "then": { "required": ["decay_steps"] }, "else": unread(&["decay_steps", "lr_end"]) },
     ])
 }
@@ -165,15 +165,15 @@ pub struct UpdateSettings {
     /// Learning rate of AdamW.
     #[schemars(range(min = 0.0))]
     pub lr: f64,
-    /// The first so many optimiser steps of the run go up to that rate, evenly.
+    /// Linear warm-up: over this many optimiser steps, from the start of the run, the learning rate rises linearly to `lr`.
     pub warmup: u64,
-    /// How it goes then, until `decay_steps`.
+    /// The schedule of the learning rate after the warm-up, until `decay_steps`.
     pub schedule: Schedule,
-    /// The optimiser step of the run with which the rate arrives at its end; it stays there.
+    /// The optimiser step of the run at which the decay of the learning rate ends; from there on it stays constant.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub decay_steps: Option<u64>,
-    /// What is left of the rate at its end, as a share of `lr`.
+    /// The learning rate after the decay, as a fraction of `lr`.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub lr_end: f64,
     /// The ratio is clipped to 1 - clip from below, and to 1 + clip from above unless `clip_high` is given.
@@ -186,7 +186,7 @@ pub struct UpdateSettings {
     /// What is clipped: each token's ratio, or one ratio a row.
     pub ratio: RatioKind,
     /// What a ratio divides by: the recorded log-probabilities, or recomputed ones with an importance weight a token.
-    pub old: Old,
+    pub old: RatioDenominator,
     /// The most that such an importance weight may be; 2 as in released code (SkyRL's scripts, verl's documentation).
     #[schemars(range(min = 1.0))]
     pub truncate: f64,
@@ -200,8 +200,8 @@ pub struct UpdateSettings {
     #[schemars(range(min = 0.0))]
     pub value_clip: f64,
     /// A critic learns this expectile of what it should have expected of a state, in place of the mean: above 0.5 it goes towards the best of
-    /// what was seen there (implicit Q-learning, Kostrikov et al. 2022, Eq. 5; 0.7 in Retrospex's code). Of an action that was said, the value
-    /// before the last token of a response, it learns the mean whatever stands here.
+    /// what was seen there (implicit Q-learning, Kostrikov et al. 2022, Eq. 5; 0.7 in Retrospex's code). Of an action that was written, the
+    /// value before the last token of a response, it learns the mean whatever stands here.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub expectile: f64,
     /// Weight of the divergence from the reference model.
@@ -237,7 +237,7 @@ pub struct UpdateSettings {
     pub mask_from: MaskFrom,
     /// Which response tokens take part (in the loss, the KL term, any mean): all, or those that were chosen among several. By `chosen` a row
     /// in which nothing was has the reason `forced`.
-    pub tokens: Counted,
+    pub tokens: CountedTokens,
     /// Rows of one forward pass: bounds memory and moves the result by rounding only.
     #[schemars(range(min = 1))]
     pub micro_batch: usize,
@@ -306,7 +306,7 @@ impl Default for UpdateSettings {
             clip: 0.2,
             clip_high: None,
             ratio: RatioKind::Token,
-            old: Old::Recorded,
+            old: RatioDenominator::Recorded,
             truncate: 2.0,
             dual_clip: None,
             value_clip: 0.2,
@@ -322,7 +322,7 @@ impl Default for UpdateSettings {
             mask_below: None,
             mask_unit: MaskUnit::Token,
             mask_from: MaskFrom::Current,
-            tokens: Counted::All,
+            tokens: CountedTokens::All,
             micro_batch: 64,
             micro_tokens: None,
             max_grad_norm: 1.0,

@@ -1,9 +1,9 @@
 //! The terms of the loss in one pass, by objective: a value a token.
 
-use super::batch::Batch;
+use super::batch::UpdateBatch;
 use super::loss;
-use super::passes::{Pass, Traced};
-use super::settings::{MaskFrom, MaskUnit, Objective, Old, RatioKind};
+use super::passes::{Pass, TracedPass};
+use super::settings::{MaskFrom, MaskUnit, Objective, RatioDenominator, RatioKind};
 use crate::policy::model::Net;
 use crate::policy::tensors::indices;
 use crate::policy::Example;
@@ -24,22 +24,22 @@ pub struct Terms {
     /// Whether the policy's term of the token is masked by the weights of this step, where something masks by them.
     pub masked: Option<Tensor>,
     /// What the net found: log-probabilities, or values.
-    pub found: Tensor,
+    pub outputs: Tensor,
 }
 
 /// The tokens of a pass: what the rows say of them as tensors `[tokens]` on the net's device.
-pub struct Tokens<'a> {
+pub struct PassTokens<'a> {
     /// The update's rows.
-    pub batch: &'a Batch<'a>,
+    pub batch: &'a UpdateBatch<'a>,
     /// Which of them, and in which order.
     pub pass: &'a Pass,
     /// What computes.
     pub net: &'a Net,
     /// What was computed already, row by row.
-    pub traced: Option<&'a Traced>,
+    pub traced: Option<&'a TracedPass>,
 }
 
-impl Tokens<'_> {
+impl PassTokens<'_> {
     fn tensor(&self, values: Vec<f32>) -> Tensor {
         Tensor::from_slice(&values).to_device(self.net.device())
     }
@@ -85,18 +85,19 @@ impl Tokens<'_> {
             loss = loss.g_mul(&loss::expectile(&value.detach(), &target, &states, settings.expectile));
         }
         let zero = value.zeros_like();
-        Terms { loss, kl: zero.copy(), entropy: zero, clipped, ratio: value.ones_like(), masked: None, found: value }
+        Terms { loss, kl: zero.copy(), entropy: zero, clipped, ratio: value.ones_like(), masked: None, outputs: value }
     }
 
     fn policy(&self, reference: Option<&Net>) -> Terms {
         let (batch, settings) = (self.batch, self.batch.settings);
         let (new, entropy) = match self.traced {
-            Some(Traced { found, entropy, .. }) => (found.shallow_clone(), entropy.shallow_clone()),
+            Some(TracedPass { found, entropy, .. }) => (found.shallow_clone(), entropy.shallow_clone()),
             None => self.pass.logprobs(self.net, &batch.rows, settings.at()),
         };
         let imitates = settings.objective == Objective::Sft;
         let acted = if imitates { new.detach() } else { self.own(&|row| batch.examples[row].logprobs.clone()) };
-        let start = batch.start.as_ref().filter(|_| settings.old == Old::Recomputed).map(|start| self.own(&|row| start[row].clone()));
+        let start =
+            batch.start.as_ref().filter(|_| settings.old == RatioDenominator::Recomputed).map(|start| self.own(&|row| start[row].clone()));
         let old = start.as_ref().unwrap_or(&acted);
         let ratio = match settings.ratio {
             RatioKind::Token => loss::ratio(&new, old),
@@ -127,7 +128,7 @@ impl Tokens<'_> {
             }
             None => tch::no_grad(|| loss::moved(&new, &acted)),
         };
-        Terms { loss, kl, entropy, clipped, ratio, masked, found: new }
+        Terms { loss, kl, entropy, clipped, ratio, masked, outputs: new }
     }
 
     /// Where the policy's term is masked by the weights of this step: 1_{pi >= delta} of EMPO2, Eq. 2. `new` are the tokens' log-probabilities.

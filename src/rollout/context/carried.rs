@@ -1,6 +1,7 @@
-//! What an agent wrote for itself a turn ago, as a source of context (EAPO, section 4: what to explore, and what was found out).
+//! Text that an agent wrote for itself in the previous turn, as a source of context (EAPO, section 4: what to explore, and what was found
+//! out).
 
-use super::{Moment, Passage, Slot, Source};
+use super::{ContextSource, Moment, Passage, PassageSlot};
 use crate::policy::{PolicyError, Tokenizer};
 use crate::rollout::agent::Agent;
 use crate::rollout::episode::Turn;
@@ -13,7 +14,7 @@ pub struct Carried {
 }
 
 impl Carried {
-    /// What this agent carries from turn to turn, if it carries something.
+    /// The parts that this agent carries from turn to turn, if any.
     pub fn of(agent: &Agent) -> Option<Carried> {
         let parts = agent.parts().enumerate().filter(|(_, part)| part.carry).map(|(i, part)| (i, part.tag.clone()));
         let parts: Vec<(usize, String)> = parts.collect();
@@ -27,7 +28,7 @@ impl Carried {
     }
 }
 
-impl Source for Carried {
+impl ContextSource for Carried {
     /// `<memory>a key</memory>`, a line each; in a conversation the answer itself stands above.
     fn contribute(&self, moments: &[Moment], _: &Tokenizer) -> Result<Vec<Passage>, PolicyError> {
         let passage = |moment: &Moment| {
@@ -35,7 +36,7 @@ impl Source for Carried {
                 let text = moment.before.and_then(|turn| turn.parts.get(*i)).filter(|text| !text.is_empty())?;
                 Some(tags::write(tag, text) + "\n")
             };
-            Passage { slot: Slot::Context, text: self.parts.iter().filter_map(part).collect(), entries: vec![], once: true }
+            Passage { slot: PassageSlot::Context, text: self.parts.iter().filter_map(part).collect(), entries: vec![], once: true }
         };
         Ok(moments.iter().map(passage).collect())
     }
@@ -44,7 +45,7 @@ impl Source for Carried {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rollout::episode::Start;
+    use crate::rollout::episode::EpisodeStart;
     use serde_json::json;
 
     #[test]
@@ -53,7 +54,7 @@ mod tests {
             json!([{ "tag": "think" }, { "tag": "explore", "carry": true }, { "tag": "memory", "carry": true }, { "tag": "action" }]);
         let agent: Agent = serde_json::from_value(json!({ "model": "a", "decode": "free", "answer": answer })).unwrap();
         let carried = Carried::of(&agent).unwrap();
-        let start = Start { task: "t".into(), sample: 0, attempt: 0, memory: String::new(), iteration: 0, version: 0 };
+        let start = EpisodeStart { task: "t".into(), sample: 0, attempt: 0, memory: String::new(), iteration: 0, version: 0 };
         let written = "<think>hm</think><explore>the drawer</explore><action>open drawer</action>";
         let turn = Turn { parts: agent.read(written), ..Turn::default() };
         let text = |before| {

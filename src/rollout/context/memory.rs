@@ -1,20 +1,25 @@
-//! A memory as a source of context: what is told of it in a turn (EMPO2, section 4.2: memory-augmented prompting; SLEA-RL, section 3.3).
+//! A memory as a source of context: the entries that are retrieved for a turn (EMPO2, section 4.2: memory-augmented prompting; SLEA-RL,
+//! section 3.3).
 
-use super::{Declared, Moment, Passage, Ports, Slot, Source};
-use crate::memory::{self, Asked, By, Change, Clusters, Library, Retrieval};
+use super::{ContextSource, Declared, MemoryPorts, Moment, Passage, PassageSlot};
+use super::pools::ClusterPools;
+use crate::memory::{self, By, Change, Clusters, Library, Lookup, Retrieval};
 use crate::policy::{PolicyError, Tokenizer};
-use crate::rollout::exchange::Whose;
+use crate::rollout::clustering::{self, ObservationClusters};
+use crate::rollout::error::RolloutError;
+use crate::rollout::exchange::NotesOwner;
 use crate::rollout::points::Pointer;
 use crate::seed::{mix, text, Random};
+use arrow::array::RecordBatch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// How a memory is read while episodes are played.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct MemorySettings {
-    /// The memory: the name of the port that it comes by, as in `inputs: { tips: { after: tips } }`. Where a node has no such input, nothing is told
-    /// of it there.
+    /// The memory: the name of its port, as in `inputs: { tips: { after: tips } }`. A node without this input plays without the memory.
     #[schemars(regex(pattern = "^[A-Za-z][A-Za-z0-9_-]{0,63}$"))]
     pub memory: String,
     /// The probability with which an iteration's episodes are played with the memory and not without it: drawn once an iteration, for all.
@@ -22,24 +27,30 @@ pub struct MemorySettings {
     #[serde(default = "always")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub chance: f64,
-    /// When entries are looked for.
+    /// When entries are retrieved.
     #[serde(default)]
-    pub at: At,
-    /// What keys are compared with.
+    pub at: RecallTime,
+    /// What the keys of entries are compared with.
     #[serde(default)]
-    pub of: Key,
-    /// Of a memory that keeps tasks apart, whose entries are told: the task's, with those that are there for all, or those of the next other
-    /// task that has some, whatever their keys. Of a memory by cluster: those of the cluster that what is seen belongs to; where that has none, or
-    /// there is no such cluster, those of all by similarity (SLEA-RL).
+    pub of: RecallKey,
+    /// Whose entries are retrieved. In a memory with a bucket a task: those of the task and those for all, or those of the next other task that
+    /// has some, whatever their keys. In a memory by cluster: those of the observation's cluster; where it has none, or there is no such
+    /// cluster, those of all buckets by similarity (SLEA-RL).
     #[serde(default)]
-    pub whose: Whose,
-    /// Where the prompt tells them.
+    pub whose: NotesOwner,
+    /// The clusters of observations: the name of their port, from a `cluster` node. Retrieved are
+    /// then the entries whose keys belong to the observation's cluster; where that has none, or there is no such cluster, those of all by
+    /// similarity (SLEA-RL, Eq. 1 and 2); by `whose: another` those of the next other cluster that has some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^[A-Za-z][A-Za-z0-9_-]{0,63}$"))]
+    pub clusters: Option<String>,
+    /// Where they stand in the prompt.
     #[serde(default)]
-    pub place: Slot,
+    pub place: PassageSlot,
     /// The line that introduces them.
     #[serde(default = "heading")]
     pub heading: String,
-    /// Tokens of all that is told, at most: the first entry that doesn't fit is left out with all that come after it.
+    /// The most tokens of all entries together: the first entry that doesn't fit is left out, with all that come after it.
     #[serde(default = "tokens")]
     #[schemars(range(min = 0, max = 100_000))]
     pub tokens: usize,
@@ -47,10 +58,10 @@ pub struct MemorySettings {
     pub retrieval: Retrieval,
 }
 
-/// When entries are looked for.
+/// When entries are retrieved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum At {
+pub enum RecallTime {
     /// Before every turn.
     #[default]
     Turn,
@@ -61,8 +72,8 @@ pub enum At {
 /// What the keys of entries are compared with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Key {
-    /// What is seen.
+pub enum RecallKey {
+    /// The observation.
     #[default]
     Observation,
     /// The hash of the state.
@@ -84,74 +95,86 @@ fn heading() -> String {
 const ITEM: &str = "- ";
 
 impl Declared for MemorySettings {
-    fn port(&self) -> Option<(&str, &'static [&'static str])> {
-        Some((&self.memory, memory::COLUMNS))
+    fn ports(&self) -> Vec<(&str, &'static [&'static str])> {
+        let clusters = self.clusters.as_deref().map(|clusters| (clusters, clustering::COLUMNS));
+        [(self.memory.as_str(), memory::COLUMNS)].into_iter().chain(clusters).collect()
     }
 
     fn words(&self) -> Vec<String> {
         [self.heading.as_str(), ITEM.trim(), " ", "\n"].map(String::from).to_vec()
     }
 
-    fn slot(&self) -> Slot {
+    fn slot(&self) -> PassageSlot {
         self.place
     }
 
-    fn open(&self, ports: &dyn Ports) -> Option<Box<dyn Source>> {
+    fn open(&self, ports: &dyn MemoryPorts) -> Option<Box<dyn ContextSource>> {
         let (pointer, clusters) = ports.memory(&self.memory)?;
-        Some(Box::new(Remembered::new(self.clone(), pointer).clustered(clusters)))
+        let observed = self.clusters.as_ref().and_then(|port| ports.clusters(port));
+        Some(Box::new(MemoryRecall::new(self.clone(), pointer).clustered(clusters).observing(observed)))
     }
 }
 
-/// A memory as it stands in an iteration, and how it is read.
+/// A memory in an iteration, and how it is read.
 #[derive(Clone)]
-pub struct Remembered {
+pub struct MemoryRecall {
     settings: MemorySettings,
     pointer: Pointer,
     library: Library,
-    /// Where entries live, if it is by cluster.
+    /// The clusters of its entries, if it is partitioned by cluster.
     clusters: Option<Clusters>,
+    /// The clusters of observations, if it is read by those.
+    observed: Option<ClusterPools>,
     on: bool,
 }
 
-impl Remembered {
-    /// Nothing is remembered yet.
-    pub fn new(settings: MemorySettings, pointer: Pointer) -> Remembered {
-        Remembered { settings, pointer, library: Library::new(), clusters: None, on: false }
+impl MemoryRecall {
+    /// An empty memory.
+    pub fn new(settings: MemorySettings, pointer: Pointer) -> MemoryRecall {
+        MemoryRecall { settings, pointer, library: Library::new(), clusters: None, observed: None, on: false }
     }
 
-    /// The memory keeps clusters apart.
-    pub fn clustered(self, clusters: Option<Clusters>) -> Remembered {
-        Remembered { clusters, ..self }
+    /// The same, partitioned by clusters.
+    pub fn clustered(self, clusters: Option<Clusters>) -> MemoryRecall {
+        MemoryRecall { clusters, ..self }
     }
 
-    /// The key that entries of this turn would have.
+    /// The same, read by clusters of observations.
+    pub fn observing(self, clusters: Option<ObservationClusters>) -> MemoryRecall {
+        MemoryRecall { observed: clusters.map(ClusterPools::new), ..self }
+    }
+
+    /// The query key of this turn.
     fn key(&self, moment: &Moment) -> String {
         match self.settings.of {
-            Key::Observation => moment.observation.to_owned(),
-            Key::Task => moment.start.task.clone(),
-            Key::State => moment.state.to_string(),
+            RecallKey::Observation => moment.observation.to_owned(),
+            RecallKey::Task => moment.start.task.clone(),
+            RecallKey::State => moment.state.to_string(),
         }
     }
 
-    /// What is told where this is the key.
-    fn passage(&self, task: &str, key: &str, point: &[f32], tokenizer: &Tokenizer) -> Passage {
+    /// The passage for this query key.
+    fn passage(&self, task: &str, key: &str, point: &[f32], pool: Option<&BTreeSet<u64>>, tokenizer: &Tokenizer) -> Passage {
         let MemorySettings { retrieval, whose, heading, place, .. } = &self.settings;
         let own = match &self.clusters {
-            Some(clusters) => clusters.of(point),
+            Some(clusters) => clusters.bucket(point),
             None => Some(memory::bucket(task)),
         };
         let find = |buckets: &[u64], by: By| {
             let retrieval = Retrieval { by, ..retrieval.clone() };
-            retrieval.find(&self.library, &Asked { buckets, key, point })
+            retrieval.find(&self.library, &Lookup { buckets, key, point, among: pool.filter(|_| by != By::Similarity) })
         };
+        let everywhere = || self.library.buckets().collect::<Vec<_>>();
         let mut entries = match (whose, own) {
-            (Whose::Own, Some(own)) if self.clusters.is_some() => find(&[own], retrieval.by),
-            (Whose::Own, own) => find(&own.into_iter().chain([0]).collect::<Vec<_>>(), retrieval.by),
+            _ if self.observed.is_some() && pool.is_none() => vec![],
+            _ if self.observed.is_some() => find(&everywhere(), By::All),
+            (NotesOwner::Own, Some(own)) if self.clusters.is_some() => find(&[own], retrieval.by),
+            (NotesOwner::Own, own) => find(&own.into_iter().chain([0]).collect::<Vec<_>>(), retrieval.by),
             // No key of another task is like what is seen here, so all of its entries count.
-            (Whose::Another, own) => find(&self.library.after(own.unwrap_or_default()).into_iter().collect::<Vec<_>>(), By::All),
+            (NotesOwner::Another, own) => find(&self.library.after(own.unwrap_or_default()).into_iter().collect::<Vec<_>>(), By::All),
         };
-        if entries.is_empty() && *whose == Whose::Own && self.clusters.is_some() {
-            entries = find(&self.library.buckets().collect::<Vec<_>>(), By::Similarity);
+        if entries.is_empty() && *whose == NotesOwner::Own && (self.clusters.is_some() || self.observed.is_some()) {
+            entries = find(&everywhere(), By::Similarity);
         }
         let heading = format!("{heading}\n");
         let mut passage = Passage { slot: *place, once: self.once(), ..Passage::default() };
@@ -170,26 +193,35 @@ impl Remembered {
     }
 }
 
-impl Source for Remembered {
-    fn port(&self) -> Option<&str> {
-        Some(&self.settings.memory)
+impl ContextSource for MemoryRecall {
+    fn ports(&self) -> Vec<&str> {
+        let clusters = self.observed.as_ref().and(self.settings.clusters.as_deref());
+        [self.settings.memory.as_str()].into_iter().chain(clusters).collect()
     }
 
-    fn begin(&mut self, mut changes: Vec<Change>, seed: u64) {
-        changes.sort_by(|a, b| (a.iteration, a.entry.place()).cmp(&(b.iteration, b.entry.place())));
+    fn begin(&mut self, rows: &[Vec<RecordBatch>], seed: u64) -> Result<(), RolloutError> {
+        let mut changes = Vec::new();
+        for batch in rows.first().into_iter().flatten() {
+            changes.extend(Change::read(batch)?);
+        }
+        changes.sort_by(|a, b| a.order().cmp(&b.order()));
         if let Some(clusters) = &mut self.clusters {
-            changes.iter().filter(|change| change.change > 0).for_each(|change| clusters.came(&change.entry));
+            changes.iter().filter(|change| change.change > 0).for_each(|change| clusters.insert(&change.entry));
+        }
+        if let Some(pools) = &mut self.observed {
+            pools.begin(&changes, rows.get(1).map_or(&[], Vec::as_slice))?;
         }
         self.library.apply(changes);
         self.on = Random::new(mix(seed, text(&self.settings.memory))).unit() < self.settings.chance;
+        Ok(())
     }
 
-    fn asked(&self) -> Option<bool> {
+    fn queried(&self) -> Option<bool> {
         Some(self.on)
     }
 
     fn once(&self) -> bool {
-        self.settings.at == At::Episode
+        self.settings.at == RecallTime::Episode
     }
 
     fn contribute(&self, moments: &[Moment], tokenizer: &Tokenizer) -> Result<Vec<Passage>, PolicyError> {
@@ -197,15 +229,28 @@ impl Source for Remembered {
             return Ok(vec![Passage::default(); moments.len()]);
         }
         let keys: Vec<String> = moments.iter().map(|moment| self.key(moment)).collect();
-        let alike = self.settings.retrieval.by == By::Similarity || self.clusters.is_some();
+        let pools = match &self.observed {
+            Some(pools) => {
+                let observations: Vec<_> = moments.iter().map(|moment| (moment.start.task.as_str(), moment.observation)).collect();
+                pools.of(&observations, self.settings.whose)?
+            }
+            None => vec![None; moments.len()],
+        };
+        let alike = self.settings.retrieval.by == By::Similarity || self.clusters.is_some() || self.observed.is_some();
         let points = if alike { self.pointer.points(keys.clone())? } else { vec![vec![]; moments.len()] };
-        let each = moments.iter().zip(&keys).zip(&points);
-        Ok(each.map(|((moment, key), point)| self.passage(&moment.start.task, key, point, tokenizer)).collect())
+        let each = moments.iter().zip(&keys).zip(&points).zip(pools);
+        Ok(each.map(|(((moment, key), point), pool)| self.passage(&moment.start.task, key, point, pool, tokenizer)).collect())
     }
 }
 
+/// Changes as they come by a memory's port.
 #[cfg(test)]
-impl Remembered {
+pub fn rows(changes: &[Change]) -> Vec<Vec<RecordBatch>> {
+    vec![vec![memory::table(changes).unwrap()]]
+}
+
+#[cfg(test)]
+impl MemoryRecall {
     /// An entry of task `t` that is told in turn so many: id 1 and up.
     pub fn sample(turn: u32, key: &str, words: &str) -> Change {
         use crate::row::Name;
@@ -234,7 +279,7 @@ impl Remembered {
 mod tests {
     use super::*;
     use crate::memory::Entry;
-    use crate::rollout::episode::Start;
+    use crate::rollout::episode::EpisodeStart;
     use crate::rollout::points::Points;
     use crate::row::Name;
 
@@ -256,77 +301,77 @@ mod tests {
         Change { iteration: 0, change: 1, entry }
     }
 
-    fn memory(mut with: serde_json::Value) -> Remembered {
+    fn memory(mut with: serde_json::Value) -> MemoryRecall {
         with["memory"] = "memory".into();
-        Remembered::new(serde_json::from_value(with).unwrap(), Pointer::new(Points::Words, None, None))
+        MemoryRecall::new(serde_json::from_value(with).unwrap(), Pointer::new(Points::Words, None, None))
     }
 
-    fn recall(with: serde_json::Value) -> Remembered {
+    fn recall(with: serde_json::Value) -> MemoryRecall {
         let mut recall = memory(with);
-        recall.begin(vec![change(0, "a", "knock", 1.0), change(1, "a", "push", 2.0), change(0, "b", "dig", 3.0)], 7);
+        recall.begin(&rows(&[change(0, "a", "knock", 1.0), change(1, "a", "push", 2.0), change(0, "b", "dig", 3.0)]), 7).unwrap();
         recall
     }
 
-    fn told(recall: &Remembered, task: &str, observation: &str) -> Passage {
-        let start = Start { task: task.into(), sample: 0, attempt: 0, memory: String::new(), iteration: 1, version: 0 };
+    fn passage(recall: &MemoryRecall, task: &str, observation: &str) -> Passage {
+        let start = EpisodeStart { task: task.into(), sample: 0, attempt: 0, memory: String::new(), iteration: 1, version: 0 };
         recall.contribute(&[Moment { start: &start, observation, state: 5, before: None }], &Tokenizer::bytes()).unwrap().remove(0)
     }
 
     #[test]
     fn entries_of_the_task_are_told_by_score_as_far_as_they_fit() {
         let all = recall(serde_json::json!({}));
-        assert_eq!(told(&all, "a", "a red door").text, "Remembered:\n- push\n- knock\n");
-        assert_eq!(told(&all, "b", "a red door").text, "Remembered:\n- dig\n");
-        assert_eq!((told(&all, "c", "a red door"), told(&all, "a", "salt")), Default::default(), "another task's, and nothing alike");
+        assert_eq!(passage(&all, "a", "a red door").text, "Remembered:\n- push\n- knock\n");
+        assert_eq!(passage(&all, "b", "a red door").text, "Remembered:\n- dig\n");
+        assert_eq!((passage(&all, "c", "a red door"), passage(&all, "a", "salt")), Default::default(), "another task's, and nothing alike");
         // 12 bytes of heading, 7 of the first entry, 8 of the second.
-        assert_eq!(told(&recall(serde_json::json!({ "tokens": 26 })), "a", "a red door").text, "Remembered:\n- push\n");
-        assert_eq!(told(&recall(serde_json::json!({ "tokens": 18 })), "a", "a red door"), Passage::default());
+        assert_eq!(passage(&recall(serde_json::json!({ "tokens": 26 })), "a", "a red door").text, "Remembered:\n- push\n");
+        assert_eq!(passage(&recall(serde_json::json!({ "tokens": 18 })), "a", "a red door"), Passage::default());
         let control = recall(serde_json::json!({ "whose": "another" }));
-        assert_eq!(told(&control, "b", "salt").text, "Remembered:\n- push\n- knock\n", "those of a, whatever is seen");
-        assert_eq!(told(&control, "a", "a red door").text, "Remembered:\n- dig\n");
+        assert_eq!(passage(&control, "b", "salt").text, "Remembered:\n- push\n- knock\n", "those of a, whatever is seen");
+        assert_eq!(passage(&control, "a", "a red door").text, "Remembered:\n- dig\n");
         let key = recall(serde_json::json!({ "by": "key", "of": "state" }));
-        assert_eq!(told(&key, "a", "a red door"), Passage::default(), "no key is 5");
+        assert_eq!(passage(&key, "a", "a red door"), Passage::default(), "no key is 5");
     }
 
     /// "a red door" founds a cluster, of whatever task, and "salt" another one.
     #[test]
     fn entries_of_a_cluster_are_told_and_else_what_is_alike() {
-        let of = |sample, task: &str, key: &str, text: &str, bucket| {
+        let entry = |sample, task: &str, key: &str, text: &str, bucket| {
             let mut change = change(sample, task, text, 1.0);
             (change.entry.bucket, change.entry.key, change.entry.embedding) = (bucket, key.into(), memory::words(key));
             change
         };
-        let came = [of(0, "a", "a red door", "knock", 5), of(1, "b", "the red door", "push", 5), of(2, "b", "salt", "taste", 6)];
-        let told = |with: serde_json::Value, left: Vec<Change>, observation: &str| {
+        let came = [entry(0, "a", "a red door", "knock", 5), entry(1, "b", "the red door", "push", 5), entry(2, "b", "salt", "taste", 6)];
+        let passage = |with: serde_json::Value, left: Vec<Change>, observation: &str| {
             let mut recall = memory(with).clustered(Some(Clusters::new(0.85)));
-            recall.begin(came.iter().cloned().chain(left).collect(), 7);
-            told(&recall, "c", observation).text
+            recall.begin(&rows(&came.iter().cloned().chain(left).collect::<Vec<_>>()), 7).unwrap();
+            passage(&recall, "c", observation).text
         };
         let all = || serde_json::json!({ "by": "all" });
-        assert_eq!(told(all(), vec![], "a red door"), "Remembered:\n- knock\n- push\n");
-        assert_eq!(told(all(), vec![], "salt"), "Remembered:\n- taste\n");
-        assert_eq!(told(all(), vec![], "a green lamp"), "", "no cluster, and nothing is more alike than 0.5");
+        assert_eq!(passage(all(), vec![], "a red door"), "Remembered:\n- knock\n- push\n");
+        assert_eq!(passage(all(), vec![], "salt"), "Remembered:\n- taste\n");
+        assert_eq!(passage(all(), vec![], "a green lamp"), "", "no cluster, and nothing is more alike than 0.5");
         assert_eq!(
-            told(serde_json::json!({ "above": 0.1, "most": 1 }), vec![], "a green lamp"),
+            passage(serde_json::json!({ "above": 0.1, "most": 1 }), vec![], "a green lamp"),
             "Remembered:\n- knock\n",
             "no cluster: of all"
         );
         let mut gone = came[2].clone();
         (gone.iteration, gone.change) = (1, -1);
         assert_eq!(
-            told(serde_json::json!({ "above": -1.0 }), vec![gone], "salt"),
+            passage(serde_json::json!({ "above": -1.0 }), vec![gone], "salt"),
             "Remembered:\n- knock\n- push\n",
             "its cluster is empty"
         );
-        assert_eq!(told(serde_json::json!({ "whose": "another" }), vec![], "salt"), "Remembered:\n- knock\n- push\n");
+        assert_eq!(passage(serde_json::json!({ "whose": "another" }), vec![], "salt"), "Remembered:\n- knock\n- push\n");
     }
 
     #[test]
     fn an_iteration_is_drawn_whole_and_as_often_as_declared() {
         let mut recall = memory(serde_json::json!({ "chance": 0.25 }));
         let drawn = (0..4000).filter(|i| {
-            recall.begin(vec![], *i);
-            recall.asked() == Some(true)
+            recall.begin(&[], *i).unwrap();
+            recall.queried() == Some(true)
         });
         let share = drawn.count() as f64 / 4000.0;
         assert!((share - 0.25).abs() < 0.03, "{share}");

@@ -1,23 +1,30 @@
-//! What stands in an agent's prompt beside what it observes: sources, each a file here and a line in [`SourceSettings`].
+//! The context in an agent's prompt besides the observation: sources, each a file here and a line in [`SourceSettings`].
 //!
-//! A source says what it needs of the graph (a port, and columns there), which words it brings, and what it contributes to a prompt in a
-//! turn. Its settings are a [`Declared`] source; [`Declared::open`] makes the [`Source`] that is asked while episodes are played.
+//! A source declares what it needs from the graph (a port, and columns there), which words it brings, and what it contributes to the prompt
+//! of a turn. Its settings are a [`Declared`] source; [`Declared::open`] makes the [`ContextSource`] that is queried while episodes are
+//! played.
 
 mod carried;
 mod memory;
 mod notes;
 mod passage;
+mod pools;
 
 pub use carried::Carried;
-pub use memory::{At, Key, MemorySettings, Remembered};
+#[cfg(test)]
+pub use memory::rows;
+pub use memory::{MemoryRecall, MemorySettings, RecallKey, RecallTime};
 pub use notes::NotesSettings;
-pub use passage::{words, Moment, Passage, Slot};
+pub use passage::{words, Moment, Passage, PassageSlot};
 
 use super::agent::Agent;
-use super::prompt::Prompt;
-use crate::memory::{Change, Clusters};
+use super::prompt::AgentPrompt;
+use crate::memory::Clusters;
 use crate::policy::{PolicyError, Tokenizer};
+use crate::rollout::clustering::ObservationClusters;
+use crate::rollout::error::RolloutError;
 use crate::rollout::points::Pointer;
+use arrow::array::RecordBatch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +34,7 @@ use serde::{Deserialize, Serialize};
 pub enum SourceSettings {
     /// Entries of a memory, at the port that is named after it.
     Memory(Box<MemorySettings>),
-    /// In a loop, and in a measurement of several attempts: what is told of the attempts before. It stands first unless it is named.
+    /// In a loop, and in a measurement of several attempts: the notes on the attempts before. They stand first unless listed elsewhere.
     Notes(NotesSettings),
 }
 
@@ -41,76 +48,89 @@ impl SourceSettings {
     }
 }
 
-/// A source as it is declared: what follows from it before anything is played.
+/// A source's declaration: what is known of it before anything is played.
 pub trait Declared {
-    /// The port that it reads, and the columns that it needs there.
-    fn port(&self) -> Option<(&str, &'static [&'static str])> {
-        None
+    /// The ports that it reads, each with the columns that it needs there. The first one is what it is about: where that isn't connected it
+    /// contributes nothing.
+    fn ports(&self) -> Vec<(&str, &'static [&'static str])> {
+        Vec::new()
     }
 
-    /// The words that introduce what it contributes, for a vocabulary.
+    /// The words of its headings, for a vocabulary.
     fn words(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Where in the prompt it stands.
-    fn slot(&self) -> Slot {
-        Slot::Context
+    /// Its place in the prompt.
+    fn slot(&self) -> PassageSlot {
+        PassageSlot::Context
     }
 
-    /// The source as it is asked; nothing where its port isn't connected.
-    fn open(&self, ports: &dyn Ports) -> Option<Box<dyn Source>>;
+    /// Opens the source; none where its port isn't connected.
+    fn open(&self, ports: &dyn MemoryPorts) -> Option<Box<dyn ContextSource>>;
 }
 
-/// What a graph says of the memories at a node's ports.
-pub trait Ports {
-    /// What makes points of the keys of the memory at this port, and the clusters that its entries live in; nothing where none is connected.
+/// Looks up what comes by a node's ports.
+pub trait MemoryPorts {
+    /// The embedder of the keys of the memory at this port, and its clusters; none where the port isn't connected.
     fn memory(&self, port: &str) -> Option<(Pointer, Option<Clusters>)>;
+
+    /// The clusters of observations at this port, none of them founded yet; none where the port isn't connected.
+    fn clusters(&self, port: &str) -> Option<ObservationClusters>;
 }
 
-/// A source of context as it is asked while episodes are played.
-pub trait Source: Send + Sync {
-    /// The port that it reads.
-    fn port(&self) -> Option<&str> {
+/// A source of context, queried while episodes are played.
+pub trait ContextSource: Send + Sync {
+    /// The ports that it reads.
+    fn ports(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
+    /// Begins an iteration: applies what came by each of its ports, and makes by `seed` the draws that are made once an iteration.
+    ///
+    /// # Errors
+    /// If the rows aren't those of its ports, or an encoder can't answer.
+    fn begin(&mut self, _rows: &[Vec<RecordBatch>], _seed: u64) -> Result<(), RolloutError> {
+        Ok(())
+    }
+
+    /// Whether it is queried in this iteration, for a source that is queried with some probability.
+    fn queried(&self) -> Option<bool> {
         None
     }
 
-    /// An iteration begins: takes in what came by its port, and draws by `seed` what is drawn once an iteration.
-    fn begin(&mut self, _changes: Vec<Change>, _seed: u64) {}
-
-    /// Whether it is asked in this iteration, of a source that may not be.
-    fn asked(&self) -> Option<bool> {
-        None
-    }
-
-    /// Whether what it contributes to a first turn stands for the whole episode.
+    /// Whether its contribution to the first turn holds for the whole episode.
     fn once(&self) -> bool {
         false
     }
 
-    /// What it contributes in each of these turns.
+    /// The contribution to each of these turns.
     ///
     /// # Errors
     /// If an encoder can't answer.
     fn contribute(&self, moments: &[Moment], tokenizer: &Tokenizer) -> Result<Vec<Passage>, PolicyError>;
 }
 
-/// The sources of an agent, in the order of its prompt, as far as they are connected: what it carries itself comes last.
-pub fn open(agent: &Agent, ports: &dyn Ports) -> Vec<Box<dyn Source>> {
+/// The connected sources of an agent, in the order of its prompt: its own carried text comes last.
+pub fn open(agent: &Agent, ports: &dyn MemoryPorts) -> Vec<Box<dyn ContextSource>> {
     let notes = agent.context.iter().any(|source| matches!(source, SourceSettings::Notes(_)));
     let first = (!notes).then(NotesSettings::default).and_then(|notes| notes.open(ports));
     let declared = agent.context.iter().filter_map(|source| source.declared().open(ports));
     // A template may have places of its own for it.
-    let placed = Prompt::new(agent).is_ok_and(|prompt| prompt.asks("carried"));
-    let carried = Carried::of(agent).filter(|_| !placed).map(|carried| Box::new(carried) as Box<dyn Source>);
+    let placed = AgentPrompt::new(agent).is_ok_and(|prompt| prompt.asks("carried"));
+    let carried = Carried::of(agent).filter(|_| !placed).map(|carried| Box::new(carried) as Box<dyn ContextSource>);
     first.into_iter().chain(declared).chain(carried).collect()
 }
 
 /// A node without a memory.
 pub struct Alone;
 
-impl Ports for Alone {
+impl MemoryPorts for Alone {
     fn memory(&self, _: &str) -> Option<(Pointer, Option<Clusters>)> {
+        None
+    }
+
+    fn clusters(&self, _: &str) -> Option<ObservationClusters> {
         None
     }
 }

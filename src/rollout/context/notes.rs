@@ -1,8 +1,8 @@
 //! Notes as a source of context: what an attempt is told of those before it (LaMer, sections 4 and 6.2: the inter-episode memory).
 
-use super::{Declared, Moment, Passage, Ports, Slot, Source};
+use super::{ContextSource, Declared, MemoryPorts, Moment, Passage, PassageSlot};
 use crate::policy::{PolicyError, Tokenizer};
-use crate::rollout::exchange::Whose;
+use crate::rollout::exchange::NotesOwner;
 use crate::rollout::notes::Unwritten;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 pub struct NotesSettings {
     /// Whose notes: its own, or, as a control, those of another task's trial, which goes on as well. Then attempts wait for one another, and one
     /// process plays them all.
-    pub notes: Whose,
-    /// What the attempts that follow are told of one where no reflection says it.
+    pub notes: NotesOwner,
+    /// What the prompts of later attempts contain about one without a reflection.
     #[serde(default)]
     pub keep: Unwritten,
-    /// Tokens of what they are told in all, at most, where no reflection says it; the oldest is forgotten first.
+    /// The most tokens of all notes together, where there is no reflection; the oldest note is dropped first.
     #[serde(default = "budget")]
     #[schemars(range(min = 0, max = 100_000))]
     pub budget: usize,
@@ -29,22 +29,23 @@ fn budget() -> usize {
 
 impl Default for NotesSettings {
     fn default() -> Self {
-        NotesSettings { notes: Whose::Own, keep: Unwritten::None, budget: budget() }
+        NotesSettings { notes: NotesOwner::Own, keep: Unwritten::None, budget: budget() }
     }
 }
 
 impl Declared for NotesSettings {
-    fn open(&self, _: &dyn Ports) -> Option<Box<dyn Source>> {
+    fn open(&self, _: &dyn MemoryPorts) -> Option<Box<dyn ContextSource>> {
         Some(Box::new(Notes))
     }
 }
 
-/// What stands with an attempt's start.
+/// The notes of an attempt's start.
 struct Notes;
 
-impl Source for Notes {
+impl ContextSource for Notes {
     fn contribute(&self, moments: &[Moment], _: &Tokenizer) -> Result<Vec<Passage>, PolicyError> {
-        let passage = |moment: &Moment| Passage { slot: Slot::Context, text: moment.start.memory.clone(), entries: vec![], once: true };
+        let passage =
+            |moment: &Moment| Passage { slot: PassageSlot::Context, text: moment.start.memory.clone(), entries: vec![], once: true };
         Ok(moments.iter().map(passage).collect())
     }
 }

@@ -1,14 +1,14 @@
 //! What a source contributes to the prompt of a turn.
 
-use crate::rollout::episode::{Start, Turn};
+use crate::rollout::episode::{EpisodeStart, Turn};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Where in a prompt a passage stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Slot {
-    /// With what is told of earlier attempts, before the observation: at `{{ memory }}`.
+pub enum PassageSlot {
+    /// With the notes on earlier attempts, before the observation: at `{{ memory }}`.
     #[default]
     #[serde(rename = "before")]
     Context,
@@ -16,12 +16,12 @@ pub enum Slot {
     System,
 }
 
-/// A turn, or the end of an episode, for which a prompt is made.
+/// A turn, or the end of an episode, for which a prompt is built.
 #[derive(Clone, Copy)]
 pub struct Moment<'a> {
     /// Which episode it is.
-    pub start: &'a Start,
-    /// What is seen.
+    pub start: &'a EpisodeStart,
+    /// The observation.
     pub observation: &'a str,
     /// The hash of the state.
     pub state: u64,
@@ -29,27 +29,27 @@ pub struct Moment<'a> {
     pub before: Option<&'a Turn>,
 }
 
-/// What a source contributes to one prompt.
+/// A source's contribution to one prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Passage {
-    /// Where it stands.
-    pub slot: Slot,
-    /// The words; empty where it has nothing to contribute.
+    /// Its place in the prompt.
+    pub slot: PassageSlot,
+    /// The text; empty where there is nothing to contribute.
     pub text: String,
-    /// The entries of a memory in it: the id of each, and the words by which it stands in the text.
+    /// The memory entries in it: the id and the text of each.
     pub entries: Vec<(u64, String)>,
-    /// Whether it stands above in a conversation from its second message on.
+    /// Whether it is left out from the second message of a conversation on, since it stands in the first.
     pub once: bool,
 }
 
 impl Passage {
-    /// Whether its words came from a memory.
+    /// Whether it contains memory entries.
     pub fn retrieved(&self) -> bool {
         !self.entries.is_empty()
     }
 }
 
-/// The words of the passages in this slot, one after the other.
-pub fn words<'a>(passages: impl IntoIterator<Item = &'a Passage>, slot: Slot) -> String {
+/// The texts of the passages in this slot, concatenated.
+pub fn words<'a>(passages: impl IntoIterator<Item = &'a Passage>, slot: PassageSlot) -> String {
     passages.into_iter().filter(|passage| passage.slot == slot).map(|passage| passage.text.as_str()).collect()
 }

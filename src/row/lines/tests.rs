@@ -3,7 +3,7 @@
 use super::*;
 use crate::seed::Random;
 
-fn said(text: &str) -> String {
+fn mistakes(text: &str) -> String {
     parse("r.jsonl", text).unwrap_err().to_string()
 }
 
@@ -46,23 +46,23 @@ fn a_missing_column_is_told_with_who_needs_it() {
 
 #[test]
 fn every_mistake_has_a_line_and_a_remedy() {
-    assert_eq!(said("{\"rewrd\": 1}"), "r.jsonl:1: there is no column `rewrd`\n  = help: did you mean `reward`?");
-    assert!(said("{\"zzzzzzzz\": 1}").contains("`flow ops --columns` lists the columns"));
+    assert_eq!(mistakes("{\"rewrd\": 1}"), "r.jsonl:1: there is no column `rewrd`\n  = help: did you mean `reward`?");
+    assert!(mistakes("{\"zzzzzzzz\": 1}").contains("`flow ops --columns` lists the columns"));
     assert_eq!(
-        said("\n{\"reward\": []}"),
+        mistakes("\n{\"reward\": []}"),
         "r.jsonl:2: `reward` must be a number, found a list\n  = help: `reward`: the reward of the turn"
     );
-    assert!(said("[1]").starts_with("r.jsonl:1: a row is an object, found a list\n  = help: write one row a line"));
-    assert!(said("{\"turn\": 1").starts_with("r.jsonl:1: this is no JSON: EOF while parsing an object in column 10"));
-    assert!(said("{\"turn\": 1e999}").contains("this is no JSON: number out of range"));
-    assert!(said("{\"turn\": 1, \"turn\": 2}").starts_with("r.jsonl:1: `turn` stands here twice"));
-    let twice = said("{\"task\": \"a\"}\n{\"task\": \"a\", \"turn\": 0}");
+    assert!(mistakes("[1]").starts_with("r.jsonl:1: a row is an object, found a list\n  = help: write one row a line"));
+    assert!(mistakes("{\"turn\": 1").starts_with("r.jsonl:1: this is no JSON: EOF while parsing an object in column 10"));
+    assert!(mistakes("{\"turn\": 1e999}").contains("this is no JSON: number out of range"));
+    assert!(mistakes("{\"turn\": 1, \"turn\": 2}").starts_with("r.jsonl:1: `turn` stands here twice"));
+    let twice = mistakes("{\"task\": \"a\"}\n{\"task\": \"a\", \"turn\": 0}");
     assert!(twice
         .starts_with("r.jsonl:2: the row has the same name as the one in line 1: iteration 0, task a, sample 0, attempt 0, turn 0, play"));
-    let many = said(&"{\"x\": 1}\n".repeat(30));
+    let many = mistakes(&"{\"x\": 1}\n".repeat(30));
     assert!(many.ends_with("\nand 49 more"), "30 unknown columns and 29 equal names: {many}");
     let deep = format!("{{\"task\": {}1{}}}", "[".repeat(10_000), "]".repeat(10_000));
-    assert!(said(&deep).contains("this is no JSON: recursion limit exceeded"), "{}", said(&deep));
+    assert!(mistakes(&deep).contains("this is no JSON: recursion limit exceeded"), "{}", mistakes(&deep));
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn text(random: &mut Random) -> String {
 fn no_text_makes_it_panic() {
     let count: usize = std::env::var("FLOW_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(120_000);
     let needed = BTreeMap::from([("valid".to_string(), "a".to_string()), ("reward".into(), "b".into())]);
-    let (mut good, mut made) = (0, 0);
+    let (mut good, mut complete) = (0, 0);
     for seed in 0..count as u64 {
         let text = text(&mut Random::new(seed));
         match parse("fuzz", &text) {
@@ -135,14 +135,17 @@ fn no_text_makes_it_panic() {
                 match batch("fuzz", &lines, &needed) {
                     Err(mistakes) => assert!(mistakes.to_string().contains("is missing, and"), "{text}"),
                     Ok(rows) => {
-                        made += 1;
+                        complete += 1;
                         assert_eq!(rows.map_or(0, |r| r.num_rows()), lines.len(), "{text}");
                     }
                 }
             }
         }
     }
-    println!("rows: {count} inputs, {good} taken, {made} all that is needed");
+    println!("rows: {count} inputs, {good} taken, {complete} all that is needed");
     // The texts must reach every part of the reader, or the test would say little.
-    assert!(good > count / 100 && made > count / 10_000 && good < count, "{good} of {count} were rows, {made} were all that is needed");
+    assert!(
+        good > count / 100 && complete > count / 10_000 && good < count,
+        "{good} of {count} were rows, {complete} were all that is needed"
+    );
 }

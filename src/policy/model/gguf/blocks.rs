@@ -1,7 +1,7 @@
 //! ggml's blocks: a few numbers packed with a common scale, as `ggml-quants` defines them.
 
 /// How numbers are packed.
-pub struct Type {
+pub struct BlockType {
     /// ggml's number for it.
     pub code: u32,
     /// ggml's name for it.
@@ -15,17 +15,35 @@ pub struct Type {
 }
 
 /// Every kind of block that can be read.
-pub const TYPES: &[Type] = &[
-    Type { code: 0, name: "F32", block: 1, bytes: 4, unpack: |from, to| to[0] = f32::from_le_bytes([from[0], from[1], from[2], from[3]]) },
-    Type { code: 1, name: "F16", block: 1, bytes: 2, unpack: |from, to| to[0] = half(from, 0) },
-    Type { code: 30, name: "BF16", block: 1, bytes: 2, unpack: |from, to| to[0] = half::bf16::from_le_bytes([from[0], from[1]]).to_f32() },
-    Type { code: 2, name: "Q4_0", block: 32, bytes: 18, unpack: q4_0 },
-    Type { code: 3, name: "Q4_1", block: 32, bytes: 20, unpack: q4_1 },
-    Type { code: 6, name: "Q5_0", block: 32, bytes: 22, unpack: |from, to| five(&from[2..], half(from, 0), -16.0 * half(from, 0), to) },
-    Type { code: 7, name: "Q5_1", block: 32, bytes: 24, unpack: |from, to| five(&from[4..], half(from, 0), half(from, 2), to) },
-    Type { code: 8, name: "Q8_0", block: 32, bytes: 34, unpack: q8_0 },
-    Type { code: 12, name: "Q4_K", block: 256, bytes: 144, unpack: q4_k },
-    Type { code: 14, name: "Q6_K", block: 256, bytes: 210, unpack: q6_k },
+pub const TYPES: &[BlockType] = &[
+    BlockType {
+        code: 0,
+        name: "F32",
+        block: 1,
+        bytes: 4,
+        unpack: |from, to| to[0] = f32::from_le_bytes([from[0], from[1], from[2], from[3]]),
+    },
+    BlockType { code: 1, name: "F16", block: 1, bytes: 2, unpack: |from, to| to[0] = half(from, 0) },
+    BlockType {
+        code: 30,
+        name: "BF16",
+        block: 1,
+        bytes: 2,
+        unpack: |from, to| to[0] = half::bf16::from_le_bytes([from[0], from[1]]).to_f32(),
+    },
+    BlockType { code: 2, name: "Q4_0", block: 32, bytes: 18, unpack: q4_0 },
+    BlockType { code: 3, name: "Q4_1", block: 32, bytes: 20, unpack: q4_1 },
+    BlockType {
+        code: 6,
+        name: "Q5_0",
+        block: 32,
+        bytes: 22,
+        unpack: |from, to| five(&from[2..], half(from, 0), -16.0 * half(from, 0), to),
+    },
+    BlockType { code: 7, name: "Q5_1", block: 32, bytes: 24, unpack: |from, to| five(&from[4..], half(from, 0), half(from, 2), to) },
+    BlockType { code: 8, name: "Q8_0", block: 32, bytes: 34, unpack: q8_0 },
+    BlockType { code: 12, name: "Q4_K", block: 256, bytes: 144, unpack: q4_k },
+    BlockType { code: 14, name: "Q6_K", block: 256, bytes: 210, unpack: q6_k },
 ];
 
 /// The half-precision number at byte `at`.
@@ -128,20 +146,20 @@ mod tests {
     fn small_blocks_as_worked_by_hand() {
         let mut four = vec![0x80; 16];
         four[1] = 0x3f;
-        let found = unpack("Q4_0", &[&HALF[..], &four].concat());
-        assert_eq!((found[0], found[16], found[1], found[17]), (-4.0, 0.0, 3.5, -2.5));
-        let found = unpack("Q4_1", &[&HALF[..], &TWO[..], &four].concat());
-        assert_eq!((found[0], found[16], found[1], found[17]), (2.0, 6.0, 9.5, 3.5));
+        let numbers = unpack("Q4_0", &[&HALF[..], &four].concat());
+        assert_eq!((numbers[0], numbers[16], numbers[1], numbers[17]), (-4.0, 0.0, 3.5, -2.5));
+        let numbers = unpack("Q4_1", &[&HALF[..], &TWO[..], &four].concat());
+        assert_eq!((numbers[0], numbers[16], numbers[1], numbers[17]), (2.0, 6.0, 9.5, 3.5));
         // High bits of numbers 1 and 16: 15 + 16 = 31 and 8 + 16 = 24.
         let high = (1u32 << 1 | 1 << 16).to_le_bytes();
-        let found = unpack("Q5_0", &[&HALF[..], &high, &four].concat());
-        assert_eq!((found[0], found[16], found[1], found[17]), (-8.0, 4.0, 7.5, -6.5));
-        let found = unpack("Q5_1", &[&HALF[..], &TWO[..], &high, &four].concat());
-        assert_eq!((found[0], found[16], found[1], found[17]), (2.0, 14.0, 17.5, 3.5));
+        let numbers = unpack("Q5_0", &[&HALF[..], &high, &four].concat());
+        assert_eq!((numbers[0], numbers[16], numbers[1], numbers[17]), (-8.0, 4.0, 7.5, -6.5));
+        let numbers = unpack("Q5_1", &[&HALF[..], &TWO[..], &high, &four].concat());
+        assert_eq!((numbers[0], numbers[16], numbers[1], numbers[17]), (2.0, 14.0, 17.5, 3.5));
         let mut eight = vec![0xffu8; 32];
         eight[31] = 100;
-        let found = unpack("Q8_0", &[&HALF[..], &eight].concat());
-        assert_eq!((found[0], found[31]), (-0.5, 50.0));
+        let numbers = unpack("Q8_0", &[&HALF[..], &eight].concat());
+        assert_eq!((numbers[0], numbers[31]), (-0.5, 50.0));
         assert_eq!(unpack("F16", &TWO), [2.0]);
         assert_eq!(unpack("BF16", &[0x80, 0x3f]), [1.0]);
     }
@@ -157,9 +175,9 @@ mod tests {
         bytes[12] = 2 | 5 << 4;
         bytes[16] = 0x07;
         bytes[16 + 64] = 0x09;
-        let found = unpack("Q4_K", &bytes);
-        assert_eq!((found[0], found[1]), (0.5 * 7.0 - 6.0, -6.0));
-        assert_eq!((found[128], found[129]), (17.0 * 9.0 - 106.0, -106.0));
+        let numbers = unpack("Q4_K", &bytes);
+        assert_eq!((numbers[0], numbers[1]), (0.5 * 7.0 - 6.0, -6.0));
+        assert_eq!((numbers[128], numbers[129]), (17.0 * 9.0 - 106.0, -106.0));
         // Number 0: low 5, high 1: 21 - 32; number 96 (quarter 3, scale 6): low 10 from the upper half of byte 32, high 2: 42 - 32.
         let mut bytes = [0u8; 210];
         bytes[0] = 5;
@@ -168,8 +186,8 @@ mod tests {
         bytes[192] = 3;
         bytes[198] = 0xfe;
         bytes[208..].copy_from_slice(&HALF);
-        let found = unpack("Q6_K", &bytes);
-        assert_eq!((found[0], found[96]), (0.5 * 3.0 * -11.0, 0.5 * -2.0 * 10.0));
+        let numbers = unpack("Q6_K", &bytes);
+        assert_eq!((numbers[0], numbers[96]), (0.5 * 3.0 * -11.0, 0.5 * -2.0 * 10.0));
     }
 
     /// Random blocks as gguf-py unpacks them: `make parity-models`.
@@ -177,15 +195,18 @@ mod tests {
     fn blocks_are_those_of_gguf_py() {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/models/blocks.json");
         let golden: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-        for one in golden.as_array().unwrap() {
-            let (name, hex) = (one["type"].as_str().unwrap(), one["bytes"].as_str().unwrap());
+        for case in golden.as_array().unwrap() {
+            let (name, hex) = (case["type"].as_str().unwrap(), case["bytes"].as_str().unwrap());
             let bytes: Vec<u8> = (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect();
             let kind = TYPES.iter().find(|kind| kind.name == name).unwrap();
-            let found: Vec<f32> = bytes.chunks_exact(kind.bytes).flat_map(|block| unpack(name, block)).collect();
-            let wanted: Vec<f32> = one["values"].as_array().unwrap().iter().map(|x| x.as_f64().map_or(f32::NAN, |x| x as f32)).collect();
-            assert_eq!(found.len(), wanted.len(), "{name}");
-            for (found, wanted) in found.iter().zip(&wanted) {
-                assert!(!wanted.is_finite() || (found - wanted).abs() <= 1e-6 * wanted.abs().max(1.0), "{name}: {found} is not {wanted}");
+            let numbers: Vec<f32> = bytes.chunks_exact(kind.bytes).flat_map(|block| unpack(name, block)).collect();
+            let expected: Vec<f32> = case["values"].as_array().unwrap().iter().map(|x| x.as_f64().map_or(f32::NAN, |x| x as f32)).collect();
+            assert_eq!(numbers.len(), expected.len(), "{name}");
+            for (number, expected) in numbers.iter().zip(&expected) {
+                assert!(
+                    !expected.is_finite() || (number - expected).abs() <= 1e-6 * expected.abs().max(1.0),
+                    "{name}: {number} is not {expected}"
+                );
             }
         }
         assert_eq!(golden.as_array().unwrap().len(), TYPES.len() - 1, "all but plain F32");

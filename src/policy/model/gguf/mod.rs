@@ -9,10 +9,10 @@ mod names;
 mod reader;
 mod tokenizer;
 
-use super::source::Source;
+use super::source::TensorSource;
 use crate::policy::{FileFault, PolicyError};
-use blocks::Type;
-use reader::{read, Entry};
+use blocks::BlockType;
+use reader::{read, GgufTensor};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -28,7 +28,7 @@ pub struct Gguf {
     /// Its parts; mostly one.
     paths: Vec<PathBuf>,
     /// Each with the part that it lies in.
-    tensors: BTreeMap<String, (usize, Entry)>,
+    tensors: BTreeMap<String, (usize, GgufTensor)>,
     /// What `config.json` would say.
     pub config: Value,
     /// The files of the tokenizer, by name.
@@ -63,8 +63,8 @@ impl Gguf {
         let paths = parts(path);
         let (metadata, found) = read(&paths[0])?;
         let wrong = |fault| PolicyError::at(&paths[0], fault);
-        let family = names::Family::of(&metadata).map_err(wrong)?;
-        let named = |(name, entry): (String, Entry), part: usize| (family.name(&name).unwrap_or(name), (part, entry));
+        let family = names::GgufFamily::from_metadata(&metadata).map_err(wrong)?;
+        let named = |(name, entry): (String, GgufTensor), part: usize| (family.name(&name).unwrap_or(name), (part, entry));
         let mut tensors: BTreeMap<_, _> = found.into_iter().map(|tensor| named(tensor, 0)).collect();
         for (part, path) in paths.iter().enumerate().skip(1) {
             tensors.extend(read(path)?.1.into_iter().map(|tensor| named(tensor, part)));
@@ -92,7 +92,7 @@ pub fn unread(name: &str) -> bool {
     name == names::ROPE_FACTORS
 }
 
-impl Source for Gguf {
+impl TensorSource for Gguf {
     fn path(&self) -> &Path {
         &self.paths[0]
     }
@@ -116,7 +116,7 @@ impl Source for Gguf {
         let io = |e: std::io::Error| PolicyError::file(path, e);
         let mut file = File::open(path).map_err(io)?;
         file.seek(SeekFrom::Start(entry.at)).map_err(io)?;
-        let Type { block, bytes, .. } = *entry.kind;
+        let BlockType { block, bytes, .. } = *entry.kind;
         let (mut done, all) = (0, to.numel() / block);
         let mut packed = vec![0; STRETCH.min(all) * bytes];
         let mut values = vec![0f32; STRETCH.min(all) * block];

@@ -23,17 +23,17 @@ const BLOCK: &[(&str, &str)] = &[
 ];
 
 /// An architecture in llama.cpp.
-pub struct Family {
+pub struct GgufFamily {
     /// Its name there, which is also its `model_type`.
     name: &'static str,
     /// The heads of a matrix whose rows llama.cpp has permuted, by our name and the configuration.
     pub permuted: fn(&str, &Value) -> Option<i64>,
 }
 
-const FAMILIES: &[Family] = &[
-    Family { name: "llama", permuted: queries_and_keys },
-    Family { name: "qwen2", permuted: |_, _| None },
-    Family { name: "qwen3", permuted: |_, _| None },
+const FAMILIES: &[GgufFamily] = &[
+    GgufFamily { name: "llama", permuted: queries_and_keys },
+    GgufFamily { name: "qwen2", permuted: |_, _| None },
+    GgufFamily { name: "qwen3", permuted: |_, _| None },
 ];
 
 fn queries_and_keys(name: &str, config: &Value) -> Option<i64> {
@@ -45,16 +45,16 @@ fn queries_and_keys(name: &str, config: &Value) -> Option<i64> {
     }
 }
 
-impl Family {
+impl GgufFamily {
     /// The architecture that a file says it holds.
     ///
     /// # Errors
     /// Names one that can't be computed here.
-    pub fn of(metadata: &Metadata) -> Result<&'static Family, FileFault> {
-        let said = metadata.get("general.architecture").and_then(Value::as_str).unwrap_or_default();
+    pub fn from_metadata(metadata: &Metadata) -> Result<&'static GgufFamily, FileFault> {
+        let name = metadata.get("general.architecture").and_then(Value::as_str).unwrap_or_default();
         let known: Vec<_> = FAMILIES.iter().map(|family| family.name).collect();
-        let unknown = || FileFault::Unsupported(format!("the architecture `{said}`; {} are", known.join(", ")));
-        FAMILIES.iter().find(|family| family.name == said).ok_or_else(unknown)
+        let unknown = || FileFault::Unsupported(format!("the architecture `{name}`; {} are", known.join(", ")));
+        FAMILIES.iter().find(|family| family.name == name).ok_or_else(unknown)
     }
 
     /// Our name of the tensor that ggml calls `name`.

@@ -1,6 +1,6 @@
 //! Reads the part of a GGUF file that lies before its tensors.
 
-use super::blocks::{Type, TYPES};
+use super::blocks::{BlockType, TYPES};
 use crate::files;
 use crate::policy::{FileFault, PolicyError};
 use serde_json::{Number, Value};
@@ -13,9 +13,9 @@ use std::path::Path;
 pub type Metadata = BTreeMap<String, Value>;
 
 /// One tensor.
-pub struct Entry {
+pub struct GgufTensor {
     /// How its numbers are packed.
-    pub kind: &'static Type,
+    pub kind: &'static BlockType,
     /// Its sizes, rows first: ggml writes them the other way round.
     pub size: Vec<i64>,
     /// Its first byte in the file.
@@ -29,43 +29,43 @@ struct Reader {
     bytes: u64,
 }
 
-type Fault<T> = Result<T, FileFault>;
+type FileResult<T> = Result<T, FileFault>;
 
 impl Reader {
-    fn take(&mut self, count: u64) -> Fault<Vec<u8>> {
+    fn take(&mut self, count: u64) -> FileResult<Vec<u8>> {
         if count > self.bytes - self.at {
             return Err(FileFault::Unusable(format!(
                 "cut off: at byte {} more than the {} bytes of the file are needed",
                 self.at, self.bytes
             )));
         }
-        let mut found = vec![0; count as usize];
-        self.file.read_exact(&mut found).map_err(|e| FileFault::Unusable(e.to_string()))?;
+        let mut bytes = vec![0; count as usize];
+        self.file.read_exact(&mut bytes).map_err(|e| FileFault::Unusable(e.to_string()))?;
         self.at += count;
-        Ok(found)
+        Ok(bytes)
     }
 
-    fn fixed<const N: usize>(&mut self) -> Fault<[u8; N]> {
-        let mut found = [0; N];
-        found.copy_from_slice(&self.take(N as u64)?);
-        Ok(found)
+    fn fixed<const N: usize>(&mut self) -> FileResult<[u8; N]> {
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(&self.take(N as u64)?);
+        Ok(bytes)
     }
 
-    fn u32(&mut self) -> Fault<u32> {
+    fn u32(&mut self) -> FileResult<u32> {
         Ok(u32::from_le_bytes(self.fixed()?))
     }
 
-    fn u64(&mut self) -> Fault<u64> {
+    fn u64(&mut self) -> FileResult<u64> {
         Ok(u64::from_le_bytes(self.fixed()?))
     }
 
-    fn text(&mut self) -> Fault<String> {
+    fn text(&mut self) -> FileResult<String> {
         let length = self.u64()?;
         // A token needn't be text by itself.
         Ok(String::from_utf8_lossy(&self.take(length)?).into_owned())
     }
 
-    fn value(&mut self, kind: u32, depth: usize) -> Fault<Value> {
+    fn value(&mut self, kind: u32, depth: usize) -> FileResult<Value> {
         let float = |x: f64| Number::from_f64(x).map_or(Value::Null, Value::Number);
         Ok(match kind {
             0 => self.fixed::<1>()?[0].into(),
@@ -94,14 +94,14 @@ impl Reader {
 }
 
 /// The metadata of the file at `path`, and its tensors under ggml's names, each of which lies within the file.
-pub fn read(path: &Path) -> Result<(Metadata, Vec<(String, Entry)>), PolicyError> {
+pub fn read(path: &Path) -> Result<(Metadata, Vec<(String, GgufTensor)>), PolicyError> {
     let io = |e: std::io::Error| PolicyError::file(path, e);
     let file = files::open(path).map_err(io)?;
     let bytes = file.metadata().map_err(io)?.len();
     whole(&mut Reader { file: BufReader::new(file), at: 0, bytes }).map_err(|fault| PolicyError::at(path, fault))
 }
 
-fn whole(reader: &mut Reader) -> Fault<(Metadata, Vec<(String, Entry)>)> {
+fn whole(reader: &mut Reader) -> FileResult<(Metadata, Vec<(String, GgufTensor)>)> {
     let unusable = |what: String| Err(FileFault::Unusable(what));
     if reader.bytes < 24 || &reader.fixed::<4>()? != b"GGUF" {
         return unusable("no GGUF file".into());
@@ -132,23 +132,23 @@ fn whole(reader: &mut Reader) -> Fault<(Metadata, Vec<(String, Entry)>)> {
     }
     let alignment = metadata.get("general.alignment").and_then(Value::as_u64).unwrap_or(32).max(1);
     let start = reader.at.next_multiple_of(alignment);
-    let mut found = Vec::new();
+    let mut tensor_entries = Vec::new();
     for (name, size, kind, at) in entries {
         let Some(kind) = TYPES.iter().find(|known| known.code == kind) else {
             let known: Vec<_> = TYPES.iter().map(|known| known.name).collect();
             return Err(FileFault::Unsupported(format!("`{name}`, quantised in ggml's type {kind}; {} are", known.join(", "))));
         };
-        let numbers = size.iter().try_fold(1u64, |all, &one| all.checked_mul(one)).filter(|n| n % kind.block as u64 == 0);
+        let numbers = size.iter().try_fold(1u64, |all, &dimension| all.checked_mul(dimension)).filter(|n| n % kind.block as u64 == 0);
         let end = numbers
             .and_then(|n| (n / kind.block as u64).checked_mul(kind.bytes as u64))
             .and_then(|needed| start.checked_add(at)?.checked_add(needed));
-        let (Some(end), Ok(sizes)) = (end, size.iter().map(|&one| i64::try_from(one)).collect::<Result<Vec<_>, _>>()) else {
+        let (Some(end), Ok(sizes)) = (end, size.iter().map(|&dimension| i64::try_from(dimension)).collect::<Result<Vec<_>, _>>()) else {
             return unusable(format!("`{name}` of {} has sizes {size:?}", kind.name));
         };
         if end > reader.bytes {
             return unusable(format!("cut off: `{name}` ends at byte {end}, the file at {}", reader.bytes));
         }
-        found.push((name, Entry { kind, size: sizes, at: start + at }));
+        tensor_entries.push((name, GgufTensor { kind, size: sizes, at: start + at }));
     }
-    Ok((metadata, found))
+    Ok((metadata, tensor_entries))
 }

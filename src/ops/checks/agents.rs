@@ -1,0 +1,68 @@
+//! Checks an agent where it plays or reflects, and collects the words of its prompts. Templates are rendered once on a sample, so that
+//! their errors are reported before anything runs.
+
+use super::critics;
+use crate::ops::memories::reading;
+use crate::pipeline::{Node, Pipeline, Wrong};
+use crate::rollout::action::Decode;
+use crate::rollout::agent::{Agent, PromptLayout, ACTION};
+use crate::rollout::context::{PassageSlot, RecallTime};
+use crate::rollout::prompt;
+use crate::rollout::question::{self, ReflectionQuestion};
+use crate::rollout::settings::Actor;
+use crate::rollout::template::TemplateError;
+
+/// Checks the node's agent where it plays; `attempts` is true where its prompts tell of earlier attempts.
+pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor, attempts: bool) -> Vec<Wrong> {
+    let mut wrongs = critics::wrong(node, pipeline, agent, actor);
+    let at = |setting: &str, message: String| Wrong::in_node(node, &["with", "agent", setting], message);
+    match prompt::tried(agent) {
+        Err((setting, error)) => wrongs.push(template(node, &["agent", setting], &error)),
+        Ok(prompt) => {
+            wrongs.extend(reading::unplaced(node, agent, prompt.asks("memory"), attempts));
+            let whole: Vec<&str> = agent.parts().filter(|part| part.carry).map(|part| part.tag.as_str()).collect();
+            if !whole.is_empty() && !prompt.asks("memory") && !prompt.asks("carried") && agent.layout == PromptLayout::Rebuilt {
+                let message = format!("`{}` carries `{}` on, and its prompt doesn't say it", node.id, whole.join("`, `"));
+                wrongs.push(at("prompt", message).help("put `{{ carried.TAG }}` or `{{ memory }}` into the template"));
+            }
+        }
+    }
+    if agent.max_turns.is_none() {
+        let message = format!("`{}` plays, and nothing says after how many turns an episode is cut", node.id);
+        wrongs.push(at("max_turns", message).help("give the agent `max_turns`, such as `max_turns: 20`"));
+    }
+    if agent.decode == Decode::Constrained && agent.answer.as_ref().is_some_and(|parts| parts.iter().any(|part| part.tag != ACTION)) {
+        let message = "with `decode: constrained` an answer is an action and has no other part".to_owned();
+        wrongs.push(at("answer", message).help("write `decode: free`, or leave `answer` out"));
+    }
+    if agent.answer.as_ref().is_some_and(|parts| !parts.iter().any(|part| part.tag == ACTION)) {
+        let message = "no part of its answers is the action".to_owned();
+        wrongs.push(at("answer", message).help(format!("add `{{ tag: {ACTION}, required: true }}`")));
+    }
+    wrongs
+}
+
+/// A note on the cost of a conversation whose system message changes.
+pub fn notes(node: &Node, agent: &Agent) -> Vec<String> {
+    let moves = agent.memories().any(|memory| {
+        let read = node.inputs.iter().any(|input| input.port == memory.memory);
+        read && memory.place == PassageSlot::System && memory.at == RecallTime::Turn
+    });
+    let cost = "the system message may be another in each turn, so the conversation is read anew in each: `at: episode`, or `place: before`, reads it once";
+    (moves && agent.layout == PromptLayout::Chat).then(|| cost.to_owned()).into_iter().collect()
+}
+
+/// The words of an agent's own prompt templates, for a vocabulary.
+pub fn words(node: &Node, agent: &Agent) -> Result<Vec<String>, Wrong> {
+    prompt::own_words(agent).map_err(|error| template(node, &["agent", "prompt"], &error))
+}
+
+/// The reflection prompt of an agent whose settings are at this path in the node's.
+pub fn question(node: &Node, at: &[&str], agent: &Agent) -> Result<ReflectionQuestion, Wrong> {
+    question::tried(agent).map_err(|(setting, error)| template(node, &[at, &["agent", setting]].concat(), &error))
+}
+
+fn template(node: &Node, at: &[&str], error: &TemplateError) -> Wrong {
+    let setting = at.last().copied().unwrap_or_default();
+    Wrong::in_node(node, &[&["with"], at].concat(), format!("{setting}: {error}")).help(error.help())
+}

@@ -1,0 +1,12 @@
+//! Checks that span several nodes: how operators, models and agents fit together in one pipeline. `flow check` reports what they find.
+
+pub mod agents;
+pub mod critics;
+pub mod heads;
+pub mod idle_clip;
+pub mod placement;
+pub mod remote;
+pub mod served;
+pub mod shared;
+pub mod update_order;
+pub mod upstream;

@@ -1,0 +1,88 @@
+//! Checks a `rollout`'s settings against where it stands: settings without meaning inside or outside a loop, and a number of groups that
+//! can't be reached.
+
+use crate::ops::episodes::reward_chain::ambiguous;
+use crate::ops::memories::reading;
+use crate::ops::{is, tasks};
+use crate::pipeline::{Input, Node, Pipeline, Role, Wrong};
+use crate::rollout::agent::Agent;
+use crate::rollout::context::SourceSettings;
+
+/// The settings of a `rollout` that its place in the pipeline must allow.
+pub struct RolloutNeeds<'a> {
+    /// The number of groups of trajectories, where dynamic sampling is on.
+    pub groups: Option<u32>,
+    /// Whether its trajectories of a task can differ: there are several, and the policy plays.
+    pub differ: bool,
+    /// The agent that plays.
+    pub agent: &'a Agent,
+}
+
+/// The inputs of a rollout that are no memories: `memory` is one where there is no loop.
+const FIXED: [&str; 2] = ["tasks", "weights"];
+
+/// All settings of the node that its place doesn't allow.
+pub fn wrong(node: &Node, pipeline: &Pipeline, needs: &RolloutNeeds) -> Vec<Wrong> {
+    let RolloutNeeds { groups, differ, agent } = *needs;
+    match pipeline.around(&node.id) {
+        Some(around) => {
+            let mut wrongs = idle(node, &["groups"], &format!("has no meaning in the loop `{}`, which plays all tasks", around.id));
+            let outside = |input: &&Input| {
+                !FIXED.contains(&input.port.as_str()) && pipeline.around(&input.from).is_none_or(|other| other.id != around.id)
+            };
+            if let Some(input) = node.inputs.iter().find(outside) {
+                let message = format!("in the loop `{}` attempts are told of one another, and `{}` stands outside", around.id, input.from);
+                let help = "read a memory where there is no loop, or leave it out";
+                wrongs.push(Wrong::in_node(node, &["inputs", &input.port], message).help(help));
+            }
+            wrongs
+        }
+        None => {
+            let mut wrongs = Vec::new();
+            if let Some(i) = agent.context.iter().position(|source| matches!(source, SourceSettings::Notes(_))) {
+                let message = format!("`notes` has no meaning for `{}`, which stands in no loop: a task is played in one attempt", node.id);
+                let at = ["with", "agent", "context", &i.to_string()];
+                wrongs.push(Wrong::in_node(node, &at, message).help("leave it out, or give the node another agent"));
+            }
+            let memories = reading::wrong(node, pipeline, agent, &FIXED);
+            let next = no_next_attempt(node, pipeline);
+            wrongs.extend(if next.is_some() { next.into_iter().collect() } else { memories });
+            wrongs.extend(groups.and_then(|groups| unreachable(node, pipeline, groups, differ)));
+            wrongs.extend(ambiguous(node, pipeline).filter(|_| groups.is_some()));
+            wrongs
+        }
+    }
+}
+
+/// A mistake for each of these settings that is present.
+fn idle(node: &Node, settings: &[&str], why: &str) -> Vec<Wrong> {
+    let present = settings.iter().filter(|name| node.with.gives(name));
+    present.map(|name| Wrong::in_node(node, &["with", name], format!("`{name}` {why}")).help("leave it out")).collect()
+}
+
+/// An input that only a further attempt would read.
+fn no_next_attempt(node: &Node, pipeline: &Pipeline) -> Option<Wrong> {
+    let input = node.inputs.iter().find(|input| input.port == "memory")?;
+    let reflects = |from: &Node| from.makers().iter().any(|maker| is(maker, Role::Reflects) || is(maker, Role::Plays));
+    if !pipeline.node(&input.from).is_some_and(reflects) {
+        return None;
+    }
+    let message = format!("`memory` is what the next attempt is told, and `{}` stands in no loop", node.id);
+    let help = format!("put `{}` and `{}` into a node with `loop: {{ attempts: 3 }}`, or leave `memory` out", node.id, input.from);
+    Some(Wrong::in_node(node, &["inputs", "memory"], message).help(help))
+}
+
+/// More groups than tasks, or groups of trajectories that can't differ.
+fn unreachable(node: &Node, pipeline: &Pipeline, groups: u32, differ: bool) -> Option<Wrong> {
+    let source = node.inputs.iter().find(|input| input.port == "tasks")?;
+    let batch = pipeline.nodes.iter().find(|n| n.id == source.from).and_then(tasks::batch);
+    let at = |message: String| Wrong::in_node(node, &["with", "groups"], message);
+    if !differ {
+        Some(at("`groups` needs trajectories that can differ: two samples or more, played by the policy".into()))
+    } else if let Some(batch) = batch.filter(|batch| *batch < groups as usize) {
+        let help = format!("give `{}` a `batch` above {groups}, so that there are tasks to play in place of dull ones", source.from);
+        Some(at(format!("`groups` is {groups}, but `{}` makes no more than {batch} tasks", source.from)).help(help))
+    } else {
+        None
+    }
+}

@@ -1,0 +1,139 @@
+//! `cluster`: which of the things seen so far an observation is like: the column `cluster`, by prototypes that last over all iterations
+//! (SLEA-RL, section 3.2: an observation joins the first cluster whose prototype is similar enough, else founds one).
+//!
+//! "First" goes by the names of the rows that founded the clusters, so they are the same on any number of workers and processes. Of each
+//! row that founded one the column `prototype` has the key, and the rows of the node are all that its clusters follow from: a resumed run
+//! reads them in the log, a query asks them with `clusters_at(iteration)`.
+
+use super::memories::buckets::{unlogged, Per};
+use super::memories::keys::Keyed;
+use super::operator::{must, settings, Further, Operator, Settings};
+use crate::dataflow::stage::{stage, Stage};
+use crate::dataflow::{feed, Context, Edge, Failed, Place, Ports};
+use crate::memory::Entry;
+use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
+use crate::rollout::clustering::{ClusterKey, Compare, ObservationClusters};
+use crate::row::{self, Kind, Name, View};
+use arrow::array::{ArrayRef, StringArray, UInt64Array};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use timely::dataflow::Scope;
+
+/// Settings of `cluster`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Cluster {
+    #[serde(flatten)]
+    keyed: Keyed,
+    /// How a key is compared with a prototype.
+    #[serde(default)]
+    compare: Compare,
+    /// A key joins the first cluster whose prototype it is like by at least this: a cosine, or a ratio of matching characters.
+    #[serde(default = "at_least")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    at_least: f64,
+    /// Which keys are compared: those of all tasks, or of each task by itself.
+    #[serde(default = "all")]
+    per: Per,
+}
+
+fn at_least() -> f64 {
+    0.85
+}
+fn all() -> Per {
+    Per::All
+}
+
+/// What the table has of it.
+pub const OPERATOR: Operator = Operator {
+    name: "cluster",
+    about: "assigns each observation to a cluster of similar ones; clusters last over all iterations",
+    role: Role::Judges,
+    ports: &[Port {
+        name: "rows",
+        about: "turns",
+        carries: Carries::Rows,
+        needs: &["iteration", "task", "sample", "attempt", "turn", "phase"],
+        optional: false,
+        delay: Delay::Never,
+    }],
+    keeps: true,
+    adds: &["cluster", "prototype"],
+    settings: Settings::of::<Cluster>(),
+    outside: render,
+    inside: None,
+    further: Further { needs, wrong, remembers: true, ..Further::NOTHING },
+};
+
+fn needs(with: &With) -> Vec<Need> {
+    let Some(with) = with.typed::<Cluster>() else { return vec![] };
+    vec![Need { port: "rows".into(), column: with.keyed.key.clone(), at: vec!["key".into()] }]
+}
+
+/// A key that is no text, settings that nothing reads, and clusters that a resumed run could not go on with.
+fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
+    let Ok(with) = settings::<Cluster>(node) else { return vec![] };
+    let mut wrongs = Vec::new();
+    let mut at = |setting: &str, message: String, help: &str| wrongs.push(Wrong::in_node(node, &["with", setting], message).help(help));
+    if let Some(kind) = row::kind(&with.keyed.key).filter(|kind| *kind != Kind::Text) {
+        at("key", format!("`key` can't be the column `{}`, which is {}", with.keyed.key, kind.name()), "name a column of texts");
+    }
+    if with.compare == Compare::Ratio && node.with.gives("points") {
+        at("points", "`points` are compared by their cosine, and `compare: ratio` compares characters".into(), "leave one of the two out");
+    }
+    if with.compare == Compare::Ratio && with.at_least == 0.0 {
+        at("at_least", "by a ratio of 0 all texts are alike".into(), "write a number above 0");
+    }
+    wrongs.extend(with.keyed.wrong(node));
+    wrongs.extend(unlogged(node, pipeline, "clusters over iterations, and a resumed run reads its prototypes in the log"));
+    wrongs
+}
+
+pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
+    let with = Cluster::clone(&*settings::<Cluster>(node)?);
+    let route = with.per.route();
+    let past = feed::past(&node.id, scope, ctx)?;
+    let inputs = vec![(must(&ports, "rows")?, route.clone()), (past, route)];
+    let mut clusters = with.clusters(ctx);
+    Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread }, ctx, move |_, rows| {
+        clusters.take_up(&rows[1])?;
+        let Some(view) = View::sorted(&rows[0])? else { return Ok(vec![]) };
+        Ok(view.with(join(&mut clusters, &view, &with)?)?)
+    }))
+}
+
+impl Cluster {
+    fn clusters(&self, ctx: &Context) -> ObservationClusters {
+        ObservationClusters::new(self.compare, self.at_least, self.keyed.pointer(ctx), self.per == Per::Task)
+    }
+}
+
+/// Whether the node maintains clusters.
+pub(super) fn maintains(node: &Node) -> bool {
+    node.op == OPERATOR.name
+}
+
+/// The clusters that the node maintains, none of them founded yet.
+pub(super) fn clusters(node: &Node, ctx: &Context) -> Option<ObservationClusters> {
+    let with = Some(node).filter(|node| maintains(node)).and_then(|node| settings::<Cluster>(node).ok())?;
+    Some(with.clusters(ctx))
+}
+
+/// The columns of an iteration's rows, which come in the order of their names. A reflection is made in no state, and what shows nothing is
+/// like nothing: their cluster is 0.
+fn join(clusters: &mut ObservationClusters, view: &View, with: &Cluster) -> Result<Vec<(&'static str, ArrayRef)>, Failed> {
+    let rows = view.read(&row::NAME.into_iter().chain([with.keyed.key.as_str()]).collect::<Vec<_>>())?;
+    let (phases, texts) = (row::texts(&rows, "phase")?, row::texts(&rows, &with.keyed.key)?);
+    let seen: Vec<usize> = (0..rows.num_rows()).filter(|i| phases.value(*i) == "play" && !texts.value(*i).is_empty()).collect();
+    let tasks = row::texts(&rows, "task")?;
+    let id = |i: usize| Entry::id_of(&Name::of(&rows, i), 0).max(1);
+    let key = |i: &usize| ClusterKey { task: tasks.value(*i), id: id(*i), text: texts.value(*i) };
+    let joined = clusters.join(&seen.iter().map(key).collect::<Vec<_>>())?;
+    let (mut ids, mut prototypes) = (vec![0; rows.num_rows()], vec![""; rows.num_rows()]);
+    for (i, (id, founded)) in seen.into_iter().zip(joined) {
+        ids[i] = id;
+        prototypes[i] = if founded { texts.value(i) } else { "" };
+    }
+    Ok(vec![("cluster", Arc::new(UInt64Array::from(ids)) as ArrayRef), ("prototype", Arc::new(StringArray::from(prototypes)))])
+}

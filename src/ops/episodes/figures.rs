@@ -1,0 +1,50 @@
+//! Turns the outcome of episodes into metrics and into rows of the table `errors`.
+
+use super::tokens;
+use crate::dataflow::{Figure, Lost};
+use crate::rollout::retry::FailedEpisode;
+use crate::rollout::summary::Summary;
+
+/// The metrics that progress and `metrics` show. An episode that failed is not won, and has no return. Metrics that an environment reports
+/// itself have the prefix `world_`.
+pub fn figures(summary: &Summary) -> Vec<(String, Figure)> {
+    let world_figure = |(name, (sum, episodes)): (&String, &(f64, usize))| {
+        let name = if name == "score" { name.clone() } else { format!("world_{name}") };
+        (name, Figure::share(*sum, *episodes))
+    };
+    let own = [
+        ("success", Figure::share(summary.won as f64, summary.episodes)),
+        ("return", Figure::share(summary.score, summary.episodes - summary.failed)),
+        ("turns", Figure::Sum(summary.turns as f64)),
+        ("invalid", Figure::share(summary.invalid as f64, summary.turns)),
+        ("failed", Figure::Sum(summary.failed as f64)),
+        ("retried", Figure::Sum(summary.retried as f64)),
+    ];
+    // An expert reads none.
+    let read = tokens::figures(&summary.tokens).into_iter().filter(|_| summary.tokens.distinct() > 0);
+    own.into_iter().chain(read).map(|(name, figure)| (name.to_owned(), figure)).chain(summary.world.iter().map(world_figure)).collect()
+}
+
+/// The episodes that `node` gave up, as rows of the table `errors`.
+pub fn lost(node: &str, failed: Vec<FailedEpisode>) -> impl Iterator<Item = Lost> + use<'_> {
+    as_lost("play", node, failed)
+}
+
+/// The reflections that `node` got no answer for, likewise.
+pub fn lost_reflections(node: &str, failed: Vec<FailedEpisode>) -> impl Iterator<Item = Lost> + use<'_> {
+    as_lost("reflect", node, failed)
+}
+
+fn as_lost<'n>(phase: &'static str, node: &'n str, failed: Vec<FailedEpisode>) -> impl Iterator<Item = Lost> + use<'n> {
+    failed.into_iter().map(move |FailedEpisode { task, sample, attempt, turn, cause, error, tries }| Lost {
+        task,
+        sample,
+        attempt,
+        turn,
+        phase,
+        node: node.into(),
+        cause,
+        error,
+        tries,
+    })
+}

@@ -1,0 +1,72 @@
+//! The games that a pipeline plays, and the programs that some of them run in.
+
+mod vocabulary;
+
+pub use vocabulary::words;
+
+use crate::env::process::ProcessSettings;
+use crate::env::Game;
+use crate::ops::{is, operator};
+use crate::pipeline::{Node, Pipeline, Role, Wrong};
+
+/// The game of each node that brings tasks.
+pub fn games(pipeline: &Pipeline) -> impl Iterator<Item = (&Node, Result<Game, Wrong>)> {
+    let game = |node: &Node| (operator(&node.op)?.further.game)(node).transpose();
+    pipeline.nodes.iter().filter_map(move |node| Some((node, game(node)?)))
+}
+
+/// The programs that the pipeline starts, each with the node whose settings start it. Mistakes in a node's settings are reported elsewhere.
+pub fn programs(pipeline: &Pipeline) -> impl Iterator<Item = (&Node, ProcessSettings)> {
+    // A panel's tasks name their program, and not how it is started.
+    let started = |program: &&ProcessSettings| !program.command.is_empty();
+    games(pipeline).filter_map(move |(node, game)| Some((node, game.ok()?.program().filter(started)?.clone())))
+}
+
+/// Two different programs with one name: a task's name would be ambiguous.
+pub fn namesakes(pipeline: &Pipeline) -> Vec<Wrong> {
+    let mut known: Vec<(&Node, ProcessSettings)> = Vec::new();
+    let mut mistakes = Vec::new();
+    for (node, process) in programs(pipeline) {
+        match known.iter().find(|(_, other)| other.name == process.name && !other.same_program(&process)) {
+            Some((other, _)) => {
+                let message = format!("`{}` starts the process `{}` otherwise than `{}` does", node.id, process.name, other.id);
+                let help = "tasks are known by the name of their process: give one of the two another name, or both the same settings";
+                mistakes.push(Wrong::in_node(node, &["with", "name"], message).help(help));
+            }
+            None => known.push((node, process)),
+        }
+    }
+    mistakes
+}
+
+/// What is wrong with measuring on a panel of this game: that nothing starts its program, or that its tasks may be trained on.
+pub fn unmeasurable(node: &Node, measured: &Game, pipeline: &Pipeline) -> Option<Wrong> {
+    match measured.program() {
+        Some(program) => unmeasurable_program(node, program, pipeline),
+        None => shared_boards(node, measured, pipeline),
+    }
+}
+
+/// A node that draws its tasks from the split that the panel is of.
+fn shared_boards(node: &Node, measured: &Game, pipeline: &Pipeline) -> Option<Wrong> {
+    let split = measured.measured()?;
+    let tasks = games(pipeline).filter(|(other, _)| is(other, Role::Opens));
+    let mut drawing = tasks.filter_map(|(other, game)| Some((other, game.ok()?)));
+    let (drawing, game) = drawing.find(|(_, game)| game.same_boards(measured) && game.trained().is_some_and(|deal| deal.has(split)))?;
+    let which = if game.split().is_some() { "the same split" } else { "all splits but `test`" };
+    let message = format!("the panel has boards of the split `{}`, and `{}` draws from {which}", split.name(), drawing.id);
+    Some(Wrong::in_node(node, &["with", "panel"], message).help("measure on a split that isn't trained on, such as `test`"))
+}
+
+fn unmeasurable_program(node: &Node, measured: &ProcessSettings, pipeline: &Pipeline) -> Option<Wrong> {
+    let at = |message: String| Wrong::in_node(node, &["with", "panel"], message);
+    let mut trained = programs(pipeline).filter(|(_, program)| program.name == measured.name).peekable();
+    if trained.peek().is_none() {
+        let message = format!("the panel has tasks of the process `{}`, which nothing in this pipeline starts", measured.name);
+        return Some(at(message).help(format!("a node whose tasks are of `env: process, name: {}` says how it is started", measured.name)));
+    }
+    let split = |program: &ProcessSettings| program.split.clone().unwrap_or_else(|| "train".into());
+    let (drawing, _) = trained.find(|(_, program)| split(program) == split(measured))?;
+    let message = format!("the panel has tasks of the split `{}`, from which `{}` draws its tasks", split(measured), drawing.id);
+    Some(at(message).help("measure on a split that isn't trained on"))
+}

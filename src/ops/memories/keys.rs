@@ -1,0 +1,44 @@
+//! Shared by `memory-update` and `novelty`: the column with the keys that are compared, and what turns keys into vectors.
+
+use crate::dataflow::Context;
+use crate::pipeline::{Node, Wrong};
+use crate::rollout::points::{unnamed, Pointer, Points};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The settings that say what is compared, and how.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Keyed {
+    /// The column with the keys: what an entry is found by, and states are compared by. Of a reflection, `observation` is what the episode ended
+    /// with.
+    #[serde(default = "observation")]
+    pub key: String,
+    /// What makes points of keys, by which they are alike.
+    #[serde(default)]
+    pub points: Points,
+    /// The encoder, of `models`, for `points: encoder`.
+    #[serde(default)]
+    #[schemars(extend("x-names" = "model"))]
+    pub encoder: Option<String>,
+}
+
+fn observation() -> String {
+    "observation".into()
+}
+
+impl Keyed {
+    /// Whether keys are compared exactly, without embeddings.
+    pub fn pointless(&self) -> bool {
+        self.points == Points::None
+    }
+
+    /// The embedder of keys.
+    pub fn pointer(&self, ctx: &Context) -> Pointer {
+        Pointer::new(self.points, self.encoder.clone(), ctx.policy.clone())
+    }
+
+    /// A mistake where an encoder is needed and not named, or named and not needed.
+    pub fn wrong(&self, node: &Node) -> Option<Wrong> {
+        unnamed(node, self.points, self.encoder.as_deref())
+    }
+}

@@ -1,0 +1,15 @@
+//! New models whose sizes don't fit one another: known before anything is made.
+
+use crate::pipeline::{Pipeline, Wrong};
+use crate::policy::{unfit, ModelSettings};
+
+/// The new models of the pipeline that can't be made.
+pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
+    let of = |(name, settings): (&String, &serde_json::Value)| {
+        let Ok(ModelSettings::New(new)) = serde_json::from_value(settings.clone()) else { return None };
+        let (setting, fault) = unfit(&new)?;
+        let at = ["models", name, setting].map(String::from).to_vec();
+        Some(Wrong { at, message: format!("model `{name}`: {fault}"), help: None })
+    };
+    pipeline.models.iter().filter_map(of).collect()
+}

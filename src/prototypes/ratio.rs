@@ -1,0 +1,66 @@
+//! Likeness of texts: the share of characters that match, as Python's difflib has it.
+
+use super::Likeness;
+use crate::difflib::{counts, wanted, Alphabet, Reference};
+
+/// Texts are alike whose `difflib.SequenceMatcher(None, key, prototype, autojunk).ratio()` is at least this.
+#[derive(Clone, Copy, Debug)]
+pub struct Ratio {
+    /// Above 0; 1 means equal.
+    pub at_least: f64,
+    /// difflib's rule for prototypes of 200 characters and more.
+    pub autojunk: bool,
+}
+
+/// A text in the numbers of an alphabet that all texts compared with one another share.
+#[derive(Clone, Debug)]
+pub struct Text {
+    characters: Vec<u32>,
+    /// How often each character of the alphabet stands in it.
+    counts: Vec<u32>,
+}
+
+impl Text {
+    /// Reads a text; characters that the alphabet doesn't have yet are added to it.
+    pub fn read(text: &str, alphabet: &mut Alphabet) -> Text {
+        let characters = alphabet.read(text);
+        let counts = counts(&characters, alphabet.len());
+        Text { characters, counts }
+    }
+}
+
+impl Likeness for Ratio {
+    type Key = Text;
+    type Prototype = Reference;
+
+    fn prototype(&self, key: &Text) -> Reference {
+        Reference::new(key.characters.clone(), key.counts.len(), self.autojunk)
+    }
+
+    /// What is skipped couldn't have changed the answer: texts whose lengths differ too much, and texts with too few characters in common,
+    /// in any order.
+    fn alike(&self, key: &Text, prototype: &Reference) -> bool {
+        let matching = wanted(self.at_least, key.characters.len() + prototype.len());
+        key.characters.len().min(prototype.len()) >= matching
+            && prototype.at_most(&key.counts) >= matching
+            && prototype.reaches(&key.characters, matching)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prototypes::Prototypes;
+
+    /// The alphabet grows while prototypes are there: "xyz" has characters that the first prototype has never met.
+    #[test]
+    fn characters_that_come_later_match_nothing_before() {
+        let mut alphabet = Alphabet::default();
+        let mut texts = Prototypes::new(Ratio { at_least: 0.5, autojunk: true });
+        let mut join = |id, text: &str| texts.join(0, id, &Text::read(text, &mut alphabet)).0;
+        assert_eq!(join(1, "abcd"), 1);
+        assert_eq!(join(2, "wxyz"), 2);
+        assert_eq!(join(3, "abxyz"), 2, "wxyz: 2*3/9, abcd: 2*2/9");
+        assert_eq!(join(4, "abxx"), 1, "2*2/8 with abcd, which comes first");
+    }
+}
