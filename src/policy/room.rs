@@ -2,7 +2,7 @@
 
 use super::model::lora::{Adapter, Lora};
 use super::model::tiny::Tiny;
-use super::{Head, LoraSettings, NewModel, PolicyError};
+use super::{Head, LoraSettings, ModelFault, NewModel, PolicyError};
 
 /// Bytes of a parameter that only plays: a 32-bit float.
 pub const PLAYING: u64 = 4;

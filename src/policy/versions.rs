@@ -1,6 +1,6 @@
 //! One model of a process: what it begins with, the versions of what is trained of it that are kept, and how these are saved.
 
-use super::engine::Kept;
+use super::engine::MatrixFormat;
 use super::generate::store::Store;
 use super::model::adapter::{self, BaseLocation};
 use super::model::checkpoint;
@@ -13,7 +13,7 @@ use super::tensors::values;
 use super::update::parallel::hash;
 use super::update::Moments;
 use super::{
-    BaseLocation as Base, Dtype, FileFault, Head, LoadModel, LoraSettings, ModelFault, ModelSettings, PolicyError, SharedModel, TokenKind, Tokenizer,
+    Base, Dtype, FileFault, Head, LoadModel, LoraSettings, ModelFault, ModelSettings, PolicyError, SharedModel, TokenKind, Tokenizer,
 };
 use crate::seed::{mix, text};
 use std::cell::RefCell;
@@ -79,11 +79,11 @@ impl VersionedModel {
     ///
     /// # Errors
     /// If there is no such adapter, or the base has another head that can't give way.
-    pub fn shared(&self, name: &str, settings: &SharedModel, seed: u64) -> Result<Model, PolicyError> {
+    pub fn shared(&self, name: &str, settings: &SharedModel, seed: u64) -> Result<VersionedModel, PolicyError> {
         let wrong = |fault| PolicyError::model(name, fault);
         let start = self.start.bare();
         let moments = Moments::new(&Tensor::zeros([0], (Kind::Float, start.device())));
-        let below = Model {
+        let below = VersionedModel {
             start,
             tokenizer: self.tokenizer.clone(),
             versions: VecDeque::new(),
@@ -94,7 +94,7 @@ impl VersionedModel {
             base: self.base.clone(),
         };
         if let Some(folder) = &settings.adapter {
-            let own = adapter::Stored::open(Path::new(folder))?;
+            let own = adapter::StoredAdapter::open(Path::new(folder))?;
             let adapter = own.adapter(below.start.base_layout(), below.start.sizes.width)?;
             let flat = own.read(&adapter, below.start.device())?;
             return below.with_adapter(Arc::new(adapter), flat, settings.head).map_err(wrong);

@@ -98,7 +98,7 @@ pub fn logprob(logit: f32, temperature: f32, mass: (f32, f32)) -> f32 {
 }
 
 /// Calls `each` with the logits of each of `states` `[n, width]`, final states after the last norm, in their order; of a critic with its value.
-pub fn outputs(running: &AdaptedEngine, states: &[f32], mut each: impl FnMut(usize, &mut [f32])) {
+pub fn each_output(running: &AdaptedEngine, states: &[f32], mut each: impl FnMut(usize, &mut [f32])) {
     let Engine { isa, config, .. } = &*running.engine;
     if let Some(head) = &running.adapters.head {
         let mut values = values(*isa, states, &head.weights);

@@ -185,7 +185,7 @@ pub struct AdaptedEngine {
     pub adapters: Arc<Adapters>,
 }
 
-impl Running {
+impl AdaptedEngine {
     /// Whether it is a critic.
     pub fn values(&self) -> bool {
         self.adapters.head.is_some()

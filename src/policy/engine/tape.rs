@@ -5,7 +5,7 @@
 
 use super::block::{BlockActivations, ResidualStreams, PlacedToken};
 use super::branches::TrieAttention;
-use super::head::{add_probabilities, entropy, logprob, mass, outputs, values};
+use super::head::{add_probabilities, each_output, entropy, logprob, mass, values};
 use super::norm::{back as norm_back, head_back};
 use super::rope::turn;
 use super::{BlockWeights, Engine, AdaptedEngine, ValueHead};
@@ -72,11 +72,11 @@ impl Tape {
         let (mut logprobs, mut entropies) = (vec![0.0; choices.len()], vec![0.0; choices.len()]);
         let choices_of = by_state(choices, self.output_nodes.len());
         let isa = self.running.engine.isa();
-        outputs(&self.running, &self.states, |state, logits| {
-            for &i in &of[state] {
+        each_output(&self.running, &self.states, |state, logits| {
+            for &i in &choices_of[state] {
                 let StateChoice { token, temperature, allowed, .. } = &choices[i];
-                let held = allowed.as_ref().map(|allowed| picked(logits, allowed));
-                let over = held.as_deref().unwrap_or(logits);
+                let restricted = allowed.as_ref().map(|allowed| picked(logits, allowed));
+                let over = restricted.as_deref().unwrap_or(logits);
                 let mass = mass(isa, over, *temperature);
                 logprobs[i] = logprob(logits[*token as usize], *temperature, mass);
                 entropies[i] = entropy(isa, over, *temperature, mass);
@@ -87,7 +87,7 @@ impl Tape {
 
     /// What a critic expects at each of the states that were asked for.
     pub fn values(&self) -> Vec<f32> {
-        let Running { engine, adapters } = &self.running;
+        let AdaptedEngine { engine, adapters } = &self.running;
         adapters.head.as_ref().map_or_else(Vec::new, |head| values(engine.isa, &self.states, &head.weights))
     }
 
@@ -146,7 +146,7 @@ impl Tape {
             let mut spread = vec![0.0; count * vocab];
             let mut any = false;
             let states = &self.states[first * width..(first + count) * width];
-            outputs(&self.running, states, |state, logits| {
+            each_output(&self.running, states, |state, logits| {
                 let dstate = &mut dstates[(first + state) * width..(first + state + 1) * width];
                 let mut row = |token: u32, share: f32| {
                     output.row(token as usize, &mut weights);

@@ -69,9 +69,9 @@ fn open_plain(path: &Path, adapted: bool) -> Result<StoredModel, PolicyError> {
         return open_gguf(&file);
     }
     let config = path.join(CONFIG);
-    let said: Value = read(&config)?;
-    if said.get("format").is_none() && said.get("model_type").is_some() {
-        open_published(path, &said)
+    let json: Value = read(&config)?;
+    if json.get("format").is_none() && json.get("model_type").is_some() {
+        open_published(path, &json)
     } else {
         open_own(path, json, adapted)
     }
@@ -195,7 +195,7 @@ impl StoredModel {
             _ => Moments::new(&flat),
         };
         let (architecture, tokenizer, version) = (self.architecture, self.tokenizer, self.trained.version);
-        let mut saved = Saved { architecture, tokenizer, version, flat, moments };
+        let mut saved = SavedModel { architecture, tokenizer, version, flat, moments };
         for (adapter, stored) in &self.adapters {
             if adapter.head {
                 saved = saved.with_head(Head::Value).map_err(|fault| PolicyError::at(self.source.path(), fault.into()))?;

@@ -126,7 +126,7 @@ impl Adapter {
             return Err(ModelFault::Adapter { what: "it has no targets".into() });
         }
         if let Some(width) = head {
-            layout.one(whole(VALUE_HEAD), &[1, width as i64], Start::Zeros);
+            layout.add(whole(VALUE_HEAD), &[1, width as i64], Initializer::Zeros);
         }
         Ok(Adapter { lora, head: head.is_some(), layout: Arc::new(layout) })
     }
@@ -285,7 +285,7 @@ mod tests {
         let adapter = Adapter::new(lora(&["k_proj"]), &base, Some(2)).unwrap();
         assert_eq!((adapter.layout().len(), adapter.layout().random(1)[3..].to_vec()), (5, vec![0.0, 0.0]));
         assert_eq!(adapter.layout().parameters()[2].name, "base_model.model.value_head.weight");
-        base.one(VALUE_HEAD, &[1, 2], Start::Normal(0.0));
+        base.add(VALUE_HEAD, &[1, 2], Initializer::Normal(0.0));
         let own = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 7.0, 8.0]);
         let mut flat = Tensor::ones([base.len()], (Kind::Float, own.device()));
         adapter.merge(&base, &mut flat, &own);

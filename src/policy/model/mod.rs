@@ -165,7 +165,7 @@ impl Net {
     }
 
     /// The same model with its base packed once as the engine computes it, which is all that is left of the base where it need not be `saved`.
-    pub fn packed(&self, kept: Kept, saved: bool) -> Net {
+    pub fn packed(&self, kept: MatrixFormat, saved: bool) -> Net {
         let leaf = |name: &str| {
             let leaf = self.weights.base_leaf(name)?;
             Some((values(&leaf.to_kind(Kind::Float)), leaf.size()))
@@ -176,7 +176,7 @@ impl Net {
         Net { network: None, running: Some(AdaptedEngine { engine, adapters }), weights, ..self.bare() }
     }
 
-    fn of(&self, weights: Weights) -> Net {
+    fn with_weights(&self, weights: Weights) -> Net {
         self.under(self.architecture.clone(), weights)
     }
 
@@ -195,10 +195,10 @@ impl Net {
             Some(network) if Arc::ptr_eq(&architecture, &self.architecture) => Some(network.with(&weights)),
             _ => Some(architecture.network(&weights)),
         };
-        self.made(architecture, weights, network, running)
+        self.assemble(architecture, weights, network, running)
     }
 
-    fn made(
+    fn assemble(
         &self,
         architecture: Arc<dyn Architecture>,
         weights: Weights,
@@ -231,7 +231,7 @@ impl Net {
     pub fn share(&self, train: bool) -> Net {
         if self.running.is_some() {
             // The engine is shared as it is, and takes its gradients itself.
-            return self.made(self.architecture.clone(), self.weights.shared(), None, self.running.clone());
+            return self.assemble(self.architecture.clone(), self.weights.shared(), None, self.running.clone());
         }
         self.with(self.weights.flat(), train)
     }

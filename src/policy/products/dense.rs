@@ -186,16 +186,16 @@ mod tests {
     fn a_row_has_the_same_bits_in_any_tile() {
         let x: Vec<f32> = (0..23 * 7).map(|i| (i % 11) as f32 / 3.0).collect();
         for outputs in [1, 16, 40, 100] {
-            let matrix = Dense::of(outputs, 7, |output, input| (1 + 3 * output + input) as f32 / 7.0);
+            let matrix = Dense::from_fn(outputs, 7, |output, input| (1 + 3 * output + input) as f32 / 7.0);
             let of = |isa: Isa, first: usize, count: usize| {
                 let mut y = vec![0.5; count * outputs];
-                matrix.add(isa, Rows { numbers: &x[7 * first..], stride: 7, count }, 0.7, &mut y, outputs);
+                matrix.add(isa, StridedRows { numbers: &x[7 * first..], stride: 7, count }, 0.7, &mut y, outputs);
                 y
             };
             let alone: Vec<f32> = (0..23).flat_map(|row| of(Isa::Plain, row, 1)).collect();
             for isa in ALL.into_iter().filter(|isa| isa.here()) {
                 let mut y = vec![f32::NAN; 23 * (outputs + 3)];
-                matrix.of_rows(isa, Rows { numbers: &x, stride: 7, count: 23 }, &mut y, outputs + 3);
+                matrix.of_rows(isa, StridedRows { numbers: &x, stride: 7, count: 23 }, &mut y, outputs + 3);
                 for (row, y) in y.chunks(outputs + 3).enumerate() {
                     let mut sum = vec![0.5; outputs];
                     sum.iter_mut().zip(y).for_each(|(sum, y)| *sum = y.mul_add(0.7, *sum));

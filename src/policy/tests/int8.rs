@@ -42,7 +42,7 @@ fn what_plays_and_what_learns_compute_the_same_bits() {
 /// `plain` is the model that is loaded, whose log-probabilities a new adapter's are close to.
 fn same_bits(root: &Path, plain: &Policy, base: Base, near: f32) {
     let folder = root.join("base");
-    let (one, two) = (policy(settings(&folder, base, 0.0), 1).unwrap(), policy(settings(&folder, base, 0.0), 2).unwrap());
+    let [one_thread, two_threads] = [1, 2].map(|threads| policy(settings(&folder, base, 0.0), threads).unwrap());
     let learn = UpdateSettings { lr: 1e-2, kl: 0.1, micro_batch: 16, ..Default::default() };
     for version in 0..3 {
         let played = rows(&one_thread, version);
@@ -62,10 +62,10 @@ fn same_bits(root: &Path, plain: &Policy, base: Base, near: f32) {
         assert!(reports[0] == reports[1] && reports[0].gap.unwrap() < 1e-6, "{:?}", reports[0].gap);
     }
     let folder = root.join("adapter");
-    one.save("actor", &folder).unwrap();
-    let played = rows(&one, 3);
-    assert_eq!(two.load("actor", &folder).unwrap(), 3);
-    assert!(rows(&two, 3) == played, "saved and loaded");
+    one_thread.save("actor", &folder).unwrap();
+    let played = rows(&one_thread, 3);
+    assert_eq!(two_threads.load("actor", &folder).unwrap(), 3);
+    assert!(rows(&two_threads, 3) == played, "saved and loaded");
 }
 
 /// Imitating answers makes them likelier, about as fast as with a base in f32.

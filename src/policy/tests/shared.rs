@@ -3,7 +3,7 @@
 use super::{examples, requests, sampling, tiny};
 use crate::policy::model::checkpoint;
 use crate::policy::settings::Base;
-use crate::policy::versions::Model;
+use crate::policy::versions::VersionedModel;
 use crate::policy::*;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -69,7 +69,7 @@ fn the_weights_of_the_base_are_there_once() {
     let temporary = tempfile::tempdir().unwrap();
     let folder = temporary.path().join("base");
     saved(&folder);
-    let of = |settings| Model::new("actor", &settings, &[], 3, Device::Cpu).unwrap();
+    let of = |settings| VersionedModel::new("actor", &settings, &[], 3, Device::Cpu).unwrap();
     let actor = of(load(&folder, Base::Own));
     let critic = actor.shared("critic", &on(Some(Head::Value)), 3).unwrap();
     assert_eq!(critic.start.base().data_ptr(), actor.start.base().data_ptr(), "the same storage");
@@ -78,7 +78,7 @@ fn the_weights_of_the_base_are_there_once() {
     assert_eq!(critic.start.layout().len(), actor.start.layout().len() + 32);
     let actor = of(load(&folder, Base::Int8));
     let critic = actor.shared("critic", &on(Some(Head::Value)), 3).unwrap();
-    let engine = |model: &Model| std::sync::Arc::as_ptr(&model.start.running().unwrap().engine);
+    let engine = |model: &VersionedModel| std::sync::Arc::as_ptr(&model.start.running().unwrap().engine);
     assert_eq!(engine(&critic), engine(&actor), "the same rounded base");
 }
 
@@ -132,7 +132,7 @@ fn a_critic_with_an_adapter_answers_what_it_learns() {
         // What it expects of choices is what it expects after them.
         let choices = vec![vec![50, 100, END], vec![60, END]];
         let request = Request { prompt: vec![7, 8, 9], choices, ..Default::default() };
-        let worths = one.worths("critic", 2, vec![request]).unwrap().choices.concat();
+        let worths = one.choice_values("critic", 2, vec![request]).unwrap().choices.concat();
         let after = [vec![7, 8, 9, 50, 100], vec![7, 8, 9, 60]].map(|prompt| Example { prompt, ..Default::default() });
         let after = one.values("critic", 2, after.to_vec()).unwrap().concat();
         assert!(worths.iter().zip(&after).all(|(a, b)| (a - f64::from(*b)).abs() < 1e-5), "{base:?}: {worths:?} {after:?}");

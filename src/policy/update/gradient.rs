@@ -111,8 +111,8 @@ pub fn gradients(step: &GradientStep, passes: &[Pass]) -> Result<(Tensor, Vec<Pa
         for &i in &lanes[lane] {
             pause();
             room::fits(passes[i].rows.len(), passes[i].longest(), passes[i].needs(net))?;
-            let (gradient, one) = pass(net, reference.as_ref(), step.batch, &passes[i], step.weight);
-            if let Some((what, rows)) = one.wrong {
+            let (gradient, result) = pass(net, reference.as_ref(), step.batch, &passes[i], step.weight);
+            if let Some((what, rows)) = result.wrong {
                 return Err(PolicyError::NotFinite { model: step.name.into(), what: what.into(), rows });
             }
             if let Some(gradient) = gradient {
@@ -144,7 +144,7 @@ fn pass(net: &Net, reference: Option<&Net>, batch: &UpdateBatch, pass: &Pass, we
         false => pass.traced(running, &batch.rows, batch.settings.at(), true),
     });
     let tokens = PassTokens { batch, pass, net, traced: traced.as_ref() };
-    let Terms { loss, kl, entropy, clipped, ratio, masked, found } = tokens.terms(reference);
+    let Terms { loss, kl, entropy, clipped, ratio, masked, outputs } = tokens.terms(reference);
     // What takes no part is put aside before it is weighted: infinity times 0 isn't 0.
     let loss = loss.masked_fill(&tokens.part().eq(0.0), 0.0);
     let weights = tokens.each(&|row| weight(row) as f32);

@@ -230,7 +230,7 @@ impl Pass {
 
     /// Bytes that its way back needs at least: of each token what its blocks made of it.
     pub fn needs(&self, net: &Net) -> u64 {
-        let Config { layers, width, heads, kv_heads, head, hidden, .. } = net.architecture().sized();
+        let DecoderConfig { layers, width, heads, kv_heads, head, hidden, .. } = net.architecture().sized();
         let within = 6 * width + 2 * (heads + 2 * kv_heads) * head + 4 * hidden;
         // Row by row two states a block are kept, and one block at a time is gone through.
         let numbers = if net.running().is_some() { 2 * layers * width + 2 * within } else { layers * within };
@@ -252,7 +252,7 @@ impl Pass {
     /// The values of the rows, in order, by a net with a value head.
     pub fn values(&self, net: &Net) -> Tensor {
         match net.running() {
-            Some(running) => self.traced_values(running, false).found,
+            Some(running) => self.traced_values(running, false).outputs,
             None => self.outputs(net).squeeze_dim(1),
         }
     }
@@ -262,7 +262,7 @@ impl Pass {
     pub fn logprobs(&self, net: &Net, rows: &[TrainingRow], temperature: Option<f32>) -> (Tensor, Tensor) {
         if let Some(running) = net.running() {
             let traced = self.traced(running, rows, temperature, false);
-            return (traced.found, traced.entropy);
+            return (traced.outputs, traced.entropy);
         }
         let device = net.device();
         let tokens: usize = self.rows.iter().map(|&row| rows[row].len()).sum();
@@ -307,15 +307,15 @@ impl Pass {
 /// What a pass computed row by row: one value a response token, and the way back.
 pub struct TracedPass {
     /// Log-probabilities, or a critic's values, of which gradients can be taken.
-    pub found: Tensor,
+    pub outputs: Tensor,
     /// Entropies, without gradient.
     pub entropy: Tensor,
     tape: Option<Tape>,
-    made: Made,
+    tokens: TracedTokens,
 }
 
 /// What the tokens' values were made of.
-enum Made {
+enum TracedTokens {
     /// Choices, and which token each of them is.
     Choices(Vec<engine::tape::StateChoice>, Vec<usize>),
     /// Of each token which of the states that were asked for.
@@ -348,28 +348,28 @@ impl Pass {
                 (logprobs[to], entropy[to]) = (logprob, nats);
             }
         }
-        let found = Tensor::from_slice(&logprobs).set_requires_grad(learns);
-        TracedPass { found, entropy: Tensor::from_slice(&entropy), tape, made: Made::Choices(choices, to) }
+        let outputs = Tensor::from_slice(&logprobs).set_requires_grad(learns);
+        TracedPass { outputs, entropy: Tensor::from_slice(&entropy), tape, tokens: TracedTokens::Choices(choices, to) }
     }
 
     /// As [`Pass::values`], for a critic that computes row by row; with `learns` the gradient can be asked for.
     pub fn traced_values(&self, running: &AdaptedEngine, learns: bool) -> TracedPass {
-        let tape = Tape::new(running, &self.trie, &self.asked, learns);
+        let tape = Tape::new(running, &self.trie, &self.output_nodes, learns);
         let (values, states): (_, Vec<usize>) = (tape.values(), self.from.iter().map(|&state| state as usize).collect());
-        let found: Vec<f32> = states.iter().map(|&state| values[state]).collect();
-        let found = Tensor::from_slice(&found).set_requires_grad(learns);
-        TracedPass { entropy: found.zeros_like().detach(), found, tape: Some(tape), made: Made::States(states) }
+        let outputs: Vec<f32> = states.iter().map(|&state| values[state]).collect();
+        let outputs = Tensor::from_slice(&outputs).set_requires_grad(learns);
+        TracedPass { entropy: outputs.zeros_like().detach(), outputs, tape: Some(tape), tokens: TracedTokens::States(states) }
     }
 }
 
 impl TracedPass {
-    /// The gradient of `loss`, made of what was found, by the adapters' weights, `[weights]`.
+    /// The gradient of `loss`, made of the outputs, by the adapters' weights, `[weights]`.
     pub fn gradient(&self, loss: &Tensor) -> Option<Tensor> {
         let tape = self.tape.as_ref()?;
-        let by = values(&Tensor::run_backward(&[loss], &[&self.found], false, false)[0]);
-        let gradient = match &self.made {
-            Made::Choices(choices, to) => tape.back(choices, &to.iter().map(|&to| by[to]).collect::<Vec<f32>>()),
-            Made::States(states) => {
+        let by = values(&Tensor::run_backward(&[loss], &[&self.outputs], false, false)[0]);
+        let gradient = match &self.tokens {
+            TracedTokens::Choices(choices, to) => tape.back(choices, &to.iter().map(|&to| by[to]).collect::<Vec<f32>>()),
+            TracedTokens::States(states) => {
                 // Tokens of several rows may have one state.
                 let mut sums = vec![0.0; states.iter().max().map_or(0, |most| most + 1)];
                 states.iter().zip(&by).for_each(|(&state, by)| sums[state] += by);
