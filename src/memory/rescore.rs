@@ -91,7 +91,7 @@ mod tests {
         ])
         .unwrap();
         let rescore: Rescore = serde_json::from_str("{}").unwrap();
-        let apart = rescore.outcomes(&[rows.clone()], |task| u64::from(task == "b")).unwrap();
+        let apart = rescore.outcomes(std::slice::from_ref(&rows), |task| u64::from(task == "b")).unwrap();
         assert_eq!(apart, BTreeMap::from([((0, 5), 0.5), ((0, 6), 0.0), ((1, 5), 2.0)]));
         let together = rescore.outcomes(&[rows], |_| 0).unwrap();
         assert_eq!(together, BTreeMap::from([((0, 5), 1.0), ((0, 6), 0.0)]), "three episodes: 1, 0 and 2");

@@ -242,7 +242,7 @@ mod tests {
             let response = Response::certain("go".into(), tokens_of_answer);
             let request = Request { prompt: tokens, seed: 0, choices: vec![] };
             episode.took(
-                Move { request, prompt_memory: prompt_memory, action: "go".into(), parts: vec![], response },
+                Move { request, prompt_memory, action: "go".into(), parts: vec![], response },
                 view(turn + 1),
                 false,
             );

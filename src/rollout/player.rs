@@ -80,7 +80,7 @@ impl Player {
         let settings = agent.rank.clone().unwrap_or_default();
         let by = |critic: &String| Ranker::new(&policy, (model, play.sampling.divisor()), critic, settings);
         let ranker = agent.critic.as_ref().map(by).transpose()?;
-        Ok(Player { policy, play: play, prompt, seed, encoder, pace: LEAST_PACE, ranker, sources: vec![], passages: BTreeMap::new() })
+        Ok(Player { policy, play, prompt, seed, encoder, pace: LEAST_PACE, ranker, sources: vec![], passages: BTreeMap::new() })
     }
 
     /// The same with these sources of context.
