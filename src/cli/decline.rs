@@ -171,7 +171,7 @@ mod tests {
     fn warnings(of: impl Fn(f64) -> (f64, f64, f64)) -> Vec<String> {
         let watched = Watched { players: vec!["rollout".into()], learners: vec!["update".into()] };
         let mut decline = Decline::new(watched, 50);
-        let wobble = |i: u64| if i % 2 == 0 { 0.01 } else { -0.01 };
+        let wobble = |i: u64| if i.is_multiple_of(2) { 0.01 } else { -0.01 };
         let saw = |i: u64| {
             let (success, invalid, entropy) = of(i as f64 / 49.0);
             decline.saw(i, &figures(success + wobble(i), invalid, entropy))

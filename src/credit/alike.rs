@@ -140,7 +140,7 @@ mod tests {
                 let mut alphabet = Alphabet::default();
                 let (a, b) = (alphabet.read(&texts[row]), alphabet.read(&texts[*founder as usize]));
                 let characters = a.len() + b.len();
-                let matched = Reference::new(b, alphabet.len(), true).matched(&a);
+                let matched = Reference::new(b, alphabet.size(), true).matched(&a);
                 ids[*founder as usize] == ids[row] && crate::difflib::ratio(matched, characters) >= at_least
             };
             let founder = founders.iter().copied().find(|founder| alike(founder));

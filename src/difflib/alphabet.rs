@@ -14,7 +14,7 @@ pub struct Alphabet {
 
 impl Alphabet {
     /// How many characters are known.
-    pub fn len(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.len
     }
 
@@ -48,6 +48,6 @@ mod tests {
         let mut alphabet = Alphabet::default();
         assert_eq!(alphabet.read("aéa\u{1f600}b"), [0, 1, 0, 2, 3]);
         assert_eq!(alphabet.read("bé\u{301}\0"), [3, 1, 4, 5]);
-        assert_eq!((alphabet.len(), alphabet.read("")), (6, vec![]));
+        assert_eq!((alphabet.size(), alphabet.read("")), (6, vec![]));
     }
 }

@@ -204,7 +204,7 @@ mod tests {
             let texts = [alphabet.read(&pair.a), alphabet.read(&pair.b)];
             for (i, matched) in pair.matched.iter().enumerate() {
                 let [first, second] = [&texts[i % 2], &texts[1 - i % 2]];
-                check(first, &Reference::new(second.clone(), alphabet.len(), i < 2), *matched);
+                check(first, &Reference::new(second.clone(), alphabet.size(), i < 2), *matched);
             }
         }
     }

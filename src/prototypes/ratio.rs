@@ -24,7 +24,7 @@ impl Text {
     /// Reads a text; characters that the alphabet doesn't have yet are added to it.
     pub fn read(text: &str, alphabet: &mut Alphabet) -> Text {
         let characters = alphabet.read(text);
-        let counts = counts(&characters, alphabet.len());
+        let counts = counts(&characters, alphabet.size());
         Text { characters, counts }
     }
 }

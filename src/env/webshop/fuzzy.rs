@@ -34,7 +34,7 @@ fn percent(a: &str, b: &str) -> u32 {
     let mut alphabet = Alphabet::default();
     let (a, b) = (alphabet.read(a), alphabet.read(b));
     let characters = a.len() + b.len();
-    let matched = Reference::new(b, alphabet.len(), true).matched(&a);
+    let matched = Reference::new(b, alphabet.size(), true).matched(&a);
     (100.0 * ratio(matched, characters)).round_ties_even() as u32
 }
 
