@@ -108,7 +108,9 @@ fn main() -> Result<(), Failed> {
             for (name, other) in [("beside", &beside), ("merged into", &merged)] {
                 let (mean, error, apart) = divergence(&policy, other, held)?;
                 let loss = loss(other, held)?;
-                println!("    that adapter {name} the base in f32: held-out loss {loss:.4}, divergence {mean:.4} ({error:.4}), {apart:.3} apart");
+                println!(
+                    "    that adapter {name} the base in f32: held-out loss {loss:.4}, divergence {mean:.4} ({error:.4}), {apart:.3} apart"
+                );
             }
             std::fs::remove_dir_all(&folder)?;
         }

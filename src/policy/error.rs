@@ -269,7 +269,8 @@ mod tests {
 
     #[test]
     fn that_memory_runs_out_is_told_without_a_trace() {
-        let text = "\n[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 2500000000 bytes. \
+        let text =
+            "\n[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 2500000000 bytes. \
                     Error code 12 (Cannot allocate memory)\nframe #0: c10::ThrowEnforceNotMet";
         assert_eq!(first_line(text), "memory ran out where 2.5 GB more were needed");
         let error = PolicyError::Memory { rows: 128, tokens: 4032, needs: 14_200_000_000, free: 9_040_000_000 };

@@ -10,7 +10,9 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
         let Some((on, base)) = settings[BASE].as_str().and_then(|on| pipeline.models.get_key_value(on)) else { continue };
         let (message, help) = match base[BASE].as_str() {
             _ if on == name => (format!("`{name}` is on its own base"), "name the model with `load` or `new` whose base it adapts".into()),
-            Some(further) => (format!("`{on}` is itself on the base of `{further}`"), format!("write `on: {further}`: it is the same base")),
+            Some(further) => {
+                (format!("`{on}` is itself on the base of `{further}`"), format!("write `on: {further}`: it is the same base"))
+            }
             None if base["encode"].is_string() => {
                 (format!("`{on}` is an encoder, which has no base for adapters"), "name a model with `load` or `new`".into())
             }

@@ -3,12 +3,12 @@
 //!
 //! Two states per token and block are stored. Logits exist for a few tokens at a time, forward and backward.
 
-use super::block::{BlockActivations, ResidualStreams, PlacedToken};
+use super::block::{BlockActivations, PlacedToken, ResidualStreams};
 use super::branches::TrieAttention;
 use super::head::{add_probabilities, each_output, entropy, logprob, mass, values};
 use super::norm::{back as norm_back, head_back};
 use super::rope::turn;
-use super::{BlockWeights, Engine, AdaptedEngine, ValueHead};
+use super::{AdaptedEngine, BlockWeights, Engine, ValueHead};
 use crate::policy::products::dense::StridedRows;
 use crate::policy::products::rounded::Rounded;
 use crate::policy::products::vectors::{exp, vectorised};

@@ -4,8 +4,8 @@
 //! Of a published model the folder names the base by its path. A model that was born in a run lies in the adapter's folder itself: then
 //! that folder is all there is of it.
 
-use super::folder::{json, read, tensors, whole};
 use super::config::VALUE_HEAD;
+use super::folder::{json, read, tensors, whole};
 use super::lora::{whole as learnt_whole, Adapter, Lora, HEAD_MODULE};
 use super::parameters::Layout;
 use super::safetensors::SafetensorsFiles;

@@ -11,7 +11,7 @@
 //! Of a critic the value head is learnt whole beside them (what PEFT calls a module to save), so that the base need not have one.
 
 use super::config::VALUE_HEAD;
-use super::parameters::{Layout, Leaf, Parameter, Initializer};
+use super::parameters::{Initializer, Layout, Leaf, Parameter};
 use super::views::Views;
 use crate::policy::{LoraSettings, ModelFault};
 use crate::seed::{mix, Random};

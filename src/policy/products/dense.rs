@@ -148,8 +148,7 @@ fn block<V: Vector, const R: usize, const P: usize>(
     let inputs = matrix.inputs;
     // Cut to one length, so that none is looked at again in the loop, whose sums then stay in registers.
     let size = inputs * LANES;
-    let panels: [&[Lanes]; P] =
-        std::array::from_fn(|p| &matrix.numbers[(panel + p) * size..][..size].as_chunks::<LANES>().0[..inputs]);
+    let panels: [&[Lanes]; P] = std::array::from_fn(|p| &matrix.numbers[(panel + p) * size..][..size].as_chunks::<LANES>().0[..inputs]);
     let rows: [&[f32]; R] = std::array::from_fn(|r| &x.numbers[(row + r) * x.stride..][..inputs]);
     let mut sums = [[V::splat(0.0); P]; R];
     for input in 0..inputs {

@@ -97,7 +97,10 @@ fn each_adapter_learns_by_itself() {
         policy.update("q", played.clone(), &learn()).unwrap();
         let reports: Vec<f64> = (0..40).map(|_| policy.update("critic", targets(&played), &value()).unwrap().loss).collect();
         assert!(reports[39] < reports[0] / 5.0, "{base:?}: the critic learns, from {} to {}", reports[0], reports[39]);
-        assert_eq!([policy.versions("actor"), policy.versions("q"), policy.versions("critic")].map(|v| v.unwrap()), [vec![0], vec![1, 2], vec![39, 40]]);
+        assert_eq!(
+            [policy.versions("actor"), policy.versions("q"), policy.versions("critic")].map(|v| v.unwrap()),
+            [vec![0], vec![1, 2], vec![39, 40]]
+        );
         // The actor is where it was, and learns as if it were alone.
         assert_eq!(policy.logprobs("actor", &played, None).unwrap(), before);
         let updates = [&policy, &alone].map(|policy| policy.update("actor", played.clone(), &learn()).unwrap());

@@ -147,7 +147,10 @@ mod tests {
     #[test]
     fn the_files_of_a_model_are_known_by_the_name_of_one() {
         let of = |path: &str| parts(Path::new(path)).iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
-        assert_eq!(of("m/a-b-00002-of-00003.gguf"), ["m/a-b-00001-of-00003.gguf", "m/a-b-00002-of-00003.gguf", "m/a-b-00003-of-00003.gguf"]);
+        assert_eq!(
+            of("m/a-b-00002-of-00003.gguf"),
+            ["m/a-b-00001-of-00003.gguf", "m/a-b-00002-of-00003.gguf", "m/a-b-00003-of-00003.gguf"]
+        );
         for whole in ["m/a.gguf", "m/one-of-two.gguf", "m/a-1-of-3.gguf", "m/a-00001-of-0000x.gguf", "m/a-00000-of-00000.gguf"] {
             assert_eq!(of(whole), [whole]);
         }
