@@ -79,7 +79,7 @@ fn clusters_scores_and_what_is_told_are_those_of_a_plain_recomputation() {
     let cosine = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(x, y)| f64::from(x * y)).sum::<f64>();
     let rows = ask(&run, "select r.*, c.cluster, c.prototype from rollout r join clusters c using (iteration, task, sample, attempt, turn, phase) order by all");
     let mut prototypes: Vec<(u64, Vec<f32>)> = Vec::new();
-    let mut founded = vec![0u64; 6];
+    let mut founded = [0u64; 6];
     for row in &rows {
         let observation = row["observation"].as_str().unwrap();
         let point = words(observation);
