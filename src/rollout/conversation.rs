@@ -241,11 +241,7 @@ mod tests {
             tokens_of_answer.push(tokenizer.end());
             let response = Response::certain("go".into(), tokens_of_answer);
             let request = Request { prompt: tokens, seed: 0, choices: vec![] };
-            episode.took(
-                Move { request, prompt_memory, action: "go".into(), parts: vec![], response },
-                view(turn + 1),
-                false,
-            );
+            episode.took(Move { request, prompt_memory, action: "go".into(), parts: vec![], response }, view(turn + 1), false);
         }
         prompts
     }

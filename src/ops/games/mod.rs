@@ -55,7 +55,10 @@ fn shared_boards(node: &Node, measured: &Game, pipeline: &Pipeline) -> Option<Wr
     let (drawing, game) = drawing.find(|(_, game)| game.same_boards(measured) && game.trained().is_some_and(|deal| deal.has(split)))?;
     let which = if game.split().is_some() { "the same split" } else { "all splits but `test`" };
     let message = format!("the panel has boards of the split `{}`, and `{}` draws from {which}", split.name(), drawing.id);
-    Some(Wrong::in_node(node, &["with", "panel"], message).help(format!("let `{}` draw from another split, or measure on another", drawing.id)))
+    Some(
+        Wrong::in_node(node, &["with", "panel"], message)
+            .help(format!("let `{}` draw from another split, or measure on another", drawing.id)),
+    )
 }
 
 fn unmeasurable_program(node: &Node, measured: &ProcessSettings, pipeline: &Pipeline) -> Option<Wrong> {

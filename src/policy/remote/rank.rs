@@ -77,7 +77,8 @@ fn read(response: &Value, closed: &str) -> Result<f64, ServerError> {
         begin -= 1;
         left = left.saturating_sub(tokens[begin].len());
     }
-    let scores = logprobs.get(begin..end).unwrap_or_default().iter().map(|value| logprob(value).map(f64::from)).collect::<Option<Vec<f64>>>();
+    let scores =
+        logprobs.get(begin..end).unwrap_or_default().iter().map(|value| logprob(value).map(f64::from)).collect::<Option<Vec<f64>>>();
     match scores {
         Some(scores) if scores.len() == end - begin => Ok(scores.iter().sum()),
         _ => Err(ServerError::malformed("a reply without a log-probability for each token of its echo")),
