@@ -8,7 +8,7 @@ use arrow::array::{ArrayRef, BooleanArray, Float32Array, StringArray, UInt32Arra
 use flow::dataflow::feed::{Feed, Feeds};
 use flow::dataflow::journal::Journal;
 use flow::dataflow::run::{run, Plan};
-use flow::memory::{Asked, Entry, Library, Order, Retrieval, WIDTH};
+use flow::memory::{Entry, Library, Lookup, Order, Retrieval, WIDTH};
 use flow::row::Name;
 use flow::seed::{mix, Random};
 use flow::{ops, pipeline, row};
@@ -69,7 +69,7 @@ fn queries() -> Result<()> {
     for i in 0..QUERIES {
         let query = point(mix(7, i as u64));
         let start = Instant::now();
-        black_box(retrieval.find(&library, &Asked { buckets: &[0], key: "", point: &query }));
+        black_box(retrieval.find(&library, &Lookup { buckets: &[0], key: "", point: &query, among: None }));
         ours.push(start.elapsed().as_secs_f64() * 1e6);
         let query = tch::Tensor::from_slice(&query);
         let start = Instant::now();

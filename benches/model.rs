@@ -5,7 +5,7 @@
 //!
 //! `cargo bench --bench model -- decode` measures the cases alone whose names hold that. On a machine that others use as well, one thread each and
 //! `BENCH_CLOCK=cpu`, the seconds of the processor in place of the clock's, say most. `BENCH_DTYPE=bf16` computes both sides in bf16,
-//! `BENCH_BASE=int8` keeps the base of our side in 8 bits, and `BENCH_SCALE=card` measures sizes that keep a GPU busy (benches/gpu.py does that for models of three sizes). `BENCH_PEER=llama_peer.py` measures against
+//! `BENCH_BASE=int8` keeps the base of our side in 8 bits, `f32` computes it row by row: then what writes has an adapter, too; and `BENCH_SCALE=card` measures sizes that keep a GPU busy (benches/gpu.py does that for models of three sizes). `BENCH_PEER=llama_peer.py` measures against
 //! llama.cpp, in the cases that don't learn.
 
 mod clock;
@@ -102,17 +102,22 @@ fn main() -> Result<(), Failed> {
     let cases: Vec<Case> = cases(&scale).into_iter().filter(|(name, ..)| selected(name)).collect();
     let path = std::env::var("FLOW_MODEL").unwrap_or_else(|_| "models/smollm2-135m-instruct/model.gguf".into());
     let dtype = if set("BENCH_DTYPE") == "bf16" { Dtype::Bf16 } else { Dtype::F32 };
-    let base = if set("BENCH_BASE") == "int8" { Base::Int8 } else { Base::Own };
+    let base = match set("BENCH_BASE").as_str() {
+        "int8" => Base::Int8,
+        "f32" => Base::F32,
+        _ => Base::Own,
+    };
     let load = |lora| ModelSettings::Load(LoadModel { load: path.clone(), lora, dtype, base, ..LoadModel::default() });
+    let packed = base != Base::Own;
     // A copy of the model for those cases alone that need it.
-    let needed = |adapted: bool| cases.iter().any(|(_, case, ..)| (*case == "learn" || base == Base::Int8) == adapted);
+    let needed = |adapted: bool| cases.iter().any(|(_, case, ..)| (*case == "learn" || packed) == adapted);
     let copies = [("plain", needed(false), None), ("adapted", needed(true), Some(LoraSettings::default()))];
     let copies = copies.into_iter().filter(|(_, needed, _)| *needed).map(|(name, _, lora)| (name.to_string(), load(lora)));
     let models: BTreeMap<String, ModelSettings> = copies.collect();
     let Some(any) = models.keys().next() else { return Err("no case has such a name".into()) };
     let threads = set("BENCH_THREADS").parse().unwrap_or(2);
-    // In 8 bits there is one model: an adapter that hasn't learnt yet adds nothing to what it writes, but its time.
-    let writes = if base == Base::Int8 { "adapted" } else { "plain" };
+    // Packed there is one model: an adapter that hasn't learnt yet adds nothing to what it writes, but its time.
+    let writes = if packed { "adapted" } else { "plain" };
     let policy = Policy::start(&models, &[], 1, threads)?;
     let script = std::env::var("BENCH_PEER").unwrap_or_else(|_| "model_peer.py".into());
     let mut peer = Peer::start(&script)?;

@@ -3,7 +3,7 @@
 
 use arrow::array::{ArrayRef, BooleanArray, Float32Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use flow::credit::rows::{compare, mark, measure, value};
-use flow::credit::{AdvantageSettings, Of};
+use flow::credit::{AdvantageSettings, EstimatorName};
 use flow::row::{self, RowError};
 use flow::seed::{mix, Random};
 use std::sync::Arc;
@@ -80,7 +80,7 @@ impl Walks {
 /// Visitation depth, group by (task, state, visitation depth) with its size, discounted return, baseline, scale and advantage of rows of
 /// whole tasks: what the operators `group` and `advantage` do, one after the other. The rows come back with these columns.
 pub fn credit(rows: &RecordBatch) -> Result<RecordBatch, RowError> {
-    let settings = AdvantageSettings { of: Of::StepReturn, gamma: GAMMA, eps: EPS, ..Default::default() };
+    let settings = AdvantageSettings { of: EstimatorName::StepReturn, gamma: GAMMA, eps: EPS, ..Default::default() };
     let by = ["task", "state", "visitation_depth"].map(String::from);
     let grouped = measure(&mark(std::slice::from_ref(rows), &by)?)?;
     let mut credited = compare(&value(&grouped, &settings)?, &settings)?;

@@ -34,8 +34,8 @@ fn large(name: &str, pipeline: &Pipeline, catalog: &Catalog, free: u64) -> Optio
             let adapters = load.lora.as_ref().and_then(|lora| model.adapters(lora)).or(loaded);
             (model.parameters, adapters, model.weights(load.dtype) / model.parameters.max(1))
         }
-        // Small, whichever it is, or elsewhere.
-        ModelSettings::Encode(_) | ModelSettings::Remote(_) => return None,
+        // Small beside the others, or elsewhere.
+        ModelSettings::Shared(_) | ModelSettings::Encode(_) | ModelSettings::Remote(_) => return None,
     };
     let trains = |op: &str| catalog.operator(op).is_some_and(|spec| spec.role == Role::Learns);
     let learns = pipeline.all().any(|n| n.model() == Some(name) && trains(&n.op));

@@ -4,7 +4,7 @@ use super::error::{Error, Result};
 use crate::log::{Manifest, Run, SavedWeights};
 use crate::ops;
 use crate::pipeline::Pipeline;
-use crate::policy::{is_adapter, Dtype, LoadModel, ModelSettings, Policy, MOMENTS};
+use crate::policy::{is_adapter, LoadModel, ModelSettings, Policy, SharedModel, MOMENTS};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -29,30 +29,40 @@ pub fn start(pipeline: &Pipeline, threads: usize, start_weights: &Starts) -> Res
     }
     let mut models: BTreeMap<String, ModelSettings> = BTreeMap::new();
     for (name, value) in &pipeline.models {
-        let mut settings: ModelSettings = serde_json::from_value(value.clone()).map_err(|e| Error::Json(e).at(format!("models.{name}")))?;
-        if let Some(start_weights) =
-            start_weights.get(name).filter(|_| !matches!(settings, ModelSettings::Encode(_) | ModelSettings::Remote(_)))
-        {
-            let (dtype, serve) = match settings {
-                ModelSettings::Load(load) => (load.dtype, load.serve),
-                _ => (Dtype::F32, None),
-            };
-            let load = start_weights.display().to_string();
-            // A model that was trained with an adapter continues with it.
-            let adapter = is_adapter(start_weights).then(|| load.clone());
-            settings = ModelSettings::Load(LoadModel { load, adapter, dtype, serve, ..LoadModel::default() });
-        } else if let ModelSettings::Load(load) = &mut settings {
-            let model_name = load.of.clone().unwrap_or_else(|| name.clone());
-            let newest_folder = |path: &str| Ok::<_, Error>(newest(Path::new(path), &model_name)?.display().to_string());
-            load.load = newest_folder(&load.load)?;
-            load.adapter = load.adapter.as_deref().map(newest_folder).transpose()?;
-        }
+        let settings: ModelSettings = serde_json::from_value(value.clone()).map_err(|e| Error::Json(e).at(format!("models.{name}")))?;
+        let of = |of: &Option<String>| of.clone().unwrap_or_else(|| name.clone());
+        let found = |path: &str, of: &str| Ok::<_, Error>(newest(Path::new(path), of)?.display().to_string());
+        let began = start_weights.get(name).map(|began| (began.display().to_string(), is_adapter(began)));
+        let settings = match (settings, began) {
+            (ModelSettings::Load(own), Some((load, adapted))) => begun(load, adapted, own),
+            (ModelSettings::New(_), Some((load, adapted))) => begun(load, adapted, LoadModel::default()),
+            (ModelSettings::Load(load), None) => {
+                let of = of(&load.of);
+                let adapter = load.adapter.as_deref().map(|adapter| found(adapter, &of)).transpose()?;
+                ModelSettings::Load(LoadModel { load: found(&load.load, &of)?, adapter, ..load })
+            }
+            (ModelSettings::Shared(shared), Some((adapter, _))) => {
+                ModelSettings::Shared(SharedModel { adapter: Some(adapter), lora: None, ..shared })
+            }
+            (ModelSettings::Shared(shared), None) => {
+                let of = of(&shared.of);
+                let adapter = shared.adapter.as_deref().map(|adapter| found(adapter, &of)).transpose()?;
+                ModelSettings::Shared(SharedModel { adapter, ..shared })
+            }
+            (settings, _) => settings,
+        };
         models.insert(name.clone(), settings);
     }
     // A loaded model brings its own vocabulary.
     let new = models.values().any(|model| matches!(model, ModelSettings::New(_)));
     let words = if new { ops::words(pipeline).map_err(Error::request)? } else { Vec::new() };
     Ok(Some(Policy::start(&models, &words, pipeline.seed, threads)?))
+}
+
+/// The model that lies at `load` as a run began with it: what was trained on an adapter goes on so, and what isn't saved stays as it is set.
+fn begun(load: String, adapted: bool, own: LoadModel) -> ModelSettings {
+    let adapter = adapted.then(|| load.clone());
+    ModelSettings::Load(LoadModel { load, adapter, of: None, head: None, lora: None, ..own })
 }
 
 /// The models that have weights of their own: an encoder never learns, and those of a model that a server runs are the server's.

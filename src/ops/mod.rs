@@ -35,7 +35,7 @@ use crate::pipeline::{self, Catalog, Node, Pipeline, Role, Wrong};
 use crate::policy::ModelSettings;
 use crate::rollout::agent::Agent;
 use crate::row;
-use checks::{heads, served, update_order};
+use checks::{heads, served, shared, update_order};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -165,6 +165,7 @@ fn wrong(pipeline: &Pipeline, applies: fn(Role) -> bool) -> Vec<Wrong> {
     mistakes.extend(checks::remote::wrong(pipeline));
     mistakes.extend(sizes::wrong(pipeline));
     mistakes.extend(served::wrong(pipeline));
+    mistakes.extend(shared::wrong(pipeline));
     mistakes
 }
 

@@ -145,6 +145,7 @@ pub fn catalog() -> Catalog {
     let model = json!({ "anyOf": [
         settings(json!({ "new": { "const": "tiny" }, "layers": count }), &["new"]),
         settings(json!({ "load": { "type": "string" }, "lora": settings(json!({ "rank": count }), &["rank"]) }), &["load"]),
+        settings(json!({ "on": { "type": "string", "x-names": "model" }, "lora": settings(json!({ "rank": count }), &["rank"]) }), &["on", "lora"]),
     ] });
     let columns = vec![
         "iteration",

@@ -34,6 +34,9 @@ pub struct Pipeline {
     pub paths: Vec<Named>,
 }
 
+/// The setting of a model that names another one, on whose base it is.
+pub const BASE: &str = "on";
+
 /// One operator at work, or a loop.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
@@ -148,6 +151,13 @@ impl Pipeline {
             }
         }
         self.nodes.iter().map(|n| n.id.as_str()).filter(|n| *n != id && nodes.contains(n)).collect()
+    }
+
+    /// The models that are used, and those on whose bases they are.
+    pub fn models_for(&self, used: impl Fn(&str) -> bool) -> BTreeMap<String, Value> {
+        let base = |name: &str| self.models.iter().any(|(model, settings)| used(model) && settings[BASE] == name);
+        let kept = self.models.iter().filter(|(name, _)| used(name) || base(name));
+        kept.map(|(name, settings)| (name.clone(), settings.clone())).collect()
     }
 
     /// Every node, those inside loops too, each behind the loop that it stands in.

@@ -24,6 +24,8 @@ pub enum PolicyError {
     File { path: String, fault: FileFault },
     /// A chat template that refuses a conversation.
     Template(String),
+    /// More memory is needed than there is, in bytes: at least so much for so many rows of so many tokens.
+    Memory { rows: usize, tokens: usize, needs: u64, free: u64 },
     /// What libtorch says.
     Torch(String),
     /// Another process of the same run, and what is wrong with it.
@@ -63,10 +65,12 @@ pub enum ModelFault {
     NoTarget { target: String, known: Vec<String> },
     #[error("its adapter can't be made: {what}")]
     Adapter { what: String },
-    #[error("its base can't be kept in int8: {why}")]
-    Int8 { why: String },
-    #[error("a critic's new head has to learn whole: no adapter can be trained on it")]
-    CriticAdapter,
+    #[error("its base can't be computed row by row, as `base` asks: {why}")]
+    Base { why: String },
+    #[error("there is no model `{on}` whose base it could adapt")]
+    NoBase { on: String },
+    #[error("`{on}` has no base of its own: name the model that has it")]
+    SharedBase { on: String },
     #[error("the environment has no variable `{variable}` with the key that it is asked with")]
     NoKey { variable: String },
     #[error("the server that runs it gives no answers: {what}")]
@@ -211,6 +215,12 @@ impl PolicyError {
             }
             PolicyError::File { path, fault } => format!("{path}: {fault}"),
             PolicyError::Template(what) => what.clone(),
+            PolicyError::Memory { rows, tokens, needs, free } => format!(
+                "{rows} rows of {tokens} tokens need {} of memory at least, and {} are free: fewer rows at a time take less (`samples`, \
+                 `micro_batch`, `micro_tokens`), and so does `base: int8`",
+                gigabytes(*needs),
+                gigabytes(*free)
+            ),
             PolicyError::Torch(what) => format!("libtorch: {what}"),
             PolicyError::Peer(what) => what.clone(),
             PolicyError::Gone => "the policy thread has ended".into(),
@@ -232,9 +242,15 @@ impl From<tch::TchError> for PolicyError {
     }
 }
 
-/// An error of libtorch carries a C++ stack trace after its first line.
+fn gigabytes(bytes: u64) -> String {
+    format!("{:.1} GB", bytes as f64 / 1e9)
+}
+
+/// An error of libtorch carries a C++ stack trace after its first line. That memory ran out is said in words.
 pub(super) fn first_line(text: &str) -> String {
-    text.lines().find(|line| !line.trim().is_empty()).unwrap_or("no message").trim().to_string()
+    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("no message").trim();
+    let asked = line.split_once("you tried to allocate ").and_then(|(_, rest)| rest.split(' ').next()?.parse::<u64>().ok());
+    asked.map_or_else(|| line.to_string(), |bytes| format!("memory ran out where {} more were needed", gigabytes(bytes)))
 }
 
 #[cfg(test)]
@@ -249,6 +265,16 @@ mod tests {
         assert!(text.contains("rows: task a, turn 3; ") && text.ends_with("task a, turn 7; and 2 more"), "{text}");
         assert_eq!(PolicyError::Row { row: 4, fault: RowFault::EmptyPrompt }.describe(name), "task a, turn 4: the prompt is empty");
         assert_eq!(PolicyError::Row { row: 4, fault: RowFault::EmptyPrompt }.to_string(), "row 4: the prompt is empty");
+    }
+
+    #[test]
+    fn that_memory_runs_out_is_told_without_a_trace() {
+        let text =
+            "\n[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 2500000000 bytes. \
+                    Error code 12 (Cannot allocate memory)\nframe #0: c10::ThrowEnforceNotMet";
+        assert_eq!(first_line(text), "memory ran out where 2.5 GB more were needed");
+        let error = PolicyError::Memory { rows: 128, tokens: 4032, needs: 14_200_000_000, free: 9_040_000_000 };
+        assert!(error.to_string().starts_with("128 rows of 4032 tokens need 14.2 GB of memory at least, and 9.0 GB are free"), "{error}");
     }
 
     #[test]

@@ -19,7 +19,7 @@
 //! An encoder only reads: [`Policy::embed`] gives the vector of a text. A model that a server runs only answers ([`RemoteModel`]), and a
 //! server may answer for one that learns here ([`ServeSettings`]); nothing of the above is promised of what a server computes.
 //!
-//! A frozen 8-bit base beside an adapter ([`Base::Int8`]) is computed outside of libtorch, row by row, so that nothing of it is padded
+//! A base that stands still beside an adapter can be computed outside of libtorch ([`Base::Int8`], [`Base::F32`]), row by row, so that nothing of it is padded
 //! and what was written is kept as well: rooms `engine` (the decoder, its keys and values, and its gradient) and `products` (of 8 bits and of f32, by
 //! the processor's instructions).
 //!
@@ -59,7 +59,7 @@ pub use model::saved::MOMENTS;
 pub use room::{adapters, available, parameters, unfit, LEARNING, PLAYING};
 pub use settings::{
     Base, Dtype, EncoderModel, Head, LoadModel, LoraSettings, ModelSettings, NewKind, NewModel, RemoteModel, Sampling, ServeSettings,
-    ServerSettings, TokenKind,
+    ServerSettings, SharedModel, TokenKind,
 };
 pub use tally::Tally;
 pub use thread::Policy;

@@ -2,7 +2,7 @@
 
 use super::model::lora::{Adapter, Lora};
 use super::model::tiny::Tiny;
-use super::{LoraSettings, ModelFault, NewModel};
+use super::{Head, LoraSettings, ModelFault, NewModel, PolicyError};
 
 /// Bytes of a parameter that only plays: a 32-bit float.
 pub const PLAYING: u64 = 4;
@@ -31,7 +31,8 @@ pub fn unfit(model: &NewModel) -> Option<(&'static str, ModelFault)> {
 pub fn adapters(model: &NewModel, vocab: usize, lora: &LoraSettings) -> Option<u64> {
     use super::model::Architecture;
     let layout = Tiny::new(model, vocab).ok()?.layout();
-    u64::try_from(Adapter::new(Lora::new(lora), &layout).ok()?.layout().len()).ok()
+    let head = (model.head == Head::Value).then_some(model.width);
+    u64::try_from(Adapter::new(Lora::new(lora), &layout, head).ok()?.layout().len()).ok()
 }
 
 /// Bytes of main memory that can be had now, within the limit of the control group if there is one. None where models lie on a GPU,
@@ -45,6 +46,17 @@ pub fn available() -> Option<u64> {
     let free = free(&read("/proc/meminfo")?)?;
     let group = number("/sys/fs/cgroup/memory.max").zip(number("/sys/fs/cgroup/memory.current"));
     Some(group.map_or(free, |(most, taken)| free.min(most.saturating_sub(taken))))
+}
+
+/// Refuses what needs more bytes than are free, where that is known: so many rows of so many tokens.
+///
+/// # Errors
+/// [`PolicyError::Memory`].
+pub fn fits(rows: usize, tokens: usize, needs: u64) -> Result<(), PolicyError> {
+    match available().filter(|&free| needs > free) {
+        Some(free) => Err(PolicyError::Memory { rows, tokens, needs, free }),
+        None => Ok(()),
+    }
 }
 
 /// `MemAvailable` in bytes.

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
 
-/// A model: a new one, one that lies on disk, an encoder, or one that a server runs.
+/// A model: a new one, one that lies on disk, one on the base of another, an encoder, or one that a server runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ModelSettings {
@@ -12,6 +12,8 @@ pub enum ModelSettings {
     New(NewModel),
     /// A model on disk: one that `flow` saved, a Hugging Face folder, or a GGUF file.
     Load(LoadModel),
+    /// A further adapter on the base of another model of the pipeline.
+    Shared(SharedModel),
     /// An encoder on disk, which gives a text's vector and never learns.
     Encode(EncoderModel),
     /// A model that a server runs, which acts and reflects and never learns.
@@ -179,13 +181,14 @@ pub enum Head {
     Value,
 }
 
-/// That an adapter is either new or loaded, and none of a critic's.
+/// That an adapter is either new or loaded.
 fn one_adapter() -> Value {
-    let none = |key: &str| json!({ "properties": { key: false } });
-    json!([
-        { "if": { "required": ["adapter"] }, "then": none("lora") },
-        { "if": { "properties": { "head": { "const": "value" } }, "required": ["head"] }, "then": none("lora") },
-    ])
+    json!([{ "if": { "required": ["adapter"] }, "then": { "properties": { "lora": false } } }])
+}
+
+/// The same, and that there is one.
+fn an_adapter() -> Value {
+    json!([{ "if": { "required": ["adapter"] }, "then": { "properties": { "lora": false } }, "else": { "required": ["lora"] } }])
 }
 
 /// A model on disk: one that `flow` saved, a Hugging Face folder, or a GGUF file.
@@ -200,7 +203,8 @@ pub struct LoadModel {
     /// What the model is called in that run, if not as here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// The head; the one that was saved when left out. Another one than that starts anew: `value` makes a critic of a saved policy.
+    /// The head; the one that was saved when left out. Another one than that starts anew: `value` makes a critic of a saved policy, whose head is
+    /// learnt whole also where the rest learns by an adapter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head: Option<Head>,
     /// Trains new low-rank adapters beside the model's matrices and leaves those as they are.
@@ -214,8 +218,9 @@ pub struct LoadModel {
     #[serde(default, skip_serializing_if = "is_f32")]
     pub dtype: Dtype,
     /// What the frozen base of an adapter is kept and computed in. `int8` rounds its matrices once, when it is loaded, in groups of 64 numbers
-    /// with a scale each: a quarter of the memory, several times the speed, and what plays and what learns compute the same bits. The trained
-    /// adapter belongs to the rounded base.
+    /// with a scale each: a quarter of the memory, several times the speed, and what plays and what learns compute the same bits. The adapter
+    /// that is learnt is for the base as it was rounded. `f32` computes in the same way, row by row, without rounding: exact, with less memory for
+    /// long rows, faster where few rows are written at a time and slower where many tokens are read or learnt.
     #[serde(default, skip_serializing_if = "Base::is_own")]
     pub base: Base,
     /// Bytes, in GB, of the keys and values of what was read and written that are kept while the weights stay the same; a quarter of the memory that
@@ -226,6 +231,34 @@ pub struct LoadModel {
     /// A server that generates in place of this process; the adapter, which the model must have, is trained here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serve: Option<ServeSettings>,
+}
+
+/// A further adapter on the base of another model of the pipeline. The base's weights are in memory once, and each adapter learns, is kept and is
+/// exported by itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("allOf" = an_adapter()))]
+pub struct SharedModel {
+    /// The model whose base it adapts, one with `load` or `new`: its weights as they were when the run began, without its own adapter.
+    #[schemars(extend("x-names" = "model"))]
+    pub on: String,
+    /// The new low-rank adapter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lora: Option<LoraSettings>,
+    /// In place of a new one, the adapter in this folder (PEFT's, or that of a run), which is trained on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-names" = "file"))]
+    pub adapter: Option<String>,
+    /// What the model is called in the run that `adapter` names, if not as here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
+    /// The head; that of the base when left out. `value` makes a critic on the base of a policy: its head is learnt whole, beside the adapter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<Head>,
+    /// As of a model that is loaded: bytes, in GB, of the keys and values that are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.001, max = 100_000.0))]
+    pub cache_gb: Option<f64>,
 }
 
 fn is_f32(dtype: &Dtype) -> bool {
@@ -239,8 +272,10 @@ pub enum Base {
     /// As `dtype` says.
     #[default]
     Own,
-    /// 8 bits, on a processor.
+    /// 8 bits, row by row on a processor.
     Int8,
+    /// f32, row by row on a processor.
+    F32,
 }
 
 impl Base {

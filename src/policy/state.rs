@@ -37,16 +37,31 @@ impl PolicyState {
         let device = Device::cuda_if_available();
         let threads = if device.is_cuda() { 1 } else { threads.max(1) };
         let mut state = PolicyState { models: BTreeMap::new(), encoders: BTreeMap::new(), device, threads };
+        let mut shared = Vec::new();
         for (name, settings) in models {
-            if let ModelSettings::Encode(encoder) = settings {
-                state.encoders.insert(name.clone(), Encoder::load(Path::new(&encoder.encode), device)?);
-            } else {
-                let model = VersionedModel::new(name, settings, words, seed, device)?;
-                if matches!(settings, ModelSettings::Load(load) if load.serve.is_some()) && !model.can_be_served() {
-                    return Err(PolicyError::model(name, ModelFault::NotServed));
+            match settings {
+                ModelSettings::Encode(encoder) => {
+                    state.encoders.insert(name.clone(), Encoder::load(Path::new(&encoder.encode), device)?);
                 }
-                state.models.insert(name.clone(), model);
+                // The model whose base it is has to be there.
+                ModelSettings::Shared(settings) => shared.push((name, settings)),
+                _ => {
+                    let model = VersionedModel::new(name, settings, words, seed, device)?;
+                    if matches!(settings, ModelSettings::Load(load) if load.serve.is_some()) && !model.can_be_served() {
+                        return Err(PolicyError::model(name, ModelFault::NotServed));
+                    }
+                    state.models.insert(name.clone(), model);
+                }
             }
+        }
+        for (name, settings) in shared {
+            let fault = match models.get(&settings.on) {
+                Some(ModelSettings::Shared(_)) => ModelFault::SharedBase { on: settings.on.clone() },
+                _ => ModelFault::NoBase { on: settings.on.clone() },
+            };
+            let base = state.models.get(&settings.on).filter(|_| !matches!(fault, ModelFault::SharedBase { .. }));
+            let model = base.ok_or_else(|| PolicyError::model(name, fault))?.shared(name, settings, seed)?;
+            state.models.insert(name.clone(), model);
         }
         state.understood()?;
         Ok(state)

@@ -1,5 +1,6 @@
 //! One model of a process: what it begins with, the versions of what is trained of it that are kept, and how these are saved.
 
+use super::engine::MatrixFormat;
 use super::generate::store::Store;
 use super::model::adapter::{self, BaseLocation};
 use super::model::checkpoint;
@@ -11,13 +12,20 @@ use super::remote::ExportedAdapter;
 use super::tensors::values;
 use super::update::parallel::hash;
 use super::update::Moments;
-use super::{Base, Dtype, FileFault, LoadModel, LoraSettings, ModelFault, ModelSettings, PolicyError, TokenKind, Tokenizer};
+use super::{
+    Base, Dtype, FileFault, Head, LoadModel, LoraSettings, ModelFault, ModelSettings, PolicyError, SharedModel, TokenKind, Tokenizer,
+};
 use crate::seed::{mix, text};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 use tch::{Device, Kind, Tensor};
+
+/// Bytes of so many GB.
+fn bytes(gigabytes: Option<f64>) -> Option<u64> {
+    gigabytes.map(|gigabytes| (gigabytes * 1e9) as u64)
+}
 
 /// One model: its newest versions, its moments, and the weights it began with.
 pub struct VersionedModel {
@@ -57,14 +65,41 @@ impl VersionedModel {
                 let flat = Tensor::from_slice(&tiny.layout().random(seed)).to_device(device);
                 let model = VersionedModel::begin(Arc::new(tiny), Arc::new(tokenizer), &flat, Kind::Float, seed);
                 match &new.lora {
-                    Some(lora) => model.adapted(lora).map_err(wrong),
+                    Some(lora) => model.adapted(lora, None).map_err(wrong),
                     None => Ok(model),
                 }
             }
             ModelSettings::Load(load) => VersionedModel::load(load, seed, device, &wrong),
-            // Neither is kept among the models that learn.
-            ModelSettings::Encode(_) | ModelSettings::Remote(_) => Err(wrong(ModelFault::WritesNothing)),
+            // It is made of the other one, and the others aren't kept among the models that learn.
+            ModelSettings::Shared(_) | ModelSettings::Encode(_) | ModelSettings::Remote(_) => Err(wrong(ModelFault::WritesNothing)),
         }
+    }
+
+    /// A model of that name on the base of this one, with an adapter of its own.
+    ///
+    /// # Errors
+    /// If there is no such adapter, or the base has another head that can't give way.
+    pub fn shared(&self, name: &str, settings: &SharedModel, seed: u64) -> Result<VersionedModel, PolicyError> {
+        let wrong = |fault| PolicyError::model(name, fault);
+        let start = self.start.bare();
+        let moments = Moments::new(&Tensor::zeros([0], (Kind::Float, start.device())));
+        let below = VersionedModel {
+            start,
+            tokenizer: self.tokenizer.clone(),
+            versions: VecDeque::new(),
+            moments,
+            stores: RefCell::default(),
+            cache: bytes(settings.cache_gb),
+            seed: mix(seed, text(name)),
+            base: self.base.clone(),
+        };
+        if let Some(folder) = &settings.adapter {
+            let own = adapter::StoredAdapter::open(Path::new(folder))?;
+            let adapter = own.adapter(below.start.base_layout(), below.start.sizes.width)?;
+            let flat = own.read(&adapter, below.start.device())?;
+            return below.with_adapter(Arc::new(adapter), flat, settings.head).map_err(wrong);
+        }
+        below.adapted(&settings.lora.clone().unwrap_or_default(), settings.head).map_err(wrong)
     }
 
     /// A model from disk. The weights are taken, the training isn't: it starts at version 0 with fresh moments.
@@ -80,7 +115,7 @@ impl VersionedModel {
             Some(folder) if *folder == load.load => stored.adapters.pop(),
             Some(folder) => {
                 let own = adapter::StoredAdapter::open(Path::new(folder))?;
-                Some((Arc::new(own.adapter(&stored.architecture.layout())?), own))
+                Some((Arc::new(stored.adapted_by(&own)?), own))
             }
         };
         let base = match &adapter {
@@ -89,13 +124,21 @@ impl VersionedModel {
         };
         // Where all weights are trained, the first update makes them f32; the forward pass computes in `kind`.
         let mut saved = stored.load(device, kind)?;
-        if let Some(head) = load.head {
+        // Where an adapter learns, the head is learnt beside it, and the base is what it was.
+        let learns = load.lora.is_some() || adapter.is_some();
+        if let Some(head) = load.head.filter(|_| !learns) {
             saved = saved.with_head(head).map_err(wrong)?;
         }
         let named = saved::published(&*saved.architecture);
         let mut model = VersionedModel::begin(saved.architecture, saved.tokenizer, &saved.flat, kind, seed);
-        if load.base == Base::Int8 {
-            let dropout = adapter.as_ref().map(|(adapter, _)| adapter.lora.dropout).or(load.lora.as_ref().map(|lora| lora.dropout));
+        drop(saved.flat);
+        let dropout = adapter.as_ref().map(|(adapter, _)| adapter.lora.dropout).or(load.lora.as_ref().map(|lora| lora.dropout));
+        let kept = match load.base {
+            Base::Own => None,
+            Base::Int8 => Some(MatrixFormat::Int8),
+            Base::F32 => Some(MatrixFormat::F32),
+        };
+        if let Some(kept) = kept {
             let why = match dropout {
                 _ if device.is_cuda() => Some("a GPU computes in other kinds"),
                 _ if load.dtype != Dtype::F32 => Some("what stands beside it is computed in f32: leave `dtype` out"),
@@ -104,21 +147,17 @@ impl VersionedModel {
                 Some(_) => None,
             };
             if let Some(why) = why {
-                return Err(wrong(ModelFault::Int8 { why: why.into() }));
+                return Err(wrong(ModelFault::Base { why: why.into() }));
             }
-            drop(saved.flat);
-            model.versions.clear();
-            model.moments = Moments::new(&Tensor::zeros([0], (Kind::Float, device)));
-            model.start = model.start.rounded(!named);
+            model = model.packed(kept, !named);
         }
         if let Some(lora) = &load.lora {
-            model = model.adapted(lora).map_err(wrong)?;
+            model = model.adapted(lora, load.head).map_err(wrong)?;
         } else if let Some((adapter, own)) = adapter {
             let flat = own.read(&adapter, device)?;
-            model = model.with_adapter(adapter, flat).map_err(wrong)?;
+            model = model.with_adapter(adapter, flat, load.head).map_err(wrong)?;
         }
-        let cache = load.cache_gb.map(|gigabytes| (gigabytes * 1e9) as u64);
-        Ok(VersionedModel { base: named.then_some(base), cache, ..model })
+        Ok(VersionedModel { base: named.then_some(base), cache: bytes(load.cache_gb), ..model })
     }
 
     /// A model that begins with those weights, all of which are trained.
@@ -137,19 +176,42 @@ impl VersionedModel {
         }
     }
 
-    /// The same with a new adapter, which alone is trained.
-    fn adapted(self, lora: &LoraSettings) -> Result<VersionedModel, ModelFault> {
-        let adapter = Arc::new(Adapter::new(Lora::new(lora), self.start.base_layout())?);
-        let flat = Tensor::from_slice(&adapter.layout().random(mix(self.seed, text("adapter")))).to_device(self.start.device());
-        self.with_adapter(adapter, flat)
+    /// The same with its base packed once, to be computed row by row, since only what will stand beside it is trained. Where it need not be `saved`,
+    /// nothing else is left of it.
+    fn packed(self, kept: MatrixFormat, saved: bool) -> VersionedModel {
+        let moments = Moments::new(&Tensor::zeros([0], (Kind::Float, self.start.device())));
+        let VersionedModel { start, versions, .. } = self;
+        drop(versions);
+        VersionedModel { start: start.packed(kept, saved), versions: VecDeque::new(), moments, ..self }
     }
 
-    /// The same with that adapter, which alone is trained.
-    fn with_adapter(self, adapter: Arc<Adapter>, flat: Tensor) -> Result<VersionedModel, ModelFault> {
-        if self.values() {
-            return Err(ModelFault::CriticAdapter);
+    /// The same with a new adapter, which alone is trained: with a value head beside it where it has `head: value`, or is a critic already.
+    fn adapted(self, lora: &LoraSettings, head: Option<Head>) -> Result<VersionedModel, ModelFault> {
+        let sizes = self.start.sizes;
+        let learnt = (sizes.value || head == Some(Head::Value)).then_some(sizes.width);
+        let adapter = Arc::new(Adapter::new(Lora::new(lora), self.start.base_layout(), learnt)?);
+        let mut flat = adapter.layout().random(mix(self.seed, text("adapter")));
+        if let Some(begun) = self.start.value_head() {
+            // The head of a critic that was saved is learnt on from what it is.
+            let at = flat.len() - begun.len();
+            flat[at..].copy_from_slice(&begun);
         }
-        let (start, moments) = (self.start.adapted(&adapter, &flat), Moments::new(&flat));
+        let flat = Tensor::from_slice(&flat).to_device(self.start.device());
+        self.with_adapter(adapter, flat, head)
+    }
+
+    /// The same with that adapter, which alone is trained. `head` is the one that is asked for.
+    fn with_adapter(self, adapter: Arc<Adapter>, flat: Tensor, head: Option<Head>) -> Result<VersionedModel, ModelFault> {
+        if self.start.running().is_some() && adapter.lora.dropout > 0.0 {
+            return Err(ModelFault::Adapter { what: "beside a base that is computed row by row an adapter has no dropout".into() });
+        }
+        let start = self.start.adapted(&adapter, &flat)?;
+        match head {
+            Some(Head::Language) if start.sizes.value => return Err(ModelFault::CriticAsPolicy),
+            Some(Head::Value) if !start.sizes.value => return Err(ModelFault::NoValueHead),
+            _ => {}
+        }
+        let moments = Moments::new(&flat);
         Ok(VersionedModel { start, moments, versions: VecDeque::from([(0, flat)]), ..self })
     }
 
@@ -221,16 +283,16 @@ impl VersionedModel {
     pub fn save(&self, folder: &Path) -> Result<(), PolicyError> {
         let (version, flat) = self.newest();
         let (flat, moments) = (flat.shallow_clone(), self.moments.share());
-        let whole = |flat: Tensor, version, moments| SavedModel {
-            architecture: self.start.architecture().clone(),
+        let whole = |net: &Net, flat: Tensor, version, moments| SavedModel {
+            architecture: net.architecture().clone(),
             tokenizer: self.tokenizer.clone(),
             version,
             flat,
             moments,
         };
-        let Some(adapter) = self.start.adapter() else { return saved::save(&whole(flat, version, moments), folder) };
+        let Some(adapter) = self.start.adapter() else { return saved::save(&whole(&self.start, flat, version, moments), folder) };
         let below = self.start.bare();
-        let here = whole(below.flat().shallow_clone(), 0, Moments::new(below.flat()));
+        let here = whole(&below, below.flat().shallow_clone(), 0, Moments::new(below.flat()));
         let base = self.base.as_deref().map_or(BaseLocation::Here(&here), BaseLocation::Named);
         adapter::save(&adapter::SavedAdapter { adapter: adapter.clone(), flat, moments, version, base }, folder)
     }
@@ -252,8 +314,8 @@ impl VersionedModel {
             }
             Some(own) if adapter::is_adapter_folder(folder) => {
                 let stored = adapter::StoredAdapter::open(folder)?;
-                let theirs = stored.adapter(self.start.base_layout())?;
-                if theirs.lora != own.lora {
+                let theirs = stored.adapter(self.start.base_layout(), self.start.sizes.width)?;
+                if theirs.lora != own.lora || theirs.head != own.head {
                     return Err(other());
                 }
                 let flat = stored.read(&theirs, device)?;

@@ -70,3 +70,46 @@ fn a_published_model_is_exported_with_and_without_its_adapter() {
     assert!(weights(&alone).abs_diff(weights(&adapter)) < 4096);
     assert!(done(flow().args(["model", "show"]).arg(&merged)).contains("architecture     llama"));
 }
+
+/// PPO whose critic is a further adapter on the actor's base.
+const SHARED: &str = r#"
+flow: shared
+iterations: 2
+seed: 5
+models:
+  actor: { new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1, lora: { rank: 4 } }
+  critic: { on: actor, lora: { rank: 4 }, head: value }
+nodes:
+  tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 2, batch: 6 } }
+  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { agent: { model: actor, max_turns: 5 }, samples: 4 } }
+  value: { op: value, inputs: { rows: rollout, weights: { after: learn } }, with: { model: critic } }
+  batch: { op: group, inputs: value, with: { by: [iteration] } }
+  advantage: { op: advantage, inputs: batch, with: { of: gae, gamma: 0.9, lambda: 0.8 } }
+  learn: { op: gpu-update, inputs: advantage, with: { model: critic, objective: value, lr: 1.0e-2 } }
+  update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-2 } }
+log: [rollout, value, advantage, learn, update]
+"#;
+
+#[test]
+fn two_adapters_on_one_base_are_resumed_and_replayed() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = trained(folder.path(), "base", SMALL, &["--set", "iterations=1"]);
+    let new = "{ new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1, lora: { rank: 4 } }";
+    let rounded = SHARED.replace(new, &format!("{{ load: {}, base: int8, lora: {{ rank: 4 }} }}", base.display()));
+    assert!(rounded != SHARED);
+    for (name, yaml) in [("new", SHARED), ("int8", rounded.as_str())] {
+        let whole = trained(folder.path(), &format!("{name}-whole"), yaml, &["--set", "iterations=4", "--workers", "2"]);
+        let short = trained(folder.path(), &format!("{name}-short"), yaml, &["--set", "iterations=2"]);
+        done(flow().arg("resume").arg(&short).args(["--iterations", "4"]));
+        assert!(digest(&short) == digest(&whole), "{name}: resumed");
+        let replayed = folder.path().join(format!("{name}-replayed"));
+        done(flow().arg("replay").arg(&whole).arg("--out").arg(&replayed));
+        assert!(digest(&replayed).1 == digest(&whole).1, "{name}: replayed");
+        let made = ask(&whole, "select max(version) as newest from learn");
+        assert_eq!(made[0]["newest"], 4, "{name}: versions of its own");
+        let config = std::fs::read_to_string(whole.join("weights/4/critic/adapter_config.json")).unwrap();
+        assert!(config.contains("\"value_head\""), "{config}");
+        let message = fails(flow().args(["model", "export"]).arg(&whole).arg("--out").arg(folder.path().join("out")));
+        assert!(message.contains("--model") && message.contains("actor, critic"), "{message}");
+    }
+}

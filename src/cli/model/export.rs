@@ -9,6 +9,22 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+/// The line of Python that loads what was written into `to`.
+fn loaded(exported: &ExportKind, to: &Path) -> String {
+    let told = |path: &Path| format!("{:?}", path.display().to_string());
+    match exported {
+        ExportKind::Model => format!("AutoModelForCausalLM.from_pretrained({})", told(to)),
+        // PEFT by itself knows no such files.
+        ExportKind::Adapter { gguf: Some(file) } => format!(
+            "PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained({}, gguf_file={}), {})",
+            told(file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))),
+            told(Path::new(file.file_name().unwrap_or_default())),
+            told(to)
+        ),
+        ExportKind::Adapter { gguf: None } => format!("AutoPeftModelForCausalLM.from_pretrained({})", told(to)),
+    }
+}
+
 #[derive(Args)]
 pub struct ModelExportArgs {
     /// A run (its newest weights), a saved version of its weights, or any other model
@@ -32,11 +48,9 @@ impl ModelExportArgs {
         if let Some(folder) = to.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder).map_err(Error::file(folder))?;
         }
-        let (what, use_it) = match policy::export(&from, &to, self.merge)? {
-            ExportKind::Model => ("a model that transformers loads", "AutoModelForCausalLM.from_pretrained"),
-            ExportKind::Adapter => ("an adapter that PEFT loads", "AutoPeftModelForCausalLM.from_pretrained"),
-        };
-        answer(&format!("{} -> {}: {what}\nuse it: {use_it}({:?})", from.display(), to.display(), to.display().to_string()));
+        let exported = policy::export(&from, &to, self.merge)?;
+        let what = if exported == ExportKind::Model { "a model that transformers loads" } else { "an adapter that PEFT loads" };
+        answer(&format!("{} -> {}: {what}\nuse it: {}", from.display(), to.display(), loaded(&exported, &to)));
         Ok(ExitCode::SUCCESS)
     }
 

@@ -3,7 +3,8 @@
 
 use super::upstream::upstream;
 use crate::ops::{is, operator, RequiredHead};
-use crate::pipeline::{Named, Node, Pipeline, Role, Wrong, MODEL};
+use crate::pipeline::{Named, Node, Pipeline, Role, Wrong, BASE, MODEL};
+use serde_json::Value;
 
 /// Nodes that use a critic to write or a policy to estimate values, and critics whose targets nothing produces.
 pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
@@ -12,7 +13,7 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
         mistakes.extend(node.with.models().filter(|named| named.role() == "critic").filter_map(|named| valueless(pipeline, node, named)));
         let Some(required) = operator(&node.op).and_then(|o| (o.further.head)(&node.with)) else { continue };
         for named in node.with.models().filter(|named| named.role() == MODEL) {
-            let value = pipeline.models.get(&named.name).is_some_and(|settings| settings["head"] == "value");
+            let value = pipeline.models.get(&named.name).is_some_and(|settings| head(pipeline, settings) == Some("value"));
             if value && required == RequiredHead::Language {
                 let message = format!("`{}` has a value head and writes nothing, so `{}` can't use it", named.name, node.id);
                 mistakes.push(wrong_at(node, named, message).help("name a model without `head: value`"));
@@ -27,7 +28,13 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     mistakes
 }
 
-/// A mistake at the setting that names a model.
+/// The head that a model with these settings has, as far as they say it: its own, or that of the model on whose base it is.
+fn head<'a>(pipeline: &'a Pipeline, settings: &'a Value) -> Option<&'a str> {
+    let base = || head(pipeline, pipeline.models.get(settings[BASE].as_str()?).filter(|base| base[BASE].is_null())?);
+    settings["head"].as_str().or(settings["new"].is_string().then_some("language")).or_else(base)
+}
+
+/// A mistake in what names a model.
 fn wrong_at(node: &Node, named: &Named, message: String) -> Wrong {
     let path: Vec<&str> = std::iter::once("with").chain(named.path.iter().map(String::as_str)).collect();
     Wrong::in_node(node, &path, message)
@@ -37,8 +44,7 @@ fn wrong_at(node: &Node, named: &Named, message: String) -> Wrong {
 fn valueless(pipeline: &Pipeline, node: &Node, named: &Named) -> Option<Wrong> {
     let (model, settings) = pipeline.models.get_key_value(&named.name)?;
     // What was saved may have a value head.
-    let known = settings["head"].is_string() || settings["new"].is_string();
-    if !known || settings["head"] == "value" {
+    if head(pipeline, settings).is_none_or(|head| head == "value") {
         return None;
     }
     let message = format!("`{}` needs a critic, and `{model}` has no value head", node.id);

@@ -7,5 +7,6 @@ pub mod idle_clip;
 pub mod placement;
 pub mod remote;
 pub mod served;
+pub mod shared;
 pub mod update_order;
 pub mod upstream;

@@ -22,6 +22,7 @@ pub fn nodes<'a>(tree: &'a Tree, catalog: &'a Catalog, sketch: &mut Sketch<'a>, 
     }
     let names = NodeNames::collect(nodes, report);
     let mut used = UsedNames::default();
+    bases(tree, catalog, sketch, &mut used, report);
     for (place, NamedNode { entry, inside }) in names.nodes().iter().enumerate() {
         let draft = node(entry, (place, *inside), &names, (tree, catalog), (sketch, &mut used), report);
         sketch.nodes.push(draft);
@@ -45,6 +46,21 @@ pub fn nodes<'a>(tree: &'a Tree, catalog: &'a Catalog, sketch: &mut Sketch<'a>, 
 struct UsedNames {
     models: BTreeSet<String>,
     agents: BTreeSet<String>,
+}
+
+/// The models that models name: on whose bases they are.
+fn bases(tree: &Tree, catalog: &Catalog, sketch: &Sketch, used: &mut UsedNames, report: &mut Report) {
+    for (model, settings) in &sketch.models {
+        for named in marks::marked(settings, &catalog.model).into_iter().filter(|named| named.mark == marks::MODEL) {
+            used.models.insert(named.name.clone());
+            if !sketch.models.contains_key(&named.name) {
+                let names = || sketch.models.keys().map(String::as_str).filter(|name| name != model);
+                used.models.extend(report.guess(&named.name, names()).map(String::from));
+                let at = tree.deepest(["models", model].into_iter().chain(named.path.iter().map(String::as_str))).at;
+                report.add(at, format!("there is no model `{}`", named.name), report.nearest(&named.name, names()));
+            }
+        }
+    }
 }
 
 /// One node: an operator or a loop.

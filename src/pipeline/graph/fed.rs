@@ -22,7 +22,7 @@ impl Pipeline {
             let working = nodes.iter().filter(|n| !is_fed(n)).flat_map(Node::all);
             working.into_iter().flat_map(|n| n.with.models()).any(|named| named.name == name)
         };
-        let models = self.models.iter().filter(|(name, _)| uses(name)).map(|(name, model)| (name.clone(), model.clone())).collect();
+        let models = self.models_for(uses);
         let log = self.log.iter().filter(|id| remaining.contains(*id)).cloned().collect();
         Pipeline { nodes, models, log, ..self.clone() }
     }

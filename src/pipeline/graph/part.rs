@@ -23,7 +23,7 @@ impl Pipeline {
         part.log.retain(|id| included.contains(id.as_str()));
         let working = part.nodes.iter().filter(|n| !fed.contains(&n.id)).flat_map(Node::all);
         let used: BTreeSet<&str> = working.flat_map(|n| n.with.models().map(|named| named.name.as_str())).collect();
-        part.models = self.models.iter().filter(|(name, _)| used.contains(name.as_str())).map(|(n, m)| (n.clone(), m.clone())).collect();
+        part.models = self.models_for(|name| used.contains(name));
         part
     }
 

@@ -3,7 +3,7 @@
 use super::tree::{Shape, Tree};
 
 /// The keys that say what form a model has. What has one form takes the place of what has another: their settings don't mix.
-const FORMS: [&str; 4] = ["new", "load", "encode", "openai"];
+const FORMS: [&str; 5] = ["new", "load", "on", "encode", "openai"];
 
 impl Tree {
     /// Lays `over` upon this: maps are merged key by key, a null takes the key away, and anything else takes the place of what was there, as

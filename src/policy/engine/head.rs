@@ -1,10 +1,10 @@
-//! What makes logits of final states, and log-probabilities of logits: each row by itself, in an order that its length decides.
+//! What makes logits or values of final states, and log-probabilities of logits: each row by itself, in an order that its length decides.
 
 use super::{AdaptedEngine, Engine};
 use crate::policy::products::dense::StridedRows;
 use crate::policy::products::isa::Isa;
 use crate::policy::products::rounded::Rounded;
-use crate::policy::products::vectors::{exp, sum, vectorised, LANES};
+use crate::policy::products::vectors::{dot, exp, sum, vectorised, LANES};
 
 /// Logits whose masses are added up at a time.
 pub const MASS: usize = 256;
@@ -59,6 +59,11 @@ vectorised! {
         mass.1 - sum(total)
     }
 
+    /// The value of each of `states` `[n, width]` by the head `weights` `[width]`.
+    pub fn values(states: &[f32], weights: &[f32]) -> Vec<f32> {
+        states.chunks_exact(weights.len()).map(|state| dot(state, weights)).collect()
+    }
+
     /// Adds to `to` the probabilities of `logits` times `share`.
     pub fn add_probabilities(logits: &[f32], temperature: f32, mass: (f32, f32), share: f32, to: &mut [f32]) {
         let inverse = 1.0 / temperature;
@@ -92,9 +97,13 @@ pub fn logprob(logit: f32, temperature: f32, mass: (f32, f32)) -> f32 {
     (logit - mass.0) * (1.0 / temperature) - mass.1
 }
 
-/// Calls `each` with the logits of each of `states` `[n, width]`, final states after the last norm, in their order.
-pub fn logits(running: &AdaptedEngine, states: &[f32], mut each: impl FnMut(usize, &mut [f32])) {
+/// Calls `each` with the logits of each of `states` `[n, width]`, final states after the last norm, in their order; of a critic with its value.
+pub fn each_output(running: &AdaptedEngine, states: &[f32], mut each: impl FnMut(usize, &mut [f32])) {
     let Engine { isa, config, .. } = &*running.engine;
+    if let Some(head) = &running.adapters.head {
+        let mut values = values(*isa, states, &head.weights);
+        return values.chunks_mut(1).enumerate().for_each(|(i, value)| each(i, value));
+    }
     let output = running.engine.output();
     let (mut rounded, mut y) = (Rounded::default(), Vec::new());
     for (number, states) in states.chunks(CHUNK * config.width).enumerate() {

@@ -13,7 +13,7 @@ use crate::policy::model::lora::AdapterPart;
 use crate::policy::model::parameters::Layout;
 use crate::policy::products::dense::{outer, Dense, StridedRows};
 use crate::policy::products::isa::Isa;
-use crate::policy::products::matrix::Matrix;
+use crate::policy::products::matrix::{spread_out, Matrix};
 use crate::policy::products::product;
 use crate::policy::products::rounded::Rounded;
 use crate::policy::products::vectors::vectorised;
@@ -24,7 +24,6 @@ pub enum FrozenMatrix {
     /// Rounded to 8 bits.
     Int8(Matrix),
     /// As it is.
-    #[cfg_attr(not(test), allow(dead_code))]
     F32(Dense),
 }
 
@@ -34,6 +33,14 @@ vectorised! {
         let inputs = rounded.inputs();
         for row in 0..rounded.rows() {
             rounded.take(row, &x[row * stride..row * stride + inputs]);
+        }
+    }
+
+    /// Takes what rows of `x`, `stride` from one another, were rounded to away from them.
+    fn leave(x: &mut [f32], stride: usize, rounded: &Rounded) {
+        let inputs = rounded.inputs();
+        for row in 0..rounded.rows() {
+            rounded.leave(row, &mut x[row * stride..row * stride + inputs]);
         }
     }
 
@@ -47,10 +54,9 @@ vectorised! {
 
 impl FrozenMatrix {
     /// The matrix `numbers` `[outputs, inputs]`.
-    pub fn new(numbers: &[f32], outputs: usize, inputs: usize, format: MatrixFormat) -> FrozenMatrix {
-        match format {
+    pub fn new(numbers: &[f32], outputs: usize, inputs: usize, kept: MatrixFormat) -> FrozenMatrix {
+        match kept {
             MatrixFormat::Int8 => FrozenMatrix::Int8(Matrix::new(numbers, outputs, inputs)),
-            #[cfg(test)]
             MatrixFormat::F32 => FrozenMatrix::F32(Dense::from_fn(outputs, inputs, |output, input| numbers[output * inputs + input])),
         }
     }
@@ -79,7 +85,7 @@ impl FrozenMatrix {
     pub fn stride(&self) -> usize {
         match self {
             FrozenMatrix::Int8(matrix) => matrix.stride(),
-            FrozenMatrix::F32(dense) => dense.outputs(),
+            FrozenMatrix::F32(dense) => spread_out(dense.outputs()),
         }
     }
 
@@ -100,10 +106,21 @@ impl FrozenMatrix {
                 round(isa, x.numbers, x.stride, rounded);
                 product(isa, rounded, matrix, y);
             }
-            FrozenMatrix::F32(dense) => {
-                y.fill(0.0);
-                dense.add(isa, x, 1.0, y, dense.outputs());
-            }
+            FrozenMatrix::F32(dense) => dense.of_rows(isa, x, y, self.stride()),
+        }
+    }
+}
+
+impl FrozenMatrix {
+    /// As [`FrozenMatrix::of`], of rows that 8 bits would be too few for: what their rounding leaves of them, in their place, is rounded and multiplied
+    /// as well, which makes it some 15 bits. `part` is room.
+    pub fn finely(&self, isa: Isa, x: &mut [f32], stride: usize, rounded: &mut Rounded, y: &mut Vec<f32>, part: &mut Vec<f32>) {
+        let count = x.len() / stride;
+        self.multiply(isa, StridedRows { numbers: x, stride, count }, rounded, y);
+        if let FrozenMatrix::Int8(_) = self {
+            leave(isa, x, stride, rounded);
+            self.multiply(isa, StridedRows { numbers: x, stride, count }, rounded, part);
+            y.iter_mut().zip(part).for_each(|(y, part)| *y += *part);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A decoder computed row by row on the processor, outside of libtorch: for models with a frozen 8-bit base.
+//! A decoder computed row by row on the processor, outside of libtorch: for models whose base stands still beside adapters, in 8 bits or as it is.
 //!
 //! A row is one token of one sequence. All that a row goes through sums in an order that follows from the row alone: products
 //! ([`super::products`]), norms, attention over the keys before it, and what makes probabilities of logits. So a token has the same bits alone
@@ -28,8 +28,8 @@ mod tests;
 
 pub use block::KvMemory;
 
-use super::model::config::{DecoderConfig, OutputHead, EMBEDDING, NORM, OUTPUT};
-use super::model::lora::Adapter;
+use super::model::config::{DecoderConfig, OutputHead, EMBEDDING, NORM, OUTPUT, VALUE_HEAD};
+use super::model::lora::{whole, Adapter};
 use super::model::parameters::Layout;
 use super::products::isa::Isa;
 use linear::{FrozenLinear, FrozenMatrix, MatrixAdapters};
@@ -41,8 +41,7 @@ use std::sync::{Arc, OnceLock};
 pub enum MatrixFormat {
     /// Rounded to 8 bits.
     Int8,
-    /// As they are: the reference of the tests.
-    #[cfg(test)]
+    /// As they are.
     F32,
 }
 
@@ -54,7 +53,9 @@ pub struct Engine {
     embedding: FrozenMatrix,
     /// The output matrix, where it is another one than the embedding.
     output: Option<FrozenMatrix>,
-    /// The transposed output matrix of the backward pass, built at the first training step.
+    /// A critic's head.
+    head: Option<Vec<f32>>,
+    /// The output matrix of the way back, made when something is first learnt.
     turned_output: OnceLock<FrozenMatrix>,
     blocks: Vec<BlockWeights>,
     norm: Vec<f32>,
@@ -77,8 +78,17 @@ const MATRICES: [&str; 4] = ["self_attn.qkv", "self_attn.o_proj", "mlp.gate_up",
 /// The adapters' low-rank updates of each block's matrices.
 pub struct Adapters {
     blocks: Vec<[MatrixAdapters; 4]>,
+    /// What makes a value of a final state, in place of logits: a critic's.
+    head: Option<ValueHead>,
     /// How many weights there are.
     pub len: usize,
+}
+
+/// The head of a critic, `[width]`.
+struct ValueHead {
+    weights: Vec<f32>,
+    /// Where they lie among the adapter's weights, if they learn.
+    at: Option<usize>,
 }
 
 /// A model's weights by name: numbers and sizes.
@@ -115,6 +125,7 @@ impl Engine {
             rope: RopeTables::new(&config.rope, config.head, config.context),
             embedding: matrix(EMBEDDING),
             output: (config.output == OutputHead::Own).then(|| matrix(OUTPUT)),
+            head: (config.output == OutputHead::Value).then(|| vector(VALUE_HEAD.into())),
             turned_output: OnceLock::new(),
             blocks: (0..config.layers).map(block).collect(),
             norm: vector(NORM.into()),
@@ -131,12 +142,23 @@ impl Engine {
                 MatrixAdapters::new(leaf.map(|leaf| adapter.parts(base, leaf)).unwrap_or_default(), adapter.lora.scaling(), own, flat)
             })
         };
-        Adapters { blocks: (0..self.blocks.len()).map(block).collect(), len: flat.len() }
+        let learnt = own.leaf_of(&whole(VALUE_HEAD)).map(|leaf| own.leaves()[leaf].at as usize);
+        let learnt = learnt.map(|at| ValueHead { weights: flat[at..at + self.config.width].to_vec(), at: Some(at) });
+        Adapters { blocks: (0..self.blocks.len()).map(block).collect(), head: learnt.or_else(|| self.own_head()), len: flat.len() }
     }
 
     /// No adapters.
     pub fn bare(&self) -> Adapters {
-        Adapters { blocks: (0..self.blocks.len()).map(|_| Default::default()).collect(), len: 0 }
+        Adapters { blocks: (0..self.blocks.len()).map(|_| Default::default()).collect(), head: self.own_head(), len: 0 }
+    }
+
+    fn own_head(&self) -> Option<ValueHead> {
+        self.head.clone().map(|weights| ValueHead { weights, at: None })
+    }
+
+    /// The head of the base, where that is a critic.
+    pub fn head(&self) -> Option<&[f32]> {
+        self.head.as_deref()
     }
 
     /// Its sizes and constants.
@@ -161,4 +183,11 @@ pub struct AdaptedEngine {
     pub engine: Arc<Engine>,
     /// The adapters of one version.
     pub adapters: Arc<Adapters>,
+}
+
+impl AdaptedEngine {
+    /// Whether it is a critic.
+    pub fn values(&self) -> bool {
+        self.adapters.head.is_some()
+    }
 }

@@ -5,10 +5,10 @@
 
 use super::block::{BlockActivations, PlacedToken, ResidualStreams};
 use super::branches::TrieAttention;
-use super::head::{add_probabilities, entropy, logits, logprob, mass};
+use super::head::{add_probabilities, each_output, entropy, logprob, mass, values};
 use super::norm::{back as norm_back, head_back};
 use super::rope::turn;
-use super::{AdaptedEngine, BlockWeights, Engine};
+use super::{AdaptedEngine, BlockWeights, Engine, ValueHead};
 use crate::policy::products::dense::StridedRows;
 use crate::policy::products::rounded::Rounded;
 use crate::policy::products::vectors::{exp, vectorised};
@@ -72,7 +72,7 @@ impl Tape {
         let (mut logprobs, mut entropies) = (vec![0.0; choices.len()], vec![0.0; choices.len()]);
         let choices_of = by_state(choices, self.output_nodes.len());
         let isa = self.running.engine.isa();
-        logits(&self.running, &self.states, |state, logits| {
+        each_output(&self.running, &self.states, |state, logits| {
             for &i in &choices_of[state] {
                 let StateChoice { token, temperature, allowed, .. } = &choices[i];
                 let restricted = allowed.as_ref().map(|allowed| picked(logits, allowed));
@@ -85,14 +85,40 @@ impl Tape {
         (logprobs, entropies)
     }
 
+    /// What a critic expects at each of the states that were asked for.
+    pub fn values(&self) -> Vec<f32> {
+        let AdaptedEngine { engine, adapters } = &self.running;
+        adapters.head.as_ref().map_or_else(Vec::new, |head| values(engine.isa, &self.states, &head.weights))
+    }
+
     /// The gradient by the adapters' weights of a loss whose gradient by the log-probability of each of `choices` is `by`.
     pub fn back(&self, choices: &[StateChoice], by: &[f32]) -> Vec<f32> {
-        let AdaptedEngine { engine, adapters } = &self.running;
-        let mut gradient = vec![0.0; adapters.len];
-        let dstates = self.states_back(choices, by);
+        let gradient = vec![0.0; self.running.adapters.len];
+        self.blocks_back(&self.states_back(choices, by), gradient)
+    }
+
+    /// The same of a loss whose gradient by the value at each of the states that were asked for is `by`.
+    pub fn values_back(&self, by: &[f32]) -> Vec<f32> {
+        let mut gradient = vec![0.0; self.running.adapters.len];
+        let mut dstates = vec![0.0; self.states.len()];
+        if let Some(ValueHead { weights, at }) = &self.running.adapters.head {
+            let width = weights.len();
+            for ((by, state), dstate) in by.iter().zip(self.states.chunks_exact(width)).zip(dstates.chunks_exact_mut(width)) {
+                dstate.iter_mut().zip(weights).for_each(|(to, weight)| *to = by * weight);
+                if let Some(at) = at {
+                    gradient[*at..at + width].iter_mut().zip(state).for_each(|(to, state)| *to += by * state);
+                }
+            }
+        }
+        self.blocks_back(&dstates, gradient)
+    }
+
+    /// `gradient` with what goes back to the adapters from `dstates`, of the final states that were asked for, added.
+    fn blocks_back(&self, dstates: &[f32], mut gradient: Vec<f32>) -> Vec<f32> {
+        let engine = &self.running.engine;
         let width = engine.config.width;
         let mut dlast = vec![0.0; self.last.len()];
-        norm_back(engine.isa, &self.last, &engine.norm, engine.eps(), &dstates, width, &mut dlast);
+        norm_back(engine.isa, &self.last, &engine.norm, engine.eps(), dstates, width, &mut dlast);
         let mut dx = vec![0.0; self.tokens.len() * width];
         for (&node, dlast) in self.output_nodes.iter().zip(dlast.chunks_exact(width)) {
             dx[node * width..(node + 1) * width].copy_from_slice(dlast);
@@ -103,8 +129,8 @@ impl Tape {
         gradient
     }
 
-    /// The gradient of the final states: W' (onehot - p) / temperature, times `by`. The part of the probabilities is a product of its own, so that
-    /// the one large number of a row doesn't decide how the many small ones are rounded.
+    /// What goes back to the final states: W' (onehot - p) / temperature, times `by`. The chosen token's part is exact. What the probabilities add is a
+    /// product of its own with rows of 15 bits, so that no large number of a row decides how its many small ones are rounded.
     fn states_back(&self, choices: &[StateChoice], by: &[f32]) -> Vec<f32> {
         let engine = &self.running.engine;
         let (isa, width) = (engine.isa, engine.config.width);
@@ -113,14 +139,14 @@ impl Tape {
         let choices_of = by_state(choices, self.output_nodes.len());
         let vocab = output.outputs();
         let turned = engine.turned_output.get_or_init(|| output.turned());
-        let (mut rounded, mut part) = (Rounded::default(), Vec::new());
+        let (mut rounded, mut product, mut part) = (Rounded::default(), Vec::new(), Vec::new());
         let mut weights = vec![0.0; width];
         for first in (0..self.output_nodes.len()).step_by(CHUNK) {
             let count = CHUNK.min(self.output_nodes.len() - first);
             let mut spread = vec![0.0; count * vocab];
             let mut any = false;
             let states = &self.states[first * width..(first + count) * width];
-            logits(&self.running, states, |state, logits| {
+            each_output(&self.running, states, |state, logits| {
                 let dstate = &mut dstates[(first + state) * width..(first + state + 1) * width];
                 let mut row = |token: u32, share: f32| {
                     output.row(token as usize, &mut weights);
@@ -148,9 +174,9 @@ impl Tape {
                 }
             });
             if any {
-                turned.multiply(isa, StridedRows { numbers: &spread, stride: vocab, count }, &mut rounded, &mut part);
-                for (to, part) in dstates[first * width..].chunks_exact_mut(width).zip(part.chunks(turned.stride())).take(count) {
-                    to.iter_mut().zip(part).for_each(|(to, part)| *to += part);
+                turned.finely(isa, &mut spread, vocab, &mut rounded, &mut product, &mut part);
+                for (to, product) in dstates[first * width..].chunks_exact_mut(width).zip(product.chunks(turned.stride())).take(count) {
+                    to.iter_mut().zip(product).for_each(|(to, product)| *to += product);
                 }
             }
         }

@@ -44,9 +44,10 @@ fn both(architecture: &Arc<dyn Architecture>, format: MatrixFormat, isa: Isa) ->
     let mut random = Random::new(3);
     let flat: Vec<f32> = layout.random(7).iter().map(|x| 2.0 * x + 0.05 * (random.unit() as f32 - 0.5)).collect();
     let lora = Lora { rank: 3, alpha: 6.0, dropout: 0.0, stabilised: false, targets: vec!["all-linear".into()] };
-    let adapter = Arc::new(Adapter::new(lora, &layout).unwrap());
+    let adapter = Arc::new(Adapter::new(lora, &layout, None).unwrap());
     let own: Vec<f32> = (0..adapter.layout().len()).map(|_| 0.3 * (random.unit() as f32 - 0.5)).collect();
-    let net = Net::new(architecture.clone(), &Tensor::from_slice(&flat), Kind::Float, &[0]).adapted(&adapter, &Tensor::from_slice(&own));
+    let net =
+        Net::new(architecture.clone(), &Tensor::from_slice(&flat), Kind::Float, &[0]).adapted(&adapter, &Tensor::from_slice(&own)).unwrap();
     let leaf = |name: &str| {
         let leaf = &layout.leaves()[layout.leaf_of(name)?];
         let count = leaf.size.iter().product::<i64>() as usize;

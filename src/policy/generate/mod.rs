@@ -14,6 +14,7 @@ pub use sample::draw;
 use super::model::cache::Cache;
 use super::model::reading::{Cut, TrieTensors};
 use super::model::{Net, NEVER};
+use super::room;
 use super::tensors::{indices, values};
 use super::threads::spread;
 use super::trie::{runs, shared, Trie};
@@ -157,7 +158,11 @@ fn answer<'a>(
     let batches: Vec<(usize, &[(usize, usize)])> =
         live.iter().flat_map(|(&places, live)| live.chunks(rows).map(move |batch| (places, batch))).collect();
     let state = || (net.share(false), store.blocks());
+    let size = if net.kind() == Kind::BFloat16 { 2 } else { 4 };
     let written = spread(threads, state, &batches, |(net, blocks), &(places, batch)| {
+        let more = batch.iter().map(|&(index, _)| answers[index].more()).max().unwrap_or(0);
+        let held = batch.len().next_multiple_of(PAD_TO) * (places + more);
+        room::fits(batch.len(), places + more, (held * net.sizes.cached * size) as u64)?;
         let mut writing: Vec<PartialAnswer> = batch.iter().map(|&(index, _)| answers[index].clone()).collect();
         let prompts: Vec<(usize, &[usize])> = batch.iter().map(|&(_, prompt)| (prompt, paths[prompt].as_slice())).collect();
         let computed = tch::no_grad(|| write(net, blocks, &prompts, places, &mut writing, sampling));

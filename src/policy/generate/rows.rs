@@ -7,7 +7,7 @@
 use super::answer::PartialAnswer;
 use super::page_cache::PageCache;
 use super::PromptGroup;
-use crate::policy::engine::head::logits;
+use crate::policy::engine::head::each_output;
 use crate::policy::engine::pages::{advance, Sequence, PAGE};
 use crate::policy::engine::AdaptedEngine;
 use crate::policy::threads::spread;
@@ -30,7 +30,7 @@ fn lock<'a, 'b>(cache: &'a Mutex<&'b mut PageCache>) -> MutexGuard<'a, &'b mut P
 /// The converted logits after each of some sequences, and how many tokens were computed.
 pub type ReadOutput<T> = (Vec<T>, usize);
 
-/// Reads `sequences`, ascending, and converts the logits after each with `convert`. Cached pages aren't computed again.
+/// Reads `sequences`, ascending, and converts the logits after each, or a critic's value, with `convert`. Cached pages aren't computed again.
 ///
 /// # Errors
 /// If a thread fails.
@@ -67,7 +67,7 @@ pub fn read<T: Send>(
                     let mut begun: Vec<Sequence> = own.iter().map(|&i| lock(&shared).begin(sequences[i].to_vec())).collect();
                     computed += begun.iter().map(|sequence| sequence.tokens.len() - sequence.computed).sum::<usize>();
                     let states = finish(running, &mut begun);
-                    logits(running, &states, |row, logits| done.push((own[row], convert(own[row], logits))));
+                    each_output(running, &states, |row, logits| done.push((own[row], convert(own[row], logits))));
                     begun.into_iter().for_each(|sequence| lock(&shared).keep(sequence));
                     from = to;
                 }
@@ -240,7 +240,7 @@ fn write_part<'a>(
             }
             states
         };
-        logits(running, &states, |row, logits| {
+        each_output(running, &states, |row, logits| {
             for answer in &mut rows[row].answers {
                 answer.read += 1;
                 answer.next_of(running.engine.isa(), logits, sampling);

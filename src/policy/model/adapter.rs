@@ -4,8 +4,9 @@
 //! Of a published model the folder names the base by its path. A model that was born in a run lies in the adapter's folder itself: then
 //! that folder is all there is of it.
 
+use super::config::VALUE_HEAD;
 use super::folder::{json, read, tensors, whole};
-use super::lora::{Adapter, Lora};
+use super::lora::{whole as learnt_whole, Adapter, Lora, HEAD_MODULE};
 use super::parameters::Layout;
 use super::safetensors::SafetensorsFiles;
 use super::saved::{self, check_moments, named, read_moments, write_moments, write_weights, TrainingProgress, TRAINED};
@@ -68,7 +69,7 @@ impl PeftConfig {
     /// What is there that can't be computed here, if anything is.
     fn unsupported(&self) -> Option<String> {
         let patterns = !self.rank_pattern.is_empty() || !self.alpha_pattern.is_empty();
-        let saved = self.modules_to_save.as_ref().is_some_and(|modules| !modules.is_empty());
+        let saved = self.modules_to_save.iter().flatten().any(|module| module != HEAD_MODULE);
         [
             (self.peft_type != "LORA", format!("an adapter of type `{}`; `LORA` is", self.peft_type)),
             (self.use_dora, "`use_dora`".into()),
@@ -141,12 +142,13 @@ impl StoredAdapter {
         }
     }
 
-    /// The adapter without its weights, over a model whose weights are `base`.
+    /// The adapter without its weights, over a model whose weights are `base` and whose states have `width` numbers.
     ///
     /// # Errors
     /// Names what doesn't fit: a target, a tensor, its sizes.
-    pub fn adapter(&self, base: &Layout) -> Result<Adapter, PolicyError> {
-        let adapter = Adapter::new(self.lora.clone(), base).map_err(|e| PolicyError::at(&self.folder.join(CONFIG), e.into()))?;
+    pub fn adapter(&self, base: &Layout, width: usize) -> Result<Adapter, PolicyError> {
+        let head = self.files.names().contains(&learnt_whole(VALUE_HEAD).as_str()).then_some(width);
+        let adapter = Adapter::new(self.lora.clone(), base, head).map_err(|e| PolicyError::at(&self.folder.join(CONFIG), e.into()))?;
         check(&self.files, adapter.layout(), "", |_| false)?;
         self.moments.as_ref().map_or(Ok(()), |moments| check_moments(moments, adapter.layout()))?;
         Ok(adapter)
@@ -207,7 +209,7 @@ pub fn save(saved: &SavedAdapter, folder: &Path) -> Result<(), PolicyError> {
                 ".".into()
             }
         };
-        json(&to.join(CONFIG), &config(&saved.adapter.lora, base))?;
+        json(&to.join(CONFIG), &config(&saved.adapter, base))?;
         tensors(&to.join(WEIGHTS), &named(saved.adapter.layout(), &saved.flat, ""))?;
         json(&to.join(TRAINED), &TrainingProgress { version: saved.version, steps: saved.moments.steps })?;
         if saved.moments.steps > 0 {
@@ -217,7 +219,8 @@ pub fn save(saved: &SavedAdapter, folder: &Path) -> Result<(), PolicyError> {
     })
 }
 
-fn config(lora: &Lora, base: String) -> PeftConfig {
+fn config(adapter: &Adapter, base: String) -> PeftConfig {
+    let lora = &adapter.lora;
     PeftConfig {
         peft_type: "LORA".into(),
         task_type: Some("CAUSAL_LM".into()),
@@ -231,7 +234,7 @@ fn config(lora: &Lora, base: String) -> PeftConfig {
         use_dora: false,
         lora_bias: false,
         fan_in_fan_out: false,
-        modules_to_save: None,
+        modules_to_save: adapter.head.then(|| vec![HEAD_MODULE.into()]),
         layers_to_transform: Value::Null,
         rank_pattern: Default::default(),
         alpha_pattern: Default::default(),

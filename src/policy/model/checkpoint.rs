@@ -10,7 +10,7 @@ use super::{adapter, find, Architecture};
 use crate::files;
 use crate::policy::tokenizer::{Tokenizer, FILES, WORDS_FILE};
 use crate::policy::update::Moments;
-use crate::policy::{FileFault, PolicyError};
+use crate::policy::{FileFault, Head, PolicyError};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,7 +35,7 @@ pub struct StoredModel {
     pub adapters: Vec<(Arc<Adapter>, adapter::StoredAdapter)>,
 }
 
-/// Opens a saved version, a Hugging Face folder, a GGUF file, or a folder with one GGUF file, and checks that every tensor is there.
+/// Opens a saved version, a Hugging Face folder, a GGUF file, or a folder with one or with the parts of one, and checks that every tensor is there.
 ///
 /// # Errors
 /// [`PolicyError::File`], which names the file and, where it is one tensor that is wrong, the tensor. No tensor was read by then.
@@ -56,7 +56,8 @@ fn open_over(path: &Path, deepest: usize) -> Result<StoredModel, PolicyError> {
                 .ok_or_else(|| PolicyError::at(path, FileFault::Unusable("adapters on adapters without an end".into())))?;
             open_over(&base, deeper)?
         };
-        stored.adapters.push((Arc::new(own.adapter(&stored.architecture.layout())?), own));
+        let adapter = stored.adapted_by(&own)?;
+        stored.adapters.push((Arc::new(adapter), own));
         return Ok(stored);
     }
     open_plain(path, false)
@@ -64,15 +65,10 @@ fn open_over(path: &Path, deepest: usize) -> Result<StoredModel, PolicyError> {
 
 /// Opens a model, whatever adapter lies beside it. With `adapted` it was never trained itself.
 fn open_plain(path: &Path, adapted: bool) -> Result<StoredModel, PolicyError> {
-    if path.extension().is_some_and(|end| end.eq_ignore_ascii_case("gguf")) {
-        return open_gguf(path);
+    if let Some(file) = gguf_at(path) {
+        return open_gguf(&file);
     }
     let config = path.join(CONFIG);
-    if !config.exists() {
-        if let [only] = &ggufs(path)[..] {
-            return open_gguf(only);
-        }
-    }
     let json: Value = read(&config)?;
     if json.get("format").is_none() && json.get("model_type").is_some() {
         open_published(path, &json)
@@ -81,10 +77,21 @@ fn open_plain(path: &Path, adapted: bool) -> Result<StoredModel, PolicyError> {
     }
 }
 
-/// The GGUF files in a folder.
+/// The GGUF file that the model at `path` is, or the first of its parts; none where another kind of model lies.
+pub fn gguf_at(path: &Path) -> Option<PathBuf> {
+    if path.extension().is_some_and(|end| end.eq_ignore_ascii_case("gguf")) {
+        return Some(path.to_owned());
+    }
+    let found = if path.join(CONFIG).exists() { Vec::new() } else { ggufs(path) };
+    found.first().filter(|first| found.len() == 1 || gguf::parts(first) == found).cloned()
+}
+
+/// The GGUF files in a folder, by name.
 fn ggufs(folder: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|file| file.path());
-    files.filter(|path| path.extension().is_some_and(|end| end.eq_ignore_ascii_case("gguf"))).collect()
+    let mut found: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end.eq_ignore_ascii_case("gguf"))).collect();
+    found.sort();
+    found
 }
 
 fn open_own(folder: &Path, json: Value, adapted: bool) -> Result<StoredModel, PolicyError> {
@@ -150,6 +157,19 @@ fn described(config: &Value) -> Result<Arc<dyn Architecture>, FileFault> {
 }
 
 impl StoredModel {
+    /// The adapter without its weights, over this model.
+    ///
+    /// # Errors
+    /// Names what doesn't fit.
+    pub fn adapted_by(&self, own: &adapter::StoredAdapter) -> Result<Adapter, PolicyError> {
+        own.adapter(&self.architecture.layout(), self.architecture.sizes().width)
+    }
+
+    /// Whether it is a critic: by itself, or by the head that an adapter brings.
+    pub fn values(&self) -> bool {
+        self.architecture.sizes().value || self.adapters.iter().any(|(adapter, _)| adapter.head)
+    }
+
     fn checked(self, unread: fn(&str) -> bool) -> Result<StoredModel, PolicyError> {
         let layout = self.architecture.layout();
         check(&*self.source, &layout, "", unread)?;
@@ -169,17 +189,21 @@ impl StoredModel {
     /// If a file can't be read.
     pub fn load(self, device: Device, kind: Kind) -> Result<SavedModel, PolicyError> {
         let layout = self.architecture.layout();
-        let mut flat = read_tensors(&*self.source, &layout, "", device, kind)?;
+        let flat = read_tensors(&*self.source, &layout, "", device, kind)?;
         let moments = match &self.moments {
             Some(files) if self.adapters.is_empty() => read_moments(files, &layout, self.trained.steps, device)?,
             _ => Moments::new(&flat),
         };
-        let mut version = self.trained.version;
+        let (architecture, tokenizer, version) = (self.architecture, self.tokenizer, self.trained.version);
+        let mut saved = SavedModel { architecture, tokenizer, version, flat, moments };
         for (adapter, stored) in &self.adapters {
-            adapter.merge(&layout, &mut flat, &stored.read(adapter, device)?);
-            version = stored.trained.version;
+            if adapter.head {
+                saved = saved.with_head(Head::Value).map_err(|fault| PolicyError::at(self.source.path(), fault.into()))?;
+            }
+            adapter.merge(&saved.architecture.layout(), &mut saved.flat, &stored.read(adapter, device)?);
+            saved.version = stored.trained.version;
         }
-        Ok(SavedModel { architecture: self.architecture, tokenizer: self.tokenizer, version, flat, moments })
+        Ok(saved)
     }
 }
 

@@ -47,7 +47,7 @@ impl Description {
             vocab: sizes.vocab,
             template: stored.tokenizer.has_template(),
             ends,
-            value: sizes.value,
+            value: stored.values(),
             cached: sizes.cached as u64,
             layout: stored.architecture.layout(),
         })
@@ -63,9 +63,9 @@ impl Description {
         bytes(dtype) * self.cached * tokens as u64
     }
 
-    /// How many parameters such adapters have beside this model; none if it has no such matrices.
+    /// How many parameters such adapters have beside this model, without a head of their own; none if it has no such matrices.
     pub fn adapters(&self, lora: &LoraSettings) -> Option<u64> {
-        u64::try_from(Adapter::new(Lora::new(lora), &self.layout).ok()?.layout().len()).ok()
+        u64::try_from(Adapter::new(Lora::new(lora), &self.layout, None).ok()?.layout().len()).ok()
     }
 
     /// Bytes that training holds besides activations, for all weights or, with `adapters`, for that many adapter parameters. Of what is trained:

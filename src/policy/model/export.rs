@@ -1,22 +1,25 @@
 //! Models for other programs: a folder that `transformers` loads, or an adapter that PEFT does.
 
 use super::adapter::{self, BaseLocation};
-use super::checkpoint::open;
+use super::checkpoint::{gguf_at, open};
 use super::folder::{json, tensors, text, whole};
 use super::saved::{named, published, CONFIG, WEIGHTS};
 use crate::policy::update::Moments;
 use crate::policy::{FileFault, PolicyError};
 use serde_json::{json, Value};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tch::{Device, Kind};
 
 /// What was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExportKind {
     /// A whole model.
     Model,
     /// An adapter alone.
-    Adapter,
+    Adapter {
+        /// The GGUF file that its base is, or the first of them.
+        gguf: Option<PathBuf>,
+    },
 }
 
 /// Writes the model at `from` into the folder `to`. An adapter stays one, over the base that it names, unless `merge`: then the whole
@@ -30,15 +33,17 @@ pub fn export(from: &Path, to: &Path, merge: bool) -> Result<ExportKind, PolicyE
     if !published(&*stored.architecture) {
         return unsupported("its vocabulary is one of flow's own, which no other program reads");
     }
-    if stored.architecture.sizes().value {
+    if stored.values() {
         return unsupported("it is a critic, whose head no other program has");
     }
     if !merge {
         if let Some((adapter, own)) = stored.adapters.pop() {
             let flat = own.read(&adapter, Device::Cpu)?;
-            let (moments, base) = (Moments::new(&flat), own.base()?.display().to_string());
-            let saved = adapter::SavedAdapter { adapter, flat, moments, version: own.trained.version, base: BaseLocation::Named(&base) };
-            return adapter::save(&saved, to).map(|()| ExportKind::Adapter);
+            let (moments, base) = (Moments::new(&flat), own.base()?);
+            let name = base.display().to_string();
+            let saved = adapter::SavedAdapter { adapter, flat, moments, version: own.trained.version, base: BaseLocation::Named(&name) };
+            adapter::save(&saved, to)?;
+            return Ok(ExportKind::Adapter { gguf: gguf_at(&base) });
         }
     }
     let config = config(stored.architecture.config()).map_err(|fault| PolicyError::at(from, fault))?;

@@ -7,7 +7,10 @@
 //!
 //! B begins at 0, so that a new adapter changes nothing, and A evenly within 1 / sqrt(in), as PEFT has it (Kaiming's uniform start with
 //! a = sqrt 5). Names are PEFT's, too.
+//!
+//! Of a critic the value head is learnt whole beside them (what PEFT calls a module to save), so that the base need not have one.
 
+use super::config::VALUE_HEAD;
 use super::parameters::{Initializer, Layout, Leaf, Parameter};
 use super::views::Views;
 use crate::policy::{LoraSettings, ModelFault};
@@ -75,20 +78,30 @@ fn names(module: &str) -> [String; 2] {
     ["lora_A", "lora_B"].map(|part| format!("{PREFIX}{module}.{part}.weight"))
 }
 
+/// The value head of a critic, as a module of its own.
+pub const HEAD_MODULE: &str = "value_head";
+
+/// The name of what is learnt whole in place of the model's own leaf `name`.
+pub fn whole(name: &str) -> String {
+    format!("{PREFIX}{name}")
+}
+
 /// The adapters of one model without their weights.
 #[derive(Debug)]
 pub struct Adapter {
     /// Their configuration.
     pub lora: Lora,
+    /// Whether a value head is learnt beside them.
+    pub head: bool,
     layout: Arc<Layout>,
 }
 
 impl Adapter {
-    /// Adapters of a model whose weights are `base`.
+    /// Adapters of a model whose weights are `base`; with `head` a value head beside them, for states of that width.
     ///
     /// # Errors
     /// If the rank is 0, the scaling or the dropout no number that makes sense, or a target is the name of nothing.
-    pub fn new(mut lora: Lora, base: &Layout) -> Result<Adapter, ModelFault> {
+    pub fn new(mut lora: Lora, base: &Layout, head: Option<usize>) -> Result<Adapter, ModelFault> {
         if lora.targets.iter().any(|target| target == ALL) {
             lora.targets = kinds(base);
         }
@@ -109,10 +122,13 @@ impl Adapter {
         if let Some(target) = lora.targets.iter().find(idle) {
             return Err(ModelFault::NoTarget { target: target.clone(), known: kinds(base) });
         }
-        match layout.len() {
-            0 => Err(ModelFault::Adapter { what: "it has no targets".into() }),
-            _ => Ok(Adapter { lora, layout: Arc::new(layout) }),
+        if layout.len() == 0 {
+            return Err(ModelFault::Adapter { what: "it has no targets".into() });
         }
+        if let Some(width) = head {
+            layout.add(whole(VALUE_HEAD), &[1, width as i64], Initializer::Zeros);
+        }
+        Ok(Adapter { lora, head: head.is_some(), layout: Arc::new(layout) })
     }
 
     /// The adapters' weights, by PEFT's names.
@@ -140,10 +156,15 @@ impl Adapter {
         base.stacked_in(leaf).filter(has_adapter).map(part).collect()
     }
 
-    /// Merges the adapters' weights `own` into the base model's weights `flat`: adds s B A to each matrix.
+    /// Adds to the model's own weights `flat` what the adapters' weights `own` add to what is computed: s B A. A head that is learnt whole takes the
+    /// place of the model's.
     pub fn merge(&self, base: &Layout, flat: &mut Tensor, own: &Tensor) {
         let views = Views::new(&self.layout, own, false);
         tch::no_grad(|| {
+            let head = base.parameters().iter().find(|p| p.name == VALUE_HEAD);
+            if let Some((p, head)) = head.zip(views.get(&whole(VALUE_HEAD))) {
+                flat.narrow(0, p.at, p.len()).copy_(&head.reshape([-1]));
+            }
             for p in matrices(base) {
                 if let [Some(a), Some(b)] = names(module(p)).map(|name| views.get(&name).map(Tensor::shallow_clone)) {
                     let _ = flat.narrow(0, p.at, p.len()).view(p.size.as_slice()).g_add_(&(b.matmul(&a) * self.lora.scaling()));
@@ -243,7 +264,7 @@ mod tests {
     #[test]
     fn what_is_added_and_what_is_merged_as_worked_by_hand() {
         let base = base();
-        let adapter = Adapter::new(lora(&["k_proj"]), &base).unwrap();
+        let adapter = Adapter::new(lora(&["k_proj"]), &base, None).unwrap();
         assert_eq!(adapter.layout().len(), 3);
         // A = [1 2], B = [3], s = 2: k gains 6 [1 2].
         let own = Tensor::from_slice(&[1.0f32, 2.0, 3.0]);
@@ -257,9 +278,23 @@ mod tests {
         assert_eq!(flat.sum(None).double_value(&[]), 18.0, "nothing else");
     }
 
+    /// The head is the last of the adapter's weights, begins at 0, and takes the place of the base's where that has one.
+    #[test]
+    fn a_head_is_learnt_whole_beside_an_adapter() {
+        let mut base = base();
+        let adapter = Adapter::new(lora(&["k_proj"]), &base, Some(2)).unwrap();
+        assert_eq!((adapter.layout().len(), adapter.layout().random(1)[3..].to_vec()), (5, vec![0.0, 0.0]));
+        assert_eq!(adapter.layout().parameters()[2].name, "base_model.model.value_head.weight");
+        base.add(VALUE_HEAD, &[1, 2], Initializer::Normal(0.0));
+        let own = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 7.0, 8.0]);
+        let mut flat = Tensor::ones([base.len()], (Kind::Float, own.device()));
+        adapter.merge(&base, &mut flat, &own);
+        assert_eq!((14..20).map(|i| flat.double_value(&[i])).collect::<Vec<_>>(), [7.0, 13.0, 1.0, 1.0, 7.0, 8.0]);
+    }
+
     #[test]
     fn a_new_adapter_begins_as_in_peft() {
-        let adapter = Adapter::new(lora(&["all-linear"]), &base()).unwrap();
+        let adapter = Adapter::new(lora(&["all-linear"]), &base(), None).unwrap();
         let names: Vec<_> = adapter.layout().parameters().iter().map(|p| p.name.as_str()).collect();
         assert_eq!(names[0], "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight");
         assert_eq!(names[3], "base_model.model.model.layers.0.self_attn.k_proj.lora_B.weight");
@@ -284,11 +319,11 @@ mod tests {
 
     #[test]
     fn what_makes_no_adapter_is_said() {
-        let error_of = |lora: Lora| Adapter::new(lora, &base()).unwrap_err().to_string();
-        assert!(error_of(lora(&["q_proj", "w_proj"])).contains("`w_proj`") && error_of(lora(&["w"])).contains("q_proj, k_proj"));
-        assert!(error_of(lora(&["embed_tokens"])).contains("`embed_tokens`"), "no adapter of an embedding");
-        assert!(error_of(lora(&[])).contains("no targets"));
-        assert!(error_of(Lora { dropout: 1.0, ..lora(&["q_proj"]) }).contains("dropout 1"));
-        assert!(error_of(Lora { rank: 0, ..lora(&["q_proj"]) }).contains("at least 1"));
+        let said = |lora: Lora| Adapter::new(lora, &base(), None).unwrap_err().to_string();
+        assert!(said(lora(&["q_proj", "w_proj"])).contains("`w_proj`") && said(lora(&["w"])).contains("q_proj, k_proj"));
+        assert!(said(lora(&["embed_tokens"])).contains("`embed_tokens`"), "no adapter of an embedding");
+        assert!(said(lora(&[])).contains("no targets"));
+        assert!(said(Lora { dropout: 1.0, ..lora(&["q_proj"]) }).contains("dropout 1"));
+        assert!(said(Lora { rank: 0, ..lora(&["q_proj"]) }).contains("at least 1"));
     }
 }

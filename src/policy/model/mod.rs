@@ -34,6 +34,7 @@ use super::products::isa::Isa;
 use super::tensors::values;
 use super::{FileFault, Head, ModelFault};
 use cache::Cache;
+use config::VALUE_HEAD;
 use lora::Adapter;
 use parameters::Layout;
 use reading::TrieTensors;
@@ -114,6 +115,8 @@ pub trait Network: Send {
 /// A model with its weights: what generation and updates call.
 pub struct Net {
     architecture: Arc<dyn Architecture>,
+    /// The same with the head of the base, which may be another one than an adapter brings.
+    below: Arc<dyn Architecture>,
     weights: Weights,
     /// None where the engine computes.
     network: Option<Box<dyn Network>>,
@@ -123,7 +126,7 @@ pub struct Net {
     pub ends: Arc<[u32]>,
     /// The seed of the adapters' dropout masks.
     seed: u64,
-    /// For a frozen 8-bit base: the engine that computes in place of the network.
+    /// Where the base was packed: what computes in place of the network.
     running: Option<AdaptedEngine>,
 }
 
@@ -131,13 +134,19 @@ impl Net {
     /// `architecture` with the weights `flat` `[parameters]`, computed in `kind`, whose answers end with one of `ends`.
     pub fn new(architecture: Arc<dyn Architecture>, flat: &Tensor, kind: Kind, ends: &[u32]) -> Net {
         let weights = Weights::new(&Arc::new(architecture.layout()), flat, kind, false);
-        let network = architecture.network(&weights);
-        Net { sizes: architecture.sizes(), architecture, weights, network: Some(network), ends: ends.into(), seed: 0, running: None }
+        let network = Some(architecture.network(&weights));
+        let (sizes, below) = (architecture.sizes(), architecture.clone());
+        Net { sizes, architecture, below, weights, network, ends: ends.into(), seed: 0, running: None }
     }
 
-    /// The same model with the adapter `adapter`, whose weights are `flat`; from now on only those are trained.
-    pub fn adapted(&self, adapter: &Arc<Adapter>, flat: &Tensor) -> Net {
-        self.with_weights(self.weights.adapted(adapter, flat))
+    /// The same model with the adapter `adapter`, whose weights are `flat`; from now on only those are trained. An adapter with a value head makes
+    /// a critic of it.
+    ///
+    /// # Errors
+    /// If it can't have such a head.
+    pub fn adapted(&self, adapter: &Arc<Adapter>, flat: &Tensor) -> Result<Net, ModelFault> {
+        let architecture = if adapter.head && !self.below.sizes().value { self.below.with_head(Head::Value)? } else { self.below.clone() };
+        Ok(self.under(architecture, self.weights.adapted(adapter, flat)))
     }
 
     /// The same model with `flat` in place of what is trained. With `train` gradients can be taken of its leaves.
@@ -152,23 +161,27 @@ impl Net {
 
     /// The same model without its adapter.
     pub fn bare(&self) -> Net {
-        self.with_weights(self.weights.bare())
+        self.under(self.below.clone(), self.weights.bare())
     }
 
-    /// The same model with its base rounded to 8 bits, which is all that is left of the base where it need not be `saved`.
-    pub fn rounded(&self, saved: bool) -> Net {
+    /// The same model with its base packed once as the engine computes it, which is all that is left of the base where it need not be `saved`.
+    pub fn packed(&self, kept: MatrixFormat, saved: bool) -> Net {
         let leaf = |name: &str| {
             let leaf = self.weights.base_leaf(name)?;
             Some((values(&leaf.to_kind(Kind::Float)), leaf.size()))
         };
-        let engine = Arc::new(Engine::new(&self.architecture.sized(), &leaf, MatrixFormat::Int8, Isa::chosen()));
+        let engine = Arc::new(Engine::new(&self.architecture.sized(), &leaf, kept, Isa::chosen()));
         let adapters = Arc::new(engine.bare());
         let weights = if saved { self.weights.bare() } else { self.weights.hollow() };
         Net { network: None, running: Some(AdaptedEngine { engine, adapters }), weights, ..self.bare() }
     }
 
     fn with_weights(&self, weights: Weights) -> Net {
-        let network = self.network.as_ref().map(|network| network.with(&weights));
+        self.under(self.architecture.clone(), weights)
+    }
+
+    /// Those weights under `architecture`, which is this one but for its head.
+    fn under(&self, architecture: Arc<dyn Architecture>, weights: Weights) -> Net {
         let running = self.running.as_ref().map(|running| {
             let engine = running.engine.clone();
             let adapters = match weights.adapter() {
@@ -177,15 +190,26 @@ impl Net {
             };
             AdaptedEngine { engine, adapters }
         });
-        self.assemble(weights, network, running)
+        let network = match &self.network {
+            _ if running.is_some() => None,
+            Some(network) if Arc::ptr_eq(&architecture, &self.architecture) => Some(network.with(&weights)),
+            _ => Some(architecture.network(&weights)),
+        };
+        self.assemble(architecture, weights, network, running)
     }
 
-    fn assemble(&self, weights: Weights, network: Option<Box<dyn Network>>, running: Option<AdaptedEngine>) -> Net {
-        let (architecture, ends) = (self.architecture.clone(), self.ends.clone());
-        Net { architecture, weights, network, sizes: self.sizes, ends, seed: self.seed, running }
+    fn assemble(
+        &self,
+        architecture: Arc<dyn Architecture>,
+        weights: Weights,
+        network: Option<Box<dyn Network>>,
+        running: Option<AdaptedEngine>,
+    ) -> Net {
+        let (sizes, below, ends) = (architecture.sizes(), self.below.clone(), self.ends.clone());
+        Net { architecture, below, weights, network, sizes, ends, seed: self.seed, running }
     }
 
-    /// The engine that computes row by row in place of libtorch, for a frozen 8-bit base.
+    /// What computes in place of libtorch, row by row, where the base was packed.
     pub fn running(&self) -> Option<&AdaptedEngine> {
         self.running.as_ref()
     }
@@ -198,8 +222,8 @@ impl Net {
     fn network(&self) -> &dyn Network {
         match &self.network {
             Some(network) => &**network,
-            // Callers check first whether the engine computes.
-            None => panic!("a model in 8 bits is computed row by row"),
+            // Whoever asks a net to compute asks first whether the engine does.
+            None => panic!("this model is computed row by row"),
         }
     }
 
@@ -207,7 +231,7 @@ impl Net {
     pub fn share(&self, train: bool) -> Net {
         if self.running.is_some() {
             // The engine is shared as it is, and takes its gradients itself.
-            return self.assemble(self.weights.shared(), None, self.running.clone());
+            return self.assemble(self.architecture.clone(), self.weights.shared(), None, self.running.clone());
         }
         self.with(self.weights.flat(), train)
     }
@@ -230,6 +254,20 @@ impl Net {
     /// Its adapter, if only that is trained.
     pub fn adapter(&self) -> Option<&Arc<Adapter>> {
         self.weights.adapter()
+    }
+
+    /// The weights of the base's value head, if it has one.
+    pub fn value_head(&self) -> Option<Vec<f32>> {
+        match &self.running {
+            Some(running) => running.engine.head().map(<[f32]>::to_vec),
+            None => self.weights.base_leaf(VALUE_HEAD).map(|head| values(&head.to_kind(Kind::Float))),
+        }
+    }
+
+    /// The tensor that its own weights lie in, whichever adapter stands beside it.
+    #[cfg(test)]
+    pub fn base(&self) -> &Tensor {
+        self.weights.base()
     }
 
     /// All its own weights `[parameters]` with what its adapter makes of them, in f32; a copy.

@@ -37,8 +37,8 @@ impl Views {
         Views { layout: self.layout.clone(), leaves: vec![], flat: none }
     }
 
-    /// The leaf called `name`, if there is one.
+    /// The leaf called `name`, if there is one and its numbers are there.
     pub fn get(&self, name: &str) -> Option<&Tensor> {
-        self.layout.leaf_of(name).map(|leaf| &self.leaves[leaf])
+        self.layout.leaf_of(name).and_then(|leaf| self.leaves.get(leaf))
     }
 }

@@ -1,6 +1,6 @@
 //! The weights that a network is made of, and low-rank adapters beside the frozen ones.
 
-use super::lora::{Adapter, LowRank};
+use super::lora::{whole, Adapter, LowRank};
 use super::parameters::Layout;
 use super::views::Views;
 use std::sync::Arc;
@@ -62,12 +62,13 @@ impl Weights {
         self.base.get(name)
     }
 
-    /// The model's own leaf called `name`.
+    /// The model's own leaf called `name`, or what is learnt whole in its place.
     ///
     /// # Panics
     /// If the layout has no such leaf: then an architecture asks for what it didn't list, which each architecture's test would show.
     pub fn get(&self, name: &str) -> Tensor {
-        match self.base.get(name) {
+        let own = self.adapter.as_ref().filter(|(adapter, _)| adapter.head).and_then(|(_, views)| views.get(&whole(name)));
+        match own.or_else(|| self.base.get(name)) {
             Some(leaf) => leaf.to_kind(self.kind),
             None => panic!("the architecture lists no parameter `{name}`"),
         }
@@ -80,6 +81,12 @@ impl Weights {
             (Some((adapter, views)), Some(leaf)) => adapter.low_rank_updates(&self.base.layout, leaf, views, self.kind, self.dropped),
             _ => Vec::new(),
         }
+    }
+
+    /// The model's own weights, `[parameters]`.
+    #[cfg(test)]
+    pub fn base(&self) -> &Tensor {
+        &self.base.flat
     }
 
     /// The model's own weights with what the adapters make of them, `[parameters]` in f32; a copy.

@@ -4,7 +4,7 @@
 //! row and the matrix alone.
 
 use super::isa::Isa;
-use super::vectors::{vectorised, Vector, LANES};
+use super::vectors::{vectorised, Lanes, Vector, LANES};
 
 /// A matrix `[outputs, inputs]`, in panels of [`LANES`] outputs: the numbers of an input one after the other.
 #[derive(Clone)]
@@ -54,21 +54,23 @@ impl Dense {
 
     /// Adds its products with the rows of `x`, times `scale`, to those of `y`, which lie `stride` from one another.
     pub fn add(&self, isa: Isa, x: StridedRows, scale: f32, y: &mut [f32], stride: usize) {
-        add(isa, self, x, scale, y, stride);
+        products(isa, self, x, Some(scale), y, stride);
+    }
+
+    /// Its products with the rows of `x`, in place of what is in those of `y`, which lie `stride` from one another.
+    pub fn of_rows(&self, isa: Isa, x: StridedRows, y: &mut [f32], stride: usize) {
+        products(isa, self, x, None, y, stride);
     }
 }
 
 vectorised! {
-    fn add(matrix: &Dense, x: StridedRows, scale: f32, y: &mut [f32], stride: usize) {
-        for panel in 0..matrix.outputs.div_ceil(LANES) {
-            let mut row = 0;
-            while row < x.count {
-                row += match x.count - row {
-                    8.. => block::<V, 8>(matrix, panel, x, row, scale, y, stride),
-                    4.. => block::<V, 4>(matrix, panel, x, row, scale, y, stride),
-                    _ => block::<V, 1>(matrix, panel, x, row, scale, y, stride),
-                };
-            }
+    /// With a scale they are added, else they take the place of what is there.
+    fn products(matrix: &Dense, x: StridedRows, scale: Option<f32>, y: &mut [f32], stride: usize) {
+        // As many sums as there are registers for, beside the numbers that are multiplied.
+        if V::MANY {
+            tiles::<V, 9, 3>(matrix, x, scale, y, stride);
+        } else {
+            tiles::<V, 6, 1>(matrix, x, scale, y, stride);
         }
     }
 
@@ -111,30 +113,63 @@ vectorised! {
     }
 }
 
+/// Goes through the panels, `P` at a time, and through the rows, `R` at a time: the panels stay in the processor's cache while the rows pass.
 #[inline(always)]
-fn block<V: Vector, const R: usize>(
+fn tiles<V: Vector, const R: usize, const P: usize>(matrix: &Dense, x: StridedRows, scale: Option<f32>, y: &mut [f32], stride: usize) {
+    let panels = matrix.outputs.div_ceil(LANES);
+    let mut panel = 0;
+    while panel < panels {
+        let whole = panels - panel >= P;
+        let mut row = 0;
+        while row < x.count {
+            row += match (whole, x.count - row) {
+                (true, left) if left >= R => block::<V, R, P>(matrix, panel, x, row, scale, y, stride),
+                (true, 4..) => block::<V, 4, P>(matrix, panel, x, row, scale, y, stride),
+                (true, _) => block::<V, 1, P>(matrix, panel, x, row, scale, y, stride),
+                (false, 4..) => block::<V, 4, 1>(matrix, panel, x, row, scale, y, stride),
+                (false, _) => block::<V, 1, 1>(matrix, panel, x, row, scale, y, stride),
+            };
+        }
+        panel += if whole { P } else { 1 };
+    }
+}
+
+/// The products of `P` panels from `panel` on with `R` rows from `row` on.
+#[inline(always)]
+fn block<V: Vector, const R: usize, const P: usize>(
     matrix: &Dense,
     panel: usize,
     x: StridedRows,
     row: usize,
-    scale: f32,
+    scale: Option<f32>,
     y: &mut [f32],
     stride: usize,
 ) -> usize {
-    let numbers = &matrix.numbers[panel * matrix.inputs * LANES..(panel + 1) * matrix.inputs * LANES];
-    let rows: [&[f32]; R] = std::array::from_fn(|r| &x.numbers[(row + r) * x.stride..][..matrix.inputs]);
-    let mut sums = [V::splat(0.0); R];
-    for (input, own) in numbers.chunks_exact(LANES).enumerate() {
-        let own = V::load(own);
+    let inputs = matrix.inputs;
+    // Cut to one length, so that none is looked at again in the loop, whose sums then stay in registers.
+    let size = inputs * LANES;
+    let panels: [&[Lanes]; P] = std::array::from_fn(|p| &matrix.numbers[(panel + p) * size..][..size].as_chunks::<LANES>().0[..inputs]);
+    let rows: [&[f32]; R] = std::array::from_fn(|r| &x.numbers[(row + r) * x.stride..][..inputs]);
+    let mut sums = [[V::splat(0.0); P]; R];
+    for input in 0..inputs {
+        let own: [V; P] = std::array::from_fn(|p| V::load(&panels[p][input]));
         for r in 0..R {
-            sums[r] = V::splat(rows[r][input]).fma(own, sums[r]);
+            let number = V::splat(rows[r][input]);
+            for p in 0..P {
+                sums[r][p] = number.fma(own[p], sums[r][p]);
+            }
         }
     }
-    let lanes = LANES.min(matrix.outputs - panel * LANES);
-    for r in 0..R {
-        let to = &mut y[(row + r) * stride + panel * LANES..][..lanes];
-        for (to, sum) in to.iter_mut().zip(sums[r].lanes()) {
-            *to = sum.mul_add(scale, *to);
+    for (r, sums) in sums.iter().enumerate() {
+        for (p, sum) in sums.iter().enumerate() {
+            let at = (panel + p) * LANES;
+            let lanes = LANES.min(matrix.outputs - at);
+            let to = &mut y[(row + r) * stride + at..][..lanes];
+            match scale {
+                None if lanes == LANES => sum.store(to),
+                None => to.copy_from_slice(&sum.lanes()[..lanes]),
+                Some(scale) => to.iter_mut().zip(sum.lanes()).for_each(|(to, sum)| *to = sum.mul_add(scale, *to)),
+            }
         }
     }
     R
@@ -144,6 +179,33 @@ fn block<V: Vector, const R: usize>(
 mod tests {
     use super::super::isa::ALL;
     use super::*;
+
+    /// Rows and outputs of every number up to some: what stands beside a row changes nothing, whichever instructions there are.
+    #[test]
+    fn a_row_has_the_same_bits_in_any_tile() {
+        let x: Vec<f32> = (0..23 * 7).map(|i| (i % 11) as f32 / 3.0).collect();
+        for outputs in [1, 16, 40, 100] {
+            let matrix = Dense::from_fn(outputs, 7, |output, input| (1 + 3 * output + input) as f32 / 7.0);
+            let of = |isa: Isa, first: usize, count: usize| {
+                let mut y = vec![0.5; count * outputs];
+                matrix.add(isa, StridedRows { numbers: &x[7 * first..], stride: 7, count }, 0.7, &mut y, outputs);
+                y
+            };
+            let alone: Vec<f32> = (0..23).flat_map(|row| of(Isa::Plain, row, 1)).collect();
+            for isa in ALL.into_iter().filter(|isa| isa.here()) {
+                let mut y = vec![f32::NAN; 23 * (outputs + 3)];
+                matrix.of_rows(isa, StridedRows { numbers: &x, stride: 7, count: 23 }, &mut y, outputs + 3);
+                for (row, y) in y.chunks(outputs + 3).enumerate() {
+                    let mut sum = vec![0.5; outputs];
+                    sum.iter_mut().zip(y).for_each(|(sum, y)| *sum = y.mul_add(0.7, *sum));
+                    assert!(sum == alone[row * outputs..(row + 1) * outputs] && y[outputs..].iter().all(|y| y.is_nan()), "{isa}, in place");
+                }
+                for count in 1..24 {
+                    assert!(of(isa, 0, count) == alone[..count * outputs], "{isa}, {count} rows, {outputs} outputs");
+                }
+            }
+        }
+    }
 
     /// A matrix of 1 2 / 3 4 / 5 6, the row (10, 1), times 2, added to ones: 1 + 24, 1 + 68, 1 + 112.
     #[test]

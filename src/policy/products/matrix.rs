@@ -5,6 +5,11 @@ use super::{GROUP, PANEL};
 /// Numbers of 4 KiB.
 const PAGE: usize = 1024;
 
+/// How far apart rows of so many products lie: never a multiple of 4 KiB, since rows at such distances share one corner of the cache.
+pub fn spread_out(outputs: usize) -> usize {
+    outputs + if outputs.is_multiple_of(PAGE) { PANEL } else { 0 }
+}
+
 /// A matrix `[outputs, inputs]` of whole numbers from -127 to 127, with a scale for each output and each group of [`GROUP`] inputs.
 ///
 /// The numbers lie in panels of [`PANEL`] outputs, panel by panel, group by group: four inputs of the first output, the same four of the second,
@@ -79,10 +84,9 @@ impl Matrix {
         self.inputs.div_ceil(GROUP)
     }
 
-    /// Numbers from one row of products to the next. Never a multiple of 4 KiB, since rows at such distances share one corner of the cache.
+    /// Numbers from one row of products to the next.
     pub fn stride(&self) -> usize {
-        let outputs = self.panels() * PANEL;
-        outputs + if outputs.is_multiple_of(PAGE) { PANEL } else { 0 }
+        spread_out(self.panels() * PANEL)
     }
 
     /// `[panels, groups, GROUP / 4, PANEL, 4]`.

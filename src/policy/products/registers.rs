@@ -16,6 +16,8 @@ pub struct Avx512(__m512);
 pub struct Avx2(__m256, __m256);
 
 impl Vector for Avx512 {
+    const MANY: bool = true;
+
     #[inline(always)]
     fn splat(x: f32) -> Self {
         // SAFETY: as the module says.
@@ -72,6 +74,8 @@ impl Vector for Avx512 {
 }
 
 impl Vector for Avx2 {
+    const MANY: bool = false;
+
     #[inline(always)]
     fn splat(x: f32) -> Self {
         // SAFETY: as the module says.

@@ -78,6 +78,19 @@ impl Rounded {
             *scale = group(full, added, bytes);
         }
     }
+
+    /// Takes what row `row` was rounded to away from `x`, which it was made of.
+    #[inline(always)]
+    pub fn leave(&self, row: usize, x: &mut [f32]) {
+        let groups = self.groups();
+        let bytes = &self.bytes[row * groups * GROUP..(row + 1) * groups * GROUP];
+        let scales = &self.scales[row * groups..(row + 1) * groups];
+        for ((x, bytes), scale) in x.chunks_mut(GROUP).zip(bytes.chunks_exact(GROUP)).zip(scales) {
+            for (x, byte) in x.iter_mut().zip(bytes) {
+                *x = f32::from(byte.wrapping_sub(self.added) as i8).mul_add(-scale, *x);
+            }
+        }
+    }
 }
 
 /// Rounds one group into `bytes`, and gives its scale.
@@ -113,6 +126,13 @@ mod tests {
         rounded.take(0, &x);
         assert_eq!(rounded.bytes()[..5].iter().map(|&byte| i32::from(byte) - 128).collect::<Vec<_>>(), [-127, 50, 25, -1, 0]);
         assert_eq!((rounded.scales()[0], rounded.bytes()[64], rounded.bytes().len()), (0.02, 255, 128));
+        let mut left = x;
+        rounded.leave(0, &mut left);
+        assert!(left.iter().all(|left| left.abs() < 1e-6), "all of these are whole numbers of their scales: {left:?}");
+        (x[1], x[2]) = (1.004, 0.5);
+        left = x;
+        rounded.leave(0, &mut left);
+        assert!((left[1] - 0.004).abs() < 1e-6 && left[2].abs() < 1e-6);
         x[3] = f32::NAN;
         rounded.take(0, &x);
         assert!(rounded.scales()[0].is_nan() && rounded.scales()[1] == 3.0 / 127.0);

@@ -10,6 +10,8 @@ pub type Lanes = [f32; LANES];
 
 /// [`LANES`] numbers in the processor's registers. Each operation is done lane by lane, with one rounding.
 pub trait Vector: Copy {
+    /// Whether the processor holds some thirty of them at a time.
+    const MANY: bool;
     fn splat(x: f32) -> Self;
     /// Loads the first [`LANES`] numbers of a list.
     fn load(from: &[f32]) -> Self;
@@ -62,6 +64,8 @@ impl Plain {
 }
 
 impl Vector for Plain {
+    const MANY: bool = false;
+
     #[inline(always)]
     fn splat(x: f32) -> Plain {
         Plain([x; LANES])

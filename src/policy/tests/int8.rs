@@ -1,4 +1,4 @@
-//! A base in 8 bits beside adapters that learn: sampler and learner are one model.
+//! A base in 8 bits, or in f32 row by row, beside adapters that learn: sampler and learner are one model.
 
 use super::{examples, requests, sampling, tiny};
 use crate::policy::settings::Base;
@@ -35,8 +35,14 @@ fn what_plays_and_what_learns_compute_the_same_bits() {
     let temporary = tempfile::tempdir().unwrap();
     let folder = temporary.path().join("base");
     let plain = saved(&folder);
-    let (one_thread, two_threads) =
-        (policy(settings(&folder, Base::Int8, 0.0), 1).unwrap(), policy(settings(&folder, Base::Int8, 0.0), 2).unwrap());
+    same_bits(temporary.path(), &plain, Base::Int8, 0.3);
+    same_bits(temporary.path(), &plain, Base::F32, 1e-4);
+}
+
+/// `plain` is the model that is loaded, whose log-probabilities a new adapter's are close to.
+fn same_bits(root: &Path, plain: &Policy, base: Base, near: f32) {
+    let folder = root.join("base");
+    let [one_thread, two_threads] = [1, 2].map(|threads| policy(settings(&folder, base, 0.0), threads).unwrap());
     let learn = UpdateSettings { lr: 1e-2, kl: 0.1, micro_batch: 16, ..Default::default() };
     for version in 0..3 {
         let played = rows(&one_thread, version);
@@ -49,13 +55,13 @@ fn what_plays_and_what_learns_compute_the_same_bits() {
             assert_eq!((&alone[0].tokens, &alone[0].logprobs), (&row.response, &row.logprobs), "alone");
         }
         if version == 0 {
-            let close = |(row, far): (&Example, &Vec<f32>)| row.logprobs.iter().zip(far).all(|(a, b)| (a - b).abs() < 0.3);
+            let close = |(row, far): (&Example, &Vec<f32>)| row.logprobs.iter().zip(far).all(|(a, b)| (a - b).abs() < near);
             assert!(played.iter().zip(&plain.logprobs("actor", &played, None).unwrap()).all(close), "near the model that was rounded");
         }
         let reports = [&one_thread, &two_threads].map(|policy| policy.update("actor", played.clone(), &learn).unwrap());
         assert!(reports[0] == reports[1] && reports[0].gap.unwrap() < 1e-6, "{:?}", reports[0].gap);
     }
-    let folder = temporary.path().join("adapter");
+    let folder = root.join("adapter");
     one_thread.save("actor", &folder).unwrap();
     let played = rows(&one_thread, 3);
     assert_eq!(two_threads.load("actor", &folder).unwrap(), 3);
@@ -68,15 +74,15 @@ fn it_learns_like_a_base_in_f32() {
     let temporary = tempfile::tempdir().unwrap();
     let folder = temporary.path().join("base");
     saved(&folder);
-    let learnt = [Base::Own, Base::Int8].map(|base| {
+    let learnt = [Base::Own, Base::Int8, Base::F32].map(|base| {
         let policy = policy(settings(&folder, base, 0.0), 1).unwrap();
         let rows: Vec<Example> = rows(&policy, 0).into_iter().take(20).collect();
         let sft = UpdateSettings { objective: Objective::Sft, lr: 1e-2, ..Default::default() };
         let losses: Vec<f64> = (0..8).map(|_| policy.update("actor", rows.clone(), &sft).unwrap().loss).collect();
         (losses[0], losses[7])
     });
-    let [own, int8] = learnt.map(|(first, last)| last / first);
-    assert!(int8 < 0.95 && (int8 - own).abs() < 0.01, "{learnt:?}");
+    let [own, int8, f32] = learnt.map(|(first, last)| last / first);
+    assert!(int8 < 0.95 && (int8 - own).abs() < 0.01 && (f32 - own).abs() < 1e-4, "{learnt:?}");
 }
 
 #[test]

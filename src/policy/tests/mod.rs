@@ -9,6 +9,7 @@ mod learning;
 mod lora;
 mod parity;
 mod remote;
+mod shared;
 mod splits;
 mod updating;
 mod weigh;

@@ -7,6 +7,7 @@ use super::settings::Objective;
 use super::terms::{PassTokens, Terms};
 use crate::policy::model::Net;
 use crate::policy::pause::pause;
+use crate::policy::room;
 use crate::policy::tensors::values;
 use crate::policy::PolicyError;
 use tch::{Device, Kind, Tensor};
@@ -109,6 +110,7 @@ pub fn gradients(step: &GradientStep, passes: &[Pass]) -> Result<(Tensor, Vec<Pa
         let mut results = Vec::new();
         for &i in &lanes[lane] {
             pause();
+            room::fits(passes[i].rows.len(), passes[i].longest(), passes[i].needs(net))?;
             let (gradient, result) = pass(net, reference.as_ref(), step.batch, &passes[i], step.weight);
             if let Some((what, rows)) = result.wrong {
                 return Err(PolicyError::NotFinite { model: step.name.into(), what: what.into(), rows });
@@ -137,7 +139,10 @@ pub fn gradients(step: &GradientStep, passes: &[Pass]) -> Result<(Tensor, Vec<Pa
 
 /// Forward and backward of one pass.
 fn pass(net: &Net, reference: Option<&Net>, batch: &UpdateBatch, pass: &Pass, weight: &TokenWeight) -> (Option<Tensor>, PassResult) {
-    let traced = net.running().map(|running| pass.traced(running, &batch.rows, batch.settings.at(), true));
+    let traced = net.running().map(|running| match running.values() {
+        true => pass.traced_values(running, true),
+        false => pass.traced(running, &batch.rows, batch.settings.at(), true),
+    });
     let tokens = PassTokens { batch, pass, net, traced: traced.as_ref() };
     let Terms { loss, kl, entropy, clipped, ratio, masked, outputs } = tokens.terms(reference);
     // What takes no part is put aside before it is weighted: infinity times 0 isn't 0.

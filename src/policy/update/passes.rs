@@ -9,6 +9,7 @@ use super::settings::UpdateSettings;
 use crate::policy::choices::ChoiceConstraint;
 use crate::policy::engine::tape::Tape;
 use crate::policy::engine::{self, AdaptedEngine};
+use crate::policy::model::config::DecoderConfig;
 use crate::policy::model::reading::{Cut, TrieTensors};
 use crate::policy::model::{Net, NEVER};
 use crate::policy::sequence::{check, known};
@@ -222,6 +223,20 @@ impl Pass {
         self.trie.len().next_multiple_of(PAD_TO)
     }
 
+    /// Tokens of its longest sequence.
+    pub fn longest(&self) -> usize {
+        (0..self.trie.len()).map(|node| self.trie.place(node) + 1).max().unwrap_or(0)
+    }
+
+    /// Bytes that its way back needs at least: of each token what its blocks made of it.
+    pub fn needs(&self, net: &Net) -> u64 {
+        let DecoderConfig { layers, width, heads, kv_heads, head, hidden, .. } = net.architecture().sized();
+        let within = 6 * width + 2 * (heads + 2 * kv_heads) * head + 4 * hidden;
+        // Row by row two states a block are kept, and one block at a time is gone through.
+        let numbers = if net.running().is_some() { 2 * layers * width + 2 * within } else { layers * within };
+        4 * self.computed() as u64 * numbers as u64
+    }
+
     /// Whether anything was chosen in it.
     pub fn learns(&self) -> bool {
         !self.output_nodes.is_empty()
@@ -236,7 +251,10 @@ impl Pass {
 
     /// The values of the rows, in order, by a net with a value head.
     pub fn values(&self, net: &Net) -> Tensor {
-        self.outputs(net).squeeze_dim(1)
+        match net.running() {
+            Some(running) => self.traced_values(running, false).outputs,
+            None => self.outputs(net).squeeze_dim(1),
+        }
     }
 
     /// Log-probability of each response token of the rows, and the entropy (without gradient) of what it was drawn from: at `temperature`,
@@ -244,7 +262,7 @@ impl Pass {
     pub fn logprobs(&self, net: &Net, rows: &[TrainingRow], temperature: Option<f32>) -> (Tensor, Tensor) {
         if let Some(running) = net.running() {
             let traced = self.traced(running, rows, temperature, false);
-            return (traced.logprobs, traced.entropy);
+            return (traced.outputs, traced.entropy);
         }
         let device = net.device();
         let tokens: usize = self.rows.iter().map(|&row| rows[row].len()).sum();
@@ -286,16 +304,22 @@ impl Pass {
     }
 }
 
-/// A pass that the engine computed: one value per response token, and the tape of its backward pass.
+/// What a pass computed row by row: one value a response token, and the way back.
 pub struct TracedPass {
-    /// Log-probabilities, of which gradients can be taken.
-    pub logprobs: Tensor,
+    /// Log-probabilities, or a critic's values, of which gradients can be taken.
+    pub outputs: Tensor,
     /// Entropies, without gradient.
     pub entropy: Tensor,
     tape: Option<Tape>,
-    choices: Vec<engine::tape::StateChoice>,
-    /// Which token each choice is.
-    to: Vec<usize>,
+    tokens: TracedTokens,
+}
+
+/// What the tokens' values were made of.
+enum TracedTokens {
+    /// Choices, and which token each of them is.
+    Choices(Vec<engine::tape::StateChoice>, Vec<usize>),
+    /// Of each token which of the states that were asked for.
+    States(Vec<usize>),
 }
 
 impl Pass {
@@ -324,18 +348,35 @@ impl Pass {
                 (logprobs[to], entropy[to]) = (logprob, nats);
             }
         }
-        let logprobs = Tensor::from_slice(&logprobs).set_requires_grad(learns);
-        TracedPass { logprobs, entropy: Tensor::from_slice(&entropy), tape, choices, to }
+        let outputs = Tensor::from_slice(&logprobs).set_requires_grad(learns);
+        TracedPass { outputs, entropy: Tensor::from_slice(&entropy), tape, tokens: TracedTokens::Choices(choices, to) }
+    }
+
+    /// As [`Pass::values`], for a critic that computes row by row; with `learns` the gradient can be asked for.
+    pub fn traced_values(&self, running: &AdaptedEngine, learns: bool) -> TracedPass {
+        let tape = Tape::new(running, &self.trie, &self.output_nodes, learns);
+        let (values, states): (_, Vec<usize>) = (tape.values(), self.from.iter().map(|&state| state as usize).collect());
+        let outputs: Vec<f32> = states.iter().map(|&state| values[state]).collect();
+        let outputs = Tensor::from_slice(&outputs).set_requires_grad(learns);
+        TracedPass { entropy: outputs.zeros_like().detach(), outputs, tape: Some(tape), tokens: TracedTokens::States(states) }
     }
 }
 
 impl TracedPass {
-    /// The gradient of `loss`, made of the log-probabilities, by the adapters' weights, `[weights]`.
+    /// The gradient of `loss`, made of the outputs, by the adapters' weights, `[weights]`.
     pub fn gradient(&self, loss: &Tensor) -> Option<Tensor> {
         let tape = self.tape.as_ref()?;
-        let by = values(&Tensor::run_backward(&[loss], &[&self.logprobs], false, false)[0]);
-        let by: Vec<f32> = self.to.iter().map(|&to| by[to]).collect();
-        Some(Tensor::from_slice(&tape.back(&self.choices, &by)))
+        let by = values(&Tensor::run_backward(&[loss], &[&self.outputs], false, false)[0]);
+        let gradient = match &self.tokens {
+            TracedTokens::Choices(choices, to) => tape.back(choices, &to.iter().map(|&to| by[to]).collect::<Vec<f32>>()),
+            TracedTokens::States(states) => {
+                // Tokens of several rows may have one state.
+                let mut sums = vec![0.0; states.iter().max().map_or(0, |most| most + 1)];
+                states.iter().zip(&by).for_each(|(&state, by)| sums[state] += by);
+                tape.values_back(&sums)
+            }
+        };
+        Some(Tensor::from_slice(&gradient))
     }
 }
 

@@ -75,7 +75,7 @@ impl PassTokens<'_> {
     }
 
     fn value(&self) -> Terms {
-        let value = self.pass.values(self.net);
+        let value = self.traced.map_or_else(|| self.pass.values(self.net), |traced| traced.outputs.shallow_clone());
         let old = self.own(&|row| self.batch.examples[row].values.clone());
         let target = self.own(&|row| self.batch.examples[row].targets.clone());
         let settings = self.batch.settings;
@@ -91,7 +91,7 @@ impl PassTokens<'_> {
     fn policy(&self, reference: Option<&Net>) -> Terms {
         let (batch, settings) = (self.batch, self.batch.settings);
         let (new, entropy) = match self.traced {
-            Some(TracedPass { logprobs, entropy, .. }) => (logprobs.shallow_clone(), entropy.shallow_clone()),
+            Some(TracedPass { outputs, entropy, .. }) => (outputs.shallow_clone(), entropy.shallow_clone()),
             None => self.pass.logprobs(self.net, &batch.rows, settings.at()),
         };
         let imitates = settings.objective == Objective::Sft;

@@ -1,5 +1,5 @@
 //! GGUF, llama.cpp's format: one file with metadata, a tokenizer, and tensors that may be quantised; read as if it were the folder that
-//! `transformers` would have.
+//! `transformers` would have. A large model may lie in several such files (`NAME-00001-of-00003.gguf` and so on), the first with the metadata.
 //!
 //! The layout follows ggml's specification of version 2 and 3: a header, the metadata (named, typed values), where each tensor lies,
 //! then the tensors, all with the least significant byte first.
@@ -25,8 +25,10 @@ const STRETCH: usize = 1 << 17;
 
 /// A GGUF file, its tensors under the names of the folder that it stands for.
 pub struct Gguf {
-    path: PathBuf,
-    tensors: BTreeMap<String, GgufTensor>,
+    /// Its parts; mostly one.
+    paths: Vec<PathBuf>,
+    /// Each with the part that it lies in.
+    tensors: BTreeMap<String, (usize, GgufTensor)>,
     /// What `config.json` would say.
     pub config: Value,
     /// The files of the tokenizer, by name.
@@ -35,20 +37,40 @@ pub struct Gguf {
     permuted: fn(&str, &Value) -> Option<i64>,
 }
 
+/// The files of the model that the file `path` is part of, as its name says: itself where that names no parts.
+pub fn parts(path: &Path) -> Vec<PathBuf> {
+    let whole = || vec![path.to_owned()];
+    let Some((begin, count)) = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.rsplit_once("-of-")) else {
+        return whole();
+    };
+    let five = |text: &str| text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let name = begin.rsplit_once('-').filter(|(_, number)| five(number) && five(count)).map(|(name, _)| name);
+    let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
+    match (name, count.parse::<usize>()) {
+        (Some(name), Ok(all)) if all > 0 => {
+            (1..=all).map(|number| path.with_file_name(format!("{name}-{number:05}-of-{count}.{end}"))).collect()
+        }
+        _ => whole(),
+    }
+}
+
 impl Gguf {
-    /// Opens a file and reads all but its tensors.
+    /// Opens a file, and the others that it is one part with, and reads all but the tensors.
     ///
     /// # Errors
-    /// If it isn't GGUF, is cut off, or holds an architecture, a tokenizer or a quantisation that isn't known here.
+    /// If one isn't there, isn't GGUF or is cut off, or if they hold an architecture, a tokenizer or a quantisation that isn't known here.
     pub fn open(path: &Path) -> Result<Gguf, PolicyError> {
-        let (metadata, entries) = read(path)?;
-        let wrong = |fault| PolicyError::at(path, fault);
+        let paths = parts(path);
+        let (metadata, found) = read(&paths[0])?;
+        let wrong = |fault| PolicyError::at(&paths[0], fault);
         let family = names::GgufFamily::from_metadata(&metadata).map_err(wrong)?;
-        let mut tensors = BTreeMap::new();
-        for (name, entry) in entries {
-            tensors.insert(family.name(&name).unwrap_or(name), entry);
+        let named = |(name, entry): (String, GgufTensor), part: usize| (family.name(&name).unwrap_or(name), (part, entry));
+        let mut tensors: BTreeMap<_, _> = found.into_iter().map(|tensor| named(tensor, 0)).collect();
+        for (part, path) in paths.iter().enumerate().skip(1) {
+            tensors.extend(read(path)?.1.into_iter().map(|tensor| named(tensor, part)));
         }
-        let mut gguf = Gguf { path: path.to_owned(), tensors, config: Value::Null, files: BTreeMap::new(), permuted: family.permuted };
+        let (config, files, permuted) = (Value::Null, BTreeMap::new(), family.permuted);
+        let mut gguf = Gguf { paths: paths.clone(), tensors, config, files, permuted };
         let factors = match gguf.size(names::ROPE_FACTORS) {
             Some(size) => {
                 let mut factors = Tensor::zeros([size.iter().product::<i64>()], (Kind::Float, tch::Device::Cpu));
@@ -72,11 +94,11 @@ pub fn unread(name: &str) -> bool {
 
 impl TensorSource for Gguf {
     fn path(&self) -> &Path {
-        &self.path
+        &self.paths[0]
     }
 
-    fn file(&self, _: &str) -> &Path {
-        &self.path
+    fn file(&self, name: &str) -> &Path {
+        &self.paths[self.tensors.get(name).map_or(0, |(part, _)| *part)]
     }
 
     fn names(&self) -> Vec<&str> {
@@ -84,14 +106,15 @@ impl TensorSource for Gguf {
     }
 
     fn size(&self, name: &str) -> Option<Vec<i64>> {
-        self.tensors.get(name).map(|entry| entry.size.clone())
+        self.tensors.get(name).map(|(_, entry)| entry.size.clone())
     }
 
     fn read(&self, name: &str, to: &mut Tensor) -> Result<(), PolicyError> {
-        let missing = || PolicyError::at(&self.path, FileFault::NoTensor { tensor: name.into() });
-        let entry = self.tensors.get(name).ok_or_else(missing)?;
-        let io = |e: std::io::Error| PolicyError::file(&self.path, e);
-        let mut file = File::open(&self.path).map_err(io)?;
+        let missing = || PolicyError::at(self.path(), FileFault::NoTensor { tensor: name.into() });
+        let (part, entry) = self.tensors.get(name).ok_or_else(missing)?;
+        let path = &self.paths[*part];
+        let io = |e: std::io::Error| PolicyError::file(path, e);
+        let mut file = File::open(path).map_err(io)?;
         file.seek(SeekFrom::Start(entry.at)).map_err(io)?;
         let BlockType { block, bytes, .. } = *entry.kind;
         let (mut done, all) = (0, to.numel() / block);
@@ -114,5 +137,22 @@ impl TensorSource for Gguf {
             to.f_copy_(&own)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_of_a_model_are_known_by_the_name_of_one() {
+        let of = |path: &str| parts(Path::new(path)).iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
+        assert_eq!(
+            of("m/a-b-00002-of-00003.gguf"),
+            ["m/a-b-00001-of-00003.gguf", "m/a-b-00002-of-00003.gguf", "m/a-b-00003-of-00003.gguf"]
+        );
+        for whole in ["m/a.gguf", "m/one-of-two.gguf", "m/a-1-of-3.gguf", "m/a-00001-of-0000x.gguf", "m/a-00000-of-00000.gguf"] {
+            assert_eq!(of(whole), [whole]);
+        }
     }
 }
