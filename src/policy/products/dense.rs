@@ -160,15 +160,15 @@ fn block<V: Vector, const R: usize, const P: usize>(
             }
         }
     }
-    for r in 0..R {
-        for p in 0..P {
+    for (r, sums) in sums.into_iter().enumerate() {
+        for (p, sum) in sums.into_iter().enumerate() {
             let at = (panel + p) * LANES;
             let lanes = LANES.min(matrix.outputs - at);
             let to = &mut y[(row + r) * stride + at..][..lanes];
             match scale {
-                None if lanes == LANES => sums[r][p].store(to),
-                None => to.copy_from_slice(&sums[r][p].lanes()[..lanes]),
-                Some(scale) => to.iter_mut().zip(sums[r][p].lanes()).for_each(|(to, sum)| *to = sum.mul_add(scale, *to)),
+                None if lanes == LANES => sum.store(to),
+                None => to.copy_from_slice(&sum.lanes()[..lanes]),
+                Some(scale) => to.iter_mut().zip(sum.lanes()).for_each(|(to, sum)| *to = sum.mul_add(scale, *to)),
             }
         }
     }
