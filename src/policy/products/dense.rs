@@ -160,8 +160,8 @@ fn block<V: Vector, const R: usize, const P: usize>(
             }
         }
     }
-    for (r, sums) in sums.iter().enumerate() {
-        for (p, sum) in sums.iter().enumerate() {
+    for (r, sums) in sums.into_iter().enumerate() {
+        for (p, sum) in sums.into_iter().enumerate() {
             let at = (panel + p) * LANES;
             let lanes = LANES.min(matrix.outputs - at);
             let to = &mut y[(row + r) * stride + at..][..lanes];
