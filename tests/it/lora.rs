@@ -109,6 +109,12 @@ fn two_adapters_on_one_base_are_resumed_and_replayed() {
         assert_eq!(made[0]["newest"], 4, "{name}: versions of its own");
         let config = std::fs::read_to_string(whole.join("weights/4/critic/adapter_config.json")).unwrap();
         assert!(config.contains("\"value_head\""), "{config}");
+        // What is measured is computed as what was trained.
+        let measured = folder.path().join(format!("{name}-measured"));
+        let panel = ["--panel", "datasets/minesweeper-4x4-m2-7c0c5ec4294c.json", "--samples", "1"];
+        done(flow().arg("eval").arg(&whole).args(panel).arg("--out").arg(&measured));
+        let recipe = std::fs::read_to_string(measured.join("pipeline.yaml")).unwrap();
+        assert_eq!(recipe.contains("base: int8"), name == "int8", "{recipe}");
         let message = fails(flow().args(["model", "export"]).arg(&whole).arg("--out").arg(folder.path().join("out")));
         assert!(message.contains("--model") && message.contains("actor, critic"), "{message}");
     }

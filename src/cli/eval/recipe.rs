@@ -112,6 +112,21 @@ fn memories_of<'a>(pipeline: &'a Pipeline, node: &'a Node) -> Result<Vec<(&'a st
     }
 }
 
+/// The model that lies at `model`, computed as the run computed it: what is measured is what was trained.
+fn loaded(model: &Path, name: &str, settings: Option<&Value>) -> Value {
+    let mut loaded = json!({ "load": model, "of": name });
+    // Only the base of an adapter is kept apart from what learns.
+    if settings.is_some_and(|settings| settings.get("base").is_some()) {
+        loaded["adapter"] = json!(model);
+    }
+    for key in ["dtype", "base", "cache_gb"] {
+        if let Some(value) = settings.and_then(|settings| settings.get(key)) {
+            loaded[key] = value.clone();
+        }
+    }
+    loaded
+}
+
 /// The models that the agents of these nodes name, with the weights that are asked for, and the encoders of the memories.
 fn models(trained: &Pipeline, nodes: &Value, changes: &EvalSettings) -> Result<Map<String, Value>> {
     let mut models = Map::new();
@@ -119,7 +134,7 @@ fn models(trained: &Pipeline, nodes: &Value, changes: &EvalSettings) -> Result<M
         let settings = match (trained.models.get(&name), changes.model) {
             // Its weights are where they always are.
             (Some(settings), _) if ops::remote(settings) || settings["encode"].is_string() => settings.clone(),
-            (_, Some(model)) => json!({ "load": model, "of": name }),
+            (settings, Some(model)) => loaded(model, &name, settings),
             (_, None) => {
                 let help = "name the run whose weights play: flow eval RUN --panel FILE";
                 return Err(Error::Request(format!("nothing says which weights of `{name}` play")).help(help));
