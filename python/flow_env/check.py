@@ -142,7 +142,7 @@ def states(findings: Findings, played: Played) -> None:
     half = [rows for rows in played.rows if not rows[0].answer.get("state") and any(row.answer.get("state") for row in rows[1:])]
     if half:
         rows = half[0]
-        found.tell("states", [f"{name((rows[0].split, rows[0].task))}: the answer to a step has a `state`, and that to the reset has none, so "
+        findings.tell("states", [f"{name((rows[0].split, rows[0].task))}: the answer to a step has a `state`, and that to the reset has none, so "
                               "what is seen first counts as another state when it is seen again: give `state` after a reset too"], "")
         return
     for rows in played.rows:

@@ -1,6 +1,6 @@
 //! Groups of rows whose texts are alike rather than equal.
 
-use crate::prototypes::{Alphabet, Prototypes, Ratio, Text};
+use crate::prototypes::{Alphabet, ComparedText, Prototypes, Ratio};
 use crate::stats::Groups;
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
@@ -80,7 +80,7 @@ fn join(texts: &[&str], at_least: f64, autojunk: bool) -> Vec<usize> {
     let mut alphabet = Alphabet::default();
     let mut founders = Prototypes::new(Ratio { at_least, autojunk });
     let joined =
-        texts.iter().enumerate().map(|(number, text)| founders.join(0, number as u64, &Text::read(text, &mut alphabet)).0 as usize);
+        texts.iter().enumerate().map(|(number, text)| founders.join(0, number as u64, &ComparedText::read(text, &mut alphabet)).0 as usize);
     joined.collect()
 }
 

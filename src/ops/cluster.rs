@@ -23,7 +23,7 @@ use timely::dataflow::Scope;
 /// Settings of `cluster`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
-struct Cluster {
+struct ClusterSettings {
     #[serde(flatten)]
     keyed: Keyed,
     /// How a key is compared with a prototype.
@@ -60,20 +60,20 @@ pub const OPERATOR: Operator = Operator {
     }],
     keeps: true,
     adds: &["cluster", "prototype"],
-    settings: Settings::of::<Cluster>(),
+    settings: Settings::of::<ClusterSettings>(),
     outside: render,
     inside: None,
     further: Further { needs, wrong, remembers: true, ..Further::NOTHING },
 };
 
 fn needs(with: &With) -> Vec<Need> {
-    let Some(with) = with.typed::<Cluster>() else { return vec![] };
+    let Some(with) = with.typed::<ClusterSettings>() else { return vec![] };
     vec![Need { port: "rows".into(), column: with.keyed.key.clone(), at: vec!["key".into()] }]
 }
 
 /// A key that is no text, settings that nothing reads, and clusters that a resumed run could not go on with.
 fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
-    let Ok(with) = settings::<Cluster>(node) else { return vec![] };
+    let Ok(with) = settings::<ClusterSettings>(node) else { return vec![] };
     let mut wrongs = Vec::new();
     let mut at = |setting: &str, message: String, help: &str| wrongs.push(Wrong::in_node(node, &["with", setting], message).help(help));
     if let Some(kind) = row::kind(&with.keyed.key).filter(|kind| *kind != Kind::Text) {
@@ -91,7 +91,7 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
 }
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
-    let with = Cluster::clone(&*settings::<Cluster>(node)?);
+    let with = ClusterSettings::clone(&*settings::<ClusterSettings>(node)?);
     let route = with.per.route();
     let past = feed::past(&node.id, scope, ctx)?;
     let inputs = vec![(must(&ports, "rows")?, route.clone()), (past, route)];
@@ -103,7 +103,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
     }))
 }
 
-impl Cluster {
+impl ClusterSettings {
     fn clusters(&self, ctx: &Context) -> ObservationClusters {
         ObservationClusters::new(self.compare, self.at_least, self.keyed.pointer(ctx), self.per == Per::Task)
     }
@@ -116,13 +116,13 @@ pub(super) fn maintains(node: &Node) -> bool {
 
 /// The clusters that the node maintains, none of them founded yet.
 pub(super) fn clusters(node: &Node, ctx: &Context) -> Option<ObservationClusters> {
-    let with = Some(node).filter(|node| maintains(node)).and_then(|node| settings::<Cluster>(node).ok())?;
+    let with = Some(node).filter(|node| maintains(node)).and_then(|node| settings::<ClusterSettings>(node).ok())?;
     Some(with.clusters(ctx))
 }
 
 /// The columns of an iteration's rows, which come in the order of their names. A reflection is made in no state, and what shows nothing is
 /// like nothing: their cluster is 0.
-fn join(clusters: &mut ObservationClusters, view: &View, with: &Cluster) -> Result<Vec<(&'static str, ArrayRef)>, Failed> {
+fn join(clusters: &mut ObservationClusters, view: &View, with: &ClusterSettings) -> Result<Vec<(&'static str, ArrayRef)>, Failed> {
     let rows = view.read(&row::NAME.into_iter().chain([with.keyed.key.as_str()]).collect::<Vec<_>>())?;
     let (phases, texts) = (row::texts(&rows, "phase")?, row::texts(&rows, &with.keyed.key)?);
     let seen: Vec<usize> = (0..rows.num_rows()).filter(|i| phases.value(*i) == "play" && !texts.value(*i).is_empty()).collect();

@@ -14,32 +14,32 @@ pub struct Ratio {
 
 /// A text in the numbers of an alphabet that all texts compared with one another share.
 #[derive(Clone, Debug)]
-pub struct Text {
+pub struct ComparedText {
     characters: Vec<u32>,
     /// How often each character of the alphabet stands in it.
     counts: Vec<u32>,
 }
 
-impl Text {
+impl ComparedText {
     /// Reads a text; characters that the alphabet doesn't have yet are added to it.
-    pub fn read(text: &str, alphabet: &mut Alphabet) -> Text {
+    pub fn read(text: &str, alphabet: &mut Alphabet) -> ComparedText {
         let characters = alphabet.read(text);
         let counts = counts(&characters, alphabet.size());
-        Text { characters, counts }
+        ComparedText { characters, counts }
     }
 }
 
 impl Likeness for Ratio {
-    type Key = Text;
+    type Key = ComparedText;
     type Prototype = Reference;
 
-    fn prototype(&self, key: &Text) -> Reference {
+    fn prototype(&self, key: &ComparedText) -> Reference {
         Reference::new(key.characters.clone(), key.counts.len(), self.autojunk)
     }
 
     /// What is skipped couldn't have changed the answer: texts whose lengths differ too much, and texts with too few characters in common,
     /// in any order.
-    fn alike(&self, key: &Text, prototype: &Reference) -> bool {
+    fn alike(&self, key: &ComparedText, prototype: &Reference) -> bool {
         let matching = wanted(self.at_least, key.characters.len() + prototype.len());
         key.characters.len().min(prototype.len()) >= matching
             && prototype.at_most(&key.counts) >= matching
@@ -57,7 +57,7 @@ mod tests {
     fn characters_that_come_later_match_nothing_before() {
         let mut alphabet = Alphabet::default();
         let mut texts = Prototypes::new(Ratio { at_least: 0.5, autojunk: true });
-        let mut join = |id, text: &str| texts.join(0, id, &Text::read(text, &mut alphabet)).0;
+        let mut join = |id, text: &str| texts.join(0, id, &ComparedText::read(text, &mut alphabet)).0;
         assert_eq!(join(1, "abcd"), 1);
         assert_eq!(join(2, "wxyz"), 2);
         assert_eq!(join(3, "abxyz"), 2, "wxyz: 2*3/9, abcd: 2*2/9");

@@ -4,7 +4,7 @@ use super::error::RolloutError;
 use super::points::{Pointer, Points};
 use crate::memory;
 use crate::policy::PolicyError;
-use crate::prototypes::{Alphabet, Cosine, Prototypes, Ratio, Text};
+use crate::prototypes::{Alphabet, ComparedText, Cosine, Prototypes, Ratio};
 use crate::row;
 use arrow::array::RecordBatch;
 use schemars::JsonSchema;
@@ -97,7 +97,7 @@ impl ObservationClusters {
                 keyed.zip(points).map(|((key, bucket), point)| prototypes.join(bucket, key.id, &point)).collect()
             }
             Measure::Texts { alphabet, prototypes } => {
-                keyed.map(|(key, bucket)| prototypes.join(bucket, key.id, &Text::read(key.text, alphabet))).collect()
+                keyed.map(|(key, bucket)| prototypes.join(bucket, key.id, &ComparedText::read(key.text, alphabet))).collect()
             }
         })
     }
@@ -112,7 +112,7 @@ impl ObservationClusters {
                 keyed.zip(points).for_each(|((key, bucket), point)| prototypes.insert(bucket, key.id, &point));
             }
             Measure::Texts { alphabet, prototypes } => {
-                keyed.for_each(|(key, bucket)| prototypes.insert(bucket, key.id, &Text::read(key.text, alphabet)));
+                keyed.for_each(|(key, bucket)| prototypes.insert(bucket, key.id, &ComparedText::read(key.text, alphabet)));
             }
         }
         Ok(())
@@ -131,7 +131,7 @@ impl ObservationClusters {
             Measure::Texts { alphabet, prototypes } => {
                 // What is only looked up leaves the alphabet as it is.
                 let mut alphabet = alphabet.clone();
-                keys.iter().map(|key| prototypes.first(self.bucket(key), &Text::read(key.text, &mut alphabet))).collect()
+                keys.iter().map(|key| prototypes.first(self.bucket(key), &ComparedText::read(key.text, &mut alphabet))).collect()
             }
         })
     }
