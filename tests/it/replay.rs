@@ -269,6 +269,7 @@ fn copied(from: &Path, to: &Path, nodes: &[&str], change: impl Fn(arrow::array::
         let file = file.unwrap();
         std::fs::copy(file.path(), to.join(start).join(file.file_name())).unwrap();
     }
+    committer.note_start(manifest.start).unwrap();
 }
 
 #[test]
