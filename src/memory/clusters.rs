@@ -1,5 +1,4 @@
-//! Clusters of entries whose keys are alike (SLEA-RL, section 3.2, Eq. 1: an observation joins the first cluster whose prototype is similar
-//! enough, or founds one).
+//! The buckets of a memory that is partitioned by cluster: entries whose keys are alike share one.
 
 use super::Entry;
 use crate::prototypes::{Cosine, Prototypes};

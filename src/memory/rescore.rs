@@ -1,4 +1,4 @@
-//! Scores that move: what an entry was worth to the episodes that were told it (MemRL's utility: Q <- Q + rate * (r - Q)).
+//! Scores that move: what an entry was worth to the episodes that retrieved it (MemRL's utility: Q <- Q + rate * (r - Q)).
 
 use crate::row::{self, Name, RowError};
 use arrow::array::RecordBatch;
@@ -30,12 +30,12 @@ fn of() -> String {
 }
 
 impl Rescore {
-    /// The score after an iteration in which the episodes that were told the entry came to `mean`.
+    /// The score after an iteration in which the mean outcome of the episodes that retrieved the entry is `mean`.
     pub fn moved(&self, score: f32, mean: f32) -> f32 {
         score + self.rate * (mean - score)
     }
 
-    /// By group and entry, the mean of what the episodes came to that were told it, each episode counted once, in the order of their names.
+    /// By group and entry, the mean outcome of the episodes that retrieved it, each episode counted once, in the order of their names.
     /// `group` is that of a task's episodes: means of different groups are kept apart.
     ///
     /// # Errors
@@ -44,16 +44,16 @@ impl Rescore {
         let mut sums: BTreeMap<(u64, u64), (f64, u32)> = BTreeMap::new();
         let Some(rows) = row::sorted(turns)? else { return Ok(BTreeMap::new()) };
         let (values, entries, phases) = (row::f32s(&rows, &self.of)?, row::lists(&rows, "retrieved")?, row::texts(&rows, "phase")?);
-        let mut told: BTreeSet<u64> = BTreeSet::new();
+        let mut retrieved: BTreeSet<u64> = BTreeSet::new();
         let turns: Vec<usize> = (0..rows.num_rows()).filter(|i| phases.value(*i) == "play").collect();
         for (n, i) in turns.iter().enumerate() {
-            told.extend(row::u64_list(entries, *i).iter());
+            retrieved.extend(row::u64_list(entries, *i).iter());
             let name = Name::of(&rows, *i);
             let next = turns.get(n + 1).map(|next| Name::of(&rows, *next));
             if next.is_some_and(|next| (&next.task, next.sample, next.attempt) == (&name.task, name.sample, name.attempt)) {
                 continue;
             }
-            for id in std::mem::take(&mut told) {
+            for id in std::mem::take(&mut retrieved) {
                 let (sum, episodes) = sums.entry((group(&name.task), id)).or_default();
                 *sum += f64::from(values.value(*i));
                 *episodes += 1;
@@ -70,9 +70,10 @@ mod tests {
     use arrow::datatypes::{DataType, Field};
     use std::sync::Arc;
 
-    /// Two episodes of task `a`: one is told entry 5 twice and comes to 1, one is told 5 and 6 and comes to 0. One of `b`, told 5, comes to 2.
+    /// Two episodes of task `a`: one retrieves entry 5 twice and ends with 1, one retrieves 5 and 6 and ends with 0. One of `b`, which
+    /// retrieves 5, ends with 2.
     #[test]
-    fn an_entry_is_worth_the_mean_of_the_episodes_that_were_told_it() {
+    fn an_entry_is_worth_the_mean_of_the_episodes_that_retrieved_it() {
         let mut retrieved = ListBuilder::new(UInt64Builder::new()).with_field(Field::new("item", DataType::UInt64, false));
         for ids in [&[5][..], &[5], &[6], &[5], &[5]] {
             retrieved.values().append_slice(ids);

@@ -135,6 +135,12 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, fixed: &[&str]) ->
             wrongs.push(Wrong::in_node(node, &["with", "agent", "context"], message).help(help));
         }
         known.push(read);
+        let unread = |port: &&String| !node.inputs.iter().any(|input| input.port == **port);
+        if let Some(port) = memory.clusters.as_ref().filter(unread).filter(|_| !unread(&&memory.memory)) {
+            let message = format!("`{}` reads the memory `{}` by clusters, and has no input `{port}`", node.id, memory.memory);
+            let help = format!("connect both, so that it retrieves as it does elsewhere: `{port}: {{ after: {port} }}`");
+            wrongs.push(Wrong::in_node(node, &["inputs", &memory.memory], message).help(help));
+        }
         let Some(from) = self::memory(node, pipeline, &memory.memory) else { continue };
         if memory.retrieval.by == By::Similarity && memory_update::pointless(&from.with) {
             let message = format!("`{}` looks for keys that are alike, and `{}` has `points: none`", node.id, from.id);

@@ -44,8 +44,8 @@ impl Admit {
 
     /// `rows` are what entries are made of, the changes of the iteration before, and all changes of before the run was stopped.
     pub fn iteration(&mut self, iteration: u64, rows: &[Vec<RecordBatch>]) -> Result<Admitted, Failed> {
-        let mut made = Admitted::default();
-        self.remembered(iteration, &rows[2], &mut made)?;
+        let mut admitted = Admitted::default();
+        self.remembered(iteration, &rows[2], &mut admitted)?;
         for batch in &rows[1] {
             let changes = Change::read(batch)?;
             // What left and came at once has only got another score, and contends with it already.
@@ -53,14 +53,8 @@ impl Admit {
             let rescored = |change: &Change| change.change > 0 && left.contains(&change.entry.id);
             let rescored: BTreeSet<u64> = changes.iter().filter(|change| rescored(change)).map(|change| change.entry.id).collect();
             for change in changes {
-                if rescored.contains(&change.entry.id) {
-                } else if change.change > 0 {
-                    self.confirm(iteration, &change.entry, &mut made);
-                    self.clusters.iter_mut().for_each(|clusters| clusters.insert(&change.entry));
-                } else if let Some(place) = self.withdraw(change.entry.id) {
-                    if place.2.is_none_or(|end| end > iteration) {
-                        self.tell(iteration, &change.entry, place, -1, &mut made);
-                    }
+                if !rescored.contains(&change.entry.id) {
+                    self.follow(iteration, &change, &mut admitted);
                 }
                 self.library.apply([change]);
             }
@@ -75,10 +69,10 @@ impl Admit {
             }
         }
         if let (Some(rescore), Some(turns)) = (&self.with.rescore.clone(), rows.get(3)) {
-            self.rescore(iteration, rescore, turns, &mut made)?;
+            self.rescore(iteration, rescore, turns, &mut admitted)?;
         }
         if let Some(rows) = row::sorted(&rows[0])? {
-            let candidates = self.candidates(&rows, &mut made.long)?;
+            let candidates = self.candidates(&rows, &mut admitted.long)?;
             let mut ages: BTreeMap<u64, u64> = BTreeMap::new();
             for entry in self.with.admission.contenders(&self.library, candidates) {
                 let age = ages.entry(entry.shelf()).or_default();
@@ -89,16 +83,26 @@ impl Admit {
                     continue;
                 }
                 // For one iteration, until it is known whether it got a place.
-                made.contenders.extend([(1, iteration), (-1, iteration + 1)].map(|(change, at)| contender(&entry, place, change, at)));
+                admitted.contenders.extend([(1, iteration), (-1, iteration + 1)].map(|(change, at)| contender(&entry, place, change, at)));
                 self.fresh.insert(entry.id);
                 self.offered.insert(entry.id, place);
             }
         }
-        Ok(made)
+        Ok(admitted)
+    }
+
+    /// Goes along with an entry that came into the memory or left it in the iteration before.
+    fn follow(&mut self, iteration: u64, change: &Change, admitted: &mut Admitted) {
+        if change.change > 0 {
+            self.confirm(iteration, &change.entry, admitted);
+            self.clusters.iter_mut().for_each(|clusters| clusters.insert(&change.entry));
+        } else if let Some(place) = self.withdraw(change.entry.id).filter(|place| place.2.is_none_or(|end| end > iteration)) {
+            self.tell(iteration, &change.entry, place, -1, admitted);
+        }
     }
 
     /// Takes up what was there when the run was stopped.
-    fn remembered(&mut self, iteration: u64, past: &[RecordBatch], made: &mut Admitted) -> Result<(), Failed> {
+    fn remembered(&mut self, iteration: u64, past: &[RecordBatch], admitted: &mut Admitted) -> Result<(), Failed> {
         let mut changes = Vec::new();
         for batch in past {
             changes.extend(Change::read(batch)?);
@@ -115,16 +119,16 @@ impl Admit {
             let age = ages.entry((entry.shelf(), entry.source.iteration)).or_default();
             let place = self.place(&entry, *age);
             *age += 1;
-            self.tell(iteration, &entry, place, 1, made);
+            self.tell(iteration, &entry, place, 1, admitted);
             self.offered.insert(entry.id, place);
             self.places.entry(place.0).or_default().insert((place.1, entry.id));
         }
         Ok(())
     }
 
-    /// Moves the scores of the entries that these turns were told.
-    fn rescore(&mut self, iteration: u64, rescore: &Rescore, turns: &[RecordBatch], made: &mut Admitted) -> Result<(), Failed> {
-        // By task a worker holds the entries of its own tasks alone, so what another task was told of them doesn't count.
+    /// Moves the scores of the entries that stood in the prompts of these turns.
+    fn rescore(&mut self, iteration: u64, rescore: &Rescore, turns: &[RecordBatch], admitted: &mut Admitted) -> Result<(), Failed> {
+        // By task a worker holds the entries of its own tasks alone, so what they were worth to another task doesn't count.
         let by_task = self.with.found.per == Home::Task;
         for ((bucket, id), mean) in rescore.outcomes(turns, |task| if by_task { memory::bucket(task) } else { 0 })? {
             let bucket = match self.with.found.per {
@@ -137,14 +141,14 @@ impl Admit {
             if score == entry.score {
                 continue;
             }
-            self.tell(iteration, &entry, place, -1, made);
+            self.tell(iteration, &entry, place, -1, admitted);
             self.withdraw(id);
             entry.score = score;
             if rescore.below.is_some_and(|least| score < least) {
                 continue;
             }
             let place = (place.0, self.with.admission.reranked(place.1, score), place.2);
-            self.tell(iteration, &entry, place, 1, made);
+            self.tell(iteration, &entry, place, 1, admitted);
             self.offered.insert(id, place);
             self.places.entry(place.0).or_default().insert((place.1, id));
         }
@@ -174,19 +178,19 @@ impl Admit {
     }
 
     /// A candidate that got a place goes on contending.
-    fn confirm(&mut self, iteration: u64, entry: &Entry, made: &mut Admitted) {
+    fn confirm(&mut self, iteration: u64, entry: &Entry, admitted: &mut Admitted) {
         let Some(place) = self.offered.get(&entry.id).copied().filter(|_| self.fresh.remove(&entry.id)) else { return };
         self.places.entry(place.0).or_default().insert((place.1, entry.id));
         if place.2.is_none_or(|end| end > iteration) {
-            self.tell(iteration, entry, place, 1, made);
+            self.tell(iteration, entry, place, 1, admitted);
         }
     }
 
     /// Tells that an entry contends from now until its end, or no longer does.
-    fn tell(&self, iteration: u64, entry: &Entry, place: (u64, Rank, Option<u64>), change: i32, made: &mut Admitted) {
-        made.contenders.push(contender(entry, place, change, iteration));
+    fn tell(&self, iteration: u64, entry: &Entry, place: (u64, Rank, Option<u64>), change: i32, admitted: &mut Admitted) {
+        admitted.contenders.push(contender(entry, place, change, iteration));
         if let Some(until) = place.2.filter(|until| *until > iteration) {
-            made.contenders.push(contender(entry, place, -change, until));
+            admitted.contenders.push(contender(entry, place, -change, until));
         }
     }
 
