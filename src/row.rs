@@ -133,6 +133,7 @@ pub const COLUMNS: &[Column] = &[
     column("visitation_depth", Kind::U32, "how many earlier turns of the same trajectory were in the same state"),
     column("cluster", Kind::U64, "the cluster of what was seen before the turn: a hash of the name of the row that founded it; 0 for a reflection"),
     column("prototype", Kind::Text, "with the row that founded a cluster: what later rows are compared with; else empty"),
+    column("linked", Kind::U64List, "the entries of a memory in the turn's prompt that no earlier turn of its cluster had been given: from then on they belong to the cluster"),
     column("group", Kind::U64, "the group the row is compared in: a hash of its values in the grouping columns and, with `similar`, of the text of the first row"),
     column("group_size", Kind::U32, "rows in the group"),
     column("return", Kind::F32, "the value that the advantage compares: a return, a reward, an estimate by a critic, or an advantage made upstream"),

@@ -22,6 +22,8 @@ use timely::dataflow::operators::generic::Operator;
 pub struct Contender {
     /// The group.
     pub group: u64,
+    /// How many places the group has: the same for all of its contenders.
+    pub places: u32,
     /// The rank within the group: less is better. Unique within a group.
     pub rank: (u32, u64),
     /// The id.
@@ -41,20 +43,21 @@ pub struct Placed {
     pub change: i64,
 }
 
-type Update = ((u64, ((u32, u64), u64)), u64, isize);
-type ContenderTrace = ValSpine<u64, ((u32, u64), u64), u64, isize>;
-type WinnerTrace = ValSpine<u64, u64, u64, isize>;
+/// A group and its places, a rank and an id.
+type Update = (((u64, u32), ((u32, u64), u64)), u64, isize);
+type ContenderTrace = ValSpine<(u64, u32), ((u32, u64), u64), u64, isize>;
+type WinnerTrace = ValSpine<(u64, u32), u64, u64, isize>;
 
-/// Maintains the best `most` contenders of each group, as changes: see [`Placed::read`]. In time with `contenders`, whose batches come from
+/// Maintains who has the places of each group, the best of its contenders, as changes: see [`Placed::read`]. In time with `contenders`, whose batches come from
 /// [`Contender::rows`]; a group must stay on one worker. The cost of an iteration is proportional to the size of the groups that it
 /// changes.
-pub fn best<'s>(contenders: Edge<'s>, most: usize) -> Edge<'s> {
+pub fn best<'s>(contenders: Edge<'s>) -> Edge<'s> {
     let updates = contenders.unary::<CapacityContainerBuilder<Vec<Update>>, _, _, _>(Pipeline, "contenders", |_, _| {
         move |input, output| {
             input.for_each_time(|time, batches| {
                 let mut session = output.session(&time);
                 for batch in batches {
-                    let update = |c: Contender| ((c.group, (c.rank, c.id)), c.at.max(*time.time()), c.change as isize);
+                    let update = |c: Contender| (((c.group, c.places), (c.rank, c.id)), c.at.max(*time.time()), c.change as isize);
                     session.give_iterator(Contender::read(&batch.rows).into_iter().map(update));
                 }
             });
@@ -66,16 +69,16 @@ pub fn best<'s>(contenders: Edge<'s>, most: usize) -> Edge<'s> {
     let best = arranged.reduce_abelian::<_, ValBuilder<_, _, _, _>, WinnerTrace, _, _>(
         "best",
         // Values come in their order, which is that of ranks.
-        move |_, contenders, places| {
+        move |group, contenders, places| {
             let there = contenders.iter().filter(|(_, count)| *count > 0);
-            places.extend(there.take(most).map(|(contender, _)| (contender.1, 1)));
+            places.extend(there.take(group.1 as usize).map(|(contender, _)| (contender.1, 1)));
         },
         |into, group, places| {
             into.clear();
             into.extend(places.drain(..).map(|(id, time, change)| ((*group, id), time, change)));
         },
     );
-    let changes = best.as_collection(|group, id| (*group, *id));
+    let changes = best.as_collection(|group, id| (group.0, *id));
     changes.inner.unary::<CapacityContainerBuilder<RowBatch>, _, _, _>(Pipeline, "places", |_, _| {
         move |input, output| {
             input.for_each_time(|time, updates| {
@@ -105,6 +108,7 @@ impl Contender {
             ("contender_id", DataType::UInt64, u64s(|c| c.id)),
             ("contender_change", DataType::Int64, Arc::new(Int64Array::from_iter_values(contenders.iter().map(|c| c.change)))),
             ("contender_at", DataType::UInt64, u64s(|c| c.at)),
+            ("contender_places", DataType::UInt32, Arc::new(UInt32Array::from_iter_values(contenders.iter().map(|c| c.places)))),
         ]
         .into_iter()
         .map(|(name, kind, column): (&str, DataType, ArrayRef)| (Field::new(name, kind, false), column))
@@ -121,8 +125,10 @@ impl Contender {
         let u64s = |i: usize| rows.column(i).as_primitive::<UInt64Type>();
         let (group, second, id, at) = (u64s(0), u64s(2), u64s(3), u64s(5));
         let (first, change) = (rows.column(1).as_primitive::<UInt32Type>(), rows.column(4).as_primitive::<Int64Type>());
+        let places = rows.column(6).as_primitive::<UInt32Type>();
         let contender = |i: usize| Contender {
             group: group.value(i),
+            places: places.value(i),
             rank: (first.value(i), second.value(i)),
             id: id.value(i),
             change: change.value(i),

@@ -1,9 +1,10 @@
 //! Which candidates a memory takes, and who has to leave.
 
 use super::{Entry, Library};
-use crate::prototypes::reaches;
+use crate::prototypes::{alike_texts, dot, reaches};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// How entries come and go.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -12,6 +13,9 @@ pub struct Admission {
     #[serde(default = "capacity")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub capacity: usize,
+    /// The capacity for entries of a kind where it is another, as in `{ warning: 50 }`. A kind and level has its own places in a bucket.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub capacities: BTreeMap<String, usize>,
     /// Who leaves a bucket that is full.
     #[serde(default)]
     pub evict: Evict,
@@ -21,11 +25,13 @@ pub struct Admission {
     /// What becomes of a text that its bucket holds already.
     #[serde(default)]
     pub duplicates: Duplicates,
-    /// A candidate whose key has at least this cosine with the key of an entry of its bucket is left out; 1 leaves out repeated keys
-    /// alone. Needs `points`: hashed words or an encoder's.
+    /// A candidate that is like an entry of its bucket and kind by at least this is left out; 1 leaves out what repeats alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub novelty: Option<f32>,
+    /// What `novelty` compares.
+    #[serde(default)]
+    pub novelty_of: NoveltyOf,
     /// Entries live for this many iterations, counting that of their row; without end when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
@@ -54,6 +60,19 @@ pub enum Ties {
     Older,
 }
 
+/// What `novelty` compares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum NoveltyOf {
+    /// Keys, by the cosine of their points: hashed words or an encoder's.
+    #[default]
+    Key,
+    /// Texts, by the share of characters that match: Python's difflib ratio (SLEA-RL's released code).
+    Text,
+    /// Both: a candidate is left out where one entry is like it in its key and in its text.
+    Both,
+}
+
 /// What becomes of a text that its bucket holds already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -77,10 +96,12 @@ impl Default for Admission {
     fn default() -> Self {
         Admission {
             capacity: capacity(),
+            capacities: BTreeMap::new(),
             evict: Evict::default(),
             ties: Ties::default(),
             duplicates: Duplicates::default(),
             novelty: None,
+            novelty_of: NoveltyOf::default(),
             window: None,
         }
     }
@@ -94,10 +115,7 @@ impl Admission {
         for candidate in candidates {
             let known = |held: &Library| {
                 let repeats = self.duplicates == Duplicates::Drop && held.tells(candidate.bucket, &candidate.text);
-                repeats
-                    || self.novelty.is_some_and(|least| {
-                        held.nearest(candidate.bucket, &candidate.embedding).is_some_and(|cosine| reaches(cosine, least))
-                    })
+                repeats || self.novelty.is_some_and(|least| held.of_kind(candidate.bucket, &candidate.kind).any(|entry| self.alike(entry, &candidate, least)))
             };
             if !known(library) && !known(&fresh) {
                 fresh.insert(candidate);
@@ -105,6 +123,25 @@ impl Admission {
         }
         // In the order in which they came: a library that nothing left keeps it within a bucket, and buckets don't compete.
         fresh.entries().cloned().collect()
+    }
+
+    /// Whether a candidate is nothing new beside this entry.
+    fn alike(&self, entry: &Entry, candidate: &Entry, least: f32) -> bool {
+        let keys = || {
+            let (a, b) = (&entry.embedding, &candidate.embedding);
+            a.len() == b.len() && !a.is_empty() && reaches(dot(a, b), least)
+        };
+        let texts = || alike_texts(&candidate.text, &entry.text, least.into());
+        match self.novelty_of {
+            NoveltyOf::Key => keys(),
+            NoveltyOf::Text => texts(),
+            NoveltyOf::Both => keys() && texts(),
+        }
+    }
+
+    /// How many entries of a kind a bucket has room for, at each level.
+    pub fn places(&self, kind: &str) -> usize {
+        self.capacities.get(kind).copied().unwrap_or(self.capacity)
     }
 
     /// Where an entry with this score stands; `age` grows with the order of sources.
@@ -144,6 +181,44 @@ fn descending(score: f32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn entry(id: u64, kind: &str, key: &str, text: &str) -> Entry {
+        let source = crate::row::Name { iteration: 0, task: "t".into(), sample: id as u32, attempt: 0, turn: 0, phase: "reflect".into() };
+        let (embedding, score) = (super::super::words(key), 0.0);
+        let (key, text, kind, level) = (key.into(), text.into(), kind.into(), String::new());
+        Entry { id, bucket: 0, key, embedding, score, text, source, ordinal: 0, kind, level }
+    }
+
+    #[test]
+    fn a_kind_has_places_of_its_own() {
+        let admission: Admission = serde_json::from_value(serde_json::json!({ "capacity": 100, "capacities": { "warning": 50 } })).unwrap();
+        assert_eq!(["strategy", "warning", ""].map(|kind| admission.places(kind)), [100, 50, 100]);
+    }
+
+    /// SLEA-RL: novelty of 0.85 against the zone. difflib.SequenceMatcher(None, "look first", "look fast").ratio() is 16/19.
+    #[test]
+    fn what_is_new_is_new_to_its_kind() {
+        let there = || {
+            let mut library = Library::new();
+            library.insert(entry(1, "strategy", "a red door", "look first"));
+            library
+        };
+        let new = |with: serde_json::Value, candidate: Entry| {
+            let mut all = serde_json::json!({ "duplicates": "keep" });
+            all.as_object_mut().unwrap().extend(with.as_object().unwrap().clone());
+            let admission: Admission = serde_json::from_value(all).unwrap();
+            !admission.contenders(&there(), vec![candidate]).is_empty()
+        };
+        let text = |novelty: f64| serde_json::json!({ "novelty": novelty, "novelty_of": "text" });
+        assert!(new(text(0.85), entry(2, "strategy", "salt", "look fast")), "16/19 is 0.842");
+        assert!(!new(text(0.84), entry(2, "strategy", "salt", "look fast")));
+        assert!(new(text(0.84), entry(2, "warning", "salt", "look first")), "a warning isn't compared with strategies");
+        let both = || serde_json::json!({ "novelty": 1, "novelty_of": "both" });
+        assert!(new(both(), entry(2, "strategy", "salt", "look first")), "of another state");
+        assert!(new(both(), entry(2, "strategy", "a red door", "look up")));
+        assert!(!new(both(), entry(2, "strategy", "a red door", "look first")));
+        assert!(!new(serde_json::json!({ "novelty": 1 }), entry(2, "strategy", "a red door", "look up")), "keys alone");
+    }
 
     #[test]
     fn ranks_go_by_score_or_by_age() {

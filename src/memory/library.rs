@@ -1,7 +1,6 @@
 //! The entries that are there.
 
 use super::{Change, Entry};
-use crate::prototypes::dot;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
@@ -105,10 +104,9 @@ impl Library {
         self.buckets.get(&bucket).is_some_and(|bucket| bucket.texts.contains_key(text))
     }
 
-    /// The cosine of `point` with the nearest point of the bucket; nothing where it has none of that width.
-    pub fn nearest(&self, bucket: u64, point: &[f32]) -> Option<f32> {
-        let bucket = self.buckets.get(&bucket).filter(|bucket| bucket.width == point.len() && !point.is_empty())?;
-        bucket.points.chunks_exact(bucket.width).map(|other| dot(point, other)).reduce(f32::max)
+    /// The entries of a bucket that are of this kind.
+    pub fn of_kind<'a>(&'a self, bucket: u64, kind: &'a str) -> impl Iterator<Item = &'a Entry> {
+        self.buckets.get(&bucket).into_iter().flat_map(|bucket| &bucket.entries).filter(move |entry| entry.kind == kind)
     }
 
     /// The next bucket after this one that has an entry, around and around; none where no other has one.

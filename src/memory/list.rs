@@ -62,7 +62,7 @@ impl ListSettings {
 }
 
 /// A line without the bullet or the number before it.
-fn unmarked(line: &str) -> &str {
+pub fn unmarked(line: &str) -> &str {
     if let Some(rest) = ["- ", "* ", "• "].iter().find_map(|bullet| line.strip_prefix(bullet)) {
         return rest;
     }

@@ -3,7 +3,8 @@
 //! Rows become [`Entry`]s. [`Admission`] says which of an iteration's candidates a memory takes, and how entries rank where there isn't
 //! room for all; a [`Library`] holds those that are there and is brought up to date by [`Change`]s; [`Retrieval`] finds some of them for a
 //! turn. [`Clusters`] share out buckets by likeness, [`Distinct`] counts states by it.
-//! A [`ListSettings`] reads several entries from one text, [`Rescore`] moves scores. [`words`] makes a point of a text, [`table`] makes rows of changes and reads them back.
+//! [`Outcomes`] says which episodes entries are extracted from, a [`ListSettings`] reads several entries from one text, [`Rescore`] moves
+//! scores. [`words`] makes a point of a text, [`table`] makes rows of changes and reads them back.
 //!
 //! One iteration of a memory, as a definition: what is too old goes; of the candidates, in the order of their rows' names, those that
 //! repeat or resemble what is there (or came before them in this iteration) are left out; of what was there and what came, each bucket
@@ -15,18 +16,20 @@ mod distinct;
 mod entry;
 mod library;
 mod list;
+mod outcomes;
 mod rescore;
 mod retrieval;
 #[cfg(test)]
 mod tests;
 mod words;
 
-pub use admission::{Admission, Duplicates, Evict, Rank, Ties};
+pub use admission::{Admission, Duplicates, Evict, NoveltyOf, Rank, Ties};
 pub use clusters::Clusters;
 pub use distinct::{exactly, Distinct};
 pub use entry::{keys, table, Change, Entry, COLUMNS};
 pub use library::Library;
-pub use list::{Item, ListSettings};
+pub use list::{unmarked, Item, ListSettings};
+pub use outcomes::Outcomes;
 pub use rescore::Rescore;
 pub use retrieval::{By, Lookup, Order, Retrieval};
 pub use words::{words, WIDTH};

@@ -3,8 +3,10 @@
 //!
 //! "First" goes by the names of the rows that founded the clusters, so they are the same on any number of workers and processes. Of each
 //! row that founded one the column `prototype` has the key, and the rows of the node are all that its clusters follow from: a resumed run
-//! reads them in the log, a query asks them with `clusters_at(iteration)`.
+//! reads them in the log, a query asks them with `clusters_at(iteration)`. The column `linked` has the entries of a memory that a turn brought
+//! to its cluster: "the retrieved experiences are linked to the cluster for future reuse" (section 3.2).
 
+use super::checks::unused;
 use super::memories::buckets::{unlogged, Per};
 use super::memories::keys::Keyed;
 use super::operator::{must, settings, Further, Operator, Settings};
@@ -14,9 +16,11 @@ use crate::memory::Entry;
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::rollout::clustering::{ClusterKey, Compare, ObservationClusters};
 use crate::row::{self, Kind, Name, View};
-use arrow::array::{ArrayRef, StringArray, UInt64Array};
+use arrow::array::{ArrayRef, AsArray, ListBuilder, RecordBatch, StringArray, UInt64Array, UInt64Builder};
+use arrow::datatypes::{DataType, Field, UInt64Type};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use timely::dataflow::Scope;
 
@@ -59,11 +63,11 @@ pub const OPERATOR: Operator = Operator {
         delay: Delay::Never,
     }],
     keeps: true,
-    adds: &["cluster", "prototype"],
+    adds: &["cluster", "prototype", "linked"],
     settings: Settings::of::<ClusterSettings>(),
     outside: render,
     inside: None,
-    further: Further { needs, wrong, remembers: true, ..Further::NOTHING },
+    further: Further { needs, wrong, notes, remembers: true, ..Further::NOTHING },
 };
 
 fn needs(with: &With) -> Vec<Need> {
@@ -90,22 +94,64 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     wrongs
 }
 
+/// Clusters that serve neither credit nor retrieval.
+fn notes(node: &Node, pipeline: &Pipeline) -> Vec<String> {
+    unused::note(node, pipeline, &["cluster"]).into_iter().collect()
+}
+
 pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with = ClusterSettings::clone(&*settings::<ClusterSettings>(node)?);
     let route = with.per.route();
     let past = feed::past(&node.id, scope, ctx)?;
     let inputs = vec![(must(&ports, "rows")?, route.clone()), (past, route)];
-    let mut clusters = with.clusters(ctx);
+    let (mut clusters, mut links) = (with.clusters(ctx), Links::default());
     Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread }, ctx, move |_, rows| {
         clusters.take_up(&rows[1])?;
+        links.take_up(&rows[1])?;
         let Some(view) = View::sorted(&rows[0])? else { return Ok(vec![]) };
-        Ok(view.with(join(&mut clusters, &view, &with)?)?)
+        let mut columns = join(&mut clusters, &view, &with)?;
+        columns.push(("linked", links.of(&view, &columns[0].1)?));
+        Ok(view.with(columns)?)
     }))
 }
 
 impl ClusterSettings {
     fn clusters(&self, ctx: &Context) -> ObservationClusters {
         ObservationClusters::new(self.compare, self.at_least, self.keyed.pointer(ctx), self.per == Per::Task)
+    }
+}
+
+/// The entries that turns of each cluster have been given so far.
+#[derive(Default)]
+struct Links(BTreeSet<(u64, u64)>);
+
+impl Links {
+    /// Takes up what earlier rows of the node brought.
+    fn take_up(&mut self, rows: &[RecordBatch]) -> Result<(), Failed> {
+        for rows in rows {
+            let (clusters, linked) = (row::u64s(rows, "cluster")?, row::lists(rows, "linked")?);
+            for i in 0..rows.num_rows() {
+                self.0.extend(row::u64_list(linked, i).iter().map(|id| (clusters.value(i), *id)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The column `linked` of an iteration's rows, in the order of their names; empty lists where rows aren't given entries of a memory.
+    fn of(&mut self, view: &View, clusters: &ArrayRef) -> Result<ArrayRef, Failed> {
+        let mut column = ListBuilder::new(UInt64Builder::new()).with_field(Field::new("item", DataType::UInt64, false));
+        let retrieved = view.has("retrieved").then(|| view.lists("retrieved")).transpose()?;
+        let clusters = clusters.as_primitive::<UInt64Type>();
+        for i in 0..view.len() {
+            let cluster = clusters.value(i);
+            for id in retrieved.as_ref().filter(|_| cluster != 0).map_or(&[][..], |lists| lists.get::<UInt64Type>(i)) {
+                if self.0.insert((cluster, *id)) {
+                    column.values().append_value(*id);
+                }
+            }
+            column.append(true);
+        }
+        Ok(Arc::new(column.finish()))
     }
 }
 

@@ -13,6 +13,7 @@ mod advantage;
 mod cluster;
 mod combine;
 mod evaluate;
+mod extract;
 mod gpu_update;
 mod group;
 mod memory_update;
@@ -44,6 +45,7 @@ pub static TABLE: &[Operator] = &[
     tasks::OPERATOR,
     rollout::OPERATOR,
     reflect::OPERATOR,
+    extract::OPERATOR,
     memory_update::OPERATOR,
     cluster::OPERATOR,
     novelty::OPERATOR,

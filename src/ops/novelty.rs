@@ -4,6 +4,7 @@
 //! All rows of an iteration see the same count, its own visits with it: counted one after the other, the rows of a group would differ by
 //! the number of their sample alone, and dividing by the group's deviation would make an advantage of that.
 
+use super::checks::unused;
 use super::memories::buckets::{unlogged, Per};
 use super::memories::keys::Keyed;
 use super::operator::{must, settings, Further, Operator, Settings};
@@ -87,7 +88,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<Novelty>(),
     outside: render,
     inside: None,
-    further: Further { needs, wrong, remembers: true, ..Further::NOTHING },
+    further: Further { needs, wrong, notes, remembers: true, ..Further::NOTHING },
 };
 
 fn needs(with: &With) -> Vec<Need> {
@@ -117,6 +118,11 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     found.extend(with.keyed.wrong(node));
     found.extend(unlogged(node, pipeline, "counts over iterations, and a resumed run reads its counts in the log"));
     found
+}
+
+/// Counts that no reward is made of.
+fn notes(node: &Node, pipeline: &Pipeline) -> Vec<String> {
+    unused::note(node, pipeline, &["novelty", "seen"]).into_iter().collect()
 }
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {

@@ -10,7 +10,7 @@ mod ratio;
 
 pub use crate::difflib::Alphabet;
 pub use cosine::{dot, reaches, Cosine};
-pub use ratio::{ComparedText, Ratio};
+pub use ratio::{alike_texts, ComparedText, Ratio};
 
 use std::collections::BTreeMap;
 

@@ -47,6 +47,14 @@ impl Likeness for Ratio {
     }
 }
 
+/// Whether `difflib.SequenceMatcher(None, text, other).ratio()` is at least this.
+pub fn alike_texts(text: &str, other: &str, at_least: f64) -> bool {
+    let mut alphabet = Alphabet::default();
+    let ratio = Ratio { at_least, autojunk: true };
+    let other = ratio.prototype(&ComparedText::read(other, &mut alphabet));
+    ratio.alike(&ComparedText::read(text, &mut alphabet), &other)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

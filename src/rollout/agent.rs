@@ -170,12 +170,12 @@ impl Agent {
         self.max_turns.unwrap_or(1)
     }
 
-    /// The same agent, which reads its memories always: a measurement leaves nothing to chance.
+    /// The same agent, which reads its memories always: a measurement leaves nothing to chance, and has no warm-up.
     pub fn measured(&self) -> Agent {
         let mut agent = self.clone();
         for source in &mut agent.context {
             if let SourceSettings::Memory(memory) = source {
-                memory.chance = 1.0;
+                (memory.chance, memory.warm_up) = (1.0, 0);
             }
         }
         agent

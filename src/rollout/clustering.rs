@@ -1,4 +1,4 @@
-//! ObservationClusters of what is seen, by prototypes that last: what the operator `cluster` maintains and an agent that retrieves by cluster looks up.
+//! Clusters of what is seen, by prototypes that last: what the operator `cluster` maintains and an agent that retrieves by cluster looks up.
 
 use super::error::RolloutError;
 use super::points::{Pointer, Points};
@@ -32,7 +32,7 @@ pub struct ClusterKey<'a> {
 }
 
 /// The columns of rows that clusters can be taken up from.
-pub const COLUMNS: &[&str] = &["iteration", "task", "sample", "attempt", "turn", "phase", "cluster", "prototype"];
+pub const COLUMNS: &[&str] = &["iteration", "task", "sample", "attempt", "turn", "phase", "cluster", "prototype", "linked"];
 
 /// The clusters that there are.
 #[derive(Clone)]

@@ -28,6 +28,9 @@ pub enum RolloutError {
     /// A prompt's template can't be read or filled.
     #[error("prompt: {0}")]
     Template(#[from] TemplateError),
+    /// Entries are to be extracted, and there is neither a model that writes them nor a template that makes them.
+    #[error("entries are to be extracted, and neither an `agent` nor a `template` says how")]
+    NoWriter,
 }
 
 /// How many episodes failed, how many may, and the first of them.

@@ -3,7 +3,7 @@
 //! A [`sampler::Sampler`] plays: a [`player`] shows the policy a [`prompt`], alone or in a [`conversation`], and reads an [`action`] from what
 //! it says (`answers`), or asks the expert, and the turn is taken into its [`episode`]. A critic may [`rank`] the actions beside the policy.
 //! What fails is played again or given up ([`retry`]). Whole episodes become rows ([`record`]), which [`transcript`] reads back for a
-//! [`reflection`], asked a [`question`], or the expert's `advice`. Prompt and question are [`template`]s. [`notes`] are what the next
+//! [`reflection`], asked a [`question`], or the expert's `advice`; an [`extraction`] makes entries of a memory from the best and worst of them. Prompt and question are [`template`]s. [`notes`] are what the next
 //! attempt is told, an [`exchange`] of them is the control. An [`agent`] says how a model acts, and its [`context`] what stands in its prompt
 //! beside what it observes: entries of memories, notes, and what it wrote for itself a turn ago.
 //! [`dynamic_sampling`] goes on playing until enough tasks tell good from bad.
@@ -20,6 +20,7 @@ pub mod dynamic_sampling;
 pub mod episode;
 pub mod error;
 pub mod exchange;
+pub mod extraction;
 pub mod notes;
 pub mod player;
 pub mod points;

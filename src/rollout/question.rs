@@ -19,6 +19,10 @@ pub const PLACES: Placeholders = &[
     ("task", "the task's own text, where observations don't say it"),
     ("memory", "what was told of earlier attempts, and what a memory tells"),
     ("attempt", "the number of the attempt, from 1"),
+    ("transcript", "what was seen and done, turn by turn, and what was seen in the end"),
+    ("won", "whether it was won"),
+    ("score", "its score"),
+    ("kind", "what is to be extracted from it: `strategy` or `warning`; empty in a reflection"),
 ];
 
 /// The compiled prompt of a reflection.
@@ -67,7 +71,11 @@ impl ReflectionQuestion {
 pub fn tried(agent: &Agent) -> Result<ReflectionQuestion, (&'static str, TemplateError)> {
     let read = |text: &str| {
         let template = PromptTemplate::read(text, PLACES)?;
-        template.fill(|place| if place == "attempt" { 1.into() } else { place.into() })?;
+        template.fill(|place| match place {
+            "attempt" | "score" => 1.into(),
+            "won" => true.into(),
+            place => place.into(),
+        })?;
         Ok(template)
     };
     let user = read(agent.prompt.as_deref().unwrap_or(SHORT)).map_err(|error| ("prompt", error))?;
@@ -84,8 +92,18 @@ fn filled(template: &PromptTemplate, episode: &Transcript, rules: &str, memory: 
         "task" => episode.instruction.into(),
         "memory" => memory.into(),
         "attempt" => (episode.start.attempt + 1).into(),
+        "transcript" => retold(episode).into(),
+        "won" => episode.won.into(),
+        "score" => episode.score.into(),
+        "kind" => episode.kind.into(),
         _ => Value::UNDEFINED,
     })
+}
+
+/// An episode, turn by turn.
+fn retold(episode: &Transcript) -> String {
+    let turns = episode.observations.iter().zip(&episode.actions);
+    turns.map(|(seen, done)| format!("{seen}\n> {done}\n")).chain([episode.outcome.to_owned()]).collect()
 }
 
 /// The words of a reflection prompt, of the notes and of the tag.

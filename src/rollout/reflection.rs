@@ -74,16 +74,27 @@ impl Reflector {
         rows: &RecordBatch,
         (tokens, failed): (&mut Tally, &mut Vec<FailedEpisode>),
     ) -> Result<Option<RecordBatch>, RolloutError> {
-        let tokenizer = policy.tokenizer(&self.agent.model)?;
         let over: Vec<Transcript> = transcripts(rows)?.into_iter().filter(|episode| self.on.wants(episode.won)).collect();
+        self.reflect_on(policy, run, &over, (tokens, failed))
+    }
+
+    /// The same for these very episodes, in whatever order.
+    pub fn reflect_on(
+        &self,
+        policy: &Policy,
+        run: u64,
+        over: &[Transcript],
+        (tokens, failed): (&mut Tally, &mut Vec<FailedEpisode>),
+    ) -> Result<Option<RecordBatch>, RolloutError> {
         if over.is_empty() {
             return Ok(None);
         }
-        let contexts = self.contexts(&over, &tokenizer)?;
+        let tokenizer = policy.tokenizer(&self.agent.model)?;
+        let contexts = self.contexts(over, &tokenizer)?;
         let requests = over.iter().zip(contexts).map(|(episode, passages)| self.request(&tokenizer, run, episode, &passages));
         let (requests, prompt_memories): (Vec<Request>, Vec<PromptMemory>) = requests.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
         let responses = match self.actor {
-            Actor::Policy => self.ask(policy, &tokenizer, &over, &requests, tokens)?,
+            Actor::Policy => self.ask(policy, &tokenizer, over, &requests, tokens)?,
             Actor::Expert | Actor::Rescue => {
                 over.iter().map(|episode| self.advise(&tokenizer, episode).map(Ok)).collect::<Result<_, _>>()?
             }
@@ -280,7 +291,8 @@ mod tests {
 
     fn episode() -> Transcript<'static> {
         let start = EpisodeStart { task: "t".into(), sample: 0, attempt: 1, memory: "{first}\n".into(), iteration: 0, version: 0 };
-        Transcript { start, instruction: "", first: "A", actions: vec!["up", "left"], outcome: "Z", turns: 2, won: false, score: 1.0 }
+        let (observations, actions) = (vec!["A", "B"], vec!["up", "left"]);
+        Transcript { start, instruction: "", first: "A", observations, actions, outcome: "Z", turns: 2, won: false, score: 1.0, kind: "" }
     }
 
     fn turn_of(reflector: &Reflector, text: &str) -> Turn {

@@ -14,6 +14,8 @@ pub struct Transcript<'a> {
     pub instruction: &'a str,
     /// The first observation.
     pub first: &'a str,
+    /// What was seen before each turn, in order.
+    pub observations: Vec<&'a str>,
     /// The actions, in order.
     pub actions: Vec<&'a str>,
     /// The observation after the last turn.
@@ -22,8 +24,10 @@ pub struct Transcript<'a> {
     pub turns: u32,
     /// Whether it was won.
     pub won: bool,
-    /// The sum of its rewards.
+    /// Its score: the sum of its rewards, or the world's own.
     pub score: f32,
+    /// What is extracted from it: a kind of entry; empty where it is reflected on.
+    pub kind: &'a str,
 }
 
 /// The columns that [`transcripts`] reads.
@@ -65,11 +69,13 @@ pub fn transcripts(rows: &RecordBatch) -> Result<Vec<Transcript<'_>>, RowError> 
             },
             instruction: instructions.value(first),
             first: observations.value(first),
+            observations: turns.clone().map(|i| observations.value(i)).collect(),
             actions: turns.clone().map(|i| actions.value(i)).collect(),
             outcome: outcomes.value(last),
             turns: turns.len() as u32,
             won: won.value(last),
             score: scores.value(last),
+            kind: "",
         }
     };
     let all = episodes(rows)?;

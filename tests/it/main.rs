@@ -33,6 +33,7 @@ mod report;
 mod resume;
 mod see;
 mod serve;
+mod slea_rl;
 mod study;
 mod terminal;
 mod update;

@@ -23,6 +23,9 @@ const KNOWN: &[(&str, &str, &str, &str)] = &[
     ("tokens_distinct", "Tokens to compute", "", "Different ones: those that follow the same ones under the same weights are one."),
     ("loss", "Loss", "", "Of the update's optimiser steps."),
     ("invalid", "Actions that could not be carried out", "%", "Share of all turns."),
+    ("entries", "Entries of the memory", "", "How many there are after the iteration."),
+    ("added", "Entries that came", "", "In the iteration."),
+    ("removed", "Entries that left", "", "In the iteration."),
     ("expert_success", "Success of the expert", "%", "Share of the demonstrations that were won."),
 ];
 
@@ -32,7 +35,7 @@ fn section(role: Option<Role>, name: &str) -> &'static str {
     match role {
         Some(Role::Measures) if matches!(name, "success" | "return") => "panel",
         Some(Role::Plays) if matches!(name, "success" | "return") => "training",
-        Some(Role::Learns) if known => "learning",
+        Some(Role::Learns | Role::Remembers) if known => "learning",
         _ => "more",
     }
 }

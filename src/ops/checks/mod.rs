@@ -8,5 +8,6 @@ pub mod placement;
 pub mod remote;
 pub mod served;
 pub mod shared;
+pub mod unused;
 pub mod update_order;
 pub mod upstream;

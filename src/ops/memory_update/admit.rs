@@ -79,11 +79,11 @@ impl Admit {
                 let place = self.place(&entry, *age);
                 *age += 1;
                 // Who can't push anybody out costs differential nothing.
-                if !self.room(place.0, place.1) {
+                if !self.room(&entry, place) {
                     continue;
                 }
                 // For one iteration, until it is known whether it got a place.
-                admitted.contenders.extend([(1, iteration), (-1, iteration + 1)].map(|(change, at)| contender(&entry, place, change, at)));
+                admitted.contenders.extend([(1, iteration), (-1, iteration + 1)].map(|(change, at)| self.contender(&entry, place, change, at)));
                 self.fresh.insert(entry.id);
                 self.offered.insert(entry.id, place);
             }
@@ -162,9 +162,9 @@ impl Admit {
         (entry.shelf(), admission.rank(entry.score, entry.source.iteration << 32 | age), until)
     }
 
-    /// Whether there is a place in the bucket for what has this rank, or one has to leave that is worse.
-    fn room(&self, bucket: u64, rank: Rank) -> bool {
-        let full = self.places.get(&bucket).filter(|own| own.len() >= self.with.admission.capacity);
+    /// Whether there is room on the shelf for an entry of this rank, or one has to leave that is worse.
+    fn room(&self, entry: &Entry, (shelf, rank, _): (u64, Rank, Option<u64>)) -> bool {
+        let full = self.places.get(&shelf).filter(|own| own.len() >= self.with.admission.places(&entry.kind));
         full.and_then(BTreeSet::last).is_none_or(|(worst, _)| rank < *worst)
     }
 
@@ -188,10 +188,17 @@ impl Admit {
 
     /// Tells that an entry contends from now until its end, or no longer does.
     fn tell(&self, iteration: u64, entry: &Entry, place: (u64, Rank, Option<u64>), change: i32, admitted: &mut Admitted) {
-        admitted.contenders.push(contender(entry, place, change, iteration));
+        admitted.contenders.push(self.contender(entry, place, change, iteration));
         if let Some(until) = place.2.filter(|until| *until > iteration) {
-            admitted.contenders.push(contender(entry, place, -change, until));
+            admitted.contenders.push(self.contender(entry, place, -change, until));
         }
+    }
+
+    /// A change of what contends, and what it stands for.
+    fn contender(&self, entry: &Entry, (group, rank, _): (u64, Rank, Option<u64>), change: i32, at: u64) -> (Contender, Change) {
+        let places = self.with.admission.places(&entry.kind).min(u32::MAX as usize) as u32;
+        let contender = Contender { group, places, rank, id: entry.id, change: change.into(), at };
+        (contender, Change { iteration: at, change, entry: entry.clone() })
     }
 
     /// The rows that make entries, in the order of their names.
@@ -276,12 +283,6 @@ fn lost(source: &Name, cause: &'static str, error: String) -> Lost {
         error,
         tries: 1,
     }
-}
-
-/// A change of what contends, and what it stands for.
-fn contender(entry: &Entry, (group, rank, _): (u64, Rank, Option<u64>), change: i32, at: u64) -> (Contender, Change) {
-    let contender = Contender { group, rank, id: entry.id, change: change.into(), at };
-    (contender, Change { iteration: at, change, entry: entry.clone() })
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::operator::{must, port, schema, settings, Further, Operator, Settings}
 use crate::dataflow::relation::{self, Contender};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Figure, Lost, Place, Ports, Route};
-use crate::memory::{self, Admission, Change, Evict, ListSettings, Rescore};
+use crate::memory::{self, Admission, Change, Evict, ListSettings, NoveltyOf, Rescore};
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::rollout::points::{Pointer, Points};
 use crate::row::{self, Kind};
@@ -219,8 +219,18 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     if let Some(kind) = with.rescore.as_ref().and_then(|rescore| kind(&rescore.of)).filter(|kind| *kind != Kind::F32) {
         at("rescore", format!("`of` can't be a column that is {}", kind.name()), "name a column of f32, such as `score` or `reward`");
     }
-    if with.admission.novelty.is_some() && with.found.keyed.pointless() {
-        at("novelty", "`novelty` compares points, and by `points: none` there are none".into(), "leave `points: none` out, or `novelty`");
+    let admission = &with.admission;
+    if admission.novelty.is_some() && admission.novelty_of != NoveltyOf::Text && with.found.keyed.pointless() {
+        let help = "leave `points: none` out, or write `novelty_of: text`, or leave `novelty` out";
+        at("novelty", "`novelty` compares points of keys, and by `points: none` there are none".into(), help);
+    }
+    if admission.novelty.is_none() && node.with.gives("novelty_of") {
+        at("novelty_of", "`novelty_of` says what `novelty` compares, and there is none".into(), "give `novelty`, such as 0.85, or leave it out");
+    }
+    let kinds = with.list.as_ref().map_or(&[][..], |list| &list.kinds);
+    if let Some(stranger) = admission.capacities.keys().find(|kind| !kinds.contains(kind)) {
+        let message = format!("`capacities` has room for the kind `{stranger}`, and no entry is of it");
+        at("capacities", message, "name one of the kinds of `list`, such as `list: { kinds: [strategy, warning] }`");
     }
     if with.found.per == Home::Cluster && with.found.keyed.pointless() {
         at(
@@ -248,7 +258,7 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
 pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with = MemoryUpdate::clone(&*settings(node)?);
     let route = if with.found.per == Home::Task { Per::Task.route() } else { Per::All.route() };
-    let (capacity, first) = (with.admission.capacity, ctx.first);
+    let first = ctx.first;
     let past = feed::past(&node.id, scope, ctx)?;
     let (handle, back) = scope.feedback(1);
     ctx.shared.watch.name(&back, format!("{} of an earlier iteration", node.id));
@@ -264,7 +274,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
         let (contenders, entries): (Vec<Contender>, Vec<Change>) = contenders.into_iter().unzip();
         Ok(vec![Contender::rows(&contenders, Some(&memory::table(&entries)?))?])
     });
-    let places = relation::best(contenders.clone(), capacity);
+    let places = relation::best(contenders.clone());
     let (shared, id) = (ctx.shared.clone(), node.id.clone());
     let mut keep = Keep::default();
     let inputs = vec![(contenders, Route::Stay), (places, Route::Stay)];
@@ -272,7 +282,13 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
     let changes = stage(keeps, ctx, move |iteration, rows| {
         let changes = keep.iteration(iteration, &rows)?;
         // What was there when the run was stopped is no change.
-        if iteration < first || changes.is_empty() {
+        if iteration < first {
+            return Ok(vec![]);
+        }
+        for (name, size) in keep.sizes() {
+            shared.add(iteration, &id, &name, Figure::Sum(size as f64));
+        }
+        if changes.is_empty() {
             return Ok(vec![]);
         }
         let count = |sign: i32| changes.iter().filter(|change| change.change == sign).count();

@@ -44,6 +44,17 @@ pub struct MemorySettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^[A-Za-z][A-Za-z0-9_-]{0,63}$"))]
     pub clusters: Option<String>,
+    /// With `clusters`: whether entries that were retrieved by similarity, for a cluster that had none, belong to it from then on (SLEA-RL,
+    /// section 3.2).
+    #[serde(default = "yes")]
+    pub link: bool,
+    /// Nothing is retrieved before this iteration, counted from 0 (SLEA-RL: 5 epochs, which the released code counts as iterations). A
+    /// measurement has no warm-up.
+    #[serde(default)]
+    pub warm_up: u64,
+    /// Nothing is retrieved unless the memory has more entries than this (SLEA-RL: 10).
+    #[serde(default)]
+    pub more_than: usize,
     /// Where they stand in the prompt.
     #[serde(default)]
     pub place: PassageSlot,
@@ -82,6 +93,9 @@ pub enum RecallKey {
     Task,
 }
 
+fn yes() -> bool {
+    true
+}
 fn always() -> f64 {
     1.0
 }
@@ -141,7 +155,10 @@ impl MemoryRecall {
 
     /// The same, read by clusters of observations.
     pub fn observing(self, clusters: Option<ObservationClusters>) -> MemoryRecall {
-        MemoryRecall { observed: clusters.map(ClusterPools::new), ..self }
+        // What stands in every prompt of an episode was found for its first turn alone, and what another cluster has is a control.
+        let MemorySettings { link, at, whose, .. } = self.settings;
+        let link = link && at == RecallTime::Turn && whose == NotesOwner::Own;
+        MemoryRecall { observed: clusters.map(|clusters| ClusterPools::new(clusters, link)), ..self }
     }
 
     /// The query key of this turn.
@@ -225,7 +242,8 @@ impl ContextSource for MemoryRecall {
     }
 
     fn contribute(&self, moments: &[Moment], tokenizer: &Tokenizer) -> Result<Vec<Passage>, PolicyError> {
-        if !self.on || self.library.is_empty() {
+        let warm = moments.iter().all(|moment| moment.start.iteration >= self.settings.warm_up);
+        if !self.on || !warm || self.library.len() <= self.settings.more_than {
             return Ok(vec![Passage::default(); moments.len()]);
         }
         let keys: Vec<String> = moments.iter().map(|moment| self.key(moment)).collect();
@@ -364,6 +382,15 @@ mod tests {
             "its cluster is empty"
         );
         assert_eq!(passage(serde_json::json!({ "whose": "another" }), vec![], "salt"), "Remembered:\n- knock\n- push\n");
+    }
+
+    /// SLEA-RL, section 3.3: after a warm-up, and with more entries than so many.
+    #[test]
+    fn nothing_is_told_before_the_warm_up_ends_or_from_a_library_that_is_small() {
+        let told = |with: serde_json::Value| !passage(&recall(with), "a", "a red door").text.is_empty();
+        assert!(told(serde_json::json!({ "warm_up": 1 })), "the episode is of iteration 1");
+        assert!(!told(serde_json::json!({ "warm_up": 2 })));
+        assert!(told(serde_json::json!({ "more_than": 2 })) && !told(serde_json::json!({ "more_than": 3 })), "there are three entries");
     }
 
     #[test]

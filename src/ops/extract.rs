@@ -1,0 +1,104 @@
+//! `extract`: entries for a memory from the best and the worst episodes of an iteration, which a policy writes or a template makes (SLEA-RL,
+//! section 3.4: selective extraction). Its rows go to a `memory-update` with `list`, or to nobody else.
+
+use super::checks::agents;
+use super::episodes::{figures, tokens};
+use super::operator::{must, settings, Further, Operator, RequiredHead, Settings, Unfit};
+use crate::dataflow::stage::{stage, Stage};
+use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
+use crate::pipeline::{Carries, Delay, Node, Pipeline, Port, Role, With, Wrong};
+use crate::policy::Tally;
+use crate::rollout::extraction::{ExtractionSettings, Extractor};
+use crate::rollout::record::COLUMNS;
+use crate::rollout::transcript;
+use crate::row;
+use crate::seed::{mix, text};
+use timely::dataflow::Scope;
+
+/// What the table has of it.
+pub const OPERATOR: Operator = Operator {
+    name: "extract",
+    about: "extracts entries for a memory from the best and the worst episodes: strategies and warnings",
+    role: Role::Reflects,
+    ports: &[Port {
+        name: "rows",
+        about: "whole episodes",
+        carries: Carries::Rows,
+        needs: transcript::NEEDS,
+        optional: false,
+        delay: Delay::Never,
+    }],
+    keeps: false,
+    adds: COLUMNS,
+    settings: Settings::of::<ExtractionSettings>(),
+    outside: render,
+    inside: None,
+    further: Further { wrong, head, makes, words, ..Further::NOTHING },
+};
+
+/// A model is needed where one writes.
+fn head(with: &With) -> Option<RequiredHead> {
+    with.typed::<ExtractionSettings>()?.agent.as_ref().map(|_| RequiredHead::Language)
+}
+
+fn makes(with: &With) -> Vec<String> {
+    with.typed::<ExtractionSettings>().and_then(|with| with.agent.as_ref().map(|agent| agent.columns())).unwrap_or_default()
+}
+
+fn words(node: &Node) -> Result<Vec<String>, Wrong> {
+    let with = settings::<ExtractionSettings>(node)?;
+    let mut words = with.words();
+    if let Some(agent) = &with.agent {
+        words.extend(agents::question(node, &[], agent)?.words(agent.remark()));
+    }
+    Ok(words)
+}
+
+/// Checks the prompt or the template, of which there must be just one.
+fn wrong(node: &Node, _: &Pipeline) -> Vec<Wrong> {
+    let Ok(with) = settings::<ExtractionSettings>(node) else { return vec![] };
+    let mut wrongs = Vec::new();
+    if let Err(error) = with.template() {
+        wrongs.push(Wrong::in_node(node, &["with", "template"], format!("template: {error}")).help(error.help()));
+    }
+    match (&with.agent, &with.template) {
+        (None, None) => {
+            let message = format!("nobody says what is extracted in `{}`", node.id);
+            let help = "name an `agent` that writes the entries, or give a `template` that makes them of turns";
+            wrongs.push(Wrong::in_node(node, &["with"], message).help(help));
+        }
+        (Some(_), Some(_)) => {
+            let message = "entries are written by the `agent` or made by the `template`".to_owned();
+            wrongs.push(Wrong::in_node(node, &["with", "template"], message).help("leave one of the two out"));
+        }
+        (Some(agent), None) => wrongs.extend(agents::question(node, &[], agent).err()),
+        (None, Some(_)) => {
+            if with.temperature.is_some() {
+                let message = "a template is filled, and nothing is sampled".to_owned();
+                wrongs.push(Wrong::in_node(node, &["with", "temperature"], message).help("leave it out"));
+            }
+        }
+    }
+    wrongs
+}
+
+pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
+    let with = settings::<ExtractionSettings>(node)?;
+    let extractor = Extractor::new(&with, ctx.shared.programs.clone())?;
+    let policy = ctx.policy.clone();
+    if with.agent.is_some() && policy.is_none() {
+        return Err(Unfit::Model.into());
+    }
+    let (draws, shared, id) = (mix(ctx.seed, text(&node.id)), ctx.shared.clone(), node.id.clone());
+    let shape = Stage { name: node.id.clone(), inputs: vec![(must(&ports, "rows")?, Route::One)], begins: false, place: Place::Thread };
+    Ok(stage(shape, ctx, move |iteration, rows| {
+        let Some(rows) = row::sorted(&rows[0])? else { return Ok(vec![]) };
+        let (mut tally, mut failed) = (Tally::default(), Vec::new());
+        let batches = extractor.extract(policy.as_ref(), draws, &rows, (&mut tally, &mut failed))?;
+        if policy.is_some() && tally.distinct() > 0 {
+            tokens::measure(&shared, iteration, &id, &tally);
+        }
+        shared.lose(iteration, figures::lost_reflections(&id, failed));
+        Ok(batches)
+    }))
+}

@@ -1,0 +1,42 @@
+//! SLEA-RL's library: what a stranger recomputes from the log is what the run did, whoever keeps it.
+
+use crate::common::*;
+use std::path::Path;
+use std::process::Command;
+
+/// The pipeline of the method with a new model, small enough for a test: by its fifth iteration there are some hundred entries.
+fn trained_library(folder: &Path, name: &str, extra: &[&str]) -> std::path::PathBuf {
+    let pipeline = std::fs::read_to_string("pipelines/slea-rl/slea-rl.yaml").unwrap();
+    let pipeline = pipeline.replace("{ load: ../../runs/slea-rl/warmstart }", "{ new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }");
+    let settings = ["--set", "iterations=9", "--set", "nodes.tasks.with.batch=6", "--set", "nodes.rollout.with.samples=4"];
+    trained(folder, name, &pipeline, &[&settings[..], extra].concat())
+}
+
+#[test]
+fn clusters_library_and_what_is_told_are_those_of_a_plain_recomputation() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained_library(folder.path(), "run", &[]);
+    let recounted = |run: &Path| {
+        let flow = flow().get_program().to_owned();
+        let output = Command::new("python3").arg("scripts/recount_library.py").arg(run).arg(flow).output().unwrap();
+        (output.status.success(), text(&output.stdout), text(&output.stderr))
+    };
+    let (right, said, error) = recounted(&run);
+    assert!(right && said.ends_with(": 0 mistakes\n"), "{said}{error}");
+    let numbers: Vec<u64> = said.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    assert!(numbers.iter().all(|number| *number >= 10 || *number == 0), "too little to compare: {said}");
+    let linked = ask(&run, "select count(*) as n from clusters, unnest(linked) as link(id)");
+    assert!(linked[0]["n"].as_u64().unwrap() > 0, "no entry was linked");
+
+    // A run whose library is smaller isn't what the script recomputes.
+    let other = trained_library(folder.path(), "other", &["--set", "nodes.library.with.capacity=5"]);
+    assert!(!recounted(&other).0, "the script saw no difference");
+}
+
+#[test]
+fn a_library_is_the_same_on_any_number_of_workers() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = trained_library(folder.path(), "one", &["--workers", "1"]);
+    let three = trained_library(folder.path(), "three", &["--workers", "3"]);
+    assert!(digest(&one) == digest(&three), "other rows on three workers");
+}
