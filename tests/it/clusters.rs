@@ -141,27 +141,36 @@ fn clusters_scores_and_what_is_told_are_those_of_a_plain_recomputation() {
     }
     assert!(moved > 3 && told > 10, "{moved} scores moved of {told} that were told");
 
-    // A turn was told entries of its cluster where that had some, else what is alike.
+    // A turn was told entries of its cluster where that had some: those whose keys are of it, and those that its turns were told before, which
+    // are linked to it. Else it was told what is alike.
     let keys: BTreeMap<u64, Vec<f32>> = changes.iter().map(|change| (u(change, "id"), words(change["key"].as_str().unwrap()))).collect();
     let home =
         |point: &[f32], known: usize| prototypes[..known].iter().find(|(_, other)| cosine(other, point) >= 0.95 - 1e-5).map(|(id, _)| *id);
-    let (mut own, mut alike) = (0, 0);
+    let (mut own, mut linked, mut alike) = (0, 0, 0);
+    let mut links: BTreeMap<(u64, u64), u64> = BTreeMap::new();
     for row in rows.iter().filter(|row| u(row, "iteration") > 0 && !row["retrieved"].as_array().unwrap().is_empty()) {
-        let iteration = u(row, "iteration") as usize;
-        let known = founded[..iteration].iter().sum::<u64>() as usize;
+        let iteration = u(row, "iteration");
+        let known = founded[..iteration as usize].iter().sum::<u64>() as usize;
         let point = words(row["observation"].as_str().unwrap());
         let there = ask(&run, &format!("select id from memory_at({})", iteration - 1));
         let here = home(&point, known);
-        let pool = there.iter().any(|entry| here.is_some() && home(&keys[&u(entry, "id")], known) == here);
-        for id in row["retrieved"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap()) {
-            if pool {
-                assert_eq!(home(&keys[&id], known), here, "of the observation's cluster");
+        let of_it = |id: u64| here.is_some_and(|here| links.get(&(here, id)).is_some_and(|since| *since < iteration));
+        let pool = there.iter().any(|entry| here.is_some() && home(&keys[&u(entry, "id")], known) == here || of_it(u(entry, "id")));
+        let told: Vec<u64> = row["retrieved"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap()).collect();
+        for id in &told {
+            if pool && home(&keys[id], known) == here {
                 own += 1;
+            } else if pool {
+                assert!(of_it(*id), "linked to the observation's cluster");
+                linked += 1;
             } else {
-                assert!(cosine(&keys[&id], &point) > 0.5, "of another cluster, and alike");
+                assert!(cosine(&keys[id], &point) > 0.5, "of another cluster, and alike");
                 alike += 1;
             }
         }
+        for id in told {
+            links.entry((u(row, "cluster"), id)).or_insert(iteration);
+        }
     }
-    assert!(own > 10, "{own} entries of the own cluster, {alike} alike");
+    assert!(own > 10 && linked > 0, "{own} entries of the own cluster, {linked} linked to it, {alike} alike");
 }
