@@ -25,7 +25,7 @@ pub struct Admission {
     /// What becomes of a text that its bucket holds already.
     #[serde(default)]
     pub duplicates: Duplicates,
-    /// A candidate that is like an entry of its bucket and kind by at least this is left out; 1 leaves out what repeats alone.
+    /// A candidate that is like an entry of its bucket and kind by at least this is left out; by 1 only what is equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub novelty: Option<f32>,
@@ -129,7 +129,9 @@ impl Admission {
     fn alike(&self, entry: &Entry, candidate: &Entry, least: f32) -> bool {
         let keys = || {
             let (a, b) = (&entry.embedding, &candidate.embedding);
-            a.len() == b.len() && !a.is_empty() && reaches(dot(a, b), least)
+            // Different keys can have one point: hashed words don't know the order of a text.
+            let near = || a.len() == b.len() && !a.is_empty() && reaches(dot(a, b), least);
+            if least >= 1.0 { entry.key == candidate.key } else { near() }
         };
         let texts = || alike_texts(&candidate.text, &entry.text, least.into());
         match self.novelty_of {

@@ -67,9 +67,8 @@ fn another_formula_fails_the_test_of_each_pipeline() {
         ("pipelines/gigpo-similar-sokoban.yaml", "nodes.alike.with.similar.at_least=0.981", "group_size"),
         ("pipelines/gigpo-similar-sokoban.yaml", "nodes.alike.with.similar.at_least=0.96", "group_size"),
         ("pipelines/tests/slea-rl-credit.yaml", "nodes.clusters.with.at_least=0.99", "advantage"),
-        ("pipelines/tests/slea-rl-library.yaml", "nodes.library.with.ties=older", "change"),
-        ("pipelines/tests/slea-rl-library.yaml", "nodes.library.with.capacities.warning=2", "change"),
-        ("pipelines/tests/slea-rl-library.yaml", "nodes.extract.with.threshold=6", "score"),
+        ("pipelines/tests/slea-rl-library.yaml", "nodes.library.with.ties=older", "text"),
+        ("pipelines/tests/slea-rl-library.yaml", "nodes.extract.with.template=example: {{ turn }}", "action"),
         ("pipelines/tests/gigpo-turns.yaml", "nodes.episode_advantage.with.unit=trajectory", "advantage"),
         ("pipelines/tests/lamer-gigpo.yaml", "nodes.grpo.with.boundary=code", "return"),
         ("pipelines/tests/lamer-gigpo.yaml", "nodes.rloo.with.gamma_attempt=0.9", "return"),
@@ -79,7 +78,7 @@ fn another_formula_fails_the_test_of_each_pipeline() {
         let output = flow().args(["test", file, "--set", set]).output().unwrap();
         let printed = text(&output.stdout);
         assert_eq!(output.status.code(), Some(1), "{file} --set {set}: {printed}");
-        let named = printed.lines().any(|l| l.split_whitespace().nth(1) == Some(column) && l.contains(", play"));
+        let named = printed.lines().any(|l| l.split_whitespace().nth(1) == Some(column) && (l.contains(", play") || l.contains(", reflect")));
         assert!(printed.contains("FAILED  ") && printed.ends_with(" 1 failed\n") && named, "{file} --set {set}: {printed}");
     }
 }
