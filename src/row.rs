@@ -17,7 +17,7 @@ pub use view::{Lists, View};
 
 use arrow::array::{
     Array, ArrayRef, BooleanArray, Float32Array, Float32Builder, Int32Array, ListArray, ListBuilder, RecordBatch, StringArray, UInt32Array,
-    UInt64Array,
+    UInt32Builder, UInt64Array,
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use std::sync::Arc;
@@ -120,6 +120,7 @@ pub const COLUMNS: &[Column] = &[
     column("left_out", Kind::U32, "how many of the oldest turns the prompt's history leaves out to have no more than `prompt_tokens`; of a conversation, how many it has begun anew without"),
     column("kept", Kind::Text, "with the last turn of an attempt and with its reflection: the note for the next attempt's prompt"),
     column("outcome", Kind::Text, "with the last turn of an episode: what the environment showed after it"),
+    column("rollback", Kind::Text, "an action that takes the turn back: from the state that it led to, to the one before it; empty where none was found"),
     column("reward", Kind::F32, "the reward of the turn"),
     column("token_rewards", Kind::F32List, "what each response token earned besides the turn's reward: its divergence from the reference, by `reward` with `kl_per: token`"),
     column("done", Kind::Bool, "whether the episode ended with this turn"),
@@ -151,6 +152,7 @@ pub const COLUMNS: &[Column] = &[
     column("row_kl", Kind::F32, "mean over the row's tokens of the divergence from the reference, in nats, in that pass; without a KL term from the policy that acted; 0 if unused"),
     column("like", Kind::U64, "the distinct state that the state after the turn is like (before it, by `of: state`): a hash of the name of the row that came to it first"),
     column("seen", Kind::U32, "how many states up to the end of the iteration were like that one: the same for all its rows; 0 for a reflection"),
+    column("exploration", Kind::F32, "what the turn's exploration was worth, before its weight in the reward: R_explore of EAPO, Eq. 9"),
     column("novelty", Kind::F32, "1 / `seen`; 0 where that is 0"),
     column("tips", Kind::Text, "what an update made of the retrieved texts: none (there were none), kept, or removed from the prompt"),
     column("id", Kind::U64, "an entry of a memory: a hash of the name of the row that it came from, and of its number there"),
@@ -189,18 +191,29 @@ pub const REASONS: &[(&str, &str)] = &[
 /// The columns that name a row, in sorting order.
 pub const NAME: [&str; 6] = ["iteration", "task", "sample", "attempt", "turn", "phase"];
 
+/// A row's name for people, of rows with the columns of [`NAME`].
+pub fn described(rows: &RecordBatch, i: usize) -> String {
+    let number = |column| u32s(rows, column).map_or(0, |values| values.value(i));
+    let task = texts(rows, "task").map_or("", |tasks| tasks.value(i));
+    format!("task {task}, sample {}, attempt {}, turn {}", number("sample"), number("attempt"), number("turn"))
+}
+
 /// The columns of the table `errors`: one row for each episode that was given up.
 pub const ERRORS: [&str; 10] = ["iteration", "task", "sample", "attempt", "turn", "phase", "node", "cause", "error", "tries"];
 
 /// What the name of a column begins with that has a tagged part of an answer: the tag follows. Which there are an agent says.
 pub const PART: &str = "answer_";
 
+/// What the name of a column begins with that has the score of a text: the target's name follows. Which there are `score` says.
+pub const SCORE: &str = "score_";
+
 /// The type of the column called `name`, if there can be one.
 pub fn kind(name: &str) -> Option<Kind> {
-    find(name).map(|column| column.kind).or(name.starts_with(PART).then_some(Kind::Text))
+    let part = || name.starts_with(PART).then_some(Kind::Text);
+    find(name).map(|column| column.kind).or_else(part).or_else(|| name.starts_with(SCORE).then_some(Kind::F32))
 }
 
-/// These columns in the table's order, parts of answers behind all others.
+/// These columns in the table's order, parts of answers and scores behind all others.
 pub fn in_order(names: &[String]) -> Vec<String> {
     let place = |name: &String| COLUMNS.iter().position(|column| column.name == name).unwrap_or(COLUMNS.len());
     let mut names: Vec<String> = names.to_vec();
@@ -298,6 +311,16 @@ pub fn u64_list(lists: &ListArray, i: usize) -> Vec<u64> {
 pub fn f32_list(lists: &ListArray, i: usize) -> Vec<f32> {
     let values = lists.value(i);
     values.as_any().downcast_ref::<Float32Array>().map(|v| v.values().to_vec()).unwrap_or_default()
+}
+
+/// A list column of `u32`, a slice a row.
+pub fn u32_lists<'a>(lists: impl Iterator<Item = &'a [u32]>) -> ArrayRef {
+    let mut column = ListBuilder::new(UInt32Builder::new()).with_field(Field::new("item", DataType::UInt32, false));
+    for list in lists {
+        column.values().append_slice(list);
+        column.append(true);
+    }
+    Arc::new(column.finish())
 }
 
 /// A list column of `f32`, a slice a row.

@@ -112,7 +112,7 @@ fn needs(with: &With) -> Vec<Need> {
     let columns: &[&str] = match with.update.objective {
         Objective::Sft => &[],
         Objective::Value => &["value", "value_target"],
-        Objective::PolicyGradient => &["advantage"],
+        Objective::PolicyGradient | Objective::Reinforce => &["advantage"],
     };
     needs.extend(columns.iter().map(|column| Need { port: "rows".into(), column: column.to_string(), at: vec![] }));
     needs
@@ -142,7 +142,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         let mut outcome = UpdateOutcome::new(used, newest);
         if !which.is_empty() {
             let names = rows.read(&row::NAME)?;
-            let named = |error: PolicyError| error.describe(|example| name(&names, which[example]));
+            let named = |error: PolicyError| error.describe(|example| row::described(&names, which[example]));
             let tokenizer = policy.tokenizer(&model)?;
             let mut examples = examples(&rows, &which, settings.objective, tokenizer.ends())?;
             let removed = select.tips.as_ref().filter(|tips| tips.removed(mix(mix(seed, iteration), text(&id))));
@@ -204,13 +204,6 @@ fn explained(examples: &[Example], objective: Objective) -> Option<f64> {
     } else {
         None
     }
-}
-
-/// A row's name for people.
-fn name(rows: &RecordBatch, i: usize) -> String {
-    let number = |column| row::u32s(rows, column).map_or(0, |values| values.value(i));
-    let task = row::texts(rows, "task").map_or("", |tasks| tasks.value(i));
-    format!("task {task}, sample {}, attempt {}, turn {}", number("sample"), number("attempt"), number("turn"))
 }
 
 /// The outcome of the update for each row.

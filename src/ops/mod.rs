@@ -20,7 +20,10 @@ mod memory_update;
 mod novelty;
 mod reflect;
 mod reward;
+mod rewrite;
+mod rollback;
 mod rollout;
+mod score;
 mod sizes;
 mod tasks;
 mod value;
@@ -49,6 +52,9 @@ pub static TABLE: &[Operator] = &[
     memory_update::OPERATOR,
     cluster::OPERATOR,
     novelty::OPERATOR,
+    rollback::OPERATOR,
+    rewrite::OPERATOR,
+    score::OPERATOR,
     reward::OPERATOR,
     value::OPERATOR,
     group::OPERATOR,

@@ -144,6 +144,12 @@ impl PolicyState {
         logprobs(&net, &rows, temperature, UpdateSettings::default().micro_batch, &self.alone())
     }
 
+    pub fn text_logprobs(&self, name: &str, version: u64, rows: &[Example]) -> Result<Vec<Vec<f32>>, PolicyError> {
+        let net = self.with_head(name, Head::Language)?.at(name, version)?;
+        let rows = rows.iter().enumerate().map(|(i, e)| TrainingRow::new(i, e, &net)).collect::<Result<Vec<_>, _>>()?;
+        logprobs(&net, &rows, None, UpdateSettings::default().micro_batch, &self.alone())
+    }
+
     pub fn likelihoods(&self, name: &str, version: u64, requests: &[Request], temperature: f64) -> Result<ChoiceScores, PolicyError> {
         let net = self.with_head(name, Head::Language)?.at(name, version)?;
         self.stored(name, version, &net, |store| weigh::likelihoods(&net, version, store, requests, temperature, self.threads))

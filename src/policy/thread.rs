@@ -229,6 +229,16 @@ impl Policy {
         self.ask(move |state| state.logprobs(&model, &rows, temperature))
     }
 
+    /// The log-probability of each response token under version `version` of the weights, over the whole vocabulary and at temperature 1: one
+    /// list a row, in nats. What rows begin with in common is read once.
+    ///
+    /// # Errors
+    /// If the model is a critic, the version isn't kept, or a row can't be read: [`PolicyError::Row`] with its index.
+    pub fn text_logprobs(&self, model: &str, version: u64, rows: Vec<Example>) -> Result<Vec<Vec<f32>>, PolicyError> {
+        let model = model.to_string();
+        self.read(move |state| state.text_logprobs(&model, version, &rows))
+    }
+
     /// How likely version `version` of the weights finds each of the requests' choices: its log-probability, in nats, at each token over those
     /// that the choices allow there, at `temperature`.
     ///

@@ -6,7 +6,7 @@
 //! [`reflection`], asked a [`question`], or the expert's `advice`; an [`extraction`] makes entries of a memory from the best and worst of them. Prompt and question are [`template`]s. [`notes`] are what the next
 //! attempt is told, an [`exchange`] of them is the control. An [`agent`] says how a model acts, and its [`context`] what stands in its prompt
 //! beside what it observes: entries of memories, notes, and what it wrote for itself a turn ago.
-//! [`dynamic_sampling`] goes on playing until enough tasks tell good from bad.
+//! A [`row_text`] is made of rows that were played, and a [`rollback`] of each is tried in the world. [`dynamic_sampling`] goes on playing until enough tasks tell good from bad.
 
 pub mod action;
 mod advice;
@@ -30,6 +30,8 @@ pub mod rank;
 pub mod record;
 pub mod reflection;
 pub mod retry;
+pub mod rollback;
+pub mod row_text;
 pub mod sampler;
 pub mod settings;
 pub mod summary;

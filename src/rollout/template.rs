@@ -68,6 +68,12 @@ impl PromptTemplate {
         self.asks.contains(&place)
     }
 
+    /// What it asks for at its placeholders, such as `row.observation`.
+    pub fn fields(&self) -> Vec<String> {
+        let template = self.environment.get_template(ONLY);
+        template.map(|template| template.undeclared_variables(true)).unwrap_or_default().into_iter().collect()
+    }
+
     /// Renders the template with the values of `filling`. Values are not templates themselves.
     ///
     /// # Errors

@@ -9,5 +9,6 @@ pub mod remote;
 pub mod served;
 pub mod shared;
 pub mod unused;
+pub mod templates;
 pub mod update_order;
 pub mod upstream;

@@ -1,0 +1,132 @@
+//! `rewrite`: a prompt and a response of one's own in place of those that were played, so that a model learns another text of a row than
+//! the one that was said there: what a posterior should find likely (EAPO, Eq. 8), an instruction with its answer (Eq. 11).
+
+use super::checks::templates;
+use super::operator::{must, settings, Further, Operator, RequiredHead, Settings, Unfit};
+use crate::dataflow::stage::{stage, Stage};
+use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
+use crate::pipeline::{Carries, Delay, Need, Node, Port, Role, With, Wrong};
+use crate::policy::{PolicyError, Tokenizer};
+use crate::rollout::row_text::RowText;
+use crate::row::{f32_lists, u32_lists, View};
+use arrow::array::{ArrayRef, Float32Array, StringArray};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use timely::dataflow::Scope;
+
+/// Settings of `rewrite`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Rewrite {
+    /// The model whose tokens the texts are written in: the one that learns from them.
+    #[schemars(extend("x-names" = "model"))]
+    model: String,
+    /// What is read: a template over the columns of a row (`{{ row.observation }}`), of the turn before it (`before`) and of the turn
+    /// after it (`after`), or a file with one. Where the model has a chat template it is the turn of a user.
+    #[schemars(extend("x-names" = "template"))]
+    prompt: String,
+    /// What should be said behind it, a template likewise. A row for which it comes to nothing has no response, and isn't learnt from.
+    #[schemars(extend("x-names" = "template"))]
+    response: String,
+    /// Whether the response is closed by the end token, as an answer is. A text that `score` is to find likely is none.
+    #[serde(default = "closed")]
+    closed: bool,
+}
+
+fn closed() -> bool {
+    true
+}
+
+/// The operator's entry in the table.
+pub const OPERATOR: Operator = Operator {
+    name: "rewrite",
+    about: "puts a prompt and a response of one's own in place of those that were played",
+    role: Role::Judges,
+    ports: &[Port {
+        name: "rows",
+        about: "the rows to rewrite: whole attempts, where a template tells of the turns beside a row",
+        carries: Carries::Rows,
+        needs: &["iteration", "task", "sample", "attempt", "turn", "phase"],
+        optional: false,
+        delay: Delay::Never,
+    }],
+    keeps: true,
+    adds: &["prompt_tokens", "response_tokens", "choices", "logprobs", "temperature", "response"],
+    settings: Settings::of::<Rewrite>(),
+    outside: render,
+    inside: None,
+    further: Further { needs, wrong: |node, _| wrong(node), head: |_| Some(RequiredHead::Language), ..Further::NOTHING },
+};
+
+impl Rewrite {
+    /// Both templates, with the setting that each stands in.
+    fn templates(&self) -> [(&'static str, &str); 2] {
+        [("prompt", &self.prompt), ("response", &self.response)]
+    }
+}
+
+fn needs(with: &With) -> Vec<Need> {
+    let all = |with: Arc<Rewrite>| with.templates().iter().flat_map(|(at, text)| templates::needs(&[at], text)).collect();
+    with.typed::<Rewrite>().map_or_else(Vec::new, all)
+}
+
+fn wrong(node: &Node) -> Vec<Wrong> {
+    let all = |with: Arc<Rewrite>| with.templates().iter().filter_map(|(at, text)| templates::wrong(node, &[at], text)).collect();
+    settings::<Rewrite>(node).map_or_else(|_| vec![], all)
+}
+
+/// Whole attempts stand where their task is.
+pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
+    let with = settings::<Rewrite>(node)?;
+    let tokenizer = ctx.policy.as_ref().ok_or(Unfit::Model)?.tokenizer(&with.model)?;
+    let (prompt, response) = (RowText::new(&with.prompt)?, RowText::new(&with.response)?);
+    let closed = with.closed;
+    let inputs = vec![(must(&ports, "rows")?, Route::by(&["task"]))];
+    Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Worker }, ctx, move |_, rows| {
+        let Some(view) = View::sorted(&rows[0])? else { return Ok(vec![]) };
+        let (prompts, responses) = (prompt.texts(&view)?, response.texts(&view)?);
+        Ok(view.with(columns(&tokenizer, &prompts, responses, closed)?)?)
+    }))
+}
+
+/// The columns of what is read and said; nothing was drawn, so every token has probability 1.
+fn columns(
+    tokenizer: &Tokenizer,
+    prompts: &[String],
+    responses: Vec<String>,
+    closed: bool,
+) -> Result<Vec<(&'static str, ArrayRef)>, PolicyError> {
+    let read: Vec<Vec<u32>> = prompts.iter().map(|text| tokenizer.ask(text)).collect::<Result<_, _>>()?;
+    let end = |text: &str| (closed && !text.is_empty()).then(|| tokenizer.end());
+    let said: Vec<Vec<u32>> = responses.iter().map(|text| tokenizer.encode(text).into_iter().chain(end(text)).collect()).collect();
+    let certain: Vec<Vec<f32>> = said.iter().map(|tokens| vec![0.0; tokens.len()]).collect();
+    Ok(vec![
+        ("prompt_tokens", u32_lists(read.iter().map(Vec::as_slice))),
+        ("response_tokens", u32_lists(said.iter().map(Vec::as_slice))),
+        ("choices", u32_lists(prompts.iter().map(|_| &[][..]))),
+        ("logprobs", f32_lists(certain.iter().map(Vec::as_slice))),
+        ("temperature", Arc::new(Float32Array::from(vec![1.0; prompts.len()]))),
+        ("response", Arc::new(StringArray::from(responses))),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row;
+
+    #[test]
+    fn a_response_is_closed_where_it_is_an_answer() {
+        let tokenizer = Tokenizer::bytes();
+        let of = |response: &str, closed| {
+            let columns = columns(&tokenizer, &["hall".into()], vec![response.into()], closed).unwrap();
+            let rows = row::batch(columns).unwrap();
+            (row::u32_list(row::lists(&rows, "response_tokens").unwrap(), 0), row::f32_list(row::lists(&rows, "logprobs").unwrap(), 0))
+        };
+        let red = tokenizer.encode("red");
+        assert_eq!(of("red", false), (red.clone(), vec![0.0; 3]));
+        assert_eq!(of("red", true), ([red, vec![tokenizer.end()]].concat(), vec![0.0; 4]));
+        assert_eq!(of("", true), (vec![], vec![]), "nothing is said, and nothing learnt");
+    }
+}

@@ -1,0 +1,56 @@
+//! `rollback`: for each turn an action that takes it back, tried in the world: what an agent learns so that it can try things out (EAPO,
+//! section 5.1: transitions (s', s, a) where executing a in s' brings s back). `rewrite` makes examples of it.
+
+use super::operator::{must, Further, Operator, Settings};
+use crate::dataflow::stage::{stage, Stage};
+use crate::dataflow::{Context, Edge, Failed, Figure, Place, Ports, Route};
+use crate::env::Worlds;
+use crate::pipeline::{Carries, Delay, Node, Port, Role};
+use crate::rollout::rollback::{rollbacks, NEEDS};
+use crate::row::View;
+use arrow::array::{ArrayRef, StringArray};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use timely::dataflow::Scope;
+
+/// `rollback` has no settings. EAPO's paper has a teacher model propose the action; here the world's admissible ones are tried in their order
+/// until one leads back, which needs no teacher.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Rollback {}
+
+/// The operator's entry in the table.
+pub const OPERATOR: Operator = Operator {
+    name: "rollback",
+    about: "tries in the world which action takes each turn back",
+    role: Role::Judges,
+    ports: &[Port {
+        name: "rows",
+        about: "whole episodes of a world that plays a task alike each time, and names equal states alike",
+        carries: Carries::Rows,
+        needs: NEEDS,
+        optional: false,
+        delay: Delay::Never,
+    }],
+    keeps: true,
+    adds: &["rollback"],
+    settings: Settings::of::<Rollback>(),
+    outside: render,
+    inside: None,
+    further: Further::NOTHING,
+};
+
+pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
+    let (shared, id) = (ctx.shared.clone(), node.id.clone());
+    let mut worlds = Worlds::new(shared.programs.clone());
+    let inputs = vec![(must(&ports, "rows")?, Route::by(&["task"]))];
+    Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread }, ctx, move |iteration, rows| {
+        let Some(view) = View::sorted(&rows[0])? else { return Ok(vec![]) };
+        let back = rollbacks(&view, &mut worlds)?;
+        worlds.clear();
+        let found = back.iter().filter(|action| !action.is_empty()).count();
+        shared.add(iteration, &id, "found", Figure::share(found as f64, back.len()));
+        Ok(view.with(vec![("rollback", Arc::new(StringArray::from(back)) as ArrayRef)])?)
+    }))
+}

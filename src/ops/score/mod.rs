@@ -1,0 +1,146 @@
+//! `score`: how likely a named model finds a text behind another text: a learned reward, a judge, or the posterior of EAPO (q of Eq. 9).
+//! One column `score_NAME` a target.
+
+mod columns;
+mod likelihood;
+
+use super::checks::templates;
+use super::episodes::inputs::newest;
+use super::operator::{must, port, settings, Further, Operator, RequiredHead, Settings, Unfit};
+use crate::dataflow::stage::{stage, Stage};
+use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
+use crate::pipeline::{Carries, Delay, Need, Node, Port, Role, With, Wrong};
+use crate::row::{View, SCORE};
+use crate::seed::{mix, text, Random};
+use columns::scores;
+use likelihood::Mode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Instant;
+use timely::dataflow::Scope;
+
+/// Settings of `score`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Score {
+    /// The model whose probabilities are asked for.
+    #[schemars(extend("x-names" = "model"))]
+    model: String,
+    /// What stands before the texts: a template over the columns of a row (`{{ row.observation }}`), of the turn before it (`before`) and
+    /// of the turn after it (`after`), or a file with one. Where the model has a chat template it is the turn of a user.
+    #[schemars(extend("x-names" = "template"))]
+    prompt: String,
+    /// The texts that are scored, each a template likewise, by the name of its score: `memory` makes the column `score_memory`. Behind
+    /// one prompt all of them are read as one.
+    #[schemars(length(min = 1), schema_with = "targets")]
+    targets: BTreeMap<String, String>,
+    /// What the log-probabilities of a text's tokens become.
+    #[serde(default)]
+    mode: Mode,
+    /// Whose score a row gets: a control of what a score is worth.
+    #[serde(default)]
+    whose: Whose,
+}
+
+/// Whose score a row gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Whose {
+    /// Its own.
+    #[default]
+    Own,
+    /// Another row's of the iteration, drawn without replacement: the same scores, shuffled, so that they say nothing of their rows.
+    Another,
+}
+
+/// The schema of the targets: names that columns can have, and templates.
+fn targets(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "propertyNames": { "pattern": "^[a-z][a-z0-9_]{0,31}$" },
+        "additionalProperties": { "type": "string", "x-names": "template" },
+        "minProperties": 1,
+    })
+}
+
+const PORTS: &[Port] = &[
+    Port {
+        name: "rows",
+        about: "the rows whose texts are scored: whole attempts, where a template tells of the turns beside a row",
+        carries: Carries::Rows,
+        needs: &["iteration", "task", "sample", "attempt", "turn", "phase"],
+        optional: false,
+        delay: Delay::Never,
+    },
+    Port {
+        name: "weights",
+        about: "the update of the model whose weights score; the untrained ones without it",
+        carries: Carries::Weights,
+        needs: &["version"],
+        optional: true,
+        delay: Delay::Either,
+    },
+];
+
+/// The operator's entry in the table.
+pub const OPERATOR: Operator = Operator {
+    name: "score",
+    about: "asks a model how likely texts are behind another text",
+    role: Role::Judges,
+    ports: PORTS,
+    keeps: true,
+    adds: &[],
+    settings: Settings::of::<Score>(),
+    outside: render,
+    inside: None,
+    further: Further { needs, makes, wrong: |node, _| wrong(node), head: |_| Some(RequiredHead::Language), ..Further::NOTHING },
+};
+
+impl Score {
+    /// Every template, with its place in the settings.
+    fn templates(&self) -> impl Iterator<Item = (Vec<&str>, &str)> {
+        let targets = self.targets.iter().map(|(name, text)| (vec!["targets", name.as_str()], text.as_str()));
+        std::iter::once((vec!["prompt"], self.prompt.as_str())).chain(targets)
+    }
+}
+
+fn needs(with: &With) -> Vec<Need> {
+    with.typed::<Score>().map_or_else(Vec::new, |with| with.templates().flat_map(|(at, text)| templates::needs(&at, text)).collect())
+}
+
+fn makes(with: &With) -> Vec<String> {
+    with.typed::<Score>().map_or_else(Vec::new, |with| with.targets.keys().map(|name| format!("{SCORE}{name}")).collect())
+}
+
+fn wrong(node: &Node) -> Vec<Wrong> {
+    settings::<Score>(node)
+        .map_or_else(|_| vec![], |with| with.templates().filter_map(|(at, text)| templates::wrong(node, &at, text)).collect())
+}
+
+/// All rows on the first worker: the model is on the policy thread, and one batch gives the same bits on any number of workers.
+pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
+    let with = settings::<Score>(node)?;
+    let policy = ctx.policy.clone().ok_or(Unfit::Model)?;
+    let texts = columns::Texts::new(&with.prompt, &with.targets)?;
+    let mut inputs = vec![(must(&ports, "rows")?, Route::One)];
+    inputs.extend(port(&ports, "weights").map(|edge| (edge, Route::One)));
+    let (shared, id, seed) = (ctx.shared.clone(), node.id.clone(), ctx.seed);
+    let mut version = 0;
+    Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread }, ctx, move |iteration, rows| {
+        version = newest(version, rows.get(1))?;
+        let Some(view) = View::sorted(&rows[0])? else { return Ok(vec![]) };
+        let start = Instant::now();
+        let mut all = scores(&view, &policy, (&with.model, version), &texts, with.mode)?;
+        if with.whose == Whose::Another {
+            let mut order: Vec<usize> = (0..view.len()).collect();
+            Random::new(mix(mix(seed, iteration), text(&id))).shuffle(&mut order);
+            all.iter_mut().for_each(|(_, scores)| *scores = order.iter().map(|&i| scores[i]).collect());
+        }
+        for (name, scores) in &all {
+            shared.measure(iteration, &id, name, scores.iter().map(|x| f64::from(*x)).sum::<f64>() / scores.len().max(1) as f64);
+        }
+        shared.measure(iteration, &id, "seconds", start.elapsed().as_secs_f64());
+        Ok(columns::with(&view, all)?)
+    }))
+}

@@ -1,0 +1,167 @@
+//! Texts made of rows: a template over the columns of a row and of the turns beside it.
+
+use super::template::{Placeholders, PromptTemplate, TemplateError};
+use crate::row::{self, Cell, Kind, RowError, View};
+use arrow::array::{ArrayRef, RecordBatch};
+use minijinja::Value;
+use std::collections::BTreeSet;
+
+/// What a template over rows can ask for.
+pub const PLACES: Placeholders = &[
+    ("row", "the columns of the row, by name: `row.observation`"),
+    ("before", "those of the turn before in the same attempt; in a first turn texts are empty and numbers 0"),
+    ("after", "those of the turn after; in a last turn `after.observation` is the outcome, other texts are empty and numbers 0"),
+];
+
+/// The columns that say which rows are turns of one attempt.
+const ATTEMPT: [&str; 5] = ["iteration", "task", "sample", "attempt", "phase"];
+
+/// A compiled template over rows.
+#[derive(Clone, Debug)]
+pub struct RowText {
+    template: PromptTemplate,
+    /// The columns that it asks for at each of [`PLACES`].
+    columns: Vec<(&'static str, BTreeSet<String>)>,
+}
+
+impl RowText {
+    /// The template of a setting: the text itself, or a file.
+    ///
+    /// # Errors
+    /// If it can't be read, or asks for what no row has.
+    pub fn new(setting: &str) -> Result<RowText, TemplateError> {
+        let template = PromptTemplate::read(setting, PLACES)?;
+        let fields = template.fields();
+        let of = |place: &'static str| {
+            let own = fields.iter().filter_map(|field| field.strip_prefix(place)?.strip_prefix('.'));
+            (place, own.map(|column| column.split('.').next().unwrap_or(column).to_owned()).collect())
+        };
+        Ok(RowText { template, columns: PLACES.iter().map(|(place, _)| of(place)).collect() })
+    }
+
+    /// The columns that rows must have for it.
+    pub fn needs(&self) -> BTreeSet<String> {
+        let mut needs: BTreeSet<String> = self.columns.iter().flat_map(|(_, columns)| columns.clone()).collect();
+        if self.columns.iter().any(|(place, columns)| *place == "after" && columns.contains("observation")) {
+            needs.insert("outcome".into());
+        }
+        needs
+    }
+
+    /// A text for each row of a view that is in the order of the rows' names.
+    ///
+    /// # Errors
+    /// If a column is missing, or the template can't be filled with a row.
+    pub fn texts(&self, view: &View) -> Result<Vec<String>, RowTextError> {
+        let needs: Vec<String> = self.needs().into_iter().collect();
+        let rows = view.read(&needs)?;
+        let attempts = row::keys(&view.read(&ATTEMPT)?, &ATTEMPT);
+        let beside = |i: usize, other: Option<usize>| other.filter(|&other| attempts.get(other) == Some(&attempts[i]));
+        let text = |i: usize| {
+            let filled = self.template.fill(|place| {
+                let own = self.columns.iter().find(|(name, _)| *name == place);
+                let from = match place {
+                    "before" => beside(i, i.checked_sub(1)),
+                    "after" => beside(i, Some(i + 1)),
+                    _ => Some(i),
+                };
+                let value = |column: &String| (column.clone(), cell(&rows, place, column, from, i));
+                own.map_or(Value::UNDEFINED, |(_, columns)| Value::from_pairs(columns.iter().map(value)))
+            });
+            filled.map_err(RowTextError::from)
+        };
+        (0..view.len()).map(text).collect()
+    }
+}
+
+/// The value of a column in the row `from`; without one, what stands at the end of row `i`, or nothing.
+fn cell(rows: &RecordBatch, place: &str, column: &str, from: Option<usize>, i: usize) -> Value {
+    let read = |column: &str, i: usize| {
+        let array: &ArrayRef = rows.column_by_name(column)?;
+        Cell::of(row::kind(column)?, array, i)
+    };
+    let cell = match from {
+        Some(from) => read(column, from),
+        None if place == "after" && column == "observation" => read("outcome", i),
+        None => None,
+    };
+    match (cell, row::kind(column)) {
+        (Some(cell), _) => value(cell),
+        (None, Some(Kind::Text)) => "".into(),
+        (None, Some(Kind::U64 | Kind::U32 | Kind::F32 | Kind::I32)) => 0.into(),
+        (None, Some(Kind::Bool)) => false.into(),
+        (None, _) => Value::from(Vec::<Value>::new()),
+    }
+}
+
+fn value(cell: Cell) -> Value {
+    match cell {
+        Cell::Text(text) => text.into(),
+        Cell::U64(number) => number.into(),
+        Cell::U32(number) => number.into(),
+        Cell::I32(number) => number.into(),
+        Cell::F32(number) => number.into(),
+        Cell::Bool(yes) => yes.into(),
+        Cell::U64List(items) => Value::from_iter(items),
+        Cell::U32List(items) => Value::from_iter(items),
+        Cell::F32List(items) => Value::from_iter(items),
+    }
+}
+
+/// Why rows have no text.
+#[derive(Debug, thiserror::Error)]
+pub enum RowTextError {
+    /// Rows lack a column.
+    #[error(transparent)]
+    Row(#[from] RowError),
+    /// A template can't be filled with a row.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{Float32Array, StringArray, UInt32Array, UInt64Array};
+    use std::sync::Arc;
+
+    /// Two attempts: of three turns and of one.
+    fn rows() -> RecordBatch {
+        let texts = |texts: [&str; 4]| Arc::new(StringArray::from(texts.to_vec())) as ArrayRef;
+        row::batch(vec![
+            ("iteration", Arc::new(UInt64Array::from(vec![0; 4])) as ArrayRef),
+            ("task", texts(["a"; 4])),
+            ("sample", Arc::new(UInt32Array::from(vec![0, 0, 0, 1]))),
+            ("attempt", Arc::new(UInt32Array::from(vec![0; 4]))),
+            ("turn", Arc::new(UInt32Array::from(vec![0, 1, 2, 0]))),
+            ("phase", texts(["play"; 4])),
+            ("observation", texts(["hall", "attic", "hall", "hall"])),
+            ("outcome", texts(["", "", "behind the door", "lost"])),
+            ("answer_memory", texts(["", "red", "red", ""])),
+            ("reward", Arc::new(Float32Array::from(vec![0.0, 0.5, 1.0, 0.0]))),
+        ])
+        .unwrap()
+    }
+
+    fn texts(template: &str) -> Vec<String> {
+        let rows = [rows()];
+        RowText::new(template).unwrap().texts(&View::sorted(&rows).unwrap().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_text_tells_of_the_turns_beside_it() {
+        assert_eq!(
+            texts("{{ before.answer_memory }}|{{ row.observation }}|{{ after.observation }}"),
+            ["|hall|attic", "|attic|hall", "red|hall|behind the door", "|hall|lost"]
+        );
+        assert_eq!(texts("{{ before.reward }} {{ after.turn }}"), ["0 1", "0.0 2", "0.5 0", "0 0"]);
+    }
+
+    #[test]
+    fn it_says_which_columns_it_needs() {
+        let needs = |text: &str| RowText::new(text).unwrap().needs().into_iter().collect::<Vec<_>>();
+        assert_eq!(needs("{{ after.observation }} {{ row.turn }}"), ["observation", "outcome", "turn"]);
+        assert_eq!(needs("{% if before.answer_memory %}x{% endif %}"), ["answer_memory"]);
+        assert!(RowText::new("{{ state }}").unwrap_err().to_string().contains("there is no `state` to tell"));
+    }
+}
