@@ -92,7 +92,8 @@ impl Select {
         // A critic reads prompts alone.
         let reads = objective != Objective::Value;
         // What a comparison left out has no advantage, but can still be imitated or have a value.
-        let upstream = if objective == Objective::PolicyGradient { row::texts(rows, "used").ok() } else { None };
+        let compared = matches!(objective, Objective::PolicyGradient | Objective::Reinforce);
+        let upstream = if compared { row::texts(rows, "used").ok() } else { None };
         let valid = if self.invalid == Invalid::Drop { Some(row::bools(rows, "valid")?) } else { None };
         let versions = if self.max_staleness.is_some() { Some(row::u64s(rows, "weights")?) } else { None };
         let stale =
@@ -130,7 +131,7 @@ pub fn examples(view: &View, which: &[usize], objective: Objective, ends: &[u32]
     let (prompts, responses) = (view.lists("prompt_tokens")?, view.lists("response_tokens")?);
     let (choices, logprobs) = (view.lists("choices")?, view.lists("logprobs")?);
     let columns: &[&str] = match objective {
-        Objective::PolicyGradient => &["advantage"],
+        Objective::PolicyGradient | Objective::Reinforce => &["advantage"],
         Objective::Value => &["value", "value_target"],
         Objective::Sft => &[],
     };

@@ -43,6 +43,36 @@ fn supervised_learning_fits_a_mapping() {
     assert!(rows.iter().zip(&replies).all(|(row, reply)| row.response == reply.tokens));
 }
 
+/// Two texts behind one prompt, worth 1 and 0. Where nothing is worth anything the divergence keeps q where it began.
+#[test]
+fn a_posterior_prefers_what_was_worth_more() {
+    let row = |token: u32, worth: f32| Example { prompt: vec![5, 6, 7], response: vec![token, END], advantage: worth, ..Default::default() };
+    let settings = UpdateSettings {
+        objective: Objective::Reinforce,
+        aggregation: Aggregation::SeqMeanTokenSum,
+        kl: 0.5,
+        lr: 3e-3,
+        keep: 0,
+        ..Default::default()
+    };
+    let preference = |worth: f32| {
+        let policy = start(1);
+        let rows = vec![row(12, worth), row(13, 0.0)];
+        let of = |version| {
+            let found = policy.text_logprobs("actor", version, rows.clone()).unwrap();
+            let [good, bad] = [0, 1].map(|i: usize| found[i].iter().sum::<f32>());
+            good - bad
+        };
+        let before = of(0);
+        assert_eq!(policy.text_logprobs("actor", 0, rows.clone()).unwrap(), policy.logprobs("actor", &rows, None).unwrap());
+        (0..40).for_each(|_| drop(policy.update("actor", rows.clone(), &settings).unwrap()));
+        assert!(policy.text_logprobs("actor", 0, rows.clone()).is_err(), "that version is no longer kept");
+        of(40) - before
+    };
+    let (worth, nothing) = (preference(1.0), preference(0.0));
+    assert!(worth > 1.0 && nothing.abs() < 0.3, "{worth} and {nothing} nats");
+}
+
 /// Steps far too large leave weights that are numbers, and whose logits aren't: that is told when they are first asked to write.
 #[test]
 fn a_diverged_model_is_told_as_one() {

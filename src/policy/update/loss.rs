@@ -38,6 +38,26 @@ pub fn policy(ratio: &Tensor, advantage: &Tensor, low: f64, high: f64, dual: Opt
     (bounded.where_self(&advantage.lt(0.0), &loss), clipped)
 }
 
+/// The loss of each token of rows that are learnt by REINFORCE, `[tokens]`: -(beta A - kl (L_q - L_p)) log q, where L is the row's log-probability
+/// under the model and under the reference (EAPO, Eq. 8 and appendix A). The bracket is a coefficient: no gradient goes through it. `rows`
+/// says for each token which of `count` rows it is in; `mean` takes L as a mean over the row's tokens and not as their sum.
+pub fn reinforce(
+    new: &Tensor,
+    reference: Option<&Tensor>,
+    advantage: &Tensor,
+    (rows, count, mean): (&Tensor, i64, bool),
+    (beta, kl): (f64, f64),
+) -> Tensor {
+    let none = || Tensor::zeros([count], (Kind::Float, new.device()));
+    let apart = reference.map(|reference| {
+        let sums = none().index_add(0, rows, &(new.detach() - reference));
+        let sums = if mean { sums / none().index_add(0, rows, &new.ones_like().detach()) } else { sums };
+        sums.index_select(0, rows) * kl
+    });
+    let reward = advantage * beta;
+    -(apart.map_or_else(|| reward.copy(), |apart| &reward - apart)) * new
+}
+
 /// The value loss, and whether the clipped branch decided: max((V - R)^2, (clamp(V, V_old - clip, V_old + clip) - R)^2) / 2, with R the
 /// target; (V - R)^2 / 2 where `clip` is 0. PPO's paper has the plain square; the clip and the half are those of its code (OpenAI Baselines).
 pub fn value(value: &Tensor, old: &Tensor, target: &Tensor, clip: f64) -> (Tensor, Tensor) {
@@ -235,6 +255,29 @@ mod tests {
     fn far_ratios_stay_numbers() {
         let t = |x: f32| Tensor::from_slice(&[x]);
         assert!((ratio(&t(0.0), &t(-100.0)).double_value(&[0]) / 20f64.exp() - 1.0).abs() < 1e-5);
+    }
+
+    /// A text of three tokens at q = 1/2, 1/4, 1/2 and p = 1/4 each: log q - log p is ln 2, 0, ln 2, in all 2 ln 2 = 1.386294. With Q = 1,
+    /// beta = 2 and kl = 0.5 the coefficient is 2 - 0.693147 = 1.306853, and the loss -1.306853 * ln(1/16) = 3.623365. By means a token it
+    /// is 2 - 0.5 * 0.462098 = 1.768951, and the loss 1.768951 * 2.772589 / 3 = 1.634858. The gradient by each log q is less the coefficient.
+    #[test]
+    fn reinforce_as_worked_by_hand() {
+        let new = Tensor::from_slice(&[0.5f32.ln(), 0.25f32.ln(), 0.5f32.ln()]).set_requires_grad(true);
+        let base = Tensor::from_slice(&[0.25f32.ln(); 3]);
+        let rows = Tensor::from_slice(&[0i64; 3]);
+        for (mean, loss, coefficient) in [(false, 3.623365, 1.306853), (true, 1.634858, 1.768951)] {
+            let each = reinforce(&new, Some(&base), &new.ones_like().detach(), (&rows, 1, mean), (2.0, 0.5));
+            let step = StepCounts { rows: 1, tokens: 3, trajectories: 1, norm: 1.0 };
+            let by = if mean { Aggregation::SeqMeanTokenMean } else { Aggregation::SeqMeanTokenSum };
+            let whole = each.sum(None) * weight(by, 3, 1, 3, &step);
+            assert!((whole.double_value(&[]) - loss).abs() < 1e-5, "{whole}");
+            let gradient = Tensor::run_backward(&[each.sum(None)], &[&new], false, false);
+            assert!((0..3).all(|i| (gradient[0].double_value(&[i]) + coefficient).abs() < 1e-5), "{:?}", gradient[0]);
+        }
+        // What the reference found likelier than Q is worth is made less likely: Q = 0.
+        let each = reinforce(&new, Some(&base), &new.zeros_like().detach(), (&rows, 1, false), (2.0, 0.5));
+        let gradient = Tensor::run_backward(&[each.sum(None)], &[&new], false, false);
+        assert!((gradient[0].double_value(&[0]) - 0.693147).abs() < 1e-5);
     }
 
     #[test]

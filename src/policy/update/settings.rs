@@ -15,6 +15,11 @@ pub enum Objective {
     PolicyGradient,
     /// Cross-entropy of the responses: supervised learning. Over the whole vocabulary for a row without choices, over what they allow for one with.
     Sft,
+    /// REINFORCE (Williams 1992) towards a posterior, as EAPO learns q(e, m | s) (Eq. 8): a row's loss is -(beta A - kl (log q - log p)) log q,
+    /// where A is the row's advantage, q the model, p the reference, and the bracket is a number that no gradient goes through. The row need
+    /// not have been drawn by the model. The log-probabilities are the sums over the row's tokens by `aggregation: seq_mean_token_sum`, their
+    /// means by `seq_mean_token_mean`: one of the two must be said.
+    Reinforce,
     /// The clipped value loss of PPO's code: a critic (a model with a value head) learns the rows' value targets.
     Value,
 }
@@ -147,6 +152,12 @@ fn only_where_read() -> Value {
     json!([
         { "if": equals("objective", "sft"), "then": unread(&acted) },
         { "if": equals("objective", "value"), "then": unread(&[&acted[..], &["tokens"]].concat()) },
+        { "if": equals("objective", "reinforce"),
+          "then": { "allOf": [
+              unread(&[&acted[..], &["clip", "clip_high", "kl_kind"]].concat()),
+              { "properties": { "aggregation": { "enum": ["seq_mean_token_sum", "seq_mean_token_mean"] } }, "required": ["aggregation"] },
+          ] },
+          "else": unread(&["beta"]) },
         { "if": { "not": equals("objective", "value") }, "then": unread(&["value_clip", "expectile"]) },
         { "if": { "not": equals("old", "recomputed") }, "then": unread(&["truncate"]) },
         { "if": { "not": { "required": ["mask_below"] } }, "then": unread(&["mask_unit", "mask_from"]) },
@@ -204,6 +215,10 @@ pub struct UpdateSettings {
     /// value before the last token of a response, it learns the mean whatever stands here.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub expectile: f64,
+    /// By `objective: reinforce`, the weight of the advantage. EAPO's paper names beta without a number; its released code has 1 for it and
+    /// for `kl`.
+    #[schemars(range(min = 0.0))]
+    pub beta: f64,
     /// Weight of the divergence from the reference model.
     #[schemars(range(min = 0.0))]
     pub kl: f64,
@@ -311,6 +326,7 @@ impl Default for UpdateSettings {
             dual_clip: None,
             value_clip: 0.2,
             expectile: 0.5,
+            beta: 1.0,
             kl: 0.0,
             kl_kind: KlKind::K3,
             reference: None,

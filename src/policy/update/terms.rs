@@ -3,7 +3,7 @@
 use super::batch::UpdateBatch;
 use super::loss;
 use super::passes::{Pass, TracedPass};
-use super::settings::{MaskFrom, MaskUnit, Objective, RatioDenominator, RatioKind};
+use super::settings::{Aggregation, MaskFrom, MaskUnit, Objective, RatioDenominator, RatioKind};
 use crate::policy::model::Net;
 use crate::policy::tensors::indices;
 use crate::policy::Example;
@@ -70,6 +70,7 @@ impl PassTokens<'_> {
     pub fn terms(&self, reference: Option<&Net>) -> Terms {
         match self.batch.settings.objective {
             Objective::Value => self.value(),
+            Objective::Reinforce => self.reinforce(reference),
             _ => self.policy(reference),
         }
     }
@@ -88,12 +89,30 @@ impl PassTokens<'_> {
         Terms { loss, kl: zero.copy(), entropy: zero, clipped, ratio: value.ones_like(), masked: None, outputs: value }
     }
 
+    /// What the rows' tokens are under this net, and the entropy of what each was chosen from.
+    fn logprobs(&self) -> (Tensor, Tensor) {
+        match self.traced {
+            Some(TracedPass { outputs, entropy, .. }) => (outputs.shallow_clone(), entropy.shallow_clone()),
+            None => self.pass.logprobs(self.net, &self.batch.rows, self.batch.settings.at()),
+        }
+    }
+
+    fn reinforce(&self, reference: Option<&Net>) -> Terms {
+        let (batch, settings) = (self.batch, self.batch.settings);
+        let (new, entropy) = self.logprobs();
+        let base = reference.map(|reference| tch::no_grad(|| self.pass.logprobs(reference, &batch.rows, settings.at()).0));
+        let mean = settings.aggregation == Aggregation::SeqMeanTokenMean;
+        let rows = (&self.place(), self.pass.rows.len() as i64, mean);
+        let advantage = self.each(&|row| batch.examples[row].advantage);
+        let loss = loss::reinforce(&new, base.as_ref(), &advantage, rows, (settings.beta, settings.kl));
+        let kl = tch::no_grad(|| base.map_or_else(|| new.zeros_like(), |base| &new - base));
+        let clipped = new.zeros_like();
+        Terms { loss, kl, entropy, clipped, ratio: new.ones_like(), masked: None, outputs: new }
+    }
+
     fn policy(&self, reference: Option<&Net>) -> Terms {
         let (batch, settings) = (self.batch, self.batch.settings);
-        let (new, entropy) = match self.traced {
-            Some(TracedPass { outputs, entropy, .. }) => (outputs.shallow_clone(), entropy.shallow_clone()),
-            None => self.pass.logprobs(self.net, &batch.rows, settings.at()),
-        };
+        let (new, entropy) = self.logprobs();
         let imitates = settings.objective == Objective::Sft;
         let acted = if imitates { new.detach() } else { self.own(&|row| batch.examples[row].logprobs.clone()) };
         let start =
