@@ -1,5 +1,10 @@
 //! `reward`: a weighted sum of the task's reward, a format reward, a penalty for invalid actions and one for length. With weights 1, 0.5
-//! and 0 it is EAPO's R_task + 0.5 R_format (remark 5.1, without the exploration part).
+//! and, in `explore`, 1 it is EAPO's R_task + 0.5 R_format + R_explore (Eq. 10, table 3).
+
+mod explore;
+mod format;
+mod overlong;
+mod task;
 
 use super::examples::reference::{charged, less, strays, whole};
 use super::operator::{must, settings, Further, Operator, RequiredHead, Settings, Unfit};
@@ -7,26 +12,48 @@ use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::pipeline::{Carries, Delay, Need, Node, Port, Role, With, Wrong};
 use crate::row::{self, RowError, View};
-use arrow::array::{Float32Array, RecordBatch};
+use arrow::array::{ArrayRef, Float32Array, RecordBatch};
+use explore::Explore;
+use format::{Format, FormatPer};
+use overlong::Overlong;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use task::TaskOf;
 use timely::dataflow::Scope;
 
 /// Settings of `reward`: new reward = task * reward + won * (the turn won) + format * (an action could be read) + invalid * (it could not be carried out)
-/// + novelty * (the column `novelty`) - overlong.weight * (how far into the buffer the response went, from 0 to 1) - kl * (how far the response is from the reference, in nats).
+/// + explore.weight * (R_explore of EAPO, Eq. 9) + novelty * (the column `novelty`) - overlong.weight * (how far into the buffer the response went, from 0 to 1) - kl * (how far the response is from the reference, in nats).
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RewardWeights {
     /// Weight of the environment's reward.
     #[serde(default = "one")]
     task: f32,
+    /// Which part of an attempt's rewards a turn's is, before its weight.
+    #[serde(default)]
+    task_of: TaskOf,
+    /// By `task_of: to_go`, what a turn of delay costs: 0.9 in EAPO (table 3).
+    #[serde(default = "gamma")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    gamma: f64,
     /// Earned by the turn that wins; 10 with `task: 0` in LaMer.
     #[serde(default)]
     won: f32,
-    /// Earned by a response from which an action could be read.
+    /// Earned by a response from which an action could be read and which has the tags of `tags`; 0.5 in EAPO (table 3).
     #[serde(default)]
     format: f32,
+    /// The tags that a response must have for `format` besides an action that can be read, each closed: [think, explore, memory, action] in
+    /// EAPO. None unless given.
+    #[serde(default)]
+    #[schemars(inner(regex(pattern = "^[a-z][a-z0-9_]{0,31}$")))]
+    tags: Vec<String>,
+    /// What `format` is paid for.
+    #[serde(default)]
+    format_per: FormatPer,
+    /// The reward of exploration; none unless given.
+    #[serde(default)]
+    explore: Option<Explore>,
     /// Added for an action that could not be carried out; -0.1 in GiGPO's scripts.
     #[serde(default)]
     invalid: f32,
@@ -76,33 +103,14 @@ pub fn charges_tokens(with: &With) -> bool {
     with.typed::<RewardWeights>().is_some_and(|with| with.kl_per == KlPer::Token && with.kl != 0.0)
 }
 
-/// DAPO's soft overlong punishment (Yu et al. 2025, Eq. 13), of the response of a turn: 0 up to max - buffer tokens, from there
-/// in a straight line to -weight at max tokens, and -weight beyond.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Overlong {
-    /// The length in tokens, the end token with them, from which on a response costs the whole weight.
-    #[schemars(range(min = 1))]
-    max: u32,
-    /// Over how many tokens before max the cost grows; at most max.
-    #[schemars(range(min = 1))]
-    buffer: u32,
-    /// What an overlong response costs; the paper and its code say 1.
-    #[serde(default = "one")]
-    #[schemars(range(min = 0.0))]
-    weight: f32,
-}
-
-impl Overlong {
-    /// What `tokens` tokens earn: 0 or less.
-    fn penalty(&self, tokens: u32) -> f32 {
-        let into_buffer = tokens.saturating_sub(self.max.saturating_sub(self.buffer));
-        -self.weight * (into_buffer as f32 / self.buffer as f32).min(1.0)
-    }
-}
+/// The column of the reward of exploration, before its weight.
+const EXPLORATION: &str = "exploration";
 
 fn one() -> f32 {
     1.0
+}
+fn gamma() -> f64 {
+    0.9
 }
 
 /// The operator's entry in the table.
@@ -125,6 +133,9 @@ pub const OPERATOR: Operator = Operator {
     inside: None,
     further: Further {
         needs,
+        makes: |with| {
+            with.typed::<RewardWeights>().and_then(|with| with.explore.as_ref().map(|_| EXPLORATION.to_owned())).into_iter().collect()
+        },
         wrong: |node, _| wrong(node),
         head: |with| with.typed::<RewardWeights>()?.model.as_ref().map(|_| RequiredHead::Language),
         weighs: Some(weighs),
@@ -135,12 +146,20 @@ pub const OPERATOR: Operator = Operator {
 fn needs(with: &With) -> Vec<Need> {
     let Some(with) = with.typed::<RewardWeights>() else { return Vec::new() };
     let need = |column: &str, at: &str| Need { port: "rows".into(), column: column.into(), at: vec![at.into()] };
+    let form = (!with.tags.is_empty()).then(|| need("response", "tags"));
+    let explored = with.explore.iter().flat_map(Explore::columns).map(|(at, column)| Need {
+        port: "rows".into(),
+        column,
+        at: vec!["explore".into(), at.into()],
+    });
     let overlong = with.overlong.as_ref().map(|_| need("response_tokens", "overlong"));
     let won = (with.won != 0.0).then(|| need("won", "won"));
     let novelty = (with.novelty != 0.0).then(|| need("novelty", "novelty"));
     let read = ["iteration", "task", "sample", "attempt", "turn", "phase", "prompt_tokens", "response_tokens", "choices", "logprobs"];
     let kl = read.iter().filter(|_| with.kl != 0.0).map(|column| need(column, "kl"));
-    overlong.into_iter().chain(won).chain(novelty).chain(kl).collect()
+    let attempts = ["iteration", "task", "sample", "attempt", "turn", "phase"].iter().filter(|_| with.task_of != TaskOf::Turn);
+    let attempts = attempts.map(|column| need(column, "task_of"));
+    explored.chain(attempts).chain(form).chain(overlong).chain(won).chain(novelty).chain(kl).collect()
 }
 
 /// A buffer that would begin before the response does, a divergence of nothing, and models that nobody asks.
@@ -167,9 +186,9 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let rows = must(&ports, "rows")?;
     let step = |name: &str, inputs, place| Stage { name: format!("{}{name}", node.id), inputs, begins: false, place };
     let weighed = with.clone();
-    let weighed = stage(step("", vec![(rows, Route::Stay)], Place::Worker), ctx, move |_, rows| {
-        Ok(rows[0].iter().map(|batch| weigh(batch, &weighed)).collect::<Result<_, RowError>>()?)
-    });
+    // Whole attempts stand where their task is.
+    let route = if with.task_of == TaskOf::Turn { Route::Stay } else { Route::by(&["task"]) };
+    let weighed = stage(step("", vec![(rows, route)], Place::Worker), ctx, move |_, rows| Ok(weigh_all(&rows[0], &weighed)?));
     let Some(model) = with.model.clone().filter(|_| with.kl != 0.0) else { return Ok(weighed) };
     let policy = ctx.policy.clone().ok_or(Unfit::Model)?;
     let (shared, id) = (ctx.shared.clone(), node.id.clone());
@@ -188,16 +207,20 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
 
 /// What the node makes of the rewards, without a divergence, which only the policy could tell.
 fn weighs(node: &Node, rows: &[RecordBatch]) -> Result<Vec<RecordBatch>, Failed> {
-    let with = settings::<RewardWeights>(node)?;
-    Ok(rows.iter().map(|batch| weigh(batch, &with)).collect::<Result<_, RowError>>()?)
+    Ok(weigh_all(rows, &*settings::<RewardWeights>(node)?)?)
+}
+
+fn weigh_all(rows: &[RecordBatch], with: &RewardWeights) -> Result<Vec<RecordBatch>, RowError> {
+    with.task_of.paid(rows, with.gamma)?.iter().map(|batch| weigh(batch, with)).collect()
 }
 
 fn weigh(rows: &RecordBatch, with: &RewardWeights) -> Result<RecordBatch, RowError> {
-    let (reward, action, valid) = (row::f32s(rows, "reward")?, row::texts(rows, "action")?, row::bools(rows, "valid")?);
+    let (reward, valid) = (row::f32s(rows, "reward")?, row::bools(rows, "valid")?);
+    let form = Format::of(rows, &with.tags, with.format_per)?;
     let won = if with.won != 0.0 { Some(row::bools(rows, "won")?) } else { None };
     let mut weighed: Vec<f32> = (0..rows.num_rows())
         .map(|i| {
-            let format = if action.value(i).is_empty() { 0.0 } else { with.format };
+            let format = if with.format == 0.0 { 0.0 } else { with.format * form.share(i) };
             let invalid = if valid.value(i) { 0.0 } else { with.invalid };
             let won = if won.is_some_and(|won| won.value(i)) { with.won } else { 0.0 };
             with.task * reward.value(i) + won + format + invalid
@@ -211,7 +234,14 @@ fn weigh(rows: &RecordBatch, with: &RewardWeights) -> Result<RecordBatch, RowErr
         let lengths = row::lists(rows, "response_tokens")?.offsets().lengths();
         weighed.iter_mut().zip(lengths).for_each(|(reward, tokens)| *reward += overlong.penalty(tokens as u32));
     }
-    row::with(rows, "reward", Arc::new(Float32Array::from(weighed)))
+    let mut added: Vec<(&str, ArrayRef)> = Vec::new();
+    if let Some(explore) = &with.explore {
+        let explored = explore.rewards(rows)?;
+        weighed.iter_mut().zip(&explored).for_each(|(reward, explored)| *reward += explore.weight * explored);
+        added.push((EXPLORATION, Arc::new(Float32Array::from(explored))));
+    }
+    added.push(("reward", Arc::new(Float32Array::from(weighed))));
+    row::with_all(rows, added)
 }
 
 #[cfg(test)]

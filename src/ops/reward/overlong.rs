@@ -1,0 +1,33 @@
+//! What a long response costs.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// DAPO's soft overlong punishment (Yu et al. 2025, Eq. 13), of the response of a turn: 0 up to max - buffer tokens, from there
+/// in a straight line to -weight at max tokens, and -weight beyond.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Overlong {
+    /// The length in tokens, the end token with them, from which on a response costs the whole weight.
+    #[schemars(range(min = 1))]
+    pub max: u32,
+    /// Over how many tokens before max the cost grows; at most max.
+    #[schemars(range(min = 1))]
+    pub buffer: u32,
+    /// What an overlong response costs; the paper and its code say 1.
+    #[serde(default = "one")]
+    #[schemars(range(min = 0.0))]
+    pub weight: f32,
+}
+
+impl Overlong {
+    /// What `tokens` tokens earn: 0 or less.
+    pub fn penalty(&self, tokens: u32) -> f32 {
+        let into_buffer = tokens.saturating_sub(self.max.saturating_sub(self.buffer));
+        -self.weight * (into_buffer as f32 / self.buffer as f32).min(1.0)
+    }
+}
+
+fn one() -> f32 {
+    1.0
+}
