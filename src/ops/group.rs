@@ -10,9 +10,10 @@ use super::operator::{must, settings, Further, Operator, Settings};
 use crate::credit::rows::{mark, measure, split};
 use crate::credit::Similar;
 use crate::dataflow::stage::{stage, Stage};
-use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
+use crate::dataflow::{Context, Edge, Failed, Figure, Place, Ports, Route};
 use crate::pipeline::{Carries, Delay, Need, Node, Port, Role, With, Wrong};
-use crate::row::{self, Kind};
+use crate::row::{self, Kind, RowError};
+use arrow::array::RecordBatch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use timely::dataflow::Scope;
@@ -86,5 +87,24 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         marked = stage(candidates, ctx, move |_, rows| Ok(split(&rows[0], &similar)?));
     }
     let groups = Stage { name: name(" sizes"), inputs: vec![(marked, together)], begins: false, place: Place::Worker };
-    Ok(stage(groups, ctx, |_, rows| Ok(measure(&rows[0])?)))
+    let (shared, id) = (ctx.shared.clone(), node.id.clone());
+    Ok(stage(groups, ctx, move |iteration, rows| {
+        let measured = measure(&rows[0])?;
+        for (name, figure) in figures(&measured)? {
+            shared.add(iteration, &id, name, figure);
+        }
+        Ok(measured)
+    }))
+}
+
+/// How many rows a group has in the mean, and the share of rows that are alone in theirs (EAPO, figure 14).
+fn figures(rows: &[RecordBatch]) -> Result<[(&'static str, Figure); 2], RowError> {
+    let (mut count, mut groups, mut alone) = (0, 0.0, 0);
+    for batch in rows {
+        let sizes = row::u32s(batch, "group_size")?.values();
+        count += sizes.len();
+        groups += sizes.iter().map(|size| 1.0 / f64::from((*size).max(1))).sum::<f64>();
+        alone += sizes.iter().filter(|size| **size == 1).count();
+    }
+    Ok([("group_size", Figure::share(count as f64, groups.round() as usize)), ("alone", Figure::share(alone as f64, count))])
 }

@@ -13,6 +13,7 @@ use super::retry::{FailedEpisode, Retries, RetryPolicy};
 use super::summary::Summary;
 use crate::env::{Cause, EpisodeView, Fault, ResetRequest, Task, Worlds};
 use crate::policy::{Policy, Tokenizer};
+use crate::stats::revisits;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::BTreeSet;
 
@@ -244,6 +245,9 @@ impl Sampler {
         self.summary.won += turns.iter().filter(|t| t.won).count();
         self.summary.invalid += turns.iter().filter(|t| !t.valid).count();
         self.summary.score += f64::from(score);
+        let (states, revisited) = revisits(&turns.iter().map(|turn| turn.state).collect::<Vec<_>>());
+        self.summary.states += states;
+        self.summary.revisited += revisited;
         Some(Finished { number, start, instruction, kind, turns, outcome })
     }
 

@@ -21,6 +21,10 @@ pub struct Summary {
     pub score: f64,
     /// Turns whose action was invalid.
     pub invalid: usize,
+    /// States that episodes were in, each counted once an episode.
+    pub states: usize,
+    /// Those of them that an episode was in more than once.
+    pub revisited: usize,
     /// The tokens that the policy read.
     pub tokens: Tally,
     /// Metrics that environments reported at the end of episodes, by name: the sum, and the number of episodes. `score` is the
@@ -38,6 +42,8 @@ impl Summary {
         self.won += more.won;
         self.score += more.score;
         self.invalid += more.invalid;
+        self.states += more.states;
+        self.revisited += more.revisited;
         self.tokens.add(&more.tokens);
         for (name, (sum, episodes)) in &more.world {
             let world = self.world.entry(name.clone()).or_default();

@@ -32,16 +32,22 @@ fn entropy(ids: &[u64]) -> f64 {
     counts.iter().map(part).sum::<f64>().max(0.0)
 }
 
+/// Of one trajectory: how many states it was in, and in how many of them more than once.
+pub fn revisits(states: &[u64]) -> (usize, usize) {
+    let groups = Groups::of(states);
+    let mut visits = vec![0u32; groups.len()];
+    groups.index().iter().for_each(|state| visits[*state as usize] += 1);
+    (visits.len(), visits.iter().filter(|visits| **visits > 1).count())
+}
+
 /// Exploration degree (EAPO, section D.7.4): the share, among the states that trajectories were in, of those that they were in more than
 /// once. The paper leaves open over what states are counted; here each trajectory has its own, as by visitation depth. 0 without states.
 pub fn exploration_degree(states: &[u64], episodes: &[Range<usize>]) -> f64 {
     let (mut distinct, mut repeated) = (0usize, 0usize);
     for episode in episodes {
-        let groups = Groups::of(&states[episode.clone()]);
-        let mut visits = vec![0u32; groups.len()];
-        groups.index().iter().for_each(|state| visits[*state as usize] += 1);
-        distinct += visits.len();
-        repeated += visits.iter().filter(|visits| **visits > 1).count();
+        let (states, again) = revisits(&states[episode.clone()]);
+        distinct += states;
+        repeated += again;
     }
     repeated as f64 / distinct.max(1) as f64
 }

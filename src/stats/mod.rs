@@ -9,7 +9,7 @@ mod pass;
 mod sums;
 
 pub use crossed::{draws, of_seeds, over_draws, student, Draw};
-pub use diversity::{courses, diversity, exploration_degree};
+pub use diversity::{courses, diversity, exploration_degree, revisits};
 pub use groups::{sizes, Groups};
 pub use interval::{bootstrap, over_seeds, Interval};
 pub use pass::{pass_at, pass_interval, Trial};

@@ -29,6 +29,9 @@ const KNOWN: &[(&str, &str, &str, &str)] = &[
     ("expert_success", "Success of the expert", "%", "Share of the demonstrations that were won."),
 ];
 
+/// What has charts of its own: where the time goes, and what is read from the rows.
+const ELSEWHERE: [&str; 4] = ["seconds", "exploration_degree", "group_size", "alone"];
+
 /// Where a node's figures stand: what is measured on frozen tasks first, then training, then learning.
 fn section(role: Option<Role>, name: &str) -> &'static str {
     let known = KNOWN.iter().any(|k| k.0 == name);
@@ -49,8 +52,7 @@ pub fn charts(sources: &[ReportRun], families: &[Experiment], measured: &[RunMea
         .flat_map(|s| s.manifest.committed.iter())
         .flat_map(|i| i.metrics.iter().flat_map(|(node, values)| values.keys().map(move |name| (node.clone(), name.clone()))))
     {
-        // Where the time goes has a chart of its own.
-        if name != "seconds" {
+        if !ELSEWHERE.contains(&name.as_str()) {
             let role = sources.iter().find_map(|s| s.role(&node));
             let place = ["panel", "training", "learning", "more"].iter().position(|s| *s == section(role, &name)).unwrap_or(3);
             all.insert((place, order(&name), name, node));

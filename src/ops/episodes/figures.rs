@@ -17,6 +17,7 @@ pub fn figures(summary: &Summary) -> Vec<(String, Figure)> {
         ("return", Figure::share(summary.score, summary.episodes - summary.failed)),
         ("turns", Figure::Sum(summary.turns as f64)),
         ("invalid", Figure::share(summary.invalid as f64, summary.turns)),
+        ("exploration_degree", Figure::share(summary.revisited as f64, summary.states)),
         ("failed", Figure::Sum(summary.failed as f64)),
         ("retried", Figure::Sum(summary.retried as f64)),
     ];
