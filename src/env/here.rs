@@ -32,6 +32,13 @@ impl LocalEpisodes {
         Some(guarded(|| env.expert()))
     }
 
+    /// What the expert writes in this part of its answer; nothing if the episode isn't played here.
+    pub(super) fn expert_part(&mut self, episode: usize, tag: &str) -> Option<String> {
+        let env = self.games.get_mut(&episode)?;
+        // A panic would show again in the next call, as this episode's.
+        guarded(|| env.expert_part(tag)).ok().flatten()
+    }
+
     /// Tells the expert what was noted after an earlier attempt.
     pub(super) fn tell(&mut self, episode: usize, note: &str) {
         if let Some(env) = self.games.get_mut(&episode) {

@@ -17,6 +17,7 @@
 
 pub mod adapter;
 mod bm25;
+pub mod doors;
 mod error;
 mod fault;
 mod game;
@@ -34,6 +35,7 @@ pub mod webshop;
 mod words;
 mod worlds;
 
+pub use doors::DoorsSettings;
 pub use error::EnvError;
 pub use fault::{hushed, Cause, Fault};
 pub use game::{EnvironmentKind, Game, GameSettings};
@@ -79,6 +81,12 @@ pub trait Environment: Send {
     }
     /// The expert's action from here; `None` when it knows no way on.
     fn expert(&mut self) -> Option<String>;
+    /// What the expert writes in this tagged part of the answer whose action it has just given, such as `memory`; `None` where it has
+    /// nothing to write there.
+    fn expert_part(&mut self, tag: &str) -> Option<String> {
+        let _ = tag;
+        None
+    }
     /// What an expert would note for the next attempt at the same task, now that this one is over; `None` when there is nothing to note.
     fn lesson(&mut self) -> Option<String> {
         None
@@ -118,7 +126,7 @@ mod tests {
             "\n",
         ];
         let mut random = Random::new(11);
-        for name in ["sokoban-6x6-b2-m3-s1", "minesweeper-6x6-m3-s1", "webshop-p1000-s1", "search-d500-f3-s1"] {
+        for name in ["sokoban-6x6-b2-m3-s1", "minesweeper-6x6-m3-s1", "webshop-p1000-s1", "search-d500-f3-s1", "doors-d4-r2-s1"] {
             let mut env = Task::parse(name).unwrap().make().unwrap();
             let mut last = env.reset();
             let (mut moved, mut refused) = (0, 0);
@@ -154,6 +162,7 @@ mod tests {
             "sokoban-6x6-b1-m1-l9to3-s1",
             "webshop-p7-s1",
             "search-d500-f0-s1",
+            "doors-d7-r2-s1",
         ] {
             assert!(matches!(Task::parse(name).unwrap().make(), Err(EnvError::Range { .. })), "{name}");
         }
@@ -161,7 +170,7 @@ mod tests {
 
     #[test]
     fn equal_tasks_play_alike() {
-        for name in ["sokoban-6x6-b2-m1-s9", "minesweeper-5x5-m3-s9", "webshop-p1000-s9", "search-d500-f3-s9"] {
+        for name in ["sokoban-6x6-b2-m1-s9", "minesweeper-5x5-m3-s9", "webshop-p1000-s9", "search-d500-f3-s9", "doors-d4-r2-s9"] {
             let task = Task::parse(name).unwrap();
             let (mut a, mut b) = (task.make().unwrap(), task.make().unwrap());
             assert_eq!(a.reset(), b.reset());

@@ -152,6 +152,7 @@ mod tests {
             (json!({ "env": "sokoban", "split": "warmstart" }), "sokoban-6x6-b1-m1-warmstart-s123"),
             (json!({ "env": "webshop", "products": 1000, "pays": "win", "split": "train" }), "webshop-p1000-win-train-s123"),
             (json!({ "env": "search", "split": "test" }), "search-d2000-f3-test-s123"),
+            (json!({ "env": "doors", "rooms": 3, "expert": "hesitant", "split": "warmstart" }), "doors-d4-r3-hesitant-warmstart-s123"),
         ] {
             let task = Task { game: read(with), seed: 123 };
             assert_eq!(task.name(), expected);
@@ -192,7 +193,7 @@ mod tests {
     /// needs no split know only their own.
     #[test]
     fn no_board_is_in_two_splits() {
-        for env in ["minesweeper-4x4-m3", "sokoban-6x6-b1-m3", "webshop-p1000", "search-d500-f3"] {
+        for env in ["minesweeper-4x4-m3", "sokoban-6x6-b1-m3", "webshop-p1000", "search-d500-f3", "doors-d4-r2"] {
             let boards = |split: &str, bits: u64| {
                 let own = (0..if env.starts_with("mine") { 6_000 } else { 200 }).map(|i| mix(i, text(split)) & !PANEL | bits);
                 own.map(|seed| Task::parse(&format!("{env}{split}-s{seed}")).unwrap().board().unwrap()).collect::<BTreeSet<u64>>()

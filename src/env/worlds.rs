@@ -180,6 +180,11 @@ impl Worlds {
         Ok(episodes.iter().filter_map(|e| self.advice.remove(e)).collect())
     }
 
+    /// What the expert of an episode writes in these tagged parts of its answer, beside the action that it gave; a process's writes nothing.
+    pub fn expert_parts(&mut self, episode: usize, tags: &[&str]) -> Vec<Option<String>> {
+        tags.iter().map(|tag| self.here.expert_part(episode, tag)).collect()
+    }
+
     /// Begins episodes and waits for what all of them show.
     pub fn reset(&mut self, starts: &[(usize, &Task)]) -> EpisodeResults<EpisodeView> {
         self.begin(&starts.iter().map(|(episode, task)| (*episode, *task, true)).collect::<Vec<_>>())?;
