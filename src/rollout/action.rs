@@ -28,11 +28,12 @@ impl Decode {
         }
     }
 
-    /// An expert's turn as if a policy had written it, with probability 1. Where the expert has no action the response is empty, which is
-    /// invalid.
-    pub fn response(self, action: Option<String>, encoder: &mut ActionEncoder) -> Response {
+    /// An expert's turn as if a policy had written it, with probability 1: where anything can be written, the tagged parts `before` its
+    /// action too. Where the expert has no action the response is empty, which is invalid.
+    pub fn response(self, before: &[(String, String)], action: Option<String>, encoder: &mut ActionEncoder) -> Response {
         let action = action.unwrap_or_default();
-        let text = if self == Decode::Free { tags::write(ACTION, &action) } else { action };
+        let parts: String = before.iter().map(|(tag, text)| tags::write(tag, text)).collect();
+        let text = if self == Decode::Free { parts + &tags::write(ACTION, &action) } else { action };
         let tokens = encoder.closed(&text);
         Response::certain(text, tokens)
     }
@@ -101,10 +102,13 @@ mod tests {
     fn an_experts_turn_reads_back_as_its_action() {
         let mut encoder = ActionEncoder::new(Arc::new(Tokenizer::bytes()));
         for (decode, text) in [(Decode::Constrained, "up"), (Decode::Free, "<action>up</action>")] {
-            let response = decode.response(Some("up".into()), &mut encoder);
+            let response = decode.response(&[], Some("up".into()), &mut encoder);
             assert_eq!((response.text.as_str(), decode.action(&response.text).as_str()), (text, "up"));
             assert_eq!((response.tokens.len(), response.logprobs), (text.len() + 1, vec![0.0; text.len() + 1]), "closed by the end token");
         }
+        let noted = [("memory".to_owned(), "a key".to_owned())];
+        let response = Decode::Free.response(&noted, Some("up".into()), &mut encoder);
+        assert_eq!(response.text, "<memory>a key</memory><action>up</action>");
         assert_eq!(Decode::Free.action("up"), "", "no tag, no action");
     }
 }

@@ -87,6 +87,11 @@ pub struct Agent {
     /// reflects a required `remark`; an empty list takes the whole of a reflection.
     #[serde(default)]
     pub answer: Option<Vec<AnswerPart>>,
+    /// After how many turns the parts that are carried on stand in the prompt, at `{{ carried.TAG }}`: 1, the next turn. With 2 each turn
+    /// is told what was written a turn too early: a control of what carrying is worth.
+    #[serde(default = "next")]
+    #[schemars(range(min = 1, max = 100))]
+    pub carry_after: usize,
     /// What stands in its prompt beside what it observes, in this order.
     #[serde(default)]
     pub context: Vec<SourceSettings>,
@@ -118,6 +123,9 @@ pub struct Agent {
 
 fn all() -> f64 {
     1.0
+}
+fn next() -> usize {
+    1
 }
 fn max_tokens() -> usize {
     32

@@ -44,7 +44,7 @@ impl PromptWriter<'_> {
     /// If a template can't be rendered, or the prompt has more tokens than allowed.
     pub fn ask(&self, now: &TurnContext, passages: &[Passage]) -> Result<(Vec<u32>, PromptMemory), Fault> {
         let (TurnContext { episode, view, rules }, agent) = (now, self.agent);
-        let carried = Carried::texts(agent, episode.turns.last());
+        let carried = Carried::texts(agent, episode.turns.iter().rev().nth(agent.carry_after - 1));
         let situation = Situation {
             rules,
             instruction: &episode.instruction,

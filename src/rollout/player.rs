@@ -172,7 +172,9 @@ impl Player {
         let advised = advised.into_iter().zip(worlds.expert(&numbers)?);
         let mut responses: BTreeMap<usize, Result<Response, Fault>> = BTreeMap::new();
         for (i, answer) in advised {
-            let response = answer.and_then(|action| self.advised(action, &mut requests[i]));
+            let parts =
+                if self.play.agent.decode == Decode::Free { expert_parts(&self.play.agent, live[i].number, worlds) } else { vec![] };
+            let response = answer.and_then(|action| self.advised(&parts, action, &mut requests[i]));
             responses.insert(i, response);
         }
         let mut by_version: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
@@ -201,7 +203,7 @@ impl Player {
 
     /// An expert's turn as if the policy had written it. An action that isn't among the choices joins them or costs the episode, as the
     /// settings say.
-    fn advised(&mut self, action: Option<String>, request: &mut Request) -> Result<Response, Fault> {
+    fn advised(&mut self, parts: &[(String, String)], action: Option<String>, request: &mut Request) -> Result<Response, Fault> {
         let decode = self.play.agent.decode;
         if decode == Decode::Constrained {
             let Some(action) = &action else { return Err(Fault::new(Cause::Expert, "the expert knows no way on")) };
@@ -217,6 +219,14 @@ impl Player {
                 request.choices.push(code);
             }
         }
-        Ok(decode.response(action, &mut self.encoder))
+        Ok(decode.response(parts, action, &mut self.encoder))
     }
+}
+
+/// What the expert of an episode writes in the parts of this agent's answers besides the action, each with its tag; what it has nothing to
+/// write in is left out.
+fn expert_parts(agent: &Agent, episode: usize, worlds: &mut Worlds) -> Vec<(String, String)> {
+    let tags: Vec<&str> = agent.parts().map(|part| part.tag.as_str()).collect();
+    let texts = worlds.expert_parts(episode, &tags);
+    tags.iter().zip(texts).filter_map(|(tag, text)| Some((tag.to_string(), text?))).collect()
 }

@@ -10,6 +10,7 @@ use crate::rollout::context::{PassageSlot, RecallTime};
 use crate::rollout::prompt;
 use crate::rollout::question::{self, ReflectionQuestion};
 use crate::rollout::settings::Actor;
+use crate::rollout::tags;
 use crate::rollout::template::TemplateError;
 
 /// Checks the node's agent where it plays; `attempts` is true where its prompts tell of earlier attempts.
@@ -52,9 +53,11 @@ pub fn notes(node: &Node, agent: &Agent) -> Vec<String> {
     (moves && agent.layout == PromptLayout::Chat).then(|| cost.to_owned()).into_iter().collect()
 }
 
-/// The words of an agent's own prompt templates, for a vocabulary.
+/// The words of an agent's own prompt templates and the tags of its answers, for a vocabulary.
 pub fn words(node: &Node, agent: &Agent) -> Result<Vec<String>, Wrong> {
-    prompt::own_words(agent).map_err(|error| template(node, &["agent", "prompt"], &error))
+    let own = prompt::own_words(agent).map_err(|error| template(node, &["agent", "prompt"], &error))?;
+    let marks = agent.parts().flat_map(|part| [tags::open(&part.tag), tags::close(&part.tag)]);
+    Ok(own.into_iter().chain(marks).collect())
 }
 
 /// The reflection prompt of an agent whose settings are at this path in the node's.
