@@ -31,8 +31,8 @@ struct Score {
     /// of the turn after it (`after`), or a file with one. Where the model has a chat template it is the turn of a user.
     #[schemars(extend("x-names" = "template"))]
     prompt: String,
-    /// The texts that are scored, each a template likewise, by the name of its score: `memory` makes the column `score_memory`. Behind
-    /// one prompt all of them are read as one.
+    /// The texts that are scored, each a template likewise, by the name of its score: `memory` makes the column `score_memory`.
+    // What they begin with in common, the prompt above all, is read once.
     #[schemars(length(min = 1), schema_with = "targets")]
     targets: BTreeMap<String, String>,
     /// What the log-probabilities of a text's tokens become.
