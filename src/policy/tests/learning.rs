@@ -46,7 +46,8 @@ fn supervised_learning_fits_a_mapping() {
 /// Two texts behind one prompt, worth 1 and 0. Where nothing is worth anything the divergence keeps q where it began.
 #[test]
 fn a_posterior_prefers_what_was_worth_more() {
-    let row = |token: u32, worth: f32| Example { prompt: vec![5, 6, 7], response: vec![token, END], advantage: worth, ..Default::default() };
+    let row =
+        |token: u32, worth: f32| Example { prompt: vec![5, 6, 7], response: vec![token, END], advantage: worth, ..Default::default() };
     let settings = UpdateSettings {
         objective: Objective::Reinforce,
         aggregation: Aggregation::SeqMeanTokenSum,
