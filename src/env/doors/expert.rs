@@ -36,7 +36,8 @@ impl Player {
             Place::Hall => {
                 let left: Vec<usize> = house.rooms.iter().copied().filter(|room| !looked.contains(room)).collect();
                 let known = known(house, looked);
-                let pays = if hesitant { random.below(2) == 0 } else { house.clue == Clue::Note && known.is_none() };
+                let noted = house.clue == Clue::Note && known.is_some();
+                let pays = !noted && if hesitant { random.below(2) == 0 } else { house.clue == Clue::Note };
                 match left.first() {
                     Some(first) if pays => {
                         let room = if hesitant { left[random.below(left.len())] } else { *first };

@@ -4,6 +4,7 @@
 mod explore;
 mod format;
 mod overlong;
+mod settings;
 mod task;
 
 use super::examples::reference::{charged, less, strays, whole};
@@ -11,92 +12,14 @@ use super::operator::{must, settings, Further, Operator, RequiredHead, Settings,
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::pipeline::{Carries, Delay, Need, Node, Port, Role, With, Wrong};
-use crate::row::{self, RowError, View};
+use crate::row::{self, RowError, View, SCORE};
 use arrow::array::{ArrayRef, Float32Array, RecordBatch};
 use explore::Explore;
-use format::{Format, FormatPer};
-use overlong::Overlong;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use format::Format;
+use settings::{KlPer, RewardWeights};
 use std::sync::Arc;
 use task::TaskOf;
 use timely::dataflow::Scope;
-
-/// Settings of `reward`: new reward = task * reward + won * (the turn won) + format * (an action could be read) + invalid * (it could not be carried out)
-/// + explore.weight * (R_explore of EAPO, Eq. 9) + novelty * (the column `novelty`) - overlong.weight * (how far into the buffer the response went, from 0 to 1) - kl * (how far the response is from the reference, in nats).
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct RewardWeights {
-    /// Weight of the environment's reward.
-    #[serde(default = "one")]
-    task: f32,
-    /// Which part of an attempt's rewards a turn's is, before its weight.
-    #[serde(default)]
-    task_of: TaskOf,
-    /// By `task_of: to_go`, what a turn of delay costs: 0.9 in EAPO (table 3).
-    #[serde(default = "gamma")]
-    #[schemars(range(min = 0.0, max = 1.0))]
-    gamma: f64,
-    /// Earned by the turn that wins; 10 with `task: 0` in LaMer.
-    #[serde(default)]
-    won: f32,
-    /// Earned by a response from which an action could be read and which has the tags of `tags`; 0.5 in EAPO (table 3).
-    #[serde(default)]
-    format: f32,
-    /// The tags that a response must have for `format` besides an action that can be read, each closed: [think, explore, memory, action] in
-    /// EAPO. None unless given.
-    #[serde(default)]
-    #[schemars(inner(regex(pattern = "^[a-z][a-z0-9_]{0,31}$")))]
-    tags: Vec<String>,
-    /// What `format` is paid for.
-    #[serde(default)]
-    format_per: FormatPer,
-    /// The reward of exploration; none unless given.
-    #[serde(default)]
-    explore: Option<Explore>,
-    /// Added for an action that could not be carried out; -0.1 in GiGPO's scripts.
-    #[serde(default)]
-    invalid: f32,
-    /// Weight of the column `novelty`, which the operator of that name makes (EMPO2, section 4.2: intrinsic rewards).
-    #[serde(default)]
-    novelty: f32,
-    /// What a long response costs (DAPO, Eq. 13); nothing unless given.
-    #[serde(default)]
-    overlong: Option<Overlong>,
-    /// The weight of the divergence from the reference as a part of the reward (REINFORCE++, Hu 2025; InstructGPT, Ouyang et al. 2022, Eq. 2):
-    /// the sum over the response's tokens of the log-probability with which each was drawn, less that under the reference. So a turn also
-    /// answers for how far the turns after it stray, which a divergence in the loss leaves out. Needs `model`.
-    #[serde(default)]
-    #[schemars(range(min = 0.0))]
-    kl: f32,
-    /// What is charged with that divergence.
-    #[serde(default)]
-    kl_per: KlPer,
-    /// The model that played, for `kl`.
-    #[serde(default)]
-    #[schemars(extend("x-names" = "model"))]
-    model: Option<String>,
-    /// The reference model, for `kl`; `model` as it was when the run began when left out.
-    #[serde(default)]
-    #[schemars(extend("x-names" = "model"))]
-    reference: Option<String>,
-    /// What the reference's logits are divided by, for `kl`, in place of the temperature that each row was drawn at (column `temperature`).
-    /// When left out: that one; 1 for rows without it, as in old logs.
-    #[serde(default)]
-    #[schemars(range(max = 10.0), extend("exclusiveMinimum" = 0.0))]
-    temperature: Option<f32>,
-}
-
-/// What is charged with a divergence from the reference.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum KlPer {
-    /// The turn: its reward is lowered by the sum over its tokens (RLOO, Ahmadian et al. 2024, where a response is one action).
-    #[default]
-    Turn,
-    /// Each token, with its own part, in the column `token_rewards`, which `advantage` reads by `of: token_return` (REINFORCE++).
-    Token,
-}
 
 /// Whether the node charges tokens.
 pub fn charges_tokens(with: &With) -> bool {
@@ -105,13 +28,6 @@ pub fn charges_tokens(with: &With) -> bool {
 
 /// The column of the reward of exploration, before its weight.
 const EXPLORATION: &str = "exploration";
-
-fn one() -> f32 {
-    1.0
-}
-fn gamma() -> f64 {
-    0.9
-}
 
 /// The operator's entry in the table.
 pub const OPERATOR: Operator = Operator {
@@ -152,6 +68,11 @@ fn needs(with: &With) -> Vec<Need> {
         column,
         at: vec!["explore".into(), at.into()],
     });
+    let scored = with.scores.keys().map(|name| Need {
+        port: "rows".into(),
+        column: format!("{SCORE}{name}"),
+        at: vec!["scores".into(), name.clone()],
+    });
     let overlong = with.overlong.as_ref().map(|_| need("response_tokens", "overlong"));
     let won = (with.won != 0.0).then(|| need("won", "won"));
     let novelty = (with.novelty != 0.0).then(|| need("novelty", "novelty"));
@@ -159,7 +80,7 @@ fn needs(with: &With) -> Vec<Need> {
     let kl = read.iter().filter(|_| with.kl != 0.0).map(|column| need(column, "kl"));
     let attempts = ["iteration", "task", "sample", "attempt", "turn", "phase"].iter().filter(|_| with.task_of != TaskOf::Turn);
     let attempts = attempts.map(|column| need(column, "task_of"));
-    explored.chain(attempts).chain(form).chain(overlong).chain(won).chain(novelty).chain(kl).collect()
+    explored.chain(scored).chain(attempts).chain(form).chain(overlong).chain(won).chain(novelty).chain(kl).collect()
 }
 
 /// A buffer that would begin before the response does, a divergence of nothing, and models that nobody asks.
@@ -230,6 +151,10 @@ fn weigh(rows: &RecordBatch, with: &RewardWeights) -> Result<RecordBatch, RowErr
         let novelty = row::f32s(rows, "novelty")?.values();
         weighed.iter_mut().zip(novelty).for_each(|(reward, novelty)| *reward += with.novelty * novelty);
     }
+    for (name, weight) in &with.scores {
+        let scores = row::f32s(rows, &format!("{SCORE}{name}"))?.values();
+        weighed.iter_mut().zip(scores).for_each(|(reward, score)| *reward += weight * score);
+    }
     if let Some(overlong) = &with.overlong {
         let lengths = row::lists(rows, "response_tokens")?.offsets().lengths();
         weighed.iter_mut().zip(lengths).for_each(|(reward, tokens)| *reward += overlong.penalty(tokens as u32));
@@ -246,6 +171,7 @@ fn weigh(rows: &RecordBatch, with: &RewardWeights) -> Result<RecordBatch, RowErr
 
 #[cfg(test)]
 mod tests {
+    use super::overlong::Overlong;
     use super::*;
     use arrow::array::{BooleanArray, ListArray, StringArray};
     use arrow::datatypes::UInt32Type;
@@ -266,6 +192,21 @@ mod tests {
         assert_eq!(row::f32s(&weighed, "reward").unwrap().values(), &[2.5, -0.1, 0.4]);
     }
 
+    #[test]
+    fn a_learned_reward_has_its_weight() {
+        let floats = |values: [f32; 2]| Arc::new(Float32Array::from(values.to_vec())) as ArrayRef;
+        let rows = row::batch(vec![
+            ("action", Arc::new(StringArray::from(vec!["up", "up"])) as ArrayRef),
+            ("valid", Arc::new(BooleanArray::from(vec![true, true]))),
+            ("reward", floats([1.0, 0.0])),
+            ("score_judge", floats([0.5, 0.25])),
+            ("score_other", floats([1.0, 1.0])),
+        ])
+        .unwrap();
+        let with = RewardWeights { scores: [("judge".to_owned(), 2.0)].into(), ..plain() };
+        assert_eq!(row::f32s(&weigh(&rows, &with).unwrap(), "reward").unwrap().values(), &[2.0, 0.5]);
+    }
+
     /// LaMer, appendix C: 10 for a success and 0 otherwise, whatever the game pays.
     #[test]
     fn winning_is_all_that_counts() {
@@ -280,14 +221,9 @@ mod tests {
         assert_eq!(row::f32s(&weighed, "reward").unwrap().values(), &[0.0, 10.0]);
     }
 
-    /// DAPO, Eq. 13, with a longest response of 16 tokens and a buffer of 4.
     #[test]
     fn a_long_response_costs() {
         let overlong = Overlong { max: 16, buffer: 4, weight: 1.0 };
-        let penalties: Vec<f32> = [0, 11, 12, 13, 14, 15, 16, 17, 1000].map(|tokens| overlong.penalty(tokens)).to_vec();
-        assert_eq!(penalties, [0.0, 0.0, 0.0, -0.25, -0.5, -0.75, -1.0, -1.0, -1.0]);
-        assert_eq!(Overlong { max: 4, buffer: 4, weight: 2.0 }.penalty(1), -0.5, "a buffer that is the whole response");
-
         let tokens = ListArray::from_iter_primitive::<UInt32Type, _, _>([12, 14, 20].map(|n| Some(vec![Some(7); n])));
         let rows = row::batch(vec![
             ("action", Arc::new(StringArray::from(vec!["up", "", "up"])) as arrow::array::ArrayRef),

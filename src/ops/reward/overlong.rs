@@ -31,3 +31,17 @@ impl Overlong {
 fn one() -> f32 {
     1.0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// DAPO, Eq. 13, with a longest response of 16 tokens and a buffer of 4.
+    #[test]
+    fn a_length_as_worked_by_hand() {
+        let overlong = Overlong { max: 16, buffer: 4, weight: 1.0 };
+        let penalties: Vec<f32> = [0, 11, 12, 13, 14, 15, 16, 17, 1000].map(|tokens| overlong.penalty(tokens)).to_vec();
+        assert_eq!(penalties, [0.0, 0.0, 0.0, -0.25, -0.5, -0.75, -1.0, -1.0, -1.0]);
+        assert_eq!(Overlong { max: 4, buffer: 4, weight: 2.0 }.penalty(1), -0.5, "a buffer that is the whole response");
+    }
+}
