@@ -8,7 +8,7 @@ pub mod placement;
 pub mod remote;
 pub mod served;
 pub mod shared;
-pub mod unused;
 pub mod templates;
+pub mod unused;
 pub mod update_order;
 pub mod upstream;
