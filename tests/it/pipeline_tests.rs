@@ -34,6 +34,9 @@ fn the_pipelines_make_the_rows_that_were_worked_out_by_hand() {
         "the advantage of SLEA-RL",
         "groups of alike texts",
         "groups by state and visitation depth",
+        "EAPO's three rewards, by state and visitation depth",
+        "EAPO by Eq. 14 to the letter, and by Eq. 4",
+        "actions that take a turn back",
     ] {
         assert!(output.contains(&format!(": {formula}\n")), "{formula} is not in\n{output}");
     }
@@ -69,6 +72,12 @@ fn another_formula_fails_the_test_of_each_pipeline() {
         ("pipelines/tests/slea-rl-credit.yaml", "nodes.clusters.with.at_least=0.99", "advantage"),
         ("pipelines/tests/slea-rl-library.yaml", "nodes.library.with.ties=older", "text"),
         ("pipelines/tests/slea-rl-library.yaml", "nodes.extract.with.template=example: {{ turn }}", "action"),
+        ("pipelines/tests/eapo.yaml", "nodes.reward-of-attempt.with.explore.gamma=0.99", "reward"),
+        ("pipelines/tests/eapo.yaml", "nodes.reward-of-attempt.with.task_of=to_go", "reward"),
+        ("pipelines/tests/eapo.yaml", "nodes.reward-of-attempt.with.format_per=tag", "reward"),
+        ("pipelines/tests/eapo.yaml", "nodes.return-to-go.with.gamma=1", "return"),
+        ("pipelines/tests/eapo.yaml", "nodes.raw.with.singleton=zero", "advantage"),
+        ("pipelines/tests/eapo.yaml", "nodes.group.with.by=[task, state]", "group_size"),
         ("pipelines/tests/gigpo-turns.yaml", "nodes.episode_advantage.with.unit=trajectory", "advantage"),
         ("pipelines/tests/lamer-gigpo.yaml", "nodes.grpo.with.boundary=code", "return"),
         ("pipelines/tests/lamer-gigpo.yaml", "nodes.rloo.with.gamma_attempt=0.9", "return"),
