@@ -7,6 +7,9 @@
 //! `BENCH_CLOCK=cpu`, the seconds of the processor in place of the clock's, say most. `BENCH_DTYPE=bf16` computes both sides in bf16,
 //! `BENCH_BASE=int8` keeps the base of our side in 8 bits, `f32` computes it row by row: then what writes has an adapter, too; and `BENCH_SCALE=card` measures sizes that keep a GPU busy (benches/gpu.py does that for models of three sizes). `BENCH_PEER=llama_peer.py` measures against
 //! llama.cpp, in the cases that don't learn.
+//!
+//! Long rows are measured where they are named, one a process, because the memory that is told is the most that the process has had:
+//! `cargo bench --bench model -- 'one row of 1031'`, `'one row of 4031'`, `'one row of 8000'`, `'128 samples of one prompt'`. `BENCH_ALONE=1` leaves the peer out.
 
 mod clock;
 mod peer;
@@ -93,13 +96,22 @@ fn cases(scale: &Scale) -> Vec<Case> {
     cases
 }
 
+/// What is measured only where it is named: rows so long that their memory is what matters.
+fn long_cases() -> Vec<Case> {
+    let mut cases: Vec<Case> =
+        [1031, 4031, 8000].into_iter().map(|tokens| (format!("learning one row of {tokens}"), "learn", 1, tokens, ANSWER, 1)).collect();
+    cases.push(("128 samples of one prompt of 4000".into(), "write", 128, 4000, ANSWER, 128));
+    cases
+}
+
 fn main() -> Result<(), Failed> {
     let set = |name: &str| std::env::var(name).unwrap_or_default();
     let scale = if set("BENCH_SCALE") == "card" { CARD } else { PROCESSOR };
     // What cargo adds of its own begins with dashes.
     let filters: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let selected = |name: &str| filters.is_empty() || filters.iter().any(|part| name.contains(part.as_str()));
-    let cases: Vec<Case> = cases(&scale).into_iter().filter(|(name, ..)| selected(name)).collect();
+    let named = |name: &str| filters.iter().any(|part| name.contains(part.as_str()));
+    let mut cases: Vec<Case> = cases(&scale).into_iter().filter(|(name, ..)| filters.is_empty() || named(name)).collect();
+    cases.extend(long_cases().into_iter().filter(|(name, ..)| named(name)));
     let path = std::env::var("FLOW_MODEL").unwrap_or_else(|_| "models/smollm2-135m-instruct/model.gguf".into());
     let dtype = if set("BENCH_DTYPE") == "bf16" { Dtype::Bf16 } else { Dtype::F32 };
     let base = match set("BENCH_BASE").as_str() {
@@ -120,7 +132,7 @@ fn main() -> Result<(), Failed> {
     let writes = if packed { "adapted" } else { "plain" };
     let policy = Policy::start(&models, &[], 1, threads)?;
     let script = std::env::var("BENCH_PEER").unwrap_or_else(|_| "model_peer.py".into());
-    let mut peer = Peer::start(&script)?;
+    let mut peer = if set("BENCH_ALONE").is_empty() { Peer::start(&script)? } else { None };
     println!("{path}, {threads} thread(s) each; the peer: {}", peer.as_ref().map_or("none", |peer| &peer.hello));
     let vocab = policy.tokenizer(any)?.vocab_size();
     let mut random = Random::new(1);
@@ -132,7 +144,8 @@ fn main() -> Result<(), Failed> {
             let (seconds, count) = match case {
                 "learn" => (learn(&policy, &mut random, vocab, (rows, tokens, samples))?, rows * tokens),
                 _ => {
-                    let batch = prompts(&mut random, vocab, rows, tokens);
+                    let batch = prompts(&mut random, vocab, rows / samples, tokens);
+                    let batch = (0..rows).map(|i| batch[i / samples].clone()).collect();
                     write(&policy, writes, &mut random, batch, written)?
                 }
             };

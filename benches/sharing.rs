@@ -2,12 +2,14 @@
 //! samples of a long prompt, and episodes told as one conversation; seconds of generation and of the update, and how many tokens were computed
 //! for each one that there was. A new model of the default sizes, one thread (`BENCH_THREADS` sets another number).
 //!
-//! `cargo bench --bench sharing`, or `cargo bench --bench sharing -- conversations` for the cases alone whose names hold that.
+//! `cargo bench --bench sharing`, or `cargo bench --bench sharing -- conversations` for the cases alone whose names hold that. `FLOW_MODEL=FILE.gguf`
+//! measures a published model with an adapter in place of the new one, its base as `BENCH_BASE` says (`int8`, `f32`). `BENCH_ALONE=1` leaves out
+//! the rows that share nothing, and the first round, which warms up: what is computed for each token is the same in every round.
 
 mod clock;
 
 use clock::Clock;
-use flow::policy::{Example, ModelSettings, NewModel, Policy, Request, Sampling, Tally, UpdateSettings};
+use flow::policy::{Base, Example, LoadModel, LoraSettings, ModelSettings, NewModel, Policy, Request, Sampling, Tally, UpdateSettings};
 use flow::seed::Random;
 use std::collections::BTreeMap;
 
@@ -19,7 +21,7 @@ const TASKS: usize = 4;
 const SAMPLES: usize = 8;
 const GRPO: [(usize, usize); 3] = [(1000, 32), (1024, 64), (1024, 512)];
 /// Conversations: episodes, turns, tokens of an observation, tokens of an answer.
-const EPISODES: [usize; 2] = [4, 16];
+const EPISODES: [usize; 3] = [4, 16, 32];
 const TURNS: usize = 30;
 const OBSERVATION: usize = 32;
 const ANSWER: usize = 8;
@@ -127,11 +129,25 @@ fn conversations(mut play: Play, episodes: usize) -> Result<Measurement, Failed>
 }
 
 fn main() -> Result<(), Failed> {
-    let shape = NewModel { context: 2048, ..NewModel::default() };
-    let threads = std::env::var("BENCH_THREADS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
-    let policy = Policy::start(&BTreeMap::from([("actor".into(), ModelSettings::New(shape))]), &[], 1, threads)?;
+    let set = |name: &str| std::env::var(name).ok();
+    let model = match set("FLOW_MODEL") {
+        Some(load) => {
+            let base = match set("BENCH_BASE").as_deref() {
+                Some("int8") => Base::Int8,
+                Some("f32") => Base::F32,
+                _ => Base::Own,
+            };
+            ModelSettings::Load(LoadModel { load, lora: Some(LoraSettings::default()), base, ..LoadModel::default() })
+        }
+        None => ModelSettings::New(NewModel { context: 2048, ..NewModel::default() }),
+    };
+    let threads = set("BENCH_THREADS").and_then(|n| n.parse().ok()).unwrap_or(1);
+    let policy = Policy::start(&BTreeMap::from([("actor".into(), model)]), &[], 1, threads)?;
     println!("{} weights, {threads} thread(s)", policy.parameters("actor")?);
-    let runs = std::env::var("BENCH_RUNS").ok().and_then(|n| n.parse().ok()).unwrap_or(3);
+    let runs = set("BENCH_RUNS").and_then(|n| n.parse().ok()).unwrap_or(3);
+    let alone = set("BENCH_ALONE").is_some();
+    let each = |(computed, distinct): (usize, usize)| computed as f64 / distinct.max(1) as f64;
+    let generation = |taken: &Measurement| each((taken.generation.computed, taken.generation.distinct()));
     type Case = Box<dyn Fn(Play) -> Result<Measurement, Failed>>;
     let mut cases: Vec<(String, Case)> = Vec::new();
     for (prompt, answer) in GRPO {
@@ -147,16 +163,27 @@ fn main() -> Result<(), Failed> {
         println!("{name}");
         // The first round warms up and isn't counted.
         for run in 0..=runs {
-            let [on, off] = [true, false].map(|shared| {
+            let round = |shared| {
                 let random = Random::new(run as u64);
                 case(Play { policy: &policy, random, shared, rows: vec![], seconds: 0.0, tokens: Tally::default() })
-            });
-            let (on, off) = (on?, off?);
+            };
+            if alone && run > 0 {
+                let on = round(true)?;
+                println!(
+                    "    played in {:.2} s; computed for each token {:.3} of {}",
+                    on.played,
+                    generation(&on),
+                    on.generation.distinct()
+                );
+                println!("    learnt in {:.2} s; computed for each token {:.3} of {}", on.learnt, each(on.update), on.update.1);
+            }
+            if alone {
+                continue;
+            }
+            let (on, off) = (round(true)?, round(false)?);
             if run == 0 {
                 continue;
             }
-            let each = |(computed, distinct): (usize, usize)| computed as f64 / distinct.max(1) as f64;
-            let generation = |taken: &Measurement| each((taken.generation.computed, taken.generation.distinct()));
             println!(
                 "    played in {:.2} s, without sharing {:.2}: {:.2} times; computed for each token {:.2}, without {:.2}",
                 on.played,
