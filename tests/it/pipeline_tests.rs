@@ -87,7 +87,8 @@ fn another_formula_fails_the_test_of_each_pipeline() {
         let output = flow().args(["test", file, "--set", set]).output().unwrap();
         let printed = text(&output.stdout);
         assert_eq!(output.status.code(), Some(1), "{file} --set {set}: {printed}");
-        let named = printed.lines().any(|l| l.split_whitespace().nth(1) == Some(column) && (l.contains(", play") || l.contains(", reflect")));
+        let named =
+            printed.lines().any(|l| l.split_whitespace().nth(1) == Some(column) && (l.contains(", play") || l.contains(", reflect")));
         assert!(printed.contains("FAILED  ") && printed.ends_with(" 1 failed\n") && named, "{file} --set {set}: {printed}");
     }
 }
