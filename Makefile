@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-python worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz hostile reproduce-lamer reproduce-empo2 reproduce-eapo reproduce-scienceworld reproduce-smollm2 parity-models parity-webshop interop-models tensorboard bench-gpu
+.PHONY: run test test-python worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz hostile reproduce-lamer reproduce-empo2 reproduce-eapo reproduce-scienceworld reproduce-slea-rl reproduce-smollm2 parity-models parity-webshop interop-models tensorboard bench-gpu
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -125,6 +125,10 @@ reproduce-lamer: build
 # EMPO2's tables in small, written to docs/empo2.md: half an hour of two cores; it goes on where it was left, as above.
 reproduce-empo2: build
 	target/release/flow study studies/empo2.yaml $(ARGS)
+
+# SLEA-RL's tables in small, written to docs/slea-rl.md: an hour of one core; it goes on where it was left, as above.
+reproduce-slea-rl: build
+	target/release/flow study studies/slea-rl.yaml $(ARGS)
 
 # EAPO's table in small, written to docs/eapo.md: two hours of two cores; it goes on where it was left, as above.
 reproduce-eapo: build
