@@ -30,8 +30,30 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 const PLACES: [&str; 12] =
     ["kitchen", "hall", "cellar", "garden", "bathroom", "study", "garage", "attic", "pantry", "bedroom", "porch", "corridor"];
 const THINGS: [&str; 24] = [
-    "mug", "plate", "lamp", "red book", "knife", "towel", "apple", "bottle", "key", "soap bar", "cloth", "pan", "vase", "pillow", "newspaper",
-    "remote", "statue", "candle", "spoon", "bowl", "box", "laptop", "watch", "egg",
+    "mug",
+    "plate",
+    "lamp",
+    "red book",
+    "knife",
+    "towel",
+    "apple",
+    "bottle",
+    "key",
+    "soap bar",
+    "cloth",
+    "pan",
+    "vase",
+    "pillow",
+    "newspaper",
+    "remote",
+    "statue",
+    "candle",
+    "spoon",
+    "bowl",
+    "box",
+    "laptop",
+    "watch",
+    "egg",
 ];
 
 /// What is seen in a place with some things, drawn by `seed`.
@@ -46,7 +68,7 @@ fn observation(seed: u64) -> String {
 fn entry(i: usize) -> Change {
     let source = Name { sample: i as u32, task: "t".into(), phase: "reflect".into(), ..Name::default() };
     let key = observation(i as u64);
-    let kind = if i % 3 == 0 { "warning" } else { "strategy" };
+    let kind = if i.is_multiple_of(3) { "warning" } else { "strategy" };
     let entry = Entry {
         id: Entry::id_of(&source, 0),
         bucket: 0,
@@ -142,6 +164,10 @@ fn difflib() -> Result<f64> {
 
 fn main() -> Result<()> {
     let (words, ratio, peer) = (ours(Compare::Cosine)?, ours(Compare::Ratio)?, difflib()?);
-    println!("difflib, clusters alone: {peer:.1} ms: {:.0} times as long as by words, {:.0} times as by characters", peer / words, peer / ratio);
+    println!(
+        "difflib, clusters alone: {peer:.1} ms: {:.0} times as long as by words, {:.0} times as by characters",
+        peer / words,
+        peer / ratio
+    );
     Ok(())
 }

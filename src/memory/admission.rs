@@ -115,7 +115,10 @@ impl Admission {
         for candidate in candidates {
             let known = |held: &Library| {
                 let repeats = self.duplicates == Duplicates::Drop && held.tells(candidate.bucket, &candidate.text);
-                repeats || self.novelty.is_some_and(|least| held.of_kind(candidate.bucket, &candidate.kind).any(|entry| self.alike(entry, &candidate, least)))
+                repeats
+                    || self.novelty.is_some_and(|least| {
+                        held.of_kind(candidate.bucket, &candidate.kind).any(|entry| self.alike(entry, &candidate, least))
+                    })
             };
             if !known(library) && !known(&fresh) {
                 fresh.insert(candidate);
@@ -131,7 +134,11 @@ impl Admission {
             let (a, b) = (&entry.embedding, &candidate.embedding);
             // Different keys can have one point: hashed words don't know the order of a text.
             let near = || a.len() == b.len() && !a.is_empty() && reaches(dot(a, b), least);
-            if least >= 1.0 { entry.key == candidate.key } else { near() }
+            if least >= 1.0 {
+                entry.key == candidate.key
+            } else {
+                near()
+            }
         };
         let texts = || alike_texts(&candidate.text, &entry.text, least.into());
         match self.novelty_of {

@@ -39,7 +39,18 @@ mod tests {
             let actions: Vec<String> = std::iter::from_fn(|| world.expert().inspect(|action| drop(world.step(action)))).take(5).collect();
             let start = EpisodeStart { task, sample: 0, attempt: 0, memory: String::new(), iteration: 0, version: 0 };
             let (turns, actions) = (actions.len() as u32, actions.iter().map(String::as_str).collect());
-            let over = Transcript { start, instruction: "", first: "", observations: vec![], actions, outcome: "", turns, won: false, score: 0.0, kind: "" };
+            let over = Transcript {
+                start,
+                instruction: "",
+                first: "",
+                observations: vec![],
+                actions,
+                outcome: "",
+                turns,
+                won: false,
+                score: 0.0,
+                kind: "",
+            };
             let text = lesson(&over, notes).unwrap();
             text.split_inclusive(')').map(|cell| cell.trim_start_matches(", ").to_owned()).collect::<Vec<_>>()
         };

@@ -7,8 +7,10 @@ use crate::policy::PolicyError;
 use crate::prototypes::{Alphabet, ComparedText, Cosine, Prototypes, Ratio};
 use crate::row;
 use arrow::array::RecordBatch;
+use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// How keys are compared with prototypes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -18,7 +20,7 @@ pub enum Compare {
     #[default]
     Cosine,
     /// By the share of characters that match, as Python's difflib.SequenceMatcher(None, key, prototype).ratio() has it (SLEA-RL's released
-    /// code). `points` has no meaning then.
+    /// code). Equal keys are alike, whatever its rule for popular characters makes of them. `points` has no meaning then.
     Ratio,
 }
 
@@ -40,6 +42,9 @@ pub struct ObservationClusters {
     /// Keys of different tasks are never compared.
     by_task: bool,
     measure: Measure,
+    /// By bucket, the cluster of each prototype. What equals a prototype belongs to its cluster, whatever the measure: had an earlier one been
+    /// like it, it would have founded none. So what is seen again costs no comparison.
+    exact: BTreeMap<u64, FxHashMap<String, u64>>,
 }
 
 #[derive(Clone)]
@@ -61,7 +66,7 @@ impl ObservationClusters {
                 Measure::Texts { alphabet: Alphabet::default(), prototypes: Prototypes::new(Ratio { at_least, autojunk: true }) }
             }
         };
-        ObservationClusters { by_task, measure }
+        ObservationClusters { by_task, measure, exact: BTreeMap::new() }
     }
 
     /// Takes up the clusters that these rows founded.
@@ -84,36 +89,54 @@ impl ObservationClusters {
         }
     }
 
+    /// The cluster whose prototype is this very text.
+    fn exactly(&self, bucket: u64, text: &str) -> Option<u64> {
+        self.exact.get(&bucket)?.get(text).copied()
+    }
+
+    /// The keys that equal no prototype, with their places.
+    fn others<'k>(&self, keys: &[ClusterKey<'k>]) -> (Vec<usize>, Vec<ClusterKey<'k>>) {
+        keys.iter().enumerate().filter(|(_, key)| self.exactly(self.bucket(key), key.text).is_none()).map(|(i, key)| (i, *key)).unzip()
+    }
+
     /// The cluster of each key, and whether the key founded it; keys in the order of their rows' names.
     ///
     /// # Errors
     /// If an encoder can't answer.
     pub fn join(&mut self, keys: &[ClusterKey]) -> Result<Vec<(u64, bool)>, PolicyError> {
-        let buckets: Vec<u64> = keys.iter().map(|key| self.bucket(key)).collect();
-        let keyed = keys.iter().zip(buckets);
-        Ok(match &mut self.measure {
-            Measure::Points { pointer, prototypes } => {
-                let points = points(pointer, keys)?;
-                keyed.zip(points).map(|((key, bucket), point)| prototypes.join(bucket, key.id, &point)).collect()
+        let (places, others) = self.others(keys);
+        let mut points = self.points(&others)?.into_iter();
+        let mut places = places.into_iter().peekable();
+        let mut joined = Vec::with_capacity(keys.len());
+        for (i, key) in keys.iter().enumerate() {
+            let bucket = self.bucket(key);
+            let point = places.next_if_eq(&i).and_then(|_| points.next());
+            if let Some(id) = self.exactly(bucket, key.text) {
+                joined.push((id, false));
+                continue;
             }
-            Measure::Texts { alphabet, prototypes } => {
-                keyed.map(|(key, bucket)| prototypes.join(bucket, key.id, &ComparedText::read(key.text, alphabet))).collect()
+            let (id, founded) = match &mut self.measure {
+                Measure::Points { prototypes, .. } => prototypes.join(bucket, key.id, &point.unwrap_or_default()),
+                Measure::Texts { alphabet, prototypes } => prototypes.join(bucket, key.id, &ComparedText::read(key.text, alphabet)),
+            };
+            if founded {
+                self.exact.entry(bucket).or_default().insert(key.text.to_owned(), id);
             }
-        })
+            joined.push((id, founded));
+        }
+        Ok(joined)
     }
 
     /// Takes up clusters that were founded before, by their prototypes, in the order in which that happened.
     fn insert(&mut self, founders: &[ClusterKey]) -> Result<(), PolicyError> {
-        let buckets: Vec<u64> = founders.iter().map(|key| self.bucket(key)).collect();
-        let keyed = founders.iter().zip(buckets);
-        match &mut self.measure {
-            Measure::Points { pointer, prototypes } => {
-                let points = points(pointer, founders)?;
-                keyed.zip(points).for_each(|((key, bucket), point)| prototypes.insert(bucket, key.id, &point));
+        let points = self.points(founders)?;
+        for (key, point) in founders.iter().zip(points) {
+            let bucket = self.bucket(key);
+            match &mut self.measure {
+                Measure::Points { prototypes, .. } => prototypes.insert(bucket, key.id, &point),
+                Measure::Texts { alphabet, prototypes } => prototypes.insert(bucket, key.id, &ComparedText::read(key.text, alphabet)),
             }
-            Measure::Texts { alphabet, prototypes } => {
-                keyed.for_each(|(key, bucket)| prototypes.insert(bucket, key.id, &ComparedText::read(key.text, alphabet)));
-            }
+            self.exact.entry(bucket).or_default().entry(key.text.to_owned()).or_insert(key.id);
         }
         Ok(())
     }
@@ -123,17 +146,34 @@ impl ObservationClusters {
     /// # Errors
     /// If an encoder can't answer.
     pub fn first(&self, keys: &[ClusterKey]) -> Result<Vec<Option<u64>>, PolicyError> {
-        Ok(match &self.measure {
-            Measure::Points { pointer, prototypes } => {
-                let points = points(pointer, keys)?;
-                keys.iter().zip(points).map(|(key, point)| prototypes.first(self.bucket(key), &point)).collect()
+        let mut first: Vec<Option<u64>> = keys.iter().map(|key| self.exactly(self.bucket(key), key.text)).collect();
+        let (places, others) = self.others(keys);
+        match &self.measure {
+            Measure::Points { prototypes, .. } => {
+                for ((i, key), point) in places.into_iter().zip(&others).zip(self.points(&others)?) {
+                    first[i] = prototypes.first(self.bucket(key), &point);
+                }
             }
             Measure::Texts { alphabet, prototypes } => {
                 // What is only looked up leaves the alphabet as it is.
                 let mut alphabet = alphabet.clone();
-                keys.iter().map(|key| prototypes.first(self.bucket(key), &ComparedText::read(key.text, &mut alphabet))).collect()
+                for (i, key) in places.into_iter().zip(&others) {
+                    first[i] = prototypes.first(self.bucket(key), &ComparedText::read(key.text, &mut alphabet));
+                }
             }
-        })
+        }
+        Ok(first)
+    }
+
+    /// A point for each key; where there are no points, one that only equal keys share; empty ones where texts are compared.
+    fn points(&self, keys: &[ClusterKey]) -> Result<Vec<Vec<f32>>, PolicyError> {
+        match &self.measure {
+            Measure::Texts { .. } => Ok(vec![vec![]; keys.len()]),
+            Measure::Points { pointer, .. } if pointer.points == Points::None => {
+                Ok(keys.iter().map(|key| memory::exactly(key.text)).collect())
+            }
+            Measure::Points { pointer, .. } => pointer.points(keys.iter().map(|key| key.text.to_owned()).collect()),
+        }
     }
 
     /// How many there are.
@@ -147,14 +187,6 @@ impl ObservationClusters {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-}
-
-/// A point for each key; where there are no points, one that only equal keys share.
-fn points(pointer: &Pointer, keys: &[ClusterKey]) -> Result<Vec<Vec<f32>>, PolicyError> {
-    match pointer.points {
-        Points::None => Ok(keys.iter().map(|key| memory::exactly(key.text)).collect()),
-        _ => pointer.points(keys.iter().map(|key| key.text.to_owned()).collect()),
     }
 }
 

@@ -92,7 +92,7 @@ pub struct Extractor {
 
 enum Writer {
     Agent(Box<Reflector>),
-    Template(PromptTemplate),
+    Template(Box<PromptTemplate>),
 }
 
 impl ExtractionSettings {
@@ -115,7 +115,10 @@ impl ExtractionSettings {
     pub fn words(&self) -> Vec<String> {
         let template = self.template().ok().flatten();
         template.map_or_else(Vec::new, |template| {
-            [true, false].into_iter().flat_map(|won| template.words(|place| if place == "won" { won.into() } else { HOLE.into() })).collect()
+            [true, false]
+                .into_iter()
+                .flat_map(|won| template.words(|place| if place == "won" { won.into() } else { HOLE.into() }))
+                .collect()
         })
     }
 }
@@ -127,7 +130,7 @@ impl Extractor {
     /// If a template can't be read, or there is neither an agent nor a template.
     pub fn new(settings: &ExtractionSettings, programs: Programs) -> Result<Extractor, RolloutError> {
         let writer = match (settings.template()?, &settings.agent) {
-            (Some(template), _) => Writer::Template(template),
+            (Some(template), _) => Writer::Template(Box::new(template)),
             (None, Some(agent)) => {
                 let reflection = ReflectionSettings {
                     agent: agent.clone(),
@@ -255,7 +258,18 @@ mod tests {
     fn episode(sample: u32, actions: Vec<&'static str>, score: f32) -> Transcript<'static> {
         let start = EpisodeStart { task: "t".into(), sample, attempt: 0, memory: String::new(), iteration: 0, version: 0 };
         let (turns, observations) = (actions.len() as u32, ["A", "B", "C"][..actions.len()].to_vec());
-        Transcript { start, instruction: "", first: "A", observations, actions, outcome: "Z\nend", turns, won: score > 0.0, score, kind: "warning" }
+        Transcript {
+            start,
+            instruction: "",
+            first: "A",
+            observations,
+            actions,
+            outcome: "Z\nend",
+            turns,
+            won: score > 0.0,
+            score,
+            kind: "warning",
+        }
     }
 
     fn settings(with: serde_json::Value) -> ExtractionSettings {

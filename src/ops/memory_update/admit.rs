@@ -83,7 +83,9 @@ impl Admit {
                     continue;
                 }
                 // For one iteration, until it is known whether it got a place.
-                admitted.contenders.extend([(1, iteration), (-1, iteration + 1)].map(|(change, at)| self.contender(&entry, place, change, at)));
+                admitted
+                    .contenders
+                    .extend([(1, iteration), (-1, iteration + 1)].map(|(change, at)| self.contender(&entry, place, change, at)));
                 self.fresh.insert(entry.id);
                 self.offered.insert(entry.id, place);
             }

@@ -225,7 +225,11 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
         at("novelty", "`novelty` compares points of keys, and by `points: none` there are none".into(), help);
     }
     if admission.novelty.is_none() && node.with.gives("novelty_of") {
-        at("novelty_of", "`novelty_of` says what `novelty` compares, and there is none".into(), "give `novelty`, such as 0.85, or leave it out");
+        at(
+            "novelty_of",
+            "`novelty_of` says what `novelty` compares, and there is none".into(),
+            "give `novelty`, such as 0.85, or leave it out",
+        );
     }
     let kinds = with.list.as_ref().map_or(&[][..], |list| &list.kinds);
     if let Some(stranger) = admission.capacities.keys().find(|kind| !kinds.contains(kind)) {

@@ -10,6 +10,7 @@ use crate::rollout::error::RolloutError;
 use crate::rollout::exchange::NotesOwner;
 use crate::row;
 use arrow::array::RecordBatch;
+use std::collections::btree_map::Entry as Slot;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The entries of each cluster.
@@ -44,8 +45,8 @@ impl ClusterPools {
                 for home in self.homes.remove(&id).into_iter().flatten() {
                     self.pools.entry(home).or_default().remove(&id);
                 }
-            } else if !self.homes.contains_key(&id) {
-                self.homes.insert(id, BTreeSet::new());
+            } else if let Slot::Vacant(homes) = self.homes.entry(id) {
+                homes.insert(BTreeSet::new());
                 self.pending.insert(id, (entry.source.task.clone(), entry.key.clone()));
             }
         }
