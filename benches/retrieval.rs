@@ -126,14 +126,14 @@ fn ours(compare: Compare) -> Result<f64> {
     let (seen, tokenizer) = (seen(), Tokenizer::bytes());
     let moments: Vec<Moment> = seen.iter().map(|text| Moment { start: &start, observation: text, state: 0, before: None }).collect();
     let mut millis = Vec::new();
-    let mut told = 0;
+    let mut answered = 0;
     for _ in 0..ROUNDS {
         let clock = Instant::now();
         let passages = black_box(recall.contribute(&moments, &tokenizer)?);
         millis.push(clock.elapsed().as_secs_f64() * 1e3);
-        told = passages.iter().filter(|passage| passage.retrieved()).count();
+        answered = passages.iter().filter(|passage| passage.retrieved()).count();
     }
-    println!("by {compare:?}: {:.2} ms for {TURNS} turns, of which {told} are told something", median(millis.clone()));
+    println!("by {compare:?}: {:.2} ms for {TURNS} turns, of which {answered} are told something", median(millis.clone()));
     Ok(median(millis))
 }
 
@@ -149,7 +149,7 @@ def first(text):
 times = []
 for _ in range(3):
     start = time.perf_counter()
-    found = [first(text) for text in seen]
+    clusters = [first(text) for text in seen]
     times.append(time.perf_counter() - start)
 print(sorted(times)[1] * 1e3)
 ";

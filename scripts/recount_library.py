@@ -17,7 +17,7 @@ changes = ask("select iteration, change, id, key, kind, text from library")
 # What the run calls an entry: no two that come in one iteration have the same key, kind and text.
 ids = {(row["iteration"], row["key"], row["kind"], row["text"]): row["id"] for row in changes if row["change"] == 1}
 
-clusters, library, linked, told, mistakes = {}, [], set(), 0, []
+clusters, library, linked, retrieved, mistakes = {}, [], set(), 0, []
 for iteration in range(max(turn["iteration"] for turn in turns) + 1):
     known, there = dict(clusters), list(library)  # as they stood when the iteration's turns were played
     pools = set(linked) | {(known[entry["key"]], entry["id"]) for entry in there if entry["key"] in known}
@@ -29,7 +29,7 @@ for iteration in range(max(turn["iteration"] for turn in turns) + 1):
             # Where the cluster has none, those that are alike in the whole library: which these are isn't recomputed, but what they are.
             kinds = {entry["id"]: entry["kind"] for entry in there}
             expected += own or [id for id in turn["retrieved"] if kinds.get(id) == kind]
-        told += len(expected)
+        retrieved += len(expected)
         if turn["retrieved"] != expected:
             mistakes.append(f"{turn['task']} in iteration {iteration}, turn {turn['turn']}: told {turn['retrieved']} and not {expected}")
         founded = seen not in clusters
@@ -52,5 +52,5 @@ for iteration in range(max(turn["iteration"] for turn in turns) + 1):
     if logged != {entry["id"] for entry in library}:
         mistakes.append(f"after iteration {iteration} the library has other entries: {logged ^ {entry['id'] for entry in library}}")
 print("\n".join(mistakes[:20]))
-print(f"{len(turns)} turns, {len(clusters)} clusters, {len(library)} entries in the end, {told} of them told: {len(mistakes)} mistakes")
+print(f"{len(turns)} turns, {len(clusters)} clusters, {len(library)} entries in the end, {retrieved} times retrieved: {len(mistakes)} mistakes")
 sys.exit(bool(mistakes))

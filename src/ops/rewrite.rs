@@ -99,11 +99,11 @@ fn columns(
 ) -> Result<Vec<(&'static str, ArrayRef)>, PolicyError> {
     let read: Vec<Vec<u32>> = prompts.iter().map(|text| tokenizer.ask(text)).collect::<Result<_, _>>()?;
     let end = |text: &str| (closed && !text.is_empty()).then(|| tokenizer.end());
-    let said: Vec<Vec<u32>> = responses.iter().map(|text| tokenizer.encode(text).into_iter().chain(end(text)).collect()).collect();
-    let certain: Vec<Vec<f32>> = said.iter().map(|tokens| vec![0.0; tokens.len()]).collect();
+    let encoded: Vec<Vec<u32>> = responses.iter().map(|text| tokenizer.encode(text).into_iter().chain(end(text)).collect()).collect();
+    let certain: Vec<Vec<f32>> = encoded.iter().map(|tokens| vec![0.0; tokens.len()]).collect();
     Ok(vec![
         ("prompt_tokens", u32_lists(read.iter().map(Vec::as_slice))),
-        ("response_tokens", u32_lists(said.iter().map(Vec::as_slice))),
+        ("response_tokens", u32_lists(encoded.iter().map(Vec::as_slice))),
         ("choices", u32_lists(prompts.iter().map(|_| &[][..]))),
         ("logprobs", f32_lists(certain.iter().map(Vec::as_slice))),
         ("temperature", Arc::new(Float32Array::from(vec![1.0; prompts.len()]))),

@@ -49,8 +49,8 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         let Some(view) = View::sorted(&rows[0])? else { return Ok(vec![]) };
         let back = rollbacks(&view, &mut worlds)?;
         worlds.clear();
-        let found = back.iter().filter(|action| !action.is_empty()).count();
-        shared.add(iteration, &id, "found", Figure::share(found as f64, back.len()));
+        let reversible = back.iter().filter(|action| !action.is_empty()).count();
+        shared.add(iteration, &id, "reversible", Figure::share(reversible as f64, back.len()));
         Ok(view.with(vec![("rollback", Arc::new(StringArray::from(back)) as ArrayRef)])?)
     }))
 }

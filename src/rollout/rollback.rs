@@ -140,8 +140,8 @@ mod tests {
             ("action", texts(actions.to_vec())),
         ])
         .unwrap()];
-        let found = rollbacks(&View::sorted(&rows).unwrap().unwrap(), &mut Worlds::default()).unwrap();
+        let back_steps = rollbacks(&View::sorted(&rows).unwrap().unwrap(), &mut Worlds::default()).unwrap();
         // The second turn changed nothing, the third is taken back by entering again, and nothing is known of where the last one led.
-        assert_eq!(found, [back.as_str(), "", enter.as_str(), ""]);
+        assert_eq!(back_steps, [back.as_str(), "", enter.as_str(), ""]);
     }
 }

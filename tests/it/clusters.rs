@@ -156,8 +156,8 @@ fn clusters_scores_and_what_is_told_are_those_of_a_plain_recomputation() {
         let here = home(&point, known);
         let of_it = |id: u64| here.is_some_and(|here| links.get(&(here, id)).is_some_and(|since| *since < iteration));
         let pool = there.iter().any(|entry| here.is_some() && home(&keys[&u(entry, "id")], known) == here || of_it(u(entry, "id")));
-        let told: Vec<u64> = row["retrieved"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap()).collect();
-        for id in &told {
+        let retrieved: Vec<u64> = row["retrieved"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap()).collect();
+        for id in &retrieved {
             if pool && home(&keys[id], known) == here {
                 own += 1;
             } else if pool {
@@ -168,7 +168,7 @@ fn clusters_scores_and_what_is_told_are_those_of_a_plain_recomputation() {
                 alike += 1;
             }
         }
-        for id in told {
+        for id in retrieved {
             links.entry((u(row, "cluster"), id)).or_insert(iteration);
         }
     }

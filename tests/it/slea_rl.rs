@@ -23,16 +23,37 @@ fn clusters_library_and_what_is_told_are_those_of_a_plain_recomputation() {
         let output = Command::new("python3").arg("scripts/recount_library.py").arg(run).arg(flow).output().unwrap();
         (output.status.success(), text(&output.stdout), text(&output.stderr))
     };
-    let (right, said, error) = recounted(&run);
-    assert!(right && said.ends_with(": 0 mistakes\n"), "{said}{error}");
-    let numbers: Vec<u64> = said.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    assert!(numbers.iter().all(|number| *number >= 10 || *number == 0), "too little to compare: {said}");
+    let (right, printed, error) = recounted(&run);
+    assert!(right && printed.ends_with(": 0 mistakes\n"), "{printed}{error}");
+    let numbers: Vec<u64> = printed.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    assert!(numbers.iter().all(|number| *number >= 10 || *number == 0), "too little to compare: {printed}");
     let linked = ask(&run, "select count(*) as n from clusters, unnest(linked) as link(id)");
     assert!(linked[0]["n"].as_u64().unwrap() > 0, "no entry was linked");
 
     // A run whose library is smaller isn't what the script recomputes.
     let other = trained_library(folder.path(), "other", &["--set", "nodes.library.with.capacity=5"]);
     assert!(!recounted(&other).0, "the script saw no difference");
+}
+
+/// Of other boards, some of whose states are those of boards that were trained on: where a cluster has entries they are its own.
+#[test]
+fn a_panel_is_played_with_the_library_and_its_clusters() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained_library(folder.path(), "run", &[]);
+    let out = folder.path().join("played");
+    let panel = "datasets/minesweeper-4x4-m3-512-36a2613ed785.json";
+    done(flow().arg("eval").arg(&run).args(["--panel", panel, "--memory"]).arg(&run).arg("--out").arg(&out));
+    let known = ask(
+        &out,
+        "with told as (select observation, unnest(retrieved) as id from rollout), own as (select distinct id, key, kind from library where change > 0) \
+         select count(*) as told, count(*) filter (key = observation) as own, \
+         count(*) filter (kind = 'strategy' and key <> observation and observation in (select key from own where kind = 'strategy')) as others \
+         from told join own using (id)",
+    );
+    let count = |name: &str| known[0][name].as_u64().unwrap();
+    assert!(count("told") > 100 && count("own") > 10, "{known:?}");
+    // Linked entries stand beside a cluster's own.
+    assert!(count("others") < count("own"), "{known:?}");
 }
 
 #[test]

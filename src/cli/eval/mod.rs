@@ -17,7 +17,7 @@ use crate::dataflow::run::{run, Plan};
 use crate::dataflow::Sink;
 use crate::env::Panel;
 use crate::log::{self, Committer, Status};
-use crate::pipeline::{Pipeline, Role};
+use crate::pipeline::Pipeline;
 use crate::rollout::agent::EVALUATION_TEMPERATURE;
 use crate::rollout::settings::EVALUATION_SEED;
 use crate::{ops, pipeline, row};
@@ -122,7 +122,7 @@ impl EvalArgs {
     fn remembered(&self, evaluation: &Pipeline) -> Result<Feeds> {
         let Some(path) = &self.memory else { return Ok(Feeds::new()) };
         let (folder, mut memory_changes) = (log::Run::open(path)?, Feeds::new());
-        for node in evaluation.nodes.iter().filter(|n| ops::is(n, Role::Remembers)) {
+        for node in evaluation.nodes.iter().filter(|n| ops::remembers(n)) {
             let help = format!("`--memory` names a run whose `{}` remembers, and logs it", node.id);
             let changes = changes(node, &folder, &folder.manifest()?).map_err(|e| e.help(help))?;
             memory_changes.insert(

@@ -54,9 +54,11 @@ pub fn recipe(trained: &Pipeline, changes: &EvalSettings) -> Result<String> {
     let mut log = vec![node.id.clone()];
     for (port, memory) in memories {
         nodes[&node.id]["inputs"][port] = json!({ "after": memory.id });
-        // Its changes come from the log; what says how its keys are compared is all that counts of it.
-        let compares = ops::comparing().into_iter().filter_map(|key| Some((key.clone(), memory.with.raw().get(&key)?.clone())));
-        nodes[&memory.id] = json!({ "op": memory.op, "inputs": node.id, "with": compares.collect::<Map<_, _>>() });
+        // Its changes come from the log; what says how its keys are compared is all that counts of a memory.
+        let raw = memory.with.raw();
+        let compares = ops::comparing().into_iter().filter_map(|key| Some((key.clone(), raw.get(&key)?.clone())));
+        let with = if ops::is(memory, Role::Remembers) { compares.collect::<Map<_, _>>().into() } else { raw.clone() };
+        nodes[&memory.id] = json!({ "op": memory.op, "inputs": node.id, "with": with });
         log.push(memory.id.clone());
     }
     let pipeline = json!({
@@ -101,12 +103,12 @@ fn chosen<'a>(pipeline: &'a Pipeline, name: Option<&str>) -> Result<&'a Node> {
     }
 }
 
-/// The memories that `node` reads, each with the port that it comes by.
+/// The memories that `node` reads, and the clusters by which it reads them, each with the port that it comes by.
 fn memories_of<'a>(pipeline: &'a Pipeline, node: &'a Node) -> Result<Vec<(&'a str, &'a Node)>> {
-    let remembers = |from: &str| pipeline.node(from).filter(|n| ops::is(n, Role::Remembers));
+    let remembers = |from: &str| pipeline.node(from).filter(|n| ops::remembers(n));
     let read = node.inputs.iter().filter(|_| node.body.is_none());
     let memories: Vec<_> = read.filter_map(|input| Some((input.port.as_str(), remembers(&input.from)?))).collect();
-    match memories.is_empty() {
+    match !memories.iter().any(|(_, node)| ops::is(node, Role::Remembers)) {
         true => Err(Error::Request(format!("`{}` reads no memory, which `--memory` is for", node.id))),
         false => Ok(memories),
     }

@@ -93,12 +93,12 @@ impl House {
 
     /// What one sees in a room, and the right door if that says it.
     pub fn room(&self, room: usize) -> (String, Option<usize>) {
-        let found = (self.clue == Clue::Note && self.note == room).then_some(self.right);
-        let note = match (self.clue, found) {
+        let noted = (self.clue == Clue::Note && self.note == room).then_some(self.right);
+        let note = match (self.clue, noted) {
             (Clue::Dark, _) => "dark",
             (_, Some(right)) => COLOURS[right],
             (_, None) => "none",
         };
-        (format!("{}\nnote: {note}", ROOMS[room].0), found)
+        (format!("{}\nnote: {note}", ROOMS[room].0), noted)
     }
 }

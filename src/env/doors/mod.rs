@@ -189,12 +189,12 @@ mod tests {
                 env.step(way);
             }
             let sign = hall.observation.split_once("sign: ").unwrap().1.to_owned();
-            let told = notes.iter().find(|note| COLOURS.contains(&note.as_str()));
+            let noted = notes.iter().find(|note| COLOURS.contains(&note.as_str()));
             let right = match kind.as_str() {
                 "sign" => Some(sign),
-                _ => told.cloned(),
+                _ => noted.cloned(),
             };
-            assert_eq!((right.is_some(), told.is_some()), (kind != "dark", kind == "note"), "{kind}");
+            assert_eq!((right.is_some(), noted.is_some()), (kind != "dark", kind == "note"), "{kind}");
             let end = env.step(&format!("open {}", right.as_deref().unwrap_or("red")));
             assert!(right.is_none() || end.won && (end.reward - 0.95).abs() < 1e-6);
             assert!(!end.valid || !env.step("enter attic").valid, "nothing goes on after the end");

@@ -22,9 +22,9 @@ fn best(clue: Clue, doors: usize, known: bool, left: usize) -> Optimum {
     if left == 0 {
         return open;
     }
-    let found = if clue == Clue::Note && !known { 1.0 / left as f64 } else { 0.0 };
+    let chance = if clue == Clue::Note && !known { 1.0 / left as f64 } else { 0.0 };
     let [with, without] = [true, known].map(|known| best(clue, doors, known, left - 1));
-    let mean = |field: fn(&Optimum) -> f64| found * field(&with) + (1.0 - found) * field(&without);
+    let mean = |field: fn(&Optimum) -> f64| chance * field(&with) + (1.0 - chance) * field(&without);
     let look = Optimum { value: mean(|o| o.value) - 2.0 * f64::from(COST), looks: 1.0 + mean(|o| o.looks), explores: 1.0 };
     if look.value > open.value {
         look

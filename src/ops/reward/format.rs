@@ -42,13 +42,13 @@ impl<'a> Format<'a> {
 }
 
 /// The same of a response; `acts` says whether an action could be read from it.
-fn share(response: &str, acts: bool, wanted: &[String], per: FormatPer) -> f32 {
+fn share(response: &str, acts: bool, tags: &[String], per: FormatPer) -> f32 {
     let there = |tag: &&String| if tag.as_str() == ACTION { acts } else { tags::read(tag, response).is_some() };
-    let count = wanted.iter().filter(there).count();
+    let count = tags.iter().filter(there).count();
     match per {
-        FormatPer::Response => (acts && count == wanted.len()) as u8 as f32,
-        FormatPer::Tag if wanted.is_empty() => acts as u8 as f32,
-        FormatPer::Tag => count as f32 / wanted.len() as f32,
+        FormatPer::Response => (acts && count == tags.len()) as u8 as f32,
+        FormatPer::Tag if tags.is_empty() => acts as u8 as f32,
+        FormatPer::Tag => count as f32 / tags.len() as f32,
     }
 }
 

@@ -47,9 +47,9 @@ pub fn scores(
     let asked: Vec<usize> = (0..examples.len()).filter(|&i| !examples[i].response.is_empty()).collect();
     let batch = asked.iter().map(|&i| examples[i].clone()).collect();
     let mut tokens: Vec<Vec<f32>> = vec![vec![]; examples.len()];
-    let found =
+    let scored =
         policy.text_logprobs(model, version, batch).map_err(|error| error.describe(|i| row_name(view, asked[i] % prompts.len())))?;
-    asked.iter().zip(found).for_each(|(&i, logprobs)| tokens[i] = logprobs);
+    asked.iter().zip(scored).for_each(|(&i, logprobs)| tokens[i] = logprobs);
     let all = tokens.chunks(prompts.len().max(1)).map(|rows| rows.iter().map(|tokens| mode.score(tokens)).collect());
     Ok(texts.targets.iter().map(|(name, _)| name.clone()).zip(all).collect())
 }

@@ -60,8 +60,8 @@ fn a_posterior_prefers_what_was_worth_more() {
         let policy = start(1);
         let rows = vec![row(12, worth), row(13, 0.0)];
         let of = |version| {
-            let found = policy.text_logprobs("actor", version, rows.clone()).unwrap();
-            let [good, bad] = [0, 1].map(|i: usize| found[i].iter().sum::<f32>());
+            let logprobs = policy.text_logprobs("actor", version, rows.clone()).unwrap();
+            let [good, bad] = [0, 1].map(|i: usize| logprobs[i].iter().sum::<f32>());
             good - bad
         };
         let before = of(0);

@@ -387,10 +387,13 @@ mod tests {
     /// SLEA-RL, section 3.3: after a warm-up, and with more entries than so many.
     #[test]
     fn nothing_is_told_before_the_warm_up_ends_or_from_a_library_that_is_small() {
-        let told = |with: serde_json::Value| !passage(&recall(with), "a", "a red door").text.is_empty();
-        assert!(told(serde_json::json!({ "warm_up": 1 })), "the episode is of iteration 1");
-        assert!(!told(serde_json::json!({ "warm_up": 2 })));
-        assert!(told(serde_json::json!({ "more_than": 2 })) && !told(serde_json::json!({ "more_than": 3 })), "there are three entries");
+        let retrieves = |with: serde_json::Value| !passage(&recall(with), "a", "a red door").text.is_empty();
+        assert!(retrieves(serde_json::json!({ "warm_up": 1 })), "the episode is of iteration 1");
+        assert!(!retrieves(serde_json::json!({ "warm_up": 2 })));
+        assert!(
+            retrieves(serde_json::json!({ "more_than": 2 })) && !retrieves(serde_json::json!({ "more_than": 3 })),
+            "there are three entries"
+        );
     }
 
     #[test]
