@@ -71,7 +71,7 @@ fn another_formula_fails_the_test_of_each_pipeline() {
         ("pipelines/gigpo-similar-sokoban.yaml", "nodes.alike.with.similar.at_least=0.96", "group_size"),
         ("pipelines/tests/slea-rl-credit.yaml", "nodes.clusters.with.at_least=0.99", "advantage"),
         ("pipelines/tests/slea-rl-library.yaml", "nodes.library.with.ties=older", "text"),
-        ("pipelines/tests/slea-rl-library.yaml", "nodes.extract.with.template=example: {{ turn }}", "action"),
+        ("pipelines/tests/slea-rl-library.yaml", "nodes.extract.with.template='example: {{ turn }}'", "action"),
         ("pipelines/tests/eapo.yaml", "nodes.reward-of-attempt.with.explore.gamma=0.99", "reward"),
         ("pipelines/tests/eapo.yaml", "nodes.reward-of-attempt.with.task_of=to_go", "reward"),
         ("pipelines/tests/eapo.yaml", "nodes.reward-of-attempt.with.format_per=tag", "reward"),
