@@ -126,7 +126,7 @@ reproduce-lamer: build
 reproduce-empo2: build
 	target/release/flow study studies/empo2.yaml $(ARGS)
 
-# SLEA-RL's tables in small, written to docs/slea-rl.md: an hour of one core; it goes on where it was left, as above.
+# SLEA-RL's tables in small, written to docs/slea-rl.md: forty minutes of one core; it goes on where it was left, as above.
 reproduce-slea-rl: build
 	target/release/flow study studies/slea-rl.yaml $(ARGS)
 
