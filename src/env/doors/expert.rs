@@ -32,7 +32,7 @@ impl Player {
         let hesitant = self.expert == Expert::Hesitant;
         let action = match place {
             Place::Behind(_) => return None,
-            Place::Room(room) => ROOMS[if hesitant { random.below(ROOMS.len()) } else { room }].1.to_owned(),
+            Place::Room(room) => ROOMS[if hesitant && random.below(2) == 0 { random.below(ROOMS.len()) } else { room }].1.to_owned(),
             Place::Hall => {
                 let left: Vec<usize> = house.rooms.iter().copied().filter(|room| !looked.contains(room)).collect();
                 let known = known(house, looked);
@@ -51,17 +51,15 @@ impl Player {
         Some(action)
     }
 
-    /// What it writes beside that action: the room that it goes to see as `explore`, and as `memory` the right door once it was seen, before
-    /// that the rooms in which nothing was found. None for other parts.
+    /// What it writes beside that action: the room that it goes to see as `explore`, and as `memory` the right door once it was seen, on the sign
+    /// or on a note, before that the rooms in which nothing was found. None for other parts.
     pub fn part(&self, tag: &str, house: &House, looked: &[usize]) -> Option<String> {
         let none = || "none".to_owned();
         match tag {
             "explore" => Some(self.last.strip_prefix("enter ").map_or_else(none, String::from)),
             "memory" => {
-                // What the sign says is seen whenever it is needed.
-                let known = known(house, looked).filter(|_| house.clue != Clue::Sign);
                 let rooms: Vec<&str> = looked.iter().map(|&room| ROOMS[room].0).collect();
-                Some(match known {
+                Some(match known(house, looked) {
                     Some(door) => COLOURS[door].to_owned(),
                     None if rooms.is_empty() => none(),
                     None => rooms.join(" "),
