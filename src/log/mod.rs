@@ -4,7 +4,7 @@
 //! RUN/pipeline.yaml                                    the resolved pipeline
 //! RUN/manifest.json                                    how the run stands, and its segments: replaced atomically, what readers trust
 //! RUN/journal/<generation>-<block>.jsonl               a line for each iteration that was committed after those
-//! RUN/log/<node>/iteration=<i>/part-<worker>.parquet   the rows of such an iteration
+//! RUN/log/<node>/<i>/part-<worker>.parquet   the rows of such an iteration
 //! RUN/log/<node>/<first>-<last>/rows-<generation>.parquet   the rows of a segment's iterations
 //! ```
 //!

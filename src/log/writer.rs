@@ -22,7 +22,7 @@ const PAGE: usize = 32 << 20;
 /// A file that a killed run left under the same name is replaced.
 pub fn write_part(run: &Run, node: &str, iteration: u64, worker: usize, rows: &RecordBatch) -> Result<Part, LogError> {
     let bytes = encode(rows, properties(rows)?)?;
-    let path = format!("log/{node}/iteration={iteration}/part-{worker}.parquet");
+    let path = format!("log/{node}/{iteration}/part-{worker}.parquet");
     let file = run.root().join(&path);
     run.in_place()?;
     if let Some(folder) = file.parent() {

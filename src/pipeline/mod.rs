@@ -32,6 +32,7 @@ pub use graph::{draw, overlaps, Needed, Overlap, PictureFormat};
 pub use keep::WeightRetention;
 pub use load::{contents, load, load_to_run, load_with_tests, parse, Look};
 pub use marks::{models, Named, MODEL};
+pub use paths::is_template;
 pub use resolved::{Body, Input, Node, Pipeline, Until, BASE, LOOP};
 pub use schema::schema;
 pub use test::Test;

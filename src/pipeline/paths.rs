@@ -56,10 +56,14 @@ fn nodes(nodes_of: &Value, at: &[String], catalog: &Catalog, all: &mut Vec<Named
     }
 }
 
+/// Whether a setting is a template itself and no file's name: it has a place, more than one line, or nothing in it.
+pub fn is_template(setting: &str) -> bool {
+    setting.is_empty() || ["{{", "{%", "\n"].iter().any(|mark| setting.contains(mark))
+}
+
 fn within(value: &Value, schema: &Value, at: &[String], all: &mut Vec<Named>) {
-    let has_place = |text: &str| text.contains("{{") || text.contains("{%");
     for named in marks::marked(value, schema) {
-        if named.mark == FILE || named.mark == TEMPLATE && !has_place(&named.name) {
+        if named.mark == FILE || named.mark == TEMPLATE && !is_template(&named.name) {
             all.push(Named { path: [at, &named.path].concat(), ..named });
         }
     }

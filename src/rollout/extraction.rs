@@ -36,7 +36,7 @@ pub struct ExtractionSettings {
     #[serde(flatten)]
     pub outcomes: Outcomes,
     /// The agent that writes the entries, `level: text` lines, on one episode at a time; its prompt may ask for `{{ kind }}` and
-    /// `{{ transcript }}`.
+    /// `{{ transcript }}`. All of its answer is read unless it has an `answer`.
     #[serde(default)]
     #[schemars(schema_with = "optional_agent")]
     pub agent: Option<Agent>,
@@ -133,7 +133,7 @@ impl Extractor {
             (Some(template), _) => Writer::Template(Box::new(template)),
             (None, Some(agent)) => {
                 let reflection = ReflectionSettings {
-                    agent: agent.clone(),
+                    agent: Agent { answer: agent.answer.clone().or(Some(vec![])), ..agent.clone() },
                     temperature: settings.temperature,
                     on: On::Always,
                     keep: super::notes::NoteContent::None,

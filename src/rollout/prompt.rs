@@ -132,9 +132,9 @@ impl AgentPrompt {
         let system = self.system.as_ref().map(|template| filled(template, situation)).transpose()?;
         Ok(match (system, passages) {
             (None, "") => None,
-            (None, passages) => Some(passages.to_owned()),
             (Some(system), "") => Some(system),
-            (Some(system), passages) => Some(format!("{system}\n{passages}")),
+            (own, passages) if own.as_deref().unwrap_or_default().is_empty() => Some(passages.to_owned()),
+            (own, passages) => own.map(|system| format!("{system}\n{passages}")),
         })
     }
 
@@ -161,7 +161,7 @@ fn user(agent: &Agent) -> Result<PromptTemplate, TemplateError> {
 }
 
 fn system(agent: &Agent) -> Result<Option<PromptTemplate>, TemplateError> {
-    agent.system.as_deref().map(|text| PromptTemplate::read(text, PLACES)).transpose()
+    agent.system.as_deref().map(|text| PromptTemplate::read_any(text, PLACES)).transpose()
 }
 
 /// The words of templates of one's own, for a vocabulary.

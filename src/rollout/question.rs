@@ -56,7 +56,7 @@ impl ReflectionQuestion {
         let own = self.system.as_ref().map(fill).transpose()?;
         let parts: Vec<&str> = own.as_deref().into_iter().chain([passages]).filter(|text| !text.is_empty()).collect();
         let message = |role: &str, content| Message { role: role.into(), content };
-        let system = (!parts.is_empty()).then(|| message("system", parts.join("\n")));
+        let system = (own.is_some() || !parts.is_empty()).then(|| message("system", parts.join("\n")));
         Ok(system.into_iter().chain([message("user", fill(&self.user)?)]).collect())
     }
 
@@ -69,8 +69,7 @@ impl ReflectionQuestion {
 
 /// The same; an error names the setting that is wrong.
 pub fn tried(agent: &Agent) -> Result<ReflectionQuestion, (&'static str, TemplateError)> {
-    let read = |text: &str| {
-        let template = PromptTemplate::read(text, PLACES)?;
+    let tried = |template: PromptTemplate| {
         template.fill(|place| match place {
             "attempt" | "score" => 1.into(),
             "won" => true.into(),
@@ -78,8 +77,9 @@ pub fn tried(agent: &Agent) -> Result<ReflectionQuestion, (&'static str, Templat
         })?;
         Ok(template)
     };
-    let user = read(agent.prompt.as_deref().unwrap_or(SHORT)).map_err(|error| ("prompt", error))?;
-    let system = agent.system.as_deref().map(read).transpose().map_err(|error| ("system", error))?;
+    let user = PromptTemplate::read(agent.prompt.as_deref().unwrap_or(SHORT), PLACES).and_then(tried);
+    let system = agent.system.as_deref().map(|text| PromptTemplate::read_any(text, PLACES).and_then(tried)).transpose();
+    let (user, system) = (user.map_err(|error| ("prompt", error))?, system.map_err(|error| ("system", error))?);
     Ok(ReflectionQuestion { user, system })
 }
 

@@ -24,12 +24,26 @@ pub struct PromptTemplate {
 }
 
 impl PromptTemplate {
-    /// The template of a setting: the text itself if it contains a placeholder, else the content of that file without its final newline.
+    /// The template of a setting: the text itself if it is one ([`pipeline::is_template`]), else the content of that file without its final newline.
     ///
     /// # Errors
     /// If the file can't be read, if it is no template, or if it uses no placeholder or an unknown one.
     pub fn read(setting: &str, places: Placeholders) -> Result<PromptTemplate, TemplateError> {
-        if has_place(setting) {
+        let template = PromptTemplate::read_any(setting, places)?;
+        if template.asks.is_empty() {
+            let what = "it has no place that an episode fills, such as `{{ ".to_owned() + places[0].0 + " }}`";
+            let place = place("", 0, &template.file);
+            return Err(TemplateError::Wrong { place, what, help: list_placeholders(places) });
+        }
+        Ok(template)
+    }
+
+    /// The same of a text that needn't have a place, such as a system message; it may be empty.
+    ///
+    /// # Errors
+    /// If the file can't be read, if it is no template, or if it uses an unknown placeholder.
+    pub fn read_any(setting: &str, places: Placeholders) -> Result<PromptTemplate, TemplateError> {
+        if pipeline::is_template(setting) {
             return PromptTemplate::new(setting, None, places);
         }
         let text = files::text(setting.as_ref(), pipeline::TEMPLATE_BYTES)
@@ -56,10 +70,6 @@ impl PromptTemplate {
         }
         // What stands there as a name, be it another thing's: `undeclared_variables` doesn't look into slices.
         let asks: Vec<&'static str> = places.iter().map(|(name, _)| *name).filter(|name| used(text, name).is_some()).collect();
-        if asks.is_empty() {
-            let what = "it has no place that an episode fills, such as `{{ ".to_owned() + places[0].0 + " }}`";
-            return Err(TemplateError::Wrong { place: place(text, 0, &file), what, help: list_placeholders(places) });
-        }
         Ok(PromptTemplate { environment, file, asks })
     }
 
@@ -100,11 +110,6 @@ impl PromptTemplate {
 /// The value of every placeholder where only the words between them are needed.
 pub const HOLE: &str = "\u{0}";
 
-/// Whether a text is a template and no file's name.
-pub fn has_place(text: &str) -> bool {
-    text.contains("{{") || text.contains("{%")
-}
-
 /// What is wrong with a template.
 #[derive(Debug, thiserror::Error)]
 pub enum TemplateError {
@@ -133,7 +138,7 @@ impl TemplateError {
     pub fn help(&self) -> &str {
         match self {
             TemplateError::File { .. } => {
-                "paths begin in the folder of the file that names them; a text with a place such as `{{ memory }}` is a template itself"
+                "paths begin in the folder of the file that names them; a text with a place such as `{{ memory }}`, or of more than one line, is a template itself"
             }
             TemplateError::Wrong { help, .. } => help,
         }
@@ -200,6 +205,15 @@ mod tests {
         let file = folder.path().join("prompt.txt");
         std::fs::write(&file, "why {{ last }}?\n").unwrap();
         assert_eq!(filled(file.to_str().unwrap()).unwrap(), "why Z?");
+    }
+
+    #[test]
+    fn a_system_message_may_have_no_place_and_be_empty() {
+        let any = |text: &str| PromptTemplate::read_any(text, PLACES).and_then(|template| template.fill(|_| Value::UNDEFINED));
+        assert_eq!(any("").unwrap(), "");
+        assert_eq!(any("Be brief.\nBe kind.\n").unwrap(), "Be brief.\nBe kind.");
+        assert!(any("Be brief.").unwrap_err().to_string().starts_with("`Be brief.` can't be read"), "one line names a file");
+        assert!(PromptTemplate::read("", PLACES).is_err() && PromptTemplate::read("a\nb", PLACES).is_err());
     }
 
     #[test]

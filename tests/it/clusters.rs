@@ -50,7 +50,7 @@ fn clusters_are_the_same_on_any_number_of_workers_after_a_kill_and_in_a_replay()
     let mut command = flow();
     command.arg("run").arg(pipeline(folder.path(), CLUSTERED)).arg("--out").arg(&killed).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
-    while !killed.join("log/update/iteration=2").exists() && child.try_wait().unwrap().is_none() {
+    while !killed.join("log/update/2").exists() && child.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(2));
     }
     child.kill().unwrap();

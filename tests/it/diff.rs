@@ -134,7 +134,7 @@ fn what_lacks_a_column_or_was_changed_is_not_called_equal() {
     let output = diff_text(a.root(), c.root(), &[]);
     assert!(!output.contains("are equal") && output.contains("only a logged reward"), "{output}");
     // A byte of a value: the file is as long as before.
-    let file = b.root().join("log/advantage/iteration=0/part-1.parquet");
+    let file = b.root().join("log/advantage/0/part-1.parquet");
     let mut bytes = std::fs::read(&file).unwrap();
     bytes[20] ^= 1;
     std::fs::write(&file, bytes).unwrap();

@@ -37,7 +37,7 @@ fn only_committed_rows_are_there() {
     assert_eq!(read(&run, "rollout").unwrap(), [rows]);
     // What a kill leaves: a part without its commit, a temporary part, a temporary manifest.
     write_part(&run, "rollout", 1, 0, &rollout(1, 0, 1)).unwrap();
-    let folder = run.root().join("log/rollout/iteration=1");
+    let folder = run.root().join("log/rollout/1");
     fs::write(folder.join("part-1.parquet.tmp"), "PAR1 half a fi").unwrap();
     fs::write(run.root().join("manifest.json.tmp"), "{").unwrap();
     assert_eq!(read(&Run::open(run.root()).unwrap(), "rollout").unwrap().len(), 1);
@@ -45,7 +45,7 @@ fn only_committed_rows_are_there() {
     let manifest = run.manifest().unwrap();
     assert_eq!((manifest.next(), &manifest.committed[0].weights, &manifest.committed[0].parts), (1, &vec![weights], &vec![part]));
     let mut committer = Committer::new(run.clone()).unwrap();
-    assert!(!folder.exists() && run.root().join("log/rollout/iteration=0/part-0.parquet").exists());
+    assert!(!folder.exists() && run.root().join("log/rollout/0/part-0.parquet").exists());
     let again = write_part(&run, "rollout", 1, 0, &rollout(1, 0, 1)).unwrap();
     assert!(matches!(committer.commit(0, vec![], Metrics::new(), vec![]), Err(LogError::Order { iteration: 0, last: 0 })));
     committer.commit(1, vec![again], Metrics::new(), vec![]).unwrap();
@@ -83,20 +83,20 @@ fn cut(path: &Path) {
 #[test]
 fn damage_is_told_with_the_file_and_what_to_do() {
     let (_folder, run) = two_iterations();
-    let part = run.root().join("log/rollout/iteration=1/part-0.parquet");
+    let part = run.root().join("log/rollout/1/part-0.parquet");
     let errors = |run: &Run| [read(run, "rollout").unwrap_err().to_string(), query(run, "FROM rollout").unwrap_err().to_string()];
     let whole = fs::read(&part).unwrap();
     cut(&part);
     for message in errors(&run) {
-        assert!(message.contains("iteration=1/part-0.parquet is damaged") && message.contains("restore"), "{message}");
+        assert!(message.contains("1/part-0.parquet is damaged") && message.contains("restore"), "{message}");
     }
     fs::write(&part, vec![0; whole.len()]).unwrap(); // as long as it was, and garbage
     for message in errors(&run) {
-        assert!(message.contains("iteration=1/part-0.parquet") && !message.contains("there are:"), "{message}");
+        assert!(message.contains("1/part-0.parquet") && !message.contains("there are:"), "{message}");
     }
     fs::remove_file(&part).unwrap();
     for message in errors(&run) {
-        assert!(message.contains("iteration=1/part-0.parquet is missing"), "{message}");
+        assert!(message.contains("1/part-0.parquet is missing"), "{message}");
     }
     assert!(matches!(read(&run, "rolout"), Err(LogError::Node { .. })));
     cut(&run.root().join("manifest.json"));
@@ -151,7 +151,7 @@ fn thousands_of_commits_stay_cheap() {
     let start = std::time::Instant::now();
     for iteration in 0..2000 {
         // The same rows again and again, under the names that their iterations and workers would give them.
-        let named = |worker| format!("log/rollout/iteration={iteration}/part-{worker}.parquet");
+        let named = |worker| format!("log/rollout/{iteration}/part-{worker}.parquet");
         let parts = (0..6).map(|worker| flow::log::Part { worker, iteration, path: named(worker), ..part.clone() }).collect();
         let metrics = Metrics::from([("update".into(), (0..10).map(|m| (format!("metric_{m}"), 0.1)).collect())]);
         committer.commit(iteration, parts, metrics, vec![]).unwrap();
@@ -180,7 +180,7 @@ fn no_flipped_bit_gives_another_answer() {
     let (_folder, run) = two_iterations();
     let sql = "SELECT sum(reward), count(*), sum(len(prompt_tokens)) FROM rollout";
     assert!(query(&run, sql).is_ok());
-    let part = run.root().join("log/rollout/iteration=1/part-0.parquet");
+    let part = run.root().join("log/rollout/1/part-0.parquet");
     let whole = fs::read(&part).unwrap();
     let mut random = flow::seed::Random::new(5);
     for _ in 0..40 {

@@ -78,8 +78,8 @@ fn nothing_is_written_and_nothing_outside_is_read() {
     let (folder, run) = logged();
     let outside = folder.path().join("secret.csv");
     fs::write(&outside, "a\n1\n").unwrap();
-    let part = run.root().join("log/rollout/iteration=0/part-0.parquet");
-    let uncommitted = run.root().join("log/rollout/iteration=2/part-0.parquet");
+    let part = run.root().join("log/rollout/0/part-0.parquet");
+    let uncommitted = run.root().join("log/rollout/2/part-0.parquet");
     let before = fs::read(&part).unwrap();
     for sql in [
         "CREATE TABLE a AS SELECT 1",

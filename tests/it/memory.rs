@@ -25,7 +25,7 @@ fn killed(folder: &Path, after: u64) -> PathBuf {
     let mut command = flow();
     command.arg("run").arg(pipeline(folder, REMEMBERING)).arg("--out").arg(&out).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
-    while !out.join(format!("log/update/iteration={after}")).exists() && child.try_wait().unwrap().is_none() {
+    while !out.join(format!("log/update/{after}")).exists() && child.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(2));
     }
     child.kill().unwrap();

@@ -127,7 +127,7 @@ fn each_process_plays_its_share() {
     together(&pipeline(folder.path(), SMALL), &out, 3, &[]);
     for iteration in 0..3 {
         for process in 0..3 {
-            let part = out.join(format!("log/rollout/iteration={iteration}/part-{process}.parquet"));
+            let part = out.join(format!("log/rollout/{iteration}/part-{process}.parquet"));
             assert!(part.exists(), "{}", part.display());
         }
     }
@@ -155,7 +155,7 @@ fn a_run_of_several_processes_goes_on() {
         let out = folder.path().join(format!("{victim}{signal}"));
         let hosts = hosts(folder.path(), 2);
         let children: Vec<Child> = (0..2).map(|p| started(process(&file, &out, &hosts, p, &[]))).collect();
-        while !out.join("log/update/iteration=2").exists() {
+        while !out.join("log/update/2").exists() {
             std::thread::sleep(Duration::from_millis(2));
         }
         done(Command::new("kill").args([signal, &children[victim].id().to_string()]));
@@ -190,7 +190,7 @@ fn when_one_process_dies_in_the_middle_of_an_update_the_others_end_too() {
         let hosts = hosts(folder.path(), 3);
         let out = folder.path().join(victim.to_string());
         let mut children: Vec<Child> = (0..3).map(|p| started(process(&file, &out, &hosts, p, &[]))).collect();
-        while !out.join("log/advantage/iteration=0").exists() {
+        while !out.join("log/advantage/0").exists() {
             std::thread::sleep(Duration::from_millis(10));
         }
         // Long enough for the update to have begun, and far too short for its end.
@@ -230,7 +230,7 @@ fn when_one_process_dies_the_other_ends_too() {
         let hosts = hosts(folder.path(), 2);
         let out = folder.path().join(victim.to_string());
         let mut children: Vec<Child> = (0..2).map(|p| started(process(&file, &out, &hosts, p, &[]))).collect();
-        while !out.join("log/update/iteration=1").exists() {
+        while !out.join("log/update/1").exists() {
             std::thread::sleep(Duration::from_millis(10));
         }
         let mut killed = children.remove(victim);

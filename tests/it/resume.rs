@@ -68,7 +68,7 @@ fn a_long_run_that_was_killed_ends_like_one_that_was_never_stopped() {
     }
     resumed(&run);
     assert!(digest(&run) == whole);
-    assert!(run.join("log/rollout/0-63").is_dir() && !run.join("log/rollout/iteration=63").exists());
+    assert!(run.join("log/rollout/0-63").is_dir() && !run.join("log/rollout/63").exists());
 }
 
 #[test]
