@@ -29,8 +29,6 @@ pub mod tape;
 mod tests;
 mod tiles;
 
-pub use block::KvMemory;
-
 use super::model::config::{DecoderConfig, OutputHead, EMBEDDING, NORM, OUTPUT, VALUE_HEAD};
 use super::model::lora::{whole, Adapter};
 use super::model::parameters::Layout;
