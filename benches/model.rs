@@ -9,7 +9,7 @@
 //! llama.cpp, in the cases that don't learn.
 //!
 //! Long rows are measured where they are named, one a process, because the memory that is told is the most that the process has had:
-//! `cargo bench --bench model -- 'one row of 1031'`, `'one row of 4031'`, `'one row of 8000'`, `'128 samples of one prompt'`. `BENCH_ALONE=1` leaves the peer out.
+//! `cargo bench --bench model -- 'one row of 1031'`, `'one row of 2031'`, `'one row of 4031'`, `'one row of 8000'`, `'128 samples of one prompt'`. `BENCH_ALONE=1` leaves the peer out.
 
 mod clock;
 mod peer;
@@ -98,8 +98,10 @@ fn cases(scale: &Scale) -> Vec<Case> {
 
 /// What is measured only where it is named: rows so long that their memory is what matters.
 fn long_cases() -> Vec<Case> {
-    let mut cases: Vec<Case> =
-        [1031, 4031, 8000].into_iter().map(|tokens| (format!("learning one row of {tokens}"), "learn", 1, tokens, ANSWER, 1)).collect();
+    let mut cases: Vec<Case> = [1031, 2031, 4031, 8000]
+        .into_iter()
+        .map(|tokens| (format!("learning one row of {tokens}"), "learn", 1, tokens, ANSWER, 1))
+        .collect();
     cases.push(("128 samples of one prompt of 4000".into(), "write", 128, 4000, ANSWER, 128));
     cases
 }

@@ -1,9 +1,7 @@
-//! Attention of one token over the keys before it and its own (Vaswani et al. 2017), and its gradient.
+//! Attention of one token over the keys before it and its own (Vaswani et al. 2017). With its gradient, and of several tokens: [`super::tiles`].
 //!
 //! ```text
 //! s[j] = q . k[j] / sqrt(head),  p = softmax(s),  o = sum over j of p[j] v[j]
-//! dp[j] = do . v[j],  ds[j] = p[j] (dp[j] - sum over i of p[i] dp[i]) / sqrt(head)
-//! dq = sum over j of ds[j] k[j],  dk[j] = ds[j] q,  dv[j] = p[j] do
 //! ```
 //!
 //! Keys and values come in pages of [`PAGE`] places. Sums go through the places in their order, or through as many lanes as a page has places, so
@@ -52,7 +50,8 @@ impl Heads {
         }
     }
 
-    fn scale(self) -> f32 {
+    /// What scores are multiplied by.
+    pub fn scale(self) -> f32 {
         1.0 / (self.head as f32).sqrt()
     }
 }
@@ -191,95 +190,19 @@ vectorised! {
             while first < end {
                 let (q, out) = (&q[first * heads.head..], &mut out[first * heads.head..]);
                 first += match end - first {
-                    3 => { attend_heads::<V, 3>(q, heads, pages, at, count, out, &mut scores.triple.0); 3 }
-                    2.. => { attend_heads::<V, 2>(q, heads, pages, at, count, out, &mut scores.pair.0); 2 }
-                    _ => { attend_heads::<V, 1>(q, heads, pages, at, count, out, &mut scores.single.0); 1 }
-                };
-            }
-        }
-    }
-
-    /// The gradient, given `dout` `[queries, head]`, of the query, `dq`, and of the pages, added to `dpages`: keys and values both as
-    /// `[head, PAGE]`. `turned` is like `pages`, with values in place of keys and keys in place of values. What was in `dq` is replaced.
-    pub fn back(q: &[f32], heads: Heads, pages: &[&[f32]], turned: &[&[f32]], count: usize, dout: &[f32], dq: &mut [f32], dpages: &mut [Vec<f32>], scores: &mut AttentionScratch) {
-        let group = heads.queries / heads.keys;
-        for kv in 0..heads.keys {
-            let mut first = kv * group;
-            let end = first + group;
-            while first < end {
-                let from = first * heads.head;
-                let (q, dout, dq) = (&q[from..], &dout[from..], &mut dq[from..]);
-                let AttentionScratch { single, pair, triple } = &mut *scores;
-                first += match end - first {
-                    3 => { heads_back::<V, 3>(q, heads, pages, turned, kv, count, dout, dq, dpages, triple); 3 }
-                    2.. => { heads_back::<V, 2>(q, heads, pages, turned, kv, count, dout, dq, dpages, pair); 2 }
-                    _ => { heads_back::<V, 1>(q, heads, pages, turned, kv, count, dout, dq, dpages, single); 1 }
+                    3 => { attend_heads::<V, 3>(q, heads, pages, at, count, out, &mut scores.triple); 3 }
+                    2.. => { attend_heads::<V, 2>(q, heads, pages, at, count, out, &mut scores.pair); 2 }
+                    _ => { attend_heads::<V, 1>(q, heads, pages, at, count, out, &mut scores.single); 1 }
                 };
             }
         }
     }
 }
-
-/// The same for `G` heads of queries that share the head `kv` of keys.
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-fn heads_back<V: Vector, const G: usize>(
-    q: &[f32],
-    heads: Heads,
-    pages: &[&[f32]],
-    turned: &[&[f32]],
-    kv: usize,
-    count: usize,
-    dout: &[f32],
-    dq: &mut [f32],
-    dpages: &mut [Vec<f32>],
-    (scores, moved): &mut ScoreBuffers<G>,
-) {
-    let (head, scale) = (heads.head, V::splat(heads.scale()));
-    probabilities::<V, G>(q, heads, pages, kv * heads.span(), count, scores);
-    // How each probability should move, and the mean of that.
-    let at = kv * heads.span();
-    moved.clear();
-    let mut total = [V::splat(0.0); G];
-    for (p, turned) in scores.iter().zip(turned) {
-        let mut own = [V::splat(0.0); G];
-        for (i, values) in turned[at..at + head * PAGE].chunks_exact(PAGE).enumerate() {
-            let values = V::load(values);
-            for g in 0..G {
-                own[g] = V::splat(dout[g * head + i]).fma(values, own[g]);
-            }
-        }
-        for g in 0..G {
-            total[g] = V::load(&p[g]).fma(own[g], total[g]);
-        }
-        moved.push(own.map(V::lanes));
-    }
-    let mean_moved = total.map(|total| V::splat(sum(total.lanes())));
-    for ((p, moved), dpage) in scores.iter().zip(moved.iter_mut()).zip(dpages.iter_mut()) {
-        let p: [V; G] = std::array::from_fn(|g| V::load(&p[g]));
-        let ds: [V; G] = std::array::from_fn(|g| p[g].mul(V::load(&moved[g]).sub(mean_moved[g])).mul(scale));
-        *moved = ds.map(V::lanes);
-        let (dkeys, dvalues) = dpage[kv * 2 * head * PAGE..(kv + 1) * 2 * head * PAGE].split_at_mut(head * PAGE);
-        for (i, (dkeys, dvalues)) in dkeys.chunks_exact_mut(PAGE).zip(dvalues.chunks_exact_mut(PAGE)).enumerate() {
-            let (mut dkey, mut dvalue) = (V::load(dkeys), V::load(dvalues));
-            for g in 0..G {
-                dkey = ds[g].fma(V::splat(q[g * head + i]), dkey);
-                dvalue = p[g].fma(V::splat(dout[g * head + i]), dvalue);
-            }
-            dkey.store(dkeys);
-            dvalue.store(dvalues);
-        }
-    }
-    weighed::<V, G>(heads, turned, at, count, moved, dq);
-}
-
-/// Two numbers for each place and each of `G` heads.
-type ScoreBuffers<const G: usize> = (Vec<[Lanes; G]>, Vec<[Lanes; G]>);
 
 /// Scratch buffers for the scores, by how many heads of queries are computed at a time.
 #[derive(Default)]
 pub struct AttentionScratch {
-    single: ScoreBuffers<1>,
-    pair: ScoreBuffers<2>,
-    triple: ScoreBuffers<3>,
+    single: Vec<[Lanes; 1]>,
+    pair: Vec<[Lanes; 2]>,
+    triple: Vec<[Lanes; 3]>,
 }

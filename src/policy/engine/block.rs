@@ -37,11 +37,13 @@ pub struct BlockActivations {
     pub rounded: Rounded,
 }
 
-/// What the backward pass needs: the residual stream before each block and before its feed-forward part, `[tokens, width]` each.
+/// What the backward pass needs: the residual stream before each block and before its feed-forward part, `[tokens, width]` each. And what its attention
+/// gave, `[tokens, queries * head]`, where an adapter of the matrix behind it learns from that: in a long row, computing it again takes long.
 #[derive(Default)]
 pub struct ResidualStreams {
     pub before: Vec<Vec<f32>>,
     pub middle: Vec<Vec<f32>>,
+    pub attended: Vec<Vec<f32>>,
 }
 
 vectorised! {
@@ -96,6 +98,9 @@ impl Engine {
             let queries = self.config.heads * self.config.head;
             attended.resize(tokens.len() * queries, 0.0);
             memory.attend(number, StridedRows { numbers: qkv, stride: block.qkv.stride(), count: tokens.len() }, attended);
+            if let Some(streams) = &mut streams {
+                streams.attended.push(if adapted[1].is_empty() { Vec::new() } else { attended.clone() });
+            }
             block.out.forward(
                 self.isa,
                 &adapted[1],

@@ -11,7 +11,9 @@
 //! pages    keys and values, 16 tokens a page; a sequence is a list of pages
 //! block    forward through the blocks: the formulas of `model::decoder`
 //! head     logits, and log-probabilities with their gradient
-//! attention, rope, norm, linear: one formula each, with its gradient
+//! branches attention over a trie of tokens, forward and back
+//! tiles    attention of tokens that follow one another, with its gradient; `attention`: of one token
+//! rope, norm, linear: one formula each, with its gradient
 //! ```
 
 mod attention;
@@ -25,8 +27,7 @@ mod rope;
 pub mod tape;
 #[cfg(test)]
 mod tests;
-
-pub use block::KvMemory;
+mod tiles;
 
 use super::model::config::{DecoderConfig, OutputHead, EMBEDDING, NORM, OUTPUT, VALUE_HEAD};
 use super::model::lora::{whole, Adapter};

@@ -3,6 +3,7 @@
 pub use super::attention::PAGE;
 use super::attention::{attend, AttentionScratch};
 use super::block::{KvMemory, PlacedToken};
+use super::tiles::{self, TileScratch, TILE};
 use super::{AdaptedEngine, Engine};
 use crate::policy::products::dense::StridedRows;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -99,6 +100,7 @@ struct PagedSequences<'a, 'b> {
     sequences: &'a mut [&'b mut Sequence],
     counts: &'a [usize],
     scores: AttentionScratch,
+    tile: TileScratch,
 }
 
 impl KvMemory for PagedSequences<'_, '_> {
@@ -107,7 +109,6 @@ impl KvMemory for PagedSequences<'_, '_> {
         let at = block * heads.page();
         let (queries, keys) = (heads.queries * heads.head, heads.keys * heads.head);
         let mut row = 0;
-        let mut out = out.chunks_exact_mut(queries);
         for (sequence, &count) in self.sequences.iter_mut().zip(self.counts) {
             let shared = sequence.shared.len();
             for i in 0..count {
@@ -119,14 +120,21 @@ impl KvMemory for PagedSequences<'_, '_> {
             }
             let pages: Vec<&[f32]> =
                 sequence.shared.iter().map(|page| &page.numbers[..]).chain(sequence.own.iter().map(|page| &page.numbers[..])).collect();
-            for i in 0..count {
-                let visible = sequence.computed + i + 1;
-                let q = &qkv.numbers[(row + i) * qkv.stride..][..queries];
-                if let Some(out) = out.next() {
-                    attend(self.engine.isa(), q, heads, &pages[..visible.div_ceil(PAGE)], at, visible, out, &mut self.scores);
+            let mut done = 0;
+            while done < count {
+                let place = sequence.computed + done;
+                let tile = (TILE - place % TILE).min(count - done);
+                let q = StridedRows { numbers: &qkv.numbers[row * qkv.stride..], count: tile, ..qkv };
+                let out = &mut out[row * queries..(row + q.count) * queries];
+                let pages = &pages[..(place + q.count).div_ceil(PAGE)];
+                if q.count == 1 {
+                    attend(self.engine.isa(), &q.numbers[..queries], heads, pages, at, place + 1, out, &mut self.scores);
+                } else {
+                    tiles::attend(self.engine.isa(), q, heads, pages, at, place, out, &mut self.tile);
                 }
+                row += q.count;
+                done += q.count;
             }
-            row += count;
         }
     }
 }
@@ -142,7 +150,7 @@ pub fn advance(running: &AdaptedEngine, sequences: &mut [&mut Sequence], counts:
         last.push(tokens.len() - 1);
     }
     let x = {
-        let mut together = PagedSequences { engine, sequences, counts, scores: AttentionScratch::default() };
+        let mut together = PagedSequences { engine, sequences, counts, scores: AttentionScratch::default(), tile: TileScratch::default() };
         engine.forward(&running.adapters, &tokens, &mut together, None)
     };
     sequences.iter_mut().zip(counts).for_each(|(sequence, &count)| sequence.computed += count);

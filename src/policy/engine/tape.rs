@@ -1,7 +1,8 @@
 //! Training: a forward pass over a trie of tokens, which stores little, and the backward pass to the adapters, which recomputes each block
 //! (activation checkpointing).
 //!
-//! Two states per token and block are stored. Logits exist for a few tokens at a time, forward and backward.
+//! Two states per token and block are stored, and what attention gave where an adapter learns from it. Logits exist for a few tokens at a time,
+//! forward and backward.
 
 use super::block::{BlockActivations, PlacedToken, ResidualStreams};
 use super::branches::TrieAttention;
@@ -216,21 +217,17 @@ impl Tape {
         let stride = block.qkv.stride();
         let queries = config.heads * config.head;
         let qkv = StridedRows { numbers: &between.qkv, stride, count };
-        let mut branches = TrieAttention::new(isa, engine.heads(), &self.tokens);
-        // What attention gave is only needed by an adapter of the matrix behind it.
-        let mut attended = vec![0.0; if adapted[1].is_empty() { 0 } else { count * queries }];
-        super::KvMemory::attend(&mut branches, number, qkv, &mut attended);
-        let attended_rows = StridedRows { numbers: &attended, stride: queries, count };
         block.out.back(
             isa,
             &adapted[1],
-            attended_rows,
+            StridedRows { numbers: &self.streams.attended[number], stride: queries, count },
             StridedRows { numbers: dx, stride: width, count },
             &mut between.rounded,
             &mut back,
             gradient,
         );
         let mut dqkv = vec![0.0; between.qkv.len()];
+        let mut branches = TrieAttention::new(isa, engine.heads(), &self.tokens);
         branches.back(qkv, &self.before, StridedRows { numbers: &back, stride: block.out.back_stride(), count }, &mut dqkv);
         let keys = config.kv_heads * config.head;
         for (row, token) in self.tokens.iter().enumerate() {
