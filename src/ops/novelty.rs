@@ -162,9 +162,9 @@ fn counted(distinct: &mut Distinct, view: &View, with: &Novelty, pointer: &Point
             // What is said of an episode that is over is said in no state.
             _ if phases.value(i) != "play" => (0, 0, false),
             None => {
-                let asked = row::texts(&rows, "mode")?.value(i) == "memory";
+                let remembered = row::texts(&rows, "mode")?.value(i) == "memory";
                 let count = row::u64_list(row::lists(&rows, "retrieved")?, i).len() as u32;
-                (0, if asked { count + 1 } else { 0 }, false)
+                (0, if remembered { count + 1 } else { 0 }, false)
             }
             Some(point) => {
                 let name = Name::of(&rows, i);

@@ -43,13 +43,13 @@ pub fn scores(
             ..Default::default()
         }));
     }
-    // Of a text without tokens nothing has to be asked.
-    let asked: Vec<usize> = (0..examples.len()).filter(|&i| !examples[i].response.is_empty()).collect();
-    let batch = asked.iter().map(|&i| examples[i].clone()).collect();
+    // Of a text without tokens nothing has to be scored.
+    let to_score: Vec<usize> = (0..examples.len()).filter(|&i| !examples[i].response.is_empty()).collect();
+    let batch = to_score.iter().map(|&i| examples[i].clone()).collect();
     let mut tokens: Vec<Vec<f32>> = vec![vec![]; examples.len()];
     let scored =
-        policy.text_logprobs(model, version, batch).map_err(|error| error.describe(|i| row_name(view, asked[i] % prompts.len())))?;
-    asked.iter().zip(scored).for_each(|(&i, logprobs)| tokens[i] = logprobs);
+        policy.text_logprobs(model, version, batch).map_err(|error| error.describe(|i| row_name(view, to_score[i] % prompts.len())))?;
+    to_score.iter().zip(scored).for_each(|(&i, logprobs)| tokens[i] = logprobs);
     let all = tokens.chunks(prompts.len().max(1)).map(|rows| rows.iter().map(|tokens| mode.score(tokens)).collect());
     Ok(texts.targets.iter().map(|(name, _)| name.clone()).zip(all).collect())
 }
