@@ -121,8 +121,7 @@ mod tests {
             manifest.validate().unwrap_err()
         };
         assert_eq!(manifest().validate(), Ok(()));
-        assert!(forged(|m| m.committed[0].parts[1] = m.committed[0].parts[0].clone())
-            .contains("log/a/0/part-0.parquet is named twice"));
+        assert!(forged(|m| m.committed[0].parts[1] = m.committed[0].parts[0].clone()).contains("log/a/0/part-0.parquet is named twice"));
         assert!(forged(|m| m.committed[1].iteration = 0).contains("iteration 0 comes after iteration 0"));
         assert!(forged(|m| m.committed.reverse()).contains("iteration 0 comes after iteration 2"));
         assert!(

@@ -155,14 +155,14 @@ vectorised! {
             sums.resize(rows.room * padded, 0.0);
             for first in (0..rows.pages()).step_by(CHUNK) {
                 let end = rows.pages().min(first + CHUNK);
-                for page in first..end {
+                for (page, dpage) in dpages.iter_mut().enumerate().take(end).skip(first) {
                     let TileScratch { scores, moved, means, .. } = &mut *scratch;
-                    for row in 0..rows.seeing(page) {
+                    for (row, mean) in means.iter().enumerate().take(rows.seeing(page)) {
                         let i = page * rows.room + row;
-                        V::load(&scores[i]).mul(V::load(&moved[i]).sub(V::load(&means[row]))).mul(scale).store(&mut moved[i]);
+                        V::load(&scores[i]).mul(V::load(&moved[i]).sub(V::load(mean))).mul(scale).store(&mut moved[i]);
                     }
                     if page < rows.whole() {
-                        page_back::<V>(rows, page, 0, rows.count, &mut dpages[page][dat.clone()], scratch);
+                        page_back::<V>(rows, page, 0, rows.count, &mut dpage[dat.clone()], scratch);
                     }
                 }
                 weigh_pages::<V>(rows, &turned[first..end], first, at, &scratch.moved[first * rows.room..end * rows.room], &mut sums);
@@ -172,8 +172,9 @@ vectorised! {
             // A page that some don't see as a whole, token by token: when all that attend to one are done, its own gradient is there.
             for token in (0..rows.tokens).rev() {
                 let first = (rows.tokens - 1 - token) * rows.group();
-                for page in rows.whole()..(place + token + 1).div_ceil(PAGE) {
-                    page_back::<V>(rows, page, first, rows.group(), &mut dpages[page][dat.clone()], scratch);
+                let seen = dpages.iter_mut().enumerate().take((place + token + 1).div_ceil(PAGE));
+                for (page, dpage) in seen.skip(rows.whole()) {
+                    page_back::<V>(rows, page, first, rows.group(), &mut dpage[dat.clone()], scratch);
                 }
                 let (page, slot) = ((place + token) / PAGE, (place + token) % PAGE);
                 let dpage = &mut dpages[page][dat.clone()];

@@ -87,10 +87,10 @@ impl OneByOne<'_> {
         for (place, &token) in path.iter().enumerate() {
             let [_, k, v] = self.at(token, head);
             let ds = p[place] * (moved[place] - mean) * self.heads.scale();
-            for i in 0..size {
+            for (i, dout) in dout.iter().enumerate() {
                 self.dqkv[q + i] = ds.mul_add(self.qkv[k + i], self.dqkv[q + i]);
                 self.dqkv[k + i] = ds.mul_add(self.qkv[q + i], self.dqkv[k + i]);
-                self.dqkv[v + i] = p[place].mul_add(dout[i], self.dqkv[v + i]);
+                self.dqkv[v + i] = p[place].mul_add(*dout, self.dqkv[v + i]);
             }
         }
     }
