@@ -57,6 +57,6 @@ pub use query::{query, query_to, query_within, tables, QueryResult, Table};
 pub use reader::{columns, read, read_iteration, RowReader};
 pub use run::Run;
 pub use run_info::{NodeInfo, Replays, RunInfo};
-pub use scalar::{number, parses, value_of, values_of};
+pub use scalar::{numbers, parses, value_of, values_of};
 pub use weights::{FileChecksum, SavedWeights};
 pub use writer::write_part;

@@ -44,6 +44,20 @@ pub fn query_within(run: &Run, iterations: impl RangeBounds<u64>, sql: &str) -> 
     ask(&opened.db, sql).map_err(|e| explained(&opened.db, sql, &e.to_string()))
 }
 
+/// The answers to several questions over the whole run, each as [`query`] gives it.
+pub(super) fn answers(run: &Run, questions: &[&str]) -> Result<Vec<Result<QueryResult, LogError>>, LogError> {
+    let whole = 0..=u64::MAX;
+    let _reading = ReadLock::begin(run);
+    let index = LogIndex::read(run.root())?;
+    let files = views::files(run, &index, &whole, true)?;
+    let db = views::connect(&index.info, &files, &index.committed(run.root(), whole.clone())?, &whole)?;
+    let answer = |sql: &&str| {
+        guard::check(sql)?;
+        ask(&db, sql).map_err(|e| explained(&db, sql, &e.to_string()))
+    };
+    Ok(questions.iter().map(answer).collect())
+}
+
 /// A database over a run; the run's files stay where they are while it exists.
 struct OpenDatabase {
     db: Connection,

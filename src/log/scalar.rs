@@ -69,12 +69,13 @@ pub fn parses(info: &RunInfo, sql: &str) -> Result<(), LogError> {
     db.prepare(sql).map(drop).map_err(|e| query::explained(&db, sql, &e.to_string()))
 }
 
-/// The number that answers `sql` over a run's log, see [`super::query()`].
+/// The numbers that answer these questions over a run's log, see [`super::query()`]. The log is opened, and its checksums verified, once for
+/// all of them.
 ///
 /// # Errors
-/// An answer that is not one row of one column that is a number.
-pub fn number(run: &Run, sql: &str) -> Result<f64, LogError> {
-    single(query::query(run, sql)?)
+/// If the log can't be read; and for each question, an answer that is not one row of one column that is a number.
+pub fn numbers(run: &Run, questions: &[&str]) -> Result<Vec<Result<f64, LogError>>, LogError> {
+    Ok(query::answers(run, questions)?.into_iter().map(|answer| answer.and_then(single)).collect())
 }
 
 fn single(answer: QueryResult) -> Result<f64, LogError> {

@@ -1,12 +1,11 @@
 //! One cell of a table: a value for each seed, and the bootstrap over seeds and tasks.
 
-use super::file::{ColumnSpec, RowSpec, Study, TableSpec, Uncertainty};
-use super::plan::{sides, SeededMeasurement, SeededRun};
-use super::work::{measured, progress, RunProgress};
+use super::file::{ColumnSpec, RowSpec, TableSpec, Uncertainty};
+use super::plan::{sides, SeededRun};
+use super::values::{SeedResult, StudyValues, TaskSums};
 use crate::cli::error::{Error, Result};
 use crate::log;
 use crate::stats::{draws, of_seeds, over_draws, Draw, Interval};
-use serde_json::Value;
 
 /// The number of bootstrap draws: enough for the second digit of a deviation.
 const DRAWS: usize = 300;
@@ -22,11 +21,11 @@ pub struct TableCell {
 }
 
 /// The cell's values, as far as they are there.
-pub fn cell(study: &Study, table: &TableSpec, row: &RowSpec, column: &ColumnSpec) -> Result<TableCell> {
+pub fn cell(values: &StudyValues, table: &TableSpec, row: &RowSpec, column: &ColumnSpec) -> Result<TableCell> {
     let wrong = |e: Error| e.at(format!("`{}` of `{}`", column.name, row.name));
     let mut both: Vec<RunValues> = Vec::new();
     for (run, measurement) in sides(table, row) {
-        both.push(side(study, run, measurement, column).map_err(wrong)?);
+        both.push(side(values, run, measurement, column).map_err(wrong)?);
     }
     let mut both = both.into_iter();
     let whole = both.next().unwrap_or_default();
@@ -37,10 +36,10 @@ pub fn cell(study: &Study, table: &TableSpec, row: &RowSpec, column: &ColumnSpec
 }
 
 /// The difference of two rows, seed by seed.
-pub fn difference(study: &Study, table: &TableSpec, rows: [&RowSpec; 2], column: &ColumnSpec) -> Result<TableCell> {
+pub fn difference(values: &StudyValues, table: &TableSpec, rows: [&RowSpec; 2], column: &ColumnSpec) -> Result<TableCell> {
     let values_of = |row: &RowSpec| {
         let (run, measurement) = sides(table, row).next().unwrap_or((row.run.as_str(), None));
-        side(study, run, measurement, column).map_err(|e| e.at(format!("`{}` of `{}`", column.name, row.name)))
+        side(values, run, measurement, column).map_err(|e| e.at(format!("`{}` of `{}`", column.name, row.name)))
     };
     values_of(rows[0])?.less(values_of(rows[1])?, column)
 }
@@ -52,69 +51,16 @@ struct RunValues {
     missing: usize,
 }
 
-/// A value, and the sums over each task if the measurement has them.
-struct SeedResult {
-    value: f64,
-    tasks: Option<Vec<TaskSums>>,
-}
-
-/// Sums over the episodes of a task.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct TaskSums {
-    won: Vec<f64>,
-    trials: f64,
-    episodes: f64,
-    turns: f64,
-    score: f64,
-}
-
-fn side(study: &Study, run: &str, measurement: Option<&str>, column: &ColumnSpec) -> Result<RunValues> {
+fn side(values: &StudyValues, run: &str, measurement: Option<&str>, column: &ColumnSpec) -> Result<RunValues> {
     let mut side = RunValues::default();
-    for seed in study.runs.get(run).map_or(&[][..], |run| study.seeds(run)) {
+    for seed in values.study.runs.get(run).map_or(&[][..], |run| values.study.seeds(run)) {
         let run_of_seed = SeededRun { run: run.into(), seed: *seed };
-        match seed_result(study, &run_of_seed, measurement, column)? {
+        match values.of(&run_of_seed, measurement, column)? {
             Some(result) => side.results.push((*seed, result)),
             None => side.missing += 1,
         }
     }
     Ok(side)
-}
-
-/// The column's value of one run of one seed; none while it isn't there, or the run isn't finished.
-fn seed_result(study: &Study, training: &SeededRun, measurement: Option<&str>, column: &ColumnSpec) -> Result<Option<SeedResult>> {
-    if progress(study, training)? != RunProgress::Finished {
-        return Ok(None);
-    }
-    if let Some(sql) = &column.query {
-        let value = log::number(&log::Run::open(&study.folder(training))?, sql)?;
-        return Ok(Some(SeedResult { value: column.scale * value, tasks: None }));
-    }
-    let (Some(expression), Some(measurement)) = (&column.value, measurement) else { return Ok(None) };
-    let Some(answer) = measured(study, &SeededMeasurement { measurement: measurement.into(), training: training.clone() }) else {
-        return Ok(None);
-    };
-    let value = column.scale * log::value_of(&figures(&answer), expression)?;
-    Ok(Some(SeedResult { value, tasks: tasks(&answer) }))
-}
-
-/// The figures of an answer of `flow eval`, by name.
-pub fn figures(answer: &Value) -> Vec<(String, f64)> {
-    let pass = answer["pass"].as_array().into_iter().flatten();
-    let pass = pass.filter_map(|p| Some((format!("pass@{}", p["k"].as_u64()?), p["share"].as_f64()?)));
-    let rest = answer.as_object().into_iter().flatten().filter_map(|(name, value)| Some((name.clone(), value.as_f64()?)));
-    pass.chain(rest).collect()
-}
-
-/// The sums over each task in an answer of `flow eval`.
-fn tasks(answer: &Value) -> Option<Vec<TaskSums>> {
-    let each = &answer["by_task"];
-    let numbers = |name: &str| each[name].as_array().map(|all| all.iter().map(|n| n.as_f64().unwrap_or(0.0)).collect::<Vec<f64>>());
-    let (episodes, turns, score) = (numbers("episodes")?, numbers("turns")?, numbers("return")?);
-    let trials = answer["samples"].as_f64()?;
-    let won = each["won"].as_array()?.iter().map(|won| won.as_array().map(|won| won.iter().map(|n| n.as_f64().unwrap_or(0.0)).collect()));
-    let won = won.collect::<Option<Vec<Vec<f64>>>>()?;
-    let rows = won.into_iter().zip(episodes).zip(turns).zip(score);
-    Some(rows.map(|(((won, episodes), turns), score)| TaskSums { won, trials, episodes, turns, score }).collect())
 }
 
 /// The names of what [`drawn_figures`] gives for tasks with so many attempts.
@@ -259,6 +205,7 @@ impl TableCell {
 
 #[cfg(test)]
 mod tests {
+    use super::super::values::tasks;
     use super::*;
     use serde_json::json;
 
@@ -272,17 +219,6 @@ mod tests {
         assert_eq!(cell(&[60.0], 0).text(1, Uncertainty::Interval), "60.0");
         assert_eq!(cell(&[], 3).text(1, Uncertainty::Deviation), "-");
         assert_eq!((cell(&[60.0, 80.0], 0).mean(), cell(&[], 0).mean()), (Some(70.0), None));
-    }
-
-    #[test]
-    fn figures_of_an_evaluation_have_names() {
-        let answer =
-            json!({ "pass": [{ "k": 1, "share": 0.5 }, { "k": 3, "share": 0.75 }], "return": 2.5, "panel": "x", "diversity": null });
-        let named = figures(&answer);
-        assert_eq!(named[..2], [("pass@1".to_string(), 0.5), ("pass@3".to_string(), 0.75)]);
-        assert!(named.contains(&("return".to_string(), 2.5)) && named.len() == 3, "{named:?}");
-        // The share of first failures that were recovered.
-        assert_eq!(log::value_of(&named, r#"("pass@3" - "pass@1") / (1 - "pass@1")"#).unwrap(), 0.5);
     }
 
     /// Two seeds on two tasks, of which the one is always won and the other never: seeds agree, and a draw of tasks has 0, a half or 1.

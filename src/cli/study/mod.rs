@@ -4,6 +4,7 @@ mod cell;
 mod file;
 mod page;
 mod plan;
+mod values;
 mod verdict;
 mod work;
 
@@ -18,6 +19,7 @@ use clap::Args;
 use file::Study;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use values::StudyValues;
 use work::{remaining, work};
 
 /// The JSON Schema of a study's file.
@@ -66,7 +68,7 @@ impl StudyArgs {
             study.mistakes()
         })?;
         if let Some([table, row, column]) = self.cell.as_deref() {
-            answer(&page::origin(&study, table, row, column)?);
+            answer(&page::origin(&StudyValues::new(&study), table, row, column)?);
             return Ok(ExitCode::SUCCESS);
         }
         checked(&study)?;
@@ -82,7 +84,7 @@ impl StudyArgs {
             return Ok(ExitCode::from(130));
         }
         let before = files::text(&study.page, 16 << 20).unwrap_or_default();
-        let text = page::page(&study, &self.study.display().to_string(), &before)?;
+        let text = page::page(&StudyValues::new(&study), &self.study.display().to_string(), &before)?;
         if let Some(folder) = study.page.parent() {
             std::fs::create_dir_all(folder).map_err(Error::file(folder))?;
         }

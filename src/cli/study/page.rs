@@ -3,6 +3,7 @@
 use super::cell::{cell, TableCell};
 use super::file::{ColumnSpec, RowSpec, Study, TableSpec, Uncertainty};
 use super::plan::{sides, SeededMeasurement, SeededRun};
+use super::values::StudyValues;
 use super::verdict::{comparisons, level, verdict, DifferenceVerdict};
 use super::work::command_line;
 use crate::cli::error::{Error, Result};
@@ -11,14 +12,15 @@ use crate::cli::error::{Error, Result};
 const NOTES: &str = "## What came out";
 
 /// The page: what the study makes, then what its authors wrote below.
-pub fn page(study: &Study, file: &str, before: &str) -> Result<String> {
+pub fn page(values: &StudyValues, file: &str, before: &str) -> Result<String> {
+    let study = values.study;
     let title = study.title.as_ref().unwrap_or(&study.study);
     let mut text = format!("# {title}\n\nMade by `flow study {file}`.\n");
     if !study.about.is_empty() {
         text += &format!("\n{}\n", study.about.trim());
     }
     for table in &study.tables {
-        text += &format!("\n{}", markdown(study, table)?);
+        text += &format!("\n{}", markdown(values, table)?);
     }
     if let Some((_, notes)) = before.split_once(NOTES) {
         text += &format!("\n{NOTES}{notes}");
@@ -26,7 +28,7 @@ pub fn page(study: &Study, file: &str, before: &str) -> Result<String> {
     Ok(text)
 }
 
-fn markdown(study: &Study, table: &TableSpec) -> Result<String> {
+fn markdown(values: &StudyValues, table: &TableSpec) -> Result<String> {
     let paper = table.rows.iter().any(|row| row.paper.is_some());
     let mut text = format!("## {}\n\n", table.title);
     if !table.about.is_empty() {
@@ -34,15 +36,15 @@ fn markdown(study: &Study, table: &TableSpec) -> Result<String> {
     }
     let mut cells: Vec<Vec<TableCell>> = Vec::new();
     for row in &table.rows {
-        cells.push(table.columns.iter().map(|column| cell(study, table, row, column)).collect::<Result<_>>()?);
+        cells.push(table.columns.iter().map(|column| cell(values, table, row, column)).collect::<Result<_>>()?);
     }
-    text += &format!("{}\n\n", covered(study, table, &cells));
+    text += &format!("{}\n\n", covered(values.study, table, &cells));
     let names: Vec<&str> = table.columns.iter().map(|c| c.name.as_str()).collect();
     let last = if paper { " *paper* |" } else { "" };
     text += &format!("| | {} |{last}\n", names.join(" | "));
     text += &format!("| --- |{}{}\n", " ---: |".repeat(names.len()), if paper { " ---: |" } else { "" });
     for (row, cells) in table.rows.iter().zip(&cells) {
-        let cell_text = |(column, cell): (&ColumnSpec, &TableCell)| cell_text(study, table, row, column, cell);
+        let cell_text = |(column, cell): (&ColumnSpec, &TableCell)| cell_text(values, table, row, column, cell);
         let cells = table.columns.iter().zip(cells).map(cell_text).collect::<Result<Vec<String>>>()?;
         let paper = if paper { format!(" {} |", row.paper.as_ref().map_or("".into(), |p| format!("*{p}*"))) } else { String::new() };
         text += &format!("| {} | {} |{paper}\n", row.name, cells.join(" | "));
@@ -57,9 +59,9 @@ fn markdown(study: &Study, table: &TableSpec) -> Result<String> {
 }
 
 /// A cell as it stands in the table: with the verdict on it, and in bold where it is better than the best plain method.
-fn cell_text(study: &Study, table: &TableSpec, row: &RowSpec, column: &ColumnSpec, cell: &TableCell) -> Result<String> {
+fn cell_text(values: &StudyValues, table: &TableSpec, row: &RowSpec, column: &ColumnSpec, cell: &TableCell) -> Result<String> {
     let text = cell.text(column.digits, table.spread);
-    let Some(verdict) = verdict(study, table, row, column, cell)? else { return Ok(text) };
+    let Some(verdict) = verdict(values, table, row, column, cell)? else { return Ok(text) };
     let better = verdict == if column.lower { DifferenceVerdict::Below } else { DifferenceVerdict::Above };
     let text = if better && row.less.is_none() { format!("**{text}**") } else { text };
     Ok(format!("{text}, {}", verdict.words()))
@@ -108,7 +110,8 @@ fn picture<'a>(column: &str, digits: usize, bars: impl Iterator<Item = (&'a str,
 }
 
 /// Where a cell comes from: for each seed the commands that made it, what was asked, and what came out.
-pub fn origin(study: &Study, title: &str, name: &str, column: &str) -> Result<String> {
+pub fn origin(values: &StudyValues, title: &str, name: &str, column: &str) -> Result<String> {
+    let study = values.study;
     let unknown =
         |what: &str, name: &str, known: Vec<&str>| Error::Request(format!("there is no {what} `{name}`; there are: {}", known.join(", ")));
     let tables = || study.tables.iter().map(|t| t.title.as_str()).collect();
@@ -117,7 +120,7 @@ pub fn origin(study: &Study, title: &str, name: &str, column: &str) -> Result<St
     let row = table.rows.iter().find(|r| r.name == name).ok_or_else(|| unknown("row", name, rows()))?;
     let columns = || table.columns.iter().map(|c| c.name.as_str()).collect();
     let column = table.columns.iter().find(|c| c.name == column).ok_or_else(|| unknown("column", column, columns()))?;
-    let cell = cell(study, table, row, column)?;
+    let cell = cell(values, table, row, column)?;
     let mut text = format!("{}\n", cell.text(column.digits, table.spread));
     for (seed, value) in &cell.seeds {
         text += &format!("  seed {seed}: {value:.4}\n");

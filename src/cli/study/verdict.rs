@@ -3,6 +3,7 @@
 
 use super::cell::{cell, difference, TableCell};
 use super::file::{ColumnSpec, RowSpec, Study, TableSpec};
+use super::values::StudyValues;
 use crate::cli::error::Result;
 
 /// The verdict on a difference.
@@ -43,22 +44,28 @@ fn compared(table: &TableSpec, row: &RowSpec) -> bool {
 ///
 /// # Errors
 /// If a figure can't be read.
-pub fn verdict(study: &Study, table: &TableSpec, row: &RowSpec, column: &ColumnSpec, own: &TableCell) -> Result<Option<DifferenceVerdict>> {
+pub fn verdict(
+    values: &StudyValues,
+    table: &TableSpec,
+    row: &RowSpec,
+    column: &ColumnSpec,
+    own: &TableCell,
+) -> Result<Option<DifferenceVerdict>> {
     if !compared(table, row) {
         return Ok(None);
     }
     if row.less.is_some() {
-        return Ok(verdict_on(own, level(study)));
+        return Ok(verdict_on(own, level(values.study)));
     }
-    let Some(best) = best(study, table, column)? else { return Ok(None) };
-    Ok(verdict_on(&difference(study, table, [row, best], column)?, level(study)))
+    let Some(best) = best(values, table, column)? else { return Ok(None) };
+    Ok(verdict_on(&difference(values, table, [row, best], column)?, level(values.study)))
 }
 
 /// The plain method that does best in this column.
-fn best<'a>(study: &Study, table: &'a TableSpec, column: &ColumnSpec) -> Result<Option<&'a RowSpec>> {
+fn best<'a>(values: &StudyValues, table: &'a TableSpec, column: &ColumnSpec) -> Result<Option<&'a RowSpec>> {
     let mut best: Option<(f64, &RowSpec)> = None;
     for row in table.rows.iter().filter(|row| row.plain) {
-        let Some(mean) = cell(study, table, row, column)?.mean() else { continue };
+        let Some(mean) = cell(values, table, row, column)?.mean() else { continue };
         let mean = if column.lower { -mean } else { mean };
         if best.is_none_or(|(most, _)| mean > most) {
             best = Some((mean, row));
