@@ -8,6 +8,7 @@ use crate::{files, ops, pipeline};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -95,11 +96,14 @@ pub fn command_line(arguments: &[OsString]) -> String {
     std::iter::once("flow".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
-/// The remaining jobs: each run followed by its measurements, so that there are figures before the last run is done.
+/// The remaining jobs: all runs under their first seed, each followed by its measurements, before any under the second, so that there is a
+/// whole column of figures early on.
 pub fn remaining(study: &Study) -> Result<Vec<StudyJob>> {
     let measurings = study.measurings();
     let mut jobs = Vec::new();
-    for training in study.trainings() {
+    let mut trainings = study.trainings();
+    trainings.sort_by_key(|t| study.runs.get(&t.run).and_then(|run| study.seeds(run).iter().position(|seed| *seed == t.seed)));
+    for training in trainings {
         let finished = progress(study, &training)? == RunProgress::Finished;
         let own = measurings.iter().filter(|m| m.training == training && !(finished && measured(study, m).is_some()));
         let own: Vec<StudyJob> = own.cloned().map(StudyJob::Measure).collect();
@@ -115,10 +119,42 @@ struct RunningJob {
     child: Child,
     /// Where its output goes.
     output: PathBuf,
+    /// Tells other processes that work on the study's folder that this job is taken, until its answer is stored.
+    _claim: File,
     since: Instant,
 }
 
-/// Does all of `jobs`, at most `most` at a time, each with its share of the processors. `Ok(false)` if it was interrupted.
+/// Whose a job is.
+enum Claim {
+    /// Ours: its output goes to this file, which stays locked meanwhile.
+    Ours(File),
+    /// Another process is at it.
+    Taken,
+    /// Another process has done it.
+    Done,
+}
+
+/// Takes a job whose output goes to `output`, unless another process did.
+fn claim(study: &Study, job: &StudyJob, output: &Path) -> Result<Claim> {
+    let file = File::options().create(true).write(true).truncate(false).open(output).map_err(Error::file(output))?;
+    match file.try_lock() {
+        Ok(()) => (),
+        Err(TryLockError::WouldBlock) => return Ok(Claim::Taken),
+        Err(TryLockError::Error(e)) => return Err(Error::file(output)(e)),
+    }
+    let done = match job {
+        StudyJob::Train(t) => progress(study, t)? == RunProgress::Finished,
+        StudyJob::Measure(m) => measured(study, m).is_some(),
+    };
+    if done {
+        return Ok(Claim::Done);
+    }
+    file.set_len(0).map_err(Error::file(output))?;
+    Ok(Claim::Ours(file))
+}
+
+/// Does all of `jobs`, at most `most` at a time, each with its share of the processors. Other processes may do so in the same folder: no job
+/// is done twice. `Ok(false)` if it was interrupted.
 pub fn work(study: &Study, jobs: Vec<StudyJob>, most: usize) -> Result<bool> {
     let home = study.home();
     let create_folder = |path: &Path| std::fs::create_dir_all(path).map_err(Error::file(path));
@@ -134,21 +170,38 @@ pub fn work(study: &Study, jobs: Vec<StudyJob>, most: usize) -> Result<bool> {
     let mut waiting = jobs;
     let mut running: Vec<RunningJob> = Vec::new();
     while !(waiting.is_empty() && running.is_empty()) {
-        while running.len() < most && !interrupted.load(Ordering::Relaxed) {
+        let mut at = 0;
+        while running.len() < most && at < waiting.len() && !interrupted.load(Ordering::Relaxed) {
             let busy: Vec<&StudyJob> = waiting.iter().chain(running.iter().map(|r| &r.job)).collect();
-            let Some(next) = waiting.iter().position(|job| ready(study, job, &busy)) else { break };
-            let job = waiting.remove(next);
+            if !ready(study, &waiting[at], &busy) {
+                at += 1;
+                continue;
+            }
+            let output = output(study, &waiting[at]);
+            let claim = match claim(study, &waiting[at], &output)? {
+                Claim::Taken => {
+                    at += 1;
+                    continue;
+                }
+                Claim::Done => {
+                    waiting.remove(at);
+                    continue;
+                }
+                Claim::Ours(file) => file,
+            };
+            let job = waiting.remove(at);
             let hours = clock.remaining(waiting.iter().chain(std::iter::once(&job)), running.iter().map(|r| &r.job), most);
             let number = total - waiting.len();
             eprintln!("{number}/{total}  {}{}", job.name(), hours.map(|h| format!("; {h} left")).unwrap_or_default());
-            let (arguments, output) = command_for(study, &job)?;
-            let file = std::fs::File::create(&output).map_err(Error::file(&output))?;
             let mut command = Command::new(&flow);
-            command.args(arguments).env("OMP_NUM_THREADS", threads.to_string());
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
-            running.push(RunningJob { job, child: command.spawn()?, output, since: Instant::now() });
+            command.args(arguments(study, &job)?).env("OMP_NUM_THREADS", threads.to_string());
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(claim.try_clone()?);
+            running.push(RunningJob { job, child: command.spawn()?, output, _claim: claim, since: Instant::now() });
+            // What it makes possible may stand before it.
+            at = 0;
         }
-        std::thread::sleep(Duration::from_millis(50));
+        // Where all that is left is others', there is no hurry.
+        std::thread::sleep(Duration::from_millis(if running.is_empty() { 1000 } else { 50 }));
         let mut at = 0;
         while at < running.len() {
             if running[at].child.try_wait()?.is_none() {
@@ -193,29 +246,30 @@ fn ready(study: &Study, job: &StudyJob, busy: &[&StudyJob]) -> bool {
     }
 }
 
-/// The arguments of the process that starts or resumes this job, and the file for its messages.
-fn command_for(study: &Study, job: &StudyJob) -> Result<(Vec<OsString>, PathBuf)> {
-    let output = |name: String| study.home().join("output").join(name + ".txt");
-    let json = ["--format".into(), "json".into()];
-    Ok(match job {
-        StudyJob::Measure(m) => {
-            let name = format!("{}-{}-{}", m.measurement, m.training.run, m.training.seed);
-            (study.measure(m).into_iter().chain(json).collect(), output(name))
-        }
+/// The file for a job's messages.
+fn output(study: &Study, job: &StudyJob) -> PathBuf {
+    let name = match job {
+        StudyJob::Measure(m) => format!("{}-{}-{}", m.measurement, m.training.run, m.training.seed),
+        StudyJob::Train(t) => format!("{}-{}", t.run, t.seed),
+    };
+    study.home().join("output").join(name + ".txt")
+}
+
+/// The arguments of the process that does this job, or goes on with it.
+fn arguments(study: &Study, job: &StudyJob) -> Result<Vec<OsString>> {
+    let mut arguments = match job {
+        StudyJob::Measure(m) => study.measure(m),
+        StudyJob::Train(t) if progress(study, t)? == RunProgress::Absent => study.train(t),
         StudyJob::Train(t) => {
-            let arguments = match progress(study, t)? {
-                RunProgress::Absent => study.train(t),
-                _ => {
-                    let mut arguments: Vec<OsString> = vec!["resume".into(), study.folder(t).into()];
-                    if let Some(n) = study.runs.get(&t.run).and_then(iterations) {
-                        arguments.extend(["--iterations".into(), n.to_string().into()]);
-                    }
-                    arguments
-                }
-            };
-            (arguments.into_iter().chain(json).collect(), output(format!("{}-{}", t.run, t.seed)))
+            let mut arguments: Vec<OsString> = vec!["resume".into(), study.folder(t).into()];
+            if let Some(n) = study.runs.get(&t.run).and_then(iterations) {
+                arguments.extend(["--iterations".into(), n.to_string().into()]);
+            }
+            arguments
         }
-    })
+    };
+    arguments.extend(["--format".into(), "json".into()]);
+    Ok(arguments)
 }
 
 /// Saves the output of a measurement, with its command and the digest of the run that it measured.

@@ -124,6 +124,18 @@ impl Environment for Minesweeper {
         inference::choose(&self.field, self.mines, &self.noted_mines).map(|at| self.text(at))
     }
 
+    /// As `explore` the cell that it opens without being sure of it, as `memory` the cells that are sure to hide mines.
+    fn expert_part(&mut self, tag: &str) -> Option<String> {
+        let chance = inference::probabilities(&self.field, self.mines);
+        let cells: Vec<usize> = match tag {
+            "explore" => inference::choose(&self.field, self.mines, &self.noted_mines).filter(|&at| chance[at] > 1e-9).into_iter().collect(),
+            "memory" => (0..chance.len()).filter(|&at| chance[at] > 1.0 - 1e-9).collect(),
+            _ => return None,
+        };
+        let names: Vec<String> = cells.into_iter().map(|at| self.text(at)).collect();
+        Some(if names.is_empty() { "none".into() } else { names.join(", ") })
+    }
+
     /// The cells that hide mines as far as the field shows it: the one that was opened, and those that the numbers leave no doubt of.
     fn lesson(&mut self) -> Option<String> {
         let mut before = self.field.clone();
@@ -210,6 +222,18 @@ mod tests {
         let step = game.step("(3, 4)");
         assert_eq!((step.reward, step.done, step.won, step.valid), (-0.1, true, false, true));
         assert!(!game.step("(1, 1)").valid, "nothing opens after the end");
+    }
+
+    /// Mines at (1, 3) and (3, 4). Open at first: a 1 at (1, 2), which leaves five cells in doubt.
+    #[test]
+    fn the_expert_writes_what_it_does_not_know_and_what_it_does() {
+        let mut game = game(&[2, 11], 1);
+        let action = game.expert();
+        assert_eq!((game.expert_part("explore"), game.expert_part("memory")), (action, Some("none".into())));
+        // With the left half open the numbers leave no doubt of both mines.
+        game.step("(4, 1)");
+        assert_eq!((game.expert_part("explore").unwrap(), game.expert_part("memory").unwrap()), ("none".into(), "(1, 3), (3, 4)".into()));
+        assert_eq!(game.expert_part("think"), None);
     }
 
     /// A mine in one corner, opened from there outwards up to the opposite corner: that one is blank, but nothing opens with it.
