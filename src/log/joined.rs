@@ -23,13 +23,25 @@ impl Turns<'_> {
     }
 }
 
-/// All nodes side by side. A column that several nodes logged keeps its name where it was logged last, and is called
-/// `node_column` elsewhere.
+/// All nodes side by side. A column that several nodes logged has its name as the last of them logged it that has the row (plays and
+/// reflections are rows of different nodes), and is called `node_column` as the others did.
 pub(super) fn trajectories(nodes: &[Turns]) -> Option<String> {
     let key = key();
     let (first, rest) = nodes.split_first()?;
-    let columns: String =
-        column_sources(nodes, |c| !NAME.contains(&c)).iter().map(|(name, source)| format!(", {source} AS {}", quoted(name))).collect();
+    let column = |(name, source): (String, String)| {
+        let having: Vec<&Turns> = nodes.iter().rev().filter(|n| n.has(&name)).collect();
+        let source = match having[..] {
+            [_, _, ..] => {
+                having.iter().fold("CASE".to_owned(), |case, node| {
+                    let id = quoted(node.id);
+                    format!("{case} WHEN {id}.iteration IS NOT NULL THEN {id}.{}", quoted(&name))
+                }) + " END"
+            }
+            _ => source,
+        };
+        format!(", {source} AS {}", quoted(&name))
+    };
+    let columns: String = column_sources(nodes, |c| !NAME.contains(&c)).into_iter().map(column).collect();
     let joins: String = rest.iter().map(|n| format!(" FULL JOIN {} USING ({key})", quoted(n.id))).collect();
     Some(format!("SELECT {key}{columns} FROM {}{joins}", quoted(first.id)))
 }

@@ -68,9 +68,11 @@ fn trajectories_join_the_nodes_row_by_row() {
         "SELECT count(*) AS n, count(observation) AS seen, count(advantage) AS judged, count(rollout_reward) AS first FROM trajectories";
     // `advantages` keeps every second row only.
     assert_eq!(json(&run, all), serde_json::json!([{ "n": rows, "seen": rows, "judged": rows / 2, "first": rows }]));
-    // `reward` is logged by both: the plain name is the later node's.
-    let both = "SELECT bool_and(reward = 10 * rollout_reward + 1) AS same FROM trajectories WHERE reward IS NOT NULL";
+    // `reward` is logged by both: the plain name is the later node's, and the earlier one's where the later has no such row.
+    let both = "SELECT bool_and(reward = 10 * rollout_reward + 1) AS same FROM trajectories WHERE advantage IS NOT NULL";
     assert_eq!(json(&run, both), serde_json::json!([{ "same": true }]));
+    let alone = "SELECT bool_and(reward = rollout_reward) AS same FROM trajectories WHERE advantage IS NULL";
+    assert_eq!(json(&run, alone), serde_json::json!([{ "same": true }]));
 }
 
 #[test]

@@ -98,6 +98,11 @@ fn every_version_of_a_memory_can_be_asked_for() {
     assert!(row["all_given"].as_u64().unwrap() > 10 && row["wrong"] == 0, "{row}");
     let odd = "select count(*) as n from rollout where len(retrieved) > 3 or (mode = 'plain' and len(retrieved) > 0) or (len(retrieved) > 0) <> (len(bare_tokens) > 0)";
     assert_eq!(ask(&run, odd)[0]["n"], 0);
+    // In `trajectories` turns are as the rollout logged them, though reflections are rows of another node with the same columns.
+    let played = "select count(*) as n, count(*) filter (t.won = r.won and t.mode = r.mode and t.response = r.response) as same \
+                  from rollout r join trajectories t using (iteration, task, sample, attempt, turn, phase)";
+    let row = &ask(&run, played)[0];
+    assert!(row["n"] == row["same"] && row["n"].as_u64().unwrap() > 0, "{row}");
     // An iteration is played with the memory or without it, as a whole, and learnt from in one way.
     let modes = ask(&run, "select distinct iteration, mode from rollout");
     assert_eq!(modes.len(), 6);

@@ -3,6 +3,7 @@
 use crate::common::*;
 use serde_json::Value;
 use std::path::Path;
+use std::process::Stdio;
 
 const PIPELINE: &str = r#"
 flow: small
@@ -56,6 +57,28 @@ tables:
     );
     std::fs::write(&file, rooted(&text)).unwrap();
     file
+}
+
+#[test]
+fn two_processes_share_a_study_and_do_nothing_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = study(folder.path());
+    let left = done(flow().arg("study").arg(&file).arg("--dry-run"));
+    // All that is of the first seed comes before the second.
+    let jobs: Vec<&str> = left.lines().skip(1).map(str::trim).collect();
+    let order = ["run start, seed 7", "measure panel of start, seed 7", "run method, seed 1", "measure panel of method, seed 1"];
+    assert_eq!(jobs[..4], order);
+    let begin = || flow().arg("study").arg(&file).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let both = [begin(), begin()].map(|child| child.wait_with_output().unwrap());
+    let mut begun: Vec<String> = Vec::new();
+    for output in &both {
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let lines = text(&output.stderr);
+        begun.extend(lines.lines().map(|line| line.split_once("  ").unwrap().1.split(';').next().unwrap().to_owned()));
+    }
+    let mut all: Vec<String> = jobs.iter().map(|job| job.to_string()).collect();
+    (begun.sort(), all.sort());
+    assert_eq!(begun, all);
 }
 
 #[test]

@@ -128,7 +128,9 @@ impl Environment for Minesweeper {
     fn expert_part(&mut self, tag: &str) -> Option<String> {
         let chance = inference::probabilities(&self.field, self.mines);
         let cells: Vec<usize> = match tag {
-            "explore" => inference::choose(&self.field, self.mines, &self.noted_mines).filter(|&at| chance[at] > 1e-9).into_iter().collect(),
+            "explore" => {
+                inference::choose(&self.field, self.mines, &self.noted_mines).filter(|&at| chance[at] > 1e-9).into_iter().collect()
+            }
             "memory" => (0..chance.len()).filter(|&at| chance[at] > 1.0 - 1e-9).collect(),
             _ => return None,
         };
