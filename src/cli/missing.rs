@@ -6,6 +6,7 @@ use super::models::{newest_of, pruned, run_at};
 use super::summary::shell_word;
 use crate::files;
 use crate::pipeline::{contents, Catalog, Node, Pipeline, Wrong};
+use crate::policy::is_adapter;
 use std::path::{Path, PathBuf};
 
 /// Models and programs that don't exist or are too large for this machine, each with its place in the pipeline, whose path is `file`.
@@ -52,10 +53,22 @@ fn missing_model(name: &str, model: &serde_json::Value, file: &Path) -> Option<W
             format!("the run `{load}` has no weights of `{model_name}`"),
             format!("the run has weights of another model, which `of` can name, or it was cut off: flow resume {}", shell_word(load)),
         ),
-        Ok(_) => return None,
+        Ok(newest) => {
+            let folder = newest.and_then(|(weights, run)| Some(run.root().join(weights?.path))).unwrap_or_else(|| path.into());
+            return unlearnt_base(name, model, &folder);
+        }
         Err(error) => (error.to_string(), "a run's folder or a model's is wanted".into()),
     };
     Some(Wrong { at, message, help: Some(help) })
+}
+
+/// A base that is to be kept in another kind, where no adapter stands beside it.
+fn unlearnt_base(name: &str, model: &serde_json::Value, folder: &Path) -> Option<Wrong> {
+    let base = model["base"].as_str().filter(|base| *base != "own")?;
+    let adapted = !model["lora"].is_null() || !model["adapter"].is_null() || is_adapter(folder);
+    let message = format!("`{name}` has no adapter, and only the base of one is kept as {base}");
+    let help = "add `lora: { rank: 1 }`: an adapter that nothing trains leaves the model what it is".to_owned();
+    (!adapted).then(|| Wrong { at: vec!["models".into(), name.into(), "base".into()], message, help: Some(help) })
 }
 
 /// The command that makes the run in this folder, if a comment in the pipeline's file has it.

@@ -97,6 +97,9 @@ fn two_adapters_on_one_base_are_resumed_and_replayed() {
     let new = "{ new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1, lora: { rank: 4 } }";
     let rounded = SHARED.replace(new, &format!("{{ load: {}, base: int8, lora: {{ rank: 4 }} }}", base.display()));
     assert!(rounded != SHARED);
+    // Before anything runs: weights that are all learnt aren't rounded.
+    let message = fails(flow().arg("check").arg(pipeline(folder.path(), &rounded.replace("base: int8, lora: { rank: 4 }", "base: int8"))));
+    assert!(message.contains("only the base of one is kept as int8") && message.contains("lora: { rank: 1 }"), "{message}");
     for (name, yaml) in [("new", SHARED), ("int8", rounded.as_str())] {
         let whole = trained(folder.path(), &format!("{name}-whole"), yaml, &["--set", "iterations=4", "--workers", "2"]);
         let short = trained(folder.path(), &format!("{name}-short"), yaml, &["--set", "iterations=2"]);

@@ -23,15 +23,13 @@ pub struct TableCell {
 /// The cell's values, as far as they are there.
 pub fn cell(values: &StudyValues, table: &TableSpec, row: &RowSpec, column: &ColumnSpec) -> Result<TableCell> {
     let wrong = |e: Error| e.at(format!("`{}` of `{}`", column.name, row.name));
-    let mut both: Vec<RunValues> = Vec::new();
-    for (run, measurement) in sides(table, row) {
-        both.push(side(values, run, measurement, column).map_err(wrong)?);
-    }
-    let mut both = both.into_iter();
-    let whole = both.next().unwrap_or_default();
-    match both.next() {
-        None => whole.cell(column).map_err(wrong),
-        Some(less) => whole.less(less, column).map_err(wrong),
+    let mut sides = sides(table, row).map(|(run, measurement)| side(values, run, measurement, column).map_err(wrong));
+    let own = sides.next().transpose()?.unwrap_or_default();
+    let Some(less) = sides.next().transpose()? else { return own.cell(column).map_err(wrong) };
+    let difference = own.less(less, column).map_err(wrong)?;
+    match (sides.next().transpose()?, sides.next().transpose()?) {
+        (Some(other), Some(less)) => Ok(difference.beyond(other.less(less, column).map_err(wrong)?)),
+        _ => Ok(difference),
     }
 }
 
@@ -168,6 +166,16 @@ impl TableCell {
         self.seeds.iter().map(|(_, value)| *value).collect()
     }
 
+    /// This difference less another one, seed by seed where both have the seed. Draws of as many seeds and tasks are the same draws.
+    fn beyond(self, other: TableCell) -> TableCell {
+        let seeds = self.seeds.len() + self.missing;
+        let of = |seed: u64| other.seeds.iter().find(|(s, _)| *s == seed).map(|(_, value)| *value);
+        let common: Vec<(u64, f64)> = self.seeds.iter().filter_map(|(seed, value)| Some((*seed, value - of(*seed)?))).collect();
+        let same = common.len() == self.seeds.len() && common.len() == other.seeds.len();
+        let drawn = if same { self.drawn.iter().zip(&other.drawn).map(|(a, b)| a - b).collect() } else { Vec::new() };
+        TableCell { missing: seeds - common.len(), seeds: common, drawn }
+    }
+
     /// The mean over the seeds that are there.
     pub fn mean(&self) -> Option<f64> {
         let n = self.seeds.len();
@@ -219,6 +227,16 @@ mod tests {
         assert_eq!(cell(&[60.0], 0).text(1, Uncertainty::Interval), "60.0");
         assert_eq!(cell(&[], 3).text(1, Uncertainty::Deviation), "-");
         assert_eq!((cell(&[60.0, 80.0], 0).mean(), cell(&[], 0).mean()), (Some(70.0), None));
+    }
+
+    /// What notes are worth to one method, 8 and 10 points, beyond what they are worth to another, 5 and 3: 3 and 7.
+    #[test]
+    fn a_difference_of_differences_is_taken_seed_by_seed() {
+        let cell = |values: &[(u64, f64)]| TableCell { seeds: values.to_vec(), missing: 0, drawn: vec![1.0, 2.0] };
+        let beyond = cell(&[(1, 8.0), (2, 10.0)]).beyond(cell(&[(2, 3.0), (1, 5.0)]));
+        assert_eq!((beyond.seeds, beyond.missing, beyond.drawn), (vec![(1, 3.0), (2, 7.0)], 0, vec![0.0, 0.0]));
+        let fewer = cell(&[(1, 8.0), (2, 10.0)]).beyond(cell(&[(1, 5.0)]));
+        assert_eq!((fewer.seeds, fewer.missing, fewer.drawn), (vec![(1, 3.0)], 1, vec![]));
     }
 
     /// Two seeds on two tasks, of which the one is always won and the other never: seeds agree, and a draw of tasks has 0, a half or 1.

@@ -165,6 +165,10 @@ pub struct RowSpec {
     /// What is taken away from it, seed by seed: a control.
     #[serde(default)]
     pub less: Option<ControlSpec>,
+    /// Another difference that is taken away from this one: a difference of differences, such as what notes are worth to one method beyond what
+    /// they are worth to another.
+    #[serde(default)]
+    pub beyond: Option<DifferenceSpec>,
     /// Whether it is a plain method: on every row that is none a verdict is given against the best of them.
     #[serde(default)]
     pub plain: bool,
@@ -181,6 +185,18 @@ pub struct ControlSpec {
     /// What is measured of it; what is measured of the row unless given.
     #[serde(default)]
     pub measurement: Option<String>,
+}
+
+/// A difference of two runs.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DifferenceSpec {
+    pub run: String,
+    /// What is measured of it; what is measured of the row unless given.
+    #[serde(default)]
+    pub measurement: Option<String>,
+    /// What is taken away from it, seed by seed.
+    pub less: ControlSpec,
 }
 
 /// A column: of each row's measurement, or of its run's log.

@@ -126,7 +126,7 @@ pub fn origin(values: &StudyValues, title: &str, name: &str, column: &str) -> Re
         text += &format!("  seed {seed}: {value:.4}\n");
     }
     for (side, (run, measurement)) in sides(table, row).enumerate() {
-        text += if side == 0 { "\nmade by\n" } else { "\nless\n" };
+        text += ["\nmade by\n", "\nless\n", "\nbeyond\n", "\nless\n"][side];
         for seed in study.runs.get(run).map_or(&[][..], |run| study.seeds(run)) {
             let training = SeededRun { run: run.into(), seed: *seed };
             text += &format!("  {}\n", command_line(&study.train(&training)));

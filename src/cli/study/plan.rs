@@ -177,6 +177,9 @@ impl Study {
             }
             for (r, row) in table.rows.iter().enumerate() {
                 let r = r.to_string();
+                if row.beyond.is_some() && row.less.is_none() {
+                    wrong(&["tables", &t, "rows", &r, "beyond"], format!("`{}` is no difference: it needs a `less`", row.name));
+                }
                 for (run, measurement) in sides(table, row) {
                     let at = ["tables", &t, "rows", &r];
                     if !self.runs.contains_key(run) {
@@ -202,11 +205,16 @@ fn is_name(name: &str) -> bool {
     name.len() <= 100 && name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(within)
 }
 
-/// The run of a row, and the one that is taken away from it, each with what is measured of it.
+/// The run of a row, the one that is taken away from it, and the two whose difference is taken away from theirs, each with what is measured of
+/// it: one, two or four.
 pub fn sides<'a>(table: &'a TableSpec, row: &'a RowSpec) -> impl Iterator<Item = (&'a str, Option<&'a str>)> {
     let own = row.measurement.as_deref().or(table.measurement.as_deref());
     let less = row.less.as_ref().map(|less| (less.run.as_str(), less.measurement.as_deref().or(own)));
-    std::iter::once((row.run.as_str(), own)).chain(less)
+    let beyond = row.beyond.iter().flat_map(move |beyond| {
+        let measured = beyond.measurement.as_deref().or(own);
+        [(beyond.run.as_str(), measured), (beyond.less.run.as_str(), beyond.less.measurement.as_deref().or(measured))]
+    });
+    std::iter::once((row.run.as_str(), own)).chain(less).chain(beyond)
 }
 
 fn set((path, value): (&String, &Value)) -> String {
