@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-python worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz hostile reproduce-lamer reproduce-empo2 reproduce-eapo reproduce-scienceworld reproduce-slea-rl reproduce-smollm2 parity-models parity-webshop interop-models tensorboard bench-gpu
+.PHONY: run test test-python worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz hostile reproduce-lamer reproduce-empo2 reproduce-eapo reproduce-scienceworld reproduce-slea-rl reproduce-papers reproduce-smollm2 parity-models parity-webshop interop-models tensorboard bench-gpu
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -133,6 +133,10 @@ reproduce-slea-rl: build
 # EAPO's table in small, written to docs/eapo.md: two hours of two cores; it goes on where it was left, as above.
 reproduce-eapo: build
 	target/release/flow study studies/eapo.yaml $(ARGS)
+
+# The four papers and their baselines on one world, written to docs/papers.md: an hour of two cores; it goes on where it was left, as above.
+reproduce-papers: build
+	target/release/flow study studies/papers.yaml $(ARGS)
 
 # The same methods on ScienceWorld itself, written to docs/scienceworld.md: hours, as above.
 reproduce-scienceworld: build
