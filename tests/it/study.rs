@@ -68,6 +68,11 @@ fn two_processes_share_a_study_and_do_nothing_twice() {
     let jobs: Vec<&str> = left.lines().skip(1).map(str::trim).collect();
     let order = ["run start, seed 7", "measure panel of start, seed 7", "run method, seed 1", "measure panel of method, seed 1"];
     assert_eq!(jobs[..4], order);
+    // Of one seed, by an override that is checked as the file is.
+    let fewer = done(flow().arg("study").arg(&file).args(["--dry-run", "--set", "seeds=[2]"]));
+    assert!(fewer.starts_with("0 pieces of work are done, 4 are left\n") && fewer.contains("run method, seed 2"), "{fewer}");
+    let message = fails(flow().arg("study").arg(&file).args(["--dry-run", "--set", "seeds=[two]"]));
+    assert!(message.contains("--set") && message.contains("seeds"), "{message}");
     let begin = || flow().arg("study").arg(&file).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let both = [begin(), begin()].map(|child| child.wait_with_output().unwrap());
     let mut begun: Vec<String> = Vec::new();

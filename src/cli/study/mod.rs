@@ -17,6 +17,7 @@ use crate::pipeline;
 use crate::{files, ops};
 use clap::Args;
 use file::Study;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use values::StudyValues;
@@ -49,6 +50,9 @@ pub struct StudyArgs {
     /// Pieces of work at a time, each with its share of the processors
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     jobs: u32,
+    /// Another value in the study's file: its `home` and `page` for tables of one's own, or a run's pipeline; paths as in the file
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    sets: Vec<String>,
     /// Checks everything and says what is left to do, but does nothing
     #[arg(long)]
     dry_run: bool,
@@ -63,7 +67,7 @@ pub struct StudyArgs {
 impl StudyArgs {
     pub fn run(self) -> CommandResult {
         let folder = self.study.parent().unwrap_or(Path::new(""));
-        let study: Study = pipeline::document(&self.study, "the study", |study: &mut Study| {
+        let study: Study = pipeline::document(&self.study, "the study", &self.sets, |study: &mut Study| {
             study.resolve(folder);
             study.mistakes()
         })?;
@@ -84,13 +88,21 @@ impl StudyArgs {
             return Ok(ExitCode::from(130));
         }
         let before = files::text(&study.page, 16 << 20).unwrap_or_default();
-        let text = page::page(&StudyValues::new(&study), &self.study.display().to_string(), &before)?;
+        let text = page::page(&StudyValues::new(&study), &self.command(), &before)?;
         if let Some(folder) = study.page.parent() {
             std::fs::create_dir_all(folder).map_err(Error::file(folder))?;
         }
         std::fs::write(&study.page, &text).map_err(Error::file(&study.page))?;
         answer(&format!("{}\n\nTry next:\n  flow report {}/*-*", study.page.display(), study.home().display()));
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl StudyArgs {
+    /// The command that makes the page.
+    fn command(&self) -> String {
+        let sets = self.sets.iter().flat_map(|set| ["--set".into(), set.into()]);
+        work::command_line(&["study".into(), self.study.clone().into()].into_iter().chain(sets).collect::<Vec<OsString>>())
     }
 }
 

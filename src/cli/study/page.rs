@@ -12,10 +12,10 @@ use crate::cli::error::{Error, Result};
 const NOTES: &str = "## What came out";
 
 /// The page: what the study makes, then what its authors wrote below.
-pub fn page(values: &StudyValues, file: &str, before: &str) -> Result<String> {
+pub fn page(values: &StudyValues, command: &str, before: &str) -> Result<String> {
     let study = values.study;
     let title = study.title.as_ref().unwrap_or(&study.study);
-    let mut text = format!("# {title}\n\nMade by `flow study {file}`.\n");
+    let mut text = format!("# {title}\n\nMade by `{command}`.\n");
     if !study.about.is_empty() {
         text += &format!("\n{}\n", study.about.trim());
     }
