@@ -82,7 +82,8 @@ fn two_processes_share_a_study_and_do_nothing_twice() {
         begun.extend(lines.lines().map(|line| line.split_once("  ").unwrap().1.split(';').next().unwrap().to_owned()));
     }
     let mut all: Vec<String> = jobs.iter().map(|job| job.to_string()).collect();
-    (begun.sort(), all.sort());
+    begun.sort();
+    all.sort();
     assert_eq!(begun, all);
 }
 

@@ -4,19 +4,27 @@
 
 use rustix::process::{kill_process, Pid, Signal};
 use std::fs;
+use std::time::Duration;
 
 /// The variable that holds the mark.
 pub(super) const VARIABLE: &str = "FLOW_PROGRAM";
 
-/// How often the processes are looked through: one may start another while they are.
-const ROUNDS: usize = 5;
+/// How often the processes are looked through: one may start another while they are, and one that is becoming another program hides its
+/// mark until it has.
+const ROUNDS: usize = 20;
+
+/// How long a process that is becoming another program is left to do so.
+const MOMENT: Duration = Duration::from_millis(10);
 
 /// Kills all processes that have this mark.
 pub(super) fn kill_all(mark: &str) {
     for _ in 0..ROUNDS {
-        let marked = processes_with(mark);
-        if marked.is_empty() {
+        let (marked, hidden) = processes_with(mark);
+        if marked.is_empty() && !hidden {
             return;
+        }
+        if marked.is_empty() {
+            std::thread::sleep(MOMENT);
         }
         for process in marked {
             // It may have ended by itself meanwhile.
@@ -25,15 +33,44 @@ pub(super) fn kill_all(mark: &str) {
     }
 }
 
-/// The processes that have this mark in their environment and haven't ended.
-fn processes_with(mark: &str) -> Vec<Pid> {
+/// The processes that have this mark in their environment and haven't ended, and whether there is one whose environment is empty, as it is
+/// while `exec` replaces the program.
+fn processes_with(mark: &str) -> (Vec<Pid>, bool) {
     let entry = format!("{VARIABLE}={mark}");
-    let marked = |name: String| {
-        let process = Pid::from_raw(name.parse().ok()?)?;
+    let (mut marked, mut hidden) = (Vec::new(), false);
+    for name in fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
+        let Some(process) = name.parse().ok().and_then(Pid::from_raw) else { continue };
         // Of a process that has ended, and of one that belongs to somebody else, nothing can be read.
-        let environment = fs::read(format!("/proc/{name}/environ")).ok()?;
-        environment.split(|byte| *byte == 0).any(|variable| variable == entry.as_bytes()).then_some(process)
-    };
-    let names = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    names.filter_map(marked).collect()
+        let Ok(environment) = fs::read(format!("/proc/{name}/environ")) else { continue };
+        hidden |= environment.is_empty();
+        if environment.split(|byte| *byte == 0).any(|variable| variable == entry.as_bytes()) {
+            marked.push(process);
+        }
+    }
+    (marked, hidden)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    #[test]
+    fn what_becomes_another_program_all_the_time_is_killed_too() {
+        let mark = format!("test-{}-exec", std::process::id());
+        let mut children = Vec::new();
+        for _ in 0..20 {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", r#"exec /bin/sh -c "$1" sh "$1""#, "sh", r#"exec /bin/sh -c "$1" sh "$1""#]);
+            children.push(command.env(VARIABLE, &mark).process_group(0).spawn().unwrap());
+        }
+        kill_all(&mark);
+        let alive = children.iter_mut().filter_map(|child| child.try_wait().unwrap().is_none().then_some(child)).count();
+        for child in &mut children {
+            let _ = child.kill();
+            child.wait().unwrap();
+        }
+        assert_eq!(alive, 0);
+    }
 }
