@@ -2,7 +2,7 @@
 
 use super::{Change, Entry};
 use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A memory as it stands, by bucket. It is brought up to date from changes: what came is put in, what left is taken out, and a change that
 /// was made already makes no difference.
@@ -24,6 +24,13 @@ pub(super) struct Bucket {
     at: FxHashMap<u64, usize>,
     /// How many entries have a text.
     texts: FxHashMap<String, usize>,
+}
+
+impl Bucket {
+    /// Those of these entries that are here.
+    pub fn of<'a, 'b>(&'a self, ids: &'b BTreeSet<u64>) -> impl Iterator<Item = &'a Entry> + use<'a, 'b> {
+        ids.iter().filter_map(|id| self.at.get(id).map(|at| &self.entries[*at]))
+    }
 }
 
 impl Library {

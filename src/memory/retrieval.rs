@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 /// Which entries are found, and in which order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Retrieval {
-    /// How entries are entries.
+    /// How entries are looked up.
     #[serde(default)]
     pub by: By,
     /// By similarity: entries whose key has a cosine above this with the query.
@@ -29,14 +29,14 @@ pub struct Retrieval {
     pub most: usize,
 }
 
-/// How entries are entries.
+/// How entries are looked up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum By {
-    /// Those whose keys are like what is lookup.
+    /// Those whose keys are like the turn's.
     #[default]
     Similarity,
-    /// Those whose keys are what is lookup.
+    /// Those whose keys equal the turn's.
     Key,
     /// All of the bucket.
     All,
@@ -49,7 +49,7 @@ pub enum Order {
     /// Those with the highest score (EMPO2, by its released code).
     #[default]
     Score,
-    /// Those that are most like what is lookup.
+    /// Those whose keys are most like the turn's.
     Similarity,
     /// Those from the latest rows.
     Newest,
@@ -87,7 +87,10 @@ impl Retrieval {
         let mut entries: Vec<(&Entry, f32)> = Vec::new();
         for bucket in lookup.buckets.iter().filter_map(|bucket| library.bucket(*bucket)) {
             match self.by {
-                By::All => entries.extend(bucket.entries.iter().map(|entry| (entry, 0.0))),
+                By::All => match lookup.among {
+                    Some(among) => entries.extend(bucket.of(among).map(|entry| (entry, 0.0))),
+                    None => entries.extend(bucket.entries.iter().map(|entry| (entry, 0.0))),
+                },
                 By::Key => entries.extend(bucket.entries.iter().filter(|entry| entry.key == lookup.key).map(|entry| (entry, 0.0))),
                 By::Similarity if bucket.width != lookup.point.len() || lookup.point.is_empty() => {}
                 By::Similarity => {

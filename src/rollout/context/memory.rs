@@ -3,7 +3,7 @@
 
 use super::pools::ClusterPools;
 use super::{ContextSource, Declared, MemoryPorts, Moment, Passage, PassageSlot};
-use crate::memory::{self, By, Change, Clusters, Library, Lookup, Retrieval};
+use crate::memory::{self, By, Change, Clusters, Entry, Library, Lookup, Retrieval};
 use crate::policy::{PolicyError, Tokenizer};
 use crate::rollout::clustering::{self, ObservationClusters};
 use crate::rollout::error::RolloutError;
@@ -13,7 +13,6 @@ use crate::seed::{mix, text, Random};
 use arrow::array::RecordBatch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 
 /// How a memory is read while episodes are played.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -170,33 +169,64 @@ impl MemoryRecall {
         }
     }
 
-    /// The passage for this query key.
-    fn passage(&self, task: &str, key: &str, point: &[f32], pool: Option<&BTreeSet<u64>>, tokenizer: &Tokenizer) -> Passage {
-        let MemorySettings { retrieval, whose, heading, place, .. } = &self.settings;
+    /// The entries of one turn that is looked up by its own point, the first ones first.
+    fn entries(&self, task: &str, key: &str, point: &[f32]) -> Vec<&Entry> {
+        let MemorySettings { retrieval, whose, .. } = &self.settings;
         let own = match &self.clusters {
             Some(clusters) => clusters.bucket(point),
             None => Some(memory::bucket(task)),
         };
-        let find = |buckets: &[u64], by: By| {
-            let retrieval = Retrieval { by, ..retrieval.clone() };
-            retrieval.find(&self.library, &Lookup { buckets, key, point, among: pool.filter(|_| by != By::Similarity) })
-        };
-        let everywhere = || self.library.buckets().collect::<Vec<_>>();
-        let mut entries = match (whose, own) {
-            _ if self.observed.is_some() && pool.is_none() => vec![],
-            _ if self.observed.is_some() => find(&everywhere(), By::All),
-            (NotesOwner::Own, Some(own)) if self.clusters.is_some() => find(&[own], retrieval.by),
-            (NotesOwner::Own, own) => find(&own.into_iter().chain([0]).collect::<Vec<_>>(), retrieval.by),
+        let lookup = |buckets: &[u64], by: By| self.find(by, &Lookup { buckets, key, point, among: None });
+        match (whose, own) {
+            (NotesOwner::Own, Some(own)) if self.clusters.is_some() => {
+                let entries = lookup(&[own], retrieval.by);
+                if entries.is_empty() { self.alike(point) } else { entries }
+            }
+            (NotesOwner::Own, None) if self.clusters.is_some() => self.alike(point),
+            (NotesOwner::Own, own) => lookup(&own.into_iter().chain([0]).collect::<Vec<_>>(), retrieval.by),
             // No key of another task is like what is seen here, so all of its entries count.
-            (NotesOwner::Another, own) => find(&self.library.after(own.unwrap_or_default()).into_iter().collect::<Vec<_>>(), By::All),
-        };
-        if entries.is_empty() && *whose == NotesOwner::Own && (self.clusters.is_some() || self.observed.is_some()) {
-            entries = find(&everywhere(), By::Similarity);
+            (NotesOwner::Another, own) => lookup(&self.library.after(own.unwrap_or_default()).into_iter().collect::<Vec<_>>(), By::All),
         }
-        let heading = format!("{heading}\n");
-        let mut passage = Passage { slot: *place, once: self.once(), ..Passage::default() };
+    }
+
+    /// The entries of each turn by the clusters of observations: those of its pool, and where that is empty what is alike in the whole memory.
+    fn pooled(&self, pools: &ClusterPools, moments: &[Moment], keys: &[String]) -> Result<Vec<Vec<&Entry>>, PolicyError> {
+        let observations: Vec<_> = moments.iter().map(|moment| (moment.start.task.as_str(), moment.observation)).collect();
+        let buckets: Vec<u64> = self.library.buckets().collect();
+        let of_pool = |among| self.find(By::All, &Lookup { buckets: &buckets, key: "", point: &[], among: Some(among) });
+        let pools = pools.of(&observations, self.settings.whose)?;
+        let mut entries: Vec<Vec<&Entry>> = pools.into_iter().map(|pool| pool.map(of_pool).unwrap_or_default()).collect();
+        if self.settings.whose == NotesOwner::Own {
+            // Points are dear, and few turns need one.
+            let without: Vec<usize> = (0..entries.len()).filter(|i| entries[*i].is_empty()).collect();
+            let points = self.pointer.points(without.iter().map(|i| keys[*i].clone()).collect())?;
+            for (i, point) in without.into_iter().zip(points) {
+                entries[i] = self.alike(&point);
+            }
+        }
+        Ok(entries)
+    }
+
+    /// What is alike in all buckets.
+    fn alike(&self, point: &[f32]) -> Vec<&Entry> {
+        let buckets: Vec<u64> = self.library.buckets().collect();
+        self.find(By::Similarity, &Lookup { buckets: &buckets, key: "", point, among: None })
+    }
+
+    fn find(&self, by: By, lookup: &Lookup) -> Vec<&Entry> {
+        let retrieval = Retrieval { by, ..self.settings.retrieval.clone() };
+        retrieval.find(&self.library, lookup).into_iter().map(|(entry, _)| entry).collect()
+    }
+
+    /// The entries as they stand in the prompt, as far as they fit.
+    fn passage(&self, entries: Vec<&Entry>, tokenizer: &Tokenizer) -> Passage {
+        let mut passage = Passage { slot: self.settings.place, once: self.once(), ..Passage::default() };
+        if entries.is_empty() {
+            return passage;
+        }
+        let heading = format!("{}\n", self.settings.heading);
         let mut left = self.settings.tokens.saturating_sub(tokenizer.encode(&heading).len());
-        for (entry, _) in entries {
+        for entry in entries {
             let line = format!("{ITEM}{}\n", entry.text);
             let Some(rest) = left.checked_sub(tokenizer.encode(&line).len()) else { break };
             left = rest;
@@ -247,17 +277,16 @@ impl ContextSource for MemoryRecall {
             return Ok(vec![Passage::default(); moments.len()]);
         }
         let keys: Vec<String> = moments.iter().map(|moment| self.key(moment)).collect();
-        let pools = match &self.observed {
-            Some(pools) => {
-                let observations: Vec<_> = moments.iter().map(|moment| (moment.start.task.as_str(), moment.observation)).collect();
-                pools.of(&observations, self.settings.whose)?
+        let entries = match &self.observed {
+            Some(pools) => self.pooled(pools, moments, &keys)?,
+            None => {
+                let by_point = self.settings.retrieval.by == By::Similarity || self.clusters.is_some();
+                let points = if by_point { self.pointer.points(keys.clone())? } else { vec![vec![]; moments.len()] };
+                let each = moments.iter().zip(&keys).zip(&points);
+                each.map(|((moment, key), point)| self.entries(&moment.start.task, key, point)).collect()
             }
-            None => vec![None; moments.len()],
         };
-        let alike = self.settings.retrieval.by == By::Similarity || self.clusters.is_some() || self.observed.is_some();
-        let points = if alike { self.pointer.points(keys.clone())? } else { vec![vec![]; moments.len()] };
-        let each = moments.iter().zip(&keys).zip(&points).zip(pools);
-        Ok(each.map(|(((moment, key), point), pool)| self.passage(&moment.start.task, key, point, pool, tokenizer)).collect())
+        Ok(entries.into_iter().map(|entries| self.passage(entries, tokenizer)).collect())
     }
 }
 
@@ -296,7 +325,6 @@ impl MemoryRecall {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::Entry;
     use crate::rollout::episode::EpisodeStart;
     use crate::rollout::points::Points;
     use crate::row::Name;
