@@ -180,7 +180,11 @@ impl MemoryRecall {
         match (whose, own) {
             (NotesOwner::Own, Some(own)) if self.clusters.is_some() => {
                 let entries = lookup(&[own], retrieval.by);
-                if entries.is_empty() { self.alike(point) } else { entries }
+                if entries.is_empty() {
+                    self.alike(point)
+                } else {
+                    entries
+                }
             }
             (NotesOwner::Own, None) if self.clusters.is_some() => self.alike(point),
             (NotesOwner::Own, own) => lookup(&own.into_iter().chain([0]).collect::<Vec<_>>(), retrieval.by),
