@@ -133,6 +133,10 @@ pub struct TableSpec {
     /// The column that is drawn below the table: a bar a row, in Mermaid, which Markdown's readers draw.
     #[serde(default)]
     pub picture: Option<String>,
+    /// Draws the rows as lines over the columns, with their means' intervals as bands, into an SVG file beside the page; this is what the
+    /// axis of the columns is called, such as `thousand tokens computed`.
+    #[serde(default)]
+    pub lines: Option<String>,
     /// Methods and their controls.
     #[schemars(length(min = 1))]
     pub rows: Vec<RowSpec>,

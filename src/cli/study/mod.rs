@@ -2,6 +2,7 @@
 
 mod cell;
 mod file;
+mod lines;
 mod page;
 mod plan;
 mod values;
@@ -88,11 +89,15 @@ impl StudyArgs {
             return Ok(ExitCode::from(130));
         }
         let before = files::text(&study.page, 16 << 20).unwrap_or_default();
-        let text = page::page(&StudyValues::new(&study), &self.command(), &before)?;
+        let page = page::page(&StudyValues::new(&study), &self.command(), &before)?;
         if let Some(folder) = study.page.parent() {
             std::fs::create_dir_all(folder).map_err(Error::file(folder))?;
         }
-        std::fs::write(&study.page, &text).map_err(Error::file(&study.page))?;
+        for (name, picture) in page.pictures {
+            let file = study.page.with_file_name(name);
+            std::fs::write(&file, picture).map_err(Error::file(&file))?;
+        }
+        std::fs::write(&study.page, &page.text).map_err(Error::file(&study.page))?;
         answer(&format!("{}\n\nTry next:\n  flow report {}/*-*", study.page.display(), study.home().display()));
         Ok(ExitCode::SUCCESS)
     }

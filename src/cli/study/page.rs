@@ -2,6 +2,7 @@
 
 use super::cell::{cell, TableCell};
 use super::file::{ColumnSpec, RowSpec, Study, TableSpec, Uncertainty};
+use super::lines::{self, Line};
 use super::plan::{sides, SeededMeasurement, SeededRun};
 use super::values::StudyValues;
 use super::verdict::{comparisons, level, verdict, DifferenceVerdict};
@@ -11,21 +12,46 @@ use crate::cli::error::{Error, Result};
 /// From this heading on, a page is its authors'.
 const NOTES: &str = "## What came out";
 
+/// A page and the pictures in it, by their files' names.
+pub struct StudyPage {
+    pub text: String,
+    pub pictures: Vec<(String, String)>,
+}
+
 /// The page: what the study makes, then what its authors wrote below.
-pub fn page(values: &StudyValues, command: &str, before: &str) -> Result<String> {
+pub fn page(values: &StudyValues, command: &str, before: &str) -> Result<StudyPage> {
     let study = values.study;
     let title = study.title.as_ref().unwrap_or(&study.study);
     let mut text = format!("# {title}\n\nMade by `{command}`.\n");
     if !study.about.is_empty() {
         text += &format!("\n{}\n", study.about.trim());
     }
+    let mut pictures = Vec::new();
+    let stem = study.page.file_stem().map_or("study".into(), |stem| stem.to_string_lossy());
     for table in &study.tables {
         text += &format!("\n{}", markdown(values, table)?);
+        if let Some(picture) = line_picture(values, table)? {
+            let name = format!("{stem}-{}.svg", pictures.len() + 1);
+            text += &format!("\n![{}]({name})\n", table.title);
+            pictures.push((name, picture));
+        }
     }
     if let Some((_, notes)) = before.split_once(NOTES) {
         text += &format!("\n{NOTES}{notes}");
     }
-    Ok(text)
+    Ok(StudyPage { text, pictures })
+}
+
+/// The rows as lines over the columns, if the table asks for it.
+fn line_picture(values: &StudyValues, table: &TableSpec) -> Result<Option<String>> {
+    let Some(axis) = &table.lines else { return Ok(None) };
+    let line = |row: &RowSpec| {
+        let point = |column| cell(values, table, row, column).map(|cell| (cell.mean(), cell.interval(0.95)));
+        Ok(Line { name: row.name.clone(), points: table.columns.iter().map(point).collect::<Result<_>>()? })
+    };
+    let lines = table.rows.iter().map(line).collect::<Result<Vec<Line>>>()?;
+    let columns: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+    lines::svg(axis, &columns, &lines).map_err(|e| Error::Request(format!("the picture of `{}` can't be drawn: {e}", table.title)))
 }
 
 fn markdown(values: &StudyValues, table: &TableSpec) -> Result<String> {
