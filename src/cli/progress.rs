@@ -2,6 +2,7 @@
 
 use super::decline::{Decline, Watched};
 use super::output::warn;
+use crate::dataflow::figures::Figures;
 use crate::dataflow::journal::Committed;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;
@@ -45,9 +46,9 @@ pub struct TrainingSummary {
 }
 
 impl Progress {
-    /// For a run that starts with iteration `first`; `before` is the success that an earlier part of it began with. `watched` are the nodes whose
-    /// figures may fall away.
-    pub fn new(first: u64, iterations: u64, before: Option<f64>, watched: Watched) -> Self {
+    /// For a run that starts with iteration `first`, of which `earlier` was committed before, when what had fallen away by then was warned of.
+    /// `evaluations` are the nodes that measure on a frozen panel, `watched` those whose figures may fall away.
+    pub fn new(first: u64, iterations: u64, earlier: &[(u64, Figures)], evaluations: &[String], watched: Watched) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::with_draw_target(Some(iterations), ProgressDrawTarget::stderr());
             // The template is a constant; if indicatif should refuse it, its own default serves.
@@ -56,15 +57,19 @@ impl Progress {
             }
             bar
         });
+        let mut decline = Decline::new(watched, iterations);
+        for (iteration, figures) in earlier {
+            decline.saw(*iteration, figures);
+        }
         let state = Mutex::new(ProgressState {
             last: None,
             done: first,
-            before,
+            before: earlier.iter().find_map(|(_, figures)| on_panel(figures, evaluations)),
             after: None,
             played: vec![],
             turns: 0.0,
             failed: 0.0,
-            decline: Decline::new(watched, iterations),
+            decline,
             warnings: vec![],
         });
         Progress { bar, start: Instant::now(), first, iterations, state }
@@ -73,7 +78,7 @@ impl Progress {
     /// Records a committed iteration. `evaluations` are the nodes that measure on a frozen panel.
     pub fn record(&self, committed: &Committed, evaluations: &[String]) {
         let mut state = self.state.lock();
-        let measured = evaluations.iter().find_map(|n| committed.figures.get(n)?.get("success")).copied();
+        let measured = on_panel(&committed.figures, evaluations);
         if let Some(success) = measured {
             state.before.get_or_insert(success);
             state.after = Some(success);
@@ -145,6 +150,11 @@ impl Progress {
     }
 }
 
+/// Success on a frozen panel, in an iteration that measured it.
+fn on_panel(figures: &Figures, evaluations: &[String]) -> Option<f64> {
+    evaluations.iter().find_map(|node| figures.get(node)?.get("success")).copied()
+}
+
 /// The means of the first and of the last tenth; none of fewer than two values.
 fn ends(values: &[f64]) -> Option<(f64, f64)> {
     let tenth = values.len().div_ceil(10);
@@ -154,7 +164,28 @@ fn ends(values: &[f64]) -> Option<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::ends;
+    use super::*;
+
+    /// Success of 90% in what was committed before a stop, and of 30% after it.
+    #[test]
+    fn what_falls_away_after_a_resume_is_seen_against_what_was_before() {
+        let figures = |success: f64| Figures::from([("rollout".into(), [("success".to_string(), success)].into())]);
+        let earlier: Vec<(u64, Figures)> = (0..30).map(|i| (i, figures(0.9))).collect();
+        let warnings = |earlier: &[(u64, Figures)]| {
+            let watched = Watched { players: vec!["rollout".into()], learners: vec![] };
+            let progress = Progress::new(30, 50, earlier, &[], watched);
+            for iteration in 30..50 {
+                progress.record(&Committed { iteration, figures: figures(0.3), parts: 0 }, &[]);
+            }
+            progress.finish().warnings
+        };
+        assert_eq!(warnings(&[]), Vec::<String>::new());
+        let warnings = warnings(&earlier);
+        assert!(
+            warnings.len() == 1 && warnings[0].contains("success fell from 90.0% (iterations 25 to 29) to 30.0% (iterations 30 to 34)"),
+            "{warnings:?}"
+        );
+    }
 
     #[test]
     fn training_is_told_by_its_two_ends() {

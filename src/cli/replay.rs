@@ -56,7 +56,7 @@ impl ReplayArgs {
             models::save_start(policy, &pipeline, &folder)?;
         }
         let (machine, replays) = (&self.machine, Some(replays));
-        TrainingSession { machine, pipeline, policy, folder, first: 0, feeds, past: Feeds::new(), replays, before: None, lock }.conduct()
+        TrainingSession { machine, pipeline, policy, folder, first: 0, feeds, past: Feeds::new(), replays, earlier: vec![], lock }.conduct()
     }
 }
 

@@ -74,13 +74,7 @@ impl ResumeArgs {
         }
         eprintln!("going on with iteration {first} of {planned}");
         let past = past(&pipeline, &folder, &manifest)?;
-        let before = before(&pipeline, &manifest);
-        TrainingSession { machine: &self.machine, pipeline, policy, folder, first, feeds, past, replays, before, lock }.conduct()
+        let earlier = manifest.committed.into_iter().map(|committed| (committed.iteration, committed.metrics)).collect();
+        TrainingSession { machine: &self.machine, pipeline, policy, folder, first, feeds, past, replays, earlier, lock }.conduct()
     }
-}
-
-/// Success of the untrained policy, where it was measured.
-fn before(pipeline: &Pipeline, manifest: &Manifest) -> Option<f64> {
-    let node = pipeline.nodes.iter().find(|n| ops::is(n, Role::Measures))?;
-    manifest.committed.iter().find_map(|i| i.metrics.get(&node.id)?.get("success")).copied()
 }

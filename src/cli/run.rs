@@ -68,7 +68,7 @@ impl RunArgs {
             models::save_start(policy, &pipeline, &folder)?;
         }
         let (feeds, past) = Default::default();
-        TrainingSession { machine: &self.machine, pipeline, policy, folder, first: 0, feeds, past, replays: None, before: None, lock }
+        TrainingSession { machine: &self.machine, pipeline, policy, folder, first: 0, feeds, past, replays: None, earlier: vec![], lock }
             .conduct()
     }
 }

@@ -12,6 +12,7 @@ use crate::dataflow::cluster::end::end_process;
 use crate::dataflow::cluster::{Cluster, ClusterError, Meanwhile};
 use crate::dataflow::context::RunState;
 use crate::dataflow::feed::Feeds;
+use crate::dataflow::figures::Figures;
 use crate::dataflow::journal::Journal;
 use crate::dataflow::run::{run, Plan};
 use crate::log::{self, Committer, Lock, NodeInfo, Replays, RunInfo, Status};
@@ -36,8 +37,8 @@ pub struct TrainingSession<'a> {
     pub past: Feeds,
     /// The run whose rows are replayed, if nothing is played.
     pub replays: Option<Replays>,
-    /// Success on the frozen panel before any training, where an earlier part of the run measured it.
-    pub before: Option<f64>,
+    /// The figures of the iterations that an earlier part of the run committed.
+    pub earlier: Vec<(u64, Figures)>,
     pub lock: Option<Lock>,
 }
 
@@ -52,8 +53,9 @@ impl TrainingSession<'_> {
         let (committer, iterations) = (Arc::new(Mutex::new(committer)), self.pipeline.iterations);
         let shared = RunState::default();
         interrupt(&shared)?;
-        let progress = Arc::new(Progress::new(self.first, self.pipeline.iterations, self.before, watched(&self.pipeline)));
         let evaluations: Vec<String> = self.pipeline.nodes.iter().filter(|n| ops::is(n, Role::Measures)).map(|n| n.id.clone()).collect();
+        let watched = watched(&self.pipeline);
+        let progress = Arc::new(Progress::new(self.first, self.pipeline.iterations, &self.earlier, &evaluations, watched));
         let eye = progress.clone();
         let journal = Journal {
             run: Some(self.folder.clone()),
