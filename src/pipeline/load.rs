@@ -59,7 +59,7 @@ fn understand(name: &str, text: &str, sets: &[String], catalog: &Catalog, looks:
     let files = texts.len();
     texts.extend(sets.iter().map(|set| parse::text(set)));
     let mut report = Report::new(&texts);
-    let Some(mut tree) = parse::family_tree(files, broken, &mut report) else { return Err(report.finish()) };
+    let Some(mut tree) = parse::family_tree(files, broken, |_, _| (), &mut report) else { return Err(report.finish()) };
     for (i, text) in texts.iter().enumerate().skip(files) {
         parse::apply(&mut tree, i, text, &mut report);
     }

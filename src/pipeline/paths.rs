@@ -14,7 +14,8 @@ pub fn resolve(tree: &mut Tree, folders: &[&Path], catalog: &Catalog) -> Vec<Nam
     places(&tree.json(), catalog).into_iter().filter(|named| rewritten(tree, &named.path, folders)).collect()
 }
 
-fn rewritten(tree: &mut Tree, place: &[String], folders: &[&Path]) -> bool {
+/// Makes the path at `place` begin where `flow` runs; false where there is none.
+pub fn rewritten(tree: &mut Tree, place: &[String], folders: &[&Path]) -> bool {
     let Some(tree) = tree.at_path(place) else { return false };
     let Some(name) = tree.text().map(String::from) else { return false };
     if let Some(folder) = folders.get(tree.at.text) {

@@ -210,6 +210,42 @@ tables:
     assert!(message.contains("there is no run `methot` in this study") && message.contains("study.yaml:8:"), "{message}");
 }
 
+/// Another world, in a file of its own in another folder: paths begin in the file that names them, and mistakes stand where they were made.
+#[test]
+fn a_study_that_is_like_another_says_what_differs() {
+    let folder = tempfile::tempdir().unwrap();
+    study(folder.path());
+    let other = folder.path().join("others");
+    std::fs::create_dir(&other).unwrap();
+    let file = other.join("larger.yaml");
+    let text = "like: ../study.yaml\nstudy: larger\nhome: home\npage: page.md\nseeds: [3]\nset: { nodes.tasks.with.size: 5 }\n\
+                runs: { method: { set: { iterations: 1 } } }\nmeasurements: { panel: null }\n\
+                tables: [{ title: Rows, rows: [{ name: method, run: method }], columns: [{ name: rows, query: select count(*) from rollout }] }]\n";
+    std::fs::write(&file, text).unwrap();
+    done(flow().arg("study").arg(&file));
+    let resolved = |run: &str| std::fs::read_to_string(other.join("home").join(run).join("pipeline.yaml")).unwrap();
+    for run in ["start-7", "method-3"] {
+        assert!(resolved(run).contains("size: 5"), "{}", resolved(run));
+    }
+    assert!(resolved("method-3").contains("iterations: 1"));
+    let page = std::fs::read_to_string(other.join("page.md")).unwrap();
+    assert!(page.contains("| method |") && !folder.path().join("home").exists(), "{page}");
+    for (from, to, place, message) in [
+        ("seeds: [3]", "seed: [3]", "larger.yaml:5:1", "the study has no setting `seed`"),
+        ("../study.yaml", "../studies.yaml", "larger.yaml:1:", "there is no file `../studies.yaml` to be like"),
+        ("run: method }]", "run: methot }]", "larger.yaml:9:", "there is no run `methot`"),
+        ("with.size", "with.sise", "nodes.tasks.with.sise=5", "sise"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        std::fs::write(&file, text.replacen(from, to, 1)).unwrap();
+        let error = fails(flow().arg("study").arg(&file));
+        assert!(error.contains(message) && error.contains(place), "{from}: {error}");
+    }
+    std::fs::write(&file, text).unwrap();
+    std::fs::write(folder.path().join("study.yaml"), "study: [").unwrap();
+    assert!(fails(flow().arg("study").arg(&file)).contains("study.yaml:1:"));
+}
+
 #[test]
 fn mistakes_in_a_study_have_their_places() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,11 +1,10 @@
 //! The file of a study: runs, measurements of them, and tables of both.
 
-use crate::files;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A paper's table as a file.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -22,13 +21,18 @@ pub struct Study {
     pub about: String,
     /// The folder of its runs and measurements; runs/NAME where `flow` runs unless given. Paths in this file begin in its own folder.
     #[serde(default)]
+    #[schemars(extend("x-names" = "file"))]
     pub home: Option<PathBuf>,
     /// The Markdown page that its tables are written to. What stands there from the line `## What came out` on stays.
+    #[schemars(extend("x-names" = "file"))]
     pub page: PathBuf,
     /// The seeds of each run that names none of its own; no two alike.
     #[serde(default = "seed_one")]
     #[schemars(length(min = 1))]
     pub seeds: Vec<u64>,
+    /// Path -> value, as with `--set`, in the pipeline of every run: another world or another model, for example. What a run sets itself comes after it.
+    #[serde(default)]
+    pub set: BTreeMap<String, Value>,
     /// What is trained.
     #[schemars(length(min = 1))]
     pub runs: BTreeMap<String, RunSpec>,
@@ -50,15 +54,6 @@ impl Study {
         self.home.clone().unwrap_or_else(|| PathBuf::from("runs").join(&self.study))
     }
 
-    /// Makes the paths that its file names, which begin in the folder of that file, begin where `flow` runs.
-    pub fn resolve(&mut self, folder: &Path) {
-        let runs = self.runs.values_mut().map(|run| &mut run.pipeline);
-        let measurements = self.measurements.values_mut().flat_map(|m| [Some(&mut m.panel), m.like.as_mut()]).flatten();
-        for path in [Some(&mut self.page), self.home.as_mut()].into_iter().flatten().chain(runs).chain(measurements) {
-            *path = files::tidy(&folder.join(&*path));
-        }
-    }
-
     /// The seeds of this run.
     pub fn seeds<'a>(&'a self, run: &'a RunSpec) -> &'a [u64] {
         run.seeds.as_deref().unwrap_or(&self.seeds)
@@ -70,6 +65,7 @@ impl Study {
 #[serde(deny_unknown_fields)]
 pub struct RunSpec {
     /// The pipeline's file.
+    #[schemars(extend("x-names" = "file"))]
     pub pipeline: PathBuf,
     /// Its seeds, if they aren't the study's.
     #[serde(default)]
@@ -88,9 +84,11 @@ pub struct RunSpec {
 #[serde(deny_unknown_fields)]
 pub struct MeasurementSpec {
     /// The frozen panel of tasks.
+    #[schemars(extend("x-names" = "file"))]
     pub panel: PathBuf,
     /// The pipeline that says how to play; the run's own unless given.
     #[serde(default)]
+    #[schemars(extend("x-names" = "file"))]
     pub like: Option<PathBuf>,
     /// Which of its nodes plays, if there are several.
     #[serde(default)]

@@ -19,7 +19,7 @@ use crate::{files, ops};
 use clap::Args;
 use file::Study;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use values::StudyValues;
 use work::{remaining, work};
@@ -29,9 +29,18 @@ pub fn schema() -> serde_json::Value {
     schemars::schema_for!(Study).to_value()
 }
 
-/// The JSON Schema of a study's file as an author writes it: an entry of a list or a map may stand for several by `for`.
+/// The JSON Schema of a study's file as an author writes it: it may be `like` another one, and an entry of a list or a map may stand for several by
+/// `for`.
 pub fn published_schema() -> serde_json::Value {
     let mut schema = schema();
+    let about = "The file of a study that this one is like: it says only what differs. Maps are merged, a null takes a key away, a list takes the place of a list.";
+    schema["properties"]["like"] = serde_json::json!({ "description": about, "type": "string" });
+    // The other file has what this one must have otherwise.
+    schema["if"] = serde_json::json!({ "not": { "required": ["like"] } });
+    schema["then"] = serde_json::json!({ "required": schema["required"].take() });
+    if let Some(schema) = schema.as_object_mut() {
+        schema.remove("required");
+    }
     for shape in schema["$defs"].as_object_mut().into_iter().flat_map(|shapes| shapes.values_mut()) {
         if let Some(properties) = shape["properties"].as_object_mut() {
             let about =
@@ -67,11 +76,7 @@ pub struct StudyArgs {
 
 impl StudyArgs {
     pub fn run(self) -> CommandResult {
-        let folder = self.study.parent().unwrap_or(Path::new(""));
-        let study: Study = pipeline::document(&self.study, "the study", &self.sets, |study: &mut Study| {
-            study.resolve(folder);
-            study.mistakes()
-        })?;
+        let study: Study = pipeline::document(&self.study, "the study", &self.sets, Study::mistakes)?;
         if let Some([table, row, column]) = self.cell.as_deref() {
             answer(&page::origin(&StudyValues::new(&study), table, row, column)?);
             return Ok(ExitCode::SUCCESS);

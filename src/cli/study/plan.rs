@@ -78,7 +78,7 @@ impl Study {
     pub fn sets(&self, training: &SeededRun) -> Vec<String> {
         let Some(run) = self.runs.get(&training.run) else { return vec![] };
         let mut sets = vec![format!("seed={}", training.seed)];
-        sets.extend(run.set.iter().map(set));
+        sets.extend(self.set.iter().chain(&run.set).map(set));
         for (model, from) in &run.from {
             if let Some(source) = self.source(from, training.seed) {
                 sets.push(format!("models.{model}.load={}", self.folder(&source).display()));

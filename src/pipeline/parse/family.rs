@@ -1,4 +1,4 @@
-//! `like: FILE`: a pipeline that says only what differs from another one, which may itself be like a third.
+//! `like: FILE`: a pipeline, or a study, that says only what differs from another one, which may itself be like a third.
 
 use super::file::text_of;
 use super::read::read;
@@ -28,7 +28,7 @@ pub fn family(own: Text) -> Lineage {
         let Ok((tree, _)) = read(&family.texts[last].text, last) else { return family };
         let Some(like) = tree.get(LIKE).filter(|like| !like.is_null()) else { return family };
         let Some(name) = like.text() else {
-            let message = format!("`{LIKE}` must be a pipeline's file, found {}", like.called());
+            let message = format!("`{LIKE}` must name a file, found {}", like.called());
             family.broken = Some((like.at, message, None));
             return family;
         };
@@ -51,7 +51,7 @@ pub fn family(own: Text) -> Lineage {
                     "looked for {}; paths begin in the folder of the file that names them",
                     crate::files::tidy(&path).display()
                 ));
-                family.broken = Some((like.at, format!("there is no pipeline `{name}` to be like: {reason}"), help));
+                family.broken = Some((like.at, format!("there is no file `{name}` to be like: {reason}"), help));
                 return family;
             }
         }
@@ -62,10 +62,21 @@ fn absolute(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| std::env::current_dir().unwrap_or_default().join(path))
 }
 
-/// The tree of the first `files` texts, each laid upon the one that it is like; none where one of them can't be read, which is reported.
-pub fn family_tree(files: usize, broken: Option<(Location, String, Option<String>)>, report: &mut Report) -> Option<Tree> {
+/// The tree of the first `files` texts, each laid upon the one that it is like, after what `prepare` does with it; none where one of them can't be
+/// read, which is reported.
+pub fn family_tree(
+    files: usize,
+    broken: Option<(Location, String, Option<String>)>,
+    prepare: impl Fn(&mut Tree, &mut Report),
+    report: &mut Report,
+) -> Option<Tree> {
+    let read = |text| {
+        let mut tree = report.read(text)?;
+        prepare(&mut tree, report);
+        Some(tree)
+    };
     // All are read, so that one look shows all that is wrong.
-    let trees: Vec<Option<Tree>> = (0..files).map(|text| report.read(text)).collect();
+    let trees: Vec<Option<Tree>> = (0..files).map(read).collect();
     let whole = broken.is_none();
     if let Some((at, message, help)) = broken {
         report.add(at, message, help);
