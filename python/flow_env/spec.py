@@ -32,13 +32,19 @@ ADAPTERS: Dict[str, Adapter] = {
     "alfworld": Adapter("alfworld", "[TASK,TASK...]", "ALFWorld's engine with regenerated scenes"),
     "gem": Adapter("gem", "ID", "GEM's environments"),
     "miniwob": Adapter("miniwob", "PAGE[,steps=20]", "MiniWoB++'s pages in a real headless Chromium"),
+    "android-world": Adapter("android_world", "[TASK,TASK...][,console_port=5554]", "AndroidWorld on an emulator of one's own; never run"),
+    "osworld": Adapter("osworld", "FOLDER[,list=FILE][,train=FILE]", "OSWorld on a virtual machine of one's own; never run"),
     "openenv": Adapter("openenv", "URL[,live=1][,steps=50]", "servers of the standard OpenEnv"),
     "verifiers": Adapter("verifiers", "TASKSET[,key=value...]", "environments of verifiers: answers, talks and tools"),
 }
 
 
-SLOW = ("scienceworld", "textworld", "alfworld")
+SLOW = ("scienceworld", "textworld", "alfworld", "android-world", "osworld")
 """Adapters whose words aren't gathered when they start, because playing takes too long: a file keeps them, or there are none."""
+
+
+OWN_MACHINE = ("android-world", "osworld")
+"""Adapters of worlds that need an emulator or a virtual machine, which nothing here installs."""
 
 
 class Unknown(Exception):
@@ -53,9 +59,16 @@ def world(spec: str) -> Callable[[], World]:
             module = importlib.import_module(f"flow_env.adapters.{ADAPTERS[head].module}")
             return functools.partial(module.WORLD, rest)
         except ImportError as error:
-            raise Unknown(f"`{head}` needs a package that isn't here ({error}); python/requirements/{head}.txt pins all of them") from error
+            raise Unknown(f"`{head}` needs a package that isn't here ({error}); {packages(head)}") from error
     module = load(head)
     return pick(module, rest or None)
+
+
+def packages(adapter: str) -> str:
+    """Where an adapter's packages come from."""
+    if adapter in OWN_MACHINE:
+        return "it is set up as its own pages say, with a machine to play on"
+    return f"python/requirements/{adapter}.txt pins all of them"
 
 
 def load(name: str) -> ModuleType:
