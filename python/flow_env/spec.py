@@ -43,10 +43,6 @@ SLOW = ("scienceworld", "textworld", "alfworld", "android-world", "osworld")
 """Adapters whose words aren't gathered when they start, because playing takes too long: a file keeps them, or there are none."""
 
 
-OWN_MACHINE = ("android-world", "osworld")
-"""Adapters of worlds that need an emulator or a virtual machine, which nothing here installs."""
-
-
 class Unknown(Exception):
     """The specification names no world; the text says why and what to do."""
 
@@ -59,16 +55,9 @@ def world(spec: str) -> Callable[[], World]:
             module = importlib.import_module(f"flow_env.adapters.{ADAPTERS[head].module}")
             return functools.partial(module.WORLD, rest)
         except ImportError as error:
-            raise Unknown(f"`{head}` needs a package that isn't here ({error}); {packages(head)}") from error
+            raise Unknown(f"`{head}` needs a package that isn't here ({error}); python/requirements/{head}.txt pins all of them") from error
     module = load(head)
     return pick(module, rest or None)
-
-
-def packages(adapter: str) -> str:
-    """Where an adapter's packages come from."""
-    if adapter in OWN_MACHINE:
-        return "it is set up as its own pages say, with a machine to play on"
-    return f"python/requirements/{adapter}.txt pins all of them"
 
 
 def load(name: str) -> ModuleType:

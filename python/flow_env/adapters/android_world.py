@@ -43,9 +43,11 @@ class AndroidWorld(World):
     )
 
     def __init__(self, arguments: str = "") -> None:
-        from android_world import registry
-        from android_world.env import env_launcher, json_action
-
+        try:
+            from android_world import registry
+            from android_world.env import env_launcher, json_action
+        except ImportError as error:
+            raise Fatal(f"android-world needs the package android_world in this Python, set up as its own pages say ({error})") from error
         plain, settings = split(arguments)
         adb = settings.pop("adb", None) or shutil.which("adb")
         console, grpc = int(settings.pop("console_port", 5554)), int(settings.pop("grpc_port", 8554))

@@ -47,8 +47,10 @@ class OsWorld(World):
     )
 
     def __init__(self, arguments: str = "") -> None:
-        from desktop_env.desktop_env import DesktopEnv
-
+        try:
+            from desktop_env.desktop_env import DesktopEnv
+        except ImportError as error:
+            raise Fatal(f"osworld needs the package desktop-env in this Python, set up as its own pages say ({error})") from error
         plain, settings = split(arguments)
         if len(plain) != 1:
             raise ValueError("osworld:FOLDER names the benchmark's folder evaluation_examples")
