@@ -1,15 +1,13 @@
-//! Commits: an iteration becomes a line of the journal; in the background whole blocks of iterations are compacted into segments; and files
-//! that no commit names are removed.
+//! Commits: an iteration becomes a line of the journal; in the background whole blocks of iterations are compacted into segments
+//! ([`super::compaction`]); and files that no commit names are removed.
 
-use super::fold::{fold, superseded};
+use super::compaction::{compact, give_way, Compacted, JournalBlock};
 use super::head::ManifestBody;
 use super::index::LogIndex;
-use super::journal::{self, JournalWriter, BLOCK};
+use super::journal::{JournalWriter, BLOCK};
 use super::keep::WeightPruner;
-use super::segment::Segment;
-use super::{reader, readers, sweep, write_part, Iteration, LogError, Manifest, Metrics, Part, Run, SavedWeights, Status};
+use super::{reader, sweep, write_part, Iteration, LogError, Manifest, Metrics, Part, Run, SavedWeights, Status};
 use arrow::array::RecordBatch;
-use std::fs;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
@@ -33,24 +31,6 @@ pub struct Committer {
     compacted: Vec<Arc<JournalBlock>>,
     pruner: WeightPruner,
     since: Instant,
-}
-
-#[derive(Clone)]
-struct JournalBlock {
-    number: u64,
-    iterations: Vec<Iteration>,
-    /// The checksum of its last line.
-    chain: u64,
-}
-
-/// What a compaction has put into the manifest.
-struct Compacted {
-    segments: Vec<Segment>,
-    chain: u64,
-    /// How many blocks are in segments now.
-    blocks: usize,
-    /// Files that the manifest no longer names.
-    obsolete: Vec<String>,
 }
 
 impl Committer {
@@ -206,57 +186,6 @@ impl Drop for Committer {
     }
 }
 
-/// Lets this thread wait for all others: whoever trains doesn't wait for a log to get smaller. Where a priority is one of the whole process, it stays.
-fn give_way() {
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::nice(10);
-}
-
-/// Puts whole blocks into segments, and names these in the manifest in place of the files that they replace. Nobody else writes the manifest
-/// meanwhile.
-fn compact(
-    run: &Run,
-    mut head: ManifestBody,
-    status: &Status,
-    blocks: &[Arc<JournalBlock>],
-    obsolete: Vec<String>,
-) -> Result<Compacted, LogError> {
-    run.in_place()?;
-    let left = remove_unless_read(run, obsolete);
-    let iterations: Vec<&[Iteration]> = blocks.iter().map(|block| block.iterations.as_slice()).collect();
-    let segments = fold(run, head.generation, head.segments.clone(), &iterations)?;
-    let before = std::mem::replace(&mut head.segments, segments);
-    head.chain = blocks.last().map_or(head.chain, |block| block.chain);
-    head.write(run.root(), status)?;
-    let own = |block: &Arc<JournalBlock>| {
-        let first = block.iterations.first().map_or(0, |committed| committed.iteration);
-        let into = head.segments.iter().find(|segment| segment.meets(&(first..=first)));
-        let apart = |node: &String| into.is_some_and(|segment| segment.apart.contains(node));
-        let parts = block.iterations.iter().flat_map(|committed| &committed.parts).filter(|part| !apart(&part.node));
-        let parts = parts.map(|part| part.path.clone());
-        parts.chain([journal::path(head.generation, block.number)]).collect::<Vec<_>>()
-    };
-    let replaced = superseded(&before, &head).into_iter().chain(blocks.iter().flat_map(own));
-    let obsolete = left.into_iter().chain(replaced).collect();
-    Ok(Compacted { chain: head.chain, segments: head.segments, blocks: blocks.len(), obsolete })
-}
-
-/// Removes obsolete files, unless somebody may be reading them: then it returns them, for the next time.
-fn remove_unless_read(run: &Run, obsolete: Vec<String>) -> Vec<String> {
-    let gone = readers::unless_read(run, || {
-        for path in obsolete.iter().map(|path| run.root().join(path)) {
-            // What stays is swept when the run ends, or is resumed.
-            let _ = fs::remove_file(&path);
-            let _ = path.parent().map(fs::remove_dir);
-        }
-    });
-    if gone {
-        Vec::new()
-    } else {
-        obsolete
-    }
-}
-
 /// Iterations of a segment, with the rows of each written to files of its own again.
 fn unpacked(run: &Run, iterations: Vec<Iteration>) -> Result<Vec<Iteration>, LogError> {
     let mut all = Vec::new();
@@ -287,9 +216,11 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::{query, read, AnswerFormat, NodeInfo, RunInfo};
+    use crate::log::fold::fold;
+    use crate::log::{journal, query, read, readers, AnswerFormat, NodeInfo, RunInfo};
     use crate::row;
     use arrow::array::{ArrayRef, Float32Array, StringArray, UInt32Array, UInt64Array};
+    use std::fs;
     use std::path::PathBuf;
 
     /// Three rows of an iteration, of the second and third of three workers.

@@ -8,10 +8,9 @@
 //!
 //! `sum` is the checksum of all that follows the first line. It leaves the status out: a person may edit it to mark a run as stopped.
 
-use super::manifest::Status;
 use super::run_info::RunInfo;
 use super::segment::Segment;
-use super::{disk, LogError, SavedWeights};
+use super::{disk, LogError, SavedWeights, Status};
 use crate::seed;
 use serde::{Deserialize, Serialize};
 use std::path::Path;

@@ -2,14 +2,13 @@
 
 use super::head::{ManifestBody, FILE, FORMAT};
 use super::journal;
-use super::manifest::{Manifest, Status};
+use super::manifest::{all_inside, Manifest};
 use super::run_info::RunInfo;
-use super::segment::{FileRecord, Segment};
-use super::{Iteration, LogError, SavedWeights};
+use super::segment::Segment;
+use super::{Iteration, LogError, SavedWeights, Status};
 use crate::{files, seed};
 use serde::Deserialize;
 use std::collections::BTreeSet;
-use std::fs;
 use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -143,6 +142,13 @@ impl LogIndex {
     }
 }
 
+impl Manifest {
+    /// The manifest in the run's folder `root`. Fails where there is none, and where it can't be what a run wrote.
+    pub(super) fn read(root: &Path) -> Result<Manifest, LogError> {
+        LogIndex::read(root)?.manifest(root)
+    }
+}
+
 /// The files of a node in these iterations; a file that several of them share is listed once.
 fn files_of_node(iterations: &[Iteration], node: &str, within: &RangeInclusive<u64>) -> Vec<CommittedFile> {
     let mut listed = BTreeSet::new();
@@ -195,23 +201,4 @@ fn text(root: &Path) -> Result<String, LogError> {
         ErrorKind::InvalidData => LogError::Manifest { path: path.clone(), why: e.to_string() },
         _ => LogError::io(&path)(e),
     })
-}
-
-/// Refuses paths that lead out of the run's folder.
-pub(super) fn all_inside<'a>(mut paths: impl Iterator<Item = &'a String>) -> Result<(), String> {
-    let out = |path: &&String| !Path::new(path).components().all(|part| matches!(part, std::path::Component::Normal(_)));
-    paths.find(out).map_or(Ok(()), |path| Err(format!("{path} lies outside the run's folder")))
-}
-
-/// The bytes of a file of a segment, once they are known to be those that were written.
-pub(super) fn read_file(root: &Path, file: &FileRecord) -> Result<Vec<u8>, LogError> {
-    let path = root.join(&file.path);
-    let bytes = fs::read(&path).map_err(|e| match e.kind() {
-        ErrorKind::NotFound => LogError::Missing(path.clone()),
-        _ => LogError::io(&path)(e),
-    })?;
-    if bytes.len() as u64 != file.bytes || seed::lanes(&bytes) != file.sum {
-        return Err(LogError::Damaged { path, why: "its bytes are not those that were committed".into() });
-    }
-    Ok(bytes)
 }

@@ -1,22 +1,10 @@
 //! The manifest: which iterations are committed, with which files, metrics and weights. In memory it is one value; on disk it is
 //! `manifest.json` ([`super::head`]), segments and a journal.
 
-use super::index::{all_inside, LogIndex};
 use super::run_info::{NodeInfo, RunInfo};
-use super::{Iteration, LogError, Part, SavedWeights};
-use serde::{Deserialize, Serialize};
+use super::{Iteration, LogError, Part, SavedWeights, Status};
 use std::collections::BTreeSet;
 use std::path::Path;
-
-/// How a run stands.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Status {
-    Running,
-    Finished,
-    Stopped,
-    Failed(String),
-}
 
 /// All that a reader may trust.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,11 +17,6 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// The manifest in the run's folder `root`. Fails where there is none, and where it can't be what a run wrote.
-    pub(super) fn read(root: &Path) -> Result<Manifest, LogError> {
-        LogIndex::read(root)?.manifest(root)
-    }
-
     /// What no run could have written: files outside its folder, a file named twice, iterations out of order.
     pub(super) fn validate(&self) -> Result<(), String> {
         let mut last = None;
@@ -88,6 +71,12 @@ impl Manifest {
         let known: Vec<&str> = self.info.nodes.iter().map(|n| n.id.as_str()).collect();
         LogError::Node { node: node.into(), known: if known.is_empty() { "none".into() } else { known.join(", ") } }
     }
+}
+
+/// Refuses paths that lead out of the run's folder.
+pub(super) fn all_inside<'a>(mut paths: impl Iterator<Item = &'a String>) -> Result<(), String> {
+    let out = |path: &&String| !Path::new(path).components().all(|part| matches!(part, std::path::Component::Normal(_)));
+    paths.find(out).map_or(Ok(()), |path| Err(format!("{path} lies outside the run's folder")))
 }
 
 #[cfg(test)]

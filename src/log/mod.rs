@@ -18,6 +18,7 @@
 
 mod chain;
 mod commit;
+mod compaction;
 mod diff;
 mod disk;
 mod error;
@@ -41,6 +42,7 @@ mod scalar;
 mod scope;
 mod segment;
 pub mod sql;
+mod status;
 mod sweep;
 mod views;
 mod weights;
@@ -51,12 +53,13 @@ pub use diff::{diff, weights, CreditDiff, Diff, NodeDiff, RowCounts, UsedDiff, W
 pub use error::LogError;
 pub use iteration::{Iteration, Metrics, Part};
 pub use lock::Lock;
-pub use manifest::{Manifest, Status};
+pub use manifest::Manifest;
 pub use print::{print, AnswerFormat};
 pub use query::{query, query_to, query_within, tables, QueryResult, Table};
 pub use reader::{columns, read, read_iteration, RowReader};
 pub use run::Run;
 pub use run_info::{NodeInfo, Replays, RunInfo};
 pub use scalar::{numbers, parses, value_of, values_of};
+pub use status::Status;
 pub use weights::{FileChecksum, SavedWeights};
 pub use writer::write_part;

@@ -1,6 +1,6 @@
 //! Rows from Parquet: committed iterations only.
 
-use super::index::{read_file, Checksum, CommittedFile};
+use super::index::{Checksum, CommittedFile};
 use super::segment::FileRecord;
 use super::{LogError, Manifest, Part, Run};
 use crate::row;
@@ -122,7 +122,7 @@ pub(super) fn part(run: &Run, part: &Part) -> Result<Vec<RecordBatch>, LogError>
 
 /// All rows of a segment's file.
 pub(super) fn whole_file(run: &Run, file: &FileRecord) -> Result<Vec<RecordBatch>, LogError> {
-    let bytes = read_file(run.root(), file)?;
+    let bytes = file.read(run.root())?;
     let path = run.root().join(&file.path);
     decode(&path, bytes, |file| Ok(file.build()?.collect::<Result<Vec<_>, ArrowError>>()?))
 }

@@ -1,10 +1,12 @@
 //! A segment: consecutive iterations whose small files were merged into one file a node.
 
-use super::index::read_file;
 use super::{Iteration, LogError, Metrics, Part, SavedWeights};
 use crate::log::chain;
+use crate::seed;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
@@ -34,6 +36,21 @@ pub(super) struct FileRecord {
     pub bytes: u64,
     /// [`crate::seed::lanes`] of it.
     pub sum: u64,
+}
+
+impl FileRecord {
+    /// Its bytes, once they are known to be those that were written.
+    pub fn read(&self, root: &Path) -> Result<Vec<u8>, LogError> {
+        let path = root.join(&self.path);
+        let bytes = fs::read(&path).map_err(|e| match e.kind() {
+            ErrorKind::NotFound => LogError::Missing(path.clone()),
+            _ => LogError::io(&path)(e),
+        })?;
+        if bytes.len() as u64 != self.bytes || seed::lanes(&bytes) != self.sum {
+            return Err(LogError::Damaged { path, why: "its bytes are not those that were committed".into() });
+        }
+        Ok(bytes)
+    }
 }
 
 /// What a segment stores of an iteration beside its rows.
@@ -80,7 +97,7 @@ impl Segment {
     /// # Errors
     /// If the file isn't what was written.
     pub fn details(&self, root: &Path) -> Result<Vec<IterationDetails>, LogError> {
-        let text = read_file(root, &self.details)?;
+        let text = self.details.read(root)?;
         let path = || root.join(&self.details.path);
         let (lines, _) =
             chain::lines(&text, 0).map_err(|line| LogError::Damaged { path: path(), why: format!("line {line} makes no sense") })?;
