@@ -1,7 +1,7 @@
 //! An environment with its settings: what all tasks of a set have in common.
 
 use super::process::ProcessSettings;
-use super::task::{Deal, Split};
+use super::split::{Deal, Split};
 use super::words;
 use super::{EnvError, Environment};
 use schemars::JsonSchema;

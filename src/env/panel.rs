@@ -1,7 +1,7 @@
 //! Panels: frozen sets of tasks to be measured on, named by their content.
 
 use super::process::{draw, ProcessError, ProcessSettings, Programs};
-use super::task::PANEL;
+use super::split::PANEL;
 use super::{EnvError, EpisodeView, Game, Task, Worlds};
 use crate::files;
 use crate::seed::{mix, text};

@@ -1,7 +1,7 @@
 //! The sequence of training tasks.
 
 use super::process::{draw, Items, Programs};
-use super::task::PANEL;
+use super::split::PANEL;
 use super::{EnvError, Game, Task};
 use crate::seed::{mix, text};
 

@@ -20,7 +20,7 @@ use crate::env::Worlds;
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::rollout::agent::TRAINING_TEMPERATURE;
 use crate::rollout::batch::play;
-use crate::rollout::context::{self, Alone};
+use crate::rollout::context::Alone;
 use crate::rollout::dynamic_sampling::{resample, Sampled};
 use crate::rollout::error::RolloutError;
 use crate::rollout::exchange::NotesOwner;
@@ -29,6 +29,7 @@ use crate::rollout::record::COLUMNS;
 use crate::rollout::retry::RetryPolicy;
 use crate::rollout::sampler::Sampler;
 use crate::rollout::settings::{Actor, PlaySettings};
+use crate::rollout::sources;
 use crate::rollout::summary::Summary;
 use crate::seed::{mix, text};
 use arrow::array::RecordBatch;
@@ -234,7 +235,7 @@ pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx
     let inputs = StreamingInputs { name: node.id.clone(), rows, gates: port("weights", Route::All).into_iter().collect() };
     let samples = with.samples;
     let worlds = Worlds::new(ctx.shared.programs.clone());
-    let sampler = Sampler::new(policy, with.play_settings(), worlds, draws(node, ctx))?.reading(context::open(&with.play.agent, &Alone));
+    let sampler = Sampler::new(policy, with.play_settings(), worlds, draws(node, ctx))?.reading(sources::open(&with.play.agent, &Alone));
     let (node, shared, now) = (node.id.clone(), ctx.shared.clone(), IterationProgress::default());
     Ok(streaming(inputs, ctx, Attempts { sampler, samples, notes, trial, node, shared, version: 0, drawn: None, now }))
 }

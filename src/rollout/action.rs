@@ -1,7 +1,6 @@
 //! Parses a response into the action that it means, and encodes actions as tokens.
 
-use super::agent::ACTION;
-use super::tags;
+use super::tags::{self, ACTION};
 use crate::policy::{Reply, Sampling, Tokenizer};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,9 +1,9 @@
 //! An agent: how a model acts, declared once. The operators that play, reflect or evaluate refer to one and add only their own settings.
 
 use super::action::Decode;
-use super::context::SourceSettings;
+use super::context::{Carried, MemorySettings, NotesSettings, SourceSettings};
 use super::rank::RankSettings;
-use super::tags;
+use super::tags::{self, ACTION, REMARK};
 use crate::policy;
 use crate::row;
 use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
@@ -14,12 +14,6 @@ pub const TRAINING_TEMPERATURE: f64 = 1.0;
 
 /// The temperature at which evaluations sample where none is given: LaMer's.
 pub const EVALUATION_TEMPERATURE: f64 = 0.7;
-
-/// The tag that an action stands in where anything can be written.
-pub const ACTION: &str = "action";
-
-/// The tag that a reflection stands in, unless the agent's answer says otherwise.
-pub const REMARK: &str = "remark";
 
 /// How the prompts of an episode's turns follow one another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -140,6 +134,29 @@ impl Agent {
     pub fn sampling(&self, own: Option<f64>, otherwise: f64) -> policy::Sampling {
         let temperature = own.or(self.temperature).unwrap_or(otherwise);
         policy::Sampling { temperature, top_p: self.top_p, top_k: self.top_k, max_tokens: self.max_tokens }
+    }
+
+    /// How it is told of earlier attempts.
+    pub fn notes(&self) -> NotesSettings {
+        let named = self.context.iter().find_map(|source| match source {
+            SourceSettings::Notes(notes) => Some(notes.clone()),
+            SourceSettings::Memory(_) => None,
+        });
+        named.unwrap_or_default()
+    }
+
+    /// The memories that it reads.
+    pub fn memories(&self) -> impl Iterator<Item = &MemorySettings> {
+        self.context.iter().filter_map(|source| match source {
+            SourceSettings::Memory(memory) => Some(memory.as_ref()),
+            SourceSettings::Notes(_) => None,
+        })
+    }
+
+    /// The parts of its answers that it carries from turn to turn, if any.
+    pub fn carried(&self) -> Option<Carried> {
+        let parts = self.parts().enumerate().filter(|(_, part)| part.carry).map(|(i, part)| (i, part.tag.clone()));
+        Carried::of(parts.collect())
     }
 
     /// The parts that its answers have besides the action.

@@ -1,7 +1,7 @@
 //! The prompt of a turn: built from scratch, or as one more message of the conversation so far.
 
 use super::agent::{Agent, PromptLayout};
-use super::context::{words, Carried, Passage, PassageSlot, RecallTime};
+use super::context::{words, Passage, PassageSlot, RecallTime};
 use super::episode::{ConversationMessage, Episode, PromptMemory, Turn};
 use super::prompt::{AgentPrompt, Situation};
 use super::template::TemplateError;
@@ -44,7 +44,8 @@ impl PromptWriter<'_> {
     /// If a template can't be rendered, or the prompt has more tokens than allowed.
     pub fn ask(&self, now: &TurnContext, passages: &[Passage]) -> Result<(Vec<u32>, PromptMemory), Fault> {
         let (TurnContext { episode, view, rules }, agent) = (now, self.agent);
-        let carried = Carried::texts(agent, episode.turns.iter().rev().nth(agent.carry_after - 1));
+        let before = episode.turns.iter().rev().nth(agent.carry_after - 1);
+        let carried = agent.carried().map_or_else(Vec::new, |carried| carried.texts(before));
         let situation = Situation {
             rules,
             instruction: &episode.instruction,

@@ -34,6 +34,7 @@ pub mod rollback;
 pub mod row_text;
 pub mod sampler;
 pub mod settings;
+pub mod sources;
 pub mod summary;
 pub mod tags;
 pub mod template;

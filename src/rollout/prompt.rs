@@ -1,8 +1,8 @@
 //! The prompt of a turn: a template, filled with the situation.
 
-use super::agent::{Agent, ACTION};
+use super::agent::Agent;
 use super::episode::Turn;
-use super::tags;
+use super::tags::{self, ACTION};
 use super::template::{Placeholders, PromptTemplate, TemplateError, HOLE};
 use crate::policy::Message;
 use minijinja::Value;
@@ -184,7 +184,7 @@ pub fn own_words(agent: &Agent) -> Result<Vec<String>, TemplateError> {
 pub fn tried(agent: &Agent) -> Result<AgentPrompt, (&'static str, TemplateError)> {
     let turn = Turn { observation: "seen".into(), action: "left".into(), ..Turn::default() };
     let (history, admissible) = (vec![turn; agent.history.min(3)], ["left".to_owned(), "right".to_owned()]);
-    let carried = super::context::Carried::texts(agent, None);
+    let carried = agent.carried().map_or_else(Vec::new, |carried| carried.texts(None));
     let first = Situation {
         rules: "rules",
         instruction: "",

@@ -4,7 +4,7 @@ use super::action::Response;
 use super::advice::lesson;
 use super::agent::Agent;
 use super::answers::answers;
-use super::context::{self, words, Alone, ContextSource, Moment, Passage, PassageSlot};
+use super::context::{words, Alone, ContextSource, Moment, Passage, PassageSlot};
 use super::conversation::standing;
 use super::episode::{Phase, PromptMemory, Turn};
 use super::error::RolloutError;
@@ -14,6 +14,7 @@ use super::question::ReflectionQuestion;
 use super::record::{self, Record};
 use super::retry::FailedEpisode;
 use super::settings::{Actor, On, ReflectionSettings};
+use super::sources;
 use super::tags;
 use super::transcript::{transcripts, Transcript};
 use crate::env::process::Programs;
@@ -49,7 +50,7 @@ impl Reflector {
         let ReflectionSettings { on, keep, budget, actor, notes, .. } = *settings;
         let agent = settings.agent.clone();
         let (question, sampling) = (ReflectionQuestion::new(&agent)?, agent.sampling(settings.temperature, temperature));
-        let sources = context::open(&agent, &Alone);
+        let sources = sources::open(&agent, &Alone);
         Ok(Reflector { agent, programs, question, on, actor, notes, keep, budget, sampling, sources })
     }
 

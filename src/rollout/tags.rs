@@ -1,5 +1,11 @@
 //! Text between tags, as in `<action>up</action>`: how a response marks its parts.
 
+/// The tag that an action stands in where anything can be written.
+pub const ACTION: &str = "action";
+
+/// The tag that a reflection stands in, unless the agent's answer says otherwise.
+pub const REMARK: &str = "remark";
+
 /// What stands in the last closed `<tag>` of a text, without the space around it; `None` without a closed tag.
 pub fn read<'a>(tag: &str, text: &'a str) -> Option<&'a str> {
     let (open, close) = (open(tag), close(tag));

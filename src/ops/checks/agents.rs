@@ -5,12 +5,12 @@ use super::critics;
 use crate::ops::memories::reading;
 use crate::pipeline::{Node, Pipeline, Wrong};
 use crate::rollout::action::Decode;
-use crate::rollout::agent::{Agent, PromptLayout, ACTION};
+use crate::rollout::agent::{Agent, PromptLayout};
 use crate::rollout::context::{PassageSlot, RecallTime};
 use crate::rollout::prompt;
 use crate::rollout::question::{self, ReflectionQuestion};
 use crate::rollout::settings::Actor;
-use crate::rollout::tags;
+use crate::rollout::tags::{self, ACTION};
 use crate::rollout::template::TemplateError;
 
 /// Checks the node's agent where it plays; `attempts` is true where its prompts tell of earlier attempts.

@@ -9,6 +9,7 @@ use crate::rollout::agent::Agent;
 use crate::rollout::clustering::ObservationClusters;
 use crate::rollout::context::{self, ContextSource};
 use crate::rollout::points::Pointer;
+use crate::rollout::sources;
 use arrow::array::RecordBatch;
 
 /// The ports for memories, each named after its source in the agent's context.
@@ -23,7 +24,7 @@ pub const PORT: Port = Port {
 
 /// The sources of the agent's context whose inputs are connected.
 pub fn sources(node: &Node, agent: &Agent, ctx: &Context) -> Vec<Box<dyn ContextSource>> {
-    context::open(agent, &NodeInputs { node, ctx })
+    sources::open(agent, &NodeInputs { node, ctx })
 }
 
 /// Looks up memories among a node's inputs.

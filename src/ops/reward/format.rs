@@ -1,7 +1,6 @@
 //! Whether a response has the form that was asked for: R_format of EAPO, section 4.3.
 
-use crate::rollout::agent::ACTION;
-use crate::rollout::tags;
+use crate::rollout::tags::{self, ACTION};
 use crate::row::{self, RowError};
 use arrow::array::{RecordBatch, StringArray};
 use schemars::JsonSchema;

@@ -3,7 +3,6 @@
 
 use super::{ContextSource, Moment, Passage, PassageSlot};
 use crate::policy::{PolicyError, Tokenizer};
-use crate::rollout::agent::Agent;
 use crate::rollout::episode::Turn;
 use crate::rollout::tags;
 
@@ -14,17 +13,15 @@ pub struct Carried {
 }
 
 impl Carried {
-    /// The parts that this agent carries from turn to turn, if any.
-    pub fn of(agent: &Agent) -> Option<Carried> {
-        let parts = agent.parts().enumerate().filter(|(_, part)| part.carry).map(|(i, part)| (i, part.tag.clone()));
-        let parts: Vec<(usize, String)> = parts.collect();
+    /// These parts, each by its position among the answer's and with its tag; none of no parts.
+    pub fn of(parts: Vec<(usize, String)>) -> Option<Carried> {
         (!parts.is_empty()).then_some(Carried { parts })
     }
 
-    /// The parts that this agent carries, each with its tag and its text in the turn before; all empty without one.
-    pub fn texts(agent: &Agent, before: Option<&Turn>) -> Vec<(String, String)> {
-        let part = |(i, tag): (usize, String)| (tag, before.and_then(|turn| turn.parts.get(i)).cloned().unwrap_or_default());
-        Carried::of(agent).map_or_else(Vec::new, |carried| carried.parts.into_iter().map(part).collect())
+    /// The tag of each part, and its text in the turn before; all empty without one.
+    pub fn texts(&self, before: Option<&Turn>) -> Vec<(String, String)> {
+        let text = |i: usize| before.and_then(|turn| turn.parts.get(i)).cloned().unwrap_or_default();
+        self.parts.iter().map(|(i, tag)| (tag.clone(), text(*i))).collect()
     }
 }
 
@@ -45,6 +42,7 @@ impl ContextSource for Carried {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rollout::agent::Agent;
     use crate::rollout::episode::EpisodeStart;
     use serde_json::json;
 
@@ -53,7 +51,7 @@ mod tests {
         let answer =
             json!([{ "tag": "think" }, { "tag": "explore", "carry": true }, { "tag": "memory", "carry": true }, { "tag": "action" }]);
         let agent: Agent = serde_json::from_value(json!({ "model": "a", "decode": "free", "answer": answer })).unwrap();
-        let carried = Carried::of(&agent).unwrap();
+        let carried = agent.carried().unwrap();
         let start = EpisodeStart { task: "t".into(), sample: 0, attempt: 0, memory: String::new(), iteration: 0, version: 0 };
         let written = "<think>hm</think><explore>the drawer</explore><action>open drawer</action>";
         let turn = Turn { parts: agent.read(written), ..Turn::default() };
@@ -63,6 +61,6 @@ mod tests {
         };
         assert_eq!((text(None), text(Some(&turn))), (String::new(), "<explore>the drawer</explore>\n".into()), "no memory was written");
         let silent: Agent = serde_json::from_value(json!({ "model": "a", "answer": [{ "tag": "think" }] })).unwrap();
-        assert!(Carried::of(&silent).is_none());
+        assert!(silent.carried().is_none());
     }
 }

@@ -17,8 +17,6 @@ pub use memory::{MemoryRecall, MemorySettings, RecallKey, RecallTime};
 pub use notes::NotesSettings;
 pub use passage::{words, Moment, Passage, PassageSlot};
 
-use super::agent::Agent;
-use super::prompt::AgentPrompt;
 use crate::memory::Clusters;
 use crate::policy::{PolicyError, Tokenizer};
 use crate::rollout::clustering::ObservationClusters;
@@ -111,17 +109,6 @@ pub trait ContextSource: Send + Sync {
     fn contribute(&self, moments: &[Moment], tokenizer: &Tokenizer) -> Result<Vec<Passage>, PolicyError>;
 }
 
-/// The connected sources of an agent, in the order of its prompt: its own carried text comes last.
-pub fn open(agent: &Agent, ports: &dyn MemoryPorts) -> Vec<Box<dyn ContextSource>> {
-    let notes = agent.context.iter().any(|source| matches!(source, SourceSettings::Notes(_)));
-    let first = (!notes).then(NotesSettings::default).and_then(|notes| notes.open(ports));
-    let declared = agent.context.iter().filter_map(|source| source.declared().open(ports));
-    // A template may have places of its own for it.
-    let placed = AgentPrompt::new(agent).is_ok_and(|prompt| prompt.asks("carried"));
-    let carried = Carried::of(agent).filter(|_| !placed).map(|carried| Box::new(carried) as Box<dyn ContextSource>);
-    first.into_iter().chain(declared).chain(carried).collect()
-}
-
 /// A node without a memory.
 pub struct Alone;
 
@@ -132,24 +119,5 @@ impl MemoryPorts for Alone {
 
     fn clusters(&self, _: &str) -> Option<ObservationClusters> {
         None
-    }
-}
-
-impl Agent {
-    /// How it is told of earlier attempts.
-    pub fn notes(&self) -> NotesSettings {
-        let named = self.context.iter().find_map(|source| match source {
-            SourceSettings::Notes(notes) => Some(notes.clone()),
-            SourceSettings::Memory(_) => None,
-        });
-        named.unwrap_or_default()
-    }
-
-    /// The memories that it reads.
-    pub fn memories(&self) -> impl Iterator<Item = &MemorySettings> {
-        self.context.iter().filter_map(|source| match source {
-            SourceSettings::Memory(memory) => Some(memory.as_ref()),
-            SourceSettings::Notes(_) => None,
-        })
     }
 }
