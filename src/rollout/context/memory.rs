@@ -1,6 +1,7 @@
 //! A memory as a source of context: the entries that are retrieved for a turn (EMPO2, section 4.2: memory-augmented prompting; SLEA-RL,
 //! section 3.3).
 
+use super::memory_settings::{MemorySettings, RecallKey, RecallTime};
 use super::pools::ClusterPools;
 use super::{ContextSource, Declared, MemoryPorts, Moment, Passage, PassageSlot};
 use crate::memory::{self, By, Change, Clusters, Entry, Library, Lookup, Retrieval};
@@ -11,99 +12,6 @@ use crate::rollout::exchange::NotesOwner;
 use crate::rollout::points::Pointer;
 use crate::seed::{mix, text, Random};
 use arrow::array::RecordBatch;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-/// How a memory is read while episodes are played.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
-pub struct MemorySettings {
-    /// The memory: the name of its port, as in `inputs: { tips: { after: tips } }`. A node without this input plays without the memory.
-    #[schemars(regex(pattern = "^[A-Za-z][A-Za-z0-9_-]{0,63}$"))]
-    pub memory: String,
-    /// The probability with which an iteration's episodes are played with the memory and not without it: drawn once an iteration, for all.
-    /// A measurement reads it always.
-    #[serde(default = "always")]
-    #[schemars(range(min = 0.0, max = 1.0))]
-    pub chance: f64,
-    /// When entries are retrieved.
-    #[serde(default)]
-    pub at: RecallTime,
-    /// What the keys of entries are compared with.
-    #[serde(default)]
-    pub of: RecallKey,
-    /// Whose entries are retrieved. In a memory with a bucket a task: those of the task and those for all, or those of the next other task that
-    /// has some, whatever their keys. In a memory by cluster: those of the observation's cluster; where it has none, or there is no such
-    /// cluster, those of all buckets by similarity (SLEA-RL).
-    #[serde(default)]
-    pub whose: NotesOwner,
-    /// The clusters of observations: the name of their port, from a `cluster` node. Retrieved are
-    /// then the entries whose keys belong to the observation's cluster; where that has none, or there is no such cluster, those of all by
-    /// similarity (SLEA-RL, Eq. 1 and 2); by `whose: another` those of the next other cluster that has some.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(regex(pattern = "^[A-Za-z][A-Za-z0-9_-]{0,63}$"))]
-    pub clusters: Option<String>,
-    /// With `clusters`: whether entries that were retrieved by similarity, for a cluster that had none, belong to it from then on (SLEA-RL,
-    /// section 3.2).
-    #[serde(default = "yes")]
-    pub link: bool,
-    /// Nothing is retrieved before this iteration, counted from 0 (SLEA-RL: 5 epochs, which the released code counts as iterations). A
-    /// measurement has no warm-up.
-    #[serde(default)]
-    pub warm_up: u64,
-    /// Nothing is retrieved unless the memory has more entries than this (SLEA-RL: 10).
-    #[serde(default)]
-    pub more_than: usize,
-    /// Where they stand in the prompt.
-    #[serde(default)]
-    pub place: PassageSlot,
-    /// The line that introduces them.
-    #[serde(default = "heading")]
-    pub heading: String,
-    /// The most tokens of all entries together: the first entry that doesn't fit is left out, with all that come after it.
-    #[serde(default = "tokens")]
-    #[schemars(range(min = 0, max = 100_000))]
-    pub tokens: usize,
-    #[serde(flatten)]
-    pub retrieval: Retrieval,
-}
-
-/// When entries are retrieved.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum RecallTime {
-    /// Before every turn.
-    #[default]
-    Turn,
-    /// Before the first turn, for all of them.
-    Episode,
-}
-
-/// What the keys of entries are compared with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum RecallKey {
-    /// The observation.
-    #[default]
-    Observation,
-    /// The hash of the state.
-    State,
-    /// The task's name.
-    Task,
-}
-
-fn yes() -> bool {
-    true
-}
-fn always() -> f64 {
-    1.0
-}
-fn tokens() -> usize {
-    200
-}
-fn heading() -> String {
-    "Remembered:".into()
-}
 
 const ITEM: &str = "- ";
 

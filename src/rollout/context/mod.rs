@@ -6,6 +6,7 @@
 
 mod carried;
 mod memory;
+mod memory_settings;
 mod notes;
 mod passage;
 mod pools;
@@ -13,7 +14,8 @@ mod pools;
 pub use carried::Carried;
 #[cfg(test)]
 pub use memory::rows;
-pub use memory::{MemoryRecall, MemorySettings, RecallKey, RecallTime};
+pub use memory::MemoryRecall;
+pub use memory_settings::{MemorySettings, RecallKey, RecallTime};
 pub use notes::NotesSettings;
 pub use passage::{words, Moment, Passage, PassageSlot};
 
