@@ -210,6 +210,23 @@ tables:
     assert!(message.contains("there is no run `methot` in this study") && message.contains("study.yaml:8:"), "{message}");
 }
 
+/// What `make reproduce-...` runs: each study of the repository, its pipelines, panels and queries, as far as its environments are installed.
+#[test]
+fn the_studies_can_be_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("studies")).unwrap().map(|entry| entry.unwrap().path());
+    let mut checked = 0;
+    for file in files.filter(|file| file.extension().is_some_and(|extension| extension == "yaml")) {
+        // Not what was run here before, perhaps by other settings.
+        let home = format!("home={}", folder.path().display());
+        let output = flow().arg("study").arg(&file).args(["--dry-run", "--set", &home]).output().unwrap();
+        let error = text(&output.stderr);
+        assert!(output.status.success() || error.contains("isn't installed here"), "{}: {error}", file.display());
+        checked += usize::from(output.status.success());
+    }
+    assert!(checked >= 8, "{checked}");
+}
+
 /// Another world, in a file of its own in another folder: paths begin in the file that names them, and mistakes stand where they were made.
 #[test]
 fn a_study_that_is_like_another_says_what_differs() {
