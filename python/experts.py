@@ -32,12 +32,16 @@ def alfworld(_, chosen, most):
     import textworld
     from alfworld.agents.environment.alfred_tw_env import AlfredDemangler, AlfredExpert, AlfredInfos
 
-    from flow_env.adapters.alfworld import DATA, game
+    from flow_env.adapters.alfworld import DATA, scene
 
-    logic = {"pddl_domain": (DATA / "alfred.pddl").read_text(), "grammar": (DATA / "alfred.twl2").read_text()}
+    domain, grammar = (DATA / "alfred.pddl").read_text(), (DATA / "alfred.twl2").read_text()
     with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "game.tw-pddl"
         for split, task in chosen:
-            file = game(Path(folder), logic, split, task)
+            made = scene(split, task)
+            game = {"pddl_domain": domain, "grammar": grammar.replace("UNKNOWN GOAL", made.sentence), "pddl_problem": made.problem}
+            file.write_text(json.dumps(game))
+            (Path(folder) / "traj_data.json").write_text(json.dumps(made.about))
             env = textworld.start(str(file), textworld.EnvInfos(won=True, admissible_commands=True, feedback=True, extras=["gamefile", "expert_plan"]),
                                   [AlfredDemangler, AlfredInfos, AlfredExpert])
             # The expert draws now and then from Python's generator, which the adapter seeds by the task.
