@@ -21,6 +21,9 @@ pub(super) struct Bucket {
     pub points: Vec<f32>,
     /// Numbers a point; 0 where keys are compared as they are.
     pub width: usize,
+    /// The kinds that entries have had, and for each entry which of them is its own: numbers are compared faster than texts.
+    kinds: Vec<String>,
+    pub kind: Vec<usize>,
     at: FxHashMap<u64, usize>,
     /// How many entries have a text.
     texts: FxHashMap<String, usize>,
@@ -30,6 +33,11 @@ impl Bucket {
     /// Those of these entries that are here.
     pub fn of<'a, 'b>(&'a self, ids: &'b BTreeSet<u64>) -> impl Iterator<Item = &'a Entry> + use<'a, 'b> {
         ids.iter().filter_map(|id| self.at.get(id).map(|at| &self.entries[*at]))
+    }
+
+    /// Which kind this is, if an entry has had it.
+    pub fn numbered(&self, kind: &str) -> Option<usize> {
+        self.kinds.iter().position(|known| known == kind)
     }
 }
 
@@ -59,6 +67,11 @@ impl Library {
         bucket.at.insert(entry.id, bucket.entries.len());
         self.ages.entry(entry.source.iteration).or_default().push((entry.bucket, entry.id));
         *bucket.texts.entry(entry.text.clone()).or_default() += 1;
+        let kind = bucket.numbered(&entry.kind).unwrap_or_else(|| {
+            bucket.kinds.push(entry.kind.clone());
+            bucket.kinds.len() - 1
+        });
+        bucket.kind.push(kind);
         bucket.width = entry.embedding.len();
         bucket.points.extend_from_slice(&entry.embedding);
         bucket.entries.push(entry);
@@ -69,6 +82,7 @@ impl Library {
         let own = self.buckets.get_mut(&bucket)?;
         let at = own.at.remove(&id)?;
         let entry = own.entries.swap_remove(at);
+        own.kind.swap_remove(at);
         // The last one has taken its place.
         let (width, end) = (own.width, own.points.len());
         own.points.copy_within(end - width.., at * width);

@@ -1,7 +1,7 @@
 //! Finding entries for a turn. Exact search: one matrix times a vector.
 
 use super::{Entry, Library};
-use crate::prototypes::dot;
+use crate::prototypes::dots;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
@@ -85,22 +85,32 @@ impl Retrieval {
     /// The entries of `library` that are retrieved, each with its cosine (0 unless by similarity), the first ones first.
     pub fn find<'a>(&self, library: &'a Library, lookup: &Lookup) -> Vec<(&'a Entry, f32)> {
         let mut entries: Vec<(&Entry, f32)> = Vec::new();
+        let among = |entry: &Entry| lookup.among.is_none_or(|among| among.contains(&entry.id));
+        let asked = |entry: &Entry| self.kind.as_ref().is_none_or(|kind| *kind == entry.kind) && among(entry);
         for bucket in lookup.buckets.iter().filter_map(|bucket| library.bucket(*bucket)) {
+            let all = bucket.entries.iter();
             match self.by {
                 By::All => match lookup.among {
-                    Some(among) => entries.extend(bucket.of(among).map(|entry| (entry, 0.0))),
-                    None => entries.extend(bucket.entries.iter().map(|entry| (entry, 0.0))),
+                    Some(among) => entries.extend(bucket.of(among).filter(|entry| asked(entry)).map(|entry| (entry, 0.0))),
+                    None => entries.extend(all.filter(|entry| asked(entry)).map(|entry| (entry, 0.0))),
                 },
-                By::Key => entries.extend(bucket.entries.iter().filter(|entry| entry.key == lookup.key).map(|entry| (entry, 0.0))),
+                By::Key => entries.extend(all.filter(|entry| entry.key == lookup.key && asked(entry)).map(|entry| (entry, 0.0))),
                 By::Similarity if bucket.width != lookup.point.len() || lookup.point.is_empty() => {}
                 By::Similarity => {
-                    let cosines = bucket.points.chunks_exact(bucket.width).map(|point| dot(lookup.point, point));
-                    entries.extend(bucket.entries.iter().zip(cosines).filter(|(_, cosine)| *cosine > self.above));
+                    // A comparison costs more than all else, so only what is asked for is compared.
+                    let kind = self.kind.as_ref().map(|kind| bucket.numbered(kind));
+                    let (mut compared, mut points) = (Vec::with_capacity(all.len()), Vec::with_capacity(all.len()));
+                    for ((entry, own), point) in all.zip(&bucket.kind).zip(bucket.points.chunks_exact(bucket.width)) {
+                        if kind.is_none_or(|kind| kind == Some(*own)) && among(entry) {
+                            compared.push(entry);
+                            points.push(point);
+                        }
+                    }
+                    let cosines = dots(lookup.point, &points);
+                    entries.extend(compared.into_iter().zip(cosines).filter(|(_, cosine)| *cosine > self.above));
                 }
             }
         }
-        entries.retain(|(entry, _)| self.kind.as_ref().is_none_or(|kind| *kind == entry.kind));
-        entries.retain(|(entry, _)| lookup.among.is_none_or(|among| among.contains(&entry.id)));
         let before = |a: &(&Entry, f32), b: &(&Entry, f32)| {
             let first = match self.order {
                 Order::Score => b.0.score.total_cmp(&a.0.score),

@@ -30,7 +30,18 @@ pub fn words(of: &str) -> Vec<f32> {
 
 fn each_word(text: &str, mut each: impl FnMut(&str)) {
     let mut word = String::new();
-    for c in text.chars() {
+    let mut at = 0;
+    while let Some(c) = text[at..].chars().next() {
+        if word.is_empty() {
+            // Most words are small letters and stand there as they are; the rest is read letter by letter.
+            let plain = plain_word(&text.as_bytes()[at..]);
+            if plain > 0 {
+                each(&text[at..at + plain]);
+                at += plain;
+                continue;
+            }
+        }
+        at += c.len_utf8();
         if c.is_alphanumeric() {
             word.extend(c.to_lowercase());
             continue;
@@ -45,6 +56,17 @@ fn each_word(text: &str, mut each: impl FnMut(&str)) {
     }
     if !word.is_empty() {
         each(&word);
+    }
+}
+
+/// How many small letters and digits of ASCII a text begins with, if they are a whole word; else 0.
+fn plain_word(text: &[u8]) -> usize {
+    let length = text.iter().take_while(|b| b.is_ascii_lowercase() || b.is_ascii_digit()).count();
+    let whole = text.get(length).is_none_or(|next| next.is_ascii() && !next.is_ascii_alphanumeric());
+    if whole {
+        length
+    } else {
+        0
     }
 }
 
@@ -72,5 +94,8 @@ mod tests {
         let mut found = Vec::new();
         each_word("Row 12: #_Ü!", |word| found.push(word.to_owned()));
         assert_eq!(found, ["row", "12", ":", "#", "_", "ü", "!"]);
+        found.clear();
+        each_word("aü bC d9é 7 ß", |word| found.push(word.to_owned()));
+        assert_eq!(found, ["aü", "bc", "d9é", "7", "ß"]);
     }
 }

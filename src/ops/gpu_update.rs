@@ -2,7 +2,7 @@
 //! sees one, else on the CPU. Emits for each row whether it was used, what the update saw of it, and the version of the
 //! weights it helped to make.
 
-use super::checks::{critics, idle_clip};
+use super::checks::{branches, critics, idle_clip};
 use super::episodes::tokens;
 use super::examples::select::{bare, examples, OldLogprobs, Select};
 use super::operator::{must, port, settings, Further, Operator, RequiredHead, Settings, Unfit};
@@ -96,11 +96,11 @@ fn notes(node: &Node, pipeline: &Pipeline) -> Vec<String> {
     idle.then(|| note.to_owned()).into_iter().chain(idle_clip::note(node, &with.update, pipeline)).collect()
 }
 
-/// A policy gradient of rows whose actions a critic ranked.
+/// A policy gradient of rows whose actions a critic ranked, or that were chosen among several.
 fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     let learns = settings::<GpuUpdate>(node).is_ok_and(|with| with.update.objective == Objective::PolicyGradient);
     if learns {
-        critics::learnt_from(node, pipeline).into_iter().collect()
+        critics::learnt_from(node, pipeline).into_iter().chain(branches::learnt_from(node, pipeline)).collect()
     } else {
         Vec::new()
     }

@@ -9,7 +9,7 @@ mod cosine;
 mod ratio;
 
 pub use crate::difflib::Alphabet;
-pub use cosine::{dot, reaches, Cosine};
+pub use cosine::{dot, dots, reaches, Cosine};
 pub use ratio::{alike_texts, ComparedText, Ratio};
 
 use std::collections::BTreeMap;
@@ -26,6 +26,14 @@ pub trait Likeness {
 
     /// Whether the key joins the prototype's cluster.
     fn alike(&self, key: &Self::Key, prototype: &Self::Prototype) -> bool;
+
+    /// The place of the first of these prototypes that the key is like.
+    fn first<'p>(&self, key: &Self::Key, mut prototypes: impl Iterator<Item = &'p Self::Prototype>) -> Option<usize>
+    where
+        Self::Prototype: 'p,
+    {
+        prototypes.position(|prototype| self.alike(key, prototype))
+    }
 }
 
 /// Prototypes by bucket, in the order in which they were founded, each with an id. Keys of different buckets are never compared.
@@ -59,7 +67,7 @@ impl<L: Likeness> Prototypes<L> {
     /// The earliest prototype of the bucket that the key is like.
     pub fn first(&self, bucket: u64, key: &L::Key) -> Option<u64> {
         let own = self.buckets.get(&bucket)?;
-        own.iter().find(|(_, prototype)| self.likeness.alike(key, prototype)).map(|(id, _)| *id)
+        self.likeness.first(key, own.iter().map(|(_, prototype)| prototype)).map(|place| own[place].0)
     }
 
     /// The prototype that the key joins, and whether it founded it just now, as `id`.

@@ -1,6 +1,7 @@
 //! An agent: how a model acts, declared once. The operators that play, reflect or evaluate refer to one and add only their own settings.
 
 use super::action::Decode;
+use super::branches::BranchSettings;
 use super::context::{Carried, MemorySettings, NotesSettings, SourceSettings};
 use super::rank::RankSettings;
 use super::tags::{self, ACTION, REMARK};
@@ -114,6 +115,10 @@ pub struct Agent {
     /// With a `critic`: how a score is made of its values and the policy's probabilities.
     #[serde(default)]
     pub rank: Option<RankSettings>,
+    /// Several answers a turn, of which the one is given that the policy values most itself (Tree of Thoughts): `branches: {}` samples 5 and
+    /// gives the likeliest.
+    #[serde(default)]
+    pub branches: Option<BranchSettings>,
 }
 
 fn all() -> f64 {

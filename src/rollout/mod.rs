@@ -1,7 +1,8 @@
 //! How episodes are played and reflected on: the room in which an environment and a policy meet. It knows no graph and no timely.
 //!
 //! A [`sampler::Sampler`] plays: a [`player`] shows the policy a [`prompt`], alone or in a [`conversation`], and reads an [`action`] from what
-//! it says (`answers`), or asks the expert, and the turn is taken into its [`episode`]. A critic may [`rank`] the actions beside the policy.
+//! it says (`answers`), or asks the expert, and the turn is taken into its [`episode`]. A critic may [`rank`] the actions beside the policy, or the policy
+//! value several answers of its own ([`branches`]).
 //! What fails is played again or given up ([`retry`]). Whole episodes become rows ([`record`]), which [`transcript`] reads back for a
 //! [`reflection`], asked a [`question`], or the expert's `advice`; an [`extraction`] makes entries of a memory from the best and worst of them. Prompt and question are [`template`]s. [`notes`] are what the next
 //! attempt is told, an [`exchange`] of them is the control. An [`agent`] says how a model acts, and its [`context`] what stands in its prompt
@@ -13,6 +14,7 @@ mod advice;
 pub mod agent;
 mod answers;
 pub mod batch;
+pub mod branches;
 pub mod clustering;
 pub mod context;
 pub mod conversation;

@@ -3,6 +3,7 @@
 use super::action::{ActionEncoder, Decode, Response};
 use super::agent::Agent;
 use super::answers::{answers, answers_by};
+use super::branches::Brancher;
 use super::context::{ContextSource, Moment, Passage};
 use super::conversation::{PromptWriter, TurnContext};
 use super::episode::{Episode, PromptMemory};
@@ -65,6 +66,8 @@ pub struct Player {
     pace: Duration,
     /// The critic that ranks actions, if there is one.
     ranker: Option<Ranker>,
+    /// What chooses among several answers of the policy, if there are several.
+    brancher: Option<Brancher>,
     /// The sources of context in the prompt besides the observation.
     sources: Vec<Box<dyn ContextSource>>,
     /// The passages that stay the same over an episode, by the index of the source and the number of the episode.
@@ -80,7 +83,8 @@ impl Player {
         let settings = agent.rank.clone().unwrap_or_default();
         let by = |critic: &String| Ranker::new(&policy, (model, play.sampling.divisor()), critic, settings);
         let ranker = agent.critic.as_ref().map(by).transpose()?;
-        Ok(Player { policy, play, prompt, seed, encoder, pace: LEAST_PACE, ranker, sources: vec![], passages: BTreeMap::new() })
+        let brancher = agent.branches.as_ref().map(|branches| Brancher::new(&policy, model, branches)).transpose()?;
+        Ok(Player { policy, play, prompt, seed, encoder, pace: LEAST_PACE, ranker, brancher, sources: vec![], passages: BTreeMap::new() })
     }
 
     /// The same with these sources of context.
@@ -184,9 +188,21 @@ impl Player {
         let start = Instant::now();
         for (version, which) in by_version {
             let batch: Vec<&Request> = which.iter().map(|&i| &requests[i]).collect();
-            let replies = match &self.ranker {
-                None => answers(&self.policy, (&self.play.agent.model, version), &batch, &self.play.sampling, tokens)?,
-                Some(ranker) => {
+            let agent = &self.play.agent;
+            let replies = match (&self.ranker, &self.brancher) {
+                (None, None) => answers(&self.policy, (&agent.model, version), &batch, &self.play.sampling, tokens)?,
+                (None, Some(brancher)) => {
+                    let seen: Vec<&str> = which.iter().map(|&i| live[i].view.step.observation.as_str()).collect();
+                    let chosen = brancher.answers((agent, version), &batch, &seen, &self.play.sampling, tokens)?;
+                    let taken = |(i, chosen): (&usize, Result<(Reply, u64), Fault>)| {
+                        chosen.map(|(reply, seed)| {
+                            requests[*i].seed = seed;
+                            reply
+                        })
+                    };
+                    which.iter().zip(chosen).map(taken).collect()
+                }
+                (Some(ranker), _) => {
                     let turn = |i: &usize| live[which[*i]].episode.turn();
                     answers_by(&batch, tokens, |asked, batch| ranker.answer(version, &batch, &asked.iter().map(turn).collect::<Vec<_>>()))?
                 }

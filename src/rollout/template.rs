@@ -51,6 +51,14 @@ impl PromptTemplate {
         PromptTemplate::new(&text, Some(setting.into()), places)
     }
 
+    /// A template that is never a file's name, and needn't have a place.
+    ///
+    /// # Errors
+    /// If it is no template, or uses an unknown placeholder.
+    pub fn text(text: &str, places: Placeholders) -> Result<PromptTemplate, TemplateError> {
+        PromptTemplate::new(text, None, places)
+    }
+
     fn new(text: &str, file: Option<String>, places: Placeholders) -> Result<PromptTemplate, TemplateError> {
         let mut environment = Environment::new();
         // As the chat templates of models are read.

@@ -8,6 +8,7 @@ mod logged;
 mod server;
 
 mod begin;
+mod branches;
 mod broken;
 mod cli;
 mod clusters;

@@ -1,7 +1,7 @@
 //! Checks an agent where it plays or reflects, and collects the words of its prompts. Templates are rendered once on a sample, so that
 //! their errors are reported before anything runs.
 
-use super::critics;
+use super::{branches, critics};
 use crate::ops::memories::reading;
 use crate::pipeline::{Node, Pipeline, Wrong};
 use crate::rollout::action::Decode;
@@ -16,6 +16,7 @@ use crate::rollout::template::TemplateError;
 /// Checks the node's agent where it plays; `attempts` is true where its prompts tell of earlier attempts.
 pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor, attempts: bool) -> Vec<Wrong> {
     let mut wrongs = critics::wrong(node, pipeline, agent, actor);
+    wrongs.extend(branches::wrong(node, pipeline, agent));
     let at = |setting: &str, message: String| Wrong::in_node(node, &["with", "agent", setting], message);
     match prompt::tried(agent) {
         Err((setting, error)) => wrongs.push(template(node, &["agent", setting], &error)),
@@ -57,7 +58,7 @@ pub fn notes(node: &Node, agent: &Agent) -> Vec<String> {
 pub fn words(node: &Node, agent: &Agent) -> Result<Vec<String>, Wrong> {
     let own = prompt::own_words(agent).map_err(|error| template(node, &["agent", "prompt"], &error))?;
     let marks = agent.parts().flat_map(|part| [tags::open(&part.tag), tags::close(&part.tag)]);
-    Ok(own.into_iter().chain(marks).collect())
+    Ok(own.into_iter().chain(marks).chain(crate::rollout::branches::words(agent)).collect())
 }
 
 /// The reflection prompt of an agent whose settings are at this path in the node's.

@@ -25,8 +25,8 @@ fn fresh(node: &Node, pipeline: &Pipeline) -> bool {
     let plays = |n: &&Node| acts(n) && n.model() == node.model();
     let newest = |n: &Node| {
         let port = operator(&n.op).and_then(|o| o.port(Carries::Weights)).map(|port| port.name);
-        // A critic that ranks draws in place of the policy.
-        let own = n.with.names("critic").is_none();
+        // A critic that ranks draws in place of the policy, and so does who chooses among several answers.
+        let own = n.with.names("critic").is_none() && !super::branches::has(n);
         own && n.inputs.iter().any(|input| Some(input.port.as_str()) == port && input.staleness == Some(0))
     };
     let mut players = pipeline.all().filter(plays).peekable();

@@ -1,6 +1,7 @@
 //! Checks that span several nodes: how operators, models and agents fit together in one pipeline. `flow check` reports what they find.
 
 pub mod agents;
+pub mod branches;
 pub mod critics;
 pub mod heads;
 pub mod idle_clip;
