@@ -1,7 +1,7 @@
 //! An agent: how a model acts, declared once. The operators that play, reflect or evaluate refer to one and add only their own settings.
 
 use super::action::Decode;
-use super::branches::BranchSettings;
+use super::branch_settings::BranchSettings;
 use super::context::{Carried, MemorySettings, NotesSettings, SourceSettings};
 use super::rank::RankSettings;
 use super::tags::{self, ACTION, REMARK};

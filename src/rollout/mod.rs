@@ -14,6 +14,7 @@ mod advice;
 pub mod agent;
 mod answers;
 pub mod batch;
+mod branch_settings;
 pub mod branches;
 pub mod clustering;
 pub mod context;
