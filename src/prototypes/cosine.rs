@@ -136,6 +136,7 @@ fn products(point: &[f32], others: [&[f32]; BESIDE], sums: &mut Sums) {
 
 /// Each one's lanes in their order. A function of its own: together with the products, the compiler makes vectors of neither.
 #[inline(never)]
+#[allow(clippy::needless_range_loop)] // lane by lane, four beside each other: a vector of four
 fn add_lanes(sums: &Sums) -> [f32; BESIDE] {
     let mut dots = [0f32; BESIDE];
     for lane in 0..LANES {

@@ -68,6 +68,9 @@ pub fn words(agent: &Agent) -> Vec<String> {
     question.into_iter().flat_map(|Question { ask, say }| [ask.words(hole), say.words(hole)].concat()).collect()
 }
 
+/// The answer that is given, with the seed of its branch; or why there is none.
+pub type Chosen = Result<(Reply, u64), Fault>;
+
 /// Samples branches and chooses among them.
 pub struct Brancher {
     policy: Policy,
@@ -99,7 +102,7 @@ impl Brancher {
         observations: &[&str],
         sampling: &Sampling,
         tokens: &mut Tally,
-    ) -> Result<Vec<Result<(Reply, u64), Fault>>, RolloutError> {
+    ) -> Result<Vec<Chosen>, RolloutError> {
         let branch = |request: &Request, k: usize| Request { seed: branch_seed(request.seed, k), ..request.clone() };
         let all: Vec<Request> = requests.iter().flat_map(|request| (0..self.samples).map(|k| branch(request, k))).collect();
         let replies = answers(&self.policy, (&agent.model, version), &all.iter().collect::<Vec<_>>(), sampling, tokens)?;

@@ -3,7 +3,7 @@
 use super::action::{ActionEncoder, Decode, Response};
 use super::agent::Agent;
 use super::answers::{answers, answers_by};
-use super::branches::Brancher;
+use super::branches::{Brancher, Chosen};
 use super::context::{ContextSource, Moment, Passage};
 use super::conversation::{PromptWriter, TurnContext};
 use super::episode::{Episode, PromptMemory};
@@ -194,7 +194,7 @@ impl Player {
                 (None, Some(brancher)) => {
                     let seen: Vec<&str> = which.iter().map(|&i| live[i].view.step.observation.as_str()).collect();
                     let chosen = brancher.answers((agent, version), &batch, &seen, &self.play.sampling, tokens)?;
-                    let taken = |(i, chosen): (&usize, Result<(Reply, u64), Fault>)| {
+                    let taken = |(i, chosen): (&usize, Chosen)| {
                         chosen.map(|(reply, seed)| {
                             requests[*i].seed = seed;
                             reply
