@@ -9,7 +9,7 @@ use super::branches::TrieAttention;
 use super::head::{add_probabilities, each_output, entropy, logprob, mass, values};
 use super::norm::{back as norm_back, head_back};
 use super::rope::turn;
-use super::{AdaptedEngine, BlockWeights, Engine, ValueHead};
+use super::{AdaptedEngine, BlockWeights, Engine, MatrixFormat, ValueHead};
 use crate::policy::products::dense::StridedRows;
 use crate::policy::products::rounded::Rounded;
 use crate::policy::products::vectors::{exp, vectorised};
@@ -53,8 +53,15 @@ impl Tape {
         let before = (0..trie.len()).map(|node| trie.back(node).nth(1)).collect();
         let mut streams = ResidualStreams::default();
         let x = {
-            let mut branches = TrieAttention::new(engine.isa(), engine.heads(), &tokens);
-            engine.forward(&running.adapters, &tokens, &mut branches, learns.then_some(&mut streams))
+            let streams = learns.then_some(&mut streams);
+            match engine.format {
+                MatrixFormat::Int8 => {
+                    engine.forward(&running.adapters, &tokens, &mut TrieAttention::<u16>::new(engine.isa, engine.heads(), &tokens), streams)
+                }
+                MatrixFormat::F32 => {
+                    engine.forward(&running.adapters, &tokens, &mut TrieAttention::<f32>::new(engine.isa, engine.heads(), &tokens), streams)
+                }
+            }
         };
         let width = engine.config().width;
         let last: Vec<f32> = output_nodes.iter().flat_map(|&node| x[node * width..(node + 1) * width].iter().copied()).collect();
@@ -227,8 +234,11 @@ impl Tape {
             gradient,
         );
         let mut dqkv = vec![0.0; between.qkv.len()];
-        let mut branches = TrieAttention::new(isa, engine.heads(), &self.tokens);
-        branches.back(qkv, &self.before, StridedRows { numbers: &back, stride: block.out.back_stride(), count }, &mut dqkv);
+        let dout = StridedRows { numbers: &back, stride: block.out.back_stride(), count };
+        match engine.format {
+            MatrixFormat::Int8 => TrieAttention::<u16>::new(isa, engine.heads(), &self.tokens).back(qkv, &self.before, dout, &mut dqkv),
+            MatrixFormat::F32 => TrieAttention::<f32>::new(isa, engine.heads(), &self.tokens).back(qkv, &self.before, dout, &mut dqkv),
+        }
         let keys = config.kv_heads * config.head;
         for (row, token) in self.tokens.iter().enumerate() {
             let own = &mut dqkv[row * stride..row * stride + queries + keys];

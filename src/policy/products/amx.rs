@@ -4,17 +4,24 @@
 
 use super::matrix::Matrix;
 use super::rounded::Rounded;
-use super::{GROUP, PANEL};
+use super::{GROUP, PANEL, TILE};
 use std::arch::asm;
 use std::arch::x86_64::*;
 use std::sync::OnceLock;
 
-/// Rows of a tile.
-const TILE: usize = 16;
-/// Groups whose sums are put down before they are added up.
-const DEEP: usize = 3;
-/// Numbers of a tile of sums.
+/// Numbers of a tile of whole sums.
 const SUMS: usize = TILE * PANEL;
+/// Bytes of a tile of rows or weights.
+const BYTES: usize = TILE * GROUP;
+/// Tiles of whole sums that are put down before the first is overwritten.
+const RING: usize = 4;
+/// Bytes of a line of the cache.
+const LINE: usize = 64;
+/// Bytes of weights that are fetched before they are multiplied.
+const AHEAD: usize = 64 << 10;
+/// 1.5 * 2^23. Where a whole sum begins with the bits of this number in place of 0, its bits are those of the number and the sum, since a sum of
+/// [`GROUP`] products is below 2^22. So the sum as an f32 is one subtraction away, which costs half of what converting it does.
+const MAGIC: f32 = super::vectors::MAGIC;
 
 /// Whether the processor has it and the system lets this process use it, which must be asked for once.
 pub fn allowed() -> bool {
@@ -47,7 +54,7 @@ fn request() -> bool {
 
 /// What the tiles hold: rows and bytes of a row of each, as `ldtilecfg` reads it.
 #[repr(C, align(64))]
-struct Tiles {
+struct TileConfig {
     palette: u8,
     start: u8,
     zero: [u8; 14],
@@ -55,174 +62,180 @@ struct Tiles {
     rows: [u8; 16],
 }
 
-impl Tiles {
-    /// Tiles 0 to 3 for sums, 4 and 5 for `first` and `second` rows, 6 and 7 for weights.
-    fn new(first: usize, second: usize) -> Tiles {
-        let (first, second) = (first as u8, second.max(1) as u8);
-        let mut tiles = Tiles { palette: 1, start: 0, zero: [0; 14], bytes: [0; 16], rows: [0; 16] };
+impl TileConfig {
+    /// Eight tiles of 16 rows of 64 bytes.
+    fn new() -> TileConfig {
+        let mut tiles = TileConfig { palette: 1, start: 0, zero: [0; 14], bytes: [0; 16], rows: [0; 16] };
         tiles.bytes[..8].fill(64);
-        tiles.rows[..8].copy_from_slice(&[first, first, second, second, first, second, 16, 16]);
+        tiles.rows[..8].fill(TILE as u8);
         tiles
     }
+}
+
+/// Whole sums of the steps before, and the line that they begin with.
+#[repr(align(4096))]
+struct Room {
+    ring: [[i32; SUMS]; RING],
+    begin: [f32; PANEL],
+}
+
+/// Which tile of rows is multiplied with which panel, and which of their groups: panel by panel, so that a panel is fetched once.
+struct Walk {
+    rows: *const i8,
+    weights: *const i8,
+    tiles: usize,
+    panels: usize,
+    groups: usize,
+    tile: usize,
+    panel: usize,
+    group: usize,
+    own: *const i8,
+    theirs: *const i8,
+}
+
+impl Walk {
+    fn new(x: &Rounded, matrix: &Matrix) -> Walk {
+        let (rows, weights) = (x.numbers().as_ptr(), matrix.numbers().as_ptr());
+        let (tiles, panels, groups) = (x.rows().div_ceil(TILE), matrix.panels(), matrix.groups());
+        Walk { rows, weights, tiles, panels, groups, tile: 0, panel: 0, group: 0, own: rows, theirs: weights }
+    }
+
+    /// Goes on to the next; behind the last one to the first again, whose products nobody looks at then.
+    #[inline(always)]
+    fn next(&mut self) {
+        self.group += 1;
+        self.own = self.own.wrapping_add(BYTES);
+        self.theirs = self.theirs.wrapping_add(BYTES);
+        if self.group == self.groups {
+            self.group = 0;
+            self.tile += 1;
+            if self.tile == self.tiles {
+                self.tile = 0;
+                self.panel = if self.panel + 1 == self.panels { 0 } else { self.panel + 1 };
+            }
+            self.own = self.rows.wrapping_add(self.tile * self.groups * BYTES);
+            self.theirs = self.weights.wrapping_add(self.panel * self.groups * BYTES);
+        }
+    }
+}
+
+/// One step of the pipeline: begins the product of the tiles at `own` and `theirs`, puts down at `to` the whole sums of the step before, and adds
+/// to `sums` those that were put down at `whole` a step earlier, each row times its scale, then times the outputs' scales. All three overlap in the
+/// processor, which one after the other they would not.
+macro_rules! step {
+    ($walk:expr, $room:expr, $to:expr, $whole:expr, $scales:expr, $factors:expr, $sums:ident) => {
+        asm!(
+            "tilestored [{to} + {line}*1], tmm0",
+            "tileloadd tmm1, [{own} + {line}*1]",
+            "tileloadd tmm2, [{theirs} + {line}*1]",
+            "tileloadd tmm0, [{begin} + {none}*1]",
+            "tdpbssd tmm0, tmm1, tmm2",
+            "vmovups zmm27, zmmword ptr [{factors}]",
+            row!(0, "zmm28"), row!(1, "zmm29"), row!(2, "zmm30"), row!(3, "zmm31"),
+            row!(4, "zmm28"), row!(5, "zmm29"), row!(6, "zmm30"), row!(7, "zmm31"),
+            row!(8, "zmm28"), row!(9, "zmm29"), row!(10, "zmm30"), row!(11, "zmm31"),
+            row!(12, "zmm28"), row!(13, "zmm29"), row!(14, "zmm30"), row!(15, "zmm31"),
+            own = in(reg) $walk.own, theirs = in(reg) $walk.theirs, to = in(reg) $to, whole = in(reg) $whole,
+            begin = in(reg) $room, scales = in(reg) $scales, factors = in(reg) $factors, line = in(reg) LINE, none = in(reg) 0usize,
+            less = in(zmm_reg) _mm512_set1_ps(-MAGIC),
+            out("zmm27") _, out("zmm28") _, out("zmm29") _, out("zmm30") _, out("zmm31") _,
+            s0 = inout(zmm_reg) $sums[0], s1 = inout(zmm_reg) $sums[1], s2 = inout(zmm_reg) $sums[2], s3 = inout(zmm_reg) $sums[3],
+            s4 = inout(zmm_reg) $sums[4], s5 = inout(zmm_reg) $sums[5], s6 = inout(zmm_reg) $sums[6], s7 = inout(zmm_reg) $sums[7],
+            s8 = inout(zmm_reg) $sums[8], s9 = inout(zmm_reg) $sums[9], s10 = inout(zmm_reg) $sums[10], s11 = inout(zmm_reg) $sums[11],
+            s12 = inout(zmm_reg) $sums[12], s13 = inout(zmm_reg) $sums[13], s14 = inout(zmm_reg) $sums[14], s15 = inout(zmm_reg) $sums[15],
+            options(nostack)
+        )
+    };
+}
+
+/// What [`step`] does with one row.
+macro_rules! row {
+    ($row:literal, $register:literal) => {
+        concat!(
+            "vaddps ",
+            $register,
+            ", {less:z}, zmmword ptr [{whole} + 64*",
+            $row,
+            "]\n",
+            "vmulps ",
+            $register,
+            ", ",
+            $register,
+            ", dword ptr [{scales} + 4*",
+            $row,
+            "]{{1to16}}\n",
+            "vfmadd231ps {s",
+            $row,
+            ":z}, ",
+            $register,
+            ", zmm27"
+        )
+    };
 }
 
 /// See [`super::product`].
 ///
 /// # Safety
-/// The processor has AMX, allowed, and AVX-512; sizes are those that [`super::product`] checks, and nothing is added to the rows' numbers.
+/// The processor has AMX, allowed, and AVX-512; sizes are those that [`super::product`] checks.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")]
 pub unsafe fn product(x: &Rounded, matrix: &Matrix, y: &mut [f32]) {
-    let rows = x.rows();
-    let whole = rows / (2 * TILE) * 2 * TILE;
-    let mut buffers = SumBuffers { whole: [[0; 4 * DEEP * SUMS]; 2], sums: [0.0; 4 * SUMS] };
-    if whole > 0 {
-        blocks(x, 0, whole, matrix, y.as_mut_ptr(), &mut buffers);
-    }
-    if rows > whole {
-        blocks(x, whole, rows, matrix, y.as_mut_ptr(), &mut buffers);
-    }
-    // SAFETY: ends what `blocks` began.
-    asm!("tilerelease", options(nostack, nomem));
-}
-
-/// Where tiles of sums are put down, in turn, so that some are added up while the next are multiplied; and the sums of the groups so far.
-#[repr(align(64))]
-struct SumBuffers {
-    whole: [[i32; 4 * DEEP * SUMS]; 2],
-    sums: [f32; 4 * SUMS],
-}
-
-/// Some groups of some rows and two panels.
-#[derive(Clone, Copy)]
-struct TileStep {
-    panel: usize,
-    row: usize,
-    group: usize,
-    /// How many groups.
-    deep: usize,
-}
-
-/// The products of the rows from `from` to `to`: so many times 32, or less than that.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")]
-unsafe fn blocks(x: &Rounded, from: usize, to: usize, matrix: &Matrix, y: *mut f32, buffers: &mut SumBuffers) {
-    let first = (to - from).min(TILE);
-    let second = (to - from - first).min(TILE);
-    let tiles = Tiles::new(first, second);
-    asm!("ldtilecfg [{}]", in(reg) &tiles, options(nostack, readonly));
-    let groups = matrix.groups();
-    let mut before: Option<TileStep> = None;
-    let mut turn = 0;
-    for panel in (0..matrix.panels()).step_by(2) {
-        for row in (from..to).step_by(first + second) {
-            for group in (0..groups).step_by(DEEP) {
-                let step = TileStep { panel, row, group, deep: DEEP.min(groups - group) };
-                multiply(x, matrix, step, second > 0, buffers.whole[turn].as_mut_ptr());
-                if let Some(before) = before {
-                    let [whole, other] = &buffers.whole;
-                    add(x, matrix, before, [first, second], if turn == 1 { whole } else { other }, &mut buffers.sums, y);
+    let mut room = Room { ring: [[0; SUMS]; RING], begin: [MAGIC; PANEL] };
+    let (ring, begin) = (room.ring.as_mut_ptr(), room.begin.as_ptr());
+    let mut walk = Walk::new(x, matrix);
+    let (tiles, groups) = (walk.tiles, walk.groups);
+    // Each tile of rows fetches its share of the weights that come later. Behind the last ones lie those of the next matrix, as they were made.
+    let share = (groups * BYTES / LINE).div_ceil(tiles * groups);
+    // SAFETY: tiles are read out of `x` and `matrix`, where `walk` finds them, and put down in `room`; sums go to rows that `y` has.
+    unsafe {
+        asm!("ldtilecfg [{}]", in(reg) &TileConfig::new(), options(nostack, readonly));
+        for before in 0..2 {
+            asm!(
+                "tilestored [{to} + {line}*1], tmm0",
+                "tileloadd tmm1, [{own} + {line}*1]",
+                "tileloadd tmm2, [{theirs} + {line}*1]",
+                "tileloadd tmm0, [{begin} + {none}*1]",
+                "tdpbssd tmm0, tmm1, tmm2",
+                own = in(reg) walk.own, theirs = in(reg) walk.theirs, to = in(reg) ring.add((before + RING - 1) % RING), begin = in(reg) begin,
+                line = in(reg) LINE, none = in(reg) 0usize,
+                options(nostack)
+            );
+            walk.next();
+        }
+        let mut turn = 0;
+        for panel in 0..matrix.panels() {
+            let mut ahead = matrix.numbers().as_ptr().wrapping_add(panel * groups * BYTES + AHEAD);
+            for tile in 0..tiles {
+                let mut scales = x.scales().as_ptr().add(tile * groups * TILE);
+                let mut factors = matrix.scales().as_ptr().add(panel * groups * PANEL);
+                let mut sums = [_mm512_setzero_ps(); TILE];
+                for _ in 0..groups {
+                    let whole = ring.add(turn % RING);
+                    turn += 1;
+                    let to = ring.add(turn % RING);
+                    step!(walk, begin, to, whole, scales, factors, sums);
+                    walk.next();
+                    scales = scales.add(TILE);
+                    factors = factors.add(PANEL);
+                    for line in 0..share {
+                        _mm_prefetch::<_MM_HINT_T1>(ahead.wrapping_add(line * LINE));
+                    }
+                    ahead = ahead.wrapping_add(share * LINE);
+                    if tile == 0 {
+                        _mm_prefetch::<_MM_HINT_T1>(factors.wrapping_byte_add(AHEAD / PANEL).cast());
+                    }
                 }
-                (before, turn) = (Some(step), 1 - turn);
+                let to = y.as_mut_ptr().add(tile * TILE * matrix.stride() + panel * PANEL);
+                if x.rows() - tile * TILE >= TILE {
+                    for (row, sum) in sums.into_iter().enumerate() {
+                        _mm512_storeu_ps(to.add(row * matrix.stride()), sum);
+                    }
+                } else {
+                    for (row, sum) in sums.into_iter().enumerate().take(x.rows() - tile * TILE) {
+                        _mm512_storeu_ps(to.add(row * matrix.stride()), sum);
+                    }
+                }
             }
         }
-    }
-    if let Some(before) = before {
-        add(x, matrix, before, [first, second], &buffers.whole[1 - turn], &mut buffers.sums, y);
-    }
-}
-
-/// The blocks of weights of a group in the two panels; of the last panel twice, if it is alone.
-#[inline(always)]
-fn pair(matrix: &Matrix, step: TileStep, group: usize) -> [usize; 2] {
-    [step.panel, (step.panel + 1).min(matrix.panels() - 1)].map(|panel| panel * matrix.groups() + group)
-}
-
-/// The whole sums of some groups: of one or two tiles of rows with two panels, put down at `whole`.
-#[inline(always)]
-unsafe fn multiply(x: &Rounded, matrix: &Matrix, step: TileStep, second: bool, whole: *mut i32) {
-    let stride = matrix.groups() * GROUP;
-    for deep in 0..step.deep {
-        let own = x.bytes().as_ptr().add(step.row * stride + (step.group + deep) * GROUP);
-        let numbers = pair(matrix, step, step.group + deep).map(|block| matrix.numbers().as_ptr().add(block * PANEL * GROUP));
-        let to = whole.add(4 * deep * SUMS);
-        // SAFETY: the tiles are set for these sizes; rows and weights lie in `x` and `matrix`, and there is room for four tiles of sums.
-        if second {
-            asm!(
-                "tilezero tmm0",
-                "tilezero tmm1",
-                "tilezero tmm2",
-                "tilezero tmm3",
-                "tileloadd tmm6, [{b0} + {line}*1]",
-                "tileloadd tmm4, [{a0} + {stride}*1]",
-                "tileloadd tmm7, [{b1} + {line}*1]",
-                "tileloadd tmm5, [{a1} + {stride}*1]",
-                "tdpbssd tmm0, tmm4, tmm6",
-                "tdpbssd tmm1, tmm4, tmm7",
-                "tdpbssd tmm2, tmm5, tmm6",
-                "tdpbssd tmm3, tmm5, tmm7",
-                "tilestored [{c} + {line}*1], tmm0",
-                "tilestored [{c} + {line}*1 + 1024], tmm1",
-                "tilestored [{c} + {line}*1 + 2048], tmm2",
-                "tilestored [{c} + {line}*1 + 3072], tmm3",
-                a0 = in(reg) own, a1 = in(reg) own.add(TILE * stride), stride = in(reg) stride,
-                b0 = in(reg) numbers[0], b1 = in(reg) numbers[1], line = in(reg) 64usize, c = in(reg) to,
-                options(nostack)
-            );
-        } else {
-            asm!(
-                "tilezero tmm0",
-                "tilezero tmm1",
-                "tileloadd tmm4, [{a0} + {stride}*1]",
-                "tileloadd tmm6, [{b0} + {line}*1]",
-                "tileloadd tmm7, [{b1} + {line}*1]",
-                "tdpbssd tmm0, tmm4, tmm6",
-                "tdpbssd tmm1, tmm4, tmm7",
-                "tilestored [{c} + {line}*1], tmm0",
-                "tilestored [{c} + {line}*1 + 1024], tmm1",
-                a0 = in(reg) own, stride = in(reg) stride,
-                b0 = in(reg) numbers[0], b1 = in(reg) numbers[1], line = in(reg) 64usize, c = in(reg) to,
-                options(nostack)
-            );
-        }
-    }
-}
-
-/// Adds the whole sums at `whole`, times their scales, to those of the groups before; after the last group they are the products.
-#[inline(always)]
-unsafe fn add(
-    x: &Rounded,
-    matrix: &Matrix,
-    step: TileStep,
-    rows: [usize; 2],
-    whole: &[i32; 4 * DEEP * SUMS],
-    sums: &mut [f32; 4 * SUMS],
-    y: *mut f32,
-) {
-    let groups = matrix.groups();
-    let alone = step.panel + 1 == matrix.panels();
-    let last = step.group + step.deep == groups;
-    for tile in 0..4 {
-        let (down, right) = (tile / 2, tile % 2);
-        if right == 1 && alone {
-            continue;
-        }
-        let mut scales = [_mm512_setzero_ps(); DEEP];
-        for (deep, scales) in scales.iter_mut().enumerate().take(step.deep) {
-            *scales = _mm512_loadu_ps(matrix.scales().as_ptr().add(((step.panel + right) * groups + step.group + deep) * PANEL));
-        }
-        for r in 0..rows[down] {
-            let row = step.row + down * TILE + r;
-            let at = (tile * TILE + r) * PANEL;
-            let mut sum = if step.group == 0 { _mm512_setzero_ps() } else { _mm512_load_ps(sums.as_ptr().add(at)) };
-            let own = x.scales().as_ptr().add(row * groups + step.group);
-            for (deep, scales) in scales.iter().enumerate().take(step.deep) {
-                let whole = _mm512_cvtepi32_ps(_mm512_load_si512(whole.as_ptr().add(4 * deep * SUMS + at) as *const _));
-                sum = _mm512_fmadd_ps(_mm512_mul_ps(whole, _mm512_set1_ps(*own.add(deep))), *scales, sum);
-            }
-            if last {
-                _mm512_storeu_ps(y.add(row * matrix.stride() + (step.panel + right) * PANEL), sum);
-            } else {
-                _mm512_store_ps(sums.as_mut_ptr().add(at), sum);
-            }
-        }
+        asm!("tilerelease", options(nostack, nomem));
     }
 }

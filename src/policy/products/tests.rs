@@ -4,6 +4,7 @@ use super::isa::{Isa, ALL};
 use super::matrix::Matrix;
 use super::product;
 use super::rounded::Rounded;
+use super::vectors::Plain;
 use crate::seed::Random;
 
 fn products(isa: Isa, matrix: &Matrix, x: &[f32]) -> Vec<u32> {
@@ -11,7 +12,7 @@ fn products(isa: Isa, matrix: &Matrix, x: &[f32]) -> Vec<u32> {
     let rows = x.len() / inputs;
     let mut rounded = Rounded::default();
     rounded.resize(isa, rows, inputs);
-    (0..rows).for_each(|row| rounded.take(row, &x[row * inputs..(row + 1) * inputs]));
+    (0..rows).for_each(|row| rounded.take::<Plain>(row, &x[row * inputs..(row + 1) * inputs]));
     let mut y = vec![0.0; rows * matrix.stride()];
     product(isa, &rounded, matrix, &mut y);
     y.chunks(matrix.stride()).flat_map(|row| row[..matrix.outputs()].iter().map(|y| y.to_bits())).collect()
