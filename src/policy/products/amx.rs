@@ -17,6 +17,10 @@ const BYTES: usize = TILE * GROUP;
 const RING: usize = 4;
 /// Bytes of a line of the cache.
 const LINE: usize = 64;
+/// Bytes of rows that stay in the processor's second cache.
+const CACHED: usize = 1 << 20;
+/// The fewest and the most tiles of rows that are multiplied together: with fewer, weights are fetched too often.
+const CACHED_TILES: (usize, usize) = (4, 32);
 /// Bytes of weights that are fetched before they are multiplied.
 const AHEAD: usize = 64 << 10;
 /// 1.5 * 2^23. Where a whole sum begins with the bits of this number in place of 0, its bits are those of the number and the sum, since a sum of
@@ -79,13 +83,38 @@ struct Room {
     begin: [f32; PANEL],
 }
 
-/// Which tile of rows is multiplied with which panel, and which of their groups: panel by panel, so that a panel is fetched once.
+/// Rows and groups of them that are multiplied with all panels before others are.
+#[derive(Clone, Copy)]
+struct Part {
+    first_tile: usize,
+    tiles: usize,
+    first_group: usize,
+    groups: usize,
+}
+
+/// Parts whose numbers stay in the processor's second cache while the panels pass: row by row, and of each row from its first groups to its last,
+/// since sums go through the groups in their order.
+fn parts(x: &Rounded) -> impl Iterator<Item = Part> {
+    let (all_tiles, all_groups) = (x.rows().div_ceil(TILE), x.groups());
+    let tiles = (CACHED / (all_groups * BYTES)).clamp(CACHED_TILES.0, CACHED_TILES.1).min(all_tiles).max(1);
+    let groups = (CACHED / (tiles * BYTES)).min(all_groups);
+    (0..all_tiles).step_by(tiles).flat_map(move |first_tile| {
+        (0..all_groups).step_by(groups).map(move |first_group| Part {
+            first_tile,
+            tiles: tiles.min(all_tiles - first_tile),
+            first_group,
+            groups: groups.min(all_groups - first_group),
+        })
+    })
+}
+
+/// Which tile of rows of a part is multiplied with which panel, and which of their groups: panel by panel, so that a panel is fetched once.
 struct Walk {
     rows: *const i8,
     weights: *const i8,
-    tiles: usize,
+    part: Part,
     panels: usize,
-    groups: usize,
+    all_groups: usize,
     tile: usize,
     panel: usize,
     group: usize,
@@ -94,10 +123,20 @@ struct Walk {
 }
 
 impl Walk {
-    fn new(x: &Rounded, matrix: &Matrix) -> Walk {
+    fn new(x: &Rounded, matrix: &Matrix, part: Part) -> Walk {
         let (rows, weights) = (x.numbers().as_ptr(), matrix.numbers().as_ptr());
-        let (tiles, panels, groups) = (x.rows().div_ceil(TILE), matrix.panels(), matrix.groups());
-        Walk { rows, weights, tiles, panels, groups, tile: 0, panel: 0, group: 0, own: rows, theirs: weights }
+        let (panels, all_groups) = (matrix.panels(), matrix.groups());
+        let mut walk = Walk { rows, weights, part, panels, all_groups, tile: 0, panel: 0, group: 0, own: rows, theirs: weights };
+        walk.look();
+        walk
+    }
+
+    /// Where the tile of rows and the panel begin.
+    #[inline(always)]
+    fn look(&mut self) {
+        let Part { first_tile, first_group, .. } = self.part;
+        self.own = self.rows.wrapping_add(((first_tile + self.tile) * self.all_groups + first_group) * BYTES);
+        self.theirs = self.weights.wrapping_add((self.panel * self.all_groups + first_group) * BYTES);
     }
 
     /// Goes on to the next; behind the last one to the first again, whose products nobody looks at then.
@@ -106,15 +145,14 @@ impl Walk {
         self.group += 1;
         self.own = self.own.wrapping_add(BYTES);
         self.theirs = self.theirs.wrapping_add(BYTES);
-        if self.group == self.groups {
+        if self.group == self.part.groups {
             self.group = 0;
             self.tile += 1;
-            if self.tile == self.tiles {
+            if self.tile == self.part.tiles {
                 self.tile = 0;
                 self.panel = if self.panel + 1 == self.panels { 0 } else { self.panel + 1 };
             }
-            self.own = self.rows.wrapping_add(self.tile * self.groups * BYTES);
-            self.theirs = self.weights.wrapping_add(self.panel * self.groups * BYTES);
+            self.look();
         }
     }
 }
@@ -180,14 +218,27 @@ macro_rules! row {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")]
 pub unsafe fn product(x: &Rounded, matrix: &Matrix, y: &mut [f32]) {
     let mut room = Room { ring: [[0; SUMS]; RING], begin: [MAGIC; PANEL] };
-    let (ring, begin) = (room.ring.as_mut_ptr(), room.begin.as_ptr());
-    let mut walk = Walk::new(x, matrix);
-    let (tiles, groups) = (walk.tiles, walk.groups);
-    // Each tile of rows fetches its share of the weights that come later. Behind the last ones lie those of the next matrix, as they were made.
-    let share = (groups * BYTES / LINE).div_ceil(tiles * groups);
-    // SAFETY: tiles are read out of `x` and `matrix`, where `walk` finds them, and put down in `room`; sums go to rows that `y` has.
+    // SAFETY: the processor has it; sizes are those of the caller.
     unsafe {
         asm!("ldtilecfg [{}]", in(reg) &TileConfig::new(), options(nostack, readonly));
+        parts(x).for_each(|part| products_of(x, matrix, part, y.as_mut_ptr(), &mut room));
+        asm!("tilerelease", options(nostack, nomem));
+    }
+}
+
+/// The products of a part's rows with all panels, added to what earlier groups of them gave.
+///
+/// # Safety
+/// As for [`product`]; tiles are set up, and `y` has all rows.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")]
+unsafe fn products_of(x: &Rounded, matrix: &Matrix, part: Part, y: *mut f32, room: &mut Room) {
+    let (ring, begin) = (room.ring.as_mut_ptr(), room.begin.as_ptr());
+    let mut walk = Walk::new(x, matrix, part);
+    let all_groups = matrix.groups();
+    // Each tile of rows fetches its share of the weights that come later. Behind the last ones lie those of the next matrix, as they were made.
+    let share = (BYTES / LINE).div_ceil(part.tiles);
+    // SAFETY: tiles are read out of `x` and `matrix`, where `walk` finds them, and put down in `room`; sums go to rows that `y` has.
+    unsafe {
         for before in 0..2 {
             asm!(
                 "tilestored [{to} + {line}*1], tmm0",
@@ -203,39 +254,46 @@ pub unsafe fn product(x: &Rounded, matrix: &Matrix, y: &mut [f32]) {
         }
         let mut turn = 0;
         for panel in 0..matrix.panels() {
-            let mut ahead = matrix.numbers().as_ptr().wrapping_add(panel * groups * BYTES + AHEAD);
-            for tile in 0..tiles {
-                let mut scales = x.scales().as_ptr().add(tile * groups * TILE);
-                let mut factors = matrix.scales().as_ptr().add(panel * groups * PANEL);
+            let weights = (panel * all_groups + part.first_group) * BYTES;
+            let mut ahead = matrix.numbers().as_ptr().wrapping_add(weights + AHEAD);
+            for tile in part.first_tile..part.first_tile + part.tiles {
+                let mut scales = x.scales().as_ptr().add((tile * all_groups + part.first_group) * TILE);
+                let mut factors = matrix.scales().as_ptr().add((panel * all_groups + part.first_group) * PANEL);
+                let to = y.add(tile * TILE * matrix.stride() + panel * PANEL);
+                let rows = (x.rows() - tile * TILE).min(TILE);
                 let mut sums = [_mm512_setzero_ps(); TILE];
-                for _ in 0..groups {
+                if part.first_group > 0 {
+                    for (row, sum) in sums.iter_mut().enumerate() {
+                        // Of rows that only fill up the tile nobody looks at what comes out.
+                        *sum = _mm512_loadu_ps(to.add(row.min(rows - 1) * matrix.stride()));
+                    }
+                }
+                for _ in 0..part.groups {
                     let whole = ring.add(turn % RING);
                     turn += 1;
-                    let to = ring.add(turn % RING);
-                    step!(walk, begin, to, whole, scales, factors, sums);
+                    let next = ring.add(turn % RING);
+                    step!(walk, begin, next, whole, scales, factors, sums);
                     walk.next();
+                    if tile == part.first_tile {
+                        _mm_prefetch::<_MM_HINT_T1>(factors.wrapping_byte_add(AHEAD / PANEL).cast());
+                    }
                     scales = scales.add(TILE);
                     factors = factors.add(PANEL);
                     for line in 0..share {
                         _mm_prefetch::<_MM_HINT_T1>(ahead.wrapping_add(line * LINE));
                     }
                     ahead = ahead.wrapping_add(share * LINE);
-                    if tile == 0 {
-                        _mm_prefetch::<_MM_HINT_T1>(factors.wrapping_byte_add(AHEAD / PANEL).cast());
-                    }
                 }
-                let to = y.as_mut_ptr().add(tile * TILE * matrix.stride() + panel * PANEL);
-                if x.rows() - tile * TILE >= TILE {
+                if rows == TILE {
                     for (row, sum) in sums.into_iter().enumerate() {
                         _mm512_storeu_ps(to.add(row * matrix.stride()), sum);
                     }
                 } else {
-                    for (row, sum) in sums.into_iter().enumerate().take(x.rows() - tile * TILE) {
+                    for (row, sum) in sums.into_iter().enumerate().take(rows) {
                         _mm512_storeu_ps(to.add(row * matrix.stride()), sum);
                     }
                 }
             }
         }
-        asm!("tilerelease", options(nostack, nomem));
     }
 }

@@ -1,6 +1,7 @@
 //! A matrix rounded to 8 bits, as the kernels read it.
 
 use super::aligned::Fixed;
+use super::vectors::MAGIC;
 use super::{GROUP, PANEL};
 
 /// Numbers of 4 KiB.
@@ -50,7 +51,7 @@ impl Matrix {
                 });
                 let inverse = 127.0 / most;
                 for (i, x) in group_values.iter().enumerate() {
-                    let number = (x * inverse).round_ties_even() as i8;
+                    let number = (x * inverse + MAGIC).to_bits() as i8;
                     numbers[block * PANEL * GROUP + (i / 4) * 4 * PANEL + lane * 4 + i % 4] = number;
                 }
                 scales[block * PANEL + lane] = most / 127.0;
