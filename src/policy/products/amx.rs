@@ -15,6 +15,8 @@ const SUMS: usize = TILE * PANEL;
 const BYTES: usize = TILE * GROUP;
 /// Tiles of whole sums that are put down before the first is overwritten.
 const RING: usize = 4;
+/// Products that are begun before the sums of the first are added.
+const BEGUN: usize = 2;
 /// Bytes of a line of the cache.
 const LINE: usize = 64;
 /// Bytes of rows that stay in the processor's second cache.
@@ -76,11 +78,11 @@ impl TileConfig {
     }
 }
 
-/// Whole sums of the steps before, and the line that they begin with.
+/// Whole sums of the steps before, and what they begin with.
 #[repr(align(4096))]
 struct Room {
     ring: [[i32; SUMS]; RING],
-    begin: [f32; PANEL],
+    begin: [[f32; PANEL]; TILE],
 }
 
 /// Rows and groups of them that are multiplied with all panels before others are.
@@ -108,52 +110,24 @@ fn parts(x: &Rounded) -> impl Iterator<Item = Part> {
     })
 }
 
-/// Which tile of rows of a part is multiplied with which panel, and which of their groups: panel by panel, so that a panel is fetched once.
-struct Walk {
+/// The pairs of a part's tiles of rows with panels: panel by panel, so that a panel is fetched once.
+#[derive(Clone, Copy)]
+struct Pairs {
     rows: *const i8,
     weights: *const i8,
     part: Part,
-    panels: usize,
     all_groups: usize,
-    tile: usize,
-    panel: usize,
-    group: usize,
-    own: *const i8,
-    theirs: *const i8,
+    panels: usize,
 }
 
-impl Walk {
-    fn new(x: &Rounded, matrix: &Matrix, part: Part) -> Walk {
-        let (rows, weights) = (x.numbers().as_ptr(), matrix.numbers().as_ptr());
-        let (panels, all_groups) = (matrix.panels(), matrix.groups());
-        let mut walk = Walk { rows, weights, part, panels, all_groups, tile: 0, panel: 0, group: 0, own: rows, theirs: weights };
-        walk.look();
-        walk
-    }
-
-    /// Where the tile of rows and the panel begin.
+impl Pairs {
+    /// Where the first groups of a pair lie. Behind the last pair it is the first again, whose products nobody looks at then.
     #[inline(always)]
-    fn look(&mut self) {
-        let Part { first_tile, first_group, .. } = self.part;
-        self.own = self.rows.wrapping_add(((first_tile + self.tile) * self.all_groups + first_group) * BYTES);
-        self.theirs = self.weights.wrapping_add((self.panel * self.all_groups + first_group) * BYTES);
-    }
-
-    /// Goes on to the next; behind the last one to the first again, whose products nobody looks at then.
-    #[inline(always)]
-    fn next(&mut self) {
-        self.group += 1;
-        self.own = self.own.wrapping_add(BYTES);
-        self.theirs = self.theirs.wrapping_add(BYTES);
-        if self.group == self.part.groups {
-            self.group = 0;
-            self.tile += 1;
-            if self.tile == self.part.tiles {
-                self.tile = 0;
-                self.panel = if self.panel + 1 == self.panels { 0 } else { self.panel + 1 };
-            }
-            self.look();
-        }
+    fn at(self, pair: usize) -> (*const i8, *const i8) {
+        let Part { first_tile, tiles, first_group, .. } = self.part;
+        let (panel, tile) = (pair / tiles % self.panels, first_tile + pair % tiles);
+        let own = self.rows.wrapping_add((tile * self.all_groups + first_group) * BYTES);
+        (own, self.weights.wrapping_add((panel * self.all_groups + first_group) * BYTES))
     }
 }
 
@@ -161,20 +135,20 @@ impl Walk {
 /// to `sums` those that were put down at `whole` a step earlier, each row times its scale, then times the outputs' scales. All three overlap in the
 /// processor, which one after the other they would not.
 macro_rules! step {
-    ($walk:expr, $room:expr, $to:expr, $whole:expr, $scales:expr, $factors:expr, $sums:ident) => {
+    ($own:expr, $theirs:expr, $begin:expr, $to:expr, $whole:expr, $scales:expr, $factors:expr, $sums:ident) => {
         asm!(
             "tilestored [{to} + {line}*1], tmm0",
             "tileloadd tmm1, [{own} + {line}*1]",
             "tileloadd tmm2, [{theirs} + {line}*1]",
-            "tileloadd tmm0, [{begin} + {none}*1]",
+            "tileloadd tmm0, [{begin} + {line}*1]",
             "tdpbssd tmm0, tmm1, tmm2",
             "vmovups zmm27, zmmword ptr [{factors}]",
             row!(0, "zmm28"), row!(1, "zmm29"), row!(2, "zmm30"), row!(3, "zmm31"),
             row!(4, "zmm28"), row!(5, "zmm29"), row!(6, "zmm30"), row!(7, "zmm31"),
             row!(8, "zmm28"), row!(9, "zmm29"), row!(10, "zmm30"), row!(11, "zmm31"),
             row!(12, "zmm28"), row!(13, "zmm29"), row!(14, "zmm30"), row!(15, "zmm31"),
-            own = in(reg) $walk.own, theirs = in(reg) $walk.theirs, to = in(reg) $to, whole = in(reg) $whole,
-            begin = in(reg) $room, scales = in(reg) $scales, factors = in(reg) $factors, line = in(reg) LINE, none = in(reg) 0usize,
+            own = in(reg) $own, theirs = in(reg) $theirs, to = in(reg) $to, whole = in(reg) $whole,
+            begin = in(reg) $begin, scales = in(reg) $scales, factors = in(reg) $factors, line = in(reg) LINE,
             less = in(zmm_reg) _mm512_set1_ps(-MAGIC),
             out("zmm27") _, out("zmm28") _, out("zmm29") _, out("zmm30") _, out("zmm31") _,
             s0 = inout(zmm_reg) $sums[0], s1 = inout(zmm_reg) $sums[1], s2 = inout(zmm_reg) $sums[2], s3 = inout(zmm_reg) $sums[3],
@@ -217,7 +191,7 @@ macro_rules! row {
 /// The processor has AMX, allowed, and AVX-512; sizes are those that [`super::product`] checks.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")]
 pub unsafe fn product(x: &Rounded, matrix: &Matrix, y: &mut [f32]) {
-    let mut room = Room { ring: [[0; SUMS]; RING], begin: [MAGIC; PANEL] };
+    let mut room = Room { ring: [[0; SUMS]; RING], begin: [[MAGIC; PANEL]; TILE] };
     // SAFETY: the processor has it; sizes are those of the caller.
     unsafe {
         asm!("ldtilecfg [{}]", in(reg) &TileConfig::new(), options(nostack, readonly));
@@ -233,34 +207,42 @@ pub unsafe fn product(x: &Rounded, matrix: &Matrix, y: &mut [f32]) {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")]
 unsafe fn products_of(x: &Rounded, matrix: &Matrix, part: Part, y: *mut f32, room: &mut Room) {
     let (ring, begin) = (room.ring.as_mut_ptr(), room.begin.as_ptr());
-    let mut walk = Walk::new(x, matrix, part);
     let all_groups = matrix.groups();
+    let (rows, weights) = (x.numbers().as_ptr(), matrix.numbers().as_ptr());
+    let pairs = Pairs { rows, weights, part, all_groups, panels: matrix.panels() };
+    // Steps of a pair that begin a product of the same pair; the others begin one that follows.
+    let within = part.groups.saturating_sub(BEGUN);
+    let follows = if part.groups < BEGUN { BEGUN } else { 1 };
     // Each tile of rows fetches its share of the weights that come later. Behind the last ones lie those of the next matrix, as they were made.
     let share = (BYTES / LINE).div_ceil(part.tiles);
-    // SAFETY: tiles are read out of `x` and `matrix`, where `walk` finds them, and put down in `room`; sums go to rows that `y` has.
+    // SAFETY: tiles are read out of `x` and `matrix`, where `pairs` finds them, and put down in `room`; sums go to rows that `y` has.
     unsafe {
-        for before in 0..2 {
+        let (mut own, mut theirs) = pairs.at(0);
+        for product in 0..BEGUN {
+            if product == part.groups {
+                (own, theirs) = pairs.at(1);
+            }
             asm!(
                 "tilestored [{to} + {line}*1], tmm0",
                 "tileloadd tmm1, [{own} + {line}*1]",
                 "tileloadd tmm2, [{theirs} + {line}*1]",
-                "tileloadd tmm0, [{begin} + {none}*1]",
+                "tileloadd tmm0, [{begin} + {line}*1]",
                 "tdpbssd tmm0, tmm1, tmm2",
-                own = in(reg) walk.own, theirs = in(reg) walk.theirs, to = in(reg) ring.add((before + RING - 1) % RING), begin = in(reg) begin,
-                line = in(reg) LINE, none = in(reg) 0usize,
+                own = in(reg) own, theirs = in(reg) theirs, to = in(reg) ring.add((product + RING - 1) % RING), begin = in(reg) begin,
+                line = in(reg) LINE,
                 options(nostack)
             );
-            walk.next();
+            (own, theirs) = (own.wrapping_add(BYTES), theirs.wrapping_add(BYTES));
         }
         let mut turn = 0;
         for panel in 0..matrix.panels() {
-            let weights = (panel * all_groups + part.first_group) * BYTES;
-            let mut ahead = matrix.numbers().as_ptr().wrapping_add(weights + AHEAD);
-            for tile in part.first_tile..part.first_tile + part.tiles {
-                let mut scales = x.scales().as_ptr().add((tile * all_groups + part.first_group) * TILE);
+            let mut ahead = weights.wrapping_add((panel * all_groups + part.first_group) * BYTES + AHEAD);
+            for tile in 0..part.tiles {
+                let row = (part.first_tile + tile) * TILE;
+                let mut scales = x.scales().as_ptr().add(row * all_groups + part.first_group * TILE);
                 let mut factors = matrix.scales().as_ptr().add((panel * all_groups + part.first_group) * PANEL);
-                let to = y.add(tile * TILE * matrix.stride() + panel * PANEL);
-                let rows = (x.rows() - tile * TILE).min(TILE);
+                let to = y.add(row * matrix.stride() + panel * PANEL);
+                let rows = (x.rows() - row).min(TILE);
                 let mut sums = [_mm512_setzero_ps(); TILE];
                 if part.first_group > 0 {
                     for (row, sum) in sums.iter_mut().enumerate() {
@@ -268,21 +250,27 @@ unsafe fn products_of(x: &Rounded, matrix: &Matrix, part: Part, y: *mut f32, roo
                         *sum = _mm512_loadu_ps(to.add(row.min(rows - 1) * matrix.stride()));
                     }
                 }
-                for _ in 0..part.groups {
-                    let whole = ring.add(turn % RING);
-                    turn += 1;
-                    let next = ring.add(turn % RING);
-                    step!(walk, begin, next, whole, scales, factors, sums);
-                    walk.next();
-                    if tile == part.first_tile {
-                        _mm_prefetch::<_MM_HINT_T1>(factors.wrapping_byte_add(AHEAD / PANEL).cast());
+                for (steps, follow) in [(within, true), (part.groups - within, false)] {
+                    for _ in 0..steps {
+                        let whole = ring.add(turn % RING);
+                        turn += 1;
+                        let next = ring.add(turn % RING);
+                        step!(own, theirs, begin, next, whole, scales, factors, sums);
+                        (own, theirs) = (own.wrapping_add(BYTES), theirs.wrapping_add(BYTES));
+                        (scales, factors) = (scales.wrapping_add(TILE), factors.wrapping_add(PANEL));
+                        for line in 0..share {
+                            _mm_prefetch::<_MM_HINT_T1>(ahead.wrapping_add(line * LINE));
+                        }
+                        ahead = ahead.wrapping_add(share * LINE);
                     }
-                    scales = scales.add(TILE);
-                    factors = factors.add(PANEL);
-                    for line in 0..share {
-                        _mm_prefetch::<_MM_HINT_T1>(ahead.wrapping_add(line * LINE));
+                    if follow {
+                        (own, theirs) = pairs.at(panel * part.tiles + tile + follows);
                     }
-                    ahead = ahead.wrapping_add(share * LINE);
+                }
+                if tile == 0 {
+                    for group in 0..part.groups {
+                        _mm_prefetch::<_MM_HINT_T1>(factors.wrapping_add(group * PANEL).wrapping_byte_add(AHEAD / PANEL).cast());
+                    }
                 }
                 if rows == TILE {
                     for (row, sum) in sums.into_iter().enumerate() {
