@@ -91,7 +91,7 @@ impl Block {
         // Where the system has none, its pages stay small.
         #[cfg(target_os = "linux")]
         // SAFETY: of the memory above it is only said which pages are wished for.
-        drop(unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) });
+        let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
         Block { start, bytes }
     }
 
@@ -104,7 +104,7 @@ impl Block {
 impl Drop for Block {
     fn drop(&mut self) {
         // SAFETY: the memory of `new`, of which no list is left.
-        drop(unsafe { munmap(self.start.as_ptr().cast(), self.bytes) });
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
 
