@@ -39,6 +39,19 @@ fn every_kernel_gives_a_row_the_same_bits_in_any_company() {
     }
 }
 
+/// Rows so long that AMX multiplies them in parts, some of their groups at a time.
+#[test]
+fn long_rows_have_the_same_bits_in_parts() {
+    let (outputs, inputs, rows) = (16, 17_000, 70);
+    let mut random = Random::new(2);
+    let mut numbers = |count: usize| (0..count).map(|_| random.unit() as f32 - 0.5).collect::<Vec<f32>>();
+    let (matrix, x) = (Matrix::new(&numbers(outputs * inputs), outputs, inputs), numbers(rows * inputs));
+    let expected = products(Isa::Plain, &matrix, &x);
+    for isa in ALL.into_iter().filter(|isa| isa.here()) {
+        assert!(products(isa, &matrix, &x) == expected, "{isa}");
+    }
+}
+
 /// Numbers at the ends of their range, where an instruction that saturates would be wrong.
 #[test]
 fn the_largest_numbers_are_exact() {
