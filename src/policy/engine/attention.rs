@@ -7,6 +7,7 @@
 //! Keys and values come in pages of [`PAGE`] places. Sums go through the places in their order, or through as many lanes as a page has places, so
 //! they follow from the token's place and what stands before it. Heads that share keys are looked at together.
 
+use super::kv::KvNumber;
 use crate::policy::products::vectors::{sum, vectorised, Lanes, Vector, LANES};
 
 /// Places of a page: the lanes of a sum.
@@ -39,17 +40,6 @@ impl Heads {
         self.keys * self.span()
     }
 
-    /// Puts the keys and values of one token, each `[keys, head]`, into place `slot` of a page for one block.
-    pub fn put(self, page: &mut [f32], slot: usize, keys: &[f32], values: &[f32]) {
-        for (kv, page) in page.chunks_exact_mut(self.span()).enumerate() {
-            let (own_keys, own_values) = page.split_at_mut(self.head * PAGE);
-            for (i, key) in keys[kv * self.head..(kv + 1) * self.head].iter().enumerate() {
-                own_keys[i * PAGE + slot] = *key;
-            }
-            own_values[slot * self.padded()..][..self.head].copy_from_slice(&values[kv * self.head..(kv + 1) * self.head]);
-        }
-    }
-
     /// What scores are multiplied by.
     pub fn scale(self) -> f32 {
         1.0 / (self.head as f32).sqrt()
@@ -58,10 +48,10 @@ impl Heads {
 
 /// The probabilities of the keys, for each of `G` heads: what is left in `scores`, a page a place.
 #[inline(always)]
-fn probabilities<V: Vector, const G: usize>(
+fn probabilities<V: Vector, E: KvNumber, const G: usize>(
     q: &[f32],
     heads: Heads,
-    pages: &[&[f32]],
+    pages: &[&[E]],
     at: usize,
     count: usize,
     scores: &mut Vec<[Lanes; G]>,
@@ -72,10 +62,10 @@ fn probabilities<V: Vector, const G: usize>(
     let mut most = [V::splat(f32::NEG_INFINITY); G];
     let left = count - (pages.len() - 1) * PAGE;
     for (number, page) in pages.iter().enumerate() {
-        let keys = &page[at..at + head * PAGE];
+        let keys = page[at..at + head * PAGE].as_chunks::<PAGE>().0;
         let mut sums = [[V::splat(0.0); 2]; G];
-        for (pair, keys) in keys.chunks_exact(2 * PAGE).enumerate() {
-            let keys = [V::load(keys), V::load(&keys[PAGE..])];
+        for (pair, keys) in keys.as_chunks::<2>().0.iter().enumerate() {
+            let keys: [V; 2] = [E::load(&keys[0]), E::load(&keys[1])];
             for g in 0..G {
                 let q = &q[g * head + 2 * pair..][..2];
                 sums[g][0] = V::splat(q[0]).fma(keys[0], sums[g][0]);
@@ -117,9 +107,9 @@ fn probabilities<V: Vector, const G: usize>(
 
 /// `out` `[G, head]`: the values `C` lanes at a time, each weighed by its probability.
 #[inline(always)]
-fn mean<V: Vector, const G: usize, const C: usize>(
+fn mean<V: Vector, E: KvNumber, const G: usize, const C: usize>(
     heads: Heads,
-    pages: &[&[f32]],
+    pages: &[&[E]],
     at: usize,
     from: usize,
     count: usize,
@@ -130,8 +120,8 @@ fn mean<V: Vector, const G: usize, const C: usize>(
     for (number, (page, p)) in pages.iter().zip(p).enumerate() {
         let values = &page[at + heads.head * PAGE..at + heads.span()];
         for (slot, values) in values.chunks_exact(heads.padded()).enumerate().take(count - number * PAGE) {
-            let values = &values[from..from + C * LANES];
-            let values: [V; C] = std::array::from_fn(|c| V::load(&values[c * LANES..]));
+            let values = values[from..from + C * LANES].as_chunks::<LANES>().0;
+            let values: [V; C] = std::array::from_fn(|c| E::load(&values[c]));
             for g in 0..G {
                 let p = V::splat(p[g][slot]);
                 for c in 0..C {
@@ -151,51 +141,120 @@ fn mean<V: Vector, const G: usize, const C: usize>(
 }
 
 #[inline(always)]
-fn attend_heads<V: Vector, const G: usize>(
+fn attend_heads<V: Vector, E: KvNumber, const G: usize>(
     q: &[f32],
     heads: Heads,
-    pages: &[&[f32]],
+    pages: &[&[E]],
     at: usize,
     count: usize,
     out: &mut [f32],
     scores: &mut Vec<[Lanes; G]>,
 ) {
-    probabilities::<V, G>(q, heads, pages, at, count, scores);
-    weighed::<V, G>(heads, pages, at, count, scores, out);
+    probabilities::<V, E, G>(q, heads, pages, at, count, scores);
+    weighed::<V, E, G>(heads, pages, at, count, scores, out);
 }
 
 /// `out` `[G, head]`: the values, each weighed by its number in `p`.
 #[inline(always)]
-fn weighed<V: Vector, const G: usize>(heads: Heads, pages: &[&[f32]], at: usize, count: usize, p: &[[Lanes; G]], out: &mut [f32]) {
+fn weighed<V: Vector, E: KvNumber, const G: usize>(
+    heads: Heads,
+    pages: &[&[E]],
+    at: usize,
+    count: usize,
+    p: &[[Lanes; G]],
+    out: &mut [f32],
+) {
     let mut from = 0;
     while heads.padded() - from >= 4 * LANES {
-        mean::<V, G, 4>(heads, pages, at, from, count, p, out);
+        mean::<V, E, G, 4>(heads, pages, at, from, count, p, out);
         from += 4 * LANES;
     }
     while heads.padded() > from {
-        mean::<V, G, 1>(heads, pages, at, from, count, p, out);
+        mean::<V, E, G, 1>(heads, pages, at, from, count, p, out);
         from += LANES;
     }
 }
 
-vectorised! {
-    /// `out` `[queries, head]`: the attention of the query `q` `[queries, head]`, turned, over the first `count` places of `pages`, of which the part
-    /// from `at` on belongs to this block.
-    pub fn attend(q: &[f32], heads: Heads, pages: &[&[f32]], at: usize, count: usize, out: &mut [f32], scores: &mut AttentionScratch) {
-        let group = heads.queries / heads.keys;
-        for kv in 0..heads.keys {
-            let at = at + kv * heads.span();
-            let mut first = kv * group;
-            let end = first + group;
-            while first < end {
-                let (q, out) = (&q[first * heads.head..], &mut out[first * heads.head..]);
-                first += match end - first {
-                    3 => { attend_heads::<V, 3>(q, heads, pages, at, count, out, &mut scores.triple); 3 }
-                    2.. => { attend_heads::<V, 2>(q, heads, pages, at, count, out, &mut scores.pair); 2 }
-                    _ => { attend_heads::<V, 1>(q, heads, pages, at, count, out, &mut scores.single); 1 }
-                };
-            }
+/// `out` `[queries, head]`: the attention of the query `q` `[queries, head]`, turned, over the first `count` places of `pages`, of which the part
+/// from `at` on belongs to this block.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn attend<V: Vector, E: KvNumber>(
+    q: &[f32],
+    heads: Heads,
+    pages: &[&[E]],
+    at: usize,
+    count: usize,
+    out: &mut [f32],
+    scores: &mut AttentionScratch,
+) {
+    let group = heads.queries / heads.keys;
+    for kv in 0..heads.keys {
+        let at = at + kv * heads.span();
+        let mut first = kv * group;
+        let end = first + group;
+        while first < end {
+            let (q, out) = (&q[first * heads.head..], &mut out[first * heads.head..]);
+            first += match end - first {
+                3 => {
+                    attend_heads::<V, E, 3>(q, heads, pages, at, count, out, &mut scores.triple);
+                    3
+                }
+                2.. => {
+                    attend_heads::<V, E, 2>(q, heads, pages, at, count, out, &mut scores.pair);
+                    2
+                }
+                _ => {
+                    attend_heads::<V, E, 1>(q, heads, pages, at, count, out, &mut scores.single);
+                    1
+                }
+            };
         }
+    }
+}
+
+/// Puts the keys and values of one token, each `[keys, head]`, into place `slot` of a page for one block.
+#[inline(always)]
+fn put<V: Vector, E: KvNumber>(heads: Heads, page: &mut [E], slot: usize, keys: &[f32], values: &[f32]) {
+    let head = heads.head;
+    for (kv, page) in page.chunks_exact_mut(heads.span()).enumerate() {
+        let (own_keys, own_values) = page.split_at_mut(head * PAGE);
+        let own_values = &mut own_values[slot * heads.padded()..][..head];
+        for from in (0..head).step_by(LANES) {
+            let count = LANES.min(head - from);
+            let part = kv * head + from..kv * head + from + count;
+            let rounded = |numbers: &[f32]| {
+                let mut lanes = [0.0; LANES];
+                lanes[..count].copy_from_slice(&numbers[part.clone()]);
+                E::rounded(V::load(&lanes))
+            };
+            for (i, key) in rounded(keys)[..count].iter().enumerate() {
+                own_keys[(from + i) * PAGE + slot] = *key;
+            }
+            own_values[from..from + count].copy_from_slice(&rounded(values)[..count]);
+        }
+    }
+}
+
+vectorised! {
+    /// See [`attend`]; in f32.
+    pub fn attend_f32(q: &[f32], heads: Heads, pages: &[&[f32]], at: usize, count: usize, out: &mut [f32], scores: &mut AttentionScratch) {
+        attend::<V, f32>(q, heads, pages, at, count, out, scores);
+    }
+
+    /// See [`attend`]; in f16.
+    pub fn attend_f16(q: &[f32], heads: Heads, pages: &[&[u16]], at: usize, count: usize, out: &mut [f32], scores: &mut AttentionScratch) {
+        attend::<V, u16>(q, heads, pages, at, count, out, scores);
+    }
+
+    /// See [`put`]; in f32.
+    pub fn put_f32(heads: Heads, page: &mut [f32], slot: usize, keys: &[f32], values: &[f32]) {
+        put::<V, f32>(heads, page, slot, keys, values);
+    }
+
+    /// See [`put`]; in f16.
+    pub fn put_f16(heads: Heads, page: &mut [u16], slot: usize, keys: &[f32], values: &[f32]) {
+        put::<V, u16>(heads, page, slot, keys, values);
     }
 }
 

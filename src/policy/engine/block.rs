@@ -9,6 +9,10 @@ use crate::policy::products::dense::StridedRows;
 use crate::policy::products::rounded::Rounded;
 use crate::policy::products::vectors::{exp, vectorised};
 
+/// Rows that go through the feed-forward part together: what is inside it is several times as wide as the stream, and stays in the processor's
+/// caches for as many.
+pub const FED: usize = 128;
+
 /// A token to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlacedToken {
@@ -112,11 +116,14 @@ impl Engine {
             if let Some(streams) = &mut streams {
                 streams.middle.push(x.clone());
             }
-            self.feed(block, adapted, &x, &mut between);
-            let BlockActivations { acted, added, rounded, .. } = &mut between;
-            let hidden = self.config.hidden;
-            block.down.forward(self.isa, &adapted[3], StridedRows { numbers: acted, stride: hidden, count: tokens.len() }, rounded, added);
-            add(self.isa, &mut x, width, added, block.down.stride());
+            for x in x.chunks_mut(FED * width) {
+                self.feed(block, adapted, x, &mut between);
+                let BlockActivations { acted, added, rounded, .. } = &mut between;
+                let hidden = self.config.hidden;
+                let acted = StridedRows { numbers: acted, stride: hidden, count: x.len() / width };
+                block.down.forward(self.isa, &adapted[3], acted, rounded, added);
+                add(self.isa, x, width, added, block.down.stride());
+            }
         }
         x
     }

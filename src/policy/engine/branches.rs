@@ -5,25 +5,26 @@
 
 use super::attention::{Heads, PAGE};
 use super::block::{KvMemory, PlacedToken};
-use super::tiles::{attend, back, TileScratch, TILE};
+use super::kv::KvNumber;
+use super::tiles::{TileScratch, TILE};
 use crate::policy::products::dense::StridedRows;
 use crate::policy::products::isa::Isa;
 use std::ops::Range;
 
 /// The pages of one block for the branch that is being computed.
-pub struct TrieAttention<'a> {
+pub struct TrieAttention<'a, E> {
     isa: Isa,
     heads: Heads,
     tokens: &'a [PlacedToken],
-    pages: Vec<Vec<f32>>,
+    pages: Vec<Vec<E>>,
     scratch: TileScratch,
 }
 
-impl<'a> TrieAttention<'a> {
+impl<'a, E: KvNumber> TrieAttention<'a, E> {
     /// Of `tokens`, numbered as above.
-    pub fn new(isa: Isa, heads: Heads, tokens: &'a [PlacedToken]) -> TrieAttention<'a> {
+    pub fn new(isa: Isa, heads: Heads, tokens: &'a [PlacedToken]) -> TrieAttention<'a, E> {
         let places = tokens.iter().map(|token| token.place + 1).max().unwrap_or(0);
-        let pages = vec![vec![0.0; heads.page()]; places.div_ceil(PAGE)];
+        let pages = vec![vec![E::default(); heads.page()]; places.div_ceil(PAGE)];
         TrieAttention { isa, heads, tokens, pages, scratch: TileScratch::default() }
     }
 
@@ -50,7 +51,7 @@ impl<'a> TrieAttention<'a> {
     /// The gradient of the rows of `qkv` given `dout` `[tokens, queries * head]`, into `dqkv`, which has the same layout. `before` has the token before each.
     pub fn back(&mut self, qkv: StridedRows, before: &[Option<usize>], dout: StridedRows, dqkv: &mut [f32]) {
         let Heads { keys, head, .. } = self.heads;
-        let mut turned = vec![vec![0.0; self.heads.page()]; self.pages.len()];
+        let mut turned = vec![vec![E::default(); self.heads.page()]; self.pages.len()];
         let mut dpages = vec![vec![0.0; 2 * keys * head * PAGE]; self.pages.len()];
         // Which token is at each place of the pages.
         let mut token_at: Vec<Option<usize>> = vec![None; self.pages.len() * PAGE];
@@ -60,17 +61,17 @@ impl<'a> TrieAttention<'a> {
                 let place = self.tokens[token].place;
                 token_at[place] = Some(token);
                 let (_, k, v) = self.parts(&qkv, token);
-                self.heads.put(&mut self.pages[place / PAGE], place % PAGE, k, v);
-                self.heads.put(&mut turned[place / PAGE], place % PAGE, v, k);
+                E::put(self.isa, self.heads, &mut self.pages[place / PAGE], place % PAGE, k, v);
+                E::put(self.isa, self.heads, &mut turned[place / PAGE], place % PAGE, v, k);
                 above = before[token];
             }
             let place = self.tokens[tile.start].place;
             let seen = (place + tile.len()).div_ceil(PAGE);
-            let pages: Vec<&[f32]> = self.pages[..seen].iter().map(Vec::as_slice).collect();
-            let turned: Vec<&[f32]> = turned[..seen].iter().map(Vec::as_slice).collect();
+            let pages: Vec<&[E]> = self.pages[..seen].iter().map(Vec::as_slice).collect();
+            let turned: Vec<&[E]> = turned[..seen].iter().map(Vec::as_slice).collect();
             let to = &mut dqkv[tile.start * qkv.stride..];
             let (q, dout) = (rows(qkv, &tile), rows(dout, &tile));
-            back(self.isa, q, self.heads, &pages, &turned, place, dout, to, &mut dpages, &mut self.scratch);
+            E::back_tile(self.isa, q, self.heads, &pages, &turned, place, dout, to, &mut dpages, &mut self.scratch);
         }
     }
 }
@@ -80,19 +81,19 @@ fn rows<'a>(all: StridedRows<'a>, tile: &Range<usize>) -> StridedRows<'a> {
     StridedRows { numbers: &all.numbers[tile.start * all.stride..], count: tile.len(), ..all }
 }
 
-impl KvMemory for TrieAttention<'_> {
+impl<E: KvNumber> KvMemory for TrieAttention<'_, E> {
     fn attend(&mut self, _: usize, qkv: StridedRows, out: &mut [f32]) {
         let queries = self.heads.queries * self.heads.head;
         for tile in self.tiles() {
             for row in tile.clone() {
                 let (_, k, v) = self.parts(&qkv, row);
                 let place = self.tokens[row].place;
-                self.heads.put(&mut self.pages[place / PAGE], place % PAGE, k, v);
+                E::put(self.isa, self.heads, &mut self.pages[place / PAGE], place % PAGE, k, v);
             }
             let place = self.tokens[tile.start].place;
-            let pages: Vec<&[f32]> = self.pages[..(place + tile.len()).div_ceil(PAGE)].iter().map(Vec::as_slice).collect();
+            let pages: Vec<&[E]> = self.pages[..(place + tile.len()).div_ceil(PAGE)].iter().map(Vec::as_slice).collect();
             let out = &mut out[tile.start * queries..tile.end * queries];
-            attend(self.isa, rows(qkv, &tile), self.heads, &pages, 0, place, out, &mut self.scratch);
+            E::attend_tile(self.isa, rows(qkv, &tile), self.heads, &pages, 0, place, out, &mut self.scratch);
         }
     }
 }

@@ -32,7 +32,7 @@ vectorised! {
     fn round(x: &[f32], stride: usize, rounded: &mut Rounded) {
         let inputs = rounded.inputs();
         for row in 0..rounded.rows() {
-            rounded.take(row, &x[row * stride..row * stride + inputs]);
+            rounded.take::<V>(row, &x[row * stride..row * stride + inputs]);
         }
     }
 

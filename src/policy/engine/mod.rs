@@ -9,6 +9,7 @@
 //! ```text
 //! tape     training: the forward pass with what the backward pass needs, and the backward pass
 //! pages    keys and values, 16 tokens a page; a sequence is a list of pages
+//! kv       what keys and values are kept as
 //! block    forward through the blocks: the formulas of `model::decoder`
 //! head     logits, and log-probabilities with their gradient
 //! branches attention over a trie of tokens, forward and back
@@ -20,6 +21,7 @@ mod attention;
 mod block;
 mod branches;
 pub mod head;
+mod kv;
 mod linear;
 mod norm;
 pub mod pages;
@@ -49,6 +51,7 @@ pub enum MatrixFormat {
 /// The frozen part of a decoder.
 pub struct Engine {
     config: DecoderConfig,
+    format: MatrixFormat,
     isa: Isa,
     rope: RopeTables,
     embedding: FrozenMatrix,
@@ -122,6 +125,7 @@ impl Engine {
             }
         };
         Engine {
+            format,
             isa,
             rope: RopeTables::new(&config.rope, config.head, config.context),
             embedding: matrix(EMBEDDING),

@@ -4,12 +4,12 @@
 //! Two states per token and block are stored, and what attention gave where an adapter learns from it. Logits exist for a few tokens at a time,
 //! forward and backward.
 
-use super::block::{BlockActivations, PlacedToken, ResidualStreams};
+use super::block::{BlockActivations, PlacedToken, ResidualStreams, FED};
 use super::branches::TrieAttention;
 use super::head::{add_probabilities, each_output, entropy, logprob, mass, values};
 use super::norm::{back as norm_back, head_back};
 use super::rope::turn;
-use super::{AdaptedEngine, BlockWeights, Engine, ValueHead};
+use super::{AdaptedEngine, BlockWeights, Engine, MatrixFormat, ValueHead};
 use crate::policy::products::dense::StridedRows;
 use crate::policy::products::rounded::Rounded;
 use crate::policy::products::vectors::{exp, vectorised};
@@ -42,6 +42,14 @@ pub struct Tape {
     states: Vec<f32>,
 }
 
+/// Room for what the backward pass of a block has between its formulas, used again by the next.
+#[derive(Default)]
+struct BackwardScratch {
+    between: BlockActivations,
+    back: Vec<f32>,
+    dqkv: Vec<f32>,
+}
+
 /// Log-probability and entropy of each choice, in nats.
 pub type LogprobsAndEntropies = (Vec<f32>, Vec<f32>);
 
@@ -53,8 +61,15 @@ impl Tape {
         let before = (0..trie.len()).map(|node| trie.back(node).nth(1)).collect();
         let mut streams = ResidualStreams::default();
         let x = {
-            let mut branches = TrieAttention::new(engine.isa(), engine.heads(), &tokens);
-            engine.forward(&running.adapters, &tokens, &mut branches, learns.then_some(&mut streams))
+            let streams = learns.then_some(&mut streams);
+            match engine.format {
+                MatrixFormat::Int8 => {
+                    engine.forward(&running.adapters, &tokens, &mut TrieAttention::<u16>::new(engine.isa, engine.heads(), &tokens), streams)
+                }
+                MatrixFormat::F32 => {
+                    engine.forward(&running.adapters, &tokens, &mut TrieAttention::<f32>::new(engine.isa, engine.heads(), &tokens), streams)
+                }
+            }
         };
         let width = engine.config().width;
         let last: Vec<f32> = output_nodes.iter().flat_map(|&node| x[node * width..(node + 1) * width].iter().copied()).collect();
@@ -124,8 +139,9 @@ impl Tape {
         for (&node, dlast) in self.output_nodes.iter().zip(dlast.chunks_exact(width)) {
             dx[node * width..(node + 1) * width].copy_from_slice(dlast);
         }
+        let mut scratch = BackwardScratch::default();
         for number in (0..engine.blocks.len()).rev() {
-            self.block_back(number, &mut dx, &mut gradient);
+            self.block_back(number, &mut dx, &mut gradient, &mut scratch);
         }
         gradient
     }
@@ -185,33 +201,28 @@ impl Tape {
     }
 
     /// The backward pass of one block: `dx` `[tokens, width]`, the gradient of its outputs, becomes that of its inputs.
-    fn block_back(&self, number: usize, dx: &mut [f32], gradient: &mut [f32]) {
+    fn block_back(&self, number: usize, dx: &mut [f32], gradient: &mut [f32], scratch: &mut BackwardScratch) {
         let AdaptedEngine { engine, adapters } = &self.running;
         let (block, adapted): (&BlockWeights, _) = (&engine.blocks[number], &adapters.blocks[number]);
         let Engine { isa, config, .. } = &**engine;
         let (isa, width, hidden, count) = (*isa, config.width, config.hidden, self.tokens.len());
         let (before, middle) = (&self.streams.before[number], &self.streams.middle[number]);
-        let mut between = BlockActivations::default();
-        let mut back = Vec::new();
+        let BackwardScratch { between, back, dqkv } = scratch;
 
-        engine.feed(block, adapted, middle, &mut between);
-        let acted = StridedRows { numbers: &between.acted, stride: hidden, count };
-        block.down.back(
-            isa,
-            &adapted[3],
-            acted,
-            StridedRows { numbers: dx, stride: width, count },
-            &mut between.rounded,
-            &mut back,
-            gradient,
-        );
-        gated_back(isa, &mut between.gate_up, block.gate_up.stride(), hidden, &back, block.down.back_stride());
-        let dgate_up = StridedRows { numbers: &between.gate_up, stride: block.gate_up.stride(), count };
-        let normed = StridedRows { numbers: &between.normed, stride: width, count };
-        block.gate_up.back(isa, &adapted[2], normed, dgate_up, &mut between.rounded, &mut back, gradient);
-        norm_back(isa, middle, &block.norm2, engine.eps(), &back, block.gate_up.back_stride(), dx);
+        for (dx, middle) in dx.chunks_mut(FED * width).zip(middle.chunks(FED * width)) {
+            let count = dx.len() / width;
+            engine.feed(block, adapted, middle, between);
+            let acted = StridedRows { numbers: &between.acted, stride: hidden, count };
+            let dy = StridedRows { numbers: dx, stride: width, count };
+            block.down.back(isa, &adapted[3], acted, dy, &mut between.rounded, back, gradient);
+            gated_back(isa, &mut between.gate_up, block.gate_up.stride(), hidden, back, block.down.back_stride());
+            let dgate_up = StridedRows { numbers: &between.gate_up, stride: block.gate_up.stride(), count };
+            let normed = StridedRows { numbers: &between.normed, stride: width, count };
+            block.gate_up.back(isa, &adapted[2], normed, dgate_up, &mut between.rounded, back, gradient);
+            norm_back(isa, middle, &block.norm2, engine.eps(), back, block.gate_up.back_stride(), dx);
+        }
 
-        engine.project_plain(block, &adapted[0], count, before, &mut between);
+        engine.project_plain(block, &adapted[0], count, before, between);
         let plain = block.head_norms.as_ref().map(|_| between.qkv.clone());
         engine.placed(block, &self.tokens, &mut between.qkv);
         let stride = block.qkv.stride();
@@ -223,12 +234,16 @@ impl Tape {
             StridedRows { numbers: &self.streams.attended[number], stride: queries, count },
             StridedRows { numbers: dx, stride: width, count },
             &mut between.rounded,
-            &mut back,
+            back,
             gradient,
         );
-        let mut dqkv = vec![0.0; between.qkv.len()];
-        let mut branches = TrieAttention::new(isa, engine.heads(), &self.tokens);
-        branches.back(qkv, &self.before, StridedRows { numbers: &back, stride: block.out.back_stride(), count }, &mut dqkv);
+        dqkv.clear();
+        dqkv.resize(between.qkv.len(), 0.0);
+        let dout = StridedRows { numbers: back, stride: block.out.back_stride(), count };
+        match engine.format {
+            MatrixFormat::Int8 => TrieAttention::<u16>::new(isa, engine.heads(), &self.tokens).back(qkv, &self.before, dout, dqkv),
+            MatrixFormat::F32 => TrieAttention::<f32>::new(isa, engine.heads(), &self.tokens).back(qkv, &self.before, dout, dqkv),
+        }
         let keys = config.kv_heads * config.head;
         for (row, token) in self.tokens.iter().enumerate() {
             let own = &mut dqkv[row * stride..row * stride + queries + keys];
@@ -240,8 +255,8 @@ impl Tape {
             }
         }
         let normed = StridedRows { numbers: &between.normed, stride: width, count };
-        block.qkv.back(isa, &adapted[0], normed, StridedRows { numbers: &dqkv, stride, count }, &mut between.rounded, &mut back, gradient);
-        norm_back(isa, before, &block.norm1, engine.eps(), &back, block.qkv.back_stride(), dx);
+        block.qkv.back(isa, &adapted[0], normed, StridedRows { numbers: dqkv, stride, count }, &mut between.rounded, back, gradient);
+        norm_back(isa, before, &block.norm1, engine.eps(), back, block.qkv.back_stride(), dx);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The engine beside libtorch's network and its automatic gradients, and a row's bits in any company.
 
-use super::pages::{advance, Sequence};
+use super::pages::{advance, PagePool, Sequence};
 use super::tape::{StateChoice, Tape};
 use super::{AdaptedEngine, Engine, MatrixFormat};
 use crate::policy::model::lora::{Adapter, Lora};
@@ -11,7 +11,6 @@ use crate::policy::tensors::{indices, values};
 use crate::policy::trie::Trie;
 use crate::seed::Random;
 use serde_json::json;
-use std::sync::atomic::AtomicUsize;
 use std::sync::Arc;
 use tch::{Device, Kind, Tensor};
 
@@ -135,8 +134,8 @@ fn forward_and_back_are_those_of_libtorch() {
 
 /// The bits of the final states of `sequences` when they are read together in steps of `step` tokens.
 fn together(running: &AdaptedEngine, sequences: &[Vec<u32>], step: usize) -> Vec<Vec<u32>> {
-    let live = Arc::new(AtomicUsize::new(0));
-    let mut open: Vec<Sequence> = sequences.iter().map(|tokens| Sequence::new(tokens.clone(), vec![], None, &live)).collect();
+    let pool = Arc::new(PagePool::default());
+    let mut open: Vec<Sequence> = sequences.iter().map(|tokens| Sequence::new(tokens.clone(), vec![], None, &pool)).collect();
     let mut bits = vec![vec![]; open.len()];
     loop {
         let left: Vec<usize> = (0..open.len()).filter(|&i| open[i].computed < open[i].tokens.len()).collect();

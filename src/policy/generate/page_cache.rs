@@ -4,8 +4,7 @@
 //! with the same beginning reuse them, with the bits that they would have computed. What was written is kept like what was read. Memory is bounded: the
 //! least recently used pages are evicted first, the last of a sequence before the first.
 
-use crate::policy::engine::pages::{KvPage, Sequence, PAGE};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::policy::engine::pages::{KvPage, PagePool, Sequence, PAGE};
 use std::sync::Arc;
 
 /// Some tokens that were computed, and what follows them.
@@ -24,7 +23,7 @@ pub struct PageCache {
     nodes: Vec<Option<CacheNode>>,
     free: Vec<usize>,
     begins: Vec<usize>,
-    live: Arc<AtomicUsize>,
+    pool: Arc<PagePool>,
     /// The most pages that there may be.
     limit: usize,
     now: u64,
@@ -33,12 +32,12 @@ pub struct PageCache {
 impl PageCache {
     /// Nothing yet, and room for `limit` pages.
     pub fn with_capacity(limit: usize) -> PageCache {
-        PageCache { nodes: vec![], free: vec![], begins: vec![], live: Arc::default(), limit: limit.max(1), now: 0 }
+        PageCache { nodes: vec![], free: vec![], begins: vec![], pool: Arc::default(), limit: limit.max(1), now: 0 }
     }
 
     /// How many pages there are, kept and in use.
     pub fn live(&self) -> usize {
-        self.live.load(Ordering::Relaxed)
+        self.pool.live()
     }
 
     fn after(&self, before: Option<usize>) -> &[usize] {
@@ -85,7 +84,7 @@ impl PageCache {
             shared.push(node.page.clone());
             before = Some(next);
         }
-        Sequence::new(tokens, shared, like.as_ref().map(|(page, more)| (&**page, *more)), &self.live)
+        Sequence::new(tokens, shared, like.as_ref().map(|(page, more)| (&**page, *more)), &self.pool)
     }
 
     /// Keeps what was computed of `sequence`.

@@ -4,17 +4,30 @@
 
 use super::matrix::Matrix;
 use super::rounded::Rounded;
-use super::{GROUP, PANEL};
+use super::{GROUP, PANEL, TILE};
 use std::arch::asm;
 use std::arch::x86_64::*;
 use std::sync::OnceLock;
 
-/// Rows of a tile.
-const TILE: usize = 16;
-/// Groups whose sums are put down before they are added up.
-const DEEP: usize = 3;
-/// Numbers of a tile of sums.
+/// Numbers of a tile of whole sums.
 const SUMS: usize = TILE * PANEL;
+/// Bytes of a tile of rows or weights.
+const BYTES: usize = TILE * GROUP;
+/// Tiles of whole sums that are put down before the first is overwritten.
+const RING: usize = 4;
+/// Products that are begun before the sums of the first are added.
+const BEGUN: usize = 2;
+/// Bytes of a line of the cache.
+const LINE: usize = 64;
+/// Bytes of rows that stay in the processor's second cache.
+const CACHED: usize = 1 << 20;
+/// The fewest and the most tiles of rows that are multiplied together: with fewer, weights are fetched too often.
+const CACHED_TILES: (usize, usize) = (4, 32);
+/// Bytes of weights that are fetched before they are multiplied.
+const AHEAD: usize = 64 << 10;
+/// 1.5 * 2^23. Where a whole sum begins with the bits of this number in place of 0, its bits are those of the number and the sum, since a sum of
+/// [`GROUP`] products is below 2^22. So the sum as an f32 is one subtraction away, which costs half of what converting it does.
+const MAGIC: f32 = super::vectors::MAGIC;
 
 /// Whether the processor has it and the system lets this process use it, which must be asked for once.
 pub fn allowed() -> bool {
@@ -47,7 +60,7 @@ fn request() -> bool {
 
 /// What the tiles hold: rows and bytes of a row of each, as `ldtilecfg` reads it.
 #[repr(C, align(64))]
-struct Tiles {
+struct TileConfig {
     palette: u8,
     start: u8,
     zero: [u8; 14],
@@ -55,173 +68,219 @@ struct Tiles {
     rows: [u8; 16],
 }
 
-impl Tiles {
-    /// Tiles 0 to 3 for sums, 4 and 5 for `first` and `second` rows, 6 and 7 for weights.
-    fn new(first: usize, second: usize) -> Tiles {
-        let (first, second) = (first as u8, second.max(1) as u8);
-        let mut tiles = Tiles { palette: 1, start: 0, zero: [0; 14], bytes: [0; 16], rows: [0; 16] };
+impl TileConfig {
+    /// Eight tiles of 16 rows of 64 bytes.
+    fn new() -> TileConfig {
+        let mut tiles = TileConfig { palette: 1, start: 0, zero: [0; 14], bytes: [0; 16], rows: [0; 16] };
         tiles.bytes[..8].fill(64);
-        tiles.rows[..8].copy_from_slice(&[first, first, second, second, first, second, 16, 16]);
+        tiles.rows[..8].fill(TILE as u8);
         tiles
     }
+}
+
+/// Whole sums of the steps before, and what they begin with.
+#[repr(align(4096))]
+struct Room {
+    ring: [[i32; SUMS]; RING],
+    begin: [[f32; PANEL]; TILE],
+}
+
+/// Rows and groups of them that are multiplied with all panels before others are.
+#[derive(Clone, Copy)]
+struct Part {
+    first_tile: usize,
+    tiles: usize,
+    first_group: usize,
+    groups: usize,
+}
+
+/// Parts whose numbers stay in the processor's second cache while the panels pass: row by row, and of each row from its first groups to its last,
+/// since sums go through the groups in their order.
+fn parts(x: &Rounded) -> impl Iterator<Item = Part> {
+    let (all_tiles, all_groups) = (x.rows().div_ceil(TILE), x.groups());
+    let tiles = (CACHED / (all_groups * BYTES)).clamp(CACHED_TILES.0, CACHED_TILES.1).min(all_tiles).max(1);
+    let groups = (CACHED / (tiles * BYTES)).min(all_groups);
+    (0..all_tiles).step_by(tiles).flat_map(move |first_tile| {
+        (0..all_groups).step_by(groups).map(move |first_group| Part {
+            first_tile,
+            tiles: tiles.min(all_tiles - first_tile),
+            first_group,
+            groups: groups.min(all_groups - first_group),
+        })
+    })
+}
+
+/// The pairs of a part's tiles of rows with panels: panel by panel, so that a panel is fetched once.
+#[derive(Clone, Copy)]
+struct Pairs {
+    rows: *const i8,
+    weights: *const i8,
+    part: Part,
+    all_groups: usize,
+    panels: usize,
+}
+
+impl Pairs {
+    /// Where the first groups of a pair lie. Behind the last pair it is the first again, whose products nobody looks at then.
+    #[inline(always)]
+    fn at(self, pair: usize) -> (*const i8, *const i8) {
+        let Part { first_tile, tiles, first_group, .. } = self.part;
+        let (panel, tile) = (pair / tiles % self.panels, first_tile + pair % tiles);
+        let own = self.rows.wrapping_add((tile * self.all_groups + first_group) * BYTES);
+        (own, self.weights.wrapping_add((panel * self.all_groups + first_group) * BYTES))
+    }
+}
+
+/// One step of the pipeline: begins the product of the tiles at `own` and `theirs`, puts down at `to` the whole sums of the step before, and adds
+/// to `sums` those that were put down at `whole` a step earlier, each row times its scale, then times the outputs' scales. All three overlap in the
+/// processor, which one after the other they would not.
+macro_rules! step {
+    ($own:expr, $theirs:expr, $begin:expr, $to:expr, $whole:expr, $scales:expr, $factors:expr, $sums:ident) => {
+        asm!(
+            "tilestored [{to} + {line}*1], tmm0",
+            "tileloadd tmm1, [{own} + {line}*1]",
+            "tileloadd tmm2, [{theirs} + {line}*1]",
+            "tileloadd tmm0, [{begin} + {line}*1]",
+            "tdpbssd tmm0, tmm1, tmm2",
+            "vmovups zmm27, zmmword ptr [{factors}]",
+            row!(0, "zmm28"), row!(1, "zmm29"), row!(2, "zmm30"), row!(3, "zmm31"),
+            row!(4, "zmm28"), row!(5, "zmm29"), row!(6, "zmm30"), row!(7, "zmm31"),
+            row!(8, "zmm28"), row!(9, "zmm29"), row!(10, "zmm30"), row!(11, "zmm31"),
+            row!(12, "zmm28"), row!(13, "zmm29"), row!(14, "zmm30"), row!(15, "zmm31"),
+            own = in(reg) $own, theirs = in(reg) $theirs, to = in(reg) $to, whole = in(reg) $whole,
+            begin = in(reg) $begin, scales = in(reg) $scales, factors = in(reg) $factors, line = in(reg) LINE,
+            less = in(zmm_reg) _mm512_set1_ps(-MAGIC),
+            out("zmm27") _, out("zmm28") _, out("zmm29") _, out("zmm30") _, out("zmm31") _,
+            s0 = inout(zmm_reg) $sums[0], s1 = inout(zmm_reg) $sums[1], s2 = inout(zmm_reg) $sums[2], s3 = inout(zmm_reg) $sums[3],
+            s4 = inout(zmm_reg) $sums[4], s5 = inout(zmm_reg) $sums[5], s6 = inout(zmm_reg) $sums[6], s7 = inout(zmm_reg) $sums[7],
+            s8 = inout(zmm_reg) $sums[8], s9 = inout(zmm_reg) $sums[9], s10 = inout(zmm_reg) $sums[10], s11 = inout(zmm_reg) $sums[11],
+            s12 = inout(zmm_reg) $sums[12], s13 = inout(zmm_reg) $sums[13], s14 = inout(zmm_reg) $sums[14], s15 = inout(zmm_reg) $sums[15],
+            options(nostack)
+        )
+    };
+}
+
+/// What [`step`] does with one row.
+macro_rules! row {
+    ($row:literal, $register:literal) => {
+        concat!(
+            "vaddps ",
+            $register,
+            ", {less:z}, zmmword ptr [{whole} + 64*",
+            $row,
+            "]\n",
+            "vmulps ",
+            $register,
+            ", ",
+            $register,
+            ", dword ptr [{scales} + 4*",
+            $row,
+            "]{{1to16}}\n",
+            "vfmadd231ps {s",
+            $row,
+            ":z}, ",
+            $register,
+            ", zmm27"
+        )
+    };
 }
 
 /// See [`super::product`].
 ///
 /// # Safety
-/// The processor has AMX, allowed, and AVX-512; sizes are those that [`super::product`] checks, and nothing is added to the rows' numbers.
+/// The processor has AMX, allowed, and AVX-512; sizes are those that [`super::product`] checks.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")]
 pub unsafe fn product(x: &Rounded, matrix: &Matrix, y: &mut [f32]) {
-    let rows = x.rows();
-    let whole = rows / (2 * TILE) * 2 * TILE;
-    let mut buffers = SumBuffers { whole: [[0; 4 * DEEP * SUMS]; 2], sums: [0.0; 4 * SUMS] };
-    if whole > 0 {
-        blocks(x, 0, whole, matrix, y.as_mut_ptr(), &mut buffers);
+    let mut room = Room { ring: [[0; SUMS]; RING], begin: [[MAGIC; PANEL]; TILE] };
+    // SAFETY: the processor has it; sizes are those of the caller.
+    unsafe {
+        asm!("ldtilecfg [{}]", in(reg) &TileConfig::new(), options(nostack, readonly));
+        parts(x).for_each(|part| products_of(x, matrix, part, y.as_mut_ptr(), &mut room));
+        asm!("tilerelease", options(nostack, nomem));
     }
-    if rows > whole {
-        blocks(x, whole, rows, matrix, y.as_mut_ptr(), &mut buffers);
-    }
-    // SAFETY: ends what `blocks` began.
-    asm!("tilerelease", options(nostack, nomem));
 }
 
-/// Where tiles of sums are put down, in turn, so that some are added up while the next are multiplied; and the sums of the groups so far.
-#[repr(align(64))]
-struct SumBuffers {
-    whole: [[i32; 4 * DEEP * SUMS]; 2],
-    sums: [f32; 4 * SUMS],
-}
-
-/// Some groups of some rows and two panels.
-#[derive(Clone, Copy)]
-struct TileStep {
-    panel: usize,
-    row: usize,
-    group: usize,
-    /// How many groups.
-    deep: usize,
-}
-
-/// The products of the rows from `from` to `to`: so many times 32, or less than that.
+/// The products of a part's rows with all panels, added to what earlier groups of them gave.
+///
+/// # Safety
+/// As for [`product`]; tiles are set up, and `y` has all rows.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")]
-unsafe fn blocks(x: &Rounded, from: usize, to: usize, matrix: &Matrix, y: *mut f32, buffers: &mut SumBuffers) {
-    let first = (to - from).min(TILE);
-    let second = (to - from - first).min(TILE);
-    let tiles = Tiles::new(first, second);
-    asm!("ldtilecfg [{}]", in(reg) &tiles, options(nostack, readonly));
-    let groups = matrix.groups();
-    let mut before: Option<TileStep> = None;
-    let mut turn = 0;
-    for panel in (0..matrix.panels()).step_by(2) {
-        for row in (from..to).step_by(first + second) {
-            for group in (0..groups).step_by(DEEP) {
-                let step = TileStep { panel, row, group, deep: DEEP.min(groups - group) };
-                multiply(x, matrix, step, second > 0, buffers.whole[turn].as_mut_ptr());
-                if let Some(before) = before {
-                    let [whole, other] = &buffers.whole;
-                    add(x, matrix, before, [first, second], if turn == 1 { whole } else { other }, &mut buffers.sums, y);
+unsafe fn products_of(x: &Rounded, matrix: &Matrix, part: Part, y: *mut f32, room: &mut Room) {
+    let (ring, begin) = (room.ring.as_mut_ptr(), room.begin.as_ptr());
+    let all_groups = matrix.groups();
+    let (rows, weights) = (x.numbers().as_ptr(), matrix.numbers().as_ptr());
+    let pairs = Pairs { rows, weights, part, all_groups, panels: matrix.panels() };
+    // Steps of a pair that begin a product of the same pair; the others begin one that follows.
+    let within = part.groups.saturating_sub(BEGUN);
+    let follows = if part.groups < BEGUN { BEGUN } else { 1 };
+    // Each tile of rows fetches its share of the weights that come later. Behind the last ones lie those of the next matrix, as they were made.
+    let share = (BYTES / LINE).div_ceil(part.tiles);
+    // SAFETY: tiles are read out of `x` and `matrix`, where `pairs` finds them, and put down in `room`; sums go to rows that `y` has.
+    unsafe {
+        let (mut own, mut theirs) = pairs.at(0);
+        for product in 0..BEGUN {
+            if product == part.groups {
+                (own, theirs) = pairs.at(1);
+            }
+            asm!(
+                "tilestored [{to} + {line}*1], tmm0",
+                "tileloadd tmm1, [{own} + {line}*1]",
+                "tileloadd tmm2, [{theirs} + {line}*1]",
+                "tileloadd tmm0, [{begin} + {line}*1]",
+                "tdpbssd tmm0, tmm1, tmm2",
+                own = in(reg) own, theirs = in(reg) theirs, to = in(reg) ring.add((product + RING - 1) % RING), begin = in(reg) begin,
+                line = in(reg) LINE,
+                options(nostack)
+            );
+            (own, theirs) = (own.wrapping_add(BYTES), theirs.wrapping_add(BYTES));
+        }
+        let mut turn = 0;
+        for panel in 0..matrix.panels() {
+            let mut ahead = weights.wrapping_add((panel * all_groups + part.first_group) * BYTES + AHEAD);
+            for tile in 0..part.tiles {
+                let row = (part.first_tile + tile) * TILE;
+                let mut scales = x.scales().as_ptr().add(row * all_groups + part.first_group * TILE);
+                let mut factors = matrix.scales().as_ptr().add((panel * all_groups + part.first_group) * PANEL);
+                let to = y.add(row * matrix.stride() + panel * PANEL);
+                let rows = (x.rows() - row).min(TILE);
+                let mut sums = [_mm512_setzero_ps(); TILE];
+                if part.first_group > 0 {
+                    for (row, sum) in sums.iter_mut().enumerate() {
+                        // Of rows that only fill up the tile nobody looks at what comes out.
+                        *sum = _mm512_loadu_ps(to.add(row.min(rows - 1) * matrix.stride()));
+                    }
                 }
-                (before, turn) = (Some(step), 1 - turn);
-            }
-        }
-    }
-    if let Some(before) = before {
-        add(x, matrix, before, [first, second], &buffers.whole[1 - turn], &mut buffers.sums, y);
-    }
-}
-
-/// The blocks of weights of a group in the two panels; of the last panel twice, if it is alone.
-#[inline(always)]
-fn pair(matrix: &Matrix, step: TileStep, group: usize) -> [usize; 2] {
-    [step.panel, (step.panel + 1).min(matrix.panels() - 1)].map(|panel| panel * matrix.groups() + group)
-}
-
-/// The whole sums of some groups: of one or two tiles of rows with two panels, put down at `whole`.
-#[inline(always)]
-unsafe fn multiply(x: &Rounded, matrix: &Matrix, step: TileStep, second: bool, whole: *mut i32) {
-    let stride = matrix.groups() * GROUP;
-    for deep in 0..step.deep {
-        let own = x.bytes().as_ptr().add(step.row * stride + (step.group + deep) * GROUP);
-        let numbers = pair(matrix, step, step.group + deep).map(|block| matrix.numbers().as_ptr().add(block * PANEL * GROUP));
-        let to = whole.add(4 * deep * SUMS);
-        // SAFETY: the tiles are set for these sizes; rows and weights lie in `x` and `matrix`, and there is room for four tiles of sums.
-        if second {
-            asm!(
-                "tilezero tmm0",
-                "tilezero tmm1",
-                "tilezero tmm2",
-                "tilezero tmm3",
-                "tileloadd tmm6, [{b0} + {line}*1]",
-                "tileloadd tmm4, [{a0} + {stride}*1]",
-                "tileloadd tmm7, [{b1} + {line}*1]",
-                "tileloadd tmm5, [{a1} + {stride}*1]",
-                "tdpbssd tmm0, tmm4, tmm6",
-                "tdpbssd tmm1, tmm4, tmm7",
-                "tdpbssd tmm2, tmm5, tmm6",
-                "tdpbssd tmm3, tmm5, tmm7",
-                "tilestored [{c} + {line}*1], tmm0",
-                "tilestored [{c} + {line}*1 + 1024], tmm1",
-                "tilestored [{c} + {line}*1 + 2048], tmm2",
-                "tilestored [{c} + {line}*1 + 3072], tmm3",
-                a0 = in(reg) own, a1 = in(reg) own.add(TILE * stride), stride = in(reg) stride,
-                b0 = in(reg) numbers[0], b1 = in(reg) numbers[1], line = in(reg) 64usize, c = in(reg) to,
-                options(nostack)
-            );
-        } else {
-            asm!(
-                "tilezero tmm0",
-                "tilezero tmm1",
-                "tileloadd tmm4, [{a0} + {stride}*1]",
-                "tileloadd tmm6, [{b0} + {line}*1]",
-                "tileloadd tmm7, [{b1} + {line}*1]",
-                "tdpbssd tmm0, tmm4, tmm6",
-                "tdpbssd tmm1, tmm4, tmm7",
-                "tilestored [{c} + {line}*1], tmm0",
-                "tilestored [{c} + {line}*1 + 1024], tmm1",
-                a0 = in(reg) own, stride = in(reg) stride,
-                b0 = in(reg) numbers[0], b1 = in(reg) numbers[1], line = in(reg) 64usize, c = in(reg) to,
-                options(nostack)
-            );
-        }
-    }
-}
-
-/// Adds the whole sums at `whole`, times their scales, to those of the groups before; after the last group they are the products.
-#[inline(always)]
-unsafe fn add(
-    x: &Rounded,
-    matrix: &Matrix,
-    step: TileStep,
-    rows: [usize; 2],
-    whole: &[i32; 4 * DEEP * SUMS],
-    sums: &mut [f32; 4 * SUMS],
-    y: *mut f32,
-) {
-    let groups = matrix.groups();
-    let alone = step.panel + 1 == matrix.panels();
-    let last = step.group + step.deep == groups;
-    for tile in 0..4 {
-        let (down, right) = (tile / 2, tile % 2);
-        if right == 1 && alone {
-            continue;
-        }
-        let mut scales = [_mm512_setzero_ps(); DEEP];
-        for (deep, scales) in scales.iter_mut().enumerate().take(step.deep) {
-            *scales = _mm512_loadu_ps(matrix.scales().as_ptr().add(((step.panel + right) * groups + step.group + deep) * PANEL));
-        }
-        for r in 0..rows[down] {
-            let row = step.row + down * TILE + r;
-            let at = (tile * TILE + r) * PANEL;
-            let mut sum = if step.group == 0 { _mm512_setzero_ps() } else { _mm512_load_ps(sums.as_ptr().add(at)) };
-            let own = x.scales().as_ptr().add(row * groups + step.group);
-            for (deep, scales) in scales.iter().enumerate().take(step.deep) {
-                let whole = _mm512_cvtepi32_ps(_mm512_load_si512(whole.as_ptr().add(4 * deep * SUMS + at) as *const _));
-                sum = _mm512_fmadd_ps(_mm512_mul_ps(whole, _mm512_set1_ps(*own.add(deep))), *scales, sum);
-            }
-            if last {
-                _mm512_storeu_ps(y.add(row * matrix.stride() + (step.panel + right) * PANEL), sum);
-            } else {
-                _mm512_store_ps(sums.as_mut_ptr().add(at), sum);
+                for (steps, follow) in [(within, true), (part.groups - within, false)] {
+                    for _ in 0..steps {
+                        let whole = ring.add(turn % RING);
+                        turn += 1;
+                        let next = ring.add(turn % RING);
+                        step!(own, theirs, begin, next, whole, scales, factors, sums);
+                        (own, theirs) = (own.wrapping_add(BYTES), theirs.wrapping_add(BYTES));
+                        (scales, factors) = (scales.wrapping_add(TILE), factors.wrapping_add(PANEL));
+                        for line in 0..share {
+                            _mm_prefetch::<_MM_HINT_T1>(ahead.wrapping_add(line * LINE));
+                        }
+                        ahead = ahead.wrapping_add(share * LINE);
+                    }
+                    if follow {
+                        (own, theirs) = pairs.at(panel * part.tiles + tile + follows);
+                    }
+                }
+                if tile == 0 {
+                    for group in 0..part.groups {
+                        _mm_prefetch::<_MM_HINT_T1>(factors.wrapping_add(group * PANEL).wrapping_byte_add(AHEAD / PANEL).cast());
+                    }
+                }
+                if rows == TILE {
+                    for (row, sum) in sums.into_iter().enumerate() {
+                        _mm512_storeu_ps(to.add(row * matrix.stride()), sum);
+                    }
+                } else {
+                    for (row, sum) in sums.into_iter().enumerate().take(rows) {
+                        _mm512_storeu_ps(to.add(row * matrix.stride()), sum);
+                    }
+                }
             }
         }
     }

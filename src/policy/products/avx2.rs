@@ -12,32 +12,31 @@ use std::arch::x86_64::*;
 #[target_feature(enable = "avx2,fma")]
 pub unsafe fn product(x: &Rounded, matrix: &Matrix, y: &mut [f32]) {
     let groups = matrix.groups();
-    let (bytes, numbers) = (x.bytes().as_ptr(), matrix.numbers().as_ptr());
-    let (scales, offsets) = (matrix.scales().as_ptr(), matrix.offsets().as_ptr());
+    let (rows, numbers, scales) = (x.numbers().as_ptr(), matrix.numbers().as_ptr(), matrix.scales().as_ptr());
     for panel in 0..matrix.panels() {
         for row in 0..x.rows() {
             // Eight outputs each.
             let mut sums = [_mm256_setzero_ps(); 2];
             for group in 0..groups {
                 let block = panel * groups + group;
-                let four = bytes.add((row * groups + group) * GROUP) as *const u32;
+                let place = x.place(row, group);
+                let four = rows.add(place * GROUP) as *const i32;
                 let from = numbers.add(block * PANEL * GROUP);
                 // Sums of two products each, of four outputs a vector; added up in pairs below.
                 let mut pairs = [_mm256_setzero_si256(); 4];
                 for k in 0..GROUP / 4 {
-                    let own = _mm256_cvtepu8_epi16(_mm_set1_epi32(four.add(k).read_unaligned() as i32));
+                    let own = _mm256_cvtepi8_epi16(_mm_set1_epi32(four.add(k).read_unaligned()));
                     for (part, pairs) in pairs.iter_mut().enumerate() {
                         let theirs = _mm256_cvtepi8_epi16(_mm_loadu_si128(from.add(k * 4 * PANEL + 16 * part) as *const _));
                         *pairs = _mm256_add_epi32(*pairs, _mm256_madd_epi16(own, theirs));
                     }
                 }
-                let scale = _mm256_set1_ps(x.scales()[row * groups + group]);
+                let scale = _mm256_set1_ps(x.scales()[place]);
                 for (half, sum) in sums.iter_mut().enumerate() {
                     // Outputs 0 1 4 5 2 3 6 7 of the eight, brought into their order.
                     let mixed = _mm256_hadd_epi32(pairs[2 * half], pairs[2 * half + 1]);
                     let whole = _mm256_permute4x64_epi64::<0b11_01_10_00>(mixed);
                     let at = block * PANEL + 8 * half;
-                    let whole = _mm256_add_epi32(whole, _mm256_loadu_si256(offsets.add(at) as *const _));
                     *sum = _mm256_fmadd_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(whole), scale), _mm256_loadu_ps(scales.add(at)), *sum);
                 }
             }

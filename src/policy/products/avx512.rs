@@ -37,14 +37,16 @@ pub unsafe fn product(x: &Rounded, matrix: &Matrix, y: &mut [f32]) {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")]
 unsafe fn block<const R: usize, const C: usize>(x: &Rounded, row: usize, matrix: &Matrix, panel: usize, y: *mut f32) -> usize {
     let groups = matrix.groups();
-    let bytes = x.bytes().as_ptr();
-    let own: [*const u8; R] = std::array::from_fn(|r| bytes.add((row + r) * groups * GROUP));
+    // 128 added to a number with a sign: its highest bit turned round.
+    let unsigned = _mm512_set1_epi8(-128);
+    let offsets = x.offsets().map_or(std::ptr::null(), <[i32]>::as_ptr);
     let mut sums = [[_mm512_setzero_ps(); C]; R];
     for group in 0..groups {
         let at: [usize; C] = std::array::from_fn(|c| (panel + c) * groups + group);
         let numbers: [*const i8; C] = std::array::from_fn(|c| matrix.numbers().as_ptr().add(at[c] * PANEL * GROUP));
-        let offsets: [__m512i; C] = std::array::from_fn(|c| _mm512_loadu_si512(matrix.offsets().as_ptr().add(at[c] * PANEL) as *const _));
-        let mut whole = [offsets; R];
+        let places: [usize; R] = std::array::from_fn(|r| x.place(row + r, group));
+        let own: [*const i8; R] = places.map(|place| x.numbers().as_ptr().add(place * GROUP));
+        let mut whole: [[__m512i; C]; R] = places.map(|place| [_mm512_set1_epi32(*offsets.add(place)); C]);
         for k in 0..GROUP / 4 {
             // Few rows wait for the weights, and the processor's own guesses end with each page.
             if R < 4 {
@@ -52,18 +54,19 @@ unsafe fn block<const R: usize, const C: usize>(x: &Rounded, row: usize, matrix:
                     _mm_prefetch::<_MM_HINT_T0>(numbers.wrapping_add(k * 4 * PANEL + AHEAD));
                 }
             }
-            let theirs: [__m512i; C] = std::array::from_fn(|c| _mm512_loadu_si512(numbers[c].add(k * 4 * PANEL) as *const _));
+            let theirs: [__m512i; C] =
+                std::array::from_fn(|c| _mm512_xor_si512(_mm512_loadu_si512(numbers[c].add(k * 4 * PANEL) as *const _), unsigned));
             for r in 0..R {
-                let four = _mm512_set1_epi32((own[r].add(group * GROUP + 4 * k) as *const i32).read_unaligned());
+                let four = _mm512_set1_epi32((own[r].add(4 * k) as *const i32).read_unaligned());
                 for c in 0..C {
-                    whole[r][c] = _mm512_dpbusd_epi32(whole[r][c], four, theirs[c]);
+                    whole[r][c] = _mm512_dpbusd_epi32(whole[r][c], theirs[c], four);
                 }
             }
         }
         for c in 0..C {
             let scales = _mm512_loadu_ps(matrix.scales().as_ptr().add(at[c] * PANEL));
             for r in 0..R {
-                let scale = _mm512_set1_ps(*x.scales().get_unchecked((row + r) * groups + group));
+                let scale = _mm512_set1_ps(*x.scales().get_unchecked(places[r]));
                 sums[r][c] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(whole[r][c]), scale), scales, sums[r][c]);
             }
         }

@@ -4,6 +4,7 @@ use super::isa::Isa;
 use super::matrix::Matrix;
 use super::product;
 use super::rounded::Rounded;
+use super::vectors::Plain;
 
 /// Whether `isa` gives the bits of plain Rust: for few rows and many, sizes that fill no panel and no group, and the largest numbers.
 pub fn exact(isa: Isa) -> bool {
@@ -16,7 +17,7 @@ pub fn exact(isa: Isa) -> bool {
             rounded.resize(isa, rows, inputs);
             for row in 0..rows {
                 let x: Vec<f32> = (0..inputs).map(|i| if row == 0 { -1.0 } else { number(row * 31 + i) }).collect();
-                rounded.take(row, &x);
+                rounded.take::<Plain>(row, &x);
             }
             let mut y = vec![0.0; rows * matrix.stride()];
             product(isa, &rounded, &matrix, &mut y);

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 pub enum Isa {
     /// What every processor has.
     Plain,
-    /// AVX2 and FMA.
+    /// AVX2, FMA and F16C.
     Avx2,
     /// AVX-512 with VNNI, which multiplies and adds four pairs of 8 bits at once.
     Avx512,
@@ -36,7 +36,7 @@ impl Isa {
     pub fn here(self) -> bool {
         #[cfg(target_arch = "x86_64")]
         {
-            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
             let avx512 = avx2
                 && is_x86_feature_detected!("avx512f")
                 && is_x86_feature_detected!("avx512bw")

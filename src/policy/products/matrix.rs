@@ -1,5 +1,7 @@
 //! A matrix rounded to 8 bits, as the kernels read it.
 
+use super::aligned::Fixed;
+use super::vectors::MAGIC;
 use super::{GROUP, PANEL};
 
 /// Numbers of 4 KiB.
@@ -14,13 +16,11 @@ pub fn spread_out(outputs: usize) -> usize {
 ///
 /// The numbers lie in panels of [`PANEL`] outputs, panel by panel, group by group: four inputs of the first output, the same four of the second,
 /// and after the last output the next four. That is what VNNI's instruction multiplies, and a tile of AMX.
-#[derive(Clone)]
 pub struct Matrix {
     outputs: usize,
     inputs: usize,
-    numbers: Vec<i8>,
-    scales: Vec<f32>,
-    offsets: Vec<i32>,
+    numbers: Fixed<i8>,
+    scales: Fixed<f32>,
 }
 
 impl Matrix {
@@ -32,9 +32,8 @@ impl Matrix {
     /// The same of the matrix whose numbers are `at(output, input)`.
     pub fn from_fn(outputs: usize, inputs: usize, at: impl Fn(usize, usize) -> f32) -> Matrix {
         let (panels, groups) = (outputs.div_ceil(PANEL), inputs.div_ceil(GROUP));
-        let mut numbers = vec![0i8; panels * groups * PANEL * GROUP];
-        let mut scales = vec![0f32; panels * groups * PANEL];
-        let mut offsets = vec![0i32; panels * groups * PANEL];
+        let mut numbers = Fixed::zeros(panels * groups * PANEL * GROUP);
+        let mut scales = Fixed::zeros(panels * groups * PANEL);
         let mut group_values = [0f32; GROUP];
         for output in 0..outputs {
             for group in 0..groups {
@@ -51,17 +50,14 @@ impl Matrix {
                     }
                 });
                 let inverse = 127.0 / most;
-                let mut sum = 0;
                 for (i, x) in group_values.iter().enumerate() {
-                    let number = (x * inverse).round_ties_even() as i8;
+                    let number = (x * inverse + MAGIC).to_bits() as i8;
                     numbers[block * PANEL * GROUP + (i / 4) * 4 * PANEL + lane * 4 + i % 4] = number;
-                    sum += i32::from(number);
                 }
                 scales[block * PANEL + lane] = most / 127.0;
-                offsets[block * PANEL + lane] = -128 * sum;
             }
         }
-        Matrix { outputs, inputs, numbers, scales, offsets }
+        Matrix { outputs, inputs, numbers, scales }
     }
 
     /// How many numbers it makes of a row.
@@ -99,11 +95,6 @@ impl Matrix {
         &self.scales
     }
 
-    /// What sums begin with, `[panels, groups, PANEL]`: -128 times the sum of the group's weights, since 128 is added to each number of a row.
-    pub fn offsets(&self) -> &[i32] {
-        &self.offsets
-    }
-
     /// One number of it as it is multiplied: the whole number times its scale.
     #[inline]
     pub fn at(&self, output: usize, input: usize) -> f32 {
@@ -127,7 +118,7 @@ mod tests {
         assert_eq!((matrix.scales()[0], matrix.scales()[PANEL], matrix.scales()[1]), (0.02, 1.0 / 127.0, 1.0));
         // Input 5 of output 0: the second four inputs, the first output, the second of the four.
         assert_eq!((matrix.numbers()[0], matrix.numbers()[4 * PANEL + 1], matrix.numbers()[4]), (127, -25, 127));
-        assert_eq!((matrix.offsets()[0], matrix.stride(), matrix.panels(), matrix.groups()), (-128 * 102, 16, 1, 2));
+        assert_eq!((matrix.stride(), matrix.panels(), matrix.groups()), (16, 1, 2));
         assert_eq!((matrix.at(0, 5), matrix.at(0, 64), matrix.at(1, 0), matrix.at(1, 1)), (-0.5, -1.0, 127.0, 0.0));
     }
 }

@@ -11,6 +11,7 @@
 //! with one rounding a term (a fused multiply-add). So a row's bits follow from the row and the matrix alone: not from the rows beside it, the
 //! threads, or the width of the processor's vectors. Every kernel here (`plain`, `avx2`, `avx512`, `amx`) gives the same ones.
 
+pub mod aligned;
 #[cfg(target_arch = "x86_64")]
 mod amx;
 #[cfg(target_arch = "x86_64")]
@@ -38,6 +39,9 @@ pub const GROUP: usize = 64;
 /// Outputs that lie beside each other in a packed matrix: as many as a vector of AVX-512 has sums.
 pub const PANEL: usize = 16;
 
+/// Rows of numbers that lie beside each other: as many as a tile of AMX has.
+pub const TILE: usize = 16;
+
 /// The fewest rows that AMX multiplies as tiles; fewer are multiplied with vectors.
 const TILED: usize = 8;
 
@@ -47,12 +51,12 @@ const TILED: usize = 8;
 /// If `x` has other inputs than the matrix, or `y` too little room: a fault of the caller, which knows both.
 pub fn product(isa: Isa, x: &Rounded, matrix: &Matrix, y: &mut [f32]) {
     assert_eq!(x.inputs(), matrix.inputs());
-    assert!(x.added() == 128 || isa == Isa::Amx);
+    assert!(x.offsets().is_some() || isa != Isa::Avx512);
     assert!(y.len() >= x.rows() * matrix.stride());
     match isa {
-        // SAFETY: an `Isa` other than `Plain` is only made where the processor has its instructions; sizes are checked above.
+        // SAFETY: an `Isa` other than `Plain` is only made where the processor has its instructions; sizes are checked above, and sums are there.
         #[cfg(target_arch = "x86_64")]
-        Isa::Amx if x.added() == 0 => unsafe { amx::product(x, matrix, y) },
+        Isa::Amx if x.offsets().is_none() => unsafe { amx::product(x, matrix, y) },
         #[cfg(target_arch = "x86_64")]
         Isa::Amx | Isa::Avx512 => unsafe { avx512::product(x, matrix, y) },
         #[cfg(target_arch = "x86_64")]

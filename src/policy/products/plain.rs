@@ -12,16 +12,17 @@ pub fn product(x: &Rounded, matrix: &Matrix, y: &mut [f32]) {
             let mut sums = [0f32; PANEL];
             for group in 0..groups {
                 let block = panel * groups + group;
-                let bytes = &x.bytes()[(row * groups + group) * GROUP..][..GROUP];
+                let place = x.place(row, group);
+                let own = &x.numbers()[place * GROUP..][..GROUP];
                 let numbers = &matrix.numbers()[block * PANEL * GROUP..][..PANEL * GROUP];
                 let scales = &matrix.scales()[block * PANEL..][..PANEL];
-                let mut whole: [i32; PANEL] = std::array::from_fn(|lane| matrix.offsets()[block * PANEL + lane]);
-                for (four, numbers) in bytes.chunks_exact(4).zip(numbers.chunks_exact(4 * PANEL)) {
+                let mut whole = [0; PANEL];
+                for (four, numbers) in own.chunks_exact(4).zip(numbers.chunks_exact(4 * PANEL)) {
                     for (whole, numbers) in whole.iter_mut().zip(numbers.chunks_exact(4)) {
-                        *whole += four.iter().zip(numbers).map(|(&byte, &number)| i32::from(byte) * i32::from(number)).sum::<i32>();
+                        *whole += four.iter().zip(numbers).map(|(&own, &number)| i32::from(own) * i32::from(number)).sum::<i32>();
                     }
                 }
-                let scale = x.scales()[row * groups + group];
+                let scale = x.scales()[place];
                 for ((sum, whole), t) in sums.iter_mut().zip(whole).zip(scales) {
                     *sum = (whole as f32 * scale).mul_add(*t, *sum);
                 }

@@ -4,7 +4,7 @@
 //! the processor has them; what each function here does is that. So every `unsafe` below is sound for one reason: the instruction is there, and
 //! lists are as long as what is read or written, which is checked.
 
-use super::vectors::{Vector, LANES, MAGIC};
+use super::vectors::{Vector, LANES, LARGEST_HALF, MAGIC};
 use std::arch::x86_64::*;
 
 /// A register of AVX-512.
@@ -71,6 +71,34 @@ impl Vector for Avx512 {
             Avx512(_mm512_castsi512_ps(_mm512_slli_epi32::<23>(whole)))
         }
     }
+    #[inline(always)]
+    fn load_half(from: &[u16; LANES]) -> Self {
+        // SAFETY: as the module says.
+        Avx512(unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.as_ptr().cast())) })
+    }
+    #[inline(always)]
+    fn half(self) -> [u16; LANES] {
+        let mut half = [0; LANES];
+        let x = self.min(Self::splat(LARGEST_HALF)).max(Self::splat(-LARGEST_HALF));
+        // SAFETY: as the module says.
+        unsafe { _mm256_storeu_si256(half.as_mut_ptr().cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x.0)) }
+        half
+    }
+    #[inline(always)]
+    fn magnitude(self) -> Self {
+        // SAFETY: as the module says.
+        Avx512(unsafe { _mm512_abs_ps(self.0) })
+    }
+    #[inline(always)]
+    fn larger(self, b: Self) -> Self {
+        // SAFETY: as the module says.
+        Avx512(unsafe { _mm512_castsi512_ps(_mm512_max_epu32(_mm512_castps_si512(self.0), _mm512_castps_si512(b.0))) })
+    }
+    #[inline(always)]
+    fn low_bytes(self, to: &mut [i8]) {
+        // SAFETY: as the module says.
+        unsafe { _mm_storeu_si128(to[..LANES].as_mut_ptr().cast(), _mm512_cvtepi32_epi8(_mm512_castps_si512(self.0))) }
+    }
 }
 
 impl Vector for Avx2 {
@@ -133,6 +161,56 @@ impl Vector for Avx2 {
             let whole = _mm256_set1_epi32(127 - MAGIC.to_bits() as i32);
             let half = |x| _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_add_epi32(_mm256_castps_si256(x), whole)));
             Avx2(half(self.0), half(self.1))
+        }
+    }
+    #[inline(always)]
+    fn load_half(from: &[u16; LANES]) -> Self {
+        // SAFETY: as the module says.
+        unsafe {
+            let half = |at: usize| _mm256_cvtph_ps(_mm_loadu_si128(from[at..at + 8].as_ptr().cast()));
+            Avx2(half(0), half(8))
+        }
+    }
+    #[inline(always)]
+    fn half(self) -> [u16; LANES] {
+        let mut half = [0; LANES];
+        let x = self.min(Self::splat(LARGEST_HALF)).max(Self::splat(-LARGEST_HALF));
+        // SAFETY: as the module says.
+        unsafe {
+            _mm_storeu_si128(half[..8].as_mut_ptr().cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x.0));
+            _mm_storeu_si128(half[8..].as_mut_ptr().cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x.1));
+        }
+        half
+    }
+    #[inline(always)]
+    fn magnitude(self) -> Self {
+        // SAFETY: as the module says.
+        unsafe {
+            let sign = _mm256_set1_ps(-0.0);
+            Avx2(_mm256_andnot_ps(sign, self.0), _mm256_andnot_ps(sign, self.1))
+        }
+    }
+    #[inline(always)]
+    fn larger(self, b: Self) -> Self {
+        // SAFETY: as the module says.
+        unsafe {
+            let half = |a, b| _mm256_castsi256_ps(_mm256_max_epu32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
+            Avx2(half(self.0, b.0), half(self.1, b.1))
+        }
+    }
+    #[inline(always)]
+    fn low_bytes(self, to: &mut [i8]) {
+        let to = &mut to[..LANES];
+        // SAFETY: as the module says.
+        unsafe {
+            // The lowest bytes of each four numbers, side by side, and then the fours.
+            let fours = _mm256_set1_epi32(0x0c08_0400);
+            let half = |x: __m256| {
+                let bytes = _mm256_shuffle_epi8(_mm256_castps_si256(x), fours);
+                (_mm256_extract_epi32::<0>(bytes), _mm256_extract_epi32::<4>(bytes))
+            };
+            let ((a, b), (c, d)) = (half(self.0), half(self.1));
+            _mm_storeu_si128(to.as_mut_ptr().cast(), _mm_set_epi32(d, c, b, a));
         }
     }
 }

@@ -1,21 +1,22 @@
 //! Rows rounded to 8 bits.
 
+use super::aligned::Scratch;
 use super::isa::Isa;
-use super::vectors::MAGIC;
-use super::{GROUP, TILED};
+use super::vectors::{Vector, LANES, MAGIC};
+use super::{GROUP, TILE, TILED};
 
 /// Rows of numbers rounded to whole ones from -127 to 127, with a scale for each group of [`GROUP`] of a row.
 ///
-/// For the instructions that multiply numbers without a sign by numbers with one, 128 is added to each of them; see
-/// [`super::matrix::Matrix::offsets`].
+/// [`TILE`] rows lie beside each other, group by group, as a tile of AMX reads them; the last ones are filled up.
 #[derive(Default)]
 pub struct Rounded {
-    /// What is added to each number: 0 or 128.
-    added: u8,
     rows: usize,
     inputs: usize,
-    bytes: Vec<u8>,
-    scales: Vec<f32>,
+    /// Whether sums of the numbers are needed.
+    summed: bool,
+    numbers: Scratch<i8>,
+    scales: Scratch<f32>,
+    sums: Scratch<i32>,
 }
 
 impl Rounded {
@@ -34,85 +35,93 @@ impl Rounded {
         self.inputs.div_ceil(GROUP)
     }
 
-    /// What is added to each number: 0, or 128.
-    pub fn added(&self) -> u8 {
-        self.added
+    /// The numbers, `[tiles, groups, TILE, GROUP]`.
+    pub fn numbers(&self) -> &[i8] {
+        &self.numbers
     }
 
-    /// The bytes, `[rows, groups * GROUP]`.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// The scales, `[rows, groups]`.
+    /// The scales, `[tiles, groups, TILE]`.
     pub fn scales(&self) -> &[f32] {
         &self.scales
     }
 
-    /// Room for `rows` rows of `inputs` numbers, whatever was there before, in the form in which `isa` multiplies so many.
+    /// Where the groups lie whose numbers are summed up, what sums of products begin with: -128 times the sum, `[tiles, groups, TILE]`. For the
+    /// instruction that multiplies numbers without a sign by numbers with one, 128 is added to each weight.
+    pub fn offsets(&self) -> Option<&[i32]> {
+        self.summed.then_some(&self.sums)
+    }
+
+    /// Which of all groups, as they lie, is the group `group` of the row `row`.
+    #[inline(always)]
+    pub fn place(&self, row: usize, group: usize) -> usize {
+        (row / TILE * self.groups() + group) * TILE + row % TILE
+    }
+
+    /// Room for `rows` rows of `inputs` numbers, for the kernel that `isa` has for so many. What was in it is forgotten.
     pub fn resize(&mut self, isa: Isa, rows: usize, inputs: usize) {
         (self.rows, self.inputs) = (rows, inputs);
-        self.added = if isa == Isa::Amx && rows >= TILED { 0 } else { 128 };
-        self.bytes.resize(rows * self.groups() * GROUP, 0);
-        self.scales.resize(rows * self.groups(), 0.0);
+        self.summed = isa == Isa::Avx512 || isa == Isa::Amx && rows < TILED;
+        let groups = rows.next_multiple_of(TILE) * self.groups();
+        self.numbers.resize(groups * GROUP);
+        self.scales.resize(groups);
+        self.sums.resize(if self.summed { groups } else { 0 });
     }
 
     /// Takes in row `row`: a group's scale is its largest distance from 0 over 127, and its numbers are divided by that and rounded to the
     /// nearest whole number, to the even one of two. What isn't a number makes the scale none, and so the products.
     #[inline(always)]
-    pub fn take(&mut self, row: usize, x: &[f32]) {
-        let added = self.added;
-        let groups = self.groups();
-        let bytes = &mut self.bytes[row * groups * GROUP..(row + 1) * groups * GROUP];
-        let scales = &mut self.scales[row * groups..(row + 1) * groups];
-        for ((x, bytes), scale) in x.chunks(GROUP).zip(bytes.chunks_exact_mut(GROUP)).zip(scales) {
-            let full: &[f32; GROUP] = match x.try_into() {
-                Ok(full) => full,
-                Err(_) => {
+    pub fn take<V: Vector>(&mut self, row: usize, x: &[f32]) {
+        for (number, x) in x.chunks(GROUP).enumerate() {
+            let place = self.place(row, number);
+            let numbers = &mut self.numbers[place * GROUP..(place + 1) * GROUP];
+            let (scale, sum) = match x.as_chunks::<GROUP>().0 {
+                [x] => group::<V>(x, numbers),
+                _ => {
                     let mut full = [0.0; GROUP];
                     full[..x.len()].copy_from_slice(x);
-                    *scale = group(&full, added, bytes);
-                    continue;
+                    group::<V>(&full, numbers)
                 }
             };
-            *scale = group(full, added, bytes);
+            self.scales[place] = scale;
+            if self.summed {
+                self.sums[place] = -128 * crate::policy::products::vectors::sum(sum.lanes()) as i32;
+            }
         }
     }
 
     /// Takes what row `row` was rounded to away from `x`, which it was made of.
     #[inline(always)]
     pub fn leave(&self, row: usize, x: &mut [f32]) {
-        let groups = self.groups();
-        let bytes = &self.bytes[row * groups * GROUP..(row + 1) * groups * GROUP];
-        let scales = &self.scales[row * groups..(row + 1) * groups];
-        for ((x, bytes), scale) in x.chunks_mut(GROUP).zip(bytes.chunks_exact(GROUP)).zip(scales) {
-            for (x, byte) in x.iter_mut().zip(bytes) {
-                *x = f32::from(byte.wrapping_sub(self.added) as i8).mul_add(-scale, *x);
+        for (number, x) in x.chunks_mut(GROUP).enumerate() {
+            let place = self.place(row, number);
+            let scale = -self.scales[place];
+            for (x, number) in x.iter_mut().zip(&self.numbers[place * GROUP..(place + 1) * GROUP]) {
+                *x = f32::from(*number).mul_add(scale, *x);
             }
         }
     }
 }
 
-/// Rounds one group into `bytes`, and gives its scale.
+/// Rounds one group into `numbers`, and gives its scale and sums of them, which are whole numbers.
 #[inline(always)]
-fn group(x: &[f32; GROUP], added: u8, bytes: &mut [u8]) -> f32 {
+fn group<V: Vector>(x: &[f32; GROUP], numbers: &mut [i8]) -> (f32, V) {
+    let parts: [V; GROUP / LANES] = std::array::from_fn(|i| V::load(&x[i * LANES..]));
+    let most = parts[0].magnitude().larger(parts[1].magnitude()).larger(parts[2].magnitude().larger(parts[3].magnitude()));
     // As whole numbers, the bits of numbers above 0 are in the numbers' order, with those of what isn't a number above all.
-    let mut most = [0u32; 16];
-    for part in x.chunks_exact(16) {
-        for (most, x) in most.iter_mut().zip(part) {
-            *most = (*most).max(x.to_bits() & 0x7fff_ffff);
-        }
+    let most = f32::from_bits(most.lanes().into_iter().fold(0, |most, x| most.max(x.to_bits())));
+    let (inverse, magic) = (V::splat(127.0 / most), V::splat(MAGIC));
+    let mut sums = V::splat(0.0);
+    for (part, numbers) in parts.into_iter().zip(numbers.chunks_exact_mut(LANES)) {
+        let shifted = part.mul(inverse).add(magic);
+        shifted.low_bytes(numbers);
+        sums = sums.add(shifted.sub(magic));
     }
-    let most = f32::from_bits(most.into_iter().fold(0, u32::max));
-    let inverse = 127.0 / most;
-    for (byte, x) in bytes.iter_mut().zip(x) {
-        *byte = ((x * inverse + MAGIC).to_bits() as u8).wrapping_add(added);
-    }
-    most / 127.0
+    (most / 127.0, sums)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::vectors::Plain;
     use super::*;
 
     /// The largest is -2.54, so the scale is 0.02: 1 becomes 50, 0.03 is between 1 and 2 and becomes the even one.
@@ -123,9 +132,9 @@ mod tests {
         let mut x = [0.0; 70];
         x[..4].copy_from_slice(&[-2.54, 1.0, 0.5, -0.02]);
         x[64] = 3.0;
-        rounded.take(0, &x);
-        assert_eq!(rounded.bytes()[..5].iter().map(|&byte| i32::from(byte) - 128).collect::<Vec<_>>(), [-127, 50, 25, -1, 0]);
-        assert_eq!((rounded.scales()[0], rounded.bytes()[64], rounded.bytes().len()), (0.02, 255, 128));
+        rounded.take::<Plain>(0, &x);
+        assert_eq!(rounded.numbers()[..5], [-127, 50, 25, -1, 0]);
+        assert_eq!((rounded.scales()[0], rounded.numbers()[TILE * GROUP], rounded.numbers().len()), (0.02, 127, 2 * TILE * GROUP));
         let mut left = x;
         rounded.leave(0, &mut left);
         assert!(left.iter().all(|left| left.abs() < 1e-6), "all of these are whole numbers of their scales: {left:?}");
@@ -134,7 +143,7 @@ mod tests {
         rounded.leave(0, &mut left);
         assert!((left[1] - 0.004).abs() < 1e-6 && left[2].abs() < 1e-6);
         x[3] = f32::NAN;
-        rounded.take(0, &x);
-        assert!(rounded.scales()[0].is_nan() && rounded.scales()[1] == 3.0 / 127.0);
+        rounded.take::<Plain>(0, &x);
+        assert!(rounded.scales()[0].is_nan() && rounded.scales()[TILE] == 3.0 / 127.0);
     }
 }

@@ -4,6 +4,7 @@ use super::isa::{Isa, ALL};
 use super::matrix::Matrix;
 use super::product;
 use super::rounded::Rounded;
+use super::vectors::Plain;
 use crate::seed::Random;
 
 fn products(isa: Isa, matrix: &Matrix, x: &[f32]) -> Vec<u32> {
@@ -11,7 +12,7 @@ fn products(isa: Isa, matrix: &Matrix, x: &[f32]) -> Vec<u32> {
     let rows = x.len() / inputs;
     let mut rounded = Rounded::default();
     rounded.resize(isa, rows, inputs);
-    (0..rows).for_each(|row| rounded.take(row, &x[row * inputs..(row + 1) * inputs]));
+    (0..rows).for_each(|row| rounded.take::<Plain>(row, &x[row * inputs..(row + 1) * inputs]));
     let mut y = vec![0.0; rows * matrix.stride()];
     product(isa, &rounded, matrix, &mut y);
     y.chunks(matrix.stride()).flat_map(|row| row[..matrix.outputs()].iter().map(|y| y.to_bits())).collect()
@@ -35,6 +36,19 @@ fn every_kernel_gives_a_row_the_same_bits_in_any_company() {
         }
         let exact: f64 = (0..inputs).map(|k| f64::from(x[k]) * f64::from(matrix.at(0, k))).sum();
         assert!((exact - f64::from(f32::from_bits(alone[0]))).abs() < 0.05, "what is rounded is close to what isn't");
+    }
+}
+
+/// Rows so long that AMX multiplies them in parts, some of their groups at a time.
+#[test]
+fn long_rows_have_the_same_bits_in_parts() {
+    let (outputs, inputs, rows) = (16, 17_000, 70);
+    let mut random = Random::new(2);
+    let mut numbers = |count: usize| (0..count).map(|_| random.unit() as f32 - 0.5).collect::<Vec<f32>>();
+    let (matrix, x) = (Matrix::new(&numbers(outputs * inputs), outputs, inputs), numbers(rows * inputs));
+    let expected = products(Isa::Plain, &matrix, &x);
+    for isa in ALL.into_iter().filter(|isa| isa.here()) {
+        assert!(products(isa, &matrix, &x) == expected, "{isa}");
     }
 }
 

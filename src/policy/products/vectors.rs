@@ -28,6 +28,16 @@ pub trait Vector: Copy {
     fn min(self, b: Self) -> Self;
     /// 2 to the power of the whole numbers n, of n + [`MAGIC`].
     fn power(self) -> Self;
+    /// Loads numbers in f16, which become f32 without rounding.
+    fn load_half(from: &[u16; LANES]) -> Self;
+    /// In f16: rounded to the nearest, the even one of two, and what is too large for it to the largest.
+    fn half(self) -> [u16; LANES];
+    /// Without their signs.
+    fn magnitude(self) -> Self;
+    /// The larger of two, whose bits are compared as whole numbers: of numbers without signs the larger number, or none if one is none.
+    fn larger(self, b: Self) -> Self;
+    /// Puts the lowest byte of each down: of n + [`MAGIC`] the whole number n.
+    fn low_bytes(self, to: &mut [i8]);
 
     /// See [`exp`].
     #[inline(always)]
@@ -106,6 +116,26 @@ impl Vector for Plain {
     fn power(self) -> Plain {
         Plain(self.0.map(power))
     }
+    #[inline(always)]
+    fn load_half(from: &[u16; LANES]) -> Plain {
+        Plain(from.map(|bits| half::f16::from_bits(bits).to_f32()))
+    }
+    #[inline(always)]
+    fn half(self) -> [u16; LANES] {
+        self.0.map(|x| half::f16::from_f32(x.clamp(-LARGEST_HALF, LARGEST_HALF)).to_bits())
+    }
+    #[inline(always)]
+    fn magnitude(self) -> Plain {
+        Plain(self.0.map(f32::abs))
+    }
+    #[inline(always)]
+    fn larger(self, b: Plain) -> Plain {
+        self.zip_with(b, |a, b| f32::from_bits(a.to_bits().max(b.to_bits())))
+    }
+    #[inline(always)]
+    fn low_bytes(self, to: &mut [i8]) {
+        to[..LANES].iter_mut().zip(self.0).for_each(|(to, x)| *to = x.to_bits() as i8);
+    }
 }
 
 /// Defines functions whose first argument is the [`super::isa::Isa`] that they are compiled for; in their bodies, `V` is its [`Vector`].
@@ -118,11 +148,11 @@ macro_rules! vectorised {
             #[allow(clippy::too_many_arguments, clippy::extra_unused_type_parameters)]
             fn any<V: $crate::policy::products::vectors::Vector>($($arg: $type),*) $(-> $output)? $body
             #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2,fma")]
+            #[target_feature(enable = "avx2,fma,f16c")]
             #[allow(clippy::too_many_arguments)]
             fn avx2($($arg: $type),*) $(-> $output)? { any::<$crate::policy::products::registers::Avx2>($($arg),*) }
             #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
             #[allow(clippy::too_many_arguments)]
             fn avx512($($arg: $type),*) $(-> $output)? { any::<$crate::policy::products::registers::Avx512>($($arg),*) }
             use $crate::policy::products::isa::Isa;
@@ -171,6 +201,8 @@ pub fn dot(a: &[f32], b: &[f32]) -> f32 {
 
 /// Added to a number below 2^22 it leaves the number, rounded to the nearest whole one (the even one of two), in the lowest bits.
 pub const MAGIC: f32 = 12_582_912.0;
+/// The largest number in f16.
+pub const LARGEST_HALF: f32 = 65504.0;
 /// The range of exponents; beyond it the exponential is that of the nearest end.
 const LOWEST: f32 = -87.3;
 const HIGHEST: f32 = 88.3;
@@ -203,6 +235,7 @@ pub fn exp(x: f32) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::products::isa::{Isa, ALL};
 
     #[test]
     fn exponentials_are_those_of_the_standard_library() {
@@ -211,6 +244,26 @@ mod tests {
             assert!((f64::from(exp(x)) / f64::from(x).exp() - 1.0).abs() < 3e-7, "{x}: {} {}", exp(x), x.exp());
         }
         assert!(exp(f32::NAN).is_nan() && exp(f32::NEG_INFINITY) < 1.3e-38 && exp(0.0) == 1.0);
+    }
+
+    vectorised! {
+        fn through_half(x: &[f32]) -> Vec<f32> {
+            x.as_chunks::<LANES>().0.iter().flat_map(|x| V::load_half(&V::load(x).half()).lanes()).collect()
+        }
+    }
+
+    /// 1 + 2^-11 is in the middle of two numbers in f16 and becomes the even one, 1; the largest is 65504, the smallest 2^-24.
+    #[test]
+    fn f16_is_rounded_alike_everywhere() {
+        let smallest = 2f32.powi(-24);
+        let mut x = vec![1.0 + 2f32.powi(-11), 1.0 + 3.0 * 2f32.powi(-11), 1e6, -1e6, 0.6 * smallest, 0.5 * smallest, -0.0, f32::INFINITY];
+        x.extend((0..1016).map(|i| (i as f32 - 500.0) * 1.37f32.powi(i % 40 - 20)));
+        let expected = through_half(Isa::Plain, &x);
+        let by_hand = [1.0, 1.0 + 2f32.powi(-9), 65504.0, -65504.0, smallest, 0.0, -0.0, 65504.0];
+        assert!(expected[..8].iter().zip(by_hand).all(|(a, b)| a.to_bits() == b.to_bits()), "{:?}", &expected[..8]);
+        for isa in ALL.into_iter().filter(|isa| isa.here()) {
+            assert!(through_half(isa, &x).iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits()), "{isa}");
+        }
     }
 
     #[test]

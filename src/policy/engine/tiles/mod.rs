@@ -19,6 +19,7 @@ mod rows;
 mod tests;
 
 use super::attention::{Heads, PAGE};
+use super::kv::KvNumber;
 use crate::policy::products::dense::StridedRows;
 use crate::policy::products::vectors::{sum, vectorised, Lanes, Vector, LANES};
 use panels::{collect_rows, each_panel, movement, pack_rows, score, weigh_pages, FEW, MANY};
@@ -49,7 +50,7 @@ pub struct TileScratch {
 
 /// e to the power of the scores, less the largest of their row, and 1 / their total: with it they are probabilities.
 #[inline(always)]
-fn exponentials<V: Vector>(rows: TileRows, pages: &[&[f32]], at: usize, scratch: &mut TileScratch) {
+fn exponentials<V: Vector, E: KvNumber>(rows: TileRows, pages: &[&[E]], at: usize, scratch: &mut TileScratch) {
     let TileScratch { queries, panels, scores, factors, means: totals, .. } = scratch;
     let (head, scale) = (rows.heads.head, rows.heads.scale());
     pack_rows::<V>(queries, head, panels);
@@ -58,7 +59,12 @@ fn exponentials<V: Vector>(rows: TileRows, pages: &[&[f32]], at: usize, scratch:
     factors.resize(rows.room, [f32::NEG_INFINITY; LANES]);
     for (page, scores) in scores.chunks_exact_mut(rows.room).enumerate().take(rows.pages()) {
         let keys = &pages[page][at..at + head * PAGE].as_chunks::<LANES>().0[..head];
-        each_panel!(rows.room, row, score::<V, MANY>(keys, panels, row, scale, scores), score::<V, FEW>(keys, panels, row, scale, scores));
+        each_panel!(
+            rows.room,
+            row,
+            score::<V, E, MANY>(keys, panels, row, scale, scores),
+            score::<V, E, FEW>(keys, panels, row, scale, scores)
+        );
         for row in 0..rows.seeing(page) {
             if page >= rows.whole() {
                 scores[row][rows.sees(row, page)..].fill(f32::NEG_INFINITY);
@@ -101,89 +107,135 @@ fn page_back<V: Vector>(rows: TileRows, page: usize, first: usize, count: usize,
     collect_rows::<V>(dvalues, &scratch.scores[at..at + count], &scratch.dout[first * head..]);
 }
 
-vectorised! {
-    /// Rows of `out`, packed: the attention of the queries of a tile, rows of `q`, turned, whose first token is at `place`. `pages` have the keys and
-    /// values of all that its last token sees; the part from `at` on belongs to this block.
-    pub fn attend(q: StridedRows, heads: Heads, pages: &[&[f32]], at: usize, place: usize, out: &mut [f32], scratch: &mut TileScratch) {
-        let rows = TileRows::new(heads, q.count, place);
-        for kv in 0..heads.keys {
-            let at = at + kv * heads.span();
-            rows.take(q, kv, &mut scratch.queries);
-            exponentials::<V>(rows, pages, at, scratch);
-            let TileScratch { scores, factors, sums, .. } = &mut *scratch;
-            sums.clear();
-            sums.resize(rows.room * heads.padded(), 0.0);
-            for first in (0..rows.pages()).step_by(CHUNK) {
-                let end = rows.pages().min(first + CHUNK);
-                let p = &mut scores[first * rows.room..end * rows.room];
-                p.chunks_exact_mut(rows.room).for_each(|p| normalise::<V>(p, factors));
-                weigh_pages::<V>(rows, &pages[first..end], first, at, p, sums);
+/// Rows of `out`, packed: the attention of the queries of a tile, rows of `q`, turned, whose first token is at `place`. `pages` have the keys and
+/// values of all that its last token sees; the part from `at` on belongs to this block.
+#[inline(always)]
+fn attend<V: Vector, E: KvNumber>(
+    q: StridedRows,
+    heads: Heads,
+    pages: &[&[E]],
+    at: usize,
+    place: usize,
+    out: &mut [f32],
+    scratch: &mut TileScratch,
+) {
+    let rows = TileRows::new(heads, q.count, place);
+    for kv in 0..heads.keys {
+        let at = at + kv * heads.span();
+        rows.take(q, kv, &mut scratch.queries);
+        exponentials::<V, E>(rows, pages, at, scratch);
+        let TileScratch { scores, factors, sums, .. } = &mut *scratch;
+        sums.clear();
+        sums.resize(rows.room * heads.padded(), 0.0);
+        for first in (0..rows.pages()).step_by(CHUNK) {
+            let end = rows.pages().min(first + CHUNK);
+            let p = &mut scores[first * rows.room..end * rows.room];
+            p.chunks_exact_mut(rows.room).for_each(|p| normalise::<V>(p, factors));
+            weigh_pages::<V, E>(rows, &pages[first..end], first, at, p, sums);
+        }
+        rows.give(sums, kv, out, heads.queries * heads.head);
+    }
+}
+
+/// The gradient of the queries, keys and values of a tile, given that of what it attends to, rows of `dout`, in place of what is in rows of `dqkv`,
+/// which lie as far from one another as those of `q`. All that begins with its tokens has been looked at: so what has been added to `dpages`, keys
+/// and values both as `[head, PAGE]`, is taken out where its own tokens are, and added to where others are. `turned` is like `pages`, with
+/// values in place of keys and keys in place of values.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn back<V: Vector, E: KvNumber>(
+    q: StridedRows,
+    heads: Heads,
+    pages: &[&[E]],
+    turned: &[&[E]],
+    place: usize,
+    dout: StridedRows,
+    dqkv: &mut [f32],
+    dpages: &mut [Vec<f32>],
+    scratch: &mut TileScratch,
+) {
+    let rows = TileRows::new(heads, q.count, place);
+    let (head, padded, scale) = (heads.head, heads.padded(), V::splat(heads.scale()));
+    for kv in 0..heads.keys {
+        let (at, dat) = (kv * heads.span(), 2 * kv * head * PAGE..2 * (kv + 1) * head * PAGE);
+        rows.take(q, kv, &mut scratch.queries);
+        rows.take(dout, kv, &mut scratch.dout);
+        exponentials::<V, E>(rows, pages, at, scratch);
+        let TileScratch { scores, moved, factors, means, dout, panels, .. } = &mut *scratch;
+        pack_rows::<V>(dout, head, panels);
+        moved.resize(scores.len(), [0.0; LANES]);
+        means.clear();
+        means.resize(rows.room, [0.0; LANES]);
+        let both = scores.chunks_exact_mut(rows.room).zip(moved.chunks_exact_mut(rows.room));
+        for (page, (p, moved)) in both.enumerate().take(rows.pages()) {
+            normalise::<V>(p, factors);
+            let values = &turned[page][at..at + head * PAGE].as_chunks::<LANES>().0[..head];
+            each_panel!(
+                rows.room,
+                row,
+                movement::<V, E, MANY>(values, panels, row, moved),
+                movement::<V, E, FEW>(values, panels, row, moved)
+            );
+            for row in 0..rows.seeing(page) {
+                V::load(&p[row]).fma(V::load(&moved[row]), V::load(&means[row])).store(&mut means[row]);
             }
-            rows.give(sums, kv, out, heads.queries * heads.head);
+        }
+        means.iter_mut().for_each(|mean| *mean = [sum(*mean); LANES]);
+        let mut sums = std::mem::take(&mut scratch.sums);
+        sums.clear();
+        sums.resize(rows.room * padded, 0.0);
+        for first in (0..rows.pages()).step_by(CHUNK) {
+            let end = rows.pages().min(first + CHUNK);
+            for (page, dpage) in dpages.iter_mut().enumerate().take(end).skip(first) {
+                let TileScratch { scores, moved, means, .. } = &mut *scratch;
+                for (row, mean) in means.iter().enumerate().take(rows.seeing(page)) {
+                    let i = page * rows.room + row;
+                    V::load(&scores[i]).mul(V::load(&moved[i]).sub(V::load(mean))).mul(scale).store(&mut moved[i]);
+                }
+                if page < rows.whole() {
+                    page_back::<V>(rows, page, 0, rows.count, &mut dpage[dat.clone()], scratch);
+                }
+            }
+            weigh_pages::<V, E>(rows, &turned[first..end], first, at, &scratch.moved[first * rows.room..end * rows.room], &mut sums);
+        }
+        rows.give(&sums, kv, dqkv, q.stride);
+        scratch.sums = sums;
+        // A page that some don't see as a whole, token by token: when all that attend to one are done, its own gradient is there.
+        for token in (0..rows.tokens).rev() {
+            let first = (rows.tokens - 1 - token) * rows.group();
+            let seen = dpages.iter_mut().enumerate().take((place + token + 1).div_ceil(PAGE));
+            for (page, dpage) in seen.skip(rows.whole()) {
+                page_back::<V>(rows, page, first, rows.group(), &mut dpage[dat.clone()], scratch);
+            }
+            let (page, slot) = ((place + token) / PAGE, (place + token) % PAGE);
+            let dpage = &mut dpages[page][dat.clone()];
+            let to = &mut dqkv[token * q.stride + heads.queries * head..];
+            for i in 0..head {
+                to[kv * head + i] = std::mem::take(&mut dpage[i * PAGE + slot]);
+                to[(heads.keys + kv) * head + i] = std::mem::take(&mut dpage[(head + i) * PAGE + slot]);
+            }
         }
     }
+}
 
-    /// The gradient of the queries, keys and values of a tile, given that of what it attends to, rows of `dout`, in place of what is in rows of `dqkv`,
-    /// which lie as far from one another as those of `q`. All that begins with its tokens has been looked at: so what has been added to `dpages`, keys
-    /// and values both as `[head, PAGE]`, is taken out where its own tokens are, and added to where others are. `turned` is like `pages`, with
-    /// values in place of keys and keys in place of values.
-    pub fn back(q: StridedRows, heads: Heads, pages: &[&[f32]], turned: &[&[f32]], place: usize, dout: StridedRows, dqkv: &mut [f32], dpages: &mut [Vec<f32>], scratch: &mut TileScratch) {
-        let rows = TileRows::new(heads, q.count, place);
-        let (head, padded, scale) = (heads.head, heads.padded(), V::splat(heads.scale()));
-        for kv in 0..heads.keys {
-            let (at, dat) = (kv * heads.span(), 2 * kv * head * PAGE..2 * (kv + 1) * head * PAGE);
-            rows.take(q, kv, &mut scratch.queries);
-            rows.take(dout, kv, &mut scratch.dout);
-            exponentials::<V>(rows, pages, at, scratch);
-            let TileScratch { scores, moved, factors, means, dout, panels, .. } = &mut *scratch;
-            pack_rows::<V>(dout, head, panels);
-            moved.resize(scores.len(), [0.0; LANES]);
-            means.clear();
-            means.resize(rows.room, [0.0; LANES]);
-            let both = scores.chunks_exact_mut(rows.room).zip(moved.chunks_exact_mut(rows.room));
-            for (page, (p, moved)) in both.enumerate().take(rows.pages()) {
-                normalise::<V>(p, factors);
-                let values = &turned[page][at..at + head * PAGE].as_chunks::<LANES>().0[..head];
-                each_panel!(rows.room, row, movement::<V, MANY>(values, panels, row, moved), movement::<V, FEW>(values, panels, row, moved));
-                for row in 0..rows.seeing(page) {
-                    V::load(&p[row]).fma(V::load(&moved[row]), V::load(&means[row])).store(&mut means[row]);
-                }
-            }
-            means.iter_mut().for_each(|mean| *mean = [sum(*mean); LANES]);
-            let mut sums = std::mem::take(&mut scratch.sums);
-            sums.clear();
-            sums.resize(rows.room * padded, 0.0);
-            for first in (0..rows.pages()).step_by(CHUNK) {
-                let end = rows.pages().min(first + CHUNK);
-                for (page, dpage) in dpages.iter_mut().enumerate().take(end).skip(first) {
-                    let TileScratch { scores, moved, means, .. } = &mut *scratch;
-                    for (row, mean) in means.iter().enumerate().take(rows.seeing(page)) {
-                        let i = page * rows.room + row;
-                        V::load(&scores[i]).mul(V::load(&moved[i]).sub(V::load(mean))).mul(scale).store(&mut moved[i]);
-                    }
-                    if page < rows.whole() {
-                        page_back::<V>(rows, page, 0, rows.count, &mut dpage[dat.clone()], scratch);
-                    }
-                }
-                weigh_pages::<V>(rows, &turned[first..end], first, at, &scratch.moved[first * rows.room..end * rows.room], &mut sums);
-            }
-            rows.give(&sums, kv, dqkv, q.stride);
-            scratch.sums = sums;
-            // A page that some don't see as a whole, token by token: when all that attend to one are done, its own gradient is there.
-            for token in (0..rows.tokens).rev() {
-                let first = (rows.tokens - 1 - token) * rows.group();
-                let seen = dpages.iter_mut().enumerate().take((place + token + 1).div_ceil(PAGE));
-                for (page, dpage) in seen.skip(rows.whole()) {
-                    page_back::<V>(rows, page, first, rows.group(), &mut dpage[dat.clone()], scratch);
-                }
-                let (page, slot) = ((place + token) / PAGE, (place + token) % PAGE);
-                let dpage = &mut dpages[page][dat.clone()];
-                let to = &mut dqkv[token * q.stride + heads.queries * head..];
-                for i in 0..head {
-                    to[kv * head + i] = std::mem::take(&mut dpage[i * PAGE + slot]);
-                    to[(heads.keys + kv) * head + i] = std::mem::take(&mut dpage[(head + i) * PAGE + slot]);
-                }
-            }
-        }
+vectorised! {
+    /// See [`attend`]; in f32.
+    pub fn attend_f32(q: StridedRows, heads: Heads, pages: &[&[f32]], at: usize, place: usize, out: &mut [f32], scratch: &mut TileScratch) {
+        attend::<V, f32>(q, heads, pages, at, place, out, scratch);
+    }
+
+    /// See [`back`]; in f32.
+    pub fn back_f32(q: StridedRows, heads: Heads, pages: &[&[f32]], turned: &[&[f32]], place: usize, dout: StridedRows, dqkv: &mut [f32], dpages: &mut [Vec<f32>], scratch: &mut TileScratch) {
+        back::<V, f32>(q, heads, pages, turned, place, dout, dqkv, dpages, scratch);
+    }
+
+    /// See [`attend`]; in f16.
+    pub fn attend_f16(q: StridedRows, heads: Heads, pages: &[&[u16]], at: usize, place: usize, out: &mut [f32], scratch: &mut TileScratch) {
+        attend::<V, u16>(q, heads, pages, at, place, out, scratch);
+    }
+
+    /// See [`back`]; in f16.
+    pub fn back_f16(q: StridedRows, heads: Heads, pages: &[&[u16]], turned: &[&[u16]], place: usize, dout: StridedRows, dqkv: &mut [f32], dpages: &mut [Vec<f32>], scratch: &mut TileScratch) {
+        back::<V, u16>(q, heads, pages, turned, place, dout, dqkv, dpages, scratch);
     }
 }

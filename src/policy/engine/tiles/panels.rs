@@ -1,6 +1,7 @@
 //! The sums of a tile, a panel of rows at a time: as many as the processor has registers for, so that what is loaded once serves them all.
 
 use super::super::attention::PAGE;
+use super::super::kv::KvNumber;
 use super::rows::TileRows;
 use crate::policy::products::vectors::{Lanes, Vector, LANES};
 
@@ -27,10 +28,10 @@ pub(super) use each_panel;
 
 /// The sums, for each row of a panel, of each number `i` times number `i` of the keys, for i = FROM, FROM + STEP and so on.
 #[inline(always)]
-fn dots<V: Vector, const R: usize, const FROM: usize, const STEP: usize>(keys: &[Lanes], panel: &[[f32; R]]) -> [V; R] {
+fn dots<V: Vector, E: KvNumber, const R: usize, const FROM: usize, const STEP: usize>(keys: &[[E; LANES]], panel: &[[f32; R]]) -> [V; R] {
     let mut sums = [V::splat(0.0); R];
     for (keys, rows) in keys.as_chunks::<STEP>().0.iter().zip(panel.as_chunks::<STEP>().0) {
-        let keys = V::load(&keys[FROM]);
+        let keys: V = E::load(&keys[FROM]);
         for r in 0..R {
             sums[r] = V::splat(rows[FROM][r]).fma(keys, sums[r]);
         }
@@ -40,10 +41,10 @@ fn dots<V: Vector, const R: usize, const FROM: usize, const STEP: usize>(keys: &
 
 /// The scores of the `R` rows from `row` on with one page.
 #[inline(always)]
-pub fn score<V: Vector, const R: usize>(keys: &[Lanes], panels: &[f32], row: usize, scale: f32, scores: &mut [Lanes]) {
+pub fn score<V: Vector, E: KvNumber, const R: usize>(keys: &[[E; LANES]], panels: &[f32], row: usize, scale: f32, scores: &mut [Lanes]) {
     let panel = panels[row * keys.len()..].as_chunks::<R>().0;
-    let even = dots::<V, R, 0, 2>(keys, panel);
-    let odd = dots::<V, R, 1, 2>(keys, panel);
+    let even = dots::<V, E, R, 0, 2>(keys, panel);
+    let odd = dots::<V, E, R, 1, 2>(keys, panel);
     for r in 0..R {
         even[r].add(odd[r]).mul(V::splat(scale)).store(&mut scores[row + r]);
     }
@@ -51,8 +52,8 @@ pub fn score<V: Vector, const R: usize>(keys: &[Lanes], panels: &[f32], row: usi
 
 /// How the probabilities of the `R` rows from `row` on should move on one page.
 #[inline(always)]
-pub fn movement<V: Vector, const R: usize>(values: &[Lanes], panels: &[f32], row: usize, moved: &mut [Lanes]) {
-    let sums = dots::<V, R, 0, 1>(values, panels[row * values.len()..].as_chunks::<R>().0);
+pub fn movement<V: Vector, E: KvNumber, const R: usize>(values: &[[E; LANES]], panels: &[f32], row: usize, moved: &mut [Lanes]) {
+    let sums = dots::<V, E, R, 0, 1>(values, panels[row * values.len()..].as_chunks::<R>().0);
     for r in 0..R {
         sums[r].store(&mut moved[row + r]);
     }
@@ -77,11 +78,11 @@ pub fn pack_rows<V: Vector>(rows: &[f32], head: usize, panels: &mut Vec<f32>) {
 /// weighed by its number in `p`. With `PART` a row may see less than a page.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-fn weigh<V: Vector, const R: usize, const C: usize, const PART: bool>(
+fn weigh<V: Vector, E: KvNumber, const R: usize, const C: usize, const PART: bool>(
     rows: TileRows,
     row: usize,
     from: usize,
-    pages: &[&[f32]],
+    pages: &[&[E]],
     first: usize,
     at: usize,
     p: &[Lanes],
@@ -96,7 +97,7 @@ fn weigh<V: Vector, const R: usize, const C: usize, const PART: bool>(
         let sees: [usize; R] = std::array::from_fn(|r| if PART { rows.sees(row + r, first + i) } else { PAGE });
         for slot in 0..PAGE {
             let values = values[slot * padded + from..][..C * LANES].as_chunks::<LANES>().0;
-            let values: [V; C] = std::array::from_fn(|c| V::load(&values[c]));
+            let values: [V; C] = std::array::from_fn(|c| E::load(&values[c]));
             for r in 0..R {
                 if !PART || slot < sees[r] {
                     let p = V::splat(p[r][slot]);
@@ -116,15 +117,22 @@ fn weigh<V: Vector, const R: usize, const C: usize, const PART: bool>(
 
 /// The same for all rows.
 #[inline(always)]
-fn weigh_rows<V: Vector, const PART: bool>(rows: TileRows, pages: &[&[f32]], first: usize, at: usize, p: &[Lanes], sums: &mut [f32]) {
+fn weigh_rows<V: Vector, E: KvNumber, const PART: bool>(
+    rows: TileRows,
+    pages: &[&[E]],
+    first: usize,
+    at: usize,
+    p: &[Lanes],
+    sums: &mut [f32],
+) {
     let padded = rows.heads.padded();
     let mut from = 0;
     while V::MANY && padded - from >= 2 * LANES {
         each_panel!(
             rows.room,
             row,
-            weigh::<V, MANY, 2, PART>(rows, row, from, pages, first, at, p, sums),
-            weigh::<V, FEW, 2, PART>(rows, row, from, pages, first, at, p, sums)
+            weigh::<V, E, MANY, 2, PART>(rows, row, from, pages, first, at, p, sums),
+            weigh::<V, E, FEW, 2, PART>(rows, row, from, pages, first, at, p, sums)
         );
         from += 2 * LANES;
     }
@@ -132,8 +140,8 @@ fn weigh_rows<V: Vector, const PART: bool>(rows: TileRows, pages: &[&[f32]], fir
         each_panel!(
             rows.room,
             row,
-            weigh::<V, MANY, 1, PART>(rows, row, from, pages, first, at, p, sums),
-            weigh::<V, FEW, 1, PART>(rows, row, from, pages, first, at, p, sums)
+            weigh::<V, E, MANY, 1, PART>(rows, row, from, pages, first, at, p, sums),
+            weigh::<V, E, FEW, 1, PART>(rows, row, from, pages, first, at, p, sums)
         );
         from += LANES;
     }
@@ -141,11 +149,11 @@ fn weigh_rows<V: Vector, const PART: bool>(rows: TileRows, pages: &[&[f32]], fir
 
 /// The same for pages that all rows see as a whole, or where some see a part.
 #[inline(always)]
-pub fn weigh_pages<V: Vector>(rows: TileRows, pages: &[&[f32]], first: usize, at: usize, p: &[Lanes], sums: &mut [f32]) {
+pub fn weigh_pages<V: Vector, E: KvNumber>(rows: TileRows, pages: &[&[E]], first: usize, at: usize, p: &[Lanes], sums: &mut [f32]) {
     if first + pages.len() <= rows.whole() {
-        weigh_rows::<V, false>(rows, pages, first, at, p, sums);
+        weigh_rows::<V, E, false>(rows, pages, first, at, p, sums);
     } else {
-        weigh_rows::<V, true>(rows, pages, first, at, p, sums);
+        weigh_rows::<V, E, true>(rows, pages, first, at, p, sums);
     }
 }
 

@@ -1,8 +1,9 @@
 //! Tiles beside the same sums written down one by one.
 
-use super::super::attention::{self, AttentionScratch, Heads, PAGE};
+use super::super::attention::{AttentionScratch, Heads, PAGE};
 use super::super::block::{KvMemory, PlacedToken};
 use super::super::branches::TrieAttention;
+use super::super::kv::KvNumber;
 use crate::policy::products::dense::StridedRows;
 use crate::policy::products::isa::{Isa, ALL};
 use crate::policy::products::vectors::{exp, sum, Lanes, LANES};
@@ -103,6 +104,12 @@ fn bits(numbers: &[f32]) -> Vec<u32> {
 /// Whatever tiles a trie falls into, and whichever instructions there are: the bits of the sums one by one, from the last token to the first.
 #[test]
 fn tiles_have_the_bits_of_the_sums_one_by_one() {
+    tiles_of::<f32>(|x| x);
+    // What f16 holds already isn't rounded, so the sums are those of f32.
+    tiles_of::<u16>(|x| half::f16::from_f32(x).to_f32());
+}
+
+fn tiles_of<E: KvNumber>(held: fn(f32) -> f32) {
     let long: &[_] = &[(0, 70)];
     // Branches that part and end inside of tiles, at their ends, and just before and behind them.
     let many: &[_] = &[(0, 37), (5, 20), (5, 6), (4, 17), (0, 3), (0, 34), (33, 34), (33, 50), (32, 33), (16, 33), (15, 18)];
@@ -111,7 +118,7 @@ fn tiles_have_the_bits_of_the_sums_one_by_one() {
         let heads = Heads { queries, keys, head };
         for branches in [long, many] {
             let (tokens, before) = trie(branches);
-            let mut draw = |count: usize| -> Vec<f32> { (0..count).map(|_| 4.0 * (random.unit() as f32 - 0.5)).collect() };
+            let mut draw = |count: usize| -> Vec<f32> { (0..count).map(|_| held(4.0 * (random.unit() as f32 - 0.5))).collect() };
             let (qkv, dout) = (draw(tokens.len() * (queries + 2 * keys) * head), draw(tokens.len() * queries * head));
             let mut expected = OneByOne { heads, qkv: &qkv, out: vec![0.0; dout.len()], dqkv: vec![0.0; qkv.len()] };
             for token in (0..tokens.len()).rev() {
@@ -124,7 +131,7 @@ fn tiles_have_the_bits_of_the_sums_one_by_one() {
             }
             let rows = StridedRows { numbers: &qkv, stride: expected.stride(), count: tokens.len() };
             for isa in ALL.into_iter().filter(|isa| isa.here()) {
-                let mut tiled = TrieAttention::new(isa, heads, &tokens);
+                let mut tiled = TrieAttention::<E>::new(isa, heads, &tokens);
                 let (mut out, mut dqkv) = (vec![f32::NAN; dout.len()], vec![0.0; qkv.len()]);
                 tiled.attend(0, rows, &mut out);
                 tiled.back(rows, &before, StridedRows { numbers: &dout, stride: queries * head, count: tokens.len() }, &mut dqkv);
@@ -133,22 +140,22 @@ fn tiles_have_the_bits_of_the_sums_one_by_one() {
                 assert!(bits(&dqkv) == bits(&expected.dqkv), "the gradient: {name}");
             }
             if branches.len() == 1 {
-                alone(heads, &qkv, &expected.out);
+                alone::<E>(heads, &qkv, &expected.out);
             }
         }
     }
 }
 
 /// A token by itself, as it is written, has the same bits.
-fn alone(heads: Heads, qkv: &[f32], expected: &[f32]) {
+fn alone<E: KvNumber>(heads: Heads, qkv: &[f32], expected: &[f32]) {
     let (queries, keys) = (heads.queries * heads.head, heads.keys * heads.head);
     let tokens = expected.len() / queries;
-    let mut pages = vec![vec![0.0; heads.page()]; tokens.div_ceil(PAGE)];
+    let mut pages = vec![vec![E::default(); heads.page()]; tokens.div_ceil(PAGE)];
     for (place, own) in qkv.chunks_exact(queries + 2 * keys).enumerate() {
-        heads.put(&mut pages[place / PAGE], place % PAGE, &own[queries..queries + keys], &own[queries + keys..]);
-        let seen: Vec<&[f32]> = pages[..(place + 1).div_ceil(PAGE)].iter().map(Vec::as_slice).collect();
+        E::put(Isa::Plain, heads, &mut pages[place / PAGE], place % PAGE, &own[queries..queries + keys], &own[queries + keys..]);
+        let seen: Vec<&[E]> = pages[..(place + 1).div_ceil(PAGE)].iter().map(Vec::as_slice).collect();
         let mut out = vec![f32::NAN; queries];
-        attention::attend(Isa::Plain, &own[..queries], heads, &seen, 0, place + 1, &mut out, &mut AttentionScratch::default());
+        E::attend(Isa::Plain, &own[..queries], heads, &seen, 0, place + 1, &mut out, &mut AttentionScratch::default());
         assert!(bits(&out) == bits(&expected[place * queries..(place + 1) * queries]), "{heads:?}, place {place}");
     }
 }
