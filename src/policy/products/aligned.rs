@@ -176,9 +176,9 @@ mod tests {
         let mut lists: Vec<Fixed<f32>> = (0..20).map(|i| Fixed::zeros(1 + 100_000 * i)).collect();
         let mut scratch = Scratch::<i32>::default();
         scratch.resize(33);
-        assert!(scratch.iter().all(|x| *x == 0) && scratch.as_ptr() as usize % 64 == 0 && scratch.len() == 33);
+        assert!(scratch.iter().all(|x| *x == 0) && (scratch.as_ptr() as usize).is_multiple_of(64) && scratch.len() == 33);
         for (i, list) in lists.iter_mut().enumerate() {
-            assert!(list.as_ptr() as usize % 64 == 0 && list.iter().all(|x| *x == 0.0));
+            assert!((list.as_ptr() as usize).is_multiple_of(64) && list.iter().all(|x| *x == 0.0));
             list.fill(i as f32);
         }
         assert!(lists.iter().enumerate().all(|(i, list)| list.len() == 1 + 100_000 * i && list.iter().all(|x| *x == i as f32)));
