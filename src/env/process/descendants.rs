@@ -4,32 +4,40 @@
 
 use rustix::process::{kill_process, Pid, Signal};
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The variable that holds the mark.
 pub(super) const VARIABLE: &str = "FLOW_PROGRAM";
 
-/// How often the processes are looked through: one may start another while they are, and one that is becoming another program hides its
-/// mark until it has.
-const ROUNDS: usize = 20;
+/// How long processes with the mark are killed, again and again: one may start another meanwhile, and on a busy machine one that was killed takes
+/// a while to end.
+const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a process that is becoming another program is left to do so.
-const MOMENT: Duration = Duration::from_millis(10);
+/// How long a process that is becoming another program may hide its mark. One that has no environment for longer never had the mark.
+const HIDDEN: Duration = Duration::from_millis(200);
 
-/// Kills all processes that have this mark.
+/// The time from one look to the next.
+const MOMENT: Duration = Duration::from_millis(2);
+
+/// Kills all processes that have this mark, and waits until they have ended.
 pub(super) fn kill_all(mark: &str) {
-    for _ in 0..ROUNDS {
+    let start = Instant::now();
+    let mut seen = start;
+    loop {
         let (marked, hidden) = processes_with(mark);
-        if marked.is_empty() && !hidden {
+        if !marked.is_empty() {
+            seen = Instant::now();
+        } else if !hidden || seen.elapsed() > HIDDEN {
             return;
         }
-        if marked.is_empty() {
-            std::thread::sleep(MOMENT);
+        if start.elapsed() > PATIENCE {
+            return;
         }
         for process in marked {
             // It may have ended by itself meanwhile.
             let _ = kill_process(process, Signal::KILL);
         }
+        std::thread::sleep(MOMENT);
     }
 }
 
@@ -42,7 +50,8 @@ fn processes_with(mark: &str) -> (Vec<Pid>, bool) {
         let Some(process) = name.parse().ok().and_then(Pid::from_raw) else { continue };
         // Of a process that has ended, and of one that belongs to somebody else, nothing can be read.
         let Ok(environment) = fs::read(format!("/proc/{name}/environ")) else { continue };
-        hidden |= environment.is_empty();
+        // The kernel's own threads have none either, and run no program.
+        hidden |= environment.is_empty() && fs::read_link(format!("/proc/{name}/exe")).is_ok();
         if environment.split(|byte| *byte == 0).any(|variable| variable == entry.as_bytes()) {
             marked.push(process);
         }
