@@ -86,15 +86,15 @@ impl Retrieval {
     pub fn find<'a>(&self, library: &'a Library, lookup: &Lookup) -> Vec<(&'a Entry, f32)> {
         let mut entries: Vec<(&Entry, f32)> = Vec::new();
         let among = |entry: &Entry| lookup.among.is_none_or(|among| among.contains(&entry.id));
-        let asked = |entry: &Entry| self.kind.as_ref().is_none_or(|kind| *kind == entry.kind) && among(entry);
+        let eligible = |entry: &Entry| self.kind.as_ref().is_none_or(|kind| *kind == entry.kind) && among(entry);
         for bucket in lookup.buckets.iter().filter_map(|bucket| library.bucket(*bucket)) {
             let all = bucket.entries.iter();
             match self.by {
                 By::All => match lookup.among {
-                    Some(among) => entries.extend(bucket.of(among).filter(|entry| asked(entry)).map(|entry| (entry, 0.0))),
-                    None => entries.extend(all.filter(|entry| asked(entry)).map(|entry| (entry, 0.0))),
+                    Some(among) => entries.extend(bucket.of(among).filter(|entry| eligible(entry)).map(|entry| (entry, 0.0))),
+                    None => entries.extend(all.filter(|entry| eligible(entry)).map(|entry| (entry, 0.0))),
                 },
-                By::Key => entries.extend(all.filter(|entry| entry.key == lookup.key && asked(entry)).map(|entry| (entry, 0.0))),
+                By::Key => entries.extend(all.filter(|entry| entry.key == lookup.key && eligible(entry)).map(|entry| (entry, 0.0))),
                 By::Similarity if bucket.width != lookup.point.len() || lookup.point.is_empty() => {}
                 By::Similarity => {
                     // A comparison costs more than all else, so only what is asked for is compared.

@@ -108,7 +108,7 @@ impl Brancher {
         let replies = answers(&self.policy, (&agent.model, version), &all.iter().collect::<Vec<_>>(), sampling, tokens)?;
         let values = match &self.question {
             None => replies.iter().map(|reply| reply.as_ref().ok().and_then(|reply| mean(&reply.logprobs))).collect(),
-            Some(question) => self.asked((agent, version), question, observations, &replies)?,
+            Some(question) => self.own_values((agent, version), question, observations, &replies)?,
         };
         let mut branches = replies.into_iter().zip(values);
         let chosen = |request: &&Request| {
@@ -119,7 +119,7 @@ impl Brancher {
     }
 
     /// What the policy says of each branch; none of one that isn't there or can't be read.
-    fn asked(
+    fn own_values(
         &self,
         (agent, version): (&Agent, u64),
         question: &Question,
@@ -127,7 +127,7 @@ impl Brancher {
         replies: &[Result<Reply, Fault>],
     ) -> Result<Vec<Option<f64>>, RolloutError> {
         let mut values: Vec<Option<f64>> = vec![None; replies.len()];
-        let mut asked: Vec<(usize, Example)> = Vec::new();
+        let mut texts: Vec<(usize, Example)> = Vec::new();
         for (i, reply) in replies.iter().enumerate() {
             let Ok(reply) = reply else { continue };
             let answer = self.tokenizer.decode(&reply.tokens);
@@ -135,16 +135,16 @@ impl Brancher {
             let [ask, say] = question.filled(agent, observation, &answer).map_err(|(_, error)| error)?;
             let (prompt, response) = (self.tokenizer.ask(&ask)?, self.tokenizer.encode(&say));
             if !prompt.is_empty() && !response.is_empty() {
-                asked.push((i, Example { prompt, response, ..Example::default() }));
+                texts.push((i, Example { prompt, response, ..Example::default() }));
             }
         }
-        while !asked.is_empty() {
-            let batch = asked.iter().map(|(_, example)| example.clone()).collect();
+        while !texts.is_empty() {
+            let batch = texts.iter().map(|(_, example)| example.clone()).collect();
             match self.policy.text_logprobs(&agent.model, version, batch) {
                 // Too long, for one: it has no value, and the others have.
-                Err(PolicyError::Row { row, .. }) if row < asked.len() => drop(asked.remove(row)),
+                Err(PolicyError::Row { row, .. }) if row < texts.len() => drop(texts.remove(row)),
                 logprobs => {
-                    asked.drain(..).zip(logprobs?).for_each(|((i, _), logprobs)| values[i] = mean(&logprobs));
+                    texts.drain(..).zip(logprobs?).for_each(|((i, _), logprobs)| values[i] = mean(&logprobs));
                 }
             }
         }
