@@ -79,6 +79,12 @@ impl MarkFinder<'_> {
                 self.step(value, property, key.clone(), path);
             }
         }
+        // A map whose keys the author chooses.
+        if schema["additionalProperties"].is_object() {
+            for (key, value) in value.as_object().into_iter().flatten().filter(|(key, _)| schema["properties"].get(key).is_none()) {
+                self.step(value, &schema["additionalProperties"], key.clone(), path);
+            }
+        }
         for (i, item) in value.as_array().into_iter().flatten().enumerate().filter(|_| schema["items"].is_object()) {
             self.step(item, &schema["items"], i.to_string(), path);
         }
@@ -111,16 +117,26 @@ mod tests {
                 "agent": { "anyOf": [{ "type": "string", "x-names": "agent" }, { "$ref": "#/$defs/Agent" }] },
                 "reflect": { "anyOf": [{ "$ref": "#/$defs/Agent" }, { "type": "null" }] },
                 "reference": { "type": "string", "x-names": "model", "default": "base" },
+                "runs": { "additionalProperties": { "$ref": "#/$defs/Run" } },
             },
             "$defs": { "Agent": { "properties": {
                 "model": { "type": "string", "x-names": "model" },
                 "prompt": { "x-names": "template", "x-known": ["board"] },
                 "context": { "type": "array", "items": { "anyOf": [{ "properties": { "file": { "x-names": "file" } } }] } },
-            } } },
+            } }, "Run": { "properties": { "pipeline": { "x-names": "file" } } } },
         });
-        let value = json!({ "agent": "player", "reflect": { "model": "actor", "prompt": "board", "context": [{ "file": "a" }] } });
+        let value = json!({ "runs": { "long": { "pipeline": "b", "seeds": [1] } }, "agent": "player", "reflect": { "model": "actor", "prompt": "board", "context": [{ "file": "a" }] } });
         let texts: Vec<_> = marked(&value, &schema).into_iter().map(|n| format!("{} {} {}", n.path.join("."), n.mark, n.name)).collect();
-        assert_eq!(texts, ["agent agent player", "reflect.model model actor", "reflect.context.0.file file a", "reference model base"]);
+        assert_eq!(
+            texts,
+            [
+                "agent agent player",
+                "reflect.model model actor",
+                "reflect.context.0.file file a",
+                "runs.long.pipeline file b",
+                "reference model base"
+            ]
+        );
         let mut value = value;
         *at_path(&mut value, &["reflect", "context", "0", "file"].map(String::from)).unwrap() = "b".into();
         assert_eq!(value["reflect"]["context"][0]["file"], "b");
