@@ -30,7 +30,7 @@ pub struct Study {
     #[serde(default = "seed_one")]
     #[schemars(length(min = 1))]
     pub seeds: Vec<u64>,
-    /// Path -> value, as with `--set`, in the pipeline of every run: another world or another model, for example. What a run sets itself comes after it.
+    /// Path -> value, as with `--set`, in the pipeline of every run, which must have what it names: how the agent plays, for example. What a run sets itself comes after it.
     #[serde(default)]
     pub set: BTreeMap<String, Value>,
     /// What is trained.
