@@ -97,11 +97,11 @@ def differing(first: Played, second: Played) -> List[str]:
     wrong = []
     for a, b in zip(first.rows, second.rows):
         for x, y in zip(a, b):
-            first, second = plain(x.answer), plain(y.answer)
-            if first != second or x.action != y.action:
-                fields = [field for field in {**first, **second} if first.get(field) != second.get(field)]
+            one, other = plain(x.answer), plain(y.answer)
+            if one != other or x.action != y.action:
+                fields = [field for field in {**one, **other} if one.get(field) != other.get(field)]
                 field = fields[0] if fields else "action"
-                wrong.append(f"{name((x.split, x.task))}, turn {x.turn}: `{field}` is {short(first.get(field))} and then {short(second.get(field))}")
+                wrong.append(f"{name((x.split, x.task))}, turn {x.turn}: `{field}` is {short(one.get(field))} and then {short(other.get(field))}")
                 break
         else:
             if len(a) != len(b):
