@@ -5,7 +5,8 @@
 //!
 //! `cargo bench --bench model -- decode` measures the cases alone whose names hold that. On a machine that others use as well, one thread each and
 //! `BENCH_CLOCK=cpu`, the seconds of the processor in place of the clock's, say most. `BENCH_DTYPE=bf16` computes both sides in bf16,
-//! `BENCH_BASE=int8` keeps the base of our side in 8 bits, `f32` computes it row by row: then what writes has an adapter, too; and `BENCH_SCALE=card` measures sizes that keep a GPU busy (benches/gpu.py does that for models of three sizes). `BENCH_PEER=llama_peer.py` measures against
+//! `BENCH_BASE=int8` keeps the base of our side in 8 bits, `f32` computes it row by row: then what writes has an adapter, too. `BENCH_ACT=int8` or `f32`
+//! has what writes act row by row, of a model that is trained whole; and `BENCH_SCALE=card` measures sizes that keep a GPU busy (benches/gpu.py does that for models of three sizes). `BENCH_PEER=llama_peer.py` measures against
 //! llama.cpp, in the cases that don't learn.
 //!
 //! Long rows are measured where they are named, one a process, because the memory that is told is the most that the process has had:
@@ -15,7 +16,7 @@ mod clock;
 mod peer;
 
 use clock::Clock;
-use flow::policy::{Base, Dtype, Example, LoadModel, LoraSettings, ModelSettings, Policy, Request, Sampling, UpdateSettings};
+use flow::policy::{Act, Base, Dtype, Example, LoadModel, LoraSettings, ModelSettings, Policy, Request, Sampling, UpdateSettings};
 use flow::seed::Random;
 use peer::{Peer, Runs, RUNS};
 use std::collections::BTreeMap;
@@ -121,7 +122,15 @@ fn main() -> Result<(), Failed> {
         "f32" => Base::F32,
         _ => Base::Own,
     };
-    let load = |lora| ModelSettings::Load(LoadModel { load: path.clone(), lora, dtype, base, ..LoadModel::default() });
+    let act = match set("BENCH_ACT").as_str() {
+        "int8" => Act::Int8,
+        "f32" => Act::F32,
+        _ => Act::Own,
+    };
+    let load = |lora: Option<LoraSettings>| {
+        let act = if lora.is_none() { act } else { Act::Own };
+        ModelSettings::Load(LoadModel { load: path.clone(), lora, dtype, base, act, ..LoadModel::default() })
+    };
     let packed = base != Base::Own;
     // A copy of the model for those cases alone that need it.
     let needed = |adapted: bool| cases.iter().any(|(_, case, ..)| (*case == "learn" || packed) == adapted);

@@ -1,15 +1,16 @@
 //! The policy against the same transformer in eager PyTorch on the same libtorch: rows a second of generation and of updates, two
 //! threads each (`BENCH_THREADS` sets another number). Every prompt is a different one, so nothing is gained by prompts that rows share.
 //!
-//! `cargo bench --bench policy`
+//! `cargo bench --bench policy`; `BENCH_ACT=int8` or `f32` has our side act row by row, and `BENCH_CLOCK=cpu` counts seconds of the processor.
 
+mod clock;
 mod peer;
 
-use flow::policy::{Example, ModelSettings, NewModel, Policy, Request, Sampling, UpdateSettings, END};
+use clock::Clock;
+use flow::policy::{Act, Example, ModelSettings, NewModel, Policy, Request, Sampling, UpdateSettings, END};
 use flow::seed::Random;
 use peer::{Peer, Runs, RUNS};
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 /// The sizes that `policy_peer.py` has too: a vocabulary of 300 with 42 words, prompts of 90 tokens.
 const VOCAB: usize = 300;
@@ -32,9 +33,9 @@ fn generate(policy: &Policy, random: &mut Random, rows: usize, constrained: bool
     let requests = (0..rows).map(|_| Request { prompt: prompt(random), seed: random.next(), choices: choices(constrained) }).collect();
     let sampling = Sampling { max_tokens: FREE, ..Sampling::default() };
     let version = policy.versions("actor").map_err(|e| e.to_string())?.last().copied().unwrap_or(0);
-    let start = Instant::now();
+    let start = Clock::start();
     let replies = policy.generate("actor", version, requests, sampling).map_err(|e| e.to_string())?;
-    Ok((start.elapsed().as_secs_f64(), replies.iter().map(|reply| reply.tokens.len()).sum()))
+    Ok((start.seconds(), replies.iter().map(|reply| reply.tokens.len()).sum()))
 }
 
 /// Seconds of one update from `rows` rows.
@@ -49,9 +50,9 @@ fn update(policy: &Policy, random: &mut Random, rows: usize, constrained: bool) 
         })
         .collect();
     let settings = UpdateSettings::default();
-    let start = Instant::now();
+    let start = Clock::start();
     let report = policy.update("actor", examples, &settings).map_err(|e| e.to_string())?;
-    Ok((start.elapsed().as_secs_f64(), report.tokens))
+    Ok((start.seconds(), report.tokens))
 }
 
 type Measure = fn(&Policy, &mut Random, usize, bool) -> Result<(f64, usize), String>;
@@ -60,7 +61,12 @@ type Case = (&'static str, Measure, usize, bool, &'static str, &'static [usize])
 
 fn main() -> Result<(), String> {
     let words: Vec<String> = (0..WORDS).map(|i| format!("word{i:02}")).collect();
-    let models = BTreeMap::from([("actor".to_string(), ModelSettings::New(NewModel::default()))]);
+    let act = match std::env::var("BENCH_ACT").unwrap_or_default().as_str() {
+        "int8" => Act::Int8,
+        "f32" => Act::F32,
+        _ => Act::Own,
+    };
+    let models = BTreeMap::from([("actor".to_string(), ModelSettings::New(NewModel { act, ..NewModel::default() }))]);
     let threads = std::env::var("BENCH_THREADS").ok().and_then(|n| n.parse().ok()).unwrap_or(2);
     let policy = Policy::start(&models, &words, 1, threads).map_err(|e| e.to_string())?;
     let mut peer = Peer::start("policy_peer.py")?;

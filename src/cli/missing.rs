@@ -67,7 +67,9 @@ fn unlearnt_base(name: &str, model: &serde_json::Value, folder: &Path) -> Option
     let base = model["base"].as_str().filter(|base| *base != "own")?;
     let adapted = !model["lora"].is_null() || !model["adapter"].is_null() || is_adapter(folder);
     let message = format!("`{name}` has no adapter, and only the base of one is kept as {base}");
-    let help = "add `lora: { rank: 1 }`: an adapter that nothing trains leaves the model what it is".to_owned();
+    let help = "add `lora: { rank: 1 }`: an adapter that nothing trains leaves the model what it is; or write `act: int8` in place of `base`, which rounds \
+                what acts of a model that is trained whole"
+        .to_owned();
     (!adapted).then(|| Wrong { at: vec!["models".into(), name.into(), "base".into()], message, help: Some(help) })
 }
 

@@ -35,7 +35,7 @@ pub fn start(pipeline: &Pipeline, threads: usize, start_weights: &Starts) -> Res
         let began = start_weights.get(name).map(|began| (began.display().to_string(), is_adapter(began)));
         let settings = match (settings, began) {
             (ModelSettings::Load(own), Some((load, adapted))) => begun(load, adapted, own),
-            (ModelSettings::New(_), Some((load, adapted))) => begun(load, adapted, LoadModel::default()),
+            (ModelSettings::New(new), Some((load, adapted))) => begun(load, adapted, LoadModel { act: new.act, ..LoadModel::default() }),
             (ModelSettings::Load(load), None) => {
                 let of = of(&load.of);
                 let adapter = load.adapter.as_deref().map(|adapter| found(adapter, &of)).transpose()?;

@@ -39,7 +39,7 @@ use crate::pipeline::{self, Catalog, Node, Pipeline, Role, Wrong};
 use crate::policy::ModelSettings;
 use crate::rollout::agent::Agent;
 use crate::row;
-use checks::{heads, served, shared, update_order};
+use checks::{acting, heads, served, shared, update_order};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -174,6 +174,7 @@ fn wrong(pipeline: &Pipeline, applies: fn(Role) -> bool) -> Vec<Wrong> {
     mistakes.extend(sizes::wrong(pipeline));
     mistakes.extend(served::wrong(pipeline));
     mistakes.extend(shared::wrong(pipeline));
+    mistakes.extend(acting::wrong(pipeline));
     mistakes
 }
 

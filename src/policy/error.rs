@@ -67,6 +67,8 @@ pub enum ModelFault {
     Adapter { what: String },
     #[error("its base can't be computed row by row, as `base` asks: {why}")]
     Base { why: String },
+    #[error("it can't act row by row, as `act` asks: {why}")]
+    Act { why: String },
     #[error("there is no model `{on}` whose base it could adapt")]
     NoBase { on: String },
     #[error("`{on}` has no base of its own: name the model that has it")]

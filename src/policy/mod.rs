@@ -21,10 +21,11 @@
 //!
 //! A base that stands still beside an adapter can be computed outside of libtorch ([`Base::Int8`], [`Base::F32`]), row by row, so that nothing of it is padded
 //! and what was written is kept as well: rooms `engine` (the decoder, its keys and values, and its gradient) and `products` (of 8 bits and of f32, by
-//! the processor's instructions).
+//! the processor's instructions). [`Act`] has them act for a model that is trained whole, while libtorch learns.
 //!
 //! Four rooms more: `model` (architectures, parameters by name, checkpoints), `generate` (answers), `update` (what is learnt and how), `remote`
 //! (answers of a server).
+mod acting;
 mod choices;
 mod encode;
 mod engine;
@@ -58,7 +59,7 @@ pub use model::export::{export, ExportKind};
 pub use model::saved::MOMENTS;
 pub use room::{adapters, available, parameters, unfit, LEARNING, PLAYING};
 pub use settings::{
-    Base, Dtype, EncoderModel, Head, LoadModel, LoraSettings, ModelSettings, NewKind, NewModel, RemoteModel, Sampling, ServeSettings,
+    Act, Base, Dtype, EncoderModel, Head, LoadModel, LoraSettings, ModelSettings, NewKind, NewModel, RemoteModel, Sampling, ServeSettings,
     ServerSettings, SharedModel, TokenKind,
 };
 pub use tally::Tally;

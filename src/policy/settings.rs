@@ -132,6 +132,9 @@ pub struct NewModel {
     /// Trains low-rank adapters beside the model's matrices and leaves those as they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lora: Option<LoraSettings>,
+    /// As of a model that is loaded: what acts.
+    #[serde(default, skip_serializing_if = "Act::is_own")]
+    pub act: Act,
 }
 
 /// Low-rank adapters (Hu et al. 2021), which are trained in place of the model's own weights.
@@ -223,6 +226,12 @@ pub struct LoadModel {
     /// long rows, faster where few rows are written at a time and slower where many tokens are read or learnt.
     #[serde(default, skip_serializing_if = "Base::is_own")]
     pub base: Base,
+    /// What acts, of a model all of whose weights are trained, or none: with `int8` answers are generated, and choices ranked, row by row with
+    /// matrices that are rounded anew for each version of the weights, as `base: int8` rounds a base. What learns, scores texts and is saved stays f32.
+    /// `logprob_gap` of `gpu-update` says how far the two are apart, and a policy gradient weighs each token by it (`old: recomputed`) unless `old` says
+    /// otherwise. `f32` acts in the same way without rounding, as `base: f32` does.
+    #[serde(default, skip_serializing_if = "Act::is_own")]
+    pub act: Act,
     /// Bytes, in GB, of the keys and values of what was read and written that are kept while the weights stay the same; a quarter of the memory that
     /// is free when they are first needed, when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -284,6 +293,25 @@ impl Base {
     }
 }
 
+/// What acts with a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Act {
+    /// The weights that learn.
+    #[default]
+    Own,
+    /// The same in 8 bits, row by row on a processor.
+    Int8,
+    /// The same in f32, row by row on a processor.
+    F32,
+}
+
+impl Act {
+    fn is_own(&self) -> bool {
+        *self == Act::Own
+    }
+}
+
 /// Families of new models.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -334,6 +362,7 @@ impl Default for NewModel {
             tied: false,
             head: Head::Language,
             lora: None,
+            act: Act::Own,
         }
     }
 }

@@ -12,8 +12,8 @@ use super::update::passes::{logprobs, read_rows, TrainingRow};
 use super::update::{update, Moments, UpdateStart};
 use super::versions::VersionedModel;
 use super::{
-    Example, GenerationOutput, Head, ModelFault, ModelSettings, Objective, Peers, PolicyError, Request, Sampling, UpdateReport,
-    UpdateSettings,
+    Example, GenerationOutput, Head, ModelFault, ModelSettings, Objective, Peers, PolicyError, RatioDenominator, Request, Sampling,
+    UpdateReport, UpdateSettings,
 };
 use crate::seed::mix;
 use std::collections::{BTreeMap, VecDeque};
@@ -115,7 +115,7 @@ impl PolicyState {
     }
 
     pub fn generate(&self, name: &str, version: u64, requests: &[Request], sampling: &Sampling) -> Result<GenerationOutput, PolicyError> {
-        let net = self.with_head(name, Head::Language)?.at(name, version)?;
+        let net = self.with_head(name, Head::Language)?.acting_at(name, version)?;
         let answers = self.stored(name, version, &net, |store| generate(&net, version, store, requests, sampling, self.threads))?;
         // Of a draw among numbers that are none nothing can be learnt, and nobody should be shown what was written.
         let finite = answers.replies.iter().flatten().all(|reply| reply.logprobs.iter().all(|logprob| logprob.is_finite()));
@@ -151,7 +151,7 @@ impl PolicyState {
     }
 
     pub fn likelihoods(&self, name: &str, version: u64, requests: &[Request], temperature: f64) -> Result<ChoiceScores, PolicyError> {
-        let net = self.with_head(name, Head::Language)?.at(name, version)?;
+        let net = self.with_head(name, Head::Language)?.acting_at(name, version)?;
         self.stored(name, version, &net, |store| weigh::likelihoods(&net, version, store, requests, temperature, self.threads))
     }
 
@@ -223,6 +223,9 @@ impl PolicyState {
         let needs_reference = settings.kl != 0.0 && head != Head::Value;
         let reference = if needs_reference { Some(self.reference(name, settings.reference.as_deref())?) } else { None };
         let net = model.net(flat);
+        // What acted may have been rounded.
+        let settings =
+            &UpdateSettings { old: settings.old.or(model.acting.rounded().then_some(RatioDenominator::Recomputed)), ..settings.clone() };
         let seed = mix(model.seed, version + 1);
         let parallel = Parallel { threads: self.threads, peers, start: peers.map_or(0, |_| hash(&values(flat))) };
         let before = UpdateStart { name, net: &net, moments: &model.moments, reference, seed, parallel };
@@ -236,12 +239,7 @@ impl PolicyState {
         report.version += 1;
         let model = self.models.get_mut(name).ok_or_else(|| PolicyError::NoModel(name.into()))?;
         model.moments = moments;
-        model.versions.push_back((report.version, flat));
-        while model.versions.len() > keep + 1 {
-            model.versions.pop_front();
-        }
-        let retained: Vec<u64> = model.versions.iter().map(|(version, _)| *version).collect();
-        model.stores.get_mut().retain(|version, _| retained.contains(version));
+        model.push(report.version, flat, keep);
         Ok(report)
     }
 
@@ -258,8 +256,7 @@ impl PolicyState {
             versions.extend(self.models.get_mut(name).and_then(|model| model.versions.pop_back()));
         }
         if let Some(model) = self.models.get_mut(name).filter(|_| !versions.is_empty()) {
-            model.versions = versions;
-            model.stores.get_mut().clear();
+            model.replace(versions);
         }
         Ok(newest)
     }

@@ -1,5 +1,6 @@
 //! One model of a process: what it begins with, the versions of what is trained of it that are kept, and how these are saved.
 
+use super::acting::Acting;
 use super::engine::MatrixFormat;
 use super::generate::store::Store;
 use super::model::adapter::{self, BaseLocation};
@@ -41,6 +42,8 @@ pub struct VersionedModel {
     pub stores: RefCell<BTreeMap<u64, Store>>,
     /// Bytes that each of those may take, where that is set.
     pub cache: Option<u64>,
+    /// What acts with a version.
+    pub acting: Acting,
     /// The seed of its random numbers.
     pub seed: u64,
     /// Where the weights lie that its adapter is of, if it has one and they lie anywhere else than beside it.
@@ -64,10 +67,11 @@ impl VersionedModel {
                 let tiny = Tiny::new(new, tokenizer.vocab_size()).map_err(wrong)?;
                 let flat = Tensor::from_slice(&tiny.layout().random(seed)).to_device(device);
                 let model = VersionedModel::begin(Arc::new(tiny), Arc::new(tokenizer), &flat, Kind::Float, seed);
-                match &new.lora {
-                    Some(lora) => model.adapted(lora, None).map_err(wrong),
-                    None => Ok(model),
-                }
+                let model = match &new.lora {
+                    Some(lora) => model.adapted(lora, None).map_err(wrong)?,
+                    None => model,
+                };
+                Ok(VersionedModel { acting: Acting::new(new.act, &model.start).map_err(wrong)?, ..model })
             }
             ModelSettings::Load(load) => VersionedModel::load(load, seed, device, &wrong),
             // It is made of the other one, and the others aren't kept among the models that learn.
@@ -89,6 +93,7 @@ impl VersionedModel {
             versions: VecDeque::new(),
             moments,
             stores: RefCell::default(),
+            acting: Acting::default(),
             cache: bytes(settings.cache_gb),
             seed: mix(seed, text(name)),
             base: self.base.clone(),
@@ -157,7 +162,8 @@ impl VersionedModel {
             let flat = own.read(&adapter, device)?;
             model = model.with_adapter(adapter, flat, load.head).map_err(wrong)?;
         }
-        Ok(VersionedModel { base: named.then_some(base), cache: bytes(load.cache_gb), ..model })
+        let acting = Acting::new(load.act, &model.start).map_err(wrong)?;
+        Ok(VersionedModel { base: named.then_some(base), cache: bytes(load.cache_gb), acting, ..model })
     }
 
     /// A model that begins with those weights, all of which are trained.
@@ -170,6 +176,7 @@ impl VersionedModel {
             versions,
             moments: Moments::new(flat),
             stores: RefCell::default(),
+            acting: Acting::default(),
             cache: None,
             seed,
             base: None,
@@ -213,6 +220,29 @@ impl VersionedModel {
         }
         let moments = Moments::new(&flat);
         Ok(VersionedModel { start, moments, versions: VecDeque::from([(0, flat)]), ..self })
+    }
+
+    /// What acts with a version that is still kept.
+    pub fn acting_at(&self, name: &str, version: u64) -> Result<Net, PolicyError> {
+        Ok(self.acting.at(version, self.at(name, version)?))
+    }
+
+    /// Makes `version` with the weights `flat` the newest, keeps `keep` older ones, and forgets what was made of the others.
+    pub fn push(&mut self, version: u64, flat: Tensor, keep: usize) {
+        self.versions.push_back((version, flat));
+        while self.versions.len() > keep + 1 {
+            self.versions.pop_front();
+        }
+        let kept = self.version_numbers();
+        self.stores.get_mut().retain(|version, _| kept.contains(version));
+        self.acting.retain(&kept);
+    }
+
+    /// Has `versions` in place of those there are, of which nothing made is left.
+    pub fn replace(&mut self, versions: VecDeque<(u64, Tensor)>) {
+        self.versions = versions;
+        self.stores.get_mut().clear();
+        self.acting.retain(&[]);
     }
 
     /// The newest version of what is trained.
@@ -323,9 +353,8 @@ impl VersionedModel {
             }
             Some(_) => return Err(other()),
         };
-        self.versions = VecDeque::from([(version, flat)]);
+        self.replace(VecDeque::from([(version, flat)]));
         self.moments = moments;
-        self.stores.get_mut().clear();
         Ok(version)
     }
 }

@@ -122,3 +122,29 @@ fn two_adapters_on_one_base_are_resumed_and_replayed() {
         assert!(message.contains("--model") && message.contains("actor, critic"), "{message}");
     }
 }
+
+/// A model that acts in 8 bits and learns in f32: on any number of workers, resumed, replayed and measured like any other.
+#[test]
+fn what_acts_in_8_bits_is_resumed_replayed_and_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let yaml = SMALL.replace("kv_heads: 1 }", "kv_heads: 1, act: int8 }");
+    let checked = done(flow().arg("check").arg(pipeline(folder.path(), &yaml)));
+    assert!(checked.contains("acts in int8 and learns in f32"), "{checked}");
+    let whole = trained(folder.path(), "whole", &yaml, &["--set", "iterations=4", "--workers", "2"]);
+    let short = trained(folder.path(), "short", &yaml, &["--set", "iterations=2"]);
+    done(flow().arg("resume").arg(&short).args(["--iterations", "4"]));
+    assert!(digest(&short) == digest(&whole), "resumed, and on another number of workers");
+    let replayed = folder.path().join("replayed");
+    done(flow().arg("replay").arg(&whole).arg("--out").arg(&replayed));
+    assert!(digest(&replayed).1 == digest(&whole).1, "replayed");
+    let own = trained(folder.path(), "own", SMALL, &["--set", "iterations=4"]);
+    assert!(digest(&own) != digest(&whole), "in f32 it is another run");
+    let gap = ask(&whole, "select min(value) as least, max(value) as most from metrics where name = 'logprob_gap'");
+    let (least, most) = (gap[0]["least"].as_f64().unwrap(), gap[0]["most"].as_f64().unwrap());
+    assert!(least > 1e-5 && most < 0.1, "{least} to {most}");
+    let measured = folder.path().join("measured");
+    let panel = ["--panel", "datasets/minesweeper-4x4-m2-7c0c5ec4294c.json", "--samples", "1"];
+    done(flow().arg("eval").arg(&whole).args(panel).arg("--out").arg(&measured));
+    let recipe = std::fs::read_to_string(measured.join("pipeline.yaml")).unwrap();
+    assert!(recipe.contains("act: int8"), "{recipe}");
+}

@@ -121,7 +121,7 @@ fn loaded(model: &Path, name: &str, settings: Option<&Value>) -> Value {
     if settings.is_some_and(|settings| settings.get("base").is_some()) {
         loaded["adapter"] = json!(model);
     }
-    for key in ["dtype", "base", "cache_gb"] {
+    for key in ["dtype", "base", "act", "cache_gb"] {
         if let Some(value) = settings.and_then(|settings| settings.get(key)) {
             loaded[key] = value.clone();
         }

@@ -1,16 +1,18 @@
 //! Warns of a clip range that can never take effect: the ratio that it clips is exactly 1 in the first optimiser step after the rows were
 //! played.
 
+use super::acting;
 use crate::ops::{acts, is, operator};
 use crate::pipeline::{Carries, Node, Pipeline, Role};
-use crate::policy::{Objective, RatioDenominator, UpdateSettings};
+use crate::policy::{Objective, UpdateSettings};
 
 /// The note on an update that takes one step an iteration from the very weights that its rows were played with; none on others.
 pub fn note(node: &Node, with: &UpdateSettings, pipeline: &Pipeline) -> Option<String> {
     let declared = ["clip", "clip_high"].into_iter().find(|key| node.with.gives(key))?;
     let acted = with.objective == Objective::PolicyGradient;
     let at_once = with.minibatch == 0 && with.epochs == 1;
-    (acted && at_once && (with.old == RatioDenominator::Recomputed || fresh(node, pipeline))).then(|| {
+    let rounded = with.old.is_none() && node.model().and_then(|model| pipeline.models.get(model)).is_some_and(acting::rounded);
+    (acted && at_once && (with.recomputes() || rounded || fresh(node, pipeline))).then(|| {
         format!(
             "`{declared}` can't act: with one step an iteration the weights are still those that the ratio divides by, so it is 1; \
              `minibatch` or `epochs` makes it several"

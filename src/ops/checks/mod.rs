@@ -1,5 +1,6 @@
 //! Checks that span several nodes: how operators, models and agents fit together in one pipeline. `flow check` reports what they find.
 
+pub mod acting;
 pub mod agents;
 pub mod branches;
 pub mod critics;

@@ -73,7 +73,7 @@ fn how_far_acting_and_learning_are_apart_is_measured() {
         // A quarter of a nat aside for every other row.
         let tokens: usize = rows.iter().map(|row| row.response.len()).sum();
         let moved: usize = rows.iter_mut().step_by(2).map(|row| row.logprobs.iter_mut().map(|x| *x -= 0.25).count()).sum();
-        for settings in [settings.clone(), UpdateSettings { old: RatioDenominator::Recomputed, ..settings.clone() }] {
+        for settings in [settings.clone(), UpdateSettings { old: Some(RatioDenominator::Recomputed), ..settings.clone() }] {
             let shifted = gap(&rows, &settings);
             assert!((shifted - 0.25 * moved as f64 / tokens as f64).abs() <= first + 1e-5, "{shifted}");
         }

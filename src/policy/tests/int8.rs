@@ -95,3 +95,69 @@ fn what_cannot_be_rounded_is_refused_in_words() {
     let bare = ModelSettings::Load(LoadModel { load: folder.display().to_string(), base: Base::Int8, ..Default::default() });
     assert!(refused(bare).contains("say `lora` or `adapter`"));
 }
+
+/// A model that is trained whole and acts rounded: near what learns, the same on any number of threads and in any company, and rounded anew for each
+/// version.
+#[test]
+fn what_acts_is_rounded_and_what_learns_is_not() {
+    acts(Act::Int8, 1e-4, 0.3);
+    acts(Act::F32, 0.0, 1e-4);
+}
+
+/// What acts is at least `least` off what learns somewhere, and less than `most` anywhere.
+fn acts(act: Act, least: f32, most: f32) {
+    let [own, one_thread, two_threads] =
+        [(Act::Own, 1), (act, 1), (act, 2)].map(|(act, threads)| policy(ModelSettings::New(NewModel { act, ..tiny() }), threads).unwrap());
+    let learn = UpdateSettings { lr: 1e-2, ..Default::default() };
+    for version in 0..3 {
+        let played = rows(&one_thread, version);
+        assert!(played == rows(&two_threads, version), "the number of threads");
+        for (request, row) in requests(60).iter().zip(&played).step_by(7) {
+            let alone = one_thread.generate("actor", version, vec![request.clone()], sampling(1.0)).unwrap();
+            assert_eq!((&alone[0].tokens, &alone[0].logprobs), (&row.response, &row.logprobs), "alone");
+        }
+        // What learns is the model that isn't rounded, and so near that a token's chance is a few hundredths off.
+        let learnt = one_thread.logprobs("actor", &played, None).unwrap();
+        let apart: Vec<f32> =
+            learnt.iter().flatten().zip(played.iter().flat_map(|row| &row.logprobs)).map(|(a, b)| (a - b).abs()).collect();
+        assert!(apart.iter().all(|apart| *apart < most) && apart.iter().any(|apart| *apart > least), "{apart:?}");
+        if version == 0 {
+            assert!(learnt == own.logprobs("actor", &played, None).unwrap(), "to the bit");
+        }
+        let reports = [&one_thread, &two_threads].map(|policy| policy.update("actor", played.clone(), &learn).unwrap());
+        let gap = reports[0].gap.unwrap();
+        assert!(reports[0] == reports[1] && gap > f64::from(least) && gap < 0.3 * f64::from(most), "{gap}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let saved = folder.path().join("saved");
+    one_thread.save("actor", &saved).unwrap();
+    let played = rows(&one_thread, 3);
+    assert_eq!(two_threads.load("actor", &saved).unwrap(), 3);
+    assert!(rows(&two_threads, 3) == played, "saved and loaded");
+    let loaded = LoadModel { load: saved.display().to_string(), act, ..Default::default() };
+    assert!(rows(&policy(ModelSettings::Load(loaded), 1).unwrap(), 0) == played, "begun with");
+}
+
+/// Where nothing is said, tokens are weighed by how much likelier they are to what learns; what is said counts.
+#[test]
+fn the_difference_is_made_up_for() {
+    let act = |act| policy(ModelSettings::New(NewModel { act, ..tiny() }), 1).unwrap();
+    let played = rows(&act(Act::Int8), 0);
+    let update = |acts, old| {
+        let policy = act(acts);
+        let report = policy.update("actor", played.clone(), &UpdateSettings { old, lr: 1e-2, ..Default::default() }).unwrap();
+        (report, policy.logprobs("actor", &played, None).unwrap())
+    };
+    let [recorded, recomputed] = [RatioDenominator::Recorded, RatioDenominator::Recomputed].map(|old| update(Act::Own, Some(old)));
+    assert!(recorded != recomputed);
+    assert!(update(Act::Own, None) == recorded && update(Act::Int8, None) == recomputed);
+    assert!(update(Act::Int8, Some(RatioDenominator::Recorded)) == recorded);
+}
+
+#[test]
+fn what_cannot_act_row_by_row_is_refused_in_words() {
+    let refused = |model| policy(ModelSettings::New(model), 1).map(|_| ()).unwrap_err().to_string();
+    let lora = LoraSettings { rank: 4, targets: vec!["all-linear".into()], ..Default::default() };
+    assert!(refused(NewModel { act: Act::Int8, lora: Some(lora), ..tiny() }).contains("beside an adapter"));
+    assert!(refused(NewModel { act: Act::Int8, head: Head::Value, ..tiny() }).contains("a critic doesn't act"));
+}

@@ -11,7 +11,7 @@ fn settings() -> impl Strategy<Value = UpdateSettings> {
     use Aggregation::*;
     let aggregation = prop_oneof![Just(TokenMean), Just(SeqMeanTokenSum), Just(SeqMeanTokenMean), Just(SeqMeanTokenSumNorm)];
     let ratio = prop_oneof![Just(RatioKind::Token), Just(RatioKind::Sequence)];
-    let old = prop_oneof![Just(RatioDenominator::Recorded), Just(RatioDenominator::Recomputed)];
+    let old = prop_oneof![Just(None), Just(Some(RatioDenominator::Recomputed))];
     let kl_kind = prop_oneof![Just(KlKind::K1), Just(KlKind::K2), Just(KlKind::K3), Just(KlKind::Abs)];
     let mask_below = prop_oneof![Just((None, MaskFrom::Current)), Just((Some(0.4), MaskFrom::Current)), Just((Some(0.4), MaskFrom::Start))];
     (aggregation, ratio, old, kl_kind, mask_below, prop_oneof![Just(0.0), Just(0.3)]).prop_map(

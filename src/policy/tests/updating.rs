@@ -250,7 +250,7 @@ fn aged(count: usize) -> (Policy, Vec<Example>) {
 fn fresh_rows_have_no_need_of_recomputing() {
     let run = |old, ratio| {
         let (policy, rows) = acted(40);
-        let settings = UpdateSettings { lr: 1e-3, old, ratio, ..Default::default() };
+        let settings = UpdateSettings { lr: 1e-3, old: Some(old), ratio, ..Default::default() };
         let report = policy.update("actor", rows.clone(), &settings).unwrap();
         (report, policy.logprobs("actor", &rows, None).unwrap().concat())
     };
@@ -269,7 +269,7 @@ fn fresh_rows_have_no_need_of_recomputing() {
 fn aged_rows_are_weighted_by_their_importance() {
     let (policy, rows) = aged(40);
     let start = policy.logprobs("actor", &rows, None).unwrap();
-    let settings = UpdateSettings { old: RatioDenominator::Recomputed, truncate: 1.1, ..Default::default() };
+    let settings = UpdateSettings { old: Some(RatioDenominator::Recomputed), truncate: 1.1, ..Default::default() };
     let report = policy.update("actor", rows.clone(), &settings).unwrap();
     let (mut expected, mut truncated, mut tokens) = (0.0, 0, 0);
     for (row, start) in rows.iter().zip(&start) {

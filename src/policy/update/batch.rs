@@ -7,7 +7,7 @@
 use super::parallel::Parallel;
 use super::passes::{logprobs, many, TrainingRow};
 use super::report::RowUse;
-use super::settings::{CountedTokens, MaskFrom, MaskUnit, Objective, RatioDenominator, UpdateSettings};
+use super::settings::{CountedTokens, MaskFrom, MaskUnit, Objective, UpdateSettings};
 use crate::policy::model::Net;
 use crate::policy::{Example, PolicyError, RowFault, UpdateFault};
 
@@ -43,7 +43,7 @@ impl<'a> UpdateBatch<'a> {
         let mut part: Vec<Vec<bool>> = rows.iter().map(|row| vec![true; row.len()]).collect();
         let acted = settings.objective == Objective::PolicyGradient;
         let mask = settings.mask_below.filter(|_| settings.mask_from == MaskFrom::Start);
-        let needs_start = acted && (mask.is_some() || settings.old == RatioDenominator::Recomputed);
+        let needs_start = acted && (mask.is_some() || settings.recomputes());
         let start = if needs_start { Some(begin(model, net, &rows, settings, parallel)?) } else { None };
         if let (Some(start), Some(below)) = (&start, mask) {
             for (row, start) in start.iter().enumerate() {

@@ -196,8 +196,10 @@ pub struct UpdateSettings {
     pub clip_high: Option<f64>,
     /// What is clipped: each token's ratio, or one ratio a row.
     pub ratio: RatioKind,
-    /// What a ratio divides by: the recorded log-probabilities, or recomputed ones with an importance weight a token.
-    pub old: RatioDenominator,
+    /// What a ratio divides by: the recorded log-probabilities, or recomputed ones with an importance weight a token. When left out: recorded ones,
+    /// and recomputed ones where what acted was rounded and what learns isn't (`act: int8` of a model).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub old: Option<RatioDenominator>,
     /// The most that such an importance weight may be; 2 as in released code (SkyRL's scripts, verl's documentation).
     #[schemars(range(min = 1.0))]
     pub truncate: f64,
@@ -295,6 +297,11 @@ impl UpdateSettings {
         }
     }
 
+    /// Whether ratios divide by log-probabilities under the weights that the update starts from.
+    pub fn recomputes(&self) -> bool {
+        self.old == Some(RatioDenominator::Recomputed)
+    }
+
     /// Refuses settings that no update can be made with; the schema says the rest.
     ///
     /// # Errors
@@ -321,7 +328,7 @@ impl Default for UpdateSettings {
             clip: 0.2,
             clip_high: None,
             ratio: RatioKind::Token,
-            old: RatioDenominator::Recorded,
+            old: None,
             truncate: 2.0,
             dual_clip: None,
             value_clip: 0.2,

@@ -3,7 +3,7 @@
 use super::batch::UpdateBatch;
 use super::loss;
 use super::passes::{Pass, TracedPass};
-use super::settings::{Aggregation, MaskFrom, MaskUnit, Objective, RatioDenominator, RatioKind};
+use super::settings::{Aggregation, MaskFrom, MaskUnit, Objective, RatioKind};
 use crate::policy::model::Net;
 use crate::policy::tensors::indices;
 use crate::policy::Example;
@@ -115,8 +115,7 @@ impl PassTokens<'_> {
         let (new, entropy) = self.logprobs();
         let imitates = settings.objective == Objective::Sft;
         let acted = if imitates { new.detach() } else { self.own(&|row| batch.examples[row].logprobs.clone()) };
-        let start =
-            batch.start.as_ref().filter(|_| settings.old == RatioDenominator::Recomputed).map(|start| self.own(&|row| start[row].clone()));
+        let start = batch.start.as_ref().filter(|_| settings.recomputes()).map(|start| self.own(&|row| start[row].clone()));
         let old = start.as_ref().unwrap_or(&acted);
         let ratio = match settings.ratio {
             RatioKind::Token => loss::ratio(&new, old),
