@@ -8,6 +8,7 @@ with the same rows and the same weights and moments, bit for bit.
 """
 
 import random
+import shutil
 import signal
 import statistics
 import subprocess
@@ -71,6 +72,9 @@ def main():
                 after.append(committed(run))
                 subprocess.run([FLOW, "resume", run], check=True, **QUIET)
                 same += digest(run) == whole
+                shutil.rmtree(run)
+                if (i + 1) % 50 == 0:
+                    print(f"{sent.name}: {same} of {i + 1} so far", flush=True)
             spread = f"{min(after)} to {max(after)} iterations were committed at the time, {statistics.median(after):.0f} in the median"
             print(f"{sent.name}: {same} of {times} end with the digest of the unbroken run ({spread})", flush=True)
             if same < times:
