@@ -71,7 +71,7 @@ fn draw(area: &Area, axis: &str, columns: &[&str], lines: &[Line], range: std::o
         .x_labels(columns.len().max(2))
         .x_label_formatter(&name)
         .x_desc(axis)
-        .light_line_style(WHITE)
+        .max_light_lines(0)
         .draw()?;
     for (line, colour) in lines.iter().zip(COLOURS.iter().cycle()) {
         let at = || (0..).map(f64::from).zip(&line.points);
@@ -117,6 +117,7 @@ mod tests {
         for text in ["thousand tokens", "\n60\n", "\n120\n", "\n240\n", "GRPO", "told &lt;notes&gt;"] {
             assert!(picture.contains(text), "{text:?} isn't in {picture}");
         }
+        assert!(!picture.contains("stroke=\"#FFFFFF\""), "lines that nobody sees");
         assert!(picture.find("told").unwrap() < picture.find("GRPO").unwrap(), "it ends higher");
         assert_eq!(picture, svg("thousand tokens", &["60", "120", "240"], &lines).unwrap().unwrap());
     }
