@@ -44,6 +44,13 @@ fn large(name: &str, pipeline: &Pipeline, catalog: &Catalog, free: u64) -> Optio
         (true, None) => count.saturating_mul(LEARNING),
         (true, Some(adapters)) => count.saturating_mul(playing).saturating_add(adapters.saturating_mul(LEARNING)),
     };
+    // What acts beside it, packed.
+    let packed = match pipeline.models[name]["act"].as_str() {
+        Some("f32") => PLAYING,
+        Some("int8") => 1,
+        _ => 0,
+    };
+    let needs = needs.saturating_add(count.saturating_mul(packed));
     let verb = if learns { "training" } else { "playing with" };
     (needs > free).then(|| Wrong {
         at: vec!["models".into(), name.into()],
@@ -105,5 +112,8 @@ log: [rollout]\n";
         // An adapter of rank 16 beside q and v is 100 * 4 * 8192 * 16 numbers: 0.8 GB more.
         let adapted = needs(&learnt.replace("kv_heads: 64 }", "kv_heads: 64, lora: { rank: 16 } }"));
         assert!(adapted.contains("training it takes 322.9 GB"), "{adapted}");
+        // What acts in 8 bits is a byte a number more.
+        let acting = needs(&text.replace("kv_heads: 64 }", "kv_heads: 64, act: int8 }"));
+        assert!(acting.contains("playing with it takes 402.6 GB"), "{acting}");
     }
 }
