@@ -44,7 +44,7 @@ fn large(name: &str, pipeline: &Pipeline, catalog: &Catalog, free: u64) -> Optio
         (true, None) => count.saturating_mul(LEARNING),
         (true, Some(adapters)) => count.saturating_mul(playing).saturating_add(adapters.saturating_mul(LEARNING)),
     };
-    // What acts beside it, packed.
+    // The copy that acts, if `act` asks for one: bytes a parameter, without the scales of 8 bits.
     let packed = match pipeline.models[name]["act"].as_str() {
         Some("f32") => PLAYING,
         Some("int8") => 1,

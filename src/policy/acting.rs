@@ -12,15 +12,15 @@ use tch::Kind;
 #[derive(Default)]
 pub struct Acting {
     act: Act,
-    /// That of the versions that have acted.
+    /// The versions that have acted, as they act.
     nets: RefCell<BTreeMap<u64, Net>>,
 }
 
 impl Acting {
-    /// That `act` acts with a model that begins as `start`.
+    /// Has `act` act with a model that begins with the weights of `start`.
     ///
     /// # Errors
-    /// If it can't.
+    /// If such a model can't act so: on a GPU, beside an adapter, as a critic, or in another kind than f32.
     pub fn new(act: Act, start: &Net) -> Result<Acting, ModelFault> {
         let why = match () {
             () if act == Act::Own => None,

@@ -132,7 +132,7 @@ pub struct NewModel {
     /// Trains low-rank adapters beside the model's matrices and leaves those as they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lora: Option<LoraSettings>,
-    /// As of a model that is loaded: what acts.
+    /// What acts, as with a model that is loaded.
     #[serde(default, skip_serializing_if = "Act::is_own")]
     pub act: Act,
 }
@@ -226,7 +226,7 @@ pub struct LoadModel {
     /// long rows, faster where few rows are written at a time and slower where many tokens are read or learnt.
     #[serde(default, skip_serializing_if = "Base::is_own")]
     pub base: Base,
-    /// What acts, of a model all of whose weights are trained, or none: with `int8` answers are generated, and choices ranked, row by row with
+    /// What acts with a model that is trained whole, or not at all: with `int8` answers are generated, and choices ranked, row by row with
     /// matrices that are rounded anew for each version of the weights, as `base: int8` rounds a base. What learns, scores texts and is saved stays f32.
     /// `logprob_gap` of `gpu-update` says how far the two are apart, and a policy gradient weighs each token by it (`old: recomputed`) unless `old` says
     /// otherwise. `f32` acts in the same way without rounding, as `base: f32` does.
