@@ -11,7 +11,11 @@ pub const PLACES: Placeholders = &[
     ("row", "the columns of the row, by name: `row.observation`"),
     ("before", "those of the turn before in the same attempt; in a first turn texts are empty and numbers 0"),
     ("after", "those of the turn after; in a last turn `after.observation` is the outcome, other texts are empty and numbers 0"),
+    ("history", "the turns before it in the same attempt, oldest first: `observation` and `action` of each"),
 ];
+
+/// What `history` tells of a turn, as it does in an agent's prompt.
+const PAST: [&str; 2] = ["observation", "action"];
 
 /// The columns that say which rows are turns of one attempt.
 const ATTEMPT: [&str; 5] = ["iteration", "task", "sample", "attempt", "phase"];
@@ -33,6 +37,10 @@ impl RowText {
         let template = PromptTemplate::read(setting, PLACES)?;
         let fields = template.fields();
         let of = |place: &'static str| {
+            // A loop's variable has no name here, so that all that it could ask for is read.
+            if place == "history" && fields.iter().any(|field| field.split('.').next() == Some(place)) {
+                return (place, PAST.iter().map(|column| column.to_string()).collect());
+            }
             let own = fields.iter().filter_map(|field| field.strip_prefix(place)?.strip_prefix('.'));
             (place, own.map(|column| column.split('.').next().unwrap_or(column).to_owned()).collect())
         };
@@ -60,13 +68,20 @@ impl RowText {
         let text = |i: usize| {
             let filled = self.template.fill(|place| {
                 let own = self.columns.iter().find(|(name, _)| *name == place);
+                let value = |from: Option<usize>| {
+                    let value = |column: &String| (column.clone(), cell(&rows, place, column, from, i));
+                    own.map_or(Value::UNDEFINED, |(_, columns)| Value::from_pairs(columns.iter().map(value)))
+                };
+                if place == "history" {
+                    let first = (0..i).rev().take_while(|&other| attempts.get(other) == Some(&attempts[i])).last().unwrap_or(i);
+                    return (first..i).map(|past| value(Some(past))).collect();
+                }
                 let from = match place {
                     "before" => beside(i, i.checked_sub(1)),
                     "after" => beside(i, Some(i + 1)),
                     _ => Some(i),
                 };
-                let value = |column: &String| (column.clone(), cell(&rows, place, column, from, i));
-                own.map_or(Value::UNDEFINED, |(_, columns)| Value::from_pairs(columns.iter().map(value)))
+                value(from)
             });
             filled.map_err(RowTextError::from)
         };
@@ -136,6 +151,7 @@ mod tests {
             ("turn", Arc::new(UInt32Array::from(vec![0, 1, 2, 0]))),
             ("phase", texts(["play"; 4])),
             ("observation", texts(["hall", "attic", "hall", "hall"])),
+            ("action", texts(["up", "down", "open", "wait"])),
             ("outcome", texts(["", "", "behind the door", "lost"])),
             ("answer_memory", texts(["", "red", "red", ""])),
             ("reward", Arc::new(Float32Array::from(vec![0.0, 0.5, 1.0, 0.0]))),
@@ -158,9 +174,18 @@ mod tests {
     }
 
     #[test]
+    fn a_text_tells_of_all_turns_before_it_in_its_attempt() {
+        assert_eq!(
+            texts("{% for past in history %}{{ past.observation }}: {{ past.action }}, {% endfor %}{{ history[-1:] | length }} {{ row.turn }}"),
+            ["0 0", "hall: up, 1 1", "hall: up, attic: down, 1 2", "0 0"]
+        );
+    }
+
+    #[test]
     fn it_says_which_columns_it_needs() {
         let needs = |text: &str| RowText::new(text).unwrap().needs().into_iter().collect::<Vec<_>>();
         assert_eq!(needs("{{ after.observation }} {{ row.turn }}"), ["observation", "outcome", "turn"]);
+        assert_eq!(needs("{{ row.turn }}{{ history | length }}"), ["action", "observation", "turn"]);
         assert_eq!(needs("{% if before.answer_memory %}x{% endif %}"), ["answer_memory"]);
         assert!(RowText::new("{{ state }}").unwrap_err().to_string().contains("there is no `state` to tell"));
     }
