@@ -15,6 +15,7 @@
 
 use super::cache::Cache;
 use super::config::{Biases, DecoderConfig, OutputHead, EMBEDDING, NORM, OUTPUT, VALUE_HEAD};
+use super::linear::linear;
 use super::lora::LowRank;
 use super::parameters::Layout;
 use super::reading::{AttentionBlocks, TrieTensors};
@@ -36,13 +37,13 @@ struct Linear {
 impl Linear {
     /// Of `x` `[.., inputs]`: `[.., outputs]`.
     fn forward(&self, x: &Tensor) -> Tensor {
-        self.adapted(x, x.linear(&self.weight, self.bias.as_ref()), 0)
+        self.adapted(x, linear(x, &self.weight, self.bias.as_ref()), 0)
     }
 
     /// Of its outputs `outputs` from `at` on; a parameter's outputs are all among them, or none.
     fn part(&self, x: &Tensor, at: i64, outputs: i64) -> Tensor {
         let bias = self.bias.as_ref().map(|bias| bias.narrow(0, at, outputs));
-        self.adapted(x, x.linear(&self.weight.narrow(0, at, outputs), bias.as_ref()), at)
+        self.adapted(x, linear(x, &self.weight.narrow(0, at, outputs), bias.as_ref()), at)
     }
 
     /// `y`, the outputs from `at` on, plus the adapters' updates.
@@ -147,17 +148,17 @@ impl Decoder {
     fn with_rope(config: &DecoderConfig, rope: Rope, weights: &Weights) -> Decoder {
         let block = |i: usize| {
             let get = |tail: &str| weights.get(&format!("model.layers.{i}.{tail}.weight"));
-            let linear = |tail: &str, bias: bool| Linear {
+            let matrix = |tail: &str, bias: bool| Linear {
                 weight: get(tail),
                 bias: bias.then(|| weights.get(&format!("model.layers.{i}.{tail}.bias"))),
                 low_rank: weights.low_rank(&format!("model.layers.{i}.{tail}.weight")),
             };
             let Biases { qkv, out, feed_forward } = config.biases;
             DecoderBlock {
-                qkv: linear("self_attn.qkv", qkv),
-                out: linear("self_attn.o_proj", out),
-                gate_up: linear("mlp.gate_up", feed_forward),
-                down: linear("mlp.down_proj", feed_forward),
+                qkv: matrix("self_attn.qkv", qkv),
+                out: matrix("self_attn.o_proj", out),
+                gate_up: matrix("mlp.gate_up", feed_forward),
+                down: matrix("mlp.down_proj", feed_forward),
                 head_norms: config.head_norms.then(|| (get("self_attn.q_norm"), get("self_attn.k_norm"))),
                 norm1: get("input_layernorm"),
                 norm2: get("post_attention_layernorm"),
@@ -341,6 +342,6 @@ impl Network for Decoder {
     }
 
     fn outputs(&self, states: &Tensor) -> Tensor {
-        states.linear::<Tensor>(&self.output, None).to_kind(Kind::Float)
+        linear(states, &self.output, None).to_kind(Kind::Float)
     }
 }

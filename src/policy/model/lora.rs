@@ -11,6 +11,7 @@
 //! Of a critic the value head is learnt whole beside them (what PEFT calls a module to save), so that the base need not have one.
 
 use super::config::VALUE_HEAD;
+use super::linear::linear;
 use super::parameters::{Initializer, Layout, Leaf, Parameter};
 use super::views::Views;
 use crate::policy::{LoraSettings, ModelFault};
@@ -239,7 +240,7 @@ impl LowRank {
     /// The update for the inputs `x` `[.., in]`: `[.., outputs]`.
     pub fn forward(&self, x: &Tensor) -> Tensor {
         let kept_inputs = self.dropout.as_ref().map(|dropout| dropout.apply(x));
-        (kept_inputs.as_ref().unwrap_or(x).linear::<Tensor>(&self.a, None) * self.scaling).linear::<Tensor>(&self.b, None)
+        linear(&(linear(kept_inputs.as_ref().unwrap_or(x), &self.a, None) * self.scaling), &self.b, None)
     }
 }
 

@@ -15,6 +15,7 @@ pub mod export;
 mod fields;
 pub mod folder;
 mod gguf;
+mod linear;
 mod llama;
 pub mod lora;
 pub mod parameters;

@@ -81,3 +81,30 @@ fn how_far_acting_and_learning_are_apart_is_measured() {
         assert_eq!(policy.update("actor", rows, &sft).unwrap().gap, None);
     }
 }
+
+/// A feed-forward part whose sums oneDNN breaks by the number of rows where a processor has AMX, alone and with an adapter.
+#[test]
+fn a_row_has_the_same_bits_in_any_company() {
+    let new = NewModel { layers: 3, width: 384, hidden: Some(1536), ..super::tiny() };
+    let temporary = tempfile::tempdir().unwrap();
+    let wide = Policy::start(&BTreeMap::from([("actor".to_string(), ModelSettings::New(new))]), &[], 3, 1).unwrap();
+    wide.save("actor", temporary.path()).unwrap();
+    let mut random = crate::seed::Random::new(1);
+    let mut request =
+        |_| Request { prompt: (0..100).map(|_| 2 + random.below(250) as u32).collect(), seed: random.next(), choices: vec![] };
+    let requests: Vec<Request> = (0..20).map(&mut request).collect();
+    for lora in [None, Some(LoraSettings { targets: vec!["all-linear".into()], ..Default::default() })] {
+        let load = LoadModel { load: temporary.path().display().to_string(), dtype: Dtype::Bf16, lora, ..Default::default() };
+        let policy = Policy::start(&BTreeMap::from([("actor".to_string(), ModelSettings::Load(load))]), &[], 3, 1).unwrap();
+        let answers = |version, requests: &[Request]| policy.generate("actor", version, requests.to_vec(), super::sampling(1.0)).unwrap();
+        let learnt = super::examples(&requests, &answers(0, &requests));
+        let settings = UpdateSettings { objective: Objective::Sft, lr: 1e-3, ..Default::default() };
+        policy.update("actor", learnt.clone(), &settings).unwrap();
+        let together = answers(1, &requests);
+        for (version, few) in [(2, 1), (3, 3)] {
+            // The same weights again, so that what was read is forgotten.
+            policy.update("actor", learnt.clone(), &UpdateSettings { lr: 0.0, ..settings.clone() }).unwrap();
+            assert_eq!(answers(version, &requests[..few]), together[..few], "{few} and 20 requests");
+        }
+    }
+}
