@@ -42,7 +42,7 @@ struct Evaluate {
     /// The file of a frozen panel.
     #[schemars(extend("x-names" = "file"))]
     panel: String,
-    /// Measures at iterations 0, `every`, 2 * `every` and at the end.
+    /// Measures at iterations 0, `every`, 2 * `every` and, where an update gives the weights, at the end.
     #[serde(default = "ten")]
     #[schemars(range(min = 1))]
     every: u64,
