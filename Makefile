@@ -130,13 +130,17 @@ reproduce-empo2: build
 reproduce-slea-rl: build
 	target/release/flow study studies/slea-rl.yaml $(ARGS)
 
-# EAPO's table in small, written to docs/eapo.md: two hours of two cores; it goes on where it was left, as above.
+# EAPO's tables in small, written to docs/eapo.md and docs/eapo-search.md: two hours of two cores; it goes on where it was left, as above.
 reproduce-eapo: build
 	target/release/flow study studies/eapo.yaml $(ARGS)
+	target/release/flow study studies/eapo-search.yaml $(ARGS)
 
-# The four papers and their baselines on one world, written to docs/papers.md: an hour of two cores; it goes on where it was left, as above.
+# The four papers and their baselines on two worlds, written to docs/papers.md and docs/papers-kitchen.md: two hours of two cores; it goes on where it was
+# left, as above.
 reproduce-papers: build
 	target/release/flow study studies/papers.yaml $(ARGS)
+	target/release/flow env install textworld-express
+	target/release/flow study studies/papers-kitchen.yaml $(ARGS)
 
 # The same methods on ScienceWorld itself, written to docs/scienceworld.md: hours, as above.
 reproduce-scienceworld: build
