@@ -39,11 +39,11 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Tensor {
 mod tests {
     use super::*;
 
-    /// Shapes of SmolLM2's and Qwen2.5's `down_proj`, one with no whole number of tiles, and one that needs no parts.
+    /// SmolLM2's `down_proj`, a part of Qwen2.5's, a matrix with no whole number of tiles, and one that needs no parts.
     #[test]
     fn a_row_in_bf16_has_the_same_bits_in_any_company() {
         tch::set_num_threads(1);
-        for (inputs, outputs) in [(1536, 576), (4864, 896), (1000, 576), (576, 3072)] {
+        for (inputs, outputs) in [(1536, 576), (4864, 384), (1000, 384), (576, 64)] {
             let random = |rows: i64| Tensor::randn([rows, inputs], (Kind::Float, Device::Cpu)).to_kind(Kind::BFloat16);
             let (x, weight, bias) = (random(272), random(outputs), random(1).view([-1]).narrow(0, 0, outputs.min(inputs)));
             let bias = (outputs <= inputs).then_some(&bias);

@@ -92,7 +92,7 @@ fn a_row_has_the_same_bits_in_any_company() {
     let mut random = crate::seed::Random::new(1);
     let mut request =
         |_| Request { prompt: (0..100).map(|_| 2 + random.below(250) as u32).collect(), seed: random.next(), choices: vec![] };
-    let requests: Vec<Request> = (0..20).map(&mut request).collect();
+    let requests: Vec<Request> = (0..4).map(&mut request).collect();
     for lora in [None, Some(LoraSettings { targets: vec!["all-linear".into()], ..Default::default() })] {
         let load = LoadModel { load: temporary.path().display().to_string(), dtype: Dtype::Bf16, lora, ..Default::default() };
         let policy = Policy::start(&BTreeMap::from([("actor".to_string(), ModelSettings::Load(load))]), &[], 3, 1).unwrap();
@@ -101,10 +101,10 @@ fn a_row_has_the_same_bits_in_any_company() {
         let settings = UpdateSettings { objective: Objective::Sft, lr: 1e-3, ..Default::default() };
         policy.update("actor", learnt.clone(), &settings).unwrap();
         let together = answers(1, &requests);
-        for (version, few) in [(2, 1), (3, 3)] {
+        for (version, few) in [(2, 1), (3, 2)] {
             // The same weights again, so that what was read is forgotten.
             policy.update("actor", learnt.clone(), &UpdateSettings { lr: 0.0, ..settings.clone() }).unwrap();
-            assert_eq!(answers(version, &requests[..few]), together[..few], "{few} and 20 requests");
+            assert_eq!(answers(version, &requests[..few]), together[..few], "{few} and 4 requests");
         }
     }
 }
