@@ -7,44 +7,8 @@
 //! Keys and values come in pages of [`PAGE`] places. Sums go through the places in their order, or through as many lanes as a page has places, so
 //! they follow from the token's place and what stands before it. Heads that share keys are looked at together.
 
-use super::kv::KvNumber;
+use super::kv::{Heads, KvNumber, PAGE};
 use crate::policy::products::vectors::{sum, vectorised, Lanes, Vector, LANES};
-
-/// Places of a page: the lanes of a sum.
-pub const PAGE: usize = LANES;
-
-/// Sizes of attention.
-#[derive(Clone, Copy, Debug)]
-pub struct Heads {
-    /// Heads of queries.
-    pub queries: usize,
-    /// Heads of keys and values.
-    pub keys: usize,
-    /// Numbers of a head.
-    pub head: usize,
-}
-
-impl Heads {
-    /// Numbers of a value in a page.
-    pub fn padded(self) -> usize {
-        self.head.next_multiple_of(LANES)
-    }
-
-    /// Numbers of a page for one head: keys `[head, PAGE]`, then values `[PAGE, padded]`.
-    pub fn span(self) -> usize {
-        (self.head + self.padded()) * PAGE
-    }
-
-    /// Numbers of a page for one block.
-    pub fn page(self) -> usize {
-        self.keys * self.span()
-    }
-
-    /// What scores are multiplied by.
-    pub fn scale(self) -> f32 {
-        1.0 / (self.head as f32).sqrt()
-    }
-}
 
 /// The probabilities of the keys, for each of `G` heads: what is left in `scores`, a page a place.
 #[inline(always)]

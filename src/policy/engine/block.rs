@@ -1,6 +1,6 @@
 //! Forward through the blocks: the formulas of [`crate::policy::model::decoder`], a row a token.
 
-use super::attention::Heads;
+use super::kv::Heads;
 use super::linear::MatrixAdapters;
 use super::norm::{heads_normed, normed};
 use super::rope::turn;

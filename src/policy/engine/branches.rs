@@ -3,9 +3,9 @@
 //! Tokens are numbered so that all that begins with one follows it before anything else does. So forward, each token overwrites what the branch
 //! before it left at its place; and back, from the last to the first, all that saw a token has been looked at when its own turn comes.
 
-use super::attention::{Heads, PAGE};
+use super::attend::Attend;
 use super::block::{KvMemory, PlacedToken};
-use super::kv::KvNumber;
+use super::kv::{Heads, PAGE};
 use super::tiles::{TileScratch, TILE};
 use crate::policy::products::dense::StridedRows;
 use crate::policy::products::isa::Isa;
@@ -20,7 +20,7 @@ pub struct TrieAttention<'a, E> {
     scratch: TileScratch,
 }
 
-impl<'a, E: KvNumber> TrieAttention<'a, E> {
+impl<'a, E: Attend> TrieAttention<'a, E> {
     /// Of `tokens`, numbered as above.
     pub fn new(isa: Isa, heads: Heads, tokens: &'a [PlacedToken]) -> TrieAttention<'a, E> {
         let places = tokens.iter().map(|token| token.place + 1).max().unwrap_or(0);
@@ -81,7 +81,7 @@ fn rows<'a>(all: StridedRows<'a>, tile: &Range<usize>) -> StridedRows<'a> {
     StridedRows { numbers: &all.numbers[tile.start * all.stride..], count: tile.len(), ..all }
 }
 
-impl<E: KvNumber> KvMemory for TrieAttention<'_, E> {
+impl<E: Attend> KvMemory for TrieAttention<'_, E> {
     fn attend(&mut self, _: usize, qkv: StridedRows, out: &mut [f32]) {
         let queries = self.heads.queries * self.heads.head;
         for tile in self.tiles() {

@@ -17,6 +17,7 @@
 //! rope, norm, linear: one formula each, with its gradient
 //! ```
 
+mod attend;
 mod attention;
 mod block;
 mod branches;

@@ -1,9 +1,9 @@
 //! Keys and values of what was read and written: pages of [`PAGE`] tokens with all blocks of the model, which sequences share.
 
+use super::attend::Attend;
 use super::attention::AttentionScratch;
-pub use super::attention::PAGE;
 use super::block::{KvMemory, PlacedToken};
-use super::kv::KvNumber;
+pub use super::kv::PAGE;
 use super::tiles::{TileScratch, TILE};
 use super::{AdaptedEngine, Engine, MatrixFormat};
 use crate::policy::products::aligned::Fixed;
@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The keys and values of up to [`PAGE`] tokens, block by block: see [`super::attention::Heads::page`].
+/// The keys and values of up to [`PAGE`] tokens, block by block: see [`super::kv::Heads::page`].
 pub struct KvPage {
     /// There until it is dropped.
     memory: Option<Fixed<u16>>,
@@ -51,11 +51,11 @@ impl KvPage {
         copy
     }
 
-    fn numbers<E: KvNumber>(&self) -> &[E] {
+    fn numbers<E: Attend>(&self) -> &[E] {
         self.memory.as_ref().map_or(&[], Fixed::cast)
     }
 
-    fn numbers_mut<E: KvNumber>(&mut self) -> &mut [E] {
+    fn numbers_mut<E: Attend>(&mut self) -> &mut [E] {
         self.memory.as_mut().map_or(&mut [], Fixed::cast_mut)
     }
 }
@@ -135,7 +135,7 @@ struct PagedSequences<'a, 'b, E> {
     numbers: PhantomData<E>,
 }
 
-impl<E: KvNumber> KvMemory for PagedSequences<'_, '_, E> {
+impl<E: Attend> KvMemory for PagedSequences<'_, '_, E> {
     fn attend(&mut self, block: usize, qkv: StridedRows, out: &mut [f32]) {
         let (isa, heads) = (self.engine.isa(), self.engine.heads());
         let at = block * heads.page();
@@ -172,7 +172,7 @@ impl<E: KvNumber> KvMemory for PagedSequences<'_, '_, E> {
 }
 
 /// The final states of `tokens`, the next of `sequences`.
-fn forward<E: KvNumber>(running: &AdaptedEngine, sequences: &mut [&mut Sequence], counts: &[usize], tokens: &[PlacedToken]) -> Vec<f32> {
+fn forward<E: Attend>(running: &AdaptedEngine, sequences: &mut [&mut Sequence], counts: &[usize], tokens: &[PlacedToken]) -> Vec<f32> {
     let engine = &running.engine;
     let (scores, tile) = (AttentionScratch::default(), TileScratch::default());
     let mut together = PagedSequences::<E> { engine, sequences, counts, scores, tile, numbers: PhantomData };

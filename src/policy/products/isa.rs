@@ -1,8 +1,6 @@
-//! Which instructions of the processor are used: chosen once, the best that it has, unless `FLOW_ISA` names a lesser one.
+//! Sets of instructions of a processor.
 
-use super::check::exact;
 use std::fmt;
-use std::sync::OnceLock;
 
 /// Sets of instructions, the least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,42 +25,6 @@ impl fmt::Display for Isa {
             Isa::Avx2 => "avx2",
             Isa::Avx512 => "avx512",
             Isa::Amx => "amx",
-        })
-    }
-}
-
-impl Isa {
-    /// Whether this processor has it.
-    pub fn here(self) -> bool {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
-            let avx512 = avx2
-                && is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512vl")
-                && is_x86_feature_detected!("avx512vnni");
-            match self {
-                Isa::Plain => true,
-                Isa::Avx2 => avx2,
-                Isa::Avx512 => avx512,
-                Isa::Amx => avx512 && super::amx::allowed(),
-            }
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        {
-            self == Isa::Plain
-        }
-    }
-
-    /// The best that this processor has and that multiplies exactly, or the lesser one that the environment variable `FLOW_ISA` names.
-    pub fn chosen() -> Isa {
-        static CHOSEN: OnceLock<Isa> = OnceLock::new();
-        *CHOSEN.get_or_init(|| {
-            let most = std::env::var("FLOW_ISA").ok().and_then(|name| ALL.into_iter().find(|isa| isa.to_string() == name));
-            let fits = |isa: &Isa| most.is_none_or(|most| *isa <= most) && isa.here() && exact(*isa);
-            ALL.into_iter().rev().find(fits).unwrap_or(Isa::Plain)
         })
     }
 }

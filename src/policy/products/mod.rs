@@ -18,7 +18,7 @@ mod amx;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
-mod check;
+mod choice;
 pub mod dense;
 pub mod isa;
 pub mod matrix;

@@ -18,12 +18,11 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-use super::attention::{Heads, PAGE};
-use super::kv::KvNumber;
+use super::kv::{Heads, KvNumber, PAGE};
 use crate::policy::products::dense::StridedRows;
 use crate::policy::products::vectors::{sum, vectorised, Lanes, Vector, LANES};
-use panels::{collect_rows, each_panel, movement, pack_rows, score, weigh_pages, FEW, MANY};
-use rows::TileRows;
+use panels::{collect_rows, each_panel, movement, pack_rows, score, weigh_pages, MANY};
+use rows::{TileRows, FEW};
 
 /// Tokens of a tile, at most.
 pub const TILE: usize = PAGE;

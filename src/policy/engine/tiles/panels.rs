@@ -1,13 +1,10 @@
 //! The sums of a tile, a panel of rows at a time: as many as the processor has registers for, so that what is loaded once serves them all.
 
-use super::super::attention::PAGE;
-use super::super::kv::KvNumber;
-use super::rows::TileRows;
+use super::super::kv::{KvNumber, PAGE};
+use super::rows::{TileRows, FEW};
 use crate::policy::products::vectors::{Lanes, Vector, LANES};
 
-/// Rows that are looked at together where the processor has few registers. There is room for a multiple of it.
-pub const FEW: usize = 4;
-/// The same where it has many.
+/// Rows that are looked at together where the processor has many registers, in place of [`FEW`].
 pub const MANY: usize = 2 * FEW;
 
 /// Calls `$many` for as many rows as there are registers for and `$few` for the rest; `$row` is the first of them.

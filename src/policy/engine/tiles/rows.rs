@@ -1,8 +1,10 @@
 //! How the rows of a tile are numbered and laid out, and what each sees.
 
-use super::super::attention::{Heads, PAGE};
-use super::panels::FEW;
+use super::super::kv::{Heads, PAGE};
 use crate::policy::products::dense::StridedRows;
+
+/// Rows that are looked at together where the processor has few registers. There is room for a multiple of it.
+pub const FEW: usize = 4;
 
 /// The rows of a tile for one head of keys.
 #[derive(Clone, Copy)]

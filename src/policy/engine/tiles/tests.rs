@@ -1,9 +1,10 @@
 //! Tiles beside the same sums written down one by one.
 
-use super::super::attention::{AttentionScratch, Heads, PAGE};
+use super::super::attend::Attend;
+use super::super::attention::AttentionScratch;
 use super::super::block::{KvMemory, PlacedToken};
 use super::super::branches::TrieAttention;
-use super::super::kv::KvNumber;
+use super::super::kv::{Heads, PAGE};
 use crate::policy::products::dense::StridedRows;
 use crate::policy::products::isa::{Isa, ALL};
 use crate::policy::products::vectors::{exp, sum, Lanes, LANES};
@@ -109,7 +110,7 @@ fn tiles_have_the_bits_of_the_sums_one_by_one() {
     tiles_of::<u16>(|x| half::f16::from_f32(x).to_f32());
 }
 
-fn tiles_of<E: KvNumber>(held: fn(f32) -> f32) {
+fn tiles_of<E: Attend>(held: fn(f32) -> f32) {
     let long: &[_] = &[(0, 70)];
     // Branches that part and end inside of tiles, at their ends, and just before and behind them.
     let many: &[_] = &[(0, 37), (5, 20), (5, 6), (4, 17), (0, 3), (0, 34), (33, 34), (33, 50), (32, 33), (16, 33), (15, 18)];
@@ -147,7 +148,7 @@ fn tiles_of<E: KvNumber>(held: fn(f32) -> f32) {
 }
 
 /// A token by itself, as it is written, has the same bits.
-fn alone<E: KvNumber>(heads: Heads, qkv: &[f32], expected: &[f32]) {
+fn alone<E: Attend>(heads: Heads, qkv: &[f32], expected: &[f32]) {
     let (queries, keys) = (heads.queries * heads.head, heads.keys * heads.head);
     let tokens = expected.len() / queries;
     let mut pages = vec![vec![E::default(); heads.page()]; tokens.div_ceil(PAGE)];
