@@ -130,7 +130,7 @@ reproduce-empo2: build
 reproduce-slea-rl: build
 	target/release/flow study studies/slea-rl.yaml $(ARGS)
 
-# EAPO's tables in small, written to docs/eapo.md and docs/eapo-search.md: two hours of two cores; it goes on where it was left, as above.
+# EAPO's tables in small, written to docs/eapo.md and docs/eapo-search.md: two hours and a half of two cores; it goes on where it was left, as above.
 reproduce-eapo: build
 	target/release/flow study studies/eapo.yaml $(ARGS)
 	target/release/flow study studies/eapo-search.yaml $(ARGS)
