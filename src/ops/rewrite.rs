@@ -23,8 +23,8 @@ struct Rewrite {
     #[schemars(extend("x-names" = "model"))]
     model: String,
     /// What is read: a template over the columns of a row (`{{ row.observation }}`), of the turn before it (`before`) and of the turn
-    /// after it (`after`), and over `observation` and `action` of all turns before it (`history`), or a file with one. Where the model
-    /// has a chat template it is the turn of a user.
+    /// after it (`after`), over `observation` and `action` of all turns before it (`history`) and over what is to be done (`task`), or a
+    /// file with one. Where the model has a chat template it is the turn of a user.
     #[schemars(extend("x-names" = "template"))]
     prompt: String,
     /// What should be said behind it, a template likewise. A row for which it comes to nothing has no response, and isn't learnt from.

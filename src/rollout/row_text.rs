@@ -12,10 +12,14 @@ pub const PLACES: Placeholders = &[
     ("before", "those of the turn before in the same attempt; in a first turn texts are empty and numbers 0"),
     ("after", "those of the turn after; in a last turn `after.observation` is the outcome, other texts are empty and numbers 0"),
     ("history", "the turns before it in the same attempt, oldest first: `observation` and `action` of each"),
+    ("task", "what the world says is to be done"),
 ];
 
 /// What `history` tells of a turn, as it does in an agent's prompt.
 const PAST: [&str; 2] = ["observation", "action"];
+
+/// The column that `task` is.
+const INSTRUCTION: &str = "instruction";
 
 /// The columns that say which rows are turns of one attempt.
 const ATTEMPT: [&str; 5] = ["iteration", "task", "sample", "attempt", "phase"];
@@ -40,6 +44,10 @@ impl RowText {
             // A loop's variable has no name here, so that all that it could ask for is read.
             if place == "history" && fields.iter().any(|field| field.split('.').next() == Some(place)) {
                 return (place, PAST.iter().map(|column| column.to_string()).collect());
+            }
+            // The first turn of an attempt has it.
+            if place == "task" && fields.iter().any(|field| field.split('.').next() == Some(place)) {
+                return (place, BTreeSet::from([INSTRUCTION.to_owned()]));
             }
             let own = fields.iter().filter_map(|field| field.strip_prefix(place)?.strip_prefix('.'));
             (place, own.map(|column| column.split('.').next().unwrap_or(column).to_owned()).collect())
@@ -72,8 +80,12 @@ impl RowText {
                     let value = |column: &String| (column.clone(), cell(&rows, place, column, from, i));
                     own.map_or(Value::UNDEFINED, |(_, columns)| Value::from_pairs(columns.iter().map(value)))
                 };
+                let first = || (0..i).rev().take_while(|&other| attempts.get(other) == Some(&attempts[i])).last().unwrap_or(i);
+                if place == "task" {
+                    return cell(&rows, place, INSTRUCTION, Some(first()), i);
+                }
                 if place == "history" {
-                    let first = (0..i).rev().take_while(|&other| attempts.get(other) == Some(&attempts[i])).last().unwrap_or(i);
+                    let first = first();
                     return (first..i).map(|past| value(Some(past))).collect();
                 }
                 let from = match place {
@@ -150,6 +162,7 @@ mod tests {
             ("attempt", Arc::new(UInt32Array::from(vec![0; 4]))),
             ("turn", Arc::new(UInt32Array::from(vec![0, 1, 2, 0]))),
             ("phase", texts(["play"; 4])),
+            ("instruction", texts(["find the door", "", "", "stay"])),
             ("observation", texts(["hall", "attic", "hall", "hall"])),
             ("action", texts(["up", "down", "open", "wait"])),
             ("outcome", texts(["", "", "behind the door", "lost"])),
@@ -182,10 +195,16 @@ mod tests {
     }
 
     #[test]
+    fn every_turn_of_an_attempt_can_be_told_the_task() {
+        assert_eq!(texts("{{ task }}: {{ row.turn }}"), ["find the door: 0", "find the door: 1", "find the door: 2", "stay: 0"]);
+    }
+
+    #[test]
     fn it_says_which_columns_it_needs() {
         let needs = |text: &str| RowText::new(text).unwrap().needs().into_iter().collect::<Vec<_>>();
         assert_eq!(needs("{{ after.observation }} {{ row.turn }}"), ["observation", "outcome", "turn"]);
         assert_eq!(needs("{{ row.turn }}{{ history | length }}"), ["action", "observation", "turn"]);
+        assert_eq!(needs("{{ task }}"), ["instruction"]);
         assert_eq!(needs("{% if before.answer_memory %}x{% endif %}"), ["answer_memory"]);
         assert!(RowText::new("{{ state }}").unwrap_err().to_string().contains("there is no `state` to tell"));
     }

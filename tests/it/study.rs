@@ -210,6 +210,44 @@ tables:
     assert!(message.contains("there is no run `methot` in this study") && message.contains("study.yaml:8:"), "{message}");
 }
 
+/// A policy of one world is measured in another, a program of the user's own, which only the pipeline that it is played like declares.
+#[test]
+fn a_measurement_may_be_in_a_world_that_no_run_trains_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = "env: process, name: corridor, command: [python3, examples/corridor.py]";
+    let other = PIPELINE.replace("env: minesweeper, size: 4, mines: 2", &format!("{world}, split: train"));
+    let like = folder.path().join("other.yaml");
+    std::fs::write(&like, other).unwrap();
+    let mut freeze = flow();
+    freeze.args(["panel", "process", "name=corridor", "split=test", "--count", "3", "--out"]).arg(folder.path().join("panels"));
+    done(freeze.arg(r#"command=["python3","examples/corridor.py"]"#));
+    let panel = std::fs::read_dir(folder.path().join("panels")).unwrap().next().unwrap().unwrap().path();
+    let text = format!(
+        r#"study: abroad
+home: home
+page: page.md
+seeds: [1]
+runs:
+  method: {{ pipeline: {pipeline} }}
+measurements:
+  abroad: {{ panel: {panel}, like: {like} }}
+tables:
+  - title: Return
+    rows: [{{ name: method, run: method, measurement: abroad }}]
+    columns: [{{ name: return, value: '"return"', digits: 3 }}]
+"#,
+        pipeline = pipeline(folder.path(), PIPELINE).display(),
+        panel = panel.display(),
+        like = like.display(),
+    );
+    let file = folder.path().join("study.yaml");
+    std::fs::write(&file, text).unwrap();
+    done(flow().arg("study").arg(&file));
+    let answer = std::fs::read_to_string(folder.path().join("home/measured/abroad-method-1.json")).unwrap();
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(answer["answer"]["tasks"], 3, "{answer}");
+}
+
 /// What `make reproduce-...` runs: each study of the repository, its pipelines, panels and queries, as far as its environments are installed.
 #[test]
 fn the_studies_can_be_run() {

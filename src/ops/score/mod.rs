@@ -28,8 +28,8 @@ struct Score {
     #[schemars(extend("x-names" = "model"))]
     model: String,
     /// What stands before the texts: a template over the columns of a row (`{{ row.observation }}`), of the turn before it (`before`) and
-    /// of the turn after it (`after`), and over `observation` and `action` of all turns before it (`history`), or a file with one. Where
-    /// the model has a chat template it is the turn of a user.
+    /// of the turn after it (`after`), over `observation` and `action` of all turns before it (`history`) and over what is to be done
+    /// (`task`), or a file with one. Where the model has a chat template it is the turn of a user.
     #[schemars(extend("x-names" = "template"))]
     prompt: String,
     /// The texts that are scored, each a template likewise, by the name of its score: `memory` makes the column `score_memory`.
