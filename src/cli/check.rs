@@ -4,10 +4,12 @@ use super::candidates;
 use super::colours::GREEN;
 use super::error::Error;
 use super::missing::missing;
+use super::models::newest;
 use super::output::{answer, paint, CommandResult, OutputFormat};
 use crate::env::process::{ProcessError, ProcessSettings};
 use crate::env::EnvError;
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Pipeline, Role};
+use crate::policy::is_adapter;
 use crate::printable::printable;
 use crate::{ops, pipeline};
 use clap::Args;
@@ -30,10 +32,27 @@ fn summary(path: &Path, pipeline: &Pipeline) -> String {
             n => format!("{edge}: `{}` may run {n} iteration{} ahead\n", o.to, if n == 1 { "" } else { "s" }),
         });
     }
+    for (model, note) in merged(pipeline) {
+        text.push_str(&format!("  {}: {note}\n", printable(&model)));
+    }
     for (node, note) in ops::notes(pipeline) {
         text.push_str(&format!("  {}: {}\n", printable(&node), printable(&note)));
     }
     text
+}
+
+/// Models that learn all their weights though what they begin with lies as an adapter: seldom what was meant, and many times as slow.
+fn merged(pipeline: &Pipeline) -> Vec<(String, &'static str)> {
+    let whole = |model: &serde_json::Value| ["lora", "adapter", "base"].iter().all(|key| model[key].is_null());
+    let learns = |name: &str| pipeline.all().any(|node| ops::is(node, Role::Learns) && node.model() == Some(name));
+    let lies = |name: &str, model: &serde_json::Value| {
+        let load = model["load"].as_str()?;
+        newest(Path::new(load), model["of"].as_str().unwrap_or(name)).ok().map(|folder| is_adapter(&folder))
+    };
+    let note = "the adapter that lies there becomes a part of its base, and all weights learn; `lora: { rank: 16 }` lets a new adapter learn, \
+                `adapter` in place of it one that was learnt";
+    let models = pipeline.models.iter().filter(|(name, model)| whole(model) && learns(name) && lies(name, model) == Some(true));
+    models.map(|(name, _)| (name.clone(), note)).collect()
 }
 
 /// What the program of a `tasks` node reports about itself once it has been started.

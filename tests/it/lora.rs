@@ -24,7 +24,14 @@ fn a_run_with_adapters_is_resumed_replayed_and_loaded() {
     let base = |version: u64| std::fs::read(weights(version).join("model.safetensors")).unwrap();
     assert!(base(0) == base(5), "the model's own weights stay as they were");
     // Another pipeline begins with what the two are together.
-    let on = SMALL.replace("{ new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }", &format!("{{ load: {} }}", whole.display()));
+    let load = |more: &str| {
+        let text = SMALL.replace("{ new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }", &format!("{{ load: {}{more} }}", whole.display()));
+        let note = done(flow().arg("check").arg(pipeline(folder.path(), &text)));
+        (text, note.contains("all weights learn"))
+    };
+    assert!(!load(", lora: { rank: 4 }").1);
+    let (on, noted) = load("");
+    assert!(noted, "that the adapter isn't what learns is said");
     let on = trained(folder.path(), "on", &on, &["--set", "iterations=1"]);
     let merged = std::fs::read(on.join("weights/0/actor/model.safetensors")).unwrap();
     assert!(merged != base(5) && merged.len() == base(5).len());
