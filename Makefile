@@ -135,12 +135,16 @@ reproduce-eapo: build
 	target/release/flow study studies/eapo.yaml $(ARGS)
 	target/release/flow study studies/eapo-search.yaml $(ARGS)
 
-# The four papers and their baselines on two worlds, written to docs/papers.md and docs/papers-kitchen.md: two hours of two cores; it goes on where it was
-# left, as above.
+# The four papers and their baselines on four worlds, written to docs/papers.md and docs/papers-*.md: four hours of two cores; it goes on where it was left,
+# as above.
 reproduce-papers: build
 	target/release/flow study studies/papers.yaml $(ARGS)
 	target/release/flow env install textworld-express
 	target/release/flow study studies/papers-kitchen.yaml $(ARGS)
+	target/release/flow env install alfworld
+	target/release/flow study studies/papers-alfworld.yaml $(ARGS)
+	target/release/flow model fetch smollm2-135m-instruct
+	target/release/flow study studies/papers-smollm2.yaml $(ARGS)
 
 # The same methods on ScienceWorld itself, written to docs/scienceworld.md: hours, as above.
 reproduce-scienceworld: build
