@@ -244,6 +244,6 @@ mod tests {
                 count += 1;
             }
         }
-        assert_eq!(count, 17);
+        assert_eq!(count, 18);
     }
 }
