@@ -14,6 +14,7 @@ use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use std::fs;
+use std::path::Path;
 
 /// Room for a dictionary or a page. The default of 1 MiB makes the writer give up the dictionary of observations half-way.
 const PAGE: usize = 32 << 20;
@@ -25,13 +26,18 @@ pub fn write_part(run: &Run, node: &str, iteration: u64, worker: usize, rows: &R
     let path = format!("log/{node}/{iteration}/part-{worker}.parquet");
     let file = run.root().join(&path);
     run.in_place()?;
-    if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder).map_err(LogError::io(folder))?;
-        disk::replace(&file, &[&bytes])?;
-        folder.parent().map_or(Ok(()), disk::sync_folder)?;
-    }
+    // A folder that is moved while a file is being written is moved, too.
+    written(&file, &bytes).map_err(|error| run.in_place().err().unwrap_or(error))?;
     let sum = seed::bytes(&bytes);
     Ok(Part { node: node.into(), iteration, worker, path, rows: rows.num_rows() as u64, bytes: bytes.len() as u64, sum, start: None })
+}
+
+/// Writes a file and the folder that it is in.
+fn written(file: &Path, bytes: &[u8]) -> Result<(), LogError> {
+    let Some(folder) = file.parent() else { return Ok(()) };
+    fs::create_dir_all(folder).map_err(LogError::io(folder))?;
+    disk::replace(file, &[bytes])?;
+    folder.parent().map_or(Ok(()), disk::sync_folder)
 }
 
 /// How many rows of many iterations share a group of rows, which a reader of one iteration must go through.
