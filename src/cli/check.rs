@@ -49,7 +49,8 @@ fn merged(pipeline: &Pipeline) -> Vec<(String, &'static str)> {
         let load = model["load"].as_str()?;
         newest(Path::new(load), model["of"].as_str().unwrap_or(name)).ok().map(|folder| is_adapter(&folder))
     };
-    let note = "the adapter that lies there becomes a part of its base, and all weights learn; `lora: { rank: 16 }` lets a new adapter learn, \
+    let note =
+        "the adapter that lies there becomes a part of its base, and all weights learn; `lora: { rank: 16 }` lets a new adapter learn, \
                 `adapter` in place of it one that was learnt";
     let models = pipeline.models.iter().filter(|(name, model)| whole(model) && learns(name) && lies(name, model) == Some(true));
     models.map(|(name, _)| (name.clone(), note)).collect()

@@ -25,7 +25,8 @@ fn a_run_with_adapters_is_resumed_replayed_and_loaded() {
     assert!(base(0) == base(5), "the model's own weights stay as they were");
     // Another pipeline begins with what the two are together.
     let load = |more: &str| {
-        let text = SMALL.replace("{ new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }", &format!("{{ load: {}{more} }}", whole.display()));
+        let text =
+            SMALL.replace("{ new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }", &format!("{{ load: {}{more} }}", whole.display()));
         let note = done(flow().arg("check").arg(pipeline(folder.path(), &text)));
         (text, note.contains("all weights learn"))
     };

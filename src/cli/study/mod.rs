@@ -144,7 +144,8 @@ fn checked(study: &Study) -> super::error::Result<()> {
     for (name, measured) in &study.measurements {
         // What is played as another pipeline does may be played in that one's world.
         if let Some(like) = &measured.like {
-            let pipeline = pipeline::load(like, &[], &ops::catalog()).map_err(|e| Error::from(e).at(format!("measurements.{name}.like")))?;
+            let pipeline =
+                pipeline::load(like, &[], &ops::catalog()).map_err(|e| Error::from(e).at(format!("measurements.{name}.like")))?;
             ops::programs(&pipeline).for_each(|(_, program)| programs.declare(program));
         }
         let panel = env::Panel::load(&measured.panel).and_then(|panel| panel.verify(&programs));
