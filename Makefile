@@ -135,8 +135,8 @@ reproduce-eapo: build
 	target/release/flow study studies/eapo.yaml $(ARGS)
 	target/release/flow study studies/eapo-search.yaml $(ARGS)
 
-# The four papers and their baselines on four worlds, written to docs/papers.md and docs/papers-*.md: four hours of two cores; it goes on where it was left,
-# as above.
+# The four papers and their baselines on four worlds, written to docs/papers.md and docs/papers-*.md: some four and a half hours of two cores; it goes on
+# where it was left, as above.
 reproduce-papers: build
 	target/release/flow study studies/papers.yaml $(ARGS)
 	target/release/flow env install textworld-express

@@ -43,7 +43,9 @@ fn summary(path: &Path, pipeline: &Pipeline) -> String {
 
 /// Models that learn all their weights though what they begin with lies as an adapter: seldom what was meant, and many times as slow.
 fn merged(pipeline: &Pipeline) -> Vec<(String, &'static str)> {
-    let whole = |model: &serde_json::Value| ["lora", "adapter", "base"].iter().all(|key| model[key].is_null());
+    let whole = |model: &serde_json::Value| {
+        ["lora", "adapter"].iter().all(|key| model[key].is_null()) && model["base"].as_str().is_none_or(|base| base == "own")
+    };
     let learns = |name: &str| pipeline.all().any(|node| ops::is(node, Role::Learns) && node.model() == Some(name));
     let lies = |name: &str, model: &serde_json::Value| {
         let load = model["load"].as_str()?;

@@ -26,14 +26,14 @@ pub fn write_part(run: &Run, node: &str, iteration: u64, worker: usize, rows: &R
     let path = format!("log/{node}/{iteration}/part-{worker}.parquet");
     let file = run.root().join(&path);
     run.in_place()?;
-    // A folder that is moved while a file is being written is moved, too.
-    written(&file, &bytes).map_err(|error| run.in_place().err().unwrap_or(error))?;
+    // If the run's folder was moved meanwhile, the error says that.
+    write(&file, &bytes).map_err(|error| run.in_place().err().unwrap_or(error))?;
     let sum = seed::bytes(&bytes);
     Ok(Part { node: node.into(), iteration, worker, path, rows: rows.num_rows() as u64, bytes: bytes.len() as u64, sum, start: None })
 }
 
 /// Writes a file and the folder that it is in.
-fn written(file: &Path, bytes: &[u8]) -> Result<(), LogError> {
+fn write(file: &Path, bytes: &[u8]) -> Result<(), LogError> {
     let Some(folder) = file.parent() else { return Ok(()) };
     fs::create_dir_all(folder).map_err(LogError::io(folder))?;
     disk::replace(file, &[bytes])?;

@@ -18,7 +18,7 @@ pub const PLACES: Placeholders = &[
 /// What `history` tells of a turn, as it does in an agent's prompt.
 const PAST: [&str; 2] = ["observation", "action"];
 
-/// The column that `task` is.
+/// The column that `task` is; the first turn of an attempt has it.
 const INSTRUCTION: &str = "instruction";
 
 /// The columns that say which rows are turns of one attempt.
@@ -41,16 +41,14 @@ impl RowText {
         let template = PromptTemplate::read(setting, PLACES)?;
         let fields = template.fields();
         let of = |place: &'static str| {
-            // A loop's variable has no name here, so that all that it could ask for is read.
-            if place == "history" && fields.iter().any(|field| field.split('.').next() == Some(place)) {
-                return (place, PAST.iter().map(|column| column.to_string()).collect());
-            }
-            // The first turn of an attempt has it.
-            if place == "task" && fields.iter().any(|field| field.split('.').next() == Some(place)) {
-                return (place, BTreeSet::from([INSTRUCTION.to_owned()]));
-            }
-            let own = fields.iter().filter_map(|field| field.strip_prefix(place)?.strip_prefix('.'));
-            (place, own.map(|column| column.split('.').next().unwrap_or(column).to_owned()).collect())
+            let asked = fields.iter().any(|field| field.split('.').next() == Some(place));
+            let columns: Vec<&str> = match place {
+                // A loop's variable has no name here, so that all that it could ask for is read.
+                "history" if asked => PAST.into(),
+                "task" if asked => vec![INSTRUCTION],
+                _ => fields.iter().filter_map(|field| field.strip_prefix(place)?.strip_prefix('.')?.split('.').next()).collect(),
+            };
+            (place, columns.into_iter().map(str::to_owned).collect())
         };
         Ok(RowText { template, columns: PLACES.iter().map(|(place, _)| of(place)).collect() })
     }
