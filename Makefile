@@ -142,6 +142,7 @@ reproduce-eapo: build
 # where it was left, as above.
 reproduce-papers: build
 	target/release/flow study studies/papers.yaml $(ARGS)
+	target/release/flow study studies/papers-again.yaml $(ARGS)
 	target/release/flow env install textworld-express
 	target/release/flow study studies/papers-kitchen.yaml $(ARGS)
 	target/release/flow env install alfworld
