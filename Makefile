@@ -138,7 +138,7 @@ reproduce-eapo: build
 	target/release/flow env install textworld-express
 	target/release/flow study studies/eapo-kitchen.yaml $(ARGS)
 
-# The four papers and their baselines on four worlds, written to docs/papers.md and docs/papers-*.md: some four and a half hours of two cores; it goes on
+# The four papers and their baselines on four worlds, written to docs/papers.md and docs/papers-*.md: some seven and a half hours of two cores; it goes on
 # where it was left, as above.
 reproduce-papers: build
 	target/release/flow study studies/papers.yaml $(ARGS)
