@@ -16,8 +16,8 @@ pub use name::Name;
 pub use view::{Lists, View};
 
 use arrow::array::{
-    Array, ArrayRef, BooleanArray, Float32Array, Float32Builder, Int32Array, ListArray, ListBuilder, RecordBatch, StringArray, UInt32Array,
-    UInt32Builder, UInt64Array,
+    Array, ArrayRef, BooleanArray, Float32Array, Float32Builder, Int32Array, ListArray, ListBuilder, RecordBatch, RecordBatchOptions,
+    StringArray, UInt32Array, UInt32Builder, UInt64Array,
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use std::sync::Arc;
@@ -113,6 +113,7 @@ pub const COLUMNS: &[Column] = &[
     column("response", Kind::Text, "the response as text"),
     column("action", Kind::Text, "the action parsed from the response"),
     column("valid", Kind::Bool, "whether the action could be carried out"),
+    column("invalid_because", Kind::Text, "why not: `no_tag` (the answer lacks a required tag), `cut_off` (the same, and it ended at `max_tokens`) or `not_admissible` (the world refused it); empty of a valid one"),
     column("mode", Kind::Text, "plain, or memory where the prompt has retrieved entries or notes besides the observation, or could have had"),
     column("memory", Kind::Text, "the notes on earlier attempts in the prompt; empty in mode plain"),
     column("retrieved", Kind::U64List, "the entries of a memory in the prompt, by `id`, in their order there"),
@@ -149,6 +150,7 @@ pub const COLUMNS: &[Column] = &[
     column("ratio", Kind::F32, "mean over the row's tokens of the ratio that is clipped, in the update's last pass over it; 1 if unused"),
     column("clip_share", Kind::F32, "share of the row's tokens for which the clip decided, in that pass; 0 if unused"),
     column("loss_share", Kind::F32, "what the row added to the loss of its optimiser step in that pass: a step's rows add up to its loss; 0 if unused"),
+    column("logit_grad", Kind::F32, "norm of the gradient of that step's loss by the logits of the row's tokens, in that pass: how much the row moved the policy; of a critic by its values; before `max_grad_norm`; 0 if unused"),
     column("row_kl", Kind::F32, "mean over the row's tokens of the divergence from the reference, in nats, in that pass; without a KL term from the policy that acted; 0 if unused"),
     column("like", Kind::U64, "the distinct state that the state after the turn is like (before it, by `of: state`): a hash of the name of the row that came to it first"),
     column("seen", Kind::U32, "how many states up to the end of the iteration were like that one: the same for all its rows; 0 for a reflection"),
@@ -272,6 +274,25 @@ pub fn with_all(rows: &RecordBatch, added: Vec<(&str, ArrayRef)>) -> Result<Reco
     let unchanged = schema.fields().iter().zip(rows.columns()).filter(|(field, _)| added.iter().all(|(name, _)| field.name() != name));
     let unchanged: Vec<(&str, ArrayRef)> = unchanged.map(|(field, column)| (field.name().as_str(), column.clone())).collect();
     batch(unchanged.into_iter().chain(added).collect())
+}
+
+/// `rows` with the columns of `schema`, in its order. A text that they lack is empty; another column must be there.
+///
+/// # Errors
+/// [`RowError::Missing`] for a column that isn't a text, and that the rows lack.
+pub fn shaped(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, RowError> {
+    if rows.schema_ref().fields() == schema.fields() {
+        return Ok(rows.clone());
+    }
+    let empty = || Arc::new(StringArray::from_iter_values(std::iter::repeat_n("", rows.num_rows()))) as ArrayRef;
+    let column = |field: &Arc<Field>| match rows.column_by_name(field.name()) {
+        Some(column) => Ok(column.clone()),
+        None if *field.data_type() == DataType::Utf8 => Ok(empty()),
+        None => Err(RowError::Missing(field.name().clone())),
+    };
+    let columns = schema.fields().iter().map(column).collect::<Result<_, _>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
 }
 
 macro_rules! typed {

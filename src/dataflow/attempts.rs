@@ -6,7 +6,7 @@ use super::edge::{Inner, RowBatch};
 use super::failure::{Failed, Failure};
 use super::graph_builder::GraphBuilder;
 use super::monitor::Owner;
-use super::{Attempt, Edge};
+use super::{columns, Attempt, Edge};
 use crate::pipeline::{Body, Node};
 use std::collections::BTreeMap;
 use timely::container::CapacityContainerBuilder;
@@ -58,7 +58,8 @@ pub(super) fn render<'s>(node: &Node, body: &Body, builder: &mut GraphBuilder<'_
                     };
                     ports.push((input.port.clone(), edge));
                 }
-                let edge = operator(inner, ports, scope, &ctx.owned_by(Owner::Node(inner.id.clone()))).map_err(|e| failed(inner, e))?;
+                let edge = operator(inner, ports, scope, &ctx.owned_by(Owner::Node(inner.id.clone())));
+                let edge = edge.and_then(|edge| columns::shaped(inner, edge, &ctx, |time| time.outer)).map_err(|e| failed(inner, e))?;
                 ctx.shared.watch.name(&edge, inner.id.clone());
                 edges.insert(inner.id.clone(), edge);
             }

@@ -1,6 +1,6 @@
 //! The engine: the only code that knows timely and differential. It knows no operator; operators meet it in [`Render`].
 //!
-//! - [`edge`]: Arrow record batches as timely's container, and how they are routed between workers
+//! - [`edge`]: Arrow record batches as timely's container, and how they are routed between workers; `columns`: the schema of an edge
 //! - [`stage`]: the one operator shape: wait for the frontier, run, emit
 //! - [`mod@streaming`]: the operator shape inside a loop: rows are worked on as they come
 //! - `beside`: the thread of a stage, or of an operator in a loop
@@ -23,6 +23,7 @@
 mod attempts;
 mod beside;
 pub mod cluster;
+mod columns;
 pub mod context;
 mod contract;
 pub mod edge;

@@ -5,7 +5,7 @@ use super::failure::{Failed, Failure};
 use super::feed::Feeds;
 use super::graph_builder::GraphBuilder;
 use super::monitor::Owner;
-use super::{attempts, source, Context, Edge};
+use super::{attempts, columns, source, Context, Edge};
 use crate::pipeline::{Node, Pipeline};
 use std::collections::BTreeMap;
 use timely::dataflow::Scope;
@@ -38,6 +38,7 @@ fn add(node: &Node, feeds: &Feeds, builder: &mut GraphBuilder) -> Result<(), Fai
         Some(body) => attempts::render(node, body, builder)?,
         None => outside(node, builder).map_err(|error| Failure::new(&node.id, ctx.first, error))?,
     };
+    let edge = columns::shaped(node, edge, ctx, |iteration| *iteration).map_err(|error| Failure::new(&node.id, ctx.first, error))?;
     ctx.shared.watch.name(&edge, node.id.clone());
     builder.add(&node.id, edge);
     Ok(())

@@ -36,6 +36,7 @@ pub const OPERATOR: Operator = Operator {
         needs,
         wrong,
         targets: |with| with.typed::<AdvantageSettings>().is_some_and(|meant| meant.of.estimator().target.is_some()),
+        lacks,
         otherwise: Some("baseline=leave_one_out"),
         ..Further::NOTHING
     },
@@ -52,6 +53,14 @@ fn needs(with: &With) -> Vec<Need> {
         needs.push(need("response_tokens", if with.gives("unit") { "unit" } else { "preset" }));
     }
     needs
+}
+
+/// The columns that only some estimators make.
+fn lacks(with: &With) -> Vec<&'static str> {
+    let Some(estimator) = with.typed::<AdvantageSettings>().map(|meant| meant.of.estimator()) else { return Vec::new() };
+    let made = [("value_target", estimator.target.is_some()), ("token_advantages", estimator.tokens.is_some())];
+    let targets = ("token_targets", estimator.tokens.is_some() && estimator.target.is_some());
+    made.into_iter().chain([targets]).filter(|(_, made)| !made).map(|(column, _)| column).collect()
 }
 
 /// Whether the node's advantages are those of tokens.

@@ -107,8 +107,19 @@ fn needs(with: &With) -> Vec<Need> {
     with.typed::<Evaluate>().map_or_else(Vec::new, |with| reading::needs(&with.play.agent))
 }
 
+/// The parts of the answers: of the agent that plays, and of the one that reflects.
 fn makes(with: &With) -> Vec<String> {
-    with.typed::<Evaluate>().map_or_else(Vec::new, |with| with.play.agent.columns())
+    with.typed::<Evaluate>().map_or_else(Vec::new, |with| with.parts())
+}
+
+impl Evaluate {
+    fn parts(&self) -> Vec<String> {
+        let reflected = self.reflect.iter().flat_map(|reflect| reflect.agent.columns());
+        let mut parts: Vec<String> = self.play.agent.columns().into_iter().chain(reflected).collect();
+        parts.sort();
+        parts.dedup();
+        parts
+    }
 }
 
 fn panel(node: &Node, with: &Evaluate) -> Result<Panel, Wrong> {
@@ -183,6 +194,8 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
     let mut reflections = reflector.map(reflecting);
     // Whatever fails is not won, and that is the measure.
     let retry = RetryPolicy { tries: *tries, max_failed: 1.0 };
+    let parts = with.parts();
+    let schema = row::schema(&COLUMNS.iter().copied().chain(parts.iter().map(String::as_str)).collect::<Vec<_>>())?;
     let sources = reading::sources(node, &agent, ctx);
     let play = Play { agent, actor: Actor::Policy, sampling, join: false, retry };
     let (shared, id, last) = (ctx.shared.clone(), node.id.clone(), ctx.iterations);
@@ -221,7 +234,9 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
             reflections.begin(iteration, vec![])?;
         }
         attempts.version = version;
-        let rows_played = attempts.whole(panel.clone(), reflections.as_mut().map(|machine| machine as &mut dyn Streaming))?;
+        let played = attempts.whole(panel.clone(), reflections.as_mut().map(|machine| machine as &mut dyn Streaming))?;
+        // Turns and reflections have the parts of different agents.
+        let rows_played = played.iter().map(|rows| row::shaped(rows, &schema)).collect::<Result<Vec<_>, _>>()?;
         shared.measure(iteration, &id, "panel", panel.num_rows() as f64);
         let Some(rows) = row::sorted(&rows_played)? else { return Ok(vec![]) };
         Ok(vec![stamped(&rows, iteration)?])

@@ -149,6 +149,7 @@ pub fn catalog() -> Catalog {
         model: operator::schema::<ModelSettings>(),
         agent: operator::schema::<Agent>(),
         columns: row::COLUMNS.iter().map(|c| c.name).collect(),
+        text: |name| row::kind(name) == Some(row::Kind::Text),
         logged: Default::default(),
         wrong: |pipeline| wrong(pipeline, |_| true),
     }

@@ -36,6 +36,8 @@ pub struct Further {
     pub needs: fn(&With) -> Vec<Need>,
     /// Columns that it adds with these settings, beyond `adds`.
     pub makes: fn(&With) -> Vec<String>,
+    /// Columns of `adds` that it doesn't add with these settings.
+    pub lacks: fn(&With) -> Vec<&'static str>,
     /// Checks a node beyond its schema. In a replay, nodes that play aren't checked.
     pub wrong: fn(&Node, &Pipeline) -> Vec<Wrong>,
     /// The head that the node's `model` must have; `None` if it names no model.
@@ -63,6 +65,7 @@ impl Further {
     pub const NOTHING: Further = Further {
         needs: |_| Vec::new(),
         makes: |_| Vec::new(),
+        lacks: |_| Vec::new(),
         wrong: |_, _| Vec::new(),
         head: |_| None,
         targets: |_| false,
@@ -103,6 +106,7 @@ impl Operator {
             read: self.settings.read,
             needs: self.further.needs,
             makes: self.further.makes,
+            lacks: self.further.lacks,
         }
     }
 

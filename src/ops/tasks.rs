@@ -102,7 +102,7 @@ pub const OPERATOR: Operator = Operator {
 /// The game that these settings of the operator mean; how many tasks it makes doesn't matter.
 pub fn drawn(mut with: Map<String, Value>) -> Result<Game, Wrong> {
     with.insert("batch".into(), 1.into());
-    let node = |with| Node { id: OPERATOR.name.into(), op: OPERATOR.name.into(), inputs: vec![], with, body: None };
+    let node = |with| Node { id: OPERATOR.name.into(), op: OPERATOR.name.into(), inputs: vec![], with, body: None, columns: None };
     let read = With::read(Value::Object(with), &Value::Null, OPERATOR.settings.read);
     game(&node(read.map_err(|e| Wrong::in_node(&node(With::default()), &["with"], e.to_string()))?))
 }

@@ -73,7 +73,12 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<ValueOf>(),
     outside: render,
     inside: None,
-    further: Further { head: |_| Some(RequiredHead::Value), needs, ..Further::NOTHING },
+    further: Further {
+        head: |_| Some(RequiredHead::Value),
+        needs,
+        lacks: |with| if by_token(with) { vec![] } else { vec!["token_values"] },
+        ..Further::NOTHING
+    },
 };
 
 fn needs(with: &With) -> Vec<Need> {

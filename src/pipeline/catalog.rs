@@ -14,6 +14,8 @@ pub struct Catalog {
     pub agent: serde_json::Value,
     /// The names of all columns that a row can have.
     pub columns: Vec<&'static str>,
+    /// Whether a column holds texts: the rows that lack one have an empty text there.
+    pub text: fn(&str) -> bool,
     /// Nodes whose rows come from a log, with their columns in it.
     pub logged: BTreeMap<String, Vec<String>>,
     /// The checks that only the operators can do, on a pipeline that passed all others.
@@ -92,6 +94,8 @@ pub struct OperatorSpec {
     pub needs: fn(&With) -> Vec<Need>,
     /// Further columns that it adds with these settings.
     pub makes: fn(&With) -> Vec<String>,
+    /// Columns of `adds` that it doesn't add with these settings.
+    pub lacks: fn(&With) -> Vec<&'static str>,
 }
 
 /// One input of an operator.
@@ -152,7 +156,9 @@ impl OperatorSpec {
 
     /// All columns that it adds with these settings.
     pub fn columns(&self, with: &With) -> Vec<String> {
-        self.adds.iter().map(|column| column.to_string()).chain((self.makes)(with)).collect()
+        let lacks = (self.lacks)(with);
+        let adds = self.adds.iter().filter(|column| !lacks.contains(column));
+        adds.map(|column| column.to_string()).chain((self.makes)(with)).collect()
     }
 
     /// The port that an input called `name` goes to.

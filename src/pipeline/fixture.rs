@@ -57,6 +57,7 @@ pub fn catalog() -> Catalog {
         read,
         needs,
         makes: |_| Vec::new(),
+        lacks: |_| Vec::new(),
     };
     const ROWS: Port = port("rows", &["task", "reward"], false, Delay::Never);
     let operators = vec![
@@ -163,7 +164,7 @@ pub fn catalog() -> Catalog {
         "advantage",
         "version",
     ];
-    Catalog { operators, model, agent, columns, logged: Default::default(), wrong: |_| Vec::new() }
+    Catalog { operators, model, agent, columns, text: |name| name == "reflection", logged: Default::default(), wrong: |_| Vec::new() }
 }
 
 /// A pipeline without a mistake.

@@ -50,6 +50,9 @@ pub struct Node {
     pub with: With,
     /// What stands in it, if it is a loop.
     pub body: Option<Body>,
+    /// The columns of its rows: all that its edge carries. `None` where some of its rows come from elsewhere (a log, a test), whose
+    /// columns aren't known here.
+    pub columns: Option<Vec<String>>,
 }
 
 /// One edge, seen from the node that reads it.
@@ -115,12 +118,23 @@ impl Node {
         self.body.iter_mut().flat_map(|b| &mut b.nodes).for_each(|n| n.inputs.clear());
     }
 
-    /// The columns that this node makes and that its log holds, where an operator's node `adds` these: of a loop those that all of its
-    /// outputs make.
+    /// Of some rows upstream it isn't known which columns they have.
+    pub(super) fn forget_columns(&mut self) {
+        self.columns = None;
+        self.body.iter_mut().flat_map(|b| &mut b.nodes).for_each(|n| n.columns = None);
+    }
+
+    /// The columns that this node makes and that its log holds, where an operator's node `adds` these: of a loop those that any of its
+    /// outputs makes.
     pub fn makes(&self, adds: impl Fn(&Node) -> Vec<String>) -> Vec<String> {
-        let mut all = self.makers().into_iter().map(adds);
-        let first = all.next().unwrap_or_default();
-        all.fold(first, |both, columns| both.into_iter().filter(|c| columns.contains(c)).collect())
+        let mut made: Vec<String> = Vec::new();
+        for column in self.makers().into_iter().flat_map(adds) {
+            let carried = self.columns.as_ref().is_none_or(|columns| columns.contains(&column));
+            if carried && !made.contains(&column) {
+                made.push(column);
+            }
+        }
+        made
     }
 
     /// The nodes whose operators make this node's rows: itself, or the output of a loop.

@@ -136,7 +136,7 @@ fn ended(workers: usize, node: &str, place: &str, way: &str) -> Result<(), Failu
     let input = |port: &str, from: &str, staleness| Input { port: port.into(), from: from.into(), staleness };
     let given = |id: &str| if id == node { serde_json::json!({ place: way }) } else { serde_json::Value::Null };
     let with = |id: &str| With::read(given(id), &serde_json::Value::Null, |_| Ok(Arc::new(()))).unwrap();
-    let node = |id: &str, op: &str, inputs| Node { id: id.into(), op: op.into(), inputs, with: with(id), body: None };
+    let node = |id: &str, op: &str, inputs| Node { id: id.into(), op: op.into(), inputs, with: with(id), body: None, columns: None };
     let play = node("play", "there", vec![input("rows", "there", None), input("memory", "play", Some(0))]);
     let body = Body { attempts: 2, until: Until::Never, nodes: vec![play], output: vec!["play".into()] };
     let nodes = vec![

@@ -74,7 +74,8 @@ fn find(op: &str) -> Option<Render> {
 fn no_trial_waits_for_another_ones_attempt() {
     const MINIMAL: &str = "{ flow: x, iterations: 1, nodes: { t: { op: tasks, with: { env: sokoban, batch: 1 } } }, log: [t] }";
     let input = |port: &str, from: &str, staleness| Input { port: port.into(), from: from.into(), staleness };
-    let node = |id: &str, op: &str, inputs| Node { id: id.into(), op: op.into(), inputs, with: Default::default(), body: None };
+    let node =
+        |id: &str, op: &str, inputs| Node { id: id.into(), op: op.into(), inputs, with: Default::default(), body: None, columns: None };
     let inner = node("play", "slow", vec![input("tasks", "tasks", None), input("memory", "play", Some(0))]);
     let body = Body { attempts: 3, until: Until::Never, nodes: vec![inner], output: vec!["play".into()] };
     let trial = Node { body: Some(body), ..node("trial", LOOP, vec![input("tasks", "tasks", None)]) };

@@ -69,7 +69,8 @@ fn find(op: &str) -> Option<Render> {
 /// Two iterations of tasks -> middle -> last, with a second to stand still.
 fn ran(middle: &str, workers: usize) -> (Result<(), Failure>, Duration) {
     let input = |from: &str| vec![Input { port: "rows".into(), from: from.into(), staleness: None }];
-    let node = |id: &str, op: &str, inputs| Node { id: id.into(), op: op.into(), inputs, with: Default::default(), body: None };
+    let node =
+        |id: &str, op: &str, inputs| Node { id: id.into(), op: op.into(), inputs, with: Default::default(), body: None, columns: None };
     let nodes = vec![node("tasks", "open", vec![]), node("middle", middle, input("tasks")), node("last", "quick", input("middle"))];
     let pipeline = Pipeline { nodes, ..flow::pipeline::parse("x", MINIMAL, &[], &flow::ops::catalog()).unwrap() };
     let start = Instant::now();

@@ -156,3 +156,74 @@ fn a_panel_is_frozen_once_and_for_all() {
     assert!(fails(flow().args(["panel", "chess"])).contains("flow ops tasks"));
     assert!(fails(flow().args(["panel", "sokoban", "mines=3"])).contains("mines"));
 }
+
+/// A loop of two attempts whose nodes have these agents, on fields so small that most attempts fail.
+fn with_answers(player: &str, writer: &str, rest: &str) -> String {
+    format!(
+        "flow: answers\niterations: 2\nseed: 3\nmodels:\n  actor: {{ new: tiny, layers: 1, width: 16, heads: 2, kv_heads: 1 }}\n\
+         agents:\n  player: {{ model: actor, max_turns: 2, decode: free, max_tokens: 12{player} }}\n  writer: {{ model: actor, max_tokens: 8{writer} }}\n\
+         nodes:\n  tasks: {{ op: tasks, with: {{ env: minesweeper, size: 3, mines: 2, batch: 4 }} }}\n{rest}"
+    )
+}
+
+const TRIAL: &str = "  trial:
+    loop: { attempts: 2 }
+    nodes:
+      rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update }, memory: { after: reflect } }, with: { agent: player, samples: 2 } }
+      reflect: { op: reflect, inputs: rollout, with: { agent: writer, on: always } }
+    output: [rollout, reflect]
+  group: { op: group, inputs: trial, with: { by: [task] } }
+  advantage: { op: advantage, inputs: group, with: { of: episode_return } }
+  update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-3 } }
+log: [trial, advantage, update]
+";
+
+/// The agents of a loop need not write the same parts: each part is a column, empty in the rows of the agent that lacks it.
+#[test]
+fn agents_of_a_loop_may_have_different_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    let think = ", answer: [{ tag: think }, { tag: action, required: true }]";
+    let cases = [
+        (think, "", vec!["answer_think"]),
+        (", answer: [{ tag: action, required: true }]", ", answer: [{ tag: remark, required: true }]", vec!["answer_remark"]),
+        (think, ", answer: [{ tag: tip, required: true }]", vec!["answer_think", "answer_tip"]),
+        (think, ", answer: [{ tag: tip, required: true }, { tag: think }]", vec!["answer_think", "answer_tip"]),
+    ];
+    for (i, (player, writer, parts)) in cases.into_iter().enumerate() {
+        let yaml = with_answers(player, writer, TRIAL);
+        let one = trained(folder.path(), &format!("one-{i}"), &yaml, &[]);
+        let two = trained(folder.path(), &format!("two-{i}"), &yaml, &["--workers", "2"]);
+        assert_eq!(judged(&one), judged(&two), "{player} {writer}");
+        let columns: Vec<String> = ask(&one, "select column_name from (describe trial) where column_name like 'answer_%' order by all")
+            .iter()
+            .map(|row| row["column_name"].as_str().unwrap().into())
+            .collect();
+        assert_eq!(columns, parts);
+    }
+    // What the player wrote stands in its own rows alone.
+    let run = folder.path().join("one-2");
+    let strays =
+        "select count(*) as n from trial where (phase = 'play' and answer_tip <> '') or (phase = 'reflect' and answer_think <> '')";
+    assert_eq!(ask(&run, strays)[0]["n"], 0);
+}
+
+/// An evaluation of several attempts plays with the agents of a loop, whatever the parts of their answers.
+#[test]
+fn an_evaluation_has_the_parts_of_both_its_agents() {
+    let folder = tempfile::tempdir().unwrap();
+    let frozen = folder.path().join("panels");
+    done(flow().args(["panel", "minesweeper", "size=3", "mines=2", "split=test", "--count", "3", "--out"]).arg(&frozen));
+    let panel = std::fs::read_dir(&frozen).unwrap().next().unwrap().unwrap().path();
+    let measured = TRIAL.replace(
+        "log: [trial,",
+        &format!(
+            "  held_out: {{ op: evaluate, inputs: {{ weights: {{ after: update }} }}, with: {{ agent: player, panel: {}, attempts: 2, reflect: {{ agent: writer, on: always }} }} }}\nlog: [held_out, trial,",
+            panel.display()
+        ),
+    );
+    let yaml = with_answers(", answer: [{ tag: think }, { tag: action, required: true }]", "", &measured);
+    let run = trained(folder.path(), "run", &yaml, &[]);
+    assert!(ask(&run, "select count(*) as n from held_out where phase = 'reflect' and answer_think = ''")[0]["n"].as_u64() > Some(0));
+    // `flow eval` measures the same loop.
+    done(flow().arg("eval").arg(&run).arg("--panel").arg(&panel));
+}

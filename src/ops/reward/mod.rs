@@ -52,6 +52,7 @@ pub const OPERATOR: Operator = Operator {
         makes: |with| {
             with.typed::<RewardWeights>().and_then(|with| with.explore.as_ref().map(|_| EXPLORATION.to_owned())).into_iter().collect()
         },
+        lacks: |with| if charges_tokens(with) { vec![] } else { vec!["token_rewards"] },
         wrong: |node, _| wrong(node),
         head: |with| with.typed::<RewardWeights>()?.model.as_ref().map(|_| RequiredHead::Language),
         weighs: Some(weighs),
@@ -241,7 +242,7 @@ mod tests {
     fn a_divergence_needs_a_model_and_nothing_else_does() {
         let mistakes = |with| {
             let with = With::read(with, &serde_json::Value::Null, OPERATOR.settings.read).unwrap();
-            let node = Node { id: "reward".into(), op: "reward".into(), inputs: vec![], with, body: None };
+            let node = Node { id: "reward".into(), op: "reward".into(), inputs: vec![], with, body: None, columns: None };
             wrong(&node).into_iter().map(|w| w.at.join(".")).collect::<Vec<_>>()
         };
         use serde_json::json;

@@ -5,8 +5,8 @@ use crate::pipeline::parse::{listed, Report};
 use crate::pipeline::{Catalog, OperatorSpec};
 use std::collections::BTreeSet;
 
-/// Checks that every column that a port needs is made upstream.
-pub fn columns(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog, report: &mut Report) {
+/// Checks that every column that a port needs is made upstream. Returns the columns of each node's rows.
+pub fn columns(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog, report: &mut Report) -> Vec<BTreeSet<String>> {
     let available = available(nodes, cyclic, catalog);
     let has = |node: usize, column: &str| available[node].contains(column);
     let known = |column: &str| catalog.columns.contains(&column) || available.iter().any(|available| available.contains(column));
@@ -41,6 +41,7 @@ pub fn columns(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog, rep
             }
         }
     }
+    available
 }
 
 /// The columns of each node's output: the least that follows from the operators, so a column must come from somewhere,
@@ -58,11 +59,11 @@ fn available(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog) -> Ve
             match draft.spec {
                 _ if cyclic.contains(&i) => available[i] = all.clone(),
                 _ if catalog.logged.contains_key(draft.id) => available[i] = logged(&catalog.logged[draft.id]),
-                // A loop's rows have the columns that all of its outputs have.
-                None if draft.body.is_some() => {
-                    let mut outputs = draft.body.iter().flat_map(|b| &b.output).map(|o| &available[*o]);
-                    let first = outputs.next().cloned().unwrap_or_else(|| all.clone());
-                    available[i] = outputs.fold(first, |both, columns| both.intersection(columns).cloned().collect());
+                // A loop's rows have the columns that all of its outputs have, and the texts that any has: they are empty in the others' rows.
+                None if draft.body.as_ref().is_some_and(|body| !body.output.is_empty()) => {
+                    let outputs: Vec<&BTreeSet<String>> = draft.body.iter().flat_map(|b| &b.output).map(|o| &available[*o]).collect();
+                    let made = |column: &&String| (catalog.text)(column) || outputs.iter().all(|output| output.contains(*column));
+                    available[i] = outputs.iter().flat_map(|output| output.iter()).filter(made).cloned().collect();
                 }
                 None => available[i] = all.clone(),
                 Some(spec) if spec.keeps && source.is_none() => available[i] = all.clone(),

@@ -35,12 +35,13 @@ pub fn check(tree: &Tree, folder: &Path, look: bool, catalog: &Catalog, report: 
     let mut sketch = top(tree, catalog, report);
     pipeline_tests::tests(tree, folder, look, &mut sketch, report);
     let order = order::order(&sketch.nodes, report);
-    columns::columns(&sketch.nodes, &order.cyclic, catalog, report);
+    let columns = columns::columns(&sketch.nodes, &order.cyclic, catalog, report);
     ends::ends(&sketch, report);
     if report.len() > 0 {
         return None;
     }
-    let pipeline = resolve::pipeline(sketch, &order.sorted, tree.json());
+    let columns = catalog.logged.is_empty().then_some(columns);
+    let pipeline = resolve::pipeline(sketch, &order.sorted, &columns, tree.json());
     for wrong in (catalog.wrong)(&pipeline) {
         report.add(tree.deepest(pipeline.written(&wrong.at)).at, wrong.message, wrong.help);
     }

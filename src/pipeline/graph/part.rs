@@ -20,6 +20,9 @@ impl Pipeline {
         let mut part = Pipeline { tests: Vec::new(), ..self.clone() };
         part.nodes.retain(|n| included.contains(n.id.as_str()));
         part.nodes.iter_mut().filter(|n| fed.contains(&n.id)).for_each(Node::cut);
+        if !fed.is_empty() {
+            part.nodes.iter_mut().for_each(Node::forget_columns);
+        }
         part.log.retain(|id| included.contains(id.as_str()));
         let working = part.nodes.iter().filter(|n| !fed.contains(&n.id)).flat_map(Node::all);
         let used: BTreeSet<&str> = working.flat_map(|n| n.with.models().map(|named| named.name.as_str())).collect();
