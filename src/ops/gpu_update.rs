@@ -60,6 +60,7 @@ pub const OPERATOR: Operator = Operator {
         "ratio",
         "clip_share",
         "loss_share",
+        "logit_grad",
         "row_kl",
     ],
     settings: Settings::of::<GpuUpdate>(),
@@ -280,6 +281,7 @@ impl UpdateOutcome {
         columns.push(("ratio", figure(|row| row.ratio)));
         columns.push(("clip_share", figure(|row| row.clip_share)));
         columns.push(("loss_share", figure(|row| row.loss_share)));
+        columns.push(("logit_grad", figure(|row| row.logit_grad)));
         columns.push(("row_kl", figure(|row| row.kl)));
         columns.push(("used", Arc::new(StringArray::from(self.used))));
         row::batch(columns)

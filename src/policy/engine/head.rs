@@ -59,6 +59,23 @@ vectorised! {
         mass.1 - sum(total)
     }
 
+    /// The sum of the squared probabilities of what has that mass.
+    fn squares(logits: &[f32], temperature: f32, mass: (f32, f32)) -> f32 {
+        let inverse = 1.0 / temperature;
+        let mut total = V::splat(0.0);
+        let mut chunks = logits.chunks_exact(LANES);
+        for logits in chunks.by_ref() {
+            let share = V::load(logits).sub(V::splat(mass.0)).mul(V::splat(inverse)).sub(V::splat(mass.1)).exp();
+            total = share.fma(share, total);
+        }
+        let mut total = total.lanes();
+        for (total, logit) in total.iter_mut().zip(chunks.remainder()) {
+            let share = exp((logit - mass.0) * inverse - mass.1);
+            *total = share.mul_add(share, *total);
+        }
+        sum(total)
+    }
+
     /// The value of each of `states` `[n, width]` by the head `weights` `[width]`.
     pub fn values(states: &[f32], weights: &[f32]) -> Vec<f32> {
         states.chunks_exact(weights.len()).map(|state| dot(state, weights)).collect()
@@ -97,6 +114,15 @@ pub fn logprob(logit: f32, temperature: f32, mass: (f32, f32)) -> f32 {
     (logit - mass.0) * (1.0 / temperature) - mass.1
 }
 
+/// The norm of the gradient of the log-probability of `logits[token]` at `temperature` T by the logits, given their mass:
+/// sqrt((1 - p)^2 + the sum of the others' squared probabilities) / T. The token is left out of that sum, and not taken off it, so that
+/// little is lost where p is nearly 1.
+pub fn slope(isa: Isa, logits: &[f32], token: usize, temperature: f32, mass: (f32, f32)) -> f32 {
+    let others = squares(isa, &logits[..token], temperature, mass) + squares(isa, &logits[token + 1..], temperature, mass);
+    let rest = logprob(logits[token], temperature, mass).exp_m1();
+    (rest * rest + others).sqrt() / temperature
+}
+
 /// Calls `each` with the logits of each of `states` `[n, width]`, final states after the last norm, in their order; of a critic with its value.
 pub fn each_output(running: &AdaptedEngine, states: &[f32], mut each: impl FnMut(usize, &mut [f32])) {
     let Engine { isa, config, .. } = &*running.engine;
@@ -126,6 +152,8 @@ mod tests {
         let mass_at = |temperature: f32| mass(Isa::Plain, &logits, temperature);
         assert!((logprob(logits[1], 1.0, mass_at(1.0)) - 0.25f32.ln()).abs() < 1e-6);
         assert!((entropy(Isa::Plain, &logits, 1.0, mass_at(1.0)) - 0.900_256).abs() < 1e-5);
+        // (1 - 1/4)^2 + (1/8)^2 + (5/8)^2 = 0.96875; its root is 0.984251.
+        assert!((slope(Isa::Plain, &logits, 1, 1.0, mass_at(1.0)) - 0.984_251).abs() < 1e-6);
         let hot = 2f32.sqrt() / (1.0 + 2f32.sqrt() + 5f32.sqrt());
         assert!((logprob(logits[1], 2.0, mass_at(2.0)) - hot.ln()).abs() < 1e-6);
         let mut to = [1.0; 3];

@@ -6,7 +6,7 @@
 
 use super::block::{BlockActivations, PlacedToken, ResidualStreams, FED};
 use super::branches::TrieAttention;
-use super::head::{add_probabilities, each_output, entropy, logprob, mass, values};
+use super::head::{add_probabilities, each_output, entropy, logprob, mass, slope, values};
 use super::norm::{back as norm_back, head_back};
 use super::rope::turn;
 use super::{AdaptedEngine, BlockWeights, Engine, MatrixFormat, ValueHead};
@@ -50,8 +50,15 @@ struct BackwardScratch {
     dqkv: Vec<f32>,
 }
 
-/// Log-probability and entropy of each choice, in nats.
-pub type LogprobsAndEntropies = (Vec<f32>, Vec<f32>);
+/// Of each choice.
+pub struct ChoiceFigures {
+    /// Its log-probability, in nats.
+    pub logprobs: Vec<f32>,
+    /// The entropy of what it was chosen from, in nats.
+    pub entropies: Vec<f32>,
+    /// The norm of the gradient of its log-probability by the logits.
+    pub slopes: Vec<f32>,
+}
 
 impl Tape {
     /// Computes the tokens of `trie` and keeps the final states of `output_nodes`, ascending. With `learns` it can be differentiated.
@@ -84,8 +91,9 @@ impl Tape {
     }
 
     /// The log-probability and entropy of each of `choices`.
-    pub fn logprobs_and_entropies(&self, choices: &[StateChoice]) -> LogprobsAndEntropies {
-        let (mut logprobs, mut entropies) = (vec![0.0; choices.len()], vec![0.0; choices.len()]);
+    pub fn figures(&self, choices: &[StateChoice]) -> ChoiceFigures {
+        let none = || vec![0.0; choices.len()];
+        let mut figures = ChoiceFigures { logprobs: none(), entropies: none(), slopes: none() };
         let choices_of = by_state(choices, self.output_nodes.len());
         let isa = self.running.engine.isa();
         each_output(&self.running, &self.states, |state, logits| {
@@ -94,11 +102,13 @@ impl Tape {
                 let restricted = allowed.as_ref().map(|allowed| picked(logits, allowed));
                 let over = restricted.as_deref().unwrap_or(logits);
                 let mass = mass(isa, over, *temperature);
-                logprobs[i] = logprob(logits[*token as usize], *temperature, mass);
-                entropies[i] = entropy(isa, over, *temperature, mass);
+                figures.logprobs[i] = logprob(logits[*token as usize], *temperature, mass);
+                figures.entropies[i] = entropy(isa, over, *temperature, mass);
+                let place = allowed.as_ref().map_or(Some(*token as usize), |allowed| allowed.iter().position(|t| t == token));
+                figures.slopes[i] = place.map_or(0.0, |place| slope(isa, over, place, *temperature, mass));
             }
         });
-        (logprobs, entropies)
+        figures
     }
 
     /// What a critic expects at each of the states that were asked for.

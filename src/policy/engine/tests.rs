@@ -122,9 +122,9 @@ fn forward_and_back_are_those_of_libtorch() {
             let (net, running) = both(&architecture, format, Isa::chosen());
             let (expected, slopes) = torch(&net, &trie, &ends, &choices, &by);
             let tape = Tape::new(&running, &trie, &ends, true);
-            let (logprobs, entropies) = tape.logprobs_and_entropies(&choices);
-            let off = distance(&logprobs, &expected);
-            assert!(off < close && entropies.iter().all(|entropy| *entropy >= 0.0), "{}: {off:.1e}", architecture.name());
+            let figures = tape.figures(&choices);
+            let off = distance(&figures.logprobs, &expected);
+            assert!(off < close && figures.entropies.iter().all(|entropy| *entropy >= 0.0), "{}: {off:.1e}", architecture.name());
             let gradient = tape.back(&choices, &by);
             let off = distance(&gradient, &slopes);
             assert!(off < 10.0 * close && off >= far, "{}, {format:?}: {off:.1e}", architecture.name());

@@ -29,6 +29,8 @@ pub struct PassResult {
     pub clipped: Vec<f32>,
     /// Its ratio.
     pub ratio: Vec<f32>,
+    /// The norm of the gradient of the step's loss by the logits that it was drawn from; by the value, of a critic.
+    pub logit_grad: Vec<f32>,
     /// 1 where the weights of the step mask its policy term, else 0; empty where nothing masks by them.
     pub masked: Vec<f32>,
     /// What isn't a number, if something isn't, and in which rows.
@@ -55,7 +57,7 @@ impl WireFormat for Lane {
         to.extend((self.results.len() as u64).to_le_bytes());
         for (pass, result) in &self.results {
             to.extend((*pass as u64).to_le_bytes());
-            [&result.loss, &result.kl, &result.entropy, &result.clipped, &result.ratio, &result.masked]
+            [&result.loss, &result.kl, &result.entropy, &result.clipped, &result.ratio, &result.logit_grad, &result.masked]
                 .into_iter()
                 .for_each(|values| values.write(to));
         }
@@ -69,9 +71,9 @@ impl WireFormat for Lane {
         for _ in 0..number(from)? {
             let pass = number(from)?;
             let mut next = || Vec::<f32>::read(from);
-            let (loss, kl, entropy, clipped, ratio, masked) = (next()?, next()?, next()?, next()?, next()?, next()?);
+            let (loss, kl, entropy, clipped, ratio, logit_grad, masked) = (next()?, next()?, next()?, next()?, next()?, next()?, next()?);
             // A pass that found something wrong is sent as an error.
-            results.push((pass, PassResult { loss, kl, entropy, clipped, ratio, masked, wrong: None }));
+            results.push((pass, PassResult { loss, kl, entropy, clipped, ratio, logit_grad, masked, wrong: None }));
         }
         Some(Lane { sum, results })
     }
@@ -144,20 +146,27 @@ fn pass(net: &Net, reference: Option<&Net>, batch: &UpdateBatch, pass: &Pass, we
         false => pass.traced(running, &batch.rows, batch.settings.at(), true),
     });
     let tokens = PassTokens { batch, pass, net, traced: traced.as_ref() };
-    let Terms { loss, kl, entropy, clipped, ratio, masked, outputs } = tokens.terms(reference);
+    let Terms { loss, kl, clipped, ratio, masked, outputs } = tokens.terms(reference);
     // What takes no part is put aside before it is weighted: infinity times 0 isn't 0.
     let loss = loss.masked_fill(&tokens.part().eq(0.0), 0.0);
     let weights = tokens.each(&|row| weight(row) as f32);
     let total = (&loss * &weights).sum(None);
-    let gradient = pass.learns().then(|| {
-        if let Some(gradient) = traced.as_ref().and_then(|traced| traced.gradient(&total)) {
-            return gradient;
-        }
-        let gradients = Tensor::run_backward(&[total], net.leaves(), false, false);
-        Tensor::cat(&gradients.iter().map(|g| g.reshape([-1])).collect::<Vec<_>>(), 0)
-    });
+    let (gradient, by) = pass
+        .learns()
+        .then(|| {
+            if let Some(both) = traced.as_ref().and_then(|traced| traced.gradient(&total)) {
+                return both;
+            }
+            let by: Vec<&Tensor> = net.leaves().iter().chain([&outputs.logprobs]).collect();
+            let mut gradients = Tensor::run_backward(&[total], &by, false, false);
+            let by_output = gradients.remove(by.len() - 1);
+            (Tensor::cat(&gradients.iter().map(|g| g.reshape([-1])).collect::<Vec<_>>(), 0), by_output)
+        })
+        .unzip();
     let result = tch::no_grad(|| {
-        let (outputs, loss) = (values(&outputs), values(&loss));
+        let logit_grad = by.map_or_else(|| vec![0.0; loss.numel()], |by| values(&(by.abs() * &outputs.slope)));
+        let entropy = values(&outputs.entropy);
+        let (outputs, loss) = (values(&outputs.logprobs), values(&loss));
         let what = if batch.settings.objective == Objective::Value { "a value" } else { "a log-probability" };
         let wrong = culprits(batch, pass, &outputs).map(|rows| (what, rows));
         let wrong = wrong.or_else(|| culprits(batch, pass, &loss).map(|rows| ("the loss", rows)));
@@ -165,7 +174,7 @@ fn pass(net: &Net, reference: Option<&Net>, batch: &UpdateBatch, pass: &Pass, we
         let wrong = wrong.or_else(|| lost.then(|| ("the gradient", sorted(pass.rows.iter().copied()))));
         let clipped = values(&clipped.to_kind(Kind::Float));
         let masked = masked.map_or(vec![], |masked| values(&masked.to_kind(Kind::Float)));
-        PassResult { loss, kl: values(&kl), entropy: values(&entropy), clipped, ratio: values(&ratio), masked, wrong }
+        PassResult { loss, kl: values(&kl), entropy, clipped, ratio: values(&ratio), logit_grad, masked, wrong }
     });
     (gradient, result)
 }

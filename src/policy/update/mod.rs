@@ -157,6 +157,8 @@ fn collect(report: &mut UpdateReport, batch: &UpdateBatch, pass: &Pass, result: 
         };
         let (loss, kl, clipped, tokens) =
             (sum(&result.loss) * weight(row), sum(&result.kl), sum(&result.clipped), batch.tokens(row) as f64);
+        let own_grads = result.logit_grad[own.clone()].iter().zip(&batch.part[row]).filter(|(_, part)| **part);
+        let squares: f64 = own_grads.map(|(x, _)| f64::from(*x).powi(2)).sum();
         report.loss += loss;
         report.kl += kl;
         report.entropy += sum(&result.entropy);
@@ -177,6 +179,7 @@ fn collect(report: &mut UpdateReport, batch: &UpdateBatch, pass: &Pass, result: 
             clip_share: (clipped / tokens) as f32,
             loss_share: loss as f32,
             kl: (kl / tokens) as f32,
+            logit_grad: squares.sqrt() as f32,
         };
     }
 }

@@ -252,23 +252,21 @@ impl Pass {
     /// The values of the rows, in order, by a net with a value head.
     pub fn values(&self, net: &Net) -> Tensor {
         match net.running() {
-            Some(running) => self.traced_values(running, false).outputs,
+            Some(running) => self.traced_values(running, false).outputs.logprobs,
             None => self.outputs(net).squeeze_dim(1),
         }
     }
 
-    /// Log-probability of each response token of the rows, and the entropy (without gradient) of what it was drawn from: at `temperature`,
-    /// or each row at its own.
-    pub fn logprobs(&self, net: &Net, rows: &[TrainingRow], temperature: Option<f32>) -> (Tensor, Tensor) {
+    /// What the net makes of each response token of the rows: at `temperature`, or each row at its own.
+    pub fn logprobs(&self, net: &Net, rows: &[TrainingRow], temperature: Option<f32>) -> TokenOutputs {
         if let Some(running) = net.running() {
-            let traced = self.traced(running, rows, temperature, false);
-            return (traced.outputs, traced.entropy);
+            return self.traced(running, rows, temperature, false).outputs;
         }
         let device = net.device();
         let tokens: usize = self.rows.iter().map(|&row| rows[row].len()).sum();
         let none = Tensor::zeros([tokens as i64], (Kind::Float, device));
         if !self.learns() {
-            return (none.copy(), none);
+            return TokenOutputs { logprobs: none.copy(), entropy: none.copy(), slope: none };
         }
         let tensor = |values: &[i64]| indices(values, device);
         let (mut to, mut target, mut token) = (Vec::new(), Vec::new(), 0);
@@ -289,27 +287,42 @@ impl Pass {
             }
             token += rows[row].len();
         }
-        let mut logits = self.outputs(net);
-        if temperatures.iter().any(|&temperature| temperature != 1.0) {
-            logits = tempered(&logits, &temperatures);
-        }
-        if restricted {
-            logits += Tensor::from_slice(&mask).view([-1, vocab as i64]).to_device(device);
-        }
-        let all = logits.log_softmax(-1, None);
-        let chosen = all.gather(1, &tensor(&target).unsqueeze(1), false).squeeze_dim(1);
-        let entropy = tch::no_grad(|| -(all.exp() * &all).sum_dim_intlist(-1, false, None));
+        let mask = restricted.then(|| Tensor::from_slice(&mask).view([-1, vocab as i64]).to_device(device));
+        let TokenOutputs { logprobs, entropy, slope } = chosen(self.outputs(net), &tensor(&target), &temperatures, mask);
         let to = tensor(&to);
-        (none.index_copy(0, &to, &chosen), none.index_copy(0, &to, &entropy))
+        let spread = |values: &Tensor| none.index_copy(0, &to, values);
+        TokenOutputs { logprobs: spread(&logprobs), entropy: spread(&entropy), slope: spread(&slope) }
+    }
+}
+
+/// What a net makes of response tokens, each `[tokens]`.
+pub struct TokenOutputs {
+    /// Their log-probabilities, or a critic's values: gradients can be taken of them.
+    pub logprobs: Tensor,
+    /// The entropy of what each was drawn from, in nats; without gradient.
+    pub entropy: Tensor,
+    /// The norm of the gradient of its log-probability by the logits that it was drawn from: sqrt((1 - p)^2 + the sum of the others' squared
+    /// probabilities) / temperature; of a value, 1. Without gradient.
+    pub slope: Tensor,
+}
+
+impl TokenOutputs {
+    /// Of a critic.
+    pub fn of_values(values: Tensor) -> TokenOutputs {
+        TokenOutputs { entropy: values.zeros_like().detach(), slope: values.ones_like().detach(), logprobs: values }
+    }
+
+    /// The same tensors.
+    pub fn share(&self) -> TokenOutputs {
+        let [logprobs, entropy, slope] = [&self.logprobs, &self.entropy, &self.slope].map(Tensor::shallow_clone);
+        TokenOutputs { logprobs, entropy, slope }
     }
 }
 
 /// What a pass computed row by row: one value a response token, and the way back.
 pub struct TracedPass {
-    /// Log-probabilities, or a critic's values, of which gradients can be taken.
-    pub outputs: Tensor,
-    /// Entropies, without gradient.
-    pub entropy: Tensor,
+    /// Of which gradients can be taken.
+    pub outputs: TokenOutputs,
     tape: Option<Tape>,
     tokens: TracedTokens,
 }
@@ -340,16 +353,20 @@ impl Pass {
             }
             before += rows[row].len();
         }
-        let (mut logprobs, mut entropy) = (vec![0f32; tokens], vec![0f32; tokens]);
+        let (mut logprobs, mut entropy, mut slope) = (vec![0f32; tokens], vec![0f32; tokens], vec![0f32; tokens]);
         let tape = self.learns().then(|| Tape::new(running, &self.trie, &self.output_nodes, learns));
         if let Some(tape) = &tape {
-            let (chosen, entropies) = tape.logprobs_and_entropies(&choices);
-            for ((&to, logprob), nats) in to.iter().zip(chosen).zip(entropies) {
-                (logprobs[to], entropy[to]) = (logprob, nats);
+            let figures = tape.figures(&choices);
+            for (i, &to) in to.iter().enumerate() {
+                (logprobs[to], entropy[to], slope[to]) = (figures.logprobs[i], figures.entropies[i], figures.slopes[i]);
             }
         }
-        let outputs = Tensor::from_slice(&logprobs).set_requires_grad(learns);
-        TracedPass { outputs, entropy: Tensor::from_slice(&entropy), tape, tokens: TracedTokens::Choices(choices, to) }
+        let outputs = TokenOutputs {
+            logprobs: Tensor::from_slice(&logprobs).set_requires_grad(learns),
+            entropy: Tensor::from_slice(&entropy),
+            slope: Tensor::from_slice(&slope),
+        };
+        TracedPass { outputs, tape, tokens: TracedTokens::Choices(choices, to) }
     }
 
     /// As [`Pass::values`], for a critic that computes row by row; with `learns` the gradient can be asked for.
@@ -357,16 +374,17 @@ impl Pass {
         let tape = Tape::new(running, &self.trie, &self.output_nodes, learns);
         let (values, states): (_, Vec<usize>) = (tape.values(), self.from.iter().map(|&state| state as usize).collect());
         let outputs: Vec<f32> = states.iter().map(|&state| values[state]).collect();
-        let outputs = Tensor::from_slice(&outputs).set_requires_grad(learns);
-        TracedPass { entropy: outputs.zeros_like().detach(), outputs, tape: Some(tape), tokens: TracedTokens::States(states) }
+        let outputs = TokenOutputs::of_values(Tensor::from_slice(&outputs).set_requires_grad(learns));
+        TracedPass { outputs, tape: Some(tape), tokens: TracedTokens::States(states) }
     }
 }
 
 impl TracedPass {
-    /// The gradient of `loss`, made of the outputs, by the adapters' weights, `[weights]`.
-    pub fn gradient(&self, loss: &Tensor) -> Option<Tensor> {
+    /// The gradient of `loss`, made of the outputs, by the adapters' weights, `[weights]`, and by each output.
+    pub fn gradient(&self, loss: &Tensor) -> Option<(Tensor, Tensor)> {
         let tape = self.tape.as_ref()?;
-        let by = values(&Tensor::run_backward(&[loss], &[&self.outputs], false, false)[0]);
+        let by_output = Tensor::run_backward(&[loss], &[&self.outputs.logprobs], false, false).remove(0);
+        let by = values(&by_output);
         let gradient = match &self.tokens {
             TracedTokens::Choices(choices, to) => tape.back(choices, &to.iter().map(|&to| by[to]).collect::<Vec<f32>>()),
             TracedTokens::States(states) => {
@@ -376,8 +394,30 @@ impl TracedPass {
                 tape.values_back(&sums)
             }
         };
-        Some(Tensor::from_slice(&gradient))
+        Some((Tensor::from_slice(&gradient), by_output))
     }
+}
+
+/// Of each row of `logits` `[choices, vocabulary]` what its token of `target` is at the row's temperature, among those that `mask`, which is
+/// added, leaves.
+fn chosen(mut logits: Tensor, target: &Tensor, temperatures: &[f32], mask: Option<Tensor>) -> TokenOutputs {
+    if temperatures.iter().any(|&temperature| temperature != 1.0) {
+        logits = tempered(&logits, temperatures);
+    }
+    if let Some(mask) = mask {
+        logits += mask;
+    }
+    let all = logits.log_softmax(-1, None);
+    let target = target.unsqueeze(1);
+    let logprobs = all.gather(1, &target, false).squeeze_dim(1);
+    let (entropy, slope) = tch::no_grad(|| {
+        let shares = all.exp();
+        let entropy = -(&shares * &all).sum_dim_intlist(-1, false, None);
+        // The others' shares, and not all less the chosen one's: little is lost where that is nearly 1.
+        let others = shares.scatter_value(1, &target, 0.0).square().sum_dim_intlist(-1, false, None);
+        (entropy, (logprobs.expm1().square() + others).sqrt() / Tensor::from_slice(temperatures).to_device(logits.device()))
+    });
+    TokenOutputs { logprobs, entropy, slope }
 }
 
 /// Each row of `logits` `[choices, vocabulary]` divided by its own temperature.
@@ -417,7 +457,7 @@ pub fn logprobs(
     size: usize,
     parallel: &Parallel,
 ) -> Result<Vec<Vec<f32>>, PolicyError> {
-    read_rows(net, rows, size, parallel, |pass, net| pass.logprobs(net, rows, temperature).0)
+    read_rows(net, rows, size, parallel, |pass, net| pass.logprobs(net, rows, temperature).logprobs)
 }
 
 #[cfg(test)]
@@ -435,6 +475,24 @@ mod tests {
             [4, 2, 2, 2, 3, 4]
         );
         assert_eq!((fitting(9, Some(1)), fitting(1, Some(100))), (1, 1), "one at least");
+    }
+
+    /// Probabilities 1/8, 2/8, 5/8, the second chosen: (1 - 1/4)^2 + (1/8)^2 + (5/8)^2 = 0.96875, whose root is 0.984251. The others are held to
+    /// autograd: at two temperatures, with one token not allowed, and where p is 0.9999.
+    #[test]
+    fn a_slope_is_the_norm_of_the_gradient_by_the_logits() {
+        let rows = [[0.0, 2f32.ln(), 5f32.ln()], [0.3, -1.0, 0.8], [9.2, 0.0, -0.5], [0.1, 0.2, 0.3]].concat();
+        let logits = Tensor::from_slice(&rows).view([4, 3]).set_requires_grad(true);
+        let mask = Tensor::from_slice(&[0.0; 9].into_iter().chain([0.0, NEVER as f32, 0.0]).collect::<Vec<f32>>()).view([4, 3]);
+        let target = Tensor::from_slice(&[1i64, 0, 0, 2]);
+        let outputs = chosen(logits.shallow_clone(), &target, &[1.0, 0.7, 1.0, 2.0], Some(mask));
+        let by = Tensor::run_backward(&[outputs.logprobs.sum(None)], &[&logits], false, false).remove(0);
+        let norms = values(&by.square().sum_dim_intlist(-1, false, None).sqrt());
+        let slopes = values(&outputs.slope);
+        assert!((slopes[0] - 0.984_251).abs() < 1e-6, "{slopes:?}");
+        // Autograd takes a share of nearly 1 off 1, and loses three digits.
+        assert!(slopes.iter().zip(&norms).all(|(slope, norm)| (slope / norm - 1.0).abs() < 1e-3), "{slopes:?} {norms:?}");
+        assert!(slopes[2] > 2e-4 && slopes[2] < 2.1e-4);
     }
 
     /// Logits (1, 0), drawn at 0.5 and at 2, learnt from with the weights that drew them: every ratio is 1. With 1 in place of 0.5 the ratios

@@ -70,11 +70,15 @@ pub struct RowReport {
     pub loss_share: f32,
     /// Mean of the divergence of [`UpdateReport::kl`], in nats.
     pub kl: f32,
+    /// The norm of the gradient of the step's loss by the logits of the row's tokens, before the gradient as a whole is clipped: how hard the row
+    /// pulled at the policy. A token's is |w A f| sqrt((1 - p)^2 + the sum of the others' squared probabilities), with the parts of the KL
+    /// term and of others; of a critic's value the error's.
+    pub logit_grad: f32,
 }
 
 impl Default for RowReport {
     /// Of a row that no pass has seen.
     fn default() -> Self {
-        RowReport { used: RowUse::Yes, ratio: 1.0, clip_share: 0.0, loss_share: 0.0, kl: 0.0 }
+        RowReport { used: RowUse::Yes, ratio: 1.0, clip_share: 0.0, loss_share: 0.0, kl: 0.0, logit_grad: 0.0 }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::batch::UpdateBatch;
 use super::loss;
-use super::passes::{Pass, TracedPass};
+use super::passes::{Pass, TokenOutputs, TracedPass};
 use super::settings::{Aggregation, MaskFrom, MaskUnit, Objective, RatioKind};
 use crate::policy::model::Net;
 use crate::policy::tensors::indices;
@@ -15,16 +15,14 @@ pub struct Terms {
     pub loss: Tensor,
     /// The divergence from the reference, or from the policy that acted.
     pub kl: Tensor,
-    /// The entropy of what the token was drawn from, in nats.
-    pub entropy: Tensor,
     /// Whether the clipped branch decided.
     pub clipped: Tensor,
     /// What is clipped.
     pub ratio: Tensor,
     /// Whether the policy's term of the token is masked by the weights of this step, where something masks by them.
     pub masked: Option<Tensor>,
-    /// What the net found: log-probabilities, or values.
-    pub outputs: Tensor,
+    /// What the net found, of which the loss is made.
+    pub outputs: TokenOutputs,
 }
 
 /// The tokens of a pass: what the rows say of them as tensors `[tokens]` on the net's device.
@@ -76,7 +74,8 @@ impl PassTokens<'_> {
     }
 
     fn value(&self) -> Terms {
-        let value = self.traced.map_or_else(|| self.pass.values(self.net), |traced| traced.outputs.shallow_clone());
+        let outputs = self.traced.map_or_else(|| TokenOutputs::of_values(self.pass.values(self.net)), |traced| traced.outputs.share());
+        let value = outputs.logprobs.shallow_clone();
         let old = self.own(&|row| self.batch.examples[row].values.clone());
         let target = self.own(&|row| self.batch.examples[row].targets.clone());
         let settings = self.batch.settings;
@@ -86,33 +85,35 @@ impl PassTokens<'_> {
             loss = loss.g_mul(&loss::expectile(&value.detach(), &target, &states, settings.expectile));
         }
         let zero = value.zeros_like();
-        Terms { loss, kl: zero.copy(), entropy: zero, clipped, ratio: value.ones_like(), masked: None, outputs: value }
+        Terms { loss, kl: zero.copy(), clipped, ratio: value.ones_like(), masked: None, outputs }
     }
 
-    /// What the rows' tokens are under this net, and the entropy of what each was chosen from.
-    fn logprobs(&self) -> (Tensor, Tensor) {
+    /// What the rows' tokens are under this net.
+    fn logprobs(&self) -> TokenOutputs {
         match self.traced {
-            Some(TracedPass { outputs, entropy, .. }) => (outputs.shallow_clone(), entropy.shallow_clone()),
+            Some(TracedPass { outputs, .. }) => outputs.share(),
             None => self.pass.logprobs(self.net, &self.batch.rows, self.batch.settings.at()),
         }
     }
 
     fn reinforce(&self, reference: Option<&Net>) -> Terms {
         let (batch, settings) = (self.batch, self.batch.settings);
-        let (new, entropy) = self.logprobs();
-        let base = reference.map(|reference| tch::no_grad(|| self.pass.logprobs(reference, &batch.rows, settings.at()).0));
+        let outputs = self.logprobs();
+        let new = outputs.logprobs.shallow_clone();
+        let base = reference.map(|reference| tch::no_grad(|| self.pass.logprobs(reference, &batch.rows, settings.at()).logprobs));
         let mean = settings.aggregation == Aggregation::SeqMeanTokenMean;
         let rows = (&self.place(), self.pass.rows.len() as i64, mean);
         let advantage = self.each(&|row| batch.examples[row].advantage);
         let loss = loss::reinforce(&new, base.as_ref(), &advantage, rows, (settings.beta, settings.kl));
         let kl = tch::no_grad(|| base.map_or_else(|| new.zeros_like(), |base| &new - base));
         let clipped = new.zeros_like();
-        Terms { loss, kl, entropy, clipped, ratio: new.ones_like(), masked: None, outputs: new }
+        Terms { loss, kl, clipped, ratio: new.ones_like(), masked: None, outputs }
     }
 
     fn policy(&self, reference: Option<&Net>) -> Terms {
         let (batch, settings) = (self.batch, self.batch.settings);
-        let (new, entropy) = self.logprobs();
+        let outputs = self.logprobs();
+        let new = outputs.logprobs.shallow_clone();
         let imitates = settings.objective == Objective::Sft;
         let acted = if imitates { new.detach() } else { self.own(&|row| batch.examples[row].logprobs.clone()) };
         let start = batch.start.as_ref().filter(|_| settings.recomputes()).map(|start| self.own(&|row| start[row].clone()));
@@ -139,14 +140,14 @@ impl PassTokens<'_> {
         }
         let kl = match reference {
             Some(reference) => {
-                let base = tch::no_grad(|| self.pass.logprobs(reference, &batch.rows, settings.at()).0);
+                let base = tch::no_grad(|| self.pass.logprobs(reference, &batch.rows, settings.at()).logprobs);
                 let kl = loss::divergence(&new, &base, settings.kl_kind);
                 loss = loss.g_add(&(&kl * settings.kl));
                 kl
             }
             None => tch::no_grad(|| loss::moved(&new, &acted)),
         };
-        Terms { loss, kl, entropy, clipped, ratio, masked, outputs: new }
+        Terms { loss, kl, clipped, ratio, masked, outputs }
     }
 
     /// Where the policy's term is masked by the weights of this step: 1_{pi >= delta} of EMPO2, Eq. 2. `new` are the tokens' log-probabilities.
