@@ -19,11 +19,11 @@ pub enum Decode {
 }
 
 impl Decode {
-    /// The action that a response means; empty where it can't be parsed, which is valid in no environment.
-    pub fn action(self, response: &str) -> String {
+    /// The action that a response means; `None` where it has none.
+    pub fn action(self, response: &str) -> Option<String> {
         match self {
-            Decode::Constrained => response.to_owned(),
-            Decode::Free => tags::read(ACTION, response).unwrap_or("").to_owned(),
+            Decode::Constrained => Some(response.to_owned()),
+            Decode::Free => tags::read(ACTION, response).map(str::to_owned),
         }
     }
 
@@ -35,6 +35,38 @@ impl Decode {
         let text = if self == Decode::Free { parts + &tags::write(ACTION, &action) } else { action };
         let tokens = encoder.closed(&text);
         Response::certain(text, tokens)
+    }
+}
+
+/// Why an action was not valid: the values of the column `invalid_because`, with their meanings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invalid {
+    /// The answer lacks the tag of its action, or of another required part.
+    NoTag,
+    /// The same, and it was cut off at `max_tokens`.
+    CutOff,
+    /// The world refused the action.
+    NotAdmissible,
+}
+
+impl Invalid {
+    /// Its name in the column.
+    pub fn name(self) -> &'static str {
+        match self {
+            Invalid::NoTag => "no_tag",
+            Invalid::CutOff => "cut_off",
+            Invalid::NotAdmissible => "not_admissible",
+        }
+    }
+
+    /// Of an answer that can't be read: whether it was cut off, or has no tag.
+    pub fn unread(response: &Response, tokenizer: &Tokenizer) -> Invalid {
+        let ended = response.tokens.last().is_some_and(|token| tokenizer.ends().contains(token));
+        if ended {
+            Invalid::NoTag
+        } else {
+            Invalid::CutOff
+        }
     }
 }
 
@@ -102,12 +134,12 @@ mod tests {
         let mut encoder = ActionEncoder::new(Arc::new(Tokenizer::bytes()));
         for (decode, text) in [(Decode::Constrained, "up"), (Decode::Free, "<action>up</action>")] {
             let response = decode.response(&[], Some("up".into()), &mut encoder);
-            assert_eq!((response.text.as_str(), decode.action(&response.text).as_str()), (text, "up"));
+            assert_eq!((response.text.as_str(), decode.action(&response.text).as_deref()), (text, Some("up")));
             assert_eq!((response.tokens.len(), response.logprobs), (text.len() + 1, vec![0.0; text.len() + 1]), "closed by the end token");
         }
         let noted = [("memory".to_owned(), "a key".to_owned())];
         let response = Decode::Free.response(&noted, Some("up".into()), &mut encoder);
         assert_eq!(response.text, "<memory>a key</memory><action>up</action>");
-        assert_eq!(Decode::Free.action("up"), "", "no tag, no action");
+        assert_eq!(Decode::Free.action("up"), None, "no tag, no action");
     }
 }

@@ -179,13 +179,27 @@ impl Agent {
         self.parts().map(|part| tags::read(&part.tag, answer).unwrap_or_default().to_owned()).collect()
     }
 
-    /// The action that an answer means; empty, which no environment takes for a valid one, where it can't be read or a required part is missing.
-    pub fn action(&self, answer: &str) -> String {
-        let lacks = self.parts().any(|part| part.required && tags::read(&part.tag, answer).is_none());
-        match self.decode {
-            Decode::Free if lacks => String::new(),
-            decode => decode.action(answer),
+    /// The tags of an answer as it is to be written, `<think>...</think><action>...</action>`; empty where it is one of the admissible actions.
+    pub fn form(&self) -> String {
+        if self.decode == Decode::Constrained {
+            return String::new();
         }
+        let own: Vec<&str> = self.answer.iter().flatten().map(|part| part.tag.as_str()).collect();
+        let all = if own.is_empty() { vec![ACTION] } else { own };
+        all.iter().map(|tag| tags::write(tag, "...")).collect()
+    }
+
+    /// The tags without which an answer has no action; none where it is one of the admissible actions.
+    pub fn required_tags(&self) -> Vec<String> {
+        let free = self.decode == Decode::Free;
+        let parts = self.parts().filter(|part| part.required).map(|part| part.tag.as_str());
+        parts.chain([ACTION]).filter(|_| free).map(String::from).collect()
+    }
+
+    /// The action that an answer means; `None` where it can't be read or a required part is missing.
+    pub fn action(&self, answer: &str) -> Option<String> {
+        let lacks = self.parts().any(|part| part.required && tags::read(&part.tag, answer).is_none());
+        self.decode.action(answer).filter(|_| !lacks || self.decode == Decode::Constrained)
     }
 
     /// The tag that a reflection stands in: that of the first required part; without one the whole response is the reflection.
@@ -254,9 +268,9 @@ mod tests {
         let agent = agent(json!({ "decode": "free", "answer": answer }));
         assert_eq!(agent.columns(), ["answer_think", "answer_memory"]);
         let whole = "<think>so</think><memory>a key</memory><action>up</action>";
-        assert_eq!((agent.read(whole), agent.action(whole)), (vec!["so".to_owned(), "a key".into()], "up".into()));
-        assert_eq!(agent.action("<memory>a key</memory><action>up</action>"), "up", "a thought isn't required");
-        assert_eq!((agent.read("<action>up</action>"), agent.action("<action>up</action>")), (vec![String::new(); 2], String::new()));
+        assert_eq!((agent.read(whole), agent.action(whole)), (vec!["so".to_owned(), "a key".into()], Some("up".into())));
+        assert_eq!(agent.action("<memory>a key</memory><action>up</action>").as_deref(), Some("up"), "a thought isn't required");
+        assert_eq!((agent.read("<action>up</action>"), agent.action("<action>up</action>")), (vec![String::new(); 2], None));
         assert!(agent.carries());
     }
 

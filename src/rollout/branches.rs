@@ -45,7 +45,7 @@ impl Question {
         let place = |name: &str| match name {
             "observation" => observation.into(),
             "answer" => answer.into(),
-            "action" => agent.action(answer).into(),
+            "action" => agent.action(answer).unwrap_or_default().into(),
             _ => Value::from_pairs(agent.parts().zip(&parts).map(|(part, text)| (part.tag.as_str(), text.as_str()))),
         };
         let ask = self.ask.fill(place).map_err(|error| ("ask", error))?;

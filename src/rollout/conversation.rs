@@ -46,6 +46,7 @@ impl PromptWriter<'_> {
         let (TurnContext { episode, view, rules }, agent) = (now, self.agent);
         let before = episode.turns.iter().rev().nth(agent.carry_after - 1);
         let carried = agent.carried().map_or_else(Vec::new, |carried| carried.texts(before));
+        let form = agent.form();
         let situation = Situation {
             rules,
             instruction: &episode.instruction,
@@ -56,6 +57,7 @@ impl PromptWriter<'_> {
             turn: episode.turn(),
             max_turns: agent.turns(),
             attempt: episode.start.attempt,
+            form: &form,
             carried: &carried,
         };
         let talks = agent.layout == PromptLayout::Chat;
@@ -242,7 +244,11 @@ mod tests {
             tokens_of_answer.push(tokenizer.end());
             let response = Response::certain("go".into(), tokens_of_answer);
             let request = Request { prompt: tokens, seed: 0, choices: vec![] };
-            episode.took(Move { request, prompt_memory, action: "go".into(), parts: vec![], response }, view(turn + 1), false);
+            episode.took(
+                Move { request, prompt_memory, action: "go".into(), unread: None, parts: vec![], response },
+                view(turn + 1),
+                false,
+            );
         }
         prompts
     }

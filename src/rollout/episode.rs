@@ -1,6 +1,6 @@
 //! One episode: its identity, its turns so far, and the seeds of its draws.
 
-use super::action::Response;
+use super::action::{Invalid, Response};
 use crate::env::EpisodeView;
 use crate::policy::Request;
 use crate::seed;
@@ -105,6 +105,8 @@ pub struct Turn {
     pub parts: Vec<String>,
     /// Whether the action could be carried out.
     pub valid: bool,
+    /// Why not.
+    pub invalid: Option<Invalid>,
     /// The reward.
     pub reward: f32,
     /// Whether the episode ended with it, also by the turn limit.
@@ -149,8 +151,10 @@ pub struct Move {
     pub request: Request,
     /// The memory entries in the prompt, and the turns left out.
     pub prompt_memory: PromptMemory,
-    /// The action that was parsed from the response.
+    /// The action that was parsed from the response; empty where there is none, which no environment takes for a valid one.
     pub action: String,
+    /// Why the response has no action.
+    pub unread: Option<Invalid>,
     /// The texts of its other tagged parts.
     pub parts: Vec<String>,
     /// The response.
@@ -203,7 +207,7 @@ impl Episode {
     /// Records a turn: what was asked, what was said and what the world showed then. Where the episode is over with it, by itself or because
     /// this was the `last` turn allowed, returns the final observation.
     pub fn took(&mut self, step: Move, view: EpisodeView, last: bool) -> Option<String> {
-        let Move { request, prompt_memory, action, parts, response } = step;
+        let Move { request, prompt_memory, action, unread, parts, response } = step;
         let before = self.view.take()?;
         let after = &view.step;
         let done = after.done || last;
@@ -220,6 +224,7 @@ impl Episode {
             action,
             parts,
             valid: after.valid,
+            invalid: (!after.valid).then(|| unread.unwrap_or(Invalid::NotAdmissible)),
             reward: after.reward,
             done,
             won: after.won,

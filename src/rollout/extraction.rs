@@ -222,6 +222,7 @@ fn turn(episode: &Transcript, i: usize, line: String) -> Turn {
         response: Response::certain(line.clone(), vec![]),
         choices: vec![],
         valid: !line.is_empty(),
+        invalid: None,
         action: line,
         parts: vec![],
         reward: 0.0,

@@ -21,7 +21,8 @@ Action: {{ past.action }}
 {% endfor %}{% endif %}What you see now:
 {{ observation }}
 Admissible actions: {{ actions | join(', ') }}
-
+{% if form %}Write your answer as: {{ form }}
+{% endif %}
 ";
 
 /// What a template of play can ask for.
@@ -35,6 +36,7 @@ pub const PLACES: Placeholders = &[
     ("turn", "the number of the turn, from 1"),
     ("max_turns", "the turns that an episode may have"),
     ("attempt", "the number of the attempt, from 1"),
+    ("form", "the tags of an answer, as it is to be written: `<think>...</think><action>...</action>`; empty where actions are chosen"),
     ("carried", "the parts of the answer before that are carried on, by tag: `carried.memory`; empty texts in a first turn"),
 ];
 
@@ -65,6 +67,8 @@ pub struct Situation<'a> {
     pub max_turns: u32,
     /// The index of the attempt, from 0.
     pub attempt: u32,
+    /// The tags of an answer, as it is to be written; empty where it is one of the admissible actions.
+    pub form: &'a str,
     /// The parts of the answer before that are carried on, each with its tag.
     pub carried: &'a [(String, String)],
 }
@@ -83,6 +87,7 @@ impl Situation<'_> {
             "turn" => (self.turn + 1).into(),
             "max_turns" => self.max_turns.into(),
             "attempt" => (self.attempt + 1).into(),
+            "form" => self.form.into(),
             "carried" => Value::from_pairs(self.carried.iter().map(|(tag, text)| (tag.as_str(), text.as_str()))),
             _ => Value::UNDEFINED,
         }
@@ -180,11 +185,21 @@ pub fn own_words(agent: &Agent) -> Result<Vec<String>, TemplateError> {
     Ok(own.into_iter().chain(system(agent)?).flat_map(|template| template.words(hole)).collect())
 }
 
+/// A tag that answers must have, and that neither the prompt nor the system message mentions.
+pub fn untold(agent: &Agent) -> Option<String> {
+    let prompt = AgentPrompt::new(agent).ok()?;
+    let needed = agent.required_tags();
+    let words: Vec<String> =
+        [Some(&prompt.user), prompt.system.as_ref()].into_iter().flatten().flat_map(|t| t.words(|_| HOLE.into())).collect();
+    let told = |tag: &String| words.iter().any(|text| text.contains(&tags::open(tag)));
+    needed.into_iter().find(|tag| !prompt.asks("form") && !told(tag))
+}
+
 /// The prompt by which this agent plays, filled on samples of a first and of a later turn. An error names the setting that is wrong.
 pub fn tried(agent: &Agent) -> Result<AgentPrompt, (&'static str, TemplateError)> {
     let turn = Turn { observation: "seen".into(), action: "left".into(), ..Turn::default() };
     let (history, admissible) = (vec![turn; agent.history.min(3)], ["left".to_owned(), "right".to_owned()]);
-    let carried = agent.carried().map_or_else(Vec::new, |carried| carried.texts(None));
+    let (carried, form) = (agent.carried().map_or_else(Vec::new, |carried| carried.texts(None)), agent.form());
     let first = Situation {
         rules: "rules",
         instruction: "",
@@ -195,6 +210,7 @@ pub fn tried(agent: &Agent) -> Result<AgentPrompt, (&'static str, TemplateError)
         turn: 0,
         max_turns: agent.turns(),
         attempt: 0,
+        form: &form,
         carried: &carried,
     };
     let later = Situation { instruction: "task", memory: "told\n", history: &history, turn: history.len() as u32, ..first };
@@ -241,6 +257,7 @@ mod tests {
             turn: 1,
             max_turns: 9,
             attempt: 1,
+            form: "",
             carried: &[],
         };
         let (board, full) = (serde_json::json!({}), serde_json::json!({ "prompt": "full" }));
@@ -253,7 +270,9 @@ mod tests {
             "Push.\nAttempt 1: up\nYour last turns:\nA\nAction: up\nWhat you see now:\nB\nAdmissible actions: left, up\n"
         );
         let first = Situation { memory: "", history: &[], ..situation };
-        assert_eq!(user(full, &first), "Push.\nWhat you see now:\nB\nAdmissible actions: left, up\n");
+        assert_eq!(user(full.clone(), &first), "Push.\nWhat you see now:\nB\nAdmissible actions: left, up\n");
+        let tagged = user(full.clone(), &Situation { form: "<think>...</think><action>...</action>", ..first });
+        assert!(tagged.ends_with("left, up\nWrite your answer as: <think>...</think><action>...</action>\n"), "{tagged}");
         let noted = serde_json::json!({ "prompt": "{{ carried.memory }}|{{ observation }}" });
         let carried = [("memory".to_owned(), "a key".to_owned())];
         assert_eq!(user(noted, &Situation { carried: &carried, ..situation }), "a key|B");
@@ -278,6 +297,7 @@ mod tests {
             turn: 5,
             max_turns: 9,
             attempt: 0,
+            form: "",
             carried: &[],
         };
         let own = serde_json::json!({ "prompt": "pipelines/prompts/agent.txt" });

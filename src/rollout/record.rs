@@ -1,5 +1,6 @@
 //! Converts turns of play and reflections to rows.
 
+use super::action::Invalid;
 use super::episode::{EpisodeStart, Finished, Turn};
 use crate::row::{self, RowError};
 use arrow::array::*;
@@ -26,7 +27,7 @@ pub struct Record<'a> {
 type RecordColumn = (&'static str, fn(&[Record]) -> ArrayRef);
 
 /// The columns of a row, in the table's order.
-const LIST: [RecordColumn; 32] = [
+const LIST: [RecordColumn; 33] = [
     ("iteration", |rows| u64s(rows, |r| r.start.iteration)),
     ("task", |rows| texts(rows, |r| &r.start.task)),
     ("sample", |rows| u32s(rows, |r| r.start.sample)),
@@ -45,6 +46,7 @@ const LIST: [RecordColumn; 32] = [
     ("response", |rows| texts(rows, |r| &r.turn.response.text)),
     ("action", |rows| texts(rows, |r| &r.turn.action)),
     ("valid", |rows| bools(rows, |r| r.turn.valid)),
+    ("invalid_because", |rows| texts(rows, |r| r.turn.invalid.map_or("", Invalid::name))),
     ("mode", |rows| texts(rows, |r| if r.start.memory.is_empty() && !r.turn.prompt_memory.queried { "plain" } else { "memory" })),
     ("memory", |rows| texts(rows, |r| &r.start.memory)),
     ("retrieved", |rows| lists::<UInt64Type>(rows, |r| &r.turn.prompt_memory.retrieved)),
@@ -161,6 +163,7 @@ mod tests {
             action: "up".into(),
             parts: vec!["so".into()],
             valid: true,
+            invalid: None,
             reward: if done { 10.0 } else { -0.1 },
             done,
             won: done,

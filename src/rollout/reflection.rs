@@ -1,6 +1,6 @@
 //! Asks the policy to reflect on a finished episode (LaMer, section 4: self-reflection), and makes a row of the answer.
 
-use super::action::Response;
+use super::action::{Invalid, Response};
 use super::advice::lesson;
 use super::agent::Agent;
 use super::answers::answers;
@@ -102,7 +102,11 @@ impl Reflector {
         };
         let turns = over.iter().zip(requests.into_iter().zip(prompt_memories)).zip(responses);
         let turns = turns.map(|((episode, (request, prompt_memories)), response)| match response {
-            Ok(response) => self.turn(episode, request, prompt_memories, response),
+            Ok(response) => {
+                let unread = Invalid::unread(&response, &tokenizer);
+                let turn = self.turn(episode, request, prompt_memories, response);
+                Turn { invalid: (!turn.valid).then_some(unread), ..turn }
+            }
             Err(fault) => {
                 // What was too long to read is too long to train on: its last token stands for it.
                 let unread = if fault.cause == Cause::Prompt { request.prompt.len().saturating_sub(1) } else { 0 };
@@ -217,6 +221,7 @@ impl Reflector {
             response,
             choices: vec![],
             valid: remark.is_some(),
+            invalid: None,
             action: remark.unwrap_or_default(),
             parts,
             reward: 0.0,

@@ -2,7 +2,7 @@
 //! environments still work. An episode that ends leaves the batch and another may join; one that fails is restarted or given up, and leaves
 //! no turn of an incomplete episode behind.
 
-use super::action::Decode;
+use super::action::{Decode, Invalid};
 use super::context::ContextSource;
 use super::episode::{Episode, EpisodeStart, Finished, Move};
 use super::error::{RolloutError, TooManyFailed};
@@ -144,7 +144,9 @@ impl Sampler {
                 Ok(response) => {
                     let agent = &self.player.play().agent;
                     let (action, parts) = (agent.action(&response.text), agent.read(&response.text));
-                    moves.push((e, Move { request, prompt_memory: prompt_memories, action, parts, response }))
+                    let unread = action.is_none().then(|| Invalid::unread(&response, self.player.tokenizer()));
+                    let action = action.unwrap_or_default();
+                    moves.push((e, Move { request, prompt_memory: prompt_memories, action, unread, parts, response }))
                 }
                 Err(fault) => self.fail(e, fault),
             }

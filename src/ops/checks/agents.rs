@@ -44,14 +44,17 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor, atte
     wrongs
 }
 
-/// A note on the cost of a conversation whose system message changes.
+/// Notes on tags that no prompt mentions, and on the cost of a conversation whose system message changes.
 pub fn notes(node: &Node, agent: &Agent) -> Vec<String> {
+    let untold = prompt::untold(agent).map(|tag| {
+        format!("its answers need <{tag}>, which its prompt doesn't mention: put `{{{{ form }}}}` into the prompt, or train a policy that writes it already")
+    });
     let moves = agent.memories().any(|memory| {
         let read = node.inputs.iter().any(|input| input.port == memory.memory);
         read && memory.place == PassageSlot::System && memory.at == RecallTime::Turn
     });
     let cost = "the system message may be another in each turn, so the conversation is read anew in each: `at: episode`, or `place: before`, reads it once";
-    (moves && agent.layout == PromptLayout::Chat).then(|| cost.to_owned()).into_iter().collect()
+    untold.into_iter().chain((moves && agent.layout == PromptLayout::Chat).then(|| cost.to_owned())).collect()
 }
 
 /// The words of an agent's own prompt templates and the tags of its answers, for a vocabulary.
