@@ -17,6 +17,7 @@ mod diff;
 mod disk;
 mod docs;
 mod failure;
+mod generated;
 mod house;
 mod log_files;
 mod log_query;
