@@ -45,7 +45,8 @@ fn find(op: &str) -> Option<Render> {
 
 fn microseconds(iterations: u64, workers: usize) -> Result<f64, String> {
     let input = |port: &str, from: &str, staleness| Input { port: port.into(), from: from.into(), staleness };
-    let node = |id: &str, op: &str, inputs| Node { id: id.into(), op: op.into(), inputs, with: Default::default(), body: None, columns: None };
+    let node =
+        |id: &str, op: &str, inputs| Node { id: id.into(), op: op.into(), inputs, with: Default::default(), body: None, columns: None };
     let nodes = vec![
         node("tasks", "open", vec![]),
         node("rollout", "there", vec![input("tasks", "tasks", None), input("weights", "update", Some(0))]),

@@ -6,6 +6,7 @@ use super::error::Error;
 use super::missing::missing;
 use super::models::newest;
 use super::output::{answer, paint, CommandResult, OutputFormat};
+use super::show_prompt::prompts;
 use crate::env::process::{ProcessError, ProcessSettings};
 use crate::env::EnvError;
 use crate::pipeline::{Pipeline, Role};
@@ -89,6 +90,9 @@ pub struct CheckArgs {
     /// Overrides a value, as `nodes.update.with.lr=1e-4`
     #[arg(long = "set", value_name = "PATH=VALUE", add = candidates::paths())]
     sets: Vec<String>,
+    /// Prints what each playing node's model reads in its first turn at a real task
+    #[arg(long)]
+    show_prompt: bool,
     #[arg(long, value_enum, default_value = "text")]
     format: OutputFormat,
 }
@@ -105,6 +109,9 @@ impl CheckArgs {
                         paint(&summary(path, &pipeline));
                         if !worlds.is_empty() {
                             answer(&worlds);
+                        }
+                        if self.show_prompt {
+                            answer(&prompts(&pipeline)?);
                         }
                     }
                     Ok(_) => {}

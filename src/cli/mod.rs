@@ -39,6 +39,7 @@ mod schema;
 mod seeds;
 mod session;
 mod show;
+mod show_prompt;
 mod source;
 mod study;
 mod summary;
@@ -47,6 +48,7 @@ mod test;
 mod together;
 mod tokens;
 mod top;
+mod vocabularies;
 
 use crate::dataflow::cluster::end::end_process;
 use clap::{CommandFactory, Parser, Subcommand};

@@ -1,6 +1,7 @@
 //! The models of a pipeline: made, loaded, or brought back from a run.
 
 use super::error::{Error, Result};
+use super::vocabularies;
 use crate::log::{Manifest, Run, SavedWeights};
 use crate::ops;
 use crate::pipeline::Pipeline;
@@ -78,7 +79,7 @@ pub fn save_start(policy: &Policy, pipeline: &Pipeline, run: &Run) -> Result<()>
             policy.save(name, &folder)?;
         }
     }
-    Ok(())
+    vocabularies::save(policy, pipeline, run)
 }
 
 /// Takes the weights that a resumed run needs: what delayed edges look back at, and the newest, from which it learns on.

@@ -1,27 +1,23 @@
-//! What a model read, as text: the prompts of turns, with what was retrieved from a memory in marks.
+//! What a model read, as text: the prompts of turns, special tokens with them, and what was retrieved from a memory in marks.
 
 use super::episode::{JsonRow, PROMPT};
+use super::vocabularies::Vocabularies;
 use crate::log::Run;
-use crate::pipeline;
-use crate::policy::Tokenizer;
-use crate::{files, ops};
 use serde_json::Value;
-use std::collections::BTreeMap;
-use std::path::Path;
 
 /// Around what was retrieved.
 const MARKS: [char; 2] = ['\u{27e6}', '\u{27e7}'];
 
-/// Puts the prompt's text, as `prompt`, into each turn whose model's vocabulary the run has. What can't be read is left out.
+/// Puts the prompt's text, as `prompt`, into each turn whose model's vocabulary the run has; a turn without one stays as it is.
 pub fn read(run: &Run, turns: &mut [JsonRow]) {
-    let Some(tokenizers) = tokenizers(run) else { return };
+    let vocabularies = Vocabularies::of(run);
     for turn in turns {
         let named = turn.iter().find(|(name, list)| (*name == "prompt_tokens" || name.ends_with("_prompt_tokens")) && list.is_array());
         let Some((name, prompt)) = named.map(|(name, list)| (name.clone(), tokens(list))) else { continue };
         let node = name.strip_suffix("_prompt_tokens").unwrap_or_default();
-        let Some(tokenizer) = tokenizers.get(node).or_else(|| tokenizers.get("")) else { continue };
+        let Some(tokenizer) = vocabularies.of_node(node) else { continue };
         let bare = turn.get(&name.replace("prompt_tokens", "bare_tokens")).map(tokens).unwrap_or_default();
-        turn.insert(PROMPT.into(), marked(&tokenizer.decode(&prompt), &tokenizer.decode(&bare)).into());
+        turn.insert(PROMPT.into(), marked(&tokenizer.transcribe(&prompt), &tokenizer.transcribe(&bare)).into());
     }
 }
 
@@ -41,27 +37,6 @@ fn marked(prompt: &str, bare: &str) -> String {
     let part = |from: usize, to: usize| prompt[from..to].iter().collect::<String>();
     let end = prompt.len() - after;
     format!("{}{}{}{}{}", part(0, before), MARKS[0], part(before, end), MARKS[1], part(end, prompt.len())).trim_end().to_owned()
-}
-
-/// The vocabulary of the model of each node that plays, by the node; by "" that of the only model there is.
-fn tokenizers(run: &Run) -> Option<BTreeMap<String, Tokenizer>> {
-    let pipeline = pipeline::load(&run.pipeline(), &[], &ops::replayed(Default::default())).ok()?;
-    let tokenizer_of = |model: &str| saved(&run.root().join(Run::version(0, model)));
-    let mut all: BTreeMap<String, Tokenizer> = BTreeMap::new();
-    for node in pipeline.all().filter(|node| ops::plays(node)) {
-        if let Some(tokenizer) = node.model().and_then(tokenizer_of) {
-            all.insert(node.id.clone(), tokenizer);
-        }
-    }
-    // In a table of its own, and where one node alone logged the column, nobody is named.
-    let first = pipeline.all().filter(|node| ops::acts(node)).chain(pipeline.all()).find_map(|node| node.model().and_then(tokenizer_of));
-    all.extend(first.map(|tokenizer| (String::new(), tokenizer)));
-    (!all.is_empty()).then_some(all)
-}
-
-/// The vocabulary that lies with saved weights, as far as it can be read without them.
-fn saved(folder: &Path) -> Option<Tokenizer> {
-    Tokenizer::saved(folder, &|path| files::text(path, 256 << 20).ok())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::error::Error;
 use super::output::{printed, printed_raw, CommandResult};
-use super::room;
+use super::{room, vocabularies};
 use crate::log;
 use clap::{Args, ValueEnum};
 use std::io::IsTerminal;
@@ -30,6 +30,7 @@ impl QueryArgs {
     pub fn run(self) -> CommandResult {
         let run = log::Run::open(&self.run)?;
         room::limit();
+        let decode = vocabularies::decoder(&run);
         let format = match self.format {
             TableFormat::Table => log::AnswerFormat::Table,
             TableFormat::Csv => log::AnswerFormat::Csv,
@@ -37,11 +38,11 @@ impl QueryArgs {
             TableFormat::Parquet => log::AnswerFormat::Parquet,
         };
         match self.format {
-            TableFormat::Table | TableFormat::Json => printed(|out| Ok(log::query_to(&run, &self.sql, format, out)?)),
+            TableFormat::Table | TableFormat::Json => printed(|out| Ok(log::query_to(&run, &self.sql, format, Some(&decode), out)?)),
             TableFormat::Parquet if std::io::stdout().is_terminal() => {
                 Err(Error::request("Parquet is no text: write it to a file with `> answer.parquet`"))
             }
-            TableFormat::Csv | TableFormat::Parquet => printed_raw(|out| Ok(log::query_to(&run, &self.sql, format, out)?)),
+            TableFormat::Csv | TableFormat::Parquet => printed_raw(|out| Ok(log::query_to(&run, &self.sql, format, Some(&decode), out)?)),
         }
     }
 }

@@ -33,6 +33,9 @@ pub struct ShowArgs {
     /// The trajectory with the lowest score
     #[arg(long)]
     worst: bool,
+    /// The trajectory with the row that moved the policy most: whose gradient is the largest (`logit_grad`)
+    #[arg(long, conflicts_with_all = ["best", "worst"])]
+    moved: bool,
     /// Rows of this node alone, such as those of an evaluation; all nodes of the training joined unless given
     #[arg(long)]
     node: Option<String>,
@@ -64,7 +67,7 @@ impl ShowArgs {
             if others > 1 {
                 writeln!(
                     out,
-                    "\none of {others} trajectories of iteration {iteration}: --task, --sample, --iteration, --best and --worst choose"
+                    "\none of {others} trajectories of iteration {iteration}: --task, --sample, --iteration, --best, --worst and --moved choose"
                 )?;
             }
             Ok(())
@@ -73,7 +76,7 @@ impl ShowArgs {
 
     /// The turns of the trajectory asked for, and how many trajectories it was chosen from.
     fn find(&self, run: &log::Run) -> Result<(Vec<JsonRow>, usize)> {
-        let (table, score) = self.table(run)?;
+        let (table, score, gradient) = self.table(run)?;
         let query = |sql: &str| log::query(run, sql).map_err(Error::from).and_then(|a| rows(&a));
         let task = match &self.task {
             Some(part) => Some(self.task(&table, part, query)?),
@@ -93,14 +96,15 @@ impl ShowArgs {
         // From here on one iteration is all that is read.
         let query = |sql: &str| log::query_within(run, iteration..=iteration, sql).map_err(Error::from).and_then(|a| rows(&a));
         // An expert's episode is no measure of the policy.
-        let order = match (self.best, self.worst) {
-            (true, _) => "acted DESC, score DESC NULLS LAST, ",
-            (_, true) => "acted DESC, score ASC NULLS LAST, ",
+        let order = match (self.best, self.worst, self.moved) {
+            (true, ..) => "acted DESC, score DESC NULLS LAST, ",
+            (_, true, _) => "acted DESC, score ASC NULLS LAST, ",
+            (.., true) => "gradient DESC NULLS LAST, ",
             _ => "",
         };
         let acted = self.acted(run, &table)?;
         let trajectories = query(&format!(
-            "SELECT task, sample, last({score} ORDER BY attempt, turn, phase) AS score, bool_or({acted}) AS acted FROM {table} WHERE {condition} GROUP BY task, sample ORDER BY {order}task, sample"
+            "SELECT task, sample, last({score} ORDER BY attempt, turn, phase) AS score, bool_or({acted}) AS acted, max({gradient}) AS gradient FROM {table} WHERE {condition} GROUP BY task, sample ORDER BY {order}task, sample"
         ))?;
         if trajectories.is_empty() {
             let there = self.iterations(&table, run)?;
@@ -124,8 +128,8 @@ impl ShowArgs {
         Ok((turns, trajectories.len()))
     }
 
-    /// The table to read, and how its score is found.
-    fn table(&self, run: &log::Run) -> Result<(String, String)> {
+    /// The table to read, and how a row's score and its gradient are found.
+    fn table(&self, run: &log::Run) -> Result<(String, String, String)> {
         let tables = log::tables(run)?;
         let name = self.node.as_deref().unwrap_or("trajectories");
         let episodes = |t: &&log::Table| ["task", "sample", "attempt", "turn"].iter().all(|c| t.columns.iter().any(|(name, _)| name == c));
@@ -137,12 +141,20 @@ impl ShowArgs {
             };
             return Err(Error::Request(format!("there are no trajectories in `{name}`; {help}")));
         };
-        let scores: Vec<String> =
-            table.columns.iter().filter(|(c, _)| c == "score" || c.ends_with("_score")).map(|(c, _)| quoted(c)).collect();
-        if scores.is_empty() && (self.best || self.worst) {
-            return Err(Error::Request(format!("`{name}` has no score to choose by")));
+        // Where several nodes logged a column, all but one call it `node_column`.
+        let named = |column: &str| {
+            let behind = format!("_{column}");
+            let all = table.columns.iter().map(|(name, _)| name).filter(|name| *name == column || name.ends_with(&behind));
+            all.map(|name| quoted(name)).collect::<Vec<_>>()
+        };
+        let (scores, gradients) = (named("score"), named("logit_grad"));
+        for (there, wanted, what) in [(&scores, self.best || self.worst, "score"), (&gradients, self.moved, "`logit_grad`")] {
+            if there.is_empty() && wanted {
+                return Err(Error::Request(format!("`{name}` has no {what} to choose by")));
+            }
         }
-        Ok((quoted(name), if scores.is_empty() { "NULL".into() } else { format!("coalesce({})", scores.join(", ")) }))
+        let any = |columns: &[String], how: &str| if columns.is_empty() { "NULL".into() } else { format!("{how}({})", columns.join(", ")) };
+        Ok((quoted(name), any(&scores, "coalesce"), any(&gradients, "greatest")))
     }
 
     /// What says in SQL that a row is the policy's own: that it drew its response, which has log-probabilities that aren't all 0.

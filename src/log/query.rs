@@ -3,7 +3,9 @@
 use super::index::LogIndex;
 use super::print::printer;
 use super::readers::ReadLock;
-use super::{guard, print, scope, views, AnswerFormat, LogError, Run};
+use super::texts::{self, Decoder};
+use super::views::NodeFiles;
+use super::{guard, print, scope, views, AnswerFormat, Iteration, LogError, Run};
 use arrow::array::{make_array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{cast_with_options, CastOptions};
 use arrow::datatypes::{DataType, Decimal128Type, Field, Schema, SchemaRef};
@@ -40,7 +42,7 @@ pub fn query(run: &Run, sql: &str) -> Result<QueryResult, LogError> {
 /// The same over some of the iterations: what an answer about a few of them costs then doesn't grow with the run.
 pub fn query_within(run: &Run, iterations: impl RangeBounds<u64>, sql: &str) -> Result<QueryResult, LogError> {
     guard::check(sql)?;
-    let opened = open(run, bounds(iterations), Some(sql))?;
+    let opened = open(run, bounds(iterations), Some(sql), None)?;
     ask(&opened.db, sql).map_err(|e| explained(&opened.db, sql, &e.to_string()))
 }
 
@@ -65,10 +67,15 @@ struct OpenDatabase {
 }
 
 /// A database over the iterations of `within` that `sql` reads; the checksums of their files have been verified. Without `sql` it only
-/// serves to list tables and columns.
-fn open(run: &Run, within: RangeInclusive<u64>, sql: Option<&str>) -> Result<OpenDatabase, LogError> {
+/// serves to list tables and columns. With `decode` it has the function `text`.
+fn open(run: &Run, within: RangeInclusive<u64>, sql: Option<&str>, decode: Option<&Decoder>) -> Result<OpenDatabase, LogError> {
     let reading = ReadLock::begin(run);
     let index = LogIndex::read(run.root())?;
+    let connect = |files: &NodeFiles, iterations: &[Iteration]| {
+        let db = views::connect(&index.info, files, iterations, &within)?;
+        decode.map_or(Ok(()), |decode| texts::register(&db, decode))?;
+        Ok::<_, duckdb::Error>(db)
+    };
     let root = run.root();
     // The figures of a long run are many, and few ask for them.
     let figures = sql.is_some_and(|sql| {
@@ -79,7 +86,7 @@ fn open(run: &Run, within: RangeInclusive<u64>, sql: Option<&str>) -> Result<Ope
     let (mut files, mut db) = (views::files(run, &index, &within, false)?, None);
     if let Some(sql) = sql {
         // Before their sums are known, DuckDB looks at the files' footers only.
-        let draft = views::connect(&index.info, &files, &[], &within);
+        let draft = connect(&files, &[]);
         let needed = match &draft {
             Ok(draft) if !scope::misleading(sql) => scope::iterations(draft, sql),
             _ => 0..=u64::MAX,
@@ -92,7 +99,7 @@ fn open(run: &Run, within: RangeInclusive<u64>, sql: Option<&str>) -> Result<Ope
     }
     let db = match db {
         Some(db) => db,
-        None => views::connect(&index.info, &files, &iterations, &within)?,
+        None => connect(&files, &iterations)?,
     };
     Ok(OpenDatabase { db, _reading: reading })
 }
@@ -113,10 +120,11 @@ fn bounds(iterations: impl RangeBounds<u64>) -> RangeInclusive<u64> {
     }
 }
 
-/// As [`query`], but printed while it is read: a result may be larger than the memory. A table is cut after its first rows.
-pub fn query_to(run: &Run, sql: &str, format: AnswerFormat, out: &mut dyn Write) -> Result<(), LogError> {
+/// As [`query`], but printed while it is read: a result may be larger than the memory. A table is cut after its first rows. With `decode`
+/// the question may use the function `text`.
+pub fn query_to(run: &Run, sql: &str, format: AnswerFormat, decode: Option<&Decoder>, out: &mut dyn Write) -> Result<(), LogError> {
     guard::check(sql)?;
-    let opened = open(run, 0..=u64::MAX, Some(sql))?;
+    let opened = open(run, 0..=u64::MAX, Some(sql), decode)?;
     stream_to(&opened.db, sql, format, out).map_err(|e| match e {
         LogError::Database(e) => explained(&opened.db, sql, &e.to_string()),
         e => e,
@@ -154,7 +162,7 @@ fn stream_to(db: &Connection, sql: &str, format: AnswerFormat, out: &mut dyn Wri
 
 /// The tables that a query can name, with their columns.
 pub fn tables(run: &Run) -> Result<Vec<Table>, LogError> {
-    Ok(views::tables(&open(run, 0..=u64::MAX, None)?.db)?)
+    Ok(views::tables(&open(run, 0..=u64::MAX, None, None)?.db)?)
 }
 
 /// The whole result at once, where it is known to be short.

@@ -251,7 +251,7 @@ fn an_answer_is_the_same_as_it_comes_and_as_a_whole() {
     for sql in ["SELECT * FROM rollout ORDER BY ALL", "SELECT sum(turn) AS turns, count(*) AS n FROM rollout", "SELECT * FROM panel"] {
         for format in [AnswerFormat::Table, AnswerFormat::Csv, AnswerFormat::Json, AnswerFormat::Parquet] {
             let (mut streamed, mut whole) = (Vec::new(), Vec::new());
-            flow::log::query_to(&run, sql, format, &mut streamed).unwrap();
+            flow::log::query_to(&run, sql, format, None, &mut streamed).unwrap();
             print(&query(&run, sql).unwrap(), format, &mut whole).unwrap();
             assert!(streamed == whole && !whole.is_empty(), "{sql} {format:?}");
         }
@@ -267,7 +267,7 @@ fn an_answer_larger_than_the_memory_is_shown_and_can_be_stopped() {
     let (_folder, run) = logged();
     let endless = "SELECT * FROM range(9000000) a, range(9000000) b";
     let mut shown = Vec::new();
-    flow::log::query_to(&run, endless, AnswerFormat::Table, &mut shown).unwrap();
+    flow::log::query_to(&run, endless, AnswerFormat::Table, None, &mut shown).unwrap();
     assert!(String::from_utf8(shown).unwrap().ends_with("more than 1000000 rows, the first 200 shown: --format csv gives all\n"));
 
     for format in ["csv", "json"] {

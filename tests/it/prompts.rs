@@ -140,3 +140,48 @@ fn what_is_wrong_with_a_template_is_told_before_anything_runs() {
     let lamer = ["check", "pipelines/lamer/lamer.yaml", "--set", r#"agents.player.prompt="{{ observation }}""#];
     assert!(fails(flow().args(lamer)).contains("its prompt doesn't say it"));
 }
+
+/// A published model by adapters: what it read stands in the run, whatever becomes of the model's folder.
+#[test]
+fn the_prompts_of_a_published_model_are_readable() {
+    let folder = tempfile::tempdir().unwrap();
+    let yaml = SMALL
+        .replace(
+            "{ new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }",
+            "{ load: tests/golden/models/llama-tied, lora: { rank: 2, targets: [q_proj] } }",
+        )
+        .replace("max_turns: 5", "max_turns: 2, system: 'You play {{ turn }}.', decode: free, max_tokens: 6, prompt: \"{{ observation }}\\n{{ form }}\"")
+        .replace("iterations: 3", "iterations: 1")
+        .replace("batch: 6", "batch: 2")
+        .replace("samples: 4", "samples: 2");
+    let run = trained(folder.path(), "run", &yaml, &[]);
+    let rows = ask(&run, "select text(prompt_tokens) as prompt, text(prompt_tokens, 'actor') as same, observation from rollout limit 3");
+    for row in &rows {
+        let prompt = row["prompt"].as_str().unwrap();
+        assert!(prompt.contains("<|im_start|>user\n") && prompt.contains("You play "), "special tokens are visible: {prompt}");
+        assert!(prompt.contains(row["observation"].as_str().unwrap()) && prompt.contains("\n<action>...</action>"), "{prompt}");
+        assert_eq!(row["same"], row["prompt"]);
+    }
+    let message = fails(flow().arg("query").arg(&run).arg("select text(prompt_tokens, 'critic') from rollout"));
+    assert!(message.contains("there is no model `critic`: the run has vocabularies of actor"), "{message}");
+    let shown = done(flow().arg("show").arg(&run));
+    assert!(shown.contains("read    <|im_start|>system"), "{shown}");
+    // A random model writes no tag: why an action is invalid is said, and an answer of six tokens is cut off.
+    let why = ask(&run, "select distinct invalid_because from rollout where not valid order by 1");
+    assert!(!why.is_empty() && why.iter().all(|row| ["cut_off", "no_tag"].contains(&row["invalid_because"].as_str().unwrap())), "{why:?}");
+    // The same prompt before anything is trained.
+    let preview = done(flow().arg("check").arg(pipeline(folder.path(), &yaml)).arg("--show-prompt"));
+    assert!(preview.contains("`rollout` reads in the first turn of minesweeper-4x4-m2-"), "{preview}");
+    assert!(preview.contains("<|im_start|>system\nYou play 1.<|im_end|>") && preview.contains("Row 4: "), "{preview}");
+}
+
+#[test]
+fn a_prompt_that_mentions_no_tag_is_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    let noted = |agent: &str| {
+        let yaml = SMALL.replace("max_turns: 5", &format!("max_turns: 5, decode: free, {agent}"));
+        done(flow().arg("check").arg(pipeline(folder.path(), &yaml))).contains("answers need <")
+    };
+    assert!(noted("prompt: board") && noted("prompt: '{{ observation }} think'"));
+    assert!(!noted("prompt: full") && !noted("prompt: '{{ observation }} <action>'") && !noted("prompt: '{{ observation }} {{ form }}'"));
+}

@@ -15,7 +15,7 @@ fn every_row_is_accounted_for() {
     let count = |used: &str| counts.iter().find(|c| c["used"] == used).map_or(0, |c| c["n"].as_u64().unwrap());
     assert!(count("remainder") > 0 && count("yes") > 0 && count("yes") % 16 == 0, "{counts:?}");
     assert!(count("invalid") + count("masked_low_probability") > 0, "{counts:?}");
-    let neutral = "select count(*) as n from \"update\" where used <> 'yes' and (ratio, clip_share, loss_share, row_kl) <> (1, 0, 0, 0)";
+    let neutral = "select count(*) as n from \"update\" where used <> 'yes' and (ratio, clip_share, loss_share, logit_grad, row_kl) <> (1, 0, 0, 0, 0)";
     assert_eq!(ask(&run, neutral)[0]["n"], 0);
     let sums = ask(
         &run,
@@ -59,4 +59,27 @@ fn rows_that_break_an_update_are_named() {
     let message = fails(flow().arg("run").arg(path).arg("--out").arg(folder.path().join("run")).args(set));
     assert!(message.contains("update, iteration 1: ") && message.contains("task minesweeper-4x4-m2-"), "{message}");
     assert!(message.contains("sample ") && message.contains("turn "), "{message}");
+}
+
+/// With a ratio of 1 and no KL term a token has the loss w A, and its gradient at the logits lies between |w A| (1 - p) and sqrt 2 times that: the
+/// other probabilities add up to 1 - p. These rows have one token that was chosen among several; the others have no gradient. What the policy is nearly sure of hardly moves it, whatever its advantage is.
+#[test]
+fn a_rows_gradient_at_the_logits_is_small_where_the_policy_is_sure() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained(folder.path(), "run", SMALL, &["--set", "iterations=1"]);
+    let rows = ask(
+        &run,
+        "select abs(loss_share) / len(logprobs) as share, logit_grad, 1 - exp(list_sum(logprobs)) as rest from trajectories
+         where used = 'yes' and len(list_filter(logprobs, x -> x < 0)) = 1 and loss_share <> 0",
+    );
+    assert!(rows.len() > 20, "{}", rows.len());
+    for row in &rows {
+        let [share, gradient, rest] = ["share", "logit_grad", "rest"].map(|name| row[name].as_f64().unwrap());
+        let least = share * rest;
+        assert!(gradient > 0.99 * least && gradient < 1.01 * std::f64::consts::SQRT_2 * least, "{row}");
+    }
+    // `show --moved` opens the trajectory of the row that moved the policy most.
+    let most = &ask(&run, "select task, sample from provenance order by logit_grad desc, task, sample limit 1")[0];
+    let shown: serde_json::Value = serde_json::from_str(&done(flow().arg("show").arg(&run).args(["--moved", "--format", "json"]))).unwrap();
+    assert_eq!((&shown["task"], &shown["sample"]), (&most["task"], &most["sample"]));
 }

@@ -2,7 +2,8 @@
 
 use crate::cli::error::{Error, Result};
 use crate::log::{self, Run};
-use arrow::array::{ArrayRef, AsArray, RecordBatch};
+use crate::row::{self, Kind};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::{DataType, Float64Type, UInt64Type};
 
@@ -35,6 +36,13 @@ impl TypedRows {
     pub fn f64s(&self, name: &str) -> Result<Vec<Option<f64>>> {
         let column = self.column(name, &DataType::Float64)?;
         Ok(column.as_primitive::<Float64Type>().iter().map(|x| x.filter(|x| x.is_finite())).collect())
+    }
+
+    /// Tokens, a list a row; empty where there is none.
+    pub fn tokens(&self, name: &str) -> Result<Vec<Vec<u32>>> {
+        let column = self.column(name, &Kind::U32List.arrow())?;
+        let lists = column.as_list::<i32>();
+        Ok((0..lists.len()).map(|i| if lists.is_null(i) { vec![] } else { row::u32_list(lists, i) }).collect())
     }
 
     /// Texts, if there are any.

@@ -1,5 +1,5 @@
 // The trajectory browser: one episode, turn by turn.
-const ATTEMPT = 0, TURN = 1, PHASE = 2, SEEN = 3, SAID = 4, DONE = 5, VALID = 6, REWARD = 7, OVER = 8, WON = 9, SCORE = 10, ADVANTAGE = 11;
+const ATTEMPT = 0, TURN = 1, PHASE = 2, SEEN = 3, SAID = 4, DONE = 5, VALID = 6, REWARD = 7, OVER = 8, WON = 9, SCORE = 10, ADVANTAGE = 11, READ = 12;
 function board(text) {
   const pre = make("pre", {});
   // Only the rows of a board are coloured; other texts are left as they are.
@@ -44,12 +44,14 @@ function browser(data) {
     const attempts = distinct(trip.turns.map(t => t[ATTEMPT])), most = Math.max(...trip.turns.map(t => Math.abs(t[ADVANTAGE] || 0)));
     const plays = trip.turns.filter(t => texts[t[PHASE]] !== "reflect").length;
     summary.textContent = `${trip.task}, sample ${trip.sample}, iteration ${trip.iteration}: ${plays} turns${attempts.length > 1 ? ` in ${attempts.length} attempts` : ""}, rewards add up to ${told(total(trip))}, ${won(trip) ? "won" : "not won"}.`;
+    if (trip.instruction !== null) turns.append(make("p", { class: "about" }, "The task: ", texts[trip.instruction]));
     let attempt = null;
     for (const t of trip.turns) {
       if (attempts.length > 1 && t[ATTEMPT] !== attempt) turns.append(make("h3", { class: "attempt" }, `Attempt ${t[ATTEMPT]}`));
       attempt = t[ATTEMPT];
       const reflect = texts[t[PHASE]] === "reflect", said = texts[t[SAID]], done = texts[t[DONE]];
       const facts = make("dl", {}), fact = (name, value, kind) => facts.append(make("dt", {}, name), make("dd", { class: kind }, value));
+      if (t[READ] !== null && texts[t[READ]] !== texts[t[SEEN]]) fact("read", make("details", {}, make("summary", {}, "the prompt"), make("pre", {}, texts[t[READ]])));
       if (said !== done || reflect) fact("said", said, "said");
       if (!reflect) fact("did", t[VALID] ? done : `${done || "nothing"} (not valid)`);
       fact("earned", told(t[REWARD]));

@@ -1,10 +1,12 @@
-//! Episodes to look at: the first few of each playing node, of its first and its last iteration.
+//! Episodes to look at: the first few of each playing node, of its last and its first iteration.
 
 use super::ask::{ask, TypedRows};
 use super::chart::number_of;
 use super::source::ReportRun;
 use crate::cli::error::Result;
+use crate::cli::vocabularies::Vocabularies;
 use crate::log::sql::{literal, quoted};
+use crate::policy::Tokenizer;
 use serde_json::{json, Value};
 use std::collections::HashMap;
 
@@ -29,6 +31,7 @@ pub struct EpisodeBrowser {
 
 impl EpisodeBrowser {
     pub fn add(&mut self, number: usize, source: &ReportRun) -> Result<()> {
+        let vocabularies = Vocabularies::of(&source.run);
         // A page opens on the policy's episodes: those of an expert say nothing of it.
         let (expert, policy): (Vec<_>, Vec<_>) = source.players().partition(|node| source.expert(&node.id));
         for node in policy.into_iter().chain(expert) {
@@ -39,6 +42,7 @@ impl EpisodeBrowser {
             }
             let mut iterations = [ends.u64s("first")?, ends.u64s("last")?].concat();
             iterations.dedup();
+            iterations.reverse();
             for iteration in iterations {
                 let chosen = ask(
                     &source.run,
@@ -49,14 +53,21 @@ impl EpisodeBrowser {
                     ),
                 )?;
                 for (task, sample) in chosen.texts("task")?.into_iter().flatten().zip(chosen.u64s("sample")?) {
-                    self.add_episode(number, source, &node.id, (iteration, &task, sample))?;
+                    self.add_episode(number, source, &vocabularies, &node.id, (iteration, &task, sample))?;
                 }
             }
         }
         Ok(())
     }
 
-    fn add_episode(&mut self, number: usize, source: &ReportRun, node: &str, (iteration, task, sample): (u64, &str, u64)) -> Result<()> {
+    fn add_episode(
+        &mut self,
+        number: usize,
+        source: &ReportRun,
+        vocabularies: &Vocabularies,
+        node: &str,
+        (iteration, task, sample): (u64, &str, u64),
+    ) -> Result<()> {
         if self.bytes > BYTES {
             self.left_out += 1;
             return Ok(());
@@ -66,22 +77,43 @@ impl EpisodeBrowser {
             format!("LEFT JOIN {} AS c USING (iteration, task, sample, attempt, turn, phase)", quoted(advantage))
         });
         let credit = if credit.is_some() { "c.advantage" } else { "NULL" };
+        // Not every log has all columns.
+        let logged = |column: &str, without: &str| {
+            let there = source.manifest.info.nodes.iter().any(|n| n.id == node && n.columns.iter().any(|c| c == column));
+            if there {
+                column.to_owned()
+            } else {
+                format!("{without} AS {column}")
+            }
+        };
+        let (instruction, prompt) = (logged("instruction", "''"), logged("prompt_tokens", "NULL::UINTEGER[]"));
         let rows = ask(
             &source.run,
             &format!(
-                "SELECT attempt, turn, phase, observation, response, action, valid, reward, done, won, score, {credit} AS advantage FROM {} {join} \
+                "SELECT attempt, turn, phase, {instruction}, {prompt}, observation, response, action, valid, reward, done, won, score, {credit} AS advantage \
+                 FROM {} {join} \
                  WHERE iteration = {iteration} AND task = {} AND sample = {sample} ORDER BY attempt, turn, phase",
                 quoted(node),
                 literal(task)
             ),
         )?;
-        let turns = self.turns(&rows)?;
-        self.trips.push(json!({ "run": number, "node": node, "iteration": iteration, "task": task, "sample": sample, "turns": turns }));
+        let instruction = rows.texts("instruction")?.into_iter().flatten().find(|text| !text.is_empty());
+        let instruction = instruction.map(|text| self.number(text));
+        let turns = self.turns(&rows, vocabularies.of_node(node))?;
+        self.trips.push(json!({
+            "run": number, "node": node, "iteration": iteration, "task": task, "sample": sample, "instruction": instruction, "turns": turns,
+        }));
         Ok(())
     }
 
-    /// [attempt, turn, phase, observation, response, action, valid, reward, done, won, score, advantage] of each row, texts by their numbers.
-    fn turns(&mut self, rows: &TypedRows) -> Result<Vec<Value>> {
+    /// [attempt, turn, phase, observation, response, action, valid, reward, done, won, score, advantage, prompt] of each row, texts by their
+    /// numbers; no prompt where the vocabulary isn't known.
+    fn turns(&mut self, rows: &TypedRows, tokenizer: Option<&Tokenizer>) -> Result<Vec<Value>> {
+        let read = rows.tokens("prompt_tokens")?;
+        let prompts: Vec<Option<usize>> = read
+            .iter()
+            .map(|tokens| tokenizer.filter(|_| !tokens.is_empty()).map(|tokenizer| self.number(tokenizer.transcribe(tokens))))
+            .collect();
         let mut texts = |name: &str| -> Result<Vec<usize>> {
             Ok(rows.texts(name)?.into_iter().map(|text| self.number(text.unwrap_or_default())).collect())
         };
@@ -103,7 +135,8 @@ impl EpisodeBrowser {
                 done[i],
                 won[i],
                 score[i],
-                advantage[i]
+                advantage[i],
+                prompts[i]
             ])
         };
         Ok((0..rows.len()).map(turn).collect())

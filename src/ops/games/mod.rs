@@ -15,6 +15,12 @@ pub fn games(pipeline: &Pipeline) -> impl Iterator<Item = (&Node, Result<Game, W
     pipeline.nodes.iter().filter_map(move |node| Some((node, game(node)?)))
 }
 
+/// The game that a node plays: that of the tasks that it reads.
+pub fn played(node: &Node, pipeline: &Pipeline) -> Option<Game> {
+    let read = |id: &str| games(pipeline).find(|(other, _)| other.id == id);
+    node.inputs.iter().find_map(|input| read(&input.from)?.1.ok())
+}
+
 /// The programs that the pipeline starts, each with the node whose settings start it. Mistakes in a node's settings are reported elsewhere.
 pub fn programs(pipeline: &Pipeline) -> impl Iterator<Item = (&Node, ProcessSettings)> {
     // A panel's tasks name their program, and not how it is started.

@@ -146,6 +146,14 @@ impl Tokenizer {
         }
     }
 
+    /// The same with the special tokens, such as those that open and close a message.
+    pub fn transcribe(&self, tokens: &[u32]) -> String {
+        match &self.kind {
+            Vocabulary::Published(published) => published.transcribe(tokens),
+            Vocabulary::Words(_) | Vocabulary::Chat(_) => self.decode(tokens),
+        }
+    }
+
     /// A token as its vocabulary writes it; its number where there is no such.
     pub fn name(&self, token: u32) -> String {
         match &self.kind {
@@ -181,7 +189,7 @@ impl Tokenizer {
     }
 
     /// What it is saved as: names of files and their contents.
-    pub(super) fn files(&self) -> Vec<(String, String)> {
+    pub fn files(&self) -> Vec<(String, String)> {
         match &self.kind {
             // Of plain text, so it can't fail.
             Vocabulary::Words(words) => vec![(WORDS_FILE.into(), serde_json::to_string_pretty(words.words()).unwrap_or_default() + "\n")],

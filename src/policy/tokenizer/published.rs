@@ -97,6 +97,11 @@ impl PublishedTokenizer {
         self.inner.decode(tokens, true).unwrap_or_default()
     }
 
+    /// The text of `tokens`, special ones with it.
+    pub fn transcribe(&self, tokens: &[u32]) -> String {
+        self.inner.decode(tokens, false).unwrap_or_default()
+    }
+
     /// A token as the vocabulary writes it; its number where there is no such.
     pub fn name(&self, token: u32) -> String {
         self.inner.id_to_token(token).unwrap_or_else(|| token.to_string())
