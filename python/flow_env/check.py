@@ -10,6 +10,8 @@ from .client import Broken, Program
 from .limits import Json
 from .play import Played, Task, plain, play, tasks
 
+FREE = ["look", "help", "yes", "1", "I don't know."]
+"""What is said to a world whose actions are free text, when nobody says what may be said."""
 WILD = ["", " ", "\n", "\x00", "no such action", "🦆" * 50, "a" * 20_000, '{"request":"close"}', "\u202e", "../../etc/passwd"]
 
 
@@ -48,28 +50,22 @@ def check(command: Sequence[str], many: int, most: int, say: Sequence[str]) -> i
         findings.tell("hello", [], f"{hello.get('world') or 'a world'}; tasks: {splits}; abilities: {', '.join(can) or 'none'}; "
                    f"live: {hello.get('live') or 'any number'}; {len(hello.get('words') or [])} words")
         chosen = tasks(hello, many)
-        live = hello.get("live") or 8
+        free = "actions" not in can
+        if free and not say:
+            findings.note("actions", f"this world lists none: they are free text. Said here: {', '.join(FREE)} (--say FILE names better ones, one a line)")
+            say = FREE
         same = play(first, chosen, "random", most, 1, say=say)
-        findings.tell("answers", failed(same), f"{len(chosen)} episodes, {same.steps()} steps at random, every answer as the protocol says")
+        wrong = failed(same)
+        findings.tell("answers", wrong, f"{len(chosen)} episodes, {same.steps()} steps at random, every answer as the protocol says")
         texts(findings, same)
-        valid(findings, same, bool(say) and "actions" not in can)
-        states(findings, same)
-        if hello.get("deterministic", True):
-            findings.tell("deterministic", differing(same, play(first, chosen, "random", most, 1, say=say)), "the same rows when played again")
-            second = start()
-            backwards = play(second, chosen[::-1], "random", most, live, say=say)
-            backwards = Played(backwards.rows[::-1], backwards.expert[::-1])
-            findings.tell("another process", differing(same, backwards), f"the same rows, {live} at a time and in the reverse order")
+        valid(findings, same, free)
+        if wrong:
+            findings.note("not tried", "whatever else is played: episodes fail (see `answers`)")
         else:
-            findings.note("deterministic", "it says that it isn't: an episode can't be played again, and runs aren't repeatable")
-        if "expert" in can:
-            advised(findings, first, chosen, most)
-        if "rollback" in can:
-            findings.tell("rollback", rolled(first, chosen[0], say), "the same view as before, and the same step after it")
-        if "copy" in can and (hello.get("live") or 2) > 1:
-            findings.tell("copy", copied(first, chosen[0], say), "the same view, and each goes on apart")
+            again(findings, start, first, same, chosen, most, say)
         findings.tell("refusals", refusals(first, chosen[0]), "an unknown split, task or request, a closed or unknown episode: each an error, no more")
-        findings.tell("any text", wild(first, chosen[0], say), f"{len(WILD)} odd actions, and it goes on")
+        if not wrong:
+            findings.tell("any text", wild(first, chosen[0], say), f"{len(WILD)} odd actions, and it goes on")
         status, took, left = first.end()
         late = [] if status is not None else ["it still ran 6 s after its input had ended"]
         late += [f"its exit status is {status}"] if status else []
@@ -82,6 +78,29 @@ def check(command: Sequence[str], many: int, most: int, say: Sequence[str]) -> i
             program.end(0.5) if program.child.poll() is None else None
     print(f"{findings.bad} failed" if findings.bad else "all passed")
     return 1 if findings.bad else 0
+
+
+def again(
+    findings: Findings, start: Callable[[], Program], first: Program, same: Played, chosen: Sequence[Task], most: int, say: Sequence[str]
+) -> None:
+    """What is checked by playing once more, which says something only of episodes that didn't fail."""
+    can, live = first.hello.get("abilities") or [], first.hello.get("live")
+    states(findings, same)
+    if first.hello.get("deterministic", True):
+        findings.tell("deterministic", differing(same, play(first, chosen, "random", most, 1, say=say)), "the same rows when played again")
+        backwards = play(start(), chosen[::-1], "random", most, live or 8, say=say)
+        backwards = Played(backwards.rows[::-1], backwards.expert[::-1])
+        findings.tell("another process", differing(same, backwards), f"the same rows, {live or 8} at a time and in the reverse order")
+    else:
+        findings.note("deterministic", "it says that it isn't: an episode can't be played again, and runs aren't repeatable")
+    seen = [same]
+    if "expert" in can:
+        seen.append(advised(findings, first, chosen, most, say))
+    earned(findings, seen)
+    if "rollback" in can:
+        findings.tell("rollback", rolled(first, chosen[0], say), "the same view as before, and the same step after it")
+    if "copy" in can and (live or 2) > 1:
+        findings.tell("copy", copied(first, chosen[0], say), "the same view, and each goes on apart")
 
 
 def name(task: Task) -> str:
@@ -126,11 +145,11 @@ def texts(findings: Findings, played: Played) -> None:
     findings.tell("text", wrong, f"valid UTF-8 without control characters; the longest observation has {longest} bytes")
 
 
-def valid(findings: Findings, played: Played, custom_actions: bool) -> None:
+def valid(findings: Findings, played: Played, free: bool) -> None:
     done = [row for rows in played.rows for row in rows[1:] if "error" not in row.answer]
     refused = [row for row in done if row.answer.get("valid") is False]
-    if custom_actions:
-        findings.note("actions", f"{len(refused)} of {len(done)} actions said were refused")
+    if free:
+        findings.note("actions", f"{len(refused)} of {len(done)} free texts were refused")
         return
     findings.tell("actions", [f"{name((row.split, row.task))}, turn {row.turn}: `{row.action}` was listed and refused" for row in refused],
                f"{len(done)} listed actions carried out, none refused")
@@ -165,13 +184,27 @@ def states(findings: Findings, played: Played) -> None:
         findings.tell("states", [], f"{again} seen again, each with the same actions")
 
 
-def advised(findings: Findings, program: Program, chosen: Sequence[Task], most: int) -> None:
-    played = play(program, chosen, "expert", max(most, 200), 1, lists="actions" in (program.hello.get("abilities") or []))
+def earned(findings: Findings, played: Sequence[Played]) -> None:
+    """Whether any episode was won: a policy that never wins has little to learn from, and none where all episodes earn the same."""
+    episodes = [rows for some in played for rows in some.rows]
+    if any(rows[-1].answer.get("won") for rows in episodes):
+        return
+    returns = sorted(sum(float(row.answer.get("reward") or 0) for row in rows) for rows in episodes)
+    if returns[0] == returns[-1]:
+        earning = f"and each earned {returns[0]:g}: from such episodes nothing can be learnt"
+    else:
+        earning = f"returns go from {returns[0]:g} to {returns[-1]:g}"
+    findings.note("rewards", f"no episode of {len(episodes)} was won, {earning}")
+
+
+def advised(findings: Findings, program: Program, chosen: Sequence[Task], most: int, say: Sequence[str]) -> Played:
+    played = play(program, chosen, "expert", max(most, 200), 1, lists="actions" in (program.hello.get("abilities") or []), say=say)
     by = [rows for rows, expert in zip(played.rows, played.expert) if expert]
     won = sum(bool(rows[-1].answer.get("won")) for rows in by)
     outside = sum(row.action not in (before.answer.get("actions") or [row.action]) for rows in by for before, row in zip(rows, rows[1:]))
     findings.tell("expert", failed(played), f"plays {len(by)} of {len(chosen)} episodes to their end and wins {won}; {outside} of its "
                f"{sum(len(rows) - 1 for rows in by)} actions aren't on the list")
+    return played
 
 
 def reset(program: Program, task: Task, number: int) -> Json:

@@ -63,8 +63,10 @@ class Program:
     def _broken(self, text: str) -> Broken:
         # A program that has ended has said all that it will say, but not all of it may have been read yet.
         self.threads[1].join(0.05 if self.child.poll() is None else 1.0)
-        stderr_tail = ("\n  it last said: " + "\n    ".join(self.tail)) if self.tail else ""
-        return Broken(text + stderr_tail)
+        *before, last = self.tail or [""]
+        # The last line first: of a traceback it is the one that tells.
+        said = f"\n  it last said: {last}" if last else ""
+        return Broken(text + said + ("\n  and before that:\n    " + "\n    ".join(before) if before else ""))
 
     def _line(self, request: Any, seconds: float) -> Any:
         assert self.child.stdin

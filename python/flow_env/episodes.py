@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import random
 import sys
+import sysconfig
 import traceback
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import limits
 from .change import change
-from .limits import Json
-from .world import Fatal, View, World
+from .limits import Json, clean
+from .world import Fatal, View, World, as_view
+
+
+PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
+LIBRARIES = tuple(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
 class Refused(Exception):
@@ -40,7 +46,7 @@ class Episode:
 class Episodes:
     """Makes worlds as they are needed and answers requests, one after the other."""
 
-    def __init__(self, make: Callable[[], World], words: Optional[Callable[[], Sequence[str]]] = None) -> None:
+    def __init__(self, make: Callable[[], World], words: Optional[Callable[[], Optional[Sequence[str]]]] = None) -> None:
         self.make = make
         self.gather = words
         self.first = make()
@@ -58,26 +64,37 @@ class Episodes:
                 self.offsets[split] = offset
                 offset += tasks if isinstance(tasks, int) else 0
 
-    def hello(self) -> Json:
-        """What the program says of itself, in protocol 2."""
+    def hello(self, gather: bool = True) -> Json:
+        """What the program says of itself, in protocol 2. Without `gather` it names only the words that the class itself has."""
         world = self.first
         words = world.words
-        if words is None and self.gather is not None:
-            words = self.gather()
+        if words is None and gather:
+            words = () if self.gather is None else self.gathered(self.gather)
         answer: Json = {
             "protocol": limits.PROTOCOL,
             "world": world.world or type(world).__name__,
             "splits": self.splits,
             "abilities": [ability for ability in limits.ABILITIES if world.can(ability)],
             "rules": clean(world.rules),
-            "words": [clean(word) for word in words or ()],
             "deterministic": world.deterministic,
         }
+        if words is not None:
+            answer["words"] = [clean(word) for word in words]
         if world.live is not None:
             answer["live"] = world.live
         if world.score is not None:
             answer["score"] = list(world.score)
         return answer
+
+    def gathered(self, gather: Callable[[], Optional[Sequence[str]]]) -> Optional[Sequence[str]]:
+        """The words that are found; None where the world fails, since that is for its episodes to report."""
+        try:
+            return gather()
+        except Fatal:
+            raise
+        except (Exception, SystemExit) as error:
+            print(f"no words of this world were gathered: {described(error)}", file=sys.stderr, flush=True)
+            return None
 
     def answer(self, request: Mapping[str, Any]) -> Json:
         """The answer to any request but hello."""
@@ -109,7 +126,7 @@ class Episodes:
         """Notes that an episode has failed, and says of what."""
         traceback.print_exception(type(error), error, error.__traceback__, limit=-12, file=sys.stderr)
         sys.stderr.flush()
-        text = str(error) if isinstance(error, Late) else clean(f"{type(error).__name__}: {error}")[:2000]
+        text = str(error) if isinstance(error, Late) else described(error)
         episode = self.open.get(number)
         if episode is not None:
             episode.failed = text
@@ -199,7 +216,7 @@ class Episodes:
         if not isinstance(steps, int) or isinstance(steps, bool) or not 1 <= steps <= len(episode.played):
             raise Refused(f"{steps!r} steps can't be taken back of {len(episode.played)}")
         if type(episode.world).rollback is not World.rollback:
-            view = self.calmly(episode, lambda: episode.world.rollback(steps))
+            view = as_view(self.calmly(episode, lambda: episode.world.rollback(steps)), "rollback")
             episode.played = episode.played[:-steps]
             episode.shown = episode.shown[:-steps - 1]
             self.show(episode, view)
@@ -262,13 +279,12 @@ class Episodes:
         if episode.world.global_random:
             number = int.from_bytes(hashlib.sha256(f"{split} {task} {seed}".encode()).digest()[:4], "big")
             episode.generators = seeded(number)
-        view = self.calmly(episode, lambda: episode.world.reset(task, seed))
-        return View(view) if isinstance(view, str) else view
+        return as_view(self.calmly(episode, lambda: episode.world.reset(task, seed)), "reset")
 
     def act(self, episode: Episode, action: str) -> View:
-        view: View = self.calmly(episode, lambda: episode.world.step(action))
+        view = as_view(self.calmly(episode, lambda: episode.world.step(action)), "step")
         most = episode.world.max_steps
-        if most is not None and len(episode.played) + 1 >= most and isinstance(view, View) and not view.done:
+        if most is not None and len(episode.played) + 1 >= most and not view.done:
             view.done = view.truncated = True
         return view
 
@@ -284,10 +300,8 @@ class Episodes:
             episode.generators = generators()
             restore(before)
 
-    def show(self, episode: Episode, view: object, action: Optional[str] = None) -> None:
+    def show(self, episode: Episode, view: View, action: Optional[str] = None) -> None:
         """Makes an answer of a view and keeps it."""
-        if not isinstance(view, View):
-            raise TypeError(f"{'reset' if action is None else 'step'} gave a {type(view).__name__}, not a View")
         answer: Json = {"observation": clean(view.observation)}
         if action is not None or view.done:
             answer["reward"] = number(view.reward, "reward")
@@ -343,11 +357,12 @@ class Episodes:
         return new if by is None else by
 
 
-def clean(text: object) -> str:
-    """A text that UTF-8 can hold: a lone surrogate becomes a question mark."""
-    if not isinstance(text, str):
-        raise TypeError(f"a {type(text).__name__} stands where a text belongs: {str(text)[:80]}")
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+def described(error: BaseException) -> str:
+    """An error with its place: the last line of the world's own code, or else of a library that it called."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith((PACKAGE, "<"))]
+    own = [frame for frame in frames if not frame.filename.startswith(LIBRARIES)] or frames
+    place = f" ({os.path.basename(own[-1].filename)}, line {own[-1].lineno}, in {own[-1].name})" if own else ""
+    return clean(f"{type(error).__name__}: {error}")[:2000] + place
 
 
 def number(value: Any, what: str) -> Union[int, float]:

@@ -39,6 +39,13 @@ def is_text(value: object) -> bool:
     return True
 
 
+def clean(text: object) -> str:
+    """A text that UTF-8 can hold: a lone surrogate becomes a question mark."""
+    if not isinstance(text, str):
+        raise TypeError(f"a {type(text).__name__} stands where a text belongs: {str(text)[:80]}")
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 def wrong_actions(value: object, have: bool) -> List[str]:
     """What is wrong with the `actions` of an answer; `have` says whether a list was given before."""
     if isinstance(value, dict):

@@ -18,6 +18,8 @@ from .world import Fatal
 
 CHUNK = 0.02
 """Answers to an array are written at least so often, in seconds, so that a process that dies leaves few unanswered."""
+WORDS = 30.0
+"""How long words may be gathered before hello is answered, in seconds; flow waits for a minute."""
 GRACE = 4.0
 """How long the worlds may take to close when the input has ended, in seconds."""
 WRITER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -49,7 +51,7 @@ def own_the_pipes() -> Tuple[BinaryIO, BinaryIO]:
 def serve(begin: Callable[[], Episodes], reader: BinaryIO, writer: BinaryIO, seconds: Optional[float] = None) -> int:
     """Answers until the input ends; gives the exit status. `begin` is called first, so that hello finds the world ready."""
     signal.signal(signal.SIGTERM, end)
-    limit = alarm(seconds) if seconds else None
+    limit = alarm()
     try:
         episodes = begin()
     except Exception as error:
@@ -57,7 +59,7 @@ def serve(begin: Callable[[], Episodes], reader: BinaryIO, writer: BinaryIO, sec
         return 1
     status = 0
     try:
-        conversation(episodes, reader, writer, limit)
+        conversation(episodes, reader, writer, limit, seconds or 0.0)
     except Fatal as error:
         print(f"the world can't go on: {error}", file=sys.stderr, flush=True)
         status = 1
@@ -76,7 +78,7 @@ def serve(begin: Callable[[], Episodes], reader: BinaryIO, writer: BinaryIO, sec
     return status
 
 
-def conversation(episodes: Episodes, reader: BinaryIO, writer: BinaryIO, limit: Optional[Callable[[bool], None]]) -> None:
+def conversation(episodes: Episodes, reader: BinaryIO, writer: BinaryIO, limit: Callable[[float], None], seconds: float) -> None:
     for line in lines(reader):
         try:
             message = json.loads(line)
@@ -88,22 +90,32 @@ def conversation(episodes: Episodes, reader: BinaryIO, writer: BinaryIO, limit: 
             if not isinstance(request, dict):
                 raise Fatal(f"a request is no object: {str(request)[:80]}")
             if request.get("request") == "hello":
-                answer = episodes.hello()
+                answer = greeting(episodes, limit)
             else:
-                if limit:
-                    limit(True)
+                limit(seconds)
                 try:
                     answer = episodes.answer(request)
                 except Late as late:  # between the world and the limit's end
                     answer = {"episode": request.get("episode"), "error": str(late)}
                 finally:
-                    if limit:
-                        limit(False)
+                    limit(0.0)
             answers.append(encoded(answer))
             if batched and time.monotonic() - written > CHUNK or sum(map(len, answers)) > limits.ANSWER:
                 write(writer, answers)
                 written, answers = time.monotonic(), []
         write(writer, answers)
+
+
+def greeting(episodes: Episodes, limit: Callable[[float], None]) -> Json:
+    """The answer to hello: in time, if need be without words."""
+    limit(WORDS)
+    try:
+        return episodes.hello()
+    except Late:
+        print(f"no words of this world were gathered within {WORDS:g} s: name them in the class (`words`) or by --words FILE", file=sys.stderr, flush=True)
+        return episodes.hello(gather=False)
+    finally:
+        limit(0.0)
 
 
 def lines(reader: BinaryIO) -> Iterator[bytes]:
@@ -133,11 +145,18 @@ def write(writer: BinaryIO, answers: List[bytes]) -> None:
         writer.flush()
 
 
-def alarm(seconds: float) -> Callable[[bool], None]:
-    """A limit for each request: when it is over, `Late` is raised wherever the world is, if that is in Python."""
+def alarm() -> Callable[[float], None]:
+    """Sets a limit in seconds (0: none): when it is over, `Late` is raised wherever the world is, if that is in Python."""
+    allowed = 0.0
 
     def late(*_: Any) -> None:
-        raise Late(f"no answer of the world within {seconds:g} s")
+        raise Late(f"no answer of the world within {allowed:g} s")
+
+    def limit(seconds: float) -> None:
+        nonlocal allowed
+        if seconds or allowed:
+            allowed = seconds
+            signal.setitimer(signal.ITIMER_REAL, seconds)
 
     signal.signal(signal.SIGALRM, late)
-    return lambda on: (signal.setitimer(signal.ITIMER_REAL, seconds if on else 0), None)[1]
+    return limit

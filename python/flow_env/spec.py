@@ -40,7 +40,7 @@ ADAPTERS: Dict[str, Adapter] = {
 
 
 SLOW = ("scienceworld", "textworld", "alfworld", "android-world", "osworld")
-"""Adapters whose words aren't gathered when they start, because playing takes too long: a file keeps them, or there are none."""
+"""Adapters whose words aren't gathered when they start, because playing takes too long: a file keeps them, or none are named."""
 
 
 class Unknown(Exception):
@@ -102,8 +102,8 @@ def pick(module: ModuleType, name: Optional[str]) -> Callable[[], World]:
     return worlds[0]
 
 
-def vocabulary(spec: str) -> List[str]:
-    """The words of a world's texts: those kept with an adapter, or else of a few episodes."""
+def vocabulary(spec: str) -> Optional[List[str]]:
+    """The words of a world's texts: those kept with an adapter, or else of a few episodes. None where playing takes too long."""
     folder = Path(__file__).parent / "adapters" / "words"
     for name in (spec, spec.partition(":")[0]):
         path = folder / (re.sub(r"[^\w.-]", "_", name) + ".txt")
@@ -111,5 +111,5 @@ def vocabulary(spec: str) -> List[str]:
             return path.read_text(encoding="utf-8").split("\n")[:-1]
     head = spec.partition(":")[0]
     if head in SLOW:
-        return []
+        return None
     return words.of_world(world(spec), *((4, 8) if head in ADAPTERS else ()))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 from collections import Counter
-from typing import Callable, Dict, Iterable, List, Sequence, Union
+from typing import Callable, Dict, Generator, Iterable, Iterator, List, Sequence, Union
 
-from .world import View, World
+from .limits import clean
+from .world import Fatal, World, as_view
 
 PIECE = re.compile(r" ?[^\W\d_]+| ?[^\w\s]")
+TEXT = 8_000_000
+"""How many characters of a world are looked through for words: two seconds' work. A number of seconds would make the words depend on the machine."""
 
 
 def of_texts(texts: Iterable[str], most: int = 4096) -> List[str]:
@@ -26,42 +30,66 @@ def of_texts(texts: Iterable[str], most: int = 4096) -> List[str]:
 
 
 def of_world(make: Callable[[], World], tasks: int = 16, steps: int = 24, most: int = 4096) -> List[str]:
-    """The words of a few episodes of a world."""
-    return of_texts(texts(make, tasks, steps), most)
+    """The words of a few episodes of a world, of their first `TEXT` characters."""
+    return of_texts(beginning(texts(make, tasks, steps), TEXT), most)
 
 
-def texts(make: Callable[[], World], tasks: int, steps: int) -> List[str]:
-    """The texts of episodes of the first split, played by the expert where there is one and else at random."""
-    collected: List[str] = []
+def beginning(texts: Generator[str, None, None], characters: int) -> Iterator[str]:
+    """The first texts, up to so many characters in all."""
+    with contextlib.closing(texts):
+        for text in texts:
+            yield text[:characters]
+            characters -= len(text)
+            if characters <= 0:
+                return
+
+
+def texts(make: Callable[[], World], tasks: int, steps: int) -> Generator[str, None, None]:
+    """The texts of episodes of the first split. An episode that fails ends there, and the next one follows."""
     world = make()
     try:
-        collected.append(world.rules)
+        yield clean(world.rules)
         split, known = next(((s, t) for s, t in ((s, world.tasks(s)) for s in world.splits) if t), ("", 0))
         draw = random.Random(0)
         for task in spread(known, tasks):
             world.split = split
-            view = world.reset(task, 0)
-            view = View(view) if isinstance(view, str) else view
-            collected += [view.instruction or "", view.observation]
-            for step in range(steps):
-                if view.done:
-                    break
-                actions = list(world.actions()) if world.can("actions") and (step == 0 or not world.can("expert")) else []
-                collected += actions
-                action = world.expert() if world.can("expert") else None
-                if action is None:
-                    actions = actions or (list(world.actions()) if world.can("actions") else [])
-                    action = draw.choice(actions) if actions else None
-                if action is None:
-                    break
-                view = world.step(action)
-                collected += [action, view.observation]
-            if not world.reuse:
+            failed = False
+            try:
+                yield from episode(world, task, steps, draw)
+            except Fatal:
+                raise
+            except (Exception, SystemExit):
+                failed = True
+            if failed or not world.reuse:
                 world.close()
                 world = make()
     finally:
         world.close()
-    return collected
+
+
+def episode(world: World, task: Union[int, str], steps: int, draw: random.Random) -> Iterator[str]:
+    """The texts of one episode, played by the expert where there is one and else at random."""
+    view = as_view(world.reset(task, 0), "reset")
+    yield clean(view.instruction or "")
+    yield clean(view.observation)
+    for step in range(steps):
+        if view.done:
+            break
+        actions = listed(world) if step == 0 or not world.can("expert") else []
+        yield from actions
+        action = world.expert() if world.can("expert") else None
+        if action is None:
+            actions = actions or listed(world)
+            action = draw.choice(actions) if actions else None
+        if action is None:
+            break
+        view = as_view(world.step(action), "step")
+        yield clean(action)
+        yield clean(view.observation)
+
+
+def listed(world: World) -> List[str]:
+    return [clean(action) for action in world.actions()] if world.can("actions") else []
 
 
 def spread(known: Union[int, Sequence[str]], most: int) -> List[Union[int, str]]:

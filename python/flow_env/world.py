@@ -35,6 +35,17 @@ class View:
     """After a reset: the kind of task."""
 
 
+def as_view(answer: object, method: str) -> View:
+    """The view that a method of a world returned; after `reset` a text is one, too."""
+    if isinstance(answer, View):
+        return answer
+    if isinstance(answer, str) and method == "reset":
+        return View(answer)
+    kind = "None" if answer is None else f"a {type(answer).__name__}"
+    hint = " (Gymnasium's environments: `gymnasium:ID`)" if isinstance(answer, tuple) else ""
+    raise TypeError(f"{method} must return a View, not {kind}{hint}")
+
+
 class World:
     """Subclass this with `tasks`, `reset` and `step`; everything else may stay as it is.
 
@@ -47,7 +58,8 @@ class World:
     rules: str = ""
     """How the world is played, whatever the task."""
     words: Optional[Sequence[str]] = None
-    """The words of its texts, for small models; gathered from a few episodes unless given. An empty list gathers nothing."""
+    """The words of its texts, for small models; gathered from a few episodes unless given. An empty list means
+    that single bytes are enough."""
     splits: Sequence[str] = ("train", "dev", "test")
     """The splits for which `tasks` is asked."""
     score: Optional[Tuple[float, float]] = None

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import time
 import unittest
 
 from flow_env import limits, words
@@ -125,7 +126,9 @@ class Faults(Asking):
     def test_a_failure_costs_its_episode_and_no_other(self):
         self.reset(2)
         for action, word in [
-            ("nan", "`reward` is nan"), ("none", "step gave a NoneType, not a View"), ("empty", "`observation` is no text, or empty"),
+            ("nan", "`reward` is nan"), ("none", "TypeError: step must return a View, not None"),
+            ("tuple", "TypeError: step must return a View, not a tuple (Gymnasium's environments: `gymnasium:ID`)"),
+            ("raise", "KeyError: 'no such key' (worlds.py, line 85, in step)"), ("empty", "`observation` is no text, or empty"),
             ("info", "`info` isn't"), ("exit", "SystemExit: 3"),
         ]:
             self.reset(1)
@@ -192,6 +195,26 @@ class Changing(unittest.TestCase):
         for wrong in ({"drop": [3], "add": []}, {"drop": [1, 0], "add": []}, {"drop": [], "add": [[5, "x"]]}):
             with self.assertRaises(ValueError):
                 changed(["a", "b"], wrong)
+
+    def test_words_are_gathered_from_what_a_world_shows_before_it_fails(self):
+        for world in (worlds.Raising, worlds.Gym, worlds.Torn, worlds.Leaving):
+            self.assertIn(" at", words.of_world(world), world.__name__)
+            hello = Episodes(world, lambda: words.of_world(world)).hello()
+            self.assertEqual(limits.wrong_hello(hello), [])
+        self.assertIn("Walk", words.of_world(worlds.Counting))
+        self.assertEqual(Episodes(worlds.Mute, lambda: words.of_world(worlds.Mute)).hello()["words"], [])
+
+    def test_a_long_text_is_looked_through_in_part(self):
+        begun = time.monotonic()
+        self.assertIn(" waves", words.of_world(worlds.Long))
+        self.assertLess(time.monotonic() - begun, 15)
+        self.assertEqual(list(words.beginning((text for text in ("abc", "def", "ghi")), 5)), ["abc", "de"])
+
+    def test_a_world_whose_words_cannot_be_gathered_names_none(self):
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            hello = Episodes(worlds.Walk, lambda: {}["no"]).hello()
+        self.assertNotIn("words", hello)
+        self.assertIn("no words of this world were gathered: KeyError: 'no' (test_episodes.py, line ", said.getvalue())
 
     def test_words_carry_the_space_before_them(self):
         self.assertEqual(words.of_texts(["go north", "go south, go"]), ["go", " go", " north", " south"])

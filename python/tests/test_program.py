@@ -58,6 +58,26 @@ class Serving(unittest.TestCase):
         self.assertEqual(self.step(program, "loop")["error"], "no answer of the world within 0.3 s")
         self.assertEqual(self.step(program, "right", 2)["observation"], "You are at 1.")
 
+    def test_a_world_that_fails_is_greeted_and_fails_its_episode(self):
+        for world, task, word in [("Raising", "0", r"ValueError: boom \(worlds.py, line \d+, in step\)"), ("Gym", "0", "must return a View, not a tuple"),
+                                  ("Leaving", "0", r"SystemExit: 3 \(worlds.py, line \d+, in step\)")]:
+            program = self.program(world)
+            self.reset(program, task=task)
+            answers = [self.step(program, "right") for _ in range(2)]
+            self.assertRegex(" ".join(answer.get("error", "") for answer in answers), word)
+            self.assertIn("observation", self.reset(program, 2))
+
+    def test_words_that_take_too_long_are_not_waited_for(self):
+        code = "from flow_env import cli, serve; serve.WORDS = 0.3; cli.main()"
+        program = Program([sys.executable, "-c", code, "serve", f"{WORLDS}:Hanging"], 60.0)
+        self.addCleanup(lambda: program.end(1.0))
+        self.assertNotIn("words", program.hello)
+        self.assertIn("observation", self.reset(program))
+
+    def test_the_last_line_of_a_traceback_comes_first(self):
+        with self.assertRaisesRegex(Broken, r"(?s)it last said: ValueError: first\n  and before that:\n    Traceback"):
+            Program([sys.executable, "-c", "raise ValueError('first')"], 60.0)
+
     def test_a_world_that_cannot_go_on_ends_the_process(self):
         program = self.program("Failing")
         self.reset(program)
@@ -90,6 +110,18 @@ class Checking(unittest.TestCase):
             status, out = checked(serving(f"{WORLDS}:{world}"))
             self.assertEqual(status, 1, out)
             self.assertIn(word, out)
+
+    def test_free_text_is_no_fault(self):
+        status, out = checked(serving(f"{WORLDS}:Speaking"))
+        self.assertEqual(status, 0, out)
+        self.assertIn("note    actions: this world lists none: they are free text. Said here: look, help", out)
+        self.assertIn("note    rewards: no episode of 3 was won, and each earned 0: from such episodes nothing can be learnt", out)
+
+    def test_a_fault_is_counted_once_and_shows_its_line(self):
+        status, out = checked(serving(f"{WORLDS}:Raising"))
+        self.assertEqual((status, out.count("FAILED"), out.count("\n1 failed")), (1, 1, 1), out)
+        self.assertRegex(out, r"FAILED  answers: train/\d failed in turn 2: ValueError: boom \(worlds.py, line \d+, in step\) \(and \d more\)")
+        self.assertIn("note    not tried: whatever else is played: episodes fail (see `answers`)", out)
 
     def test_the_world_of_the_readme(self):
         code = re.search(r"```python\n(.*?)```", (ROOT / "python" / "README.md").read_text(encoding="utf-8"), re.DOTALL)

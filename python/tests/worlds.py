@@ -79,6 +79,10 @@ class Failing(Walk):
             return View("x", reward=float("nan"))
         if action == "none":
             return None
+        if action == "tuple":
+            return "You are at 1.", 0.0, False, False, {}
+        if action == "raise":
+            return {}["no such key"]
         if action == "empty":
             return View("")
         if action == "half":
@@ -155,3 +159,94 @@ class Half(Walk):
         view = super().step(action)
         view.state = f"place {self.place}"
         return view
+
+
+class Raising(Walk):
+    """Fails in its second step, whatever is done."""
+
+    def step(self, action):
+        if self.steps == 1:
+            raise ValueError("boom")
+        return super().step(action)
+
+
+class Gym(Walk):
+    """Answers as Gymnasium's environments do."""
+
+    def step(self, action):
+        view = super().step(action)
+        return view.observation, view.reward, view.done, False, {}
+
+
+class Torn(Walk):
+    """Shows half a character."""
+
+    def show(self):
+        return super().show() + " \ud800"
+
+
+class Counting(Walk):
+    """Lists numbers as its actions."""
+
+    def actions(self):
+        return [1, 2]
+
+
+class Leaving(Walk):
+    """Ends the process in its first step."""
+
+    def step(self, action):
+        sys.exit(3)
+
+
+class Hanging(Walk):
+    """Never answers a step."""
+
+    def step(self, action):
+        while True:
+            pass
+
+
+class Long(Walk):
+    """Shows a text of 800 kB each time, and lists nothing."""
+
+    lacks = frozenset({"expert"})
+
+    def show(self):
+        return f"You are at {self.place}. " + "a sea of words and of waves, " * 28_000
+
+    def step(self, action):
+        self.place += action == "go"
+        return View(self.show())
+
+
+class Mute(Walk):
+    """Its texts have no word of more than one byte."""
+
+    rules = "x"
+
+    def reset(self, task, seed):
+        self.place = 0
+        return View("x")
+
+    def step(self, action):
+        return View("y", done=True)
+
+    def actions(self):
+        return ["a", "b"]
+
+    def expert(self):
+        return "a"
+
+
+class Speaking(World):
+    """Its actions are free text."""
+
+    def tasks(self, split):
+        return {"train": 3}.get(split, 0)
+
+    def reset(self, task, seed):
+        return f"How many legs have {task + 1} cats?"
+
+    def step(self, action):
+        return View("Right." if action == "4" else "Wrong.", done=True)

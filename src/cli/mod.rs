@@ -37,6 +37,7 @@ mod room;
 mod run;
 mod schema;
 mod seeds;
+mod series;
 mod session;
 mod show;
 mod show_prompt;

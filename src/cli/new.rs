@@ -3,6 +3,7 @@
 use super::error::{Error, Result};
 use super::output::{answer, CommandResult};
 use super::summary::shell_word;
+use crate::files;
 use clap::{Args, ValueEnum};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -33,9 +34,10 @@ const WORLD: &str = include_str!("new-world.yaml");
 
 impl NewArgs {
     pub fn run(self) -> CommandResult {
+        let expert = self.world.as_deref().is_some_and(has_expert);
         let text = match &self.world {
             None => text(&self.file, self.game)?,
-            Some(world) => world_text(&self.file, world)?,
+            Some(world) => world_text(&self.file, world, expert)?,
         };
         // An existing file is somebody's work.
         let created = OpenOptions::new().write(true).create_new(true).open(&self.file);
@@ -45,7 +47,17 @@ impl NewArgs {
         })?;
         file.write_all(text.as_bytes()).map_err(Error::file(&self.file))?;
         let word = shell_word(&self.file.display().to_string());
-        answer(&format!("{} is written, with comments\n\nTry next:\n  flow check {word}\n  flow run {word}", self.file.display()));
+        let mut said = format!("{} is written, with comments\n", self.file.display());
+        said += match (&self.world, expert) {
+            (None, _) => "",
+            (Some(_), true) => "it begins by imitating the world's `expert`\n",
+            (Some(_), false) => "the world has no `expert`: the policy begins with random weights, and must win now and then by itself\n",
+        };
+        said += &format!("\nTry next:\n  flow check {word}\n  flow run {word}");
+        if let Some(world) = &self.world {
+            said += &format!("\n  {}", panel_command(world)?);
+        }
+        answer(&said);
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -61,15 +73,53 @@ fn stem<'a>(path: &'a Path, what: &str, example: &str) -> Result<&'a str> {
     Ok(stem)
 }
 
+/// Whether the file defines an expert. It is read and not run: it may need what isn't installed yet.
+fn has_expert(world: &Path) -> bool {
+    let text = files::text(world, 1 << 20).unwrap_or_default();
+    text.lines().any(|line| line.starts_with([' ', '\t']) && line.trim_start().starts_with("def expert("))
+}
+
+/// What a world is called in a pipeline: after its file.
+fn label(world: &Path) -> Result<String> {
+    Ok(stem(world, "a world", "my-world.py")?.to_lowercase().replace('-', "_").chars().take(32).collect())
+}
+
+/// The command that freezes tasks of the world to measure on.
+fn panel_command(world: &Path) -> Result<String> {
+    let command = shell_word(&format!("command={}", serde_json::json!(["flow-env", "serve", world.display().to_string()])));
+    Ok(format!("flow panel process name={} {command} split=test --count 64", label(world)?))
+}
+
+/// The lines of a template that are there with an expert, or without one.
+fn chosen(template: &str, expert: bool) -> String {
+    let mut keep = true;
+    let mut text = String::new();
+    for line in template.lines() {
+        match line {
+            "{expert}" => keep = expert,
+            "{none}" => keep = !expert,
+            "{end}" => keep = true,
+            line if keep => text += &format!("{line}\n"),
+            _ => {}
+        }
+    }
+    text
+}
+
 /// The template for a world of one's own, filled in.
-fn world_text(path: &Path, world: &Path) -> Result<String> {
+fn world_text(path: &Path, world: &Path, expert: bool) -> Result<String> {
     let name = stem(path, "a pipeline", "my-agent.yaml")?;
-    let label: String = stem(world, "a world", "my-world.py")?.to_lowercase().replace('-', "_").chars().take(32).collect();
+    let (label, panel) = (label(world)?, panel_command(world)?);
     let (file, world) = (shell_word(&path.display().to_string()), world.display().to_string());
     // A text of YAML, should the path have something in it that YAML reads otherwise.
     let quoted = if world.chars().all(|c| c.is_ascii_alphanumeric() || "._-/".contains(c)) { world.clone() } else { format!("{world:?}") };
-    let places = [("{name}", name), ("{label}", &label), ("[flow-env, serve, {world}]", &format!("[flow-env, serve, {quoted}]"))];
-    let text = places.iter().fold(WORLD.to_string(), |text, (place, value)| text.replace(place, value));
+    let places = [
+        ("{name}", name),
+        ("{label}", &label),
+        ("{panel}", &panel),
+        ("[flow-env, serve, {world}]", &format!("[flow-env, serve, {quoted}]")),
+    ];
+    let text = places.iter().fold(chosen(WORLD, expert), |text, (place, value)| text.replace(place, value));
     Ok(text.replace("{world}", &shell_word(&world)).replace("{file}", &file))
 }
 
@@ -110,13 +160,29 @@ mod tests {
 
     #[test]
     fn a_world_of_ones_own_is_served_by_flow_env() {
-        for (world, served) in [("some/My-door.py", "some/My-door.py"), ("a, b/door.py", "\"a, b/door.py\"")] {
-            let text = world_text(Path::new("door.yaml"), Path::new(world)).unwrap();
+        let worlds = [("some/My-door.py", "some/My-door.py"), ("a, b/door.py", "\"a, b/door.py\"")];
+        for ((world, served), expert) in worlds.into_iter().flat_map(|world| [(world, true), (world, false)]) {
+            let text = world_text(Path::new("door.yaml"), Path::new(world), expert).unwrap();
+            assert_eq!((text.contains("actor: expert"), text.contains("has no `expert`")), (expert, !expert), "{text}");
+            assert!(!["{expert}", "{none}", "{end}", "{panel}"].iter().any(|mark| text.contains(mark)), "{text}");
             let pipeline = pipeline::parse("x", &text, &[], &ops::catalog()).unwrap();
             let tasks = pipeline.node("tasks").unwrap().with.raw().clone();
             assert_eq!(tasks["command"], serde_json::json!(["flow-env", "serve", world]), "{text}");
             assert!(text.contains(&format!("serve, {served}]")) && !text.contains("{world}") && !text.contains("{file}"), "{text}");
         }
-        assert!(world_text(Path::new("door.yaml"), Path::new("my world.py")).is_err());
+        assert!(world_text(Path::new("door.yaml"), Path::new("my world.py"), false).is_err());
+    }
+
+    #[test]
+    fn an_expert_is_read_out_of_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let world = folder.path().join("w.py");
+        for (text, expert) in [("class W(World):\n    def expert(self):\n", true), ("# def expert(self)\ndef expert(x):\n", false)] {
+            std::fs::write(&world, text).unwrap();
+            assert_eq!(has_expert(&world), expert);
+        }
+        assert!(!has_expert(Path::new("nowhere.py")));
+        let command = panel_command(Path::new("a b/My-door.py")).unwrap();
+        assert_eq!(command, r#"flow panel process name=my_door 'command=["flow-env","serve","a b/My-door.py"]' split=test --count 64"#);
     }
 }

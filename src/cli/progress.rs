@@ -136,7 +136,8 @@ impl Progress {
             bar.finish_and_clear();
         }
         let mut state = self.state.lock();
-        let warnings = std::mem::take(&mut state.warnings);
+        let mut warnings = std::mem::take(&mut state.warnings);
+        warnings.extend(state.decline.ended());
         let (failed, seconds) = (state.failed as u64, self.start.elapsed().as_secs_f64());
         TrainingSummary {
             iterations: state.done,
@@ -172,7 +173,7 @@ mod tests {
         let figures = |success: f64| Figures::from([("rollout".into(), [("success".to_string(), success)].into())]);
         let earlier: Vec<(u64, Figures)> = (0..30).map(|i| (i, figures(0.9))).collect();
         let warnings = |earlier: &[(u64, Figures)]| {
-            let watched = Watched { players: vec!["rollout".into()], learners: vec![] };
+            let watched = Watched { players: vec!["rollout".into()], ..Watched::default() };
             let progress = Progress::new(30, 50, earlier, &[], watched);
             for iteration in 30..50 {
                 progress.record(&Committed { iteration, figures: figures(0.3), parts: 0 }, &[]);

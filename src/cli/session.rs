@@ -129,7 +129,7 @@ impl TrainingSession<'_> {
 /// The nodes whose figures say whether a training falls away.
 fn watched(pipeline: &Pipeline) -> Watched {
     let ids = |of: fn(&Node) -> bool| pipeline.nodes.iter().filter(|node| node.all().any(of)).map(|node| node.id.clone()).collect();
-    Watched { players: ids(ops::acts), learners: ids(ops::learns_from_rewards) }
+    Watched { players: ids(ops::acts), learners: ids(ops::learns_from_rewards), panels: ids(|node| ops::is(node, Role::Measures)) }
 }
 
 /// A setting by which a replay could judge the same rows in another way, if the log allows a replay.

@@ -1,13 +1,14 @@
 //! `advantage`: how much better a row did than its group. The formulas are in `credit`.
 
+use super::checks::no_spread;
 use super::checks::upstream::upstream;
 use super::operator::{must, settings, Further, Operator, Settings};
 use super::reward::charges_tokens;
 use super::value::by_token;
-use crate::credit::rows::{columns_made, compare, compared, rejoin, value};
+use crate::credit::rows::{columns_made, compare, compared, equal_groups, rejoin, value};
 use crate::credit::{AdvantageSettings, Unit};
 use crate::dataflow::stage::{stage, Stage};
-use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
+use crate::dataflow::{Context, Edge, Failed, Figure, Place, Ports, Route};
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::row;
 use std::sync::Arc;
@@ -35,6 +36,7 @@ pub const OPERATOR: Operator = Operator {
     further: Further {
         needs,
         wrong,
+        notes: |node, pipeline| no_spread::note(node, pipeline).into_iter().collect(),
         targets: |with| with.typed::<AdvantageSettings>().is_some_and(|meant| meant.of.estimator().target.is_some()),
         lacks,
         otherwise: Some("baseline=leave_one_out"),
@@ -98,7 +100,13 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let columns = row::NAME.into_iter().chain(compared(&with)).map(String::from).collect();
     let part = Route::Part { columns, by: vec!["group".into()] };
     let groups = step(" groups", vec![(valued.clone(), part)]);
-    let compared = stage(groups, ctx, move |_, rows| Ok(compare(&rows[0], &with)?));
+    let (shared, id) = (ctx.shared.clone(), node.id.clone());
+    let compared = stage(groups, ctx, move |iteration, rows| {
+        let compared = compare(&rows[0], &with)?;
+        let (equal, groups) = equal_groups(&compared)?;
+        shared.add(iteration, &id, "equal", Figure::share(equal as f64, groups));
+        Ok(compared)
+    });
     let back = step(" joined", vec![(valued, Route::Stay), (compared, Route::by(&["task"]))]);
     Ok(stage(back, ctx, move |_, rows| Ok(rejoin(&rows[0], &rows[1], &columns_made)?)))
 }

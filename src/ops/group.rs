@@ -51,6 +51,16 @@ pub const OPERATOR: Operator = Operator {
     further: Further { needs, wrong: |node, _| wrong(node).into_iter().collect(), ..Further::NOTHING },
 };
 
+/// Whether the node is such an operator.
+pub fn groups(node: &Node) -> bool {
+    node.with.typed::<Group>().is_some()
+}
+
+/// Whether it compares only rows of one task.
+pub fn by_task(node: &Node) -> bool {
+    node.with.typed::<Group>().is_some_and(|with| with.by.iter().any(|column| column == "task"))
+}
+
 fn needs(with: &With) -> Vec<Need> {
     let Some(with) = with.typed::<Group>() else { return Vec::new() };
     // The depth is made here, from `state` and `turn`.

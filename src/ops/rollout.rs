@@ -129,6 +129,23 @@ pub const OPERATOR: Operator = Operator {
     },
 };
 
+/// Whether the node plays each task once.
+pub fn one_sample(node: &Node) -> bool {
+    node.with.typed::<Rollout>().is_some_and(|with| with.samples == 1)
+}
+
+/// Why all episodes of a task have one return, where that follows from the settings.
+pub fn equal_samples(node: &Node) -> Option<&'static str> {
+    let with = node.with.typed::<Rollout>()?;
+    if with.samples == 1 {
+        return Some("`samples: 1` plays one episode of a task");
+    }
+    let agent = &with.play.agent;
+    let draws = agent.sampling(with.play.temperature, TRAINING_TEMPERATURE).temperature > 0.0;
+    let differ = draws || agent.memories().next().is_some() || agent.branches.is_some() || with.actor != Actor::default();
+    (!differ).then_some("at `temperature: 0` all samples of a task are equal (unless its world itself draws)")
+}
+
 /// What the node asks for in vain.
 fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     let Ok(with) = settings::<Rollout>(node) else { return vec![] };

@@ -28,6 +28,50 @@ fn a_new_pipeline_is_written_checked_and_run() {
     assert!(fails(here().args(["new", "0.yaml"])).contains("can't be a pipeline's name"));
 }
 
+/// A world with an expert is imitated first; the commands that are suggested run, the panel's too.
+#[test]
+fn a_new_pipeline_for_a_world_begins_with_its_expert() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let world = "from flow_env import View, World
+
+class Hall(World):
+    def tasks(self, split):
+        return {'train': 100, 'test': 64}.get(split, 0)
+    def reset(self, task, seed):
+        self.door = task % 2
+        return View(f'The door is {self.actions()[self.door]}.')
+    def step(self, action):
+        won = action == self.actions()[self.door]
+        return View('Over.', reward=float(won), done=True, won=won)
+    def actions(self):
+        return ['left', 'right']
+    def expert(self):
+        return self.actions()[self.door]
+";
+    std::fs::write(folder.path().join("hall.py"), world).unwrap();
+    let (served, root) = (folder.path().join("flow-env"), env!("CARGO_MANIFEST_DIR"));
+    std::fs::write(&served, format!("#!/bin/sh\nPYTHONPATH='{root}/python' exec python3 -m flow_env \"$@\"\n")).unwrap();
+    std::fs::set_permissions(&served, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap_or_default());
+    let here = || {
+        let mut command = flow();
+        command.current_dir(folder.path()).env("PATH", &path);
+        command
+    };
+    let output = done(here().args(["new", "hall.yaml", "--world", "hall.py"]));
+    assert!(output.contains("it begins by imitating the world's `expert`"), "{output}");
+    let panel = output.lines().find_map(|line| line.strip_prefix("  flow panel")).unwrap();
+    let panel = format!("{} panel{panel}", env!("CARGO_BIN_EXE_flow"));
+    let ran = std::process::Command::new("sh").args(["-c", &panel]).current_dir(folder.path()).env("PATH", &path).output().unwrap();
+    assert!(ran.status.success() && text(&ran.stdout).contains("64 tasks of the split `test`"), "{panel}: {}", text(&ran.stderr));
+    done(here().args(["run", "hall.yaml", "--set", "iterations=6"]));
+    let sql = "select value from metrics where name = 'success' and node = 'rollout' order by iteration desc limit 1";
+    let last = done(here().args(["query", "runs/hall", sql, "--format", "csv"]));
+    let last: f64 = last.lines().nth(1).unwrap().parse().unwrap();
+    assert!(last > 0.8, "a coin's throw wins half, and six iterations of imitation all: {last}");
+}
+
 #[test]
 fn what_a_pipeline_names_on_disk_is_looked_for() {
     let folder = tempfile::tempdir().unwrap();

@@ -159,6 +159,9 @@ fn a_program_that_does_not_start_or_names_no_words_is_told_about_before_the_run(
     let mute = r#"[python3, -c, "print('{\"protocol\": 2, \"splits\": {\"train\": 1}}', flush=True); input()"]"#;
     let message = refused(mute, &[]);
     assert!(message.contains("names no words") && message.contains("`tokens: bytes`"), "{message}");
+    let bytes = mute.replace(r#"1}}'"#, r#"1}, \"words\": []}'"#);
+    let message = refused(&bytes, &["iterations=1"]);
+    assert!(!message.contains("names no words") && message.contains("its process ended"), "{message}");
     let message = refused("[no-such-program]", &["models.actor.tokens=bytes"]);
     assert!(message.contains("there is no program"), "{message}");
 }

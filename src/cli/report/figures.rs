@@ -23,6 +23,7 @@ const KNOWN: &[(&str, &str, &str, &str)] = &[
     ("tokens_distinct", "Tokens to compute", "", "Different ones: those that follow the same ones under the same weights are one."),
     ("loss", "Loss", "", "Of the update's optimiser steps."),
     ("invalid", "Actions that could not be carried out", "%", "Share of all turns."),
+    ("equal", "Groups without spread", "%", "Share of groups in which every advantage is 0: nothing is learnt from them."),
     ("entries", "Entries of the memory", "", "How many there are after the iteration."),
     ("added", "Entries that came", "", "In the iteration."),
     ("removed", "Entries that left", "", "In the iteration."),

@@ -7,6 +7,7 @@ use super::tokens::TokenSteps;
 use crate::credit::{advantages, values, AdvantageSettings, Columns, RowStatus, Unit};
 use crate::row::{self, f32_lists, keys, RowError, View};
 use arrow::array::{ArrayRef, Float32Array, RecordBatch, StringArray};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -148,6 +149,18 @@ pub fn compare(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<
     ])
 }
 
+/// How many groups have no advantage but 0, so that nothing is learnt from them, and how many there are. Takes what [`compare`] gives.
+pub fn equal_groups(compared: &[RecordBatch]) -> Result<(usize, usize), RowError> {
+    let mut differ: BTreeMap<u64, bool> = BTreeMap::new();
+    for batch in compared {
+        let advantages = row::f32s(batch, "advantage")?.values();
+        for (group, advantage) in row::u64s(batch, "group")?.values().iter().zip(advantages) {
+            *differ.entry(*group).or_default() |= *advantage != 0.0;
+        }
+    }
+    Ok((differ.values().filter(|differs| !**differs).count(), differ.len()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,6 +223,20 @@ mod tests {
         };
         // 12 rows of 1, 2 and 3 tokens in turn: 24 tokens.
         assert!(sum(&|a| a).abs() < 1e-5 && (sum(&|a| a * a) - 23.0).abs() < 1e-4, "mean 0 and variance 1 over the tokens");
+    }
+
+    #[test]
+    fn groups_without_spread_are_counted() {
+        let with = AdvantageSettings::default();
+        let equal =
+            |rows: &RecordBatch| equal_groups(&compare(&value(std::slice::from_ref(rows), &with).unwrap(), &with).unwrap()).unwrap();
+        assert_eq!(equal(&rows()), (0, 3));
+        let rewards: Vec<f32> = (0..12).map(|i| if i < 4 { 0.1 * (1 + i % 2) as f32 } else { i as f32 * i as f32 }).collect();
+        let groups: Vec<u64> = (0..12).map(|i| if i / 2 == 3 { 9 } else { i / 4 }).collect();
+        let rows = row::with(&rows(), "reward", Arc::new(Float32Array::from(rewards))).unwrap();
+        let rows = row::with(&rows, "group", Arc::new(UInt64Array::from(groups))).unwrap();
+        assert_eq!(equal(&rows), (3, 4), "two that are alone, and one whose returns are equal");
+        assert_eq!(equal_groups(&[]).unwrap(), (0, 0));
     }
 
     #[test]

@@ -82,9 +82,13 @@ impl Child {
             Some(status) => format!(" ({status})"),
             None => String::new(),
         };
-        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
-        if !tail.is_empty() {
-            text += &format!("; it last said: {}", tail.iter().map(String::as_str).collect::<Vec<_>>().join("\n"));
+        let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        // The last line first: of a traceback it is the one that tells, and a terminal may show no more.
+        if let Some((last, before)) = tail.make_contiguous().split_last() {
+            text += &format!("; it last said: {last}");
+            if !before.is_empty() {
+                text += &format!("\nand before that:\n{}", before.join("\n"));
+            }
         }
         text
     }

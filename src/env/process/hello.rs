@@ -57,8 +57,8 @@ pub struct Hello {
     pub expert: bool,
     /// The rules, as a full prompt tells them.
     pub rules: String,
-    /// The words of its texts.
-    pub words: Vec<String>,
+    /// The words of its texts, if it names any. An empty list says that single bytes are enough.
+    pub words: Option<Vec<String>>,
     /// The range of the world's own score, if it has one.
     pub score: Option<(f64, f64)>,
     /// Whether task, seed and actions decide every answer.
@@ -116,7 +116,7 @@ impl Hello {
             actions: abilities.contains(&Ability::Actions),
             expert: abilities.contains(&Ability::Expert),
             rules: raw.rules.unwrap_or_default(),
-            words: raw.words.unwrap_or_default(),
+            words: raw.words,
             score: raw.score,
             deterministic: raw.deterministic.unwrap_or(true),
         }
@@ -124,8 +124,9 @@ impl Hello {
 
     /// Refuses what the protocol's limits don't allow.
     fn checked(self) -> Result<Hello, Fault> {
-        if self.words.len() > MOST_WORDS {
-            return Err(malformed(format!("its hello names {} words, more than {MOST_WORDS}", self.words.len())));
+        let words = self.words.as_ref().map_or(0, Vec::len);
+        if words > MOST_WORDS {
+            return Err(malformed(format!("its hello names {words} words, more than {MOST_WORDS}")));
         }
         if self.splits.is_empty() {
             return Err(malformed("its hello names no splits: one at least is needed, such as `\"splits\": {\"train\": 1000}`"));

@@ -91,7 +91,7 @@ fn a_crash_is_the_fault_of_one_and_the_loss_of_those_beside_it() {
     let fault = answers[2].as_ref().unwrap_err();
     assert_eq!((fault.cause, fault.own), (Cause::Crash, true));
     let (_, message) = fault.text.split_once("process `test`, `step` of episode ").unwrap();
-    assert!(message.ends_with(": its process ended (exit status: 3); it last said: one\ntwo"), "{message}");
+    assert!(message.ends_with(": its process ended (exit status: 3); it last said: two\nand before that:\none"), "{message}");
     assert!(answers[3..].iter().all(|a| a.as_ref().is_err_and(|f| !f.own && f.cause == Cause::Crash)), "{answers:?}");
     let answers = step(&mut pool, &[(0, "go"), (1, "go")]);
     assert!(answers[0].as_ref().is_err_and(|f| !f.own), "what it was is gone: {answers:?}");

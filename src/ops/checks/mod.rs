@@ -6,6 +6,7 @@ pub mod branches;
 pub mod critics;
 pub mod heads;
 pub mod idle_clip;
+pub mod no_spread;
 pub mod placement;
 pub mod remote;
 pub mod served;

@@ -28,14 +28,14 @@ pub fn words(pipeline: &Pipeline) -> Result<Vec<String>, Wrong> {
     if let Some(model) = pipeline.models.keys().find(of_words) {
         for (node, program) in programs(pipeline) {
             let hello = program.greet().map_err(|e| Wrong::in_node(node, &["with"], e.to_string()))?;
-            if hello.words.is_empty() {
+            let Some(named) = hello.words else {
                 let name = &program.name;
                 let message = format!(
                     "the process `{name}` names no words, and the model `{model}` is made of words: let its hello name the `words` of its texts, or write `tokens: bytes` in the model"
                 );
                 return Err(Wrong::in_node(node, &["with"], message));
-            }
-            words.extend(hello.words);
+            };
+            words.extend(named);
         }
     }
     let mut known = BTreeSet::new();
