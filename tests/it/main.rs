@@ -18,6 +18,7 @@ mod disk;
 mod docs;
 mod failure;
 mod house;
+mod links;
 mod log_files;
 mod log_query;
 mod loops;
