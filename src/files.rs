@@ -16,6 +16,15 @@ pub fn open(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
+/// Makes a new file. What has its name already is removed first: so a symbolic link is replaced, and its target stays as it is.
+pub fn create(path: &Path) -> io::Result<File> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    File::options().write(true).create_new(true).open(path)
+}
+
 /// The text of a regular file of at most `most` bytes.
 pub fn text(path: &Path, most: u64) -> io::Result<String> {
     let mut text = String::new();
@@ -65,6 +74,17 @@ mod tests {
         assert_eq!(text(folder.path(), 9).unwrap_err().kind(), ErrorKind::IsADirectory);
         assert!(text(Path::new("/dev/zero"), 9).unwrap_err().to_string().contains("no regular file"));
         assert_eq!(text(&folder.path().join("none"), 9).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_new_file_takes_the_place_of_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let (target, link) = (folder.path().join("target"), folder.path().join("link"));
+        std::fs::write(&target, "precious").unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        drop(create(&link).unwrap());
+        assert_eq!((text(&target, 9).unwrap(), text(&link, 9).unwrap()), ("precious".into(), String::new()));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::events::Events;
 use super::output::{answer, CommandResult};
 use super::summary::shell_word;
 use crate::files;
-use crate::log::Run;
+use crate::log::{self, LogError, Run};
 use clap::Args;
 use std::fs::File;
 use std::io::BufWriter;
@@ -15,12 +15,25 @@ use std::time::UNIX_EPOCH;
 
 #[derive(Args)]
 pub struct ExportArgs {
-    /// The runs' folders
+    /// The runs' folders; one for --duckdb and --parquet
     #[arg(required = true)]
     runs: Vec<PathBuf>,
+    #[command(flatten)]
+    to: Format,
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct Format {
     /// Writes an event file a run, in a folder of the run's name, for `tensorboard --logdir DIR`
-    #[arg(long, value_name = "DIR", required = true)]
-    tensorboard: PathBuf,
+    #[arg(long, value_name = "DIR")]
+    tensorboard: Option<PathBuf>,
+    /// Makes a DuckDB database with all tables of `flow query`: the logged nodes, `metrics`, `trajectories`, `provenance`
+    #[arg(long, value_name = "FILE")]
+    duckdb: Option<PathBuf>,
+    /// Writes each of these tables as DIR/<table>.parquet
+    #[arg(long, value_name = "DIR")]
+    parquet: Option<PathBuf>,
 }
 
 /// What the file is called. The same name each time, so that a later export takes the place of an earlier one.
@@ -28,22 +41,35 @@ const FILE: &str = "events.out.tfevents.flow";
 
 impl ExportArgs {
     pub fn run(self) -> CommandResult {
+        match (&self.to.tensorboard, &self.to.duckdb, &self.to.parquet) {
+            (Some(folder), ..) => self.tensorboard(folder),
+            (_, Some(file), _) => self.tables(file, log::export_duckdb),
+            (.., Some(folder)) => self.tables(folder, log::export_parquet),
+            _ => Err(Error::request("name a format: --tensorboard, --duckdb or --parquet")),
+        }
+    }
+
+    fn tables(&self, to: &Path, export: fn(&Run, &Path) -> std::result::Result<Vec<String>, LogError>) -> CommandResult {
+        let [run] = self.runs.as_slice() else { return Err(Error::request("of several runs each is exported by itself: name one")) };
+        let tables = export(&Run::open(run)?, to)?;
+        answer(&format!("{} -> {}", tables.join(", "), to.display()));
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn tensorboard(&self, to: &Path) -> CommandResult {
         let mut names: Vec<String> = Vec::new();
         let mut written = 0;
         for folder in &self.runs {
             let run = Run::open(folder)?;
             let name = free(&names, folder);
-            let into = self.tensorboard.join(&name);
+            let into = to.join(&name);
             std::fs::create_dir_all(&into).map_err(Error::file(&into))?;
             written += events(&run, &into.join(FILE))?;
             names.push(name);
         }
-        let (runs, dir) = (names.len(), shell_word(&self.tensorboard.display().to_string()));
+        let (runs, dir) = (names.len(), shell_word(&to.display().to_string()));
         let plural = if runs == 1 { "" } else { "s" };
-        answer(&format!(
-            "{written} numbers of {runs} run{plural} -> {}\n\nTry next:\n  tensorboard --logdir {dir}",
-            self.tensorboard.display()
-        ));
+        answer(&format!("{written} numbers of {runs} run{plural} -> {}\n\nTry next:\n  tensorboard --logdir {dir}", to.display()));
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -17,7 +17,8 @@ pub struct Machine {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub workers: u32,
     /// A file with one `address:port` a line, one for each process of the run; all of them start with the same arguments
-    /// but --process. The connections have no authentication: use loopback or a private network
+    /// but --process. With a line `secret: TEXT` only processes that know the text take part. What they send is not encrypted: use loopback or
+    /// a private network
     #[arg(long, value_name = "FILE")]
     hosts: Option<PathBuf>,
     /// Which line of --hosts this process is, from 0

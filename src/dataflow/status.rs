@@ -2,8 +2,10 @@
 
 use super::monitor::Owner;
 use super::watch::StageReading;
+use crate::files;
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 
 /// The status file in the run's folder. It exists while the run is going on.
@@ -81,7 +83,7 @@ pub struct PolicyActivity {
 /// Replaces the file atomically. A failure to write is ignored: the file only serves observers.
 pub(super) fn write(path: &Path, activity: &Activity) {
     let temporary = path.with_extension("json.tmp");
-    let written = serde_json::to_vec(activity).map_err(std::io::Error::from).and_then(|text| fs::write(&temporary, text));
+    let written = serde_json::to_vec(activity).map_err(std::io::Error::from).and_then(|text| files::create(&temporary)?.write_all(&text));
     let _ = written.and_then(|()| fs::rename(&temporary, path));
 }
 

@@ -163,7 +163,7 @@ impl Judge {
         let works = readings.iter().any(|r| r.running.is_some()) || policy.is_some_and(|p| p.1);
         let computes = policy.is_some_and(|p| p.1);
         self.mute = if computes || beats != self.beats { Duration::ZERO } else { self.mute + passed };
-        if let Some(limit) = self.limit.filter(|limit| self.decides && works && self.mute >= 2 * *limit) {
+        if let Some(limit) = self.limit.filter(|limit| self.decides && works && self.mute >= limit.saturating_mul(2)) {
             let busy = readings.iter().filter(|r| r.running.is_some()).max_by_key(|r| r.running);
             verdict.stalled = busy.map(|r| {
                 let (iteration, seconds) = (r.iteration.unwrap_or(0), self.mute.as_secs());
@@ -171,7 +171,7 @@ impl Judge {
                     "nothing has moved for {seconds} s: `{}` is busy with iteration {iteration} and shows no sign of life; where it may take \
                      longer, say `--stall {}`",
                     r.stage,
-                    limit.as_secs() * 4
+                    limit.as_secs().saturating_mul(4)
                 )
             });
         }
@@ -263,6 +263,13 @@ mod tests {
             let warned: Vec<u64> = verdicts.iter().filter(|(_, v)| !v.warnings.is_empty()).map(|(i, _)| *i).collect();
             assert_eq!(warned, when, "{limit:?}");
         }
+    }
+
+    #[test]
+    fn the_longest_limit_is_one() {
+        let mut judge = Judge::new(Some(Duration::from_secs(u64::MAX)), true);
+        let busy = StageReading { running: Some(SECOND), ..StageReading::default() };
+        assert!((0..100).all(|_| judge.look(std::slice::from_ref(&busy), None, SECOND) == Verdict::default()));
     }
 
     #[test]

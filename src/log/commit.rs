@@ -6,7 +6,7 @@ use super::head::ManifestBody;
 use super::index::LogIndex;
 use super::journal::{JournalWriter, BLOCK};
 use super::keep::WeightPruner;
-use super::{reader, sweep, write_part, Iteration, LogError, Manifest, Metrics, Part, Run, SavedWeights, Status};
+use super::{pending, reader, sweep, write_part, Iteration, LogError, Manifest, Metrics, Part, Run, SavedWeights, Status};
 use arrow::array::RecordBatch;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -79,6 +79,8 @@ impl Committer {
             committer.append(iteration)?;
         }
         committer.save()?;
+        let parts = committer.blocks.iter().flat_map(|block| &block.iterations).flat_map(|committed| &committed.parts);
+        pending::publish(&committer.run, parts.map(|part| &part.path))?;
         Ok(committer)
     }
 
@@ -94,6 +96,7 @@ impl Committer {
         let committed = Iteration { iteration, parts, metrics, weights, seconds };
         self.append(committed)?;
         if let Some(committed) = self.blocks.last().and_then(|block| block.iterations.last()) {
+            pending::publish(&self.run, committed.parts.iter().map(|part| &part.path))?;
             self.pruner.record(committed);
         }
         self.since = Instant::now();

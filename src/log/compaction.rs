@@ -4,7 +4,7 @@
 use super::fold::{fold, superseded};
 use super::head::ManifestBody;
 use super::segment::Segment;
-use super::{journal, readers, Iteration, LogError, Run, Status};
+use super::{journal, pending, readers, Iteration, LogError, Run, Status};
 use std::fs;
 use std::sync::Arc;
 
@@ -43,7 +43,6 @@ pub(super) fn compact(
     obsolete: Vec<String>,
 ) -> Result<Compacted, LogError> {
     run.in_place()?;
-    let left = remove_unless_read(run, obsolete);
     let iterations: Vec<&[Iteration]> = blocks.iter().map(|block| block.iterations.as_slice()).collect();
     let segments = fold(run, head.generation, head.segments.clone(), &iterations)?;
     let before = std::mem::replace(&mut head.segments, segments);
@@ -58,20 +57,22 @@ pub(super) fn compact(
         parts.chain([journal::path(head.generation, block.number)]).collect::<Vec<_>>()
     };
     let replaced = superseded(&before, &head).into_iter().chain(blocks.iter().flat_map(own));
-    let obsolete = left.into_iter().chain(replaced).collect();
+    let obsolete = swap_unless_read(run, &head.segments, obsolete.into_iter().chain(replaced).collect());
     Ok(Compacted { chain: head.chain, segments: head.segments, blocks: blocks.len(), obsolete })
 }
 
-/// Removes obsolete files, unless somebody may be reading them: then it returns them, for the next time.
-fn remove_unless_read(run: &Run, obsolete: Vec<String>) -> Vec<String> {
-    let gone = readers::unless_read(run, || {
+/// Removes obsolete files, and gives the segments' files, which replace them, their names: together, so that other programs read each row once.
+/// Where somebody may be reading the obsolete ones, it returns them, for the next time; the segments' files wait as well.
+fn swap_unless_read(run: &Run, segments: &[Segment], obsolete: Vec<String>) -> Vec<String> {
+    let done = readers::unless_read(run, || {
         for path in obsolete.iter().map(|path| run.root().join(path)) {
             // What stays is swept when the run ends, or is resumed.
             let _ = fs::remove_file(&path);
             let _ = path.parent().map(fs::remove_dir);
         }
+        let _ = pending::publish(run, segments.iter().flat_map(|segment| segment.files.values()).map(|file| &file.path));
     });
-    if gone {
+    if done {
         Vec::new()
     } else {
         obsolete

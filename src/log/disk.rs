@@ -1,6 +1,7 @@
 //! Files that are there whole or not at all.
 
 use super::LogError;
+use crate::files;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -12,7 +13,7 @@ pub(super) fn replace(path: &Path, chunks: &[&[u8]]) -> Result<(), LogError> {
     name.push(".tmp");
     let temporary = path.with_file_name(name);
     let write = || {
-        let mut file = File::create(&temporary)?;
+        let mut file = files::create(&temporary)?;
         chunks.iter().try_for_each(|chunk| file.write_all(chunk))?;
         file.sync_all()?;
         fs::rename(&temporary, path)
@@ -30,4 +31,18 @@ pub(super) fn sync_folder(path: &Path) -> Result<(), LogError> {
         std::io::ErrorKind::InvalidInput => Ok(()), // some file systems have no such thing
         _ => Err(LogError::io(path)(e)),
     })
+}
+
+/// Whether `path` is a folder itself, and no symbolic link to one.
+pub(super) fn is_folder(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir())
+}
+
+/// Makes the folder `log/<node>/<iterations>`. Where a part of it is a symbolic link it is refused: what is written there would lie outside
+/// the run's folder.
+pub(super) fn own_folder(path: &Path) -> Result<(), LogError> {
+    match path.ancestors().take(3).find(|folder| folder.is_symlink()) {
+        Some(link) => Err(LogError::Linked(link.into())),
+        None => fs::create_dir_all(path).map_err(LogError::io(path)),
+    }
 }

@@ -8,10 +8,16 @@ use std::path::{Path, PathBuf};
 pub enum LogError {
     #[error("{0} exists and isn't empty: choose another folder with --out, or remove it")]
     Exists(PathBuf),
+    #[error("{0} exists already: choose another name, or remove it")]
+    Exported(PathBuf),
+    #[error("{0} is no UTF-8, and a run's folder that is none can't be queried: choose another name")]
+    Name(PathBuf),
     #[error("{0} is being written by another process: wait for it, or stop it")]
     Busy(PathBuf),
     #[error("{0} was moved or removed while the run was writing it: what is committed lies where it is now, and `flow resume` of that folder goes on")]
     Moved(PathBuf),
+    #[error("{0} is a symbolic link, and flow writes only inside the run's folder: replace it by the folder or the file itself")]
+    Linked(PathBuf),
     #[error("{0} isn't a run folder: it has no manifest.json")]
     NotARun(PathBuf),
     #[error("{path} can't be read as a manifest ({why}): it was damaged after the run wrote it; restore it from a copy")]

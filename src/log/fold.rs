@@ -5,7 +5,7 @@ use super::head::ManifestBody;
 use super::journal::BLOCK;
 use super::segment::{FileRecord, IterationDetails, Segment};
 use super::{chain, disk, journal, reader, writer, Iteration, LogError, Part, Run};
-use crate::{row, seed};
+use crate::row;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,7 +74,9 @@ impl SegmentWriter<'_> {
     fn write(&self, node: &str, first: u64, last: u64, rows: &[RecordBatch]) -> Result<FileRecord, LogError> {
         let bytes = writer::segment(rows)?;
         let count = rows.iter().map(RecordBatch::num_rows).sum::<usize>();
-        self.put(format!("log/{node}/{first}-{last}/rows-{}.parquet", self.generation), count, &bytes)
+        let path = format!("log/{node}/{first}-{last}/rows-{}.parquet", self.generation);
+        writer::write(&self.run.root().join(&path), &bytes)?;
+        Ok(FileRecord::of(path, count, &bytes))
     }
 
     fn details(&self, first: u64, last: u64, details: &[IterationDetails]) -> Result<FileRecord, LogError> {
@@ -84,17 +86,9 @@ impl SegmentWriter<'_> {
             text.extend(line);
             sum = after;
         }
-        self.put(format!("{}/{}-{first}-{last}.details.jsonl", journal::FOLDER, self.generation), details.len(), &text)
-    }
-
-    fn put(&self, path: String, rows: usize, bytes: &[u8]) -> Result<FileRecord, LogError> {
-        let file = self.run.root().join(&path);
-        if let Some(folder) = file.parent() {
-            std::fs::create_dir_all(folder).map_err(LogError::io(folder))?;
-            disk::replace(&file, &[bytes])?;
-            folder.parent().map_or(Ok(()), disk::sync_folder)?;
-        }
-        Ok(FileRecord { path, rows: rows as u64, bytes: bytes.len() as u64, sum: seed::lanes(bytes) })
+        let path = format!("{}/{}-{first}-{last}.details.jsonl", journal::FOLDER, self.generation);
+        disk::replace(&self.run.root().join(&path), &[&text])?;
+        Ok(FileRecord::of(path, details.len(), &text))
     }
 
     /// Merges the last [`FAN`] segments if they are of about the same length, again and again while that holds.

@@ -2,7 +2,8 @@
 //! line and syncs it; it costs the same however long the run is.
 
 use super::{chain, disk, Iteration, LogError, Run};
-use std::fs::{self, File, OpenOptions};
+use crate::files;
+use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -22,6 +23,13 @@ pub(super) fn counts(file: &Path, generation: u64, first: u64) -> bool {
     let name = file.file_name().and_then(|name| name.to_str());
     let block = name.and_then(|name| name.strip_prefix(&format!("{generation}-"))?.strip_suffix(".jsonl")?.parse::<u64>().ok());
     block.is_some_and(|block| block >= first)
+}
+
+/// Whether `name` is one that a run gives to files of its journal; also those of files that were not completed.
+pub(super) fn is_own(name: &str) -> bool {
+    let name = name.strip_suffix(".tmp").unwrap_or(name);
+    let stem = name.strip_suffix(".details.jsonl").or_else(|| name.strip_suffix(".jsonl"));
+    stem.is_some_and(|stem| stem.contains('-') && stem.split('-').all(|number| number.parse::<u64>().is_ok()))
 }
 
 /// Reads the journal of `generation` from the block `first` on, which continues the checksum `chain`: the committed iterations, and the
@@ -80,6 +88,9 @@ impl JournalWriter {
     pub fn begin(run: &Run, generation: u64) -> Result<JournalWriter, LogError> {
         let folder = run.root().join(FOLDER);
         fs::create_dir_all(&folder).map_err(LogError::io(&folder))?;
+        if !disk::is_folder(&folder) {
+            return Err(LogError::Linked(folder));
+        }
         disk::sync_folder(run.root())?;
         // A writer that was killed before a manifest named its journal may have left one of this generation.
         for entry in fs::read_dir(&folder).map_err(LogError::io(&folder))?.flatten().filter(|entry| counts(&entry.path(), generation, 0)) {
@@ -95,7 +106,7 @@ impl JournalWriter {
             chain::line(iteration, self.chain).map_err(|e| LogError::Manifest { path: self.run.manifest_path(), why: e.to_string() })?;
         if self.open.as_ref().is_none_or(|open| open.block != block) {
             let path = self.run.root().join(path(self.generation, block));
-            let file = OpenOptions::new().create(true).write(true).truncate(true).open(&path).map_err(LogError::io(&path))?;
+            let file = files::create(&path).map_err(LogError::io(&path))?;
             disk::sync_folder(&self.run.root().join(FOLDER))?;
             self.open = Some(OpenBlock { block, path, file, bytes: 0 });
         }

@@ -1,6 +1,6 @@
 //! Which old weights stay on disk: those that the pipeline's `keep` asks for, those that a resumed run needs, and the initial ones.
 
-use super::{Iteration, LogError, Run, RunInfo};
+use super::{disk, Iteration, LogError, Run, RunInfo};
 use crate::pipeline::WeightRetention;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
@@ -86,7 +86,9 @@ impl WeightPruner {
         let keep = self.versions_to_keep();
         let gone: BTreeSet<u64> = self.there.difference(&keep).copied().collect();
         if !gone.is_empty() {
-            gone.iter().try_for_each(|version| drop_folder(&run.weights().join(version.to_string())))?;
+            if disk::is_folder(&run.weights()) {
+                gone.iter().try_for_each(|version| drop_folder(&run.weights().join(version.to_string())))?;
+            }
             self.there.retain(|version| !gone.contains(version));
         }
         Ok(())
@@ -100,6 +102,9 @@ pub(super) fn drop_uncommitted(run: &Run, newest: u64) -> Result<(), LogError> {
 
 fn remove(run: &Run, gone: impl Fn(u64) -> bool) -> Result<(), LogError> {
     let folder = run.weights();
+    if !disk::is_folder(&folder) {
+        return Ok(()); // nothing, or a link to a folder with other things
+    }
     let Ok(entries) = fs::read_dir(&folder) else { return Ok(()) };
     for path in entries.flatten().map(|e| e.path()) {
         let version = path.file_name().and_then(|n| n.to_str()).and_then(|n| n.parse().ok());

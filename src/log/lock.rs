@@ -10,7 +10,10 @@ impl Lock {
     /// Takes the lock, or says that another process has it.
     pub fn take(run: &Run) -> Result<Lock, LogError> {
         let path = run.root().join("lock");
-        let file = File::create(&path).map_err(LogError::io(&path))?;
+        if path.is_symlink() {
+            return Err(LogError::Linked(path));
+        }
+        let file = File::options().create(true).append(true).open(&path).map_err(LogError::io(&path))?;
         match file.try_lock() {
             Ok(()) => Ok(Lock(file)),
             Err(TryLockError::WouldBlock) => Err(LogError::Busy(run.root().into())),

@@ -13,7 +13,8 @@
 //! manifest names yet is swept, and what it names is there.
 //!
 //! A worker writes a part ([`write_part`]); one thread commits an iteration once all its parts are written ([`Committer`]).
-//! What no commit names doesn't exist for [`read`] and [`query()`], so a kill at any moment loses only iterations in hand.
+//! What no commit names doesn't exist for [`read`] and [`query()`], so a kill at any moment loses only iterations in hand. Until then a
+//! part has a name of its own ([`pending`]), so other programs don't read it either.
 //! [`diff()`] joins two runs by the names of their rows.
 
 mod chain;
@@ -22,6 +23,7 @@ mod compaction;
 mod diff;
 mod disk;
 mod error;
+mod export;
 mod fold;
 mod guard;
 mod head;
@@ -32,6 +34,7 @@ mod journal;
 mod keep;
 mod lock;
 mod manifest;
+mod pending;
 mod print;
 mod query;
 mod reader;
@@ -52,6 +55,7 @@ mod writer;
 pub use commit::Committer;
 pub use diff::{diff, weights, CreditDiff, Diff, NodeDiff, RowCounts, UsedDiff, WeightsDiff};
 pub use error::LogError;
+pub use export::{export_duckdb, export_parquet};
 pub use iteration::{Iteration, Metrics, Part};
 pub use lock::Lock;
 pub use manifest::Manifest;

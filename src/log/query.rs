@@ -88,8 +88,8 @@ fn open(run: &Run, within: RangeInclusive<u64>, sql: Option<&str>, decode: Optio
         // Before their sums are known, DuckDB looks at the files' footers only.
         let draft = connect(&files, &[]);
         let needed = match &draft {
-            Ok(draft) if !scope::misleading(sql) => scope::iterations(draft, sql),
-            _ => 0..=u64::MAX,
+            Ok(draft) => scope::iterations(draft, sql),
+            Err(_) => 0..=u64::MAX,
         };
         let needed = *needed.start().max(within.start())..=*needed.end().min(within.end());
         let known = views::files(run, &index, &needed, true)?;
@@ -131,7 +131,8 @@ pub fn query_to(run: &Run, sql: &str, format: AnswerFormat, decode: Option<&Deco
     })
 }
 
-fn stream_to(db: &Connection, sql: &str, format: AnswerFormat, out: &mut dyn Write) -> Result<(), LogError> {
+/// Prints an answer while it is read.
+pub(super) fn stream_to(db: &Connection, sql: &str, format: AnswerFormat, out: &mut dyn Write) -> Result<(), LogError> {
     let mut statement = db.prepare(sql)?;
     let mut rest = statement.stream_arrow([])?;
     let schema = rest.get_schema();

@@ -2,7 +2,7 @@
 
 use super::index::{Checksum, CommittedFile};
 use super::segment::FileRecord;
-use super::{LogError, Manifest, Part, Run};
+use super::{pending, LogError, Manifest, Part, Run};
 use crate::row;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
@@ -122,8 +122,8 @@ pub(super) fn part(run: &Run, part: &Part) -> Result<Vec<RecordBatch>, LogError>
 
 /// All rows of a segment's file.
 pub(super) fn whole_file(run: &Run, file: &FileRecord) -> Result<Vec<RecordBatch>, LogError> {
-    let bytes = file.read(run.root())?;
-    let path = run.root().join(&file.path);
+    let path = pending::locate(run, &file.path);
+    let bytes = file.read(path.clone())?;
     decode(&path, bytes, |file| Ok(file.build()?.collect::<Result<Vec<_>, ArrowError>>()?))
 }
 
@@ -141,8 +141,13 @@ fn decode<T>(path: &Path, bytes: Vec<u8>, take: impl FnOnce(Builder) -> Result<T
 
 /// The path and the bytes of a file with rows, once its checksum is verified.
 pub(super) fn read_committed(run: &Run, file: &CommittedFile) -> Result<(PathBuf, Vec<u8>), LogError> {
-    let path = existing_path(run, file)?;
-    let bytes = fs::read(&path).map_err(LogError::io(&path))?;
+    let mut path = existing_path(run, file)?;
+    let mut read = fs::read(&path);
+    if read.as_ref().is_err_and(|e| e.kind() == ErrorKind::NotFound) {
+        path = existing_path(run, file)?; // it has got its name meanwhile
+        read = fs::read(&path);
+    }
+    let bytes = read.map_err(LogError::io(&path))?;
     if !file.sum.fits(&bytes) {
         return Err(LogError::Damaged { path, why: "its bytes are not those that were committed".into() });
     }
@@ -151,7 +156,7 @@ pub(super) fn read_committed(run: &Run, file: &CommittedFile) -> Result<(PathBuf
 
 /// The path of the file, once it is known to exist and to have the committed length.
 fn existing_path(run: &Run, file: &CommittedFile) -> Result<PathBuf, LogError> {
-    let path = run.root().join(Path::new(&file.path));
+    let path = pending::locate(run, &file.path);
     match fs::metadata(&path) {
         Ok(metadata) if metadata.is_file() && metadata.len() == file.bytes => Ok(path),
         Ok(metadata) => Err(LogError::Damaged { path, why: format!("it holds {} bytes, committed were {}", metadata.len(), file.bytes) }),

@@ -16,6 +16,9 @@ pub struct Run {
 impl Run {
     /// Makes the folder of a new run, with its pipeline and an empty manifest. A folder with something in it is refused.
     pub fn create(root: &Path, pipeline_yaml: &str, info: &RunInfo) -> Result<Run, LogError> {
+        if root.to_str().is_none() {
+            return Err(LogError::Name(root.into()));
+        }
         let taken = match fs::read_dir(root) {
             Ok(mut entries) => entries.next().is_some(),
             Err(e) if e.kind() == ErrorKind::NotFound => false,

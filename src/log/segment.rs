@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Iterations that follow one another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,9 +39,13 @@ pub(super) struct FileRecord {
 }
 
 impl FileRecord {
-    /// Its bytes, once they are known to be those that were written.
-    pub fn read(&self, root: &Path) -> Result<Vec<u8>, LogError> {
-        let path = root.join(&self.path);
+    /// A file of `rows` rows or lines, at `path`.
+    pub fn of(path: String, rows: usize, bytes: &[u8]) -> FileRecord {
+        FileRecord { path, rows: rows as u64, bytes: bytes.len() as u64, sum: seed::lanes(bytes) }
+    }
+
+    /// Its bytes, in the file at `path`, once they are known to be those that were written.
+    pub fn read(&self, path: PathBuf) -> Result<Vec<u8>, LogError> {
         let bytes = fs::read(&path).map_err(|e| match e.kind() {
             ErrorKind::NotFound => LogError::Missing(path.clone()),
             _ => LogError::io(&path)(e),
@@ -97,7 +101,7 @@ impl Segment {
     /// # Errors
     /// If the file isn't what was written.
     pub fn details(&self, root: &Path) -> Result<Vec<IterationDetails>, LogError> {
-        let text = self.details.read(root)?;
+        let text = self.details.read(root.join(&self.details.path))?;
         let path = || root.join(&self.details.path);
         let (lines, _) =
             chain::lines(&text, 0).map_err(|line| LogError::Damaged { path: path(), why: format!("line {line} makes no sense") })?;

@@ -3,7 +3,7 @@
 use super::index::LogIndex;
 use super::joined::{provenance, trajectories, Turns};
 use super::sql::{literal, quoted, sql_type};
-use super::{reader, Iteration, LogError, NodeInfo, Run, RunInfo, Table};
+use super::{pending, reader, Iteration, LogError, NodeInfo, Run, RunInfo, Table};
 use crate::pipeline::Role;
 use crate::row::{self, NAME};
 use duckdb::{params, Connection, Result as Sql};
@@ -52,8 +52,11 @@ pub(super) fn files<'a>(run: &Run, index: &'a LogIndex, within: &RangeInclusive<
     let nodes = index.info.nodes.iter().map(|node| node.id.as_str());
     let files_of = |id: &'a str| {
         let pieces = index.files(&root, id, within)?;
-        let there =
-            if sums { reader::verified_paths(&run, &pieces) } else { Ok(pieces.iter().map(|file| root.join(&file.path)).collect()) };
+        let there = if sums {
+            reader::verified_paths(&run, &pieces)
+        } else {
+            Ok(pieces.iter().map(|file| pending::locate(&run, &file.path)).collect())
+        };
         Ok((id, there?))
     };
     nodes.chain([ERRORS]).map(files_of).collect()

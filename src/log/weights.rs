@@ -48,8 +48,10 @@ impl Run {
     /// The folder of these weights, once each of their files is known to be there and to be what it was when it was noted.
     pub fn whole_weights(&self, weights: &SavedWeights) -> Result<PathBuf, LogError> {
         let folder = self.root().join(&weights.path);
-        if !folder.is_dir() {
-            return Err(LogError::Missing(folder));
+        match fs::metadata(&folder) {
+            Ok(metadata) if metadata.is_dir() => {}
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(LogError::io(&folder)(e)),
+            _ => return Err(LogError::Missing(folder)),
         }
         for file in &weights.files {
             let path = folder.join(&file.name);

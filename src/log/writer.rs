@@ -5,6 +5,7 @@
 //! stay plain and each column is one page: compression works within a page. And a part may hold a few rows only, so whatever grows
 //! with the number of columns instead of rows (statistics, page indexes, a second copy of the schema) is left out.
 
+use super::pending::pending;
 use super::{disk, LogError, Part, Run};
 use crate::seed;
 use arrow::array::RecordBatch;
@@ -13,7 +14,6 @@ use parquet::arrow::arrow_writer::{ArrowWriter, ArrowWriterOptions};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
-use std::fs;
 use std::path::Path;
 
 /// Room for a dictionary or a page. The default of 1 MiB makes the writer give up the dictionary of observations half-way.
@@ -32,11 +32,11 @@ pub fn write_part(run: &Run, node: &str, iteration: u64, worker: usize, rows: &R
     Ok(Part { node: node.into(), iteration, worker, path, rows: rows.num_rows() as u64, bytes: bytes.len() as u64, sum, start: None })
 }
 
-/// Writes a file and the folder that it is in.
-fn write(file: &Path, bytes: &[u8]) -> Result<(), LogError> {
+/// Writes a file that waits for its commit, and the folder that it is in.
+pub(super) fn write(file: &Path, bytes: &[u8]) -> Result<(), LogError> {
     let Some(folder) = file.parent() else { return Ok(()) };
-    fs::create_dir_all(folder).map_err(LogError::io(folder))?;
-    disk::replace(file, &[bytes])?;
+    disk::own_folder(folder)?;
+    disk::replace(&pending(file), &[bytes])?;
     folder.parent().map_or(Ok(()), disk::sync_folder)
 }
 

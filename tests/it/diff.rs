@@ -43,7 +43,9 @@ fn run_without(folder: &Path, name: &str, rows: &[(usize, f32, &str)], lacking: 
     }
     for mut part in parts.clone().into_iter().filter(|_| twice) {
         let path = part.path.replace("part-", "part-1");
-        std::fs::copy(run.root().join(&part.path), run.root().join(&path)).unwrap();
+        // Before its commit the file has another name.
+        let written = part.path.replace("part-", ".part-").replace(".parquet", ".pending");
+        std::fs::copy(run.root().join(written), run.root().join(&path)).unwrap();
         part.path = path;
         parts.push(part);
     }

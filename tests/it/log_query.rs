@@ -293,3 +293,35 @@ fn an_answer_larger_than_the_memory_is_shown_and_can_be_stopped() {
         assert!(child.wait().unwrap().success(), "{format}: a reader that goes away is no error");
     }
 }
+
+/// Which iterations are read is taken from the filters, and a text isn't one, whatever it says.
+#[test]
+fn a_text_that_looks_like_a_filter_leaves_nothing_out() {
+    let (_folder, run) = logged();
+    let all = json(&run, "select count(*) as n from rollout");
+    for text in ["concat(' AND itera', 'tion=0 AND x')", "' AND iteration=0 AND x'", "concat('x', chr(10), 'itera', 'tion=0', chr(10))"] {
+        assert_eq!(json(&run, &format!("select count(*) as n from rollout where task <> {text}")), all, "{text}");
+    }
+}
+
+/// All tables, the joined ones too, by Parquet files and in a database; what is there is not overwritten.
+#[test]
+fn other_programs_get_every_table() {
+    let (folder, run) = logged();
+    let tables: Vec<String> = flow::log::tables(&run).unwrap().into_iter().map(|table| table.name).collect();
+    assert!(["rollout", "metrics", "trajectories"].iter().all(|name| tables.contains(&name.to_string())), "{tables:?}");
+    let (parquet, file) = (folder.path().join("parquet"), folder.path().join("run.duckdb"));
+    assert_eq!(flow::log::export_parquet(&run, &parquet).unwrap(), tables);
+    assert_eq!(flow::log::export_duckdb(&run, &file).unwrap(), tables);
+    let database = duckdb::Connection::open(&file).unwrap();
+    let count = |sql: &str| database.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    for table in &tables {
+        let all = json(&run, &format!("select count(*) as n from {table}"))[0]["n"].as_i64().unwrap();
+        assert_eq!(count(&format!("select count(*) from {table}")), all, "{table}");
+        let written = parquet.join(format!("{table}.parquet"));
+        assert_eq!(count(&format!("select count(*) from read_parquet('{}')", written.display())), all, "{table}");
+    }
+    drop(database);
+    assert!(flow::log::export_duckdb(&run, &file).unwrap_err().to_string().contains("exists already"));
+    assert!(std::fs::read_dir(folder.path()).unwrap().count() == 3, "nothing else is left there");
+}

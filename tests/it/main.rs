@@ -19,6 +19,7 @@ mod docs;
 mod failure;
 mod generated;
 mod house;
+mod links;
 mod log_files;
 mod log_query;
 mod loops;

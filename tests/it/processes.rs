@@ -250,9 +250,13 @@ fn processes_that_mean_different_runs_are_told_so() {
     let out = folder.path().join("out");
     let first = started(process(&file, &out, &hosts, 0, &[]));
     let second = started(process(&file, &out, &hosts, 1, &["--set", "seed=9"]));
-    for child in [first, second] {
+    let (fine, output) = ended(second, Duration::from_secs(60));
+    assert!(!fine && output.contains("another pipeline"), "{output}");
+    // The other one waits on, and the right process joins it.
+    let third = started(process(&file, &out, &hosts, 1, &[]));
+    for (child, is_told) in [(first, true), (third, false)] {
         let (fine, output) = ended(child, Duration::from_secs(60));
-        assert!(!fine && output.contains("another pipeline"), "{output}");
+        assert!(fine && output.contains("another pipeline") == is_told, "{output}");
     }
     let message = fails(flow().arg("run").arg(&file).args(["--process", "1"]));
     assert!(message.contains("--hosts"), "{message}");

@@ -12,10 +12,12 @@ mod trips;
 use super::error::{Error, Result};
 use super::output::{answer, CommandResult, OutputFormat};
 use super::tokens::TokenCounts;
+use crate::files;
 use clap::Args;
 use measured::RunMeasurements;
 use serde_json::{json, Value};
 use source::{families, ReportRun};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -43,11 +45,15 @@ impl ReportArgs {
         }
         let data = data(&sources)?;
         let page = page(&sources, &data);
-        let out = self.out.unwrap_or_else(|| match self.runs.as_slice() {
-            [only] => only.join("report.html"),
-            _ => "report.html".into(),
-        });
-        std::fs::write(&out, &page).map_err(|e| Error::Request(format!("{}: {e}; --out FILE names another place", out.display())))?;
+        let (out, written) = match (self.out, self.runs.as_slice()) {
+            (Some(out), _) => (out.clone(), std::fs::write(out, &page)),
+            // The folder may be somebody else's: a link in it isn't followed.
+            (None, [only]) => {
+                (only.join("report.html"), files::create(&only.join("report.html")).and_then(|mut f| f.write_all(page.as_bytes())))
+            }
+            (None, _) => ("report.html".into(), std::fs::write("report.html", &page)),
+        };
+        written.map_err(|e| Error::Request(format!("{}: {e}; --out FILE names another place", out.display())))?;
         let tokens = TokenCounts::of(sources.iter().map(|s| &s.manifest));
         let (charts, trips) = (length(&data["charts"]), length(&data["browser"]["trips"]));
         answer(&match self.format {

@@ -20,9 +20,34 @@ pub(super) struct Greeting {
     pub process: usize,
     pub purpose: Purpose,
     pub same: RunIdentity,
+    /// What the other side's proof must answer; empty where the hosts file has no secret.
+    #[serde(default)]
+    pub nonce: String,
 }
 
-/// The answer of the process that accepts.
+/// The answer of the process that accepts: at once, or with a secret once the other side has proved that it knows it.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Answer {
+    Challenge(Challenge),
+    Welcome(Welcome),
+}
+
+/// Proves that the accepting process knows the secret, and asks for the same.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Challenge {
+    pub nonce: String,
+    pub proof: String,
+}
+
+/// The connecting process's proof.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Proof {
+    pub proof: String,
+}
+
+/// Whether this process takes part.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Welcome {
     pub refused: Option<String>,

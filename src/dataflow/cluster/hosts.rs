@@ -9,11 +9,16 @@ pub struct Hosts {
     /// `address:port`, by process.
     pub addresses: Vec<String>,
     pub process: usize,
+    /// What all processes know and nobody else; empty where the file has none.
+    pub secret: String,
 }
 
+/// What the line of the secret begins with.
+const SECRET: &str = "secret:";
+
 impl Hosts {
-    /// Reads one `address:port` a line; lines that are empty or begin with `#` don't count. Fails on what is no address, and on a
-    /// `process` that has no line.
+    /// Reads one `address:port` a line, and perhaps a line `secret: TEXT`; lines that are empty or begin with `#` don't count. Fails on what
+    /// is no address, and on a `process` that has no line.
     ///
     /// ```
     /// use flow::dataflow::cluster::Hosts;
@@ -22,8 +27,12 @@ impl Hosts {
     /// assert!(Hosts::parse("127.0.0.1:2101\n", 1).is_err());
     /// ```
     pub fn parse(text: &str, process: usize) -> Result<Hosts, ClusterError> {
-        let addresses: Vec<String> =
-            text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')).map(String::from).collect();
+        let lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')).map(String::from);
+        let (secrets, addresses): (Vec<String>, Vec<String>) = lines.partition(|line| line.starts_with(SECRET));
+        let secret = secrets.first().map_or("", |line| line[SECRET.len()..].trim()).to_owned();
+        if secrets.len() > 1 || secrets.len() == 1 && secret.is_empty() {
+            return Err(ClusterError::Secret);
+        }
         let is_bad = |a: &&String| a.rsplit_once(':').is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err());
         if let Some(bad) = addresses.iter().find(is_bad) {
             return Err(ClusterError::Address(bad.clone()));
@@ -31,7 +40,7 @@ impl Hosts {
         if process >= addresses.len() {
             return Err(ClusterError::NoProcess { process, addresses: addresses.len() });
         }
-        Ok(Hosts { addresses, process })
+        Ok(Hosts { addresses, process, secret })
     }
 }
 
@@ -68,5 +77,9 @@ mod tests {
         assert!(matches!(Hosts::parse("nonsense\n", 0), Err(ClusterError::Address(line)) if line == "nonsense"));
         assert!(Hosts::parse("nonsense\n", 0).unwrap_err().to_string().contains("address:port"));
         assert!(Hosts::parse("a:1\n", 3).unwrap_err().to_string().contains("no process 3"));
+        assert_eq!(Hosts::parse("secret: blue whale\na:1\n", 0).unwrap().secret, "blue whale");
+        for text in ["a:1\nsecret:\n", "secret: a\nsecret: b\na:1\n"] {
+            assert!(matches!(Hosts::parse(text, 0), Err(ClusterError::Secret)), "{text}");
+        }
     }
 }

@@ -137,7 +137,7 @@ mod tests {
         let addresses: Vec<String> = listeners.iter().map(|l| l.local_addr().unwrap().to_string()).collect();
         drop(listeners);
         let join = |process| {
-            let hosts = Hosts { addresses: addresses.clone(), process };
+            let hosts = Hosts { addresses: addresses.clone(), process, secret: String::new() };
             let same = RunIdentity { program: "1".into(), pipeline: "a".into(), workers: 1, processes: count };
             std::thread::spawn(move || {
                 Connections::new(&mut Cluster::join(&hosts, &same, serde_json::Value::Null, &Meanwhile::quiet()).unwrap()).unwrap()

@@ -1,6 +1,7 @@
 //! Waits for the other processes: with a time limit, with messages to whoever started this one, and with a way to cancel.
 
-use super::greeting::{say, Greeting, LineReader, Welcome};
+use super::greeting::{say, Answer, Challenge, Greeting, LineReader, Proof, Welcome};
+use super::secret::{is_proved, proof, Side};
 use super::{ClusterError, Hosts};
 use std::io::{self, ErrorKind};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -41,6 +42,16 @@ impl<'a> PeerWait<'a> {
     /// Begins now.
     pub(super) fn new(hosts: &'a Hosts, meanwhile: &'a Meanwhile<'a>) -> PeerWait<'a> {
         PeerWait { hosts, meanwhile, start: Instant::now(), announced: None }
+    }
+
+    /// The secret of the hosts file.
+    pub(super) fn secret(&self) -> &'a str {
+        &self.hosts.secret
+    }
+
+    /// Tells whoever started this process.
+    pub(super) fn tell(&self, text: &str) {
+        (self.meanwhile.tell)(text);
     }
 
     /// Whether the time limit has passed.
@@ -85,11 +96,21 @@ impl<'a> PeerWait<'a> {
         process: usize,
     ) -> Result<(Welcome, TcpStream), ClusterError> {
         let silent = |source: io::Error| ClusterError::NoAnswer { process, source };
+        let unproven = || ClusterError::Unproven { process, address: self.hosts.addresses[process].clone() };
+        let secret = self.secret();
         say(&stream, greeting).map_err(silent)?;
-        let mut awaited = LineReader::new(stream, Instant::now() + PATIENCE).map_err(silent)?;
+        let (mut awaited, mut proved) = (LineReader::new(stream, Instant::now() + PATIENCE).map_err(silent)?, secret.is_empty());
         loop {
             match awaited.look().map_err(silent)? {
-                Ok(answer) => return Ok(answer),
+                Ok((Answer::Welcome(welcome), stream)) if proved => return Ok((welcome, stream)),
+                Ok((Answer::Challenge(Challenge { nonce, proof: theirs }), stream)) if !proved => {
+                    if !is_proved(secret, Side::Accepts, greeting, &nonce, &theirs) {
+                        return Err(unproven());
+                    }
+                    say(&stream, &Proof { proof: proof(secret, Side::Connects, greeting, &nonce) }).map_err(silent)?;
+                    (awaited, proved) = (LineReader::new(stream, Instant::now() + PATIENCE).map_err(silent)?, true);
+                }
+                Ok(_) => return Err(unproven()),
                 Err(still) => awaited = still,
             }
             self.moment(process)?;

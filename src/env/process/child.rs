@@ -7,6 +7,7 @@ use super::ProcessSettings;
 use crossbeam_channel::{bounded, unbounded, Receiver, Sender};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -70,6 +71,11 @@ impl Child {
     /// The lines of its standard output, each with its time of arrival.
     pub fn output(&self) -> &Receiver<(Instant, ChildOutput)> {
         &self.output
+    }
+
+    /// Whether it has ended, and by a signal.
+    pub fn was_killed(&self) -> bool {
+        self.programs.ended(self.id).is_some_and(|status| status.signal().is_some())
     }
 
     /// Kills the process. Returns its exit status if it had ended by itself, and the last lines of its standard error, as text.

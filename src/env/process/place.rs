@@ -38,7 +38,7 @@ impl StartingProcess {
     }
 
     /// Waits for the answer. A process whose answer is invalid or late is killed.
-    pub fn greeted(self) -> Result<(Child, Hello), Fault> {
+    pub fn greeted(self) -> Result<(Child, Hello), FailedStart> {
         let StartingProcess(child, patience) = self;
         let answer = match child.output().recv_timeout(patience) {
             Ok((_, ChildOutput::Line(line))) => Hello::read(&line),
@@ -48,9 +48,19 @@ impl StartingProcess {
         };
         match answer {
             Ok(hello) => Ok((child, hello)),
-            Err(fault) => Err(Fault { text: fault.text + &child.end(true), ..fault }),
+            Err(fault) => {
+                let killed = fault.cause == Cause::Crash && child.was_killed();
+                Err(FailedStart { fault: Fault { text: fault.text + &child.end(true), ..fault }, killed })
+            }
         }
     }
+}
+
+/// Why a process didn't answer `hello`.
+pub struct FailedStart {
+    pub fault: Fault,
+    /// A signal ended it.
+    pub killed: bool,
 }
 
 /// What a request asks for.
@@ -163,16 +173,12 @@ impl ProcessSlot {
         let limit = Duration::from_secs_f64(settings.seconds);
         let mut closed = Vec::new();
         while let (Some(late), Some(child)) = (self.late(limit), &self.child) {
-            let came = match child.output().try_recv() {
-                Ok((at, came)) => {
-                    self.last = Some(at);
-                    came
-                }
-                Err(TryRecvError::Disconnected) => ChildOutput::End,
+            let (at, came) = match child.output().try_recv() {
+                Ok(came) => came,
+                Err(TryRecvError::Disconnected) => (Instant::now(), ChildOutput::End),
                 Err(TryRecvError::Empty) if Instant::now() < late => break,
                 Err(TryRecvError::Empty) => {
-                    let text = format!("no answer within {} s (a program must flush its output after each line)", settings.seconds);
-                    closed.extend(self.end(Fault::new(Cause::Timeout, text)));
+                    closed.extend(self.end(overdue(settings)));
                     break;
                 }
             };
@@ -181,8 +187,15 @@ impl ProcessSlot {
                 ChildOutput::TooLong => Err(malformed(format!("its answer is a line of more than {LONGEST} bytes"))),
                 ChildOutput::End => Err(Fault::new(Cause::Crash, "its process ended")),
             };
-            let answers =
-                answers.and_then(|(answers, long)| answers.into_iter().try_for_each(|answer| self.answered(answer, long, &mut closed)));
+            // A line without an answer gains no time.
+            let answers = answers.and_then(|(answers, long)| match answers.is_empty() {
+                true if at >= late => Err(overdue(settings)),
+                true => Ok(()),
+                false => {
+                    self.last = Some(at);
+                    answers.into_iter().try_for_each(|answer| self.answered(answer, long, &mut closed))
+                }
+            });
             if let Err(fault) = answers {
                 closed.extend(self.end(fault));
             }
@@ -216,6 +229,12 @@ impl ProcessSlot {
         let failed = |(i, open): (usize, PendingRequest)| (open, Err(if Some(i) == reason { fault.clone() } else { fault.of_another() }));
         open.into_iter().enumerate().map(failed).collect()
     }
+}
+
+/// Nothing was answered in time.
+fn overdue(settings: &ProcessSettings) -> Fault {
+    let text = format!("no answer within {} s (a program must flush its output after each line)", settings.seconds);
+    Fault::new(Cause::Timeout, text)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use super::answer;
 use super::error::{ProcessError, StartError};
 use super::hello::Hello;
-use super::place::{AnsweredRequest, ProcessSlot, RequestKind, StartingProcess};
+use super::place::{AnsweredRequest, FailedStart, ProcessSlot, RequestKind, StartingProcess};
 use super::programs::Programs;
 use super::request::{EpisodeRequest, Listing};
 use super::ProcessSettings;
@@ -59,7 +59,8 @@ impl Pool {
         let places = (0..settings.processes.max(1)).map(|_| ProcessSlot::default()).collect();
         let mut pool =
             Pool { settings, programs, hello: Hello::default(), places, episodes: BTreeMap::new(), known: Vec::new(), revived: 0 };
-        let hellos = pool.revive(&(0..pool.places.len()).collect::<Vec<_>>(), 1)?;
+        // A process that was killed is no broken program. Whatever else is wrong with the first start is wrong with the next.
+        let hellos = pool.revive(&(0..pool.places.len()).collect::<Vec<_>>(), |failed| failed.killed)?;
         pool.hello = hellos.into_iter().next().unwrap_or_default();
         Ok(pool)
     }
@@ -98,7 +99,7 @@ impl Pool {
             );
         }
         let live_before: Vec<_> = empty.iter().map(|place| (*place, std::mem::take(&mut self.places[*place].live))).collect();
-        self.revive(&empty, STARTS)?;
+        self.revive(&empty, |_| true)?;
         live_before.into_iter().for_each(|(place, live)| self.places[place].live = live);
         for (episode, ..) in starts {
             if let Some(live) = self.episodes.get_mut(episode) {
@@ -225,11 +226,16 @@ impl Pool {
         }
     }
 
-    /// Starts processes in these slots, all at once, each up to `tries` times. Returns their answers to `hello`.
-    fn revive(&mut self, places: &[usize], tries: usize) -> Result<Vec<Hello>, ProcessError> {
+    /// Starts processes in these slots, all at once, each up to [`STARTS`] times while what went wrong is worth another try. Returns their
+    /// answers to `hello`.
+    fn revive(&mut self, places: &[usize], is_worth: impl Fn(&FailedStart) -> bool) -> Result<Vec<Hello>, ProcessError> {
         let mut hellos = BTreeMap::new();
         let mut why = String::new();
-        for _ in 0..tries {
+        let mut again = true;
+        for _ in 0..STARTS {
+            if !again {
+                break;
+            }
             let missing: Vec<usize> = places.iter().copied().filter(|p| !hellos.contains_key(p)).collect();
             let begin = |place| StartingProcess::new(&self.settings, &self.programs).map(|starting| (place, starting));
             let begun: Result<Vec<(usize, StartingProcess)>, StartError> = missing.into_iter().map(begin).collect();
@@ -239,7 +245,10 @@ impl Pool {
                         hellos.insert(place, hello);
                         self.places[place].take(child);
                     }
-                    Err(fault) => why = fault.text,
+                    Err(failed) => {
+                        again &= is_worth(&failed);
+                        why = failed.fault.text;
+                    }
                 }
             }
         }

@@ -40,12 +40,13 @@ for ask in requests():
 "#;
 
 fn pool(processes: usize, seconds: f64) -> Pool {
-    let command = ["python3", "-c", PROGRAM].map(String::from).to_vec();
-    Pool::open(
-        ProcessSettings { name: "test".into(), command, processes, seconds, pass: vec![], split: None, item: None },
-        Programs::default(),
-    )
-    .unwrap()
+    open(&["python3", "-c", PROGRAM], processes, seconds).unwrap()
+}
+
+fn open(command: &[&str], processes: usize, seconds: f64) -> Result<Pool, ProcessError> {
+    let command = command.iter().map(|word| word.to_string()).collect();
+    let settings = ProcessSettings { name: "test".into(), command, processes, seconds, pass: vec![], split: None, item: None };
+    Pool::open(settings, Programs::default())
 }
 
 /// All answers to what was asked, by episode.
@@ -225,4 +226,36 @@ fn a_program_may_hold_any_number_of_episodes() {
     pool.begin(&[(0, EpisodeRequest::Reset(&task), true), (1, EpisodeRequest::Reset(&task), true)]).unwrap();
     assert!(answers(&mut pool).into_values().all(|view| view.is_ok()));
     assert_eq!(pool.room(), Some(usize::MAX - 1), "2^64 less two");
+}
+
+/// An empty list answers nothing, however often it comes.
+#[test]
+fn lines_without_an_answer_gain_no_time() {
+    let chatty = PROGRAM.replace(
+        "        if do == \"text\":",
+        "        while do == \"lists\":\n            print(\"[]\", flush=True); time.sleep(0.05)\n        if do == \"text\":",
+    );
+    let mut pool = open(&["python3", "-c", &chatty], 1, 1.0).unwrap();
+    reset(&mut pool, &[0]);
+    let start = Instant::now();
+    let fault = step(&mut pool, &[(0, "lists")]).remove(0).unwrap_err();
+    assert!(fault.cause == Cause::Timeout && fault.text.contains("no answer within 1 s"), "{fault:?}");
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_process_that_is_killed_before_its_hello_is_started_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let tries = folder.path().join("tries");
+    let program = folder.path().join("program.py");
+    std::fs::write(&program, PROGRAM).unwrap();
+    let script =
+        |ends: &str| format!("echo >> {0}; [ $(wc -l < {0}) -gt 2 ] || {ends}; exec python3 {1}", tries.display(), program.display());
+    let mut pool = open(&["sh", "-c", &script("kill -9 $$")], 1, 20.0).unwrap();
+    reset(&mut pool, &[0]);
+    // What ends by itself would end again.
+    std::fs::write(&tries, "").unwrap();
+    let error = open(&["sh", "-c", &script("exit 3")], 1, 20.0).err().unwrap().to_string();
+    assert!(error.contains("(exit status: 3)"), "{error}");
+    assert_eq!(std::fs::read_to_string(&tries).unwrap().lines().count(), 1);
 }
