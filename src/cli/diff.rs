@@ -194,7 +194,10 @@ fn credit(diff: &CreditDiff) -> String {
     text.push('\n');
     for (rows, way) in [(&diff.up, "up"), (&diff.down, "down")] {
         if !rows.is_empty() {
-            text += &format!("\nmoved farthest {way}\n");
+            text += &match diff.by_gradient {
+                true => format!("\nmoved {way}: the rows that moved the policy most\n"),
+                false => format!("\nmoved farthest {way}\n"),
+            };
         }
         rows.iter().for_each(|row| text += &moved(row));
     }
@@ -219,10 +222,10 @@ fn row_label(row: &Value) -> String {
 fn moved(row: &Value) -> String {
     let figure = |key: &str| row[key].as_f64().map_or("(not logged)".into(), |x| format!("{x:.4}"));
     let pair = |key: &str| format!("{} -> {}", figure(&format!("{key}_a")), figure(&format!("{key}_b")));
-    let more: Vec<String> = ["return", "baseline"]
+    let more: Vec<String> = [("return", "return"), ("baseline", "baseline"), ("logit_grad", "gradient")]
         .iter()
-        .filter(|key| row[format!("{key}_a")].is_number() || row[format!("{key}_b")].is_number())
-        .map(|key| format!("{key} {}", pair(key)))
+        .filter(|(key, _)| row[format!("{key}_a")].is_number() || row[format!("{key}_b")].is_number())
+        .map(|(key, name)| format!("{name} {}", pair(key)))
         .collect();
     let indent = if more.is_empty() { String::new() } else { format!("    {}\n", more.join(", ")) };
     format!("  {}  {}\n{indent}", pair("advantage"), row_label(row))

@@ -150,7 +150,10 @@ fn the_prompts_of_a_published_model_are_readable() {
             "{ new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }",
             "{ load: tests/golden/models/llama-tied, lora: { rank: 2, targets: [q_proj] } }",
         )
-        .replace("max_turns: 5", "max_turns: 2, system: 'You play {{ turn }}.', decode: free, max_tokens: 6, prompt: \"{{ observation }}\\n{{ form }}\"")
+        .replace(
+            "max_turns: 5",
+            "max_turns: 2, system: 'You play {{ turn }}.', decode: free, max_tokens: 6, prompt: \"{{ observation }}\\n{{ form }}\"",
+        )
         .replace("iterations: 3", "iterations: 1")
         .replace("batch: 6", "batch: 2")
         .replace("samples: 4", "samples: 2");

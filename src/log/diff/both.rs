@@ -33,6 +33,9 @@ const JOINED: &str = "x.task IS NOT NULL AND y.task IS NOT NULL";
 const SHARED: &str = "count(*) FILTER (WHERE x.task IS NOT NULL AND y.task IS NOT NULL), \
                       count(*) FILTER (WHERE y.task IS NULL), count(*) FILTER (WHERE x.task IS NULL)";
 
+/// Columns that are shown of a row whose advantage moved.
+const MORE: [&str; 3] = ["return", "baseline", "logit_grad"];
+
 fn key() -> String {
     NAME.map(quoted).join(", ")
 }
@@ -170,7 +173,12 @@ impl RunPair {
             let figure = |i| r.get::<_, Option<f64>>(i).map(|x| x.filter(|x| x.is_finite()));
             Ok((figure(0)?, figure(1)?, figure(2)?))
         })?;
+        // An advantage that moved is told by what it did: how much the row moved the policy, on the side where that is more.
+        let weighed = (0..2).all(|side| self.turns_have(side, "logit_grad"));
+        let by = if weighed { "greatest(coalesce(logit_grad_a, 0), coalesce(logit_grad_b, 0)) DESC, " } else { "" };
+        let select = "a AS advantage_a, b AS advantage_b, move";
         Ok(CreditDiff {
+            by_gradient: weighed,
             node_a: a,
             node_b: b,
             rows: rows[0],
@@ -181,16 +189,16 @@ impl RunPair {
             to_zero: rows[3],
             from_zero: rows[4],
             correlation,
-            up: self.examples("moves", "a AS advantage_a, b AS advantage_b, move", "move > 0", "move DESC", top)?,
-            down: self.examples("moves", "a AS advantage_a, b AS advantage_b, move", "move < 0", "move", top)?,
+            up: self.examples("moves", select, "move > 0", &format!("{by}move DESC"), top)?,
+            down: self.examples("moves", select, "move < 0", &format!("{by}move"), top)?,
         })
     }
 
-    /// Makes the table `moves`: the advantages on both sides, with the returns and baselines behind them as far as they are logged.
+    /// Makes the table `moves`: the advantages on both sides, with [`MORE`] as far as it is logged.
     fn moves(&self, a: &str, b: &str) -> Result<(), LogError> {
         let mut select =
             "x.advantage::DOUBLE AS a, y.advantage::DOUBLE AS b, y.advantage::DOUBLE - x.advantage::DOUBLE AS move".to_string();
-        for column in ["return", "baseline"] {
+        for column in MORE {
             for (side, node, name) in [(0, a, "x"), (1, b, "y")] {
                 let own = self.sides[side].iter().any(|(id, columns)| id == node && has(columns, column));
                 let from = if own { name } else { ["t", "u"][side] };
@@ -227,7 +235,7 @@ impl RunPair {
             let side = (0..2).find(|side| self.turns_have(*side, column));
             columns += &side.map_or(String::new(), |side| format!(", {}.{column}", ["t", "u"][side]));
         }
-        let more = ["return", "baseline"].map(|c| format!(", {c}_a, {c}_b")).concat();
+        let more = MORE.map(|c| format!(", {c}_a, {c}_b")).concat();
         let more = if table == "moves" { more.as_str() } else { "" };
         self.rows(&format!(
             "SELECT {key}{columns}, {select}{more} FROM (FROM {table} WHERE {which} ORDER BY {order}, {key} LIMIT {top}) m \

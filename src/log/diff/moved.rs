@@ -41,7 +41,9 @@ pub struct CreditDiff {
     pub from_zero: u64,
     /// Pearson's, over all rows in both; none where one side is constant.
     pub correlation: Option<f64>,
-    /// The rows that moved most, the farthest first.
+    /// Whether the rows below are those that moved the policy most, by `logit_grad`; else those whose advantage moved farthest.
+    pub by_gradient: bool,
+    /// Rows whose advantage moved, the most important first.
     pub up: Vec<Value>,
     pub down: Vec<Value>,
 }
