@@ -47,6 +47,7 @@ mod test;
 mod together;
 mod tokens;
 mod top;
+mod unusable;
 
 use crate::dataflow::cluster::end::end_process;
 use clap::{CommandFactory, Parser, Subcommand};
