@@ -1,7 +1,8 @@
 //! The limits on every template, a prompt's or the chat template of a published model: the steps that it may take, how wide it may format,
-//! and the length of its output. A text that a template holds in a variable and doubles is not bounded by
-//! this: minijinja has no limit on values.
+//! and the length of its output, each of which makes an error. minijinja has no limit on values, so the processor's time and the memory of a
+//! rendering are watched as well ([`limited`]).
 
+use crate::limit::limited;
 use minijinja::value::{Rest, Value, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, Template};
 use std::io::{self, Write};
@@ -10,7 +11,10 @@ use std::io::{self, Write};
 const FUEL: u64 = 10_000_000;
 
 /// Bytes that one rendering may come to: more than any model reads.
-const MOST: usize = 64 << 20;
+const MOST: usize = 16 << 20;
+
+/// Bytes of memory that one rendering may take.
+const MEMORY: u64 = 1 << 30;
 
 /// The widest field, and the most places, that `format` may be asked for.
 const WIDEST: u64 = 10_000;
@@ -52,13 +56,13 @@ fn too_wide(what: &str) -> Error {
     Error::new(ErrorKind::InvalidOperation, format!("`{what}` may be asked for {WIDEST} places at most"))
 }
 
-/// Renders a template to at most [`MOST`] bytes of text.
+/// Renders a template, called `what` in messages, to at most [`MOST`] bytes of text.
 ///
 /// # Errors
 /// What the template does wrong, or that it doesn't come to an end.
-pub fn render(template: &Template, with: Value) -> Result<String, Error> {
+pub fn render(what: &str, template: &Template, with: Value) -> Result<String, Error> {
     let mut text = LimitedBuffer(Vec::new());
-    let rendered = template.render_captured_to(with, &mut text).map(drop);
+    let rendered = limited(what, MEMORY, || template.render_captured_to(with, &mut text).map(drop));
     rendered.map_err(|error| match error.kind() {
         ErrorKind::OutOfFuel => Error::new(ErrorKind::InvalidOperation, format!("it takes more than {FUEL} steps: does a loop in it end?")),
         ErrorKind::WriteFailure => Error::new(ErrorKind::InvalidOperation, format!("what it makes is longer than {} MiB", MOST >> 20)),
@@ -92,7 +96,7 @@ mod tests {
         let mut environment = Environment::new();
         bound(&mut environment);
         environment.add_template("it", text).unwrap();
-        render(&environment.get_template("it").unwrap(), Value::UNDEFINED).map_err(|e| e.to_string())
+        render("a template", &environment.get_template("it").unwrap(), Value::UNDEFINED).map_err(|e| e.to_string())
     }
 
     #[test]
@@ -101,7 +105,7 @@ mod tests {
         let endless =
             "{% macro m() %}{% for i in range(99999) %}{% for j in range(99999) %}{{ '' }}{% endfor %}{% endfor %}{% endmacro %}{{ m() }}";
         assert!(rendered(endless).unwrap_err().contains("more than 10000000 steps"));
-        assert!(rendered("{% for i in range(99999) %}{{ 'x' * 100000 }}{% endfor %}").unwrap_err().contains("longer than 64 MiB"));
+        assert!(rendered("{% for i in range(99999) %}{{ 'x' * 100000 }}{% endfor %}").unwrap_err().contains("longer than 16 MiB"));
         for wide in
             ["{{ '%1000000000d' | format(1) }}", "{{ '%.1000000000f' | format(1.5) }}", "{{ '%99999999999999999999d' | format(1) }}"]
         {

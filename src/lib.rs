@@ -75,6 +75,7 @@ mod difflib;
 pub mod env;
 pub mod files;
 mod jinja;
+mod limit;
 pub mod log;
 pub mod memory;
 pub mod ops;

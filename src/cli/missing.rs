@@ -4,6 +4,7 @@ use super::described::properties;
 use super::fits::too_large;
 use super::models::{newest_of, pruned, run_at};
 use super::summary::shell_word;
+use super::unusable::unusable;
 use crate::files;
 use crate::pipeline::{contents, Catalog, Node, Pipeline, Wrong};
 use crate::policy::is_adapter;
@@ -11,7 +12,14 @@ use std::path::{Path, PathBuf};
 
 /// Models and programs that don't exist or are too large for this machine, each with its place in the pipeline, whose path is `file`.
 pub fn missing(pipeline: &Pipeline, file: &Path, catalog: &Catalog) -> Vec<Wrong> {
-    let mut missing_items: Vec<Wrong> = pipeline.models.iter().filter_map(|(name, model)| missing_model(name, model, file)).collect();
+    let (mut missing_items, mut found) = (Vec::new(), Vec::new());
+    for (name, model) in &pipeline.models {
+        match missing_model(name, model, file) {
+            Some(wrong) => missing_items.push(wrong),
+            None => found.push(name),
+        }
+    }
+    missing_items.extend(unusable(pipeline, found.into_iter()));
     for node in pipeline.all() {
         for (key, property) in catalog.operator(&node.op).into_iter().flat_map(|spec| properties(&spec.settings)) {
             missing_items.extend((property["x-names"] == "program").then(|| missing_program(node, key)).flatten());

@@ -49,6 +49,7 @@ mod test;
 mod together;
 mod tokens;
 mod top;
+mod unusable;
 mod vocabularies;
 
 use crate::dataflow::cluster::end::end_process;

@@ -1,4 +1,5 @@
-//! The engine: the only code that knows timely and differential. It knows no operator; operators meet it in [`Render`].
+//! The engine: with the files of the operators (`ops`), which are written in timely's terms, the only code that knows timely; the only code that knows
+//! differential. It knows no operator; operators meet it in [`Render`].
 //!
 //! - [`edge`]: Arrow record batches as timely's container, and how they are routed between workers; `columns`: the schema of an edge
 //! - [`stage`]: the one operator shape: wait for the frontier, run, emit

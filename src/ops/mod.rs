@@ -37,7 +37,8 @@ pub use tasks::drawn as game;
 use crate::dataflow::Render;
 use crate::pipeline::{self, Catalog, Node, Pipeline, Role, Wrong};
 use crate::policy::ModelSettings;
-use crate::rollout::agent::Agent;
+use crate::rollout::agent::{Agent, PromptLayout};
+use crate::rollout::context::PassageSlot;
 use crate::row;
 use checks::{acting, heads, served, shared, update_order};
 use serde_json::Value;
@@ -112,6 +113,37 @@ pub fn acts(node: &Node) -> bool {
 /// Whether the node learns from what actions earned: not what an expert did, and no values.
 pub fn learns_from_rewards(node: &Node) -> bool {
     is(node, Role::Learns) && gpu_update::learns_from_rewards(node)
+}
+
+/// What an agent of a node gives its model to read.
+pub struct AgentMessages {
+    /// The node.
+    pub node: String,
+    /// The model.
+    pub model: String,
+    /// Whether it begins with a system message.
+    pub system: bool,
+    /// Whether further messages follow after an answer.
+    pub conversation: bool,
+}
+
+/// The agents that play or reflect in a node, by what their models read.
+pub fn agents(node: &Node) -> Vec<AgentMessages> {
+    let settings = node.with.raw();
+    let own = [(&settings["agent"], true), (&settings["reflect"]["agent"], false)].into_iter();
+    let messages = |(agent, plays): (&Value, bool)| {
+        let agent: Agent = serde_json::from_value(agent.clone()).ok()?;
+        let remembers = agent
+            .memories()
+            .any(|memory| memory.place == PassageSlot::System && node.inputs.iter().any(|input| input.port == memory.memory));
+        Some(AgentMessages {
+            node: node.id.clone(),
+            system: agent.system.is_some() || remembers,
+            conversation: plays && agent.layout == PromptLayout::Chat,
+            model: agent.model,
+        })
+    };
+    own.filter_map(messages).collect()
 }
 
 /// Advice on a valid pipeline: nodes, each with a remark.

@@ -11,7 +11,12 @@ use std::path::{Path, PathBuf};
 /// Rewrites every path in the tree so that it begins where `flow` runs, and says where paths stand. `folders` are those of the texts by
 /// number; a text without one is an override.
 pub fn resolve(tree: &mut Tree, folders: &[&Path], catalog: &Catalog) -> Vec<Named> {
-    places(&tree.json(), catalog).into_iter().filter(|named| rewritten(tree, &named.path, folders)).collect()
+    let text = |tree: &mut Tree, named: &Named| {
+        let folder = tree.at_path(&named.path).and_then(|tree| folders.get(tree.at.text).copied());
+        named.mark == TEMPLATE && is_sentence(&named.name) && !folder.unwrap_or(Path::new("")).join(&named.name).exists()
+    };
+    let named = places(&tree.json(), catalog).into_iter();
+    named.filter(|named| !text(tree, named) && rewritten(tree, &named.path, folders)).collect()
 }
 
 /// Makes the path at `place` begin where `flow` runs; false where there is none.
@@ -57,14 +62,24 @@ fn nodes(nodes_of: &Value, at: &[String], catalog: &Catalog, all: &mut Vec<Named
     }
 }
 
-/// Whether a setting is a template itself and no file's name: it has a place, more than one line, or nothing in it.
+/// Whether a setting is a template itself and no file's name: it has a place, more than one line, or nothing in it; or it reads as a sentence, and
+/// no file has that name.
 pub fn is_template(setting: &str) -> bool {
+    is_marked(setting) || is_sentence(setting) && !Path::new(setting).exists()
+}
+
+fn is_marked(setting: &str) -> bool {
     setting.is_empty() || ["{{", "{%", "\n"].iter().any(|mark| setting.contains(mark))
+}
+
+/// Whether a setting has several words, and doesn't end as the names of text files do.
+fn is_sentence(setting: &str) -> bool {
+    setting.contains(' ') && ![".txt", ".md", ".jinja", ".j2"].iter().any(|end| setting.ends_with(end))
 }
 
 fn within(value: &Value, schema: &Value, at: &[String], all: &mut Vec<Named>) {
     for named in marks::marked(value, schema) {
-        if named.mark == FILE || named.mark == TEMPLATE && !is_template(&named.name) {
+        if named.mark == FILE || named.mark == TEMPLATE && !is_marked(&named.name) {
             all.push(Named { path: [at, &named.path].concat(), ..named });
         }
     }

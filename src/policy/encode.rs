@@ -5,7 +5,7 @@
 //! length, as in generation.
 
 use super::model::bert::{unread, Bert, BertConfig};
-use super::model::folder::LONGEST;
+use super::model::folder::{read as json, LONGEST};
 use super::model::parameters::Layout;
 use super::model::safetensors::SafetensorsFiles;
 use super::model::source;
@@ -13,6 +13,7 @@ use super::model::weights::Weights;
 use super::sequence::padded;
 use super::tensors::{indices, values};
 use super::threads::spread;
+use super::tokenizer::BoundedTokenizer;
 use super::{FileFault, PolicyError, PAD_TO};
 use crate::files;
 use serde_json::Value;
@@ -47,11 +48,11 @@ impl EncoderDescription {
     /// As when it is loaded: what is missing, damaged or unknown is named.
     pub fn read(folder: &Path) -> Result<Option<EncoderDescription>, PolicyError> {
         let path = folder.join("config.json");
-        if !path.exists() || json(&path)?["model_type"] != "bert" {
+        if !path.exists() || json::<Value>(&path)?["model_type"] != "bert" {
             return Ok(None);
         }
         let (config, tokenizer, _, layout) = open(folder)?;
-        let context = tokenizer.get_truncation().map_or(config.max_position_embeddings, |cut| cut.max_length);
+        let context = tokenizer.inner().get_truncation().map_or(config.max_position_embeddings, |cut| cut.max_length);
         let parameters = layout.len() as u64;
         Ok(Some(EncoderDescription { parameters, context, vocab: config.vocab_size, width: config.hidden_size }))
     }
@@ -61,7 +62,7 @@ impl EncoderDescription {
 pub struct Encoder {
     config: BertConfig,
     weights: Weights,
-    tokenizer: tokenizers::Tokenizer,
+    tokenizer: BoundedTokenizer,
 }
 
 impl Encoder {
@@ -88,7 +89,7 @@ impl Encoder {
         // Equal texts once, batches of one padded length.
         let mut lengths: BTreeMap<usize, BTreeMap<Vec<u32>, Vec<usize>>> = BTreeMap::new();
         for (index, text) in texts.iter().enumerate() {
-            let encoded = self.tokenizer.encode_fast(text.as_str(), true).map_err(|e| PolicyError::Torch(e.to_string()))?;
+            let encoded = self.tokenizer.encode(text, true).map_err(PolicyError::Template)?;
             let ids = encoded.get_ids().to_vec();
             lengths.entry(ids.len().next_multiple_of(PAD_TO)).or_default().entry(ids).or_default().push(index);
         }
@@ -111,15 +112,15 @@ impl Encoder {
 }
 
 /// An encoder's folder, opened and checked; no tensor is read.
-fn open(folder: &Path) -> Result<(BertConfig, tokenizers::Tokenizer, SafetensorsFiles, Layout), PolicyError> {
+fn open(folder: &Path) -> Result<(BertConfig, BoundedTokenizer, SafetensorsFiles, Layout), PolicyError> {
     let path = folder.join("config.json");
     let config = BertConfig::read(&json(&path)?).map_err(|fault| PolicyError::at(&path, fault))?;
     let pooling = folder.join("1_Pooling/config.json");
-    if pooling.exists() && json(&pooling)?["pooling_mode_mean_tokens"] != true {
+    if pooling.exists() && json::<Value>(&pooling)?["pooling_mode_mean_tokens"] != true {
         return Err(PolicyError::at(&pooling, FileFault::Unsupported("another pooling than the mean of the tokens".into())));
     }
     let tokenizer = tokenizer(folder, &config)?;
-    let vocab = tokenizer.get_vocab_size(true);
+    let vocab = tokenizer.inner().get_vocab_size(true);
     if vocab > config.vocab_size {
         return Err(PolicyError::at(folder, FileFault::Vocabulary { tokens: vocab, vocab: config.vocab_size }));
     }
@@ -144,21 +145,14 @@ fn vectors(config: &BertConfig, weights: &Weights, places: usize, texts: &[Token
     values(&(mean / length).narrow(0, 0, texts.len() as i64))
 }
 
-fn json(path: &Path) -> Result<Value, PolicyError> {
-    let text = files::text(path, LONGEST).map_err(|e| PolicyError::file(path, e))?;
-    serde_json::from_str(&text).map_err(|e| PolicyError::file(path, e))
-}
-
 /// The tokenizer in `folder`, which opens and closes texts, pads none, and cuts them where the model was trained to.
-fn tokenizer(folder: &Path, config: &BertConfig) -> Result<tokenizers::Tokenizer, PolicyError> {
+fn tokenizer(folder: &Path, config: &BertConfig) -> Result<BoundedTokenizer, PolicyError> {
     let path: PathBuf = folder.join("tokenizer.json");
     let text = files::text(&path, LONGEST).map_err(|e| PolicyError::file(&path, e))?;
-    let mut tokenizer: tokenizers::Tokenizer = text.parse().map_err(|e: tokenizers::Error| PolicyError::file(&path, e))?;
+    let mut tokenizer = BoundedTokenizer::read(&path.display().to_string(), &text).map_err(|e| PolicyError::file(&path, e))?;
     let trained = folder.join("sentence_bert_config.json");
-    let trained = if trained.exists() { json(&trained)?["max_seq_length"].as_u64() } else { None };
+    let trained = if trained.exists() { json::<Value>(&trained)?["max_seq_length"].as_u64() } else { None };
     let max_length = trained.map_or(config.max_position_embeddings, |most| config.max_position_embeddings.min(most as usize));
-    let truncation = tokenizers::TruncationParams { max_length, ..Default::default() };
-    tokenizer.with_truncation(Some(truncation)).map_err(|e| PolicyError::file(&path, e))?;
-    tokenizer.with_padding(None);
+    tokenizer.cut(Some(max_length)).map_err(|e| PolicyError::file(&path, e))?;
     Ok(tokenizer)
 }

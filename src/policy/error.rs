@@ -22,7 +22,9 @@ pub enum PolicyError {
     NotFinite { model: String, what: Cow<'static, str>, rows: Vec<usize> },
     /// A file or folder that can't be read or written.
     File { path: String, fault: FileFault },
-    /// A chat template that refuses a conversation.
+    /// An environment variable whose value means nothing.
+    Environment(String),
+    /// A chat template that refuses a conversation, or a tokenizer that refuses a text.
     Template(String),
     /// More memory is needed than there is, in bytes: at least so much for so many rows of so many tokens.
     Memory { rows: usize, tokens: usize, needs: u64, free: u64 },
@@ -93,6 +95,11 @@ pub enum ModelFault {
          weights before that, with a smaller `lr` or a lower `max_grad_norm`"
     )]
     Diverged { version: u64 },
+    #[error(
+        "a step at the learning rate {lr} made weights that are no numbers (NaN, or infinite), from gradients that are, so nothing was updated: the \
+         weights have outgrown their kind; train with a smaller `lr` or more `weight_decay`"
+    )]
+    NoStep { lr: f64 },
     #[error("its reference `{reference}` has another vocabulary")]
     ReferenceVocabulary { reference: String },
 }
@@ -161,6 +168,11 @@ pub enum FileFault {
     Model(#[from] ModelFault),
     #[error("there is no tensor `{tensor}`")]
     NoTensor { tensor: String },
+    #[error(
+        "there is no tensor `{tensor}`, but `{found}`: all names have another beginning, which wrappers such as DDP (`module.`) and torch.compile \
+         (`_orig_mod.`) add and bare models lack; save the model itself, unwrapped"
+    )]
+    Prefix { tensor: String, found: String },
     #[error("`{tensor}` holds numbers that are none (NaN, or infinite): these weights can't be used")]
     NotFinite { tensor: String },
     #[error("`{tensor}` has the sizes {size:?}, wanted {wanted:?}")]
@@ -216,7 +228,7 @@ impl PolicyError {
                 )
             }
             PolicyError::File { path, fault } => format!("{path}: {fault}"),
-            PolicyError::Template(what) => what.clone(),
+            PolicyError::Template(what) | PolicyError::Environment(what) => what.clone(),
             PolicyError::Memory { rows, tokens, needs, free } => format!(
                 "{rows} rows of {tokens} tokens need {} of memory at least, and {} are free: fewer rows at a time take less (`samples`, \
                  `micro_batch`, `micro_tokens`), and so does `base: int8`",

@@ -5,6 +5,7 @@ use super::generate::generate;
 use super::generate::store::Store;
 use super::generate::weigh::{self, ChoiceScores};
 use super::model::Net;
+use super::products::choice;
 use super::remote::ExportedAdapter;
 use super::tensors::values;
 use super::update::parallel::{hash, Parallel};
@@ -33,6 +34,7 @@ pub struct PolicyState {
 
 impl PolicyState {
     pub fn new(models: &BTreeMap<String, ModelSettings>, words: &[String], seed: u64, threads: usize) -> Result<PolicyState, PolicyError> {
+        choice::check()?;
         tch::set_num_threads(1);
         let device = Device::cuda_if_available();
         let threads = if device.is_cuda() { 1 } else { threads.max(1) };

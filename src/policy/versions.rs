@@ -4,7 +4,7 @@ use super::acting::Acting;
 use super::engine::MatrixFormat;
 use super::generate::store::Store;
 use super::model::adapter::{self, BaseLocation};
-use super::model::checkpoint;
+use super::model::checkpoint::{self, StoredModel};
 use super::model::lora::{Adapter, Lora};
 use super::model::saved::{self, SavedModel};
 use super::model::tiny::Tiny;
@@ -26,6 +26,30 @@ use tch::{Device, Kind, Tensor};
 /// Bytes of so many GB.
 fn bytes(gigabytes: Option<f64>) -> Option<u64> {
     gigabytes.map(|gigabytes| (gigabytes * 1e9) as u64)
+}
+
+/// A model as it lies on disk, and the adapter that it learns on; no weights are read.
+pub type OpenedModel = (StoredModel, Option<(Arc<Adapter>, adapter::StoredAdapter)>);
+
+/// Opens the model of `load`.
+///
+/// # Errors
+/// The setting that names what can't be opened, and why.
+pub fn opened(load: &LoadModel) -> Result<OpenedModel, (&'static str, PolicyError)> {
+    let mut stored = checkpoint::open(Path::new(&load.load)).map_err(|error| ("load", error))?;
+    let adapter = match &load.adapter {
+        None => None,
+        // The folder of an adapter names its base, too.
+        Some(folder) if *folder == load.load && !stored.adapters.is_empty() => stored.adapters.pop(),
+        Some(folder) => {
+            let own = || {
+                let own = adapter::StoredAdapter::open(Path::new(folder))?;
+                Ok((Arc::new(stored.adapted_by(&own)?), own))
+            };
+            Some(own().map_err(|error| ("adapter", error))?)
+        }
+    };
+    Ok((stored, adapter))
 }
 
 /// One model: its newest versions, its moments, and the weights it began with.
@@ -113,16 +137,7 @@ impl VersionedModel {
             Dtype::F32 => Kind::Float,
             Dtype::Bf16 => Kind::BFloat16,
         };
-        let mut stored = checkpoint::open(Path::new(&load.load))?;
-        let adapter = match &load.adapter {
-            None => None,
-            // The folder of an adapter names its base, too.
-            Some(folder) if *folder == load.load => stored.adapters.pop(),
-            Some(folder) => {
-                let own = adapter::StoredAdapter::open(Path::new(folder))?;
-                Some((Arc::new(stored.adapted_by(&own)?), own))
-            }
-        };
+        let (stored, adapter) = opened(load).map_err(|(_, error)| error)?;
         let base = match &adapter {
             Some((_, own)) if load.adapter.as_ref() == Some(&load.load) => own.base()?.display().to_string(),
             _ => load.load.clone(),
@@ -144,14 +159,7 @@ impl VersionedModel {
             Base::F32 => Some(MatrixFormat::F32),
         };
         if let Some(kept) = kept {
-            let why = match dropout {
-                _ if device.is_cuda() => Some("a GPU computes in other kinds"),
-                _ if load.dtype != Dtype::F32 => Some("what stands beside it is computed in f32: leave `dtype` out"),
-                None => Some("only the base of an adapter stands still: say `lora` or `adapter`"),
-                Some(dropout) if dropout > 0.0 => Some("an adapter beside it has no dropout"),
-                Some(_) => None,
-            };
-            if let Some(why) = why {
+            if let Some(why) = load.base_fault(device, dropout) {
                 return Err(wrong(ModelFault::Base { why: why.into() }));
             }
             model = model.packed(kept, !named);

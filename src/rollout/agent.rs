@@ -56,7 +56,7 @@ pub struct Agent {
     #[serde(default)]
     #[schemars(extend("x-names" = "template", "x-known" = ["board", "full"]))]
     pub prompt: Option<String>,
-    /// A template, or a file with one, of a system message before it; where the model knows no messages the two follow one another. An empty text
+    /// A template, or a file with one, of a system message before it, such as `You are terse.`; where the model knows no messages the two follow one another. An empty text
     /// is an empty message, where models put one of their own in place of none.
     #[serde(default)]
     #[schemars(extend("x-names" = "template"))]

@@ -1,4 +1,5 @@
-//! How episodes are played and reflected on: the room in which an environment and a policy meet. It knows no graph and no timely.
+//! How episodes are played and reflected on: the room in which an environment and a policy meet. It knows no timely, and of a
+//! pipeline's graph only the node whose settings `points` checks.
 //!
 //! A [`sampler::Sampler`] plays: a [`player`] shows the policy a [`prompt`], alone or in a [`conversation`], and reads an [`action`] from what
 //! it says (`answers`), or asks the expert, and the turn is taken into its [`episode`]. A critic may [`rank`] the actions beside the policy, or the policy

@@ -99,7 +99,8 @@ impl PromptTemplate {
     pub fn fill(&self, mut filling: impl FnMut(&'static str) -> Value) -> Result<String, TemplateError> {
         let places = Value::from_pairs(self.asks.iter().map(|place| (*place, filling(place))));
         let template = self.environment.get_template(ONLY).map_err(|error| template_error(error, "", &self.file))?;
-        jinja::render(&template, places).map_err(|error| template_error(error, template.source(), &self.file))
+        jinja::render(self.file.as_deref().unwrap_or("the template of a prompt"), &template, places)
+            .map_err(|error| template_error(error, template.source(), &self.file))
     }
 
     /// The words between the placeholders, for a vocabulary; none if the template can't be rendered with texts.
@@ -146,7 +147,7 @@ impl TemplateError {
     pub fn help(&self) -> &str {
         match self {
             TemplateError::File { .. } => {
-                "paths begin in the folder of the file that names them; a text with a place such as `{{ memory }}`, or of more than one line, is a template itself"
+                "paths begin in the folder of the file that names them; a text with a place such as `{{ memory }}`, of more than one line, or of several words is a template itself"
             }
             TemplateError::Wrong { help, .. } => help,
         }
@@ -220,7 +221,10 @@ mod tests {
         let any = |text: &str| PromptTemplate::read_any(text, PLACES).and_then(|template| template.fill(|_| Value::UNDEFINED));
         assert_eq!(any("").unwrap(), "");
         assert_eq!(any("Be brief.\nBe kind.\n").unwrap(), "Be brief.\nBe kind.");
-        assert!(any("Be brief.").unwrap_err().to_string().starts_with("`Be brief.` can't be read"), "one line names a file");
+        assert_eq!(any("You are terse.").unwrap(), "You are terse.", "a line of words that names no file");
+        for file in ["none", "my prompts/none.txt"] {
+            assert!(any(file).unwrap_err().to_string().starts_with(&format!("`{file}` can't be read")), "one line names a file");
+        }
         assert!(PromptTemplate::read("", PLACES).is_err() && PromptTemplate::read("a\nb", PLACES).is_err());
     }
 

@@ -25,6 +25,7 @@ mod log_query;
 mod loops;
 mod lora;
 mod memory;
+mod models;
 mod pipeline_tests;
 mod ppo;
 mod processes;

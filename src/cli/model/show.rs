@@ -25,13 +25,19 @@ pub fn show(path: &Path) -> CommandResult {
         return Ok(ExitCode::SUCCESS);
     }
     let model = Description::read(path)?;
-    let Description { architecture, parameters, context, vocab, template, ends, value, .. } = &model;
+    let Description { architecture, parameters, context, vocab, padding, template, opening, ends, value, .. } = &model;
+    let padded = if *padding > 0 { format!(" (and {padding} rows that no text has, which get no probability)") } else { String::new() };
+    let template = match (*template, &opening[..]) {
+        (true, _) => "yes".into(),
+        (false, []) => "none: prompts are read as they are".into(),
+        (false, tokens) => format!("none: prompts are read as they are, after {}", tokens.join(" ")),
+    };
     let mut lines = vec![
         format!("architecture     {architecture}{}", if *value { ", with a value head" } else { "" }),
         format!("parameters       {parameters}"),
         format!("context          {context} tokens"),
-        format!("vocabulary       {vocab} tokens; an answer ends with {}", ends.join(" or ")),
-        format!("chat template    {}", if *template { "yes" } else { "none: prompts are read as they are" }),
+        format!("vocabulary       {vocab} tokens{padded}; an answer ends with {}", ends.join(" or ")),
+        format!("chat template    {template}"),
         String::new(),
         format!("{:<48}{:>12}{:>12}", "memory, without activations", "f32", "bf16"),
     ];

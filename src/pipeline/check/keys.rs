@@ -59,7 +59,7 @@ pub fn unknown_keys(tree: &Tree, known: &[&str], what: &str, report: &mut Report
 /// Reports a key that has no meaning.
 pub fn unknown_key(entry: &TreeEntry, known: &[&str], what: &str, report: &mut Report) {
     let help = match entry.key.as_str() {
-        "<<" => Some("merge keys aren't supported: write the keys out".into()),
+        "<<" => Some("merge keys aren't read: write the keys out, or take them from another pipeline by `like:`".into()),
         key => report
             .guess(key, known.iter().copied())
             .map(|k| format!("did you mean `{k}`?"))

@@ -136,7 +136,7 @@ pub fn each_output(running: &AdaptedEngine, states: &[f32], mut each: impl FnMut
         let count = states.len() / config.width;
         output.multiply(*isa, StridedRows { numbers: states, stride: config.width, count }, &mut rounded, &mut y);
         for (i, row) in y.chunks_mut(output.stride()).take(count).enumerate() {
-            each(number * CHUNK + i, &mut row[..output.outputs()]);
+            each(number * CHUNK + i, &mut row[..config.tokens]);
         }
     }
 }
@@ -149,15 +149,15 @@ mod tests {
     #[test]
     fn probabilities_as_worked_by_hand() {
         let logits = [0.0, 2f32.ln(), 5f32.ln()];
-        let mass_at = |temperature: f32| mass(Isa::Plain, &logits, temperature);
+        let mass_at = |temperature: f32| mass(Isa::PLAIN, &logits, temperature);
         assert!((logprob(logits[1], 1.0, mass_at(1.0)) - 0.25f32.ln()).abs() < 1e-6);
-        assert!((entropy(Isa::Plain, &logits, 1.0, mass_at(1.0)) - 0.900_256).abs() < 1e-5);
+        assert!((entropy(Isa::PLAIN, &logits, 1.0, mass_at(1.0)) - 0.900_256).abs() < 1e-5);
         // (1 - 1/4)^2 + (1/8)^2 + (5/8)^2 = 0.96875; its root is 0.984251.
-        assert!((slope(Isa::Plain, &logits, 1, 1.0, mass_at(1.0)) - 0.984_251).abs() < 1e-6);
+        assert!((slope(Isa::PLAIN, &logits, 1, 1.0, mass_at(1.0)) - 0.984_251).abs() < 1e-6);
         let hot = 2f32.sqrt() / (1.0 + 2f32.sqrt() + 5f32.sqrt());
         assert!((logprob(logits[1], 2.0, mass_at(2.0)) - hot.ln()).abs() < 1e-6);
         let mut to = [1.0; 3];
-        add_probabilities(Isa::Plain, &logits, 1.0, mass_at(1.0), 8.0, &mut to);
+        add_probabilities(Isa::PLAIN, &logits, 1.0, mass_at(1.0), 8.0, &mut to);
         assert!(to.iter().zip([2.0, 3.0, 6.0]).all(|(a, b)| (a - b).abs() < 1e-5), "{to:?}");
     }
 }

@@ -61,15 +61,13 @@ impl FrozenMatrix {
         }
     }
 
-    /// The transpose.
-    pub fn turned(&self) -> FrozenMatrix {
+    /// The transpose of the first `rows` rows: what lies beyond them takes no part in how they are rounded.
+    pub fn turned(&self, rows: usize) -> FrozenMatrix {
         match self {
             FrozenMatrix::Int8(matrix) => {
-                FrozenMatrix::Int8(Matrix::from_fn(matrix.inputs(), matrix.outputs(), |output, input| matrix.at(input, output)))
+                FrozenMatrix::Int8(Matrix::from_fn(matrix.inputs(), rows, |output, input| matrix.at(input, output)))
             }
-            FrozenMatrix::F32(dense) => {
-                FrozenMatrix::F32(Dense::from_fn(dense.inputs(), dense.outputs(), |output, input| dense.at(input, output)))
-            }
+            FrozenMatrix::F32(dense) => FrozenMatrix::F32(Dense::from_fn(dense.inputs(), rows, |output, input| dense.at(input, output))),
         }
     }
 
@@ -150,7 +148,7 @@ impl FrozenLinear {
     }
 
     fn turned(&self) -> &FrozenMatrix {
-        self.turned.get_or_init(|| self.weight.turned())
+        self.turned.get_or_init(|| self.weight.turned(self.weight.outputs()))
     }
 
     /// The outputs for the rows of `x`, in place of what is in `y`.

@@ -71,13 +71,13 @@ mod tests {
     fn a_norm_as_worked_by_hand() {
         let norm = |x: [f32; 2]| {
             let mut y = [0.0; 2];
-            normed(Isa::Plain, &x, 2, &[1.0, 2.0], 0.0, &mut y);
+            normed(Isa::PLAIN, &x, 2, &[1.0, 2.0], 0.0, &mut y);
             y
         };
         let y = norm([3.0, 4.0]);
         assert!((y[0] - 0.848_528).abs() < 1e-6 && (y[1] - 2.262_742).abs() < 1e-6, "{y:?}");
         let mut to = [0.0; 2];
-        back(Isa::Plain, &[3.0, 4.0], &[1.0, 2.0], 0.0, &[1.0, 0.0], 2, &mut to);
+        back(Isa::PLAIN, &[3.0, 4.0], &[1.0, 2.0], 0.0, &[1.0, 0.0], 2, &mut to);
         let quotient = |a: [f32; 2], b: [f32; 2]| (norm(a)[0] - norm(b)[0]) / 0.02;
         let expected = [quotient([3.01, 4.0], [2.99, 4.0]), quotient([3.0, 4.01], [3.0, 3.99])];
         assert!(to.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-4), "{to:?} {expected:?}");

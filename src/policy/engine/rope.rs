@@ -55,11 +55,11 @@ mod tests {
     fn a_pair_is_turned_by_place_times_frequency() {
         let rope = RopeTables::new(&RopeConfig { base: 100.0, scaling: Scaling::None }, 4, 3);
         let mut x = [1.0, 2.0, 3.0, 4.0];
-        turn(Isa::Plain, &mut x, rope.at(2), false);
+        turn(Isa::PLAIN, &mut x, rope.at(2), false);
         let (a, b) = (2f32, 0.2f32);
         let expected = [a.cos() - 3.0 * a.sin(), 2.0 * b.cos() - 4.0 * b.sin(), 3.0 * a.cos() + a.sin(), 4.0 * b.cos() + 2.0 * b.sin()];
         assert!(x.iter().zip(expected).all(|(x, expected)| (x - expected).abs() < 1e-6), "{x:?}");
-        turn(Isa::Plain, &mut x, rope.at(2), true);
+        turn(Isa::PLAIN, &mut x, rope.at(2), true);
         assert!(x.iter().zip([1.0, 2.0, 3.0, 4.0]).all(|(x, expected)| (x - expected).abs() < 1e-6), "and back");
     }
 }

@@ -164,8 +164,8 @@ impl Tape {
         let output = engine.output();
         let mut dstates = vec![0.0; self.states.len()];
         let choices_of = by_state(choices, self.output_nodes.len());
-        let vocab = output.outputs();
-        let turned = engine.turned_output.get_or_init(|| output.turned());
+        let vocab = engine.config.tokens;
+        let turned = engine.turned_output.get_or_init(|| output.turned(vocab));
         let (mut rounded, mut product, mut part) = (Rounded::default(), Vec::new(), Vec::new());
         let mut weights = vec![0.0; width];
         for first in (0..self.output_nodes.len()).step_by(CHUNK) {

@@ -6,7 +6,7 @@ use super::{AdaptedEngine, Engine, MatrixFormat};
 use crate::policy::model::lora::{Adapter, Lora};
 use crate::policy::model::reading::{Cut, TrieTensors};
 use crate::policy::model::{find, Architecture, Net};
-use crate::policy::products::isa::{Isa, ALL};
+use crate::policy::products::isa::Isa;
 use crate::policy::tensors::{indices, values};
 use crate::policy::trie::Trie;
 use crate::seed::Random;
@@ -156,14 +156,14 @@ fn together(running: &AdaptedEngine, sequences: &[Vec<u32>], step: usize) -> Vec
 fn a_row_has_the_same_bits_in_any_company() {
     for architecture in architectures() {
         let sequences = sequences();
-        let (_, plain) = both(&architecture, MatrixFormat::Int8, Isa::Plain);
+        let (_, plain) = both(&architecture, MatrixFormat::Int8, Isa::PLAIN);
         let alone: Vec<Vec<u32>> = sequences.iter().flat_map(|sequence| together(&plain, std::slice::from_ref(sequence), 1)).collect();
-        for isa in ALL.into_iter().filter(|isa| isa.here()) {
+        for isa in Isa::available() {
             let (_, running) = both(&architecture, MatrixFormat::Int8, isa);
             for step in [1, 5, 100] {
                 assert!(together(&running, &sequences, step) == alone, "{}, {isa}, {step} tokens a step", architecture.name());
             }
-            let many: Vec<Vec<u32>> = sequences.iter().cycle().take(if isa > Isa::Plain { 128 } else { 9 }).cloned().collect();
+            let many: Vec<Vec<u32>> = sequences.iter().cycle().take(if isa > Isa::PLAIN { 128 } else { 9 }).cloned().collect();
             let last = many.len() - 1;
             assert!(together(&running, &many, 100)[last] == alone[last % sequences.len()], "among {}", last + 1);
             let mut ends = Vec::new();

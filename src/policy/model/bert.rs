@@ -72,7 +72,7 @@ impl BertConfig {
         if sizes.contains(&0) || config.type_vocab_size == 0 {
             return Err(ModelFault::ZeroSize.into());
         }
-        if sizes.iter().any(|size| *size > 1 << 24) {
+        if num_hidden_layers > 1000 || sizes.iter().any(|size| *size > 1 << 24) {
             return Err(ModelFault::TooLarge.into());
         }
         if !hidden_size.is_multiple_of(num_attention_heads) {

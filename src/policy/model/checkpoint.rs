@@ -1,6 +1,7 @@
 //! Models on disk, as they are opened: what `flow` saved, an ordinary Hugging Face folder, a GGUF file, or an adapter's folder.
 
-use super::folder::{read, LONGEST};
+use super::config::{EMBEDDING, OUTPUT};
+use super::folder::{names, read, LONGEST, WANTED};
 use super::gguf::{self, Gguf};
 use super::lora::Adapter;
 use super::safetensors::SafetensorsFiles;
@@ -69,6 +70,14 @@ fn open_plain(path: &Path, adapted: bool) -> Result<StoredModel, PolicyError> {
         return open_gguf(&file);
     }
     let config = path.join(CONFIG);
+    if path.is_dir() && !config.exists() {
+        let unusable = |what: String| Err(PolicyError::at(path, FileFault::Unusable(what)));
+        return match &names(path)[..] {
+            [] => unusable(format!("the folder is empty: {WANTED}")),
+            all if ggufs(path).len() > 1 => unusable(format!("there are several GGUF files; name one of them: {}", listed(all))),
+            all => unusable(format!("there is no `{CONFIG}`, but {}; {WANTED}", listed(all))),
+        };
+    }
     let json: Value = read(&config)?;
     if json.get("format").is_none() && json.get("model_type").is_some() {
         open_published(path, &json)
@@ -84,6 +93,13 @@ pub fn gguf_at(path: &Path) -> Option<PathBuf> {
     }
     let found = if path.join(CONFIG).exists() { Vec::new() } else { ggufs(path) };
     found.first().filter(|first| found.len() == 1 || gguf::parts(first) == found).cloned()
+}
+
+/// The first names of a folder's files, for a message.
+fn listed(names: &[String]) -> String {
+    let first: Vec<String> = names.iter().take(5).map(|name| format!("`{name}`")).collect();
+    let more = names.len().saturating_sub(first.len());
+    first.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
 }
 
 /// The GGUF files in a folder, by name.
@@ -116,7 +132,8 @@ fn open_own(folder: &Path, json: Value, adapted: bool) -> Result<StoredModel, Po
 
 fn open_published(folder: &Path, config: &Value) -> Result<StoredModel, PolicyError> {
     let path = folder.join(CONFIG);
-    let architecture = described(config).map_err(|fault| PolicyError::at(&path, fault))?;
+    let wrong = |fault| PolicyError::at(&path, fault);
+    let mut architecture = described(config).map_err(wrong)?;
     let mut files = BTreeMap::new();
     for name in FILES {
         let path = folder.join(name);
@@ -126,14 +143,36 @@ fn open_published(folder: &Path, config: &Value) -> Result<StoredModel, PolicyEr
             Err(error) => return Err(PolicyError::file(&path, error)),
         }
     }
+    if !files.contains_key(FILES[0]) {
+        return Err(PolicyError::at(folder, FileFault::Unusable(without_tokenizer(folder))));
+    }
     let tokenizer = Arc::new(Tokenizer::published(&files, config, folder)?);
     let source = Box::new(SafetensorsFiles::of_folder(folder)?);
+    // As `transformers`: an output matrix that lies there and isn't the embedding counts, whatever the configuration says.
+    if config["tie_word_embeddings"] == true && source.differ(EMBEDDING, OUTPUT)? {
+        let mut untied = config.clone();
+        untied["tie_word_embeddings"] = false.into();
+        architecture = described(&untied).map_err(wrong)?;
+    }
     let (trained, moments) = (folder.join(TRAINED), folder.join(MOMENTS));
     let trained = if trained.exists() { read(&trained)? } else { TrainingProgress::default() };
     let moments = if moments.exists() { Some(SafetensorsFiles::open(&moments, vec![moments.clone()])?) } else { None };
     // The output layer of a model that ties it, and tables that follow from the configuration: some checkpoints have them.
     let unread = |name: &str| name == "lm_head.weight" || name.ends_with("rotary_emb.inv_freq");
     StoredModel { architecture, tokenizer, source, trained, moments, adapters: Vec::new() }.checked(unread)
+}
+
+/// What is wrong with a folder without `tokenizer.json`, by what it has in its place.
+fn without_tokenizer(folder: &Path) -> String {
+    let others = ["tokenizer.model", "vocab.json", "merges.txt", "vocab.txt"];
+    let found: Vec<String> = names(folder).into_iter().filter(|name| others.contains(&name.as_str())).collect();
+    if found.is_empty() {
+        return format!("there is no `tokenizer.json`: {WANTED}");
+    }
+    let found = listed(&found);
+    format!(
+        "there is no `tokenizer.json`, but {found}: make it of that by transformers' `AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)`"
+    )
 }
 
 fn open_gguf(path: &Path) -> Result<StoredModel, PolicyError> {
@@ -180,7 +219,7 @@ impl StoredModel {
         if tokens > vocab {
             return Err(PolicyError::at(self.source.path(), FileFault::Vocabulary { tokens, vocab }));
         }
-        Ok(self)
+        Ok(StoredModel { architecture: self.architecture.with_tokens(tokens), ..self })
     }
 
     /// Reads the tensors, as numbers of `kind`; what adapters there are becomes part of them.

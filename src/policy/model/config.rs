@@ -39,8 +39,11 @@ pub struct Biases {
 /// Sizes and constants of a decoder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DecoderConfig {
-    /// Tokens.
+    /// Rows of the token embedding.
     pub vocab: usize,
+    /// The tokens that the tokenizer knows: the first rows. Published embeddings are padded, and a row beyond the tokens has no text, so it is never
+    /// read and gets no probability.
+    pub tokens: usize,
     /// Blocks.
     pub layers: usize,
     /// Numbers of a state in the residual stream.
@@ -67,6 +70,8 @@ pub struct DecoderConfig {
     pub output: OutputHead,
 }
 
+/// More blocks than any model has.
+const LAYERS: usize = 1000;
 /// The most numbers that the tables of rotary positions may have: a million places of heads of 256.
 const PLACES: usize = 1 << 28;
 
@@ -84,7 +89,7 @@ impl DecoderConfig {
             return Err(ModelFault::OddHead { head });
         }
         let largest = [vocab, width, hidden, heads.saturating_mul(head)].into_iter().max().unwrap_or(0);
-        if largest.saturating_mul(width).saturating_mul(layers) > 1 << 50 {
+        if layers > LAYERS || largest.saturating_mul(width).saturating_mul(layers) > 1 << 50 {
             return Err(ModelFault::TooLarge);
         }
         if context.saturating_mul(head) > PLACES {
@@ -96,7 +101,7 @@ impl DecoderConfig {
     /// What generation and updates need to know.
     pub fn sizes(&self) -> Sizes {
         let cached = 2 * self.layers * self.kv_heads * self.head;
-        Sizes { vocab: self.vocab, context: self.context, width: self.width, value: self.output == OutputHead::Value, cached }
+        Sizes { vocab: self.tokens, context: self.context, width: self.width, value: self.output == OutputHead::Value, cached }
     }
 
     /// The parameters, under the names of the Llama family on Hugging Face.

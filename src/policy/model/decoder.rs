@@ -111,6 +111,11 @@ impl Architecture for DecoderArchitecture {
         }))
     }
 
+    fn with_tokens(&self, tokens: usize) -> Arc<dyn Architecture> {
+        let config = DecoderConfig { tokens: tokens.min(self.config.vocab), ..self.config.clone() };
+        Arc::new(DecoderArchitecture { name: self.name, config, json: self.json.clone() })
+    }
+
     fn name(&self) -> &'static str {
         self.name
     }
@@ -164,15 +169,18 @@ impl Decoder {
                 norm2: get("post_attention_layernorm"),
             }
         };
-        let output = match config.output {
-            OutputHead::Own => OUTPUT,
-            OutputHead::Tied => EMBEDDING,
-            OutputHead::Value => VALUE_HEAD,
+        let (output, rows) = match config.output {
+            OutputHead::Own => (OUTPUT, config.tokens),
+            OutputHead::Tied => (EMBEDDING, config.tokens),
+            OutputHead::Value => (VALUE_HEAD, 1),
         };
+        let output = weights.get(output);
+        // A slice of all rows would cost a copy on the way back.
+        let output = if output.size()[0] == rows as i64 { output } else { output.narrow(0, 0, rows as i64) };
         Decoder {
             config: config.clone(),
             embedding: weights.get(EMBEDDING),
-            output: weights.get(output),
+            output,
             blocks: (0..config.layers).map(block).collect(),
             norm: weights.get(NORM),
             rope,

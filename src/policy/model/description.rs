@@ -20,6 +20,10 @@ pub struct Description {
     pub context: usize,
     /// How many tokens it knows.
     pub vocab: usize,
+    /// Rows of its embedding beyond these, which no text has.
+    pub padding: usize,
+    /// The tokens that open the first prompt, where there is no template.
+    pub opening: Vec<String>,
     /// Whether it has a chat template.
     pub template: bool,
     /// The texts of the tokens that end an answer.
@@ -45,6 +49,8 @@ impl Description {
             parameters: stored.architecture.layout().len() as u64,
             context: sizes.context,
             vocab: sizes.vocab,
+            padding: stored.architecture.sized().vocab - sizes.vocab,
+            opening: stored.tokenizer.opening(),
             template: stored.tokenizer.has_template(),
             ends,
             value: stored.values(),

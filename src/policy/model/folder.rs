@@ -59,11 +59,49 @@ fn replace(from: &Path, to: &Path) -> Result<(), PolicyError> {
     Ok(())
 }
 
+/// How a pointer of Git LFS begins, which stands for a large file until that is fetched.
+pub const POINTER: &str = "version https://git-lfs";
+/// What is wrong with a file that is one.
+pub const NOT_FETCHED: &str = "this is a Git LFS pointer in place of the file: `git lfs pull` fetches it";
+
+/// What a model's folder must have, for whoever looks for it there.
+pub const WANTED: &str = "a model's folder has `config.json`, `tokenizer.json`, and `model.safetensors` or the shards that \
+    `model.safetensors.index.json` names; or one GGUF file";
+
+/// The names of the files in a folder, sorted.
+pub fn names(folder: &Path) -> Vec<String> {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = files.map(|file| file.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
 /// A configuration, a vocabulary or a tokenizer is no longer, in bytes.
 pub const LONGEST: u64 = 256 << 20;
 
 /// Reads a value from JSON.
 pub fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, PolicyError> {
     let text = files::text(path, LONGEST).map_err(|e| PolicyError::file(path, e))?;
-    serde_json::from_str(&text).map_err(|e| PolicyError::file(path, e))
+    parse(&text).map_err(|what| PolicyError::file(path, what))
+}
+
+/// A value of JSON text, which may begin with a byte order mark.
+///
+/// # Errors
+/// What is wrong with it, and in which line.
+pub fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
+    if text.starts_with(POINTER) {
+        return Err(NOT_FETCHED.into());
+    }
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    serde_json::from_str(text).map_err(|e| {
+        let place = |line: &str| line.get(e.column().saturating_sub(1)..).unwrap_or_default().trim_start_matches('-').to_owned();
+        let rest = text.lines().nth(e.line().saturating_sub(1)).map(place).unwrap_or_default();
+        match ["NaN", "Infinity", "nfinity"].into_iter().find(|word| rest.starts_with(word)) {
+            Some(_) => {
+                format!("JSON has no NaN and no Infinity, which Python writes: line {} has one; give it a number, or null", e.line())
+            }
+            None => e.to_string(),
+        }
+    })
 }

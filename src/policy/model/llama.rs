@@ -6,7 +6,7 @@ use super::decoder::DecoderArchitecture;
 use super::fields::Fields;
 use super::Architecture;
 use crate::policy::FileFault;
-use serde_json::Value;
+use serde_json::{json, Value};
 use std::sync::Arc;
 
 /// Its `model_type`.
@@ -14,7 +14,7 @@ pub const NAME: &str = "llama";
 
 /// Reads its `config.json`.
 pub fn read(config: &Value) -> Result<Arc<dyn Architecture>, FileFault> {
-    let fields = Fields::read(config)?;
+    let fields = Fields::read(config, json!({ "max_position_embeddings": 2048 }))?;
     let biases = Biases { qkv: fields.attention_bias, out: fields.attention_bias, feed_forward: fields.mlp_bias };
     Ok(Arc::new(DecoderArchitecture::new(NAME, fields.decoder(biases, false)?, config)))
 }

@@ -57,11 +57,11 @@ impl Lora {
         let rest = tensor.strip_prefix(PREFIX)?;
         rest.strip_suffix(".lora_A.weight").or(rest.strip_suffix(".lora_B.weight"))
     }
+}
 
-    /// The target that `module` belongs to.
-    fn target(&self, module: &str) -> Option<&String> {
-        self.targets.iter().find(|target| module == *target || module.ends_with(&format!(".{target}")))
-    }
+/// Whether `target` names `module`.
+fn belongs(module: &str, target: &str) -> bool {
+    module == target || module.ends_with(&format!(".{target}"))
 }
 
 /// The matrices that may have an adapter: those of the blocks.
@@ -103,6 +103,10 @@ impl Adapter {
     /// # Errors
     /// If the rank is 0, the scaling or the dropout no number that makes sense, or a target is the name of nothing.
     pub fn new(mut lora: Lora, base: &Layout, head: Option<usize>) -> Result<Adapter, ModelFault> {
+        let unknown = |target: &&String| *target != ALL && !matrices(base).any(|matrix| belongs(module(matrix), target));
+        if let Some(target) = lora.targets.iter().find(unknown) {
+            return Err(ModelFault::NoTarget { target: target.clone(), known: kinds(base) });
+        }
         if lora.targets.iter().any(|target| target == ALL) {
             lora.targets = kinds(base);
         }
@@ -114,14 +118,10 @@ impl Adapter {
         }
         let rank = lora.rank as i64;
         let mut layout = Layout::default();
-        for matrix in matrices(base).filter(|matrix| lora.target(module(matrix)).is_some()) {
+        for matrix in matrices(base).filter(|matrix| lora.targets.iter().any(|target| belongs(module(matrix), target))) {
             let ([a, b], (outputs, inputs)) = (names(module(matrix)), (matrix.size[0], matrix.size[1]));
             layout.add(a, &[rank, inputs], Initializer::Uniform(1.0 / (inputs as f64).sqrt()));
             layout.add(b, &[outputs, rank], Initializer::Zeros);
-        }
-        let idle = |target: &&String| !matrices(base).any(|matrix| lora.target(module(matrix)) == Some(target));
-        if let Some(target) = lora.targets.iter().find(idle) {
-            return Err(ModelFault::NoTarget { target: target.clone(), known: kinds(base) });
         }
         if layout.len() == 0 {
             return Err(ModelFault::Adapter { what: "it has no targets".into() });
@@ -323,6 +323,8 @@ mod tests {
         let said = |lora: Lora| Adapter::new(lora, &base(), None).unwrap_err().to_string();
         assert!(said(lora(&["q_proj", "w_proj"])).contains("`w_proj`") && said(lora(&["w"])).contains("q_proj, k_proj"));
         assert!(said(lora(&["embed_tokens"])).contains("`embed_tokens`"), "no adapter of an embedding");
+        assert!(said(lora(&["all-linear", "embed_tokens"])).contains("`embed_tokens`"), "also beside all others");
+        assert!(Adapter::new(lora(&["all-linear", "q_proj"]), &base(), None).is_ok());
         assert!(said(lora(&[])).contains("no targets"));
         assert!(said(Lora { dropout: 1.0, ..lora(&["q_proj"]) }).contains("dropout 1"));
         assert!(said(Lora { rank: 0, ..lora(&["q_proj"]) }).contains("at least 1"));

@@ -84,6 +84,8 @@ pub trait Architecture: Send + Sync {
     fn network(&self, weights: &Weights) -> Box<dyn Network>;
     /// The same with `head` in place of the head it has.
     fn with_head(&self, head: Head) -> Result<Arc<dyn Architecture>, ModelFault>;
+    /// The same for a tokenizer of so many tokens, which may be fewer than the rows of its embedding.
+    fn with_tokens(&self, tokens: usize) -> Arc<dyn Architecture>;
     /// Its name in [`ARCHITECTURES`].
     fn name(&self) -> &'static str;
     /// Its configuration, as it is read back.

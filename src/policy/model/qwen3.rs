@@ -4,7 +4,7 @@
 use super::config::Biases;
 use super::decoder::DecoderArchitecture;
 use super::fields::Fields;
-use super::Architecture;
+use super::{qwen2, Architecture};
 use crate::policy::FileFault;
 use serde_json::Value;
 use std::sync::Arc;
@@ -14,9 +14,12 @@ pub const NAME: &str = "qwen3";
 
 /// Reads its `config.json`.
 pub fn read(config: &Value) -> Result<Arc<dyn Architecture>, FileFault> {
-    let mut fields = Fields::read(config)?;
-    // What the reference implementation takes where the file says nothing.
-    fields.head_dim = fields.head_dim.or(Some(128));
+    let mut defaults = qwen2::defaults();
+    defaults["head_dim"] = 128.into();
+    let fields = Fields::read(config, defaults)?;
+    if fields.head_dim.is_none() {
+        return Err(FileFault::Unusable("not a configuration that can be read: `head_dim` is null".into()));
+    }
     let biases = Biases { qkv: fields.attention_bias, out: fields.attention_bias, feed_forward: false };
     Ok(Arc::new(DecoderArchitecture::new(NAME, fields.decoder(biases, true)?, config)))
 }

@@ -3,7 +3,7 @@
 //! A file is the length of its header (8 bytes, the least significant first), the header (JSON: for each tensor its type, its sizes and
 //! where it lies), and the tensors' bytes.
 
-use super::folder::LONGEST;
+use super::folder::{names, LONGEST, NOT_FETCHED, POINTER, WANTED};
 use super::source::TensorSource;
 use crate::files;
 use crate::policy::{FileFault, PolicyError};
@@ -44,14 +44,17 @@ struct TensorHeader {
 }
 
 impl SafetensorsFiles {
-    /// The tensors of `folder`: those of `model.safetensors`, or of the shards that `model.safetensors.index.json` names.
+    /// The tensors of `folder`: those of `model.safetensors`, or where there is none of the shards that `model.safetensors.index.json` names.
     ///
     /// # Errors
     /// Names the file that is missing, damaged or cut off; nothing but headers is read.
     pub fn of_folder(folder: &Path) -> Result<SafetensorsFiles, PolicyError> {
-        let index = folder.join("model.safetensors.index.json");
+        let (whole, index) = (folder.join("model.safetensors"), folder.join("model.safetensors.index.json"));
+        if whole.exists() {
+            return SafetensorsFiles::open(folder, vec![whole]);
+        }
         if !index.exists() {
-            return SafetensorsFiles::open(folder, vec![folder.join("model.safetensors")]);
+            return Err(PolicyError::at(folder, FileFault::Unusable(without_weights(folder))));
         }
         #[derive(Deserialize)]
         struct ShardIndex {
@@ -90,6 +93,56 @@ impl SafetensorsFiles {
         }
         Ok(SafetensorsFiles { whole: whole.to_owned(), paths, tensors })
     }
+
+    /// Whether both tensors are there and aren't the same, byte for byte.
+    ///
+    /// # Errors
+    /// If a file can't be read.
+    pub fn differ(&self, one: &str, other: &str) -> Result<bool, PolicyError> {
+        let (Some(one), Some(other)) = (self.tensors.get(one), self.tensors.get(other)) else { return Ok(false) };
+        if one.kind != other.kind || one.size != other.size {
+            return Ok(true);
+        }
+        let (mut files, mut left) = (Vec::new(), one.size.iter().product::<i64>() as usize * one.kind.elt_size_in_bytes());
+        for entry in [one, other] {
+            let path = &self.paths[entry.file];
+            let io = |e: std::io::Error| PolicyError::file(path, e);
+            let mut file = File::open(path).map_err(io)?;
+            file.seek(SeekFrom::Start(entry.at)).map_err(io)?;
+            files.push((path, file));
+        }
+        let mut parts = [vec![0; STRETCH.min(left)], vec![0; STRETCH.min(left)]];
+        while left > 0 {
+            let count = STRETCH.min(left);
+            for (part, (path, file)) in parts.iter_mut().zip(&mut files) {
+                file.read_exact(&mut part[..count]).map_err(|e| PolicyError::file(path, e))?;
+            }
+            if parts[0][..count] != parts[1][..count] {
+                return Ok(true);
+            }
+            left -= count;
+        }
+        Ok(false)
+    }
+}
+
+/// What is wrong with a folder that has no weights that can be read, by what it has in their place.
+fn without_weights(folder: &Path) -> String {
+    let names = names(folder);
+    let ending = |ends: &[&str]| names.iter().find(|name| ends.iter().any(|end| name.ends_with(end)));
+    let other = ending(&[".safetensors"]).filter(|name| !["adapter_model.safetensors", "optimizer.safetensors"].contains(&name.as_str()));
+    if let Some(other) = other {
+        return format!(
+            "there is no `model.safetensors`, but `{other}`: give it that name, or the shards their `model.safetensors.index.json`"
+        );
+    }
+    match ending(&[".bin", ".pt", ".pth"]) {
+        Some(other) => format!(
+            "there is no `model.safetensors`, but `{other}`, which isn't read here: write it anew by transformers' \
+             `AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(FOLDER)`"
+        ),
+        None => format!("there are no weights: {WANTED}"),
+    }
 }
 
 /// The tensors of one file, each of which lies within it.
@@ -100,6 +153,9 @@ fn header(path: &Path, file: usize) -> Result<Vec<(String, TensorEntry)>, Policy
     let bytes = open.metadata().map_err(io)?.len();
     let mut length = [0; 8];
     open.read_exact(&mut length).map_err(|_| bad(format!("{bytes} bytes are no safetensors file")))?;
+    if POINTER.as_bytes().starts_with(&length) {
+        return Err(bad(NOT_FETCHED.into()));
+    }
     let length = u64::from_le_bytes(length);
     let start = length.saturating_add(8);
     if length > LONGEST_HEADER || start > bytes {

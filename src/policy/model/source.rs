@@ -31,7 +31,14 @@ pub fn check(source: &dyn TensorSource, layout: &Layout, prefix: &str, unread: f
     for parameter in layout.parameters() {
         let tensor = format!("{prefix}{}", parameter.name);
         match source.size(&tensor) {
-            None => return Err(PolicyError::at(source.path(), FileFault::NoTensor { tensor })),
+            None => {
+                let alike = |name: &&&str| name.ends_with(&format!(".{tensor}")) || tensor.ends_with(&format!(".{name}"));
+                let fault = match source.names().iter().find(alike) {
+                    Some(found) => FileFault::Prefix { found: found.to_string(), tensor },
+                    None => FileFault::NoTensor { tensor },
+                };
+                return Err(PolicyError::at(source.path(), fault));
+            }
             Some(size) if size != parameter.size => {
                 let (path, wanted) = (source.file(&tensor).to_owned(), parameter.size.clone());
                 return Err(PolicyError::at(&path, FileFault::Sizes { tensor, size, wanted }));

@@ -72,7 +72,22 @@ impl Tiny {
         };
         let (head, rope) = (width / heads, RopeConfig { base: ROPE_BASE, scaling: Scaling::None });
         let (norm_eps, biases, head_norms) = (NORM_EPS, Biases::default(), false);
-        DecoderConfig { vocab, layers, width, heads, kv_heads, head, hidden, context, norm_eps, rope, biases, head_norms, output }
+        DecoderConfig {
+            vocab,
+            tokens: vocab,
+            layers,
+            width,
+            heads,
+            kv_heads,
+            head,
+            hidden,
+            context,
+            norm_eps,
+            rope,
+            biases,
+            head_norms,
+            output,
+        }
     }
 }
 
@@ -94,6 +109,10 @@ impl Architecture for Tiny {
             Head::Language if self.value => Err(ModelFault::CriticAsPolicy),
             _ => Ok(Arc::new(Tiny { value: head == Head::Value, ..self.clone() })),
         }
+    }
+
+    fn with_tokens(&self, _: usize) -> Arc<dyn Architecture> {
+        Arc::new(self.clone())
     }
 
     fn name(&self) -> &'static str {

@@ -31,6 +31,15 @@ unsafe impl Number for f32 {}
 #[repr(C, align(64))]
 struct Line([u8; LINE]);
 
+/// The bytes of `len` numbers, with which a list is rounded up and lies in a block.
+///
+/// # Panics
+/// Where no memory has so many: a shorter list would be read and written beyond its end.
+fn bytes_of<T>(len: usize) -> usize {
+    let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| bytes <= isize::MAX as usize - BLOCK - LARGE);
+    bytes.unwrap_or_else(|| panic!("{len} numbers are more than any memory holds"))
+}
+
 /// A list that grows when more is asked of it, and is used again.
 pub struct Scratch<T> {
     lines: Vec<Line>,
@@ -47,7 +56,7 @@ impl<T> Default for Scratch<T> {
 impl<T: Number> Scratch<T> {
     /// Makes it `len` numbers long; what is in them is left from before, or zeros.
     pub fn resize(&mut self, len: usize) {
-        let lines = (len * size_of::<T>()).div_ceil(LINE);
+        let lines = bytes_of::<T>(len).div_ceil(LINE);
         if lines > self.lines.len() {
             self.lines.resize(lines, Line([0; LINE]));
         }
@@ -124,11 +133,11 @@ static OPEN: Mutex<Option<(Arc<Block>, usize)>> = Mutex::new(None);
 impl<T: Number> Fixed<T> {
     /// `len` zeros.
     pub fn zeros(len: usize) -> Fixed<T> {
-        let bytes = (len * size_of::<T>()).next_multiple_of(LINE);
+        let bytes = bytes_of::<T>(len).next_multiple_of(LINE);
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let (block, at) = match open.take() {
             // In a block that was asked for all memory is new, so there are zeros in it.
-            Some((block, at)) if at + bytes <= block.bytes => (block, at),
+            Some((block, at)) if bytes <= block.bytes - at => (block, at),
             _ => {
                 let block = Arc::new(Block::new(bytes.max(BLOCK) + LARGE));
                 let first = block.first();
@@ -170,6 +179,12 @@ impl<T: Number> DerefMut for Fixed<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[should_panic(expected = "more than any memory holds")]
+    fn a_list_whose_bytes_overflow_is_refused() {
+        Scratch::<f32>::default().resize(usize::MAX / 2);
+    }
 
     #[test]
     fn lists_have_memory_of_their_own() {

@@ -1,45 +1,39 @@
 //! Which instructions of the processor are used: chosen once, the best that it has and that multiply exactly, unless `FLOW_ISA` names a lesser one.
 
-use super::isa::{Isa, ALL};
+use super::isa::{named, Isa};
 use super::matrix::Matrix;
 use super::product;
 use super::rounded::Rounded;
 use super::vectors::Plain;
+use crate::policy::PolicyError;
 use std::sync::OnceLock;
 
-impl Isa {
-    /// Whether this processor has it.
-    pub fn here(self) -> bool {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
-            let avx512 = avx2
-                && is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512vl")
-                && is_x86_feature_detected!("avx512vnni");
-            match self {
-                Isa::Plain => true,
-                Isa::Avx2 => avx2,
-                Isa::Avx512 => avx512,
-                Isa::Amx => avx512 && super::amx::allowed(),
-            }
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        {
-            self == Isa::Plain
-        }
-    }
+/// The name of a lesser set of instructions, in the environment.
+const VARIABLE: &str = "FLOW_ISA";
 
+impl Isa {
     /// The best that this processor has and that multiplies exactly, or the lesser one that the environment variable `FLOW_ISA` names.
     pub fn chosen() -> Isa {
         static CHOSEN: OnceLock<Isa> = OnceLock::new();
         *CHOSEN.get_or_init(|| {
-            let most = std::env::var("FLOW_ISA").ok().and_then(|name| ALL.into_iter().find(|isa| isa.to_string() == name));
-            let fits = |isa: &Isa| most.is_none_or(|most| *isa <= most) && isa.here() && exact(*isa);
-            ALL.into_iter().rev().find(fits).unwrap_or(Isa::Plain)
+            let most = std::env::var(VARIABLE).ok().and_then(|name| named(&name));
+            let fits = |isa: &Isa| most.is_none_or(|most| isa.level() <= most) && exact(*isa);
+            Isa::available().rev().find(fits).unwrap_or(Isa::PLAIN)
         })
+    }
+}
+
+/// Refuses a set of instructions that isn't known.
+///
+/// # Errors
+/// What `FLOW_ISA` says.
+pub fn check() -> Result<(), PolicyError> {
+    match std::env::var(VARIABLE) {
+        Ok(name) if named(&name).is_none() => {
+            let known = "`amx`, `avx512`, `avx2` and `plain` are";
+            Err(PolicyError::Environment(format!("the environment variable {VARIABLE} names no set of instructions: `{name}`; {known}")))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -60,6 +54,6 @@ fn exact(isa: Isa) -> bool {
             product(isa, &rounded, &matrix, &mut y);
             y
         };
-        products(isa).iter().zip(products(Isa::Plain)).all(|(a, b)| a.to_bits() == b.to_bits())
+        products(isa).iter().zip(products(Isa::PLAIN)).all(|(a, b)| a.to_bits() == b.to_bits())
     })
 }

@@ -1,10 +1,10 @@
-//! Sets of instructions of a processor.
+//! Sets of instructions of a processor. An [`Isa`] is one that this processor has: [`Isa::new`] alone makes one, and looks.
 
 use std::fmt;
 
 /// Sets of instructions, the least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Isa {
+pub enum Level {
     /// What every processor has.
     Plain,
     /// AVX2, FMA and F16C.
@@ -15,16 +15,68 @@ pub enum Isa {
     Amx,
 }
 
-/// All of them.
-pub const ALL: [Isa; 4] = [Isa::Plain, Isa::Avx2, Isa::Avx512, Isa::Amx];
+/// A set of instructions that this processor has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Isa(Level);
+
+impl Isa {
+    /// What every processor has.
+    pub const PLAIN: Isa = Isa(Level::Plain);
+
+    /// The set `level`, if this processor has it.
+    pub fn new(level: Level) -> Option<Isa> {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
+            let avx512 = avx2
+                && is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512vnni");
+            let has = match level {
+                Level::Plain => true,
+                Level::Avx2 => avx2,
+                Level::Avx512 => avx512,
+                Level::Amx => avx512 && super::amx::allowed(),
+            };
+            has.then_some(Isa(level))
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            (level == Level::Plain).then_some(Isa(level))
+        }
+    }
+
+    /// Those that this processor has, the least first.
+    pub fn available() -> impl DoubleEndedIterator<Item = Isa> {
+        [Level::Plain, Level::Avx2, Level::Avx512, Level::Amx].into_iter().filter_map(Isa::new)
+    }
+
+    /// Which one it is.
+    pub fn level(self) -> Level {
+        self.0
+    }
+}
+
+/// The level of that name.
+pub fn named(name: &str) -> Option<Level> {
+    [Level::Plain, Level::Avx2, Level::Avx512, Level::Amx].into_iter().find(|level| level.to_string() == name)
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Level::Plain => "plain",
+            Level::Avx2 => "avx2",
+            Level::Avx512 => "avx512",
+            Level::Amx => "amx",
+        })
+    }
+}
 
 impl fmt::Display for Isa {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str(match self {
-            Isa::Plain => "plain",
-            Isa::Avx2 => "avx2",
-            Isa::Avx512 => "avx512",
-            Isa::Amx => "amx",
-        })
+        self.0.fmt(f)
     }
 }

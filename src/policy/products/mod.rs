@@ -18,7 +18,7 @@ mod amx;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
-mod choice;
+pub mod choice;
 pub mod dense;
 pub mod isa;
 pub mod matrix;
@@ -30,7 +30,7 @@ pub mod rounded;
 mod tests;
 pub mod vectors;
 
-use isa::Isa;
+use isa::{Isa, Level};
 use matrix::Matrix;
 use rounded::Rounded;
 
@@ -51,16 +51,16 @@ const TILED: usize = 8;
 /// If `x` has other inputs than the matrix, or `y` too little room: a fault of the caller, which knows both.
 pub fn product(isa: Isa, x: &Rounded, matrix: &Matrix, y: &mut [f32]) {
     assert_eq!(x.inputs(), matrix.inputs());
-    assert!(x.offsets().is_some() || isa != Isa::Avx512);
+    assert!(x.offsets().is_some() || isa.level() != Level::Avx512);
     assert!(y.len() >= x.rows() * matrix.stride());
-    match isa {
-        // SAFETY: an `Isa` other than `Plain` is only made where the processor has its instructions; sizes are checked above, and sums are there.
+    match isa.level() {
+        // SAFETY: an `Isa` is only made where the processor has its instructions; sizes are checked above, and sums are there.
         #[cfg(target_arch = "x86_64")]
-        Isa::Amx if x.offsets().is_none() => unsafe { amx::product(x, matrix, y) },
+        Level::Amx if x.offsets().is_none() => unsafe { amx::product(x, matrix, y) },
         #[cfg(target_arch = "x86_64")]
-        Isa::Amx | Isa::Avx512 => unsafe { avx512::product(x, matrix, y) },
+        Level::Amx | Level::Avx512 => unsafe { avx512::product(x, matrix, y) },
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => unsafe { avx2::product(x, matrix, y) },
+        Level::Avx2 => unsafe { avx2::product(x, matrix, y) },
         _ => plain::product(x, matrix, y),
     }
 }

@@ -1,7 +1,7 @@
 //! Rows rounded to 8 bits.
 
 use super::aligned::Scratch;
-use super::isa::Isa;
+use super::isa::{Isa, Level};
 use super::vectors::{Vector, LANES, MAGIC};
 use super::{GROUP, TILE, TILED};
 
@@ -60,7 +60,7 @@ impl Rounded {
     /// Room for `rows` rows of `inputs` numbers, for the kernel that `isa` has for so many. What was in it is forgotten.
     pub fn resize(&mut self, isa: Isa, rows: usize, inputs: usize) {
         (self.rows, self.inputs) = (rows, inputs);
-        self.summed = isa == Isa::Avx512 || isa == Isa::Amx && rows < TILED;
+        self.summed = isa.level() == Level::Avx512 || isa.level() == Level::Amx && rows < TILED;
         let groups = rows.next_multiple_of(TILE) * self.groups();
         self.numbers.resize(groups * GROUP);
         self.scales.resize(groups);
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn rounding_as_worked_by_hand() {
         let mut rounded = Rounded::default();
-        rounded.resize(Isa::Plain, 1, 70);
+        rounded.resize(Isa::PLAIN, 1, 70);
         let mut x = [0.0; 70];
         x[..4].copy_from_slice(&[-2.54, 1.0, 0.5, -0.02]);
         x[64] = 3.0;

@@ -1,6 +1,6 @@
 //! Every set of instructions gives the same bits, whatever rows stand beside each other.
 
-use super::isa::{Isa, ALL};
+use super::isa::Isa;
 use super::matrix::Matrix;
 use super::product;
 use super::rounded::Rounded;
@@ -25,8 +25,8 @@ fn every_kernel_gives_a_row_the_same_bits_in_any_company() {
     for (outputs, inputs) in [(33, 70), (48, 256), (16, 64), (100, 200)] {
         let matrix = Matrix::new(&numbers(outputs * inputs), outputs, inputs);
         let x = numbers(70 * inputs);
-        let alone: Vec<u32> = x.chunks(inputs).flat_map(|row| products(Isa::Plain, &matrix, row)).collect();
-        for isa in ALL.into_iter().filter(|isa| isa.here()) {
+        let alone: Vec<u32> = x.chunks(inputs).flat_map(|row| products(Isa::PLAIN, &matrix, row)).collect();
+        for isa in Isa::available() {
             for rows in [1, 3, 7, 8, 15, 16, 17, 31, 33, 48, 70] {
                 assert!(
                     products(isa, &matrix, &x[..rows * inputs]) == alone[..rows * outputs],
@@ -46,8 +46,8 @@ fn long_rows_have_the_same_bits_in_parts() {
     let mut random = Random::new(2);
     let mut numbers = |count: usize| (0..count).map(|_| random.unit() as f32 - 0.5).collect::<Vec<f32>>();
     let (matrix, x) = (Matrix::new(&numbers(outputs * inputs), outputs, inputs), numbers(rows * inputs));
-    let expected = products(Isa::Plain, &matrix, &x);
-    for isa in ALL.into_iter().filter(|isa| isa.here()) {
+    let expected = products(Isa::PLAIN, &matrix, &x);
+    for isa in Isa::available() {
         assert!(products(isa, &matrix, &x) == expected, "{isa}");
     }
 }
@@ -56,7 +56,7 @@ fn long_rows_have_the_same_bits_in_parts() {
 #[test]
 fn the_largest_numbers_are_exact() {
     let matrix = Matrix::new(&[1.0; 64], 1, 64);
-    for isa in ALL.into_iter().filter(|isa| isa.here()) {
+    for isa in Isa::available() {
         for rows in [1, 16] {
             let sums = products(isa, &matrix, &vec![1.0; 64 * rows]);
             assert!(sums.iter().all(|&sum| (f32::from_bits(sum) - 64.0).abs() < 1e-4), "{isa}");

@@ -9,7 +9,8 @@ use std::path::Path;
 /// What is said of the folder of `name` after `change`.
 fn error_text(name: &str, change: impl FnOnce(&Path)) -> String {
     let copy = tempfile::tempdir().unwrap();
-    for file in fs::read_dir(folder(name)).unwrap().flatten() {
+    let golden = |file: &fs::DirEntry| file.file_name().to_string_lossy().starts_with("golden");
+    for file in fs::read_dir(folder(name)).unwrap().flatten().filter(|file| !golden(file)) {
         fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
     }
     change(copy.path());
@@ -41,7 +42,9 @@ fn configurations() {
     holds(config("qwen3", "num_attention_heads", json!(0)), &["at least 1"]);
     holds(config("qwen3", "num_hidden_layers", json!("two")), &["/config.json", "invalid type"]);
     holds(config("qwen3", "head_dim", json!(15)), &["15 numbers", "pairs"]);
-    holds(config("qwen2", "use_sliding_window", json!(true)), &["sliding window"]);
+    let slides = |folder: &Path| edit(&folder.join("config.json"), |config| config["layer_types"][1] = "sliding_attention".into());
+    holds(error_text("qwen2", slides), &["sliding window"]);
+    holds(config("qwen2", "num_hidden_layers", json!(1_000_000_000)), &["more numbers than any machine holds"]);
     holds(config("qwen2", "intermediate_size", json!(1u64 << 62)), &["more numbers"]);
     holds(config("qwen2", "max_position_embeddings", json!(1u64 << 31)), &["2147483648 places", "fill the memory"]);
     holds(
@@ -50,7 +53,7 @@ fn configurations() {
     );
     holds(config("llama-tied", "rope_parameters", json!({ "rope_type": "linear", "factor": 0.0 })), &["`factor`", "above 0"]);
     holds(error_text("qwen2", |folder| fs::write(folder.join("config.json"), "{").unwrap()), &["/config.json", "EOF"]);
-    holds(error_text("qwen2", |folder| fs::remove_file(folder.join("config.json")).unwrap()), &["/config.json", "No such file"]);
+    holds(error_text("qwen2", |folder| fs::remove_file(folder.join("config.json")).unwrap()), &["no `config.json`, but `chat_template"]);
     holds(error_text("qwen2", |folder| fs::write(folder.join("config.json"), "{}").unwrap()), &["/config.json", "not the configuration"]);
 }
 
@@ -87,7 +90,7 @@ fn tensors() {
 #[test]
 fn tokenizers_and_templates() {
     let without = |file: &'static str| error_text("qwen3", |folder| fs::remove_file(folder.join(file)).unwrap());
-    holds(without("tokenizer.json"), &["/tokenizer.json", "no such file"]);
+    holds(without("tokenizer.json"), &["no `tokenizer.json`: a model's folder has `config.json`"]);
     assert_eq!(without("chat_template.jinja"), "nothing");
     holds(error_text("qwen3", |folder| fs::write(folder.join("tokenizer.json"), "{}").unwrap()), &["/tokenizer.json"]);
     holds(
@@ -96,6 +99,58 @@ fn tokenizers_and_templates() {
     );
     holds(error_text("qwen3", |folder| fs::write(folder.join("generation_config.json"), "nothing").unwrap()), &["/generation_config.json"]);
     holds(config("qwen3", "vocab_size", json!(300)), &["`model.embed_tokens.weight`"]);
+}
+
+/// What is often there in place of a model that can be read, each with what to do.
+#[test]
+fn downloads_that_are_no_model_yet() {
+    let pointer = "version https://git-lfs.example/spec/v1\noid sha256:0\nsize 1\n";
+    for file in ["model.safetensors", "config.json", "tokenizer.json"] {
+        let fetched = error_text("qwen3", |folder| fs::write(folder.join(file), pointer).unwrap());
+        holds(fetched, &[&format!("/{file}: this is a Git LFS pointer"), "git lfs pull"]);
+    }
+    let empty = |folder: &Path| fs::read_dir(folder).unwrap().flatten().for_each(|file| fs::remove_file(file.path()).unwrap());
+    holds(error_text("qwen3", empty), &["the folder is empty", "`tokenizer.json`", "`model.safetensors`", "GGUF"]);
+    let weights =
+        |to: &'static str| error_text("qwen3", move |folder| fs::rename(folder.join("model.safetensors"), folder.join(to)).unwrap());
+    holds(weights("pytorch_model.bin"), &["no `model.safetensors`, but `pytorch_model.bin`", "save_pretrained"]);
+    holds(weights("model.fp16.safetensors"), &["`model.fp16.safetensors`: give it that name"]);
+    let tokens = |to: &'static str| error_text("qwen3", move |folder| fs::rename(folder.join("tokenizer.json"), folder.join(to)).unwrap());
+    holds(tokens("tokenizer.model"), &["no `tokenizer.json`, but `tokenizer.model`", "AutoTokenizer"]);
+    let config_text = |change: fn(String) -> String| {
+        error_text("qwen3", |folder| {
+            let path = folder.join("config.json");
+            fs::write(&path, change(fs::read_to_string(&path).unwrap())).unwrap()
+        })
+    };
+    assert_eq!(config_text(|text| format!("\u{feff}{text}")), "nothing", "a byte order mark is no fault");
+    for number in ["NaN", "Infinity", "-Infinity"] {
+        let text = error_text("qwen3", |folder| fs::write(folder.join("config.json"), format!("{{\n  \"a\": {number}\n}}")).unwrap());
+        holds(text, &["/config.json: JSON has no NaN and no Infinity", "line 2"]);
+    }
+    let renamed = |change: fn(&str) -> String| {
+        error_text("qwen3", |folder| {
+            let path = folder.join("model.safetensors");
+            let named: Vec<(String, tch::Tensor)> =
+                tch::Tensor::read_safetensors(&path).unwrap().into_iter().map(|(name, tensor)| (change(&name), tensor)).collect();
+            tch::Tensor::write_safetensors(&named, &path).unwrap();
+        })
+    };
+    holds(renamed(|name| format!("module.{name}")), &["`model.embed_tokens.weight`", "`module.model.embed_tokens.weight`", "DDP"]);
+    holds(renamed(|name| name.trim_start_matches("model.").into()), &["`model.embed_tokens.weight`, but `embed_tokens.weight`"]);
+    // A whole file counts, and no index beside it.
+    let stale = json!({ "weight_map": { "model.norm.weight": "model-00001-of-00002.safetensors" } }).to_string();
+    assert_eq!(error_text("qwen3", |folder| fs::write(folder.join("model.safetensors.index.json"), stale).unwrap()), "nothing");
+}
+
+/// What would take the memory or never end is refused where it is read.
+#[test]
+fn tokenizers_without_bounds() {
+    let normalizer = |steps: Value| error_text("qwen3", |folder| edit(&folder.join("tokenizer.json"), |file| file["normalizer"] = steps));
+    let doubling = json!({ "type": "Replace", "pattern": { "Regex": "x*" }, "content": "a" });
+    let many = json!({ "type": "Sequence", "normalizers": vec![doubling; 40] });
+    holds(normalizer(many), &["/tokenizer.json", "bytes of one"]);
+    holds(normalizer(json!({ "type": "Precompiled", "precompiled_charsmap": "AAAA" })), &["/tokenizer.json", "precompiled_charsmap"]);
 }
 
 #[test]
@@ -112,6 +167,7 @@ fn gguf_files() {
     };
     let architecture_entry = |architecture: &str| [text("general.architecture"), 8u32.to_le_bytes().to_vec(), text(architecture)].concat();
     holds(error_of(b"GGML0000000000000000000000"), &["model.gguf", "no GGUF file"]);
+    holds(error_of(b"version https://git-lfs.example/spec/v1"), &["model.gguf", "Git LFS pointer"]);
     holds(error_of(&file(1, 0, 0, &[])), &["version 1"]);
     holds(error_of(&file(3, 0, 1, &[])), &["cut off"]);
     holds(error_of(&file(3, 0, 1, &u64::MAX.to_le_bytes())), &["cut off"]);

@@ -4,6 +4,7 @@ mod bf16;
 mod broken;
 mod critic;
 mod encoder;
+mod files;
 mod int8;
 mod learning;
 mod lora;

@@ -239,6 +239,18 @@ fn a_policy_that_went_astray_is_not_updated() {
     assert!(weights(&policy) == before && policy.versions("actor").unwrap() == [0, 1]);
 }
 
+/// The gradients are numbers, so it is the step that fails, and no row is named. With an epsilon of 0 a step would divide 0 by 0.
+#[test]
+fn a_step_that_makes_no_numbers_is_not_blamed_on_rows() {
+    let (policy, rows) = acted(4);
+    let before = weights(&policy);
+    let error = |settings: UpdateSettings| policy.update("actor", rows.clone(), &settings).unwrap_err().to_string();
+    let text = error(UpdateSettings { lr: 1e39, ..Default::default() });
+    assert!(text.contains("a step at the learning rate 1e39 made weights that are no numbers") && !text.contains("row"), "{text}");
+    assert_eq!(error(UpdateSettings { eps: 0.0, ..Default::default() }), "`eps` of an update must be above 0");
+    assert!(weights(&policy) == before);
+}
+
 /// The rows as the policy at version 0 made them, and the policy at version 1.
 fn aged(count: usize) -> (Policy, Vec<Example>) {
     let (policy, rows) = acted(count);

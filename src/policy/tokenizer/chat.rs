@@ -5,6 +5,8 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Value};
 use minijinja::{Environment, Error, ErrorKind};
 use serde::{Deserialize, Serialize};
+use serde_json::ser::{Formatter, PrettyFormatter};
+use std::io::{self, Write};
 
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,27 +19,28 @@ pub struct Message {
 
 /// A chat template with the special tokens that it may name.
 pub struct ChatTemplate {
+    /// What messages call it.
+    name: String,
     environment: Environment<'static>,
     specials: Vec<(&'static str, String)>,
 }
 
 impl ChatTemplate {
-    /// The template `text`, and the special tokens by the names that templates know them under.
+    /// The template `text`, called `name` in messages, and the special tokens by the names that templates know them under.
     ///
     /// # Errors
     /// If it isn't a template: what and in which line.
-    pub fn new(text: &str, specials: impl IntoIterator<Item = (&'static str, Option<String>)>) -> Result<ChatTemplate, String> {
+    pub fn new(name: &str, text: &str, specials: impl IntoIterator<Item = (&'static str, Option<String>)>) -> Result<ChatTemplate, String> {
         let mut environment = Environment::new();
         environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(template_error)?);
         jinja::bound(&mut environment);
         environment
             .add_function("raise_exception", |what: String| -> Result<Value, Error> { Err(Error::new(ErrorKind::InvalidOperation, what)) });
-        // What a prompt says must not depend on the day.
-        environment.add_function("strftime_now", |_: String| "26 Jul 2024");
+        environment.add_function("strftime_now", |format: String| day(&format));
         environment.add_filter("tojson", json);
-        environment.add_template_owned("chat", text.to_owned()).map_err(template_error)?;
+        environment.add_template_owned("chat", without_marks(text)).map_err(template_error)?;
         let specials = specials.into_iter().filter_map(|(name, token)| Some((name, token?))).collect();
-        Ok(ChatTemplate { environment, specials })
+        Ok(ChatTemplate { name: name.into(), environment, specials })
     }
 
     /// The text of `messages` with the opening of the next answer.
@@ -50,9 +53,81 @@ impl ChatTemplate {
         let to_value = |message: &Message| Value::from_pairs([("role", message.role.clone()), ("content", message.content.clone())]);
         variables.insert("messages", messages.iter().map(to_value).collect());
         variables.insert("add_generation_prompt", Value::from(true));
+        // They are there and none, as `transformers` has them.
+        variables.extend(["tools", "documents"].map(|name| (name, Value::from(()))));
         let template = self.environment.get_template("chat").map_err(template_error)?;
-        jinja::render(&template, Value::from_pairs(variables)).map_err(template_error)
+        jinja::render(&self.name, &template, Value::from_pairs(variables)).map_err(template_error)
     }
+}
+
+/// The template without the marks around what a model said, `{% generation %}`, which trainers put there. What they enclose is a scope of its own.
+fn without_marks(text: &str) -> String {
+    let mut made = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, tag)) = rest.split_once("{%") {
+        let inside = tag.split_once("%}").map_or(tag, |(inside, _)| inside);
+        let word = inside.trim_matches(['-', '+']).trim();
+        made.extend([before, "{%"]);
+        match word {
+            "generation" | "endgeneration" => made.push_str(&inside.replace("generation", "with")),
+            _ => made.push_str(inside),
+        }
+        rest = &tag[inside.len()..];
+    }
+    made + rest
+}
+
+/// The day in the form that a template asks for. What a prompt says must not depend on the day, so it is always Friday, 26 July 2024, at
+/// midnight: the day that Llama's templates name where there is no other.
+fn day(format: &str) -> String {
+    let mut text = String::new();
+    let mut rest = format.chars();
+    while let Some(c) = rest.next() {
+        if c != '%' {
+            text.push(c);
+            continue;
+        }
+        let mut code: String = rest.next().into_iter().collect();
+        if code == "-" {
+            code.extend(rest.next());
+        }
+        let known = match code.as_str() {
+            "Y" | "G" => "2024",
+            "y" | "g" => "24",
+            "C" => "20",
+            "m" => "07",
+            "-m" => "7",
+            "B" => "July",
+            "b" | "h" => "Jul",
+            "d" | "-d" | "e" => "26",
+            "j" | "-j" => "208",
+            "A" => "Friday",
+            "a" => "Fri",
+            "u" | "w" => "5",
+            "U" => "29",
+            "V" | "W" => "30",
+            "H" | "M" | "S" => "00",
+            "-H" | "-M" | "-S" => "0",
+            "I" | "-I" | "l" => "12",
+            "p" => "AM",
+            "f" => "000000",
+            "F" => "2024-07-26",
+            "D" | "x" => "07/26/24",
+            "T" | "X" => "00:00:00",
+            "R" => "00:00",
+            "c" => "Fri Jul 26 00:00:00 2024",
+            "Z" | "z" => "",
+            "n" => "\n",
+            "t" => "\t",
+            "%" => "%",
+            unknown => {
+                text.push('%');
+                unknown
+            }
+        };
+        text.push_str(known);
+    }
+    text
 }
 
 /// An error with what it was about, in one line.
@@ -63,33 +138,95 @@ fn template_error(error: Error) -> String {
 
 /// A value as JSON in the way of Python's `json.dumps`, which templates were written for: nothing is escaped for HTML.
 fn json(value: Value, options: Kwargs) -> Result<String, Error> {
-    let indent: Option<usize> = options.get("indent").ok();
     let wrong = |e: serde_json::Error| Error::new(ErrorKind::InvalidOperation, e.to_string());
-    let value = serde_json::to_value(&value).map_err(wrong)?;
-    if indent.is_some_and(|indent| indent > 0) {
-        let spaces = " ".repeat(indent.unwrap_or(0));
-        let mut text = Vec::new();
-        let format = serde_json::ser::PrettyFormatter::with_indent(spaces.as_bytes());
-        value.serialize(&mut serde_json::Serializer::with_formatter(&mut text, format)).map_err(wrong)?;
-        return Ok(String::from_utf8_lossy(&text).into_owned());
+    let indent = options.get::<Option<usize>>("indent")?.filter(|indent| *indent > 0);
+    let [ascii, sorted] = ["ensure_ascii", "sort_keys"].map(|name| options.get::<Option<bool>>(name).map(Option::unwrap_or_default));
+    let (ascii, sorted) = (ascii?, sorted?);
+    let separators = options.get::<Option<Vec<String>>>("separators")?;
+    let separators = match &separators.unwrap_or_else(|| vec![if indent.is_some() { "," } else { ", " }.into(), ": ".into()])[..] {
+        [item, key] => [item.clone(), key.clone()],
+        _ => return Err(Error::new(ErrorKind::InvalidOperation, "`separators` are two texts")),
+    };
+    options.assert_all_used()?;
+    let mut value = serde_json::to_value(&value).map_err(wrong)?;
+    if sorted {
+        value.sort_all_objects();
     }
+    let indent = indent.map(|indent| " ".repeat(indent));
+    let pretty = indent.as_ref().map(|indent| PrettyFormatter::with_indent(indent.as_bytes()));
     let mut text = Vec::new();
-    value.serialize(&mut serde_json::Serializer::with_formatter(&mut text, SpacedFormatter)).map_err(wrong)?;
+    value
+        .serialize(&mut serde_json::Serializer::with_formatter(&mut text, PythonFormatter { pretty, separators, ascii }))
+        .map_err(wrong)?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// `", "` between values and `": "` after keys.
-struct SpacedFormatter;
+/// Texts of one's own between values and after keys, on lines of their own where `pretty` is given, and if `ascii` no other letters.
+struct PythonFormatter<'a> {
+    pretty: Option<PrettyFormatter<'a>>,
+    separators: [String; 2],
+    ascii: bool,
+}
 
-impl serde_json::ser::Formatter for SpacedFormatter {
-    fn begin_array_value<W: ?Sized + std::io::Write>(&mut self, writer: &mut W, first: bool) -> std::io::Result<()> {
-        writer.write_all(if first { b"" } else { b", " })
+impl PythonFormatter<'_> {
+    /// What stands before a value: the separator, if it isn't the first, and a new line.
+    fn begin<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        if !first {
+            writer.write_all(self.separators[0].as_bytes())?;
+        }
+        // Only the first value has no comma of the other formatter's own.
+        self.pretty.as_mut().map_or(Ok(()), |pretty| pretty.begin_array_value(writer, true))
     }
-    fn begin_object_key<W: ?Sized + std::io::Write>(&mut self, writer: &mut W, first: bool) -> std::io::Result<()> {
-        writer.write_all(if first { b"" } else { b", " })
+}
+
+impl Formatter for PythonFormatter<'_> {
+    fn begin_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        match &mut self.pretty {
+            Some(pretty) => pretty.begin_array(writer),
+            None => writer.write_all(b"["),
+        }
     }
-    fn begin_object_value<W: ?Sized + std::io::Write>(&mut self, writer: &mut W) -> std::io::Result<()> {
-        writer.write_all(b": ")
+    fn end_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        match &mut self.pretty {
+            Some(pretty) => pretty.end_array(writer),
+            None => writer.write_all(b"]"),
+        }
+    }
+    fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        self.begin(writer, first)
+    }
+    fn end_array_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.pretty.as_mut().map_or(Ok(()), |pretty| pretty.end_array_value(writer))
+    }
+    fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        match &mut self.pretty {
+            Some(pretty) => pretty.begin_object(writer),
+            None => writer.write_all(b"{"),
+        }
+    }
+    fn end_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        match &mut self.pretty {
+            Some(pretty) => pretty.end_object(writer),
+            None => writer.write_all(b"}"),
+        }
+    }
+    fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        self.begin(writer, first)
+    }
+    fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        writer.write_all(self.separators[1].as_bytes())
+    }
+    fn end_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.pretty.as_mut().map_or(Ok(()), |pretty| pretty.end_object_value(writer))
+    }
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        if !self.ascii {
+            return writer.write_all(fragment.as_bytes());
+        }
+        let code = |unit: u16| format!("\\u{unit:04x}");
+        let escaped =
+            |c: char| if c.is_ascii() { c.to_string() } else { c.encode_utf16(&mut [0; 2]).iter().map(|&unit| code(unit)).collect() };
+        fragment.chars().try_for_each(|c| writer.write_all(escaped(c).as_bytes()))
     }
 }
 
@@ -106,7 +243,7 @@ mod tests {
         let text =
             "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] | trim + eos_token + '\\n'}}\
                     {% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
-        let template = ChatTemplate::new(text, [("eos_token", Some("<|im_end|>".to_string())), ("bos_token", None)]).unwrap();
+        let template = ChatTemplate::new("it", text, [("eos_token", Some("<|im_end|>".to_string())), ("bos_token", None)]).unwrap();
         let expected = "<|im_start|>user\nHi <b>&\"<|im_end|>\n<|im_start|>assistant\n";
         assert_eq!(template.render(&[say("user", " Hi <b>&\" ")]).unwrap(), expected);
     }
@@ -115,11 +252,11 @@ mod tests {
     fn python_methods_json_and_refusals() {
         let text = "{{ messages[0].content.strip().split(' ')[-1] }} {{ messages[0] | tojson }}\n\
                     {%- if messages[0].role == 'tool' %}{{ raise_exception('no tools') }}{% endif %}";
-        let template = ChatTemplate::new(text, []).unwrap();
+        let template = ChatTemplate::new("it", text, []).unwrap();
         assert_eq!(template.render(&[say("user", " a 'b'")]).unwrap(), "'b' {\"role\": \"user\", \"content\": \" a 'b'\"}");
         let refused = template.render(&[say("tool", "x")]).unwrap_err();
         assert!(refused.contains("no tools") && refused.contains("line 2"), "{refused}");
-        let broken = ChatTemplate::new("{% for x %}", []).err().unwrap();
+        let broken = ChatTemplate::new("it", "{% for x %}", []).err().unwrap();
         assert!(broken.contains("line 1"), "{broken}");
     }
 }

@@ -1,56 +1,64 @@
 //! How much longer a tokenizer's normalizers may make a text: a file from anywhere could turn each letter into a billion.
 
+use super::charsmap;
 use serde_json::Value;
 
 /// How many bytes may come of one. Normalizers of published models make a few: a space becomes the three of `\u{2581}`, a ligature its letters.
-const MOST: u128 = 64;
+const MOST: usize = 256;
 
-/// Refuses a `tokenizer.json` whose normalizers, decoders aside, may make more than [`MOST`] bytes of one, or replace nothing by something.
+/// How many bytes the normalizers of a `tokenizer.json`, decoders aside, may make of one.
 ///
 /// # Errors
-/// What is wrong with it.
-pub(super) fn bounded(file: &Value) -> Result<(), String> {
-    let mut factor: u128 = 1;
+/// If these are more than [`MOST`], or if a normalizer can't be used.
+pub(super) fn factor(file: &Value) -> Result<usize, String> {
+    let mut factor = 1;
     for part in ["normalizer", "pre_tokenizer"] {
         grow(&file[part], &mut factor)?;
     }
     if factor > MOST {
         return Err(format!("its normalizers may make {factor} bytes of one, which is more than {MOST}"));
     }
-    Ok(())
+    Ok(factor)
 }
 
-/// Multiplies `factor` by what the steps under `step` may make of a byte.
-fn grow(step: &Value, factor: &mut u128) -> Result<(), String> {
-    match step {
-        Value::Array(steps) => steps.iter().try_for_each(|step| grow(step, factor)),
-        Value::Object(fields) => {
-            for list in ["normalizers", "pretokenizers"] {
-                fields.get(list).map_or(Ok(()), |steps| grow(steps, factor))?;
-            }
-            let text = |field: &str| fields.get(field).and_then(Value::as_str);
-            if text("type") == Some("Replace") {
-                let pattern = &step["pattern"];
-                let least = match (pattern["String"].as_str(), pattern["Regex"].as_str()) {
-                    (Some(""), _) | (_, Some("")) => {
-                        return Err("a normalizer replaces the empty text, of which every text has some".into())
-                    }
-                    (Some(literal), _) => literal.len(),
-                    // Of a regular expression nothing is known but that a match has some length.
-                    _ => 1,
-                };
-                multiply(factor, text("content").unwrap_or_default().len().div_ceil(least));
-            }
-            // A prefix is put before each piece.
-            multiply(factor, text("prepend").map_or(0, str::len).saturating_add(1));
-            Ok(())
-        }
-        _ => Ok(()),
+/// Multiplies `factor` by what the steps under `step` may make of a byte. Old files leave out the type of a step, so that its fields count.
+fn grow(step: &Value, factor: &mut usize) -> Result<(), String> {
+    let fields = match step {
+        Value::Array(steps) => return steps.iter().try_for_each(|step| grow(step, factor)),
+        Value::Object(fields) => fields,
+        _ => return Ok(()),
+    };
+    for list in ["normalizers", "pretokenizers"] {
+        fields.get(list).map_or(Ok(()), |steps| grow(steps, factor))?;
     }
-}
-
-fn multiply(factor: &mut u128, by: usize) {
-    *factor = factor.saturating_mul(by.max(1) as u128);
+    let text = |field: &str| fields.get(field).and_then(Value::as_str);
+    // Unicode's normal forms make three bytes of one at most, the compatible ones eleven.
+    let own = match text("type") {
+        Some("NFKC" | "NFKD") => 11,
+        Some("NFC" | "NFD") => 3,
+        Some("BertNormalizer") => 6,
+        // A byte that is no letter becomes a letter of two.
+        Some("ByteLevel") => 2,
+        Some("Lowercase") => 2,
+        _ => 1,
+    };
+    let replaced = match (text("content"), &step["pattern"]) {
+        (Some(content), pattern) if !pattern.is_null() => match (pattern["String"].as_str(), pattern["Regex"].as_str()) {
+            (Some(""), _) | (_, Some("")) => return Err("a normalizer replaces the empty text, of which every text has some".into()),
+            (Some(literal), _) => content.len().div_ceil(literal.len()),
+            // An expression may match the empty text before each letter, which then stays.
+            _ => content.len() + 1,
+        },
+        _ => 1,
+    };
+    // What is put before each piece, or in place of a space.
+    let put = |text: Option<&str>| text.map_or(0, str::len) + 1;
+    let before = if step["add_prefix_space"] == true { 2 } else { 1 };
+    let mapped = text("precompiled_charsmap").map_or(Ok(1), charsmap::longest)?;
+    for by in [own, replaced, put(text("prepend")), put(text("replacement")), before, mapped] {
+        *factor = factor.saturating_mul(by.max(1));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -64,15 +72,26 @@ mod tests {
 
     #[test]
     fn what_multiplies_is_refused() {
-        let check = |steps: Vec<Value>| bounded(&json!({ "normalizer": { "type": "Sequence", "normalizers": steps } }));
+        let check = |steps: Vec<Value>| factor(&json!({ "normalizer": { "type": "Sequence", "normalizers": steps } }));
         let usual = vec![json!({ "type": "Prepend", "prepend": "\u{2581}" }), replace(json!({ "String": " " }), "\u{2581}")];
-        assert_eq!(check(usual), Ok(()));
-        assert_eq!(bounded(&json!({ "normalizer": null, "pre_tokenizer": { "type": "ByteLevel", "add_prefix_space": false } })), Ok(()));
-        assert_eq!(check(vec![replace(json!({ "String": "\u{ff5e}".repeat(30) }), &"x".repeat(90))]), Ok(()), "no longer than before");
+        assert_eq!(check(usual), Ok(12));
+        assert_eq!(factor(&json!({ "normalizer": null, "pre_tokenizer": { "type": "ByteLevel", "add_prefix_space": false } })), Ok(2));
+        let metaspace = json!({ "type": "Metaspace", "replacement": "\u{2581}", "prepend_scheme": "always" });
+        let spaces = replace(json!({ "Regex": " {2,}" }), "\u{2581}");
+        assert_eq!(factor(&json!({ "normalizer": [{ "type": "NFKC" }, spaces], "pre_tokenizer": metaspace })), Ok(11 * 4 * 4));
+        assert_eq!(check(vec![replace(json!({ "String": "\u{ff5e}".repeat(30) }), &"x".repeat(90))]), Ok(1), "no longer than before");
         let tenfold = || replace(json!({ "String": "a" }), "aaaaaaaaaa");
-        assert_eq!(check(vec![tenfold()]), Ok(()));
-        assert!(check(vec![tenfold(), tenfold()]).unwrap_err().contains("100 bytes of one"));
+        assert_eq!(check(vec![tenfold(), tenfold()]), Ok(100));
+        assert!(check(vec![tenfold(), tenfold(), tenfold()]).unwrap_err().contains("1000 bytes of one"));
         assert!(check((0..60).map(|_| tenfold()).collect()).is_err());
         assert!(check(vec![replace(json!({ "Regex": "" }), "x")]).unwrap_err().contains("empty text"));
+        for empty in ["x*", "(?<=a)", "\\b", "x?"] {
+            let doubling = || replace(json!({ "Regex": empty }), "a");
+            assert!(check((0..24).map(|_| doubling()).collect()).is_err(), "{empty} matches before each letter");
+            assert_eq!(check(vec![doubling()]), Ok(2));
+        }
+        assert!(check(vec![json!({ "type": "ByteLevel" }); 40]).is_err(), "bytes of bytes of bytes");
+        let old = json!({ "pattern": { "String": "a" }, "content": "aaaaaaaaaa" });
+        assert!(check(vec![old; 3]).is_err(), "a step without a type");
     }
 }

@@ -1,5 +1,7 @@
 //! Text to tokens and back: a vocabulary of words and bytes, the one that a published model came with, or bytes for one that a server runs.
 
+mod bounded;
+mod charsmap;
 mod chat;
 mod chat_vocabulary;
 mod growth;
@@ -7,6 +9,9 @@ mod published;
 mod words;
 
 use super::{FileFault, PolicyError};
+pub use bounded::BoundedTokenizer;
+#[cfg(test)]
+pub use chat::ChatTemplate;
 pub use chat::Message;
 use chat_vocabulary::ChatVocabulary;
 use published::PublishedTokenizer;
@@ -19,7 +24,8 @@ pub use words::{END, PAD};
 /// The file that a vocabulary of words and bytes is saved in.
 pub const WORDS_FILE: &str = "vocabulary.json";
 /// The files of a published model that belong to its tokenizer; only the first must be there.
-pub const FILES: [&str; 4] = ["tokenizer.json", "tokenizer_config.json", "generation_config.json", "chat_template.jinja"];
+pub const FILES: [&str; 5] =
+    ["tokenizer.json", "tokenizer_config.json", "generation_config.json", "chat_template.jinja", "special_tokens_map.json"];
 
 /// A model's vocabulary.
 #[derive(Debug, PartialEq)]
@@ -68,7 +74,7 @@ impl Tokenizer {
     /// Names the file that is missing or can't be read.
     pub(super) fn published(files: &BTreeMap<String, String>, config: &Value, place: &Path) -> Result<Tokenizer, PolicyError> {
         let wrong = |(file, fault): (&str, FileFault)| PolicyError::at(&place.join(file), fault);
-        let (tokenizer, ends) = PublishedTokenizer::new(files, config).map_err(wrong)?;
+        let (tokenizer, ends) = PublishedTokenizer::new(files, config, place).map_err(wrong)?;
         Ok(Tokenizer { kind: Vocabulary::Published(Box::new(tokenizer)), ends })
     }
 
@@ -111,6 +117,21 @@ impl Tokenizer {
             Vocabulary::Chat(chat) => chat.chat(messages).map_err(PolicyError::Template),
             Vocabulary::Words(words) => Ok(messages.iter().flat_map(|message| words.encode(&message.content)).collect()),
         }
+    }
+
+    /// Whether the chat template takes the messages of an agent: a user's, with `system` after a system message, and with `conversation` more of them
+    /// after an answer.
+    ///
+    /// # Errors
+    /// What the template says against them.
+    pub fn takes(&self, system: bool, conversation: bool) -> Result<(), PolicyError> {
+        let message = |role: &str| Message { role: role.into(), content: ".".into() };
+        let first: Vec<Message> = system.then(|| message("system")).into_iter().chain([message("user")]).collect();
+        let tokens = self.chat(&first)?;
+        if conversation {
+            self.follow(&tokens, &[self.end()], ".")?;
+        }
+        Ok(())
     }
 
     /// The tokens that a conversation goes on with: what was read, the answer as it was sampled, and `text` as the user's next turn, with the
@@ -161,6 +182,14 @@ impl Tokenizer {
             _ if token == END => "the end token".into(),
             Vocabulary::Words(words) => words.decode(&[token]),
             Vocabulary::Chat(chat) => chat.decode(&[token]),
+        }
+    }
+
+    /// The names of the tokens that a model without a chat template reads before the first prompt.
+    pub fn opening(&self) -> Vec<String> {
+        match &self.kind {
+            Vocabulary::Published(published) if !published.has_template() => published.opening(),
+            _ => Vec::new(),
         }
     }
 

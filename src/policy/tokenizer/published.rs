@@ -1,16 +1,21 @@
-//! The tokenizer of a published model: `tokenizer.json` as the library `tokenizers` reads it, which tokens end an answer, and its chat
-//! template.
+//! The tokenizer of a published model: its tokens, which of them end an answer, and its chat template.
 
+use super::bounded::BoundedTokenizer;
 use super::chat::{ChatTemplate, Message};
-use super::growth;
+use crate::policy::model::folder::parse;
 use crate::policy::{FileFault, PolicyError};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// A published tokenizer.
 pub struct PublishedTokenizer {
-    inner: tokenizers::Tokenizer,
+    inner: BoundedTokenizer,
     template: Option<ChatTemplate>,
+    /// The tokens that open a text, which a model without a template reads before the first prompt.
+    opening: Vec<u32>,
+    /// One more than the largest token.
+    size: usize,
     files: BTreeMap<String, String>,
 }
 
@@ -28,56 +33,77 @@ impl PartialEq for PublishedTokenizer {
 }
 
 impl PublishedTokenizer {
-    /// The tokenizer in `files`, and the tokens that end an answer; the error says in which file.
-    pub fn new(files: &BTreeMap<String, String>, config: &Value) -> Result<(PublishedTokenizer, Vec<u32>), (&'static str, FileFault)> {
+    /// The tokenizer in `files`, which lie in `folder`, and the tokens that end an answer; the error says in which file.
+    pub fn new(
+        files: &BTreeMap<String, String>,
+        config: &Value,
+        folder: &Path,
+    ) -> Result<(PublishedTokenizer, Vec<u32>), (&'static str, FileFault)> {
+        let name = |file: &str| folder.join(file).display().to_string();
         let unusable = |file: &'static str| move |what: String| (file, FileFault::Unusable(what));
         let text = files.get("tokenizer.json").ok_or(("tokenizer.json", FileFault::Missing))?;
-        let described: Value = serde_json::from_str(text).map_err(|e| unusable("tokenizer.json")(e.to_string()))?;
-        growth::bounded(&described).map_err(unusable("tokenizer.json"))?;
-        let mut inner: tokenizers::Tokenizer = text.parse().map_err(|e: tokenizers::Error| unusable("tokenizer.json")(e.to_string()))?;
-        // What is read is as long as it is: the file may ask for a billion places.
-        inner.with_padding(None);
-        inner.with_truncation(None).map_err(|e| unusable("tokenizer.json")(e.to_string()))?;
+        let inner = BoundedTokenizer::read(&name("tokenizer.json"), text).map_err(unusable("tokenizer.json"))?;
         let json = |file: &'static str| match files.get(file) {
-            Some(text) => serde_json::from_str(text).map_err(|e| unusable(file)(e.to_string())),
+            Some(text) => parse(text).map_err(unusable(file)),
             None => Ok(Value::Null),
         };
         let (tokenizer_config, generation): (Value, Value) = (json("tokenizer_config.json")?, json("generation_config.json")?);
+        // In old folders another file names the special tokens, and `transformers` believes that one.
+        let added = &tokenizer_config["added_tokens_decoder"];
+        let old: Value = if added.is_null() { json("special_tokens_map.json")? } else { Value::Null };
         let special = |name: &str| {
-            let token = &tokenizer_config[name];
+            let token = [&old, &tokenizer_config].into_iter().map(|from| &from[name]).find(|token| !token.is_null())?;
             token.as_str().or(token["content"].as_str()).map(String::from)
         };
+        for (id, token) in added.as_object().into_iter().flatten() {
+            let text = token["content"].as_str().unwrap_or_default();
+            let own = inner.inner().token_to_id(text);
+            if own.map(|own| own.to_string()).as_ref() != Some(id) {
+                let own = own.map_or("doesn't know it".into(), |own| format!("gives it the number {own}"));
+                let what = format!("it gives the token `{text}` the number {id}, and tokenizer.json {own}: save the tokenizer again");
+                return Err(unusable("tokenizer_config.json")(what));
+            }
+        }
         let template = match files.get("chat_template.jinja") {
             Some(text) => Some(("chat_template.jinja", text.as_str())),
             None => default_template(&tokenizer_config["chat_template"]).map(|text| ("tokenizer_config.json", text)),
         };
         let make = |(file, text): (&'static str, &str)| {
             let specials = ["bos_token", "eos_token", "pad_token", "unk_token"].map(|name| (name, special(name)));
-            ChatTemplate::new(text, specials).map_err(unusable(file))
+            ChatTemplate::new(&name(file), text, specials).map_err(unusable(file))
         };
         let template = template.map(make).transpose()?;
         let mut ends: Vec<u32> =
             [&generation, config].iter().map(|from| tokens(&from["eos_token_id"])).find(|ends| !ends.is_empty()).unwrap_or_default();
         // What the template closes a turn with may not be in those lists.
-        ends.extend(special("eos_token").and_then(|token| inner.token_to_id(&token)).filter(|token| !ends.contains(token)));
+        ends.extend(special("eos_token").and_then(|token| inner.inner().token_to_id(&token)).filter(|token| !ends.contains(token)));
         if ends.is_empty() {
             let what = "no token ends an answer: give `eos_token_id` in generation_config.json".to_string();
             return Err(("generation_config.json", FileFault::Unusable(what)));
         }
-        Ok((PublishedTokenizer { inner, template, files: files.clone() }, ends))
+        let some = inner.encode("a", true).map_err(unusable("tokenizer.json"))?;
+        let marks = some.get_ids().iter().zip(some.get_special_tokens_mask());
+        let opening = marks.take_while(|(_, special)| **special == 1).map(|(token, _)| *token).collect();
+        let size = inner.inner().get_vocab(true).into_values().max().map_or(0, |largest| largest as usize + 1);
+        Ok((PublishedTokenizer { inner, template, opening, size, files: files.clone() }, ends))
     }
 
-    /// The tokens of `text`, without any that would open or close it.
+    /// The tokens of `text`, without any that would open or close it; none of a text of many megabytes.
     pub fn encode(&self, text: &str) -> Vec<u32> {
-        // The library fails on pre-tokenized input alone, which this isn't.
-        self.inner.encode_fast(text, false).map(|encoding| encoding.get_ids().to_vec()).unwrap_or_default()
+        self.encoded(text).unwrap_or_default()
+    }
+
+    fn encoded(&self, text: &str) -> Result<Vec<u32>, PolicyError> {
+        self.inner.encode(text, false).map(|encoding| encoding.get_ids().to_vec()).map_err(PolicyError::Template)
     }
 
     /// The tokens of a conversation; see [`super::Tokenizer::chat`].
     pub fn chat(&self, messages: &[Message]) -> Result<Vec<u32>, PolicyError> {
         match &self.template {
-            Some(template) => Ok(self.encode(&template.render(messages).map_err(PolicyError::Template)?)),
-            None => Ok(messages.iter().flat_map(|message| self.encode(&message.content)).collect()),
+            Some(template) => self.encoded(&template.render(messages).map_err(PolicyError::Template)?),
+            None => {
+                messages.iter().try_fold(self.opening.clone(), |tokens, message| Ok([tokens, self.encoded(&message.content)?].concat()))
+            }
         }
     }
 
@@ -85,16 +111,16 @@ impl PublishedTokenizer {
     pub fn next(&self, text: &str) -> Result<Vec<u32>, PolicyError> {
         const ANSWER: &str = "TheAnswerThatStandsHere";
         let message = |role: &str, content: &str| Message { role: role.into(), content: content.into() };
-        let Some(template) = &self.template else { return Ok(self.encode(text)) };
+        let Some(template) = &self.template else { return self.encoded(text) };
         let messages = [message("user", "."), message("assistant", ANSWER), message("user", text)];
         let whole = template.render(&messages).map_err(PolicyError::Template)?;
         let (_, rest) = whole.split_once(ANSWER).ok_or_else(|| PolicyError::Template("the chat template leaves answers out".into()))?;
-        Ok(self.encode(rest))
+        self.encoded(rest)
     }
 
     /// The text of `tokens`, special ones left out.
     pub fn decode(&self, tokens: &[u32]) -> String {
-        self.inner.decode(tokens, true).unwrap_or_default()
+        self.inner.inner().decode(tokens, true).unwrap_or_default()
     }
 
     /// The text of `tokens`, special ones with it.
@@ -104,7 +130,7 @@ impl PublishedTokenizer {
 
     /// A token as the vocabulary writes it; its number where there is no such.
     pub fn name(&self, token: u32) -> String {
-        self.inner.id_to_token(token).unwrap_or_else(|| token.to_string())
+        self.inner.inner().id_to_token(token).unwrap_or_else(|| token.to_string())
     }
 
     /// Whether it has a chat template.
@@ -112,9 +138,14 @@ impl PublishedTokenizer {
         self.template.is_some()
     }
 
-    /// How many tokens there are.
+    /// The tokens that open a text, by their names.
+    pub fn opening(&self) -> Vec<String> {
+        self.opening.iter().map(|&token| self.name(token)).collect()
+    }
+
+    /// How many tokens there are, numbers without one among them.
     pub fn vocab_size(&self) -> usize {
-        self.inner.get_vocab_size(true)
+        self.size
     }
 
     /// What it was read from.

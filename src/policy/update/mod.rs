@@ -14,7 +14,7 @@ mod terms;
 
 use super::model::reading::Cut;
 use super::model::Net;
-use super::{Example, PolicyError};
+use super::{Example, ModelFault, PolicyError};
 use crate::seed::mix;
 pub use adamw::Moments;
 use adamw::{decays, norm, step};
@@ -111,7 +111,8 @@ pub fn update(
         *sum /= step_tokens;
     }
     if !norm(&flat).is_finite() {
-        return Err(PolicyError::NotFinite { model: before.name.into(), what: "the weights".into(), rows: batch.used_rows() });
+        // The gradients were numbers, so no row is to blame.
+        return Err(PolicyError::model(before.name, ModelFault::NoStep { lr: report.lr }));
     }
     Ok((Some((flat, moments)), report))
 }

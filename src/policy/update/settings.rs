@@ -268,8 +268,8 @@ pub struct UpdateSettings {
     pub max_grad_norm: f64,
     /// Decay rates of AdamW's two moments.
     pub betas: [f64; 2],
-    /// AdamW's epsilon.
-    #[schemars(range(min = 0.0))]
+    /// AdamW's epsilon: without it a weight that never had a gradient would step by 0 / 0.
+    #[schemars(range(min = 1e-30))]
     pub eps: f64,
     /// AdamW's weight decay: of matrices and embeddings, not of the gains of the norms.
     #[schemars(range(min = 0.0))]
@@ -308,7 +308,12 @@ impl UpdateSettings {
     /// Names the setting.
     pub(super) fn check(&self) -> Result<(), UpdateFault> {
         let cold = self.temperature.is_some_and(|temperature| temperature <= 0.0);
-        let zero = [("epochs", self.epochs == 0), ("micro_batch", self.micro_batch == 0), ("temperature", cold)];
+        let zero = [
+            ("epochs", self.epochs == 0),
+            ("micro_batch", self.micro_batch == 0),
+            ("temperature", cold),
+            ("eps", (self.eps as f32) <= 0.0),
+        ];
         match zero.iter().find(|(_, zero)| *zero) {
             Some((setting, _)) => Err(UpdateFault::NotPositive { setting: (*setting).into() }),
             None => Ok(()),

@@ -6,7 +6,7 @@ use super::super::block::{KvMemory, PlacedToken};
 use super::super::branches::TrieAttention;
 use super::super::kv::{Heads, PAGE};
 use crate::policy::products::dense::StridedRows;
-use crate::policy::products::isa::{Isa, ALL};
+use crate::policy::products::isa::Isa;
 use crate::policy::products::vectors::{exp, sum, Lanes, LANES};
 use crate::seed::Random;
 
@@ -131,7 +131,7 @@ fn tiles_of<E: Attend>(held: fn(f32) -> f32) {
                 }
             }
             let rows = StridedRows { numbers: &qkv, stride: expected.stride(), count: tokens.len() };
-            for isa in ALL.into_iter().filter(|isa| isa.here()) {
+            for isa in Isa::available() {
                 let mut tiled = TrieAttention::<E>::new(isa, heads, &tokens);
                 let (mut out, mut dqkv) = (vec![f32::NAN; dout.len()], vec![0.0; qkv.len()]);
                 tiled.attend(0, rows, &mut out);
@@ -153,10 +153,10 @@ fn alone<E: Attend>(heads: Heads, qkv: &[f32], expected: &[f32]) {
     let tokens = expected.len() / queries;
     let mut pages = vec![vec![E::default(); heads.page()]; tokens.div_ceil(PAGE)];
     for (place, own) in qkv.chunks_exact(queries + 2 * keys).enumerate() {
-        E::put(Isa::Plain, heads, &mut pages[place / PAGE], place % PAGE, &own[queries..queries + keys], &own[queries + keys..]);
+        E::put(Isa::PLAIN, heads, &mut pages[place / PAGE], place % PAGE, &own[queries..queries + keys], &own[queries + keys..]);
         let seen: Vec<&[E]> = pages[..(place + 1).div_ceil(PAGE)].iter().map(Vec::as_slice).collect();
         let mut out = vec![f32::NAN; queries];
-        E::attend(Isa::Plain, &own[..queries], heads, &seen, 0, place + 1, &mut out, &mut AttentionScratch::default());
+        E::attend(Isa::PLAIN, &own[..queries], heads, &seen, 0, place + 1, &mut out, &mut AttentionScratch::default());
         assert!(bits(&out) == bits(&expected[place * queries..(place + 1) * queries]), "{heads:?}, place {place}");
     }
 }

@@ -101,10 +101,12 @@ impl GgufFamily {
                 config[name] = token.clone();
             }
         }
-        if let Some(factors) = factors {
-            config["rope_scaling"] = json!({ "rope_type": "factors", "factors": factors });
-        } else if let Some(kind) = get("rope.scaling.type").and_then(Value::as_str).filter(|kind| *kind != "none") {
-            config["rope_scaling"] = json!({ "rope_type": kind, "factor": get("rope.scaling.factor") });
+        let kind = get("rope.scaling.type").and_then(Value::as_str).filter(|kind| *kind != "none");
+        match (factors, kind) {
+            (Some(_), Some(kind)) => return Err(FileFault::Unsupported(format!("rope scaling of type `{kind}` beside `{ROPE_FACTORS}`"))),
+            (Some(factors), None) => config["rope_scaling"] = json!({ "rope_type": "factors", "factors": factors }),
+            (None, Some(kind)) => config["rope_scaling"] = json!({ "rope_type": kind, "factor": get("rope.scaling.factor") }),
+            (None, None) => {}
         }
         Ok(config)
     }

@@ -2,6 +2,7 @@
 
 use super::blocks::{BlockType, TYPES};
 use crate::files;
+use crate::policy::model::folder::{NOT_FETCHED, POINTER};
 use crate::policy::{FileFault, PolicyError};
 use serde_json::{Number, Value};
 use std::collections::BTreeMap;
@@ -103,8 +104,10 @@ pub fn read(path: &Path) -> Result<(Metadata, Vec<(String, GgufTensor)>), Policy
 
 fn whole(reader: &mut Reader) -> FileResult<(Metadata, Vec<(String, GgufTensor)>)> {
     let unusable = |what: String| Err(FileFault::Unusable(what));
-    if reader.bytes < 24 || &reader.fixed::<4>()? != b"GGUF" {
-        return unusable("no GGUF file".into());
+    match &if reader.bytes < 24 { [0; 4] } else { reader.fixed::<4>()? } {
+        b"GGUF" => {}
+        begin if POINTER.as_bytes().starts_with(begin) => return unusable(NOT_FETCHED.into()),
+        _ => return unusable("no GGUF file".into()),
     }
     let version = reader.u32()?;
     if !(2..=3).contains(&version) {

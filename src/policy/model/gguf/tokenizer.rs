@@ -68,6 +68,17 @@ pub fn files(metadata: &Metadata) -> Result<BTreeMap<String, String>, FileFault>
         cuts.push(json!({ "type": "Split", "pattern": { "Regex": expression }, "behavior": "Isolated", "invert": false }));
     }
     cuts.push(bytes(expression.is_none()));
+    let opening = || {
+        // llama.cpp opens texts of this kind unless the file says otherwise.
+        get("add_bos_token").and_then(Value::as_bool).unwrap_or(cut == "llama-bpe").then_some(())?;
+        let id = get("bos_token_id").and_then(Value::as_u64)?;
+        let token = tokens.get(id as usize)?;
+        let sequence = |name: &str| json!({ "Sequence": { "id": name, "type_id": 0 } });
+        let begin = json!({ "SpecialToken": { "id": token, "type_id": 0 } });
+        let known = Map::from_iter([(text(token), json!({ "id": token, "ids": [id], "tokens": [token] }))]);
+        let (single, pair) = (json!([begin, sequence("A")]), json!([begin, sequence("A"), sequence("B")]));
+        Some(json!({ "type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": known }))
+    };
     let tokenizer = json!({
         "version": "1.0",
         "truncation": null,
@@ -75,7 +86,7 @@ pub fn files(metadata: &Metadata) -> Result<BTreeMap<String, String>, FileFault>
         "added_tokens": tokens.iter().enumerate().filter_map(added).collect::<Vec<_>>(),
         "normalizer": if cut == "qwen2" { json!({ "type": "NFC" }) } else { Value::Null },
         "pre_tokenizer": { "type": "Sequence", "pretokenizers": cuts },
-        "post_processor": null,
+        "post_processor": opening(),
         "decoder": bytes(true),
         "model": {
             "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null, "end_of_word_suffix": null,
@@ -92,4 +103,29 @@ pub fn files(metadata: &Metadata) -> Result<BTreeMap<String, String>, FileFault>
         "chat_template": template, "tokenizer_class": "PreTrainedTokenizerFast",
     });
     Ok(BTreeMap::from([("tokenizer.json".into(), tokenizer.to_string()), ("tokenizer_config.json".into(), config.to_string())]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a text begins with `<s>`, by what the file says of it, or by its kind.
+    #[test]
+    fn a_text_opens_as_in_llama_cpp() {
+        let opens = |cut: &str, says: Option<bool>| {
+            let mut metadata = Metadata::from_iter([
+                ("tokenizer.ggml.model".into(), json!("gpt2")),
+                ("tokenizer.ggml.pre".into(), json!(cut)),
+                ("tokenizer.ggml.tokens".into(), json!(["<s>", "a"])),
+                ("tokenizer.ggml.merges".into(), json!([])),
+                ("tokenizer.ggml.bos_token_id".into(), json!(0)),
+            ]);
+            metadata.extend(says.map(|says| ("tokenizer.ggml.add_bos_token".to_string(), json!(says))));
+            let file: Value = serde_json::from_str(&files(&metadata).unwrap()["tokenizer.json"]).unwrap();
+            let first = &file["post_processor"]["single"][0]["SpecialToken"]["id"];
+            first == "<s>" && file["post_processor"]["special_tokens"]["<s>"]["ids"] == json!([0])
+        };
+        let of = |says| ["llama-bpe", "qwen2"].map(|cut| opens(cut, says));
+        assert_eq!((of(None), of(Some(true)), of(Some(false))), ([true, false], [true, true], [false, false]));
+    }
 }

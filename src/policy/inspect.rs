@@ -1,0 +1,91 @@
+//! Whether a model can be made as a pipeline describes it, as far as headers, configurations and tokenizers tell: no weights are read.
+
+use super::encode::EncoderDescription;
+use super::model::adapter::StoredAdapter;
+use super::model::checkpoint;
+use super::model::folder::WANTED;
+use super::model::lora::{Adapter, Lora};
+use super::model::parameters::Layout;
+use super::model::saved::published;
+use super::model::tiny::Tiny;
+use super::model::Architecture;
+use super::versions::opened;
+use super::{Act, FileFault, Head, LoraSettings, ModelFault, ModelSettings, PolicyError, Tokenizer};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use tch::Device;
+
+/// A vocabulary of bytes; of words it is larger.
+const BYTES: usize = 258;
+
+/// What is wrong with a model: the setting that says it, and what it comes to.
+type Wrong = (&'static str, PolicyError);
+
+/// Looks at the model called `name` among `models`, and gives its tokenizer, where it has one of its own.
+///
+/// # Errors
+/// The setting that is wrong, and why.
+pub fn inspect(name: &str, models: &BTreeMap<String, ModelSettings>) -> Result<Option<Arc<Tokenizer>>, Wrong> {
+    let fault = |setting: &'static str| move |fault: ModelFault| (setting, PolicyError::model(name, fault));
+    match &models[name] {
+        ModelSettings::New(new) => {
+            let tiny = Tiny::new(new, BYTES).map_err(fault("new"))?;
+            adapted(new.lora.as_ref(), &tiny.layout()).map_err(fault("lora"))?;
+            Ok(None)
+        }
+        ModelSettings::Load(load) => {
+            let (stored, adapter) = opened(load)?;
+            let layout = stored.architecture.layout();
+            let dropout = adapter.as_ref().map(|(adapter, _)| adapter.lora.dropout).or(load.lora.as_ref().map(|lora| lora.dropout));
+            load.base_fault(Device::cuda_if_available(), dropout)
+                .map_or(Ok(()), |why| Err(fault("base")(ModelFault::Base { why: why.into() })))?;
+            adapted(load.lora.as_ref(), &layout).map_err(fault("lora"))?;
+            let critic = stored.values() || adapter.as_ref().is_some_and(|(adapter, _)| adapter.head);
+            if load.head == Some(Head::Language) && critic {
+                return Err(fault("head")(ModelFault::CriticAsPolicy));
+            }
+            let learns = load.lora.is_some() || adapter.is_some();
+            if load.serve.is_some() && !(learns && published(&*stored.architecture)) {
+                return Err(fault("serve")(ModelFault::NotServed));
+            }
+            if load.act != Act::Own && learns {
+                let why = "beside an adapter `base` says it, and then what acts and what learns are one".into();
+                return Err(fault("act")(ModelFault::Act { why }));
+            }
+            Ok(Some(stored.tokenizer))
+        }
+        ModelSettings::Shared(shared) => {
+            let layout = match models.get(&shared.on) {
+                Some(ModelSettings::Load(load)) => checkpoint::open(Path::new(&load.load)).map(|stored| {
+                    let sizes = stored.architecture.sizes();
+                    (stored.architecture.layout(), sizes.width)
+                }),
+                Some(ModelSettings::New(new)) => {
+                    let tiny = Tiny::new(new, BYTES).map_err(fault("on"))?;
+                    Ok((tiny.layout(), tiny.sizes().width))
+                }
+                _ => return Ok(None),
+            };
+            // What is wrong with the base is said of the base.
+            let Ok((layout, width)) = layout else { return Ok(None) };
+            adapted(shared.lora.as_ref(), &layout).map_err(fault("lora"))?;
+            if let Some(folder) = &shared.adapter {
+                let fits = || StoredAdapter::open(Path::new(folder))?.adapter(&layout, width);
+                fits().map_err(|error| ("adapter", error))?;
+            }
+            Ok(None)
+        }
+        ModelSettings::Encode(encoder) => {
+            let folder = Path::new(&encoder.encode);
+            let missing = || PolicyError::at(folder, FileFault::Unusable(format!("there is no encoder (a BERT) in it: {WANTED}")));
+            EncoderDescription::read(folder).and_then(|found| found.ok_or_else(missing)).map_err(|error| ("encode", error))?;
+            Ok(None)
+        }
+        ModelSettings::Remote(_) => Ok(None),
+    }
+}
+
+fn adapted(lora: Option<&LoraSettings>, base: &Layout) -> Result<(), ModelFault> {
+    lora.map_or(Ok(()), |lora| Adapter::new(Lora::new(lora), base, None).map(drop))
+}
