@@ -1,6 +1,7 @@
-"""Recomputes the clusters, the library and what every turn was told of a run of pipelines/slea-rl/slea-rl.yaml from its logged rows alone,
-by lists and loops, and says where the run did otherwise: python3 scripts/recount_library.py RUN [FLOW]"""
-import json, subprocess, sys
+"""Recomputes the clusters, the library and what every turn was told of a run of pipelines/slea-rl/slea-rl.yaml from its logged rows and the
+`above` and `fallback` of its pipeline alone, by lists and loops, and says where the run did otherwise:
+python3 scripts/recount_library.py RUN [FLOW]"""
+import functools, json, math, pathlib, re, subprocess, sys
 
 CAPACITY, MOST, WARM_UP, MORE_THAN = {"strategy": 100, "warning": 50}, {"strategy": 2, "warning": 1}, 5, 10
 run, flow = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "target/release/flow"
@@ -8,6 +9,44 @@ run, flow = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "target/release/f
 
 def ask(sql):
     return json.loads(subprocess.run([flow, "query", run, sql, "--format", "json"], check=True, capture_output=True, text=True).stdout)
+
+
+settings = pathlib.Path(run, "pipeline.yaml").read_text()
+FALLBACK = "none" if "fallback: none" in settings else "similarity"
+ABOVE = float((re.findall(r"above: ([0-9.]+)", settings) or [0.5])[0])
+BITS = (1 << 64) - 1
+
+
+def finish(x):
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & BITS
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB & BITS
+    return x ^ (x >> 31)
+
+
+def mix(a, b):
+    return finish((finish(a) + b + 0x9E3779B97F4A7C15) & BITS)
+
+
+@functools.cache
+def hashed(word):
+    data = word.encode()
+    return functools.reduce(mix, (int.from_bytes(data[i : i + 8], "little") for i in range(0, len(data), 8)), len(data))
+
+
+@functools.cache
+def point(text):
+    """Hashed words and pairs of neighbours, of length 1: src/memory/words.rs."""
+    words = [hashed(word) for word in re.findall(r"[^\W_]+|[^\w\s]|_", text.lower())]
+    numbers = {}
+    for feature in [mix(word, 1) for word in words] + [mix(a, b) for a, b in zip(words, words[1:])]:
+        numbers[feature % 384] = numbers.get(feature % 384, 0) + (1 if feature >> 63 == 0 else -1)
+    length = math.sqrt(sum(x * x for x in numbers.values()))
+    return {i: x / length for i, x in numbers.items() if x}
+
+
+@functools.cache
+def cosine(a, b):
+    return min(1.0, sum(x * point(b).get(i, 0) for i, x in point(a).items()))
 
 
 NAME = "iteration, task, sample, attempt, turn, phase"
@@ -26,9 +65,11 @@ for iteration in range(max(turn["iteration"] for turn in turns) + 1):
         for kind in MOST if iteration >= WARM_UP and len(there) > MORE_THAN else ():
             own = [entry for entry in there if entry["kind"] == kind and (known.get(seen), entry["id"]) in pools]
             own = [entry["id"] for entry in sorted(own, key=lambda entry: -entry["score"])][: MOST[kind]]
-            # Where the cluster has none, those that are alike in the whole library: which these are isn't recomputed, but what they are.
-            kinds = {entry["id"]: entry["kind"] for entry in there}
-            expected += own or [id for id in turn["retrieved"] if kinds.get(id) == kind]
+            # Where the cluster has none, those that are alike in the whole library.
+            if not own and FALLBACK != "none":
+                own = [entry for entry in there if entry["kind"] == kind and cosine(seen, entry["key"]) > ABOVE]
+                own = [entry["id"] for entry in sorted(own, key=lambda entry: -entry["score"])][: MOST[kind]]
+            expected += own
         retrieved += len(expected)
         if turn["retrieved"] != expected:
             mistakes.append(f"{turn['task']} in iteration {iteration}, turn {turn['turn']}: told {turn['retrieved']} and not {expected}")

@@ -13,7 +13,7 @@ pub struct Retrieval {
     /// How entries are looked up.
     #[serde(default)]
     pub by: By,
-    /// By similarity: entries whose key has a cosine above this with the query.
+    /// By similarity: entries whose key has a cosine above this with the query; no entry has one above 1.
     #[serde(default = "above")]
     #[schemars(range(min = -1.0, max = 1.0))]
     pub above: f32,
@@ -106,7 +106,8 @@ impl Retrieval {
                             points.push(point);
                         }
                     }
-                    let cosines = dots(lookup.point, &points);
+                    // f32 rounds: a point's product with itself may be a little more than 1.
+                    let cosines = dots(lookup.point, &points).into_iter().map(|cosine| cosine.min(1.0));
                     entries.extend(compared.into_iter().zip(cosines).filter(|(_, cosine)| *cosine > self.above));
                 }
             }

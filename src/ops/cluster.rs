@@ -33,7 +33,8 @@ struct ClusterSettings {
     /// How a key is compared with a prototype.
     #[serde(default)]
     compare: Compare,
-    /// A key joins the first cluster whose prototype it is like by at least this: a cosine, or a ratio of matching characters.
+    /// A key joins the first cluster whose prototype it is like by at least this: a cosine, or a ratio of matching characters; by 1 only if it is
+    /// equal.
     #[serde(default = "at_least")]
     #[schemars(range(min = 0.0, max = 1.0))]
     at_least: f64,

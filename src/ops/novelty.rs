@@ -153,7 +153,8 @@ fn counted(distinct: &mut Distinct, view: &View, with: &Novelty, pointer: &Point
         Count::Retrieved => None,
     };
     let places = match &keys {
-        Some(keys) if with.keyed.pointless() => keys.iter().map(|key| memory::exactly(key)).collect(),
+        // Different texts can have one point: by 1 only equal keys are alike.
+        Some(keys) if with.keyed.pointless() || with.at_least >= 1.0 => keys.iter().map(|key| memory::exactly(key)).collect(),
         Some(keys) => pointer.points(keys.clone())?,
         None => vec![],
     };

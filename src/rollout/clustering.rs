@@ -49,7 +49,7 @@ pub struct ObservationClusters {
 
 #[derive(Clone)]
 enum Measure {
-    Points { pointer: Pointer, prototypes: Prototypes<Cosine> },
+    Points { pointer: Pointer, exact: bool, prototypes: Prototypes<Cosine> },
     Texts { alphabet: Alphabet, prototypes: Prototypes<Ratio> },
 }
 
@@ -59,8 +59,10 @@ impl ObservationClusters {
     pub fn new(compare: Compare, at_least: f64, pointer: Pointer, by_task: bool) -> ObservationClusters {
         let measure = match compare {
             Compare::Cosine => {
-                let at_least = if pointer.points == Points::None { 1.0 } else { at_least as f32 };
-                Measure::Points { pointer, prototypes: Prototypes::new(Cosine { at_least }) }
+                // Different texts can have one point: hashed words don't know the order of lines. By 1 only equal keys are alike.
+                let exact = pointer.points == Points::None || at_least >= 1.0;
+                let at_least = if exact { 1.0 } else { at_least as f32 };
+                Measure::Points { pointer, exact, prototypes: Prototypes::new(Cosine { at_least }) }
             }
             Compare::Ratio => {
                 Measure::Texts { alphabet: Alphabet::default(), prototypes: Prototypes::new(Ratio { at_least, autojunk: true }) }
@@ -169,9 +171,7 @@ impl ObservationClusters {
     fn points(&self, keys: &[ClusterKey]) -> Result<Vec<Vec<f32>>, PolicyError> {
         match &self.measure {
             Measure::Texts { .. } => Ok(vec![vec![]; keys.len()]),
-            Measure::Points { pointer, .. } if pointer.points == Points::None => {
-                Ok(keys.iter().map(|key| memory::exactly(key.text)).collect())
-            }
+            Measure::Points { exact: true, .. } => Ok(keys.iter().map(|key| memory::exactly(key.text)).collect()),
             Measure::Points { pointer, .. } => pointer.points(keys.iter().map(|key| key.text.to_owned()).collect()),
         }
     }
@@ -211,6 +211,8 @@ mod tests {
         assert_eq!(joined(Compare::Ratio, 0.75, Points::Words, &texts), [1, 1, 3, 1]);
         assert_eq!(joined(Compare::Ratio, 0.8, Points::Words, &texts), [1, 2, 3, 1], "0.75 is too little; abfe and abce have 0.75, too");
         assert_eq!(joined(Compare::Cosine, 0.0, Points::None, &texts), [1, 2, 3, 1], "equal or not, whatever the threshold");
+        let boards = ["1: x\n2: o\n3: x", "2: o\n1: x\n3: x", "1: x\n2: x\n3: o", "1: x\n2: o\n3: x"];
+        assert_eq!(joined(Compare::Cosine, 1.0, Points::Words, &boards), [1, 2, 3, 1], "by 1 what is equal");
         let rooms = ["you see a red door", "you see a red Door", "you see salt"];
         assert_eq!(joined(Compare::Cosine, 0.85, Points::Words, &rooms), [1, 1, 3]);
     }

@@ -86,7 +86,7 @@ fn a_loop_is_resumed_and_replayed() {
 /// A panel of the repository, as LOOPED's loop plays it.
 fn evaluated(run: &Path, extra: &[&str]) -> Value {
     let mut command = flow();
-    command.arg("eval").arg(run).args(["--panel", "datasets/minesweeper-4x4-m2-7c0c5ec4294c.json", "--format", "json"]).args(extra);
+    command.arg("eval").arg(run).args(["--panel", "datasets/minesweeper-4x4-m2-d64920f25f41.json", "--format", "json"]).args(extra);
     serde_json::from_str(&done(&mut command)).unwrap()
 }
 
@@ -116,7 +116,7 @@ fn an_evaluation_depends_on_nothing_but_what_is_asked() {
     let plain = trained(folder.path(), "plain", SMALL, &[]);
     assert_eq!(evaluated(&plain, &[])["attempts"], 1);
     assert_eq!(evaluated(&plain, &["--attempts", "2"])["attempts"], 2);
-    let message = fails(flow().arg("eval").arg(run.join("weights")).args(["--panel", "datasets/minesweeper-4x4-m2-7c0c5ec4294c.json"]));
+    let message = fails(flow().arg("eval").arg(run.join("weights")).args(["--panel", "datasets/minesweeper-4x4-m2-d64920f25f41.json"]));
     assert!(message.contains("is no run") && message.contains("--like"), "{message}");
 }
 
@@ -124,7 +124,7 @@ fn an_evaluation_depends_on_nothing_but_what_is_asked() {
 #[test]
 fn an_evaluation_on_the_way_is_the_one_afterwards() {
     let folder = tempfile::tempdir().unwrap();
-    let panel = "datasets/minesweeper-4x4-m2-7c0c5ec4294c.json";
+    let panel = "datasets/minesweeper-4x4-m2-d64920f25f41.json";
     let evaluate = format!(
         "  evaluate:\n    op: evaluate\n    inputs: {{ weights: {{ after: update }} }}\n    with: {{ agent: {{ model: actor, max_turns: 4 }}, panel: {panel}, \
          every: 3, attempts: 3, reflect: {{ agent: {{ model: actor, answer: [], max_tokens: 5 }} }} }}\nlog: [evaluate, "

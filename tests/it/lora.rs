@@ -122,7 +122,7 @@ fn two_adapters_on_one_base_are_resumed_and_replayed() {
         assert!(config.contains("\"value_head\""), "{config}");
         // What is measured is computed as what was trained.
         let measured = folder.path().join(format!("{name}-measured"));
-        let panel = ["--panel", "datasets/minesweeper-4x4-m2-7c0c5ec4294c.json", "--samples", "1"];
+        let panel = ["--panel", "datasets/minesweeper-4x4-m2-d64920f25f41.json", "--samples", "1"];
         done(flow().arg("eval").arg(&whole).args(panel).arg("--out").arg(&measured));
         let recipe = std::fs::read_to_string(measured.join("pipeline.yaml")).unwrap();
         assert_eq!(recipe.contains("base: int8"), name == "int8", "{recipe}");
@@ -151,7 +151,7 @@ fn what_acts_in_8_bits_is_resumed_replayed_and_measured() {
     let (least, most) = (gap[0]["least"].as_f64().unwrap(), gap[0]["most"].as_f64().unwrap());
     assert!(least > 1e-5 && most < 0.1, "{least} to {most}");
     let measured = folder.path().join("measured");
-    let panel = ["--panel", "datasets/minesweeper-4x4-m2-7c0c5ec4294c.json", "--samples", "1"];
+    let panel = ["--panel", "datasets/minesweeper-4x4-m2-d64920f25f41.json", "--samples", "1"];
     done(flow().arg("eval").arg(&whole).args(panel).arg("--out").arg(&measured));
     let recipe = std::fs::read_to_string(measured.join("pipeline.yaml")).unwrap();
     assert!(recipe.contains("act: int8"), "{recipe}");

@@ -140,7 +140,7 @@ log: [panel, "#;
 #[test]
 fn a_panel_is_played_with_a_memory_that_nothing_changes() {
     let folder = tempfile::tempdir().unwrap();
-    let panel = "datasets/minesweeper-4x4-m2-7c0c5ec4294c.json";
+    let panel = "datasets/minesweeper-4x4-m2-d64920f25f41.json";
     let all = REMEMBERING.replace("capacity: 4,", "capacity: 4, per: all,");
     let plain = trained(folder.path(), "plain", &all, &[]);
     let run = trained(folder.path(), "run", &all.replace("log: [", &MEASURED[1..].replace("PANEL", panel)), &[]);

@@ -29,7 +29,7 @@ nodes:
   evaluate:
     op: evaluate
     inputs: { weights: { after: update } }
-    with: { agent: { model: actor, max_turns: 5 }, panel: datasets/minesweeper-4x4-m2-7c0c5ec4294c.json, every: 2 }
+    with: { agent: { model: actor, max_turns: 5 }, panel: datasets/minesweeper-4x4-m2-d64920f25f41.json, every: 2 }
 log: [rollout, value, advantage, learn, update, evaluate]
 "#;
 

@@ -82,7 +82,7 @@ fn a_critic_learns_offline_and_ranks() {
     assert!(chances.iter().any(|row| number(&row["chance"]) < 0.9));
 
     // A panel is played with the critic, too: with none it goes otherwise.
-    let panel = "datasets/minesweeper-4x4-m2-7c0c5ec4294c.json";
+    let panel = "datasets/minesweeper-4x4-m2-d64920f25f41.json";
     let eval = |extra: &[&str]| -> Value {
         serde_json::from_str(&done(flow().arg("eval").arg(&best).args(["--panel", panel, "--format", "json"]).args(extra))).unwrap()
     };

@@ -58,7 +58,7 @@ fn a_server_plays_and_is_evaluated() {
     let output = done(flow().arg("diff").arg(&run).arg(&again));
     assert!(output.contains("are equal"), "{output}");
     let pipeline = pipeline(folder.path(), &plays(&server.url, "constrained", 0.0));
-    let panel = "datasets/minesweeper-size3-mines2-97a1390c7e0b.json";
+    let panel = "datasets/minesweeper-size3-mines2-a9b2ddbb58d1.json";
     let arguments =
         ["eval", "--like", pipeline.to_str().unwrap(), "--panel", panel, "--max-turns", "2", "--temperature", "0", "--format", "json"];
     let score: Value = serde_json::from_str(&done(flow().args(arguments))).unwrap();

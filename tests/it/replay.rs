@@ -26,7 +26,7 @@ fn diff(a: &Path, b: &Path) -> Value {
 fn rich() -> String {
     let panel =
         "  evaluate:\n    op: evaluate\n    inputs: { weights: { after: update } }\n    with: { agent: { model: actor, max_turns: 1 }, \
-                 panel: datasets/minesweeper-6x6-m3-72494b580fd3.json, every: 9 }\nlog: [evaluate, ";
+                 panel: datasets/minesweeper-6x6-m3-d5ba103a5efa.json, every: 9 }\nlog: [evaluate, ";
     let small = SMALL.replace("lr: 1.0e-3", "lr: 1.0e-3, kl: 0.05, minibatch: 24, epochs: 2").replace("log: [", panel);
     small.replace("{ after: update } }, with: { agent: { model: actor", "{ after: update, staleness: 1 } }, with: { agent: { model: actor")
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 fn trained_library(folder: &Path, name: &str, extra: &[&str]) -> std::path::PathBuf {
     let pipeline = std::fs::read_to_string("pipelines/slea-rl/slea-rl.yaml").unwrap();
     // With the fallback, which links.
-    let pipeline = pipeline.replace("above: 1,", "above: 0.85,");
+    let pipeline = pipeline.replace("fallback: none,", "above: 0.85,");
     let pipeline = pipeline.replace("{ load: ../../runs/slea-rl/warmstart }", "{ new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }");
     let settings = ["--set", "iterations=9", "--set", "nodes.tasks.with.batch=6", "--set", "nodes.rollout.with.samples=4"];
     trained(folder, name, &pipeline, &[&settings[..], extra].concat())
@@ -30,6 +30,13 @@ fn clusters_library_and_what_is_told_are_those_of_a_plain_recomputation() {
     let linked = ask(&run, "select count(*) as n from clusters, unnest(linked) as link(id)");
     assert!(linked[0]["n"].as_u64().unwrap() > 0, "no entry was linked");
 
+    // Of what was told to turns whose clusters have nothing, a rule that tells them nothing has no word.
+    let source = run.join("pipeline.yaml");
+    let yaml = std::fs::read_to_string(&source).unwrap();
+    assert!(yaml.contains("above: 0.85"), "{yaml}");
+    std::fs::write(&source, yaml.replace("above: 0.85", "fallback: none")).unwrap();
+    assert!(!recounted(&run).0, "the script saw no difference");
+
     // A run whose library is smaller isn't what the script recomputes.
     let other = trained_library(folder.path(), "other", &["--set", "nodes.library.with.capacity=5"]);
     assert!(!recounted(&other).0, "the script saw no difference");
@@ -41,7 +48,7 @@ fn a_panel_is_played_with_the_library_and_its_clusters() {
     let folder = tempfile::tempdir().unwrap();
     let run = trained_library(folder.path(), "run", &[]);
     let out = folder.path().join("played");
-    let panel = "datasets/minesweeper-4x4-m3-512-36a2613ed785.json";
+    let panel = "datasets/minesweeper-4x4-m3-512-b8f15f2ca73a.json";
     done(flow().arg("eval").arg(&run).args(["--panel", panel, "--memory"]).arg(&run).arg("--out").arg(&out));
     let known = ask(
         &out,
@@ -53,7 +60,7 @@ fn a_panel_is_played_with_the_library_and_its_clusters() {
     let count = |name: &str| known[0][name].as_u64().unwrap();
     assert!(count("told") > 100 && count("own") > 10, "{known:?}");
     // Linked entries stand beside a cluster's own.
-    assert!(count("others") < count("own"), "{known:?}");
+    assert!(count("others") < count("told") / 10, "{known:?}");
 }
 
 #[test]

@@ -40,7 +40,7 @@ runs:
   start: {{ pipeline: {start}, seeds: [7] }}
   method: {{ pipeline: {method}, from: {{ actor: start }}, set: {{ iterations: 3 }} }}
 measurements:
-  panel: {{ panel: datasets/minesweeper-4x4-m2-7c0c5ec4294c.json, attempts: 2, temperature: 1 }}
+  panel: {{ panel: datasets/minesweeper-4x4-m2-d64920f25f41.json, attempts: 2, temperature: 1 }}
 tables:
   - title: Success
     measurement: panel
@@ -162,7 +162,7 @@ fn a_measurement_may_read_the_memory_of_a_run() {
         .replace("weights: { after: update } }", "weights: { after: update }, memory: { after: memory } }")
         .replace("max_turns: 4", "max_turns: 4, context: [{ memory: memory, by: all, most: 1, tokens: 100 }]");
     let (pipeline, home) = (pipeline(folder.path(), &remembering), folder.path().join("home"));
-    let (file, panel) = (folder.path().join("study.yaml"), "datasets/minesweeper-4x4-m2-7c0c5ec4294c.json");
+    let (file, panel) = (folder.path().join("study.yaml"), "datasets/minesweeper-4x4-m2-d64920f25f41.json");
     let text = format!(
         r#"study: told
 home: {home}

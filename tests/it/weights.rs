@@ -4,7 +4,7 @@ use crate::common::*;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const PANEL: &str = "datasets/minesweeper-4x4-m2-7c0c5ec4294c.json";
+const PANEL: &str = "datasets/minesweeper-4x4-m2-d64920f25f41.json";
 
 fn eval(what: &Path, extra: &[&str]) -> std::process::Command {
     let mut command = flow();

@@ -31,7 +31,7 @@ from runs import ENV, FLOW, inline, load
 ROOT = Path(__file__).resolve().parents[2]
 # A program has a minute to say hello.
 SECONDS, BYTES = 90, 2 << 30
-PANEL = ROOT / "datasets/minesweeper-4x4-m2-7c0c5ec4294c.json"
+PANEL = ROOT / "datasets/minesweeper-4x4-m2-d64920f25f41.json"
 MODELS = ROOT / "tests/golden/models"
 
 SMALL = """flow: small

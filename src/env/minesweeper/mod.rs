@@ -65,7 +65,7 @@ impl Minesweeper {
         (reward, self.over())
     }
 
-    /// Hash of the field, its mines and its first cell.
+    /// Hash of its mines and of what is open at first.
     pub fn content(&self) -> u64 {
         self.closed.content(self.first)
     }

@@ -21,7 +21,16 @@ impl Question {
     /// The question of a seed. Questions, not only seeds, are dealt out to splits.
     pub fn sample(seed: u64, deal: Deal, corpus: &Corpus) -> Option<Question> {
         let drawn = (0..1000).filter_map(|tried| Question::draw(corpus, &mut Random::new(mix(seed, tried))));
-        drawn.take(1000).find(|question| deal.owns(text(&question.text)))
+        drawn.take(1000).find(|question| deal.owns(question.content()))
+    }
+
+    /// Hash of what is asked: of two names in either order the same.
+    pub fn content(&self) -> u64 {
+        match self.names.as_slice() {
+            [first, second] if first > second => text(&format!("{}, {second} or {first}", self.kind)),
+            [first, second] => text(&format!("{}, {first} or {second}", self.kind)),
+            _ => text(&self.text),
+        }
     }
 
     /// `None` where the two that are compared are equal.

@@ -5,7 +5,6 @@ use super::question::Question;
 use super::Search;
 use crate::env::error::within;
 use crate::env::{Deal, EnvError, Environment, GameSettings};
-use crate::seed::text;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -86,6 +85,6 @@ impl GameSettings for SearchSettings {
 
     fn board(&self, seed: u64, deal: Deal) -> Result<u64, EnvError> {
         self.check()?;
-        Ok(text(&self.question(&Corpus::with_size(self.documents), seed, deal)?.text))
+        Ok(self.question(&Corpus::with_size(self.documents), seed, deal)?.content())
     }
 }

@@ -1,7 +1,7 @@
 //! A memory as a source of context: the entries that are retrieved for a turn (EMPO2, section 4.2: memory-augmented prompting; SLEA-RL,
 //! section 3.3).
 
-use super::memory_settings::{MemorySettings, RecallKey, RecallTime};
+use super::memory_settings::{Fallback, MemorySettings, RecallKey, RecallTime};
 use super::pools::ClusterPools;
 use super::{ContextSource, Declared, MemoryPorts, Moment, Passage, PassageSlot};
 use crate::memory::{self, By, Change, Clusters, Entry, Library, Lookup, Retrieval};
@@ -108,7 +108,7 @@ impl MemoryRecall {
         let of_pool = |among| self.find(By::All, &Lookup { buckets: &buckets, key: "", point: &[], among: Some(among) });
         let pools = pools.of(&observations, self.settings.whose)?;
         let mut entries: Vec<Vec<&Entry>> = pools.into_iter().map(|pool| pool.map(of_pool).unwrap_or_default()).collect();
-        if self.settings.whose == NotesOwner::Own {
+        if self.settings.whose == NotesOwner::Own && self.settings.fallback != Fallback::None {
             // Points are dear, and few turns need one.
             let without: Vec<usize> = (0..entries.len()).filter(|i| entries[*i].is_empty()).collect();
             let points = self.pointer.points(without.iter().map(|i| keys[*i].clone()).collect())?;
@@ -119,8 +119,11 @@ impl MemoryRecall {
         Ok(entries)
     }
 
-    /// What is alike in all buckets.
+    /// What a turn is given whose cluster has nothing: what is alike in all buckets.
     fn alike(&self, point: &[f32]) -> Vec<&Entry> {
+        if self.settings.fallback == Fallback::None {
+            return Vec::new();
+        }
         let buckets: Vec<u64> = self.library.buckets().collect();
         self.find(By::Similarity, &Lookup { buckets: &buckets, key: "", point, among: None })
     }
@@ -313,6 +316,11 @@ mod tests {
             passage(serde_json::json!({ "above": 0.1, "most": 1 }), vec![], "a green lamp"),
             "Remembered:\n- knock\n",
             "no cluster: of all"
+        );
+        assert_eq!(
+            passage(serde_json::json!({ "above": -1.0, "fallback": "none" }), vec![], "a green lamp"),
+            "",
+            "nothing else is looked for"
         );
         let mut gone = came[2].clone();
         (gone.iteration, gone.change) = (1, -1);

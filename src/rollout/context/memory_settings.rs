@@ -35,6 +35,10 @@ pub struct MemorySettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^[A-Za-z][A-Za-z0-9_-]{0,63}$"))]
     pub clusters: Option<String>,
+    /// Which entries are retrieved where the observation's cluster has none, or there is no such cluster. Read with `clusters`, and in a memory by
+    /// cluster.
+    #[serde(default)]
+    pub fallback: Fallback,
     /// With `clusters`: whether entries that were retrieved by similarity, for a cluster that had none, belong to it from then on (SLEA-RL,
     /// section 3.2).
     #[serde(default = "yes")]
@@ -58,6 +62,17 @@ pub struct MemorySettings {
     pub tokens: usize,
     #[serde(flatten)]
     pub retrieval: Retrieval,
+}
+
+/// Which entries are retrieved for a cluster that has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Fallback {
+    /// Those of the whole memory whose keys are similar (SLEA-RL, Eq. 2).
+    #[default]
+    Similarity,
+    /// None.
+    None,
 }
 
 /// When entries are retrieved.
