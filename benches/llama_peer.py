@@ -1,21 +1,29 @@
-"""llama.cpp's server, as PyPI's `xllamacpp` brings it ready-built, in place of transformers in `cargo bench --bench model`:
+"""llama.cpp's server, built for this very processor, in place of transformers in `cargo bench --bench model`:
 
-    python3 -m venv .venv-llama && .venv-llama/bin/pip install --no-deps xllamacpp==2026.10.11549
+    scripts/get-llama.sh
     BENCH_PEER=llama_peer.py BENCH_PYTHON=.venv-llama/bin/python BENCH_CLOCK=cpu cargo bench --bench model -- prefill decode
 
-All prompts of a case are asked at once, over HTTP. The server reads LLAMA_MODEL, or the file that flow reads; of a GGUF file another quantisation is made by
+All prompts of a case are asked at once, over HTTP; the processor's seconds are those of the server. LLAMA_SERVER names another server than that of
+.venv-llama. The server reads LLAMA_MODEL, or the file that flow reads; of a GGUF file another quantisation is made by
 
     .venv-parity/bin/python benches/llama_peer.py FROM.gguf Q8_0 TO.gguf
+
+Q4_1 is the kind of the file that `flow model fetch` brings, Q8_0 that with the precision of `base: int8`.
 """
 
 import json
 import os
 import random
-import resource
+import re
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.request
+from pathlib import Path
+
+SERVER = os.environ.get("LLAMA_SERVER") or str(Path(__file__).resolve().parent.parent / ".venv-llama/build/bin/llama-server")
 
 
 def requantise(source, kind, target):
@@ -42,17 +50,54 @@ def requantise(source, kind, target):
     writer.close()
 
 
-def served(path, threads, rows, tokens):
+class Server:
     """A server with room for `rows` conversations of `tokens` tokens, and nothing that it keeps from one to the next."""
-    import xllamacpp
 
-    asked = xllamacpp.CommonParams()
-    asked.model.path = path
-    asked.n_ctx, asked.n_parallel = rows * tokens, rows
-    asked.cpuparams.n_threads = asked.cpuparams_batch.n_threads = threads
-    asked.warmup = asked.cache_prompt = False
-    asked.port, asked.verbosity = random.randrange(20000, 60000), 0
-    return xllamacpp.Server(asked)
+    def __init__(self, path, threads, rows, tokens):
+        port = random.randrange(20000, 60000)
+        self.address = f"http://127.0.0.1:{port}"
+        asked = {"-m": path, "-c": rows * tokens, "-np": rows, "-t": threads, "-tb": threads, "--host": "127.0.0.1", "--port": port}
+        self.log = tempfile.TemporaryFile("w+")
+        command = [SERVER, *(str(word) for pair in asked.items() for word in pair), "--no-warmup"]
+        self.child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        while not self.ready():
+            if self.child.poll() is not None:
+                sys.exit(f"{SERVER} ended: {self.said()[-500:]}")
+            time.sleep(0.1)
+
+    def ready(self):
+        try:
+            return urllib.request.urlopen(f"{self.address}/health", timeout=5).status == 200
+        except OSError:
+            return False
+
+    def said(self):
+        self.log.seek(0)
+        return self.log.read()
+
+    def seconds(self):
+        """Of the processor, user's and system's, so far."""
+        fields = open(f"/proc/{self.child.pid}/stat").read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory(self):
+        """The most that it has had, in MB."""
+        status = open(f"/proc/{self.child.pid}/status").read()
+        return int(re.search(r"VmHWM:\s*(\d+)", status)[1]) / 1024
+
+    def close(self):
+        self.child.kill()
+        self.child.wait()
+
+
+def native(said):
+    """What the server says of the processor; the benchmark ends if it was built for a lesser one."""
+    info = next((line for line in said.splitlines() if "system_info" in line), "")
+    flags = open("/proc/cpuinfo").read()
+    for flag, name in (("avx2", "AVX2"), ("avx512f", "AVX512"), ("avx512_vnni", "AVX512_VNNI"), ("amx_int8", "AMX_INT8")):
+        if f" {flag} " in flags and f"{name} = 1" not in info:
+            sys.exit(f"this llama.cpp was built without the {name} of this processor: scripts/get-llama.sh builds it natively ({info.strip()})")
+    return info.partition("|")[2].strip()
 
 
 def answer(address, prompt, tokens, said):
@@ -64,25 +109,25 @@ def answer(address, prompt, tokens, said):
 def main():
     if len(sys.argv) > 1:
         return requantise(*sys.argv[1:])
-    from importlib.metadata import version
-
     path = os.environ.get("LLAMA_MODEL") or os.environ.get("FLOW_MODEL", "models/smollm2-135m-instruct/model.gguf")
     threads = int(os.environ.get("BENCH_THREADS", "2"))
-    clock = time.process_time if os.environ.get("BENCH_CLOCK") == "cpu" else time.perf_counter
-    server, shape = None, None
-    print("ready llama.cpp by xllamacpp", version("xllamacpp"), path, flush=True)
+    cpu = os.environ.get("BENCH_CLOCK") == "cpu"
+    server, shape, most = Server(path, threads, 1, 64), None, 0.0
+    print("ready llama.cpp", path, native(server.said()), flush=True)
     for line in sys.stdin:
         name, *numbers = line.split()
         rows, tokens, written, _ = map(int, numbers)
+        most = max(most, server.memory())
         if name == "memory":
-            print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, flush=True)
+            print(most, flush=True)
             continue
         if shape != (rows, tokens):
-            server, shape = None, (rows, tokens)
-            server = served(path, threads, rows, tokens + written + 16)
+            server.close()
+            server, shape = Server(path, threads, rows, tokens + written + 16), (rows, tokens)
         prompts = [[random.randrange(100, 49000) for _ in range(tokens)] for _ in range(rows)]
+        clock = server.seconds if cpu else time.perf_counter
         said, start = [], clock()
-        asking = [threading.Thread(target=answer, args=(server.listening_address, prompt, written, said)) for prompt in prompts]
+        asking = [threading.Thread(target=answer, args=(server.address, prompt, written, said)) for prompt in prompts]
         [one.start() for one in asking]
         [one.join() for one in asking]
         took = clock() - start
@@ -90,6 +135,7 @@ def main():
         if short or len(said) < rows:
             sys.exit(f"{len(said)} of {rows} answers, of which {len(short)} are not {tokens} tokens read and {written} written: {short[:1]}")
         print(took, flush=True)
+    server.close()
 
 
 if __name__ == "__main__":

@@ -15,6 +15,9 @@ pub const PROMPT: &str = "prompt";
 /// Columns that each playing node logs: where several nodes play the same task, only the last one's are printed.
 const ONCE: [&str; 11] = ["observation", "state", "response", "temperature", "action", "valid", "done", "won", "mode", "weights", "seed"];
 
+/// Columns of hashes: which rows have the same is for SQL to say.
+const HASHES: [&str; 4] = ["state", "group", "cluster", "like"];
+
 /// The rows of an answer.
 pub fn rows(answer: &QueryResult) -> Result<Vec<JsonRow>> {
     let mut json = Vec::new();
@@ -27,11 +30,18 @@ pub struct EpisodePrinter {
     /// The logged nodes: where several logged a column, all but one call it `node_column`.
     nodes: Vec<String>,
     heading: Option<String>,
+    /// Whether hashes are printed, too.
+    hashes: bool,
 }
 
 impl EpisodePrinter {
     pub fn new(nodes: Vec<String>) -> Self {
-        EpisodePrinter { nodes, heading: None }
+        EpisodePrinter { nodes, heading: None, hashes: false }
+    }
+
+    /// Prints the columns that hold hashes, too: last, and in hex.
+    pub fn hashes(self, hashes: bool) -> Self {
+        EpisodePrinter { hashes, ..self }
     }
 
     pub fn render(&mut self, mut row: JsonRow) -> String {
@@ -45,23 +55,29 @@ impl EpisodePrinter {
         if let Some(phase) = row.get("phase").and_then(Value::as_str).filter(|phase| *phase != "play") {
             turn += &format!(" ({phase})");
         }
-        let sections = self.take_sections(&mut row);
+        let likelihood = self.likelihood(&row);
+        let (sections, advantages) = (self.take_sections(&mut row), self.take_advantages(&mut row));
         let twice = |name: &str| self.nodes.iter().filter_map(|n| name.strip_prefix(n)?.strip_prefix('_')).any(|c| ONCE.contains(&c));
         row.retain(|name, value| {
             let empty = value.as_str().is_some_and(str::is_empty);
             let hidden = NAME.contains(&name.as_str()) || ["seed", "temperature"].contains(&name.as_str()) || twice(name);
             !hidden && !empty && !value.is_array() && !value.is_null()
         });
-        let rest: Vec<String> = row.iter().map(|(name, value)| format!("{name} {}", shortened(&plain(value), LONGEST))).collect();
+        let hash = |(name, value): (&String, &Value)| Some(format!("{name} 0x{:016x}", value.as_u64().filter(|_| self.is_hash(name))?));
+        let hashes: Vec<String> = row.iter().filter(|_| self.hashes).filter_map(hash).collect();
+        row.retain(|name, _| !self.is_hash(name));
+        let columns = row.iter().map(|(name, value)| format!("{name} {}", shortened(&plain(value), LONGEST)));
+        let rest: Vec<String> = likelihood.into_iter().chain(columns).chain(hashes).collect();
         if sections.is_empty() {
-            let parts: Vec<String> =
-                std::iter::once(turn).filter(|t| !t.is_empty()).chain((!rest.is_empty()).then(|| rest.join(", "))).collect();
+            let figures = [advantages, rest].concat().join(", ");
+            let parts: Vec<String> = [turn, figures].into_iter().filter(|part| !part.is_empty()).collect();
             return if parts.is_empty() { text } else { format!("{text}{}\n", parts.join("  ")) };
         }
         text += &format!("\n{turn}\n");
         sections.iter().for_each(|(label, value)| text += &labelled(label, value));
-        if !rest.is_empty() {
-            text += &labelled("credit", &wrapped(&rest));
+        let credit: Vec<String> = advantages.into_iter().chain((!rest.is_empty()).then(|| wrapped(&rest))).collect();
+        if !credit.is_empty() {
+            text += &labelled("credit", &credit.join("\n"));
         }
         text
     }
@@ -93,6 +109,52 @@ impl EpisodePrinter {
         }
         sections.retain(|(_, text)| !text.is_empty());
         sections
+    }
+
+    /// A row's advantages with their arithmetic, taken out of the row.
+    fn take_advantages(&self, row: &mut JsonRow) -> Vec<String> {
+        let mut advantages = Vec::new();
+        for prefix in self.prefixes() {
+            let number = |column: &str| row.get(&format!("{prefix}{column}")).and_then(Value::as_f64);
+            let Some(advantage) = number("advantage") else { continue };
+            let mut text = format!("{prefix}advantage {}{}", if advantage < 0.0 { "" } else { "+" }, plain(&advantage.into()));
+            let mut read = vec!["advantage"];
+            if let (Some(value), Some(baseline), Some(scale)) = (number("return"), number("baseline"), number("scale")) {
+                // Columns of another node than the advantage's own come to something else.
+                if ((value - baseline) / scale - advantage).abs() <= 1e-3 * (1.0 + advantage.abs()) {
+                    let [value, baseline, scale] = [value, baseline, scale].map(|number| plain(&number.into()));
+                    text += &format!(" = (return {value} - baseline {baseline}) / {scale}");
+                    read.extend(["return", "baseline", "scale"]);
+                }
+            }
+            if let Some(size) = number("group_size") {
+                text += &format!(", group of {size} row{}", if size == 1.0 { "" } else { "s" });
+                read.push("group_size");
+            }
+            read.iter().for_each(|column| drop(row.shift_remove(&format!("{prefix}{column}"))));
+            advantages.push(text);
+        }
+        advantages
+    }
+
+    /// The probability of what was said, among the answers that were possible if it was held to some.
+    fn likelihood(&self, row: &JsonRow) -> Option<String> {
+        let list = |column: &str| self.prefixes().find_map(|prefix| row.get(&format!("{prefix}{column}"))?.as_array());
+        let logprob: f64 = list("logprobs")?.iter().filter_map(Value::as_f64).sum();
+        let of = list("choices").filter(|choices| !choices.is_empty()).map_or(String::new(), |choices| format!(" of {}", choices.len()));
+        // An expert draws nothing: its tokens have 0.
+        (logprob < 0.0).then(|| format!("p {}{of}", plain(&logprob.exp().into())))
+    }
+
+    /// What may stand before a column's name: nothing, or the node that logged it.
+    fn prefixes(&self) -> impl Iterator<Item = String> + '_ {
+        std::iter::once(String::new()).chain(self.nodes.iter().map(|node| format!("{node}_")))
+    }
+
+    /// Whether a column holds hashes, which say nothing to a reader.
+    fn is_hash(&self, name: &str) -> bool {
+        let own = |name: &str| HASHES.contains(&name);
+        own(name) || self.nodes.iter().filter_map(|node| name.strip_prefix(node)?.strip_prefix('_')).any(own)
     }
 
     /// The value of a column, wherever it was logged.
@@ -173,9 +235,26 @@ mod tests {
         });
         let text = printer.render(row(turn.clone()));
         let expected = "iteration 2, room, sample 1, attempt 0\n\nturn 0\n  seen    # #\n          #P#\n  said    <action>fly</action>\n  done    fly (not valid)\n  earned  -0.1, score -0.25, the episode is over\n  \
-            credit  state 18446744073709551615, rollout_reward 0.5, advantage -0.866, used yes\n";
+            credit  advantage -0.866\n          rollout_reward 0.5, used yes\n";
         assert_eq!(text, expected);
+        let all = EpisodePrinter::new(vec![]).hashes(true).render(row(turn.clone()));
+        assert!(all.ends_with("used yes, state 0xffffffffffffffff\n"), "{all}");
         assert!(printer.render(row(turn)).starts_with("\nturn 0\n"), "the heading is not repeated");
+    }
+
+    #[test]
+    fn an_advantage_is_told_with_its_arithmetic() {
+        let mut printer = EpisodePrinter::new(vec!["step".into(), "sum".into()]);
+        let turn = json!({
+            "turn": 0, "observation": "a", "mode": "plain", "group": 7, "return": -0.06, "baseline": -0.17, "scale": 0.22, "advantage": 0.5, "group_size": 20,
+            "logprobs": [-0.5, -0.234], "choices": [[1], [2], [3]], "used": "yes",
+        });
+        let expected = "\nturn 0\n  seen    a\n  credit  advantage +0.5 = (return -0.06 - baseline -0.17) / 0.22, group of 20 rows\n          p 0.48 of 3, mode plain, used yes\n";
+        assert_eq!(printer.render(row(turn)), expected);
+        let sum = json!({ "turn": 0, "observation": "a", "return": 1, "baseline": 0, "scale": 1, "step_advantage": 1, "advantage": 3, "logprobs": [0, 0] });
+        let expected =
+            "\nturn 0\n  seen    a\n  credit  advantage +3\n          step_advantage +1\n          return 1, baseline 0, scale 1\n";
+        assert_eq!(printer.render(row(sum)), expected, "a sum of two is told without the arithmetic of one");
     }
 
     #[test]

@@ -51,10 +51,7 @@ impl Progress {
     pub fn new(first: u64, iterations: u64, earlier: &[(u64, Figures)], evaluations: &[String], watched: Watched) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::with_draw_target(Some(iterations), ProgressDrawTarget::stderr());
-            // The template is a constant; if indicatif should refuse it, its own default serves.
-            if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg} | {eta} left") {
-                bar.set_style(style);
-            }
+            set_style(&bar, "{bar:24} {wide_msg}");
             bar
         });
         let mut decline = Decline::new(watched, iterations);
@@ -91,31 +88,30 @@ impl Progress {
         state.failed += committed.figures.values().filter_map(|f| f.get("failed")).sum::<f64>();
         state.turns += committed.figures.values().filter_map(|f| f.get("turns")).sum::<f64>();
         let seconds = self.start.elapsed().as_secs_f64();
-        let mut line = String::new();
-        for (name, value) in [("success", find("success")), ("return", find("return")), ("loss", find("loss")), ("KL", find("kl"))] {
-            if let Some(value) = value {
-                line.push_str(&format!("{name} {value:.3}  "));
-            }
-        }
-        if state.turns > 0.0 {
-            line.push_str(&format!("{:.0} turns/s", state.turns / seconds.max(1e-9)));
-        }
-        if let Some(success) = state.after {
-            line.push_str(&format!("  panel {:.1}%", 100.0 * success));
-        }
-        if state.failed > 0.0 {
-            line.push_str(&format!("  {} failed", state.failed));
-        }
+        let figure = |name: &str, value: Option<f64>| value.map(|value| format!("{name} {value:.3}"));
+        let left = seconds / (state.done - self.first).max(1) as f64 * (self.iterations - state.done) as f64;
+        // The most telling first: a narrow terminal shows no others.
+        let fields = [
+            Some(format!("{}/{}", state.done, self.iterations)),
+            Some(format!("{left:.0}s left")),
+            figure("success", find("success")),
+            state.after.map(|success| format!("panel {:.1}%", 100.0 * success)),
+            figure("return", find("return")),
+            (state.failed > 0.0).then(|| format!("{} failed", state.failed)),
+            figure("loss", find("loss")),
+            figure("KL", find("kl")),
+            (state.turns > 0.0).then(|| format!("{:.0} turns/s", state.turns / seconds.max(1e-9))),
+        ];
+        let fields: Vec<String> = fields.into_iter().flatten().collect();
         for warning in state.decline.saw(committed.iteration, &committed.figures) {
-            match &self.bar {
-                Some(bar) => bar.suspend(|| warn(&warning)),
-                None => warn(&warning),
-            }
+            self.aside(|| warn(&warning));
             state.warnings.push(warning);
         }
         match &self.bar {
             Some(bar) => {
                 bar.set_position(state.done);
+                let (drawn, line) = fitted(&fields, columns());
+                set_style(bar, if drawn { "{bar:24} {wide_msg}" } else { "{wide_msg}" });
                 bar.set_message(line);
             }
             // Without a terminal: the first, the last, each measurement, and one every two seconds.
@@ -124,10 +120,17 @@ impl Progress {
                     state.last.is_none_or(|t| t.elapsed() > Duration::from_secs(2)) || measured.is_some() || state.done == self.iterations;
                 if due {
                     state.last = Some(Instant::now());
-                    let left = seconds / (state.done - self.first).max(1) as f64 * (self.iterations - state.done) as f64;
-                    eprintln!("{}/{}  {}  {left:.0}s left", state.done, self.iterations, line.trim_end());
+                    eprintln!("{}", fields.join("  "));
                 }
             }
+        }
+    }
+
+    /// Lets something be printed to standard error on lines of its own.
+    pub fn aside(&self, print: impl FnOnce()) {
+        match &self.bar {
+            Some(bar) => bar.suspend(print),
+            None => print(),
         }
     }
 
@@ -149,6 +152,39 @@ impl Progress {
             seconds,
         }
     }
+}
+
+/// The templates are constants; if indicatif should refuse one, its own default serves.
+fn set_style(bar: &ProgressBar, template: &str) {
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+}
+
+/// The width of the terminal; 80 where it doesn't say.
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr());
+    size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(80)
+}
+
+/// The width of the bar, and of the space behind it.
+const BAR: usize = 25;
+
+/// Whether a terminal of so many columns has room for the bar beside all fields, and as many of the first fields as fit: none is cut.
+fn fitted(fields: &[String], columns: usize) -> (bool, String) {
+    let all = fields.join("  ");
+    if BAR + all.chars().count() < columns {
+        return (true, all);
+    }
+    let mut line = String::new();
+    for field in fields {
+        let gap = if line.is_empty() { "" } else { "  " };
+        if line.chars().count() + gap.len() + field.chars().count() >= columns {
+            break;
+        }
+        line += &format!("{gap}{field}");
+    }
+    (false, line)
 }
 
 /// Success on a frozen panel, in an iteration that measured it.
@@ -186,6 +222,19 @@ mod tests {
             warnings.len() == 1 && warnings[0].contains("success fell from 90.0% (iterations 25 to 29) to 30.0% (iterations 30 to 34)"),
             "{warnings:?}"
         );
+    }
+
+    #[test]
+    fn a_narrow_terminal_shows_whole_fields() {
+        let fields = ["120/200", "90s left", "success 0.592", "return -0.060", "loss 0.238", "KL 0.013", "1592 turns/s"].map(String::from);
+        let (drawn, line) = fitted(&fields, 120);
+        assert!(drawn && line.ends_with("1592 turns/s"), "{line}");
+        for columns in 1..=110 {
+            let (_, line) = fitted(&fields, columns);
+            assert!(line.chars().count() < columns, "{columns}: {line}");
+            assert!(line.split("  ").all(|field| field.is_empty() || fields.iter().any(|whole| whole == field)), "{columns}: {line}");
+        }
+        assert_eq!(fitted(&fields, 80), (false, fields[..6].join("  ")));
     }
 
     #[test]

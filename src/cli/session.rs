@@ -52,10 +52,10 @@ impl TrainingSession<'_> {
         }
         let (committer, iterations) = (Arc::new(Mutex::new(committer)), self.pipeline.iterations);
         let shared = RunState::default();
-        interrupt(&shared)?;
         let evaluations: Vec<String> = self.pipeline.nodes.iter().filter(|n| ops::is(n, Role::Measures)).map(|n| n.id.clone()).collect();
         let watched = watched(&self.pipeline);
         let progress = Arc::new(Progress::new(self.first, self.pipeline.iterations, &self.earlier, &evaluations, watched));
+        interrupt(&shared, progress.clone())?;
         let eye = progress.clone();
         let journal = Journal {
             run: Some(self.folder.clone()),
@@ -181,7 +181,7 @@ pub fn journal_of(folder: &log::Run) -> Journal {
 }
 
 /// The first Ctrl-C asks for a stop between two iterations, the second one ends the process.
-fn interrupt(shared: &RunState) -> Result<()> {
+fn interrupt(shared: &RunState, progress: Arc<Progress>) -> Result<()> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).map_err(|e| Error::from(e).at("signals"))?;
     let shared = shared.clone();
@@ -191,7 +191,7 @@ fn interrupt(shared: &RunState) -> Result<()> {
                 shared.programs.close();
                 end_process(130);
             }
-            eprintln!("\nstopping once the iteration in hand is committed; again to end at once, which drops it");
+            progress.aside(|| eprintln!("\nstopping once this iteration is committed; again ends at once and drops it"));
             shared.stop();
         }
     };

@@ -39,6 +39,9 @@ pub struct ShowArgs {
     /// Rows of this node alone, such as those of an evaluation; all nodes of the training joined unless given
     #[arg(long)]
     node: Option<String>,
+    /// Also the hashes by which rows are compared, such as `state` and `group`
+    #[arg(long)]
+    all: bool,
     #[arg(long, value_enum, default_value = "text")]
     format: OutputFormat,
 }
@@ -61,7 +64,7 @@ impl ShowArgs {
         }
         prompts::read(&run, &mut turns);
         let iteration = turns.first().and_then(|t| t.get("iteration")).cloned().unwrap_or_default();
-        let mut printer = EpisodePrinter::new(nodes);
+        let mut printer = EpisodePrinter::new(nodes).hashes(self.all);
         printed(|out| {
             turns.into_iter().try_for_each(|turn| out.write_all(printer.render(turn).as_bytes()))?;
             if others > 1 {

@@ -255,6 +255,6 @@ fn a_stage_that_hangs_after_a_stop_was_asked_for_ends_the_run() {
     }
     let output = child.wait_with_output().unwrap();
     let message = text(&output.stderr);
-    assert!(!output.status.success() && message.contains("stopping once the iteration in hand is committed"), "{message}");
+    assert!(!output.status.success() && message.contains("stopping once this iteration is committed"), "{message}");
     assert!(message.contains("`rollout` is busy with iteration 0 and shows no sign of life"), "{message}");
 }

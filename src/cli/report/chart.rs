@@ -31,8 +31,28 @@ impl Chart {
     }
 
     pub fn json(self) -> Value {
-        let Chart { section, title, about, unit, lines } = self;
+        let Chart { section, title, about, unit, mut lines } = self;
+        lines.iter_mut().for_each(|line| clip(line, unit));
         json!({ "section": section, "title": title, "about": about, "unit": unit, "lines": lines })
+    }
+}
+
+/// Keeps a line's intervals within what the figure can be: a share between 0 and 1, a count of the runs from 0 on.
+fn clip(line: &mut Value, unit: &str) {
+    let runs = line["runs"].as_array().map_or(vec![], |runs| runs.iter().filter_map(|run| run["points"].as_array()).flatten().collect());
+    let whole = |value: &Value| value.as_f64().is_some_and(|value| value >= 0.0 && value.fract() == 0.0);
+    let count = !runs.is_empty() && runs.iter().all(|point| whole(&point[1]));
+    let (least, most) = match unit {
+        "%" => (0.0, 1.0),
+        _ if count => (0.0, f64::INFINITY),
+        _ => return,
+    };
+    for point in line["points"].as_array_mut().into_iter().flatten() {
+        for place in [2, 3] {
+            if let Some(value) = point[place].as_f64().filter(|value| !(least..=most).contains(value)) {
+                point[place] = json!(value.clamp(least, most));
+            }
+        }
     }
 }
 
@@ -52,7 +72,8 @@ pub fn line(family: (usize, &Experiment), part: Option<String>, figures: &[Serie
         let values: Vec<f64> = having.iter().filter_map(|r| figures[*r].get(iteration).copied()).collect();
         let interval = match alone {
             Some(run) => known.get(run).and_then(|known| known.get(iteration)).copied(),
-            None => over_seeds(&values),
+            // Of two values Student's t says hardly anything: the runs themselves are drawn.
+            None => over_seeds(&values).filter(|_| values.len() > 2),
         };
         let value = values.iter().sum::<f64>() / values.len().max(1) as f64;
         json!([iteration, number_of(value), interval.map(|i| number_of(i.low)), interval.map(|i| number_of(i.high)), values.len()])
@@ -60,6 +81,7 @@ pub fn line(family: (usize, &Experiment), part: Option<String>, figures: &[Serie
     let band = match alone {
         Some(run) if known.get(run).is_some_and(|k| !k.is_empty()) => "95% interval over tasks (bootstrap)".to_string(),
         Some(_) => String::new(),
+        None if having.len() == 2 => "none of 2 seeds, which are drawn thin".to_string(),
         None => format!("mean of {} seeds, 95% interval (Student's t)", having.len()),
     };
     let each = |run: &usize| {
@@ -102,10 +124,28 @@ mod tests {
         let family = Experiment { label: "grpo".into(), runs: vec![0, 1, 2, 3] };
         let drawn = line((4, &family), None, &figures, &[]).unwrap();
         assert_eq!(drawn["points"][0], json!([0, 0.7, 0.451566, 0.948434, 3]));
-        assert_eq!((&drawn["points"][1][1], &drawn["points"][1][4]), (&json!(0.2), &json!(2)));
+        assert_eq!(drawn["points"][1], json!([5, 0.2, null, null, 2]));
         assert_eq!(drawn["runs"][1], json!({ "run": 1, "points": [[0, 0.7]] }));
         assert_eq!((&drawn["family"], &drawn["label"]), (&json!(4), &json!("grpo")));
         assert!(line((0, &Experiment { label: "none".into(), runs: vec![3] }), None, &figures, &[]).is_none());
+    }
+
+    #[test]
+    fn two_seeds_have_no_band_and_a_band_ends_where_values_do() {
+        let band = |values: [&[(u64, f64)]; 3], unit: &'static str| {
+            let figures = values.map(figure);
+            let runs = (0..3).filter(|run| !figures[*run].is_empty()).collect();
+            let line = line((0, &Experiment { label: "a".into(), runs }), None, &figures, &[]).unwrap();
+            let chart = Chart { section: "more", title: String::new(), about: String::new(), unit, lines: vec![line] };
+            let json = chart.json()["lines"][0].take();
+            (json["points"][0][2].clone(), json["points"][0][3].clone(), json["band"].clone())
+        };
+        assert_eq!(band([&[(0, 0.1)], &[(0, 0.3)], &[]], "%"), (Value::Null, Value::Null, json!("none of 2 seeds, which are drawn thin")));
+        let share = band([&[(0, 0.1)], &[(0, 0.9)], &[(0, 0.6)]], "%");
+        assert_eq!((share.0, share.1), (json!(0.0), json!(1.0)));
+        let count = band([&[(0, 10.0)], &[(0, 900.0)], &[(0, 60.0)]], "");
+        assert!(count.0 == json!(0.0) && count.1.as_f64().unwrap() > 1000.0, "{count:?}");
+        assert!(band([&[(0, 0.1)], &[(0, 0.9)], &[(0, 0.6)]], "nats").0.as_f64().unwrap() < 0.0);
     }
 
     #[test]

@@ -112,7 +112,8 @@ function chart(data, hidden, view) {
     const width = Math.max(260, holder.clientWidth || 380), height = 230;
     const lines = data.lines.filter(l => !hidden.has(l.family)), all = lines.flatMap(l => l.points.concat(...l.runs.map(r => r.points)));
     const xs = [...new Set(lines.flatMap(l => l.points.map(p => p[0])))].sort((a, b) => a - b);
-    const values = all.flatMap(p => [p[1], p[2], p[3]]).filter(v => v !== null && v !== undefined);
+    // The curves decide, not their bands, which are cut off where the axis ends.
+    const values = all.map(p => p[1]).filter(v => v !== null && v !== undefined);
     const x = xs.length > 1 ? [xs[0], xs[xs.length - 1]] : [(xs[0] ?? 0) - 0.5, (xs[0] ?? 0) + 0.5];
     const y = span(values, data.unit);
     const { svg, at } = frame(width, height, x, y, data.unit, "iteration", steps(Math.ceil(x[0]), x[1], Math.min(6, width / 70), true).ticks.map(t => [t, t]));
