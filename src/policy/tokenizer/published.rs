@@ -125,7 +125,7 @@ impl PublishedTokenizer {
 
     /// The text of `tokens`, special ones with it.
     pub fn transcribe(&self, tokens: &[u32]) -> String {
-        self.inner.decode(tokens, false).unwrap_or_default()
+        self.inner.inner().decode(tokens, false).unwrap_or_default()
     }
 
     /// A token as the vocabulary writes it; its number where there is no such.
