@@ -222,6 +222,7 @@ impl Reflector {
             reward: 0.0,
             done: false,
             won: false,
+            truncated: "",
             score: episode.score,
             info: String::new(),
             seed: request.seed,
