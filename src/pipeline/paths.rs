@@ -9,9 +9,14 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// Rewrites every path in the tree so that it begins where `flow` runs, and says where paths stand. `folders` are those of the texts by
-/// number; a text without one is an override.
-pub fn resolve(tree: &mut Tree, folders: &[&Path], catalog: &Catalog) -> Vec<Named> {
-    places(&tree.json(), catalog).into_iter().filter(|named| rewritten(tree, &named.path, folders)).collect()
+/// number; a text without one is an override. What isn't there, but is in `origin`, begins there instead.
+pub fn resolve(tree: &mut Tree, folders: &[&Path], origin: Option<&Path>, catalog: &Catalog) -> Vec<Named> {
+    let moved = |named: &Named| {
+        let origin = origin.filter(|origin| origin.join(&named.name).exists())?;
+        folders.iter().all(|folder| !folder.join(&named.name).exists()).then(|| vec![origin; folders.len()])
+    };
+    let all = places(&tree.json(), catalog);
+    all.into_iter().filter(|named| rewritten(tree, &named.path, moved(named).as_deref().unwrap_or(folders))).collect()
 }
 
 /// Makes the path at `place` begin where `flow` runs; false where there is none.
