@@ -25,10 +25,15 @@ impl Goal {
     /// is one of the next tens above the product's. Products are dealt out to splits by what their instructions say: of two that are asked for in
     /// the same words a player can't tell which is meant.
     pub fn sample(seed: u64, deal: Deal, products: &[Product]) -> Option<Goal> {
+        Goal::sample_where(seed, |product| deal.owns(text(&product.instruction)), products)
+    }
+
+    /// The goal of a seed, for a product of which this is true.
+    pub(super) fn sample_where(seed: u64, fits: impl Fn(&Product) -> bool, products: &[Product]) -> Option<Goal> {
         (0..1000).map(|tried| Random::new(mix(seed, tried))).find_map(|mut random| {
             let at = random.below(products.len());
             let product = products.get(at)?;
-            deal.owns(text(&product.instruction)).then(|| Goal::draw(at, product, &mut random))
+            fits(product).then(|| Goal::draw(at, product, &mut random))
         })
     }
 
