@@ -111,6 +111,7 @@ pub const COLUMNS: &[Column] = &[
     column("logprobs", Kind::F32List, "log-probability of each response token under the policy that acted; where a critic ranks the actions, of the choice among the scores"),
     column("temperature", Kind::F32, "what the logits were divided by for `logprobs`: the sampling temperature; 1 where the likeliest token was taken or an expert acted"),
     column("response", Kind::Text, "the response as text"),
+    column("response_cut", Kind::Bool, "whether the response was cut by `max_tokens`, before its end token"),
     column("action", Kind::Text, "the action parsed from the response"),
     column("valid", Kind::Bool, "whether the action could be carried out"),
     column("invalid_because", Kind::Text, "why not: `no_tag` (the answer lacks a required tag), `cut_off` (the same, and it ended at `max_tokens`) or `not_admissible` (the world refused it); empty of a valid one"),
@@ -126,6 +127,7 @@ pub const COLUMNS: &[Column] = &[
     column("token_rewards", Kind::F32List, "what each response token earned besides the turn's reward: its divergence from the reference, by `reward` with `kl_per: token`"),
     column("done", Kind::Bool, "whether the episode ended with this turn"),
     column("won", Kind::Bool, "whether the episode was won with this turn"),
+    column("truncated", Kind::Text, "with the last turn of an episode that was cut before its own end: world (by a limit of the world) or max_turns (of the agent); else empty"),
     column("score", Kind::F32, "the sum of the episode's rewards up to and with this turn, or where the world has a score of its own, that"),
     column("info", Kind::Text, "the small figures that the world gave with what the turn led to, as a JSON object: `(info->>'steps')::int`; empty where it gave none"),
     column("weights", Kind::U64, "version of the weights that acted"),
@@ -180,6 +182,7 @@ pub const REASONS: &[(&str, &str)] = &[
     ("dropped_equal_rewards", "its group's values are all equal, so that nothing can be learnt from comparing them (`equal: drop`)"),
     ("empty", "its response has no token"),
     ("invalid", "its action could not be carried out (`invalid: drop`)"),
+    ("truncated", "a turn of an episode that was cut before its end (`truncated: drop`)"),
     ("too_stale", "made by weights more than `max_staleness` versions behind"),
     ("earlier_attempt", "a turn of an attempt that is only there to be learnt from later (`from_attempt`)"),
     (

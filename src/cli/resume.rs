@@ -38,7 +38,7 @@ impl ResumeArgs {
         }
         let catalog = if replays.is_some() { ops::replayed(Default::default()) } else { ops::catalog() };
         folder.same_pipeline(&manifest)?;
-        let mut pipeline = pipeline::load(&folder.pipeline(), &sets, &catalog)?;
+        let mut pipeline = pipeline::load_moved(&folder.pipeline(), manifest.info.folder.as_ref(), &sets, &catalog)?;
         if self.iterations.is_none() {
             pipeline.iterations = manifest.info.iterations;
         }

@@ -20,6 +20,8 @@ pub struct Columns<'a> {
     pub tokens: &'a [u32],
     /// Which turn the row is a token of, for estimators of tokens; equal neighbours are of the same one.
     pub turn: &'a [u64],
+    /// Whether the row is the last turn of an episode that was cut before its end; empty: none is.
+    pub cut: &'a [bool],
     /// Whether a node upstream dropped the row; empty: none did.
     pub dropped: &'a [bool],
 }
@@ -31,6 +33,9 @@ impl<'a> Columns<'a> {
     }
     pub(super) fn invalid(&self, row: usize) -> bool {
         self.valid.get(row) == Some(&false)
+    }
+    pub(super) fn cut(&self, row: usize) -> bool {
+        self.cut.get(row) == Some(&true)
     }
     pub(super) fn reflection(&self, row: usize) -> bool {
         self.reflection.get(row) == Some(&true)

@@ -38,7 +38,8 @@ pub trait GameSettings: Serialize + DeserializeOwned + JsonSchema + Debug + Send
     fn words(&self) -> Vec<String>;
     /// The environment of a task, not yet reset, on one of the boards that it may have.
     fn make(&self, seed: u64, deal: Deal) -> Result<Box<dyn Environment>, EnvError>;
-    /// Hash of all that the seed decides and a player can tell apart by playing: tasks have equal hashes if, and only if, they are played alike.
+    /// Hash of all that the seed decides and a player can tell apart by playing: tasks with equal hashes are played alike, and no two splits have
+    /// tasks that are.
     fn board(&self, seed: u64, deal: Deal) -> Result<u64, EnvError>;
 }
 

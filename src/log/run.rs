@@ -31,7 +31,8 @@ impl Run {
         fs::create_dir_all(run.log()).map_err(LogError::io(root))?;
         disk::replace(&run.pipeline(), &[pipeline_yaml.as_bytes()])?;
         readers::prepare(root).map_err(LogError::io(root))?;
-        let info = RunInfo { pipeline: seed::text(pipeline_yaml), ..info.clone() };
+        let folder = std::path::absolute(root).map_err(LogError::io(root))?.display().to_string();
+        let info = RunInfo { pipeline: seed::text(pipeline_yaml), folder, ..info.clone() };
         let head = ManifestBody { info, start: Vec::new(), generation: 0, chain: 0, end: None, segments: Vec::new() };
         head.write(root, &Status::Running)?;
         Ok(run)

@@ -19,6 +19,9 @@ pub struct RunInfo {
     pub delay: u64,
     /// [`crate::seed::text`] of `pipeline.yaml`: [`super::Run::create`] fills it in.
     pub pipeline: u64,
+    /// Where its folder was when it began: files that `pipeline.yaml` names are looked for from there, too.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub folder: String,
     /// The run whose rows this one repeats, if it plays none itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replays: Option<Replays>,

@@ -27,7 +27,6 @@ pub(super) fn connect(info: &RunInfo, nodes: &NodeFiles, iterations: &[Iteration
 }
 
 /// The same for two runs, with the views of each in a schema of its own, and what tables there are in each.
-/// It works on one thread, so that sums of floats come out the same each time.
 pub(super) fn connect_both(sides: [(&str, &Run, &LogIndex, &[Iteration]); 2]) -> Result<(Connection, [Vec<Table>; 2]), LogError> {
     let all = [files(sides[0].1, sides[0].2, &(0..=u64::MAX), true)?, files(sides[1].1, sides[1].2, &(0..=u64::MAX), true)?];
     let build = || -> Sql<_> {
@@ -38,7 +37,7 @@ pub(super) fn connect_both(sides: [(&str, &Run, &LogIndex, &[Iteration]); 2]) ->
             fill(&db, schema, &index.info, nodes, iterations, &(0..=u64::MAX))?;
             *side_tables = tables(&db)?;
         }
-        db.execute_batch("SET schema = 'main'; SET threads = 1")?;
+        db.execute_batch("SET schema = 'main'")?;
         lock(&db, &all.concat())?;
         Ok((db, tables_of_sides))
     };
@@ -81,7 +80,10 @@ pub(super) fn alone() -> Sql<Connection> {
 
 fn open() -> Sql<Connection> {
     let db = Connection::open_in_memory()?;
-    db.execute_batch("SET autoinstall_known_extensions = false; SET autoload_known_extensions = false; SET temp_directory = ''")?;
+    // On one thread sums of floats are added in one order, and come out the same each time.
+    db.execute_batch(
+        "SET autoinstall_known_extensions = false; SET autoload_known_extensions = false; SET temp_directory = ''; SET threads = 1",
+    )?;
     // Of what is free now half: a question must not take the machine from the run beside it. Where that isn't known, DuckDB's own limit stands.
     if let Some(free) = free_memory() {
         db.execute_batch(&format!("SET memory_limit = '{}MiB'", (free / 2).max(LEAST) >> 20))?;

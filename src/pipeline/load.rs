@@ -16,16 +16,22 @@ pub fn load(path: &Path, sets: &[String], catalog: &Catalog) -> Result<Pipeline,
     understand(&path.display().to_string(), &text_of(path)?, sets, catalog, Looks::default())
 }
 
+/// As [`load`], for the copy that a run keeps: what isn't found from its folder is looked for from `origin`, where that folder was.
+pub fn load_moved(path: &Path, origin: &Path, sets: &[String], catalog: &Catalog) -> Result<Pipeline, Diagnostics> {
+    let looks = Looks { origin: Some(origin), ..Looks::default() };
+    understand(&path.display().to_string(), &text_of(path)?, sets, catalog, looks)
+}
+
 /// As [`load`], and looks whether the files that its tests name are there, which a run has no use for.
 pub fn load_with_tests(path: &Path, sets: &[String], catalog: &Catalog) -> Result<Pipeline, Diagnostics> {
-    understand(&path.display().to_string(), &text_of(path)?, sets, catalog, Looks { tests: true, there: None })
+    understand(&path.display().to_string(), &text_of(path)?, sets, catalog, Looks { tests: true, ..Looks::default() })
 }
 
 /// As [`load`], for a pipeline that is to run on this machine: `look` sees it once it has no mistake, and the texts of files that belong
 /// to it are part of its source. With `tests` the files of its
 /// tests are looked for too.
 pub fn load_to_run(path: &Path, sets: &[String], catalog: &Catalog, tests: bool, look: Look) -> Result<Pipeline, Diagnostics> {
-    understand(&path.display().to_string(), &text_of(path)?, sets, catalog, Looks { tests, there: Some(look) })
+    understand(&path.display().to_string(), &text_of(path)?, sets, catalog, Looks { tests, there: Some(look), origin: None })
 }
 
 /// What is looked for on disk.
@@ -33,6 +39,8 @@ pub fn load_to_run(path: &Path, sets: &[String], catalog: &Catalog, tests: bool,
 struct Looks<'a> {
     tests: bool,
     there: Option<Look<'a>>,
+    /// Another folder that paths of the file may begin in.
+    origin: Option<&'a Path>,
 }
 
 /// Checks a pipeline given as text; `name` is what messages call the file.
@@ -64,7 +72,7 @@ fn understand(name: &str, text: &str, sets: &[String], catalog: &Catalog, looks:
         parse::apply(&mut tree, i, text, &mut report);
     }
     let folders: Vec<&Path> = texts[..files].iter().map(|text| folder(&text.name)).collect();
-    let paths = paths::resolve(&mut tree, &folders, catalog);
+    let paths = paths::resolve(&mut tree, &folders, looks.origin, catalog);
     let Some(mut pipeline) = check(&tree, folders[0], looks.tests, catalog, &mut report) else { return Err(report.finish()) };
     pipeline.paths = paths;
     for wrong in looks.there.map(|look| look(&pipeline)).unwrap_or_default() {

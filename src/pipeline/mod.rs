@@ -30,7 +30,7 @@ pub use document::document;
 pub use embed::TEMPLATE_BYTES;
 pub use graph::{draw, overlaps, Needed, Overlap, PictureFormat};
 pub use keep::WeightRetention;
-pub use load::{contents, load, load_to_run, load_with_tests, parse, Look};
+pub use load::{contents, load, load_moved, load_to_run, load_with_tests, parse, Look};
 pub use marks::{models, Named, MODEL};
 pub use paths::is_template;
 pub use resolved::{Body, Input, Node, Pipeline, Until, BASE, LOOP};

@@ -9,14 +9,19 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// Rewrites every path in the tree so that it begins where `flow` runs, and says where paths stand. `folders` are those of the texts by
-/// number; a text without one is an override.
-pub fn resolve(tree: &mut Tree, folders: &[&Path], catalog: &Catalog) -> Vec<Named> {
+/// number; a text without one is an override. What isn't there, but is in `origin`, begins there instead.
+pub fn resolve(tree: &mut Tree, folders: &[&Path], origin: Option<&Path>, catalog: &Catalog) -> Vec<Named> {
     let text = |tree: &mut Tree, named: &Named| {
         let folder = tree.at_path(&named.path).and_then(|tree| folders.get(tree.at.text).copied());
         named.mark == TEMPLATE && is_sentence(&named.name) && !folder.unwrap_or(Path::new("")).join(&named.name).exists()
     };
-    let named = places(&tree.json(), catalog).into_iter();
-    named.filter(|named| !text(tree, named) && rewritten(tree, &named.path, folders)).collect()
+    let moved = |named: &Named| {
+        let origin = origin.filter(|origin| origin.join(&named.name).exists())?;
+        folders.iter().all(|folder| !folder.join(&named.name).exists()).then(|| vec![origin; folders.len()])
+    };
+    let all = places(&tree.json(), catalog).into_iter();
+    let rewritten = |tree: &mut Tree, named: &Named| rewritten(tree, &named.path, moved(named).as_deref().unwrap_or(folders));
+    all.filter(|named| !text(tree, named) && rewritten(tree, named)).collect()
 }
 
 /// Makes the path at `place` begin where `flow` runs; false where there is none.

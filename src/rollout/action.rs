@@ -60,12 +60,11 @@ impl Invalid {
     }
 
     /// Of an answer that can't be read: whether it was cut off, or has no tag.
-    pub fn unread(response: &Response, tokenizer: &Tokenizer) -> Invalid {
-        let ended = response.tokens.last().is_some_and(|token| tokenizer.ends().contains(token));
-        if ended {
-            Invalid::NoTag
-        } else {
+    pub fn unread(response: &Response) -> Invalid {
+        if response.cut {
             Invalid::CutOff
+        } else {
+            Invalid::NoTag
         }
     }
 }
@@ -81,18 +80,21 @@ pub struct Response {
     pub logprobs: Vec<f32>,
     /// The temperature that the logits were divided by.
     pub temperature: f32,
+    /// Whether the length limit cut it off before its end token.
+    pub cut: bool,
 }
 
 impl Response {
     /// An expert's response, as if a policy had written it with probability 1.
     pub fn certain(text: String, tokens: Vec<u32>) -> Response {
-        Response { logprobs: vec![0.0; tokens.len()], temperature: 1.0, tokens, text }
+        Response { logprobs: vec![0.0; tokens.len()], temperature: 1.0, tokens, text, cut: false }
     }
 
     /// A policy's reply, with these sampling settings.
     pub fn replied(reply: Reply, sampling: &Sampling, tokenizer: &Tokenizer) -> Response {
         let temperature = sampling.divisor() as f32;
-        Response { text: tokenizer.decode(&reply.tokens), tokens: reply.tokens, logprobs: reply.logprobs, temperature }
+        let cut = !reply.tokens.last().is_some_and(|last| tokenizer.ends().contains(last));
+        Response { text: tokenizer.decode(&reply.tokens), tokens: reply.tokens, logprobs: reply.logprobs, temperature, cut }
     }
 }
 

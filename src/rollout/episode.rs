@@ -113,6 +113,8 @@ pub struct Turn {
     pub done: bool,
     /// Whether the episode was won.
     pub won: bool,
+    /// What cut the episode before its own end, if anything did: the value of the column `truncated`.
+    pub truncated: &'static str,
     /// Where the episode stands on the world's own scale; the sum of its rewards so far where the world has none.
     pub score: f32,
     /// The small figures that the world gave with what it led to, as a JSON object; empty where it gave none.
@@ -228,6 +230,11 @@ impl Episode {
             reward: after.reward,
             done,
             won: after.won,
+            truncated: match (after.done, view.extras.truncated) {
+                (true, true) => "world",
+                (false, _) if last => "max_turns",
+                _ => "",
+            },
             score: view.extras.score.unwrap_or(self.score),
             info: figures(&view.extras.info),
             seed: request.seed,

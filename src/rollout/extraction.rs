@@ -228,6 +228,7 @@ fn turn(episode: &Transcript, i: usize, line: String) -> Turn {
         reward: 0.0,
         done: false,
         won: false,
+        truncated: "",
         score: episode.score,
         info: String::new(),
         seed: 0,

@@ -27,7 +27,7 @@ pub struct Record<'a> {
 type RecordColumn = (&'static str, fn(&[Record]) -> ArrayRef);
 
 /// The columns of a row, in the table's order.
-const LIST: [RecordColumn; 33] = [
+const LIST: [RecordColumn; 35] = [
     ("iteration", |rows| u64s(rows, |r| r.start.iteration)),
     ("task", |rows| texts(rows, |r| &r.start.task)),
     ("sample", |rows| u32s(rows, |r| r.start.sample)),
@@ -44,6 +44,7 @@ const LIST: [RecordColumn; 33] = [
     ("logprobs", |rows| lists::<Float32Type>(rows, |r| &r.turn.response.logprobs)),
     ("temperature", |rows| f32s(rows, |r| r.turn.response.temperature)),
     ("response", |rows| texts(rows, |r| &r.turn.response.text)),
+    ("response_cut", |rows| bools(rows, |r| r.turn.response.cut)),
     ("action", |rows| texts(rows, |r| &r.turn.action)),
     ("valid", |rows| bools(rows, |r| r.turn.valid)),
     ("invalid_because", |rows| texts(rows, |r| r.turn.invalid.map_or("", Invalid::name))),
@@ -57,6 +58,7 @@ const LIST: [RecordColumn; 33] = [
     ("reward", |rows| f32s(rows, |r| r.turn.reward)),
     ("done", |rows| bools(rows, |r| r.turn.done)),
     ("won", |rows| bools(rows, |r| r.turn.won)),
+    ("truncated", |rows| texts(rows, |r| r.turn.truncated)),
     ("score", |rows| f32s(rows, |r| r.turn.score)),
     ("info", |rows| texts(rows, |r| &r.turn.info)),
     ("weights", |rows| u64s(rows, |r| r.start.version)),
@@ -158,7 +160,7 @@ mod tests {
             state: 7,
             prompt_tokens: vec![1, 2],
             prompt_memory: Default::default(),
-            response: Response { text: "up".into(), tokens: vec![3, 4], logprobs: vec![-0.5, 0.0], temperature: 0.5 },
+            response: Response { text: "up".into(), tokens: vec![3, 4], logprobs: vec![-0.5, 0.0], temperature: 0.5, cut: turn == 0 },
             choices: vec![],
             action: "up".into(),
             parts: vec!["so".into()],
@@ -167,6 +169,7 @@ mod tests {
             reward: if done { 10.0 } else { -0.1 },
             done,
             won: done,
+            truncated: if done { "world" } else { "" },
             score: 0.0,
             info: r#"{"steps":1.0}"#.into(),
             seed: 5,
@@ -185,6 +188,8 @@ mod tests {
         assert_eq!((&names[..COLUMNS.len()], &names[COLUMNS.len()..], rows.num_rows()), (COLUMNS, &["answer_think"][..], 2));
         let texts = |name| row::texts(&rows, name).unwrap().iter().flatten().collect::<Vec<_>>();
         assert_eq!((texts("outcome"), texts("kept")), (vec!["", "the end"], vec!["", "kept"]));
+        assert_eq!(texts("truncated"), ["", "world"]);
+        assert_eq!(row::bools(&rows, "response_cut").unwrap().iter().flatten().collect::<Vec<_>>(), [true, false]);
         assert_eq!((texts("instruction"), texts("answer_think")), (vec!["boil water", ""], vec!["so", "so"]));
         assert_eq!((texts("type"), texts("info")), (vec!["hard", "hard"], vec![r#"{"steps":1.0}"#; 2]));
         assert_eq!((texts("observation"), texts("mode")), (vec!["seen 0", "seen 1"], vec!["memory", "memory"]));

@@ -103,7 +103,7 @@ impl Reflector {
         let turns = over.iter().zip(requests.into_iter().zip(prompt_memories)).zip(responses);
         let turns = turns.map(|((episode, (request, prompt_memories)), response)| match response {
             Ok(response) => {
-                let unread = Invalid::unread(&response, &tokenizer);
+                let unread = Invalid::unread(&response);
                 let turn = self.turn(episode, request, prompt_memories, response);
                 Turn { invalid: (!turn.valid).then_some(unread), ..turn }
             }
@@ -227,6 +227,7 @@ impl Reflector {
             reward: 0.0,
             done: false,
             won: false,
+            truncated: "",
             score: episode.score,
             info: String::new(),
             seed: request.seed,

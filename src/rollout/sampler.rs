@@ -144,7 +144,7 @@ impl Sampler {
                 Ok(response) => {
                     let agent = &self.player.play().agent;
                     let (action, parts) = (agent.action(&response.text), agent.read(&response.text));
-                    let unread = action.is_none().then(|| Invalid::unread(&response, self.player.tokenizer()));
+                    let unread = action.is_none().then(|| Invalid::unread(&response));
                     let action = action.unwrap_or_default();
                     moves.push((e, Move { request, prompt_memory: prompt_memories, action, unread, parts, response }))
                 }

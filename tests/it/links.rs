@@ -96,7 +96,7 @@ fn other_programs_see_an_iteration_once_it_is_committed() {
     let mut committer = Committer::new(run.clone()).unwrap();
     let part = write_part(&run, "rollout", 1, 0, &rollout(1, 0, 1)).unwrap();
     let (first, second) = (run.log().join("rollout/0/part-0.parquet"), run.log().join("rollout/1/part-0.parquet"));
-    assert_eq!(seen_by_others(&run), [first.clone()]);
+    assert_eq!(seen_by_others(&run), std::slice::from_ref(&first));
     committer.commit(1, vec![part], Metrics::new(), vec![]).unwrap();
     assert_eq!(seen_by_others(&run), [first.clone(), second.clone()]);
     // A kill between the commit and the rename: our readers find the rows, and a resumed run gives the file its name.

@@ -325,3 +325,10 @@ fn other_programs_get_every_table() {
     assert!(flow::log::export_duckdb(&run, &file).unwrap_err().to_string().contains("exists already"));
     assert!(std::fs::read_dir(folder.path()).unwrap().count() == 3, "nothing else is left there");
 }
+
+/// Floats are added in one order, so that one question has one answer, to the last digit.
+#[test]
+fn a_question_is_answered_on_one_thread() {
+    let (_folder, run) = logged();
+    assert_eq!(json(&run, "select current_setting('threads')::int as n"), serde_json::json!([{ "n": 1 }]));
+}

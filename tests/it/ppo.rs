@@ -29,16 +29,19 @@ fn number(value: &serde_json::Value) -> f64 {
 fn advantages_and_targets_follow_from_rewards_and_values() {
     let folder = tempfile::tempdir().unwrap();
     let run = trained(folder.path(), "run", PPO, &[]);
-    // The recursion of generalised advantage estimation, row by row, over the next turn of the same trajectory.
+    // The recursion of generalised advantage estimation, row by row, over the next turn of the same trajectory; where `max_turns` cut it the
+    // critic expects after the last turn what it expected before it.
     let rows = ask(
         &run,
-        "select r.reward + 0.9 * coalesce(lead(v.value) over w, 0) - v.value + 0.9 * 0.8 * coalesce(lead(a.\"return\") over w, 0) as wanted,
+        "select r.reward + 0.9 * coalesce(lead(v.value) over w, if(r.truncated <> '', v.value, 0)) - v.value + 0.9 * 0.8 * coalesce(lead(a.\"return\") over w, 0) as wanted,
             a.\"return\" as found, a.value_target - v.value as target, v.value, r.iteration
         from rollout r join value v using (iteration, task, sample, attempt, turn, phase)
             join advantage a using (iteration, task, sample, attempt, turn, phase)
         window w as (partition by r.iteration, r.task, r.sample, r.attempt order by r.turn)",
     );
     assert!(rows.len() > 100);
+    let cut = ask(&run, "select count(*) filter (truncated = 'max_turns') as cut, count(*) filter (turn = 4 and not won) as last, count(*) filter (truncated <> '' and not done) as open from rollout");
+    assert!(number(&cut[0]["cut"]) > 0.0 && number(&cut[0]["cut"]) <= number(&cut[0]["last"]) && cut[0]["open"] == 0, "{cut:?}");
     for row in &rows {
         assert!((number(&row["wanted"]) - number(&row["found"])).abs() < 1e-4, "{row}");
         assert!((number(&row["target"]) - number(&row["found"])).abs() < 1e-4, "{row}");
@@ -76,11 +79,11 @@ fn tokens_are_valued_compared_and_learnt_from_one_by_one() {
     let rows = ask(
         &run,
         "with tokens as (
-            select r.iteration, r.task, r.sample, r.turn, i, i = len(r.response_tokens) as last, r.reward, v.token_values[i] as value,
+            select r.iteration, r.task, r.sample, r.turn, i, i = len(r.response_tokens) as last, r.reward, r.truncated, v.token_values[i] as value,
                 a.token_targets[i] - v.token_values[i] as raw, a.token_advantages[i] as advantage
             from rollout r join value v using (iteration, task, sample, attempt, turn, phase)
                 join advantage a using (iteration, task, sample, attempt, turn, phase), unnest(range(1, len(r.response_tokens) + 1)) t(i))
-        select case when last then reward else 0 end + 0.9 * coalesce(lead(value) over w, 0) - value
+        select case when last then reward else 0 end + 0.9 * coalesce(lead(value) over w, if(truncated <> '', value, 0)) - value
             + 0.9 * 0.8 * coalesce(lead(raw) over w, 0) as wanted, raw as found, value, iteration
         from tokens window w as (partition by iteration, task, sample order by turn, i)",
     );

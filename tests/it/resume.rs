@@ -83,6 +83,26 @@ fn a_finished_run_trains_on() {
     assert!(message.contains("would take some back"), "{message}");
 }
 
+/// What its pipeline names is found from where the folder was.
+#[test]
+fn a_run_that_was_moved_to_another_depth_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("data")).unwrap();
+    std::fs::copy("datasets/minesweeper-4x4-m2-d64920f25f41.json", folder.path().join("data/panel.json")).unwrap();
+    let evaluate = "  evaluate:\n    op: evaluate\n    inputs: { weights: { after: update } }\n    \
+                    with: { agent: { model: actor, max_turns: 5 }, panel: data/panel.json, every: 2 }\nlog:";
+    let yaml = SMALL.replace("\nlog:", &format!("\n{evaluate}"));
+    let file = folder.path().join("pipeline.yaml");
+    std::fs::write(&file, yaml).unwrap();
+    let before = folder.path().join("run");
+    done(flow().arg("run").arg(&file).arg("--out").arg(&before));
+    let after = folder.path().join("kept/of/autumn/run");
+    std::fs::create_dir_all(after.parent().unwrap()).unwrap();
+    std::fs::rename(&before, &after).unwrap();
+    done(flow().arg("resume").arg(&after).args(["--iterations", "4"]));
+    assert_eq!(ask(&after, "select count(distinct iteration) as n from metrics where node = 'update'")[0]["n"], 4);
+}
+
 /// A folder that is moved while a run writes it ends the run, is begun nowhere else, and goes on where it is.
 #[test]
 fn a_run_whose_folder_was_moved_ends_and_goes_on_there() {

@@ -7,7 +7,7 @@ use std::ops::Range;
 pub(super) const ESTIMATOR: Estimator = Estimator {
     values: |input| {
         let (gamma, lambda) = (input.discounts.gamma, input.discounts.lambda);
-        gae(input.columns.named("value"), input.episodes, gamma, lambda, input.rewards)
+        gae(input.columns.named("value"), input.episodes, gamma, lambda, input.rewards, |row| input.columns.cut(row))
     },
     needs: &["value"],
     target: Some(|advantages, columns| targets(advantages, columns.named("value"))),
@@ -17,12 +17,13 @@ pub(super) const ESTIMATOR: Estimator = Estimator {
 };
 
 /// A_t = d_t + gamma * lambda * A_{t+1} with d_t = r_t + gamma * V_{t+1} - V_t within each trajectory (Eq. 12 and 16). Nothing is expected
-/// after the last turn: an episode that was cut counts as ended, because the state it was cut in has no row and so no value.
-/// `values` are the critic's and `rewards` the environment's, one a row each.
-pub fn gae(values: &[f32], episodes: &[Range<usize>], gamma: f64, lambda: f64, rewards: &[f64]) -> Vec<f64> {
+/// after the end of an episode. After the last turn of one that was `cut` as much is expected as before that turn: the state it was cut in has no
+/// row and so no value of its own. `values` are the critic's and `rewards` the environment's, one a row each.
+pub fn gae(values: &[f32], episodes: &[Range<usize>], gamma: f64, lambda: f64, rewards: &[f64], cut: impl Fn(usize) -> bool) -> Vec<f64> {
     let mut advantages = vec![0.0; values.len()];
     for episode in episodes {
-        let (mut advantage, mut next) = (0.0, 0.0);
+        let bootstrap = episode.end.checked_sub(1).filter(|last| episode.contains(last) && cut(*last));
+        let (mut advantage, mut next) = (0.0, bootstrap.map_or(0.0, |last| f64::from(values[last])));
         for i in episode.clone().rev() {
             let value = f64::from(values[i]);
             advantage = rewards[i] + gamma * next - value + gamma * lambda * advantage;
@@ -60,7 +61,7 @@ mod tests {
     const EPISODES: [Range<usize>; 2] = [0..3, 3..5];
 
     fn estimate(gamma: f64, lambda: f64) -> Vec<f64> {
-        gae(&VALUES, &EPISODES, gamma, lambda, &REWARDS)
+        gae(&VALUES, &EPISODES, gamma, lambda, &REWARDS, |_| false)
     }
 
     #[test]
@@ -70,6 +71,18 @@ mod tests {
         assert_eq!(advantages, [0.375, 1.5, 6.0, 1.75, -1.0]);
         assert_eq!(targets(&advantages, &VALUES), [1.375, 3.5, 10.0, 2.25, 2.0]);
         assert_eq!(estimate(0.5, 0.0), [0.0, 0.0, 6.0, 2.0, -1.0], "lambda 0: the surprise of one turn");
+    }
+
+    /// Reward 0, V 1, gamma 1: what is cut is as good as it was. By gamma 0.5 the second episode has d = 1 + 0.5 * 3 - 0.5 = 2 and
+    /// 2 + 0.5 * 3 - 3 = 0.5.
+    #[test]
+    fn an_episode_that_was_cut_goes_on_in_the_critics_eyes() {
+        for (cut, advantage) in [(true, 0.0), (false, -1.0)] {
+            assert_eq!(gae(&[1.0, 1.0], &[0..1, 1..2], 1.0, 0.95, &[0.0, 0.0], |_| cut), [advantage; 2]);
+        }
+        let advantages = gae(&VALUES, &EPISODES, 0.5, 0.5, &REWARDS, |row| row == 4);
+        assert_eq!(advantages, [0.375, 1.5, 6.0, 2.0 + 0.25 * 0.5, 0.5]);
+        assert_eq!(targets(&advantages, &VALUES)[4], 3.5, "2 + 0.5 * 3");
     }
 
     #[test]

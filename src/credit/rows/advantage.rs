@@ -16,13 +16,17 @@ use std::sync::Arc;
 pub fn value(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<RecordBatch>, RowError> {
     let Some(view) = View::sorted(batches)? else { return Ok(vec![]) };
     let estimator = with.of.estimator();
-    let rows = view.read(&[&["task", "sample", "attempt", "phase", "reward", "valid"], estimator.needs].concat())?;
+    // Rows of an older log don't say what was cut.
+    let truncated = if view.has("truncated") { &["truncated"][..] } else { &[] };
+    let rows = view.read(&[&["task", "sample", "attempt", "phase", "reward", "valid"], truncated, estimator.needs].concat())?;
+    let cut: Vec<bool> = row::texts(&rows, "truncated").map_or(vec![], |texts| texts.iter().map(|text| text != Some("")).collect());
     let valid: Vec<bool> = row::bools(&rows, "valid")?.values().iter().collect();
     let named = estimator.needs.iter().map(|name| Ok((*name, &row::f32s(&rows, name)?.values()[..])));
     let named: Vec<(&str, &[f32])> = named.collect::<Result<_, RowError>>()?;
     let columns = Columns {
         reward: row::f32s(&rows, "reward")?.values(),
         valid: &valid,
+        cut: &cut,
         named: &named,
         trial: &keys(&rows, &["task", "sample"]),
         reflection: &reflections(&rows)?,
@@ -60,7 +64,8 @@ fn value_tokens(
     let own = tokens.own(&lists, &others);
     let (reward, valid) = (tokens.last(rows.reward, 0.0), tokens.last(rows.valid, true));
     let turn: Vec<u64> = tokens.rows().map(|row| row as u64).collect();
-    let columns = Columns { reward: &reward, valid: &valid, named: &[(named, &own)], turn: &turn, ..Default::default() };
+    let cut = if rows.cut.is_empty() { vec![] } else { tokens.last(rows.cut, false) };
+    let columns = Columns { reward: &reward, valid: &valid, cut: &cut, named: &[(named, &own)], turn: &turn, ..Default::default() };
     let values = values(&columns, &tokens.ranges(episodes), with);
     let mut added = vec![("return", column(tokens.first(&f32s(&values)))), ("token_advantages", f32_lists(tokens.lists(&f32s(&values))))];
     if let Some(target) = with.of.estimator().target {

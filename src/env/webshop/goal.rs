@@ -22,12 +22,18 @@ const NO_BOUND: f64 = 1_000_000.0;
 
 impl Goal {
     /// The goal of a seed, made as the published code makes its synthetic goals: any combination of a product's options, and a price that
-    /// is one of the next tens above the product's. Products, not only goals, are dealt out to splits.
+    /// is one of the next tens above the product's. Products are dealt out to splits by what their instructions say: of two that are asked for in
+    /// the same words a player can't tell which is meant.
     pub fn sample(seed: u64, deal: Deal, products: &[Product]) -> Option<Goal> {
+        Goal::sample_where(seed, |product| deal.owns(text(&product.instruction)), products)
+    }
+
+    /// The goal of a seed, for a product of which this is true.
+    pub(super) fn sample_where(seed: u64, fits: impl Fn(&Product) -> bool, products: &[Product]) -> Option<Goal> {
         (0..1000).map(|tried| Random::new(mix(seed, tried))).find_map(|mut random| {
             let at = random.below(products.len());
             let product = products.get(at)?;
-            deal.owns(text(&product.asin)).then(|| Goal::draw(at, product, &mut random))
+            fits(product).then(|| Goal::draw(at, product, &mut random))
         })
     }
 
@@ -69,7 +75,7 @@ mod tests {
             assert!(goal.price_upper > product.price && goal.price_upper <= (product.price / 10.0).floor() * 10.0 + 40.0);
             assert!(goal.instruction.ends_with(&format!(", and price lower than {:.2} dollars", goal.price_upper)));
             let panel = Goal::sample(seed, Deal::Of(Split::Test), &products).unwrap();
-            let split = |product: &Product| Split::of(text(&product.asin));
+            let split = |product: &Product| Split::of(text(&product.instruction));
             assert!(split(product) != Split::Test && split(&products[panel.product]) == Split::Test);
         }
     }

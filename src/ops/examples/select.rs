@@ -7,6 +7,7 @@ use crate::seed::{mix, text, Random};
 use arrow::datatypes::{Float32Type, UInt32Type};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// Whether an update learns from rows whose action was not valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -16,6 +17,17 @@ pub enum Invalid {
     #[default]
     Keep,
     /// They are left out.
+    Drop,
+}
+
+/// Whether an update learns from episodes that were cut before their end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Truncated {
+    /// Like any others.
+    #[default]
+    Keep,
+    /// All of their turns are left out.
     Drop,
 }
 
@@ -49,6 +61,8 @@ pub enum OldLogprobs {
 pub struct Select {
     /// Whether rows whose column `valid` is false are learnt from; if not, their reason is `invalid`.
     pub invalid: Invalid,
+    /// Whether turns of episodes are learnt from that the world or `max_turns` cut before their end; if not, their reason is `truncated`.
+    pub truncated: Truncated,
     /// Rows made by weights that are more versions behind those the update starts from are left out, with the reason `too_stale`. Every
     /// update of the model makes one version: where two nodes update it in an iteration, rows played by its newest weights are one version
     /// behind for the second node.
@@ -71,6 +85,9 @@ impl Select {
         if self.invalid == Invalid::Drop {
             needs.push(need("invalid", "valid"));
         }
+        if self.truncated == Truncated::Drop {
+            needs.extend(["truncated", "task", "sample", "attempt", "phase"].map(|column| need("truncated", column)));
+        }
         if self.max_staleness.is_some() {
             needs.push(need("max_staleness", "weights"));
         }
@@ -83,7 +100,7 @@ impl Select {
         needs
     }
 
-    /// For every row `yes` or the first reason why it isn't trained on: one from upstream, then `empty`, `invalid`, `too_stale`,
+    /// For every row `yes` or the first reason why it isn't trained on: one from upstream, then `empty`, `invalid`, `truncated`, `too_stale`,
     /// `earlier_attempt`. `newest` is the version of the weights that the update starts from.
     pub fn used(&self, view: &View, objective: Objective, newest: u64) -> Result<Vec<String>, RowError> {
         let responses = view.lists("response_tokens")?;
@@ -95,6 +112,7 @@ impl Select {
         let compared = matches!(objective, Objective::PolicyGradient | Objective::Reinforce);
         let upstream = if compared { row::texts(rows, "used").ok() } else { None };
         let valid = if self.invalid == Invalid::Drop { Some(row::bools(rows, "valid")?) } else { None };
+        let cut = if self.truncated == Truncated::Drop { cut(view)? } else { vec![] };
         let versions = if self.max_staleness.is_some() { Some(row::u64s(rows, "weights")?) } else { None };
         let stale =
             |i: usize| versions.zip(self.max_staleness).is_some_and(|(versions, most)| newest.saturating_sub(versions.value(i)) > most);
@@ -105,12 +123,22 @@ impl Select {
         let reason = |i: usize| match upstream.map_or("yes", |why| why.value(i)) {
             "yes" if reads && responses.length(i) == 0 => "empty",
             "yes" if valid.is_some_and(|valid| !valid.value(i)) => "invalid",
+            "yes" if cut.get(i) == Some(&true) => "truncated",
             "yes" if stale(i) => "too_stale",
             "yes" if earlier(i) => "earlier_attempt",
             reason => reason,
         };
         Ok((0..view.len()).map(|i| reason(i).to_owned()).collect())
     }
+}
+
+/// Which rows are turns of episodes that were cut: the last turn of each says it.
+fn cut(view: &View) -> Result<Vec<bool>, RowError> {
+    let name = ["task", "sample", "attempt", "phase"];
+    let rows = view.read(&[&name[..], &["truncated"]].concat())?;
+    let (attempts, truncated) = (row::keys(&rows, &name), row::texts(&rows, "truncated")?);
+    let cut: BTreeSet<u64> = (0..view.len()).filter(|i| !truncated.value(*i).is_empty()).map(|i| attempts[i]).collect();
+    Ok(attempts.iter().map(|attempt| cut.contains(attempt)).collect())
 }
 
 impl Tips {
@@ -233,12 +261,27 @@ mod tests {
     fn every_row_has_its_first_reason() {
         let rows = [rows()];
         let used = |select: Select, objective| select.used(&View::of(&rows).unwrap(), objective, 4).unwrap();
-        let all = Select { invalid: Invalid::Drop, max_staleness: Some(1), from_attempt: None, tips: None };
+        let all = Select { invalid: Invalid::Drop, max_staleness: Some(1), ..Default::default() };
         assert_eq!(used(all.clone(), Objective::PolicyGradient), ["empty", "invalid", "too_stale", "singleton"]);
         assert_eq!(used(all.clone(), Objective::Sft), ["empty", "invalid", "too_stale", "yes"], "what has no advantage can be imitated");
         assert_eq!(used(all, Objective::Value), ["invalid", "invalid", "too_stale", "yes"], "a critic reads prompts alone");
         assert_eq!(used(Select { max_staleness: Some(2), ..Default::default() }, Objective::Sft), ["empty", "too_stale", "yes", "yes"]);
         assert_eq!(used(Select::default(), Objective::PolicyGradient), ["empty", "yes", "yes", "singleton"]);
+    }
+
+    /// Two episodes of two turns, of which the second was cut, and its reflection.
+    #[test]
+    fn episodes_that_were_cut_are_left_out_whole() {
+        let rows = row::with(&rows(), "truncated", Arc::new(StringArray::from(vec!["", "", "", "max_turns"]))).unwrap();
+        let n = |values: [u32; 4]| Arc::new(arrow::array::UInt32Array::from(values.to_vec())) as ArrayRef;
+        let rows = row::with(&rows, "task", Arc::new(StringArray::from(vec!["t"; 4]))).unwrap();
+        let rows = row::with(&rows, "phase", Arc::new(StringArray::from(vec!["play", "play", "play", "play"]))).unwrap();
+        let rows = row::with(&rows, "sample", n([0, 0, 1, 1])).unwrap();
+        let rows = [row::with(&rows, "attempt", n([0; 4])).unwrap()];
+        let select = Select { truncated: Truncated::Drop, ..Default::default() };
+        let used = |objective| select.used(&View::of(&rows).unwrap(), objective, 4).unwrap();
+        assert_eq!(used(Objective::Sft), ["empty", "yes", "truncated", "truncated"]);
+        assert_eq!(used(Objective::PolicyGradient), ["empty", "yes", "truncated", "singleton"], "what came first stands");
     }
 
     #[test]
