@@ -31,6 +31,15 @@ fn broken_off(folder: &Path, yaml: &str, after: u64, signal: &str) -> std::path:
     out
 }
 
+/// The files of `log/<node>/*/*.parquet`, which other programs read, that no commit names.
+fn seen_and_uncommitted(run: &Path) -> Vec<std::path::PathBuf> {
+    let manifest = Run::open(run).unwrap().manifest().unwrap();
+    let committed: Vec<_> = manifest.committed.iter().flat_map(|i| &i.parts).map(|part| run.join(&part.path)).collect();
+    let entries = |folder: std::path::PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let files = entries(run.join("log")).flat_map(entries).flat_map(entries);
+    files.filter(|file| file.extension().is_some_and(|end| end == "parquet") && !committed.contains(file)).collect()
+}
+
 fn ten() -> String {
     SMALL.replace("iterations: 3", "iterations: 10")
 }
@@ -47,6 +56,8 @@ fn a_killed_run_ends_like_one_that_was_never_stopped() {
         let whole = digest(&trained(folder.path(), name, &yaml, &[]));
         for (after, signal) in [(0, "-KILL"), (3, "-KILL"), (6, "-KILL"), (5, "-INT")] {
             let run = broken_off(folder.path(), &yaml, after, signal);
+            let uncommitted = seen_and_uncommitted(&run);
+            assert!(uncommitted.is_empty(), "{name}: {after} {signal}: {uncommitted:?}");
             resumed(&run);
             assert!(digest(&run) == whole, "{name}: {after} {signal}");
         }
