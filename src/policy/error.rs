@@ -96,7 +96,7 @@ pub enum ModelFault {
     )]
     Diverged { version: u64 },
     #[error(
-        "a step at the learning rate {lr} made weights that are no numbers (NaN, or infinite), from gradients that are, so nothing was updated: the \
+        "a step at the learning rate {lr:e} made weights that are no numbers (NaN, or infinite), from gradients that are, so nothing was updated: the \
          weights have outgrown their kind; train with a smaller `lr` or more `weight_decay`"
     )]
     NoStep { lr: f64 },

@@ -246,7 +246,7 @@ fn a_step_that_makes_no_numbers_is_not_blamed_on_rows() {
     let before = weights(&policy);
     let error = |settings: UpdateSettings| policy.update("actor", rows.clone(), &settings).unwrap_err().to_string();
     let text = error(UpdateSettings { lr: 1e39, ..Default::default() });
-    assert!(text.contains("a step at the learning rate 1e39 made weights that are no numbers") && !text.contains("row"), "{text}");
+    assert!(text.contains("a step at the learning rate 1e39 made weights that are no numbers") && !text.contains("rows"), "{text}");
     assert_eq!(error(UpdateSettings { eps: 0.0, ..Default::default() }), "`eps` of an update must be above 0");
     assert!(weights(&policy) == before);
 }
