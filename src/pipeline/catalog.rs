@@ -157,8 +157,12 @@ impl OperatorSpec {
     /// All columns that it adds with these settings.
     pub fn columns(&self, with: &With) -> Vec<String> {
         let lacks = (self.lacks)(with);
-        let adds = self.adds.iter().filter(|column| !lacks.contains(column));
-        adds.map(|column| column.to_string()).chain((self.makes)(with)).collect()
+        self.possible_columns(with).into_iter().filter(|column| !lacks.contains(&column.as_str())).collect()
+    }
+
+    /// The same with the columns that it adds with other settings.
+    pub fn possible_columns(&self, with: &With) -> Vec<String> {
+        self.adds.iter().map(|column| column.to_string()).chain((self.makes)(with)).collect()
     }
 
     /// The port that an input called `name` goes to.

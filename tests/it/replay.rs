@@ -148,12 +148,24 @@ fn leaving_one_out_moves_baselines_by_the_factor_it_must() {
         assert!(near(x("move"), x("advantage_b") - x("advantage_a")), "{row}");
         assert!(row["action"].is_string() && row["response"].is_string());
     }
+    // Those come first that moved the policy most.
+    let gradients: Vec<f64> = credit["up"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| ["logit_grad_a", "logit_grad_b"].map(|side| row[side].as_f64().unwrap()).into_iter().fold(0.0, f64::max))
+        .collect();
+    assert!(gradients.is_sorted_by(|a, b| a >= b) && gradients.first() > gradients.last(), "{gradients:?}");
     assert!((credit["correlation"].as_f64().unwrap() - 1.0).abs() < 1e-6);
     assert_eq!((credit["turned"].as_u64(), credit["rows"].as_u64()), (Some(0), differences["rows"]["both"].as_u64()));
     let output = done(flow().arg("diff").arg(&run).arg(&replay));
-    for word in
-        ["nodes.advantage.with.baseline: (not given) -> leave_one_out", "moved farthest up", "baseline", "final weights of `actor`: differ"]
-    {
+    for word in [
+        "nodes.advantage.with.baseline: (not given) -> leave_one_out",
+        "moved up: the rows that moved the policy most",
+        "baseline",
+        "gradient",
+        "final weights of `actor`: differ",
+    ] {
         assert!(output.contains(word), "{word} in\n{output}");
     }
 }

@@ -2,12 +2,14 @@
 
 use super::sketch::{Draft, DraftEdge};
 use crate::pipeline::parse::{listed, Report};
-use crate::pipeline::{Catalog, OperatorSpec};
+use crate::pipeline::{Catalog, OperatorSpec, With};
 use std::collections::BTreeSet;
 
 /// Checks that every column that a port needs is made upstream. Returns the columns of each node's rows.
 pub fn columns(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog, report: &mut Report) -> Vec<BTreeSet<String>> {
-    let available = available(nodes, cyclic, catalog);
+    // What an operator could make with other settings is for its own check, which knows the setting.
+    let exact = available(nodes, cyclic, catalog, OperatorSpec::columns);
+    let available = available(nodes, cyclic, catalog, OperatorSpec::possible_columns);
     let has = |node: usize, column: &str| available[node].contains(column);
     let known = |column: &str| catalog.columns.contains(&column) || available.iter().any(|available| available.contains(column));
     for draft in nodes {
@@ -41,12 +43,17 @@ pub fn columns(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog, rep
             }
         }
     }
-    available
+    exact
 }
 
-/// The columns of each node's output: the least that follows from the operators, so a column must come from somewhere,
+/// The columns of each node's output, where an operator adds those that `adds` says: the least that follows from the operators, so a column must come from somewhere,
 /// also around a delayed edge. A node that isn't understood or is on a cycle is given all, so that its mistake is told once.
-fn available(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog) -> Vec<BTreeSet<String>> {
+fn available(
+    nodes: &[Draft],
+    cyclic: &BTreeSet<usize>,
+    catalog: &Catalog,
+    adds: fn(&OperatorSpec, &With) -> Vec<String>,
+) -> Vec<BTreeSet<String>> {
     let parts = nodes.iter().filter_map(|draft| Some((draft.spec?.makes)(draft.with.as_ref()?))).flatten();
     let all: BTreeSet<String> = catalog.columns.iter().map(|column| column.to_string()).chain(parts).collect();
     let logged = |columns: &[String]| all.iter().filter(|column| columns.contains(column)).cloned().collect();
@@ -69,7 +76,7 @@ fn available(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog) -> Ve
                 Some(spec) if spec.keeps && source.is_none() => available[i] = all.clone(),
                 Some(spec) => {
                     match &draft.with {
-                        Some(with) => available[i].extend(spec.columns(with)),
+                        Some(with) => available[i].extend(adds(spec, with)),
                         // What its settings call for besides isn't known.
                         None => available[i].extend(spec.adds.iter().map(|column| column.to_string())),
                     }
