@@ -14,7 +14,7 @@
 //!
 //! A worker writes a part ([`write_part`]); one thread commits an iteration once all its parts are written ([`Committer`]).
 //! What no commit names doesn't exist for [`read`] and [`query()`], so a kill at any moment loses only iterations in hand. Until then a
-//! part has a name of its own ([`pending`]), so other programs don't read it either.
+//! part has a name of its own (`pending`), so other programs don't read it either.
 //! [`diff()`] joins two runs by the names of their rows.
 
 mod chain;

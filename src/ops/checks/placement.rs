@@ -3,10 +3,13 @@
 
 use crate::ops::episodes::reward_chain::ambiguous;
 use crate::ops::memories::reading;
+use crate::ops::operator::settings;
 use crate::ops::{is, tasks};
-use crate::pipeline::{Input, Node, Pipeline, Role, Wrong};
+use crate::pipeline::{Input, Node, Pipeline, Role, Until, Wrong};
 use crate::rollout::agent::Agent;
 use crate::rollout::context::SourceSettings;
+use crate::rollout::exchange::NotesOwner;
+use crate::rollout::settings::{On, ReflectionSettings};
 
 /// The settings of a `rollout` that its place in the pipeline must allow.
 pub struct RolloutNeeds<'a> {
@@ -35,6 +38,7 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, needs: &RolloutNeeds) -> Vec<Wron
                 let help = "read a memory where there is no loop, or leave it out";
                 wrongs.push(Wrong::in_node(node, &["inputs", &input.port], message).help(help));
             }
+            wrongs.extend(unfollowed(node, around, agent));
             wrongs
         }
         None => {
@@ -52,6 +56,18 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, needs: &RolloutNeeds) -> Vec<Wron
             wrongs
         }
     }
+}
+
+/// Attempts that wait for the notes of trials that don't go on: a won attempt that nobody reflects on has no next one.
+fn unfollowed(node: &Node, around: &Node, agent: &Agent) -> Option<Wrong> {
+    let body = around.body.as_ref().filter(|body| body.until == Until::Never && agent.notes().notes == NotesOwner::Another)?;
+    let from = node.inputs.iter().find(|input| input.port == "memory").and_then(|input| body.node(&input.from))?;
+    settings::<ReflectionSettings>(from).ok().filter(|with| is(from, Role::Reflects) && with.on == On::Failure)?;
+    let message = format!(
+        "attempts wait for the notes of one another, and with `on: failure` a won attempt has no next one, though `{}` goes on",
+        around.id
+    );
+    Some(Wrong::in_node(from, &["with", "on"], message).help("write `on: always`, or `until: won` in the loop"))
 }
 
 /// A mistake for each of these settings that is present.
