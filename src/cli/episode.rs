@@ -141,7 +141,10 @@ impl EpisodePrinter {
     fn likelihood(&self, row: &JsonRow) -> Option<String> {
         let list = |column: &str| self.prefixes().find_map(|prefix| row.get(&format!("{prefix}{column}"))?.as_array());
         let logprob: f64 = list("logprobs")?.iter().filter_map(Value::as_f64).sum();
-        let of = list("choices").filter(|choices| !choices.is_empty()).map_or(String::new(), |choices| format!(" of {}", choices.len()));
+        // Each choice is closed by the end token, the last of all.
+        let choices = list("choices")
+            .and_then(|tokens| Some(tokens.iter().filter(|token| *token == tokens.last().unwrap_or(token)).count()).filter(|n| *n > 0));
+        let of = choices.map_or(String::new(), |choices| format!(" of {choices}"));
         // An expert draws nothing: its tokens have 0.
         (logprob < 0.0).then(|| format!("p {}{of}", plain(&logprob.exp().into())))
     }
@@ -247,7 +250,7 @@ mod tests {
         let mut printer = EpisodePrinter::new(vec!["step".into(), "sum".into()]);
         let turn = json!({
             "turn": 0, "observation": "a", "mode": "plain", "group": 7, "return": -0.06, "baseline": -0.17, "scale": 0.22, "advantage": 0.5, "group_size": 20,
-            "logprobs": [-0.5, -0.234], "choices": [[1], [2], [3]], "used": "yes",
+            "logprobs": [-0.5, -0.234], "choices": [5, 1, 6, 1, 7, 8, 1], "used": "yes",
         });
         let expected = "\nturn 0\n  seen    a\n  credit  advantage +0.5 = (return -0.06 - baseline -0.17) / 0.22, group of 20 rows\n          p 0.48 of 3, mode plain, used yes\n";
         assert_eq!(printer.render(row(turn)), expected);

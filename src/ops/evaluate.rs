@@ -187,7 +187,10 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
     let trial = TrialLimits { attempts: with.attempts.into(), until: Until::Won };
     let sampling = agent.sampling(*temperature, EVALUATION_TEMPERATURE);
     let (programs, seed) = (ctx.shared.programs.clone(), with.seed);
-    let reflector = |reflect| Reflector::new(reflect, sampling.temperature, programs.clone());
+    let reflector = |reflect: &ReflectionSettings| {
+        let learns = super::trained(&ctx.pipeline, &reflect.agent.model);
+        Reflector::new(reflect, sampling.temperature, programs.clone()).map(|reflector| reflector.learning(learns))
+    };
     let reflector = with.reflect.as_ref().map(reflector).transpose()?;
     let reports = (ctx.shared.clone(), node.id.clone());
     let reflecting = |reflector| Reflections::new(reflector, policy.clone(), seed, Some(trial.attempts - 1), reports).uncounted();
@@ -201,6 +204,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
     let (shared, id, last) = (ctx.shared.clone(), node.id.clone(), ctx.iterations);
     let weights = port(&ports, "weights");
     let trained = weights.is_some();
+    let learns = super::trained(&ctx.pipeline, &with.play.agent.model);
     // Where nothing is trained, iterations come by themselves.
     let clock = || source::iterations(&format!("the iterations of {}", node.id), scope, ctx, tick);
     let first = (weights.unwrap_or_else(clock), Route::All);
@@ -212,6 +216,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
         trial,
         node: id.clone(),
         shared: shared.clone(),
+        learns,
         version: 0,
         // Sampled with the same numbers each time, so that curves move by the weights alone.
         drawn: Some(0),
@@ -221,7 +226,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
     let inputs = std::iter::once(first).chain(memories).collect();
     let shape = Stage { name: node.id.clone(), inputs, begins: true, place: Place::Thread };
     Ok(stage(shape, ctx, move |iteration, rows| {
-        version = newest(version, rows.first().filter(|_| trained))?;
+        version = newest(version, rows.first().filter(|_| trained && learns))?;
         reading::begin(attempts.sampler.sources(), &rows[1..], seed)?;
         // The weights of the last update are there once iterations are over; untrained ones have been measured by then.
         let over = iteration >= last;

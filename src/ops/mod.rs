@@ -40,7 +40,7 @@ use crate::policy::ModelSettings;
 use crate::rollout::agent::{Agent, PromptLayout};
 use crate::rollout::context::PassageSlot;
 use crate::row;
-use checks::{acting, heads, served, shared, update_order};
+use checks::{acting, foreign_weights, heads, served, shared, update_order};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -88,6 +88,11 @@ pub fn adds(node: &Node) -> Vec<String> {
 /// Whether the node itself has this role; a loop has none.
 pub fn is(node: &Node, role: Role) -> bool {
     self::role(&node.op) == Some(role)
+}
+
+/// Whether an update trains this model. A model that nothing trains acts with version 0, whatever update its node waits for.
+pub fn trained(pipeline: &Pipeline, model: &str) -> bool {
+    pipeline.all().any(|node| is(node, Role::Learns) && node.model() == Some(model))
 }
 
 /// Whether the node keeps state over iterations.
@@ -208,6 +213,7 @@ fn wrong(pipeline: &Pipeline, applies: fn(Role) -> bool) -> Vec<Wrong> {
     mistakes.extend(served::wrong(pipeline));
     mistakes.extend(shared::wrong(pipeline));
     mistakes.extend(acting::wrong(pipeline));
+    mistakes.extend(foreign_weights::wrong(pipeline));
     mistakes
 }
 

@@ -5,6 +5,7 @@ use super::checks::agents;
 use super::episodes::{figures, tokens};
 use super::memories::reading;
 use super::operator::{must, settings, Further, Operator, RequiredHead, Settings, Unfit};
+use super::trained;
 use crate::dataflow::context::RunState;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::{streaming, InputPiece, OutputPiece, Streaming, StreamingInputs};
@@ -106,7 +107,8 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
 }
 
 fn reflector(with: &ReflectionSettings, ctx: &Context) -> Result<Reflector, RolloutError> {
-    Reflector::new(with, TRAINING_TEMPERATURE, ctx.shared.programs.clone())
+    let learns = trained(&ctx.pipeline, &with.agent.model);
+    Ok(Reflector::new(with, TRAINING_TEMPERATURE, ctx.shared.programs.clone())?.learning(learns))
 }
 
 pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx: &Context) -> Result<Inner<'s>, Failed> {

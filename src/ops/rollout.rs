@@ -13,6 +13,7 @@ use super::episodes::inputs::{names, newest};
 use super::episodes::reward_chain::{weighed, weighing};
 use super::memories::reading;
 use super::operator::{must, port, settings, Further, Operator, RequiredHead, Settings, Unfit};
+use super::trained;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::{streaming, StreamingInputs};
 use crate::dataflow::{Attempt, Context, Edge, Failed, Figure, Inner, InnerPorts, Place, Ports, Route};
@@ -187,8 +188,9 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let weighing: Vec<Node> = weighing(node, &ctx.pipeline).into_iter().cloned().collect();
     let weigh = move |rows: &[RecordBatch]| weighed(&weighing, rows).map_err(|e| RolloutError::Weighed(e.to_string()));
     let mut version = 0;
+    let learns = trained(&ctx.pipeline, &with.play.agent.model);
     Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread }, ctx, move |iteration, rows| {
-        version = newest(version, rows.get(at_weights).filter(|_| at_memory > at_weights))?;
+        version = newest(version, rows.get(at_weights).filter(|_| learns && at_memory > at_weights))?;
         reading::begin(sampler.sources(), &rows[at_memory..], mix(mix(seed, iteration), text(&id)))?;
         if let Some(queried) = reading::figure(sampler.sources()) {
             shared.measure(iteration, &id, "memory", queried);
@@ -254,5 +256,6 @@ pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx
     let worlds = Worlds::new(ctx.shared.programs.clone());
     let sampler = Sampler::new(policy, with.play_settings(), worlds, draws(node, ctx))?.reading(sources::open(&with.play.agent, &Alone));
     let (node, shared, now) = (node.id.clone(), ctx.shared.clone(), IterationProgress::default());
-    Ok(streaming(inputs, ctx, Attempts { sampler, samples, notes, trial, node, shared, version: 0, drawn: None, now }))
+    let learns = trained(&ctx.pipeline, &with.play.agent.model);
+    Ok(streaming(inputs, ctx, Attempts { sampler, samples, notes, trial, node, shared, learns, version: 0, drawn: None, now }))
 }

@@ -225,8 +225,9 @@ impl Episode {
             choices: request.choices.concat(),
             action,
             parts,
-            valid: after.valid,
-            invalid: (!after.valid).then(|| unread.unwrap_or(Invalid::NotAdmissible)),
+            // An answer that can't be read has no action, also where the world takes an empty one.
+            valid: after.valid && unread.is_none(),
+            invalid: unread.or((!after.valid).then_some(Invalid::NotAdmissible)),
             reward: after.reward,
             done,
             won: after.won,
@@ -244,5 +245,31 @@ impl Episode {
         }
         self.view = Some(view);
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::TimeStep;
+
+    /// A world may take any text, an empty one too; an answer without its tag is invalid all the same.
+    #[test]
+    fn an_answer_that_cannot_be_read_is_invalid_in_every_world() {
+        let view = |observation: &str| EpisodeView {
+            step: TimeStep { observation: observation.into(), valid: true, ..TimeStep::default() },
+            actions: vec![],
+            extras: Default::default(),
+        };
+        let start = EpisodeStart { task: "t".into(), sample: 0, attempt: 0, memory: String::new(), iteration: 0, version: 0 };
+        let mut episode = Episode::new(start);
+        episode.begin(Some(view("first")));
+        for unread in [Some(Invalid::CutOff), None] {
+            let (response, request) = (Response::default(), Request { prompt: vec![], seed: 0, choices: vec![] });
+            let step = Move { request, prompt_memory: PromptMemory::default(), action: String::new(), unread, parts: vec![], response };
+            episode.took(step, view("next"), false);
+            let turn = episode.turns.last().unwrap();
+            assert_eq!((turn.valid, turn.invalid), (unread.is_none(), unread));
+        }
     }
 }

@@ -6,7 +6,7 @@ use super::agent::Agent;
 use super::answers::answers;
 use super::context::{words, Alone, ContextSource, Moment, Passage, PassageSlot};
 use super::conversation::standing;
-use super::episode::{Phase, PromptMemory, Turn};
+use super::episode::{EpisodeStart, Phase, PromptMemory, Turn};
 use super::error::RolloutError;
 use super::exchange::NotesOwner;
 use super::notes::{self, NoteContent};
@@ -39,6 +39,8 @@ pub struct Reflector {
     /// The token limit of the notes for the next attempt.
     budget: usize,
     sampling: Sampling,
+    /// Whether an update trains its model; else version 0 acts, whatever version played.
+    learns: bool,
     /// The sources of context in the prompt besides the episode.
     sources: Vec<Box<dyn ContextSource>>,
 }
@@ -51,7 +53,21 @@ impl Reflector {
         let agent = settings.agent.clone();
         let (question, sampling) = (ReflectionQuestion::new(&agent)?, agent.sampling(settings.temperature, temperature));
         let sources = sources::open(&agent, &Alone);
-        Ok(Reflector { agent, programs, question, on, actor, notes, keep, budget, sampling, sources })
+        Ok(Reflector { agent, programs, question, on, actor, notes, keep, budget, sampling, learns: true, sources })
+    }
+
+    /// The same of a model that an update trains, or that nothing does.
+    pub fn learning(self, learns: bool) -> Reflector {
+        Reflector { learns, ..self }
+    }
+
+    /// The version that reflects on an episode.
+    fn version(&self, episode: &Transcript) -> u64 {
+        if self.learns {
+            episode.start.version
+        } else {
+            0
+        }
     }
 
     /// The same with these sources of context.
@@ -118,15 +134,10 @@ impl Reflector {
         });
         let turns: Vec<Turn> = turns.collect();
         let notes: Vec<String> = over.iter().zip(&turns).map(|(episode, turn)| self.next_note(episode, turn, &tokenizer)).collect();
-        let records = over.iter().zip(&turns).zip(&notes);
-        let records = records.map(|((episode, turn), next_note)| Record {
-            start: &episode.start,
-            turn,
-            instruction: "",
-            kind: "",
-            next_note,
-            outcome: "",
-        });
+        let starts = over.iter().map(|episode| EpisodeStart { version: self.version(episode), ..episode.start.clone() });
+        let starts: Vec<EpisodeStart> = starts.collect();
+        let records = starts.iter().zip(&turns).zip(&notes);
+        let records = records.map(|((start, turn), next_note)| Record { start, turn, instruction: "", kind: "", next_note, outcome: "" });
         Ok(Some(record::table(&records.collect::<Vec<_>>(), &self.agent.columns())?))
     }
 
@@ -139,10 +150,10 @@ impl Reflector {
         requests: &[Request],
         tokens: &mut Tally,
     ) -> Result<Vec<Result<Response, Fault>>, RolloutError> {
-        let versions: BTreeSet<u64> = over.iter().map(|episode| episode.start.version).collect();
+        let versions: BTreeSet<u64> = over.iter().map(|episode| self.version(episode)).collect();
         let mut responses: BTreeMap<usize, Result<Response, Fault>> = BTreeMap::new();
         for version in versions {
-            let which: Vec<usize> = (0..over.len()).filter(|&i| over[i].start.version == version).collect();
+            let which: Vec<usize> = (0..over.len()).filter(|&i| self.version(&over[i]) == version).collect();
             let batch: Vec<&Request> = which.iter().map(|&i| &requests[i]).collect();
             let replies = answers(policy, (&self.agent.model, version), &batch, &self.sampling, tokens)?;
             let response = |reply: Result<Reply, Fault>| reply.map(|reply| Response::replied(reply, &self.sampling, tokenizer));

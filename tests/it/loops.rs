@@ -227,3 +227,28 @@ fn an_evaluation_has_the_parts_of_both_its_agents() {
     // `flow eval` measures the same loop.
     done(flow().arg("eval").arg(&run).arg("--panel").arg(&panel));
 }
+
+/// A model that nothing trains acts with version 0 beside one that is trained: as a writer in a loop and in an evaluation, and as a player.
+#[test]
+fn a_frozen_model_acts_beside_a_trained_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let frozen = |yaml: &str| {
+        yaml.replace("models:\n", "models:\n  other: { new: tiny, layers: 1, width: 16, heads: 2, kv_heads: 1 }\n")
+            .replace("writer: { model: actor", "writer: { model: other")
+    };
+    let yaml = frozen(&with_answers(", answer: [{ tag: think }, { tag: action, required: true }]", "", TRIAL));
+    let runs = ["1", "2"].map(|workers| trained(folder.path(), &format!("on-{workers}"), &yaml, &["--workers", workers]));
+    assert_eq!(judged(&runs[0]), judged(&runs[1]));
+    let versions = ask(&runs[0], "select distinct phase, iteration, weights from trial order by all");
+    let expected = [("play", 0, 0), ("play", 1, 1), ("reflect", 0, 0), ("reflect", 1, 0)];
+    let expected: Vec<Value> = expected.iter().map(|(p, i, w)| serde_json::json!({ "phase": p, "iteration": i, "weights": w })).collect();
+    assert_eq!(versions, expected);
+    // A writer that is trained has versions of its own, and the player's say nothing about them.
+    let both = yaml.replace("log: [trial,", "  second: { op: gpu-update, inputs: advantage, with: { model: other } }\nlog: [trial,");
+    let message = fails(flow().arg("check").arg(pipeline(folder.path(), &both)));
+    assert!(message.contains("`reflect` reflects with `other`, which is trained, on what `actor` played"), "{message}");
+    let crossed = yaml.replace("player: { model: actor", "player: { model: other");
+    let crossed = crossed.replace("log: [trial,", "  second: { op: gpu-update, inputs: advantage, with: { model: other } }\nlog: [trial,");
+    let message = fails(flow().arg("check").arg(pipeline(folder.path(), &crossed)));
+    assert!(message.contains("`rollout` acts with `other`, and `update` trains `actor`"), "{message}");
+}

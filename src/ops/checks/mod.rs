@@ -4,6 +4,7 @@ pub mod acting;
 pub mod agents;
 pub mod branches;
 pub mod critics;
+pub mod foreign_weights;
 pub mod heads;
 pub mod idle_clip;
 pub mod no_spread;

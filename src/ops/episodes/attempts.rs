@@ -31,6 +31,8 @@ pub struct Attempts {
     pub trial: TrialLimits,
     pub node: String,
     pub shared: RunState,
+    /// Whether an update trains the model that plays.
+    pub learns: bool,
     pub version: u64,
     /// The iteration whose random numbers are drawn, if not its own.
     pub drawn: Option<u64>,
@@ -60,7 +62,7 @@ impl Default for IterationProgress {
 
 impl Streaming for Attempts {
     fn begin(&mut self, iteration: u64, gates: Vec<Vec<RecordBatch>>) -> Result<(), Failed> {
-        self.version = newest(self.version, gates.first())?;
+        self.version = newest(self.version, gates.first().filter(|_| self.learns))?;
         self.sampler.clear(&Summary::default());
         self.now = IterationProgress { number: iteration, ..IterationProgress::default() };
         Ok(())

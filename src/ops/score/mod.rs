@@ -7,6 +7,7 @@ mod likelihood;
 use super::checks::templates;
 use super::episodes::inputs::newest;
 use super::operator::{must, port, settings, Further, Operator, RequiredHead, Settings, Unfit};
+use super::trained;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::pipeline::{Carries, Delay, Need, Node, Port, Role, With, Wrong};
@@ -128,8 +129,9 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     inputs.extend(port(&ports, "weights").map(|edge| (edge, Route::One)));
     let (shared, id, seed) = (ctx.shared.clone(), node.id.clone(), ctx.seed);
     let mut version = 0;
+    let learns = trained(&ctx.pipeline, &with.model);
     Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread }, ctx, move |iteration, rows| {
-        version = newest(version, rows.get(1))?;
+        version = newest(version, rows.get(1).filter(|_| learns))?;
         let Some(view) = View::sorted(&rows[0])? else { return Ok(vec![]) };
         let start = Instant::now();
         let mut all = scores(&view, &policy, (&with.model, version), &texts, with.mode)?;

@@ -6,17 +6,21 @@ use serde_json::Value;
 /// How many bytes may come of one. Normalizers of published models make a few: a space becomes the three of `\u{2581}`, a ligature its letters.
 const MOST: usize = 256;
 
-/// How many bytes the normalizers of a `tokenizer.json`, decoders aside, may make of one.
+/// How many bytes the normalizers of a `tokenizer.json` may make of one.
 ///
 /// # Errors
-/// If these are more than [`MOST`], or if a normalizer can't be used.
+/// If these are more than [`MOST`], or the decoders may make more of one, or if a normalizer can't be used.
 pub(super) fn factor(file: &Value) -> Result<usize, String> {
     let mut factor = 1;
     for part in ["normalizer", "pre_tokenizer"] {
         grow(&file[part], &mut factor)?;
     }
-    if factor > MOST {
-        return Err(format!("its normalizers may make {factor} bytes of one, which is more than {MOST}"));
+    let mut decoded = 1;
+    grow(&file["decoder"], &mut decoded)?;
+    for (what, factor) in [("normalizers", factor), ("decoders", decoded)] {
+        if factor > MOST {
+            return Err(format!("its {what} may make {factor} bytes of one, which is more than {MOST}"));
+        }
     }
     Ok(factor)
 }
@@ -28,7 +32,7 @@ fn grow(step: &Value, factor: &mut usize) -> Result<(), String> {
         Value::Object(fields) => fields,
         _ => return Ok(()),
     };
-    for list in ["normalizers", "pretokenizers"] {
+    for list in ["normalizers", "pretokenizers", "decoders"] {
         fields.get(list).map_or(Ok(()), |steps| grow(steps, factor))?;
     }
     let text = |field: &str| fields.get(field).and_then(Value::as_str);
@@ -90,6 +94,9 @@ mod tests {
             assert!(check((0..24).map(|_| doubling()).collect()).is_err(), "{empty} matches before each letter");
             assert_eq!(check(vec![doubling()]), Ok(2));
         }
+        let decoders = vec![replace(json!({ "Regex": "x*" }), "aa"); 16];
+        let message = factor(&json!({ "decoder": { "type": "Sequence", "decoders": decoders } })).unwrap_err();
+        assert!(message.contains("its decoders may make"), "{message}");
         assert!(check(vec![json!({ "type": "ByteLevel" }); 40]).is_err(), "bytes of bytes of bytes");
         let old = json!({ "pattern": { "String": "a" }, "content": "aaaaaaaaaa" });
         assert!(check(vec![old; 3]).is_err(), "a step without a type");
