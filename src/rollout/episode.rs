@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn an_answer_that_cannot_be_read_is_invalid_in_every_world() {
         let view = |observation: &str| EpisodeView {
-            step: TimeStep { observation: observation.into(), valid: true, ..TimeStep::default() },
+            step: TimeStep { observation: observation.into(), state: 0, reward: 0.0, done: false, won: false, valid: true },
             actions: vec![],
             extras: Default::default(),
         };
