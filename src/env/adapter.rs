@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// What an adapter's world turns into.
-static PROCESS: &EnvironmentKind = &EnvironmentKind::for_settings::<ProcessSettings>();
+pub(super) static PROCESS: &EnvironmentKind = &EnvironmentKind::for_settings::<ProcessSettings>();
 
 /// Where the virtual environments lie, in the project's folder.
 const FOLDER: &str = ".flow/env";

@@ -18,14 +18,18 @@ pub enum Cause {
     Malformed,
     /// Its expert knew no way on, or named an action that couldn't be chosen.
     Expert,
-    /// What it shows is too much for the model to read.
+    /// What it shows is too much for the model to read, or can't be written as a prompt.
     Prompt,
+    /// Its prompt has so many tokens, and so many are allowed.
+    TooLong { tokens: usize, limit: usize },
+    /// It asks for more answers than it may have.
+    Limit,
 }
 
 impl Cause {
     /// Whether another try would fail in the same way.
     pub fn lasting(self) -> bool {
-        matches!(self, Cause::Expert | Cause::Prompt)
+        matches!(self, Cause::Expert | Cause::Prompt | Cause::TooLong { .. } | Cause::Limit)
     }
 
     /// As the table `errors` names it.
@@ -37,7 +41,8 @@ impl Cause {
             Cause::Crash => "crash",
             Cause::Malformed => "malformed",
             Cause::Expert => "expert",
-            Cause::Prompt => "prompt",
+            Cause::Prompt | Cause::TooLong { .. } => "prompt",
+            Cause::Limit => "limit",
         }
     }
 }

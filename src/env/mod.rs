@@ -17,6 +17,7 @@
 
 pub mod adapter;
 mod bm25;
+mod call;
 pub mod doors;
 mod error;
 mod fault;
@@ -25,6 +26,7 @@ mod here;
 pub mod minesweeper;
 pub mod panel;
 pub mod process;
+mod program;
 mod registry;
 pub mod search;
 pub mod sokoban;
@@ -36,6 +38,7 @@ pub mod webshop;
 mod words;
 mod worlds;
 
+pub use call::{Act, Call};
 pub use doors::DoorsSettings;
 pub use error::EnvError;
 pub use fault::{hushed, Cause, Fault};

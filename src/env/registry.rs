@@ -2,7 +2,7 @@
 //! and a line in [`TABLE`]; one that a program plays is an adapter of `flow-env` and a line.
 
 use super::game::{EnvironmentKind, Game};
-use super::{adapter, doors, minesweeper, process, search, sokoban, webshop, EnvError};
+use super::{adapter, doors, minesweeper, process, program, search, sokoban, webshop, EnvError};
 use serde_json::{Map, Value};
 
 /// THE list of environments.
@@ -13,6 +13,7 @@ pub const TABLE: &[EnvironmentKind] = &[
     EnvironmentKind::here::<search::SearchSettings>(),
     EnvironmentKind::here::<doors::DoorsSettings>(),
     EnvironmentKind::for_settings::<process::ProcessSettings>(),
+    program::KIND,
     adapter::kind("alfworld", "ALFWorld's engine with regenerated scenes."),
     adapter::kind("gem", "GEM's environments."),
     adapter::kind("gymnasium", "Gymnasium's environments with discrete actions or text."),

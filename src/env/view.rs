@@ -1,6 +1,6 @@
 //! What live episodes answer, whoever plays them.
 
-use super::{EnvError, Fault, TimeStep};
+use super::{Call, EnvError, Fault, TimeStep};
 use std::collections::BTreeMap;
 
 /// What an episode shows after a reset or a step.
@@ -26,6 +26,10 @@ pub struct Extras {
     pub instruction: Option<String>,
     /// After a reset: the kind of task.
     pub kind: Option<String>,
+    /// What an agent program asks of the policy now.
+    pub call: Option<Box<Call>>,
+    /// Rewards of single calls of this episode, by their names.
+    pub credit: Vec<(u64, f32)>,
 }
 
 /// One answer for each episode that was asked, in order. The outer error is no episode's: the run can't go on with it.

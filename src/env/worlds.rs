@@ -6,7 +6,7 @@
 use super::here::LocalEpisodes;
 use super::process::{wait, EpisodeAnswer, EpisodeRequest, Pool, ProcessError, Programs};
 use super::view::{EpisodeResults, EpisodeView};
-use super::{EnvError, Fault, Game, Task};
+use super::{Act, EnvError, Fault, Game, Task};
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -62,6 +62,11 @@ impl Worlds {
         }
     }
 
+    /// Whether the calls of one episode may overlap, so that the order in which they come says nothing.
+    pub fn parallel(&self, game: &Game) -> bool {
+        game.program().and_then(|program| self.pools.get(&program.name)).is_some_and(|pool| pool.hello().parallel)
+    }
+
     /// Begins episodes, each on its task; a number that is in use is begun anew. [`Worlds::views`] has what they show.
     pub fn begin(&mut self, starts: &[ResetRequest]) -> Result<(), EnvError> {
         let mut asks: BTreeMap<&str, Vec<(usize, EpisodeRequest, bool)>> = BTreeMap::new();
@@ -86,15 +91,20 @@ impl Worlds {
 
     /// Carries out an action in each of these episodes. [`Worlds::views`] has what they show then. Where a process's expert was asked
     /// before, it is asked again on the same line, so that nobody waits for a request of its own.
-    pub fn act(&mut self, moves: &[(usize, &str)]) -> Result<(), EnvError> {
-        let mut asks: BTreeMap<String, Vec<(usize, &str, bool)>> = BTreeMap::new();
-        for (episode, action) in moves {
-            match self.here.act(*episode, action) {
+    pub fn act(&mut self, moves: &[(usize, Act)]) -> Result<(), EnvError> {
+        let mut asks: BTreeMap<String, Vec<(usize, Act, bool)>> = BTreeMap::new();
+        for (episode, act) in moves {
+            let (Act::Action(text) | Act::Answer { text, .. }) = *act else {
+                self.waiting.insert(*episode);
+                asks.entry(self.program(*episode)?).or_default().push((*episode, *act, false));
+                continue;
+            };
+            match self.here.act(*episode, text) {
                 Some(view) => self.views.push((*episode, view)),
                 None => {
                     self.waiting.insert(*episode);
                     let led = self.led.get_mut(episode).map(|already_asked| *already_asked = true).is_some();
-                    asks.entry(self.program(*episode)?).or_default().push((*episode, action, led));
+                    asks.entry(self.program(*episode)?).or_default().push((*episode, *act, led));
                 }
             }
         }
@@ -193,7 +203,7 @@ impl Worlds {
 
     /// Carries out an action in each of these episodes, and waits for what all of them show.
     pub fn step(&mut self, moves: &[(usize, &str)]) -> EpisodeResults<EpisodeView> {
-        self.act(moves)?;
+        self.act(&moves.iter().map(|(episode, action)| (*episode, Act::Action(action))).collect::<Vec<_>>())?;
         Ok(self.all(moves.iter().map(|step| step.0)))
     }
 

@@ -16,13 +16,15 @@ pub enum Decode {
     Constrained,
     /// Anything can be written; the action is read from its `<action>` tag.
     Free,
+    /// Anything can be written, and all of it is the action: for programs that read the answers of a model themselves.
+    Whole,
 }
 
 impl Decode {
     /// The action that a response means; `None` where it has none.
     pub fn action(self, response: &str) -> Option<String> {
         match self {
-            Decode::Constrained => Some(response.to_owned()),
+            Decode::Constrained | Decode::Whole => Some(response.to_owned()),
             Decode::Free => tags::read(ACTION, response).map(str::to_owned),
         }
     }
@@ -90,6 +92,37 @@ impl Response {
         Response { logprobs: vec![0.0; tokens.len()], temperature: 1.0, tokens, text, cut: false }
     }
 
+    /// The same up to its `most`th token and before the first of the texts in `stop`, and what it says then. It keeps the tokens up to the one that
+    /// completes that text.
+    pub fn until(mut self, most: Option<usize>, stop: &[String], tokenizer: &Tokenizer) -> (Response, String) {
+        let keep = |response: &mut Response, count: usize| {
+            response.tokens.truncate(count);
+            response.logprobs.truncate(count);
+            response.text = tokenizer.decode(&response.tokens);
+        };
+        if let Some(most) = most.filter(|most| self.tokens.len() > *most) {
+            keep(&mut self, most.max(1));
+            self.cut = true;
+        }
+        let first = |text: &str| stop.iter().filter(|stop| !stop.is_empty()).filter_map(|stop| text.find(stop.as_str())).min();
+        if first(&self.text).is_some() {
+            let has = |count: usize| first(&tokenizer.decode(&self.tokens[..count])).is_some();
+            let (mut without, mut with) = (0, self.tokens.len());
+            while with - without > 1 {
+                let middle = without + (with - without) / 2;
+                if has(middle) {
+                    with = middle;
+                } else {
+                    without = middle;
+                }
+            }
+            keep(&mut self, with);
+            self.cut = false;
+        }
+        let said = first(&self.text).map_or(&self.text[..], |end| &self.text[..end]).to_owned();
+        (self, said)
+    }
+
     /// A policy's reply, with these sampling settings.
     pub fn replied(reply: Reply, sampling: &Sampling, tokenizer: &Tokenizer) -> Response {
         let temperature = sampling.divisor() as f32;
@@ -143,5 +176,19 @@ mod tests {
         let response = Decode::Free.response(&noted, Some("up".into()), &mut encoder);
         assert_eq!(response.text, "<memory>a key</memory><action>up</action>");
         assert_eq!(Decode::Free.action("up"), None, "no tag, no action");
+    }
+
+    #[test]
+    fn an_answer_ends_where_its_call_says() {
+        let tokenizer = Tokenizer::bytes();
+        let answer = || Response { cut: true, ..Response::certain("go on. STOP here".into(), tokenizer.encode("go on. STOP here")) };
+        let stop = ["STOP".to_owned(), " ST".into(), String::new()];
+        let (response, said) = answer().until(None, &stop, &tokenizer);
+        assert_eq!((said.as_str(), response.text.as_str(), response.cut), ("go on.", "go on. ST", false));
+        assert_eq!((response.tokens.len(), response.logprobs.len()), (9, 9), "what completed the text was sampled");
+        let (response, said) = answer().until(Some(5), &stop, &tokenizer);
+        assert_eq!((said.as_str(), response.tokens.len(), response.cut), ("go on", 5, true));
+        let (response, said) = answer().until(Some(99), &[], &tokenizer);
+        assert_eq!((said.as_str(), response), ("go on. STOP here", answer()));
     }
 }

@@ -181,7 +181,7 @@ impl Agent {
 
     /// The tags of an answer as it is to be written, `<think>...</think><action>...</action>`; empty where it is one of the admissible actions.
     pub fn form(&self) -> String {
-        if self.decode == Decode::Constrained {
+        if self.decode != Decode::Free {
             return String::new();
         }
         let own: Vec<&str> = self.answer.iter().flatten().map(|part| part.tag.as_str()).collect();
@@ -199,7 +199,7 @@ impl Agent {
     /// The action that an answer means; `None` where it can't be read or a required part is missing.
     pub fn action(&self, answer: &str) -> Option<String> {
         let lacks = self.parts().any(|part| part.required && tags::read(&part.tag, answer).is_none());
-        self.decode.action(answer).filter(|_| !lacks || self.decode == Decode::Constrained)
+        self.decode.action(answer).filter(|_| !lacks || self.decode != Decode::Free)
     }
 
     /// The tag that a reflection stands in: that of the first required part; without one the whole response is the reflection.

@@ -47,6 +47,7 @@ fn unanswered(fault: &RowFault) -> Fault {
         RowFault::Unanswered { cause: Unanswered::Late, .. } => Cause::Timeout,
         RowFault::Unanswered { cause: Unanswered::Refused, .. } => Cause::Error,
         RowFault::Unanswered { cause: Unanswered::Malformed, .. } => Cause::Malformed,
+        RowFault::TooLong { prompt, answer, context } => Cause::TooLong { tokens: *prompt, limit: context.saturating_sub(*answer) },
         _ => Cause::Prompt,
     };
     Fault::new(cause, fault.to_string())

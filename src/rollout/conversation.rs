@@ -179,7 +179,7 @@ impl PromptWriter<'_> {
 }
 
 /// The passages that aren't retrieved from a memory.
-fn plain(passages: &[Passage]) -> Vec<Passage> {
+pub fn plain(passages: &[Passage]) -> Vec<Passage> {
     passages.iter().filter(|passage| !passage.retrieved()).cloned().collect()
 }
 
@@ -193,7 +193,8 @@ fn unfilled(error: TemplateError) -> Fault {
     Fault::new(Cause::Prompt, error.to_string())
 }
 
-fn unread(error: impl std::fmt::Display) -> Fault {
+/// What a template says against a prompt.
+pub fn unread(error: impl std::fmt::Display) -> Fault {
     Fault::new(Cause::Prompt, error.to_string())
 }
 
@@ -244,11 +245,13 @@ mod tests {
             tokens_of_answer.push(tokenizer.end());
             let response = Response::certain("go".into(), tokens_of_answer);
             let request = Request { prompt: tokens, seed: 0, choices: vec![] };
-            episode.took(
-                Move { request, prompt_memory, action: "go".into(), unread: None, parts: vec![], response },
+            let over = episode.took(
+                Move { request, prompt_memory, action: "go".into(), unread: None, fork: String::new(), parts: vec![], response },
                 view(turn + 1),
                 false,
+                false,
             );
+            assert!(over.unwrap().is_none());
         }
         prompts
     }

@@ -1,7 +1,7 @@
 //! One episode: its identity, its turns so far, and the seeds of its draws.
 
 use super::action::{Invalid, Response};
-use crate::env::EpisodeView;
+use crate::env::{Act, Cause, EpisodeView, Fault};
 use crate::policy::Request;
 use crate::seed;
 use std::collections::BTreeMap;
@@ -27,6 +27,16 @@ impl EpisodeStart {
     /// The seed of a turn: from the run's seed and the turn's name. A first attempt's is that of a rollout without attempts.
     pub fn seed(&self, run: u64, turn: u32) -> u64 {
         let name = seed::mix(seed::text(&self.task), u64::from(self.sample) << 32 | u64::from(turn));
+        self.seed_of(run, name)
+    }
+
+    /// The seed of a call: from the run's seed, the episode's name and the call's. So it is the same in whatever order calls come.
+    pub fn seed_of_call(&self, run: u64, call: u64) -> u64 {
+        let name = seed::mix(seed::text(&self.task), u64::from(self.sample) << 32);
+        self.seed_of(run, seed::mix(name, call))
+    }
+
+    fn seed_of(&self, run: u64, name: u64) -> u64 {
         let name = if self.attempt == 0 { name } else { seed::mix(name, u64::from(self.attempt)) };
         seed::mix(seed::mix(run, self.iteration), name)
     }
@@ -121,6 +131,11 @@ pub struct Turn {
     pub info: String,
     /// The seed that the response was sampled with.
     pub seed: u64,
+    /// The name of the call that it answers, the call that this one goes on from, and why it doesn't go on from the one before; 0 and empty
+    /// unless a program calls.
+    pub call: u64,
+    pub parent: u64,
+    pub fork: String,
 }
 
 /// A finished episode.
@@ -157,10 +172,23 @@ pub struct Move {
     pub action: String,
     /// Why the response has no action.
     pub unread: Option<Invalid>,
+    /// Why the prompt doesn't go on from the tokens of the turn before, where a program calls.
+    pub fork: String,
     /// The texts of its other tagged parts.
     pub parts: Vec<String>,
     /// The response.
     pub response: Response,
+}
+
+impl Move {
+    /// What the environment is told; `calls`: a program asked, and gets an answer.
+    pub fn act(&self, calls: bool) -> Act<'_> {
+        if !calls {
+            return Act::Action(&self.action);
+        }
+        let tokens = [self.request.prompt.len(), self.response.tokens.len()];
+        Act::Answer { text: &self.action, cut: self.response.cut, tokens }
+    }
 }
 
 /// Figures as a JSON object, in the order of their names; nothing of none.
@@ -185,12 +213,25 @@ pub struct Episode {
     pub turns: Vec<Turn>,
     /// The sum of the rewards so far.
     pub score: f32,
+    /// The rewards of single calls, as they came.
+    credit: Vec<(u64, f32)>,
+    /// How many calls were refused since they were too long.
+    pub refused: u32,
 }
 
 impl Episode {
     /// An episode that hasn't started.
     pub fn new(start: EpisodeStart) -> Episode {
-        Episode { start, view: None, instruction: String::new(), kind: String::new(), turns: vec![], score: 0.0 }
+        Episode {
+            start,
+            view: None,
+            instruction: String::new(),
+            kind: String::new(),
+            turns: vec![],
+            score: 0.0,
+            credit: vec![],
+            refused: 0,
+        }
     }
 
     /// Restarts it with the environment's first view; without a view it waits for one. All turns so far are dropped.
@@ -198,7 +239,7 @@ impl Episode {
         let first = view.as_ref().map(|view| &view.extras);
         self.instruction = first.and_then(|first| first.instruction.clone()).unwrap_or_default();
         self.kind = first.and_then(|first| first.kind.clone()).unwrap_or_default();
-        (self.view, self.turns, self.score) = (view, vec![], 0.0);
+        (self.view, self.turns, self.score, self.credit, self.refused) = (view, vec![], 0.0, vec![], 0);
     }
 
     /// The index of the next turn.
@@ -207,13 +248,17 @@ impl Episode {
     }
 
     /// Records a turn: what was asked, what was said and what the world showed then. Where the episode is over with it, by itself or because
-    /// this was the `last` turn allowed, returns the final observation.
-    pub fn took(&mut self, step: Move, view: EpisodeView, last: bool) -> Option<String> {
-        let Move { request, prompt_memory, action, unread, parts, response } = step;
-        let before = self.view.take()?;
+    /// this was the `last` turn allowed, returns the final observation. `parallel`: a program's calls may overlap.
+    ///
+    /// # Errors
+    /// If a program calls once more after the last turn allowed, or rewards a call that it didn't make: no reward follows from a failure.
+    pub fn took(&mut self, step: Move, view: EpisodeView, last: bool, parallel: bool) -> Result<Option<String>, Fault> {
+        let Move { request, prompt_memory, action, unread, fork, parts, response } = step;
+        let Some(before) = self.view.take() else { return Ok(None) };
         let after = &view.step;
-        let done = after.done || last;
-        self.score += after.reward;
+        // What a program's episode ends with is its last turn's, whichever that is.
+        let ends = |call: u64| call != 0 && after.done;
+        let (call, parent) = before.extras.call.map_or((0, 0), |call| (call.id, call.on.unwrap_or(0)));
         self.turns.push(Turn {
             turn: self.turn(),
             phase: Phase::Play,
@@ -228,30 +273,76 @@ impl Episode {
             // An answer that can't be read has no action, also where the world takes an empty one.
             valid: after.valid && unread.is_none(),
             invalid: unread.or((!after.valid).then_some(Invalid::NotAdmissible)),
-            reward: after.reward,
-            done,
-            won: after.won,
-            truncated: match (after.done, view.extras.truncated) {
-                (true, true) => "world",
-                (false, _) if last => "max_turns",
-                _ => "",
-            },
-            score: view.extras.score.unwrap_or(self.score),
-            info: figures(&view.extras.info),
+            reward: if ends(call) { 0.0 } else { after.reward },
+            done: false,
+            won: false,
+            truncated: "",
+            score: if ends(call) { self.score } else { view.extras.score.unwrap_or(self.score + after.reward) },
+            info: if ends(call) { String::new() } else { figures(&view.extras.info) },
             seed: request.seed,
+            call,
+            parent,
+            fork,
         });
-        if done {
-            return Some(view.step.observation);
+        self.shown(view, last, parallel)
+    }
+
+    /// What the world shows now, after a turn or after a call that was refused; where the episode is over with it, the final observation.
+    ///
+    /// # Errors
+    /// As of [`Episode::took`].
+    pub fn shown(&mut self, view: EpisodeView, last: bool, parallel: bool) -> Result<Option<String>, Fault> {
+        self.score += view.step.reward;
+        self.credit.extend(&view.extras.credit);
+        let over = view.step.done;
+        if !over && !last {
+            self.view = Some(view);
+            return Ok(None);
         }
-        self.view = Some(view);
-        None
+        if view.extras.call.is_some() {
+            return Err(Fault::new(Cause::Limit, format!("it asks for more than the {} answers of `max_turns`", self.turns.len())));
+        }
+        if parallel {
+            self.arrange();
+        }
+        for (call, reward) in std::mem::take(&mut self.credit) {
+            let turn = self.turns.iter_mut().find(|turn| turn.call == call);
+            let turn = turn.ok_or_else(|| Fault::new(Cause::Malformed, format!("it rewards the call {call:016x}, which has no answer")))?;
+            turn.reward += reward;
+            self.score += reward;
+        }
+        let Some(end) = self.turns.last_mut() else {
+            return Err(Fault::new(Cause::Malformed, "its episode is over, and no call of it was answered"));
+        };
+        if end.call != 0 {
+            end.reward += view.step.reward;
+            (end.score, end.info) = (view.extras.score.unwrap_or(self.score), figures(&view.extras.info));
+        }
+        (end.done, end.won) = (true, view.step.won);
+        end.truncated = match (over, view.extras.truncated) {
+            (true, true) => "world",
+            (false, _) => "max_turns",
+            _ => "",
+        };
+        Ok(Some(view.step.observation))
+    }
+
+    /// Puts the turns of an episode whose calls overlap into the order of their graph: by the number of calls that each goes on from, and by name
+    /// among equals. The order in which they came says nothing.
+    fn arrange(&mut self) {
+        let mut depths: BTreeMap<u64, u32> = BTreeMap::new();
+        for turn in &self.turns {
+            depths.insert(turn.call, depths.get(&turn.parent).map_or(0, |depth| depth + 1));
+        }
+        self.turns.sort_by_key(|turn| (depths.get(&turn.call).copied(), turn.call));
+        self.turns.iter_mut().zip(0..).for_each(|(turn, place)| turn.turn = place);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::env::TimeStep;
+    use crate::env::{Call, Extras, TimeStep};
 
     /// A world may take any text, an empty one too; an answer without its tag is invalid all the same.
     #[test]
@@ -266,10 +357,65 @@ mod tests {
         episode.begin(Some(view("first")));
         for unread in [Some(Invalid::CutOff), None] {
             let (response, request) = (Response::default(), Request { prompt: vec![], seed: 0, choices: vec![] });
-            let step = Move { request, prompt_memory: PromptMemory::default(), action: String::new(), unread, parts: vec![], response };
-            episode.took(step, view("next"), false);
+            let step = Move {
+                request,
+                prompt_memory: PromptMemory::default(),
+                action: String::new(),
+                unread,
+                fork: String::new(),
+                parts: vec![],
+                response,
+            };
+            episode.took(step, view("next"), false, false).unwrap();
             let turn = episode.turns.last().unwrap();
             assert_eq!((turn.valid, turn.invalid), (unread.is_none(), unread));
         }
+    }
+
+    /// Two calls that overlap and one that goes on from the second of them, in whatever order they come: the turns and what each earned are the same.
+    #[test]
+    fn turns_of_overlapping_calls_stand_in_the_order_of_their_graph() {
+        let view = |id: u64, on: Option<u64>| {
+            let step = TimeStep { observation: format!("asks {id}"), state: id, reward: 0.0, done: false, won: false, valid: true };
+            EpisodeView {
+                step,
+                actions: vec![],
+                extras: Extras { call: Some(Box::new(Call { id, on, ..Call::default() })), ..Extras::default() },
+            }
+        };
+        let end = || {
+            let step = TimeStep { observation: "over".into(), state: 0, reward: 1.0, done: true, won: true, valid: true };
+            EpisodeView { step, actions: vec![], extras: Extras { credit: vec![(7, 0.25)], ..Extras::default() } }
+        };
+        let played = |order: [(u64, Option<u64>); 3]| {
+            let start = EpisodeStart { task: "t".into(), sample: 0, attempt: 0, memory: String::new(), iteration: 0, version: 0 };
+            let seeds = order.map(|(id, _)| start.seed_of_call(1, id));
+            let mut episode = Episode::new(start);
+            episode.begin(Some(view(order[0].0, order[0].1)));
+            for place in 0..3 {
+                let request = Request { prompt: vec![], seed: seeds[place], choices: vec![] };
+                let step = Move {
+                    request,
+                    prompt_memory: PromptMemory::default(),
+                    action: String::new(),
+                    unread: None,
+                    fork: String::new(),
+                    parts: vec![],
+                    response: Response::default(),
+                };
+                let next = order.get(place + 1).map_or_else(end, |(id, on)| view(*id, *on));
+                assert_eq!(episode.took(step, next, false, true).unwrap().is_some(), place == 2);
+            }
+            (episode.turns, episode.score)
+        };
+        let first = played([(9, None), (4, None), (7, Some(9))]);
+        assert_eq!(first, played([(4, None), (9, None), (7, Some(9))]));
+        assert_eq!(first, played([(9, None), (7, Some(9)), (4, None)]));
+        let (turns, score) = first;
+        assert_eq!(
+            turns.iter().map(|turn| (turn.turn, turn.call, turn.reward, turn.done)).collect::<Vec<_>>(),
+            [(0, 4, 0.0, false), (1, 9, 0.0, false), (2, 7, 1.25, true)]
+        );
+        assert_eq!(score, 1.25);
     }
 }

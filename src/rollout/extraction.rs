@@ -232,6 +232,9 @@ fn turn(episode: &Transcript, i: usize, line: String) -> Turn {
         score: episode.score,
         info: String::new(),
         seed: 0,
+        call: 0,
+        parent: 0,
+        fork: String::new(),
     }
 }
 

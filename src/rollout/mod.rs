@@ -17,6 +17,7 @@ mod answers;
 pub mod batch;
 mod branch_settings;
 pub mod branches;
+mod calling;
 pub mod clustering;
 pub mod context;
 pub mod conversation;

@@ -4,6 +4,7 @@ use super::action::{ActionEncoder, Decode, Response};
 use super::agent::Agent;
 use super::answers::{answers, answers_by};
 use super::branches::{Brancher, Chosen};
+use super::calling::CallWriter;
 use super::context::{ContextSource, Moment, Passage};
 use super::conversation::{PromptWriter, TurnContext};
 use super::episode::{Episode, PromptMemory};
@@ -53,8 +54,9 @@ impl<'a> LiveEpisode<'a> {
     }
 }
 
-/// The request for an episode's turn with the memory entries in its prompt; or why there can't be one.
-pub type TurnRequest = Result<(Request, PromptMemory), Fault>;
+/// The request for an episode's turn, with the memory entries in its prompt, and why it doesn't go on from the turn before where a program calls;
+/// or why there can't be one.
+pub type TurnRequest = Result<(Request, PromptMemory, String), Fault>;
 
 /// Chooses the actions in running episodes.
 pub struct Player {
@@ -134,13 +136,22 @@ impl Player {
             if self.play.actor.advises(live.episode.start.attempt) {
                 passages.iter().filter(|passage| passage.retrieved()).for_each(|passage| worlds.tell(live.number, &passage.text));
             }
+            if let Some(call) = &live.view.extras.call {
+                let seed = live.episode.start.seed_of_call(self.seed, call.id);
+                let writer = CallWriter { agent: &self.play.agent, tokenizer: self.encoder.tokenizer(), queried };
+                let turn = TurnContext { episode: live.episode, view: live.view, rules: "" };
+                let asked = writer.ask(&turn, call, &passages);
+                requests.push(asked.map(|(prompt, memory, fork)| (Request { prompt, seed, choices: vec![] }, memory, fork)));
+                continue;
+            }
             let rules = if self.prompt.asks("rules") { worlds.rules(&live.task.game)? } else { String::new() };
             let constrained = self.play.agent.decode == Decode::Constrained;
             let choices = if constrained { live.view.actions.iter().map(|action| self.encoder.closed(action)).collect() } else { vec![] };
             let seed = live.episode.start.seed(self.seed, live.episode.turn());
             let teller = PromptWriter { agent: &self.play.agent, prompt: &self.prompt, tokenizer: self.encoder.tokenizer(), queried };
             let turn = TurnContext { episode: live.episode, view: live.view, rules: &rules };
-            requests.push(teller.ask(&turn, &passages).map(|(prompt, prompt_memory)| (Request { prompt, seed, choices }, prompt_memory)));
+            let asked = teller.ask(&turn, &passages);
+            requests.push(asked.map(|(prompt, prompt_memory)| (Request { prompt, seed, choices }, prompt_memory, String::new())));
         }
         Ok(requests)
     }

@@ -27,7 +27,7 @@ pub struct Record<'a> {
 type RecordColumn = (&'static str, fn(&[Record]) -> ArrayRef);
 
 /// The columns of a row, in the table's order.
-const LIST: [RecordColumn; 35] = [
+const LIST: [RecordColumn; 38] = [
     ("iteration", |rows| u64s(rows, |r| r.start.iteration)),
     ("task", |rows| texts(rows, |r| &r.start.task)),
     ("sample", |rows| u32s(rows, |r| r.start.sample)),
@@ -63,6 +63,9 @@ const LIST: [RecordColumn; 35] = [
     ("info", |rows| texts(rows, |r| &r.turn.info)),
     ("weights", |rows| u64s(rows, |r| r.start.version)),
     ("seed", |rows| u64s(rows, |r| r.turn.seed)),
+    ("call", |rows| u64s(rows, |r| r.turn.call)),
+    ("parent", |rows| u64s(rows, |r| r.turn.parent)),
+    ("fork", |rows| texts(rows, |r| &r.turn.fork)),
 ];
 
 /// The names of a row's columns, in the table's order.
@@ -173,6 +176,9 @@ mod tests {
             score: 0.0,
             info: r#"{"steps":1.0}"#.into(),
             seed: 5,
+            call: 0,
+            parent: 0,
+            fork: String::new(),
         }
     }
 

@@ -125,7 +125,7 @@ impl Reflector {
             }
             Err(fault) => {
                 // What was too long to read is too long to train on: its last token stands for it.
-                let unread = if fault.cause == Cause::Prompt { request.prompt.len().saturating_sub(1) } else { 0 };
+                let unread = if fault.cause.name() == Cause::Prompt.name() { request.prompt.len().saturating_sub(1) } else { 0 };
                 let request = Request { prompt: request.prompt[unread..].to_vec(), ..request };
                 failed.push(lost(episode, fault));
                 let nothing = Response::certain(String::new(), vec![tokenizer.end()]);
@@ -242,6 +242,9 @@ impl Reflector {
             score: episode.score,
             info: String::new(),
             seed: request.seed,
+            call: 0,
+            parent: 0,
+            fork: String::new(),
         }
     }
 

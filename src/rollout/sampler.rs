@@ -11,7 +11,7 @@ use super::notes;
 use super::player::{LiveEpisode, Play, Player};
 use super::retry::{FailedEpisode, Retries, RetryPolicy};
 use super::summary::Summary;
-use crate::env::{Cause, EpisodeView, Fault, ResetRequest, Task, Worlds};
+use crate::env::{Act, Cause, EpisodeView, Extras, Fault, ResetRequest, Task, Worlds};
 use crate::policy::{Policy, Tokenizer};
 use crate::stats::revisits;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -29,6 +29,8 @@ pub struct Sampler {
     started: BTreeSet<usize>,
     /// The actions of episodes whose environment hasn't answered yet.
     moved: BTreeMap<usize, Move>,
+    /// Episodes of programs that were told that their call is too long, and haven't answered yet.
+    refused: BTreeSet<usize>,
     retries: Retries,
     summary: Summary,
     failed: Vec<FailedEpisode>,
@@ -39,8 +41,8 @@ impl Sampler {
     pub fn new(policy: Policy, play: Play, worlds: Worlds, seed: u64) -> Result<Sampler, RolloutError> {
         let player = Player::new(policy, play, seed)?;
         let retries = Retries::new(player.play().retry, &Summary::default());
-        let (tasks, episodes, queued, started, moved, summary, failed) = Default::default();
-        Ok(Sampler { player, worlds, tasks, episodes, queued, started, moved, retries, summary, failed })
+        let (tasks, episodes, queued, started, moved, refused, summary, failed) = Default::default();
+        Ok(Sampler { player, worlds, tasks, episodes, queued, started, moved, refused, retries, summary, failed })
     }
 
     /// The same with these sources of context.
@@ -70,7 +72,7 @@ impl Sampler {
         self.player.clear();
         self.retries = Retries::new(self.player.play().retry, before);
         (self.tasks, self.episodes, self.queued, self.started, self.moved) = Default::default();
-        (self.summary, self.failed) = Default::default();
+        (self.refused, self.summary, self.failed) = Default::default();
     }
 
     /// Adds episodes, which join at the next step. An error if a task's name can't be parsed.
@@ -122,38 +124,50 @@ impl Sampler {
         let mut over = self.take(views);
         let all = live(&self.episodes, &self.tasks, &self.moved);
         let requested = self.player.requests(&all, &mut self.worlds)?;
-        let (mut live, mut requests, mut prompt_memories, mut unasked) =
-            (Vec::with_capacity(all.len()), Vec::new(), Vec::new(), Vec::new());
+        let (mut live, mut requests, mut asked, mut unasked) = (Vec::with_capacity(all.len()), Vec::new(), Vec::new(), Vec::new());
         for (episode, requested) in all.into_iter().zip(requested) {
             match requested {
-                Ok((request, prompt_memory)) => {
+                Ok((request, prompt_memory, fork)) => {
+                    asked.push((episode.view.extras.call.as_ref().map(|call| (call.max_tokens, call.stop.clone())), prompt_memory, fork));
                     live.push(episode);
                     requests.push(request);
-                    prompt_memories.push(prompt_memory);
                 }
                 Err(fault) => unasked.push((episode.number, fault)),
             }
         }
         let numbers: Vec<usize> = live.iter().map(|live| live.number).collect();
         let responses = self.player.responses(&live, &mut requests, &mut self.worlds, &mut self.summary.tokens)?;
-        unasked.into_iter().for_each(|(e, fault)| self.fail(e, fault));
         let mut moves = Vec::with_capacity(numbers.len());
-        for ((e, (request, prompt_memories)), response) in numbers.into_iter().zip(requests.into_iter().zip(prompt_memories)).zip(responses)
+        for ((e, (request, (limits, prompt_memory, fork))), response) in
+            numbers.into_iter().zip(requests.into_iter().zip(asked)).zip(responses)
         {
             match response {
                 Ok(response) => {
                     let agent = &self.player.play().agent;
-                    let (action, parts) = (agent.action(&response.text), agent.read(&response.text));
+                    let (response, action) = match &limits {
+                        Some((most, stop)) => {
+                            let (response, said) = response.until(*most, stop, self.player.tokenizer());
+                            (response, Some(said))
+                        }
+                        None => {
+                            let action = agent.action(&response.text);
+                            (response, action)
+                        }
+                    };
+                    let parts = agent.read(&response.text);
                     let unread = action.is_none().then(|| Invalid::unread(&response));
                     let action = action.unwrap_or_default();
-                    moves.push((e, Move { request, prompt_memory: prompt_memories, action, unread, parts, response }))
+                    moves.push((limits.is_some(), e, Move { request, prompt_memory, action, unread, fork, parts, response }))
                 }
-                Err(fault) => self.fail(e, fault),
+                Err(fault) => unasked.push((e, fault)),
             }
         }
-        let actions: Vec<(usize, &str)> = moves.iter().map(|(e, step)| (*e, step.action.as_str())).collect();
-        self.worlds.act(&actions)?;
-        self.moved.extend(moves);
+        let acts: Vec<(usize, Act)> = moves.iter().map(|(calls, e, step)| (*e, step.act(*calls))).collect();
+        self.worlds.act(&acts)?;
+        self.moved.extend(moves.into_iter().map(|(_, e, step)| (e, step)));
+        for (e, fault) in unasked {
+            self.refuse(e, fault)?;
+        }
         let views = self.worlds.views(self.player.pace());
         over.extend(self.take(views));
         over.extend(self.give_up()?);
@@ -203,17 +217,22 @@ impl Sampler {
             let step = self.moved.remove(&e);
             let first = self.started.remove(&e);
             let Some(episode) = self.episodes.get_mut(&e) else { continue };
+            let refused = self.refused.remove(&e);
             let last = step.is_some() && episode.turn() + 1 == self.player.play().agent.turns();
+            let parallel = self.tasks.get(&episode.start.task).is_some_and(|task| self.worlds.parallel(&task.game));
             let listed = self.player.listed(episode.start.attempt);
             match view.and_then(|view| if last || !listed { Ok(view) } else { playable(view, self.player.play().agent.decode) }) {
                 Err(fault) => self.fail(e, fault),
                 Ok(view) => match step {
                     Some(step) => {
                         let extras = view.extras.clone();
-                        if let Some(outcome) = episode.took(step, view, last) {
-                            self.summary.tell(&extras);
-                            over.extend(self.end(e, outcome));
-                        }
+                        let outcome = episode.took(step, view, last, parallel);
+                        over.extend(self.ended(e, outcome, &extras));
+                    }
+                    None if refused => {
+                        let extras = view.extras.clone();
+                        let outcome = episode.shown(view, false, parallel);
+                        over.extend(self.ended(e, outcome, &extras));
                     }
                     None if first => {
                         episode.begin(Some(view));
@@ -230,8 +249,42 @@ impl Sampler {
         over
     }
 
+    /// What follows from what an episode showed: it may be over, or have failed.
+    fn ended(&mut self, e: usize, outcome: Result<Option<String>, Fault>, extras: &Extras) -> Option<Finished> {
+        match outcome {
+            Ok(outcome) => {
+                let outcome = outcome?;
+                self.summary.tell(extras);
+                self.end(e, outcome)
+            }
+            Err(fault) => {
+                self.fail(e, fault);
+                None
+            }
+        }
+    }
+
+    /// Tells a program that its call is too long, so that it may shorten it; any other episode has failed.
+    fn refuse(&mut self, e: usize, fault: Fault) -> Result<(), RolloutError> {
+        let turns = self.player.play().agent.turns();
+        let Some(episode) = self.episodes.get_mut(&e) else { return Ok(()) };
+        let calls = episode.view.as_ref().is_some_and(|view| view.extras.call.is_some());
+        match fault.cause {
+            Cause::TooLong { tokens, limit } if calls && episode.refused < turns => {
+                (episode.view, episode.refused) = (None, episode.refused + 1);
+                self.refused.insert(e);
+                Ok(self.worlds.act(&[(e, Act::Refuse { tokens, limit })])?)
+            }
+            _ => {
+                self.fail(e, fault);
+                Ok(())
+            }
+        }
+    }
+
     /// Hands an episode that failed over to the retries.
     fn fail(&mut self, e: usize, fault: Fault) {
+        self.refused.remove(&e);
         if let Some(episode) = self.episodes.get_mut(&e) {
             self.retries.failed(e, episode.turn(), fault);
             episode.begin(None);
@@ -302,7 +355,7 @@ fn live<'a>(
 
 /// Checks that a turn can follow this view, if the episode isn't over.
 fn playable(view: EpisodeView, decode: Decode) -> Result<EpisodeView, Fault> {
-    if decode == Decode::Constrained && !view.step.done && view.actions.is_empty() {
+    if decode == Decode::Constrained && !view.step.done && view.extras.call.is_none() && view.actions.is_empty() {
         return Err(Fault::new(Cause::Malformed, "it names no admissible action though the episode isn't over; `decode: free` needs none"));
     }
     Ok(view)

@@ -54,7 +54,9 @@ impl Draw {
             1 => format!(", answer: {}", self.parts("remark")),
             _ => String::new(),
         };
-        format!("{{ model: actor{answer}, max_tokens: 8 }}")
+        // A model that no node trains keeps its first weights.
+        let model = self.one(&["actor", "actor", "frozen"]);
+        format!("{{ model: {model}{answer}, max_tokens: 8 }}")
     }
 
     fn reflect(&mut self) -> String {
@@ -200,15 +202,19 @@ impl Draw {
         nodes.push(format!("update: {{ op: gpu-update, inputs: {rows}, with: {{ model: actor, lr: 1.0e-3{learn}{tips} }} }}"));
         log.push("update");
         if self.chance(0.4) {
+            let judged = self.one(&["player", "player", "{ model: frozen, max_turns: 3 }"]);
             let attempts = 1 + self.0.below(3);
             let reflects = attempts > 1 && self.chance(0.7);
             let reflect = if reflects { format!(", reflect: {{ {} }}", self.reflect()) } else { String::new() };
             nodes.push(format!(
-                "held_out: {{ op: evaluate, inputs: {{ weights: {{ after: update }} }}, with: {{ agent: player, panel: {panel}, every: 2, attempts: {attempts}{reflect} }} }}"
+                "held_out: {{ op: evaluate, inputs: {{ weights: {{ after: update }} }}, with: {{ agent: {judged}, panel: {panel}, every: 2, attempts: {attempts}{reflect} }} }}"
             ));
             log.push("held_out");
         }
         let writer = self.writer();
+        if nodes.iter().chain([&writer]).any(|text| text.contains("model: frozen")) {
+            models += "  frozen: { new: tiny, layers: 1, width: 16, heads: 2, kv_heads: 1 }\n";
+        }
         let nodes: String = nodes.iter().map(|node| format!("  {node}\n")).collect();
         format!(
             "flow: drawn-{seed}\niterations: 3\nseed: {seed}\nmodels:\n{models}agents:\n  player: {player}\n  writer: {writer}\nnodes:\n{nodes}log: [{}]\n",

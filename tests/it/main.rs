@@ -10,6 +10,7 @@ mod server;
 mod begin;
 mod branches;
 mod broken;
+mod calls;
 mod cli;
 mod clusters;
 mod determinism;

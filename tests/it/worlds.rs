@@ -165,7 +165,7 @@ fn a_program_is_started_to_be_checked() {
         fails(flow().arg("check").arg(pipeline(folder.path(), &yaml)))
     };
     for (hello, word) in [
-        (r#"{"protocol":3}"#, "it speaks version 3 of the protocol, flow speaks version 2"),
+        (r#"{"protocol":4}"#, "it speaks version 4 of the protocol, flow speaks versions 2 and 3"),
         (r#"{"protocol":2}"#, "missing field `splits`"),
         (r#"{"protocol":2,"splits":{}}"#, "names no splits"),
         (r#"{"protocol":2,"splits":{"train":[]}}"#, "its split `train` has no tasks"),

@@ -52,7 +52,7 @@ WAYS = {
         "crash-at-once": ("it exits with status 3", crash),
         "no-json": ("a library's greeting stands where the answer belongs", "Welcome to Corridor 1.0!"),
         "no-object": ("the answer is a list of nothing", []),
-        "protocol-3": ("it speaks a newer protocol than it was asked for", {"protocol": 3}),
+        "protocol-4": ("it speaks a newer protocol than flow does", {"protocol": 4}),
         "protocol-text": ("the protocol is a text", {"protocol": "2"}),
         "hello-unknown-field": ("a field is misspelt", {"abilitys": []}),
         "no-splits": ("there are no splits", {"splits": None}),

@@ -4,7 +4,7 @@ use super::actions::{within_limits, Actions};
 use super::hello::{is_item, is_split};
 use super::malformed::{malformed, quoted, why};
 use crate::env::view::{EpisodeView, Extras};
-use crate::env::{Cause, Fault, TimeStep};
+use crate::env::{call, Call, Cause, Fault, TimeStep};
 use crate::seed;
 use serde::Deserialize;
 use serde_json::Value;
@@ -48,6 +48,8 @@ struct RawView {
     instruction: Option<String>,
     #[serde(rename = "type")]
     kind: Option<String>,
+    call: Option<Box<Call>>,
+    credit: Option<Vec<(String, f64)>>,
 }
 
 /// The view in the answer to a reset or, with `step`, to a step. `last` is the episode's previous list of actions, which the new one
@@ -71,6 +73,10 @@ pub(super) fn view(value: Value, step: bool, last: &mut Option<Vec<String>>) -> 
     let info = shown.info.unwrap_or_default();
     within_limits(actions.as_deref().unwrap_or_default())?;
     named(&info, shown.kind.as_deref())?;
+    if let Some(wrong) = shown.call.as_ref().and_then(|call| call.wrong()) {
+        return Err(malformed(wrong));
+    }
+    let credit = call::credit(shown.credit.unwrap_or_default()).map_err(malformed)?;
     if actions.is_some() {
         last.clone_from(&actions);
     }
@@ -83,6 +89,8 @@ pub(super) fn view(value: Value, step: bool, last: &mut Option<Vec<String>>) -> 
         truncated: shown.truncated.unwrap_or(false) && done,
         instruction: shown.instruction.filter(|text| !text.is_empty()),
         kind: shown.kind,
+        call: shown.call.filter(|_| !done),
+        credit,
     };
     Ok(EpisodeView { step: time_step, actions: actions.unwrap_or_default(), extras })
 }
@@ -151,7 +159,14 @@ mod tests {
         let text = r#"{"episode":3,"observation":"x","reward":0.5,"done":true,"won":null,"truncated":true,"score":33,"info":{"steps":1},"type":"long","instruction":"Go."}"#;
         let view = shown_after(text, &mut None).unwrap();
         let info = BTreeMap::from([("steps".to_owned(), 1.0)]);
-        let extras = Extras { score: Some(33.0), info, truncated: true, instruction: Some("Go.".into()), kind: Some("long".into()) };
+        let extras = Extras {
+            score: Some(33.0),
+            info,
+            truncated: true,
+            instruction: Some("Go.".into()),
+            kind: Some("long".into()),
+            ..Extras::default()
+        };
         assert_eq!((view.extras, view.step.won, view.step.done), (extras, false, true));
     }
 

@@ -2,7 +2,7 @@
 //! and costs nobody else anything.
 
 use super::*;
-use crate::env::Task;
+use crate::env::{Act, Task};
 
 /// The ways, each with the message that it brings; none where it must be tolerated.
 const WAYS: &[(&str, &str)] = &[
@@ -11,7 +11,7 @@ const WAYS: &[(&str, &str)] = &[
     ("crash-at-once", "(exit status: 3); it last said: the roof came down"),
     ("no-json", "its answer to hello is none (expected value): `Welcome to Corridor 1.0!`"),
     ("no-object", "it has no number `protocol`"),
-    ("protocol-3", "it speaks version 3 of the protocol, flow speaks version 2"),
+    ("protocol-4", "it speaks version 4 of the protocol, flow speaks versions 2 and 3"),
     ("protocol-text", "it has no number `protocol`"),
     ("hello-unknown-field", "unknown field `abilitys`"),
     ("no-splits", "missing field `splits`"),
@@ -98,7 +98,7 @@ fn faults(way: &str) -> Vec<String> {
     collect_faults(&mut pool, way, &mut faults);
     for _ in 0..2 {
         let going: &[usize] = if faults.is_empty() { &[5, 6] } else { &[6] };
-        pool.step(&going.iter().map(|episode| (*episode, "right", false)).collect::<Vec<_>>());
+        pool.step(&going.iter().map(|episode| (*episode, Act::Action("right"), false)).collect::<Vec<_>>());
         collect_faults(&mut pool, way, &mut faults);
     }
     let going: &[usize] = if faults.is_empty() { &[5, 6] } else { &[6] };

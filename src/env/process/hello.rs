@@ -6,8 +6,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The version of the protocol. A program that speaks another version is refused.
+/// The version of the protocol that flow greets with, which every program understands.
 pub(super) const PROTOCOL: u64 = 2;
+/// The newest version that flow speaks: a program that answers with it may ask the policy as an agent program does, and answer when it is ready.
+pub(super) const NEWEST: u64 = 3;
 
 /// The tasks of a split.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -63,14 +65,17 @@ pub struct Hello {
     pub score: Option<(f64, f64)>,
     /// Whether task, seed and actions decide every answer.
     pub deterministic: bool,
+    /// Whether answers about different episodes come in any order, each when it is ready.
+    pub unordered: bool,
+    /// Whether an episode may have several calls open at once, so that the order in which they come says nothing.
+    pub parallel: bool,
 }
 
 /// The answer to `hello` as a program writes it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawHello {
-    #[serde(rename = "protocol")]
-    _protocol: u64,
+    protocol: u64,
     world: Option<String>,
     splits: BTreeMap<String, Items>,
     live: Option<u64>,
@@ -79,6 +84,7 @@ struct RawHello {
     words: Option<Vec<String>>,
     score: Option<(f64, f64)>,
     deterministic: Option<bool>,
+    parallel: Option<bool>,
 }
 
 #[derive(Deserialize, PartialEq)]
@@ -98,9 +104,9 @@ impl Hello {
         let none = |e: &serde_json::Error| malformed(format!("its answer to hello is none ({}): {}", why(e), quoted(line)));
         let value: Value = serde_json::from_slice(line).map_err(|e| none(&e))?;
         let hello = match value.get("protocol").map(|version| version.as_u64()) {
-            Some(Some(PROTOCOL)) => serde_json::from_value(value).map(Hello::from_raw).map_err(|e| none(&e))?,
+            Some(Some(PROTOCOL..=NEWEST)) => serde_json::from_value(value).map(Hello::from_raw).map_err(|e| none(&e))?,
             Some(Some(other)) => {
-                return Err(malformed(format!("it speaks version {other} of the protocol, flow speaks version {PROTOCOL}")))
+                return Err(malformed(format!("it speaks version {other} of the protocol, flow speaks versions {PROTOCOL} and {NEWEST}")))
             }
             _ => return Err(malformed(format!("its answer to hello is none (it has no number `protocol`): {}", quoted(line)))),
         };
@@ -119,6 +125,8 @@ impl Hello {
             words: raw.words,
             score: raw.score,
             deterministic: raw.deterministic.unwrap_or(true),
+            unordered: raw.protocol == NEWEST,
+            parallel: raw.parallel.unwrap_or(false),
         }
     }
 
@@ -186,8 +194,8 @@ mod tests {
         for (line, word) in [
             ("hello", "its answer to hello is none (expected value"),
             ("{}", "no number `protocol`"),
-            (r#"{"protocol":1,"words":["a"]}"#, "it speaks version 1 of the protocol, flow speaks version 2"),
-            (r#"{"protocol":3}"#, "it speaks version 3 of the protocol, flow speaks version 2"),
+            (r#"{"protocol":1,"words":["a"]}"#, "it speaks version 1 of the protocol, flow speaks versions 2 and 3"),
+            (r#"{"protocol":4}"#, "it speaks version 4 of the protocol, flow speaks versions 2 and 3"),
             (r#"{"protocol":2,"splits":{},"expert":true}"#, "unknown field `expert`"),
             (r#"{"protocol":2}"#, "missing field `splits`"),
             (r#"{"protocol":2,"splits":{}}"#, "names no splits"),

@@ -23,7 +23,7 @@ fn patience(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(HELLO).max(HELLO)
 }
 
-/// The longest answer, in bytes.
+/// The longest answer of a program that answers in order, in bytes; another's may fill a line, since it carries whole conversations.
 const LONGEST_ANSWER: usize = 1 << 20;
 
 /// A process that has been started and hasn't answered `hello` yet.
@@ -94,6 +94,8 @@ pub struct PendingRequest {
     pub episode: usize,
     pub kind: RequestKind,
     sent: Instant,
+    /// Whether it has failed, so that its answer is nobody's.
+    given_up: bool,
 }
 
 /// A request with its answer, or with the reason why there is none.
@@ -104,6 +106,8 @@ pub type AnsweredRequest = (PendingRequest, Result<Value, Fault>);
 pub struct ProcessSlot {
     child: Option<Child>,
     life: u64,
+    /// Whether answers about different episodes come in any order.
+    unordered: bool,
     open: VecDeque<PendingRequest>,
     /// When the last answer came.
     last: Option<Instant>,
@@ -115,8 +119,8 @@ pub struct ProcessSlot {
 
 impl ProcessSlot {
     /// Puts a new process into the slot.
-    pub fn take(&mut self, child: Child) {
-        *self = ProcessSlot { child: Some(child), life: self.life + 1, ended: self.ended.take(), ..ProcessSlot::default() };
+    pub fn take(&mut self, child: Child, unordered: bool) {
+        *self = ProcessSlot { child: Some(child), unordered, life: self.life + 1, ended: self.ended.take(), ..ProcessSlot::default() };
     }
 
     /// Whether the slot holds no process.
@@ -141,14 +145,19 @@ impl ProcessSlot {
 
     /// Whether a request is pending.
     pub fn busy(&self) -> bool {
-        !self.open.is_empty()
+        self.open.iter().any(|open| !open.given_up)
     }
 
     /// Sends requests, if the slot holds a process.
     pub fn send(&mut self, requests: Vec<(usize, RequestKind, Value)>) {
         let Some(child) = self.child.as_ref().filter(|_| !requests.is_empty()) else { return };
         let sent = Instant::now();
-        self.open.extend(requests.iter().map(|(episode, kind, _)| PendingRequest { episode: *episode, kind: *kind, sent }));
+        self.open.extend(requests.iter().map(|(episode, kind, _)| PendingRequest {
+            episode: *episode,
+            kind: *kind,
+            sent,
+            given_up: false,
+        }));
         child.send(request::lines(requests.into_iter().map(|(_, _, request)| request).collect()));
     }
 
@@ -162,10 +171,11 @@ impl ProcessSlot {
         Some((self.child.as_ref()?.output(), self.late(limit)?))
     }
 
-    /// An answer must come within the limit of its request or of the answer before it.
+    /// An answer must come within the limit of its request or, where answers come in order, of the answer before it.
     fn late(&self, limit: Duration) -> Option<Instant> {
-        let oldest = self.open.front()?.sent;
-        Some(self.last.map_or(oldest, |last| last.max(oldest)) + limit)
+        let oldest = self.open.iter().find(|open| !open.given_up)?.sent;
+        let last = self.last.filter(|_| !self.unordered);
+        Some(last.map_or(oldest, |last| last.max(oldest)) + limit)
     }
 
     /// The answers that have arrived. A process that is late or violates the protocol is killed, and its pending requests fail.
@@ -178,12 +188,15 @@ impl ProcessSlot {
                 Err(TryRecvError::Disconnected) => (Instant::now(), ChildOutput::End),
                 Err(TryRecvError::Empty) if Instant::now() < late => break,
                 Err(TryRecvError::Empty) => {
-                    closed.extend(self.end(overdue(settings)));
-                    break;
+                    match self.overdue_alone() {
+                        Some(open) => closed.push((open, Err(overdue(settings)))),
+                        None => closed.extend(self.end(overdue(settings))),
+                    }
+                    continue;
                 }
             };
             let answers = match came {
-                ChildOutput::Line(line) => objects(&line).map(|answers| (answers, line.len() > LONGEST_ANSWER)),
+                ChildOutput::Line(line) => objects(&line).map(|answers| (answers, !self.unordered && line.len() > LONGEST_ANSWER)),
                 ChildOutput::TooLong => Err(malformed(format!("its answer is a line of more than {LONGEST} bytes"))),
                 ChildOutput::End => Err(Fault::new(Cause::Crash, "its process ended")),
             };
@@ -203,14 +216,31 @@ impl ProcessSlot {
         closed
     }
 
-    /// Matches an answer with the oldest pending request. `long`: its line had more bytes than an answer may have.
+    /// The oldest pending request where it alone is late: the process has answered others since it was sent.
+    fn overdue_alone(&mut self) -> Option<PendingRequest> {
+        let open = self.open.iter_mut().find(|open| !open.given_up)?;
+        let alone = self.unordered && self.last.is_some_and(|last| last > open.sent);
+        open.given_up = alone;
+        alone.then_some(*open)
+    }
+
+    /// Matches an answer with the oldest pending request, or with its episode's oldest. `long`: its line had more bytes than an answer may have.
     fn answered(&mut self, answer: Value, long: bool, closed: &mut Vec<AnsweredRequest>) -> Result<(), Fault> {
         let episode = episode(&answer)?;
-        let Some(open) = self.open.front().copied().filter(|open| open.episode == episode) else {
-            let expected = self.open.front().map(|open| format!("; episode {} was to be answered next", open.episode)).unwrap_or_default();
+        let place = if self.unordered { self.open.iter().position(|open| open.episode == episode) } else { Some(0) };
+        let Some(open) = place.and_then(|place| self.open.get(place)).copied().filter(|open| open.episode == episode) else {
+            let expected = self
+                .open
+                .front()
+                .filter(|_| !self.unordered)
+                .map(|open| format!("; episode {} was to be answered next", open.episode))
+                .unwrap_or_default();
             return Err(malformed(format!("it answered for episode {episode}, of which nothing was asked{expected}")));
         };
-        self.open.pop_front();
+        place.and_then(|place| self.open.remove(place));
+        if open.given_up {
+            return Ok(());
+        }
         let fits = !long || answer.to_string().len() <= LONGEST_ANSWER;
         let answer = if fits { Ok(answer) } else { Err(malformed(format!("its answer has more than {LONGEST_ANSWER} bytes"))) };
         closed.push((open, answer));
@@ -224,10 +254,10 @@ impl ProcessSlot {
         let fault = Fault { text: fault.text + &more, ..fault };
         self.live.clear();
         let open = std::mem::take(&mut self.open);
-        let reason = open.iter().position(|open| open.kind != RequestKind::Close);
+        let reason = open.iter().position(|open| open.kind != RequestKind::Close && !open.given_up);
         self.ended = Some((fault.text.clone(), reason.is_some()));
         let failed = |(i, open): (usize, PendingRequest)| (open, Err(if Some(i) == reason { fault.clone() } else { fault.of_another() }));
-        open.into_iter().enumerate().map(failed).collect()
+        open.into_iter().enumerate().filter(|(_, open)| !open.given_up).map(failed).collect()
     }
 }
 

@@ -9,7 +9,7 @@ use super::programs::Programs;
 use super::request::{EpisodeRequest, Listing};
 use super::ProcessSettings;
 use crate::env::view::EpisodeView;
-use crate::env::{Cause, Fault};
+use crate::env::{Act, Cause, Fault};
 use crossbeam_channel::Select;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -112,9 +112,9 @@ impl Pool {
 
     /// Carries out an action in each of these episodes, without waiting for the views; where the third element is true, the program's expert
     /// is also asked for the action that comes next.
-    pub fn step(&mut self, moves: &[(usize, &str, bool)]) {
+    pub fn step(&mut self, moves: &[(usize, Act, bool)]) {
         self.ask(moves.iter().flat_map(|(episode, action, led)| {
-            let asks = [Some(EpisodeRequest::Step(action)), led.then_some(EpisodeRequest::Expert)];
+            let asks = [Some(EpisodeRequest::Step(*action)), led.then_some(EpisodeRequest::Expert)];
             asks.into_iter().flatten().map(|ask| (*episode, ask))
         }));
     }
@@ -242,8 +242,8 @@ impl Pool {
             for (place, starting) in begun.map_err(|why| self.unplayable(why.to_string()))? {
                 match starting.greeted() {
                     Ok((child, hello)) => {
+                        self.places[place].take(child, hello.unordered);
                         hellos.insert(place, hello);
-                        self.places[place].take(child);
                     }
                     Err(failed) => {
                         again &= is_worth(&failed);

@@ -76,7 +76,7 @@ fn reset(pool: &mut Pool, episodes: &[usize]) {
 }
 
 fn step(pool: &mut Pool, actions: &[(usize, &str)]) -> Vec<Result<EpisodeView, Fault>> {
-    pool.step(&actions.iter().map(|(episode, action)| (*episode, *action, false)).collect::<Vec<_>>());
+    pool.step(&actions.iter().map(|(episode, action)| (*episode, Act::Action(action), false)).collect::<Vec<_>>());
     let mut views = answers(pool);
     actions.iter().map(|(episode, _)| views.remove(episode).unwrap()).collect()
 }
@@ -159,7 +159,7 @@ fn a_program_that_cannot_be_played_with_is_no_episodes_fault() {
         "{message}"
     );
     let message = open(&["python3", "-c", "print('{\"protocol\": 1}', flush=True)"]);
-    assert!(message.contains("it speaks version 1 of the protocol, flow speaks version 2"), "{message}");
+    assert!(message.contains("it speaks version 1 of the protocol, flow speaks versions 2 and 3"), "{message}");
     let message = pool(1, 1.0).advise(&[0]).unwrap_err().to_string();
     assert!(message.contains("has no expert"), "{message}");
 }

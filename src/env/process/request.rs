@@ -1,7 +1,7 @@
 //! Requests to a program, as JSON lines.
 
-use super::hello::PROTOCOL;
-use crate::env::Task;
+use super::hello::{NEWEST, PROTOCOL};
+use crate::env::{Act, Task};
 use serde_json::{json, Value};
 
 /// A request about an episode.
@@ -9,8 +9,8 @@ use serde_json::{json, Value};
 pub enum EpisodeRequest<'a> {
     /// Begin it on this task.
     Reset(&'a Task),
-    /// Carry out an action.
-    Step(&'a str),
+    /// Carry out an action, or give the answer to a call.
+    Step(Act<'a>),
     /// The action that an expert would take now.
     Expert,
     /// End the episode.
@@ -30,7 +30,7 @@ pub enum Listing {
 
 /// The first request of all.
 pub(super) fn hello(name: &str) -> Vec<u8> {
-    line(&json!({ "request": "hello", "protocol": PROTOCOL, "name": name }))
+    line(&json!({ "request": "hello", "protocol": PROTOCOL, "newest": NEWEST, "name": name }))
 }
 
 impl EpisodeRequest<'_> {
@@ -45,7 +45,13 @@ impl EpisodeRequest<'_> {
                     None => json!({ "request": "reset", "episode": episode, "task": task.name(), "seed": task.seed }),
                 }
             }
-            EpisodeRequest::Step(action) => json!({ "request": "step", "episode": episode, "action": action }),
+            EpisodeRequest::Step(Act::Action(action)) => json!({ "request": "step", "episode": episode, "action": action }),
+            EpisodeRequest::Step(Act::Answer { text, cut, tokens }) => {
+                json!({ "request": "step", "episode": episode, "action": text, "cut": cut, "usage": tokens })
+            }
+            EpisodeRequest::Step(Act::Refuse { tokens, limit }) => {
+                json!({ "request": "refuse", "episode": episode, "reason": "too_long", "tokens": tokens, "limit": limit })
+            }
             EpisodeRequest::Expert => json!({ "request": "expert", "episode": episode }),
             EpisodeRequest::Close => json!({ "request": "close", "episode": episode }),
         };
@@ -88,8 +94,8 @@ mod tests {
             text(vec![reset]),
             "{\"request\":\"reset\",\"episode\":3,\"split\":\"test\",\"task\":\"long/1\",\"seed\":77,\"actions\":\"full\"}\n"
         );
-        let step = EpisodeRequest::Step("a\n\"b\"").json(3, Listing::Change);
-        let quiet = EpisodeRequest::Step("go").json(4, Listing::None);
+        let step = EpisodeRequest::Step(Act::Action("a\n\"b\"")).json(3, Listing::Change);
+        let quiet = EpisodeRequest::Step(Act::Action("go")).json(4, Listing::None);
         let close = EpisodeRequest::Close.json(5, Listing::Full);
         assert_eq!(
             text(vec![step, quiet, close]),

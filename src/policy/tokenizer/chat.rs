@@ -48,13 +48,30 @@ impl ChatTemplate {
     /// # Errors
     /// What the template says against them.
     pub fn render(&self, messages: &[Message]) -> Result<String, String> {
+        let to_value = |message: &Message| Value::from_pairs([("role", message.role.clone()), ("content", message.content.clone())]);
+        self.rendered(messages.iter().map(to_value).collect(), Value::from(()), true)
+    }
+
+    /// The text of these messages and tools, each as JSON in the form of chat completions; with `open` the opening of the next answer follows.
+    ///
+    /// # Errors
+    /// What the template says against them.
+    pub fn converse(&self, messages: &[serde_json::Value], tools: &[serde_json::Value], open: bool) -> Result<String, String> {
+        let value = |json: &[serde_json::Value]| Value::deserialize(serde_json::Value::from(json)).map_err(|e| e.to_string());
+        let tools = if tools.is_empty() { Value::from(()) } else { value(tools)? };
+        self.rendered(value(messages)?, tools, open)
+    }
+
+    fn rendered(&self, messages: Value, tools: Value, open: bool) -> Result<String, String> {
         let mut variables: std::collections::BTreeMap<&str, Value> =
             self.specials.iter().map(|(name, token)| (*name, Value::from(token.clone()))).collect();
-        let to_value = |message: &Message| Value::from_pairs([("role", message.role.clone()), ("content", message.content.clone())]);
-        variables.insert("messages", messages.iter().map(to_value).collect());
-        variables.insert("add_generation_prompt", Value::from(true));
-        // They are there and none, as `transformers` has them.
-        variables.extend(["tools", "documents"].map(|name| (name, Value::from(()))));
+        // What isn't given is there and none, as `transformers` has it.
+        variables.extend([
+            ("messages", messages),
+            ("add_generation_prompt", Value::from(open)),
+            ("tools", tools),
+            ("documents", Value::from(())),
+        ]);
         let template = self.environment.get_template("chat").map_err(template_error)?;
         jinja::render(&self.name, &template, Value::from_pairs(variables)).map_err(template_error)
     }

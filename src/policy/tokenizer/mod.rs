@@ -21,6 +21,11 @@ use std::path::Path;
 use words::WordVocabulary;
 pub use words::{END, PAD};
 
+/// What a message of a conversation says.
+fn text(message: &Value) -> &str {
+    message["content"].as_str().unwrap_or_default()
+}
+
 /// The file that a vocabulary of words and bytes is saved in.
 pub const WORDS_FILE: &str = "vocabulary.json";
 /// The files of a published model that belong to its tokenizer; only the first must be there.
@@ -145,9 +150,7 @@ impl Tokenizer {
             Vocabulary::Words(words) => words.encode(text),
             Vocabulary::Published(published) => {
                 let next = published.next(text)?;
-                // The template closes an answer, which may have closed itself.
-                let closed = [answer.last(), next.first()].iter().all(|token| token.is_some_and(|token| self.ends.contains(token)));
-                next[usize::from(closed)..].to_vec()
+                self.unclosed(answer, &next).to_vec()
             }
             Vocabulary::Chat(chat) => {
                 let mut messages = chat.messages(read);
@@ -156,6 +159,54 @@ impl Tokenizer {
             }
         };
         Ok([read, answer, &next].concat())
+    }
+
+    /// The tokens of a conversation with tools, each message and tool as JSON in the form of chat completions, with the opening of the next answer.
+    /// A model of words reads the messages' texts alone.
+    ///
+    /// # Errors
+    /// If the template refuses, or a server's model is to be given tools.
+    pub fn converse(&self, messages: &[Value], tools: &[Value]) -> Result<Vec<u32>, PolicyError> {
+        match &self.kind {
+            Vocabulary::Published(published) => published.converse(messages, tools),
+            Vocabulary::Words(words) => Ok(messages.iter().flat_map(|message| words.encode(text(message))).collect()),
+            Vocabulary::Chat(chat) => {
+                let plain = messages.iter().map(|message| serde_json::from_value(message.clone())).collect::<Result<Vec<Message>, _>>();
+                let plain = plain.map_err(|e| PolicyError::Template(e.to_string()))?;
+                chat.chat(&plain).map_err(PolicyError::Template)
+            }
+        }
+    }
+
+    /// The tokens that a conversation goes on with: those that were read, the answer as it was sampled, which is the message `answer`, and the
+    /// messages after it, with the opening of the next answer. None where the template writes what stands before in another way now, so that
+    /// nothing but the whole conversation, encoded again, is what the template means.
+    ///
+    /// # Errors
+    /// As of [`Tokenizer::converse`].
+    pub fn go_on(
+        &self,
+        read: &[u32],
+        sampled: &[u32],
+        messages: &[Value],
+        tools: &[Value],
+        answer: usize,
+    ) -> Result<Option<Vec<u32>>, PolicyError> {
+        let next = match &self.kind {
+            Vocabulary::Words(words) => messages[answer + 1..].iter().flat_map(|message| words.encode(text(message))).collect(),
+            Vocabulary::Published(published) => match published.going_on(messages, tools, answer)? {
+                Some(next) => next,
+                None => return Ok(None),
+            },
+            Vocabulary::Chat(_) => return Ok(None),
+        };
+        Ok(Some([read, sampled, self.unclosed(sampled, &next)].concat()))
+    }
+
+    /// What a template writes after an answer, without the token that closes it where the answer has closed itself.
+    fn unclosed<'a>(&self, answer: &[u32], next: &'a [u32]) -> &'a [u32] {
+        let closed = [answer.last(), next.first()].iter().all(|token| token.is_some_and(|token| self.ends.contains(token)));
+        &next[usize::from(closed)..]
     }
 
     /// The text of `tokens`. Tokens that aren't text are nothing; bytes that make no character show as the replacement character.

@@ -4,7 +4,7 @@ use super::bounded::BoundedTokenizer;
 use super::chat::{ChatTemplate, Message};
 use crate::policy::model::folder::parse;
 use crate::policy::{FileFault, PolicyError};
-use serde_json::Value;
+use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -17,6 +17,14 @@ pub struct PublishedTokenizer {
     /// One more than the largest token.
     size: usize,
     files: BTreeMap<String, String>,
+}
+
+/// Stands for an answer, to see what a template writes after one.
+const ANSWER: &str = "TheAnswerThatStandsHere";
+
+/// What a message says.
+fn content(message: &Value) -> &str {
+    message["content"].as_str().unwrap_or_default()
 }
 
 impl std::fmt::Debug for PublishedTokenizer {
@@ -109,13 +117,40 @@ impl PublishedTokenizer {
 
     /// The tokens between an answer and the one after it: the close of the first, the user's turn, and the opening of the second.
     pub fn next(&self, text: &str) -> Result<Vec<u32>, PolicyError> {
-        const ANSWER: &str = "TheAnswerThatStandsHere";
         let message = |role: &str, content: &str| Message { role: role.into(), content: content.into() };
         let Some(template) = &self.template else { return self.encoded(text) };
         let messages = [message("user", "."), message("assistant", ANSWER), message("user", text)];
         let whole = template.render(&messages).map_err(PolicyError::Template)?;
         let (_, rest) = whole.split_once(ANSWER).ok_or_else(|| PolicyError::Template("the chat template leaves answers out".into()))?;
         self.encoded(rest)
+    }
+
+    /// The tokens of a conversation; see [`super::Tokenizer::converse`].
+    pub fn converse(&self, messages: &[Value], tools: &[Value]) -> Result<Vec<u32>, PolicyError> {
+        match &self.template {
+            Some(template) => self.encoded(&template.converse(messages, tools, true).map_err(PolicyError::Template)?),
+            None => {
+                messages.iter().try_fold(self.opening.clone(), |tokens, message| Ok([tokens, self.encoded(content(message))?].concat()))
+            }
+        }
+    }
+
+    /// The tokens that follow the answer at `answer` among the messages, up to the opening of the next one; none where the template writes what
+    /// stands before in another way once more follows.
+    pub fn going_on(&self, messages: &[Value], tools: &[Value], answer: usize) -> Result<Option<Vec<u32>>, PolicyError> {
+        let Some(template) = &self.template else {
+            let texts: String = messages[answer + 1..].iter().map(content).collect();
+            return self.encoded(&texts).map(Some);
+        };
+        let render = |messages: &[Value], open| template.converse(messages, tools, open).map_err(PolicyError::Template);
+        // How the template closes an answer.
+        let closed = render(&[json!({ "role": "user", "content": "." }), json!({ "role": "assistant", "content": ANSWER })], false)?;
+        let Some((_, close)) = closed.split_once(ANSWER) else { return Ok(None) };
+        let (before, whole) = (render(&messages[..=answer], false)?, render(messages, true)?);
+        match whole.strip_prefix(before.as_str()).filter(|_| before.ends_with(close)) {
+            Some(more) => self.encoded(&format!("{close}{more}")).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// The text of `tokens`, special ones left out.

@@ -1,0 +1,163 @@
+//! The prompt of a call that an agent program makes: its own messages, and what the agent is told beside them.
+
+use super::agent::Agent;
+use super::context::{words, Passage, PassageSlot};
+use super::conversation::{plain, standing, unread, TurnContext};
+use super::episode::{PromptMemory, Turn};
+use crate::env::{Call, Cause, Fault};
+use crate::policy::Tokenizer;
+use serde_json::{json, Value};
+
+/// Why a call stands at the beginning of a conversation although it goes on from another: the template writes earlier messages in another way
+/// once more follow, so the tokens of before would be others.
+pub const RETOKENISED: &str = "retokenised";
+
+/// A prompt, what of a memory stands in it, and why it doesn't go on from the tokens of the call before.
+pub type CallPrompt = (Vec<u32>, PromptMemory, String);
+
+/// Builds the prompts of calls.
+pub struct CallWriter<'a> {
+    pub agent: &'a Agent,
+    pub tokenizer: &'a Tokenizer,
+    /// Whether a memory is queried in this iteration.
+    pub queried: bool,
+}
+
+impl CallWriter<'_> {
+    /// The prompt of a call with these passages of context. A call that goes on from another goes on from its tokens: what was read and sampled
+    /// is never encoded again.
+    ///
+    /// # Errors
+    /// If the template refuses the messages, or the prompt has more tokens than allowed.
+    pub fn ask(&self, now: &TurnContext, call: &Call, passages: &[Passage]) -> Result<CallPrompt, Fault> {
+        let before = call.on.and_then(|on| now.episode.turns.iter().find(|turn| turn.call == on));
+        let further = before.map(|before| self.further(before, call, passages)).transpose()?.flatten();
+        let retokenised = before.is_some() && further.is_none() && call.fork.is_empty();
+        let (tokens, memory) = further.map_or_else(|| self.whole(call, passages), Ok)?;
+        match self.agent.prompt_tokens.filter(|most| tokens.len() > *most) {
+            Some(most) => {
+                let text = format!("the prompt has {} tokens, and `prompt_tokens` allows {most}", tokens.len());
+                Err(Fault::new(Cause::TooLong { tokens: tokens.len(), limit: most }, text))
+            }
+            None => Ok((tokens, memory, if retokenised { RETOKENISED.into() } else { call.fork.clone() })),
+        }
+    }
+
+    /// The tokens of the turn before, its answer, and what the call adds; none where the template doesn't allow it.
+    fn further(&self, before: &Turn, call: &Call, passages: &[Passage]) -> Result<Option<(Vec<u32>, PromptMemory)>, Fault> {
+        // What stands for the whole episode, or in a system message, stands above.
+        let news: Vec<Passage> = passages.iter().filter(|passage| !passage.once && passage.slot == PassageSlot::Context).cloned().collect();
+        let known = &before.prompt_memory;
+        let on = |read: &[u32], passages: &[Passage]| {
+            let mut messages = call.messages.clone();
+            let asked = tell(&mut messages[call.since..], &words(passages, PassageSlot::Context));
+            let answer = call.since - 1;
+            let tokens = self.tokenizer.go_on(read, &before.response.tokens, &messages, &call.tools, answer).map_err(unread)?;
+            Ok::<_, Fault>(tokens.map(|tokens| (tokens, if asked { standing(passages, &texts(call.since, &messages)) } else { vec![] })))
+        };
+        let Some((tokens, new)) = on(&before.prompt_tokens, &news)? else { return Ok(None) };
+        let mut retrieved = known.retrieved.clone();
+        retrieved.extend(new.into_iter().filter(|id| !known.retrieved.contains(id)));
+        let read = if known.bare.is_empty() { &before.prompt_tokens } else { &known.bare };
+        let bare = if retrieved.is_empty() { None } else { on(read, &plain(&news))? };
+        let bare = bare.map(|(bare, _)| bare).unwrap_or_default();
+        Ok(Some((tokens, PromptMemory { queried: self.queried, retrieved, bare, ..PromptMemory::default() })))
+    }
+
+    /// The whole conversation, encoded.
+    fn whole(&self, call: &Call, passages: &[Passage]) -> Result<(Vec<u32>, PromptMemory), Fault> {
+        let told = |passages: &[Passage]| {
+            let mut messages = call.messages.clone();
+            tell(&mut messages, &words(passages, PassageSlot::Context));
+            instruct(&mut messages, &words(passages, PassageSlot::System));
+            messages
+        };
+        let encode = |messages: &[Value]| self.tokenizer.converse(messages, &call.tools).map_err(unread);
+        let messages = told(passages);
+        let retrieved = standing(passages, &texts(0, &messages));
+        let bare = if retrieved.is_empty() { vec![] } else { encode(&told(&plain(passages)))? };
+        Ok((encode(&messages)?, PromptMemory { queried: self.queried, retrieved, bare, ..PromptMemory::default() }))
+    }
+}
+
+/// Puts a text before the last message of a user; whether there is one.
+fn tell(messages: &mut [Value], text: &str) -> bool {
+    let user = messages.iter_mut().rev().find(|message| message["role"] == "user");
+    match user.filter(|_| !text.is_empty()) {
+        Some(user) => {
+            user["content"] = format!("{text}{}", content(user)).into();
+            true
+        }
+        None => false,
+    }
+}
+
+/// Puts a text after what the system message says, or into one of its own.
+fn instruct(messages: &mut Vec<Value>, text: &str) {
+    if text.is_empty() {
+        return;
+    }
+    match messages.first_mut().filter(|first| first["role"] == "system") {
+        Some(system) => system["content"] = format!("{}\n\n{text}", content(system)).into(),
+        None => messages.insert(0, json!({ "role": "system", "content": text })),
+    }
+}
+
+fn content(message: &Value) -> String {
+    message["content"].as_str().unwrap_or_default().to_owned()
+}
+
+/// What the messages from this one on say.
+fn texts(since: usize, messages: &[Value]) -> String {
+    messages[since..].iter().map(content).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::action::Response;
+    use super::super::episode::{Episode, EpisodeStart};
+    use super::*;
+    use crate::env::{EpisodeView, Extras, TimeStep};
+
+    fn view() -> EpisodeView {
+        let step = TimeStep { observation: "x".into(), state: 0, reward: 0.0, done: false, won: false, valid: true };
+        EpisodeView { step, actions: vec![], extras: Extras::default() }
+    }
+
+    fn user(text: &str) -> Value {
+        json!({ "role": "user", "content": text })
+    }
+
+    /// The second call reads the first's tokens and its answer's, as they are, whatever the program says that the answer was; what a memory says
+    /// stands before what is new, and the prompt without it has none of it.
+    #[test]
+    fn a_call_goes_on_from_the_tokens_of_the_one_before() {
+        let agent: Agent = serde_json::from_value(json!({ "model": "a", "decode": "whole", "max_turns": 9, "prompt_tokens": 40 })).unwrap();
+        let tokenizer = Tokenizer::bytes();
+        let writer = CallWriter { agent: &agent, tokenizer: &tokenizer, queried: true };
+        let start = EpisodeStart { task: "t".into(), sample: 0, attempt: 0, memory: String::new(), iteration: 1, version: 0 };
+        let mut episode = Episode::new(start);
+        let view = view();
+        let tip = |id: u64, slot| Passage { slot, text: format!("tip {id}\n"), entries: vec![(id, format!("tip {id}\n"))], once: false };
+        let first = Call { id: 5, messages: vec![json!({ "role": "system", "content": "Be brief." }), user("a?")], ..Call::default() };
+        let now = TurnContext { episode: &episode, view: &view, rules: "" };
+        let (tokens, memory, fork) = writer.ask(&now, &first, &[tip(1, PassageSlot::System)]).unwrap();
+        assert_eq!((tokenizer.decode(&tokens).as_str(), fork.as_str()), ("Be brief.\n\ntip 1\na?", ""));
+        assert_eq!((tokenizer.decode(&memory.bare).as_str(), &memory.retrieved[..]), ("Be brief.a?", &[1][..]));
+        let sampled = [tokenizer.encode(" so "), vec![tokenizer.end()]].concat();
+        let response = Response::certain(" so ".into(), sampled.clone());
+        episode.turns.push(Turn { call: 5, prompt_tokens: tokens.clone(), prompt_memory: memory, response, ..Turn::default() });
+        let mut messages = first.messages.clone();
+        messages.extend([json!({ "role": "assistant", "content": "so" }), user("b?")]);
+        let second = Call { id: 6, on: Some(5), since: 3, messages, ..Call::default() };
+        let now = TurnContext { episode: &episode, view: &view, rules: "" };
+        let (further, memory, fork) = writer.ask(&now, &second, &[tip(2, PassageSlot::Context)]).unwrap();
+        assert_eq!(further[..tokens.len() + sampled.len()], [tokens, sampled.clone()].concat());
+        assert_eq!((tokenizer.decode(&further).as_str(), fork.as_str()), ("Be brief.\n\ntip 1\na? so tip 2\nb?", ""));
+        assert_eq!((tokenizer.decode(&memory.bare).as_str(), &memory.retrieved[..]), ("Be brief.a? so b?", &[1, 2][..]));
+        let short = Agent { prompt_tokens: Some(30), ..agent.clone() };
+        let writer = CallWriter { agent: &short, ..writer };
+        let fault = writer.ask(&now, &second, &[tip(2, PassageSlot::Context)]).unwrap_err();
+        assert_eq!(fault.cause, Cause::TooLong { tokens: further.len(), limit: 30 });
+    }
+}

@@ -1,0 +1,74 @@
+//! Agent programs: who asks is the world. The program here asks at the same time, in whatever order the clock brings.
+
+use super::common::{ask as rows, flow, text};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Output;
+
+fn pipeline(folder: &Path, more: &str, batch: usize, agent: &str) -> std::path::PathBuf {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/caller.py");
+    let yaml = format!(
+        "flow: calls\niterations: 3\nseed: 4\nmodels:\n  actor: {{ new: tiny, layers: 1, width: 16, heads: 2, kv_heads: 1 }}\nnodes:\n  tasks: {{ op: tasks, with: {{ env: process, name: caller, command: [python3, {program:?}], batch: {batch}, pass: [CALLER_TASKS]{more} }} }}\n  rollout: {{ op: rollout, inputs: {{ tasks: tasks, weights: {{ after: update }} }}, with: {{ agent: {{ model: actor, decode: whole, max_turns: 6, max_tokens: 5{agent} }}, samples: 3, max_failed: 1 }} }}\n  group: {{ op: group, inputs: rollout, with: {{ by: [task] }} }}\n  advantage: {{ op: advantage, inputs: group, with: {{ of: episode_return }} }}\n  update: {{ op: gpu-update, inputs: advantage, with: {{ model: actor, lr: 1.0e-2 }} }}\nlog: [rollout, advantage, update]\n"
+    );
+    let file = folder.join("calls.yaml");
+    std::fs::write(&file, yaml).unwrap();
+    file
+}
+
+fn run(file: &Path, out: &Path, workers: &str, tasks: &str) -> Output {
+    flow().arg("run").arg(file).args(["--workers", workers, "--out"]).arg(out).env("CALLER_TASKS", tasks).output().unwrap()
+}
+
+/// Which answer is wanted first differs from run to run; rows, advantages and weights don't. A call that goes on begins with the tokens of the one
+/// before and of its answer.
+#[test]
+fn calls_that_overlap_give_the_same_rows_on_any_number_of_workers() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = pipeline(folder.path(), "", 6, "");
+    let all = "SELECT * FROM rollout ORDER BY ALL";
+    let mut first: Option<Vec<Value>> = None;
+    for (count, workers) in ["1", "2", "1"].iter().enumerate() {
+        let out = folder.path().join(format!("run-{count}"));
+        let output = run(&file, &out, workers, "one two three credit stop short");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let found = [rows(&out, all), rows(&out, "SELECT * FROM advantage ORDER BY ALL")].concat();
+        let first = first.get_or_insert_with(|| found.clone());
+        let other = first.iter().zip(&found).find(|(a, b)| a != b);
+        assert!(first.len() == found.len() && other.is_none(), "{workers} workers: {other:?}");
+    }
+    let out = folder.path().join("run-0");
+    let count = |sql: &str| rows(&out, sql)[0]["n"].as_u64().unwrap();
+    assert_eq!(count("SELECT count(*) n FROM rollout"), 3 * 6 * 3 * 4, "four calls an episode");
+    let joined =
+        "FROM rollout b JOIN rollout a ON a.iteration = b.iteration AND a.task = b.task AND a.sample = b.sample AND a.call = b.parent";
+    let on =
+        "list_concat(a.prompt_tokens, a.response_tokens) = list_slice(b.prompt_tokens, 1, len(a.prompt_tokens) + len(a.response_tokens))";
+    assert_eq!(count(&format!("SELECT count(*) n {joined} WHERE {on}")), 3 * 6 * 3 * 2, "none is encoded again");
+    assert_eq!(count("SELECT count(*) n FROM rollout WHERE parent = 0 AND fork = 'sub_agent'"), 3 * 6 * 3);
+    assert_eq!(count("SELECT count(*) n FROM rollout WHERE task LIKE '%-short-%' AND len(response_tokens) > 2"), 0);
+    assert!(count("SELECT count(*) n FROM rollout WHERE task LIKE '%-stop-%' AND regexp_matches(response, '[a-z]$')") > 0);
+    assert_eq!(count("SELECT count(*) n FROM rollout WHERE task LIKE '%-credit-%' AND reward % 1 = 0.5"), 3 * 3, "one call's own reward");
+}
+
+/// A failure is a row of `errors` and never a reward; who is late fails alone; who is too long is told so, and may ask in fewer words.
+#[test]
+fn a_failure_is_no_reward_and_no_end_of_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = pipeline(folder.path(), ", seconds: 1", 3, "");
+    let out = folder.path().join("failed");
+    let output = run(&file, &out, "1", "one fails late");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let found = rows(&out, "SELECT cause, count(*) n FROM errors GROUP BY cause ORDER BY cause");
+    assert_eq!(found.iter().map(|row| row["cause"].as_str().unwrap()).collect::<Vec<_>>(), ["error", "timeout"], "{found:?}");
+    assert_eq!(found.iter().map(|row| row["n"].as_u64().unwrap()).collect::<Vec<_>>(), [9, 9], "{found:?}");
+    assert_eq!(
+        rows(&out, "SELECT DISTINCT task FROM rollout")[0]["task"].as_str().unwrap().split("-s").next(),
+        Some("process-caller-train-one")
+    );
+    let short = pipeline(folder.path(), "", 2, ", prompt_tokens: 6");
+    let out = folder.path().join("refused");
+    let output = run(&short, &out, "2", "one two");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(rows(&out, "SELECT max(len(prompt_tokens)) <= 6 fits FROM rollout")[0]["fits"], Value::Bool(true));
+    assert!(rows(&out, "SELECT count(*) n FROM rollout WHERE observation LIKE 'no %'")[0]["n"].as_u64().unwrap() > 0);
+}
