@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ..limits import Json, clean
+from ..limits import Json
 
 ORIGIN = re.compile(r"call_([0-9a-f]{16})_\d+\Z")
 """Ids of tool calls name the call of the model that made them."""
@@ -65,7 +65,7 @@ def model_of(body: Mapping[str, Any]) -> str:
     model = body.get("model")
     if not isinstance(model, str) or not 0 < len(model) <= 256:
         raise Refusal("`model` is no text", param="model")
-    return clean(model)
+    return model
 
 
 def limit_of(body: Mapping[str, Any], *names: str) -> Optional[int]:
@@ -83,7 +83,7 @@ def stops_of(body: Mapping[str, Any], name: str) -> List[str]:
     texts = [value] if isinstance(value, str) else value or []
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise Refusal(f"`{name}` is no list of texts", param=name)
-    return [clean(text) for text in texts if text]
+    return [text for text in texts if text]
 
 
 def list_of(body: Mapping[str, Any], name: str) -> List[Json]:
@@ -101,14 +101,14 @@ def text_of(content: Any, param: str = "messages") -> str:
     if content is None:
         return ""
     if isinstance(content, str):
-        return clean(content)
+        return content
     texts = []
     for part in content if isinstance(content, list) else [content]:
         kind = part.get("type") if isinstance(part, dict) else type(part).__name__
         if kind == "refusal" and isinstance(part.get("refusal"), str):
-            texts.append(clean(part["refusal"]))
+            texts.append(part["refusal"])
         elif kind in ("text", "input_text", "output_text") and isinstance(part.get("text"), str):
-            texts.append(clean(part["text"]))
+            texts.append(part["text"])
         else:
             raise Refusal(f"content of type `{kind}` isn't supported here: only text is", param=param)
     return "\n".join(texts)
@@ -118,9 +118,9 @@ def tool(name: Any, description: Any, parameters: Any) -> Json:
     """A tool in the form of chat completions."""
     if not isinstance(name, str) or not name:
         raise Refusal("a tool has no name", param="tools")
-    function: Json = {"name": clean(name)}
+    function: Json = {"name": name}
     if isinstance(description, str):
-        function["description"] = clean(description)
+        function["description"] = description
     function["parameters"] = parameters if isinstance(parameters, dict) else {"type": "object", "properties": {}}
     return {"type": "function", "function": function}
 
@@ -134,10 +134,10 @@ def tool_call(call_id: Any, name: Any, arguments: Any) -> Json:
             value = json.loads(arguments or "{}")
         except ValueError:
             value = None
-        arguments = value if isinstance(value, dict) else clean(arguments)
+        arguments = value if isinstance(value, dict) else arguments
     elif not isinstance(arguments, dict):
         arguments = {}
-    return {"id": clean(call_id) if isinstance(call_id, str) else "", "type": "function", "function": {"name": clean(name), "arguments": arguments}}
+    return {"id": call_id if isinstance(call_id, str) else "", "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def assistant(content: str, calls: Sequence[Json] = ()) -> Json:

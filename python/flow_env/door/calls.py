@@ -114,10 +114,11 @@ def xml(match: "re.Match[str]", known: Mapping[str, Any]) -> List[Call]:
     name, body = match.groups()
     if name not in known or PARAMETER.sub("", body).strip():
         return []
-    properties = known[name].get("properties") or {}
+    properties = known[name].get("properties")
     arguments: Dict[str, Any] = {}
     for key, text in PARAMETER.findall(body):
-        kind = (properties.get(key) or {}).get("type", "string")
+        schema = properties.get(key) if isinstance(properties, dict) else None
+        kind = schema.get("type", "string") if isinstance(schema, dict) else "string"
         try:
             arguments[key] = text if kind == "string" else json.loads(text)
         except (ValueError, RecursionError):

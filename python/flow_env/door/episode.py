@@ -75,6 +75,8 @@ class Episode:
 
     async def played(self) -> Json:
         os.mkdir(self.folder)
+        with open(os.path.join(self.home, "task"), "w", encoding="utf-8") as file:
+            file.write(self.task + "\n")
         settings, program = self.settings, await self.started(self.settings.command, {})
         status = await program.wait()
         if self.outcome is not None:
@@ -97,7 +99,7 @@ class Episode:
             "ANTHROPIC_AUTH_TOKEN": self.key, "NO_PROXY": "127.0.0.1,localhost", "no_proxy": "127.0.0.1,localhost", "PYTHONUNBUFFERED": "1",
             "PYTHONHASHSEED": "0", "FLOW_TASK": self.task, "FLOW_SEED": str(self.seed), "FLOW_FOLDER": self.folder, **more,
         })
-        await program.start(command, self.settings.folder, env, self.task.encode() + b"\n")
+        await program.start(command, self.settings.folder, env, os.path.join(self.home, "task"))
         if self.outcome is not None:
             program.kill()
         return program
@@ -107,8 +109,8 @@ class Episode:
         way, output = self.settings.reward, program.output.decode("utf-8", "replace")
         if checker:
             path = os.path.join(self.home, "output")
-            with open(path, "wb") as file:
-                file.write(program.output)
+            with open(path, "wb") as kept:
+                kept.write(program.output)
             check = await self.started(checker, {"FLOW_OUTPUT": path})
             status = await check.wait()
             said = reward.of_text(check.output.decode("utf-8", "replace"), "the last line of the checking command")

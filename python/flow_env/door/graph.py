@@ -68,18 +68,16 @@ class Graph:
 
     def walk(self, ask: Ask, plain: List[Any], chain: str) -> Tuple[Optional[Node], int, str]:
         """The latest earlier call whose messages and answer these messages begin with, how many those are, and the name of all of them.
-        An answer counts as the policy gave it, however the client has changed it since."""
+        An answer is put back as the policy gave it, however the client has changed it since."""
         on: Optional[Node] = None
         since = 0
         for place, message in enumerate(ask.messages):
-            shown = plain[place]
-            if message["role"] == "assistant":
-                found = self.answered(chain, message)
-                if found is not None and found.answer is not None:
-                    shown = self.plain(found.answer)
-                    if place + 1 < len(plain):
-                        on, since = found, place + 1
-            chain = digest([chain, shown])
+            found = self.answered(chain, message) if message["role"] == "assistant" else None
+            if found is not None and found.answer is not None:
+                ask.messages[place], plain[place] = found.answer, self.plain(found.answer)
+                if place + 1 < len(plain):
+                    on, since = found, place + 1
+            chain = digest([chain, plain[place]])
         return on, since, chain
 
     def answered(self, chain: str, message: Json) -> Optional[Node]:
@@ -98,10 +96,11 @@ class Graph:
         if not self.nodes:
             return None
         kin = [other for other in self.nodes if other.family == node.family]
+        told = node.ask.messages[0]["role"] == "system"
         same = [other for other in kin if other.begin == node.begin]
         if not same and node.family != self.nodes[0].family:
             return "sub_agent"
-        longest = max((len(other.ask.messages) for other in same or kin), default=0)
+        longest = max((len(other.ask.messages) for other in same or (kin if told else ())), default=0)
         return "compacted" if len(node.ask.messages) < longest else "edited"
 
     def plain(self, message: Json) -> List[Any]:
@@ -115,12 +114,14 @@ class Graph:
 
 def alike(answer: Json, echo: Json) -> bool:
     """Whether a message that a client sent back is this answer. Clients strip blanks and thoughts, drop a text beside calls, and drop
-    calls after the first."""
+    calls after the first. smolagents writes the calls as text, in which their ids stand."""
     said, calls = echo["content"].strip(), plain_calls(echo)
     texts = {answer["content"].strip(), THOUGHT.sub("", answer["content"]).strip()}
     given = plain_calls(answer)
     if given and calls and not said:
         texts.add("")
+    if given and not calls and all(call["id"] in said for call in answer["tool_calls"]):
+        return True
     return said in texts and (calls == given or bool(calls) and calls == given[:len(calls)])
 
 

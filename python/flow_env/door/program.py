@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import Process
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence
 
@@ -41,22 +41,23 @@ class Program:
         self.pipes: List["asyncio.Task[None]"] = []
         self.killed = False
 
-    async def start(self, command: Sequence[str], folder: str, env: Mapping[str, str], given: bytes) -> None:
-        self.process = await asyncio.create_subprocess_exec(*command, cwd=folder, env=env, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True)
-        process = self.process
-        assert process.stdout and process.stderr
-        self.pipes = [asyncio.ensure_future(read) for read in (
-            self.feed(given), kept(process.stdout, self.output, OUTPUT), kept(process.stderr, self.complaints, COMPLAINTS))]
-
-    async def feed(self, given: bytes) -> None:
-        assert self.process and self.process.stdin
-        stdin = self.process.stdin
+    async def start(self, command: Sequence[str], folder: str, env: Mapping[str, str], given: str) -> None:
+        """Starts it; `given` is the file of its standard input."""
+        ends = [await self.pipe(self.output, OUTPUT), await self.pipe(self.complaints, COMPLAINTS)]
         try:
-            stdin.write(given)
-            await stdin.drain()
-            stdin.close()
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # it doesn't read its input
+            with open(given, "rb") as stdin:
+                self.process = await asyncio.create_subprocess_exec(*command, cwd=folder, env=env, stdin=stdin, stdout=ends[0], stderr=ends[1],
+                                                                    start_new_session=True)
+        finally:
+            for end in ends:
+                os.close(end)
+
+    async def pipe(self, into: bytearray, most: int) -> int:
+        """A descriptor; the last bytes that are written to it are kept. A pipe of asyncio's own would make `wait` wait for grandchildren."""
+        reader, (end, write) = asyncio.StreamReader(), os.pipe()
+        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(end, "rb"))
+        self.pipes.append(asyncio.ensure_future(kept(reader, into, most)))
+        return write
 
     async def wait(self) -> int:
         """Its exit status, once it has ended and its output is read. Its children end with it."""
@@ -70,8 +71,6 @@ class Program:
         """Kills the group, and such children as have left it."""
         if self.process is None:
             return
-        for pipe in self.pipes[:1]:
-            pipe.cancel()
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):

@@ -116,9 +116,13 @@ class Door:
             await self.server.runner.cleanup()
 
     def write(self, answer: Json) -> None:
-        line = WRITER.encode(answer).encode()
-        if len(line) > limits.LINE:
-            line = json.dumps({"episode": answer.get("episode"), "error": f"its answer has {len(line)} bytes, and {limits.LINE} are allowed"}).encode()
+        try:
+            line = WRITER.encode(answer).encode()
+            wrong = f"its answer has {len(line)} bytes, and {limits.LINE} are allowed" if len(line) > limits.LINE else ""
+        except ValueError as error:  # an infinite number, or a text that UTF-8 can't hold
+            wrong = f"its answer can't be written: {error}"
+        if wrong:
+            line = json.dumps({"episode": answer.get("episode"), "error": wrong}).encode()
         self.writer.write(line + b"\n")
         self.writer.flush()
 

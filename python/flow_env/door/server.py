@@ -10,9 +10,11 @@ from typing import Any, Awaitable, Callable, Dict, List, Mapping, Optional
 from aiohttp import web
 
 from ..limits import Json, clean
+from .anthropic import Anthropic
 from .ask import Refusal
 from .chat import Chat
-from .episode import Call, Episode
+from .episode import Call, Episode, over
+from .responses import Responses
 
 BODY = 16 << 20
 """A request may have so many bytes."""
@@ -34,15 +36,17 @@ class Server:
         self.port = 0
 
     async def start(self) -> None:
-        app = web.Application(client_max_size=BODY, middlewares=[])
-        chat = Chat()
+        app = web.Application(client_max_size=BODY)
+        chat, anthropic = Chat(), Anthropic()
         for prefix in ("", "/e/{key}"):
             app.router.add_route("HEAD", prefix + "/", self.alive)
             app.router.add_post(prefix + "/v1/chat/completions", self.asking(chat))
+            app.router.add_post(prefix + "/v1/responses", self.asking(Responses()))
+            app.router.add_post(prefix + "/v1/messages", self.asking(anthropic))
+            app.router.add_post(prefix + "/v1/messages/count_tokens", self.guarded(self.count(anthropic), anthropic))
             app.router.add_post(prefix + "/v1/reward", self.guarded(self.reward, chat))
             app.router.add_get(prefix + "/v1/models", self.guarded(self.models, chat))
             app.router.add_get(prefix + "/v1/models/{model:.+}", self.guarded(self.models, chat))
-        app.router.add_post("/e/{key}/reward", self.guarded(self.reward, chat))
         app.router.add_route("*", "/{rest:.*}", self.guarded(self.unknown, chat))
         self.runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
         await self.runner.setup()
@@ -68,15 +72,17 @@ class Server:
             raise Refusal("the key names no episode, or path and key differ", 401, "authentication_error", "invalid_api_key")
         episode = self.episodes[keys.pop()]
         if episode is None or episode.outcome is not None:
-            raise Refusal("the episode is over", 409, "conflict_error", "episode_over")
+            raise over()
         return episode
 
-    def guarded(self, do: Callable[[web.Request], Awaitable[web.StreamResponse]], dialect: Any) -> Handler:
+    def guarded(self, do: Handler, dialect: Any) -> Handler:
         """Refusals in the protocol's own form."""
 
         async def handler(request: web.Request) -> web.StreamResponse:
             try:
                 return await do(request)
+            except RecursionError:
+                return web.json_response(dialect.error(Refusal("the body is nested too deeply")), status=400)
             except Refusal as refusal:
                 # A client that tried again would only be refused again.
                 return web.json_response(dialect.error(refusal), status=refusal.status, headers={"x-should-retry": "false"})
@@ -98,6 +104,9 @@ class Server:
                 reply = await asyncio.shield(call.reply)
                 whole = dialect.answer(call.node.ask, reply, call.node.id, episode.store)
                 return await self.send(request, call, dialect, whole)
+            except Refusal:
+                call.delivered = True
+                raise
             finally:
                 call.requests -= 1
 
@@ -135,6 +144,13 @@ class Server:
         except web.HTTPRequestEntityTooLarge:
             raise Refusal(f"the request has more than {BODY} bytes", 413, "request_too_large") from None
 
+    def count(self, dialect: Anthropic) -> Handler:
+        async def count(request: web.Request) -> web.StreamResponse:
+            episode = self.find(request)
+            return web.json_response(dialect.count(dialect.parse(parsed(await self.read(request)), episode.store)))
+
+        return count
+
     async def reward(self, request: web.Request) -> web.StreamResponse:
         episode = self.find(request)
         episode.earn(parsed(await self.read(request)))
@@ -158,10 +174,17 @@ class Server:
 
 
 def parsed(raw: bytes) -> Json:
+    """The object in a body, with texts that UTF-8 can hold."""
     try:
-        body = json.loads(raw)
+        body = json.loads(raw, parse_constant=no_number)
+        if b"\\u" in raw:
+            body = json.loads(clean(json.dumps(body, ensure_ascii=False)))
     except (ValueError, RecursionError) as error:
         raise Refusal(f"the body is no JSON: {error}") from None
     if not isinstance(body, dict):
         raise Refusal("the body is no object")
     return body
+
+
+def no_number(text: str) -> Any:
+    raise ValueError(f"{text} is no number")
