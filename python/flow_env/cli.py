@@ -62,6 +62,10 @@ def serve(args: argparse.Namespace) -> int:
     from .serve import own_the_pipes, serve
 
     reader, writer = own_the_pipes()
+    if args.world.startswith("program:"):
+        from .door import serve as door
+
+        return door.main(args.world.partition(":")[2], reader, writer, None if args.words is None else lines_of(args.words))
     from . import spec
     from .episodes import Episodes
 

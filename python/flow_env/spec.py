@@ -36,6 +36,7 @@ ADAPTERS: Dict[str, Adapter] = {
     "osworld": Adapter("osworld", "FOLDER[,list=FILE][,train=FILE]", "OSWorld on a virtual machine of one's own; never run"),
     "openenv": Adapter("openenv", "URL[,live=1][,steps=50]", "servers of the standard OpenEnv"),
     "verifiers": Adapter("verifiers", "TASKSET[,key=value...]", "environments of verifiers: answers, talks and tools"),
+    "program": Adapter("", '{"command": [...], "tasks": FILE}', "any program that calls a language model over HTTP; `flow-env serve` only"),
 }
 
 
@@ -51,6 +52,8 @@ def world(spec: str) -> Callable[[], World]:
     """What makes the worlds that a specification names. Importing happens here and prints go to standard error."""
     head, _, rest = spec.partition(":")
     if head in ADAPTERS:
+        if not ADAPTERS[head].module:
+            raise Unknown(f"`{head}` speaks protocol 3: only `flow-env serve` and flow itself play it")
         try:
             module = importlib.import_module(f"flow_env.adapters.{ADAPTERS[head].module}")
             return functools.partial(module.WORLD, rest)

@@ -1,0 +1,125 @@
+"""A process with all its children, what it has printed, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from asyncio.subprocess import Process
+from pathlib import Path
+from typing import Dict, List, Mapping, Optional, Sequence
+
+OUTPUT = 1 << 20
+"""So many bytes of standard output are kept: the last ones."""
+COMPLAINTS = 8 << 10
+"""So many bytes of standard error are kept."""
+DRAIN = 2.0
+"""Seconds in which the output of a dead process must come to its end."""
+ROUNDS = 5
+"""How often children that have left the group are looked for: one that is just being killed may have started another."""
+PASSED = {
+    "PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", "JAVA_HOME", "NODE_PATH",
+    "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES",
+    "FLOW_PROGRAM",  # by which flow finds what is left when this process was killed
+}
+
+
+def environment(passed: Sequence[str], more: Mapping[str, str]) -> Dict[str, str]:
+    """The variables of a program: only such as say how the machine is set up, because others may be secrets."""
+    chosen = {name: value for name, value in os.environ.items() if name in PASSED or name in passed or name.startswith(("LC_", "XDG_"))}
+    return {**chosen, **more}
+
+
+class Program:
+    """A running program in a process group of its own. `mark` is a text that stands in its environment and in no other one's."""
+
+    def __init__(self, mark: str) -> None:
+        self.mark = mark.encode()
+        self.output = bytearray()
+        self.complaints = bytearray()
+        self.process: Optional[Process] = None
+        self.pipes: List["asyncio.Task[None]"] = []
+        self.killed = False
+
+    async def start(self, command: Sequence[str], folder: str, env: Mapping[str, str], given: str) -> None:
+        """Starts it; `given` is the file of its standard input."""
+        ends = [await self.pipe(self.output, OUTPUT), await self.pipe(self.complaints, COMPLAINTS)]
+        try:
+            with open(given, "rb") as stdin:
+                self.process = await asyncio.create_subprocess_exec(*command, cwd=folder, env=env, stdin=stdin, stdout=ends[0], stderr=ends[1],
+                                                                    start_new_session=True)
+        finally:
+            for end in ends:
+                os.close(end)
+
+    async def pipe(self, into: bytearray, most: int) -> int:
+        """A descriptor; the last bytes that are written to it are kept. A pipe of asyncio's own would make `wait` wait for grandchildren."""
+        reader, (end, write) = asyncio.StreamReader(), os.pipe()
+        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(end, "rb"))
+        self.pipes.append(asyncio.ensure_future(kept(reader, into, most)))
+        return write
+
+    async def wait(self) -> int:
+        """Its exit status, once it has ended and its output is read. Its children end with it."""
+        assert self.process
+        status = await self.process.wait()
+        self.kill()
+        await asyncio.wait(self.pipes, timeout=DRAIN)
+        return status
+
+    def kill(self) -> None:
+        """Kills the group, and such children as have left it."""
+        if self.process is None:
+            return
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+        for _ in range(0 if self.killed else ROUNDS):
+            left = marked(self.mark)
+            for pid in left:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except (ProcessLookupError, PermissionError):
+                    pass
+            if not left:
+                break
+        self.killed = True
+
+    async def end(self) -> None:
+        """Kills it and waits until it is gone."""
+        if self.process is not None:
+            self.kill()
+            await self.process.wait()
+            for pipe in self.pipes:
+                pipe.cancel()
+
+    def last_words(self) -> str:
+        """The end of its standard error, the last line first: of a traceback it is the one that tells."""
+        lines = [line for line in self.complaints.decode("utf-8", "replace").splitlines() if line.strip()][-12:]
+        if not lines:
+            return ""
+        before = "\n  and before that:\n    " + "\n    ".join(lines[:-1]) if lines[:-1] else ""
+        return f"\n  it last said: {lines[-1][:1000]}{before}"
+
+
+async def kept(stream: asyncio.StreamReader, into: bytearray, most: int) -> None:
+    """Reads a stream to its end and keeps the last bytes."""
+    while True:
+        chunk = await stream.read(1 << 16)
+        if not chunk:
+            return
+        into += chunk
+        del into[:max(0, len(into) - most)]
+
+
+def marked(mark: bytes) -> List[int]:
+    """The processes with this text in their environment (Linux; none elsewhere)."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if mark in entry.read_bytes():
+                found.append(int(entry.parent.name))
+        except OSError:
+            continue
+    return [pid for pid in found if pid != os.getpid()]

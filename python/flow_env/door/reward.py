@@ -1,0 +1,68 @@
+"""The reward that a program has printed, written, posted, or that a checking command has printed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Optional
+
+from ..limits import INFO, NAME, Json, is_number
+
+FIELDS = {"reward", "won", "score", "info"}
+
+
+class NoReward(Exception):
+    """No reward was said, or a wrong one."""
+
+
+def read(value: Any, where: str) -> Json:
+    """A reward: a number, or an object with `reward` and perhaps `won`, `score` and `info`."""
+    said = {"reward": value} if is_number(value) else value
+    if not isinstance(said, dict) or not is_number(said.get("reward")):
+        raise NoReward(f'{where} is no reward, such as {{"reward": 1.0, "won": true}}: {str(value)[:120]}')
+    said = {name: part for name, part in said.items() if part is not None}
+    unknown = sorted(set(said) - FIELDS)
+    if unknown:
+        raise NoReward(f"{where} has unknown fields {unknown[:5]}; there are {', '.join(sorted(FIELDS))}")
+    if not isinstance(said.get("won", False), bool) or not is_number(said.get("score", 0)):
+        raise NoReward(f"{where}: `won` is true or false, `score` a finite number: {str(value)[:120]}")
+    info = said.get("info", {})
+    if not isinstance(info, dict) or len(info) > INFO or not all(NAME.match(name) and is_number(part) for name, part in info.items()):
+        raise NoReward(f"{where}: `info` isn't an object of at most {INFO} finite numbers with names such as `steps_left`")
+    return said
+
+
+def of_text(text: str, where: str) -> Optional[Json]:
+    """The reward in the last line of a text that isn't empty. None where that line is no reward at all."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    try:
+        value = json.loads(lines[-1]) if lines else None
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(value, dict) and "reward" in value or isinstance(value, (int, float)) and not isinstance(value, bool):
+        return read(value, where)
+    return None
+
+
+def of_file(path: str) -> Optional[Json]:
+    """The reward in a file; None where there is none."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            text = file.read(1 << 16)
+    except OSError:
+        return None
+    try:
+        return read(json.loads(text), path)
+    except ValueError:
+        said = of_text(text, path)
+        if said is None:
+            raise NoReward(f"{path} has no reward: {text[:120]!r}") from None
+        return said
+
+
+def agreed(said: Optional[Json], posted: Optional[Json], lacking: str) -> Json:
+    """The one reward of both ways in which it may come."""
+    if said is not None and posted is not None and said["reward"] != posted["reward"]:
+        raise NoReward(f"two rewards that differ: {said['reward']:g} was printed, {posted['reward']:g} posted")
+    if said is None and posted is None:
+        raise NoReward(lacking)
+    return {**(posted or {}), **(said or {})}

@@ -1,0 +1,190 @@
+"""The HTTP server: which episode a request belongs to, limits, retries."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from typing import Any, Awaitable, Callable, Dict, List, Mapping, Optional
+
+from aiohttp import web
+
+from ..limits import Json, clean
+from .anthropic import Anthropic
+from .ask import Refusal
+from .chat import Chat
+from .episode import Call, Episode, over
+from .responses import Responses
+
+BODY = 16 << 20
+"""A request may have so many bytes."""
+PATIENCE = 60.0
+"""Seconds in which a request must have come whole."""
+REMEMBERED = 10_000
+"""So many ended episodes are remembered: their late requests learn that they are late."""
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Server:
+    """Serves all episodes. Path or key names the episode; `/v1/...` without `/e/KEY` goes by the key."""
+
+    def __init__(self, name_model: str) -> None:
+        self.name_model = name_model
+        self.episodes: Dict[str, Optional[Episode]] = {}
+        self.runner: Optional[web.AppRunner] = None
+        self.port = 0
+
+    async def start(self) -> None:
+        app = web.Application(client_max_size=BODY)
+        chat, anthropic = Chat(), Anthropic()
+        for prefix in ("", "/e/{key}"):
+            app.router.add_route("HEAD", prefix + "/", self.alive)
+            app.router.add_post(prefix + "/v1/chat/completions", self.asking(chat))
+            app.router.add_post(prefix + "/v1/responses", self.asking(Responses()))
+            app.router.add_post(prefix + "/v1/messages", self.asking(anthropic))
+            app.router.add_post(prefix + "/v1/messages/count_tokens", self.guarded(self.count(anthropic), anthropic))
+            app.router.add_post(prefix + "/v1/reward", self.guarded(self.reward, chat))
+            app.router.add_get(prefix + "/v1/models", self.guarded(self.models, chat))
+            app.router.add_get(prefix + "/v1/models/{model:.+}", self.guarded(self.models, chat))
+        app.router.add_route("*", "/{rest:.*}", self.guarded(self.unknown, chat))
+        self.runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
+        await self.runner.setup()
+        site = web.TCPSite(self.runner, "127.0.0.1", 0, backlog=1024)
+        await site.start()
+        self.port = self.runner.addresses[0][1]
+
+    def open(self, episode: Episode) -> None:
+        self.episodes[episode.key] = episode
+
+    def close(self, episode: Episode) -> None:
+        """Late requests are still told apart from wrong keys."""
+        self.episodes.pop(episode.key, None)
+        self.episodes[episode.key] = None
+        while len(self.episodes) > REMEMBERED and next(iter(self.episodes.values())) is None:
+            del self.episodes[next(iter(self.episodes))]
+
+    def find(self, request: web.Request) -> Episode:
+        """The episode of a request."""
+        bearer = request.headers.get("Authorization", "").rpartition(" ")[2]
+        keys = {key for key in (request.match_info.get("key"), bearer, request.headers.get("x-api-key")) if key}
+        if len(keys) != 1 or not keys <= set(self.episodes):
+            raise Refusal("the key names no episode, or path and key differ", 401, "authentication_error", "invalid_api_key")
+        episode = self.episodes[keys.pop()]
+        if episode is None or episode.outcome is not None:
+            raise over()
+        return episode
+
+    def guarded(self, do: Handler, dialect: Any) -> Handler:
+        """Refusals in the protocol's own form."""
+
+        async def handler(request: web.Request) -> web.StreamResponse:
+            try:
+                return await do(request)
+            except RecursionError:
+                return web.json_response(dialect.error(Refusal("the body is nested too deeply")), status=400)
+            except Refusal as refusal:
+                # A client that tried again would only be refused again.
+                return web.json_response(dialect.error(refusal), status=refusal.status, headers={"x-should-retry": "false"})
+
+        return handler
+
+    def asking(self, dialect: Any) -> Handler:
+        async def ask(request: web.Request) -> web.StreamResponse:
+            episode = self.find(request)
+            raw = await self.read(request)
+            digest = hashlib.sha256(f"{dialect.prefix}\n".encode() + raw).hexdigest()
+            call = self.tried(episode.digests.get(digest, []), request.headers)
+            if call is None:
+                body = parsed(raw)
+                call = episode.ask(dialect.parse(body, episode.store))
+                episode.digests.setdefault(digest, []).append(call)
+            call.requests += 1
+            try:
+                reply = await asyncio.shield(call.reply)
+                whole = dialect.answer(call.node.ask, reply, call.node.id, episode.store)
+                return await self.send(request, call, dialect, whole)
+            except Refusal:
+                call.delivered = True
+                raise
+            finally:
+                call.requests -= 1
+
+        return self.guarded(ask, dialect)
+
+    def tried(self, calls: List[Call], headers: Mapping[str, str]) -> Optional[Call]:
+        """The call that a request with the same body tries again: its client says so, or the first client is gone without an answer."""
+        left = [call for call in calls if call.requests == 0 and not call.delivered]
+        if left:
+            return left[0]
+        return calls[-1] if calls and headers.get("x-stainless-retry-count", "0") not in ("", "0") else None
+
+    async def send(self, request: web.Request, call: Call, dialect: Any, whole: Json) -> web.StreamResponse:
+        headers = {"x-request-id": whole["id"]}
+        response: web.StreamResponse
+        if not call.node.ask.stream:
+            response = web.json_response(whole, headers=headers)
+            await response.prepare(request)
+        else:
+            response = web.StreamResponse(headers={**headers, "content-type": "text/event-stream", "cache-control": "no-cache"})
+            await response.prepare(request)
+            lines = []
+            for name, data in dialect.events(call.node.ask, whole):
+                lines.append((f"event: {name}\n" if name else "") + f"data: {'[DONE]' if data is None else json.dumps(data, ensure_ascii=False)}\n\n")
+            await response.write("".join(lines).encode())
+        await response.write_eof()
+        call.delivered = True
+        return response
+
+    async def read(self, request: web.Request) -> bytes:
+        try:
+            return await asyncio.wait_for(request.read(), PATIENCE)
+        except asyncio.TimeoutError:
+            raise Refusal(f"the request didn't come whole within {PATIENCE:g} s", 408, "timeout_error") from None
+        except web.HTTPRequestEntityTooLarge:
+            raise Refusal(f"the request has more than {BODY} bytes", 413, "request_too_large") from None
+
+    def count(self, dialect: Anthropic) -> Handler:
+        async def count(request: web.Request) -> web.StreamResponse:
+            episode = self.find(request)
+            return web.json_response(dialect.count(dialect.parse(parsed(await self.read(request)), episode.store)))
+
+        return count
+
+    async def reward(self, request: web.Request) -> web.StreamResponse:
+        episode = self.find(request)
+        episode.earn(parsed(await self.read(request)))
+        return web.json_response({"ok": True})
+
+    async def models(self, request: web.Request) -> web.StreamResponse:
+        self.find(request)
+        name = request.match_info.get("model", self.name_model)
+        model = {"id": name, "object": "model", "created": 0, "owned_by": "flow", "type": "model", "display_name": name,
+                 "created_at": "1970-01-01T00:00:00Z"}
+        if "model" in request.match_info:
+            return web.json_response(model)
+        return web.json_response({"object": "list", "data": [model], "has_more": False, "first_id": name, "last_id": name})
+
+    async def alive(self, request: web.Request) -> web.StreamResponse:
+        return web.Response()
+
+    async def unknown(self, request: web.Request) -> web.StreamResponse:
+        self.find(request)
+        raise Refusal(f"there is no {request.method} {clean(request.path.partition('/v1')[2])[:80] or '/'} here", 404, "not_found_error")
+
+
+def parsed(raw: bytes) -> Json:
+    """The object in a body, with texts that UTF-8 can hold."""
+    try:
+        body = json.loads(raw, parse_constant=no_number)
+        if b"\\u" in raw:
+            body = json.loads(clean(json.dumps(body, ensure_ascii=False)))
+    except (ValueError, RecursionError) as error:
+        raise Refusal(f"the body is no JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise Refusal("the body is no object")
+    return body
+
+
+def no_number(text: str) -> Any:
+    raise ValueError(f"{text} is no number")

@@ -1,0 +1,148 @@
+"""The settings of the door and its file of tasks."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import dataclass, field
+from typing import Any, Dict, Iterator, List, Union
+
+from .. import words
+from ..limits import NAME, TASK, WORDS, Json, clean, is_number
+
+SORTED = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+class Wrong(Exception):
+    """The settings or the tasks are wrong. The text says what, where and what to do."""
+
+
+def canonical(value: Any) -> str:
+    """JSON that is the same for equal values."""
+    return clean(SORTED.encode(value))
+
+
+def digest(value: Any) -> str:
+    return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+@dataclass
+class Settings:
+    command: List[str]
+    tasks: str
+    folder: str = "."
+    reward: Union[str, Dict[str, Any]] = "output"
+    won_at: float = 1.0
+    calls: int = 1000
+    episode_seconds: float = 600.0
+    live: int = 64
+    parallel: bool = False
+    name_model: str = "flow"
+    passed: List[str] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, text: str) -> Settings:
+        try:
+            given = json.loads(text)
+        except ValueError as error:
+            raise Wrong(f"after `program:` stands no JSON ({error}): {text[:80]}") from None
+        if not isinstance(given, dict):
+            raise Wrong('after `program:` an object is expected: {"command": ["python3", "my_agent.py"], "tasks": "tasks.jsonl"}')
+        given = {"passed" if name == "pass" else name: value for name, value in given.items() if value is not None}
+        known = {each.name for each in dataclasses.fields(cls)}
+        unknown = sorted(set(given) - known)
+        if unknown:
+            raise Wrong(f"there are no settings {unknown}; there are {', '.join(sorted(known - {'passed'} | {'pass'}))}")
+        missing = sorted({"command", "tasks"} - set(given))
+        if missing:
+            raise Wrong(f"`{missing[0]}` is missing")
+        settings = cls(**given)
+        settings.check()
+        return settings
+
+    def check(self) -> None:
+        texts = {"tasks": self.tasks, "folder": self.folder, "name_model": self.name_model}
+        for name, text in texts.items():
+            if not isinstance(text, str) or not text:
+                raise Wrong(f"`{name}` is no text, or empty")
+        if not is_command(self.command) or not (isinstance(self.passed, list) and all(isinstance(name, str) for name in self.passed)):
+            raise Wrong("`command` and `pass` are lists of texts")
+        for name, least in (("calls", 1), ("live", 1), ("episode_seconds", 0.01), ("won_at", float("-inf"))):
+            value = getattr(self, name)
+            if not is_number(value) or value < least or name in ("calls", "live") and not isinstance(value, int):
+                raise Wrong(f"`{name}` is {value!r}")
+        if not isinstance(self.parallel, bool):
+            raise Wrong("`parallel` is neither true nor false")
+        if not os.path.isdir(self.folder):
+            raise Wrong(f"there is no folder {self.folder}")
+        kinds = 'it is "output", "post", {"file": PATH} or {"command": [...]}'
+        if isinstance(self.reward, dict):
+            ((kind, value),) = self.reward.items() if len(self.reward) == 1 else (("", None),)
+            if not (kind == "file" and isinstance(value, str) and value or kind == "command" and is_command(value)):
+                raise Wrong(f"`reward` is {self.reward!r}; {kinds}")
+        elif self.reward not in ("output", "post"):
+            raise Wrong(f"`reward` is {self.reward!r}; {kinds}")
+        for command in [self.command, *([self.reward["command"]] if isinstance(self.reward, dict) and "command" in self.reward else [])]:
+            path = command[0] if os.sep not in command[0] else os.path.join(self.folder, command[0])
+            if shutil.which(path) is None:
+                raise Wrong(f"the program `{command[0]}` isn't found, or can't be executed")
+
+
+def is_command(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(text, str) for text in value) and bool(value[0])
+
+
+class Tasks:
+    """The tasks of a file, by split and name."""
+
+    def __init__(self, path: str) -> None:
+        self.splits: Dict[str, Dict[str, Json]] = {}
+        places: Dict[str, int] = {}
+        try:
+            with open(path, encoding="utf-8") as file:
+                lines = file.read().split("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise Wrong(f"the tasks can't be read: {path}: {error}") from None
+        for place, line in enumerate(lines, 1):
+            if line.strip():
+                name, split, task = parsed(line, f"{path}:{place}")
+                if name in places:
+                    raise Wrong(f"{path}:{place}: the task {name} stands in line {places[name]} already; give each an `id` of its own")
+                places[name] = place
+                self.splits.setdefault(split, {})[name] = task
+        if not places:
+            raise Wrong(f"{path} has no task; each line is a JSON object")
+
+    def words(self) -> List[str]:
+        """The words of the tasks' texts, for small models."""
+        texts = (text for tasks in self.splits.values() for task in tasks.values() for text in strings(task))
+        return words.of_texts(words.beginning(texts, words.TEXT))[:WORDS]
+
+
+def parsed(line: str, place: str) -> "tuple[str, str, Json]":
+    """Name, split and object of a task."""
+    try:
+        task = json.loads(line)
+    except ValueError as error:
+        raise Wrong(f"{place}: no JSON ({error})") from None
+    if not isinstance(task, dict):
+        raise Wrong(f"{place}: a task is a JSON object, not {line[:60]}")
+    name, split = task.get("id"), task.get("split", "train")
+    if name is None:
+        name = digest({key: value for key, value in task.items() if key != "split"})[:16]
+    if not isinstance(name, str) or not TASK.match(name):
+        raise Wrong(f"{place}: the `id` {name!r} isn't of 1 to 128 letters, digits and . _ / : + -")
+    if not isinstance(split, str) or not NAME.match(split):
+        raise Wrong(f"{place}: the `split` {split!r} isn't called by lower-case letters, digits and _")
+    return name, split, task
+
+
+def strings(value: Any) -> Iterator[str]:  # a generator, which `words.beginning` closes
+    if isinstance(value, str):
+        yield clean(value)
+    elif isinstance(value, (list, dict)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from strings(part)
