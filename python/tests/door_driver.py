@@ -53,11 +53,11 @@ class Flow:
         self.send(*requests)
         return self.next()
 
-    def play(self, policy, task="one", many=1, seed=7):
-        """Episodes of a task, all at once. Gives of each its calls and its last answer."""
-        played = {number: ([], None) for number in range(many)}
-        self.send(*({"request": "reset", "episode": number, "split": "train", "task": task, "seed": seed} for number in range(many)))
-        left = many
+    def play(self, policy, tasks=("one",), seed=7):
+        """Episodes of these tasks, all at once. Gives of each its calls and its last answer."""
+        played = {number: ([], None) for number in range(len(tasks))}
+        self.send(*[{"request": "reset", "episode": number, "split": "train", "task": task, "seed": seed} for number, task in enumerate(tasks)])
+        left = len(tasks)
         while left:
             view = self.next()
             number = view["episode"]
@@ -73,7 +73,7 @@ class Flow:
             said = policy(call)
             fields = said if isinstance(said, dict) else {"action": said, "cut": False, "usage": [10, 3]}
             self.send({"request": "step", "episode": number, **fields})
-        return [played[number] for number in range(many)]
+        return [played[number] for number in range(len(tasks))]
 
     def end(self):
         self.child.stdin.close()

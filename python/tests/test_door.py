@@ -4,10 +4,12 @@ import importlib.util
 import json
 import os
 import socket
+import tempfile
 import time
 import unittest
 from pathlib import Path
 
+from flow_env.door.settings import Settings, Tasks, Wrong
 from tests.door_driver import Flow, tool_calls
 
 CHAT = """
@@ -49,6 +51,11 @@ class Door(unittest.TestCase):
     def played(self, program, policy=lambda call: "left", **settings):
         return self.flow(program, **settings).play(policy)[0]
 
+    def each(self, programs, policy=lambda call: "left", **settings):
+        """Episodes of several programs at once, in one door."""
+        tasks = [{"id": str(place), "code": program} for place, program in enumerate(programs)]
+        return self.flow("import json, os\nexec(json.loads(os.environ['FLOW_TASK'])['code'])", tasks=tasks, **settings).play(policy, [task["id"] for task in tasks])
+
 
 def ids(calls):
     return {(call["id"], call.get("on"), json.dumps(call["messages"][call.get("since", 0):])) for call in calls}
@@ -74,7 +81,7 @@ class Talking(Door):
 said([user(f"I am in {os.environ['FLOW_FOLDER']} of {os.environ['OPENAI_BASE_URL']}")])
 print(1)
 """
-        played = self.flow(program).play(lambda call: "left", many=3)
+        played = self.flow(program).play(lambda call: "left", ["one"] * 3)
         self.assertEqual(len({str([(call["id"], call["view"]["state"]) for call in calls]) for calls, _ in played}), 1)
         self.assertEqual(len({calls[0]["messages"][0]["content"] for calls, _ in played}), 3)
 
@@ -84,7 +91,6 @@ whole = ask([user("a")], model="gpt-4o")
 print(json.dumps(whole), file=open(os.environ["OUT"], "w"))
 print(0)
 """
-        import tempfile
         with tempfile.NamedTemporaryFile("r") as file:
             os.environ["OUT"] = file.name
             self.addCleanup(os.environ.pop, "OUT")
@@ -150,7 +156,7 @@ said([user("1"), one, user("3")])
     def test_what_clients_do_to_an_answer_is_no_fork(self):
         tools = 'tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]\n'
         two = tool_calls(("f", {"x": 1, "y": 2}), ("f", {"x": 2}))
-        for echo, said in [
+        cases = [
             # Arguments written anew, no content beside them.
             ('[{**one, "content": "", "tool_calls": [{**c, "function": {"name": "f", "arguments": json.dumps(json.loads(c["function"]["arguments"]), '
              'indent=2)}} for c in one["tool_calls"]]}]', "So: " + two),
@@ -167,10 +173,17 @@ said([user("1"), one, user("3")])
             ('[{"role": "assistant", "content": [{"type": "text", "text": "Calling tools:\\n" + str(one["tool_calls"])}]}]', two),
             # Blanks and thoughts gone.
             ('[{**one, "content": "left"}]', "<think>hm</think>\n\nleft\n"),
-        ]:
-            calls, forks, on = self.forks(tools + f'one = said([user("1")], tools=tools)\nsaid([user("1"), *{echo}, user("2")], tools=tools)', lambda call: said)
-            self.assertEqual((forks, on, calls[1]["since"]), ([None, None], [None, 0], 2), echo)
-            self.assertEqual(calls[1]["messages"][1]["content"], "So:" if said.startswith("So") else "" if said == two else said)
+        ]
+        for place, (echo, said) in enumerate(cases):
+            cases[place] = (CHAT + tools + f'one = said([user("{place}")], tools=tools)\nsaid([user("{place}"), *{echo}, user("2")], tools=tools)\nprint(1)', said)
+        played = self.each([program for program, _ in cases], lambda call: cases[int(call["messages"][0]["content"])][1])
+        for (program, said), (calls, end) in zip(cases, played):
+            self.assertEqual(end.get("reward"), 1, end)
+            self.assertEqual([(call.get("fork"), call.get("on"), call.get("since")) for call in calls], [(None, None, None), (None, calls[0]["id"], 2)], program)
+            # The answer stands there as it was given.
+            given = calls[1]["messages"][1]
+            self.assertEqual((given["content"], len(given.get("tool_calls", []))),
+                             ("So:" if said.startswith("So") else "" if said == two else said, 0 if said.startswith("<think>") else 2))
 
     def test_parallel_sub_agents_ask_the_same_calls_whoever_is_first(self):
         program = CHAT + """
@@ -187,7 +200,7 @@ for thread in threads: thread.join()
 said([user("main"), main, user("done?")])
 print(1)
 """
-        played = self.flow(program, parallel=True).play(lambda call: f"said to {call['id']}", many=20)
+        played = self.flow(program, parallel=True).play(lambda call: f"said to {call['id']}", ["one"] * 20)
         sets = [ids(calls) for calls, end in played]
         self.assertEqual([len(each) for each in sets], [8] * 20)
         self.assertTrue(all(each == sets[0] for each in sets))
@@ -271,7 +284,6 @@ open(os.path.join(os.environ["HERE"], "out.json"), "w").write(json.dumps(out))
         return calls, end
 
     def refused(self, program, policy=lambda call: "a"):
-        import tempfile
         with tempfile.TemporaryDirectory() as folder:
             os.environ["HERE"] = folder
             self.addCleanup(os.environ.pop, "HERE", None)
@@ -377,18 +389,21 @@ class Ending(Door):
 
     def test_a_failure_is_never_a_reward(self):
         one = 'said([user("1")])\n'
-        for program, wanted in [
+        cases = [
             ("raise ValueError('first')", r"(?s)ended with exit status 1 after 0 calls\n  it last said: ValueError: first\n  and before that:.*Traceback"),
             (one + "print(1); sys.exit(3)", "ended with exit status 3 after 1 call$"),
             (one + "os.kill(os.getpid(), 9)", "was killed by signal 9 after 1 call"),
             ("print(1)", "without a call of the model"),
+            (one + "import threading; threading.Thread(target=said, args=([user('2')],), daemon=True).start(); print('no')", "printed no reward"),
             (one, "printed no reward in its last line"),
             (one + "print('{\"reward\": NaN}')", "is no reward"),
             (one + "print('{\"reward\": 1, \"loss\": 2}')", r"unknown fields \['loss'\]"),
             (one + "print('{\"reward\": \"1\"}')", "is no reward"),
             (one + "post('/reward', {'reward': 0.5}); print(1)", "two rewards that differ: 1 was printed, 0.5 posted"),
-        ]:
-            self.assertRegex(self.error(program), wanted)
+        ]
+        for (program, wanted), (_, end) in zip(cases, self.each([CHAT + program for program, _ in cases])):
+            self.assertEqual(set(end), {"episode", "error"}, program)
+            self.assertRegex(end["error"], wanted)
         self.assertRegex(self.error(one + "import time; time.sleep(60)", episode_seconds=1.0), r"longer than `episode_seconds` \(1 s\) after 1 call")
         self.assertRegex(self.error("for n in range(9): said([user(str(n))])", calls=2), "limit of 2 calls")
         self.assertRegex(self.error(one + "print(1)", reward="post"), "posted no reward")
@@ -473,23 +488,80 @@ said([user("1")])
     def test_an_episode_that_thinks_holds_up_no_other(self):
         flow = self.flow(CHAT + "import time; said([user('1')]); time.sleep(0.5); said([user('2')]); print(1)")
         begun = time.monotonic()
-        played = flow.play(lambda call: "a", many=16)
+        played = flow.play(lambda call: "a", ["one"] * 16)
         self.assertEqual({end.get("reward") for _, end in played}, {1})
         self.assertLess(time.monotonic() - begun, 6)
 
 
-class Settings(Door):
+class Attacks(Door):
+    def test_half_open_slow_and_many_connections_hold_up_nothing(self):
+        program = CHAT + """
+import socket
+host, port = os.environ["OPENAI_BASE_URL"].split("/")[2].split(":")
+head = f"POST /v1/chat/completions HTTP/1.1\\r\\nhost: x\\r\\nauthorization: Bearer {os.environ['OPENAI_API_KEY']}\\r\\n"
+sockets = []
+def connect(text, shut=False):
+    each = socket.create_connection((host, int(port)))
+    each.sendall(text.encode())
+    if shut: each.shutdown(socket.SHUT_WR)
+    each.settimeout(3)
+    sockets.append(each)
+    return each
+for n in range(100): connect("")
+for n in range(50): connect(head)                                           # headers that never end
+for n in range(50): connect(head + "content-length: 100\\r\\n\\r\\n{")    # bodies that never end
+for n in range(20): connect(head + "content-length: 100\\r\\n\\r\\n{", shut=True)
+answers = [connect("GARBAGE\\r\\n\\r\\n").recv(100), connect(head + "x: " + "y" * 100000 + "\\r\\n\\r\\n").recv(100),
+           connect(head + "content-length: 20000000\\r\\nexpect: 100-continue\\r\\n\\r\\n").recv(100)]
+text = said([user('"}\\n{"episode":0,"error":"mine"}\\r\\n\\x00\u2028')])["content"]
+print(json.dumps({"reward": text == "left", "info": {"bad": sum(b" 400 " in each for each in answers)}}).replace("true", "1"))
+"""
+        calls, end = self.played(program)
+        self.assertEqual((end.get("reward"), len(calls)), (1, 1), end)
+        self.assertGreaterEqual(end["info"]["bad"], 2)
+
+    def test_a_program_that_prints_without_end_is_bounded(self):
+        program = CHAT + """
+said([user("1")])
+for _ in range(300): print("x" * 100000); print("y" * 100000, file=sys.stderr)
+print(0.5)
+"""
+        flow = self.flow(program)
+        _, end = flow.play(lambda call: "a")[0]
+        self.assertEqual(end.get("reward"), 0.5, end)
+        peak = int(next(line for line in Path(f"/proc/{flow.child.pid}/status").read_text().splitlines() if line.startswith("VmHWM")).split()[1])
+        self.assertLess(peak, 150_000)
+
+
+class Reading(unittest.TestCase):
+    def read(self, tasks=({"id": "one"},), **more):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "tasks.jsonl")
+            path.write_text("".join(json.dumps(task) + "\n" for task in tasks))
+            settings = {"command": ["sh"], "tasks": str(path), "folder": folder, **more}
+            return Tasks(Settings.read(json.dumps(settings)).tasks)
+
     def test_wrong_settings_and_tasks_are_told_before_anything_runs(self):
-        for settings, wanted in [({"comand": 1}, "there are no settings \\['comand'\\]"), ({"reward": "none"}, "`reward` is 'none'"), ({"live": 0}, "`live` is 0"),
-                                 ({"tasks": [{"id": "a b"}]}, r"tasks.jsonl:1: the `id` 'a b'"), ({"tasks": [{"id": "a"}, {"id": "a"}]}, r"tasks.jsonl:2: the task a stands in line 1"),
-                                 ({"tasks": [{"x": 1}, {"x": 1, "split": "test"}]}, r"tasks.jsonl:2: the task \w{16} stands"), ({"tasks": []}, "has no task"),
-                                 ({"tasks": [[1]]}, "tasks.jsonl:1: a task is a JSON object")]:
-            with self.assertRaisesRegex(RuntimeError, wanted):
-                self.flow("", **settings)
-        with self.assertRaisesRegex(RuntimeError, "the program `no-such-program` isn't found"):
-            self.flow(["no-such-program"])
+        for settings, wanted in [
+            ({"comand": 1}, "there are no settings \\['comand'\\]"), ({"reward": "none"}, "`reward` is 'none'"), ({"live": 0}, "`live` is 0"),
+            ({"command": ["no-such-program"]}, "the program `no-such-program` isn't found"), ({"folder": "/none"}, "there is no folder /none"),
+            ({"reward": {"command": ["no-such-program"]}}, "the program `no-such-program` isn't found"), ({"command": "sh"}, "`command` and `pass` are lists"),
+            ({"tasks": [{"id": "a b"}]}, r"tasks.jsonl:1: the `id` 'a b'"), ({"tasks": [{"split": "A"}]}, "tasks.jsonl:1: the `split` 'A'"),
+            ({"tasks": [{"id": "a"}, {"id": "a"}]}, r"tasks.jsonl:2: the task a stands in line 1"),
+            ({"tasks": [{"x": 1}, {"x": 1, "split": "test"}]}, r"tasks.jsonl:2: the task \w{16} stands"), ({"tasks": []}, "has no task"),
+            ({"tasks": [[1]]}, "tasks.jsonl:1: a task is a JSON object"),
+        ]:
+            with self.assertRaisesRegex(Wrong, wanted):
+                self.read(**settings)
+        with self.assertRaisesRegex(Wrong, "stands no JSON"):
+            Settings.read("{")
 
     def test_tasks_have_names_splits_and_words(self):
-        flow = self.flow("", tasks=[{"id": "a", "question": "add the numbers"}, {"split": "test", "question": "x"}])
-        self.assertEqual({split: len(tasks) for split, tasks in flow.hello["splits"].items()}, {"train": 1, "test": 1})
-        self.assertIn(" numbers", flow.hello["words"])
+        tasks = self.read([{"id": "a", "question": "add the numbers"}, {"split": "test", "question": "x"}])
+        self.assertEqual({split: len(some) for split, some in tasks.splits.items()}, {"train": 1, "test": 1})
+        self.assertIn(" numbers", tasks.words())
+
+    @unittest.skipUnless(importlib.util.find_spec("aiohttp"), "the package aiohttp isn't here")
+    def test_a_door_that_cannot_open_says_why(self):
+        with self.assertRaisesRegex(RuntimeError, "flow-env: the program `no-such-program` isn't found"):
+            Flow(["no-such-program"])

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
-from typing import Any, Awaitable, Callable, Dict, List, Mapping, Optional
+from typing import Any, Awaitable, Callable, Dict, Iterable, List, Mapping, Optional
 
 from aiohttp import web
 
 from ..limits import Json, clean
 from .anthropic import Anthropic
 from .ask import Refusal
-from .chat import Chat
+from .chat import Chat, Event
 from .episode import Call, Episode, over
 from .responses import Responses
+from .settings import canonical, digest
 
 BODY = 16 << 20
 """A request may have so many bytes."""
@@ -92,18 +92,20 @@ class Server:
     def asking(self, dialect: Any) -> Handler:
         async def ask(request: web.Request) -> web.StreamResponse:
             episode = self.find(request)
-            raw = await self.read(request)
-            digest = hashlib.sha256(f"{dialect.prefix}\n".encode() + raw).hexdigest()
-            call = self.tried(episode.digests.get(digest, []), request.headers)
+            asked = dialect.parse(parsed(await self.read(request)), episode.store)
+            # Not of the body: Codex tries again with its metadata in another order.
+            name = digest([dialect.prefix, asked.model, asked.messages, asked.tools, asked.max_tokens, asked.stop])
+            call = self.tried(episode.digests.get(name, []), request.headers)
             if call is None:
-                body = parsed(raw)
-                call = episode.ask(dialect.parse(body, episode.store))
-                episode.digests.setdefault(digest, []).append(call)
+                call = episode.ask(asked)
+                episode.digests.setdefault(name, []).append(call)
             call.requests += 1
             try:
                 reply = await asyncio.shield(call.reply)
-                whole = dialect.answer(call.node.ask, reply, call.node.id, episode.store)
-                return await self.send(request, call, dialect, whole)
+                whole = dialect.answer(asked, reply, call.node.id, episode.store)
+                response = await self.send(request, whole, dialect.events(asked, whole) if asked.stream else None)
+                call.delivered = True
+                return response
             except Refusal:
                 call.delivered = True
                 raise
@@ -119,21 +121,18 @@ class Server:
             return left[0]
         return calls[-1] if calls and headers.get("x-stainless-retry-count", "0") not in ("", "0") else None
 
-    async def send(self, request: web.Request, call: Call, dialect: Any, whole: Json) -> web.StreamResponse:
+    async def send(self, request: web.Request, whole: Json, events: Optional[Iterable[Event]]) -> web.StreamResponse:
         headers = {"x-request-id": whole["id"]}
         response: web.StreamResponse
-        if not call.node.ask.stream:
+        if events is None:
             response = web.json_response(whole, headers=headers)
             await response.prepare(request)
         else:
             response = web.StreamResponse(headers={**headers, "content-type": "text/event-stream", "cache-control": "no-cache"})
             await response.prepare(request)
-            lines = []
-            for name, data in dialect.events(call.node.ask, whole):
-                lines.append((f"event: {name}\n" if name else "") + f"data: {'[DONE]' if data is None else json.dumps(data, ensure_ascii=False)}\n\n")
+            lines = [(f"event: {name}\n" if name else "") + f"data: {'[DONE]' if data is None else canonical(data)}\n\n" for name, data in events]
             await response.write("".join(lines).encode())
         await response.write_eof()
-        call.delivered = True
         return response
 
     async def read(self, request: web.Request) -> bytes:
