@@ -16,15 +16,13 @@ pub enum Decode {
     Constrained,
     /// Anything can be written; the action is read from its `<action>` tag.
     Free,
-    /// Anything can be written, and all of it is the action: for programs that read the answers of a model themselves.
-    Whole,
 }
 
 impl Decode {
     /// The action that a response means; `None` where it has none.
     pub fn action(self, response: &str) -> Option<String> {
         match self {
-            Decode::Constrained | Decode::Whole => Some(response.to_owned()),
+            Decode::Constrained => Some(response.to_owned()),
             Decode::Free => tags::read(ACTION, response).map(str::to_owned),
         }
     }

@@ -76,7 +76,7 @@ pub struct Agent {
     #[serde(default)]
     #[schemars(range(min = 1, max = 10_000))]
     pub max_turns: Option<u32>,
-    /// How a response becomes an action.
+    /// How a response becomes an action. A program that asks gets the whole of it.
     #[serde(default)]
     pub decode: Decode,
     /// The tagged parts of an answer, in order; with `decode: free`, or where it reflects. Unless given a required `action`, or where it
@@ -181,7 +181,7 @@ impl Agent {
 
     /// The tags of an answer as it is to be written, `<think>...</think><action>...</action>`; empty where it is one of the admissible actions.
     pub fn form(&self) -> String {
-        if self.decode != Decode::Free {
+        if self.decode == Decode::Constrained {
             return String::new();
         }
         let own: Vec<&str> = self.answer.iter().flatten().map(|part| part.tag.as_str()).collect();
@@ -199,7 +199,7 @@ impl Agent {
     /// The action that an answer means; `None` where it can't be read or a required part is missing.
     pub fn action(&self, answer: &str) -> Option<String> {
         let lacks = self.parts().any(|part| part.required && tags::read(&part.tag, answer).is_none());
-        self.decode.action(answer).filter(|_| !lacks || self.decode != Decode::Free)
+        self.decode.action(answer).filter(|_| !lacks || self.decode == Decode::Constrained)
     }
 
     /// The tag that a reflection stands in: that of the first required part; without one the whole response is the reflection.

@@ -132,7 +132,7 @@ mod tests {
     /// stands before what is new, and the prompt without it has none of it.
     #[test]
     fn a_call_goes_on_from_the_tokens_of_the_one_before() {
-        let agent: Agent = serde_json::from_value(json!({ "model": "a", "decode": "whole", "max_turns": 9, "prompt_tokens": 40 })).unwrap();
+        let agent: Agent = serde_json::from_value(json!({ "model": "a", "max_turns": 9, "prompt_tokens": 40 })).unwrap();
         let tokenizer = Tokenizer::bytes();
         let writer = CallWriter { agent: &agent, tokenizer: &tokenizer, queried: true };
         let start = EpisodeStart { task: "t".into(), sample: 0, attempt: 0, memory: String::new(), iteration: 1, version: 0 };

@@ -1,10 +1,11 @@
 //! One episode: its identity, its turns so far, and the seeds of its draws.
 
 use super::action::{Invalid, Response};
+use super::calling::RETOKENISED;
 use crate::env::{Act, Cause, EpisodeView, Fault};
 use crate::policy::Request;
 use crate::seed;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What identifies an episode: the task, the attempt, the weights, and the notes on earlier attempts.
 #[derive(Clone, Debug, PartialEq)]
@@ -328,14 +329,29 @@ impl Episode {
     }
 
     /// Puts the turns of an episode whose calls overlap into the order of their graph: by the number of calls that each goes on from, and by name
-    /// among equals. The order in which they came says nothing.
+    /// among equals. The order in which they came says nothing, nor does what a call was called for it: a second beginning is a sub-agent's, a second
+    /// call that goes on from another edits.
     fn arrange(&mut self) {
         let mut depths: BTreeMap<u64, u32> = BTreeMap::new();
         for turn in &self.turns {
             depths.insert(turn.call, depths.get(&turn.parent).map_or(0, |depth| depth + 1));
         }
         self.turns.sort_by_key(|turn| (depths.get(&turn.call).copied(), turn.call));
-        self.turns.iter_mut().zip(0..).for_each(|(turn, place)| turn.turn = place);
+        let mut begun = BTreeSet::new();
+        for (turn, place) in self.turns.iter_mut().zip(0..) {
+            turn.turn = place;
+            let first = begun.insert(turn.parent);
+            if !["again", RETOKENISED].contains(&turn.fork.as_str()) {
+                turn.fork = if first {
+                    ""
+                } else if turn.parent == 0 {
+                    "sub_agent"
+                } else {
+                    "edited"
+                }
+                .into();
+            }
+        }
     }
 }
 

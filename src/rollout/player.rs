@@ -141,7 +141,9 @@ impl Player {
                 let writer = CallWriter { agent: &self.play.agent, tokenizer: self.encoder.tokenizer(), queried };
                 let turn = TurnContext { episode: live.episode, view: live.view, rules: "" };
                 let asked = writer.ask(&turn, call, &passages);
-                requests.push(asked.map(|(prompt, memory, fork)| (Request { prompt, seed, choices: vec![] }, memory, fork)));
+                // A call may name the answers that it can have.
+                let choices = live.view.actions.iter().map(|action| self.encoder.closed(action)).collect();
+                requests.push(asked.map(|(prompt, memory, fork)| (Request { prompt, seed, choices }, memory, fork)));
                 continue;
             }
             let rules = if self.prompt.asks("rules") { worlds.rules(&live.task.game)? } else { String::new() };

@@ -33,8 +33,8 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor, atte
         let message = format!("`{}` plays, and nothing says after how many turns an episode is cut", node.id);
         wrongs.push(at("max_turns", message).help("give the agent `max_turns`, such as `max_turns: 20`"));
     }
-    if agent.decode != Decode::Free && agent.answer.as_ref().is_some_and(|parts| parts.iter().any(|part| part.tag != ACTION)) {
-        let message = "an answer has parts beside its action with `decode: free` alone".to_owned();
+    if agent.decode == Decode::Constrained && agent.answer.as_ref().is_some_and(|parts| parts.iter().any(|part| part.tag != ACTION)) {
+        let message = "with `decode: constrained` an answer is an action and has no other part".to_owned();
         wrongs.push(at("answer", message).help("write `decode: free`, or leave `answer` out"));
     }
     if agent.answer.as_ref().is_some_and(|parts| !parts.iter().any(|part| part.tag == ACTION)) {

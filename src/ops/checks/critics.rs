@@ -27,7 +27,7 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor) -> V
         return agent.rank.iter().map(|_| at("rank", idle.clone(), "name a model with `head: value`: `critic: critic`")).collect();
     };
     let mut wrongs = Vec::new();
-    if agent.decode != Decode::Constrained {
+    if agent.decode == Decode::Free {
         let message = format!("`{critic}` ranks the admissible actions, and with `decode: free` anything can be written");
         wrongs.push(at("critic", message, "write `decode: constrained`, or leave `critic` out"));
     }
