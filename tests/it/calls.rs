@@ -72,3 +72,34 @@ fn a_failure_is_no_reward_and_no_end_of_others() {
     assert_eq!(rows(&out, "SELECT max(len(prompt_tokens)) <= 6 fits FROM rollout")[0]["fits"], Value::Bool(true));
     assert!(rows(&out, "SELECT count(*) n FROM rollout WHERE observation LIKE 'no %'")[0]["n"].as_u64().unwrap() > 0);
 }
+
+/// Notes on earlier attempts and entries of a memory stand in the calls of a program that knows nothing of them, and nowhere else.
+#[test]
+fn a_program_is_told_notes_and_memories() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = pipeline(folder.path(), "", 2, ", context: [{ memory: tips, by: all, most: 1, place: system, at: episode }]");
+    let yaml = std::fs::read_to_string(&file).unwrap();
+    let rollout = yaml.lines().find(|line| line.starts_with("  rollout:")).unwrap().to_owned();
+    let inner =
+        rollout.replace("weights: { after: update } }", "weights: { after: update }, tips: { after: tips }, memory: { after: reflect } }");
+    let trial = format!("  trial:\n    loop: {{ attempts: 2, until: never }}\n    nodes:\n    {inner}\n      reflect: {{ op: reflect, inputs: rollout, with: {{ agent: {{ model: actor, answer: [], max_tokens: 4 }}, on: always }} }}\n    output: [rollout, reflect]\n  tips: {{ op: memory-update, inputs: trial, with: {{ per: all, capacity: 4 }} }}");
+    let yaml = yaml
+        .replace(&rollout, &trial)
+        .replace("inputs: rollout, with: { by", "inputs: trial, with: { by")
+        .replace("log: [rollout", "log: [trial, tips");
+    std::fs::write(&file, yaml).unwrap();
+    let mut first = None;
+    for workers in ["1", "2"] {
+        let out = folder.path().join(workers);
+        let output = run(&file, &out, workers, "one two");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let found = rows(&out, "SELECT * FROM trial ORDER BY ALL");
+        assert!(*first.get_or_insert_with(|| found.clone()) == found, "{workers} workers");
+    }
+    let out = folder.path().join("1");
+    let count = |sql: &str| rows(&out, sql)[0]["n"].as_u64().unwrap();
+    assert!(count("SELECT count(*) n FROM trial WHERE phase = 'play' AND len(retrieved) > 0 AND len(bare_tokens) BETWEEN 1 AND len(prompt_tokens) - 1") > 0);
+    let noted = "FROM trial WHERE phase = 'play' AND attempt = 1 AND parent = 0";
+    assert!(count(&format!("SELECT count(*) n {noted} AND memory <> ''")) > 0);
+    assert_eq!(count(&format!("SELECT count(*) n {noted} AND memory <> '' AND NOT contains(text(prompt_tokens, 'actor'), memory)")), 0);
+}
