@@ -260,9 +260,9 @@ print(json.dumps({"reward": len(message["tool_calls"]), "info": {"text": int(sec
 for turn in range(3): said([user(str(turn))], tools=tools)
 print(1)
 """
-        texts = iter(["<tool_call>{broken</tool_call>", "plain", tool_calls(("add", {}))])
+        texts = iter(["<tool_call>{broken</tool_call>", "plain", '<tool_call>{"name": "fly"}</tool_call>'])
         calls, end = self.played(program, lambda call: next(texts))
-        self.assertEqual([call["view"].get("valid", True) for call in calls], [True, False, True])
+        self.assertEqual([each.get("valid", True) for each in [*(call["view"] for call in calls), end]], [True, False, True, False])
 
     def test_no_tools_where_none_may_be_called_and_one_call_where_one_is_wanted(self):
         program = CHAT + self.TOOLS + """

@@ -2,8 +2,11 @@
 
 import unittest
 
-from flow_env.door.ask import assistant, settled, tool_call
+from flow_env.door.anthropic import Anthropic
+from flow_env.door.ask import Reply, assistant, settled, tool_call
 from flow_env.door.calls import parse
+from flow_env.door.graph import answer
+from flow_env.door.responses import Responses
 
 TOOLS = [{"function": {"name": name, "parameters": {"properties": {"n": {"type": "integer"}, "s": {"type": "string"}, "l": {"type": "array"}}}}}
          for name in ("add", "get_weather")]
@@ -85,3 +88,36 @@ class Settling(unittest.TestCase):
     def test_arguments_are_an_object_where_they_are_the_text_of_one(self):
         for given, wanted in [('{"a": 1}', {"a": 1}), ("", {}), ("{", "{"), ("[1]", "[1]"), (None, {}), ({"b": 2}, {"b": 2})]:
             self.assertEqual(tool_call("x", "f", given)["function"]["arguments"], wanted)
+
+
+class Items(unittest.TestCase):
+    def test_tools_of_free_text_and_in_namespaces_go_there_and_back(self):
+        tools = [{"type": "custom", "name": "apply_patch", "description": "Edits.", "format": {"type": "grammar"}},
+                 {"type": "namespace", "name": "agents", "tools": [{"type": "function", "name": "close", "parameters": {"type": "object"}}]}]
+        store = {}
+        ask = Responses().parse({"model": "m", "input": "1", "tools": tools}, store)
+        self.assertEqual([tool["function"]["name"] for tool in ask.tools], ["apply_patch", "agents__close"])
+        reply = Reply("", [("call_a_0", "apply_patch", {"input": "*** Begin"}), ("call_a_1", "agents__close", {"id": 1})], False, 1, 1)
+        output = Responses().answer(ask, reply, "a", store)["output"]
+        self.assertEqual([{name: item.get(name) for name in ("type", "name", "namespace", "input", "arguments")} for item in output],
+                         [{"type": "custom_tool_call", "name": "apply_patch", "namespace": None, "input": "*** Begin", "arguments": None},
+                          {"type": "function_call", "name": "close", "namespace": "agents", "input": None, "arguments": '{"id":1}'}])
+        results = [{"type": "custom_tool_call_output", "call_id": "call_a_0", "output": "done"},
+                   {"type": "function_call_output", "call_id": "call_a_1", "output": [{"type": "input_text", "text": "closed"}]}]
+        reasoning = {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "x"}
+        again = Responses().parse({"model": "m", "input": [{"role": "user", "content": "1"}, reasoning, *output, *results], "tools": tools}, store)
+        self.assertEqual(again.messages[1], answer(reply))
+        self.assertEqual([(message["content"], message["name"]) for message in again.messages[2:]], [("done", "apply_patch"), ("closed", "agents__close")])
+        # The same by the earlier response's id: its instructions aren't taken over.
+        self.assertEqual(Responses().parse({"model": "m", "input": results, "tools": tools, "previous_response_id": "resp_a"}, store).messages, again.messages)
+
+    def test_blocks_of_messages(self):
+        body = {"model": "m", "max_tokens": 9, "system": [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}, {"type": "text", "text": "b"}], "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "u"}]},
+            {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": "x"},
+                                              {"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "r"}], "is_error": True}, {"type": "text", "text": "v"}]}]}
+        self.assertEqual(Anthropic().parse(body, {}).messages, [
+            {"role": "system", "content": "a\nb"}, {"role": "user", "content": "u"},
+            {"role": "assistant", "content": "x", "tool_calls": [{"id": "t", "type": "function", "function": {"name": "f", "arguments": {"a": 1}}}]},
+            {"role": "tool", "content": "r", "tool_call_id": "t", "name": "f"}, {"role": "user", "content": "v"}])

@@ -70,6 +70,36 @@ class Clients(Door):
         self.assertEqual(calls[0]["stop"], ["Observation:", "Calling tools:"])
         self.assertEqual(calls[1]["messages"][3], {"role": "user", "content": "Observation:\n42"})
 
+    def in_a_shell(self, name, tool, argument):
+        """An episode of a coding agent: it calls its shell once."""
+        def policy(call):
+            return "42" if call["messages"][-1]["role"] == "tool" else tool_calls((tool, {argument: "echo $((40+2))", "description": "adds"}))
+
+        calls = self.episode(name, policy)
+        self.assertEqual((len(calls), calls[1]["on"]), (2, calls[0]["id"]))
+        self.assertIn("42", calls[1]["messages"][-1]["content"])
+        return calls
+
+    @needs("minisweagent")
+    def test_mini_swe_agent(self):
+        def policy(call):
+            return tool_calls(("bash", {"command": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; echo 42" if "on" in call else "pwd"}))
+
+        self.assertEqual(len(self.episode("mini_swe_agent.py", policy)), 2)
+
+    @unittest.skipUnless(shutil.which("codex"), "the program codex isn't here")
+    def test_codex(self):
+        # Tools in a namespace; the date and the folder in the first user message; what its shell prints has a random id and a time.
+        names = [tool["function"]["name"] for tool in self.in_a_shell("codex.sh", "exec_command", "cmd")[0]["tools"]]
+        self.assertTrue(any("__" in name for name in names), names)
+
+    @unittest.skipUnless(shutil.which("claude"), "the program claude isn't here")
+    def test_claude_code(self):
+        # Some 24 tools, 32,000 tokens wanted, and a system message in the middle, which becomes a reminder.
+        calls = self.in_a_shell("claude_code.sh", "Bash", "command")
+        self.assertEqual([message["role"] for message in calls[0]["messages"]], ["system", "user"])
+        self.assertIn("<system-reminder>", calls[0]["messages"][1]["content"])
+
     @unittest.skipUnless(shutil.which("curl"), "curl isn't here")
     def test_a_shell_script(self):
         self.assertEqual(len(self.episode("plain_shell.sh")), 1)

@@ -22,7 +22,8 @@ from .settings import Settings, canonical
 class Call:
     """A call that waits for its answer, or has it. Several requests may wait for one: an SDK tries again."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, ask: Ask, node: Node) -> None:
+        self.ask: Optional[Ask] = ask
         self.node = node
         self.reply: "asyncio.Future[Reply]" = asyncio.get_running_loop().create_future()
         self.requests = 0
@@ -71,6 +72,8 @@ class Episode:
             outcome = {"error": f"{error}{self.last_words()}"}
         except OSError as error:
             outcome = {"error": f"the program can't be started: {error}"}
+        except Exception as error:
+            outcome = {"error": f"{type(error).__name__}: {error}"}
         self.finish(outcome)
 
     async def played(self) -> Json:
@@ -184,7 +187,7 @@ class Episode:
         if len(self.graph.nodes) >= self.settings.calls:
             self.finish({"error": f"limit of {self.settings.calls} calls{self.last_words()}"})
             raise over()
-        call = Call(self.graph.add(asked))
+        call = Call(asked, self.graph.add(asked))
         self.calls[call.node.id] = call
         self.waiting.append(call)
         self.changed.set()
@@ -216,14 +219,15 @@ class Episode:
             await self.changed.wait()
         if self.outcome is not None:
             self.told = True
-            return self.outcome
+            return self.outcome if self.valid or "error" in self.outcome else {**self.outcome, "valid": False}
         self.shown = min(self.waiting, key=lambda call: (call.node.depth, call.node.id))
         self.waiting.remove(self.shown)
-        node = self.shown.node
-        tail = node.ask.messages[node.since:]
-        about: Json = {"id": node.id, "model": node.ask.model, "messages": node.ask.messages}
-        for name, value in (("tools", node.ask.tools), ("on", node.on and node.on.id), ("since", node.since), ("fork", node.fork),
-                            ("max_tokens", node.ask.max_tokens), ("stop", node.ask.stop)):
+        node, ask = self.shown.node, self.shown.ask
+        assert ask
+        tail = ask.messages[node.since:]
+        about: Json = {"id": node.id, "model": ask.model, "messages": ask.messages}
+        for name, value in (("tools", ask.tools), ("on", node.on and node.on.id), ("since", node.since), ("fork", node.fork),
+                            ("max_tokens", ask.max_tokens), ("stop", ask.stop)):
             if value:
                 about[name] = value
         texts = [shown(message) for message in tail]
@@ -240,6 +244,7 @@ class Episode:
             return
         if call is None:
             raise Refused("no call waits for an answer")
+        ask, call.ask = call.ask, None
         self.valid = True
         if request["request"] == "refuse":
             call.reply.set_exception(too_long(request))
@@ -248,7 +253,7 @@ class Episode:
         text = request.get("action")
         if not isinstance(text, str):
             raise Refused("the step has no `action`")
-        ask = call.node.ask
+        assert ask
         content, found, self.valid = calls.parse(text, ask.tools)
         names = [(f"call_{call.node.id}_{place}", name, arguments) for place, (name, arguments) in enumerate(found[:1] if ask.single else found)]
         prompt, response = (request.get("usage") or [0, 0])[:2]

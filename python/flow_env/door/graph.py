@@ -19,7 +19,8 @@ class Node:
     """One call."""
 
     id: str
-    ask: Ask
+    length: int
+    """How many messages it has. The messages themselves aren't kept: each call has those of the calls before it again."""
     on: Optional["Node"]
     since: int
     fork: Optional[str]
@@ -29,6 +30,7 @@ class Node:
     chain: str
     """Names its messages, tools and model."""
     state: str
+    """Names its messages and the names of its tools, whatever the model."""
     family: str
     """Names its tools, its model and its system message."""
     begin: str
@@ -57,9 +59,9 @@ class Graph:
         system = plain[0] if plain and plain[0][0] == "system" else None
         family = digest([setting, system])
         begin = digest(next((message for message in plain if message[0] == "user"), None))
-        state = digest([chain, sorted(tool["function"]["name"] for tool in ask.tools)])
-        node = Node(digest([question, count])[:16], ask, on, since, None, on.depth + 1 if on else 0, count, chain, state, family, begin)
-        node.fork = self.reason(node)
+        state = digest([plain, sorted(tool["function"]["name"] for tool in ask.tools)])
+        node = Node(digest([question, count])[:16], len(plain), on, since, None, on.depth + 1 if on else 0, count, chain, state, family, begin)
+        node.fork = self.reason(node, system is not None)
         if on:
             on.successors += 1
         self.nodes.append(node)
@@ -87,8 +89,8 @@ class Graph:
         nodes.sort(key=lambda node: (node.id not in ids, node.answer is not None and self.plain(node.answer) != self.plain(message), node.count))
         return nodes[0] if nodes else None
 
-    def reason(self, node: Node) -> Optional[str]:
-        """Why a call is no plain continuation."""
+    def reason(self, node: Node, told: bool) -> Optional[str]:
+        """Why a call is no plain continuation; `told` says that it has a system message."""
         if node.count:
             return "again"
         if node.on is not None:
@@ -96,12 +98,11 @@ class Graph:
         if not self.nodes:
             return None
         kin = [other for other in self.nodes if other.family == node.family]
-        told = node.ask.messages[0]["role"] == "system"
         same = [other for other in kin if other.begin == node.begin]
         if not same and node.family != self.nodes[0].family:
             return "sub_agent"
-        longest = max((len(other.ask.messages) for other in same or (kin if told else ())), default=0)
-        return "compacted" if len(node.ask.messages) < longest else "edited"
+        longest = max((other.length for other in same or (kin if told else ())), default=0)
+        return "compacted" if node.length < longest else "edited"
 
     def plain(self, message: Json) -> List[Any]:
         """A message without ids and without what differs between equal episodes."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from asyncio.subprocess import Process
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional, Sequence
+from typing import Dict, List, Mapping, Optional, Sequence, Set
 
 OUTPUT = 1 << 20
 """So many bytes of standard output are kept: the last ones."""
@@ -39,7 +40,6 @@ class Program:
         self.complaints = bytearray()
         self.process: Optional[Process] = None
         self.pipes: List["asyncio.Task[None]"] = []
-        self.killed = False
 
     async def start(self, command: Sequence[str], folder: str, env: Mapping[str, str], given: str) -> None:
         """Starts it; `given` is the file of its standard input."""
@@ -64,33 +64,24 @@ class Program:
         assert self.process
         status = await self.process.wait()
         self.kill()
+        await swept(self.mark)
         await asyncio.wait(self.pipes, timeout=DRAIN)
         return status
 
     def kill(self) -> None:
-        """Kills the group, and such children as have left it."""
-        if self.process is None:
-            return
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass
-        for _ in range(0 if self.killed else ROUNDS):
-            left = marked(self.mark)
-            for pid in left:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except (ProcessLookupError, PermissionError):
-                    pass
-            if not left:
-                break
-        self.killed = True
+        """Kills the group."""
+        if self.process is not None:
+            try:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                pass
 
     async def end(self) -> None:
-        """Kills it and waits until it is gone."""
+        """Kills it with all its children and waits until they are gone."""
         if self.process is not None:
             self.kill()
             await self.process.wait()
+            await swept(self.mark)
             for pipe in self.pipes:
                 pipe.cancel()
 
@@ -113,13 +104,30 @@ async def kept(stream: asyncio.StreamReader, into: bytearray, most: int) -> None
         del into[:max(0, len(into) - most)]
 
 
-def marked(mark: bytes) -> List[int]:
-    """The processes with this text in their environment (Linux; none elsewhere)."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if mark in entry.read_bytes():
-                found.append(int(entry.parent.name))
-        except OSError:
-            continue
-    return [pid for pid in found if pid != os.getpid()]
+MARKS: Set[bytes] = set()
+SWEEP = asyncio.Lock()
+
+
+async def swept(mark: bytes) -> None:
+    """Kills the processes with this text in their environment. One look at all processes serves everybody who waits for it."""
+    MARKS.add(mark)
+    async with SWEEP:
+        if mark in MARKS:
+            batch = set(MARKS)
+            await asyncio.get_running_loop().run_in_executor(None, sweep, re.compile(b"|".join(map(re.escape, sorted(batch)))))
+            MARKS.difference_update(batch)
+
+
+def sweep(marks: "re.Pattern[bytes]") -> None:
+    """Kills the processes in whose environment one of the marks stands (Linux; none elsewhere)."""
+    for _ in range(ROUNDS):
+        left = False
+        for entry in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                if marks.search(entry.read_bytes()):
+                    os.kill(int(entry.parent.name), signal.SIGKILL)
+                    left = True
+            except OSError:
+                continue
+        if not left:
+            return

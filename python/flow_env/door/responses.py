@@ -112,9 +112,10 @@ class Responses(Chat):
             elif kind:
                 item["namespace"] = kind
             output.append(item)
-        store.update({item["id"]: item for item in output})
-        store[self.prefix + call_id] = [*ask.extra["messages"], answer(reply)]
         body = ask.extra["body"]
+        if body.get("store") is not False:
+            store.update({item["id"]: item for item in output})
+            store[self.prefix + call_id] = [*ask.extra["messages"], answer(reply)]
         return {
             "id": self.prefix + call_id, "object": "response", "created_at": int(time.time()), "model": ask.model,
             "status": "incomplete" if reply.cut else "completed", "incomplete_details": {"reason": "max_output_tokens"} if reply.cut else None,
