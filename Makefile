@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-python worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated hostile reproduce-lamer reproduce-empo2 reproduce-eapo reproduce-scienceworld reproduce-slea-rl reproduce-papers reproduce-smollm2 parity-models parity-webshop interop-models tensorboard bench-gpu
+.PHONY: run test test-python door worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated hostile reproduce-lamer reproduce-empo2 reproduce-eapo reproduce-scienceworld reproduce-slea-rl reproduce-papers reproduce-smollm2 parity-models parity-webshop interop-models tensorboard bench-gpu
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -102,6 +102,18 @@ generated: $(FETCH)
 # One digest on 1, 2 and 4 workers, in 2 and 3 processes, with staleness 0 and 1, and replayed on other numbers of workers.
 digests: build
 	python3 tests/soak/digests.py
+
+# The door for agent programs with the clients of OpenAI, Anthropic, LangGraph, Pydantic AI and smolagents from PyPI, each an unchanged program, and programs
+# whose sub-agents overlap: one digest on any number of workers and after kills.
+door: build .venv-agents/made-from
+	target/release/flow env install program
+	cd python && ../.venv-agents/bin/python -W ignore -m unittest tests.test_door tests.test_door_calls tests.test_door_clients
+	python3 tests/soak/agents.py
+
+.venv-agents/made-from: python/requirements/program.txt python/tests/clients.txt
+	python3 -m venv .venv-agents
+	.venv-agents/bin/python -m pip install --quiet -r python/requirements/program.txt -r python/tests/clients.txt
+	cat $^ > $@
 
 # One of two processes killed, 20 times: the other ends within 5 seconds.
 killed: build
