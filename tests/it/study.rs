@@ -119,7 +119,7 @@ fn a_study_is_made_once_and_says_where_its_cells_come_from() {
         method.replace("**", "").starts_with(&format!("| method | {mean:.1} ({deviation:.1}); {sign}{difference}, {verdict} |")),
         "{method}"
     );
-    for words in ["for the 2 distinct comparisons", "a row's difference from `start`", "with 80% power at p 0.05 over 2"] {
+    for words in ["for the 2 distinct comparisons", "a row's difference from `start`", "With 80% power, at p 0.05 / 2"] {
         assert!(page_text.contains(words), "{words}: {page_text}");
     }
     assert_eq!(ask(&home.join("method-1"), "select max(iteration) as last from rollout")[0]["last"], 2);
@@ -316,7 +316,7 @@ fn mistakes_in_a_study_have_their_places() {
         ("actor: start", "actor: strat", "study.yaml:8:", "there is no run `strat` in this study"),
         ("seeds: [7]", "seeds: [7, 8]", "study.yaml:8:", "`method` runs under seed 1, and `start` has the seeds [7, 8]"),
         ("datasets/minesweeper-4x4", "datasets/minesweper-4x4", "study.yaml:10:", "/datasets/minesweper-4x4"),
-        ("measurement: panel", "measurement: pannel", "study.yaml:15:", "there is no measurement `pannel`"),
+        ("measurement: panel", "measurement: pannel", "study.yaml:16:", "there is no measurement `pannel`"),
         ("run: method, less", "run: methot, less", "study.yaml:18:", "there is no run `methot`"),
         ("measurement: panel", "picture: pass@9\n    measurement: panel", "study.yaml:13:", "there is no column `pass@9`"),
         (

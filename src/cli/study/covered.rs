@@ -16,12 +16,12 @@ pub fn covered(study: &Study, table: &TableSpec, cells: &[Vec<TableCell>], compa
         text += " Where one or two seeds lie far from all others, the number of seeds of either kind takes the interval's place, and p is that of a sign test over seeds.";
     }
     let mut on = Vec::new();
-    on.extend(table.rows.iter().any(|row| row.less.is_some()).then(|| "the difference that a row is".to_owned()));
-    on.extend(table.comparator().map(|against| format!("a row's difference from `{}`, which stands behind it", against.name)));
+    on.extend(table.rows.iter().any(|row| row.less.is_some()).then(|| "the difference in a row".to_owned()));
+    on.extend(table.comparator().map(|against| format!("a row's difference from `{}`, which follows its value", against.name)));
     if !on.is_empty() {
         text += &format!(
-            " The verdict is on {}, paired by seed and by what tasks they share: p is two-sided and adjusted by Holm's method for the {comparisons} distinct comparisons of \
-             this page, and a p of at most {ERROR} is significant; the interval beside it is of 95% and not adjusted.",
+            " The verdict is on {}, paired by seed, and by task where both were measured on one panel. p is two-sided and adjusted by Holm's method for the {comparisons} \
+             distinct comparisons of this page; a difference is significant if p is at most {ERROR}. The 95% interval is not adjusted.",
             on.join(", or on ")
         );
     }
@@ -108,7 +108,7 @@ pub fn power(comparisons: &Comparisons, place: usize, table: &TableSpec) -> Stri
         return String::new();
     }
     format!(
-        " At this spread a difference is found with 80% power at p {ERROR} over {} (the hardest step of Holm's method) if it is as large as: {}.",
+        " With 80% power, at p {ERROR} / {} (the first step of Holm's method), this table detects a difference of: {}.",
         comparisons.count,
         columns.join(", ")
     )
