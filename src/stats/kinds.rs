@@ -1,12 +1,13 @@
 //! Seeds of two kinds: of ten, say, two learn and eight don't.
 
-/// The seeds below and above the widest gap between neighbouring values, as number and mean, where a mean's interval would rest on one or two
-/// of them: there are five seeds or more, the gap is above three quarters of the whole range, and one side has fewer than three seeds.
+/// The seeds below and above the widest gap between neighbouring values, each as number and mean, if seeds are of two kinds and few are of one.
+/// The rule: there are at least five seeds, the gap exceeds three quarters of the whole range, and one side has fewer than three seeds. A mean's
+/// interval would then rest on one or two seeds.
 ///
-/// Of ten seeds of which each learns with probability 0.2, Student's interval covers 89% at 95%: it is of width 0 where none learns (11%),
-/// and of one or two learners it has hardly any notion. This rule gives the number of seeds in more than half of such studies. Where no seed
-/// of ten learns nothing tells that another one would, so there no rule helps. Normal values meet the rule in 4.5% of studies with five seeds,
-/// 1.4% with six, 0.02% with ten. Of fewer than five seeds, two kinds can't be told from a chance gap.
+/// Simulated (`coverage.rs`), ten seeds of which each learns with probability 0.2: Student's interval covers 89% at 95%. The rule applies in 56% of
+/// the studies. In 11% no seed learns, and nothing in the data tells that another one would: no rule helps there. The other intervals cover. Of
+/// twenty such seeds, intervals cover 98% with the rule and 92% without. Normal values meet the rule in 4.5% of studies with five
+/// seeds, 1.4% with six and 0.02% with ten. With fewer than five, two kinds look like chance.
 pub fn two_kinds(values: &[f64]) -> Option<[(usize, f64); 2]> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
