@@ -6,7 +6,11 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
+<<<<<<< HEAD
 .PHONY: run test test-python door worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated hostile reproduce-lamer reproduce-empo2 reproduce-eapo reproduce-scienceworld reproduce-slea-rl reproduce-papers reproduce-smollm2 parity-models parity-webshop interop-models tensorboard bench-gpu
+=======
+.PHONY: run test test-python worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce-lamer reproduce-empo2 reproduce-eapo reproduce-scienceworld reproduce-slea-rl reproduce-papers reproduce-smollm2 parity-models parity-webshop interop-models tensorboard bench-gpu
+>>>>>>> stats
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -98,6 +102,10 @@ staleness: build
 # Valid pipelines drawn at random, each on 1, 2 and 4 workers with one digest. N=1000 draws as many.
 generated: $(FETCH)
 	FLOW_GENERATED=$(or $(N),500) OMP_NUM_THREADS=1 $(CARGO) test --release --test it generated:: -- --nocapture
+
+# How often the intervals of `flow study` cover what they name: simulated studies in sixteen settings. N=20000 simulates as many of each.
+coverage: $(FETCH)
+	FLOW_COVERAGE=$(or $(N),4000) $(CARGO) test --release --lib stats::coverage -- --nocapture
 
 # One digest on 1, 2 and 4 workers, in 2 and 3 processes, with staleness 0 and 1, and replayed on other numbers of workers.
 digests: build

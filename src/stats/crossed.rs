@@ -1,169 +1,151 @@
 //! How sure one can be of a mean over seeds and tasks, both drawn: seeds of a training, and tasks that each of them was measured on.
 
+use super::student::{student, tail};
 use super::Interval;
-use crate::seed::Random;
 
-/// One draw, with replacement: which seeds, and which tasks, the same ones for every seed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Draw {
-    /// Places of seeds.
-    pub seeds: Vec<usize>,
-    /// Places of tasks.
-    pub tasks: Vec<usize>,
+/// A mean, and its variance in two parts.
+///
+/// The interval is mean +- t * s. s is the root of the sum of both parts, and t the mean of Student's quantiles for each part, weighted by the
+/// parts (Cochran and Cox 1950, for two samples of unequal variance). At 95% it covers 94 to 97.5%, whichever part dominates: `coverage.rs`
+/// simulates it. The exception are three seeds with effects of an even distribution that outweigh all else: 92%, as of Student's t.
+///
+/// Two other methods cover less well. Satterthwaite's degrees of freedom are estimated, from two with three seeds: intervals of 95% then cover
+/// 89 to 97%, and of 99.9%, which a page of fifty comparisons needs, they miss up to fifteen times too often. The pigeonhole bootstrap (Owen
+/// 2007) counts the noise of a pair of seed and task three times: it covers 99 to 100%.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    pub value: f64,
+    /// The variance that seeds bring, and with it what a pair of seed and task brings.
+    by_seed: f64,
+    /// What tasks bring beyond it.
+    by_task: f64,
+    seeds: usize,
+    tasks: usize,
 }
 
-/// Draws of as many seeds and as many tasks as there are, both with replacement (the pigeonhole bootstrap, Owen 2007).
-pub fn draws(seeds: usize, tasks: usize, count: usize, seed: u64) -> Vec<Draw> {
-    let mut random = Random::new(seed);
-    let mut some = |n: usize| (0..n).map(|_| random.below(n)).collect::<Vec<_>>();
-    (0..count).map(|_| Draw { seeds: some(seeds), tasks: some(tasks) }).collect()
-}
-
-/// The interval of `level` around `value`, which is a mean over `seeds` seeds, from what it came to in each draw: their deviation, larger by
-/// sqrt(n / (n - 1)), since a draw of n seeds varies by (n - 1) / n of what n new ones would, times Student's t with n - 1 degrees of
-/// freedom. Few seeds so make it wide, as they should. `None` for fewer than two seeds.
-pub fn over_draws(value: f64, drawn: &[f64], seeds: usize, level: f64) -> Option<Interval> {
-    if seeds < 2 || drawn.len() < 2 {
-        return None;
+impl Estimate {
+    /// The mean of one value a seed, of seeds alone (Student 1908). `None` for fewer than two seeds.
+    pub fn of_seeds(values: &[f64]) -> Option<Estimate> {
+        let (seeds, n) = (values.len(), values.len() as f64);
+        let value = values.iter().sum::<f64>() / n;
+        let variance = values.iter().map(|v| (v - value).powi(2)).sum::<f64>() / (n - 1.0);
+        (seeds > 1).then_some(Estimate { value, by_seed: variance / n, by_task: 0.0, seeds, tasks: 0 })
     }
-    let mean = drawn.iter().sum::<f64>() / drawn.len() as f64;
-    let variance = drawn.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (drawn.len() - 1) as f64;
-    let n = seeds as f64;
-    let reach = student((1.0 + level) / 2.0, n - 1.0) * (variance * n / (n - 1.0)).sqrt();
-    Some(Interval { value, low: value - reach, high: value + reach })
-}
 
-/// The interval of `level` of the mean of one value a seed: mean +- t * s / sqrt(n), s the sample deviation (Student 1908). `None` for fewer
-/// than two seeds.
-pub fn of_seeds(values: &[f64], level: f64) -> Option<Interval> {
-    let n = values.len() as f64;
-    if values.len() < 2 {
-        return None;
-    }
-    let mean = values.iter().sum::<f64>() / n;
-    let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0);
-    let reach = student((1.0 + level) / 2.0, n - 1.0) * (variance / n).sqrt();
-    Some(Interval { value: mean, low: mean - reach, high: mean + reach })
-}
-
-/// The quantile at `p` (above a half) of Student's t distribution with `freedom` degrees of freedom, by halving: its distribution function
-/// is 1 - I(freedom / (freedom + t^2); freedom / 2, 1 / 2) / 2, I the regularised incomplete beta function.
-pub fn student(p: f64, freedom: f64) -> f64 {
-    let upper = |t: f64| beta(freedom / (freedom + t * t), freedom / 2.0, 0.5) / 2.0;
-    let (mut low, mut high) = (0.0, 1.0);
-    while upper(high) > 1.0 - p && high < 1e12 {
-        high *= 2.0;
-    }
-    for _ in 0..200 {
-        let middle = (low + high) / 2.0;
-        if upper(middle) > 1.0 - p {
-            low = middle;
-        } else {
-            high = middle;
+    /// The mean `value` of a matrix with a row a seed and a column a task, both drawn, by the analysis of variance of two crossed random
+    /// effects without repetition: MSA / (RC) is the seeds' part, max(MSB - MSE, 0) / (RC) the tasks'. `None` for fewer than two of either,
+    /// and where rows differ in length.
+    pub fn crossed(value: f64, matrix: &[Vec<f64>]) -> Option<Estimate> {
+        let (seeds, tasks) = (matrix.len(), matrix.first().map_or(0, Vec::len));
+        if seeds < 2 || tasks < 2 || matrix.iter().any(|row| row.len() != tasks) {
+            return None;
         }
+        let (r, c) = (seeds as f64, tasks as f64);
+        let of_seed: Vec<f64> = matrix.iter().map(|row| row.iter().sum::<f64>() / c).collect();
+        let of_task: Vec<f64> = (0..tasks).map(|j| matrix.iter().map(|row| row[j]).sum::<f64>() / r).collect();
+        let mean = of_seed.iter().sum::<f64>() / r;
+        let squares = |means: &[f64]| means.iter().map(|m| (m - mean).powi(2)).sum::<f64>();
+        let rest = |(row, a): (&Vec<f64>, &f64)| row.iter().zip(&of_task).map(|(x, b)| (x - a - b + mean).powi(2)).sum::<f64>();
+        let msa = c * squares(&of_seed) / (r - 1.0);
+        let msb = r * squares(&of_task) / (c - 1.0);
+        let mse = matrix.iter().zip(&of_seed).map(rest).sum::<f64>() / ((r - 1.0) * (c - 1.0));
+        Some(Estimate { value, by_seed: msa / (r * c), by_task: (msb - mse).max(0.0) / (r * c), seeds, tasks })
     }
-    (low + high) / 2.0
+
+    /// The standard error.
+    fn error(&self) -> f64 {
+        (self.by_seed + self.by_task).sqrt()
+    }
+
+    /// The quantile at `p` of the value's distance from the truth, in standard errors.
+    fn quantile(&self, p: f64) -> f64 {
+        let of = |n: usize| student(p, n as f64 - 1.0);
+        if self.by_task == 0.0 {
+            return of(self.seeds);
+        }
+        (self.by_seed * of(self.seeds) + self.by_task * of(self.tasks)) / (self.by_seed + self.by_task)
+    }
+
+    /// The interval of `level`.
+    pub fn interval(&self, level: f64) -> Interval {
+        let reach = self.error() * self.quantile((1.0 + level) / 2.0);
+        Interval { value: self.value, low: self.value - reach, high: self.value + reach }
+    }
+
+    /// The two-sided p of the value against 0: the interval of level 1 - p ends there.
+    pub fn p(&self) -> f64 {
+        if self.value == 0.0 || self.error() == 0.0 {
+            return if self.value == 0.0 { 1.0 } else { 0.0 };
+        }
+        let distance = self.value.abs() / self.error();
+        if self.by_task == 0.0 {
+            return 2.0 * tail(distance, self.seeds as f64 - 1.0);
+        }
+        let (mut low, mut high) = (0.0, 1.0);
+        for _ in 0..50 {
+            let p = (low + high) / 2.0;
+            if self.quantile(1.0 - p / 2.0) > distance {
+                low = p;
+            } else {
+                high = p;
+            }
+        }
+        (low + high) / 2.0
+    }
+
+    /// The difference from 0 that at this spread has p at most `p` with probability `power`, nearly: the true one needs the noncentral t, which
+    /// is 5% more for three seeds, and nothing for ten.
+    pub fn detectable(&self, p: f64, power: f64) -> f64 {
+        self.error() * (self.quantile(1.0 - p / 2.0) + self.quantile(power))
+    }
 }
 
-/// The regularised incomplete beta function, by its continued fraction (Abramowitz and Stegun 1964, 26.5.8), evaluated by Lentz's method.
-fn beta(x: f64, a: f64, b: f64) -> f64 {
-    if x <= 0.0 || x >= 1.0 {
-        return x.clamp(0.0, 1.0);
-    }
-    // The fraction converges fast on this side.
-    if x > (a + 1.0) / (a + b + 2.0) {
-        return 1.0 - beta(1.0 - x, b, a);
-    }
-    let front = (gamma(a + b) - gamma(a) - gamma(b) + a * x.ln() + b * (1.0 - x).ln()).exp() / a;
-    let away = |x: f64| if x.abs() < 1e-300 { 1e-300 } else { x };
-    let (mut c, mut d) = (1.0, 1.0 / away(1.0 - (a + b) * x / (a + 1.0)));
-    let mut fraction = d;
-    for m in 1..500 {
-        let m = m as f64;
-        let even = m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m));
-        let odd = -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0));
-        let mut step = 1.0;
-        for term in [even, odd] {
-            d = 1.0 / away(1.0 + term * d);
-            c = away(1.0 + term / c);
-            step = c * d;
-            fraction *= step;
-        }
-        if (step - 1.0).abs() < 1e-15 {
-            break;
-        }
-    }
-    front * fraction
-}
-
-/// ln of the gamma function (Lanczos 1964, with the coefficients of g = 7, n = 9).
-fn gamma(x: f64) -> f64 {
-    const C: [f64; 8] = [
-        676.5203681218851,
-        -1259.1392167224028,
-        771.3234287776531,
-        -176.6150291621406,
-        12.507343278686905,
-        -0.13857109526572012,
-        9.984369578019572e-6,
-        1.5056327351493116e-7,
-    ];
-    if x < 0.5 {
-        return (std::f64::consts::PI / (std::f64::consts::PI * x).sin()).ln() - gamma(1.0 - x);
-    }
-    let x = x - 1.0;
-    let sum = C.iter().zip(1..).fold(0.9999999999998099, |sum, (c, i)| sum + c / (x + f64::from(i)));
-    let t = x + 7.5;
-    0.5 * (2.0 * std::f64::consts::PI).ln() + (x + 0.5) * t.ln() - t + sum.ln()
+/// What each task of a seed brings to a value of its tasks, whatever function of them it is: the pseudo-values of the jackknife (Tukey 1958), from the
+/// `whole` value and the one `without` each task. Those of a mean are its values themselves.
+pub fn pseudo_values(whole: f64, without: &[f64]) -> Vec<f64> {
+    let n = without.len() as f64;
+    without.iter().map(|without| n * whole - (n - 1.0) * without).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// From tables of the t distribution.
+    /// Seeds have the means 1, 3, 5, tasks 1 and 5: MSA 8, MSB 24, MSE 2. So 8/6 of seeds and 22/6 of tasks, whose root is 2.236068, times
+    /// (8 * 4.302653 + 22 * 12.706205) / 30 = 10.465258.
     #[test]
-    fn quantiles_of_student() {
-        for (p, freedom, expected) in [
-            (0.975, 1.0, 12.7062),
-            (0.975, 2.0, 4.30265),
-            (0.975, 9.0, 2.26216),
-            (0.995, 9.0, 3.24984),
-            (0.9995, 4.0, 8.61030),
-            (0.975, 1e6, 1.95997),
-        ] {
-            assert!((student(p, freedom) - expected).abs() < 1e-4 * expected, "{p} {freedom}: {}", student(p, freedom));
-        }
-        // 60, 70, 80: 4.303 * 10 / sqrt(3) = 24.84.
-        let interval = of_seeds(&[60.0, 70.0, 80.0], 0.95).unwrap();
-        assert!((interval.low - 45.159).abs() < 1e-2 && (interval.high - 94.841).abs() < 1e-2, "{interval:?}");
-        assert_eq!(of_seeds(&[1.0], 0.95), None);
+    fn an_interval_worked_by_hand() {
+        let matrix = [vec![0.0, 2.0], vec![1.0, 5.0], vec![2.0, 8.0]];
+        let estimate = Estimate::crossed(3.0, &matrix).unwrap();
+        let interval = estimate.interval(0.95);
+        assert!((interval.high - 3.0 - 23.401027).abs() < 1e-4 && (3.0 - interval.low - 23.401027).abs() < 1e-4, "{interval:?}");
+        // Where the interval of level 1 - p ends at 0.
+        let end = estimate.interval(1.0 - estimate.p()).low;
+        assert!(end.abs() < 1e-6 && estimate.p() > 0.05, "{end}");
+        assert_eq!((Estimate::crossed(3.0, &matrix[..1]), Estimate::crossed(1.0, &[vec![1.0], vec![2.0]])), (None, None));
     }
 
-    /// Ten seeds and 100 tasks, each value the sum of what its seed and its task bring, of deviation 1 and 2: the mean's is
-    /// sqrt(1 / 10 + 4 / 100) = 0.374, where the seeds alone would say 0.316.
+    /// 60, 70, 80: 4.302653 * 10 / sqrt(3) = 24.8414. 70 is 12.124356 standard errors from 0: p = 1 - 12.124356 / sqrt(2 + 147) = 0.006734.
     #[test]
-    fn both_seeds_and_tasks_count() {
-        let mut random = Random::new(7);
-        let mut normal = || (0..12).map(|_| random.unit()).sum::<f64>() - 6.0;
-        let standard = |mut values: Vec<f64>, deviation: f64| {
-            let n = values.len() as f64;
-            let mean = values.iter().sum::<f64>() / n;
-            let s = (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
-            values.iter_mut().for_each(|v| *v = (*v - mean) / s * deviation);
-            values
-        };
-        let seeds = standard((0..10).map(|_| normal()).collect(), 1.0);
-        let tasks = standard((0..100).map(|_| normal()).collect(), 2.0);
-        let value_of_draw = |draw: &Draw| {
-            let mean = |which: &[usize], values: &[f64]| which.iter().map(|i| values[*i]).sum::<f64>() / which.len() as f64;
-            mean(&draw.seeds, &seeds) + mean(&draw.tasks, &tasks)
-        };
-        let drawn: Vec<f64> = draws(10, 100, 4000, 3).iter().map(value_of_draw).collect();
-        let interval = over_draws(0.0, &drawn, 10, 0.95).unwrap();
-        let expected = student(0.975, 9.0) * (0.1f64 + 0.04).sqrt();
-        // The tasks' part is larger by 10 / 9, too.
-        assert!((interval.high / expected - 1.0).abs() < 0.06, "{} and {expected}", interval.high);
-        assert_eq!(over_draws(0.0, &drawn, 1, 0.95), None);
+    fn seeds_alone_are_students() {
+        let estimate = Estimate::of_seeds(&[60.0, 70.0, 80.0]).unwrap();
+        let interval = estimate.interval(0.95);
+        assert!((interval.low - 45.1586).abs() < 1e-3 && (interval.high - 94.8414).abs() < 1e-3, "{interval:?}");
+        assert!((estimate.p() - 0.006734).abs() < 1e-5, "{}", estimate.p());
+        // t of 0.8 with two degrees of freedom is 1.060660, so (4.302653 + 1.060660) * 5.773503.
+        assert!((estimate.detectable(0.05, 0.8) - 30.9651).abs() < 1e-3, "{}", estimate.detectable(0.05, 0.8));
+        assert_eq!((Estimate::of_seeds(&[1.0]), Estimate::of_seeds(&[])), (None, None));
+        let same = |value: f64| Estimate::of_seeds(&[value; 3]).unwrap().p();
+        assert_eq!((same(0.0), same(2.0)), (1.0, 0.0));
+    }
+
+    /// Tasks that make no difference leave the seeds' own interval; seeds that make none leave the tasks'.
+    #[test]
+    fn either_part_alone_is_its_own_interval() {
+        let close = |a: Interval, b: Interval| (a.low - b.low).abs() < 1e-9 && (a.high - b.high).abs() < 1e-9;
+        let by_seed = Estimate::crossed(2.0, &[vec![1.0; 4], vec![2.0; 4], vec![3.0; 4]]).unwrap().interval(0.95);
+        assert!(close(by_seed, Estimate::of_seeds(&[1.0, 2.0, 3.0]).unwrap().interval(0.95)), "{by_seed:?}");
+        let by_task = Estimate::crossed(2.0, &vec![vec![1.0, 2.0, 3.0]; 5]).unwrap().interval(0.95);
+        assert!(close(by_task, Estimate::of_seeds(&[1.0, 2.0, 3.0]).unwrap().interval(0.95)), "{by_task:?}");
     }
 }

@@ -44,6 +44,7 @@ measurements:
 tables:
   - title: Success
     measurement: panel
+    against: start
     rows:
       - {{ name: start, run: start, paper: "4.5" }}
       - {{ name: method, run: method }}
@@ -107,16 +108,20 @@ fn a_study_is_made_once_and_says_where_its_cells_come_from() {
     let (mean, deviation) = ((first + second) / 2.0, (first - second).abs() / 2f64.sqrt());
     let rows = |run: &str| ask(&home.join(run), "select count(*) as n from rollout")[0]["n"].as_f64().unwrap();
     assert!(page_text.contains(&format!("| start | {start:.1} | {:.0} | *4.5* |", rows("start-7"))), "{page_text}");
-    assert!(page_text.contains(&format!("| method | {mean:.1} ({deviation:.1}) |")), "{page_text}");
-    assert!(page_text.contains(&format!("| gain | {:.1} ({deviation:.1}), ", mean - start)), "{page_text}");
-    // A verdict on each difference, and what it is given by.
+    // A verdict on each difference, by its p, whether a row is the difference or stands against another: the same numbers, and so the same p.
     let gain = page_text.lines().find(|line| line.starts_with("| gain |")).unwrap();
-    assert!(["above", "below", "not told apart"].iter().any(|verdict| gain.contains(verdict)), "{gain}");
+    let (difference, verdict) = gain.split('|').nth(2).unwrap().trim().split_once(", ").unwrap();
+    assert_eq!(difference, format!("{:.1} ({deviation:.1})", mean - start));
+    assert!(["above (p ", "below (p ", "not significant (p "].iter().any(|words| verdict.starts_with(words)), "{gain}");
+    let sign = if mean > start { "+" } else { "" };
+    let method = page_text.lines().find(|line| line.starts_with("| method |")).unwrap();
     assert!(
-        page_text.contains("by its interval of seeds and of the panel's tasks, both drawn anew")
-            && page_text.contains("for all 2 comparisons"),
-        "{page_text}"
+        method.replace("**", "").starts_with(&format!("| method | {mean:.1} ({deviation:.1}); {sign}{difference}, {verdict} |")),
+        "{method}"
     );
+    for words in ["for the 2 distinct comparisons", "a row's difference from `start`", "With 80% power, at p 0.05 / 2"] {
+        assert!(page_text.contains(words), "{words}: {page_text}");
+    }
     assert_eq!(ask(&home.join("method-1"), "select max(iteration) as last from rollout")[0]["last"], 2);
 
     // What is done stays done, and notes below the tables stay.
@@ -311,14 +316,20 @@ fn mistakes_in_a_study_have_their_places() {
         ("actor: start", "actor: strat", "study.yaml:8:", "there is no run `strat` in this study"),
         ("seeds: [7]", "seeds: [7, 8]", "study.yaml:8:", "`method` runs under seed 1, and `start` has the seeds [7, 8]"),
         ("datasets/minesweeper-4x4", "datasets/minesweper-4x4", "study.yaml:10:", "/datasets/minesweper-4x4"),
-        ("measurement: panel", "measurement: pannel", "study.yaml:15:", "there is no measurement `pannel`"),
-        ("run: method, less", "run: methot, less", "study.yaml:17:", "there is no run `methot`"),
+        ("measurement: panel", "measurement: pannel", "study.yaml:16:", "there is no measurement `pannel`"),
+        ("run: method, less", "run: methot, less", "study.yaml:18:", "there is no run `methot`"),
         ("measurement: panel", "picture: pass@9\n    measurement: panel", "study.yaml:13:", "there is no column `pass@9`"),
+        (
+            "against: start",
+            "against: gain",
+            "study.yaml:14:",
+            "there is no row `gain` in this table to compare with; there are: start, method",
+        ),
         ("seeds: [1, 2]", "seeds: [1, 1, 2]", "study.yaml:5:", "the seed 1 stands there twice"),
         ("  start: {", "  ../../evil: {", "study.yaml:", "can't be a name of runs"),
         ("query: \"select count(*)", "query: \"select cuont(*)", "`rows` of `start`", "cuont"),
         ("query: \"select count(*) from rollout", "query: \"select count(*) from rolout", "`rows` of `start`", "did you mean `rollout`?"),
-        ("query: \"select", "value: \"1\", query: \"select", "study.yaml:20:", "needs either a `value` or a `query`"),
+        ("query: \"select", "value: \"1\", query: \"select", "study.yaml:21:", "needs either a `value` or a `query`"),
     ] {
         assert!(good.contains(from), "{from}");
         std::fs::write(&file, good.replacen(from, to, 1)).unwrap();
@@ -326,4 +337,14 @@ fn mistakes_in_a_study_have_their_places() {
         assert!(error.contains(message) && error.contains(place), "{from}: {error}");
         assert!(!folder.path().join("home").exists(), "nothing ran");
     }
+    // Two plain rows, and no word on which of them counts; one alone is the one.
+    let plain = good.replace("    against: start\n", "").replace("{ name: start, run: start,", "{ name: start, run: start, plain: true,");
+    std::fs::write(&file, &plain).unwrap();
+    done(flow().arg("study").arg(&file).arg("--dry-run"));
+    std::fs::write(&file, plain.replace("run: method }", "run: method, plain: true }")).unwrap();
+    let error = fails(flow().arg("study").arg(&file));
+    assert!(
+        error.contains("several rows are `plain`") && error.contains("`against: start`") && error.contains("study.yaml:12:"),
+        "{error}"
+    );
 }

@@ -1,14 +1,11 @@
-//! One cell of a table: a value for each seed, and the bootstrap over seeds and tasks.
+//! One cell of a table: a value for each seed, and what each task brings to it.
 
 use super::file::{ColumnSpec, RowSpec, TableSpec, Uncertainty};
 use super::plan::{sides, SeededRun};
 use super::values::{SeedResult, StudyValues, TaskSums};
 use crate::cli::error::{Error, Result};
 use crate::log;
-use crate::stats::{draws, of_seeds, over_draws, Draw, Interval};
-
-/// The number of bootstrap draws: enough for the second digit of a deviation.
-const DRAWS: usize = 300;
+use crate::stats::{pseudo_values, two_kinds, Estimate, Interval};
 
 /// A cell: a value for each seed, in the order of the seeds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,8 +13,8 @@ pub struct TableCell {
     pub seeds: Vec<(u64, f64)>,
     /// Seeds that aren't measured yet.
     pub missing: usize,
-    /// The mean in each bootstrap draw of seeds and tasks; empty if the measurement has no values for single tasks.
-    pub drawn: Vec<f64>,
+    /// What each task brings to each seed's value; empty if the measurement has no values for single tasks.
+    pub by_task: Vec<Vec<f64>>,
 }
 
 /// The cell's values, as far as they are there.
@@ -25,10 +22,10 @@ pub fn cell(values: &StudyValues, table: &TableSpec, row: &RowSpec, column: &Col
     let wrong = |e: Error| e.at(format!("`{}` of `{}`", column.name, row.name));
     let mut sides = sides(table, row).map(|(run, measurement)| side(values, run, measurement, column).map_err(wrong));
     let own = sides.next().transpose()?.unwrap_or_default();
-    let Some(less) = sides.next().transpose()? else { return own.cell(column).map_err(wrong) };
-    let difference = own.less(less, column).map_err(wrong)?;
+    let Some(less) = sides.next().transpose()? else { return Ok(own.cell(column)) };
+    let difference = own.less(less, column);
     match (sides.next().transpose()?, sides.next().transpose()?) {
-        (Some(other), Some(less)) => Ok(difference.beyond(other.less(less, column).map_err(wrong)?)),
+        (Some(other), Some(less)) => Ok(difference.beyond(other.less(less, column))),
         _ => Ok(difference),
     }
 }
@@ -39,7 +36,7 @@ pub fn difference(values: &StudyValues, table: &TableSpec, rows: [&RowSpec; 2], 
         let (run, measurement) = sides(table, row).next().unwrap_or((row.run.as_str(), None));
         side(values, run, measurement, column).map_err(|e| e.at(format!("`{}` of `{}`", column.name, row.name)))
     };
-    values_of(rows[0])?.less(values_of(rows[1])?, column)
+    Ok(values_of(rows[0])?.less(values_of(rows[1])?, column))
 }
 
 /// The values of a run under each of its seeds.
@@ -61,19 +58,23 @@ fn side(values: &StudyValues, run: &str, measurement: Option<&str>, column: &Col
     Ok(side)
 }
 
-/// The names of what [`drawn_figures`] gives for tasks with so many attempts.
+/// The names of [`figures`] of tasks with so many attempts.
 fn names(attempts: usize) -> Vec<String> {
     let rest = ["return", "turns", "episodes"].map(String::from);
     (1..=attempts).map(|k| format!("pass@{k}")).chain(rest).collect()
 }
 
-/// The figures of these tasks, each as often as it was drawn.
-fn drawn_figures(tasks: &[TaskSums], which: &[usize]) -> Vec<f64> {
-    let sum = |value: &dyn Fn(&TaskSums) -> f64| which.iter().map(|i| value(&tasks[*i])).sum::<f64>();
-    let (trials, episodes) = (sum(&|t| t.trials), sum(&|t| t.episodes));
-    let attempts = tasks.first().map_or(0, |task| task.won.len());
-    let pass = (0..attempts).map(|k| sum(&|t| t.won.get(k).copied().unwrap_or(0.0)) / trials.max(1.0));
-    pass.chain([sum(&|t| t.score) / episodes.max(1.0), sum(&|t| t.turns) / episodes.max(1.0), episodes]).collect()
+/// The figures of these tasks together.
+fn figures(sums: &TaskSums) -> Vec<f64> {
+    let TaskSums { won, trials, episodes, turns, score } = sums;
+    let pass = won.iter().map(|won| won / trials.max(1.0));
+    pass.chain([score / episodes.max(1.0), turns / episodes.max(1.0), *episodes]).collect()
+}
+
+/// The figures of all tasks, and of all tasks but each.
+fn figures_without_each(tasks: &[TaskSums]) -> Vec<Vec<f64>> {
+    let all = tasks.iter().fold(TaskSums::default(), |sum, task| sum.plus(task, 1.0));
+    std::iter::once(figures(&all)).chain(tasks.iter().map(|task| figures(&all.plus(task, -1.0)))).collect()
 }
 
 impl RunValues {
@@ -84,50 +85,40 @@ impl RunValues {
         let mut each = each.collect::<Option<Vec<_>>>()?;
         each.dedup();
         match each[..] {
-            [(tasks, _)] if tasks > 0 => Some(tasks),
+            [(tasks, _)] if tasks > 1 => Some(tasks),
             _ => None,
         }
     }
 
-    /// The column's value in each draw, of the seeds that stand at these places of it: a mean over them.
-    fn drawn(&self, draws: &[Draw], column: &ColumnSpec) -> Result<Vec<f64>> {
-        let Some(expression) = &column.value else { return Ok(Vec::new()) };
+    /// What each task brings to each seed's value of the column, whatever expression that is; nothing where it has no value without some task.
+    fn by_task(&self, column: &ColumnSpec) -> Vec<Vec<f64>> {
+        let (Some(expression), Some(tasks)) = (&column.value, self.tasks()) else { return Vec::new() };
         let attempts = self.results.first().and_then(|(_, f)| f.tasks.as_ref()?.first().map(|t| t.won.len())).unwrap_or(0);
-        // Each seed on the tasks of each draw, whether it was drawn itself or not.
-        let figures_in_draw = |draw: &Draw| {
-            self.results.iter().filter_map(|(_, f)| f.tasks.as_ref()).map(|tasks| drawn_figures(tasks, &draw.tasks)).collect::<Vec<_>>()
-        };
-        let rows: Vec<Vec<f64>> = draws.iter().flat_map(figures_in_draw).collect();
+        let rows: Vec<Vec<f64>> = self.results.iter().filter_map(|(_, f)| f.tasks.as_deref()).flat_map(figures_without_each).collect();
         let names = names(attempts);
         let plain = names.iter().position(|name| *name == expression.trim().trim_matches('"'));
         let values = match plain {
             Some(at) => rows.iter().map(|row| row[at]).collect(),
-            // A figure that can't be computed for a draw, such as diversity, has no interval over tasks.
+            // A figure that tasks alone don't make, such as diversity, has no interval over tasks.
             None => match log::values_of(&names, &rows, expression) {
                 Ok(values) => values,
-                Err(_) => return Ok(Vec::new()),
+                Err(_) => return Vec::new(),
             },
         };
-        let n = self.results.len();
-        let mean = |(draw, values): (&Draw, &[f64])| {
-            let places = draw.seeds.iter().map(|seed| if n == 1 { 0 } else { *seed });
-            column.scale * places.map(|place| values[place]).sum::<f64>() / draw.seeds.len() as f64
-        };
-        Ok(draws.iter().zip(values.chunks(n.max(1))).map(mean).collect())
+        if !values.iter().all(|value| value.is_finite()) {
+            return Vec::new();
+        }
+        let scaled: Vec<f64> = values.iter().map(|value| value * column.scale).collect();
+        scaled.chunks(tasks + 1).map(|seed| pseudo_values(seed[0], &seed[1..])).collect()
     }
 
-    fn cell(self, column: &ColumnSpec) -> Result<TableCell> {
-        let drawn = match self.tasks() {
-            Some(tasks) => self.drawn(&draws(self.results.len(), tasks, DRAWS, 1), column)?,
-            None => Vec::new(),
-        };
-        let seeds = self.results.iter().map(|(seed, result)| (*seed, result.value)).collect();
-        Ok(TableCell { seeds, missing: self.missing, drawn: finite(drawn) })
+    fn cell(self, column: &ColumnSpec) -> TableCell {
+        let by_task = self.by_task(column);
+        TableCell { seeds: self.results.into_iter().map(|(seed, result)| (seed, result.value)).collect(), missing: self.missing, by_task }
     }
 
-    /// Seed by seed where both have the seed; a side of one seed, such as a warm start, is taken from each. In a draw both are of the same
-    /// seeds and of the same tasks.
-    fn less(mut self, mut less: RunValues, column: &ColumnSpec) -> Result<TableCell> {
+    /// Seed by seed where both have the seed, and task by task where both are of as many; a side of one seed, such as a warm start, is taken from each.
+    fn less(mut self, mut less: RunValues, column: &ColumnSpec) -> TableCell {
         let missing = self.missing + self.results.len();
         let single = less.results.len() == 1;
         let shared = |values: &RunValues, seed: u64| values.results.iter().any(|(s, _)| *s == seed);
@@ -137,43 +128,41 @@ impl RunValues {
             less.results.retain(|(seed, _)| common_seeds.contains(seed));
             less.results.sort_by_key(|(seed, _)| common_seeds.iter().position(|s| s == seed));
         }
+        let by_task = if self.tasks() == less.tasks() { differences(&self.by_task(column), &less.by_task(column)) } else { Vec::new() };
         let subtrahend = |i: usize| less.results.get(if single { 0 } else { i }).map(|(_, result)| result.value);
         let seeds: Vec<(u64, f64)> =
             self.results.iter().enumerate().filter_map(|(i, (seed, result))| Some((*seed, result.value - subtrahend(i)?))).collect();
-        let drawn = match (self.tasks(), less.tasks()) {
-            (Some(own), Some(others)) if own == others => {
-                let draws = draws(seeds.len(), own, DRAWS, 1);
-                let (a, b) = (self.drawn(&draws, column)?, less.drawn(&draws, column)?);
-                a.iter().zip(&b).map(|(a, b)| a - b).collect()
-            }
-            _ => Vec::new(),
-        };
-        Ok(TableCell { missing: missing - seeds.len(), seeds, drawn: finite(drawn) })
+        TableCell { missing: missing - seeds.len(), seeds, by_task }
     }
 }
 
-/// Draws that have a value; none at all where some haven't.
-fn finite(drawn: Vec<f64>) -> Vec<f64> {
-    if drawn.iter().all(|value| value.is_finite()) {
-        drawn
-    } else {
-        Vec::new()
-    }
+/// Row by row, `less` being taken from each if it is one; nothing where the two don't fit.
+fn differences(own: &[Vec<f64>], less: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    let of = |i: usize| if less.len() == 1 { less.first() } else { less.get(i) };
+    let row = |(i, own): (usize, &Vec<f64>)| {
+        of(i).filter(|less| less.len() == own.len()).map(|less| own.iter().zip(less).map(|(a, b)| a - b).collect())
+    };
+    let fits = less.len() == 1 || less.len() == own.len();
+    fits.then(|| own.iter().enumerate().map(row).collect::<Option<_>>()).flatten().unwrap_or_default()
 }
 
 impl TableCell {
-    fn values(&self) -> Vec<f64> {
+    pub fn values(&self) -> Vec<f64> {
         self.seeds.iter().map(|(_, value)| *value).collect()
     }
 
-    /// This difference less another one, seed by seed where both have the seed. Draws of as many seeds and tasks are the same draws.
+    /// This difference less another one, seed by seed where both have the seed.
     fn beyond(self, other: TableCell) -> TableCell {
         let seeds = self.seeds.len() + self.missing;
         let of = |seed: u64| other.seeds.iter().find(|(s, _)| *s == seed).map(|(_, value)| *value);
         let common: Vec<(u64, f64)> = self.seeds.iter().filter_map(|(seed, value)| Some((*seed, value - of(*seed)?))).collect();
         let same = common.len() == self.seeds.len() && common.len() == other.seeds.len();
-        let drawn = if same { self.drawn.iter().zip(&other.drawn).map(|(a, b)| a - b).collect() } else { Vec::new() };
-        TableCell { missing: seeds - common.len(), seeds: common, drawn }
+        let by_task = if same && self.seeds.iter().zip(&other.seeds).all(|(a, b)| a.0 == b.0) {
+            differences(&self.by_task, &other.by_task)
+        } else {
+            Vec::new()
+        };
+        TableCell { missing: seeds - common.len(), seeds: common, by_task }
     }
 
     /// The mean over the seeds that are there.
@@ -182,10 +171,25 @@ impl TableCell {
         (n > 0).then(|| self.values().iter().sum::<f64>() / n as f64)
     }
 
-    /// The mean's interval of `level`: over seeds and tasks where the measurement tells of tasks, else over seeds.
-    pub fn interval(&self, level: f64) -> Option<Interval> {
-        let over = over_draws(self.mean()?, &self.drawn, self.seeds.len(), level);
-        over.or_else(|| of_seeds(&self.values(), level))
+    /// The mean with its variance: over seeds and tasks where the measurement tells of tasks, else over seeds. None where seeds are of two kinds, and
+    /// for fewer than two of them.
+    pub fn estimate(&self) -> Option<Estimate> {
+        let values = self.values();
+        if two_kinds(&values).is_some() {
+            return None;
+        }
+        Estimate::crossed(self.mean()?, &self.by_task).or_else(|| Estimate::of_seeds(&values))
+    }
+
+    /// The mean's interval of 95%.
+    pub fn interval(&self) -> Option<Interval> {
+        self.estimate().map(|estimate| estimate.interval(0.95))
+    }
+
+    /// How many seeds are of either kind, where they are of two.
+    pub fn kinds(&self, digits: usize) -> Option<String> {
+        let [(few, low), (many, high)] = two_kinds(&self.values())?;
+        Some(format!("{few} of {} seeds near {low:.digits$}, {many} near {high:.digits$}", self.seeds.len()))
     }
 
     /// Mean over seeds, and how much they differ where there are several.
@@ -193,9 +197,12 @@ impl TableCell {
         let values = self.values();
         let n = values.len() as f64;
         let Some(mean) = self.mean() else { return "-".into() };
-        let text = match (spread, self.interval(0.95)) {
+        let text = match (spread, self.interval()) {
             (Uncertainty::Interval, Some(i)) => format!("{mean:.digits$} ({:.digits$} to {:.digits$})", i.low, i.high),
-            (Uncertainty::Deviation, Some(_)) => {
+            (Uncertainty::Interval, None) => {
+                format!("{mean:.digits$}{}", self.kinds(digits).map_or("".into(), |kinds| format!(" ({kinds})")))
+            }
+            (Uncertainty::Deviation, _) if values.len() > 1 => {
                 let deviation = (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
                 format!("{mean:.digits$} ({deviation:.digits$})")
             }
@@ -219,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_cell_says_how_sure_it_is() {
-        let cell = |values: &[f64], missing| TableCell { seeds: (1..).zip(values.iter().copied()).collect(), missing, drawn: vec![] };
+        let cell = |values: &[f64], missing| TableCell { seeds: (1..).zip(values.iter().copied()).collect(), missing, by_task: vec![] };
         // 60, 70, 80: deviation 10; 4.303 * 10 / sqrt(3) = 24.84.
         assert_eq!(cell(&[60.0, 70.0, 80.0], 0).text(1, Uncertainty::Deviation), "70.0 (10.0)");
         assert_eq!(cell(&[60.0, 70.0, 80.0], 0).text(1, Uncertainty::Interval), "70.0 (45.2 to 94.8)");
@@ -232,29 +239,65 @@ mod tests {
     /// What notes are worth to one method, 8 and 10 points, beyond what they are worth to another, 5 and 3: 3 and 7.
     #[test]
     fn a_difference_of_differences_is_taken_seed_by_seed() {
-        let cell = |values: &[(u64, f64)]| TableCell { seeds: values.to_vec(), missing: 0, drawn: vec![1.0, 2.0] };
-        let beyond = cell(&[(1, 8.0), (2, 10.0)]).beyond(cell(&[(2, 3.0), (1, 5.0)]));
-        assert_eq!((beyond.seeds, beyond.missing, beyond.drawn), (vec![(1, 3.0), (2, 7.0)], 0, vec![0.0, 0.0]));
+        let cell = |values: &[(u64, f64)]| TableCell { seeds: values.to_vec(), missing: 0, by_task: vec![vec![1.0, 2.0]; values.len()] };
+        let beyond = cell(&[(1, 8.0), (2, 10.0)]).beyond(cell(&[(1, 5.0), (2, 3.0)]));
+        assert_eq!((beyond.seeds, beyond.missing, beyond.by_task), (vec![(1, 3.0), (2, 7.0)], 0, vec![vec![0.0; 2]; 2]));
         let fewer = cell(&[(1, 8.0), (2, 10.0)]).beyond(cell(&[(1, 5.0)]));
-        assert_eq!((fewer.seeds, fewer.missing, fewer.drawn), (vec![(1, 3.0)], 1, vec![]));
+        assert_eq!((fewer.seeds, fewer.missing, fewer.by_task), (vec![(1, 3.0)], 1, vec![]));
     }
 
-    /// Two seeds on two tasks, of which the one is always won and the other never: seeds agree, and a draw of tasks has 0, a half or 1.
+    /// Six seeds, of which one learns: the page says how many, and no interval.
     #[test]
-    fn tasks_are_drawn_as_seeds_are() {
-        let answer = json!({ "samples": 1, "by_task": { "won": [[1], [0]], "episodes": [1, 1], "turns": [3, 5], "return": [1, 0] } });
-        let side =
-            || RunValues { results: (1..3).map(|seed| (seed, SeedResult { value: 50.0, tasks: tasks(&answer) })).collect(), missing: 0 };
-        let column =
-            |value: &str| ColumnSpec { name: "x".into(), value: Some(value.into()), query: None, lower: false, scale: 100.0, digits: 1 };
-        for value in ["\"pass@1\"", "\"pass@1\" + 0"] {
-            let cell = side().cell(&column(value)).unwrap();
-            assert!(cell.drawn.len() == DRAWS && cell.drawn.iter().all(|v| [0.0, 50.0, 100.0].contains(v)), "{:?}", cell.drawn);
-            let interval = cell.interval(0.95).unwrap();
-            assert!(interval.high - interval.low > 200.0, "two seeds tell little: {interval:?}");
-        }
-        let none = side().less(side(), &column("\"pass@1\"")).unwrap();
-        assert!(none.drawn.iter().all(|v| *v == 0.0) && none.interval(0.95).unwrap().high == 0.0, "paired by task and seed");
-        assert!(side().cell(&column("diversity")).unwrap().drawn.is_empty(), "what no draw has");
+    fn seeds_of_two_kinds_are_counted() {
+        let seeds = (1..).zip([2.0, 90.0, 1.0, 3.0, 2.0, 2.0]).collect();
+        let cell = TableCell { seeds, missing: 0, by_task: vec![] };
+        assert_eq!(cell.text(0, Uncertainty::Interval), "17 (5 of 6 seeds near 2, 1 near 90)");
+        assert_eq!((cell.text(0, Uncertainty::Deviation).as_str(), cell.interval()), ("17 (36)", None));
+    }
+
+    fn column(value: &str) -> ColumnSpec {
+        ColumnSpec { name: "x".into(), value: Some(value.into()), query: None, lower: false, scale: 100.0, digits: 1 }
+    }
+
+    /// Two seeds on four tasks, in two attempts at each.
+    fn side(won: [[[u32; 2]; 4]; 2]) -> RunValues {
+        let result = |won: &[[u32; 2]; 4]| {
+            let answer =
+                json!({ "samples": 1, "by_task": { "won": won, "episodes": [1, 1, 2, 2], "turns": [3, 5, 8, 8], "return": [1, 0, 1, 0] } });
+            SeedResult { value: 50.0, tasks: tasks(&answer) }
+        };
+        RunValues { results: (1..3).zip(won.iter().map(result)).collect(), missing: 0 }
+    }
+
+    fn near(matrix: &[Vec<f64>], expected: &[[f64; 4]]) -> bool {
+        let row = |(row, expected): (&Vec<f64>, &[f64; 4])| row.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9);
+        matrix.len() == expected.len() && matrix.iter().zip(expected).all(row)
+    }
+
+    /// What a task brings to a mean is its own value. What it brings to a ratio is worked by hand: of four tasks one is won at first and one
+    /// more then, a third of those that were lost. Without the first 1/3, without the second 0/2, without either other 1/2; 4/3 less thrice these.
+    #[test]
+    fn a_task_brings_its_own_value_to_a_mean_and_to_any_expression() {
+        let won = [[1, 1], [0, 1], [0, 0], [0, 0]];
+        let both = || side([won, won]);
+        assert!(near(&both().cell(&column("\"pass@1\"")).by_task, &[[100.0, 0.0, 0.0, 0.0]; 2]));
+        let recovered = both().cell(&column("(\"pass@2\" - \"pass@1\") / (1 - \"pass@1\")")).by_task;
+        assert!(near(&recovered, &[[100.0 / 3.0, 400.0 / 3.0, -50.0 / 3.0, -50.0 / 3.0]; 2]), "{recovered:?}");
+        // Return is a ratio, too, since tasks have one or two episodes: 2/6; without the first 1/5.
+        let returns = both().cell(&column("return")).by_task;
+        assert!((returns[0][0] - 100.0 * (4.0 * 2.0 / 6.0 - 3.0 / 5.0)).abs() < 1e-9, "{returns:?}");
+        assert!(both().cell(&column("diversity")).by_task.is_empty(), "tasks alone don't make it");
+        assert!(side([[[1, 1]; 4], won]).cell(&column("1 / (1 - \"pass@1\")")).by_task.is_empty(), "of no task lost there is none");
+    }
+
+    #[test]
+    fn differences_are_paired_by_task_and_seed() {
+        let (one, other) = ([[1, 1], [0, 1], [0, 0], [0, 0]], [[0, 0], [1, 1], [0, 0], [1, 1]]);
+        let none = side([one, other]).less(side([one, other]), &column("\"pass@1\""));
+        assert!(none.by_task.iter().flatten().all(|v| *v == 0.0) && none.interval().unwrap().high == 0.0, "{none:?}");
+        let mut start = side([other, other]);
+        start.results.truncate(1);
+        let gain = side([one, other]).less(start, &column("\"pass@1\""));
+        assert!(near(&gain.by_task, &[[100.0, -100.0, 0.0, -100.0], [0.0; 4]]), "{gain:?}");
     }
 }

@@ -60,6 +60,17 @@ impl Study {
     }
 }
 
+impl TableSpec {
+    /// The row that verdicts are given against.
+    pub fn comparator(&self) -> Option<&RowSpec> {
+        let mut plain = self.rows.iter().filter(|row| row.plain);
+        match &self.against {
+            Some(name) => self.rows.iter().find(|row| row.name == *name),
+            None => plain.next().filter(|_| plain.next().is_none()),
+        }
+    }
+}
+
 /// A run, once a seed.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -125,6 +136,10 @@ pub struct TableSpec {
     /// What is measured of each row, if the row doesn't say.
     #[serde(default)]
     pub measurement: Option<String>,
+    /// The row that verdicts are given against, by its name: each other row that is neither `plain` nor a difference is compared with it, column by
+    /// column. It is named before anything is measured: the best of several rows, chosen from what was measured, is too high to be a fair opponent.
+    #[serde(default)]
+    pub against: Option<String>,
     /// What stands beside a mean over seeds.
     #[serde(default)]
     pub spread: Uncertainty,
@@ -150,7 +165,8 @@ pub enum Uncertainty {
     /// Their standard deviation (of a sample, n - 1).
     #[default]
     Deviation,
-    /// The mean's 95% interval: over seeds and tasks, both drawn anew, where a measurement tells of tasks; else over seeds, by Student's t.
+    /// The mean's 95% interval: over seeds and tasks, both drawn anew, where a measurement tells of tasks (crossed random effects); else over
+    /// seeds, by Student's t. Where one or two of five seeds or more lie far from all others, the number of seeds instead.
     Interval,
 }
 
@@ -171,7 +187,7 @@ pub struct RowSpec {
     /// they are worth to another.
     #[serde(default)]
     pub beyond: Option<DifferenceSpec>,
-    /// Whether it is a plain method: on every row that is none a verdict is given against the best of them.
+    /// Whether it is a baseline: no verdict is given on it. Where the table has no `against`, its only plain row is what it is against.
     #[serde(default)]
     pub plain: bool,
     /// What the paper has here, as it is to be printed.

@@ -1,6 +1,7 @@
 //! `flow study`: a paper's table as a file. Trains what is missing, measures it, writes the tables; goes on where it was left.
 
 mod cell;
+mod covered;
 mod file;
 mod lines;
 mod page;

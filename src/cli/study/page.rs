@@ -1,11 +1,12 @@
 //! The tables of a study, as Markdown.
 
 use super::cell::{cell, TableCell};
-use super::file::{ColumnSpec, RowSpec, Study, TableSpec, Uncertainty};
+use super::covered::{covered, power};
+use super::file::{RowSpec, TableSpec};
 use super::lines::{self, Line};
 use super::plan::{sides, SeededMeasurement, SeededRun};
 use super::values::StudyValues;
-use super::verdict::{comparisons, level, verdict, DifferenceVerdict};
+use super::verdict::{Comparisons, Direction};
 use super::work::command_line;
 use crate::cli::error::{Error, Result};
 
@@ -28,8 +29,9 @@ pub fn page(values: &StudyValues, command: &str, before: &str) -> Result<StudyPa
     }
     let mut pictures = Vec::new();
     let stem = study.page.file_stem().map_or("study".into(), |stem| stem.to_string_lossy());
-    for table in &study.tables {
-        text += &format!("\n{}", markdown(values, table)?);
+    let comparisons = Comparisons::of(values)?;
+    for (place, table) in study.tables.iter().enumerate() {
+        text += &format!("\n{}", markdown(values, &comparisons, place, table)?);
         if let Some(picture) = line_picture(values, table)? {
             let name = format!("{stem}-{}.svg", pictures.len() + 1);
             text += &format!("\n![{}]({name})\n", table.title);
@@ -46,7 +48,7 @@ pub fn page(values: &StudyValues, command: &str, before: &str) -> Result<StudyPa
 fn line_picture(values: &StudyValues, table: &TableSpec) -> Result<Option<String>> {
     let Some(axis) = &table.lines else { return Ok(None) };
     let line = |row: &RowSpec| {
-        let point = |column| cell(values, table, row, column).map(|cell| (cell.mean(), cell.interval(0.95)));
+        let point = |column| cell(values, table, row, column).map(|cell| (cell.mean(), cell.interval()));
         Ok(Line { name: row.name.clone(), points: table.columns.iter().map(point).collect::<Result<_>>()? })
     };
     let lines = table.rows.iter().map(line).collect::<Result<Vec<Line>>>()?;
@@ -54,7 +56,7 @@ fn line_picture(values: &StudyValues, table: &TableSpec) -> Result<Option<String
     lines::svg(axis, &columns, &lines).map_err(|e| Error::Request(format!("the picture of `{}` can't be drawn: {e}", table.title)))
 }
 
-fn markdown(values: &StudyValues, table: &TableSpec) -> Result<String> {
+fn markdown(values: &StudyValues, comparisons: &Comparisons, place: usize, table: &TableSpec) -> Result<String> {
     let paper = table.rows.iter().any(|row| row.paper.is_some());
     let mut text = format!("## {}\n\n", table.title);
     if !table.about.is_empty() {
@@ -64,14 +66,14 @@ fn markdown(values: &StudyValues, table: &TableSpec) -> Result<String> {
     for row in &table.rows {
         cells.push(table.columns.iter().map(|column| cell(values, table, row, column)).collect::<Result<_>>()?);
     }
-    text += &format!("{}\n\n", covered(values.study, table, &cells));
+    let sentences = [covered(values.study, table, &cells, comparisons.count), power(comparisons, place, table)];
+    text += &format!("{}\n\n", sentences.concat());
     let names: Vec<&str> = table.columns.iter().map(|c| c.name.as_str()).collect();
     let last = if paper { " *paper* |" } else { "" };
     text += &format!("| | {} |{last}\n", names.join(" | "));
     text += &format!("| --- |{}{}\n", " ---: |".repeat(names.len()), if paper { " ---: |" } else { "" });
-    for (row, cells) in table.rows.iter().zip(&cells) {
-        let cell_text = |(column, cell): (&ColumnSpec, &TableCell)| cell_text(values, table, row, column, cell);
-        let cells = table.columns.iter().zip(cells).map(cell_text).collect::<Result<Vec<String>>>()?;
+    for (r, (row, cells)) in table.rows.iter().zip(&cells).enumerate() {
+        let cells = cells.iter().enumerate().map(|(c, cell)| cell_text(comparisons, table, [place, r, c], cell)).collect::<Vec<String>>();
         let paper = if paper { format!(" {} |", row.paper.as_ref().map_or("".into(), |p| format!("*{p}*"))) } else { String::new() };
         text += &format!("| {} | {} |{paper}\n", row.name, cells.join(" | "));
     }
@@ -84,44 +86,19 @@ fn markdown(values: &StudyValues, table: &TableSpec) -> Result<String> {
     Ok(text)
 }
 
-/// A cell as it stands in the table: with the verdict on it, and in bold where it is better than the best plain method.
-fn cell_text(values: &StudyValues, table: &TableSpec, row: &RowSpec, column: &ColumnSpec, cell: &TableCell) -> Result<String> {
+/// A cell as it stands in the table: with the verdict on it, and the difference that the verdict is on; in bold where it is better than the row
+/// that the table is against.
+fn cell_text(comparisons: &Comparisons, table: &TableSpec, at: [usize; 3], cell: &TableCell) -> String {
+    let (row, column) = (&table.rows[at[1]], &table.columns[at[2]]);
     let text = cell.text(column.digits, table.spread);
-    let Some(verdict) = verdict(values, table, row, column, cell)? else { return Ok(text) };
-    let better = verdict == if column.lower { DifferenceVerdict::Below } else { DifferenceVerdict::Above };
-    let text = if better && row.less.is_none() { format!("**{text}**") } else { text };
-    Ok(format!("{text}, {}", verdict.words()))
-}
-
-/// What stands in brackets, what it covers and what not, and by what a verdict is given.
-fn covered(study: &Study, table: &TableSpec, cells: &[Vec<TableCell>]) -> String {
-    let all = || cells.iter().flatten().filter(|cell| cell.seeds.len() > 1);
-    let (tasks, seeds) = (all().any(|cell| !cell.drawn.is_empty()), all().any(|cell| cell.drawn.is_empty()));
-    let over = match (tasks, seeds) {
-        (true, false) => "seeds and of the panel's tasks, both drawn anew",
-        (true, true) => "seeds and of the panel's tasks, both drawn anew (of seeds alone in columns that ask a log)",
-        _ => "seeds alone, not of the tasks and draws that they were measured with",
-    };
-    let mut text = match table.spread {
-        Uncertainty::Deviation => "Mean over seeds, in brackets their standard deviation.".to_owned(),
-        Uncertainty::Interval => format!("Mean over seeds, in brackets its 95% interval: of {over}."),
-    };
-    if table.spread == Uncertainty::Interval {
-        text += " What all rows share, such as a warm start, is in none.";
+    let Some((comparison, verdict)) = comparisons.at(at).and_then(|c| Some((c, c.text()?))) else { return text };
+    if row.less.is_some() {
+        return format!("{text}, {verdict}");
     }
-    let mut against = Vec::new();
-    against.extend(table.rows.iter().any(|row| row.plain).then_some("from the best plain method of the column"));
-    against.extend(table.rows.iter().any(|row| row.less.is_some()).then_some("that a row is"));
-    if !against.is_empty() {
-        text += &format!(
-            " Above, below or not told apart is said of the difference {}, seed by seed and task by task, by its interval of {over}, at {:.2}%: 95% for all {} \
-             comparisons of this page (Bonferroni).",
-            against.join(", or of that "),
-            100.0 * level(study),
-            comparisons(study)
-        );
-    }
-    text
+    let better = comparison.direction() == if column.lower { Direction::Below } else { Direction::Above };
+    let text = if better { format!("**{text}**") } else { text };
+    let sign = if comparison.difference.mean() > Some(0.0) { "+" } else { "" };
+    format!("{text}; {sign}{}, {verdict}", comparison.difference.text(column.digits, table.spread))
 }
 
 /// Bars side by side, one a row; nothing without any.

@@ -175,6 +175,23 @@ impl Study {
             if let Some(name) = table.picture.as_ref().filter(|name| table.columns.iter().all(|c| c.name != **name)) {
                 wrong(&["tables", &t, "picture"], format!("there is no column `{name}` in this table to draw"));
             }
+            match &table.against {
+                Some(name) if table.rows.iter().all(|row| row.name != *name || row.less.is_some()) => {
+                    let rows: Vec<&str> = table.rows.iter().filter(|row| row.less.is_none()).map(|row| row.name.as_str()).collect();
+                    wrong(
+                        &["tables", &t, "against"],
+                        format!("there is no row `{name}` in this table to compare with; there are: {}", rows.join(", ")),
+                    );
+                }
+                None if table.comparator().is_none() => {
+                    if let Some(plain) = table.rows.iter().find(|row| row.plain) {
+                        let why = "several rows are `plain`, and nothing says which of them the others are compared with (it was the best of them in each column, which is chosen \
+                                   from the data of the comparison): name it here";
+                        wrong(&["tables", &t], format!("{why}, such as `against: {}`", plain.name));
+                    }
+                }
+                _ => (),
+            }
             for (r, row) in table.rows.iter().enumerate() {
                 let r = r.to_string();
                 if row.beyond.is_some() && row.less.is_none() {

@@ -38,6 +38,21 @@ pub struct TaskSums {
     pub score: f64,
 }
 
+impl TaskSums {
+    /// These sums and so many times those.
+    pub fn plus(&self, other: &TaskSums, times: f64) -> TaskSums {
+        let won = (0..self.won.len().max(other.won.len()))
+            .map(|k| self.won.get(k).copied().unwrap_or_default() + times * other.won.get(k).copied().unwrap_or_default());
+        TaskSums {
+            won: won.collect(),
+            trials: self.trials + times * other.trials,
+            episodes: self.episodes + times * other.episodes,
+            turns: self.turns + times * other.turns,
+            score: self.score + times * other.score,
+        }
+    }
+}
+
 impl<'a> StudyValues<'a> {
     pub fn new(study: &'a Study) -> Self {
         StudyValues { study, runs: RefCell::default(), measurements: RefCell::default() }

@@ -1,0 +1,165 @@
+//! What a table's intervals cover and what they leave out, and which differences its verdicts can find, in words.
+
+use super::cell::TableCell;
+use super::file::{Study, TableSpec, Uncertainty};
+use super::plan::sides;
+use super::verdict::{Comparisons, ERROR};
+use std::collections::BTreeSet;
+
+/// What stands in brackets, what it covers and what not, and by what a verdict is given.
+pub fn covered(study: &Study, table: &TableSpec, cells: &[Vec<TableCell>], comparisons: usize) -> String {
+    let mut text = match table.spread {
+        Uncertainty::Deviation => "Mean over seeds, in brackets their standard deviation.".to_owned(),
+        Uncertainty::Interval => format!("Mean over seeds, in brackets its 95% interval: {}.{}", drawn(table, cells), starts(study, table)),
+    };
+    if table.spread == Uncertainty::Interval && cells.iter().flatten().any(|cell| cell.kinds(0).is_some()) {
+        text += " Where one or two seeds lie far from all others, the number of seeds of either kind takes the interval's place, and p is that of a sign test over seeds.";
+    }
+    let mut on = Vec::new();
+    on.extend(table.rows.iter().any(|row| row.less.is_some()).then(|| "the difference in a row".to_owned()));
+    on.extend(table.comparator().map(|against| format!("a row's difference from `{}`, which follows its value", against.name)));
+    if !on.is_empty() {
+        text += &format!(
+            " The verdict is on {}, paired by seed, and by task where both were measured on one panel. p is two-sided and adjusted by Holm's method for the {comparisons} \
+             distinct comparisons of this page; a difference is significant if p is at most {ERROR}. The 95% interval is not adjusted.",
+            on.join(", or on ")
+        );
+    }
+    text
+}
+
+/// Over what intervals are, by column.
+fn drawn(table: &TableSpec, cells: &[Vec<TableCell>]) -> String {
+    let column = |c: usize| cells.iter().map(move |row| &row[c]).filter(|cell| cell.seeds.len() > 1);
+    let (mut tasks, mut fixed, mut logs) = (Vec::new(), Vec::new(), Vec::new());
+    for (c, spec) in table.columns.iter().enumerate() {
+        match &spec.query {
+            Some(_) => logs.push(spec.name.as_str()),
+            None if column(c).any(|cell| cell.by_task.is_empty()) => fixed.push(spec.name.as_str()),
+            None => tasks.push(spec.name.as_str()),
+        }
+    }
+    let kinds = [
+        ("over seeds and the panel's tasks, both drawn anew", tasks),
+        ("over seeds, with what each seed draws in training", logs),
+        ("over seeds alone, the panel's tasks being fixed", fixed),
+    ];
+    let kinds: Vec<_> = kinds.into_iter().filter(|(_, columns)| !columns.is_empty()).collect();
+    let one = kinds.len() == 1;
+    let text = |(what, columns): (&str, Vec<&str>)| if one { what.to_owned() } else { format!("{what} ({})", columns.join(", ")) };
+    kinds.into_iter().map(text).collect::<Vec<_>>().join("; ")
+}
+
+/// What runs start from, or are told or compared with, by whether it is made anew with each seed.
+fn starts(study: &Study, table: &TableSpec) -> String {
+    let (mut own, mut shared) = (BTreeSet::new(), BTreeSet::new());
+    for row in &table.rows {
+        let sides: Vec<_> = sides(table, row).collect();
+        let several = |run: &str| study.runs.get(run).is_some_and(|run| study.seeds(run).len() > 1);
+        if !sides.iter().any(|(run, _)| several(run)) {
+            continue;
+        }
+        for (run, measurement) in sides {
+            shared.extend((!several(run)).then_some(run));
+            let memory = measurement.and_then(|name| study.measurements.get(name)?.memory.as_deref());
+            for source in memory.into_iter().chain(sources(study, run)) {
+                if several(source) {
+                    own.insert(source);
+                } else {
+                    shared.insert(source);
+                }
+            }
+        }
+    }
+    // What rows of the table are themselves is no start, though others go on from it.
+    let list = |runs: &BTreeSet<&str>| runs.iter().map(|run| format!("`{run}`")).collect::<Vec<_>>().join(", ");
+    let mut text = String::new();
+    if !own.is_empty() {
+        text += &format!(" Each seed has its own {}, so the interval includes how much that differs.", list(&own));
+    }
+    if !shared.is_empty() {
+        text += &format!(" All seeds share one {}, so the interval leaves out how much another one would differ.", list(&shared));
+    }
+    text
+}
+
+/// The runs whose weights this one starts from, and those that they start from.
+fn sources<'a>(study: &'a Study, run: &str) -> Vec<&'a str> {
+    let mut all: Vec<&str> = Vec::new();
+    let mut next: Vec<&str> = study.runs.get(run).into_iter().flat_map(|run| run.from.values().map(String::as_str)).collect();
+    while let Some(source) = next.pop() {
+        if !all.contains(&source) {
+            all.push(source);
+            next.extend(study.runs.get(source).into_iter().flat_map(|run| run.from.values().map(String::as_str)));
+        }
+    }
+    all
+}
+
+/// Which differences the verdicts of a table can find, column by column; nothing where there are none.
+pub fn power(comparisons: &Comparisons, place: usize, table: &TableSpec) -> String {
+    let of = |(c, column): (usize, &super::file::ColumnSpec)| {
+        let (low, high) = comparisons.detectable(place, c)?;
+        let (low, high) = (format!("{low:.0$}", column.digits), format!("{high:.0$}", column.digits));
+        Some(format!("{} {}", column.name, if low == high { low } else { format!("{low} to {high}") }))
+    };
+    let columns: Vec<String> = table.columns.iter().enumerate().filter_map(of).collect();
+    if columns.is_empty() {
+        return String::new();
+    }
+    format!(
+        " With 80% power, at p {ERROR} / {} (the first step of Holm's method), this table detects a difference of: {}.",
+        comparisons.count,
+        columns.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{json, Value};
+
+    /// A study of two methods with three seeds, whose warm start has `start` seeds and is measured on a panel by `column`.
+    fn sentences(start: Value, column: Value) -> String {
+        let pipeline = "p.yaml";
+        let study = json!({
+            "study": "small", "page": "page.md", "seeds": [1, 2, 3],
+            "runs": {
+                "begin": { "pipeline": pipeline, "seeds": start.clone() },
+                "warm": { "pipeline": pipeline, "seeds": start, "from": { "actor": "begin" } },
+                "method": { "pipeline": pipeline, "from": { "actor": "warm" } },
+            },
+            "measurements": { "panel": { "panel": "panel.json" } },
+            "tables": [{ "title": "Success", "measurement": "panel", "spread": "interval", "rows": [{ "name": "method", "run": "method" }], "columns": [column] }],
+        });
+        let study: Study = serde_json::from_value(study).unwrap();
+        let by_task = if study.tables[0].columns[0].name == "won" { vec![vec![1.0, 0.0]; 3] } else { vec![] };
+        let cell = TableCell { seeds: vec![(1, 0.5), (2, 0.5), (3, 0.5)], missing: 0, by_task };
+        covered(&study, &study.tables[0], &[vec![cell]], 0)
+    }
+
+    #[test]
+    fn a_start_of_its_own_is_in_the_interval_and_a_shared_one_is_not() {
+        let won = || json!({ "name": "won", "value": "\"pass@1\"" });
+        let own = sentences(json!([1, 2, 3]), won());
+        assert!(own.ends_with("Each seed has its own `begin`, `warm`, so the interval includes how much that differs."), "{own}");
+        let shared = sentences(json!([7]), won());
+        assert!(
+            shared.ends_with("All seeds share one `begin`, `warm`, so the interval leaves out how much another one would differ."),
+            "{shared}"
+        );
+    }
+
+    #[test]
+    fn tasks_are_drawn_or_fixed() {
+        let start = || json!([1, 2, 3]);
+        for (column, expected) in [
+            (json!({ "name": "won", "value": "\"pass@1\"" }), "interval: over seeds and the panel's tasks, both drawn anew. "),
+            (json!({ "name": "diversity", "value": "diversity" }), "interval: over seeds alone, the panel's tasks being fixed. "),
+            (json!({ "name": "rows", "query": "select 1" }), "interval: over seeds, with what each seed draws in training. "),
+        ] {
+            let text = sentences(start(), column);
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+    }
+}
