@@ -6,11 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-<<<<<<< HEAD
-.PHONY: run test test-python door worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated hostile reproduce-lamer reproduce-empo2 reproduce-eapo reproduce-scienceworld reproduce-slea-rl reproduce-papers reproduce-smollm2 parity-models parity-webshop interop-models tensorboard bench-gpu
-=======
-.PHONY: run test test-python worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce-lamer reproduce-empo2 reproduce-eapo reproduce-scienceworld reproduce-slea-rl reproduce-papers reproduce-smollm2 parity-models parity-webshop interop-models tensorboard bench-gpu
->>>>>>> stats
+.PHONY: run test test-python door worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce-lamer reproduce-empo2 reproduce-eapo reproduce-scienceworld reproduce-slea-rl reproduce-papers reproduce-smollm2 parity-models parity-webshop interop-models tensorboard bench-gpu
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
