@@ -17,6 +17,7 @@ mod fits;
 mod follow;
 mod graph;
 mod grid;
+mod import;
 mod machine;
 mod missing;
 mod model;
@@ -75,6 +76,8 @@ enum Verb {
     Resume(resume::ResumeArgs),
     /// Repeats a run's credit and updates from its logged rollouts, under its own pipeline or another one
     Replay(replay::ReplayArgs),
+    /// Reads another trainer's rollouts into a run: verifiers' traces.jsonl, NeMo Gym's rollouts.jsonl
+    Import(import::ImportArgs),
     /// Compares two runs row by row
     Diff(diff::DiffArgs),
     /// Plays a frozen panel of tasks: success within 1, 2, ... attempts
@@ -133,6 +136,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Run(verb) => verb.run(),
         Verb::Resume(verb) => verb.run(),
         Verb::Replay(verb) => verb.run(),
+        Verb::Import(verb) => verb.run(),
         Verb::Diff(verb) => verb.run(),
         Verb::Eval(verb) => verb.run(),
         Verb::Study(verb) => verb.run(),

@@ -22,7 +22,7 @@ pub struct Lost {
 }
 
 /// Writes the part that `worker` has of the iteration's table `errors`, if there is something to write.
-pub(super) fn write(run: &Run, iteration: u64, worker: usize, lost: &[Lost]) -> Result<Option<Part>, LogError> {
+pub fn write(run: &Run, iteration: u64, worker: usize, lost: &[Lost]) -> Result<Option<Part>, LogError> {
     if lost.is_empty() {
         return Ok(None);
     }

@@ -16,6 +16,7 @@ mod evaluate;
 mod extract;
 mod gpu_update;
 mod group;
+mod import;
 mod memory_update;
 mod novelty;
 mod reflect;
@@ -48,6 +49,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub static TABLE: &[Operator] = &[
     tasks::OPERATOR,
     rollout::OPERATOR,
+    import::OPERATOR,
     reflect::OPERATOR,
     extract::OPERATOR,
     memory_update::OPERATOR,
@@ -163,6 +165,11 @@ pub fn notes(pipeline: &Pipeline) -> Vec<(String, String)> {
 /// The operator that evaluates a model on a panel.
 pub fn measuring() -> &'static str {
     TABLE.iter().find(|o| o.role == Role::Measures).map_or("", |o| o.name)
+}
+
+/// The operator that stands for imported rows.
+pub fn importing() -> &'static Operator {
+    &import::OPERATOR
 }
 
 /// The models that these nodes' settings name, each once.

@@ -1,0 +1,76 @@
+//! `import`: stands in the pipeline of a run that `flow import` made. Its rows are another trainer's, so it can be replayed and never played.
+
+use super::operator::{Further, Operator, Settings};
+use crate::dataflow::{Context, Edge, Failed, Ports};
+use crate::pipeline::{Node, Role, Wrong};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use timely::dataflow::Scope;
+
+/// Settings of `import`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Import {
+    /// The format of the files.
+    #[serde(default)]
+    from: Option<String>,
+    /// The files that were read.
+    #[serde(default)]
+    files: Vec<String>,
+}
+
+/// The columns that imported rows may have; those that the source doesn't give are absent.
+const COLUMNS: &[&str] = &[
+    "iteration",
+    "task",
+    "sample",
+    "attempt",
+    "turn",
+    "phase",
+    "type",
+    "observation",
+    "state",
+    "prompt_tokens",
+    "response_tokens",
+    "choices",
+    "logprobs",
+    "temperature",
+    "response",
+    "response_cut",
+    "action",
+    "valid",
+    "call",
+    "parent",
+    "fork",
+    "reward",
+    "done",
+    "won",
+    "truncated",
+    "score",
+    "info",
+    "weights",
+];
+
+/// The operator's entry in the table.
+pub const OPERATOR: Operator = Operator {
+    name: "import",
+    about: "stands for another trainer's rollouts, which `flow import` read",
+    role: Role::Plays,
+    ports: &[],
+    keeps: false,
+    adds: COLUMNS,
+    settings: Settings::of::<Import>(),
+    outside: render,
+    inside: None,
+    further: Further { wrong: |node, _| vec![unplayable(node)], ..Further::NOTHING },
+};
+
+/// A replay doesn't ask, since it plays nothing.
+fn unplayable(node: &Node) -> Wrong {
+    let message = format!("`{}` plays nothing: its rows are those of a run that `flow import` made", node.id);
+    Wrong::in_node(node, &["op"], message).help("replay that run: `flow replay RUN`, with `--with` this file if it isn't the run's own")
+}
+
+fn render<'s>(node: &Node, _: Ports<'s>, _: Scope<'s, u64>, _: &Context) -> Result<Edge<'s>, Failed> {
+    Err(unplayable(node).into())
+}
