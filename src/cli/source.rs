@@ -157,6 +157,10 @@ impl ReplaySource {
                 folders.insert(name.clone(), folder.clone());
                 continue;
             }
+            // Imported rows come without the weights that acted: a model begins as the pipeline says.
+            if theirs.is_empty() && self.manifest.info.nodes.iter().any(|node| node.op == ops::importing().name) {
+                continue;
+            }
             // Nodes without inputs are those whose rows are there already.
             let trains = pipeline.nodes.iter().find(|n| !n.inputs.is_empty() && n.model() == Some(name.as_str()));
             if let Some(node) = trains {

@@ -20,6 +20,7 @@ mod docs;
 mod failure;
 mod generated;
 mod house;
+mod import;
 mod links;
 mod log_files;
 mod log_query;

@@ -104,17 +104,29 @@ fn report(tally: &Tally, absent: &[(&str, usize)], turns: usize) {
     if let Some(first) = &tally.first {
         warn(&format!("{} of {} lines can't be read and are left out, the first one: {first}", tally.bad, tally.lines));
     }
-    for (name, having) in absent {
-        let why = match *name {
-            "prompt_tokens" => "without token ids rows can be grouped and compared, not trained on",
-            "logprobs" => "without log-probabilities an update has no ratio to clip",
-            "temperature" => "an update takes the log-probabilities as those at temperature 1, or its own `temperature`",
-            "weights" => "without the version that acted `max_staleness` can't be judged",
-            _ => "",
-        };
-        let some = if *having == 0 { String::new() } else { format!(" ({having} of {turns} turns have it)") };
-        let gap = if why.is_empty() { "" } else { ": " };
-        eprintln!("note: the run has no column `{name}`{some}{gap}{why}");
+    for (columns, why) in LACKS {
+        let lacking: Vec<String> =
+            absent.iter().filter(|(name, _)| columns.contains(name)).map(|(name, n)| named(name, *n, turns)).collect();
+        if !lacking.is_empty() {
+            eprintln!("note: absent: {}{why}", lacking.join(", "));
+        }
+    }
+}
+
+/// Columns that a run may lack, and what can't be done without them.
+const LACKS: [(&[&str], &str); 5] = [
+    (&["prompt_tokens", "response_tokens", "choices"], ": without token ids rows can be grouped and compared, not trained on"),
+    (&["logprobs"], ": without the log-probabilities that were sampled with an update has no ratio to clip"),
+    (&["temperature"], ": an update takes the log-probabilities as those at temperature 1, or at its own `temperature`"),
+    (&["weights"], ": without the version of the policy the age of rows is unknown"),
+    (&["type", "response_cut"], ""),
+];
+
+fn named(column: &str, having: usize, turns: usize) -> String {
+    if having == 0 {
+        format!("`{column}`")
+    } else {
+        format!("`{column}` (only {having} of {turns} turns have it)")
     }
 }
 
