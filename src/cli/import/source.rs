@@ -50,7 +50,8 @@ impl<'a> Lines<'a> {
             if read as u64 == LONGEST {
                 return Err(Error::Request(format!("{} is longer than {LONGEST} bytes", self.place())));
             }
-            if !line.trim_ascii().is_empty() {
+            line.truncate(line.trim_ascii_end().len());
+            if !line.is_empty() {
                 return Ok(Some((begin, line)));
             }
         }
