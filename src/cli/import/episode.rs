@@ -57,8 +57,11 @@ pub struct Tokens {
     pub logprobs: Option<Vec<f32>>,
 }
 
+/// Whether a turn has a value of a column.
+type Has = fn(&Episode, &Call) -> bool;
+
 /// The columns that a source may lack: a run has one of them only if every row has a value.
-const OPTIONAL: [(&str, fn(&Episode, &Call) -> bool); 8] = [
+const OPTIONAL: [(&str, Has); 8] = [
     ("prompt_tokens", |_, call| call.tokens.is_some()),
     ("response_tokens", |_, call| call.tokens.is_some()),
     ("choices", |_, call| call.tokens.is_some()),

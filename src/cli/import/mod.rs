@@ -134,7 +134,7 @@ fn named(column: &str, having: usize, turns: usize) -> String {
 struct Writer<'a> {
     run: &'a log::Run,
     absent: &'a [(&'static str, usize)],
-    pending: BTreeMap<u64, (Vec<(u32, Episode)>, Vec<Lost>)>,
+    pending: BTreeMap<u64, Pending>,
     turns: usize,
     bytes: usize,
     parts: BTreeMap<u64, Vec<Part>>,
@@ -142,6 +142,13 @@ struct Writer<'a> {
     samples: BTreeMap<(u64, String), BTreeSet<u32>>,
     sums: BTreeMap<u64, Sums>,
     written: usize,
+}
+
+/// What is not written yet of an iteration.
+#[derive(Default)]
+struct Pending {
+    episodes: Vec<(u32, Episode)>,
+    failures: Vec<Lost>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -165,7 +172,7 @@ impl<'a> Writer<'a> {
         let sample = episode.sample.filter(|sample| !taken.contains(sample)).unwrap_or(next);
         taken.insert(sample);
         let sums = self.sums.entry(episode.iteration).or_default();
-        let (rows, failures) = self.pending.entry(episode.iteration).or_default();
+        let pending = self.pending.entry(episode.iteration).or_default();
         sums.episodes += 1;
         match &episode.failure {
             Some(failure) => {
@@ -174,7 +181,7 @@ impl<'a> Writer<'a> {
                 let (cause, tries) = (failure.cause, failure.tries);
                 self.bytes += error.len();
                 self.turns += 1;
-                failures.push(Lost { task, sample, attempt: 0, turn: 0, phase: "play", node, cause, error, tries });
+                pending.failures.push(Lost { task, sample, attempt: 0, turn: 0, phase: "play", node, cause, error, tries });
             }
             None => {
                 sums.turns += episode.calls.len();
@@ -182,7 +189,7 @@ impl<'a> Writer<'a> {
                 sums.reward += f64::from(episode.reward);
                 self.turns += episode.calls.len();
                 self.bytes += episode.calls.iter().map(episode::Call::bytes).sum::<usize>();
-                rows.push((sample, episode));
+                pending.episodes.push((sample, episode));
             }
         }
         if self.turns >= TURNS || self.bytes >= BYTES {
@@ -192,7 +199,7 @@ impl<'a> Writer<'a> {
     }
 
     fn write(&mut self) -> Result<()> {
-        for (iteration, (episodes, failures)) in std::mem::take(&mut self.pending) {
+        for (iteration, Pending { episodes, failures }) in std::mem::take(&mut self.pending) {
             let parts = self.parts.entry(iteration).or_default();
             if !episodes.is_empty() {
                 parts.push(log::write_part(self.run, NODE, iteration, self.written, &table(&episodes, self.absent)?)?);

@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io::{BufRead, BufReader, Read as _, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 /// The longest line that is read, in bytes.
@@ -75,6 +75,9 @@ pub fn detect(path: &Path) -> Result<Format> {
         Err(Error::Request(format!("{}:1 {why}", path.display())))
     }
 }
+
+/// Reads the episodes of a line.
+type Read<'a> = dyn FnMut(&[u8], &mut Tally) -> std::result::Result<Vec<Episode>, String> + 'a;
 
 /// How the lines were read.
 #[derive(Default)]
@@ -148,13 +151,7 @@ impl Source<'_> {
         failed.into_iter().filter(|(key, _)| !done.contains(key)).try_for_each(|(_, episode)| take(episode))
     }
 
-    fn lines(
-        &self,
-        path: &Path,
-        tally: &mut Tally,
-        read: &mut dyn FnMut(&[u8], &mut Tally) -> std::result::Result<Vec<Episode>, String>,
-        take: &mut dyn FnMut(Episode) -> Result<()>,
-    ) -> Result<()> {
+    fn lines(&self, path: &Path, tally: &mut Tally, read: &mut Read<'_>, take: &mut dyn FnMut(Episode) -> Result<()>) -> Result<()> {
         let mut lines = Lines::open(path)?;
         while let Some((_, line)) = lines.next()? {
             tally.lines += 1;
