@@ -63,7 +63,7 @@ fn read(kind: &'static EnvironmentKind, with: Value) -> serde_json::Result<Game>
     let python = folder(kind.name).join("bin/python").display().to_string();
     let command = [python.as_str(), "-m", "flow_env", "serve", &served].map(String::from).to_vec();
     let name = name.unwrap_or_else(|| kind.name.replace('-', "_"));
-    Ok(Game::new(PROCESS, ProcessSettings { command, name, processes, seconds, pass, split, item: None }))
+    Ok(Game::new(PROCESS, ProcessSettings { command, name, processes, seconds, pass, calls: false, split, item: None }))
 }
 
 /// The virtual environment of an adapter, whether it is there or not.
