@@ -8,7 +8,7 @@ use std::process::Output;
 fn pipeline(folder: &Path, more: &str, batch: usize, agent: &str) -> std::path::PathBuf {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/caller.py");
     let yaml = format!(
-        "flow: calls\niterations: 3\nseed: 4\nmodels:\n  actor: {{ new: tiny, layers: 1, width: 16, heads: 2, kv_heads: 1 }}\nnodes:\n  tasks: {{ op: tasks, with: {{ env: process, name: caller, command: [python3, {program:?}], batch: {batch}, pass: [CALLER_TASKS]{more} }} }}\n  rollout: {{ op: rollout, inputs: {{ tasks: tasks, weights: {{ after: update }} }}, with: {{ agent: {{ model: actor, max_turns: 6, max_tokens: 5{agent} }}, samples: 3, max_failed: 1 }} }}\n  group: {{ op: group, inputs: rollout, with: {{ by: [task] }} }}\n  advantage: {{ op: advantage, inputs: group, with: {{ of: episode_return }} }}\n  update: {{ op: gpu-update, inputs: advantage, with: {{ model: actor, lr: 1.0e-2 }} }}\nlog: [rollout, advantage, update]\n"
+        "flow: calls\niterations: 3\nseed: 4\nmodels:\n  actor: {{ new: tiny, layers: 1, width: 16, heads: 2, kv_heads: 1 }}\nnodes:\n  tasks: {{ op: tasks, with: {{ env: process, name: caller, command: [python3, {program:?}], batch: {batch}, pass: [CALLER_TASKS]{more} }} }}\n  rollout: {{ op: rollout, inputs: {{ tasks: tasks, weights: {{ after: update }} }}, with: {{ agent: {{ model: actor, max_turns: 6, max_tokens: 5{agent} }}, samples: 3, max_failed: 1 }} }}\n  group: {{ op: group, inputs: rollout, with: {{ by: [task] }} }}\n  advantage: {{ op: advantage, inputs: group, with: {{ of: episode_return }} }}\n  update: {{ op: gpu-update, inputs: advantage, with: {{ model: actor, lr: 1.0e-2, side: [right] }} }}\nlog: [rollout, advantage, update]\n"
     );
     let file = folder.join("calls.yaml");
     std::fs::write(&file, yaml).unwrap();
@@ -46,6 +46,9 @@ fn calls_that_overlap_give_the_same_rows_on_any_number_of_workers() {
     assert_eq!(count(&format!("SELECT count(*) n {joined} WHERE {on}")), 3 * 6 * 3 * 2, "none is encoded again");
     assert_eq!(count("SELECT count(*) n FROM rollout WHERE parent = 0 AND fork = 'sub_agent'"), 3 * 6 * 3);
     assert_eq!(count("SELECT count(*) n FROM rollout WHERE task LIKE '%-short-%' AND len(response_tokens) > 2"), 0);
+    let side =
+        "FROM \"update\" u JOIN rollout r USING (iteration, task, sample, turn) WHERE (u.used = 'side_call') <> (r.called = 'right')";
+    assert_eq!(count(&format!("SELECT count(*) n {side}")), 0, "what was asked of a side model isn't learnt");
     assert!(count("SELECT count(*) n FROM rollout WHERE task LIKE '%-stop-%' AND regexp_matches(response, '[a-z]$')") > 0);
     assert_eq!(count("SELECT count(*) n FROM rollout WHERE task LIKE '%-credit-%' AND reward % 1 = 0.5"), 3 * 3, "one call's own reward");
 }
