@@ -21,9 +21,19 @@ MARKS = ("<tool_call>", "<function=", "[TOOL_CALLS]", LLAMA)
 DECODER = json.JSONDecoder()
 
 
-def parse(text: str, tools: Sequence[Mapping[str, Any]]) -> Tuple[str, List[Call], bool]:
+class Anything(Dict[str, Any]):
+    """Tools that all exist, by name."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __missing__(self, name: str) -> Json:
+        return {}
+
+
+def parse(text: str, tools: Sequence[Mapping[str, Any]], strangers: bool = False) -> Tuple[str, List[Call], bool]:
     """The text beside the calls, the calls, and whether all that was marked as a call is one. What isn't the call of a known tool stays
-    text.
+    text; with `strangers` a marked call of an unknown one is a call, too, but not all is right then.
 
     >>> add = [{"function": {"name": "add", "parameters": {}}}]
     >>> parse('So: <tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>', add)
@@ -32,10 +42,11 @@ def parse(text: str, tools: Sequence[Mapping[str, Any]]) -> Tuple[str, List[Call
     ('<tool_call>{"name": "fly"}</tool_call>', [], False)
     """
     known = {tool["function"]["name"]: tool["function"].get("parameters", {}) for tool in tools}
+    marked = Anything(known) if strangers else known
     found: List[Call] = []
 
     def taken(match: "re.Match[str]") -> str:
-        some = [call for part in XML.finditer(match.group(0)) for call in xml(part, known)] or objects(match.group(1), known)
+        some = [call for part in XML.finditer(match.group(0)) for call in xml(part, marked)] or objects(match.group(1), marked)
         found.extend(some)
         return "" if some else match.group(0)
 
@@ -45,12 +56,12 @@ def parse(text: str, tools: Sequence[Mapping[str, Any]]) -> Tuple[str, List[Call
         rest = (TAGGED if "<tool_call>" in text else XML).sub(taken, text)
     elif MISTRAL.search(text):
         before, after = MISTRAL.split(text, maxsplit=1)
-        found = mistral(after, known)
+        found = mistral(after, marked)
         rest = before if found else text
     else:
-        found = objects(text.replace(LLAMA, "", 1), known)
+        found = objects(text.replace(LLAMA, "", 1), marked if LLAMA in text else known)
         rest = "" if found else text
-    return rest.strip() if found else text, found, not any(mark in rest for mark in MARKS)
+    return rest.strip() if found else text, found, not any(mark in rest for mark in MARKS) and all(name in known for name, _ in found)
 
 
 def objects(text: str, known: Mapping[str, Any]) -> List[Call]:
