@@ -24,9 +24,20 @@ class Flow:
             command = [sys.executable, "agent.py"]
         (path / "tasks.jsonl").write_text("".join(json.dumps(task) + "\n" for task in tasks))
         told = {"command": command, "tasks": str(path / "tasks.jsonl"), "folder": self.folder.name, **settings}
+        self.open("program:" + json.dumps(told), seconds)
+
+    @classmethod
+    def of(cls, world, seconds=30.0):
+        """The door of any world."""
+        flow = cls.__new__(cls)
+        flow.folder = tempfile.TemporaryDirectory()
+        flow.open(world, seconds)
+        return flow
+
+    def open(self, world, seconds):
         self.seconds = seconds
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(PYTHON), os.environ.get("PYTHONPATH")]))}
-        self.child = subprocess.Popen([sys.executable, "-m", "flow_env", "serve", "program:" + json.dumps(told)], stdin=subprocess.PIPE,
+        self.child = subprocess.Popen([sys.executable, "-m", "flow_env", "serve", world], stdin=subprocess.PIPE,
                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, start_new_session=True)
         self.lines = queue.Queue()
         self.complaints = []
@@ -53,10 +64,10 @@ class Flow:
         self.send(*requests)
         return self.next()
 
-    def play(self, policy, tasks=("one",), seed=7):
+    def play(self, policy, tasks=("one",), seed=7, split="train"):
         """Episodes of these tasks, all at once. Gives of each its calls and its last answer."""
         played = {number: ([], None) for number in range(len(tasks))}
-        self.send(*[{"request": "reset", "episode": number, "split": "train", "task": task, "seed": seed} for number, task in enumerate(tasks)])
+        self.send(*[{"request": "reset", "episode": number, "split": split, "task": task, "seed": seed} for number, task in enumerate(tasks)])
         left = len(tasks)
         while left:
             view = self.next()

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ..limits import Json
 
@@ -18,7 +19,22 @@ MISTRAL = re.compile(r"\[TOOL_CALLS\]\s*")
 MISTRAL_NAMED = re.compile(r"\s*(?:\[TOOL_CALLS\])?([\w.-]+)(?:\[CALL_ID\][\w-]+)?\[ARGS\]\s*")
 LLAMA = "<|python_tag|>"
 MARKS = ("<tool_call>", "<function=", "[TOOL_CALLS]", LLAMA)
-DECODER = json.JSONDecoder()
+DIGITS = 300
+"""A number has so many digits at most. What is no finite number can't be sent to a program or to flow."""
+
+
+def number(text: str) -> Union[int, float]:
+    value = float(text) if set(text) & set(".eE") else int(text) if len(text) <= DIGITS else math.inf
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:20]} is no finite number")
+    return value
+
+
+def constant(text: str) -> float:
+    raise ValueError(f"{text} is no number")
+
+
+DECODER = json.JSONDecoder(parse_float=number, parse_int=number, parse_constant=constant)
 
 
 class Anything(Dict[str, Any]):
@@ -95,7 +111,7 @@ def called(value: Any, known: Mapping[str, Any]) -> Optional[Call]:
     name, arguments = value.get("name"), value.get("arguments", value.get("parameters", {}))
     if isinstance(arguments, str):  # JSON in a text
         try:
-            arguments = json.loads(arguments)
+            arguments = DECODER.decode(arguments)
         except (ValueError, RecursionError):
             return None
     return (name, arguments) if isinstance(name, str) and name in known and isinstance(arguments, dict) else None
@@ -131,7 +147,7 @@ def xml(match: "re.Match[str]", known: Mapping[str, Any]) -> List[Call]:
         schema = properties.get(key) if isinstance(properties, dict) else None
         kind = schema.get("type", "string") if isinstance(schema, dict) else "string"
         try:
-            arguments[key] = text if kind == "string" else json.loads(text)
+            arguments[key] = text if kind == "string" else DECODER.decode(text)
         except (ValueError, RecursionError):
             arguments[key] = text
     return [(name, arguments)]
