@@ -42,7 +42,8 @@ class Flow:
         self.lines = queue.Queue()
         self.complaints = []
         threading.Thread(target=self.read, daemon=True).start()
-        threading.Thread(target=lambda: self.complaints.extend(self.child.stderr), daemon=True).start()
+        self.listening = threading.Thread(target=lambda: self.complaints.extend(self.child.stderr), daemon=True)
+        self.listening.start()
         self.hello = self.ask({"request": "hello", "protocol": 2, "newest": 3, "name": "test"})
 
     def read(self):
@@ -57,6 +58,7 @@ class Flow:
     def next(self):
         answer = self.lines.get(timeout=self.seconds)
         if answer is None:
+            self.listening.join(5)
             raise RuntimeError(f"the door ended: {b''.join(self.complaints[-5:]).decode()}")
         return answer
 

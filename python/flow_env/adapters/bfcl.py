@@ -28,7 +28,7 @@ from bfcl_eval.constants.type_mappings import GORILLA_TO_OPENAPI as TYPES
 from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_utils
 from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import multi_turn_checker
 
-from ..door.episode import Episode
+from ..door.episode import Episode, Failure
 from ..door.settings import Tasks, Wrong
 from ..door.tools import Conversation, ToolSettings, WrongCall
 from ..door.world import World
@@ -148,7 +148,7 @@ def limited(seconds: float) -> Iterator[None]:
     try:
         yield
     except Late:
-        raise TimeoutError(f"a function of the package took longer than {seconds:g} s") from None
+        raise Failure(f"a function of the package took longer than {seconds:g} s") from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
 

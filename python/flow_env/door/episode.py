@@ -14,7 +14,12 @@ from ..limits import Json, clean, wrong_view
 from . import calls, graph, reward
 from .ask import Ask, Refusal, Reply
 from .graph import Graph, Node
+from .program import Program, environment
 from .settings import Settings, canonical
+
+
+class Failure(Exception):
+    """Why an episode has failed, in a text that says all."""
 
 
 class Call:
@@ -50,7 +55,11 @@ class Episode:
         self.told = False
         self.valid = True
         self.credit: Dict[str, float] = {}
+        self.programs: List[Program] = []
         self.run: Optional["asyncio.Task[None]"] = None
+        os.mkdir(self.folder)
+        with open(os.path.join(self.home, "task"), "w", encoding="utf-8") as file:
+            file.write(self.task + "\n")
 
     def scrub(self, text: str) -> str:
         """A text without what differs between equal episodes."""
@@ -67,12 +76,12 @@ class Episode:
             outcome = await asyncio.wait_for(self.played(), seconds)
         except asyncio.TimeoutError:
             outcome = {"error": f"the episode took longer than `episode_seconds` ({seconds:g} s) after {self.so_far()}{self.last_words()}"}
-        except reward.NoReward as error:
+        except (reward.NoReward, Failure) as error:
             outcome = {"error": f"{error}{self.last_words()}"}
         except OSError as error:
             outcome = {"error": f"a program can't be started: {error}"}
         except Exception as error:
-            outcome = {"error": f"{type(error).__name__}: {error}{self.last_words()}"}
+            outcome = {"error": f"{cause(error)}{self.last_words()}"}
         self.finish(outcome)
 
     async def played(self) -> Json:
@@ -98,6 +107,8 @@ class Episode:
             self.outcome = {name: clean(value) if isinstance(value, str) else value for name, value in outcome.items()}
             if "error" in self.outcome:
                 self.outcome["error"] = self.outcome["error"][:8000]
+        for program in self.programs:
+            program.kill()
         self.close_calls()
         self.changed.set()
 
@@ -120,6 +131,8 @@ class Episode:
 
     async def swept(self) -> None:
         """Waits until no process of it is left."""
+        for program in self.programs:
+            await program.end()
 
     def so_far(self) -> str:
         count = len(self.graph.nodes)
@@ -127,7 +140,29 @@ class Episode:
 
     def last_words(self) -> str:
         """What its programs complained of last, to be added to an error."""
-        return ""
+        return self.programs[-1].last_words() if self.programs else ""
+
+    def variables(self) -> Dict[str, str]:
+        """What its programs find in their environment, besides how the machine is set up."""
+        return {"PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0", "FLOW_TASK": self.task, "FLOW_SEED": str(self.seed), "FLOW_FOLDER": self.folder}
+
+    async def started(self, command: List[str], folder: str, **more: str) -> Program:
+        """A program in this folder, with the task on its input."""
+        program = Program(self.home)
+        self.programs.append(program)
+        await program.start(command, folder, environment(self.settings.passed, {**self.variables(), **more}), os.path.join(self.home, "task"))
+        if self.outcome is not None:
+            program.kill()
+        return program
+
+    async def checked(self, command: List[str], folder: str, **more: str) -> Json:
+        """The reward that a checking command prints."""
+        check = await self.started(command, folder, **more)
+        status = await check.wait()
+        said = reward.of_text(check.output.decode("utf-8", "replace"), "the last line of the checking command")
+        if said is None:
+            raise reward.NoReward(f"the checking command ended with exit status {status} and printed no reward in its last line")
+        return said
 
     def expert(self) -> Optional[str]:
         """What an expert would answer now."""
@@ -198,6 +233,13 @@ class Episode:
         reply = Reply(clean(content), names, bool(request.get("cut")), int(prompt), int(response))
         call.node.answer = graph.answer(reply)
         call.reply.set_result(reply)
+
+
+def cause(error: BaseException) -> str:
+    """What an error says; of several that came together the first."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error) if isinstance(error, (reward.NoReward, Failure)) else f"{type(error).__name__}: {error}"
 
 
 def shown(message: Json) -> str:

@@ -9,7 +9,7 @@ from ..limits import Json
 from . import reward as rewards
 from .ask import Refusal
 from .episode import Call, Episode, over
-from .program import Program, environment
+from .program import Program
 from .settings import ProgramSettings
 
 
@@ -22,28 +22,12 @@ class Run(Episode):
         self.posted: Optional[Json] = None
         self.store: Json = {}
         self.digests: Dict[str, List[Call]] = {}
-        self.programs: List[Program] = []
 
     def scrub(self, text: str) -> str:
         return super().scrub(text).replace(self.key, "KEY").replace(f"127.0.0.1:{self.port}", "127.0.0.1:PORT")
 
-    def finish(self, outcome: Json) -> None:
-        super().finish(outcome)
-        for program in self.programs:
-            program.kill()
-
-    async def swept(self) -> None:
-        for program in self.programs:
-            await program.end()
-
-    def last_words(self) -> str:
-        return self.programs[-1].last_words() if self.programs else ""
-
     async def played(self) -> Json:
-        os.mkdir(self.folder)
-        with open(os.path.join(self.home, "task"), "w", encoding="utf-8") as file:
-            file.write(self.task + "\n")
-        settings, program = self.settings, await self.started(self.settings.command, {})
+        settings, program = self.settings, await self.started(self.settings.command, self.settings.folder)
         status = await program.wait()
         if self.outcome is not None:
             return self.outcome
@@ -56,33 +40,21 @@ class Run(Episode):
             return {"error": f"the program ended without a call of the model: it must use OPENAI_BASE_URL or ANTHROPIC_BASE_URL{program.last_words()}"}
         return self.end(await self.rewarded(program, checker))
 
-    async def started(self, command: List[str], more: Dict[str, str]) -> Program:
-        program = Program(self.home)
-        self.programs.append(program)
+    def variables(self) -> Dict[str, str]:
         base = f"http://127.0.0.1:{self.port}/e/{self.key}"
-        env = environment(self.settings.passed, {
-            "OPENAI_BASE_URL": base + "/v1", "OPENAI_API_KEY": self.key, "ANTHROPIC_BASE_URL": base, "ANTHROPIC_API_KEY": self.key,
-            "ANTHROPIC_AUTH_TOKEN": self.key, "NO_PROXY": "127.0.0.1,localhost", "no_proxy": "127.0.0.1,localhost", "PYTHONUNBUFFERED": "1",
-            "PYTHONHASHSEED": "0", "FLOW_TASK": self.task, "FLOW_SEED": str(self.seed), "FLOW_FOLDER": self.folder, **more,
-        })
-        await program.start(command, self.settings.folder, env, os.path.join(self.home, "task"))
-        if self.outcome is not None:
-            program.kill()
-        return program
+        return {**super().variables(), "OPENAI_BASE_URL": base + "/v1", "OPENAI_API_KEY": self.key, "ANTHROPIC_BASE_URL": base, "ANTHROPIC_API_KEY": self.key,
+                "ANTHROPIC_AUTH_TOKEN": self.key, "NO_PROXY": "127.0.0.1,localhost", "no_proxy": "127.0.0.1,localhost"}
 
     async def rewarded(self, program: Program, checker: Optional[List[str]]) -> Json:
         """The reward, in the way that the settings say."""
+        said: Optional[Json]
         way, output = self.settings.reward, program.output.decode("utf-8", "replace")
         if checker:
             path = os.path.join(self.home, "output")
             with open(path, "wb") as kept:
                 kept.write(program.output)
-            check = await self.started(checker, {"FLOW_OUTPUT": path})
-            status = await check.wait()
-            said = rewards.of_text(check.output.decode("utf-8", "replace"), "the last line of the checking command")
-            lacking = f"the checking command ended with exit status {status} and printed no reward in its last line"
-            if said is None and self.posted is not None:
-                raise rewards.NoReward(lacking)
+            said = await self.checked(checker, self.settings.folder, FLOW_OUTPUT=path)
+            lacking = ""
         elif isinstance(way, dict):
             places = [os.path.join(folder, way["file"]) for folder in (self.folder, self.settings.folder)]
             said = next((each for each in map(rewards.of_file, places) if each is not None), None)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from dataclasses import dataclass
 from typing import Any, ClassVar, List, Mapping, Optional
 
 from ..limits import Json, clean
 from .ask import Ask, Refusal, Reply
-from .episode import Episode
+from .episode import Episode, Failure
 from .graph import answer
 from .program import swept
 from .settings import Settings
@@ -56,7 +55,6 @@ class Conversation(Episode):
         super().__init__(settings, task, seed)
         self.messages: List[Json] = []
         self.tools: List[Json] = []
-        os.mkdir(self.folder)
 
     async def call(self, name: str, arguments: Json) -> str:
         """The result of a tool. `WrongCall` goes back to the policy; any other exception is the failure of the episode."""
@@ -95,12 +93,13 @@ class Conversation(Episode):
             if name not in known:
                 raise WrongCall(f"there is no tool `{name}`; there are {', '.join(sorted(known))}")
             mismatch(known[name], arguments, self.typed)
-            text = await asyncio.wait_for(self.call(name, arguments), self.settings.call_seconds)
+            async with asyncio.timeout(self.settings.call_seconds):
+                text = await self.call(name, arguments)
         except WrongCall as wrong:
             self.valid = False
             text = f"Error: {wrong}"
         except asyncio.TimeoutError:
-            raise TimeoutError(f"the tool `{name}` took longer than `call_seconds` ({self.settings.call_seconds:g} s)") from None
+            raise Failure(f"the tool `{name}` took longer than `call_seconds` ({self.settings.call_seconds:g} s)") from None
         return bounded(clean(text), self.settings.characters) or "(no text)"
 
     def abandon(self, why: str) -> None:
@@ -109,6 +108,7 @@ class Conversation(Episode):
             self.run.cancel()
 
     async def swept(self) -> None:
+        await super().swept()
         if self.processes:
             await swept(self.home.encode())
 
