@@ -107,12 +107,12 @@ class Served(Conversation):
     async def connect(self, stack: AsyncExitStack, name: str, server: Json, complaints: Any) -> None:
         seconds = self.settings.call_seconds
         if "url" in server:
-            client = Client(server["url"], read_timeout_seconds=seconds)
+            client = Client(server["url"])
         else:
             command, *arguments = server["command"]
             env = environment(self.settings.passed, self.variables())
             parameters = StdioServerParameters(command=command, args=arguments, env=env, cwd=self.settings.folder)
-            client = Client(stdio_client(parameters, complaints), read_timeout_seconds=seconds)
+            client = Client(stdio_client(parameters, complaints))
         try:
             async with asyncio.timeout(seconds):
                 await stack.enter_async_context(client)
@@ -129,7 +129,10 @@ class Served(Conversation):
     async def call(self, name: str, arguments: Json) -> str:
         client, tool, server = self.clients[name]
         try:
-            result = await client.call_tool(tool, arguments)
+            async with asyncio.timeout(self.settings.call_seconds):
+                result = await client.call_tool(tool, arguments)
+        except TimeoutError:
+            raise Failure(f"the tool `{name}` took longer than `call_seconds` ({self.settings.call_seconds:g} s)") from None
         except MCPError as error:
             if error.error.code == INVALID_PARAMS:
                 raise WrongCall(error.error.message) from None

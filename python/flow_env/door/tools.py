@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import Any, ClassVar, List, Mapping, Optional
 
 from ..limits import Json, clean
 from .ask import Ask, Refusal, Reply
-from .episode import Episode, Failure
+from .episode import Episode
 from .graph import answer
 from .program import swept
 from .settings import Settings
@@ -93,13 +92,10 @@ class Conversation(Episode):
             if name not in known:
                 raise WrongCall(f"there is no tool `{name}`; there are {', '.join(sorted(known))}")
             mismatch(known[name], arguments, self.typed)
-            async with asyncio.timeout(self.settings.call_seconds):
-                text = await self.call(name, arguments)
+            text = await self.call(name, arguments)
         except WrongCall as wrong:
             self.valid = False
             text = f"Error: {wrong}"
-        except asyncio.TimeoutError:
-            raise Failure(f"the tool `{name}` took longer than `call_seconds` ({self.settings.call_seconds:g} s)") from None
         return bounded(clean(text), self.settings.characters) or "(no text)"
 
     def abandon(self, why: str) -> None:
