@@ -3,7 +3,8 @@
 The categories are `multi_turn_base`, `multi_turn_miss_func`, `multi_turn_miss_param` and `multi_turn_long_context`, of the package
 `bfcl-eval`, with its questions, simulated APIs and checker. The user's turns are scripted; a turn ends with an answer that calls no tool.
 The reward is the checker's verdict on all turns, 1 or 0; `info` has the turns that were done. As in the package, more than `turns` (20) answers in a turn
-are a failure of the policy: reward 0, `truncated`. The last tenth of the tasks is `test`. The expert writes the ground truth as Hermes' calls of tools.
+are a failure of the policy: reward 0, `truncated`. The last tenth of the tasks is `test`. The expert writes the ground truth as Hermes' calls of tools
+(`multi_turn_miss_func_49` can't be won so: its truth calls a function that its turn doesn't offer).
 
 All is local, in this process and deterministic. Numbers by which the package's arithmetic would take for ever are refused.
 """

@@ -12,7 +12,7 @@ from .graph import answer
 from .program import swept
 from .settings import Settings
 
-AT_ONCE = 32
+AT_ONCE = 100
 """An answer may call so many tools."""
 UNREADABLE = "Error: the call of a tool can't be read. Write it again, with the name of a tool and its arguments as JSON."
 KINDS: Mapping[str, Any] = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict}
