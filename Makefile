@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-python door worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce-lamer reproduce-empo2 reproduce-eapo reproduce-scienceworld reproduce-slea-rl reproduce-papers reproduce-smollm2 parity-models parity-webshop interop-models tensorboard bench-gpu
+.PHONY: run test test-python door drift worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce-lamer reproduce-empo2 reproduce-eapo reproduce-scienceworld reproduce-slea-rl reproduce-papers reproduce-smollm2 parity-models parity-webshop interop-models tensorboard bench-gpu
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -118,6 +118,14 @@ door: build .venv-agents/made-from
 	python3 -m venv .venv-agents
 	.venv-agents/bin/python -m pip install --quiet -r python/requirements/program.txt -r python/tests/clients.txt
 	cat $^ > $@
+
+# 1,000 conversations of 2 to 32 turns by SmolLM2 behind an agent program: none goes on from other tokens than were sampled, and how many a client that encodes
+# its messages again would have changed. An hour of one core.
+drift: build
+	target/release/flow env install program
+	target/release/flow model fetch smollm2-135m-instruct
+	target/release/flow run pipelines/agents/drift.yaml --out runs/agents-drift
+	FLOW_DRIFT=$(CURDIR)/runs/agents-drift $(CARGO) test --release --test it drift:: -- --ignored --nocapture
 
 # One of two processes killed, 20 times: the other ends within 5 seconds.
 killed: build

@@ -120,6 +120,7 @@ pub const COLUMNS: &[Column] = &[
     column("retrieved", Kind::U64List, "the entries of a memory in the prompt, by `id`, in their order there"),
     column("bare_tokens", Kind::U32List, "the prompt's tokens without what was retrieved; empty where nothing was"),
     column("call", Kind::U64, "the call of an agent program that the row answers: its name within the episode, a hash of what it goes on from and what it adds; 0 unless a program calls"),
+    column("called", Kind::Text, "the model that an agent program named in its call; empty unless a program calls"),
     column("parent", Kind::U64, "the call that this one goes on from, token by token; 0 where it begins a conversation"),
     column("fork", Kind::Text, "why a call doesn't go on from the one before, or goes on from one that another goes on from: edited, compacted, sub_agent, again, or retokenised (the template writes earlier messages anew); else empty"),
     column("left_out", Kind::U32, "how many of the oldest turns the prompt's history leaves out to have no more than `prompt_tokens`; of a conversation, how many it has begun anew without"),
@@ -173,7 +174,7 @@ pub const COLUMNS: &[Column] = &[
     column("kind", Kind::Text, "what the entry is, such as warning; empty in a memory without kinds"),
     column("level", Kind::Text, "how general the entry is, such as principle; empty in a memory without levels"),
     column("node", Kind::Text, "the node that played the episode that failed"),
-    column("cause", Kind::Text, "how its environment failed: panic, error (which its program reported), timeout, crash or malformed; too_long for a text that a memory refused, unreadable for a list with a line that is no entry"),
+    column("cause", Kind::Text, "how its environment failed: panic, error (which its program reported), timeout, crash, malformed, expert, prompt (too long, or none by its template) or limit (more answers than `max_turns`); too_long for a text that a memory refused, unreadable for a list with a line that is no entry"),
     column("error", Kind::Text, "the environment's last message, or what it did"),
     column("tries", Kind::U32, "how often the episode was tried before it was given up"),
 ];
@@ -187,6 +188,7 @@ pub const REASONS: &[(&str, &str)] = &[
     ("invalid", "its action could not be carried out (`invalid: drop`)"),
     ("truncated", "a turn of an episode that was cut before its end (`truncated: drop`)"),
     ("too_stale", "made by weights more than `max_staleness` versions behind"),
+    ("side_call", "a call that an agent program made to a model of `side`"),
     ("earlier_attempt", "a turn of an attempt that is only there to be learnt from later (`from_attempt`)"),
     (
         "masked_low_probability",

@@ -5,8 +5,9 @@ import os
 import re
 import urllib.request
 
-RULES = """You have a calculator. To use it, write one line: calc(A + B). When you know the result, write it alone.
-Example. User: What is 512 + 77? You: calc(512 + 77) User: 589 You: 589"""
+SHOWN = [{"role": role, "content": text} for role, text in (
+    ("system", "You have a calculator: write calc(A + B) to use it, then write the result alone."),
+    ("user", "What is 512 + 77?"), ("assistant", "calc(512 + 77)"), ("user", "589"), ("assistant", "589"))]
 CALL = re.compile(r"calc\(\s*(\d{1,6})\s*([+*-])\s*(\d{1,6})\s*\)")
 
 
@@ -23,7 +24,7 @@ def work_out(a, sign, b):
 
 
 task = json.loads(os.environ["FLOW_TASK"])
-messages = [{"role": "system", "content": RULES}, {"role": "user", "content": f"What is {task['a']} {task['sign']} {task['b']}?"}]
+messages = [*SHOWN, {"role": "user", "content": f"What is {task['a']} {task['sign']} {task['b']}?"}]
 right = str(work_out(task["a"], task["sign"], task["b"]))
 used = 0
 for turn in range(3):

@@ -62,11 +62,17 @@ def serve(args: argparse.Namespace) -> int:
     from .serve import own_the_pipes, serve
 
     reader, writer = own_the_pipes()
-    if args.world.startswith("program:"):
+    from . import spec
+
+    try:
+        asking = spec.asking(args.world)
+    except spec.Unknown as unknown:
+        print(f"flow-env: {unknown}", file=sys.stderr, flush=True)
+        return 1
+    if asking is not None:
         from .door import serve as door
 
-        return door.main(args.world.partition(":")[2], reader, writer, None if args.words is None else lines_of(args.words))
-    from . import spec
+        return door.main(asking, reader, writer, None if args.words is None else lines_of(args.words))
     from .episodes import Episodes
 
     def begin() -> Episodes:

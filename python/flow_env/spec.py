@@ -11,16 +11,21 @@ import re
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Callable, Dict, List, NamedTuple, Optional, Type
+from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Type
 
 from . import words
 from .world import World
+
+if TYPE_CHECKING:
+    from .door.world import World as Asking
 
 
 class Adapter(NamedTuple):
     module: str
     arguments: str
     about: str
+    asks: bool = False
+    """Whether it speaks protocol 3; `module` is then the whole name within the package."""
 
 
 ADAPTERS: Dict[str, Adapter] = {
@@ -36,7 +41,10 @@ ADAPTERS: Dict[str, Adapter] = {
     "osworld": Adapter("osworld", "FOLDER[,list=FILE][,train=FILE]", "OSWorld on a virtual machine of one's own; never run"),
     "openenv": Adapter("openenv", "URL[,live=1][,steps=50]", "servers of the standard OpenEnv"),
     "verifiers": Adapter("verifiers", "TASKSET[,key=value...]", "environments of verifiers: answers, talks and tools"),
-    "program": Adapter("", '{"command": [...], "tasks": FILE}', "any program that calls a language model over HTTP; `flow-env serve` only"),
+    "program": Adapter("door.server", '{"command": [...], "tasks": FILE}', "any program that calls a language model over HTTP; `flow-env serve` only", True),
+    "bfcl": Adapter("adapters.bfcl", "CATEGORY[,key=value...]", "BFCL's multi-turn categories of tool use; `flow-env serve` only", True),
+    "mcp": Adapter("adapters.mcp", "FILE.json", "tools of MCP servers; `flow-env serve` only", True),
+    "harbor": Adapter("adapters.harbor", "FOLDER[,key=value...]", "tasks in Harbor's format, in plain folders; `flow-env serve` only", True),
 }
 
 
@@ -52,15 +60,26 @@ def world(spec: str) -> Callable[[], World]:
     """What makes the worlds that a specification names. Importing happens here and prints go to standard error."""
     head, _, rest = spec.partition(":")
     if head in ADAPTERS:
-        if not ADAPTERS[head].module:
+        if ADAPTERS[head].asks:
             raise Unknown(f"`{head}` speaks protocol 3: only `flow-env serve` and flow itself play it")
-        try:
-            module = importlib.import_module(f"flow_env.adapters.{ADAPTERS[head].module}")
-            return functools.partial(module.WORLD, rest)
-        except ImportError as error:
-            raise Unknown(f"`{head}` needs a package that isn't here ({error}); python/requirements/{head}.txt pins all of them") from error
+        return functools.partial(imported(head, f"adapters.{ADAPTERS[head].module}").WORLD, rest)
     module = load(head)
     return pick(module, rest or None)
+
+
+def asking(spec: str) -> "Optional[Callable[[], Asking]]":
+    """What makes the world that a specification names, where that is one that asks (protocol 3)."""
+    head, _, rest = spec.partition(":")
+    if head not in ADAPTERS or not ADAPTERS[head].asks:
+        return None
+    return functools.partial(imported(head, ADAPTERS[head].module).WORLD, rest)
+
+
+def imported(head: str, module: str) -> ModuleType:
+    try:
+        return importlib.import_module(f"flow_env.{module}")
+    except ImportError as error:
+        raise Unknown(f"`{head}` needs a package that isn't here ({error}); python/requirements/{head}.txt pins all of them") from error
 
 
 def load(name: str) -> ModuleType:

@@ -24,14 +24,26 @@ class Flow:
             command = [sys.executable, "agent.py"]
         (path / "tasks.jsonl").write_text("".join(json.dumps(task) + "\n" for task in tasks))
         told = {"command": command, "tasks": str(path / "tasks.jsonl"), "folder": self.folder.name, **settings}
+        self.open("program:" + json.dumps(told), seconds)
+
+    @classmethod
+    def of(cls, world, seconds=30.0):
+        """The door of any world."""
+        flow = cls.__new__(cls)
+        flow.folder = tempfile.TemporaryDirectory()
+        flow.open(world, seconds)
+        return flow
+
+    def open(self, world, seconds):
         self.seconds = seconds
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(PYTHON), os.environ.get("PYTHONPATH")]))}
-        self.child = subprocess.Popen([sys.executable, "-m", "flow_env", "serve", "program:" + json.dumps(told)], stdin=subprocess.PIPE,
+        self.child = subprocess.Popen([sys.executable, "-m", "flow_env", "serve", world], stdin=subprocess.PIPE,
                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, start_new_session=True)
         self.lines = queue.Queue()
         self.complaints = []
         threading.Thread(target=self.read, daemon=True).start()
-        threading.Thread(target=lambda: self.complaints.extend(self.child.stderr), daemon=True).start()
+        self.listening = threading.Thread(target=lambda: self.complaints.extend(self.child.stderr), daemon=True)
+        self.listening.start()
         self.hello = self.ask({"request": "hello", "protocol": 2, "newest": 3, "name": "test"})
 
     def read(self):
@@ -46,6 +58,7 @@ class Flow:
     def next(self):
         answer = self.lines.get(timeout=self.seconds)
         if answer is None:
+            self.listening.join(5)
             raise RuntimeError(f"the door ended: {b''.join(self.complaints[-5:]).decode()}")
         return answer
 
@@ -53,10 +66,10 @@ class Flow:
         self.send(*requests)
         return self.next()
 
-    def play(self, policy, tasks=("one",), seed=7):
+    def play(self, policy, tasks=("one",), seed=7, split="train"):
         """Episodes of these tasks, all at once. Gives of each its calls and its last answer."""
         played = {number: ([], None) for number in range(len(tasks))}
-        self.send(*[{"request": "reset", "episode": number, "split": "train", "task": task, "seed": seed} for number, task in enumerate(tasks)])
+        self.send(*[{"request": "reset", "episode": number, "split": split, "task": task, "seed": seed} for number, task in enumerate(tasks)])
         left = len(tasks)
         while left:
             view = self.next()

@@ -9,7 +9,7 @@ import time
 import unittest
 from pathlib import Path
 
-from flow_env.door.settings import Settings, Tasks, Wrong
+from flow_env.door.settings import ProgramSettings, Tasks, Wrong
 from tests.door_driver import Flow, tool_calls
 
 CHAT = """
@@ -209,6 +209,20 @@ print(1)
         self.assertEqual(len(forks), 1)
 
 
+    def test_equal_questions_at_the_same_time_are_two_calls(self):
+        program = CHAT + """
+import threading
+said = []
+threads = [threading.Thread(target=lambda: said.append(ask([user("1")])["choices"][0]["message"]["content"])) for _ in range(2)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(json.dumps({"reward": 1, "won": sorted(said) == ["again", "first"]}))
+"""
+        played = self.flow(program, parallel=True).play(lambda call: "again" if call.get("fork") else "first", ["one"] * 4)
+        self.assertEqual({(len(calls), len({call["id"] for call in calls}), end.get("won")) for calls, end in played}, {(2, 2, True)})
+        self.assertEqual(len({str(sorted(call["id"] for call in calls)) for calls, _ in played}), 1)
+
+
 class Retrying(Door):
     def test_an_sdk_that_tries_again_gets_the_same_answer(self):
         program = CHAT + """
@@ -309,6 +323,20 @@ for path, more in [("/responses", {"tool_choice": "required"}), ("/responses", {
         self.assertEqual(len(calls), 1)
         self.assertEqual([each["status"] for each in out], [400] * 23)
         self.assertEqual(out[0]["error"], {"message": "`n` isn't supported here: leave it out", "type": "invalid_request_error", "param": "n", "code": None})
+
+    def test_an_answer_may_be_bound_to_choices(self):
+        calls, out = self.refused("""
+out.append(ask([user("1")], structured_outputs={"choice": ["left", "right"]})["model"])
+out.append(ask([user("2")], guided_choice=["up"])["model"])
+out.append(ask([user("3")])["model"])
+for more in [{"structured_outputs": {"choice": ["a", "a"]}}, {"structured_outputs": {"regex": "a"}}, {"guided_choice": []}, {"guided_choice": [3]},
+             {"guided_choice": "left"}, {"guided_choice": [""]}, {"guided_choice": ["x" * 5000]}, {"guided_choice": [str(n) for n in range(10001)]},
+             {"guided_choice": ["a"], "structured_outputs": {"choice": ["a"]}}, {"guided_regex": "a+"}, {"guided_json": {}}]:
+    out.append(ask([user("1")], **more))
+""")
+        self.assertEqual([call["view"].get("actions") for call in calls], [["left", "right"], ["up"], None])
+        self.assertEqual([each if isinstance(each, str) else each["status"] for each in out], ["m"] * 3 + [400] * 11)
+        self.assertEqual(out[3]["error"]["message"], "the list of choices has an action twice")
 
     def test_anthropic_refuses_in_its_own_form(self):
         calls, out = self.refused("""
@@ -435,11 +463,13 @@ print(json.dumps({"reward": 1, "info": {"wrong": wrong["status"]}}))
         self.assertEqual(end["info"], {"wrong": 404})
 
     def test_a_program_gets_the_listed_variables_only(self):
-        os.environ.update(FLOW_TEST_SECRET="s", FLOW_TEST_PASSED="p")
-        self.addCleanup(lambda: [os.environ.pop(name) for name in ("FLOW_TEST_SECRET", "FLOW_TEST_PASSED")])
+        # By FLOW_PROGRAM flow finds what a door that was killed has left.
+        names = ("FLOW_TEST_SECRET", "FLOW_TEST_PASSED", "FLOW_PROGRAM")
+        os.environ.update(dict.fromkeys(names, "p"))
+        self.addCleanup(lambda: [os.environ.pop(name) for name in names])
         _, end = self.played(CHAT + """
 said([user("1")])
-wanted = ["FLOW_TASK", "FLOW_SEED", "FLOW_FOLDER", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "NO_PROXY", "FLOW_TEST_PASSED"]
+wanted = ["FLOW_TASK", "FLOW_SEED", "FLOW_FOLDER", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "NO_PROXY", "FLOW_TEST_PASSED", "FLOW_PROGRAM"]
 print(int(all(name in os.environ for name in wanted) and "FLOW_TEST_SECRET" not in os.environ and os.environ["FLOW_SEED"] == "7"))
 """, **{"pass": ["FLOW_TEST_PASSED"]})
         self.assertEqual(end["reward"], 1)
@@ -539,7 +569,7 @@ class Reading(unittest.TestCase):
             path = Path(folder, "tasks.jsonl")
             path.write_text("".join(json.dumps(task) + "\n" for task in tasks))
             settings = {"command": ["sh"], "tasks": str(path), "folder": folder, **more}
-            return Tasks(Settings.read(json.dumps(settings)).tasks)
+            return Tasks.of_file(ProgramSettings.read(json.dumps(settings)).tasks)
 
     def test_wrong_settings_and_tasks_are_told_before_anything_runs(self):
         for settings, wanted in [
@@ -554,7 +584,7 @@ class Reading(unittest.TestCase):
             with self.assertRaisesRegex(Wrong, wanted):
                 self.read(**settings)
         with self.assertRaisesRegex(Wrong, "stands no JSON"):
-            Settings.read("{")
+            ProgramSettings.read("{")
 
     def test_tasks_have_names_splits_and_words(self):
         tasks = self.read([{"id": "a", "question": "add the numbers"}, {"split": "test", "question": "x"}])

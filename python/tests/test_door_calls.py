@@ -13,6 +13,18 @@ TOOLS = [{"function": {"name": name, "parameters": {"properties": {"n": {"type":
 
 
 class Parsing(unittest.TestCase):
+    def test_numbers_that_nobody_can_write_are_no_call(self):
+        for value in ("NaN", "-Infinity", "1e999", "9" * 400):
+            text = f'<tool_call>{{"name": "add", "arguments": {{"n": {value}}}}}</tool_call>'
+            self.assertEqual(parse(text, TOOLS), (text, [], False))
+        self.assertEqual(parse(f"<function=add><parameter=n>NaN</parameter></function>", TOOLS)[1], [("add", {"n": "NaN"})])
+
+    def test_calls_of_unknown_tools_where_they_are_wanted(self):
+        for text in ('<tool_call>{"name": "fly", "arguments": {"n": 1}}</tool_call>', '[TOOL_CALLS]fly[ARGS]{"n": 1}', '<|python_tag|>{"name": "fly", "arguments": {"n": 1}}'):
+            self.assertEqual(parse(text, TOOLS, strangers=True), ("", [("fly", {"n": 1})], False))
+            self.assertEqual(parse(text, TOOLS), (text, [], False))
+        self.assertEqual(parse('{"name": "Ann", "arguments": {}}', TOOLS, strangers=True)[1:], ([], True))
+
     def test_families(self):
         one = [("add", {"n": 1})]
         for text, content, calls in [

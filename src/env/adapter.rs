@@ -56,14 +56,23 @@ pub(super) const fn kind(name: &'static str, about: &'static str) -> Environment
     EnvironmentKind { name, about, schema: || schemars::schema_for!(AdapterSettings).to_value(), read, parse: |_, _| None, adapter: true }
 }
 
-/// The process that serves the world. Its tasks are those of a process, and named so.
+/// The line of an adapter whose episodes ask the policy, as an agent program does.
+pub(super) const fn asking(name: &'static str, about: &'static str) -> EnvironmentKind {
+    EnvironmentKind { read: |kind, with| served(kind, with, true), ..self::kind(name, about) }
+}
+
 fn read(kind: &'static EnvironmentKind, with: Value) -> serde_json::Result<Game> {
+    served(kind, with, false)
+}
+
+/// The process that serves the world. Its tasks are those of a process, and named so.
+fn served(kind: &'static EnvironmentKind, with: Value, calls: bool) -> serde_json::Result<Game> {
     let AdapterSettings { world, name, split, processes, seconds, pass } = serde_json::from_value(with)?;
     let served = if world.is_empty() { kind.name.to_owned() } else { format!("{}:{world}", kind.name) };
     let python = folder(kind.name).join("bin/python").display().to_string();
     let command = [python.as_str(), "-m", "flow_env", "serve", &served].map(String::from).to_vec();
     let name = name.unwrap_or_else(|| kind.name.replace('-', "_"));
-    Ok(Game::new(PROCESS, ProcessSettings { command, name, processes, seconds, pass, split, item: None }))
+    Ok(Game::new(PROCESS, ProcessSettings { command, name, processes, seconds, pass, calls, split, item: None }))
 }
 
 /// The virtual environment of an adapter, whether it is there or not.

@@ -122,7 +122,7 @@ fn read(_: &'static EnvironmentKind, with: Value) -> serde_json::Result<Game> {
     let door = format!("{NAME}:{}", serde_json::to_string(&settings)?);
     let command = [python.as_str(), "-m", "flow_env", "serve", &door].map(String::from).to_vec();
     let ProgramSettings { name, split, pass, seconds, .. } = settings;
-    Ok(Game::new(PROCESS, ProcessSettings { command, name, processes: 1, seconds, pass, split, item: None }))
+    Ok(Game::new(PROCESS, ProcessSettings { command, name, processes: 1, seconds, pass, calls: true, split, item: None }))
 }
 
 /// Refuses a file of tasks that can't be read, with the line that is wrong.

@@ -135,6 +135,8 @@ pub struct Turn {
     /// The name of the call that it answers, the call that this one goes on from, and why it doesn't go on from the one before; 0 and empty
     /// unless a program calls.
     pub call: u64,
+    /// The model that it named.
+    pub called: String,
     pub parent: u64,
     pub fork: String,
 }
@@ -259,7 +261,7 @@ impl Episode {
         let after = &view.step;
         // What a program's episode ends with is its last turn's, whichever that is.
         let ends = |call: u64| call != 0 && after.done;
-        let (call, parent) = before.extras.call.map_or((0, 0), |call| (call.id, call.on.unwrap_or(0)));
+        let (call, called, parent) = before.extras.call.map_or((0, String::new(), 0), |call| (call.id, call.model, call.on.unwrap_or(0)));
         self.turns.push(Turn {
             turn: self.turn(),
             phase: Phase::Play,
@@ -282,6 +284,7 @@ impl Episode {
             info: if ends(call) { String::new() } else { figures(&view.extras.info) },
             seed: request.seed,
             call,
+            called,
             parent,
             fork,
         });

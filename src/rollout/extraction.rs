@@ -233,6 +233,7 @@ fn turn(episode: &Transcript, i: usize, line: String) -> Turn {
         info: String::new(),
         seed: 0,
         call: 0,
+        called: String::new(),
         parent: 0,
         fork: String::new(),
     }

@@ -27,7 +27,7 @@ pub struct Record<'a> {
 type RecordColumn = (&'static str, fn(&[Record]) -> ArrayRef);
 
 /// The columns of a row, in the table's order.
-const LIST: [RecordColumn; 38] = [
+const LIST: [RecordColumn; 39] = [
     ("iteration", |rows| u64s(rows, |r| r.start.iteration)),
     ("task", |rows| texts(rows, |r| &r.start.task)),
     ("sample", |rows| u32s(rows, |r| r.start.sample)),
@@ -52,6 +52,10 @@ const LIST: [RecordColumn; 38] = [
     ("memory", |rows| texts(rows, |r| &r.start.memory)),
     ("retrieved", |rows| lists::<UInt64Type>(rows, |r| &r.turn.prompt_memory.retrieved)),
     ("bare_tokens", |rows| lists::<UInt32Type>(rows, |r| &r.turn.prompt_memory.bare)),
+    ("call", |rows| u64s(rows, |r| r.turn.call)),
+    ("called", |rows| texts(rows, |r| &r.turn.called)),
+    ("parent", |rows| u64s(rows, |r| r.turn.parent)),
+    ("fork", |rows| texts(rows, |r| &r.turn.fork)),
     ("left_out", |rows| u32s(rows, |r| r.turn.prompt_memory.left_out)),
     ("kept", |rows| texts(rows, |r| r.next_note)),
     ("outcome", |rows| texts(rows, |r| r.outcome)),
@@ -63,9 +67,6 @@ const LIST: [RecordColumn; 38] = [
     ("info", |rows| texts(rows, |r| &r.turn.info)),
     ("weights", |rows| u64s(rows, |r| r.start.version)),
     ("seed", |rows| u64s(rows, |r| r.turn.seed)),
-    ("call", |rows| u64s(rows, |r| r.turn.call)),
-    ("parent", |rows| u64s(rows, |r| r.turn.parent)),
-    ("fork", |rows| texts(rows, |r| &r.turn.fork)),
 ];
 
 /// The names of a row's columns, in the table's order.
@@ -177,6 +178,7 @@ mod tests {
             info: r#"{"steps":1.0}"#.into(),
             seed: 5,
             call: 0,
+            called: String::new(),
             parent: 0,
             fork: String::new(),
         }

@@ -243,6 +243,7 @@ impl Reflector {
             info: String::new(),
             seed: request.seed,
             call: 0,
+            called: String::new(),
             parent: 0,
             fork: String::new(),
         }

@@ -8,7 +8,7 @@ use std::process::Output;
 fn pipeline(folder: &Path, more: &str, batch: usize, agent: &str) -> std::path::PathBuf {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/caller.py");
     let yaml = format!(
-        "flow: calls\niterations: 3\nseed: 4\nmodels:\n  actor: {{ new: tiny, layers: 1, width: 16, heads: 2, kv_heads: 1 }}\nnodes:\n  tasks: {{ op: tasks, with: {{ env: process, name: caller, command: [python3, {program:?}], batch: {batch}, pass: [CALLER_TASKS]{more} }} }}\n  rollout: {{ op: rollout, inputs: {{ tasks: tasks, weights: {{ after: update }} }}, with: {{ agent: {{ model: actor, max_turns: 6, max_tokens: 5{agent} }}, samples: 3, max_failed: 1 }} }}\n  group: {{ op: group, inputs: rollout, with: {{ by: [task] }} }}\n  advantage: {{ op: advantage, inputs: group, with: {{ of: episode_return }} }}\n  update: {{ op: gpu-update, inputs: advantage, with: {{ model: actor, lr: 1.0e-2 }} }}\nlog: [rollout, advantage, update]\n"
+        "flow: calls\niterations: 3\nseed: 4\nmodels:\n  actor: {{ new: tiny, layers: 1, width: 16, heads: 2, kv_heads: 1 }}\nnodes:\n  tasks: {{ op: tasks, with: {{ env: process, name: caller, command: [python3, {program:?}], batch: {batch}, pass: [CALLER_TASKS]{more} }} }}\n  rollout: {{ op: rollout, inputs: {{ tasks: tasks, weights: {{ after: update }} }}, with: {{ agent: {{ model: actor, max_turns: 6, max_tokens: 5{agent} }}, samples: 3, max_failed: 1 }} }}\n  group: {{ op: group, inputs: rollout, with: {{ by: [task] }} }}\n  advantage: {{ op: advantage, inputs: group, with: {{ of: episode_return }} }}\n  update: {{ op: gpu-update, inputs: advantage, with: {{ model: actor, lr: 1.0e-2, side: [right] }} }}\nlog: [rollout, advantage, update]\n"
     );
     let file = folder.join("calls.yaml");
     std::fs::write(&file, yaml).unwrap();
@@ -46,6 +46,9 @@ fn calls_that_overlap_give_the_same_rows_on_any_number_of_workers() {
     assert_eq!(count(&format!("SELECT count(*) n {joined} WHERE {on}")), 3 * 6 * 3 * 2, "none is encoded again");
     assert_eq!(count("SELECT count(*) n FROM rollout WHERE parent = 0 AND fork = 'sub_agent'"), 3 * 6 * 3);
     assert_eq!(count("SELECT count(*) n FROM rollout WHERE task LIKE '%-short-%' AND len(response_tokens) > 2"), 0);
+    let side =
+        "FROM \"update\" u JOIN rollout r USING (iteration, task, sample, turn) WHERE (u.used = 'side_call') <> (r.called = 'right')";
+    assert_eq!(count(&format!("SELECT count(*) n {side}")), 0, "what was asked of a side model isn't learnt");
     assert!(count("SELECT count(*) n FROM rollout WHERE task LIKE '%-stop-%' AND regexp_matches(response, '[a-z]$')") > 0);
     assert_eq!(count("SELECT count(*) n FROM rollout WHERE task LIKE '%-credit-%' AND reward % 1 = 0.5"), 3 * 3, "one call's own reward");
 }
@@ -73,33 +76,65 @@ fn a_failure_is_no_reward_and_no_end_of_others() {
     assert!(rows(&out, "SELECT count(*) n FROM rollout WHERE observation LIKE 'no %'")[0]["n"].as_u64().unwrap() > 0);
 }
 
-/// Notes on earlier attempts and entries of a memory stand in the calls of a program that knows nothing of them, and nowhere else.
+/// The rows of node `rows` of this pipeline's run; on two workers they are the same.
+fn alike(folder: &Path, file: &Path, rows_of: &str) -> std::path::PathBuf {
+    let mut first = None;
+    for workers in ["2", "1"] {
+        let out = folder.join(workers);
+        let output = run(file, &out, workers, "one two");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let found = rows(&out, &format!("SELECT * FROM {rows_of} ORDER BY ALL"));
+        assert!(*first.get_or_insert_with(|| found.clone()) == found, "{workers} workers");
+    }
+    folder.join("1")
+}
+
+const REFLECT: &str = "reflect: { op: reflect, inputs: rollout, with: { agent: { model: actor, answer: [], max_tokens: 4 }, on: always } }";
+
+/// Entries of a memory stand in the calls of a program that knows nothing of them, and not in the prompt without them.
 #[test]
-fn a_program_is_told_notes_and_memories() {
+fn a_program_is_told_a_memory() {
     let folder = tempfile::tempdir().unwrap();
     let file = pipeline(folder.path(), "", 2, ", context: [{ memory: tips, by: all, most: 1, place: system, at: episode }]");
+    let yaml = std::fs::read_to_string(&file)
+        .unwrap()
+        .replace("weights: { after: update } }", "weights: { after: update }, tips: { after: tips } }")
+        .replace("log: [rollout", "log: [rollout, tips");
+    let more = format!("  {REFLECT}\n  tips: {{ op: memory-update, inputs: reflect, with: {{ per: all, capacity: 4 }} }}\n  group:");
+    std::fs::write(&file, yaml.replace("  group:", &more)).unwrap();
+    let out = alike(folder.path(), &file, "rollout");
+    let told = "len(retrieved) > 0 AND len(bare_tokens) BETWEEN 1 AND len(prompt_tokens) - 1";
+    let found = rows(
+        &out,
+        &format!("SELECT parent = 0 AS first, count(*) n, count(*) FILTER ({told}) told FROM rollout WHERE iteration > 0 GROUP BY ALL"),
+    );
+    assert!(
+        found.len() == 2 && found.iter().all(|row| row["told"].as_u64().unwrap() > 0),
+        "what goes on says what stands above, too: {found:?}"
+    );
+}
+
+/// Notes on earlier attempts stand in the first call of each conversation, before what the user says.
+#[test]
+fn a_program_is_told_notes() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = pipeline(folder.path(), "", 2, "");
     let yaml = std::fs::read_to_string(&file).unwrap();
     let rollout = yaml.lines().find(|line| line.starts_with("  rollout:")).unwrap().to_owned();
-    let inner =
-        rollout.replace("weights: { after: update } }", "weights: { after: update }, tips: { after: tips }, memory: { after: reflect } }");
-    let trial = format!("  trial:\n    loop: {{ attempts: 2, until: never }}\n    nodes:\n    {inner}\n      reflect: {{ op: reflect, inputs: rollout, with: {{ agent: {{ model: actor, answer: [], max_tokens: 4 }}, on: always }} }}\n    output: [rollout, reflect]\n  tips: {{ op: memory-update, inputs: trial, with: {{ per: all, capacity: 4 }} }}");
+    let inner = rollout.replace("weights: { after: update } }", "weights: { after: update }, memory: { after: reflect } }");
+    let trial = format!(
+        "  trial:\n    loop: {{ attempts: 2, until: never }}\n    nodes:\n    {inner}\n      {REFLECT}\n    output: [rollout, reflect]"
+    );
     let yaml = yaml
         .replace(&rollout, &trial)
         .replace("inputs: rollout, with: { by", "inputs: trial, with: { by")
-        .replace("log: [rollout", "log: [trial, tips");
+        .replace("log: [rollout", "log: [trial");
     std::fs::write(&file, yaml).unwrap();
-    let mut first = None;
-    for workers in ["1", "2"] {
-        let out = folder.path().join(workers);
-        let output = run(&file, &out, workers, "one two");
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        let found = rows(&out, "SELECT * FROM trial ORDER BY ALL");
-        assert!(*first.get_or_insert_with(|| found.clone()) == found, "{workers} workers");
-    }
-    let out = folder.path().join("1");
-    let count = |sql: &str| rows(&out, sql)[0]["n"].as_u64().unwrap();
-    assert!(count("SELECT count(*) n FROM trial WHERE phase = 'play' AND len(retrieved) > 0 AND len(bare_tokens) BETWEEN 1 AND len(prompt_tokens) - 1") > 0);
-    let noted = "FROM trial WHERE phase = 'play' AND attempt = 1 AND parent = 0";
-    assert!(count(&format!("SELECT count(*) n {noted} AND memory <> ''")) > 0);
-    assert_eq!(count(&format!("SELECT count(*) n {noted} AND memory <> '' AND NOT contains(text(prompt_tokens, 'actor'), memory)")), 0);
+    let out = alike(folder.path(), &file, "trial");
+    let told = "contains(text(prompt_tokens, 'actor'), memory)";
+    let sql = format!(
+        "SELECT count(*) n, count(*) FILTER ({told}) told FROM trial WHERE phase = 'play' AND attempt = 1 AND parent = 0 AND memory <> ''"
+    );
+    let found = &rows(&out, &sql)[0];
+    assert!(found["n"].as_u64().unwrap() > 0 && found["n"] == found["told"], "{found}");
 }

@@ -17,6 +17,7 @@ mod determinism;
 mod diff;
 mod disk;
 mod docs;
+mod drift;
 mod failure;
 mod generated;
 mod house;

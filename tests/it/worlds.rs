@@ -183,7 +183,7 @@ fn a_program_is_started_to_be_checked() {
     assert!(output.contains("`flow env install scienceworld`"), "{output}");
     let output = done(flow().current_dir(folder.path()).arg("env"));
     assert!(output.contains("sokoban") && output.contains("scienceworld") && output.contains("verifiers"), "{output}");
-    assert_eq!(output.matches("(not installed)").count(), 10, "{output}");
+    assert_eq!(output.matches("(not installed)").count(), 14, "{output}");
 }
 
 /// What a program says of a task's type and of each moment can be asked for in SQL.

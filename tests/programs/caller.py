@@ -32,7 +32,7 @@ class Episode:
             self.ask("", [{"role": "system", "content": who}, {"role": "user", "content": f"{task}?"}], 0)
 
     def ask(self, on, messages, since):
-        call = {"id": name(on, messages[since:]), "messages": messages, "since": since}
+        call = {"id": name(on, messages[since:]), "messages": messages, "since": since, "model": messages[0]["content"]}
         self.first = self.first or call["id"]
         if on:
             call["on"] = on

@@ -52,16 +52,19 @@ def main():
             subprocess.run([FLOW, "run", pipeline, "--workers", workers, "--out", out], cwd=ROOT, check=True, capture_output=True)
             found[f"{workers} workers, run {len(found)}"] = digest(out)
         out, kills, begun = folder / "killed", 0, time.time()
-        process = subprocess.Popen([FLOW, "run", pipeline, "--out", out], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        said = open(folder / "said", "w+")
+        process = subprocess.Popen([FLOW, "run", pipeline, "--out", out], cwd=ROOT, stdout=said, stderr=said)
         while process.poll() is None:
-            time.sleep(random.uniform(0.5, 6))
-            if kills < KILLS and process.poll() is None:
+            time.sleep(random.uniform(1, 8))
+            # Before its manifest there is no run to resume.
+            if kills < KILLS and (out / "manifest.json").exists() and process.poll() is None:
                 process.kill()
                 process.wait()
                 kills += 1
-                process = subprocess.Popen([FLOW, "resume", out], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                process = subprocess.Popen([FLOW, "resume", out], cwd=ROOT, stdout=said, stderr=said)
             assert time.time() - begun < 1200, "it never ends"
-        assert process.returncode == 0, f"resume ended with {process.returncode}"
+        said.seek(0)
+        assert process.returncode == 0, f"resume ended with {process.returncode}: {said.read()[-1000:]}"
         found[f"killed {kills} times"] = digest(out)
         for name, (rows, sum_) in found.items():
             print(f"{name:24} {rows} rows  {sum_}")

@@ -1,16 +1,19 @@
-"""Any agent program as an environment: `program:{"command": [...], "tasks": FILE, ...}`.
+"""Worlds that ask: an episode asks the policy, as `program:{"command": [...], "tasks": FILE, ...}` does for any agent program.
 
-An episode is a run of the program. Its calls of a language model come to an HTTP server of this process, and each call is a turn:
-the view shows the messages, and the action is the text that the policy sampled.
+Each call of a language model is a turn: the view shows the messages, and the action is the text that the policy sampled. A program's
+calls come to an HTTP server of this process. Worlds of tools (BFCL, MCP, Harbor) ask from within it.
 
-    settings   what the JSON after `program:` says, and the file of tasks
     serve      requests of flow from standard input, answers to standard output
-    episode    one run of the program: its calls, its rewards, its end
-    program    a process with all its children
-    reward     the reward that a program or a checking command has printed
-    server     the HTTP server: keys, limits, retries
-    ask        a call in the form that all three protocols share, and the refusals
-    chat, responses, anthropic   the three protocols
-    calls      calls of tools in the text that a policy wrote
+    world      what is served: tasks, and how an episode begins
+    settings   settings, and the file of tasks
+    episode    the calls of an episode, what flow sees of them, its end
     graph      which earlier call a call goes on from
+    calls      calls of tools in the text that a policy wrote
+    ask        a call in the form that all protocols share, and the refusals
+    reward     the reward that a program or a checking command has printed
+    program    a process with all its children
+    tools      an episode whose loop is ours: it asks, and carries out calls of tools
+    server     the world of programs, an HTTP server: keys, limits, retries
+    run        one run of a program
+    chat, responses, anthropic   the three protocols
 """

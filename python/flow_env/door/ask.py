@@ -39,6 +39,8 @@ class Ask:
     """Whether an answer may call one tool at most."""
     extra: Json = field(default_factory=dict)
     """What the protocol needs again for the answer."""
+    choices: List[str] = field(default_factory=list)
+    """The answer is one of these, where there are any."""
 
 
 @dataclass

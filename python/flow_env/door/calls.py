@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ..limits import Json
 
@@ -18,12 +19,37 @@ MISTRAL = re.compile(r"\[TOOL_CALLS\]\s*")
 MISTRAL_NAMED = re.compile(r"\s*(?:\[TOOL_CALLS\])?([\w.-]+)(?:\[CALL_ID\][\w-]+)?\[ARGS\]\s*")
 LLAMA = "<|python_tag|>"
 MARKS = ("<tool_call>", "<function=", "[TOOL_CALLS]", LLAMA)
-DECODER = json.JSONDecoder()
+DIGITS = 300
+"""A number has so many digits at most. What is no finite number can't be sent to a program or to flow."""
 
 
-def parse(text: str, tools: Sequence[Mapping[str, Any]]) -> Tuple[str, List[Call], bool]:
+def number(text: str) -> Union[int, float]:
+    value = float(text) if set(text) & set(".eE") else int(text) if len(text) <= DIGITS else math.inf
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:20]} is no finite number")
+    return value
+
+
+def constant(text: str) -> float:
+    raise ValueError(f"{text} is no number")
+
+
+DECODER = json.JSONDecoder(parse_float=number, parse_int=number, parse_constant=constant)
+
+
+class Anything(Dict[str, Any]):
+    """Tools that all exist, by name."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __missing__(self, name: str) -> Json:
+        return {}
+
+
+def parse(text: str, tools: Sequence[Mapping[str, Any]], strangers: bool = False) -> Tuple[str, List[Call], bool]:
     """The text beside the calls, the calls, and whether all that was marked as a call is one. What isn't the call of a known tool stays
-    text.
+    text; with `strangers` a marked call of an unknown one is a call, too, but not all is right then.
 
     >>> add = [{"function": {"name": "add", "parameters": {}}}]
     >>> parse('So: <tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>', add)
@@ -32,10 +58,11 @@ def parse(text: str, tools: Sequence[Mapping[str, Any]]) -> Tuple[str, List[Call
     ('<tool_call>{"name": "fly"}</tool_call>', [], False)
     """
     known = {tool["function"]["name"]: tool["function"].get("parameters", {}) for tool in tools}
+    marked = Anything(known) if strangers else known
     found: List[Call] = []
 
     def taken(match: "re.Match[str]") -> str:
-        some = [call for part in XML.finditer(match.group(0)) for call in xml(part, known)] or objects(match.group(1), known)
+        some = [call for part in XML.finditer(match.group(0)) for call in xml(part, marked)] or objects(match.group(1), marked)
         found.extend(some)
         return "" if some else match.group(0)
 
@@ -45,12 +72,12 @@ def parse(text: str, tools: Sequence[Mapping[str, Any]]) -> Tuple[str, List[Call
         rest = (TAGGED if "<tool_call>" in text else XML).sub(taken, text)
     elif MISTRAL.search(text):
         before, after = MISTRAL.split(text, maxsplit=1)
-        found = mistral(after, known)
+        found = mistral(after, marked)
         rest = before if found else text
     else:
-        found = objects(text.replace(LLAMA, "", 1), known)
+        found = objects(text.replace(LLAMA, "", 1), marked if LLAMA in text else known)
         rest = "" if found else text
-    return rest.strip() if found else text, found, not any(mark in rest for mark in MARKS)
+    return rest.strip() if found else text, found, not any(mark in rest for mark in MARKS) and all(name in known for name, _ in found)
 
 
 def objects(text: str, known: Mapping[str, Any]) -> List[Call]:
@@ -84,7 +111,7 @@ def called(value: Any, known: Mapping[str, Any]) -> Optional[Call]:
     name, arguments = value.get("name"), value.get("arguments", value.get("parameters", {}))
     if isinstance(arguments, str):  # JSON in a text
         try:
-            arguments = json.loads(arguments)
+            arguments = DECODER.decode(arguments)
         except (ValueError, RecursionError):
             return None
     return (name, arguments) if isinstance(name, str) and name in known and isinstance(arguments, dict) else None
@@ -120,7 +147,7 @@ def xml(match: "re.Match[str]", known: Mapping[str, Any]) -> List[Call]:
         schema = properties.get(key) if isinstance(properties, dict) else None
         kind = schema.get("type", "string") if isinstance(schema, dict) else "string"
         try:
-            arguments[key] = text if kind == "string" else json.loads(text)
+            arguments[key] = text if kind == "string" else DECODER.decode(text)
         except (ValueError, RecursionError):
             arguments[key] = text
     return [(name, arguments)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Iterator, List, Mapping, Optional, Tuple
 
-from ..limits import Json
+from ..limits import Json, wrong_actions
 from .ask import Ask, Refusal, Reply, assistant, limit_of, list_of, model_of, refuse, settled, stops_of, text_of, tool, tool_call
 from .settings import canonical
 
@@ -44,6 +44,23 @@ def message_of(given: Json) -> Json:
     return {"role": role, "content": content}
 
 
+def choices_of(body: Mapping[str, Any]) -> List[str]:
+    """The texts of which the answer is one, in vLLM's extensions of the protocol. Its other ways to bind an answer are refused."""
+    refuse(body, guided_json=(), guided_regex=(), guided_grammar=())
+    choices, param = body.get("guided_choice"), "guided_choice"
+    structured = body.get("structured_outputs")
+    if structured is not None:
+        if not isinstance(structured, dict) or set(structured) != {"choice"} or choices is not None:
+            raise Refusal('of `structured_outputs` only {"choice": [...]} is supported here, and no `guided_choice` beside it', param="structured_outputs")
+        choices, param = structured["choice"], "structured_outputs"
+    if choices is None:
+        return []
+    wrong = wrong_actions(choices if choices else None, False)
+    if wrong:
+        raise Refusal(wrong[0].replace("`actions`", "the list of choices"), param=param)
+    return [str(choice) for choice in choices]
+
+
 class Chat:
     prefix = "chatcmpl-"
 
@@ -58,7 +75,7 @@ class Chat:
             model_of(body), settled([message_of(message) for message in messages]), tools_of(body),
             limit_of(body, "max_completion_tokens", "max_tokens"), stops_of(body, "stop"), bool(body.get("stream")),
             body.get("parallel_tool_calls") is False,
-            {"usage": isinstance(options, dict) and bool(options.get("include_usage"))},
+            {"usage": isinstance(options, dict) and bool(options.get("include_usage"))}, choices_of(body),
         )
 
     def answer(self, ask: Ask, reply: Reply, call_id: str, store: Json) -> Json:

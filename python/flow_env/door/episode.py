@@ -1,4 +1,4 @@
-"""One run of a program: its calls, its rewards, its end."""
+"""An episode that asks: its calls of the policy, what flow sees of them, its end. What asks is a subclass."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from typing import Any, Dict, List, Optional
+from typing import Any, ClassVar, Dict, List, Optional
 
 from ..episodes import Refused
 from ..limits import Json, clean, wrong_view
@@ -17,6 +17,9 @@ from .graph import Graph, Node
 from .program import Program, environment
 from .settings import Settings, canonical
 
+
+class Failure(Exception):
+    """Why an episode has failed, in a text that says all."""
 
 
 class Call:
@@ -31,10 +34,14 @@ class Call:
 
 
 class Episode:
-    """Flow's requests for a view wait in `view`, the program's calls in `ask`."""
+    """Flow's requests for a view wait in `view`, the calls in `ask`."""
 
-    def __init__(self, settings: Settings, port: int, split: str, task: Json, seed: int) -> None:
-        self.settings, self.port, self.split, self.seed = settings, port, split, seed
+    ending: ClassVar[str] = "The program ended."
+    strangers: ClassVar[bool] = False
+    """Whether calls of unknown tools are calls, too, and no text."""
+
+    def __init__(self, settings: Settings, task: Json, seed: int) -> None:
+        self.settings, self.seed = settings, seed
         self.task = canonical(task)
         self.key = secrets.token_hex(16)
         self.home = tempfile.mkdtemp(prefix="flow-")
@@ -47,94 +54,46 @@ class Episode:
         self.outcome: Optional[Json] = None
         self.told = False
         self.valid = True
-        self.posted: Optional[Json] = None
         self.credit: Dict[str, float] = {}
-        self.store: Json = {}
-        self.digests: Dict[str, List[Call]] = {}
         self.programs: List[Program] = []
         self.run: Optional["asyncio.Task[None]"] = None
+        os.mkdir(self.folder)
+        with open(os.path.join(self.home, "task"), "w", encoding="utf-8") as file:
+            file.write(self.task + "\n")
 
     def scrub(self, text: str) -> str:
-        return text.replace(self.home, "FOLDER").replace(self.key, "KEY").replace(f"127.0.0.1:{self.port}", "127.0.0.1:PORT")
+        """A text without what differs between equal episodes."""
+        return text.replace(self.home, "FOLDER")
 
     def start(self) -> None:
         if self.outcome is None:
             self.run = asyncio.ensure_future(self.play())
 
     async def play(self) -> None:
-        """Runs the program to its end."""
+        """Runs it to its end."""
         seconds = self.settings.episode_seconds
         try:
             outcome = await asyncio.wait_for(self.played(), seconds)
         except asyncio.TimeoutError:
-            outcome = {"error": f"the program took longer than `episode_seconds` ({seconds:g} s) after {self.so_far()}{self.last_words()}"}
-        except reward.NoReward as error:
+            outcome = {"error": f"the episode took longer than `episode_seconds` ({seconds:g} s) after {self.so_far()}{self.last_words()}"}
+        except (reward.NoReward, Failure) as error:
             outcome = {"error": f"{error}{self.last_words()}"}
         except OSError as error:
-            outcome = {"error": f"the program can't be started: {error}"}
+            outcome = {"error": f"a program can't be started: {error}"}
         except Exception as error:
-            outcome = {"error": f"{type(error).__name__}: {error}"}
+            outcome = {"error": f"{cause(error)}{self.last_words()}"}
         self.finish(outcome)
 
     async def played(self) -> Json:
-        os.mkdir(self.folder)
-        with open(os.path.join(self.home, "task"), "w", encoding="utf-8") as file:
-            file.write(self.task + "\n")
-        settings, program = self.settings, await self.started(self.settings.command, {})
-        status = await program.wait()
-        if self.outcome is not None:
-            return self.outcome
-        self.close_calls()
-        checker = settings.reward.get("command") if isinstance(settings.reward, dict) else None
-        if status != 0 and not checker:
-            how = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"
-            return {"error": f"the program {how} after {self.so_far()}{program.last_words()}"}
-        if not self.graph.nodes:
-            return {"error": f"the program ended without a call of the model: it must use OPENAI_BASE_URL or ANTHROPIC_BASE_URL{program.last_words()}"}
-        return self.end(await self.rewarded(program, checker))
+        """How the episode ended."""
+        raise NotImplementedError
 
-    async def started(self, command: List[str], more: Dict[str, str]) -> Program:
-        program = Program(self.home)
-        self.programs.append(program)
-        base = f"http://127.0.0.1:{self.port}/e/{self.key}"
-        env = environment(self.settings.passed, {
-            "OPENAI_BASE_URL": base + "/v1", "OPENAI_API_KEY": self.key, "ANTHROPIC_BASE_URL": base, "ANTHROPIC_API_KEY": self.key,
-            "ANTHROPIC_AUTH_TOKEN": self.key, "NO_PROXY": "127.0.0.1,localhost", "no_proxy": "127.0.0.1,localhost", "PYTHONUNBUFFERED": "1",
-            "PYTHONHASHSEED": "0", "FLOW_TASK": self.task, "FLOW_SEED": str(self.seed), "FLOW_FOLDER": self.folder, **more,
-        })
-        await program.start(command, self.settings.folder, env, os.path.join(self.home, "task"))
-        if self.outcome is not None:
-            program.kill()
-        return program
-
-    async def rewarded(self, program: Program, checker: Optional[List[str]]) -> Json:
-        """The reward, in the way that the settings say."""
-        way, output = self.settings.reward, program.output.decode("utf-8", "replace")
-        if checker:
-            path = os.path.join(self.home, "output")
-            with open(path, "wb") as kept:
-                kept.write(program.output)
-            check = await self.started(checker, {"FLOW_OUTPUT": path})
-            status = await check.wait()
-            said = reward.of_text(check.output.decode("utf-8", "replace"), "the last line of the checking command")
-            lacking = f"the checking command ended with exit status {status} and printed no reward in its last line"
-            if said is None and self.posted is not None:
-                raise reward.NoReward(lacking)
-        elif isinstance(way, dict):
-            places = [os.path.join(folder, way["file"]) for folder in (self.folder, self.settings.folder)]
-            said = next((each for each in map(reward.of_file, places) if each is not None), None)
-            lacking = f"the program wrote no reward to {way['file']}"
-        elif way == "output":
-            said = reward.of_text(output, "the last line of the program's output")
-            lacking = 'the program printed no reward in its last line, such as {"reward": 1.0, "won": true}'
-        else:
-            said = {"reward": 0.0} if self.credit and self.posted is None else None
-            lacking = "the program posted no reward"
-        return reward.agreed(said, self.posted, lacking)
-
-    def end(self, said: Json) -> Json:
-        view = {"observation": "The program ended.", "reward": said["reward"], "done": True, "won": said.get("won", said["reward"] >= self.settings.won_at),
+    def end(self, said: Json, truncated: bool = False) -> Json:
+        """The last view, with this reward."""
+        view = {"observation": self.ending, "reward": said["reward"], "done": True, "won": said.get("won", said["reward"] >= self.settings.won_at),
                 "score": said.get("score", said["reward"]), "info": said.get("info", {})}
+        if truncated:
+            view["truncated"] = True
         wrong = wrong_view(view, True, False)
         if wrong:
             raise reward.NoReward("; ".join(wrong))
@@ -143,7 +102,7 @@ class Episode:
         return view
 
     def finish(self, outcome: Json) -> None:
-        """The episode is over: nothing waits any more, and all that runs is killed."""
+        """The episode is over: nothing waits any more."""
         if self.outcome is None:
             self.outcome = {name: clean(value) if isinstance(value, str) else value for name, value in outcome.items()}
             if "error" in self.outcome:
@@ -167,21 +126,50 @@ class Episode:
         """Waits until nothing of it is left."""
         if self.run is not None:
             await asyncio.wait({self.run})
+        await self.swept()
+        await asyncio.get_running_loop().run_in_executor(None, lambda: shutil.rmtree(self.home, ignore_errors=True))
+
+    async def swept(self) -> None:
+        """Waits until no process of it is left."""
         for program in self.programs:
             await program.end()
-        await asyncio.get_running_loop().run_in_executor(None, lambda: shutil.rmtree(self.home, ignore_errors=True))
 
     def so_far(self) -> str:
         count = len(self.graph.nodes)
         return f"{count} call{'' if count == 1 else 's'}"
 
     def last_words(self) -> str:
+        """What its programs complained of last, to be added to an error."""
         return self.programs[-1].last_words() if self.programs else ""
 
-    # Of the program
+    def variables(self) -> Dict[str, str]:
+        """What its programs find in their environment, besides how the machine is set up."""
+        return {"PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0", "FLOW_TASK": self.task, "FLOW_SEED": str(self.seed), "FLOW_FOLDER": self.folder}
+
+    async def started(self, command: List[str], folder: str, **more: str) -> Program:
+        """A program in this folder, with the task on its input."""
+        program = Program(self.home)
+        self.programs.append(program)
+        await program.start(command, folder, environment(self.settings.passed, {**self.variables(), **more}), os.path.join(self.home, "task"))
+        if self.outcome is not None:
+            program.kill()
+        return program
+
+    async def checked(self, command: List[str], folder: str, **more: str) -> Json:
+        """The reward that a checking command prints."""
+        check = await self.started(command, folder, **more)
+        status = await check.wait()
+        said = reward.of_text(check.output.decode("utf-8", "replace"), "the last line of the checking command")
+        if said is None:
+            raise reward.NoReward(f"the checking command ended with exit status {status} and printed no reward in its last line")
+        return said
+
+    def expert(self) -> Optional[str]:
+        """What an expert would answer now."""
+        return None
 
     def ask(self, asked: Ask) -> Call:
-        """A new call of the program."""
+        """A new call."""
         if self.outcome is not None:
             raise over()
         if len(self.graph.nodes) >= self.settings.calls:
@@ -192,23 +180,6 @@ class Episode:
         self.waiting.append(call)
         self.changed.set()
         return call
-
-    def earn(self, body: Json) -> None:
-        """A reward that the program posts: of the episode, or of a call."""
-        if self.outcome is not None:
-            raise over()
-        named = body.pop("call", None)
-        try:
-            said = reward.read(body, "the body")
-        except reward.NoReward as error:
-            raise Refusal(str(error)) from None
-        if named is None:
-            self.posted = said
-            return
-        call = self.calls.get(str(named).rpartition("-" if "-" in str(named) else "_")[2])
-        if call is None:
-            raise Refusal(f"no call has the id {str(named)[:80]!r}: take the `id` of a response", 404)
-        self.credit[call.node.id] = self.credit.get(call.node.id, 0.0) + said["reward"]
 
     # Of flow
 
@@ -233,6 +204,8 @@ class Episode:
         texts = [shown(message) for message in tail]
         view: Json = {"observation": (tail[0]["content"] if len(tail) == 1 else "\n".join(texts)) or "(no text)", "state": node.state, "reward": 0,
                       "done": False, "call": about}
+        if ask.choices:
+            view["actions"] = ask.choices
         return view if self.valid else {**view, "valid": False}
 
     def answer(self, request: Json) -> None:
@@ -254,12 +227,19 @@ class Episode:
         if not isinstance(text, str):
             raise Refused("the step has no `action`")
         assert ask
-        content, found, self.valid = calls.parse(text, ask.tools)
+        content, found, self.valid = calls.parse(text, ask.tools, self.strangers)
         names = [(f"call_{call.node.id}_{place}", name, arguments) for place, (name, arguments) in enumerate(found[:1] if ask.single else found)]
         prompt, response = (request.get("usage") or [0, 0])[:2]
         reply = Reply(clean(content), names, bool(request.get("cut")), int(prompt), int(response))
         call.node.answer = graph.answer(reply)
         call.reply.set_result(reply)
+
+
+def cause(error: BaseException) -> str:
+    """What an error says; of several that came together the first."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error) if isinstance(error, (reward.NoReward, Failure)) else f"{type(error).__name__}: {error}"
 
 
 def shown(message: Json) -> str:

@@ -86,12 +86,16 @@ class Program:
                 pipe.cancel()
 
     def last_words(self) -> str:
-        """The end of its standard error, the last line first: of a traceback it is the one that tells."""
-        lines = [line for line in self.complaints.decode("utf-8", "replace").splitlines() if line.strip()][-12:]
-        if not lines:
-            return ""
-        before = "\n  and before that:\n    " + "\n    ".join(lines[:-1]) if lines[:-1] else ""
-        return f"\n  it last said: {lines[-1][:1000]}{before}"
+        return said_last(bytes(self.complaints))
+
+
+def said_last(complaints: bytes) -> str:
+    """The end of a standard error, the last line first: of a traceback it is the one that tells."""
+    lines = [line for line in complaints.decode("utf-8", "replace").splitlines() if line.strip()][-12:]
+    if not lines:
+        return ""
+    before = "\n  and before that:\n    " + "\n    ".join(lines[:-1]) if lines[:-1] else ""
+    return f"\n  it last said: {lines[-1][:1000]}{before}"
 
 
 async def kept(stream: asyncio.StreamReader, into: bytearray, most: int) -> None:

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from typing import Any, BinaryIO, Dict, List, Optional, Set
+from typing import Any, BinaryIO, Callable, Dict, List, Optional, Set
 
 from .. import limits
 from ..episodes import Refused
@@ -16,24 +16,23 @@ from ..limits import Json
 from ..serve import GRACE, WRITER, lines
 from ..world import Fatal
 from .episode import Episode
-from .server import Server
-from .settings import Settings, Tasks, Wrong
+from .settings import Wrong
+from .world import World
 
 PROTOCOL = 3
 
 
 class Door:
-    def __init__(self, settings: Settings, tasks: Tasks, words: Optional[List[str]], writer: BinaryIO) -> None:
-        self.settings, self.tasks, self.words, self.writer = settings, tasks, words, writer
-        self.server = Server(settings.name_model)
+    def __init__(self, world: World, words: Optional[List[str]], writer: BinaryIO) -> None:
+        self.world, self.settings, self.tasks, self.words, self.writer = world, world.settings, world.tasks, words, writer
         self.open: Dict[int, Episode] = {}
         self.last: Dict[int, "asyncio.Task[None]"] = {}
         self.closing: Set[Episode] = set()
 
     def hello(self) -> Json:
         return {
-            "protocol": PROTOCOL, "world": "program " + " ".join(self.settings.command)[:200], "splits": {name: list(some) for name, some in self.tasks.splits.items()},
-            "live": self.settings.live, "abilities": [], "rules": "", "words": self.tasks.words() if self.words is None else self.words,
+            "protocol": PROTOCOL, "world": self.world.name, "splits": {name: list(some) for name, some in self.tasks.splits.items()},
+            "live": self.settings.live, "abilities": list(self.world.abilities), "rules": "", "words": self.tasks.words() if self.words is None else self.words,
             "parallel": self.settings.parallel,
         }
 
@@ -78,6 +77,8 @@ class Door:
             return {"closed": True}
         if episode is None:
             raise Refused("the episode isn't open")
+        if what == "expert":
+            return {"action": None if episode.outcome is not None else episode.expert()}
         if what == "reset":
             episode.start()
         elif what in ("step", "refuse"):
@@ -95,14 +96,12 @@ class Door:
             raise Refused("the reset has no `seed` from 0 on")
         if len(self.open) >= self.settings.live:
             raise Refused(f"{len(self.open)} episodes are open, and `live` is {self.settings.live}")
-        episode = Episode(self.settings, self.server.port, str(split), task, seed)
-        self.server.open(episode)
-        return episode
+        return self.world.episode(task, seed)
 
     def close(self, episode: Episode) -> None:
         """Ends an episode now; what is left of it is cleaned up beside."""
         episode.abandon("the episode was closed")
-        self.server.close(episode)
+        self.world.closed(episode)
         self.closing.add(episode)
         task = asyncio.ensure_future(episode.clean_up())
         task.add_done_callback(lambda _: self.closing.discard(episode))
@@ -112,8 +111,7 @@ class Door:
             self.close(episode)
         while self.closing:
             await asyncio.sleep(0.01)
-        if self.server.runner is not None:
-            await self.server.runner.cleanup()
+        await self.world.end()
 
     def write(self, answer: Json) -> None:
         try:
@@ -127,16 +125,15 @@ class Door:
         self.writer.flush()
 
 
-def main(text: str, reader: BinaryIO, writer: BinaryIO, words: Optional[List[str]]) -> int:
+def main(make: Callable[[], World], reader: BinaryIO, writer: BinaryIO, words: Optional[List[str]]) -> int:
     """Answers until the input ends; gives the exit status."""
     try:
-        settings = Settings.read(text)
-        door_tasks = Tasks(settings.tasks)
+        world = make()
     except Wrong as wrong:
         print(f"flow-env: {wrong}", file=sys.stderr, flush=True)
         return 1
     try:
-        asyncio.run(conversation(Door(settings, door_tasks, words, writer), reader))
+        asyncio.run(conversation(Door(world, words, writer), reader))
     except (Fatal, BrokenPipeError) as error:
         print(f"the door can't go on: {error}", file=sys.stderr, flush=True)
         return 1
@@ -146,7 +143,7 @@ def main(text: str, reader: BinaryIO, writer: BinaryIO, words: Optional[List[str
 async def conversation(door: Door, reader: BinaryIO) -> None:
     loop, requests = asyncio.get_running_loop(), asyncio.Queue()  # type: ignore[var-annotated]
     loop.add_signal_handler(signal.SIGTERM, requests.put_nowait, None)
-    await door.server.start()
+    await door.world.begin()
 
     def read() -> None:
         try:

@@ -1,4 +1,4 @@
-"""The HTTP server: which episode a request belongs to, limits, retries."""
+"""The world of programs is an HTTP server: which episode a request belongs to, limits, retries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from .ask import Refusal
 from .chat import Chat, Event
 from .episode import Call, Episode, over
 from .responses import Responses
-from .settings import canonical, digest
+from .run import Run
+from .settings import ProgramSettings, Tasks, canonical, digest
+from .world import World
 
 BODY = 16 << 20
 """A request may have so many bytes."""
@@ -26,16 +28,18 @@ REMEMBERED = 10_000
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Server:
+class Server(World):
     """Serves all episodes. Path or key names the episode; `/v1/...` without `/e/KEY` goes by the key."""
 
-    def __init__(self, name_model: str) -> None:
-        self.name_model = name_model
-        self.episodes: Dict[str, Optional[Episode]] = {}
+    def __init__(self, text: str) -> None:
+        self.settings = self.program = ProgramSettings.read(text)
+        self.tasks = Tasks.of_file(self.program.tasks)
+        self.name = "program " + " ".join(self.program.command)[:200]
+        self.episodes: Dict[str, Optional[Run]] = {}
         self.runner: Optional[web.AppRunner] = None
         self.port = 0
 
-    async def start(self) -> None:
+    async def begin(self) -> None:
         app = web.Application(client_max_size=BODY)
         chat, anthropic = Chat(), Anthropic()
         for prefix in ("", "/e/{key}"):
@@ -54,17 +58,23 @@ class Server:
         await site.start()
         self.port = self.runner.addresses[0][1]
 
-    def open(self, episode: Episode) -> None:
-        self.episodes[episode.key] = episode
+    async def end(self) -> None:
+        if self.runner is not None:
+            await self.runner.cleanup()
 
-    def close(self, episode: Episode) -> None:
+    def episode(self, task: Json, seed: int) -> Run:
+        run = Run(self.program, self.port, task, seed)
+        self.episodes[run.key] = run
+        return run
+
+    def closed(self, episode: Episode) -> None:
         """Late requests are still told apart from wrong keys."""
         self.episodes.pop(episode.key, None)
         self.episodes[episode.key] = None
         while len(self.episodes) > REMEMBERED and next(iter(self.episodes.values())) is None:
             del self.episodes[next(iter(self.episodes))]
 
-    def find(self, request: web.Request) -> Episode:
+    def find(self, request: web.Request) -> Run:
         """The episode of a request."""
         bearer = request.headers.get("Authorization", "").rpartition(" ")[2]
         keys = {key for key in (request.match_info.get("key"), bearer, request.headers.get("x-api-key")) if key}
@@ -94,7 +104,7 @@ class Server:
             episode = self.find(request)
             asked = dialect.parse(parsed(await self.read(request)), episode.store)
             # Not of the body: Codex tries again with its metadata in another order.
-            name = digest([dialect.prefix, asked.model, asked.messages, asked.tools, asked.max_tokens, asked.stop])
+            name = digest([dialect.prefix, asked.model, asked.messages, asked.tools, asked.max_tokens, asked.stop, asked.choices])
             call = self.tried(episode.digests.get(name, []), request.headers)
             if call is None:
                 call = episode.ask(asked)
@@ -157,7 +167,7 @@ class Server:
 
     async def models(self, request: web.Request) -> web.StreamResponse:
         self.find(request)
-        name = request.match_info.get("model", self.name_model)
+        name = request.match_info.get("model", self.settings.name_model)
         model = {"id": name, "object": "model", "created": 0, "owned_by": "flow", "type": "model", "display_name": name,
                  "created_at": "1970-01-01T00:00:00Z"}
         if "model" in request.match_info:
@@ -187,3 +197,6 @@ def parsed(raw: bytes) -> Json:
 
 def no_number(text: str) -> Any:
     raise ValueError(f"{text} is no number")
+
+
+WORLD = Server

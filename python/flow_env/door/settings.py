@@ -7,11 +7,14 @@ import hashlib
 import json
 import os
 import shutil
-from dataclasses import dataclass, field
-from typing import Any, Dict, Iterator, List, Union
+from dataclasses import MISSING, dataclass, field
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Union
 
 from .. import words
 from ..limits import NAME, TASK, WORDS, Json, clean, is_number
+
+if TYPE_CHECKING:
+    from typing import Self
 
 SORTED = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
@@ -29,12 +32,10 @@ def digest(value: Any) -> str:
     return hashlib.sha256(canonical(value).encode()).hexdigest()
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Settings:
-    command: List[str]
-    tasks: str
-    folder: str = "."
-    reward: Union[str, Dict[str, Any]] = "output"
+    """What all worlds that ask have."""
+
     won_at: float = 1.0
     calls: int = 1000
     episode_seconds: float = 600.0
@@ -44,19 +45,14 @@ class Settings:
     passed: List[str] = field(default_factory=list)
 
     @classmethod
-    def read(cls, text: str) -> Settings:
-        try:
-            given = json.loads(text)
-        except ValueError as error:
-            raise Wrong(f"after `program:` stands no JSON ({error}): {text[:80]}") from None
-        if not isinstance(given, dict):
-            raise Wrong('after `program:` an object is expected: {"command": ["python3", "my_agent.py"], "tasks": "tasks.jsonl"}')
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """The settings in an object."""
         given = {"passed" if name == "pass" else name: value for name, value in given.items() if value is not None}
         known = {each.name for each in dataclasses.fields(cls)}
         unknown = sorted(set(given) - known)
         if unknown:
             raise Wrong(f"there are no settings {unknown}; there are {', '.join(sorted(known - {'passed'} | {'pass'}))}")
-        missing = sorted({"command", "tasks"} - set(given))
+        missing = sorted({each.name for each in dataclasses.fields(cls) if each.default is MISSING and each.default_factory is MISSING} - set(given))
         if missing:
             raise Wrong(f"`{missing[0]}` is missing")
         settings = cls(**given)
@@ -64,18 +60,48 @@ class Settings:
         return settings
 
     def check(self) -> None:
-        texts = {"tasks": self.tasks, "folder": self.folder, "name_model": self.name_model}
-        for name, text in texts.items():
-            if not isinstance(text, str) or not text:
-                raise Wrong(f"`{name}` is no text, or empty")
-        if not is_command(self.command) or not (isinstance(self.passed, list) and all(isinstance(name, str) for name in self.passed)):
-            raise Wrong("`command` and `pass` are lists of texts")
+        if not (isinstance(self.passed, list) and all(isinstance(name, str) for name in self.passed)):
+            raise Wrong("`pass` is no list of texts")
         for name, least in (("calls", 1), ("live", 1), ("episode_seconds", 0.01), ("won_at", float("-inf"))):
-            value = getattr(self, name)
-            if not is_number(value) or value < least or name in ("calls", "live") and not isinstance(value, int):
-                raise Wrong(f"`{name}` is {value!r}")
+            self.number(name, least, name in ("calls", "live"))
         if not isinstance(self.parallel, bool):
             raise Wrong("`parallel` is neither true nor false")
+        self.texts("name_model")
+
+    def number(self, name: str, least: float, whole: bool = False) -> None:
+        value = getattr(self, name)
+        if not is_number(value) or value < least or whole and not isinstance(value, int):
+            raise Wrong(f"`{name}` is {value!r}")
+
+    def texts(self, *names: str) -> None:
+        for name in names:
+            text = getattr(self, name)
+            if not isinstance(text, str) or not text:
+                raise Wrong(f"`{name}` is no text, or empty")
+
+
+@dataclass(kw_only=True)
+class ProgramSettings(Settings):
+    command: List[str]
+    tasks: str
+    folder: str = "."
+    reward: Union[str, Dict[str, Any]] = "output"
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        try:
+            given = json.loads(text)
+        except ValueError as error:
+            raise Wrong(f"after `program:` stands no JSON ({error}): {text[:80]}") from None
+        if not isinstance(given, dict):
+            raise Wrong('after `program:` an object is expected: {"command": ["python3", "my_agent.py"], "tasks": "tasks.jsonl"}')
+        return cls.of(given)
+
+    def check(self) -> None:
+        self.texts("tasks", "folder")
+        if not is_command(self.command):
+            raise Wrong("`command` and `pass` are lists of texts")
+        super().check()
         if not os.path.isdir(self.folder):
             raise Wrong(f"there is no folder {self.folder}")
         kinds = 'it is "output", "post", {"file": PATH} or {"command": [...]}'
@@ -85,10 +111,15 @@ class Settings:
                 raise Wrong(f"`reward` is {self.reward!r}; {kinds}")
         elif self.reward not in ("output", "post"):
             raise Wrong(f"`reward` is {self.reward!r}; {kinds}")
-        for command in [self.command, *([self.reward["command"]] if isinstance(self.reward, dict) and "command" in self.reward else [])]:
-            path = command[0] if os.sep not in command[0] else os.path.join(self.folder, command[0])
-            if shutil.which(path) is None:
-                raise Wrong(f"the program `{command[0]}` isn't found, or can't be executed")
+        executable(self.command, self.folder)
+        if isinstance(self.reward, dict) and "command" in self.reward:
+            executable(self.reward["command"], self.folder)
+
+
+def executable(command: List[str], folder: str) -> None:
+    path = command[0] if os.sep not in command[0] else os.path.join(folder, command[0])
+    if shutil.which(path) is None:
+        raise Wrong(f"the program `{command[0]}` isn't found, or can't be executed")
 
 
 def is_command(value: Any) -> bool:
@@ -96,10 +127,15 @@ def is_command(value: Any) -> bool:
 
 
 class Tasks:
-    """The tasks of a file, by split and name."""
+    """Tasks by split and name."""
 
-    def __init__(self, path: str) -> None:
-        self.splits: Dict[str, Dict[str, Json]] = {}
+    def __init__(self, splits: Dict[str, Dict[str, Json]]) -> None:
+        self.splits = splits
+
+    @classmethod
+    def of_file(cls, path: str) -> Tasks:
+        """The tasks of a file, an object a line."""
+        splits: Dict[str, Dict[str, Json]] = {}
         places: Dict[str, int] = {}
         try:
             with open(path, encoding="utf-8") as file:
@@ -112,9 +148,18 @@ class Tasks:
                 if name in places:
                     raise Wrong(f"{path}:{place}: the task {name} stands in line {places[name]} already; give each an `id` of its own")
                 places[name] = place
-                self.splits.setdefault(split, {})[name] = task
+                splits.setdefault(split, {})[name] = task
         if not places:
             raise Wrong(f"{path} has no task; each line is a JSON object")
+        return cls(splits)
+
+    @classmethod
+    def held_out(cls, tasks: Dict[str, Json]) -> Tasks:
+        """Tasks without splits: the last tenth is `test`. One task alone is `train`."""
+        names = list(tasks)
+        cut = len(names) - (max(1, len(names) // 10) if len(names) > 1 else 0)
+        parts = {"train": names[:cut], "test": names[cut:]}
+        return cls({split: {name: tasks[name] for name in some} for split, some in parts.items() if some})
 
     def words(self) -> List[str]:
         """The words of the tasks' texts, for small models."""

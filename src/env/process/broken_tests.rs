@@ -84,6 +84,7 @@ fn faults(way: &str) -> Vec<String> {
         processes: 2,
         seconds: 5.0,
         pass: vec![],
+        calls: false,
         split: Some("train".into()),
         item: None,
     };

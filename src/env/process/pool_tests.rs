@@ -45,7 +45,8 @@ fn pool(processes: usize, seconds: f64) -> Pool {
 
 fn open(command: &[&str], processes: usize, seconds: f64) -> Result<Pool, ProcessError> {
     let command = command.iter().map(|word| word.to_string()).collect();
-    let settings = ProcessSettings { name: "test".into(), command, processes, seconds, pass: vec![], split: None, item: None };
+    let settings =
+        ProcessSettings { name: "test".into(), command, processes, seconds, pass: vec![], calls: false, split: None, item: None };
     Pool::open(settings, Programs::default())
 }
 
@@ -145,7 +146,16 @@ fn a_silent_process_is_killed_and_slow_ones_overlap() {
 fn a_program_that_cannot_be_played_with_is_no_episodes_fault() {
     let open = |command: &[&str]| {
         let command = command.iter().map(|c| c.to_string()).collect();
-        let settings = ProcessSettings { name: "test".into(), command, processes: 1, seconds: 1.0, pass: vec![], split: None, item: None };
+        let settings = ProcessSettings {
+            name: "test".into(),
+            command,
+            processes: 1,
+            seconds: 1.0,
+            pass: vec![],
+            calls: false,
+            split: None,
+            item: None,
+        };
         Pool::open(settings, Programs::default()).err().unwrap().to_string()
     };
     let message = open(&["no-such-program", "-x"]);
@@ -196,7 +206,8 @@ for line in sys.stdin:
 
 fn odd(argument: &str, processes: usize) -> Pool {
     let command = ["python3", "-c", ODD, argument].map(String::from).to_vec();
-    let settings = ProcessSettings { name: "test".into(), command, processes, seconds: 20.0, pass: vec![], split: None, item: None };
+    let settings =
+        ProcessSettings { name: "test".into(), command, processes, seconds: 20.0, pass: vec![], calls: false, split: None, item: None };
     Pool::open(settings, Programs::default()).unwrap()
 }
 

@@ -33,6 +33,9 @@ pub struct ProcessSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^[a-z][a-z0-9_]{0,31}$"), extend("default" = serde_json::Value::Null))]
     pub split: Option<String>,
+    /// Whether it asks the policy itself, as an agent program does.
+    #[serde(skip)]
+    pub calls: bool,
     /// In a task: which one of the split it is.
     #[serde(skip)]
     pub(in crate::env) item: Option<String>,
@@ -108,6 +111,7 @@ impl GameSettings for ProcessSettings {
             processes: default_processes(),
             seconds: default_seconds(),
             pass: vec![],
+            calls: false,
             split,
             item,
         })

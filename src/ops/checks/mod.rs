@@ -9,6 +9,7 @@ pub mod heads;
 pub mod idle_clip;
 pub mod no_spread;
 pub mod placement;
+pub mod programs;
 pub mod remote;
 pub mod served;
 pub mod shared;

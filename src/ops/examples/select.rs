@@ -72,6 +72,10 @@ pub struct Select {
     /// learn from. Reflections are not left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_attempt: Option<u32>,
+    /// Models, as an agent program named them in its calls, whose rows are left out, with the reason `side_call`: titles, summaries and what else a
+    /// program asks beside its task.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub side: Vec<String>,
     /// What an update does with retrieved entries in its prompts; they stay when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tips: Option<Tips>,
@@ -91,6 +95,9 @@ impl Select {
         if self.max_staleness.is_some() {
             needs.push(need("max_staleness", "weights"));
         }
+        if !self.side.is_empty() {
+            needs.push(need("side", "called"));
+        }
         if self.tips.is_some() {
             needs.push(need("tips", "bare_tokens"));
         }
@@ -101,10 +108,10 @@ impl Select {
     }
 
     /// For every row `yes` or the first reason why it isn't trained on: one from upstream, then `empty`, `invalid`, `truncated`, `too_stale`,
-    /// `earlier_attempt`. `newest` is the version of the weights that the update starts from.
+    /// `earlier_attempt`, `side_call`. `newest` is the version of the weights that the update starts from.
     pub fn used(&self, view: &View, objective: Objective, newest: u64) -> Result<Vec<String>, RowError> {
         let responses = view.lists("response_tokens")?;
-        let read = ["used", "valid", "weights", "attempt", "phase"].into_iter().filter(|name| view.has(name));
+        let read = ["used", "valid", "weights", "attempt", "phase", "called"].into_iter().filter(|name| view.has(name));
         let rows = &view.read(&read.collect::<Vec<_>>())?;
         // A critic reads prompts alone.
         let reads = objective != Objective::Value;
@@ -120,12 +127,15 @@ impl Select {
         let earlier = |i: usize| {
             attempts.zip(self.from_attempt).is_some_and(|((attempt, phase), from)| phase.value(i) == "play" && attempt.value(i) < from)
         };
+        let called = if self.side.is_empty() { None } else { Some(row::texts(rows, "called")?) };
+        let beside = |i: usize| called.is_some_and(|called| self.side.iter().any(|side| side == called.value(i)));
         let reason = |i: usize| match upstream.map_or("yes", |why| why.value(i)) {
             "yes" if reads && responses.length(i) == 0 => "empty",
             "yes" if valid.is_some_and(|valid| !valid.value(i)) => "invalid",
             "yes" if cut.get(i) == Some(&true) => "truncated",
             "yes" if stale(i) => "too_stale",
             "yes" if earlier(i) => "earlier_attempt",
+            "yes" if beside(i) => "side_call",
             reason => reason,
         };
         Ok((0..view.len()).map(|i| reason(i).to_owned()).collect())

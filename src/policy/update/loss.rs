@@ -296,6 +296,23 @@ mod tests {
         assert_eq!(sum(Aggregation::TrajectoryMeanTurnMean), 6.0);
     }
 
+    /// What an episode weighs beside one that makes a single call of four tokens, where it makes calls of four tokens each: two, the second of
+    /// which edits what the first was asked (a fork); three, the last of which begins anew with less (a compaction); and six, of which two sub-agents
+    /// make two each at the same time. By tokens and by rows it weighs as many times as much as it makes calls; by trajectories as much.
+    #[test]
+    fn an_episode_of_many_calls() {
+        for calls in [2, 3, 6] {
+            let step = StepCounts { rows: 1 + calls, tokens: 4 * (1 + calls), trajectories: 2, norm: 1.0 };
+            let share = |aggregation, calls: usize| (4 * calls) as f64 * weight(aggregation, 4, calls, 4 * calls, &step);
+            for aggregation in [Aggregation::TokenMean, Aggregation::SeqMeanTokenMean] {
+                assert_eq!(share(aggregation, calls) / share(aggregation, 1), calls as f64);
+            }
+            assert_eq!([1, calls].map(|calls| share(Aggregation::TrajectoryMeanTokenMean, calls)), [0.5, 0.5]);
+            // A mean over turns of sums over tokens: 4 / 2 each.
+            assert_eq!([1, calls].map(|calls| share(Aggregation::TrajectoryMeanTurnMean, calls)), [2.0, 2.0]);
+        }
+    }
+
     /// Trajectories of one and of three turns of one token: 1/2 and 1/6 (EAPO, Eq. 2; SLEA-RL, Eq. 7), where a mean over tokens has 1/4.
     #[test]
     fn a_trajectory_counts_once() {

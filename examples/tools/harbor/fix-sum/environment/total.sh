@@ -1,0 +1,4 @@
+#!/bin/bash
+total=0
+for number in "$@"; do total=$number; done
+echo "$total"

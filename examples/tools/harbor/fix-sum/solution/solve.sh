@@ -1,0 +1,2 @@
+#!/bin/bash
+sed -i 's/total=$number/total=$((total + number))/' /app/total.sh

@@ -1,0 +1,177 @@
+"""Tools of MCP servers: `mcp:FILE.json`, whose object says
+
+    servers   {NAME: {"command": [...]}}, started for each episode, or {NAME: {"url": "http://..."}}, connected to (streamable HTTP)
+    tasks     a file of tasks, a JSON object a line, by `id` and `split` as for programs; `prompt` is what the user says, `system` the system message
+    reward    {"command": [...]}: a checking command, run at the end; its last line is the reward, {"reward": 1.0, "won": true} or a number
+    system    the system message of tasks that have none
+
+and perhaps `turns`, `call_seconds`, `characters`, `episode_seconds`, `live`, `won_at`, `pass` (see `door/settings.py`, `door/tools.py`). Paths are relative to the file, and its folder is
+where servers and command run. They get FLOW_TASK, FLOW_SEED and FLOW_FOLDER, an empty folder of the episode; the command also gets FLOW_TRANSCRIPT, a file with a
+message a line. The command runs once the servers have ended.
+
+The policy is asked until an answer calls no tool, or `turns` times. A server that can't be started or reached, that dies or is late is a failure
+of the episode, never a reward; what a tool itself calls an error goes back to the policy. A server over HTTP is shared by all episodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, Dict, List, Tuple
+
+from mcp import Client, MCPError, StdioServerParameters, stdio_client
+from mcp.types import INVALID_PARAMS
+
+from ..door import ask
+from ..door.episode import Episode, Failure, cause
+from ..door.program import COMPLAINTS, environment, said_last
+from ..door.settings import Tasks, Wrong, executable, is_command
+from ..door.tools import Conversation, ToolSettings, WrongCall
+from ..door.world import World
+from ..limits import Json
+
+
+@dataclass(kw_only=True)
+class McpSettings(ToolSettings):
+    servers: Dict[str, Dict[str, Any]]
+    tasks: str
+    reward: Dict[str, Any]
+    system: str = ""
+    folder: str = "."
+    """Not to be given: that of the file."""
+
+    def check(self) -> None:
+        super().check()
+        self.texts("tasks")
+        if not isinstance(self.servers, dict) or not self.servers:
+            raise Wrong('`servers` names no server, such as {"files": {"command": ["python3", "server.py"]}}')
+        for name, server in self.servers.items():
+            kind, value = next(iter(server.items())) if isinstance(server, dict) and len(server) == 1 else ("", None)
+            if not (kind == "command" and is_command(value) or kind == "url" and isinstance(value, str) and value.startswith("http")):
+                raise Wrong(f'the server `{name}` is neither {{"command": [...]}} nor {{"url": "http://..."}}')
+            if kind == "command":
+                executable(server["command"], self.folder)
+        if not (isinstance(self.reward, dict) and set(self.reward) == {"command"} and is_command(self.reward["command"])):
+            raise Wrong(f'`reward` is {self.reward!r}; it is {{"command": [...]}}')
+        executable(self.reward["command"], self.folder)
+        if not isinstance(self.system, str):
+            raise Wrong("`system` is no text")
+
+
+class Mcp(World):
+    def __init__(self, path: str) -> None:
+        try:
+            with open(path, encoding="utf-8") as file:
+                given = json.load(file)
+        except (OSError, ValueError) as error:
+            raise Wrong(f"mcp:FILE.json: the file can't be read: {path}: {error}") from None
+        if not isinstance(given, dict):
+            raise Wrong(f"{path} has no object")
+        self.settings = self.about = McpSettings.of({**given, "folder": os.path.dirname(os.path.abspath(path))})
+        self.tasks = Tasks.of_file(os.path.join(self.about.folder, self.about.tasks))
+        for name, task in ((name, task) for some in self.tasks.splits.values() for name, task in some.items()):
+            if not isinstance(task.get("prompt"), str) or not isinstance(task.get("system", ""), str):
+                raise Wrong(f"the task {name} has no text `prompt`, or a `system` that is no text")
+        self.name = f"mcp {version('mcp')} {', '.join(self.about.servers)}"
+
+    def episode(self, task: Json, seed: int) -> Episode:
+        return Served(self.about, task, seed)
+
+
+class Served(Conversation):
+    settings: McpSettings
+
+    def __init__(self, settings: McpSettings, task: Json, seed: int) -> None:
+        super().__init__(settings, task, seed)
+        self.given = task
+        self.clients: Dict[str, Tuple[Client, str, str]] = {}
+        """Of each tool the client, the tool's name there and the server."""
+
+    async def played(self) -> Json:
+        system = self.given.get("system", self.settings.system)
+        self.messages = [*([{"role": "system", "content": system}] if system else []), {"role": "user", "content": self.given["prompt"]}]
+        with open(os.path.join(self.home, "complaints"), "w", encoding="utf-8") as complaints:
+            async with AsyncExitStack() as stack:
+                for name, server in self.settings.servers.items():
+                    await self.connect(stack, name, server, complaints)
+                whole = await self.converse(self.settings.turns)
+        path = os.path.join(self.home, "transcript.jsonl")
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(message, ensure_ascii=False) + "\n" for message in self.messages)
+        return self.end(await self.checked(self.settings.reward["command"], self.settings.folder, FLOW_TRANSCRIPT=path), truncated=not whole)
+
+    async def connect(self, stack: AsyncExitStack, name: str, server: Json, complaints: Any) -> None:
+        seconds = self.settings.call_seconds
+        if "url" in server:
+            client = Client(server["url"])
+        else:
+            command, *arguments = server["command"]
+            env = environment(self.settings.passed, self.variables())
+            parameters = StdioServerParameters(command=command, args=arguments, env=env, cwd=self.settings.folder)
+            client = Client(stdio_client(parameters, complaints))
+        try:
+            async with asyncio.timeout(seconds):
+                await stack.enter_async_context(client)
+                tools = await listed(client)
+        except TimeoutError:
+            raise Failure(f"the server `{name}` didn't list its tools within `call_seconds` ({seconds:g} s)") from None
+        except Exception as error:
+            raise Failure(f"the server `{name}` can't be used: {cause(error)}") from None
+        for tool in tools:
+            known = tool.name if tool.name not in self.clients else f"{name}_{tool.name}"
+            self.clients[known] = client, tool.name, name
+            self.tools.append(ask.tool(known, tool.description, tool.input_schema))
+
+    async def call(self, name: str, arguments: Json) -> str:
+        client, tool, server = self.clients[name]
+        try:
+            async with asyncio.timeout(self.settings.call_seconds):
+                result = await client.call_tool(tool, arguments)
+        except TimeoutError:
+            raise Failure(f"the tool `{name}` took longer than `call_seconds` ({self.settings.call_seconds:g} s)") from None
+        except MCPError as error:
+            if error.error.code == INVALID_PARAMS:
+                raise WrongCall(error.error.message) from None
+            raise Failure(f"the server `{server}` failed in `{tool}`: {error.error.message}") from None
+        parts = [part(block) for block in result.content]
+        if not parts and result.structured_content is not None:
+            parts = [json.dumps(result.structured_content, ensure_ascii=False)]
+        return ("Error: " if result.is_error else "") + "\n".join(parts)
+
+    def last_words(self) -> str:
+        """Of the servers, unless the command has run."""
+        if self.programs:
+            return super().last_words()
+        try:
+            with open(os.path.join(self.home, "complaints"), "rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - COMPLAINTS))
+                return said_last(file.read())
+        except OSError:
+            return ""
+
+
+async def listed(client: Client) -> List[Any]:
+    tools: List[Any] = []
+    cursor = None
+    while True:
+        page = await client.list_tools(cursor=cursor)
+        tools += page.tools
+        cursor = page.next_cursor
+        if not cursor:
+            return tools
+
+
+def part(block: Any) -> str:
+    """The text of a part of a result; what is none is named."""
+    if block.type == "text":
+        return str(block.text)
+    if block.type == "resource" and hasattr(block.resource, "text"):
+        return str(block.resource.text)
+    return f"[{block.type}]"
+
+
+WORLD = Mcp

@@ -1,0 +1,85 @@
+"""One run of a program: its process, the rewards that it posts, its end."""
+
+from __future__ import annotations
+
+import os
+from typing import Dict, List, Optional
+
+from ..limits import Json
+from . import reward as rewards
+from .ask import Refusal
+from .episode import Call, Episode, over
+from .program import Program
+from .settings import ProgramSettings
+
+
+class Run(Episode):
+    settings: ProgramSettings
+
+    def __init__(self, settings: ProgramSettings, port: int, task: Json, seed: int) -> None:
+        super().__init__(settings, task, seed)
+        self.port = port
+        self.posted: Optional[Json] = None
+        self.store: Json = {}
+        self.digests: Dict[str, List[Call]] = {}
+
+    def scrub(self, text: str) -> str:
+        return super().scrub(text).replace(self.key, "KEY").replace(f"127.0.0.1:{self.port}", "127.0.0.1:PORT")
+
+    async def played(self) -> Json:
+        settings, program = self.settings, await self.started(self.settings.command, self.settings.folder)
+        status = await program.wait()
+        if self.outcome is not None:
+            return self.outcome
+        self.close_calls()
+        checker = settings.reward.get("command") if isinstance(settings.reward, dict) else None
+        if status != 0 and not checker:
+            how = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"
+            return {"error": f"the program {how} after {self.so_far()}{program.last_words()}"}
+        if not self.graph.nodes:
+            return {"error": f"the program ended without a call of the model: it must use OPENAI_BASE_URL or ANTHROPIC_BASE_URL{program.last_words()}"}
+        return self.end(await self.rewarded(program, checker))
+
+    def variables(self) -> Dict[str, str]:
+        base = f"http://127.0.0.1:{self.port}/e/{self.key}"
+        return {**super().variables(), "OPENAI_BASE_URL": base + "/v1", "OPENAI_API_KEY": self.key, "ANTHROPIC_BASE_URL": base, "ANTHROPIC_API_KEY": self.key,
+                "ANTHROPIC_AUTH_TOKEN": self.key, "NO_PROXY": "127.0.0.1,localhost", "no_proxy": "127.0.0.1,localhost"}
+
+    async def rewarded(self, program: Program, checker: Optional[List[str]]) -> Json:
+        """The reward, in the way that the settings say."""
+        said: Optional[Json]
+        way, output = self.settings.reward, program.output.decode("utf-8", "replace")
+        if checker:
+            path = os.path.join(self.home, "output")
+            with open(path, "wb") as kept:
+                kept.write(program.output)
+            said = await self.checked(checker, self.settings.folder, FLOW_OUTPUT=path)
+            lacking = ""
+        elif isinstance(way, dict):
+            places = [os.path.join(folder, way["file"]) for folder in (self.folder, self.settings.folder)]
+            said = next((each for each in map(rewards.of_file, places) if each is not None), None)
+            lacking = f"the program wrote no reward to {way['file']}"
+        elif way == "output":
+            said = rewards.of_text(output, "the last line of the program's output")
+            lacking = 'the program printed no reward in its last line, such as {"reward": 1.0, "won": true}'
+        else:
+            said = {"reward": 0.0} if self.credit and self.posted is None else None
+            lacking = "the program posted no reward"
+        return rewards.agreed(said, self.posted, lacking)
+
+    def earn(self, body: Json) -> None:
+        """A reward that the program posts: of the episode, or of a call."""
+        if self.outcome is not None:
+            raise over()
+        named = body.pop("call", None)
+        try:
+            said = rewards.read(body, "the body")
+        except rewards.NoReward as error:
+            raise Refusal(str(error)) from None
+        if named is None:
+            self.posted = said
+            return
+        call = self.calls.get(str(named).rpartition("-" if "-" in str(named) else "_")[2])
+        if call is None:
+            raise Refusal(f"no call has the id {str(named)[:80]!r}: take the `id` of a response", 404)
+        self.credit[call.node.id] = self.credit.get(call.node.id, 0.0) + said["reward"]

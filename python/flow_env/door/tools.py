@@ -1,0 +1,137 @@
+"""An episode whose loop is ours: it asks, carries out the tools that the answer calls, shows their results, and asks again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, List, Mapping, Optional
+
+from ..limits import Json, clean
+from .ask import Ask, Refusal, Reply
+from .episode import Episode
+from .graph import answer
+from .program import swept
+from .settings import Settings
+
+AT_ONCE = 100
+"""An answer may call so many tools."""
+UNREADABLE = "Error: the call of a tool can't be read. Write it again, with the name of a tool and its arguments as JSON."
+KINDS: Mapping[str, Any] = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict}
+
+
+@dataclass(kw_only=True)
+class ToolSettings(Settings):
+    episode_seconds: float = 3600.0
+    turns: int = 50
+    """Answers at most; what is there then is scored."""
+    call_seconds: float = 60.0
+    """Seconds that a call of a tool may take."""
+    characters: int = 20_000
+    """The most that is shown of a tool's result."""
+
+    def check(self) -> None:
+        super().check()
+        self.number("turns", 1, True)
+        self.number("characters", 100, True)
+        self.number("call_seconds", 0.01)
+
+
+class WrongCall(Exception):
+    """A tool can't be called so. The text goes back to the policy."""
+
+
+class Conversation(Episode):
+    """The messages so far, and the tools that may be called now."""
+
+    ending = "The conversation is over."
+    strangers = True
+    processes: ClassVar[bool] = True
+    """Whether it starts any."""
+    typed: ClassVar[bool] = True
+    """Whether arguments must have the types of a tool's schema; their names they must have in any case."""
+    settings: ToolSettings
+
+    def __init__(self, settings: ToolSettings, task: Json, seed: int) -> None:
+        super().__init__(settings, task, seed)
+        self.messages: List[Json] = []
+        self.tools: List[Json] = []
+
+    async def call(self, name: str, arguments: Json) -> str:
+        """The result of a tool. `WrongCall` goes back to the policy; any other exception is the failure of the episode."""
+        raise NotImplementedError
+
+    async def converse(self, turns: int) -> bool:
+        """Asks until an answer calls no tool. False where the conversation is too long before that."""
+        for _ in range(turns):
+            reply = await self.say()
+            if reply is None:
+                return False
+            if not reply.calls and self.valid:
+                return True
+            if not reply.calls:
+                self.messages.append({"role": "user", "content": UNREADABLE})
+            for place, (call_id, name, arguments) in enumerate(reply.calls):
+                text = await self.result(name, arguments) if place < AT_ONCE else f"Error: an answer may call {AT_ONCE} tools."
+                self.messages.append({"role": "tool", "content": text, "tool_call_id": call_id, "name": name})
+        return False
+
+    async def say(self) -> Optional[Reply]:
+        """The policy's answer; None where the prompt is too long for it."""
+        try:
+            reply = await self.ask(Ask(self.settings.name_model, list(self.messages), self.tools)).reply
+        except Refusal as refusal:
+            if refusal.tokens is None:
+                raise
+            return None
+        self.messages.append(answer(reply))
+        return reply
+
+    async def result(self, name: str, arguments: Json) -> str:
+        """What a call of a tool gives, or what is wrong with it."""
+        known = {tool["function"]["name"]: tool["function"]["parameters"] for tool in self.tools}
+        try:
+            if name not in known:
+                raise WrongCall(f"there is no tool `{name}`; there are {', '.join(sorted(known))}")
+            mismatch(known[name], arguments, self.typed)
+            text = await self.call(name, arguments)
+        except WrongCall as wrong:
+            self.valid = False
+            text = f"Error: {wrong}"
+        return bounded(clean(text), self.settings.characters) or "(no text)"
+
+    def abandon(self, why: str) -> None:
+        super().abandon(why)
+        if self.run is not None:
+            self.run.cancel()
+
+    async def swept(self) -> None:
+        await super().swept()
+        if self.processes:
+            await swept(self.home.encode())
+
+
+def mismatch(schema: Mapping[str, Any], arguments: Json, typed: bool = True) -> None:
+    """Raises `WrongCall` where arguments don't have a schema's names and types."""
+    properties = schema.get("properties") or {}
+    missing = [name for name in schema.get("required") or [] if name not in arguments]
+    if missing:
+        raise WrongCall(f"the argument `{missing[0]}` is missing")
+    for name, value in arguments.items():
+        if name not in properties:
+            if schema.get("additionalProperties"):
+                continue
+            raise WrongCall(f"there is no argument `{name}`; there are {', '.join(properties) or 'none'}")
+        kind = properties[name].get("type") if isinstance(properties[name], dict) else None
+        wanted = KINDS.get(kind) if isinstance(kind, str) else None
+        if typed and wanted and (not isinstance(value, wanted) or isinstance(value, bool) and kind != "boolean"):
+            raise WrongCall(f"the argument `{name}` is no {kind}")
+
+
+def bounded(text: str, most: int) -> str:
+    """The beginning and the end of a text that is too long.
+
+    >>> bounded("abcdefgh", 4)
+    'ab\\n[4 characters are left out]\\ngh'
+    """
+    if len(text) <= most:
+        return text
+    return f"{text[:most // 2]}\n[{len(text) - most // 2 * 2} characters are left out]\n{text[len(text) - most // 2:]}"
