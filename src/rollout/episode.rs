@@ -411,8 +411,8 @@ mod tests {
             let seeds = order.map(|(id, _)| start.seed_of_call(1, id));
             let mut episode = Episode::new(start);
             episode.begin(Some(view(order[0].0, order[0].1)));
-            for place in 0..3 {
-                let request = Request { prompt: vec![], seed: seeds[place], choices: vec![] };
+            for (place, seed) in seeds.into_iter().enumerate() {
+                let request = Request { prompt: vec![], seed, choices: vec![] };
                 let step = Move {
                     request,
                     prompt_memory: PromptMemory::default(),
