@@ -436,6 +436,9 @@ class Ending(Door):
         self.assertRegex(self.error("for n in range(9): said([user(str(n))])", calls=2), "limit of 2 calls")
         self.assertRegex(self.error(one + "print(1)", reward="post"), "posted no reward")
         self.assertRegex(self.error(one + "print(1)", reward={"file": "r.json"}), "wrote no reward to r.json")
+        self.assertRegex(self.error(one + "open('r.json', 'w').write('7')", reward={"file": "r.json"}), "wrote no reward to r.json in FLOW_FOLDER")
+        self.assertRegex(self.error(one + "sys.exit(3)", reward={"command": ["echo", "2"]}), "ended with exit status 3")
+        self.assertRegex(self.error(one, reward={"command": ["sh", "-c", "echo 2; exit 1"]}), "checking command ended with exit status 1")
         self.assertRegex(self.error(one + "print(1)", reward={"command": ["false"]}), "checking command ended with exit status 1 and printed no reward")
 
     def test_rewards_come_by_post_file_and_command(self):
@@ -445,8 +448,8 @@ class Ending(Door):
             (one + "post('/reward', {'reward': 0.5}); print(0.5)", {}, (0.5, False)),
             (one + "post('/reward', {'reward': 0.5}); print('done')", {}, (0.5, False)),
             (one + "open(os.environ['FLOW_FOLDER'] + '/r.json', 'w').write('{\"reward\": 2}')", {"reward": {"file": "r.json"}}, (2, True)),
-            (one + "open('r.json', 'w').write('0.5\\n')", {"reward": {"file": "r.json"}, "won_at": 0.5}, (0.5, True)),
-            (one + "print('seven'); sys.exit(2)", {"reward": {"command": ["sh", "-c", "read -r task; grep -q seven \"$FLOW_OUTPUT\" && echo 0.75"]}}, (0.75, False)),
+            (one + "open(os.environ['FLOW_FOLDER'] + '/r.json', 'w').write('0.5\\n')", {"reward": {"file": "r.json"}, "won_at": 0.5}, (0.5, True)),
+            (one + "print('seven')", {"reward": {"command": ["sh", "-c", "read -r task; grep -q seven \"$FLOW_OUTPUT\" && echo 0.75"]}}, (0.75, False)),
         ]:
             _, end = self.played(CHAT + program, **settings)
             self.assertEqual((end.get("reward"), end.get("won")), wanted, end)

@@ -160,8 +160,9 @@ class Episode:
         check = await self.started(command, folder, **more)
         status = await check.wait()
         said = reward.of_text(check.output.decode("utf-8", "replace"), "the last line of the checking command")
-        if said is None:
-            raise reward.NoReward(f"the checking command ended with exit status {status} and printed no reward in its last line")
+        if said is None or status != 0:
+            lacking = "" if said is not None else " and printed no reward in its last line"
+            raise reward.NoReward(f"the checking command ended with exit status {status}{lacking}")
         return said
 
     def expert(self) -> Optional[str]:

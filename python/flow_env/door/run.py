@@ -33,7 +33,7 @@ class Run(Episode):
             return self.outcome
         self.close_calls()
         checker = settings.reward.get("command") if isinstance(settings.reward, dict) else None
-        if status != 0 and not checker:
+        if status != 0:
             how = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"
             return {"error": f"the program {how} after {self.so_far()}{program.last_words()}"}
         if not self.graph.nodes:
@@ -56,9 +56,9 @@ class Run(Episode):
             said = await self.checked(checker, self.settings.folder, FLOW_OUTPUT=path)
             lacking = ""
         elif isinstance(way, dict):
-            places = [os.path.join(folder, way["file"]) for folder in (self.folder, self.settings.folder)]
-            said = next((each for each in map(rewards.of_file, places) if each is not None), None)
-            lacking = f"the program wrote no reward to {way['file']}"
+            # In a folder that episodes share it could be another's.
+            said = rewards.of_file(os.path.join(self.folder, way["file"]))
+            lacking = f"the program wrote no reward to {way['file']} in FLOW_FOLDER"
         elif way == "output":
             said = rewards.of_text(output, "the last line of the program's output")
             lacking = 'the program printed no reward in its last line, such as {"reward": 1.0, "won": true}'
