@@ -52,6 +52,9 @@ const COLUMNS: &[&str] = &[
 ];
 
 /// The operator's entry in the table.
+/// The node that an imported run has its rows under, as one that was played has.
+pub const NODE: &str = "rollout";
+
 pub const OPERATOR: Operator = Operator {
     name: "import",
     about: "stands for another trainer's rollouts, which `flow import` read",

@@ -16,7 +16,7 @@ mod evaluate;
 mod extract;
 mod gpu_update;
 mod group;
-mod import;
+pub mod import;
 mod memory_update;
 mod novelty;
 mod reflect;

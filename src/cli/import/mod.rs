@@ -15,6 +15,7 @@ use super::run::free;
 use super::summary::shell_word;
 use crate::dataflow::{lost, Lost};
 use crate::log::{self, Committer, Lock, Metrics, NodeInfo, Part, RunInfo, Status};
+use crate::ops::import::NODE;
 use crate::{ops, row};
 use clap::Args;
 use episode::{table, Coverage, Episode};
@@ -39,8 +40,6 @@ pub struct ImportArgs {
     skip_bad: bool,
 }
 
-/// The node that the rows are logged as.
-const NODE: &str = "rollout";
 /// Rows are written when there are this many turns, or this many bytes of them.
 const TURNS: usize = 4096;
 const BYTES: usize = 64 << 20;
