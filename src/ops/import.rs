@@ -51,10 +51,10 @@ const COLUMNS: &[&str] = &[
     "weights",
 ];
 
-/// The operator's entry in the table.
 /// The node that an imported run has its rows under, as one that was played has.
 pub const NODE: &str = "rollout";
 
+/// The operator's entry in the table.
 pub const OPERATOR: Operator = Operator {
     name: "import",
     about: "stands for another trainer's rollouts, which `flow import` read",
