@@ -26,15 +26,15 @@ messages, began = [{"role": "system", "content": "Answer in a word."}], time.tim
 for turn in range(calls):
     messages.append({"role": "user", "content": f"What comes after {turn}?"})
     headers = {"content-type": "application/json", "authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}
-    connection.request("POST", "/" + path + "/chat/completions", json.dumps({"model": "m", "messages": messages[-9:] if ECHO else messages}), headers)
+    connection.request("POST", "/" + path + "/chat/completions", json.dumps({"model": "m", "messages": messages}), headers)
     messages.append(json.loads(connection.getresponse().read())["choices"][0]["message"])
     time.sleep(think)
 print(json.dumps({"reward": 1.0, "info": {"began": began, "ended": time.time()}}))
 """
 
 
-def agent(calls, think, echo=False):
-    return AGENT.replace("CALLS", str(calls)).replace("THINK", str(think)).replace("ECHO", str(echo))
+def agent(calls, think):
+    return AGENT.replace("CALLS", str(calls)).replace("THINK", str(think))
 
 
 def behind_the_door(programs, calls, think):

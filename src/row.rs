@@ -119,7 +119,7 @@ pub const COLUMNS: &[Column] = &[
     column("memory", Kind::Text, "the notes on earlier attempts in the prompt; empty in mode plain"),
     column("retrieved", Kind::U64List, "the entries of a memory in the prompt, by `id`, in their order there"),
     column("bare_tokens", Kind::U32List, "the prompt's tokens without what was retrieved; empty where nothing was"),
-    column("call", Kind::U64, "the call of an agent program that the row answers: its name within the episode, a hash of what it goes on from and what it adds; 0 unless a program calls"),
+    column("call", Kind::U64, "the call of an agent program that the row answers: its name within the episode, a hash of what it goes on from and what it adds; 0 in rows that answer no call"),
     column("called", Kind::Text, "the model that an agent program named in its call; empty unless a program calls"),
     column("parent", Kind::U64, "the call that this one goes on from, token by token; 0 where it begins a conversation"),
     column("fork", Kind::Text, "why a call doesn't go on from the one before, or goes on from one that another goes on from: edited, compacted, sub_agent, again, or retokenised (the template writes earlier messages anew); else empty"),

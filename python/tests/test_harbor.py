@@ -49,15 +49,15 @@ class Harbor(unittest.TestCase):
         self.assertEqual(flow.end()[0], 0)
 
     def test_what_the_policy_sees(self):
-        path = self.task(docker="# a comment\nFROM ubuntu\nWORKDIR /work/place\nCOPY . .\n")
-        commands = ["pwd; ls; echo $HOME; echo $OPENAI_API_KEY; env | grep -c TASK", "echo here > /work/place/a; cat a /work/place/a; ls /tests", "exit 3", "sleep 60 & echo off",
+        path = self.task(docker="# a comment\nFROM ubuntu\nWORKDIR /srv/place\nCOPY . .\n")
+        commands = ["pwd; ls; echo $HOME; echo $OPENAI_API_KEY; env | grep -c TASK", "echo here > /srv/place/a; cat a /srv/place/a; ls /tests", "exit 3", "sleep 60 & echo off",
                     "sleep 60", "head -c 5000000 /dev/zero | tr '\\0' x"]
         said = [*map(bash, commands), tool_calls(("fly", {})), tool_calls(("bash", {"command": 3})), tool_calls(("bash", {"cmd": "ls"}))]
         flow = self.flow(path, ",call_seconds=2,characters=100")
         played = flow.play(lambda call: said[len(call["messages"]) // 2] if len(call["messages"]) // 2 < len(said) else "Done.", ["task"] * 2)
         for calls, end in played:
             results = [call["messages"][-1]["content"] for call in calls[1:]]
-            self.assertEqual(results[0], "/work/place\ndata.txt\n/root\n\n0\n[exit status 1]")
+            self.assertEqual(results[0], "/srv/place\ndata.txt\n/root\n\n0\n[exit status 1]")
             self.assertEqual(results[1], "here\nhere\nls: cannot access '/tests': No such file or directory\n[exit status 2]")
             self.assertEqual(results[2:5], ["\n[exit status 3]", "off", "\n[killed after 2 s]"])
             self.assertEqual((results[5][:50], len(results[5]) < 200), ("x" * 50, True))

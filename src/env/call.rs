@@ -37,11 +37,6 @@ pub struct Call {
 }
 
 impl Call {
-    /// The messages that it adds to those of the call that it goes on from; all of them where there is none.
-    pub fn tail(&self) -> &[Value] {
-        self.messages.get(self.since..).unwrap_or_default()
-    }
-
     /// What is wrong with it, if anything is.
     pub(super) fn wrong(&self) -> Option<String> {
         let known = |message: &&Value| message["role"].is_string() && message["content"].is_string();
@@ -105,7 +100,7 @@ mod tests {
     fn a_call_says_what_it_adds() {
         let text = r#"{"id":"000000000000000a","on":"000000000000000b","since":1,"messages":[{"role":"user","content":"a"},{"role":"tool","content":""}]}"#;
         let call = read(text).unwrap();
-        assert_eq!((call.id, call.on, call.tail()[0]["role"].as_str()), (10, Some(11), Some("tool")));
+        assert_eq!((call.id, call.on, call.messages[call.since]["role"].as_str()), (10, Some(11), Some("tool")));
         for (text, word) in [
             (r#"{"id":"a","messages":[]}"#, "16 hexadecimal digits"),
             (r#"{"id":"000000000000000a","messages":[]}"#, "no messages"),

@@ -1,4 +1,4 @@
-"""Agent programs whose sub-agents overlap by chance: the same rows and weights on 1, 2 and 4 workers, in 2 processes, and after kills and resumes.
+"""Agent programs whose sub-agents overlap by chance: the same rows and weights on 1, 2 and 4 workers, and after kills and resumes.
 Needs `flow env install program`. Usage: python3 tests/soak/agents.py [KILLS]"""
 import hashlib
 import json

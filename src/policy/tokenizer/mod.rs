@@ -162,10 +162,10 @@ impl Tokenizer {
     }
 
     /// The tokens of a conversation with tools, each message and tool as JSON in the form of chat completions, with the opening of the next answer.
-    /// A model of words reads the messages' texts alone.
+    /// A model of words reads the messages' texts alone, and a model that a server runs reads the messages without the tools.
     ///
     /// # Errors
-    /// If the template refuses, or a server's model is to be given tools.
+    /// If the template refuses.
     pub fn converse(&self, messages: &[Value], tools: &[Value]) -> Result<Vec<u32>, PolicyError> {
         match &self.kind {
             Vocabulary::Published(published) => published.converse(messages, tools),
