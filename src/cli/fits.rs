@@ -2,7 +2,7 @@
 
 use super::models::{newest_of, run_at};
 use crate::pipeline::{Catalog, Pipeline, Role, Wrong};
-use crate::policy::{adapters, available, parameters, Description, ModelSettings, LEARNING, PLAYING};
+use crate::policy::{adapters, available, parameters, Description, DeviceChoice, ModelSettings, LEARNING, PLAYING};
 use std::path::Path;
 
 /// A vocabulary has a token a byte, at least.
@@ -10,7 +10,9 @@ const LEAST_WORDS: usize = 256;
 
 /// The models that are larger than the memory that there is.
 pub fn too_large(pipeline: &Pipeline, catalog: &Catalog) -> Vec<Wrong> {
-    let Some(free) = available() else { return Vec::new() };
+    // What a GPU has is known once it is used.
+    let processor = DeviceChoice::named().and_then(DeviceChoice::find).is_ok_and(|device| !device.is_cuda());
+    let Some(free) = available().filter(|_| processor) else { return Vec::new() };
     pipeline.models.keys().filter_map(|name| large(name, pipeline, catalog, free)).collect()
 }
 

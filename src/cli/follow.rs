@@ -24,7 +24,7 @@ pub fn follow(hosts: &Hosts, machine: &Machine, mut pipeline: Pipeline) -> Comma
     let folder = log::Run::open(&news.run).map_err(wrong)?;
     let manifest = folder.manifest().map_err(wrong)?;
     pipeline.iterations = news.iterations;
-    let policy = models::start(&pipeline, machine.threads(), &models::starts(&folder)?)?;
+    let policy = models::start(&pipeline, machine.hardware()?, &models::starts(&folder)?)?;
     if let Some(policy) = policy.as_ref().filter(|_| news.first > 0) {
         models::restore(policy, &pipeline, &folder, &manifest)?;
     }

@@ -1,10 +1,11 @@
-//! The resources of a training run: workers, processes, threads. They are never part of a pipeline, because they don't change what is
-//! computed.
+//! The resources of a training run: workers, processes, threads, the device. They are never part of a pipeline, because they don't change what is
+//! computed: a GPU rounds otherwise, and that is all.
 
 use super::error::{Error, Result};
 use super::output::OutputFormat;
 use crate::dataflow::cluster::Hosts;
 use crate::files;
+use crate::policy::{DeviceChoice, Hardware};
 use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -27,6 +28,10 @@ pub struct Machine {
     /// Threads of libtorch; one a core unless given here or by OMP_NUM_THREADS
     #[arg(long)]
     threads: Option<usize>,
+    /// Where models are computed: `cuda` is the first GPU that CUDA_VISIBLE_DEVICES shows, and an error without one; `auto` takes it where there is
+    /// one, and else the processor. FLOW_DEVICE says it where this doesn't
+    #[arg(long, value_name = "auto|cpu|cuda")]
+    device: Option<DeviceChoice>,
     /// Ends the run when nothing at all has moved for this long, and says who waits for whom; 0 never does
     #[arg(long, default_value_t = 300, value_name = "SECONDS")]
     stall: u64,
@@ -54,6 +59,7 @@ impl Machine {
     pub fn arguments(&self) -> Vec<OsString> {
         let mut all = vec![format!("--workers={}", self.workers), format!("--stall={}", self.stall)];
         all.extend(self.threads.map(|threads| format!("--threads={threads}")));
+        all.extend(self.device.map(|device| format!("--device={device}")));
         all.into_iter().map(OsString::from).collect()
     }
 
@@ -62,7 +68,13 @@ impl Machine {
         (self.stall > 0).then(|| Duration::from_secs(self.stall))
     }
 
-    pub fn threads(&self) -> usize {
+    /// What computes the models.
+    pub fn hardware(&self) -> Result<Hardware> {
+        let device = self.device.map_or_else(DeviceChoice::named, Ok)?;
+        Ok(Hardware { threads: self.threads(), device })
+    }
+
+    fn threads(&self) -> usize {
         let named = std::env::var("OMP_NUM_THREADS").ok().and_then(|t| t.parse().ok());
         let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
         self.threads.or(named).filter(|t| *t > 0).unwrap_or_else(cores)

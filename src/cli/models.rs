@@ -1,11 +1,12 @@
 //! The models of a pipeline: made, loaded, or brought back from a run.
 
 use super::error::{Error, Result};
+use super::output::warn;
 use super::vocabularies;
 use crate::log::{Manifest, Run, SavedWeights};
 use crate::ops;
 use crate::pipeline::Pipeline;
-use crate::policy::{is_adapter, LoadModel, ModelSettings, Policy, SharedModel, MOMENTS};
+use crate::policy::{is_adapter, Hardware, LoadModel, ModelSettings, Policy, SharedModel, MOMENTS};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -24,7 +25,7 @@ pub fn saved_start(pipeline: &Pipeline, run: &Run) -> Result<Vec<SavedWeights>> 
 
 /// The policy thread with the pipeline's models; none for a pipeline without models.
 /// A model that is in `start_weights` begins as it did there, whatever the pipeline loads today.
-pub fn start(pipeline: &Pipeline, threads: usize, start_weights: &Starts) -> Result<Option<Policy>> {
+pub fn start(pipeline: &Pipeline, hardware: Hardware, start_weights: &Starts) -> Result<Option<Policy>> {
     if pipeline.models.is_empty() {
         return Ok(None);
     }
@@ -57,7 +58,11 @@ pub fn start(pipeline: &Pipeline, threads: usize, start_weights: &Starts) -> Res
     // A loaded model brings its own vocabulary.
     let new = models.values().any(|model| matches!(model, ModelSettings::New(_)));
     let words = if new { ops::words(pipeline).map_err(Error::request)? } else { Vec::new() };
-    Ok(Some(Policy::start(&models, &words, pipeline.seed, threads)?))
+    let policy = Policy::start(&models, &words, pipeline.seed, hardware)?;
+    if let Some(note) = policy.device().note() {
+        warn(&note);
+    }
+    Ok(Some(policy))
 }
 
 /// The model that lies at `load` as a run began with it: what was trained on an adapter goes on so, and what isn't saved stays as it is set.

@@ -46,10 +46,10 @@ impl ReplayArgs {
         let pipeline = reduced(&whole, &replays);
         let feeds = source.feeds(&replays)?;
         let starts = source.starts(&pipeline)?;
-        let policy = models::start(&pipeline, self.machine.threads(), &starts)?;
+        let policy = models::start(&pipeline, self.machine.hardware()?, &starts)?;
         idle(&source, &whole, &pipeline, &replays);
         let root = self.out.clone().unwrap_or_else(|| free(&format!("{}-replay", whole.name)));
-        let about = RunInfo { replays: Some(replays.clone()), ..info(&pipeline) };
+        let about = RunInfo { replays: Some(replays.clone()), ..info(&pipeline, policy.as_ref()) };
         let folder = log::Run::create(&root, &whole.to_yaml(&root), &about)?;
         let lock = Some(Lock::take(&folder)?);
         if let Some(policy) = &policy {

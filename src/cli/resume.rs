@@ -4,7 +4,7 @@ use super::error::Error;
 use super::follow::follow;
 use super::machine::Machine;
 use super::models;
-use super::output::{answer, CommandResult};
+use super::output::{answer, warn, CommandResult};
 use super::past::past;
 use super::session::TrainingSession;
 use super::source::{reduced, ReplaySource};
@@ -66,8 +66,12 @@ impl ResumeArgs {
         // A finished run has measured its last weights at one time more than it has iterations; training on does that again.
         let first = first.min(if planned > manifest.info.iterations { manifest.info.iterations } else { first });
         let manifest = folder.rewind(first)?;
-        let policy = models::start(&pipeline, self.machine.threads(), &models::starts(&folder)?)?;
+        let policy = models::start(&pipeline, self.machine.hardware()?, &models::starts(&folder)?)?;
         if let Some(policy) = &policy {
+            let (before, now) = (&manifest.info.device, policy.device().to_string());
+            if !before.is_empty() && *before != now {
+                warn(&format!("the run began on {before} and goes on on {now}: it isn't bit for bit the run that it would have been"));
+            }
             models::save_start(policy, &pipeline, &folder)?;
             models::restore(policy, &pipeline, &folder, &manifest)?;
         }

@@ -56,13 +56,13 @@ impl RunArgs {
         if let Some(hosts) = self.machine.hosts()?.filter(|hosts| hosts.process > 0 && !self.dry_run) {
             return follow(&hosts, &self.machine, pipeline);
         }
-        let policy = models::start(&pipeline, self.machine.threads(), &models::Starts::new())?;
+        let policy = models::start(&pipeline, self.machine.hardware()?, &models::Starts::new())?;
         if self.dry_run {
             answer(&format!("{} is ready to run: {} nodes, {} iterations", pipeline.name, pipeline.all().count(), pipeline.iterations));
             return Ok(ExitCode::SUCCESS);
         }
         let root = self.out.clone().unwrap_or_else(|| free(&pipeline.name));
-        let folder = log::Run::create(&root, &pipeline.to_yaml(&root), &info(&pipeline))?;
+        let folder = log::Run::create(&root, &pipeline.to_yaml(&root), &info(&pipeline, policy.as_ref()))?;
         let lock = Some(Lock::take(&folder)?);
         if let Some(policy) = &policy {
             models::save_start(policy, &pipeline, &folder)?;

@@ -147,7 +147,7 @@ fn played(pipeline: &Pipeline) -> Option<String> {
 }
 
 /// The part of the manifest that describes the pipeline.
-pub fn info(pipeline: &Pipeline) -> RunInfo {
+pub fn info(pipeline: &Pipeline, policy: Option<&Policy>) -> RunInfo {
     let logged = pipeline.nodes.iter().filter(|n| pipeline.log.contains(&n.id));
     let columns = |node: &Node| {
         let name = row::NAME.iter().map(|column| column.to_string());
@@ -171,6 +171,7 @@ pub fn info(pipeline: &Pipeline) -> RunInfo {
         seed: pipeline.seed,
         keep: pipeline.keep.clone(),
         delay,
+        device: policy.map(|policy| policy.device().to_string()).unwrap_or_default(),
         ..RunInfo::default()
     }
 }

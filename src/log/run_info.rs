@@ -22,6 +22,9 @@ pub struct RunInfo {
     /// Where its folder was when it began: files that `pipeline.yaml` names are looked for from there, too.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub folder: String,
+    /// What its models were computed on when it began: `cpu`, or `cuda` and the GPU's name. Empty where it has none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub device: String,
     /// The run whose rows this one repeats, if it plays none itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replays: Option<Replays>,

@@ -20,11 +20,10 @@ impl Acting {
     /// Has `act` act with a model that begins with the weights of `start`.
     ///
     /// # Errors
-    /// If such a model can't act so: on a GPU, beside an adapter, as a critic, or in another kind than f32.
+    /// If such a model can't act so: beside an adapter, as a critic, or in another kind than f32.
     pub fn new(act: Act, start: &Net) -> Result<Acting, ModelFault> {
         let why = match () {
             () if act == Act::Own => None,
-            () if start.device().is_cuda() => Some("a GPU computes in other kinds"),
             () if start.adapter().is_some() => Some("beside an adapter `base` says it, and then what acts and what learns are one"),
             () if start.sizes.value => Some("a critic doesn't act"),
             () if start.kind() != Kind::Float => Some("what learns beside it is in f32: leave `dtype` out"),
@@ -32,6 +31,8 @@ impl Acting {
         };
         match why {
             Some(why) => Err(ModelFault::Act { why: why.into() }),
+            // A GPU multiplies no rows by themselves: what learns acts.
+            None if start.device().is_cuda() => Ok(Acting::default()),
             None => Ok(Acting { act, nets: RefCell::default() }),
         }
     }

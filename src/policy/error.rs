@@ -28,6 +28,8 @@ pub enum PolicyError {
     Template(String),
     /// More memory is needed than there is, in bytes: at least so much for so many rows of so many tokens.
     Memory { rows: usize, tokens: usize, needs: u64, free: u64 },
+    /// A device that was asked for and can't be had, and why.
+    Device(String),
     /// What libtorch says.
     Torch(String),
     /// Another process of the same run, and what is wrong with it.
@@ -228,7 +230,7 @@ impl PolicyError {
                 )
             }
             PolicyError::File { path, fault } => format!("{path}: {fault}"),
-            PolicyError::Template(what) | PolicyError::Environment(what) => what.clone(),
+            PolicyError::Template(what) | PolicyError::Environment(what) | PolicyError::Device(what) => what.clone(),
             PolicyError::Memory { rows, tokens, needs, free } => format!(
                 "{rows} rows of {tokens} tokens need {} of memory at least, and {} are free: fewer rows at a time take less (`samples`, \
                  `micro_batch`, `micro_tokens`), and so does `base: int8`",

@@ -14,7 +14,6 @@ use super::{Act, FileFault, Head, LoraSettings, ModelFault, ModelSettings, Polic
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use tch::Device;
 
 /// A vocabulary of bytes; of words it is larger.
 const BYTES: usize = 258;
@@ -38,8 +37,7 @@ pub fn inspect(name: &str, models: &BTreeMap<String, ModelSettings>) -> Result<O
             let (stored, adapter) = opened(load)?;
             let layout = stored.architecture.layout();
             let dropout = adapter.as_ref().map(|(adapter, _)| adapter.lora.dropout).or(load.lora.as_ref().map(|lora| lora.dropout));
-            load.base_fault(Device::cuda_if_available(), dropout)
-                .map_or(Ok(()), |why| Err(fault("base")(ModelFault::Base { why: why.into() })))?;
+            load.base_fault(dropout).map_or(Ok(()), |why| Err(fault("base")(ModelFault::Base { why: why.into() })))?;
             adapted(load.lora.as_ref(), &layout).map_err(fault("lora"))?;
             let critic = stored.values() || adapter.as_ref().is_some_and(|(adapter, _)| adapter.head);
             if load.head == Some(Head::Language) && critic {

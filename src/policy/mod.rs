@@ -16,6 +16,9 @@
 //! fixed order, so the number of threads changes no bit. Processes that learn together ([`Peers`]) share an update in the same way, and
 //! their number changes none either.
 //!
+//! All of it is computed on one device ([`DeviceChoice`]): the processor, or a GPU, where the same code runs, tokens are drawn beside the logits, batches are
+//! as large as the memory allows, and a row's last digits may follow from what is beside it.
+//!
 //! An encoder only reads: [`Policy::embed`] gives the vector of a text. A model that a server runs only answers ([`RemoteModel`]), and a
 //! server may answer for one that learns here ([`ServeSettings`]); nothing of the above is promised of what a server computes.
 //!
@@ -27,6 +30,7 @@
 //! (answers of a server).
 mod acting;
 mod choices;
+mod device;
 mod encode;
 mod engine;
 mod error;
@@ -51,6 +55,7 @@ mod trie;
 mod update;
 mod versions;
 
+pub use device::{DeviceChoice, FoundDevice, Hardware};
 pub use encode::EncoderDescription;
 pub use error::{FileFault, ModelFault, PolicyError, RowFault, Unanswered, UpdateFault};
 pub use generate::weigh::ChoiceScores;

@@ -3,6 +3,7 @@
 use super::model::lora::{Adapter, Lora};
 use super::model::tiny::Tiny;
 use super::{Head, LoraSettings, ModelFault, NewModel, PolicyError};
+use std::cell::Cell;
 
 /// Bytes of a parameter that only plays: a 32-bit float.
 pub const PLAYING: u64 = 4;
@@ -35,11 +36,22 @@ pub fn adapters(model: &NewModel, vocab: usize, lora: &LoraSettings) -> Option<u
     u64::try_from(Adapter::new(Lora::new(lora), &layout, head).ok()?.layout().len()).ok()
 }
 
-/// Bytes of main memory that can be had now, within the limit of the control group if there is one. None where models lie on a GPU,
-/// and where the system doesn't say.
+thread_local! {
+    /// Bytes of a GPU that were free before the first model was there, and bytes that models and what they keep take of them now.
+    static CARD: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
+}
+
+/// Says what of a GPU's memory this thread's models take: libtorch holds on to what it was given, so the driver can't say what is free.
+pub fn taken(free: Option<u64>, taken: u64) {
+    CARD.set(free.map(|free| (free, taken)));
+}
+
+/// Bytes that can be had now: of main memory within the limit of the control group if there is one, or where models lie on a GPU of its memory. None where
+/// the system doesn't say.
 pub fn available() -> Option<u64> {
-    if tch::Cuda::is_available() {
-        return None;
+    if let Some((free, taken)) = CARD.get() {
+        // A twentieth is left for what libtorch's blocks waste and its kernels work in.
+        return Some((free - free / 20).saturating_sub(taken));
     }
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let number = |path: &str| read(path)?.trim().parse::<u64>().ok();

@@ -3,7 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
-use tch::Device;
 
 /// A model: a new one, one that lies on disk, one on the base of another, an encoder, or one that a server runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -272,11 +271,10 @@ pub struct SharedModel {
 }
 
 impl LoadModel {
-    /// Why its base can't be computed on `device` as `base` asks, if it can't; `dropout` is that of its adapter, if it has one.
-    pub(super) fn base_fault(&self, device: Device, dropout: Option<f64>) -> Option<&'static str> {
+    /// Why its base can't be computed as `base` asks, if it can't; `dropout` is that of its adapter, if it has one.
+    pub(super) fn base_fault(&self, dropout: Option<f64>) -> Option<&'static str> {
         match dropout {
             _ if self.base == Base::Own => None,
-            _ if device.is_cuda() => Some("a GPU computes in other kinds"),
             _ if self.dtype != Dtype::F32 => Some("what stands beside it is computed in f32: leave `dtype` out"),
             None => Some("only the base of an adapter stands still: say `lora` or `adapter`"),
             Some(dropout) if dropout > 0.0 => Some("an adapter beside it has no dropout"),

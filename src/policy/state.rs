@@ -7,19 +7,20 @@ use super::generate::weigh::{self, ChoiceScores};
 use super::model::Net;
 use super::products::choice;
 use super::remote::ExportedAdapter;
+use super::room;
 use super::tensors::values;
 use super::update::parallel::{hash, Parallel};
 use super::update::passes::{logprobs, read_rows, TrainingRow};
 use super::update::{update, Moments, UpdateStart};
 use super::versions::VersionedModel;
 use super::{
-    Example, GenerationOutput, Head, ModelFault, ModelSettings, Objective, Peers, PolicyError, RatioDenominator, Request, Sampling,
-    UpdateReport, UpdateSettings,
+    Example, FoundDevice, GenerationOutput, Hardware, Head, ModelFault, ModelSettings, Objective, Peers, PolicyError, RatioDenominator,
+    Request, Sampling, UpdateReport, UpdateSettings,
 };
 use crate::seed::mix;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
 /// New weights and moments.
 type NewWeights = (Tensor, Moments);
@@ -28,17 +29,23 @@ type NewWeights = (Tensor, Moments);
 pub struct PolicyState {
     models: BTreeMap<String, VersionedModel>,
     encoders: BTreeMap<String, Encoder>,
-    device: Device,
+    found: FoundDevice,
     threads: usize,
 }
 
 impl PolicyState {
-    pub fn new(models: &BTreeMap<String, ModelSettings>, words: &[String], seed: u64, threads: usize) -> Result<PolicyState, PolicyError> {
+    pub fn new(
+        models: &BTreeMap<String, ModelSettings>,
+        words: &[String],
+        seed: u64,
+        hardware: Hardware,
+    ) -> Result<PolicyState, PolicyError> {
         choice::check()?;
         tch::set_num_threads(1);
-        let device = Device::cuda_if_available();
-        let threads = if device.is_cuda() { 1 } else { threads.max(1) };
-        let mut state = PolicyState { models: BTreeMap::new(), encoders: BTreeMap::new(), device, threads };
+        let found = FoundDevice::look(hardware.device)?;
+        let device = found.device();
+        let threads = if device.is_cuda() { 1 } else { hardware.threads.max(1) };
+        let mut state = PolicyState { models: BTreeMap::new(), encoders: BTreeMap::new(), found, threads };
         let mut shared = Vec::new();
         for (name, settings) in models {
             match settings {
@@ -76,6 +83,18 @@ impl PolicyState {
         match self.models.iter().find(|(_, model)| !policies.is_empty() && alone(model)) {
             Some((name, _)) => Err(PolicyError::model(name, ModelFault::CriticVocabulary)),
             None => Ok(()),
+        }
+    }
+
+    /// Where the models are computed.
+    pub fn found(&self) -> &FoundDevice {
+        &self.found
+    }
+
+    /// Says how much of a GPU's memory the models take now; to be called before work whose size follows from what is free.
+    pub fn account(&self) {
+        if self.found.device().is_cuda() {
+            room::taken(self.found.free, self.models.values().map(VersionedModel::bytes).sum());
         }
     }
 
@@ -264,7 +283,7 @@ impl PolicyState {
     }
 
     pub fn load(&mut self, name: &str, folder: &Path) -> Result<u64, PolicyError> {
-        let device = self.device;
+        let device = self.found.device();
         let model = self.models.get_mut(name).ok_or_else(|| PolicyError::NoModel(name.into()))?;
         model.restore(name, folder, device)
     }

@@ -7,8 +7,8 @@ use super::remote::{GenerationServer, Remote};
 use super::state::PolicyState;
 use super::threads::panic_text;
 use super::{
-    Example, GenerationOutput, LoadModel, ModelFault, ModelSettings, Peers, PolicyError, Reply, Request, Sampling, Tokenizer, UpdateReport,
-    UpdateSettings,
+    Example, FoundDevice, GenerationOutput, Hardware, LoadModel, ModelFault, ModelSettings, Peers, PolicyError, Reply, Request, Sampling,
+    Tokenizer, UpdateReport, UpdateSettings,
 };
 use crate::pulse::Pulse;
 use crossbeam_channel::{bounded, select, unbounded, Sender};
@@ -37,16 +37,22 @@ pub struct Policy {
     /// The servers that generate for models of the thread.
     served: Arc<BTreeMap<String, GenerationServer>>,
     pulse: Arc<Pulse>,
+    found: FoundDevice,
     peers: Option<Arc<dyn Peers>>,
 }
 
 impl Policy {
-    /// Starts the thread and makes the models, on a GPU where there is one; no request is sent to servers yet. `threads` is how many threads share the work on a CPU.
+    /// Starts the thread and makes the models; no request is sent to servers yet. `hardware` says where they are computed, and how many threads share the work on a CPU.
     /// `words` are the vocabulary of new models that ask for words. Random weights follow from `seed` and the model's name.
     ///
     /// # Errors
     /// If a model can't be made or loaded: the first one that can't.
-    pub fn start(models: &BTreeMap<String, ModelSettings>, words: &[String], seed: u64, threads: usize) -> Result<Policy, PolicyError> {
+    pub fn start(
+        models: &BTreeMap<String, ModelSettings>,
+        words: &[String],
+        seed: u64,
+        hardware: impl Into<Hardware>,
+    ) -> Result<Policy, PolicyError> {
         let ((jobs, queue), (reads, read_queue)) = (unbounded::<PolicyJob>(), unbounded::<PolicyJob>());
         let (ready, started) = bounded(1);
         let (mut remotes, mut here) = (BTreeMap::new(), BTreeMap::new());
@@ -56,20 +62,21 @@ impl Policy {
                 settings => drop(here.insert(name.clone(), settings.clone())),
             }
         }
-        let words = words.to_vec();
+        let (words, hardware) = (words.to_vec(), hardware.into());
         let pulse = Arc::new(Pulse::default());
         let beat = pulse.clone();
         let serving = here.clone();
         let body = move || {
-            let state = guarded(|| PolicyState::new(&here, &words, seed, threads));
+            let state = guarded(|| PolicyState::new(&here, &words, seed, hardware));
             match state {
                 Err(error) => drop(ready.send(Err(error))),
                 Ok(state) => {
                     let known = state.models().map(|(name, model)| (name.clone(), (model.tokenizer.clone(), model.start.sizes))).collect();
-                    drop(ready.send(Ok(known)));
+                    drop(ready.send(Ok((known, state.found().clone()))));
                     let state = Rc::new(RefCell::new(state));
                     let (meanwhile, read, pulse) = (read_queue.clone(), state.clone(), beat.clone());
                     at_pauses(move || {
+                        read.borrow().account();
                         for job in meanwhile.try_iter() {
                             pulse.unqueue();
                             job(&read);
@@ -79,6 +86,7 @@ impl Policy {
                     while let Ok(job) = select! { recv(queue) -> job => job, recv(read_queue) -> job => job } {
                         beat.unqueue();
                         beat.begin();
+                        state.borrow().account();
                         job(&state);
                         beat.end();
                     }
@@ -86,7 +94,7 @@ impl Policy {
             }
         };
         std::thread::Builder::new().name("policy".into()).spawn(body).map_err(|e| PolicyError::Torch(format!("no thread: {e}")))?;
-        let known: BTreeMap<String, (Arc<Tokenizer>, Sizes)> = started.recv().map_err(|_| PolicyError::Gone)??;
+        let (known, found): (BTreeMap<String, (Arc<Tokenizer>, Sizes)>, FoundDevice) = started.recv().map_err(|_| PolicyError::Gone)??;
         let mut served = BTreeMap::new();
         for (name, (tokenizer, sizes)) in &known {
             if let Some(ModelSettings::Load(LoadModel { serve: Some(settings), .. })) = serving.get(name) {
@@ -102,6 +110,7 @@ impl Policy {
             remotes: Arc::new(remotes),
             served: Arc::new(served),
             pulse,
+            found,
             peers: None,
         })
     }
@@ -143,6 +152,11 @@ impl Policy {
         self.pulse.queue();
         queue.send(job).map_err(|_| PolicyError::Gone)?;
         answer.recv().map_err(|_| PolicyError::Gone)?
+    }
+
+    /// Where the models are computed.
+    pub fn device(&self) -> &FoundDevice {
+        &self.found
     }
 
     /// How busy the thread is, and how many jobs wait for it.

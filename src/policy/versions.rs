@@ -133,14 +133,20 @@ impl VersionedModel {
 
     /// A model from disk. The weights are taken, the training isn't: it starts at version 0 with fresh moments.
     fn load(load: &LoadModel, seed: u64, device: Device, wrong: &dyn Fn(ModelFault) -> PolicyError) -> Result<VersionedModel, PolicyError> {
-        let kind = match load.dtype {
-            Dtype::F32 => Kind::Float,
-            Dtype::Bf16 => Kind::BFloat16,
-        };
         let (stored, adapter) = opened(load).map_err(|(_, error)| error)?;
         let base = match &adapter {
             Some((_, own)) if load.adapter.as_ref() == Some(&load.load) => own.base()?.display().to_string(),
             _ => load.load.clone(),
+        };
+        let dropout = adapter.as_ref().map(|(adapter, _)| adapter.lora.dropout).or(load.lora.as_ref().map(|lora| lora.dropout));
+        if let Some(why) = load.base_fault(dropout) {
+            return Err(wrong(ModelFault::Base { why: why.into() }));
+        }
+        let kind = match (load.dtype, load.base) {
+            (Dtype::Bf16, _) => Kind::BFloat16,
+            // A GPU has no such products: the narrowest kind that it computes in.
+            (Dtype::F32, Base::Int8) if device.is_cuda() => Kind::BFloat16,
+            (Dtype::F32, _) => Kind::Float,
         };
         // Where all weights are trained, the first update makes them f32; the forward pass computes in `kind`.
         let mut saved = stored.load(device, kind)?;
@@ -152,16 +158,13 @@ impl VersionedModel {
         let named = saved::published(&*saved.architecture);
         let mut model = VersionedModel::begin(saved.architecture, saved.tokenizer, &saved.flat, kind, seed);
         drop(saved.flat);
-        let dropout = adapter.as_ref().map(|(adapter, _)| adapter.lora.dropout).or(load.lora.as_ref().map(|lora| lora.dropout));
         let kept = match load.base {
+            _ if device.is_cuda() => None,
             Base::Own => None,
             Base::Int8 => Some(MatrixFormat::Int8),
             Base::F32 => Some(MatrixFormat::F32),
         };
         if let Some(kept) = kept {
-            if let Some(why) = load.base_fault(device, dropout) {
-                return Err(wrong(ModelFault::Base { why: why.into() }));
-            }
             model = model.packed(kept, !named);
         }
         if let Some(lora) = &load.lora {
@@ -304,6 +307,18 @@ impl VersionedModel {
         Ok(lent)
     }
 
+    /// Bytes of what it keeps where it computes: weights, moments, keys and values.
+    pub fn bytes(&self) -> u64 {
+        let stores = self.stores.borrow();
+        let mut tensors = self.start.tensors();
+        tensors.extend([&self.moments.first, &self.moments.second]);
+        tensors.extend(self.versions.iter().map(|(_, flat)| flat));
+        tensors.extend(stores.values().flat_map(Store::tensors));
+        // Versions may be what the model began with.
+        let unique: BTreeMap<usize, u64> = tensors.iter().map(|tensor| (tensor.data_ptr() as usize, size(tensor))).collect();
+        unique.values().sum()
+    }
+
     /// The model with these trained weights.
     pub fn net(&self, flat: &Tensor) -> Net {
         self.start.with(flat, false)
@@ -365,4 +380,11 @@ impl VersionedModel {
         self.moments = moments;
         Ok(version)
     }
+}
+
+/// Bytes of a tensor's own numbers; of one that repeats a few, of these.
+fn size(tensor: &Tensor) -> u64 {
+    let repeats = tensor.stride().iter().all(|&stride| stride == 0);
+    let numbers = if repeats { 1 } else { tensor.numel() };
+    (numbers * tensor.kind().elt_size_in_bytes()) as u64
 }

@@ -81,12 +81,16 @@ impl EvalArgs {
             shared.programs.declare(program);
         }
         panel.verify(&shared.programs)?;
-        let policy = models::start(&evaluation, self.machine.threads(), &models::Starts::new())?;
+        let policy = models::start(&evaluation, self.machine.hardware()?, &models::Starts::new())?;
         // An override may have emptied the log.
         let node = evaluation.log.first().cloned().ok_or_else(|| Error::request("`log` must name the node that plays"))?;
         let sink = Sink::of([node.clone()].into());
         eprintln!("playing {} tasks of {}", panel.tasks.len(), panel.name);
-        let folder = self.out.as_ref().map(|out| log::Run::create(out, &evaluation.to_yaml(out), &info(&evaluation))).transpose()?;
+        let folder = self
+            .out
+            .as_ref()
+            .map(|out| log::Run::create(out, &evaluation.to_yaml(out), &info(&evaluation, policy.as_ref())))
+            .transpose()?;
         let committer = folder.clone().map(|folder| Committer::new(folder).map(|c| Arc::new(Mutex::new(c)))).transpose()?;
         let journal = Journal { run: folder, committer: committer.clone(), observer: Arc::new(|_| {}) };
         let version = self.version(&evaluation)?;

@@ -138,7 +138,7 @@ fn checked(study: &Study) -> super::error::Result<()> {
         if checked_runs.insert(training.run.clone()) {
             let run = &study.runs[&training.run];
             let pipeline = pipeline::load(&run.pipeline, &study.sets(&training), &ops::catalog())?;
-            queries(study, &training.run, &info(&pipeline))?;
+            queries(study, &training.run, &info(&pipeline, None))?;
             ops::programs(&pipeline).for_each(|(_, program)| programs.declare(program));
         }
     }

@@ -93,10 +93,25 @@ impl<'a> PartialAnswer<'a> {
 
     /// Writes the next token, which `draw` draws among those allowed with a uniform number, and whatever is certain after it.
     fn step(&mut self, draw: impl FnOnce(Option<&[u32]>, f64) -> (u32, f32)) {
-        let unit = Random::new(mix(self.seed, self.reply.tokens.len() as u64)).unit();
-        let forced = self.constraint.as_ref().and_then(ChoiceConstraint::forced);
-        let allowed = self.constraint.as_ref().map(ChoiceConstraint::allowed);
-        let (token, logprob) = forced.map_or_else(|| draw(allowed.as_deref(), unit), |token| (token, 0.0));
+        let (token, logprob) = match self.allowed() {
+            Some(allowed) if allowed.len() == 1 => (allowed[0], 0.0),
+            allowed => draw(allowed.as_deref(), self.unit()),
+        };
+        self.take(token, logprob);
+    }
+
+    /// The uniform number that draws the next token.
+    pub fn unit(&self) -> f64 {
+        Random::new(mix(self.seed, self.reply.tokens.len() as u64)).unit()
+    }
+
+    /// What the next token is drawn from; `None`: the whole vocabulary.
+    pub fn allowed(&self) -> Option<Vec<u32>> {
+        self.constraint.as_ref().map(ChoiceConstraint::allowed)
+    }
+
+    /// Writes the next token, as it was drawn, and whatever is certain after it.
+    pub fn take(&mut self, token: u32, logprob: f32) {
         self.write(token, logprob);
         match &mut self.constraint {
             None => self.done = self.ends.contains(&token) || self.reply.tokens.len() >= self.limit,

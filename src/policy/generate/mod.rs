@@ -3,6 +3,7 @@
 //! What prompts begin with in common is read once, whether they are asked together or one after the other: see [`Store`].
 
 mod answer;
+mod drawing;
 mod page_cache;
 mod rows;
 mod sample;
@@ -12,6 +13,7 @@ pub mod weigh;
 pub use sample::draw;
 
 use super::model::cache::Cache;
+use super::model::config::DecoderConfig;
 use super::model::reading::{Cut, TrieTensors};
 use super::model::{Net, NEVER};
 use super::room;
@@ -29,8 +31,11 @@ use tch::{Kind, Tensor};
 const PROMPTS: usize = 64;
 /// Rows that are decoded together on a CPU, so that there is something to share among threads.
 const ROWS: usize = 128;
-/// Both on a GPU.
+/// Both on a GPU, as far as its memory goes.
 const MANY: usize = 512;
+/// The share of a GPU's free memory that the keys and values of one batch take at most, and the activations of one pass, as one over this: a batch is
+/// copied when answers part.
+const SHARE: u64 = 3;
 
 /// A prompt, with what is forced before the first choice, and the requests that begin with it.
 type PromptGroup = (Vec<u32>, Vec<usize>);
@@ -135,32 +140,39 @@ fn answer<'a>(
         }
         return Ok(computed + rows::write(running, store.page_cache(running), prompts, answers, sampling, threads)?);
     }
-    let rows = if net.device().is_cuda() { MANY } else { ROWS };
-    let first = |i: usize, logits: &[f32]| {
-        let begun = |&index: &usize| {
-            let mut answer = answers[index].clone();
-            answer.next(logits, sampling);
-            answer
-        };
-        prompts[i].1.iter().map(begun).collect::<Vec<PartialAnswer>>()
+    let first = |part: Range<usize>, logits: &Tensor| {
+        let mut begun: Vec<(usize, PartialAnswer)> = Vec::new();
+        for (row, (_, requests)) in prompts[part].iter().enumerate() {
+            begun.extend(requests.iter().map(|&index| (row, answers[index].clone())));
+        }
+        let mut rows: Vec<(usize, &mut PartialAnswer)> = begun.iter_mut().map(|(row, answer)| (*row, answer)).collect();
+        drawing::next(logits, &mut rows, sampling);
+        begun.into_iter().map(|(_, answer)| answer).collect()
     };
-    let ReadResult { outputs, paths, mut computed } = read(net, store, &begins, threads, first)?;
-    for answer in outputs.into_iter().flatten() {
+    let ReadResult { outputs, paths, mut computed } = read_there(net, store, &begins, threads, first)?;
+    for answer in outputs {
         let index = answer.index;
         answers[index] = answer;
     }
+    let size = size(net);
     // By the padded length of the prompt, since that is where what is written begins.
     let mut live: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
     for (i, (prompt, requests)) in prompts.iter().enumerate() {
         let left = requests.iter().filter(|&&index| !answers[index].done).map(|&index| (index, i));
         live.entry(prompt.len().next_multiple_of(PAD_TO)).or_default().extend(left);
     }
+    let more = |live: &[(usize, usize)]| live.iter().map(|&(index, _)| answers[index].more()).max().unwrap_or(0);
+    let free = room::available().filter(|_| net.device().is_cuda());
+    let rows = |places: usize, live: &[(usize, usize)]| match free {
+        _ if !net.device().is_cuda() => ROWS,
+        Some(free) => ((free / SHARE) as usize / ((places + more(live)) * net.sizes.cached * size)).clamp(1, MANY),
+        None => MANY,
+    };
     let batches: Vec<(usize, &[(usize, usize)])> =
-        live.iter().flat_map(|(&places, live)| live.chunks(rows).map(move |batch| (places, batch))).collect();
+        live.iter().flat_map(|(&places, live)| live.chunks(rows(places, live)).map(move |batch| (places, batch))).collect();
     let state = || (net.share(false), store.blocks());
-    let size = if net.kind() == Kind::BFloat16 { 2 } else { 4 };
     let written = spread(threads, state, &batches, |(net, blocks), &(places, batch)| {
-        let more = batch.iter().map(|&(index, _)| answers[index].more()).max().unwrap_or(0);
+        let more = more(batch);
         let held = batch.len().next_multiple_of(PAD_TO) * (places + more);
         room::fits(batch.len(), places + more, (held * net.sizes.cached * size) as u64)?;
         let mut writing: Vec<PartialAnswer> = batch.iter().map(|&(index, _)| answers[index].clone()).collect();
@@ -178,6 +190,14 @@ fn answer<'a>(
     Ok(computed)
 }
 
+/// Bytes of a number that the net computes with.
+fn size(net: &Net) -> usize {
+    match net.kind() {
+        Kind::BFloat16 => 2,
+        _ => 4,
+    }
+}
+
 /// Reads what is new in `sequences`, ascending, and converts the output after each, logits or a value, with `convert`.
 fn read<T: Send>(
     net: &Net,
@@ -190,13 +210,27 @@ fn read<T: Send>(
         let (outputs, computed) = rows::read(running, store.page_cache(running), sequences, threads, |i, logits| convert(i, logits))?;
         return Ok(ReadResult { outputs, paths: vec![], computed });
     }
-    let size = if net.device().is_cuda() { MANY } else { PROMPTS };
+    read_there(net, store, sequences, threads, |part, outputs| {
+        let (width, outputs) = (outputs.size()[1] as usize, values(outputs));
+        part.zip(outputs.chunks(width)).map(|(i, output)| convert(i, output)).collect()
+    })
+}
+
+/// As [`read`], by libtorch: `convert` gets the outputs after some of the sequences, `[sequences or more, outputs]`, where they lie.
+fn read_there<T: Send>(
+    net: &Net,
+    store: &mut Store,
+    sequences: &[&[u32]],
+    threads: usize,
+    convert: impl Fn(Range<usize>, &Tensor) -> Vec<T> + Sync,
+) -> Result<ReadResult<T>, PolicyError> {
     let paths = store.admit(sequences.iter().copied());
     let ready = store.ready();
-    let passes = runs(sequences.len(), |_| size, |i| shared(sequences[i - 1], sequences[i]));
+    let begins = |i: usize| shared(sequences[i - 1], sequences[i]);
+    let passes = runs(sequences.len(), |start| together(net, &sequences[start..]), begins);
     let state = || (net.share(false), store.blocks());
     let done = spread(threads, state, &passes, |(net, blocks), part| {
-        let convert = |i: usize, output: &[f32]| convert(part.start + i, output);
+        let convert = |outputs: &Tensor| convert(part.clone(), outputs);
         Ok(tch::no_grad(|| pass(net, blocks, &ready, &sequences[part.clone()], &paths[part.clone()], convert)))
     })?;
     let (mut outputs, mut computed) = (Vec::with_capacity(sequences.len()), 0);
@@ -208,6 +242,28 @@ fn read<T: Send>(
     Ok(ReadResult { outputs, paths, computed })
 }
 
+/// How many of `sequences`, in order, one pass reads: on a GPU as many as its memory has room for.
+fn together(net: &Net, sequences: &[&[u32]]) -> usize {
+    if !net.device().is_cuda() {
+        return PROMPTS;
+    }
+    let DecoderConfig { width, heads, kv_heads, head, hidden, .. } = net.architecture().sized();
+    // What one block makes of a token, and all keys and values; of a sequence its logits.
+    let token = (6 * width + 2 * (heads + 2 * kv_heads) * head + 4 * hidden + net.sizes.cached) * size(net);
+    let sequence = 3 * 4 * net.sizes.vocab;
+    let mut left = room::available().map_or(u64::MAX, |free| free / SHARE);
+    let mut taken = 0;
+    for (i, tokens) in sequences.iter().enumerate().take(MANY) {
+        let fresh = tokens.len() - if i == 0 { 0 } else { shared(sequences[i - 1], tokens) };
+        let needs = (fresh * token + sequence) as u64;
+        if needs > left {
+            break;
+        }
+        (left, taken) = (left - needs, i + 1);
+    }
+    taken.max(1)
+}
+
 /// Reads what is new in `sequences`, whose tokens lie in the slots `paths`. `ready` says of each slot whether its keys and values are there.
 fn pass<T>(
     net: &Net,
@@ -215,7 +271,7 @@ fn pass<T>(
     ready: &[bool],
     sequences: &[&[u32]],
     paths: &[Vec<usize>],
-    convert: impl Fn(usize, &[f32]) -> T,
+    convert: impl Fn(&Tensor) -> Vec<T>,
 ) -> PassOutput<T> {
     let mut trie = Trie::default();
     let (mut slots, mut ends) = (Vec::new(), Vec::new());
@@ -231,9 +287,7 @@ fn pass<T>(
     let past: Vec<Tensor> = blocks.iter().map(|block| block.index_select(0, &past)).collect();
     let (states, rows) = net.read(&TrieTensors::new(&trie, &known, &ends, Cut::Alone, net.device()), &past);
     let slots: Vec<usize> = slots_where(false).collect();
-    let outputs = net.outputs(&states);
-    let (width, outputs) = (outputs.size()[1] as usize, values(&outputs));
-    let outputs = outputs.chunks(width).take(sequences.len()).enumerate().map(|(i, output)| convert(i, output)).collect();
+    let outputs = convert(&net.outputs(&states));
     PassOutput { outputs, computed: slots.len().next_multiple_of(PAD_TO), slots, rows }
 }
 
@@ -278,7 +332,7 @@ fn write(
     sampling: &Sampling,
 ) -> usize {
     let room = answers.iter().map(PartialAnswer::more).max().unwrap_or(0);
-    let (device, vocab) = (net.device(), net.sizes.vocab);
+    let device = net.device();
     let tensor = |values: &[i64]| indices(values, device);
     let fill = |mut values: Vec<i64>| {
         values.resize(values.len().next_multiple_of(PAD_TO), 0);
@@ -307,12 +361,12 @@ fn write(
         let pick = |value: &dyn Fn(usize) -> i64| {
             fill(rows.first.iter().map(|&i| if answers[i].done { 0 } else { value(i) }).collect()).view([-1, 1])
         };
-        let logits = values(&net.outputs(&net.extend(&pick(&last), &pick(&place), &mut cache, prefix + step as i64, &mask)));
+        let logits = net.outputs(&net.extend(&pick(&last), &pick(&place), &mut cache, prefix + step as i64, &mask));
         computed += rows.size();
-        for (answer, &row) in answers.iter_mut().zip(&rows.row_of).filter(|(answer, _)| !answer.done) {
-            answer.read += 1;
-            answer.next(&logits[row * vocab..(row + 1) * vocab], sampling);
-        }
+        let live = answers.iter_mut().zip(&rows.row_of).filter(|(answer, _)| !answer.done);
+        let mut live: Vec<(usize, &mut PartialAnswer)> = live.map(|(answer, &row)| (row, answer)).collect();
+        live.iter_mut().for_each(|(_, answer)| answer.read += 1);
+        drawing::next(&logits, &mut live, sampling);
         let (next, from) = DecodeRows::new(&rows.row_of, answers);
         if next.first.is_empty() {
             break;
@@ -394,6 +448,32 @@ mod tests {
             tokens.computed,
             tokens.distinct()
         );
+    }
+
+    /// Drawn where the logits lie, as on a GPU, answers are those that are drawn here: free ones and constrained ones, two of them in one row.
+    #[test]
+    fn answers_are_drawn_alike_wherever_their_logits_lie() {
+        let (net, mut random) = (net(), Random::new(5));
+        let requests = turns().remove(0);
+        let sampling = Sampling { max_tokens: 6, temperature: 0.8, top_p: 0.95, ..Default::default() };
+        let begun = |(i, request)| PartialAnswer::new(request, i, &sampling, &net).unwrap();
+        let mut here: Vec<PartialAnswer> = requests.iter().enumerate().map(begun).collect();
+        let mut there = here.clone();
+        for _ in 0..4 {
+            let logits: Vec<f32> = (0..11 * 40).map(|_| 3.0 * random.unit() as f32).collect();
+            let logits = Tensor::from_slice(&logits).view([11, 40]);
+            let rows = |answers: &mut Vec<PartialAnswer>, next: &dyn Fn(&mut [(usize, &mut PartialAnswer)])| {
+                let live = answers.iter_mut().enumerate().filter(|(_, answer)| !answer.done);
+                next(&mut live.map(|(i, answer)| (i.min(10), answer)).collect::<Vec<_>>());
+            };
+            rows(&mut here, &|rows| drawing::next(&logits, rows, &sampling));
+            rows(&mut there, &|rows| drawing::next_there(&logits, rows, &sampling));
+        }
+        for (here, there) in here.iter().zip(&there) {
+            assert_eq!((&here.reply.tokens, here.done), (&there.reply.tokens, there.done));
+            assert!(here.reply.logprobs.iter().zip(&there.reply.logprobs).all(|(a, b)| (a - b).abs() < 1e-5));
+        }
+        assert!(here.iter().any(|answer| answer.done) && here.iter().any(|answer| answer.reply.tokens.len() == 4));
     }
 
     #[test]

@@ -79,6 +79,11 @@ impl Store {
         self.blocks.iter().map(Tensor::shallow_clone).collect()
     }
 
+    /// What keys and values lie in.
+    pub fn tensors(&self) -> &[Tensor] {
+        &self.blocks
+    }
+
     /// For each slot whether its keys and values are there.
     pub fn ready(&self) -> Vec<bool> {
         self.slots.iter().map(|slot| slot.ready).collect()

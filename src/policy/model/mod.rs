@@ -289,6 +289,11 @@ impl Net {
         self.weights.leaves()
     }
 
+    /// What its weights lie in: its own, and what is trained beside them.
+    pub fn tensors(&self) -> Vec<&Tensor> {
+        vec![self.weights.base(), self.weights.flat()]
+    }
+
     /// Where it computes.
     pub fn device(&self) -> Device {
         self.weights.device()

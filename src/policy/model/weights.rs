@@ -84,7 +84,6 @@ impl Weights {
     }
 
     /// The model's own weights, `[parameters]`.
-    #[cfg(test)]
     pub fn base(&self) -> &Tensor {
         &self.base.flat
     }

@@ -234,7 +234,9 @@ impl Pass {
         let within = 6 * width + 2 * (heads + 2 * kv_heads) * head + 4 * hidden;
         // Row by row two states a block are kept, and one block at a time is gone through.
         let numbers = if net.running().is_some() { 2 * layers * width + 2 * within } else { layers * within };
-        4 * self.computed() as u64 * numbers as u64
+        // Logits of all that was chosen, what their softmax makes of them, and its way back; row by row they are there a few at a time.
+        let logits = if net.running().is_some() { 0 } else { 3 * self.output_nodes.len() * net.sizes.vocab };
+        4 * (self.computed() as u64 * numbers as u64 + logits as u64)
     }
 
     /// Whether anything was chosen in it.
