@@ -105,7 +105,7 @@ class Watch(threading.Thread):
 
 def measured(folder, peer, *cases):
     """What `cargo bench --bench model` says of these cases, and the most memory of the card meanwhile."""
-    env = {**os.environ, "FLOW_MODEL": str(folder), "BENCH_DTYPE": "bf16", "BENCH_SCALE": "card", "BENCH_RUNS": "3",
+    env = {**os.environ, "FLOW_MODEL": str(folder), "BENCH_DTYPE": "bf16", "BENCH_SCALE": "card", "BENCH_RUNS": os.environ.get("BENCH_RUNS", "3"),
            "BENCH_PYTHON": sys.executable if peer else "/none"}
     if CARD:
         # The libtorch that PyPI's torch brings along knows CUDA.

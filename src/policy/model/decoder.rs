@@ -256,30 +256,46 @@ impl Decoder {
     }
 
     /// Attention of `q` `[rows, queries, heads * head]`, turned to their places, over keys and values `[rows, kv_heads, places, head]`.
-    /// The heads that share a key are queries of it, so no key is copied. `mask` is added: `[rows, 1, queries, places]`.
+    /// The heads that share a key are queries of it, so no key is copied. `mask` is added: see [`Decoder::mask`].
     fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor, mask: &Tensor) -> Tensor {
         let (rows, queries) = (q.size()[0], q.size()[1]);
         let (heads, kv, head) = self.heads();
         let group = heads / kv;
         let q = q.view([rows, queries, kv, group, head]).permute([0, 2, 3, 1, 4]).reshape([rows, kv, group * queries, head]);
-        let mask = if queries == 1 { mask.shallow_clone() } else { mask.repeat([1, 1, group, 1]) };
-        let mask = mask.to_kind(q.kind());
-        let y = Tensor::scaled_dot_product_attention(&q, k, v, Some(&mask), 0.0, false, None, false);
+        let y = Tensor::scaled_dot_product_attention(&q, k, v, Some(mask), 0.0, false, None, false);
         y.view([rows, kv, group, queries, head]).permute([0, 3, 1, 2, 4]).reshape([rows, queries, kv * group * head])
     }
 
+    /// The mask `[rows, 1, queries, places]` as every block's attention adds it: in what the network computes in, and of several queries once for each head
+    /// that shares a key.
+    fn mask(&self, mask: &Tensor) -> Tensor {
+        let (heads, kv, _) = self.heads();
+        let mask = mask.to_kind(self.embedding.kind());
+        if mask.size()[2] == 1 {
+            mask
+        } else {
+            mask.repeat([1, 1, heads / kv, 1])
+        }
+    }
+
+    /// The masks of some blocks.
+    fn masks(&self, blocks: &[AttentionBlocks]) -> Vec<Tensor> {
+        blocks.iter().map(|block| self.mask(&block.mask)).collect()
+    }
+
     /// Attention of the queries `q` `[1, n, heads, head]` of a trie, turned, over keys and values `[rows, 2 * kv_heads * head]`, block by
-    /// block: `[1, n, heads * head]`. `order` says where a query's lies among what the blocks give.
-    fn attend_blocks(&self, q: &Tensor, pairs: &Tensor, blocks: &[AttentionBlocks], order: &Tensor) -> Tensor {
+    /// block: `[1, n, heads * head]`. `masks` are theirs, and `order` says where a query's lies among what the blocks give.
+    fn attend_blocks(&self, q: &Tensor, pairs: &Tensor, blocks: &[AttentionBlocks], masks: &[Tensor], order: &Tensor) -> Tensor {
         let (heads, kv, head) = self.heads();
         let q = q.reshape([-1, heads * head]);
         let attended: Vec<Tensor> = blocks
             .iter()
-            .map(|AttentionBlocks { queries, keys, mask }| {
+            .zip(masks)
+            .map(|(AttentionBlocks { queries, keys, mask }, spread)| {
                 let (count, columns) = (mask.size()[0], mask.size()[3]);
                 let pairs = pairs.index_select(0, keys).view([count, columns, 2 * kv, head]).transpose(1, 2);
                 let q = q.index_select(0, queries).view([count, -1, heads * head]);
-                self.attend(&q, &pairs.narrow(1, 0, kv), &pairs.narrow(1, kv, kv), &mask.to_kind(q.kind())).view([-1, heads * head])
+                self.attend(&q, &pairs.narrow(1, 0, kv), &pairs.narrow(1, kv, kv), spread).view([-1, heads * head])
             })
             .collect();
         Tensor::cat(&attended, 0).index_select(0, order).unsqueeze(0)
@@ -296,25 +312,27 @@ impl Network for Decoder {
         let (heads, kv, head) = self.heads();
         let angles = self.rope.at(at);
         let mut keys_and_values = Vec::new();
+        let (all_masks, last_masks) = (self.masks(all), self.masks(last));
         let mut x = Tensor::embedding(&self.embedding, ids, -1, false, false);
         for (i, block) in self.blocks.iter().enumerate() {
             let normed = self.normed(&x, &block.norm1);
             let within = i + 1 < self.blocks.len();
-            let (q, k, v, blocks, order) = if within && self.learns {
+            let (blocks, masks, order) = if within { (all, &all_masks, all_order) } else { (last, &last_masks, last_order) };
+            let (q, k, v) = if within && self.learns {
                 let (k, v) = self.keys_values(block, &normed, &angles);
-                (self.queries(block, &normed, &angles), k, v, all, all_order)
+                (self.queries(block, &normed, &angles), k, v)
             } else if within {
                 let (turned, v) = self.project(block, &normed, &angles);
-                (turned.narrow(2, 0, heads), turned.narrow(2, heads, kv), v, all, all_order)
+                (turned.narrow(2, 0, heads), turned.narrow(2, heads, kv), v)
             } else {
                 let (k, v) = self.keys_values(block, &normed, &angles);
                 x = x.index_select(1, output_nodes);
-                (self.queries(block, &normed.index_select(1, output_nodes), &self.rope.at(output_places)), k, v, last, last_order)
+                (self.queries(block, &normed.index_select(1, output_nodes), &self.rope.at(output_places)), k, v)
             };
             // Together, since they are gathered together, and going back added up row by row.
             let pairs = Tensor::cat(&[k, v], 2).view([-1, 2 * kv * head]);
             let whole = past.get(i).map_or_else(|| pairs.shallow_clone(), |past| Tensor::cat(&[past, &pairs], 0));
-            x = self.finish(block, &x, &self.attend_blocks(&q, &whole, blocks, order));
+            x = self.finish(block, &x, &self.attend_blocks(&q, &whole, blocks, masks, order));
             keys_and_values.push(pairs);
         }
         (self.normed(&x, &self.norm).squeeze_dim(0), keys_and_values)
@@ -336,7 +354,7 @@ impl Network for Decoder {
         let (rows, new) = (ids.size()[0], ids.size()[1]);
         let angles = self.rope.at(at);
         let filled = slot + new;
-        let mask = mask.narrow(3, 0, filled);
+        let mask = self.mask(&mask.narrow(3, 0, filled));
         let mut x = Tensor::embedding(&self.embedding, ids, -1, false, false);
         for (block, (keys, values)) in self.blocks.iter().zip(&mut cache.layers) {
             let (turned, v) = self.project(block, &self.normed(&x, &block.norm1), &angles);

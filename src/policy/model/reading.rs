@@ -16,10 +16,11 @@ use crate::policy::{PAD, PAD_TO};
 use std::collections::BTreeMap;
 use tch::{Device, Tensor};
 
-/// Queries of a dense block.
+/// Queries of a dense block; on a GPU, where a call costs more than what is masked in it.
 const QUERIES: usize = 64;
-/// The most keys of a dense block besides those of its first query.
-const MORE_KEYS: usize = 8 * QUERIES;
+const MANY_QUERIES: usize = 512;
+/// The most keys of a dense block besides those of its first query are so many times its queries.
+const MORE_KEYS: usize = 8;
 
 /// How attention is cut into blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +57,8 @@ pub struct AttentionBlocks {
     pub queries: Tensor,
     /// The keys they may see, `[blocks * keys]`: numbers of known nodes, and behind those of places.
     pub keys: Tensor,
-    /// 0 where a query sees a key, else [`NEVER`]: `[blocks, 1, queries, keys]`.
+    /// 0 where a query sees a key, else [`NEVER`]: `[blocks, 1, queries, keys]`. A slot without a query sees everything, since a softmax over nothing has no
+    /// gradient in bf16 on a GPU.
     pub mask: Tensor,
 }
 
@@ -80,7 +82,7 @@ impl TrieTensors {
             tensor(&values)
         };
         let blocks = |nodes: &[usize]| match cut {
-            Cut::Dense => dense(trie, nodes),
+            Cut::Dense => dense(trie, nodes, if device.is_cuda() { MANY_QUERIES } else { QUERIES }),
             Cut::Alone => alone(trie, nodes),
         };
         let fresh: Vec<usize> = (0..trie.len()).filter(|&node| !known[node]).collect();
@@ -104,14 +106,14 @@ impl TrieTensors {
     }
 }
 
-/// Blocks of as many queries as follow one another and don't need too many keys together.
-fn dense(trie: &Trie, nodes: &[usize]) -> Vec<AttentionBlock> {
+/// Blocks of as many queries as follow one another, `most` at most, and don't need too many keys together.
+fn dense(trie: &Trie, nodes: &[usize], most: usize) -> Vec<AttentionBlock> {
     let mut blocks: Vec<AttentionBlock> = Vec::new();
     // The block that has a node's key already.
     let mut within = vec![usize::MAX; trie.len()];
     let mut room = 0;
     for (query, &node) in nodes.iter().enumerate() {
-        let full = |block: &AttentionBlock| block.queries.len() == QUERIES || block.keys.len() >= room;
+        let full = |block: &AttentionBlock| block.queries.len() == most || block.keys.len() >= room;
         let fresh = blocks.last().is_none_or(full);
         if fresh {
             blocks.push(AttentionBlock { queries: vec![], keys: vec![], size: (0, 0) });
@@ -124,14 +126,14 @@ fn dense(trie: &Trie, nodes: &[usize]) -> Vec<AttentionBlock> {
         block.keys[first..].reverse();
         block.keys[first..].iter().for_each(|&node| within[node] = number);
         if fresh {
-            room = block.keys.len() + MORE_KEYS;
+            room = block.keys.len() + MORE_KEYS * most;
         }
         block.queries.push((query, block.queries.len()));
     }
     for block in &mut blocks {
         // Keys are padded by an eighth of themselves at most, so that few shapes are left.
         let step = (block.keys.len().next_power_of_two() / 8).max(PAD_TO);
-        block.size = (block.queries.len().next_power_of_two().min(QUERIES), block.keys.len().next_multiple_of(step));
+        block.size = (block.queries.len().next_power_of_two().min(most), block.keys.len().next_multiple_of(step));
     }
     blocks
 }
@@ -170,7 +172,7 @@ fn stacked(trie: &Trie, row: &[usize], nodes: &[usize], blocks: Vec<AttentionBlo
     for ((slots, columns), blocks) in sizes {
         let mut queries = vec![0i64; blocks.len() * slots];
         let mut keys = vec![0i64; blocks.len() * columns];
-        let mut mask = vec![NEVER as f32; blocks.len() * slots * columns];
+        let mut mask = vec![0f32; blocks.len() * slots * columns];
         for (number, block) in blocks.iter().enumerate() {
             for (column, &node) in block.keys.iter().enumerate() {
                 keys[number * columns + column] = row[node] as i64;
@@ -180,6 +182,7 @@ fn stacked(trie: &Trie, row: &[usize], nodes: &[usize], blocks: Vec<AttentionBlo
                 let slot = number * slots + slot;
                 queries[slot] = query as i64;
                 order[query] = (before + slot) as i64;
+                mask[slot * columns..(slot + 1) * columns].fill(NEVER as f32);
                 trie.back(nodes[query]).for_each(|node| mask[slot * columns + columns_of[node]] = 0.0);
             }
         }
@@ -208,7 +211,7 @@ mod tests {
     fn a_dense_block_holds_branches() {
         // 0: 1, 1: 1 2, 2: 1 2 3, 3: 1 4, 4: 5.
         let trie = trie(&[&[1, 2, 3], &[1, 4], &[5]]);
-        let blocks = dense(&trie, &[0, 1, 2, 3, 4]);
+        let blocks = dense(&trie, &[0, 1, 2, 3, 4], QUERIES);
         assert_eq!((blocks.len(), blocks[0].size, &blocks[0].keys[..]), (1, (8, 16), &[0, 1, 2, 3, 4][..]));
         let every = [0, 1, 2, 3, 4];
         let (stack, order) = stacked(&trie, &every, &every, blocks, Device::Cpu);
@@ -216,8 +219,10 @@ mod tests {
         let visible = |query: usize| (0..16).filter(|key| mask[query * 16 + key] == 0.0).collect::<Vec<_>>();
         assert_eq!([0, 1, 2, 3, 4].map(visible), [vec![0], vec![0, 1], vec![0, 1, 2], vec![0, 3], vec![4]]);
         assert_eq!((order.size(), order.int64_value(&[4])), (vec![16], 4));
+        assert!([5, 6, 7].iter().all(|&slot| visible(slot).len() == 16), "no slot sees nothing");
+        assert_eq!(dense(&trie, &[0, 1, 2, 3, 4], 2).len(), 3);
         // The keys of output nodes are their predecessors.
-        let output_blocks = dense(&trie, &[2, 4]);
+        let output_blocks = dense(&trie, &[2, 4], QUERIES);
         assert_eq!((output_blocks[0].size, &output_blocks[0].keys[..]), ((2, 16), &[0, 1, 2, 4][..]));
     }
 

@@ -1,12 +1,16 @@
 //! Tensors that lie in files, found by name and checked against an architecture before any of them is read.
 
 use super::parameters::Layout;
+use crate::policy::threads::spread;
 use crate::policy::{FileFault, PolicyError};
 use std::path::Path;
 use tch::{Device, Kind, Tensor};
 
+/// Threads that read and check tensors, at most.
+const READERS: usize = 8;
+
 /// Tensors of a checkpoint, under the names that its architecture gives them.
-pub trait TensorSource {
+pub trait TensorSource: Sync {
     /// What is to be named when something as a whole is wrong.
     fn path(&self) -> &Path;
     /// The file in which a tensor lies.
@@ -59,12 +63,15 @@ pub fn check(source: &dyn TensorSource, layout: &Layout, prefix: &str, unread: f
 /// If a file can't be read, or one of the numbers is none: nothing could be computed with it.
 pub fn read(source: &dyn TensorSource, layout: &Layout, prefix: &str, device: Device, kind: Kind) -> Result<Tensor, PolicyError> {
     let flat = Tensor::empty([layout.len()], (kind, Device::Cpu));
-    for parameter in layout.parameters() {
+    let readers = std::thread::available_parallelism().map_or(1, |cores| cores.get()).min(READERS);
+    let place = || flat.shallow_clone();
+    spread(readers, place, layout.parameters(), |flat, parameter| {
         let (tensor, mut to) = (format!("{prefix}{}", parameter.name), flat.narrow(0, parameter.at, parameter.len()));
         source.read(&tensor, &mut to)?;
         if !bool::try_from(to.f_isfinite()?.f_all()?)? {
             return Err(PolicyError::at(source.file(&tensor), FileFault::NotFinite { tensor }));
         }
-    }
+        Ok(())
+    })?;
     Ok(flat.to_device(device))
 }
