@@ -154,7 +154,7 @@ fn answer<'a>(
         let index = answer.index;
         answers[index] = answer;
     }
-    let size = size(net);
+    let size = net.bytes_of_number();
     // By the padded length of the prompt, since that is where what is written begins.
     let mut live: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
     for (i, (prompt, requests)) in prompts.iter().enumerate() {
@@ -188,14 +188,6 @@ fn answer<'a>(
         }
     }
     Ok(computed)
-}
-
-/// Bytes of a number that the net computes with.
-fn size(net: &Net) -> usize {
-    match net.kind() {
-        Kind::BFloat16 => 2,
-        _ => 4,
-    }
 }
 
 /// Reads what is new in `sequences`, ascending, and converts the output after each, logits or a value, with `convert`.
@@ -249,7 +241,7 @@ fn together(net: &Net, sequences: &[&[u32]]) -> usize {
     }
     let DecoderConfig { width, heads, kv_heads, head, hidden, .. } = net.architecture().sized();
     // What one block makes of a token, and all keys and values; of a sequence its logits.
-    let token = (6 * width + 2 * (heads + 2 * kv_heads) * head + 4 * hidden + net.sizes.cached) * size(net);
+    let token = (6 * width + 2 * (heads + 2 * kv_heads) * head + 4 * hidden + net.sizes.cached) * net.bytes_of_number();
     let sequence = 3 * 4 * net.sizes.vocab;
     let mut left = room::available().map_or(u64::MAX, |free| free / SHARE);
     let mut taken = 0;

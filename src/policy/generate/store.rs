@@ -11,7 +11,7 @@ use crate::policy::room;
 use crate::policy::tensors::indices;
 use crate::policy::trie::shared;
 use std::collections::HashMap;
-use tch::{Kind, Tensor};
+use tch::Tensor;
 
 /// Bytes that the keys and values of a model take at most where the system doesn't say how much memory is free, but for what one part of a call needs by
 /// itself.
@@ -54,8 +54,7 @@ impl Store {
     /// An empty cache for the weights in `net`, of at most `bytes` or a share of the free memory.
     pub fn new(net: &Net, bytes: Option<u64>) -> Store {
         let bytes = bytes.unwrap_or_else(|| room::available().map_or(MOST, |free| free / SHARE));
-        let size = if net.kind() == Kind::BFloat16 { 2 } else { 4 };
-        Store { bytes, ..Store::with_capacity((bytes / (size * net.sizes.cached as u64)) as usize) }
+        Store { bytes, ..Store::with_capacity((bytes / (net.bytes_of_number() * net.sizes.cached) as u64) as usize) }
     }
 
     /// The pages of a model that computes row by row.
@@ -171,7 +170,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tch::Device;
+    use tch::{Device, Kind};
 
     fn admit(store: &mut Store, prompts: &[&[u32]]) -> Vec<Vec<usize>> {
         store.admit(prompts.iter().copied())

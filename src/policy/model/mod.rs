@@ -222,6 +222,11 @@ impl Net {
         self.weights.kind()
     }
 
+    /// Bytes of a number that it computes with.
+    pub fn bytes_of_number(&self) -> usize {
+        self.kind().elt_size_in_bytes()
+    }
+
     fn network(&self) -> &dyn Network {
         match &self.network {
             Some(network) => &**network,

@@ -236,7 +236,7 @@ impl Pass {
         let numbers = if net.running().is_some() { 2 * layers * width + 2 * within } else { layers * within };
         // Logits of all that was chosen, what their softmax makes of them, and its way back; row by row they are there a few at a time.
         let logits = if net.running().is_some() { 0 } else { 3 * self.output_nodes.len() * net.sizes.vocab };
-        4 * (self.computed() as u64 * numbers as u64 + logits as u64)
+        net.bytes_of_number() as u64 * self.computed() as u64 * numbers as u64 + 4 * logits as u64
     }
 
     /// Whether anything was chosen in it.
