@@ -492,6 +492,19 @@ for n in range(3): subprocess.Popen(["sleep", MARK], start_new_session=n > 0)
 said([user("1")])
 """
 
+    def test_what_a_killed_door_left_is_removed_by_the_next(self):
+        program = CHAT + "said([user(os.environ['FLOW_FOLDER'])])"
+        flows = [self.flow(program), self.flow(program)]
+        killed, living = [flow.ask({"request": "reset", "episode": 0, "split": "train", "task": "one", "seed": 0})["call"]["messages"][0]["content"]
+                          for flow in flows]
+        flows[0].child.kill()
+        flows[0].child.wait()
+        self.assertTrue(os.path.isdir(killed))
+        self.flow(program)
+        self.assertEqual((os.path.exists(Path(killed).parents[1]), os.path.isdir(living)), (False, True))
+        flows[1].end()
+        self.assertFalse(os.path.exists(Path(living).parents[1]))
+
     def test_children_end_with_their_episode(self):
         program = self.FORKS.replace("MARK", '"9871"') + "print(1)"
         _, end = self.played(program)

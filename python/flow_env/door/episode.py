@@ -6,12 +6,11 @@ import asyncio
 import os
 import secrets
 import shutil
-import tempfile
 from typing import Any, ClassVar, Dict, List, Optional
 
 from ..episodes import Refused
 from ..limits import Json, clean, wrong_view
-from . import calls, graph, reward
+from . import calls, folders, graph, reward
 from .ask import Ask, Refusal, Reply
 from .graph import Graph, Node
 from .program import Program, environment
@@ -44,7 +43,7 @@ class Episode:
         self.settings, self.seed = settings, seed
         self.task = canonical(task)
         self.key = secrets.token_hex(16)
-        self.home = tempfile.mkdtemp(prefix="flow-")
+        self.home = folders.new()
         self.folder = os.path.join(self.home, "folder")
         self.graph = Graph(self.scrub)
         self.calls: Dict[str, Call] = {}
