@@ -505,6 +505,16 @@ said([user("1")])
         flows[1].end()
         self.assertFalse(os.path.exists(Path(living).parents[1]))
 
+    def test_a_long_task_comes_on_the_input_and_as_a_file(self):
+        program = CHAT + """
+given = sys.stdin.read()
+said([user("1")])
+print(int("FLOW_TASK" not in os.environ and given == open(os.environ["FLOW_TASK_FILE"]).read() and len(json.loads(given)["text"]) == 200000))
+"""
+        flow = self.flow(program, tasks=[{"id": "one", "text": "x" * 200_000}])
+        _, end = flow.play(lambda call: "a")[0]
+        self.assertEqual(end.get("reward"), 1, end)
+
     def test_children_end_with_their_episode(self):
         program = self.FORKS.replace("MARK", '"9871"') + "print(1)"
         _, end = self.played(program)

@@ -17,6 +17,10 @@ from .program import Program, environment
 from .settings import Settings, canonical
 
 
+TASK = 100_000
+"""A task of more bytes isn't in `FLOW_TASK`: Linux starts no program with a variable of 128 kB."""
+
+
 class Failure(Exception):
     """Why an episode has failed, in a text that says all."""
 
@@ -45,6 +49,7 @@ class Episode:
         self.key = secrets.token_hex(16)
         self.home = folders.new()
         self.folder = os.path.join(self.home, "folder")
+        self.file = os.path.join(self.home, "task")
         self.graph = Graph(self.scrub)
         self.calls: Dict[str, Call] = {}
         self.waiting: List[Call] = []
@@ -57,7 +62,7 @@ class Episode:
         self.programs: List[Program] = []
         self.run: Optional["asyncio.Task[None]"] = None
         os.mkdir(self.folder)
-        with open(os.path.join(self.home, "task"), "w", encoding="utf-8") as file:
+        with open(self.file, "w", encoding="utf-8") as file:
             file.write(self.task + "\n")
 
     def scrub(self, text: str) -> str:
@@ -143,13 +148,14 @@ class Episode:
 
     def variables(self) -> Dict[str, str]:
         """What its programs find in their environment, besides how the machine is set up."""
-        return {"PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0", "FLOW_TASK": self.task, "FLOW_SEED": str(self.seed), "FLOW_FOLDER": self.folder}
+        task = {"FLOW_TASK": self.task} if len(self.task.encode()) <= TASK else {}
+        return {"PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0", **task, "FLOW_TASK_FILE": self.file, "FLOW_SEED": str(self.seed), "FLOW_FOLDER": self.folder}
 
     async def started(self, command: List[str], folder: str, **more: str) -> Program:
         """A program in this folder, with the task on its input."""
         program = Program(self.home)
         self.programs.append(program)
-        await program.start(command, folder, environment(self.settings.passed, {**self.variables(), **more}), os.path.join(self.home, "task"))
+        await program.start(command, folder, environment(self.settings.passed, {**self.variables(), **more}), self.file)
         if self.outcome is not None:
             program.kill()
         return program
