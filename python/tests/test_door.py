@@ -433,7 +433,7 @@ class Ending(Door):
             self.assertEqual(set(end), {"episode", "error"}, program)
             self.assertRegex(end["error"], wanted)
         self.assertRegex(self.error(one + "import time; time.sleep(60)", episode_seconds=1.0), r"longer than `episode_seconds` \(1 s\) after 1 call")
-        self.assertRegex(self.error("for n in range(9): said([user(str(n))])", calls=2), "limit of 2 calls")
+        self.assertRegex(self.error("for n in range(9): said([user(str(n))])", calls=2), "more than the 2 calls that the setting `calls` allows")
         self.assertRegex(self.error(one + "print(1)", reward="post"), "posted no reward")
         self.assertRegex(self.error(one + "print(1)", reward={"file": "r.json"}), "wrote no reward to r.json")
         self.assertRegex(self.error(one + "open('r.json', 'w').write('7')", reward={"file": "r.json"}), "wrote no reward to r.json in FLOW_FOLDER")
@@ -514,6 +514,24 @@ print(int("FLOW_TASK" not in os.environ and given == open(os.environ["FLOW_TASK_
         flow = self.flow(program, tasks=[{"id": "one", "text": "x" * 200_000}])
         _, end = flow.play(lambda call: "a")[0]
         self.assertEqual(end.get("reward"), 1, end)
+
+    TWO = CHAT + """
+import threading
+threads = [threading.Thread(target=said, args=([user(name)],)) for name in "ab"]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(1)
+"""
+
+    def test_calls_that_overlap_have_to_be_announced(self):
+        def slow(call):
+            time.sleep(0.3)
+            return "a"
+
+        _, end = self.played(self.TWO, slow)
+        self.assertRegex(end.get("error", ""), "two of its calls overlap.*say `parallel: true`")
+        calls, end = self.played(self.TWO, slow, parallel=True)
+        self.assertEqual((end.get("reward"), len(calls)), (1, 2), end)
 
     def test_children_end_with_their_episode(self):
         program = self.FORKS.replace("MARK", '"9871"') + "print(1)"

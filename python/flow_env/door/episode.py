@@ -179,7 +179,11 @@ class Episode:
         if self.outcome is not None:
             raise over()
         if len(self.graph.nodes) >= self.settings.calls:
-            self.finish({"error": f"limit of {self.settings.calls} calls{self.last_words()}"})
+            self.finish({"error": f"it makes more than the {self.settings.calls} calls that the setting `calls` allows{self.last_words()}"})
+            raise over()
+        if not self.settings.parallel and any(call.requests for call in [*self.waiting, self.shown] if call):
+            self.finish({"error": "two of its calls overlap, and which one comes first differs from run to run: say `parallel: true` in the "
+                                  f"environment's settings, so that rows don't depend on it{self.last_words()}"})
             raise over()
         call = Call(asked, self.graph.add(asked))
         self.calls[call.node.id] = call
