@@ -458,11 +458,12 @@ class Ending(Door):
         calls, end = self.played(CHAT + """
 ids = [ask([user("1")])["id"], post("/responses", {"model": "m", "input": "2"})["id"],
        post("/messages", {"model": "m", "max_tokens": 9, "messages": [user("3")]})["id"]]
-for id in ids + ids[:1]: post("/reward", {"reward": 0.5, "call": id})
+post("/reward", {"reward": 1, "call": ids[0]})  # which the next one replaces
+for id in ids: post("/reward", {"reward": 0.5, "call": id})
 wrong = post("/reward", {"reward": 0.5, "call": "chatcmpl-x"})
 print(json.dumps({"reward": 1, "info": {"wrong": wrong["status"]}}))
 """)
-        self.assertEqual(end["credit"], sorted([[calls[0]["id"], 1.0], [calls[1]["id"], 0.5], [calls[2]["id"], 0.5]]))
+        self.assertEqual(end["credit"], sorted([call["id"], 0.5] for call in calls))
         self.assertEqual(end["info"], {"wrong": 404})
 
     def test_a_program_gets_the_listed_variables_only(self):
@@ -532,6 +533,37 @@ print(1)
         self.assertRegex(end.get("error", ""), "two of its calls overlap.*say `parallel: true`")
         calls, end = self.played(self.TWO, slow, parallel=True)
         self.assertEqual((end.get("reward"), len(calls)), (1, 2), end)
+
+    def test_a_call_that_is_open_when_the_program_ends_is_named_as_unread(self):
+        program = CHAT + """
+import threading, time
+said([user("1")])
+threading.Thread(target=said, args=([user("2")],), daemon=True).start()
+time.sleep(0.5)
+print(1, flush=True)
+os._exit(0)
+"""
+        flow = self.flow(program)
+        view = flow.ask({"request": "reset", "episode": 0, "split": "train", "task": "one", "seed": 0})
+        view = flow.ask({"request": "step", "episode": 0, "action": "a"})
+        time.sleep(1)  # its program has ended before the answer comes
+        end = flow.ask({"request": "step", "episode": 0, "action": "b"})
+        self.assertEqual((end.get("reward"), end.get("unread")), (1, [view["call"]["id"]]), end)
+
+    def test_a_call_whose_client_has_hung_up_is_unread_and_no_overlap(self):
+        program = CHAT + """
+import socket
+host, port = os.environ["OPENAI_BASE_URL"].split("/")[2].split(":")
+body = json.dumps({"model": "m", "messages": [user("left alone")]})
+with socket.create_connection((host, int(port))) as each:
+    each.sendall(f"POST /v1/chat/completions HTTP/1.1\\r\\nhost: x\\r\\nauthorization: Bearer {os.environ['OPENAI_API_KEY']}\\r\\ncontent-length: {len(body)}\\r\\n\\r\\n{body}".encode())
+    import time; time.sleep(0.3)
+time.sleep(0.3)
+said([user("2")])
+print(1)
+"""
+        calls, end = self.played(program, lambda call: time.sleep(0.8) or "a")
+        self.assertEqual((end.get("reward"), end.get("unread")), (1, [calls[0]["id"]]), end)
 
     def test_children_end_with_their_episode(self):
         program = self.FORKS.replace("MARK", '"9871"') + "print(1)"

@@ -76,6 +76,21 @@ fn a_failure_is_no_reward_and_no_end_of_others() {
     assert!(rows(&out, "SELECT count(*) n FROM rollout WHERE observation LIKE 'no %'")[0]["n"].as_u64().unwrap() > 0);
 }
 
+/// A call whose answer its program didn't read is no row, and is counted.
+#[test]
+fn what_a_program_did_not_read_is_no_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    let output = run(&pipeline(folder.path(), "", 1, ""), &out, "1", "unread");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let found = rows(&out, "SELECT sample, count(*) n, max(turn) + 1 turns, bool_or(done) done FROM rollout GROUP BY iteration, sample");
+    assert_eq!(found.len(), 9);
+    assert!(found.iter().all(|row| row["n"] == 3 && row["turns"] == 3 && row["done"] == true), "{found:?}");
+    let left = rows(&out, "SELECT count(*) n FROM rollout WHERE called = 'left'");
+    assert_eq!(left[0]["n"], 9, "the other answer to the same conversation is one");
+    assert_eq!(rows(&out, "SELECT DISTINCT value FROM metrics WHERE name = 'unread'")[0]["value"], 3.0);
+}
+
 /// The rows of node `rows` of this pipeline's run; on two workers they are the same.
 fn alike(folder: &Path, file: &Path, rows_of: &str) -> std::path::PathBuf {
     let mut first = None;

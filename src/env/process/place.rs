@@ -263,7 +263,14 @@ impl ProcessSlot {
 
 /// Nothing was answered in time.
 fn overdue(settings: &ProcessSettings) -> Fault {
-    let text = format!("no answer within {} s (a program must flush its output after each line)", settings.seconds);
+    let ProcessSettings { seconds, calls, .. } = settings;
+    let text = if *calls {
+        format!("no call and no end within {seconds} s of the last answer, which is what the setting `seconds` allows")
+    } else {
+        format!(
+            "no answer within {seconds} s, which is what the setting `seconds` allows (a program must flush its output after each line)"
+        )
+    };
     Fault::new(Cause::Timeout, text)
 }
 

@@ -21,9 +21,15 @@ pub fn figures(summary: &Summary) -> Vec<(String, Figure)> {
         ("failed", Figure::Sum(summary.failed as f64)),
         ("retried", Figure::Sum(summary.retried as f64)),
     ];
+    let unread = (summary.unread > 0).then_some(("unread", Figure::Sum(summary.unread as f64)));
     // An expert reads none.
     let read = tokens::figures(&summary.tokens).into_iter().filter(|_| summary.tokens.distinct() > 0);
-    own.into_iter().chain(read).map(|(name, figure)| (name.to_owned(), figure)).chain(summary.world.iter().map(world_figure)).collect()
+    own.into_iter()
+        .chain(unread)
+        .chain(read)
+        .map(|(name, figure)| (name.to_owned(), figure))
+        .chain(summary.world.iter().map(world_figure))
+        .collect()
 }
 
 /// The episodes that `node` gave up, as rows of the table `errors`.
