@@ -421,9 +421,11 @@ class Ending(Door):
             ("raise ValueError('first')", r"(?s)ended with exit status 1 after 0 calls\n  it last said: ValueError: first\n  and before that:.*Traceback"),
             (one + "print(1); sys.exit(3)", "ended with exit status 3 after 1 call$"),
             (one + "os.kill(os.getpid(), 9)", "was killed by signal 9 after 1 call"),
-            ("print(1)", "without a call of the model"),
-            (one + "import threading; threading.Thread(target=said, args=([user('2')],), daemon=True).start(); print('no')", "printed no reward"),
-            (one, "printed no reward in its last line"),
+            ("print(1)", "without a call of the model: it must use OPENAI_BASE_URL"),
+            ("ask([user('1')], n=2); print(1)", "without a call of the model; its last request was refused: `n` isn't supported here"),
+            ("post('/chat/completions', {}, authorization='Bearer wrong'); print(1)", "was refused: the key names no episode, or path and key differ"),
+            (one + "import threading; threading.Thread(target=said, args=([user('2')],), daemon=True).start(); print('no')", r"printed no reward, .*: the last line of its output is 'no'"),
+            (one, "printed no reward, .*: its output is empty$"),
             (one + "print('{\"reward\": NaN}')", "is no reward"),
             (one + "print('{\"reward\": 1, \"loss\": 2}')", r"unknown fields \['loss'\]"),
             (one + "print('{\"reward\": \"1\"}')", "is no reward"),
@@ -434,7 +436,10 @@ class Ending(Door):
             self.assertRegex(end["error"], wanted)
         self.assertRegex(self.error(one + "import time; time.sleep(60)", episode_seconds=1.0), r"longer than `episode_seconds` \(1 s\) after 1 call")
         self.assertRegex(self.error("for n in range(9): said([user(str(n))])", calls=2), "more than the 2 calls that the setting `calls` allows")
-        self.assertRegex(self.error(one + "print(1)", reward="post"), "posted no reward")
+        self.assertRegex(self.error(one + "print(1)", reward="post"), "posted no reward: the last line of its output is '1'")
+        too_long = {"request": "refuse", "reason": "too_long", "tokens": 9000, "limit": 8192}
+        self.assertRegex(self.error("ask([user('1')]); print(1)", lambda call: too_long),
+                         "ended after 1 call, and no call was answered; its last request was refused: prompt is too long: 9000 tokens > 8192 maximum")
         self.assertRegex(self.error(one + "print(1)", reward={"file": "r.json"}), "wrote no reward to r.json")
         self.assertRegex(self.error(one + "open('r.json', 'w').write('7')", reward={"file": "r.json"}), "wrote no reward to r.json in FLOW_FOLDER")
         self.assertRegex(self.error(one + "sys.exit(3)", reward={"command": ["echo", "2"]}), "ended with exit status 3")
@@ -492,19 +497,6 @@ import subprocess
 for n in range(3): subprocess.Popen(["sleep", MARK], start_new_session=n > 0)
 said([user("1")])
 """
-
-    def test_what_a_killed_door_left_is_removed_by_the_next(self):
-        program = CHAT + "said([user(os.environ['FLOW_FOLDER'])])"
-        flows = [self.flow(program), self.flow(program)]
-        killed, living = [flow.ask({"request": "reset", "episode": 0, "split": "train", "task": "one", "seed": 0})["call"]["messages"][0]["content"]
-                          for flow in flows]
-        flows[0].child.kill()
-        flows[0].child.wait()
-        self.assertTrue(os.path.isdir(killed))
-        self.flow(program)
-        self.assertEqual((os.path.exists(Path(killed).parents[1]), os.path.isdir(living)), (False, True))
-        flows[1].end()
-        self.assertFalse(os.path.exists(Path(living).parents[1]))
 
     def test_a_long_task_comes_on_the_input_and_as_a_file(self):
         program = CHAT + """
@@ -564,6 +556,19 @@ print(1)
 """
         calls, end = self.played(program, lambda call: time.sleep(0.8) or "a")
         self.assertEqual((end.get("reward"), end.get("unread")), (1, [calls[0]["id"]]), end)
+
+    def test_what_a_killed_door_left_is_removed_by_the_next(self):
+        program = CHAT + "said([user(os.environ['FLOW_FOLDER'])])"
+        flows = [self.flow(program), self.flow(program)]
+        killed, living = [flow.ask({"request": "reset", "episode": 0, "split": "train", "task": "one", "seed": 0})["call"]["messages"][0]["content"]
+                          for flow in flows]
+        flows[0].child.kill()
+        flows[0].child.wait()
+        self.assertTrue(os.path.isdir(killed))
+        self.flow(program)
+        self.assertEqual((os.path.exists(Path(killed).parents[1]), os.path.isdir(living)), (False, True))
+        flows[1].end()
+        self.assertFalse(os.path.exists(Path(living).parents[1]))
 
     def test_children_end_with_their_episode(self):
         program = self.FORKS.replace("MARK", '"9871"') + "print(1)"

@@ -166,7 +166,7 @@ class Episode:
         status = await check.wait()
         said = reward.of_text(check.output.decode("utf-8", "replace"), "the last line of the checking command")
         if said is None or status != 0:
-            lacking = "" if said is not None else " and printed no reward in its last line"
+            lacking = "" if said is not None else f" and printed no reward{reward.last_line(check.output)}"
             raise reward.NoReward(f"the checking command ended with exit status {status}{lacking}")
         return said
 

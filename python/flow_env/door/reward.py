@@ -43,6 +43,12 @@ def of_text(text: str, where: str) -> Optional[Json]:
     return None
 
 
+def last_line(output: bytes) -> str:
+    """What a program printed last, to be added to an error."""
+    lines = [line for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
+    return f": the last line of its output is {lines[-1][:200]!r}" if lines else ": its output is empty"
+
+
 def of_file(path: str) -> Optional[Json]:
     """The reward in a file; None where there is none."""
     try:

@@ -71,13 +71,13 @@ class Run(Episode):
         elif isinstance(way, dict):
             # In a folder that episodes share it could be another's.
             said = rewards.of_file(os.path.join(self.folder, way["file"]))
-            lacking = f"the program wrote no reward to {way['file']} in FLOW_FOLDER"
+            lacking = f"the program wrote no reward to {way['file']} in FLOW_FOLDER{rewards.last_line(program.output)}"
         elif way == "output":
             said = rewards.of_text(output, "the last line of the program's output")
-            lacking = 'the program printed no reward in its last line, such as {"reward": 1.0, "won": true}'
+            lacking = f'the program printed no reward, such as {{"reward": 1.0, "won": true}}{rewards.last_line(program.output)}'
         else:
             said = {"reward": 0.0} if self.credit and self.posted is None else None
-            lacking = "the program posted no reward"
+            lacking = f"the program posted no reward{rewards.last_line(program.output)}"
         return rewards.agreed(said, self.posted, lacking)
 
     def earn(self, body: Json) -> None:
