@@ -137,7 +137,13 @@ fn too_much_failure_ends_the_run() {
     assert!(message.contains("of 64 episodes ha") && message.contains("`max_failed: 0` allows"), "{message}");
     assert!(!error.contains("panicked"), "{error}");
     assert!(!alive(&notes), "no process outlives the run");
-    csv(&out, "select count(*) from errors");
+    // The iteration is not committed, and its failures can be asked for all the same, until it is played again.
+    let errors = "select count(*) > 0, bool_and(error like '%garbage%' or cause = 'malformed') from errors";
+    assert_eq!(csv(&out, errors).lines().nth(1), Some("true,true"));
+    assert!(error.contains("stand in the table `errors`"), "{error}");
+    fails(flow().arg("resume").arg(&out).env("FLAKY", "garbage"));
+    let once = "select count(*) = count(distinct (iteration, task, sample)) from errors";
+    assert_eq!(csv(&out, once).lines().nth(1), Some("true"));
 }
 
 #[test]
