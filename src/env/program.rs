@@ -1,8 +1,9 @@
 //! Agent programs of one's own, which drive the loop themselves and know nothing but a base URL: `env: program` is short for the process that
 //! opens a door to them (`flow_env`'s `program`), each episode a run of the program.
 
-use super::adapter::{folder, PROCESS};
+use super::adapter::PROCESS;
 use super::game::{EnvironmentKind, Game};
+use super::installed::folder;
 use super::process::ProcessSettings;
 use schemars::JsonSchema;
 use serde::de::Error;
