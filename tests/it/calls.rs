@@ -91,6 +91,25 @@ fn what_a_program_did_not_read_is_no_row() {
     assert_eq!(rows(&out, "SELECT DISTINCT value FROM metrics WHERE name = 'unread'")[0]["value"], 3.0);
 }
 
+/// A server is sent messages alone, so a call with tools is an error and not asked without them.
+#[test]
+fn a_model_that_is_not_told_of_tools_is_not_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = pipeline(folder.path(), "", 1, "");
+    let yaml = std::fs::read_to_string(&file).unwrap().replace(", weights: { after: update } }", " }");
+    let (head, _) = yaml.split_once("  group:").unwrap();
+    let (before, after) = head.split_once("  actor: ").unwrap();
+    let nodes = after.split_once('\n').unwrap().1;
+    let server = "{ openai: 'http://127.0.0.1:9/v1', model: big }";
+    std::fs::write(&file, format!("{before}  actor: {server}\n{nodes}log: [rollout]\n")).unwrap();
+    let out = folder.path().join("run");
+    let output = run(&file, &out, "1", "tools");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let found = rows(&out, "SELECT cause, error, count(*) n FROM errors GROUP BY ALL");
+    assert!(found.len() == 1 && found[0]["cause"] == "prompt" && found[0]["n"] == 9, "{found:?}");
+    assert!(found[0]["error"].as_str().unwrap().contains("`actor`, which a server runs (`openai`), is asked without them"), "{found:?}");
+}
+
 /// The rows of node `rows` of this pipeline's run; on two workers they are the same.
 fn alike(folder: &Path, file: &Path, rows_of: &str) -> std::path::PathBuf {
     let mut first = None;

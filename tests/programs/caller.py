@@ -40,6 +40,8 @@ class Episode:
             call["fork"] = "sub_agent"
         if self.task == "stop":
             call["stop"] = LETTERS
+        if self.task == "tools":
+            call["tools"] = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
         if self.task == "short":
             call["max_tokens"] = 2
         self.calls.append(call)
