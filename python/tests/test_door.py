@@ -1,14 +1,19 @@
 """Any program as an environment: real programs that call the door over HTTP, and a scripted policy on flow's side."""
 
+import contextlib
 import importlib.util
+import io
 import json
 import os
 import socket
+import sys
 import tempfile
 import time
 import unittest
 from pathlib import Path
 
+from flow_env.check import check
+from flow_env.client import serving
 from flow_env.door.settings import ProgramSettings, Tasks, Wrong
 from tests.door_driver import Flow, tool_calls
 
@@ -602,6 +607,28 @@ print(1)
         played = flow.play(lambda call: "a", ["one"] * 16)
         self.assertEqual({end.get("reward") for _, end in played}, {1})
         self.assertLess(time.monotonic() - begun, 6)
+
+
+class Checking(Door):
+    def checked(self, program, **settings):
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "agent.py").write_text(program)
+            Path(folder, "tasks.jsonl").write_text('{"id": "a"}\n{"id": "b"}\n')
+            told = {"command": [sys.executable, "agent.py"], "tasks": str(Path(folder, "tasks.jsonl")), "folder": folder, "live": 4, **settings}
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                status = check(serving("program:" + json.dumps(told)), 2, 6, [])
+        return status, out.getvalue()
+
+    def test_a_program_passes_the_check(self):
+        status, out = self.checked(LOOP)
+        self.assertEqual(status, 0, out)
+        self.assertIn("ok      deterministic: the same rows when played again", out)
+        self.assertIn("ok      another process: the same rows, 4 at a time and in the reverse order", out)
+
+    def test_a_program_that_draws_by_itself_does_not(self):
+        status, out = self.checked(CHAT + "import random\nsaid([user(str(random.random()))])\nprint(1)")
+        self.assertEqual(status, 1, out)
+        self.assertRegex(out, "FAILED  deterministic: train/[ab], turn 0: `observation` is")
 
 
 class Attacks(Door):
