@@ -39,6 +39,8 @@ fn calls_that_overlap_give_the_same_rows_on_any_number_of_workers() {
     let out = folder.path().join("run-0");
     let count = |sql: &str| rows(&out, sql)[0]["n"].as_u64().unwrap();
     assert_eq!(count("SELECT count(*) n FROM rollout"), 3 * 6 * 3 * 4, "four calls an episode");
+    let ended = "SELECT count(*) n FROM trajectories WHERE (info->>'letters')::int >= 0";
+    assert_eq!(count(ended), 3 * 6 * 3, "only the last turn has figures, and the others are no error");
     let joined =
         "FROM rollout b JOIN rollout a ON a.iteration = b.iteration AND a.task = b.task AND a.sample = b.sample AND a.call = b.parent";
     let on =
