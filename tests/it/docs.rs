@@ -206,7 +206,16 @@ fn the_reference_is_made_from_the_operator_table() {
 #[test]
 fn every_link_of_the_documentation_leads_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for name in ["README.md", "docs/tutorial.md", "docs/guide.md", "docs/questions.md", "docs/how-it-works.md", "docs/reference.md", "docs/agents.md", "docs/worlds.md"] {
+    for name in [
+        "README.md",
+        "docs/tutorial.md",
+        "docs/guide.md",
+        "docs/questions.md",
+        "docs/how-it-works.md",
+        "docs/reference.md",
+        "docs/agents.md",
+        "docs/worlds.md",
+    ] {
         for link in page(name).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let file = link.split('#').next().unwrap();
             let there = file.is_empty() || file.contains("://") || root.join(name).parent().unwrap().join(file).exists();

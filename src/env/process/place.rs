@@ -282,4 +282,17 @@ mod tests {
     fn a_slow_start_has_a_minute_or_what_an_answer_has() {
         assert_eq!([0.001, 60.0, 600.0].map(|seconds| patience(seconds).as_secs()), [60, 60, 600]);
     }
+
+    #[test]
+    fn a_late_program_is_told_the_setting_and_of_flushing_only_where_it_writes_answers_itself() {
+        let settings = serde_json::json!({ "command": ["x"], "name": "x", "seconds": 7 });
+        let mut settings: ProcessSettings = serde_json::from_value(settings).unwrap();
+        let said = |settings: &ProcessSettings| {
+            let text = overdue(settings).text;
+            (text.contains("7 s") && text.contains("`seconds`"), text.contains("flush"))
+        };
+        assert_eq!(said(&settings), (true, true));
+        settings.calls = true;
+        assert_eq!(said(&settings), (true, false));
+    }
 }
