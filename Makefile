@@ -116,7 +116,8 @@ door: build .venv-agents/made-from
 
 .venv-agents/made-from: python/requirements/program.txt python/tests/clients.txt
 	python3 -m venv .venv-agents
-	.venv-agents/bin/python -m pip install --quiet -r python/requirements/program.txt -r python/tests/clients.txt
+	.venv-agents/bin/python -m pip install --quiet -r python/requirements/program.txt
+	.venv-agents/bin/python -m pip install --quiet -r python/tests/clients.txt # which has no hashes, so it can't be read together with the other
 	cat $^ > $@
 
 # 1,000 conversations of 2 to 32 turns by SmolLM2 behind an agent program: none goes on from other tokens than were sampled, and how many a client that encodes

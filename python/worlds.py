@@ -48,6 +48,10 @@ WORLDS = [
     ("verifiers", f"verifiers:{TASKSETS}/sums.py,test=50,expert=gold", EXPERT, 5),
     *(("verifiers", f"verifiers:{TASKSETS}/{name}.py{cut}", [*RANDOM, "--say", f"{TASKSETS}/{name}.txt"], 10)
       for name, cut in (("sums", ",test=50"), ("guess", ""), ("shop", ",test=50"))),
+    *(("bfcl", f"bfcl:multi_turn_{category}", EXPERT, 400) for category in ("base", "miss_func", "miss_param", "long_context")),
+    # The examples' tasks, which are few; of MCP's there is no expert.
+    ("mcp", "mcp:examples/tools/mcp/stock.json", [*RANDOM, "--say", f"{TASKSETS}/stock.txt"], 10),
+    ("harbor", "harbor:examples/tools/harbor", EXPERT, 10),
 ]
 
 
@@ -110,7 +114,9 @@ def licence(python, name):
             "lines = t.strip().splitlines(); print(next((line for line in lines if 'licen' in line.lower()), lines[0]).strip())")
     if name == "openenv":
         python = environment("openenv-server")  # the adapter itself needs nothing of the package
-    package = {"gem": "gem-llm"}.get(name, name)
+    if name == "harbor":
+        return "tasks of this repository, MIT License"
+    package = {"gem": "gem-llm", "bfcl": "bfcl-eval"}.get(name, name)
     return subprocess.run([python, "-c", code, package], capture_output=True, text=True).stdout.strip()
 
 

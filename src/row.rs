@@ -133,7 +133,7 @@ pub const COLUMNS: &[Column] = &[
     column("won", Kind::Bool, "whether the episode was won with this turn"),
     column("truncated", Kind::Text, "with the last turn of an episode that was cut before its own end: world (by a limit of the world) or max_turns (of the agent); else empty"),
     column("score", Kind::F32, "the sum of the episode's rewards up to and with this turn, or where the world has a score of its own, that"),
-    column("info", Kind::Text, "the small figures that the world gave with what the turn led to, as a JSON object: `(info->>'steps')::int`; empty where it gave none"),
+    column("info", Kind::Text, "the small figures that the world gave with what the turn led to, as a JSON object: `(info->>'steps')::int`; where it gave none, NULL in a query and empty in the files"),
     column("weights", Kind::U64, "version of the weights that acted"),
     column("seed", Kind::U64, "the seed the turn was sampled with"),
     column("value", Kind::F32, "what the critic expected after the prompt: the return from this turn on"),

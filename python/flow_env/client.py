@@ -38,14 +38,20 @@ class Program:
         self.threads = [threading.Thread(target=body, daemon=True) for body in (self._answers, self._complaints)]
         for thread in self.threads:
             thread.start()
+        self.hello: Json = {}
         try:
-            self.hello = self._one(self._line({"request": "hello", "protocol": limits.PROTOCOL, "name": name}, 60.0))
+            self.hello = self._one(self._line({"request": "hello", "protocol": limits.PROTOCOL, "newest": limits.NEWEST, "name": name}, 60.0))
             wrong = limits.wrong_hello(self.hello)
             if wrong:
                 raise self._broken("its answer to hello is wrong: " + "; ".join(wrong))
         except Broken:
             self.end(0.0)
             raise
+
+    @property
+    def asks(self) -> bool:
+        """Whether it asks the policy itself (protocol 3): answers about different episodes come in any order."""
+        return bool(self.hello.get("protocol") == limits.NEWEST)
 
     def _answers(self) -> None:
         assert self.child.stdout
@@ -94,7 +100,7 @@ class Program:
             value = json.loads(line.decode("utf-8"), parse_constant=_no_constant)
         except ValueError as error:
             raise self._broken(f"its answer is no JSON ({error}): {line[:120]!r}") from None
-        if len(line) > limits.ANSWER and not (isinstance(request, dict) and request["request"] == "hello"):
+        if len(line) > limits.ANSWER and not self.asks and not (isinstance(request, dict) and request["request"] == "hello"):
             for answer in value if isinstance(value, list) else [value]:
                 if len(json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace")) > limits.ANSWER:
                     raise self._broken(f"its answer has more than {limits.ANSWER} bytes: {line[:120]!r}")
@@ -112,13 +118,19 @@ class Program:
         if not requests:
             return []
         came = self._line(requests[0] if len(requests) == 1 else list(requests), self.seconds)
-        answers = came if isinstance(came, list) else [came]
-        while len(answers) < len(requests):
-            came = self._next(requests[len(answers)], self.seconds)
-            answers += came if isinstance(came, list) else [came]
-        if len(answers) > len(requests):
-            raise self._broken(f"it gave {len(answers)} answers to {len(requests)} requests")
-        return [self._checked(request, self._one(answer)) for request, answer in zip(requests, answers)]
+        answers: Dict[int, Json] = {}
+        while True:
+            for answer in map(self._one, came if isinstance(came, list) else [came]):
+                open_ = [place for place in range(len(requests)) if place not in answers]
+                if not open_:
+                    raise self._broken(f"it gave more answers than the {len(requests)} requests: {str(answer)[:120]}")
+                own = [place for place in open_ if requests[place]["episode"] == answer.get("episode")]
+                # Where answers come in order, one about another episode is found wrong.
+                answers[own[0] if self.asks and own else open_[0]] = answer
+            missing = [place for place in range(len(requests)) if place not in answers]
+            if not missing:
+                return [self._checked(request, answers[place]) for place, request in enumerate(requests)]
+            came = self._next(requests[missing[0]], self.seconds)
 
     def _checked(self, request: Mapping[str, Any], answer: Json) -> Json:
         what, number = request["request"], request["episode"]

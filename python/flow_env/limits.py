@@ -1,4 +1,4 @@
-"""The limits of protocol 2, and whether an answer keeps to them. docs/protocol.md says what they are for."""
+"""The limits of protocols 2 and 3, and whether an answer keeps to them. docs/protocol.md says what they are for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from typing import Any, Dict, List, Mapping
 
 PROTOCOL = 2
+NEWEST = 3
 LINE = 16 << 20
 ANSWER = 1 << 20
 ACTIONS = 10_000
@@ -17,8 +18,10 @@ NAME = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
 TASK = re.compile(r"[A-Za-z0-9._/:+-]{1,128}\Z")
 ABILITIES = ("actions", "expert", "rollback", "copy")
 
-HELLO = {"protocol", "world", "splits", "live", "abilities", "rules", "words", "score", "deterministic"}
-VIEW = {"observation", "reward", "done", "won", "truncated", "valid", "state", "score", "info", "actions", "instruction", "type"}
+HELLO = {"protocol", "world", "splits", "live", "abilities", "rules", "words", "score", "deterministic", "parallel"}
+VIEW = {"observation", "reward", "done", "won", "truncated", "valid", "state", "score", "info", "actions", "instruction", "type", "call", "credit", "unread"}
+CALL = {"id", "model", "messages", "tools", "on", "since", "fork", "max_tokens", "stop"}
+CALL_NAME = re.compile(r"[0-9a-f]{16}\Z")
 
 Json = Dict[str, Any]
 
@@ -66,6 +69,27 @@ def wrong_actions(value: object, have: bool) -> List[str]:
     return wrong
 
 
+def wrong_call(call: object) -> List[str]:
+    """What is wrong with the `call` of a view."""
+    if not isinstance(call, dict):
+        return ["`call` is no object"]
+    wrong = []
+    unknown = sorted(set(call) - CALL)
+    if unknown:
+        wrong.append(f"`call` has unknown fields {unknown}")
+    for name in ("id", "on"):
+        value = call.get(name)
+        if not (isinstance(value, str) and CALL_NAME.match(value) or name == "on" and value is None):
+            wrong.append(f"`{name}` of the call isn't 16 hexadecimal digits")
+    messages, since = call.get("messages"), call.get("since", 0)
+    if not isinstance(messages, list) or not messages or not all(isinstance(each, dict) and is_text(each.get("role")) and is_text(each.get("content"))
+                                                                   for each in messages):
+        wrong.append("`messages` of the call is no list of messages with texts as `role` and `content`")
+    elif not isinstance(since, int) or isinstance(since, bool) or not (0 < since < len(messages) if call.get("on") else since == 0):
+        wrong.append(f"`since` of the call is {since!r}, and it has {len(messages)} messages")
+    return wrong
+
+
 def wrong_view(view: Mapping[str, Any], step: bool, have: bool) -> List[str]:
     """What is wrong with a view; `step` says whether it answers a step."""
     wrong = []
@@ -94,14 +118,21 @@ def wrong_view(view: Mapping[str, Any], step: bool, have: bool) -> List[str]:
         wrong.append(f"`info` isn't an object of at most {INFO} finite numbers with names such as `steps_left`")
     if "actions" in present:
         wrong += wrong_actions(present["actions"], have)
+    if "call" in present:
+        wrong += wrong_call(present["call"])
+    credit, unread = present.get("credit", []), present.get("unread", [])
+    if not isinstance(credit, list) or not all(isinstance(each, list) and len(each) == 2 and is_number(each[1]) for each in credit):
+        wrong.append("`credit` is no list of calls with their rewards")
+    elif not isinstance(unread, list) or not all(isinstance(name, str) and CALL_NAME.match(name) for name in [*unread, *(each[0] for each in credit)]):
+        wrong.append("`credit` or `unread` names what isn't 16 hexadecimal digits")
     return wrong
 
 
 def wrong_hello(hello: Mapping[str, Any]) -> List[str]:
     """What is wrong with the answer to hello."""
     wrong = []
-    if hello.get("protocol") != PROTOCOL:
-        return [f"`protocol` is {hello.get('protocol')!r}, not {PROTOCOL}"]
+    if hello.get("protocol") not in (PROTOCOL, NEWEST):
+        return [f"`protocol` is {hello.get('protocol')!r}, not {PROTOCOL} or {NEWEST}"]
     if set(hello) - HELLO:
         wrong.append(f"unknown fields {sorted(set(hello) - HELLO)}")
     splits = hello.get("splits")

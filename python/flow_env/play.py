@@ -79,6 +79,7 @@ def play(
     can = program.hello.get("abilities") or []
     listed = "change" if "actions" in can and (lists or policy == "random") else None
     live = min(live, program.hello.get("live") or live)
+    told: Json = {"cut": False, "usage": [1, 1]} if program.asks else {}
     waiting = list(enumerate(chosen))[::-1]
     rows: List[List[Row]] = [[] for _ in chosen]
     expert = [policy == "expert" and "expert" in can] * len(chosen)
@@ -104,7 +105,7 @@ def play(
                     raise Broken("this world lists no actions and has no expert: say what may be said (--say FILE)")
                 action = now[number][1].choice(options)
             chose[number] = action
-            requests.append({"request": "step", "episode": number, "action": action, "actions": listed})
+            requests.append({"request": "step", "episode": number, "action": action, "actions": listed, **told})
         over: List[int] = []
         for request, answer in zip(requests, program.ask(*requests)):
             number = answer["episode"]

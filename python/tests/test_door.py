@@ -1,14 +1,19 @@
 """Any program as an environment: real programs that call the door over HTTP, and a scripted policy on flow's side."""
 
+import contextlib
 import importlib.util
+import io
 import json
 import os
 import socket
+import sys
 import tempfile
 import time
 import unittest
 from pathlib import Path
 
+from flow_env.check import check
+from flow_env.client import serving
 from flow_env.door.settings import ProgramSettings, Tasks, Wrong
 from tests.door_driver import Flow, tool_calls
 
@@ -421,9 +426,11 @@ class Ending(Door):
             ("raise ValueError('first')", r"(?s)ended with exit status 1 after 0 calls\n  it last said: ValueError: first\n  and before that:.*Traceback"),
             (one + "print(1); sys.exit(3)", "ended with exit status 3 after 1 call$"),
             (one + "os.kill(os.getpid(), 9)", "was killed by signal 9 after 1 call"),
-            ("print(1)", "without a call of the model"),
-            (one + "import threading; threading.Thread(target=said, args=([user('2')],), daemon=True).start(); print('no')", "printed no reward"),
-            (one, "printed no reward in its last line"),
+            ("print(1)", "without a call of the model: it must use OPENAI_BASE_URL"),
+            ("ask([user('1')], n=2); print(1)", "without a call of the model; its last request was refused: `n` isn't supported here"),
+            ("post('/chat/completions', {}, authorization='Bearer wrong'); print(1)", "was refused: the key names no episode, or path and key differ"),
+            (one + "import threading; threading.Thread(target=said, args=([user('2')],), daemon=True).start(); print('no')", r"printed no reward, .*: the last line of its output is 'no'"),
+            (one, "printed no reward, .*: its output is empty$"),
             (one + "print('{\"reward\": NaN}')", "is no reward"),
             (one + "print('{\"reward\": 1, \"loss\": 2}')", r"unknown fields \['loss'\]"),
             (one + "print('{\"reward\": \"1\"}')", "is no reward"),
@@ -433,8 +440,11 @@ class Ending(Door):
             self.assertEqual(set(end), {"episode", "error"}, program)
             self.assertRegex(end["error"], wanted)
         self.assertRegex(self.error(one + "import time; time.sleep(60)", episode_seconds=1.0), r"longer than `episode_seconds` \(1 s\) after 1 call")
-        self.assertRegex(self.error("for n in range(9): said([user(str(n))])", calls=2), "limit of 2 calls")
-        self.assertRegex(self.error(one + "print(1)", reward="post"), "posted no reward")
+        self.assertRegex(self.error("for n in range(9): said([user(str(n))])", calls=2), "more than the 2 calls that the setting `calls` allows")
+        self.assertRegex(self.error(one + "print(1)", reward="post"), "posted no reward: the last line of its output is '1'")
+        too_long = {"request": "refuse", "reason": "too_long", "tokens": 9000, "limit": 8192}
+        self.assertRegex(self.error("ask([user('1')]); print(1)", lambda call: too_long),
+                         "ended after 1 call, and no call was answered; its last request was refused: prompt is too long: 9000 tokens > 8192 maximum")
         self.assertRegex(self.error(one + "print(1)", reward={"file": "r.json"}), "wrote no reward to r.json")
         self.assertRegex(self.error(one + "open('r.json', 'w').write('7')", reward={"file": "r.json"}), "wrote no reward to r.json in FLOW_FOLDER")
         self.assertRegex(self.error(one + "sys.exit(3)", reward={"command": ["echo", "2"]}), "ended with exit status 3")
@@ -458,11 +468,12 @@ class Ending(Door):
         calls, end = self.played(CHAT + """
 ids = [ask([user("1")])["id"], post("/responses", {"model": "m", "input": "2"})["id"],
        post("/messages", {"model": "m", "max_tokens": 9, "messages": [user("3")]})["id"]]
-for id in ids + ids[:1]: post("/reward", {"reward": 0.5, "call": id})
+post("/reward", {"reward": 1, "call": ids[0]})  # which the next one replaces
+for id in ids: post("/reward", {"reward": 0.5, "call": id})
 wrong = post("/reward", {"reward": 0.5, "call": "chatcmpl-x"})
 print(json.dumps({"reward": 1, "info": {"wrong": wrong["status"]}}))
 """)
-        self.assertEqual(end["credit"], sorted([[calls[0]["id"], 1.0], [calls[1]["id"], 0.5], [calls[2]["id"], 0.5]]))
+        self.assertEqual(end["credit"], sorted([call["id"], 0.5] for call in calls))
         self.assertEqual(end["info"], {"wrong": 404})
 
     def test_a_program_gets_the_listed_variables_only(self):
@@ -491,6 +502,78 @@ import subprocess
 for n in range(3): subprocess.Popen(["sleep", MARK], start_new_session=n > 0)
 said([user("1")])
 """
+
+    def test_a_long_task_comes_on_the_input_and_as_a_file(self):
+        program = CHAT + """
+given = sys.stdin.read()
+said([user("1")])
+print(int("FLOW_TASK" not in os.environ and given == open(os.environ["FLOW_TASK_FILE"]).read() and len(json.loads(given)["text"]) == 200000))
+"""
+        flow = self.flow(program, tasks=[{"id": "one", "text": "x" * 200_000}])
+        _, end = flow.play(lambda call: "a")[0]
+        self.assertEqual(end.get("reward"), 1, end)
+
+    TWO = CHAT + """
+import threading
+threads = [threading.Thread(target=said, args=([user(name)],)) for name in "ab"]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(1)
+"""
+
+    def test_calls_that_overlap_have_to_be_announced(self):
+        def slow(call):
+            time.sleep(0.3)
+            return "a"
+
+        _, end = self.played(self.TWO, slow)
+        self.assertRegex(end.get("error", ""), "two of its calls overlap.*say `parallel: true`")
+        calls, end = self.played(self.TWO, slow, parallel=True)
+        self.assertEqual((end.get("reward"), len(calls)), (1, 2), end)
+
+    def test_a_call_that_is_open_when_the_program_ends_is_named_as_unread(self):
+        program = CHAT + """
+import threading, time
+said([user("1")])
+threading.Thread(target=said, args=([user("2")],), daemon=True).start()
+time.sleep(0.5)
+print(1, flush=True)
+os._exit(0)
+"""
+        flow = self.flow(program)
+        view = flow.ask({"request": "reset", "episode": 0, "split": "train", "task": "one", "seed": 0})
+        view = flow.ask({"request": "step", "episode": 0, "action": "a"})
+        time.sleep(1)  # its program has ended before the answer comes
+        end = flow.ask({"request": "step", "episode": 0, "action": "b"})
+        self.assertEqual((end.get("reward"), end.get("unread")), (1, [view["call"]["id"]]), end)
+
+    def test_a_call_whose_client_has_hung_up_is_unread_and_no_overlap(self):
+        program = CHAT + """
+import socket
+host, port = os.environ["OPENAI_BASE_URL"].split("/")[2].split(":")
+body = json.dumps({"model": "m", "messages": [user("left alone")]})
+with socket.create_connection((host, int(port))) as each:
+    each.sendall(f"POST /v1/chat/completions HTTP/1.1\\r\\nhost: x\\r\\nauthorization: Bearer {os.environ['OPENAI_API_KEY']}\\r\\ncontent-length: {len(body)}\\r\\n\\r\\n{body}".encode())
+    import time; time.sleep(0.3)
+time.sleep(0.3)
+said([user("2")])
+print(1)
+"""
+        calls, end = self.played(program, lambda call: time.sleep(0.8) or "a")
+        self.assertEqual((end.get("reward"), end.get("unread")), (1, [calls[0]["id"]]), end)
+
+    def test_what_a_killed_door_left_is_removed_by_the_next(self):
+        program = CHAT + "said([user(os.environ['FLOW_FOLDER'])])"
+        flows = [self.flow(program), self.flow(program)]
+        killed, living = [flow.ask({"request": "reset", "episode": 0, "split": "train", "task": "one", "seed": 0})["call"]["messages"][0]["content"]
+                          for flow in flows]
+        flows[0].child.kill()
+        flows[0].child.wait()
+        self.assertTrue(os.path.isdir(killed))
+        self.flow(program)
+        self.assertEqual((os.path.exists(Path(killed).parents[1]), os.path.isdir(living)), (False, True))
+        flows[1].end()
+        self.assertFalse(os.path.exists(Path(living).parents[1]))
 
     def test_children_end_with_their_episode(self):
         program = self.FORKS.replace("MARK", '"9871"') + "print(1)"
@@ -524,6 +607,28 @@ said([user("1")])
         played = flow.play(lambda call: "a", ["one"] * 16)
         self.assertEqual({end.get("reward") for _, end in played}, {1})
         self.assertLess(time.monotonic() - begun, 6)
+
+
+class Checking(Door):
+    def checked(self, program, **settings):
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "agent.py").write_text(program)
+            Path(folder, "tasks.jsonl").write_text('{"id": "a"}\n{"id": "b"}\n')
+            told = {"command": [sys.executable, "agent.py"], "tasks": str(Path(folder, "tasks.jsonl")), "folder": folder, "live": 4, **settings}
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                status = check(serving("program:" + json.dumps(told)), 2, 6, [])
+        return status, out.getvalue()
+
+    def test_a_program_passes_the_check(self):
+        status, out = self.checked(LOOP)
+        self.assertEqual(status, 0, out)
+        self.assertIn("ok      deterministic: the same rows when played again", out)
+        self.assertIn("ok      another process: the same rows, 4 at a time and in the reverse order", out)
+
+    def test_a_program_that_draws_by_itself_does_not(self):
+        status, out = self.checked(CHAT + "import random\nsaid([user(str(random.random()))])\nprint(1)")
+        self.assertEqual(status, 1, out)
+        self.assertRegex(out, "FAILED  deterministic: train/[ab], turn 0: `observation` is")
 
 
 class Attacks(Door):

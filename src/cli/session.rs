@@ -14,6 +14,7 @@ use crate::dataflow::context::RunState;
 use crate::dataflow::feed::Feeds;
 use crate::dataflow::figures::Figures;
 use crate::dataflow::journal::Journal;
+use crate::dataflow::lost;
 use crate::dataflow::run::{run, Plan};
 use crate::log::{self, Committer, Lock, NodeInfo, Replays, RunInfo, Status};
 use crate::pipeline::{Node, Pipeline, Role};
@@ -104,14 +105,22 @@ impl TrainingSession<'_> {
             Ok(()) if stopped => Status::Stopped,
             Ok(()) => Status::Finished,
         };
-        let saved = committer.lock().finish(status);
         let root = self.folder.root().display();
+        let lost = match &ended {
+            Err(failure) => lost::write(&self.folder, failure.iteration, 0, &shared.take_lost(failure.iteration)).ok().flatten(),
+            Ok(()) => None,
+        };
+        let errors = lost.as_ref().map_or(String::new(), |_| format!("; the episodes that failed stand in the table `errors` of {root}"));
+        lost.into_iter().for_each(|lost| committer.lock().keep_lost(lost));
+        let saved = committer.lock().finish(status);
         if let Err(failure) = ended {
             if self.folder.in_place().is_err() {
                 return Err(failure.into());
             }
-            let on =
-                format!("{} iterations are committed in {root}; they can be queried, and `flow resume {root}` goes on", summary.iterations);
+            let on = format!(
+                "{} iterations are committed in {root}; they can be queried, and `flow resume {root}` goes on{errors}",
+                summary.iterations
+            );
             return Err(Error::from(failure).help(on));
         }
         saved?;

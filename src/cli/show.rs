@@ -46,6 +46,16 @@ pub struct ShowArgs {
     format: OutputFormat,
 }
 
+/// A trajectory, and what there is besides.
+struct Found {
+    turns: Vec<JsonRow>,
+    /// How many trajectories it was chosen from.
+    others: usize,
+    /// Samples of its task that have rows, and that have none since they failed.
+    compared: usize,
+    failed: usize,
+}
+
 /// How many names an error lists.
 const NAMES: usize = 5;
 
@@ -53,7 +63,7 @@ impl ShowArgs {
     pub fn run(self) -> CommandResult {
         let run = log::Run::open(&self.run)?;
         let nodes: Vec<String> = run.manifest()?.info.nodes.into_iter().map(|n| n.id).collect();
-        let (mut turns, others) = self.find(&run)?;
+        let Found { mut turns, others, compared, failed } = self.find(&run)?;
         remembered(&run, &mut turns)?;
         if self.format == OutputFormat::Json {
             let first = |name: &str| turns.first().and_then(|t| t.get(name)).cloned();
@@ -67,6 +77,10 @@ impl ShowArgs {
         let mut printer = EpisodePrinter::new(nodes).hashes(self.all);
         printed(|out| {
             turns.into_iter().try_for_each(|turn| out.write_all(printer.render(turn).as_bytes()))?;
+            if failed > 0 {
+                let wanted = compared + failed;
+                writeln!(out, "\n{compared} of {wanted} samples of the task are compared: {failed} failed (table `errors`)")?;
+            }
             if others > 1 {
                 writeln!(
                     out,
@@ -77,8 +91,8 @@ impl ShowArgs {
         })
     }
 
-    /// The turns of the trajectory asked for, and how many trajectories it was chosen from.
-    fn find(&self, run: &log::Run) -> Result<(Vec<JsonRow>, usize)> {
+    /// The trajectory asked for.
+    fn find(&self, run: &log::Run) -> Result<Found> {
         let (table, score, gradient) = self.table(run)?;
         let query = |sql: &str| log::query(run, sql).map_err(Error::from).and_then(|a| rows(&a));
         let task = match &self.task {
@@ -128,7 +142,13 @@ impl ShowArgs {
         if turns.is_empty() {
             return Err(Error::request("the trajectory has no such attempt: leave --attempt out to see all"));
         }
-        Ok((turns, trajectories.len()))
+        let compared = trajectories.iter().filter(|other| other["task"] == chosen["task"]).count();
+        let task = literal(chosen["task"].as_str().unwrap_or_default());
+        let failed = query(&format!(
+            "SELECT count(DISTINCT sample) AS n FROM errors WHERE task = {task} AND sample NOT IN (SELECT sample FROM {table} WHERE task = {task})"
+        ))?;
+        let failed = failed.first().and_then(|row| row["n"].as_u64()).unwrap_or(0) as usize;
+        Ok(Found { turns, others: trajectories.len(), compared, failed })
     }
 
     /// The table to read, and how a row's score and its gradient are found.

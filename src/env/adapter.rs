@@ -2,17 +2,14 @@
 //! pipeline `env: scienceworld` is short for a process that serves one.
 
 use super::game::{EnvironmentKind, Game};
+use super::installed::folder;
 use super::process::ProcessSettings;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
 
 /// What an adapter's world turns into.
 pub(super) static PROCESS: &EnvironmentKind = &EnvironmentKind::for_settings::<ProcessSettings>();
-
-/// Where the virtual environments lie, in the project's folder.
-const FOLDER: &str = ".flow/env";
 
 /// How a world of the field is played.
 #[derive(Deserialize, JsonSchema, Clone, Debug)]
@@ -75,17 +72,6 @@ fn served(kind: &'static EnvironmentKind, with: Value, calls: bool) -> serde_jso
     Ok(Game::new(PROCESS, ProcessSettings { command, name, processes, seconds, pass, calls, split, item: None }))
 }
 
-/// The virtual environment of an adapter, whether it is there or not.
-pub fn folder(adapter: &str) -> PathBuf {
-    Path::new(FOLDER).join(adapter)
-}
-
-/// What to do about a program that can't be started, if it is an adapter's that isn't installed.
-pub(super) fn advice(program: &str) -> Option<String> {
-    let adapter = Path::new(program).strip_prefix(FOLDER).ok()?.iter().next()?.to_str()?;
-    (!Path::new(program).exists()).then(|| format!("`{adapter}` isn't installed here: `flow env install {adapter}` does it"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,7 +85,5 @@ mod tests {
         assert_eq!(program.command, [".flow/env/textworld-express/bin/python", "-m", "flow_env", "serve", "textworld-express:coin"]);
         assert_eq!((program.name.as_str(), program.split.as_deref(), program.processes), ("textworld_express", Some("test"), 2));
         assert_eq!(game.env(), "process");
-        assert!(advice(".flow/env/nowhere/bin/python").unwrap().contains("flow env install nowhere"));
-        assert_eq!(advice("python3"), None);
     }
 }

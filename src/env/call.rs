@@ -75,6 +75,11 @@ pub enum Act<'a> {
     Refuse { tokens: usize, limit: usize },
 }
 
+/// The names of calls.
+pub(super) fn names(given: Vec<String>) -> Result<Vec<u64>, String> {
+    given.iter().map(|name| parse::<serde_json::Error>(name).map_err(|e| e.to_string())).collect()
+}
+
 /// The reward of a call: its name and the number.
 pub(super) fn credit(given: Vec<(String, f64)>) -> Result<Vec<(u64, f32)>, String> {
     given

@@ -15,7 +15,7 @@
 //! # Ok::<(), flow::env::EnvError>(())
 //! ```
 
-pub mod adapter;
+mod adapter;
 mod bm25;
 mod call;
 pub mod doors;
@@ -23,6 +23,7 @@ mod error;
 mod fault;
 mod game;
 mod here;
+pub mod installed;
 pub mod minesweeper;
 pub mod panel;
 pub mod process;

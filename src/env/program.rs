@@ -1,8 +1,9 @@
 //! Agent programs of one's own, which drive the loop themselves and know nothing but a base URL: `env: program` is short for the process that
 //! opens a door to them (`flow_env`'s `program`), each episode a run of the program.
 
-use super::adapter::{folder, PROCESS};
+use super::adapter::PROCESS;
 use super::game::{EnvironmentKind, Game};
+use super::installed::folder;
 use super::process::ProcessSettings;
 use schemars::JsonSchema;
 use serde::de::Error;
@@ -12,8 +13,8 @@ use std::path::Path;
 
 const NAME: &str = "program";
 
-/// How an agent program is run. It is started once an episode, with the task as a line of JSON on its standard input and in `FLOW_TASK`, and with
-/// the base URLs and keys that the clients of OpenAI and Anthropic read; it needs no change.
+/// How an agent program is run. It is started once an episode, with the task as a line of JSON on its standard input and in `FLOW_TASK` (unless
+/// it has more than 100 kB), and with the base URLs and keys that the clients of OpenAI and Anthropic read; it needs no change.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
 #[serde(deny_unknown_fields)]
 struct ProgramSettings {
@@ -53,7 +54,7 @@ struct ProgramSettings {
     #[schemars(range(min = 1, max = 4096))]
     live: u32,
     /// Whether calls of one episode may overlap (sub-agents that work at the same time): its rows then stand in the order of their graph, so that they are the
-    /// same whichever call comes first.
+    /// same whichever call comes first. Without it an episode whose calls overlap has failed.
     #[serde(default)]
     parallel: bool,
     /// Environment variables of flow's own that the program gets besides those that say how the machine is set up (docs/protocol.md lists these); any other could be a secret.

@@ -30,6 +30,8 @@ pub struct Extras {
     pub call: Option<Box<Call>>,
     /// Rewards of single calls of this episode, by their names.
     pub credit: Vec<(u64, f32)>,
+    /// At its end: the calls whose answers the program didn't read.
+    pub unread: Vec<u64>,
 }
 
 /// One answer for each episode that was asked, in order. The outer error is no episode's: the run can't go on with it.

@@ -58,7 +58,8 @@ impl Committer {
         }
         let mut tail = unpacked(&run, tail)?;
         tail.extend(index.tail.into_iter().filter(|committed| committed.iteration < first));
-        let head = ManifestBody { info: index.info, start: index.start, generation, chain: 0, end: None, segments: kept_segments };
+        let head =
+            ManifestBody { info: index.info, start: index.start, generation, chain: 0, end: None, segments: kept_segments, lost: None };
         let last = head.segments.last().map(|segment| segment.last);
         let journal = JournalWriter::begin(&run, generation)?;
         let mut committer = Committer {
@@ -114,6 +115,11 @@ impl Committer {
     /// Changes the planned number of iterations.
     pub fn plan(&mut self, iterations: u64) {
         self.head.info.iterations = iterations;
+    }
+
+    /// Keeps the failed episodes of an iteration that a failure ended, until the run is resumed.
+    pub fn keep_lost(&mut self, lost: Part) {
+        self.head.lost = Some(lost);
     }
 
     /// Sets the run's final status, and removes what was not committed and what compaction has replaced.

@@ -10,7 +10,7 @@
 
 use super::run_info::RunInfo;
 use super::segment::Segment;
-use super::{disk, LogError, SavedWeights, Status};
+use super::{disk, LogError, Part, SavedWeights, Status};
 use crate::seed;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -46,6 +46,9 @@ pub(super) struct ManifestBody {
     pub end: Option<u64>,
     /// Oldest first.
     pub segments: Vec<Segment>,
+    /// The episodes that failed in the iteration that a failure ended, which is not committed: the part of the table `errors`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<Part>,
 }
 
 impl ManifestBody {
@@ -81,7 +84,7 @@ mod tests {
     fn what_was_changed_is_noticed_but_for_how_the_run_stands() {
         let folder = tempfile::tempdir().unwrap();
         let info = RunInfo { name: "x".into(), iterations: 5, ..Default::default() };
-        let head = ManifestBody { info, start: vec![], generation: 1, chain: 0, end: None, segments: vec![] };
+        let head = ManifestBody { info, start: vec![], generation: 1, chain: 0, end: None, segments: vec![], lost: None };
         head.write(folder.path(), &Status::Finished).unwrap();
         let text = std::fs::read_to_string(folder.path().join(FILE)).unwrap();
         let (read, status) = ManifestBody::read(&text).unwrap();

@@ -5,7 +5,7 @@ use super::journal;
 use super::manifest::{all_inside, Manifest};
 use super::run_info::RunInfo;
 use super::segment::Segment;
-use super::{Iteration, LogError, SavedWeights, Status};
+use super::{Iteration, LogError, Part, SavedWeights, Status};
 use crate::{files, seed};
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -22,6 +22,8 @@ pub(super) struct LogIndex {
     pub segments: Vec<Segment>,
     /// The iterations that are in no segment.
     pub tail: Vec<Iteration>,
+    /// The failed episodes of an iteration that is not committed.
+    pub lost: Option<Part>,
 }
 
 /// How often reading is tried again when the manifest was replaced meanwhile.
@@ -54,13 +56,13 @@ impl LogIndex {
             return Err(LogError::Newer { path, format: probe.format, known: FORMAT });
         }
         let (head, status) = ManifestBody::read(text).map_err(damaged)?;
-        let ManifestBody { info, start, generation, chain, end, segments } = head;
+        let ManifestBody { info, start, generation, chain, end, segments, lost } = head;
         let first = segments.last().map_or(0, |segment| segment.last / journal::BLOCK + 1);
         let (tail, last) = journal::read(root, generation, first, chain)?;
         if end.is_some_and(|end| end != last) {
             return Err(damaged("the last of its iterations are gone from the journal".into()));
         }
-        let index = LogIndex { info, status, start, generation, segments, tail };
+        let index = LogIndex { info, status, start, generation, segments, tail, lost };
         index.validate().map_err(damaged)?;
         Ok(index)
     }
@@ -76,7 +78,7 @@ impl LogIndex {
             before = Some(last);
         }
         let named = self.segments.iter().flat_map(|s| s.files.values().chain([&s.details])).map(|file| &file.path);
-        let parts = self.tail.iter().flat_map(|i| &i.parts).map(|part| &part.path);
+        let parts = self.tail.iter().flat_map(|i| &i.parts).chain(&self.lost).map(|part| &part.path);
         let weights = self.start.iter().chain(self.tail.iter().flat_map(|i| &i.weights)).map(|w| &w.path);
         all_inside(named.chain(parts).chain(weights))
     }
@@ -123,6 +125,8 @@ impl LogIndex {
             }
         }
         pieces.extend(files_of_node(&self.tail, node, within));
+        let lost = self.lost.iter().filter(|part| part.node == node && within.contains(&part.iteration));
+        pieces.extend(lost.map(CommittedFile::of));
         Ok(pieces)
     }
 
@@ -131,7 +135,7 @@ impl LogIndex {
     /// # Errors
     /// As [`LogIndex::committed`].
     pub fn paths(&self, root: &Path) -> Result<BTreeSet<String>, LogError> {
-        let mut all: BTreeSet<String> = self.tail.iter().flat_map(|i| &i.parts).map(|part| part.path.clone()).collect();
+        let mut all: BTreeSet<String> = self.tail.iter().flat_map(|i| &i.parts).chain(&self.lost).map(|part| part.path.clone()).collect();
         for segment in &self.segments {
             all.extend(segment.files.values().chain([&segment.details]).map(|file| file.path.clone()));
             if !segment.apart.is_empty() {
@@ -154,7 +158,7 @@ fn files_of_node(iterations: &[Iteration], node: &str, within: &RangeInclusive<u
     let mut listed = BTreeSet::new();
     let parts = iterations.iter().filter(|i| within.contains(&i.iteration)).flat_map(|i| &i.parts).filter(|part| part.node == node);
     let first = parts.filter(|part| listed.insert(&part.path));
-    first.map(|part| CommittedFile { path: part.path.clone(), bytes: part.bytes, sum: Checksum::of(part) }).collect()
+    first.map(CommittedFile::of).collect()
 }
 
 /// A file with rows, as it was committed.
@@ -164,6 +168,12 @@ pub(super) struct CommittedFile {
     pub path: String,
     pub bytes: u64,
     pub sum: Checksum,
+}
+
+impl CommittedFile {
+    fn of(part: &Part) -> CommittedFile {
+        CommittedFile { path: part.path.clone(), bytes: part.bytes, sum: Checksum::of(part) }
+    }
 }
 
 /// The checksum of a file, by the function that computed it.
@@ -177,7 +187,7 @@ pub(super) enum Checksum {
 
 impl Checksum {
     /// The checksum of the file that `part` is in.
-    pub fn of(part: &super::Part) -> Checksum {
+    pub fn of(part: &Part) -> Checksum {
         match part.start {
             Some(_) => Checksum::Lanes(part.sum),
             None => Checksum::Words(part.sum),

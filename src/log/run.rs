@@ -33,7 +33,7 @@ impl Run {
         readers::prepare(root).map_err(LogError::io(root))?;
         let folder = std::path::absolute(root).map_err(LogError::io(root))?.display().to_string();
         let info = RunInfo { pipeline: seed::text(pipeline_yaml), folder, ..info.clone() };
-        let head = ManifestBody { info, start: Vec::new(), generation: 0, chain: 0, end: None, segments: Vec::new() };
+        let head = ManifestBody { info, start: Vec::new(), generation: 0, chain: 0, end: None, segments: Vec::new(), lost: None };
         head.write(root, &Status::Running)?;
         Ok(run)
     }

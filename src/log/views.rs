@@ -119,7 +119,10 @@ fn fill(
                 Some(node) => empty(&node.columns.iter().map(String::as_str).collect::<Vec<_>>()),
             }
         } else {
-            format!("FROM read_parquet({}, hive_partitioning = false){only}", list(files))
+            // An empty text is no JSON, and `info->>'x'` would be refused.
+            let figures = info.nodes.iter().any(|n| n.id == *id && n.columns.iter().any(|column| column == "info"));
+            let columns = if figures { "SELECT * REPLACE (nullif(info, '') AS info) " } else { "" };
+            format!("{columns}FROM read_parquet({}, hive_partitioning = false){only}", list(files))
         };
         db.execute_batch(&format!("CREATE VIEW {} AS {source}", quoted(id)))?;
     }

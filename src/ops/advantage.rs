@@ -5,7 +5,7 @@ use super::checks::upstream::upstream;
 use super::operator::{must, settings, Further, Operator, Settings};
 use super::reward::charges_tokens;
 use super::value::by_token;
-use crate::credit::rows::{columns_made, compare, compared, equal_groups, rejoin, value};
+use crate::credit::rows::{columns_made, compare, compared, equal_groups, rejoin, samples, value};
 use crate::credit::{AdvantageSettings, Unit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Figure, Place, Ports, Route};
@@ -95,7 +95,13 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let step = |name: &str, inputs| Stage { name: format!("{}{name}", node.id), inputs, begins: false, place: Place::Worker };
     let whole = step("", vec![(must(&ports, "rows")?, Route::by(&["task"]))]);
     let first = with.clone();
-    let valued = stage(whole, ctx, move |_, rows| Ok(value(&rows[0], &first)?));
+    let (shared, id) = (ctx.shared.clone(), node.id.clone());
+    let valued = stage(whole, ctx, move |iteration, rows| {
+        // Fewer than were to be played where episodes failed.
+        let (samples, tasks) = samples(&rows[0])?;
+        shared.add(iteration, &id, "samples", Figure::share(samples as f64, tasks));
+        Ok(value(&rows[0], &first)?)
+    });
     let columns_made = columns_made(&with);
     let columns = row::NAME.into_iter().chain(compared(&with)).map(String::from).collect();
     let part = Route::Part { columns, by: vec!["group".into()] };

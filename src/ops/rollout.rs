@@ -202,8 +202,10 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         let start = Instant::now();
         let mut before = Summary::default();
         let mut play = |names: &[String]| {
-            let batch = play(&mut sampler, samples, names, iteration, version, &before)?;
+            let batch = play(&mut sampler, samples, names, iteration, version, &before);
+            let mut batch = batch.map_err(|error| figures::noted(error, &shared, iteration, &id))?;
             before.add(&batch.summary);
+            shared.lose(iteration, figures::lost(&id, std::mem::take(&mut batch.failed)));
             Ok::<_, RolloutError>(batch)
         };
         let batch = match groups {
@@ -222,7 +224,6 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
             shared.measure(iteration, &id, &name, figure);
         }
         shared.measure(iteration, &id, "seconds", Figure::Most(seconds));
-        shared.lose(iteration, figures::lost(&id, batch.failed));
         Ok(batch.rows)
     }))
 }

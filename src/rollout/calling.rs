@@ -19,6 +19,8 @@ pub type CallPrompt = (Vec<u32>, PromptMemory, String);
 pub struct CallWriter<'a> {
     pub agent: &'a Agent,
     pub tokenizer: &'a Tokenizer,
+    /// Whether its model can be told of a call's tools.
+    pub tools: bool,
     /// Whether a memory is queried in this iteration.
     pub queried: bool,
 }
@@ -28,8 +30,15 @@ impl CallWriter<'_> {
     /// is never encoded again.
     ///
     /// # Errors
-    /// If the template refuses the messages, or the prompt has more tokens than allowed.
+    /// If the template refuses the messages, the model can't be told of the tools, or the prompt has more tokens than allowed.
     pub fn ask(&self, now: &TurnContext, call: &Call, passages: &[Passage]) -> Result<CallPrompt, Fault> {
+        if !self.tools && !call.tools.is_empty() {
+            let model = &self.agent.model;
+            let text = format!(
+                "its call has tools, and `{model}`, which a server runs (`openai`), is asked without them: name a model with `load`"
+            );
+            return Err(Fault::new(Cause::Prompt, text));
+        }
         let before = call.on.and_then(|on| now.episode.turns.iter().find(|turn| turn.call == on));
         let further = before.map(|before| self.further(before, call, passages)).transpose()?.flatten();
         let retokenised = before.is_some() && further.is_none() && call.fork.is_empty();
@@ -134,7 +143,7 @@ mod tests {
     fn a_call_goes_on_from_the_tokens_of_the_one_before() {
         let agent: Agent = serde_json::from_value(json!({ "model": "a", "max_turns": 9, "prompt_tokens": 40 })).unwrap();
         let tokenizer = Tokenizer::bytes();
-        let writer = CallWriter { agent: &agent, tokenizer: &tokenizer, queried: true };
+        let writer = CallWriter { agent: &agent, tokenizer: &tokenizer, tools: true, queried: true };
         let start = EpisodeStart { task: "t".into(), sample: 0, attempt: 0, memory: String::new(), iteration: 1, version: 0 };
         let mut episode = Episode::new(start);
         let view = view();
@@ -159,5 +168,8 @@ mod tests {
         let writer = CallWriter { agent: &short, ..writer };
         let fault = writer.ask(&now, &second, &[tip(2, PassageSlot::Context)]).unwrap_err();
         assert_eq!(fault.cause, Cause::TooLong { tokens: further.len(), limit: 30 });
+        let (with, writer) = (Call { tools: vec![json!({})], ..first }, CallWriter { tools: false, ..writer });
+        let fault = writer.ask(&now, &with, &[]).unwrap_err();
+        assert!(fault.cause == Cause::Prompt && fault.text.contains("is asked without them"), "{fault:?}");
     }
 }

@@ -1,11 +1,11 @@
 //! One episode: its identity, its turns so far, and the seeds of its draws.
 
 use super::action::{Invalid, Response};
-use super::calling::RETOKENISED;
+use super::calls::Calls;
 use crate::env::{Act, Cause, EpisodeView, Fault};
 use crate::policy::Request;
 use crate::seed;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// What identifies an episode: the task, the attempt, the weights, and the notes on earlier attempts.
 #[derive(Clone, Debug, PartialEq)]
@@ -216,8 +216,8 @@ pub struct Episode {
     pub turns: Vec<Turn>,
     /// The sum of the rewards so far.
     pub score: f32,
-    /// The rewards of single calls, as they came.
-    credit: Vec<(u64, f32)>,
+    /// What a program said of its calls.
+    calls: Calls,
     /// How many calls were refused since they were too long.
     pub refused: u32,
 }
@@ -232,7 +232,7 @@ impl Episode {
             kind: String::new(),
             turns: vec![],
             score: 0.0,
-            credit: vec![],
+            calls: Calls::default(),
             refused: 0,
         }
     }
@@ -242,7 +242,7 @@ impl Episode {
         let first = view.as_ref().map(|view| &view.extras);
         self.instruction = first.and_then(|first| first.instruction.clone()).unwrap_or_default();
         self.kind = first.and_then(|first| first.kind.clone()).unwrap_or_default();
-        (self.view, self.turns, self.score, self.credit, self.refused) = (view, vec![], 0.0, vec![], 0);
+        (self.view, self.turns, self.score, self.calls, self.refused) = (view, vec![], 0.0, Calls::default(), 0);
     }
 
     /// The index of the next turn.
@@ -297,7 +297,7 @@ impl Episode {
     /// As of [`Episode::took`].
     pub fn shown(&mut self, view: EpisodeView, last: bool, parallel: bool) -> Result<Option<String>, Fault> {
         self.score += view.step.reward;
-        self.credit.extend(&view.extras.credit);
+        self.calls.tell(&view.extras);
         let over = view.step.done;
         if !over && !last {
             self.view = Some(view);
@@ -306,13 +306,7 @@ impl Episode {
         if view.extras.call.is_some() {
             return Err(Fault::new(Cause::Limit, format!("it asks for more than the {} answers of `max_turns`", self.turns.len())));
         }
-        if parallel {
-            self.arrange();
-        }
-        for (call, reward) in std::mem::take(&mut self.credit) {
-            let turn = self.turns.iter_mut().find(|turn| turn.call == call);
-            let turn = turn.ok_or_else(|| Fault::new(Cause::Malformed, format!("it rewards the call {call:016x}, which has no answer")))?;
-            turn.reward += reward;
+        for reward in std::mem::take(&mut self.calls).settle(&mut self.turns, parallel)? {
             self.score += reward;
         }
         let Some(end) = self.turns.last_mut() else {
@@ -330,38 +324,12 @@ impl Episode {
         };
         Ok(Some(view.step.observation))
     }
-
-    /// Puts the turns of an episode whose calls overlap into the order of their graph: by the number of calls that each goes on from, and by name
-    /// among equals. The order in which they came says nothing, nor does what a call was called for it: a second beginning is a sub-agent's, a second
-    /// call that goes on from another edits.
-    fn arrange(&mut self) {
-        let mut depths: BTreeMap<u64, u32> = BTreeMap::new();
-        for turn in &self.turns {
-            depths.insert(turn.call, depths.get(&turn.parent).map_or(0, |depth| depth + 1));
-        }
-        self.turns.sort_by_key(|turn| (depths.get(&turn.call).copied(), turn.call));
-        let mut begun = BTreeSet::new();
-        for (turn, place) in self.turns.iter_mut().zip(0..) {
-            turn.turn = place;
-            let first = begun.insert(turn.parent);
-            if !["again", RETOKENISED].contains(&turn.fork.as_str()) {
-                turn.fork = if first {
-                    ""
-                } else if turn.parent == 0 {
-                    "sub_agent"
-                } else {
-                    "edited"
-                }
-                .into();
-            }
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::env::{Call, Extras, TimeStep};
+    use crate::env::TimeStep;
 
     /// A world may take any text, an empty one too; an answer without its tag is invalid all the same.
     #[test]
@@ -389,52 +357,5 @@ mod tests {
             let turn = episode.turns.last().unwrap();
             assert_eq!((turn.valid, turn.invalid), (unread.is_none(), unread));
         }
-    }
-
-    /// Two calls that overlap and one that goes on from the second of them, in whatever order they come: the turns and what each earned are the same.
-    #[test]
-    fn turns_of_overlapping_calls_stand_in_the_order_of_their_graph() {
-        let view = |id: u64, on: Option<u64>| {
-            let step = TimeStep { observation: format!("asks {id}"), state: id, reward: 0.0, done: false, won: false, valid: true };
-            EpisodeView {
-                step,
-                actions: vec![],
-                extras: Extras { call: Some(Box::new(Call { id, on, ..Call::default() })), ..Extras::default() },
-            }
-        };
-        let end = || {
-            let step = TimeStep { observation: "over".into(), state: 0, reward: 1.0, done: true, won: true, valid: true };
-            EpisodeView { step, actions: vec![], extras: Extras { credit: vec![(7, 0.25)], ..Extras::default() } }
-        };
-        let played = |order: [(u64, Option<u64>); 3]| {
-            let start = EpisodeStart { task: "t".into(), sample: 0, attempt: 0, memory: String::new(), iteration: 0, version: 0 };
-            let seeds = order.map(|(id, _)| start.seed_of_call(1, id));
-            let mut episode = Episode::new(start);
-            episode.begin(Some(view(order[0].0, order[0].1)));
-            for (place, seed) in seeds.into_iter().enumerate() {
-                let request = Request { prompt: vec![], seed, choices: vec![] };
-                let step = Move {
-                    request,
-                    prompt_memory: PromptMemory::default(),
-                    action: String::new(),
-                    unread: None,
-                    fork: String::new(),
-                    parts: vec![],
-                    response: Response::default(),
-                };
-                let next = order.get(place + 1).map_or_else(end, |(id, on)| view(*id, *on));
-                assert_eq!(episode.took(step, next, false, true).unwrap().is_some(), place == 2);
-            }
-            (episode.turns, episode.score)
-        };
-        let first = played([(9, None), (4, None), (7, Some(9))]);
-        assert_eq!(first, played([(4, None), (9, None), (7, Some(9))]));
-        assert_eq!(first, played([(9, None), (7, Some(9)), (4, None)]));
-        let (turns, score) = first;
-        assert_eq!(
-            turns.iter().map(|turn| (turn.turn, turn.call, turn.reward, turn.done)).collect::<Vec<_>>(),
-            [(0, 4, 0.0, false), (1, 9, 0.0, false), (2, 7, 1.25, true)]
-        );
-        assert_eq!(score, 1.25);
     }
 }

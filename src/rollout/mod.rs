@@ -18,6 +18,7 @@ pub mod batch;
 mod branch_settings;
 pub mod branches;
 mod calling;
+mod calls;
 pub mod clustering;
 pub mod context;
 pub mod conversation;

@@ -65,6 +65,8 @@ pub struct Player {
     prompt: AgentPrompt,
     seed: u64,
     encoder: ActionEncoder,
+    /// Whether the model can be told of tools.
+    tools: bool,
     pace: Duration,
     /// The critic that ranks actions, if there is one.
     ranker: Option<Ranker>,
@@ -86,7 +88,10 @@ impl Player {
         let by = |critic: &String| Ranker::new(&policy, (model, play.sampling.divisor()), critic, settings);
         let ranker = agent.critic.as_ref().map(by).transpose()?;
         let brancher = agent.branches.as_ref().map(|branches| Brancher::new(&policy, model, branches)).transpose()?;
-        Ok(Player { policy, play, prompt, seed, encoder, pace: LEAST_PACE, ranker, brancher, sources: vec![], passages: BTreeMap::new() })
+        // A model that a server runs has no vocabulary to be saved, and is sent messages alone.
+        let tools = !encoder.tokenizer().files().is_empty();
+        let (sources, passages) = Default::default();
+        Ok(Player { policy, play, prompt, seed, encoder, tools, pace: LEAST_PACE, ranker, brancher, sources, passages })
     }
 
     /// The same with these sources of context.
@@ -138,7 +143,8 @@ impl Player {
             }
             if let Some(call) = &live.view.extras.call {
                 let seed = live.episode.start.seed_of_call(self.seed, call.id);
-                let writer = CallWriter { agent: &self.play.agent, tokenizer: self.encoder.tokenizer(), queried };
+                let (agent, tokenizer) = (&self.play.agent, self.encoder.tokenizer());
+                let writer = CallWriter { agent, tokenizer, tools: self.tools, queried };
                 let turn = TurnContext { episode: live.episode, view: live.view, rules: "" };
                 let asked = writer.ask(&turn, call, &passages);
                 // A call may name the answers that it can have.

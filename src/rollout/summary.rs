@@ -25,6 +25,8 @@ pub struct Summary {
     pub states: usize,
     /// Those of them that an episode was in more than once.
     pub revisited: usize,
+    /// Calls of programs whose answers were not read, so that they are no rows.
+    pub unread: usize,
     /// The tokens that the policy read.
     pub tokens: Tally,
     /// Metrics that environments reported at the end of episodes, by name: the sum, and the number of episodes. `score` is the
@@ -44,6 +46,7 @@ impl Summary {
         self.invalid += more.invalid;
         self.states += more.states;
         self.revisited += more.revisited;
+        self.unread += more.unread;
         self.tokens.add(&more.tokens);
         for (name, (sum, episodes)) in &more.world {
             let world = self.world.entry(name.clone()).or_default();
@@ -53,6 +56,7 @@ impl Summary {
 
     /// Adds the metrics that an environment reported at the end of an episode.
     pub fn tell(&mut self, extras: &Extras) {
+        self.unread += extras.unread.len();
         let score = extras.score.map(|score| ("score", f64::from(score)));
         for (name, value) in score.into_iter().chain(extras.info.iter().map(|(name, value)| (name.as_str(), *value))) {
             let world = self.world.entry(name.into()).or_default();

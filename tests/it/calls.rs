@@ -39,6 +39,8 @@ fn calls_that_overlap_give_the_same_rows_on_any_number_of_workers() {
     let out = folder.path().join("run-0");
     let count = |sql: &str| rows(&out, sql)[0]["n"].as_u64().unwrap();
     assert_eq!(count("SELECT count(*) n FROM rollout"), 3 * 6 * 3 * 4, "four calls an episode");
+    let ended = "SELECT count(*) n FROM trajectories WHERE (info->>'letters')::int >= 0";
+    assert_eq!(count(ended), 3 * 6 * 3, "only the last turn has figures, and the others are no error");
     let joined =
         "FROM rollout b JOIN rollout a ON a.iteration = b.iteration AND a.task = b.task AND a.sample = b.sample AND a.call = b.parent";
     let on =
@@ -74,6 +76,40 @@ fn a_failure_is_no_reward_and_no_end_of_others() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!(rows(&out, "SELECT max(len(prompt_tokens)) <= 6 fits FROM rollout")[0]["fits"], Value::Bool(true));
     assert!(rows(&out, "SELECT count(*) n FROM rollout WHERE observation LIKE 'no %'")[0]["n"].as_u64().unwrap() > 0);
+}
+
+/// A call whose answer its program didn't read is no row, and is counted.
+#[test]
+fn what_a_program_did_not_read_is_no_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    let output = run(&pipeline(folder.path(), "", 1, ""), &out, "1", "unread");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let found = rows(&out, "SELECT sample, count(*) n, max(turn) + 1 turns, bool_or(done) done FROM rollout GROUP BY iteration, sample");
+    assert_eq!(found.len(), 9);
+    assert!(found.iter().all(|row| row["n"] == 3 && row["turns"] == 3 && row["done"] == true), "{found:?}");
+    let left = rows(&out, "SELECT count(*) n FROM rollout WHERE called = 'left'");
+    assert_eq!(left[0]["n"], 9, "the other answer to the same conversation is one");
+    assert_eq!(rows(&out, "SELECT DISTINCT value FROM metrics WHERE name = 'unread'")[0]["value"], 3.0);
+}
+
+/// A server is sent messages alone, so a call with tools is an error and not asked without them.
+#[test]
+fn a_model_that_is_not_told_of_tools_is_not_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = pipeline(folder.path(), "", 1, "");
+    let yaml = std::fs::read_to_string(&file).unwrap().replace(", weights: { after: update } }", " }");
+    let (head, _) = yaml.split_once("  group:").unwrap();
+    let (before, after) = head.split_once("  actor: ").unwrap();
+    let nodes = after.split_once('\n').unwrap().1;
+    let server = "{ openai: 'http://127.0.0.1:9/v1', model: big }";
+    std::fs::write(&file, format!("{before}  actor: {server}\n{nodes}log: [rollout]\n")).unwrap();
+    let out = folder.path().join("run");
+    let output = run(&file, &out, "1", "tools");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let found = rows(&out, "SELECT cause, error, count(*) n FROM errors GROUP BY ALL");
+    assert!(found.len() == 1 && found[0]["cause"] == "prompt" && found[0]["n"] == 9, "{found:?}");
+    assert!(found[0]["error"].as_str().unwrap().contains("`actor`, which a server runs (`openai`), is asked without them"), "{found:?}");
 }
 
 /// The rows of node `rows` of this pipeline's run; on two workers they are the same.

@@ -126,6 +126,43 @@ fn the_tutorial_runs() {
     follow("docs/tutorial.md");
 }
 
+/// The page's own pipeline is whole, and its commands run: with a model that needs no download, and with the program that the page shows in
+/// the place of the reader's. Where the door isn't installed, as that needs a registry, the pipeline must lack nothing else.
+#[test]
+fn an_agent_is_trained_as_its_page_says() {
+    let (folder, root) = (tempfile::tempdir().unwrap(), Path::new(env!("CARGO_MANIFEST_DIR")));
+    let page = page("docs/agents.md");
+    let all = blocks(&page);
+    let yaml = all.iter().find(|(_, block)| block.starts_with("# my-agent.yaml")).unwrap().1;
+    let model = yaml.lines().find(|line| line.contains("load: models/")).unwrap();
+    let small = yaml.replace(model, "  actor: { new: tiny, layers: 1, width: 16, heads: 2, kv_heads: 1 }");
+    std::fs::write(folder.path().join("my-agent.yaml"), small).unwrap();
+    for (from, to) in [("examples/agents/calculator.py", "my_agent.py"), ("datasets/calculator.jsonl", "tasks.jsonl")] {
+        std::fs::copy(root.join(from), folder.path().join(to)).unwrap();
+    }
+    let shell = |command: &str| {
+        let path = Path::new(env!("CARGO_BIN_EXE_flow")).parent().unwrap().display();
+        let path = format!("{path}:{}", std::env::var("PATH").unwrap_or_default());
+        let mut shell = Command::new("bash");
+        shell.args(["-c", command]).current_dir(folder.path()).env("PATH", path).env("OMP_NUM_THREADS", "1");
+        shell
+    };
+    if !root.join(".flow/env/program/flow-env.txt").exists() {
+        let errors = fails(&mut shell("flow check my-agent.yaml"));
+        assert!(errors.contains("`flow env install program`") && errors.matches("error").count() == 1, "{errors}");
+        return;
+    }
+    std::os::unix::fs::symlink(root.join(".flow"), folder.path().join(".flow")).unwrap();
+    let sessions: Vec<_> = all.iter().filter(|(kind, _)| *kind == "console").flat_map(|(_, block)| commands(block)).collect();
+    assert!(sessions.len() > 3, "{sessions:?}");
+    for (command, _) in sessions {
+        let fewer = if command.starts_with("flow run") { format!("{command} --set iterations=2") } else { command };
+        done(&mut shell(&fewer));
+    }
+    let check = page.lines().find(|line| line.contains("-m flow_env check")).unwrap();
+    done(&mut shell(&format!("{check} --tasks 2")));
+}
+
 #[test]
 fn every_question_has_an_answer() {
     let folder = tempfile::tempdir().unwrap();
@@ -169,7 +206,16 @@ fn the_reference_is_made_from_the_operator_table() {
 #[test]
 fn every_link_of_the_documentation_leads_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for name in ["README.md", "docs/tutorial.md", "docs/guide.md", "docs/questions.md", "docs/how-it-works.md", "docs/reference.md"] {
+    for name in [
+        "README.md",
+        "docs/tutorial.md",
+        "docs/guide.md",
+        "docs/questions.md",
+        "docs/how-it-works.md",
+        "docs/reference.md",
+        "docs/agents.md",
+        "docs/worlds.md",
+    ] {
         for link in page(name).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let file = link.split('#').next().unwrap();
             let there = file.is_empty() || file.contains("://") || root.join(name).parent().unwrap().join(file).exists();

@@ -91,6 +91,15 @@ fn each_failure_is_a_row_and_the_run_goes_on() {
     assert_eq!(count("select count(*) from errors join rollout using (iteration, task, sample)"), "0", "no half episodes");
     assert_eq!(count("select count(*) from (select bool_or(done) as over, max(turn) + 1 = count(*) as whole from rollout group by iteration, task, sample) where not over or not whole"), "0");
     assert_eq!(count("select sum(value)::int = (select count(*) from errors) from metrics where name = 'failed'"), "true");
+    // A group says how many of its samples it compares.
+    let compared = "select count(distinct (task, sample)) / count(distinct task) from rollout group by iteration order by iteration";
+    let figures = csv(&one_worker, "select value from metrics where node = 'advantage' and name = 'samples' order by iteration");
+    assert_eq!(csv(&one_worker, compared).lines().skip(1).collect::<Vec<_>>(), figures.lines().skip(1).collect::<Vec<_>>());
+    let short = "select iteration, task from errors where task in (select task from rollout where iteration = errors.iteration) limit 1";
+    let short = csv(&one_worker, short);
+    let (iteration, task) = short.lines().nth(1).unwrap().split_once(',').unwrap();
+    let shown = done(flow().arg("show").arg(&one_worker).args(["--task", task, "--iteration", iteration]));
+    assert!(shown.contains("1 of 2 samples of the task are compared: 1 failed (table `errors`)"), "{shown}");
     assert!(!alive(&notes), "no process outlives the run");
     let (two_workers, _) = run("2");
     assert!(results(&one_worker) == results(&two_workers), "another number of workers makes another run");
@@ -137,7 +146,13 @@ fn too_much_failure_ends_the_run() {
     assert!(message.contains("of 64 episodes ha") && message.contains("`max_failed: 0` allows"), "{message}");
     assert!(!error.contains("panicked"), "{error}");
     assert!(!alive(&notes), "no process outlives the run");
-    csv(&out, "select count(*) from errors");
+    // The iteration is not committed, and its failures can be asked for all the same, until it is played again.
+    let errors = "select count(*) > 0, bool_and(error like '%garbage%' or cause = 'malformed') from errors";
+    assert_eq!(csv(&out, errors).lines().nth(1), Some("true,true"));
+    assert!(error.contains("stand in the table `errors`"), "{error}");
+    fails(flow().arg("resume").arg(&out).env("FLAKY", "garbage"));
+    let once = "select count(*) = count(distinct (iteration, task, sample)) from errors";
+    assert_eq!(csv(&out, once).lines().nth(1), Some("true"));
 }
 
 #[test]

@@ -27,7 +27,7 @@ def name(on, tail):
 class Episode:
     def __init__(self, number, task):
         self.number, self.task = number, task
-        self.calls, self.said, self.open, self.first, self.refused = [], 0, None, None, 0
+        self.calls, self.said, self.open, self.first, self.last, self.refused = [], 0, None, None, None, 0
         for who in ("left", "right"):
             self.ask("", [{"role": "system", "content": who}, {"role": "user", "content": f"{task}?"}], 0)
 
@@ -40,6 +40,8 @@ class Episode:
             call["fork"] = "sub_agent"
         if self.task == "stop":
             call["stop"] = LETTERS
+        if self.task == "tools":
+            call["tools"] = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
         if self.task == "short":
             call["max_tokens"] = 2
         self.calls.append(call)
@@ -47,7 +49,7 @@ class Episode:
     def show(self):
         if not self.calls:
             return {"observation": "over", "reward": float(self.said), "done": True, "won": self.said > 3, "info": {"letters": self.said},
-                    "credit": [[self.first, 0.5]] if self.task == "credit" else []}
+                    "credit": [[self.first, 0.5]] if self.task == "credit" else [], "unread": [self.last] if self.task == "unread" else []}
         self.open = self.calls.pop(random.randrange(len(self.calls)))
         return {"observation": self.open["messages"][-1]["content"], "state": json.dumps(self.open["messages"]), "reward": 0.0, "done": False, "call": self.open}
 
@@ -57,6 +59,7 @@ class Episode:
         if 1 < len(call["messages"]) < 4:
             more = [{"role": "assistant", "content": text.strip()}, {"role": "user", "content": "and? "}]
             self.ask(call["id"], call["messages"] + more, len(call["messages"]) + 1)
+            self.last = self.calls[-1]["id"] if call["messages"][0]["content"] == "left" else self.last
 
     def refuse(self):
         self.refused += 1

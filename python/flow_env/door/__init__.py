@@ -8,6 +8,7 @@ calls come to an HTTP server of this process. Worlds of tools (BFCL, MCP, Harbor
     settings   settings, and the file of tasks
     episode    the calls of an episode, what flow sees of them, its end
     graph      which earlier call a call goes on from
+    folders    the folders of episodes, and those that a killed door left
     calls      calls of tools in the text that a policy wrote
     ask        a call in the form that all protocols share, and the refusals
     reward     the reward that a program or a checking command has printed

@@ -6,16 +6,19 @@ import asyncio
 import os
 import secrets
 import shutil
-import tempfile
 from typing import Any, ClassVar, Dict, List, Optional
 
 from ..episodes import Refused
 from ..limits import Json, clean, wrong_view
-from . import calls, graph, reward
+from . import calls, folders, graph, reward
 from .ask import Ask, Refusal, Reply
 from .graph import Graph, Node
 from .program import Program, environment
 from .settings import Settings, canonical
+
+
+TASK = 100_000
+"""A task of more bytes isn't in `FLOW_TASK`: Linux starts no program with a variable of 128 kB."""
 
 
 class Failure(Exception):
@@ -44,8 +47,9 @@ class Episode:
         self.settings, self.seed = settings, seed
         self.task = canonical(task)
         self.key = secrets.token_hex(16)
-        self.home = tempfile.mkdtemp(prefix="flow-")
+        self.home = folders.new()
         self.folder = os.path.join(self.home, "folder")
+        self.file = os.path.join(self.home, "task")
         self.graph = Graph(self.scrub)
         self.calls: Dict[str, Call] = {}
         self.waiting: List[Call] = []
@@ -58,7 +62,7 @@ class Episode:
         self.programs: List[Program] = []
         self.run: Optional["asyncio.Task[None]"] = None
         os.mkdir(self.folder)
-        with open(os.path.join(self.home, "task"), "w", encoding="utf-8") as file:
+        with open(self.file, "w", encoding="utf-8") as file:
             file.write(self.task + "\n")
 
     def scrub(self, text: str) -> str:
@@ -144,13 +148,14 @@ class Episode:
 
     def variables(self) -> Dict[str, str]:
         """What its programs find in their environment, besides how the machine is set up."""
-        return {"PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0", "FLOW_TASK": self.task, "FLOW_SEED": str(self.seed), "FLOW_FOLDER": self.folder}
+        task = {"FLOW_TASK": self.task} if len(self.task.encode()) <= TASK else {}
+        return {"PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0", **task, "FLOW_TASK_FILE": self.file, "FLOW_SEED": str(self.seed), "FLOW_FOLDER": self.folder}
 
     async def started(self, command: List[str], folder: str, **more: str) -> Program:
         """A program in this folder, with the task on its input."""
         program = Program(self.home)
         self.programs.append(program)
-        await program.start(command, folder, environment(self.settings.passed, {**self.variables(), **more}), os.path.join(self.home, "task"))
+        await program.start(command, folder, environment(self.settings.passed, {**self.variables(), **more}), self.file)
         if self.outcome is not None:
             program.kill()
         return program
@@ -161,7 +166,7 @@ class Episode:
         status = await check.wait()
         said = reward.of_text(check.output.decode("utf-8", "replace"), "the last line of the checking command")
         if said is None or status != 0:
-            lacking = "" if said is not None else " and printed no reward in its last line"
+            lacking = "" if said is not None else f" and printed no reward{reward.last_line(check.output)}"
             raise reward.NoReward(f"the checking command ended with exit status {status}{lacking}")
         return said
 
@@ -174,7 +179,11 @@ class Episode:
         if self.outcome is not None:
             raise over()
         if len(self.graph.nodes) >= self.settings.calls:
-            self.finish({"error": f"limit of {self.settings.calls} calls{self.last_words()}"})
+            self.finish({"error": f"it makes more than the {self.settings.calls} calls that the setting `calls` allows{self.last_words()}"})
+            raise over()
+        if not self.settings.parallel and any(call.requests for call in [*self.waiting, self.shown] if call):
+            self.finish({"error": "two of its calls overlap, and which one comes first differs from run to run: say `parallel: true` in the "
+                                  f"environment's settings, so that rows don't depend on it{self.last_words()}"})
             raise over()
         call = Call(asked, self.graph.add(asked))
         self.calls[call.node.id] = call

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from ..limits import INFO, NAME, Json, is_number
 
@@ -41,6 +41,12 @@ def of_text(text: str, where: str) -> Optional[Json]:
     if isinstance(value, dict) and "reward" in value or isinstance(value, (int, float)) and not isinstance(value, bool):
         return read(value, where)
     return None
+
+
+def last_line(output: Union[bytes, bytearray]) -> str:
+    """What a program printed last, to be added to an error."""
+    lines = [line for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
+    return f": the last line of its output is {lines[-1][:200]!r}" if lines else ": its output is empty"
 
 
 def of_file(path: str) -> Optional[Json]:

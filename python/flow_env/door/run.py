@@ -21,6 +21,9 @@ class Run(Episode):
         self.port = port
         self.posted: Optional[Json] = None
         self.store: Json = {}
+        self.refusal: Optional[Refusal] = None
+        """The last one that it got."""
+        self.unread: List[str] = []
         self.digests: Dict[str, List[Call]] = {}
 
     def scrub(self, text: str) -> str:
@@ -31,14 +34,24 @@ class Run(Episode):
         status = await program.wait()
         if self.outcome is not None:
             return self.outcome
+        # Whether an answer that is still open comes in time depends on the clock, so none counts. One that a later call goes on from was read.
+        self.unread = sorted(call.node.id for call in self.calls.values() if not call.delivered and not call.node.successors)
+        answered = any(call.node.answer for call in self.calls.values() if call.node.id not in self.unread)
         self.close_calls()
         checker = settings.reward.get("command") if isinstance(settings.reward, dict) else None
         if status != 0:
             how = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"
             return {"error": f"the program {how} after {self.so_far()}{program.last_words()}"}
         if not self.graph.nodes:
-            return {"error": f"the program ended without a call of the model: it must use OPENAI_BASE_URL or ANTHROPIC_BASE_URL{program.last_words()}"}
-        return self.end(await self.rewarded(program, checker))
+            why = self.refused() or ": it must use OPENAI_BASE_URL or ANTHROPIC_BASE_URL"
+            return {"error": f"the program ended without a call of the model{why}{program.last_words()}"}
+        if not answered:
+            return {"error": f"the program ended after {self.so_far()}, and no call was answered{self.refused()}{program.last_words()}"}
+        view = self.end(await self.rewarded(program, checker))
+        return {**view, "unread": self.unread} if self.unread else view
+
+    def refused(self) -> str:
+        return f"; its last request was refused: {self.refusal}" if self.refusal else ""
 
     def variables(self) -> Dict[str, str]:
         base = f"http://127.0.0.1:{self.port}/e/{self.key}"
@@ -58,17 +71,17 @@ class Run(Episode):
         elif isinstance(way, dict):
             # In a folder that episodes share it could be another's.
             said = rewards.of_file(os.path.join(self.folder, way["file"]))
-            lacking = f"the program wrote no reward to {way['file']} in FLOW_FOLDER"
+            lacking = f"the program wrote no reward to {way['file']} in FLOW_FOLDER{rewards.last_line(program.output)}"
         elif way == "output":
             said = rewards.of_text(output, "the last line of the program's output")
-            lacking = 'the program printed no reward in its last line, such as {"reward": 1.0, "won": true}'
+            lacking = f'the program printed no reward, such as {{"reward": 1.0, "won": true}}{rewards.last_line(program.output)}'
         else:
             said = {"reward": 0.0} if self.credit and self.posted is None else None
-            lacking = "the program posted no reward"
+            lacking = f"the program posted no reward{rewards.last_line(program.output)}"
         return rewards.agreed(said, self.posted, lacking)
 
     def earn(self, body: Json) -> None:
-        """A reward that the program posts: of the episode, or of a call."""
+        """A reward that the program posts: of the episode, or of a call. A later one replaces it."""
         if self.outcome is not None:
             raise over()
         named = body.pop("call", None)
@@ -82,4 +95,4 @@ class Run(Episode):
         call = self.calls.get(str(named).rpartition("-" if "-" in str(named) else "_")[2])
         if call is None:
             raise Refusal(f"no call has the id {str(named)[:80]!r}: take the `id` of a response", 404)
-        self.credit[call.node.id] = self.credit.get(call.node.id, 0.0) + said["reward"]
+        self.credit[call.node.id] = said["reward"]

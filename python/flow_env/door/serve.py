@@ -15,6 +15,7 @@ from ..episodes import Refused
 from ..limits import Json
 from ..serve import GRACE, WRITER, lines
 from ..world import Fatal
+from . import folders
 from .episode import Episode
 from .settings import Wrong
 from .world import World
@@ -132,11 +133,14 @@ def main(make: Callable[[], World], reader: BinaryIO, writer: BinaryIO, words: O
     except Wrong as wrong:
         print(f"flow-env: {wrong}", file=sys.stderr, flush=True)
         return 1
+    folders.remove_stale()
     try:
         asyncio.run(conversation(Door(world, words, writer), reader))
     except (Fatal, BrokenPipeError) as error:
         print(f"the door can't go on: {error}", file=sys.stderr, flush=True)
         return 1
+    finally:
+        folders.remove_own()
     return 0
 
 
@@ -164,10 +168,15 @@ async def conversation(door: Door, reader: BinaryIO) -> None:
             for request in requested(line):
                 door.take(request)
     finally:
-        watch = threading.Timer(GRACE, os._exit, (1,))
+        watch = threading.Timer(GRACE, give_up)
         watch.daemon = True
         watch.start()
         await door.end()
+
+
+def give_up() -> None:
+    folders.remove_own()
+    os._exit(1)
 
 
 def requested(line: bytes) -> List[Json]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any, Awaitable, Callable, Dict, Iterable, List, Mapping, Optional
+from typing import Any, Awaitable, Callable, Dict, Iterable, List, Mapping, Optional, Set
 
 from aiohttp import web
 
@@ -76,11 +76,10 @@ class Server(World):
 
     def find(self, request: web.Request) -> Run:
         """The episode of a request."""
-        bearer = request.headers.get("Authorization", "").rpartition(" ")[2]
-        keys = {key for key in (request.match_info.get("key"), bearer, request.headers.get("x-api-key")) if key}
-        if len(keys) != 1 or not keys <= set(self.episodes):
+        named = keys(request)
+        if len(named) != 1 or not named <= set(self.episodes):
             raise Refusal("the key names no episode, or path and key differ", 401, "authentication_error", "invalid_api_key")
-        episode = self.episodes[keys.pop()]
+        episode = self.episodes[named.pop()]
         if episode is None or episode.outcome is not None:
             raise over()
         return episode
@@ -94,10 +93,18 @@ class Server(World):
             except RecursionError:
                 return web.json_response(dialect.error(Refusal("the body is nested too deeply")), status=400)
             except Refusal as refusal:
+                self.note(request, refusal)
                 # A client that tried again would only be refused again.
                 return web.json_response(dialect.error(refusal), status=refusal.status, headers={"x-should-retry": "false"})
 
         return handler
+
+    def note(self, request: web.Request, refusal: Refusal) -> None:
+        """Keeps a refusal for the error of its episode, which path or key names although they may differ."""
+        for key in keys(request):
+            episode = self.episodes.get(key)
+            if episode is not None and episode.outcome is None:
+                episode.refusal = refusal
 
     def asking(self, dialect: Any) -> Handler:
         async def ask(request: web.Request) -> web.StreamResponse:
@@ -180,6 +187,12 @@ class Server(World):
     async def unknown(self, request: web.Request) -> web.StreamResponse:
         self.find(request)
         raise Refusal(f"there is no {request.method} {clean(request.path.partition('/v1')[2])[:80] or '/'} here", 404, "not_found_error")
+
+
+def keys(request: web.Request) -> Set[str]:
+    """The keys that name the episode of a request: one, unless something is wrong."""
+    bearer = request.headers.get("Authorization", "").rpartition(" ")[2]
+    return {key for key in (request.match_info.get("key"), bearer, request.headers.get("x-api-key")) if key}
 
 
 def parsed(raw: bytes) -> Json:

@@ -143,3 +143,15 @@ pub fn table(episodes: &[(u32, Episode)], absent: &[(&str, usize)]) -> Result<Re
     ];
     Ok(row::batch(columns.into_iter().filter(|(name, _)| absent.iter().all(|(absent, _)| absent != name)).collect())?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rows_have_the_columns_that_the_node_is_said_to_have() {
+        let rows = table(&[], &[]).unwrap();
+        let names: Vec<&str> = rows.schema_ref().fields().iter().map(|field| field.name().as_str()).collect();
+        assert_eq!(names, crate::ops::importing().adds);
+    }
+}

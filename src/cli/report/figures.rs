@@ -24,6 +24,7 @@ const KNOWN: &[(&str, &str, &str, &str)] = &[
     ("loss", "Loss", "", "Of the update's optimiser steps."),
     ("invalid", "Actions that could not be carried out", "%", "Share of all turns."),
     ("equal", "Groups without spread", "%", "Share of groups in which every advantage is 0: nothing is learnt from them."),
+    ("samples", "Samples that are compared", "", "Mean number a task; fewer than `samples` of the rollout where episodes failed."),
     ("entries", "Entries of the memory", "", "How many there are after the iteration."),
     ("added", "Entries that came", "", "In the iteration."),
     ("removed", "Entries that left", "", "In the iteration."),

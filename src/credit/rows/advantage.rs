@@ -7,7 +7,7 @@ use super::tokens::TokenSteps;
 use crate::credit::{advantages, values, AdvantageSettings, Columns, RowStatus, Unit};
 use crate::row::{self, f32_lists, keys, RowError, View};
 use arrow::array::{ArrayRef, Float32Array, RecordBatch, StringArray};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -164,6 +164,17 @@ pub fn equal_groups(compared: &[RecordBatch]) -> Result<(usize, usize), RowError
         }
     }
     Ok((differ.values().filter(|differs| !**differs).count(), differ.len()))
+}
+
+/// How many samples of tasks these rows are of, and of how many tasks.
+pub fn samples(rows: &[RecordBatch]) -> Result<(usize, usize), RowError> {
+    let mut samples = BTreeSet::new();
+    for batch in rows {
+        let (tasks, numbers) = (row::texts(batch, "task")?, row::u32s(batch, "sample")?.values());
+        samples.extend(numbers.iter().enumerate().map(|(i, sample)| (tasks.value(i), *sample)));
+    }
+    let tasks: BTreeSet<&str> = samples.iter().map(|(task, _)| *task).collect();
+    Ok((samples.len(), tasks.len()))
 }
 
 #[cfg(test)]

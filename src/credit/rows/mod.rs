@@ -10,7 +10,7 @@ mod group;
 mod join;
 mod tokens;
 
-pub use advantage::{columns_made, compare, compared, equal_groups, value};
+pub use advantage::{columns_made, compare, compared, equal_groups, samples, value};
 pub use combine::combine;
 pub use episodes::{episodes, reflections};
 pub use group::{mark, measure, split, PLACE};

@@ -50,6 +50,7 @@ struct RawView {
     kind: Option<String>,
     call: Option<Box<Call>>,
     credit: Option<Vec<(String, f64)>>,
+    unread: Option<Vec<String>>,
 }
 
 /// The view in the answer to a reset or, with `step`, to a step. `last` is the episode's previous list of actions, which the new one
@@ -77,6 +78,7 @@ pub(super) fn view(value: Value, step: bool, last: &mut Option<Vec<String>>) -> 
         return Err(malformed(wrong));
     }
     let credit = call::credit(shown.credit.unwrap_or_default()).map_err(malformed)?;
+    let unread = call::names(shown.unread.unwrap_or_default()).map_err(malformed)?;
     if actions.is_some() {
         last.clone_from(&actions);
     }
@@ -91,6 +93,7 @@ pub(super) fn view(value: Value, step: bool, last: &mut Option<Vec<String>>) -> 
         kind: shown.kind,
         call: shown.call.filter(|_| !done),
         credit,
+        unread,
     };
     Ok(EpisodeView { step: time_step, actions: actions.unwrap_or_default(), extras })
 }

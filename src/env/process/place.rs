@@ -263,7 +263,14 @@ impl ProcessSlot {
 
 /// Nothing was answered in time.
 fn overdue(settings: &ProcessSettings) -> Fault {
-    let text = format!("no answer within {} s (a program must flush its output after each line)", settings.seconds);
+    let ProcessSettings { seconds, calls, .. } = settings;
+    let text = if *calls {
+        format!("no call and no end within {seconds} s of the last answer, which is what the setting `seconds` allows")
+    } else {
+        format!(
+            "no answer within {seconds} s, which is what the setting `seconds` allows (a program must flush its output after each line)"
+        )
+    };
     Fault::new(Cause::Timeout, text)
 }
 
@@ -274,5 +281,18 @@ mod tests {
     #[test]
     fn a_slow_start_has_a_minute_or_what_an_answer_has() {
         assert_eq!([0.001, 60.0, 600.0].map(|seconds| patience(seconds).as_secs()), [60, 60, 600]);
+    }
+
+    #[test]
+    fn a_late_program_is_told_the_setting_and_of_flushing_only_where_it_writes_answers_itself() {
+        let settings = serde_json::json!({ "command": ["x"], "name": "x", "seconds": 7 });
+        let mut settings: ProcessSettings = serde_json::from_value(settings).unwrap();
+        let said = |settings: &ProcessSettings| {
+            let text = overdue(settings).text;
+            (text.contains("7 s") && text.contains("`seconds`"), text.contains("flush"))
+        };
+        assert_eq!(said(&settings), (true, true));
+        settings.calls = true;
+        assert_eq!(said(&settings), (true, false));
     }
 }

@@ -177,7 +177,7 @@ fn end(program: Running, until: Instant) -> Option<ExitStatus> {
 
 /// Why a program can't be started, and what to do if it only has to be installed.
 fn refused(program: &str, source: std::io::Error) -> StartError {
-    match crate::env::adapter::advice(program) {
+    match crate::env::installed::advice(program) {
         Some(advice) => StartError::Missing(advice),
         None => StartError::Refused { program: program.into(), source },
     }

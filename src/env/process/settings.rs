@@ -2,7 +2,7 @@
 
 use super::hello::{is_item, is_split};
 use super::{Hello, Items, Pool, ProcessError, Programs};
-use crate::env::{Deal, EnvError, Environment, GameSettings};
+use crate::env::{installed, Deal, EnvError, Environment, GameSettings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -50,8 +50,11 @@ fn default_seconds() -> f64 {
 }
 
 impl ProcessSettings {
-    /// Starts one process, hears what it says of itself, and ends it.
+    /// Starts one process, hears what it says of itself, and ends it. This comes before anything is played, so an adapter's package is brought
+    /// up to date here.
     pub fn greet(&self) -> Result<Hello, ProcessError> {
+        let unplayable = |why| ProcessError::Unplayable { name: self.name.clone(), command: self.command.join(" "), why };
+        self.command.first().map_or(Ok(()), |program| installed::refresh(program)).map_err(unplayable)?;
         let single = ProcessSettings { processes: 1, ..self.clone() };
         Ok(Pool::open(single, Programs::default())?.hello().clone())
     }

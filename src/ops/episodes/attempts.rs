@@ -85,7 +85,8 @@ impl Streaming for Attempts {
     }
 
     fn work(&mut self) -> Result<Vec<OutputPiece>, Failed> {
-        let over = if self.sampler.idle() { vec![] } else { self.sampler.step()? };
+        let noted = |error| figures::noted(error, &self.shared, self.now.number, &self.node);
+        let over = if self.sampler.idle() { vec![] } else { self.sampler.step().map_err(noted)? };
         let mut by_piece: BTreeMap<u64, Vec<Finished>> = BTreeMap::new();
         for ended in over {
             let trial = self.now.trials.entry((ended.start.task.clone(), ended.start.sample)).or_default();

@@ -1,7 +1,9 @@
 //! Turns the outcome of episodes into metrics and into rows of the table `errors`.
 
 use super::tokens;
+use crate::dataflow::context::RunState;
 use crate::dataflow::{Figure, Lost};
+use crate::rollout::error::RolloutError;
 use crate::rollout::retry::FailedEpisode;
 use crate::rollout::summary::Summary;
 
@@ -21,14 +23,28 @@ pub fn figures(summary: &Summary) -> Vec<(String, Figure)> {
         ("failed", Figure::Sum(summary.failed as f64)),
         ("retried", Figure::Sum(summary.retried as f64)),
     ];
+    let unread = (summary.unread > 0).then_some(("unread", Figure::Sum(summary.unread as f64)));
     // An expert reads none.
     let read = tokens::figures(&summary.tokens).into_iter().filter(|_| summary.tokens.distinct() > 0);
-    own.into_iter().chain(read).map(|(name, figure)| (name.to_owned(), figure)).chain(summary.world.iter().map(world_figure)).collect()
+    own.into_iter()
+        .chain(unread)
+        .chain(read)
+        .map(|(name, figure)| (name.to_owned(), figure))
+        .chain(summary.world.iter().map(world_figure))
+        .collect()
 }
 
 /// The episodes that `node` gave up, as rows of the table `errors`.
 pub fn lost(node: &str, failed: Vec<FailedEpisode>) -> impl Iterator<Item = Lost> + use<'_> {
     as_lost("play", node, failed)
+}
+
+/// The same error of a player, whose episodes become rows of the table `errors` where there were too many of them.
+pub fn noted(error: RolloutError, shared: &RunState, iteration: u64, node: &str) -> RolloutError {
+    if let RolloutError::TooManyFailed(many) = &error {
+        shared.lose(iteration, lost(node, many.failed.clone()));
+    }
+    error
 }
 
 /// The reflections that `node` got no answer for, likewise.

@@ -1,0 +1,147 @@
+//! The calls of an agent program's episode at its end: which are rows, in which order, and what each earned.
+
+use super::calling::RETOKENISED;
+use super::episode::Turn;
+use crate::env::{Cause, Extras, Fault};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a program said of its calls, each by its name.
+#[derive(Default)]
+pub struct Calls {
+    /// Their rewards, in the order in which they came.
+    credit: Vec<(u64, f32)>,
+    /// Those whose answers it didn't read.
+    unread: Vec<u64>,
+}
+
+impl Calls {
+    /// Takes what an episode shows. A later reward of a call replaces an earlier one.
+    pub fn tell(&mut self, extras: &Extras) {
+        for (call, reward) in &extras.credit {
+            match self.credit.iter_mut().find(|(known, _)| known == call) {
+                Some((_, earlier)) => *earlier = *reward,
+                None => self.credit.push((*call, *reward)),
+            }
+        }
+        self.unread.extend(&extras.unread);
+    }
+
+    /// Drops the turns whose answers weren't read, brings those of a program whose calls may overlap into the order of their graph, and adds
+    /// the rewards, which it returns.
+    ///
+    /// # Errors
+    /// If a call is rewarded that is no turn.
+    pub fn settle(self, turns: &mut Vec<Turn>, parallel: bool) -> Result<Vec<f32>, Fault> {
+        turns.retain(|turn| !self.unread.contains(&turn.call));
+        if parallel {
+            arrange(turns);
+        }
+        turns.iter_mut().zip(0..).for_each(|(turn, place)| turn.turn = place);
+        let mut rewards = Vec::new();
+        for (call, reward) in self.credit {
+            let turn = turns.iter_mut().find(|turn| turn.call == call);
+            let turn = turn.ok_or_else(|| Fault::new(Cause::Malformed, format!("it rewards the call {call:016x}, which has no answer")))?;
+            turn.reward += reward;
+            rewards.push(reward);
+        }
+        Ok(rewards)
+    }
+}
+
+/// Puts the turns of an episode whose calls overlap into the order of their graph: by the number of calls that each goes on from, and by name
+/// among equals. The order in which they came says nothing, nor does what a call was called for it: a second beginning is a sub-agent's, a second
+/// call that goes on from another edits.
+fn arrange(turns: &mut [Turn]) {
+    let mut depths: BTreeMap<u64, u32> = BTreeMap::new();
+    for turn in turns.iter() {
+        depths.insert(turn.call, depths.get(&turn.parent).map_or(0, |depth| depth + 1));
+    }
+    turns.sort_by_key(|turn| (depths.get(&turn.call).copied(), turn.call));
+    let mut begun = BTreeSet::new();
+    for turn in turns {
+        let first = begun.insert(turn.parent);
+        if !["again", RETOKENISED].contains(&turn.fork.as_str()) {
+            turn.fork = if first {
+                ""
+            } else if turn.parent == 0 {
+                "sub_agent"
+            } else {
+                "edited"
+            }
+            .into();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::action::Response;
+    use super::super::episode::{Episode, EpisodeStart, Move, PromptMemory};
+    use super::*;
+    use crate::env::{Call, EpisodeView, TimeStep};
+    use crate::policy::Request;
+
+    /// Two calls that overlap and one that goes on from the second of them, in whatever order they come: the turns and what each earned are the same.
+    #[test]
+    fn turns_of_overlapping_calls_stand_in_the_order_of_their_graph() {
+        let view = |id: u64, on: Option<u64>| {
+            let step = TimeStep { observation: format!("asks {id}"), state: id, reward: 0.0, done: false, won: false, valid: true };
+            EpisodeView {
+                step,
+                actions: vec![],
+                extras: Extras { call: Some(Box::new(Call { id, on, ..Call::default() })), ..Extras::default() },
+            }
+        };
+        let end = || {
+            let step = TimeStep { observation: "over".into(), state: 0, reward: 1.0, done: true, won: true, valid: true };
+            EpisodeView { step, actions: vec![], extras: Extras { credit: vec![(7, 0.25)], ..Extras::default() } }
+        };
+        let played = |order: [(u64, Option<u64>); 3]| {
+            let start = EpisodeStart { task: "t".into(), sample: 0, attempt: 0, memory: String::new(), iteration: 0, version: 0 };
+            let seeds = order.map(|(id, _)| start.seed_of_call(1, id));
+            let mut episode = Episode::new(start);
+            episode.begin(Some(view(order[0].0, order[0].1)));
+            for (place, seed) in seeds.into_iter().enumerate() {
+                let request = Request { prompt: vec![], seed, choices: vec![] };
+                let step = Move {
+                    request,
+                    prompt_memory: PromptMemory::default(),
+                    action: String::new(),
+                    unread: None,
+                    fork: String::new(),
+                    parts: vec![],
+                    response: Response::default(),
+                };
+                let next = order.get(place + 1).map_or_else(end, |(id, on)| view(*id, *on));
+                assert_eq!(episode.took(step, next, false, true).unwrap().is_some(), place == 2);
+            }
+            (episode.turns, episode.score)
+        };
+        let first = played([(9, None), (4, None), (7, Some(9))]);
+        assert_eq!(first, played([(4, None), (9, None), (7, Some(9))]));
+        assert_eq!(first, played([(9, None), (7, Some(9)), (4, None)]));
+        let (turns, score) = first;
+        assert_eq!(
+            turns.iter().map(|turn| (turn.turn, turn.call, turn.reward, turn.done)).collect::<Vec<_>>(),
+            [(0, 4, 0.0, false), (1, 9, 0.0, false), (2, 7, 1.25, true)]
+        );
+        assert_eq!(score, 1.25);
+    }
+
+    /// Rows count on without a call whose answer nobody read; a later reward of a call replaces an earlier one.
+    #[test]
+    fn what_was_not_read_is_no_turn() {
+        let turn = |(turn, call)| Turn { turn, call, ..Turn::default() };
+        let shown =
+            |credit: &[(u64, f32)], unread: &[u64]| Extras { credit: credit.to_vec(), unread: unread.to_vec(), ..Extras::default() };
+        for parallel in [false, true] {
+            let mut calls = Calls::default();
+            calls.tell(&shown(&[(7, 1.0), (9, 0.5)], &[]));
+            calls.tell(&shown(&[(7, 0.25)], &[8, 99]));
+            let mut turns: Vec<Turn> = [(0, 7), (1, 8), (2, 9)].map(turn).into();
+            assert_eq!(calls.settle(&mut turns, parallel), Ok(vec![0.25, 0.5]));
+            let found: Vec<_> = turns.iter().map(|turn| (turn.turn, turn.call, turn.reward)).collect();
+            assert_eq!(found, [(0, 7, 0.25), (1, 9, 0.5)]);
+        }
+    }
+}
