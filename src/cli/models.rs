@@ -79,7 +79,7 @@ pub fn learners(pipeline: &Pipeline) -> impl Iterator<Item = &String> {
 /// Saves what the models begin with, unless it is there, so that a resumed run can compare with it and a replay can begin with it.
 pub fn save_start(policy: &Policy, pipeline: &Pipeline, run: &Run) -> Result<()> {
     for name in learners(pipeline) {
-        let folder = run.root().join(Run::version(0, name));
+        let folder = run.to_save(0, name)?;
         if !folder.exists() {
             policy.save(name, &folder)?;
         }

@@ -41,8 +41,12 @@ pub(super) fn is_folder(path: &Path) -> bool {
 /// Makes the folder `log/<node>/<iterations>`. Where a part of it is a symbolic link it is refused: what is written there would lie outside
 /// the run's folder.
 pub(super) fn own_folder(path: &Path) -> Result<(), LogError> {
-    match path.ancestors().take(3).find(|folder| folder.is_symlink()) {
-        Some(link) => Err(LogError::Linked(link.into())),
-        None => fs::create_dir_all(path).map_err(LogError::io(path)),
-    }
+    unlinked(path)?;
+    fs::create_dir_all(path).map_err(LogError::io(path))
+}
+
+/// Refuses a folder `<part>/<..>/<..>` of a run that is, or lies in, a symbolic link.
+pub(super) fn unlinked(path: &Path) -> Result<(), LogError> {
+    let link = path.ancestors().take(3).find(|folder| folder.is_symlink());
+    link.map_or(Ok(()), |link| Err(LogError::Linked(link.into())))
 }

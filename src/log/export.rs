@@ -5,8 +5,9 @@ use super::query::{explained, stream_to};
 use super::readers::ReadLock;
 use super::sql::{literal, quoted};
 use super::{views, AnswerFormat, LogError, Run};
+use crate::files;
 use duckdb::Connection;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -24,7 +25,7 @@ pub fn export_parquet(run: &Run, folder: &Path) -> Result<Vec<String>, LogError>
     let tables: Vec<String> = views::tables(&db)?.into_iter().map(|table| table.name).collect();
     for table in &tables {
         let (path, sql) = (parquet(folder, table), format!("FROM {}", quoted(table)));
-        let mut out = BufWriter::new(File::create(&path).map_err(LogError::io(&path))?);
+        let mut out = BufWriter::new(files::create(&path).map_err(LogError::io(&path))?);
         stream_to(&db, &sql, AnswerFormat::Parquet, &mut out).map_err(|e| match e {
             LogError::Database(e) => explained(&db, &sql, &e.to_string()),
             LogError::Output(e) => LogError::io(&path)(e),

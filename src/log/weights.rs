@@ -1,6 +1,6 @@
 //! Saved weights: which files they are, and that these are still the ones that were saved.
 
-use super::{LogError, Run};
+use super::{disk, LogError, Run};
 use crate::{files, seed};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -30,6 +30,16 @@ pub struct FileChecksum {
 }
 
 impl Run {
+    /// The folder in which `version` of `model` is to be saved.
+    ///
+    /// # Errors
+    /// Where a part of it is a symbolic link: what is written there would lie outside the run's folder.
+    pub fn to_save(&self, version: u64, model: &str) -> Result<PathBuf, LogError> {
+        let folder = self.root().join(Run::version(version, model));
+        disk::unlinked(&folder)?;
+        Ok(folder)
+    }
+
     /// Notes the weights that lie in the folder of `version` of `model`, with the sums of their files. `node` has made them.
     pub fn weights_at(&self, node: &str, model: &str, version: u64) -> Result<SavedWeights, LogError> {
         let path = Run::version(version, model);

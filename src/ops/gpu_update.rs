@@ -9,7 +9,6 @@ use super::operator::{must, port, settings, Further, Operator, RequiredHead, Set
 use crate::credit::explained_variance;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use crate::log::Run;
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::policy::{Example, KlKind, Objective, PolicyError, RowReport, UpdateReport, UpdateSettings};
 use crate::row::{self, RowError, View};
@@ -172,7 +171,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         }
         if let Some(run) = &run {
             let version = outcome.version;
-            let folder = run.root().join(Run::version(version, &model));
+            let folder = run.to_save(version, &model)?;
             // An update without rows passes on what the one before it made, which may not be saved yet.
             if version > newest || !folder.exists() {
                 run.in_place()?;

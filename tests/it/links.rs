@@ -50,6 +50,21 @@ fn a_sweep_removes_nothing_through_a_link_and_nothing_that_no_run_writes() {
     }
 }
 
+/// Weights are saved inside the run alone.
+#[test]
+fn no_weights_are_saved_through_a_link() {
+    for place in ["weights", "weights/3", "weights/3/actor"] {
+        let (folder, run) = committed();
+        let outside = folder.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        assert!(run.to_save(3, "actor").is_ok());
+        fs::create_dir_all(run.root().join(place).parent().unwrap()).unwrap();
+        symlink(&outside, run.root().join(place)).unwrap();
+        let message = run.to_save(3, "actor").unwrap_err().to_string();
+        assert!(message.contains(place) && message.contains("is a symbolic link"), "{message}");
+    }
+}
+
 /// Rows of an iteration whose folder leads elsewhere aren't written there.
 #[test]
 fn rows_are_written_inside_the_run_alone() {
