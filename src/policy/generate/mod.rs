@@ -3,8 +3,10 @@
 //! What prompts begin with in common is read once, whether they are asked together or one after the other: see [`Store`].
 
 mod answer;
+mod decode;
 mod drawing;
 mod page_cache;
+mod read;
 mod rows;
 mod sample;
 pub mod store;
@@ -12,26 +14,22 @@ pub mod weigh;
 
 pub use sample::draw;
 
-use super::model::cache::Cache;
-use super::model::config::DecoderConfig;
-use super::model::reading::{Cut, TrieTensors};
-use super::model::{Net, NEVER};
+use super::model::Net;
 use super::room;
-use super::tensors::{indices, values};
 use super::threads::spread;
-use super::trie::{runs, shared, Trie};
-use super::{GenerationOutput, PolicyError, Request, Sampling, Tally, PAD, PAD_TO};
+use super::trie::shared;
+use super::{GenerationOutput, PolicyError, Request, Sampling, Tally, PAD_TO};
 use answer::PartialAnswer;
-use std::collections::{BTreeMap, BTreeSet};
+use decode::write;
+use read::{read_there, ReadResult};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use store::Store;
-use tch::{Kind, Tensor};
+use tch::Tensor;
 
-/// Prompts of one pass on a CPU: few enough that the activations stay in the cache of a core.
-const PROMPTS: usize = 64;
 /// Rows that are decoded together on a CPU, so that there is something to share among threads.
 const ROWS: usize = 128;
-/// Both on a GPU, as far as its memory goes.
+/// On a GPU, as far as its memory goes.
 const MANY: usize = 512;
 /// The share of a GPU's free memory that the keys and values of one batch take at most, and the activations of one pass, as one over this: a batch is
 /// copied when answers part.
@@ -39,27 +37,6 @@ const SHARE: u64 = 3;
 
 /// A prompt, with what is forced before the first choice, and the requests that begin with it.
 type PromptGroup = (Vec<u32>, Vec<usize>);
-
-/// The result of a pass over some sequences.
-struct PassOutput<T> {
-    /// The converted output after each of them.
-    outputs: Vec<T>,
-    /// The slots of what was computed, and for each block their keys and values.
-    slots: Vec<usize>,
-    rows: Vec<Tensor>,
-    /// Places that were computed.
-    computed: usize,
-}
-
-/// The result of reading some sequences.
-struct ReadResult<T> {
-    /// The converted output after each of them.
-    outputs: Vec<T>,
-    /// The slots of each one's tokens.
-    paths: Vec<Vec<usize>>,
-    /// Places that were computed.
-    computed: usize,
-}
 
 /// Answers `requests` with the weights in `net`, those of `version`: one reply a request, in order. `store` caches what was read with them.
 ///
@@ -190,192 +167,6 @@ fn answer<'a>(
     Ok(computed)
 }
 
-/// Reads what is new in `sequences`, ascending, and converts the output after each, logits or a value, with `convert`.
-fn read<T: Send>(
-    net: &Net,
-    store: &mut Store,
-    sequences: &[&[u32]],
-    threads: usize,
-    convert: impl Fn(usize, &[f32]) -> T + Sync,
-) -> Result<ReadResult<T>, PolicyError> {
-    if let Some(running) = net.running() {
-        let (outputs, computed) = rows::read(running, store.page_cache(running), sequences, threads, |i, logits| convert(i, logits))?;
-        return Ok(ReadResult { outputs, paths: vec![], computed });
-    }
-    read_there(net, store, sequences, threads, |part, outputs| {
-        let (width, outputs) = (outputs.size()[1] as usize, values(outputs));
-        part.zip(outputs.chunks(width)).map(|(i, output)| convert(i, output)).collect()
-    })
-}
-
-/// As [`read`], by libtorch: `convert` gets the outputs after some of the sequences, `[sequences or more, outputs]`, where they lie.
-fn read_there<T: Send>(
-    net: &Net,
-    store: &mut Store,
-    sequences: &[&[u32]],
-    threads: usize,
-    convert: impl Fn(Range<usize>, &Tensor) -> Vec<T> + Sync,
-) -> Result<ReadResult<T>, PolicyError> {
-    let paths = store.admit(sequences.iter().copied());
-    let ready = store.ready();
-    let begins = |i: usize| shared(sequences[i - 1], sequences[i]);
-    let passes = runs(sequences.len(), |start| together(net, &sequences[start..]), begins);
-    let state = || (net.share(false), store.blocks());
-    let done = spread(threads, state, &passes, |(net, blocks), part| {
-        let convert = |outputs: &Tensor| convert(part.clone(), outputs);
-        Ok(tch::no_grad(|| pass(net, blocks, &ready, &sequences[part.clone()], &paths[part.clone()], convert)))
-    })?;
-    let (mut outputs, mut computed) = (Vec::with_capacity(sequences.len()), 0);
-    for pass in done {
-        computed += pass.computed;
-        store.keep(&pass.slots, &pass.rows);
-        outputs.extend(pass.outputs);
-    }
-    Ok(ReadResult { outputs, paths, computed })
-}
-
-/// How many of `sequences`, in order, one pass reads: on a GPU as many as its memory has room for.
-fn together(net: &Net, sequences: &[&[u32]]) -> usize {
-    if !net.device().is_cuda() {
-        return PROMPTS;
-    }
-    let DecoderConfig { width, heads, kv_heads, head, hidden, .. } = net.architecture().sized();
-    // What one block makes of a token, and all keys and values; of a sequence its logits.
-    let token = (6 * width + 2 * (heads + 2 * kv_heads) * head + 4 * hidden + net.sizes.cached) * net.bytes_of_number();
-    let sequence = 3 * 4 * net.sizes.vocab;
-    let mut left = room::available().map_or(u64::MAX, |free| free / SHARE);
-    let mut taken = 0;
-    for (i, tokens) in sequences.iter().enumerate().take(MANY) {
-        let fresh = tokens.len() - if i == 0 { 0 } else { shared(sequences[i - 1], tokens) };
-        let needs = (fresh * token + sequence) as u64;
-        if needs > left {
-            break;
-        }
-        (left, taken) = (left - needs, i + 1);
-    }
-    taken.max(1)
-}
-
-/// Reads what is new in `sequences`, whose tokens lie in the slots `paths`. `ready` says of each slot whether its keys and values are there.
-fn pass<T>(
-    net: &Net,
-    blocks: &[Tensor],
-    ready: &[bool],
-    sequences: &[&[u32]],
-    paths: &[Vec<usize>],
-    convert: impl Fn(&Tensor) -> Vec<T>,
-) -> PassOutput<T> {
-    let mut trie = Trie::default();
-    let (mut slots, mut ends) = (Vec::new(), Vec::new());
-    for (sequence, path) in sequences.iter().zip(paths) {
-        ends.extend(trie.add(sequence).last());
-        slots.extend(&path[path.len() - (trie.len() - slots.len())..]);
-    }
-    // Only keys and values are kept, so the last token of a sequence is computed again for its final state.
-    let mut known: Vec<bool> = slots.iter().map(|&slot| ready[slot]).collect();
-    ends.iter().for_each(|&end: &usize| known[end] = false);
-    let slots_where = |is_known: bool| slots.iter().zip(&known).filter(move |(_, known)| **known == is_known).map(|(&slot, _)| slot);
-    let past = indices(&slots_where(true).map(|slot| slot as i64).collect::<Vec<_>>(), net.device());
-    let past: Vec<Tensor> = blocks.iter().map(|block| block.index_select(0, &past)).collect();
-    let (states, rows) = net.read(&TrieTensors::new(&trie, &known, &ends, Cut::Alone, net.device()), &past);
-    let slots: Vec<usize> = slots_where(false).collect();
-    let outputs = convert(&net.outputs(&states));
-    PassOutput { outputs, computed: slots.len().next_multiple_of(PAD_TO), slots, rows }
-}
-
-/// Which row of a batch each answer reads on in: answers that wrote the same after the same prompt share one until they part.
-struct DecodeRows {
-    /// The row of each answer that isn't done.
-    row_of: Vec<usize>,
-    /// An answer of each row.
-    first: Vec<usize>,
-}
-
-impl DecodeRows {
-    /// The rows of those answers that aren't done, which were in the rows `row_of` and have written a token since; and which of these each new
-    /// row comes from.
-    fn new(row_of: &[usize], answers: &[PartialAnswer]) -> (DecodeRows, Vec<usize>) {
-        let mut known: BTreeMap<(usize, Option<u32>), usize> = BTreeMap::new();
-        let (mut rows, mut from) = (DecodeRows { row_of: row_of.to_vec(), first: vec![] }, vec![]);
-        for (i, answer) in answers.iter().enumerate().filter(|(_, answer)| !answer.done) {
-            rows.row_of[i] = *known.entry((row_of[i], answer.reply.tokens.last().copied())).or_insert_with(|| {
-                rows.first.push(i);
-                from.push(row_of[i]);
-                rows.first.len() - 1
-            });
-        }
-        (rows, from)
-    }
-
-    /// How many there are with padding.
-    fn size(&self) -> usize {
-        self.first.len().next_multiple_of(PAD_TO)
-    }
-}
-
-/// Writes on until every answer is done, and says how many places were computed for it. `prompts` says for each answer which prompt it
-/// belongs to, and the slots of its tokens; all prompts are padded to `places`.
-fn write(
-    net: &Net,
-    blocks: &[Tensor],
-    prompts: &[(usize, &[usize])],
-    places: usize,
-    answers: &mut [PartialAnswer],
-    sampling: &Sampling,
-) -> usize {
-    let room = answers.iter().map(PartialAnswer::more).max().unwrap_or(0);
-    let device = net.device();
-    let tensor = |values: &[i64]| indices(values, device);
-    let fill = |mut values: Vec<i64>| {
-        values.resize(values.len().next_multiple_of(PAD_TO), 0);
-        tensor(&values)
-    };
-    let (mut rows, _) = DecodeRows::new(&prompts.iter().map(|(prompt, _)| *prompt).collect::<Vec<_>>(), answers);
-    let mut at = vec![0i64; rows.size() * places];
-    for (row, &i) in rows.first.iter().enumerate() {
-        prompts[i].1.iter().enumerate().for_each(|(place, &slot)| at[row * places + place] = slot as i64);
-    }
-    let mut cache: Cache = net.cache(blocks, &tensor(&at).view([rows.size() as i64, -1]), room as i64);
-    let (prefix, all) = (places as i64, (places + room) as i64);
-    // Hides the padding between a prompt and what is written after it.
-    let mask_of = |rows: &DecodeRows, answers: &[PartialAnswer]| {
-        let lengths = fill(rows.first.iter().map(|&i| answers[i].prompt as i64).collect()).view([-1, 1]);
-        let slot = Tensor::arange(all, (Kind::Int64, device));
-        let hidden = slot.ge_tensor(&lengths).logical_and(&slot.lt(prefix));
-        (hidden.to_kind(Kind::Float) * NEVER).view([-1, 1, 1, all])
-    };
-    let mut mask = mask_of(&rows, answers);
-    let mut computed = 0;
-    for step in 0.. {
-        let last = |i: usize| answers[i].reply.tokens.last().copied().unwrap_or(PAD) as i64;
-        let place = |i: usize| (answers[i].prompt + step) as i64;
-        // A row that is done stays where it is until the batch shrinks; it reads padding at place 0.
-        let pick = |value: &dyn Fn(usize) -> i64| {
-            fill(rows.first.iter().map(|&i| if answers[i].done { 0 } else { value(i) }).collect()).view([-1, 1])
-        };
-        let logits = net.outputs(&net.extend(&pick(&last), &pick(&place), &mut cache, prefix + step as i64, &mask));
-        computed += rows.size();
-        let live = answers.iter_mut().zip(&rows.row_of).filter(|(answer, _)| !answer.done);
-        let mut live: Vec<(usize, &mut PartialAnswer)> = live.map(|(answer, &row)| (row, answer)).collect();
-        live.iter_mut().for_each(|(_, answer)| answer.read += 1);
-        drawing::next(&logits, &mut live, sampling);
-        let (next, from) = DecodeRows::new(&rows.row_of, answers);
-        if next.first.is_empty() {
-            break;
-        }
-        let parted = from.iter().collect::<BTreeSet<_>>().len() < from.len();
-        if parted || 2 * next.size() <= rows.size() {
-            cache = cache.select(&fill(from.iter().map(|&row| row as i64).collect()));
-            rows = next;
-            mask = mask_of(&rows, answers);
-        } else {
-            // Nobody has parted, so every row goes on where it is, with an answer of it that isn't done.
-            next.first.iter().zip(&from).for_each(|(&i, &row)| rows.first[row] = i);
-        }
-    }
-    computed
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -384,6 +175,7 @@ mod tests {
     use crate::policy::{NewModel, END};
     use crate::seed::Random;
     use std::sync::Arc;
+    use tch::Kind;
 
     fn net() -> Net {
         let shape = NewModel { layers: 3, width: 32, heads: 4, kv_heads: 2, context: 400, ..Default::default() };

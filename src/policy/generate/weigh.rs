@@ -3,8 +3,9 @@
 //! A prompt is read once, and each choice is a branch behind it; what choices begin with in common is one branch until they part. So a list of
 //! many costs what its own tokens cost, and the model's head is computed only where choices diverge: the other tokens are certain.
 
+use super::parts;
+use super::read::{read, ReadResult};
 use super::store::Store;
-use super::{parts, read, ReadResult};
 use crate::policy::choices::ChoiceConstraint;
 use crate::policy::model::Net;
 use crate::policy::sequence::check;

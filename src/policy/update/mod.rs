@@ -5,6 +5,7 @@ mod batch;
 mod gradient;
 mod loss;
 mod minibatch;
+mod outputs;
 pub mod parallel;
 pub mod passes;
 pub mod report;

@@ -2,7 +2,8 @@
 
 use super::batch::UpdateBatch;
 use super::loss;
-use super::passes::{Pass, TokenOutputs, TracedPass};
+use super::outputs::TokenOutputs;
+use super::passes::{Pass, TracedPass};
 use super::settings::{Aggregation, MaskFrom, MaskUnit, Objective, RatioKind};
 use crate::policy::model::Net;
 use crate::policy::tensors::indices;
