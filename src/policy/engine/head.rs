@@ -76,6 +76,25 @@ vectorised! {
         sum(total)
     }
 
+    /// The sum of the products.
+    fn dot_product(a: &[f32], b: &[f32]) -> f32 {
+        dot(a, b)
+    }
+
+    /// Adds to `to` the gradient of the entropy `entropy` by `logits`, -p (ln p + entropy) / temperature, times `share`.
+    pub fn add_entropy_slopes(logits: &[f32], temperature: f32, mass: (f32, f32), entropy: f32, share: f32, to: &mut [f32]) {
+        let (inverse, scale) = (1.0 / temperature, -share / temperature);
+        let (mut whole, mut chunks) = (to.chunks_exact_mut(LANES), logits.chunks_exact(LANES));
+        for (to, logits) in whole.by_ref().zip(chunks.by_ref()) {
+            let log = V::load(logits).sub(V::splat(mass.0)).mul(V::splat(inverse)).sub(V::splat(mass.1));
+            log.exp().mul(log.sub(V::splat(-entropy))).fma(V::splat(scale), V::load(to)).store(to);
+        }
+        for (to, logit) in whole.into_remainder().iter_mut().zip(chunks.remainder()) {
+            let log = (logit - mass.0) * inverse - mass.1;
+            *to = (exp(log) * (log + entropy)).mul_add(scale, *to);
+        }
+    }
+
     /// The value of each of `states` `[n, width]` by the head `weights` `[width]`.
     pub fn values(states: &[f32], weights: &[f32]) -> Vec<f32> {
         states.chunks_exact(weights.len()).map(|state| dot(state, weights)).collect()
@@ -93,6 +112,16 @@ vectorised! {
             *to = exp((logit - mass.0) * inverse - mass.1).mul_add(share, *to);
         }
     }
+}
+
+/// What the gradient of the entropy H by the logits, g_j = -p_j (ln p_j + H) / temperature, is beside that of the log-probability of `logits[token]`: the
+/// product of the two, (g_token - the sum of p_j g_j) / temperature, and the square of its norm.
+pub fn entropy_bend(isa: Isa, logits: &[f32], token: usize, temperature: f32, mass: (f32, f32)) -> (f32, f32) {
+    let (mut shares, mut slopes) = (vec![0.0; logits.len()], vec![0.0; logits.len()]);
+    add_probabilities(isa, logits, temperature, mass, 1.0, &mut shares);
+    add_entropy_slopes(isa, logits, temperature, mass, entropy(isa, logits, temperature, mass), 1.0, &mut slopes);
+    let mean = dot_product(isa, &shares, &slopes);
+    ((slopes[token] - mean) / temperature, dot_product(isa, &slopes, &slopes))
 }
 
 /// The largest of `logits`, and the logarithm of the sum of exp((logit - largest) / temperature): with them the log-probability of token i
@@ -156,6 +185,13 @@ mod tests {
         assert!((slope(Isa::PLAIN, &logits, 1, 1.0, mass_at(1.0)) - 0.984_251).abs() < 1e-6);
         let hot = 2f32.sqrt() / (1.0 + 2f32.sqrt() + 5f32.sqrt());
         assert!((logprob(logits[1], 2.0, mass_at(2.0)) - hot.ln()).abs() < 1e-6);
+        // Slopes of the entropy, -p (ln p + H): 0.147398, 0.121510, -0.268908. Beside that of the second token's log-probability:
+        // 0.121510 - (0.147398 + 2 x 0.121510 - 5 x 0.268908) / 8 = 0.240775 and the square of the norm 0.108803.
+        let mut slopes = [0.0; 3];
+        add_entropy_slopes(Isa::PLAIN, &logits, 1.0, mass_at(1.0), 0.900_256, 1.0, &mut slopes);
+        assert!(slopes.iter().zip([0.147_398, 0.121_510, -0.268_908]).all(|(a, b): (&f32, f32)| (a - b).abs() < 1e-5), "{slopes:?}");
+        let (cross, square) = entropy_bend(Isa::PLAIN, &logits, 1, 1.0, mass_at(1.0));
+        assert!((cross - 0.240_775).abs() < 1e-5 && (square - 0.108_803).abs() < 1e-5, "{cross} {square}");
         let mut to = [1.0; 3];
         add_probabilities(Isa::PLAIN, &logits, 1.0, mass_at(1.0), 8.0, &mut to);
         assert!(to.iter().zip([2.0, 3.0, 6.0]).all(|(a, b)| (a - b).abs() < 1e-5), "{to:?}");

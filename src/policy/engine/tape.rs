@@ -6,7 +6,7 @@
 
 use super::block::{BlockActivations, PlacedToken, ResidualStreams, FED};
 use super::branches::TrieAttention;
-use super::head::{add_probabilities, each_output, entropy, logprob, mass, slope, values};
+use super::head::{add_entropy_slopes, add_probabilities, each_output, entropy, entropy_bend, logprob, mass, slope, values};
 use super::norm::{back as norm_back, head_back};
 use super::rope::turn;
 use super::{AdaptedEngine, BlockWeights, Engine, MatrixFormat, ValueHead};
@@ -58,6 +58,8 @@ pub struct ChoiceFigures {
     pub entropies: Vec<f32>,
     /// The norm of the gradient of its log-probability by the logits.
     pub slopes: Vec<f32>,
+    /// See [`super::head::entropy_bend`]; zeros unless they were asked for.
+    pub bends: Vec<(f32, f32)>,
 }
 
 impl Tape {
@@ -90,10 +92,10 @@ impl Tape {
         &self.states
     }
 
-    /// The log-probability and entropy of each of `choices`.
-    pub fn figures(&self, choices: &[StateChoice]) -> ChoiceFigures {
+    /// The log-probability and entropy of each of `choices`, with `bends` how the entropy's gradient lies.
+    pub fn figures(&self, choices: &[StateChoice], bends: bool) -> ChoiceFigures {
         let none = || vec![0.0; choices.len()];
-        let mut figures = ChoiceFigures { logprobs: none(), entropies: none(), slopes: none() };
+        let mut figures = ChoiceFigures { logprobs: none(), entropies: none(), slopes: none(), bends: vec![(0.0, 0.0); choices.len()] };
         let choices_of = by_state(choices, self.output_nodes.len());
         let isa = self.running.engine.isa();
         each_output(&self.running, &self.states, |state, logits| {
@@ -106,6 +108,9 @@ impl Tape {
                 figures.entropies[i] = entropy(isa, over, *temperature, mass);
                 let place = allowed.as_ref().map_or(Some(*token as usize), |allowed| allowed.iter().position(|t| t == token));
                 figures.slopes[i] = place.map_or(0.0, |place| slope(isa, over, place, *temperature, mass));
+                if let Some(place) = place.filter(|_| bends) {
+                    figures.bends[i] = entropy_bend(isa, over, place, *temperature, mass);
+                }
             }
         });
         figures
@@ -117,8 +122,8 @@ impl Tape {
         adapters.head.as_ref().map_or_else(Vec::new, |head| values(engine.isa, &self.states, &head.weights))
     }
 
-    /// The gradient by the adapters' weights of a loss whose gradient by the log-probability of each of `choices` is `by`.
-    pub fn back(&self, choices: &[StateChoice], by: &[f32]) -> Vec<f32> {
+    /// The gradient by the adapters' weights of a loss whose gradients by the log-probability and by the entropy of each of `choices` are `by`.
+    pub fn back(&self, choices: &[StateChoice], by: &[(f32, f32)]) -> Vec<f32> {
         let gradient = vec![0.0; self.running.adapters.len];
         self.blocks_back(&self.states_back(choices, by), gradient)
     }
@@ -156,9 +161,9 @@ impl Tape {
         gradient
     }
 
-    /// What goes back to the final states: W' (onehot - p) / temperature, times `by`. The chosen token's part is exact. What the probabilities add is a
+    /// What goes back to the final states: W' (onehot - p) / temperature, times the first of `by`, and W' times the slopes of the entropy, times the second. The chosen token's part is exact. What the probabilities add is a
     /// product of its own with rows of 15 bits, so that no large number of a row decides how its many small ones are rounded.
-    fn states_back(&self, choices: &[StateChoice], by: &[f32]) -> Vec<f32> {
+    fn states_back(&self, choices: &[StateChoice], by: &[(f32, f32)]) -> Vec<f32> {
         let engine = &self.running.engine;
         let (isa, width) = (engine.isa, engine.config.width);
         let output = engine.output();
@@ -179,23 +184,34 @@ impl Tape {
                     output.row(token as usize, &mut weights);
                     dstate.iter_mut().zip(&weights).for_each(|(to, weight)| *to += share * weight);
                 };
-                for &i in choices_of[first + state].iter().filter(|&&i| by[i] != 0.0) {
+                for &i in choices_of[first + state].iter().filter(|&&i| by[i] != (0.0, 0.0)) {
                     let StateChoice { token, temperature, allowed, .. } = &choices[i];
-                    let share = by[i] / temperature;
+                    let (share, by_entropy) = (by[i].0 / temperature, by[i].1);
                     row(*token, share);
                     match allowed {
                         Some(allowed) => {
                             let restricted = picked(logits, allowed);
                             let mass = mass(isa, &restricted, *temperature);
+                            let mut slopes = vec![0.0; allowed.len()];
+                            if by_entropy != 0.0 {
+                                let entropy = entropy(isa, &restricted, *temperature, mass);
+                                add_entropy_slopes(isa, &restricted, *temperature, mass, entropy, by_entropy, &mut slopes);
+                            }
                             allowed
                                 .iter()
                                 .zip(restricted)
-                                .for_each(|(&token, x)| row(token, -share * logprob(x, *temperature, mass).exp()));
+                                .zip(slopes)
+                                .for_each(|((&token, x), slope)| row(token, slope - share * logprob(x, *temperature, mass).exp()));
                         }
                         None => {
                             any = true;
                             let mass = mass(isa, logits, *temperature);
-                            add_probabilities(isa, logits, *temperature, mass, -share, &mut spread[state * vocab..(state + 1) * vocab]);
+                            let spread = &mut spread[state * vocab..(state + 1) * vocab];
+                            add_probabilities(isa, logits, *temperature, mass, -share, spread);
+                            if by_entropy != 0.0 {
+                                let entropy = entropy(isa, logits, *temperature, mass);
+                                add_entropy_slopes(isa, logits, *temperature, mass, entropy, by_entropy, spread);
+                            }
                         }
                     }
                 }

@@ -87,7 +87,7 @@ fn choices(ends: usize) -> Vec<StateChoice> {
 }
 
 /// Log-probabilities by libtorch, and the gradient of their sum with weights.
-fn torch(net: &Net, trie: &Trie, ends: &[usize], choices: &[StateChoice], by: &[f32]) -> (Vec<f32>, Vec<f32>) {
+fn torch(net: &Net, trie: &Trie, ends: &[usize], choices: &[StateChoice], by: &[(f32, f32)]) -> (Vec<f32>, Vec<f32>) {
     let net = net.share(true);
     let (states, _) = net.read(&TrieTensors::new(trie, &vec![false; trie.len()], ends, Cut::Dense, Device::Cpu), &[]);
     let logits = net.outputs(&states);
@@ -97,10 +97,13 @@ fn torch(net: &Net, trie: &Trie, ends: &[usize], choices: &[StateChoice], by: &[
             || row.shallow_clone(),
             |allowed| row.index_select(0, &indices(&allowed.iter().map(|&token| token.into()).collect::<Vec<_>>(), Device::Cpu)),
         );
-        row.get(choice.token.into()) - over.logsumexp([0], false)
+        let entropy = -(over.softmax(0, None) * over.log_softmax(0, None)).sum(None);
+        (row.get(choice.token.into()) - over.logsumexp([0], false), entropy)
     };
-    let all = Tensor::stack(&choices.iter().map(chance).collect::<Vec<_>>(), 0);
-    let loss = (&all * Tensor::from_slice(by)).sum(None);
+    let (all, entropies): (Vec<_>, Vec<_>) = choices.iter().map(chance).unzip();
+    let (all, entropies) = (Tensor::stack(&all, 0), Tensor::stack(&entropies, 0));
+    let (by, by_entropy): (Vec<f32>, Vec<f32>) = by.iter().copied().unzip();
+    let loss = (&all * Tensor::from_slice(&by) + entropies * Tensor::from_slice(&by_entropy)).sum(None);
     let gradients = Tensor::run_backward(&[loss], net.leaves(), false, false);
     let flat = Tensor::cat(&gradients.iter().map(|g| g.reshape([-1])).collect::<Vec<_>>(), 0);
     (values(&all.detach()), values(&flat))
@@ -117,12 +120,14 @@ fn forward_and_back_are_those_of_libtorch() {
     for architecture in architectures() {
         let (trie, ends) = trie(&sequences());
         let choices = choices(ends.len());
-        let by: Vec<f32> = (0..choices.len()).map(|i| 0.5 - (i % 5) as f32 / 7.0).collect();
+        // By log-probabilities, and in every other row by entropies as well.
+        let by = |i: usize| (0.5 - (i % 5) as f32 / 7.0, (i % 2) as f32 * 0.3);
+        let by: Vec<(f32, f32)> = (0..choices.len()).map(by).collect();
         for (format, close, far) in [(MatrixFormat::F32, 1e-5, 0.0), (MatrixFormat::Int8, 0.15, 1e-4)] {
             let (net, running) = both(&architecture, format, Isa::chosen());
             let (expected, slopes) = torch(&net, &trie, &ends, &choices, &by);
             let tape = Tape::new(&running, &trie, &ends, true);
-            let figures = tape.figures(&choices);
+            let figures = tape.figures(&choices, true);
             let off = distance(&figures.logprobs, &expected);
             assert!(off < close && figures.entropies.iter().all(|entropy| *entropy >= 0.0), "{}: {off:.1e}", architecture.name());
             let gradient = tape.back(&choices, &by);

@@ -85,6 +85,26 @@ fn it_learns_like_a_base_in_f32() {
     assert!(int8 < 0.95 && (int8 - own).abs() < 0.01 && (f32 - own).abs() < 1e-4, "{learnt:?}");
 }
 
+/// An entropy bonus has the same gradient on a base that is computed row by row: of each row and by all weights.
+#[test]
+fn an_entropy_bonus_is_the_same_row_by_row() {
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = temporary.path().join("base");
+    saved(&folder);
+    let played = rows(&policy(settings(&folder, Base::Own, 0.0), 1).unwrap(), 0);
+    let bonus = UpdateSettings { entropy: 0.4, lr: 1e-2, ..Default::default() };
+    let [own, f32] = [Base::Own, Base::F32].map(|base| {
+        let policy = policy(settings(&folder, base, 0.0), 1).unwrap();
+        [(); 2].map(|()| policy.update("actor", played.clone(), &bonus).unwrap())
+    });
+    for (own, f32) in own.iter().zip(&f32) {
+        let near = |a: f64, b: f64| (a - b).abs() <= 1e-4 * a.abs() + 1e-6;
+        assert!(near(own.loss, f32.loss) && near(own.grad_norm, f32.grad_norm) && own.grad_norm > 0.0);
+        let grads = own.rows.iter().zip(&f32.rows).map(|(own, f32)| (own.logit_grad.into(), f32.logit_grad.into()));
+        assert!(grads.clone().all(|(a, b)| near(a, b)), "{:?}", grads.collect::<Vec<(f64, f64)>>());
+    }
+}
+
 #[test]
 fn what_cannot_be_rounded_is_refused_in_words() {
     let temporary = tempfile::tempdir().unwrap();

@@ -351,3 +351,20 @@ fn a_long_update_makes_room_for_readers() {
     });
     assert!(weights(&policy) == weights(&alone));
 }
+
+/// So many times the mean entropy is taken off the loss; its gradient alone, where all advantages are 0, makes the next draws less certain.
+#[test]
+fn an_entropy_bonus_is_taken_off_the_loss() {
+    let settings = UpdateSettings { lr: 3e-3, ..Default::default() };
+    let of = |entropy: f64, advantage: Option<f32>| {
+        let (policy, mut rows) = acted(40);
+        rows.iter_mut().for_each(|row| row.advantage = advantage.unwrap_or(row.advantage));
+        let settings = UpdateSettings { entropy, ..settings.clone() };
+        [(); 4].map(|()| policy.update("actor", rows.clone(), &settings).unwrap())
+    };
+    let (without, with) = (of(0.0, None), of(0.3, None));
+    assert!(with[0].entropy > 0.1 && (with[0].loss - (without[0].loss - 0.3 * with[0].entropy)).abs() < 1e-6, "{:?}", with[0].loss);
+    let (still, bonus) = (of(0.0, Some(0.0)), of(0.3, Some(0.0)));
+    assert!(still.iter().all(|report| report.grad_norm == 0.0 && report.rows.iter().all(|row| row.logit_grad == 0.0)));
+    assert!(bonus[3].entropy > bonus[0].entropy + 1e-3 && bonus[0].rows.iter().any(|row| row.logit_grad > 0.0), "{:?}", bonus[3].entropy);
+}

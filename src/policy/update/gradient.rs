@@ -2,7 +2,7 @@
 
 use super::batch::UpdateBatch;
 use super::parallel::{number, Parallel, WireFormat};
-use super::passes::Pass;
+use super::passes::{Pass, Traced};
 use super::settings::Objective;
 use super::terms::{PassTokens, Terms};
 use crate::policy::model::Net;
@@ -143,7 +143,10 @@ pub fn gradients(step: &GradientStep, passes: &[Pass]) -> Result<(Tensor, Vec<Pa
 fn pass(net: &Net, reference: Option<&Net>, batch: &UpdateBatch, pass: &Pass, weight: &TokenWeight) -> (Option<Tensor>, PassResult) {
     let traced = net.running().map(|running| match running.values() {
         true => pass.traced_values(running, true),
-        false => pass.traced(running, &batch.rows, batch.settings.at(), true),
+        false => {
+            let what = if batch.settings.entropy == 0.0 { Traced::Learning } else { Traced::WithEntropy };
+            pass.traced(running, &batch.rows, batch.settings.at(), what)
+        }
     });
     let tokens = PassTokens { batch, pass, net, traced: traced.as_ref() };
     let Terms { loss, kl, clipped, ratio, masked, outputs } = tokens.terms(reference);
@@ -157,14 +160,14 @@ fn pass(net: &Net, reference: Option<&Net>, batch: &UpdateBatch, pass: &Pass, we
             if let Some(both) = traced.as_ref().and_then(|traced| traced.gradient(&total)) {
                 return both;
             }
-            let by: Vec<&Tensor> = net.leaves().iter().chain([&outputs.logprobs]).collect();
+            let by: Vec<&Tensor> = net.leaves().iter().chain(outputs.differentiable()).collect();
             let mut gradients = Tensor::run_backward(&[total], &by, false, false);
-            let by_output = gradients.remove(by.len() - 1);
-            (Tensor::cat(&gradients.iter().map(|g| g.reshape([-1])).collect::<Vec<_>>(), 0), by_output)
+            let by_outputs = gradients.split_off(net.leaves().len());
+            (Tensor::cat(&gradients.iter().map(|g| g.reshape([-1])).collect::<Vec<_>>(), 0), by_outputs)
         })
         .unzip();
     let result = tch::no_grad(|| {
-        let logit_grad = by.map_or_else(|| vec![0.0; loss.numel()], |by| values(&(by.abs() * &outputs.slope)));
+        let logit_grad = by.map_or_else(|| vec![0.0; loss.numel()], |by| values(&outputs.logit_grad(&by[0], by.get(1))));
         let entropy = values(&outputs.entropy);
         let (outputs, loss) = (values(&outputs.logprobs), values(&loss));
         let what = if batch.settings.objective == Objective::Value { "a value" } else { "a log-probability" };

@@ -165,8 +165,8 @@ fn collect(report: &mut UpdateReport, batch: &UpdateBatch, pass: &Pass, result: 
         report.kl += kl;
         report.entropy += sum(&result.entropy);
         report.clip_fraction += clipped;
-        // With a divergence in the loss such a row still has a part in it.
-        let masked = batch.settings.kl == 0.0 && !result.masked.is_empty() && {
+        // With a divergence or an entropy in the loss such a row still has a part in it.
+        let masked = batch.settings.kl == 0.0 && batch.settings.entropy == 0.0 && !result.masked.is_empty() && {
             let masked = result.masked[own.clone()].iter().zip(&batch.part[row]);
             !batch.rows[row].teaches(&masked.map(|(masked, part)| *masked == 0.0 && *part).collect::<Vec<bool>>())
         };

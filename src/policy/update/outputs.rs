@@ -6,29 +6,49 @@ use tch::Tensor;
 pub struct TokenOutputs {
     /// Their log-probabilities, or a critic's values: gradients can be taken of them.
     pub logprobs: Tensor,
-    /// The entropy of what each was drawn from, in nats; without gradient.
+    /// The entropy of what each was drawn from, in nats; without gradient unless `bend` is there.
     pub entropy: Tensor,
     /// The norm of the gradient of its log-probability by the logits that it was drawn from: sqrt((1 - p)^2 + the sum of the others' squared
     /// probabilities) / temperature; of a value, 1. Without gradient.
     pub slope: Tensor,
+    /// Where the loss has an entropy in it: how its gradient g by those logits, g_j = -p_j (ln p_j + H) / temperature, lies beside that of the log-probability:
+    /// the product of the two, and the square of g's norm. Without gradient.
+    pub bend: Option<(Tensor, Tensor)>,
 }
 
 impl TokenOutputs {
     /// Of a critic.
     pub fn of_values(values: Tensor) -> TokenOutputs {
-        TokenOutputs { entropy: values.zeros_like().detach(), slope: values.ones_like().detach(), logprobs: values }
+        TokenOutputs { entropy: values.zeros_like().detach(), slope: values.ones_like().detach(), logprobs: values, bend: None }
+    }
+
+    /// What gradients can be taken of.
+    pub fn differentiable(&self) -> Vec<&Tensor> {
+        std::iter::once(&self.logprobs).chain(self.bend.is_some().then_some(&self.entropy)).collect()
     }
 
     /// The same tensors.
     pub fn share(&self) -> TokenOutputs {
         let [logprobs, entropy, slope] = [&self.logprobs, &self.entropy, &self.slope].map(Tensor::shallow_clone);
-        TokenOutputs { logprobs, entropy, slope }
+        let bend = self.bend.as_ref().map(|(cross, square)| (cross.shallow_clone(), square.shallow_clone()));
+        TokenOutputs { logprobs, entropy, slope, bend }
+    }
+
+    /// The norm of the gradient of a loss by the logits of each token, `[tokens]`, given its gradients by the log-probabilities and by the entropies.
+    pub fn logit_grad(&self, by: &Tensor, by_entropy: Option<&Tensor>) -> Tensor {
+        match (&self.bend, by_entropy) {
+            (Some((cross, square)), Some(entropy)) => {
+                let sum = (by * &self.slope).square() + by * entropy * cross * 2.0 + entropy.square() * square;
+                sum.clamp_min(0.0).sqrt()
+            }
+            _ => by.abs() * &self.slope,
+        }
     }
 }
 
 /// Of each row of `logits` `[choices, vocabulary]` what its token of `target` is at the row's temperature, among those that `mask`, which is
-/// added, leaves.
-pub fn chosen(mut logits: Tensor, target: &Tensor, temperatures: &[f32], mask: Option<Tensor>) -> TokenOutputs {
+/// added, leaves; with `bends` gradients can be taken of the entropy as well.
+pub fn chosen(mut logits: Tensor, target: &Tensor, temperatures: &[f32], mask: Option<Tensor>, bends: bool) -> TokenOutputs {
     if temperatures.iter().any(|&temperature| temperature != 1.0) {
         logits = tempered(&logits, temperatures);
     }
@@ -38,14 +58,22 @@ pub fn chosen(mut logits: Tensor, target: &Tensor, temperatures: &[f32], mask: O
     let all = logits.log_softmax(-1, None);
     let target = target.unsqueeze(1);
     let logprobs = all.gather(1, &target, false).squeeze_dim(1);
-    let (entropy, slope) = tch::no_grad(|| {
+    let entropy_of = || -(all.exp() * &all).sum_dim_intlist(-1, false, None);
+    let entropy = if bends { entropy_of() } else { tch::no_grad(entropy_of) };
+    let (slope, bend) = tch::no_grad(|| {
         let shares = all.exp();
-        let entropy = -(&shares * &all).sum_dim_intlist(-1, false, None);
+        let divisors = Tensor::from_slice(temperatures).to_device(logits.device());
         // The others' shares, and not all less the chosen one's: little is lost where that is nearly 1.
         let others = shares.scatter_value(1, &target, 0.0).square().sum_dim_intlist(-1, false, None);
-        (entropy, (logprobs.expm1().square() + others).sqrt() / Tensor::from_slice(temperatures).to_device(logits.device()))
+        let bend = bends.then(|| {
+            let slopes = -(&shares * (&all + entropy.unsqueeze(1))) / divisors.unsqueeze(1);
+            let mean = (&shares * &slopes).sum_dim_intlist(-1, false, None);
+            let cross = (slopes.gather(1, &target, false).squeeze_dim(1) - mean) / &divisors;
+            (cross, slopes.square().sum_dim_intlist(-1, false, None))
+        });
+        ((logprobs.expm1().square() + others).sqrt() / divisors, bend)
     });
-    TokenOutputs { logprobs, entropy, slope }
+    TokenOutputs { logprobs, entropy, slope, bend }
 }
 
 /// Each row of `logits` `[choices, vocabulary]` divided by its own temperature.
@@ -69,7 +97,7 @@ mod tests {
         let logits = Tensor::from_slice(&rows).view([4, 3]).set_requires_grad(true);
         let mask = Tensor::from_slice(&[0.0; 9].into_iter().chain([0.0, NEVER as f32, 0.0]).collect::<Vec<f32>>()).view([4, 3]);
         let target = Tensor::from_slice(&[1i64, 0, 0, 2]);
-        let outputs = chosen(logits.shallow_clone(), &target, &[1.0, 0.7, 1.0, 2.0], Some(mask));
+        let outputs = chosen(logits.shallow_clone(), &target, &[1.0, 0.7, 1.0, 2.0], Some(mask), true);
         let by = Tensor::run_backward(&[outputs.logprobs.sum(None)], &[&logits], false, false).remove(0);
         let norms = values(&by.square().sum_dim_intlist(-1, false, None).sqrt());
         let slopes = values(&outputs.slope);
@@ -77,6 +105,13 @@ mod tests {
         // Autograd takes a share of nearly 1 off 1, and loses three digits.
         assert!(slopes.iter().zip(&norms).all(|(slope, norm)| (slope / norm - 1.0).abs() < 1e-3), "{slopes:?} {norms:?}");
         assert!(slopes[2] > 2e-4 && slopes[2] < 2.1e-4);
+        // The loss -0.5 ln p - 0.3 H of each token, its whole gradient by autograd.
+        let outputs = chosen(logits.shallow_clone(), &target, &[1.0, 0.7, 1.0, 2.0], None, true);
+        let loss: Tensor = &outputs.logprobs * -0.5 - &outputs.entropy * 0.3;
+        let by = Tensor::run_backward(&[loss.sum(None)], &[&logits], false, false).remove(0);
+        let norms = values(&by.square().sum_dim_intlist(-1, false, None).sqrt());
+        let found = values(&outputs.logit_grad(&Tensor::from_slice(&[-0.5f32; 4]), Some(&Tensor::from_slice(&[-0.3f32; 4]))));
+        assert!(found.iter().zip(&norms).all(|(found, norm)| (found - norm).abs() < 1e-3 * norm + 1e-6), "{found:?} {norms:?}");
     }
 
     /// Logits (1, 0), drawn at 0.5 and at 2, learnt from with the weights that drew them: every ratio is 1. With 1 in place of 0.5 the ratios

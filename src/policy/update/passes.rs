@@ -262,14 +262,20 @@ impl Pass {
 
     /// What the net makes of each response token of the rows: at `temperature`, or each row at its own.
     pub fn logprobs(&self, net: &Net, rows: &[TrainingRow], temperature: Option<f32>) -> TokenOutputs {
+        self.outputs_of(net, rows, temperature, false)
+    }
+
+    /// As [`Pass::logprobs`]; with `bends` gradients can be taken of the entropies as well.
+    pub fn outputs_of(&self, net: &Net, rows: &[TrainingRow], temperature: Option<f32>, bends: bool) -> TokenOutputs {
         if let Some(running) = net.running() {
-            return self.traced(running, rows, temperature, false).outputs;
+            return self.traced(running, rows, temperature, Traced::Only).outputs;
         }
         let device = net.device();
         let tokens: usize = self.rows.iter().map(|&row| rows[row].len()).sum();
         let none = Tensor::zeros([tokens as i64], (Kind::Float, device));
         if !self.learns() {
-            return TokenOutputs { logprobs: none.copy(), entropy: none.copy(), slope: none };
+            let bend = bends.then(|| (none.copy(), none.copy()));
+            return TokenOutputs { logprobs: none.copy(), entropy: none.copy(), slope: none, bend };
         }
         let tensor = |values: &[i64]| indices(values, device);
         let (mut to, mut target, mut token) = (Vec::new(), Vec::new(), 0);
@@ -291,11 +297,23 @@ impl Pass {
             token += rows[row].len();
         }
         let mask = restricted.then(|| Tensor::from_slice(&mask).view([-1, vocab as i64]).to_device(device));
-        let TokenOutputs { logprobs, entropy, slope } = chosen(self.outputs(net), &tensor(&target), &temperatures, mask);
+        let TokenOutputs { logprobs, entropy, slope, bend } = chosen(self.outputs(net), &tensor(&target), &temperatures, mask, bends);
         let to = tensor(&to);
         let spread = |values: &Tensor| none.index_copy(0, &to, values);
-        TokenOutputs { logprobs: spread(&logprobs), entropy: spread(&entropy), slope: spread(&slope) }
+        let bend = bend.map(|(cross, square)| (spread(&cross), spread(&square)));
+        TokenOutputs { logprobs: spread(&logprobs), entropy: spread(&entropy), slope: spread(&slope), bend }
     }
+}
+
+/// What is to be had of a pass that is computed row by row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traced {
+    /// Figures alone.
+    Only,
+    /// Gradients by the log-probabilities.
+    Learning,
+    /// And by the entropies.
+    WithEntropy,
 }
 
 /// What a pass computed row by row: one value a response token, and the way back.
@@ -315,8 +333,9 @@ enum TracedTokens {
 }
 
 impl Pass {
-    /// As [`Pass::logprobs`], for a model that computes row by row; with `learns` it can be differentiated.
-    pub fn traced(&self, running: &AdaptedEngine, rows: &[TrainingRow], temperature: Option<f32>, learns: bool) -> TracedPass {
+    /// As [`Pass::logprobs`], for a model that computes row by row.
+    pub fn traced(&self, running: &AdaptedEngine, rows: &[TrainingRow], temperature: Option<f32>, what: Traced) -> TracedPass {
+        let (learns, bends) = (what != Traced::Only, what == Traced::WithEntropy);
         let tokens: usize = self.rows.iter().map(|&row| rows[row].len()).sum();
         let (mut choices, mut to, mut before) = (Vec::new(), Vec::new(), 0);
         for &row in &self.rows {
@@ -333,17 +352,20 @@ impl Pass {
             before += rows[row].len();
         }
         let (mut logprobs, mut entropy, mut slope) = (vec![0f32; tokens], vec![0f32; tokens], vec![0f32; tokens]);
+        let (mut cross, mut square) = (vec![0f32; tokens], vec![0f32; tokens]);
         let tape = self.learns().then(|| Tape::new(running, &self.trie, &self.output_nodes, learns));
         if let Some(tape) = &tape {
-            let figures = tape.figures(&choices);
+            let figures = tape.figures(&choices, bends);
             for (i, &to) in to.iter().enumerate() {
                 (logprobs[to], entropy[to], slope[to]) = (figures.logprobs[i], figures.entropies[i], figures.slopes[i]);
+                (cross[to], square[to]) = figures.bends[i];
             }
         }
         let outputs = TokenOutputs {
             logprobs: Tensor::from_slice(&logprobs).set_requires_grad(learns),
-            entropy: Tensor::from_slice(&entropy),
+            entropy: Tensor::from_slice(&entropy).set_requires_grad(bends),
             slope: Tensor::from_slice(&slope),
+            bend: bends.then(|| (Tensor::from_slice(&cross), Tensor::from_slice(&square))),
         };
         TracedPass { outputs, tape, tokens: TracedTokens::Choices(choices, to) }
     }
@@ -359,13 +381,15 @@ impl Pass {
 }
 
 impl TracedPass {
-    /// The gradient of `loss`, made of the outputs, by the adapters' weights, `[weights]`, and by each output.
-    pub fn gradient(&self, loss: &Tensor) -> Option<(Tensor, Tensor)> {
+    /// The gradient of `loss`, made of the outputs, by the adapters' weights, `[weights]`, and by each output: log-probabilities or values, and entropies where the
+    /// loss has them in it.
+    pub fn gradient(&self, loss: &Tensor) -> Option<(Tensor, Vec<Tensor>)> {
         let tape = self.tape.as_ref()?;
-        let by_output = Tensor::run_backward(&[loss], &[&self.outputs.logprobs], false, false).remove(0);
-        let by = values(&by_output);
+        let by_outputs = Tensor::run_backward(&[loss], &self.outputs.differentiable(), false, false);
+        let by = values(&by_outputs[0]);
+        let by_entropy = by_outputs.get(1).map_or_else(|| vec![0.0; by.len()], values);
         let gradient = match &self.tokens {
-            TracedTokens::Choices(choices, to) => tape.back(choices, &to.iter().map(|&to| by[to]).collect::<Vec<f32>>()),
+            TracedTokens::Choices(choices, to) => tape.back(choices, &to.iter().map(|&to| (by[to], by_entropy[to])).collect::<Vec<_>>()),
             TracedTokens::States(states) => {
                 // Tokens of several rows may have one state.
                 let mut sums = vec![0.0; states.iter().max().map_or(0, |most| most + 1)];
@@ -373,7 +397,7 @@ impl TracedPass {
                 tape.values_back(&sums)
             }
         };
-        Some((Tensor::from_slice(&gradient), by_output))
+        Some((Tensor::from_slice(&gradient), by_outputs))
     }
 }
 

@@ -151,10 +151,10 @@ fn only_where_read() -> Value {
     let acted = ["ratio", "old", "truncate", "dual_clip", "mask_below", "mask_unit", "mask_from"];
     json!([
         { "if": equals("objective", "sft"), "then": unread(&acted) },
-        { "if": equals("objective", "value"), "then": unread(&[&acted[..], &["tokens"]].concat()) },
+        { "if": equals("objective", "value"), "then": unread(&[&acted[..], &["tokens", "entropy"]].concat()) },
         { "if": equals("objective", "reinforce"),
           "then": { "allOf": [
-              unread(&[&acted[..], &["clip", "clip_high", "kl_kind"]].concat()),
+              unread(&[&acted[..], &["clip", "clip_high", "kl_kind", "entropy"]].concat()),
               { "properties": { "aggregation": { "enum": ["seq_mean_token_sum", "seq_mean_token_mean"] } }, "required": ["aggregation"] },
           ] },
           "else": unread(&["beta"]) },
@@ -224,6 +224,9 @@ pub struct UpdateSettings {
     /// Weight of the divergence from the reference model.
     #[schemars(range(min = 0.0))]
     pub kl: f64,
+    /// Weight of an entropy bonus: so many times the entropy of what each token was drawn from, in nats, is taken off its loss.
+    #[schemars(range(min = 0.0))]
+    pub entropy: f64,
     /// How that divergence is estimated.
     pub kl_kind: KlKind,
     /// The reference model; the same model as it was when the run began when left out.
@@ -340,6 +343,7 @@ impl Default for UpdateSettings {
             expectile: 0.5,
             beta: 1.0,
             kl: 0.0,
+            entropy: 0.0,
             kl_kind: KlKind::K3,
             reference: None,
             aggregation: Aggregation::TokenMean,

@@ -93,7 +93,7 @@ impl PassTokens<'_> {
     fn logprobs(&self) -> TokenOutputs {
         match self.traced {
             Some(TracedPass { outputs, .. }) => outputs.share(),
-            None => self.pass.logprobs(self.net, &self.batch.rows, self.batch.settings.at()),
+            None => self.pass.outputs_of(self.net, &self.batch.rows, self.batch.settings.at(), self.batch.settings.entropy != 0.0),
         }
     }
 
@@ -148,6 +148,9 @@ impl PassTokens<'_> {
             }
             None => tch::no_grad(|| loss::moved(&new, &acted)),
         };
+        if settings.entropy != 0.0 {
+            loss = loss.g_sub(&(&outputs.entropy * settings.entropy));
+        }
         Terms { loss, kl, clipped, ratio, masked, outputs }
     }
 
