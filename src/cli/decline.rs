@@ -136,7 +136,7 @@ impl Decline {
             return (!risen).then(|| {
                 format!(
                     "`{node}`: the entropy of the policy fell from {:.3} to {:.3} nats ({last}), and success did not rise with it ({} to {}): it tries \
-                     hardly anything else any more; a smaller `lr`, fewer `epochs` or a larger `kl` keep it from that",
+                     hardly anything else any more; a smaller `lr`, fewer `epochs`, a larger `kl` or an `entropy` bonus keep it from that",
                     first.mean(),
                     last.mean(),
                     percent(before.mean()),
