@@ -121,8 +121,9 @@ pub const COLUMNS: &[Column] = &[
     column("bare_tokens", Kind::U32List, "the prompt's tokens without what was retrieved; empty where nothing was"),
     column("call", Kind::U64, "the call of an agent program that the row answers: its name within the episode, a hash of what it goes on from and what it adds; 0 in rows that answer no call"),
     column("called", Kind::Text, "the model that an agent program named in its call; empty unless a program calls"),
+    column("answered_by", Kind::Text, "the model that answered, where calls of an agent program may name several (`by_name`); empty in rows of other nodes"),
     column("parent", Kind::U64, "the call that this one goes on from, token by token; 0 where it begins a conversation"),
-    column("fork", Kind::Text, "why a call doesn't go on from the one before, or goes on from one that another goes on from: edited, compacted, sub_agent, again, or retokenised (the template writes earlier messages anew); else empty"),
+    column("fork", Kind::Text, "why a call doesn't go on from the one before, or goes on from one that another goes on from: edited, compacted, sub_agent, again, or retokenised (the template writes earlier messages anew, or another model answered the one before); else empty"),
     column("left_out", Kind::U32, "how many of the oldest turns the prompt's history leaves out to have no more than `prompt_tokens`; of a conversation, how many it has begun anew without"),
     column("kept", Kind::Text, "with the last turn of an attempt and with its reflection: the note for the next attempt's prompt"),
     column("outcome", Kind::Text, "with the last turn of an episode: what the environment showed after it"),
@@ -184,6 +185,7 @@ pub const COLUMNS: &[Column] = &[
 pub const REASONS: &[(&str, &str)] = &[
     ("singleton", "nobody to compare it with (`singleton: drop`)"),
     ("dropped_equal_rewards", "its group's values are all equal, so that nothing can be learnt from comparing them (`equal: drop`)"),
+    ("other_model", "another model answered it, and learns from it (`by_name` of the agent)"),
     ("empty", "its response has no token"),
     ("invalid", "its action could not be carried out (`invalid: drop`)"),
     ("truncated", "a turn of an episode that was cut before its end (`truncated: drop`)"),
@@ -213,6 +215,9 @@ pub const ERRORS: [&str; 10] = ["iteration", "task", "sample", "attempt", "turn"
 
 /// What the name of a column begins with that has a tagged part of an answer: the tag follows. Which there are an agent says.
 pub const PART: &str = "answer_";
+
+/// The column that says which of several models answered.
+pub const ANSWERED_BY: &str = "answered_by";
 
 /// What the name of a column begins with that has the score of a text: the target's name follows. Which there are `score` says.
 pub const SCORE: &str = "score_";

@@ -4,6 +4,7 @@
 
 use super::checks::agents;
 use super::episodes::attempts::{Attempts, IterationProgress};
+use super::episodes::by_name;
 use super::episodes::inputs::newest;
 use super::games::unmeasurable;
 use super::memories::reading;
@@ -137,6 +138,10 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     wrong.extend(agents::wrong(node, pipeline, &with.play.agent, Actor::Policy, with.attempts > 1));
     wrong.extend(with.reflect.as_ref().and_then(|reflect| agents::question(node, &["reflect"], &reflect.agent).err()));
     wrong.extend(reading::wrong(node, pipeline, &with.play.agent, &["weights"]));
+    if with.reflect.is_some() && !with.play.agent.by_name.is_empty() {
+        let message = "attempts of several models are not reflected on: the version that would reflect isn't known";
+        wrong.push(Wrong::in_node(node, &["with", "reflect"], message).help("leave `reflect` out, or `by_name`"));
+    }
     wrong
 }
 
@@ -203,12 +208,14 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
     let play = Play { agent, actor: Actor::Policy, sampling, join: false, retry };
     let (shared, id, last) = (ctx.shared.clone(), node.id.clone(), ctx.iterations);
     let weights = port(&ports, "weights");
-    let trained = weights.is_some();
+    let (names, named) = by_name::edges(&with.play.agent, &ports);
+    let (weighed, at_memory) = (weights.is_some(), 1 + named.len());
+    let trained = weighed || !named.is_empty();
     let learns = super::trained(&ctx.pipeline, &with.play.agent.model);
     // Where nothing is trained, iterations come by themselves.
     let clock = || source::iterations(&format!("the iterations of {}", node.id), scope, ctx, tick);
     let first = (weights.unwrap_or_else(clock), Route::All);
-    let memories: Vec<_> = reading::edges(&sources, &ports).into_iter().map(|edge| (edge, Route::All)).collect();
+    let further: Vec<_> = named.into_iter().chain(reading::edges(&sources, &ports)).map(|edge| (edge, Route::All)).collect();
     let mut attempts = Attempts {
         sampler: Sampler::new(policy, play, Worlds::new(programs), seed)?.reading(sources),
         samples: with.samples,
@@ -223,11 +230,12 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
         now: IterationProgress::default(),
     };
     let mut version = 0;
-    let inputs = std::iter::once(first).chain(memories).collect();
+    let inputs = std::iter::once(first).chain(further).collect();
     let shape = Stage { name: node.id.clone(), inputs, begins: true, place: Place::Thread };
     Ok(stage(shape, ctx, move |iteration, rows| {
-        version = newest(version, rows.first().filter(|_| trained && learns))?;
-        reading::begin(attempts.sampler.sources(), &rows[1..], seed)?;
+        version = newest(version, rows.first().filter(|_| weighed && learns))?;
+        by_name::renew(&mut attempts.sampler, &names, &rows[1..at_memory])?;
+        reading::begin(attempts.sampler.sources(), &rows[at_memory..], seed)?;
         // The weights of the last update are there once iterations are over; untrained ones have been measured by then.
         let over = iteration >= last;
         let due = if over { trained } else { iteration % with.every == 0 };

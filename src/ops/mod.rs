@@ -41,7 +41,7 @@ use crate::policy::ModelSettings;
 use crate::rollout::agent::{Agent, PromptLayout};
 use crate::rollout::context::PassageSlot;
 use crate::row;
-use checks::{acting, foreign_weights, heads, served, shared, update_order};
+use checks::{acting, by_name, foreign_weights, heads, served, shared, update_order};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -216,6 +216,7 @@ fn wrong(pipeline: &Pipeline, applies: fn(Role) -> bool) -> Vec<Wrong> {
     mistakes.extend(pipeline.models.keys().flat_map(|model| update_order::wrong(pipeline, model)));
     mistakes.extend(heads::wrong(pipeline));
     mistakes.extend(checks::remote::wrong(pipeline));
+    mistakes.extend(by_name::readers(pipeline));
     mistakes.extend(sizes::wrong(pipeline));
     mistakes.extend(served::wrong(pipeline));
     mistakes.extend(shared::wrong(pipeline));

@@ -8,6 +8,7 @@
 use super::checks::agents;
 use super::checks::placement::{self, RolloutNeeds};
 use super::episodes::attempts::{Attempts, IterationProgress};
+use super::episodes::by_name;
 use super::episodes::figures;
 use super::episodes::inputs::{names, newest};
 use super::episodes::reward_chain::{weighed, weighing};
@@ -179,10 +180,13 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let (dealt, broadcast) = if groups.is_some() { (Route::One, Route::One) } else { (Route::Deal, Route::All) };
     let mut inputs = vec![(must(&ports, "tasks")?, dealt)];
     let weights = port(&ports, "weights").map(|edge| (edge, broadcast.clone()));
-    let (at_weights, at_memory) = (1, 1 + usize::from(weights.is_some()));
+    let (models, named) = by_name::edges(&with.play.agent, &ports);
+    let (at_weights, at_named) = (1, 1 + usize::from(weights.is_some()));
+    let at_memory = at_named + named.len();
+    let named = named.into_iter().map(|edge| (edge, broadcast.clone()));
     let sources = reading::sources(node, &with.play.agent, ctx);
     let memories = reading::edges(&sources, &ports).into_iter().map(|edge| (edge, broadcast.clone()));
-    inputs.extend(weights.into_iter().chain(memories));
+    inputs.extend(weights.into_iter().chain(named).chain(memories));
     let (shared, seed, id) = (ctx.shared.clone(), ctx.seed, node.id.clone());
     let mut sampler = Sampler::new(policy, with.play_settings(), Worlds::new(shared.programs.clone()), draws(node, ctx))?.reading(sources);
     let weighing: Vec<Node> = weighing(node, &ctx.pipeline).into_iter().cloned().collect();
@@ -190,7 +194,8 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let mut version = 0;
     let learns = trained(&ctx.pipeline, &with.play.agent.model);
     Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread }, ctx, move |iteration, rows| {
-        version = newest(version, rows.get(at_weights).filter(|_| learns && at_memory > at_weights))?;
+        version = newest(version, rows.get(at_weights).filter(|_| learns && at_named > at_weights))?;
+        by_name::renew(&mut sampler, &models, &rows[at_named..at_memory])?;
         reading::begin(sampler.sources(), &rows[at_memory..], mix(mix(seed, iteration), text(&id)))?;
         if let Some(queried) = reading::figure(sampler.sources()) {
             shared.measure(iteration, &id, "memory", queried);

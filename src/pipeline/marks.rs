@@ -17,7 +17,7 @@ pub const TEMPLATE: &str = "template";
 /// A text in settings that names something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// Where it stands in the settings: keys, and positions in lists. The last key says in which role: `model`, `critic`.
+    /// Where it stands in the settings: keys, and positions in lists. The last key says in which role: `model`, `critic`, `by_name`.
     pub path: Vec<String>,
     /// What its schema says that it names.
     pub mark: String,
@@ -28,7 +28,7 @@ pub struct Named {
 impl Named {
     /// The setting's own key.
     pub fn role(&self) -> &str {
-        self.path.last().map_or("", String::as_str)
+        self.path.iter().rev().find(|step| step.parse::<usize>().is_err()).map_or("", String::as_str)
     }
 }
 

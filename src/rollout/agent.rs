@@ -50,6 +50,11 @@ pub struct Agent {
     /// The model that acts, or whose tokens an expert's actions are written in.
     #[schemars(extend("x-names" = "model"))]
     pub model: String,
+    /// Models that answer the calls of an agent program that name them; `model` answers all others. Each learns from the rows that it
+    /// answered. An input of the node by the model's name gives the update whose weights answer: `inputs: { coder: { after: update_coder } }`.
+    #[serde(default)]
+    #[schemars(extend("items" = { "type": "string", "x-names": "model" }))]
+    pub by_name: Vec<String>,
     /// What it reads: a template of your own, or a file with one (the guide lists its variables). Where it plays also `board` (the context and the
     /// observation: for small policies trained from nothing), which it is unless given, or `full` (the rules, the context, the last turns, the
     /// observation and the admissible actions: for policies that can read). Where it reflects, a short one of our own unless given.
@@ -169,9 +174,10 @@ impl Agent {
         self.answer.iter().flatten().filter(|part| part.tag != ACTION)
     }
 
-    /// The columns of those parts.
+    /// The columns of those parts, and the one that says which of several models answered.
     pub fn columns(&self) -> Vec<String> {
-        self.parts().map(|part| format!("{}{}", row::PART, part.tag)).collect()
+        let parts = self.parts().map(|part| format!("{}{}", row::PART, part.tag));
+        parts.chain((!self.by_name.is_empty()).then(|| row::ANSWERED_BY.to_owned())).collect()
     }
 
     /// The texts of those parts in an answer, in order; empty where one is missing.

@@ -3,7 +3,7 @@
 use super::agent::Agent;
 use super::context::{words, Passage, PassageSlot};
 use super::conversation::{plain, standing, unread, TurnContext};
-use super::episode::{PromptMemory, Turn};
+use super::episode::{Answerer, PromptMemory, Turn};
 use crate::env::{Call, Cause, Fault};
 use crate::policy::Tokenizer;
 use serde_json::{json, Value};
@@ -19,6 +19,8 @@ pub type CallPrompt = (Vec<u32>, PromptMemory, String);
 pub struct CallWriter<'a> {
     pub agent: &'a Agent,
     pub tokenizer: &'a Tokenizer,
+    /// The model that answers, where there are several.
+    pub answered_by: &'a Option<Answerer>,
     /// Whether its model can be told of a call's tools.
     pub tools: bool,
     /// Whether a memory is queried in this iteration.
@@ -33,14 +35,16 @@ impl CallWriter<'_> {
     /// If the template refuses the messages, the model can't be told of the tools, or the prompt has more tokens than allowed.
     pub fn ask(&self, now: &TurnContext, call: &Call, passages: &[Passage]) -> Result<CallPrompt, Fault> {
         if !self.tools && !call.tools.is_empty() {
-            let model = &self.agent.model;
+            let model = self.answered_by.as_ref().map_or(&self.agent.model, |(model, _)| model);
             let text = format!(
                 "its call has tools, and `{model}`, which a server runs (`openai`), is asked without them: name a model with `load`"
             );
             return Err(Fault::new(Cause::Prompt, text));
         }
         let before = call.on.and_then(|on| now.episode.turns.iter().find(|turn| turn.call == on));
-        let further = before.map(|before| self.further(before, call, passages)).transpose()?.flatten();
+        // The tokens that another model read and wrote are that model's.
+        let own = before.filter(|before| before.answered_by == *self.answered_by);
+        let further = own.map(|before| self.further(before, call, passages)).transpose()?.flatten();
         let retokenised = before.is_some() && further.is_none() && call.fork.is_empty();
         let (tokens, memory) = further.map_or_else(|| self.whole(call, passages), Ok)?;
         match self.agent.prompt_tokens.filter(|most| tokens.len() > *most) {
@@ -143,7 +147,7 @@ mod tests {
     fn a_call_goes_on_from_the_tokens_of_the_one_before() {
         let agent: Agent = serde_json::from_value(json!({ "model": "a", "max_turns": 9, "prompt_tokens": 40 })).unwrap();
         let tokenizer = Tokenizer::bytes();
-        let writer = CallWriter { agent: &agent, tokenizer: &tokenizer, tools: true, queried: true };
+        let writer = CallWriter { agent: &agent, tokenizer: &tokenizer, answered_by: &None, tools: true, queried: true };
         let start = EpisodeStart { task: "t".into(), sample: 0, attempt: 0, memory: String::new(), iteration: 1, version: 0 };
         let mut episode = Episode::new(start);
         let view = view();

@@ -109,6 +109,7 @@ mod tests {
                     action: String::new(),
                     unread: None,
                     fork: String::new(),
+                    answered_by: None,
                     parts: vec![],
                     response: Response::default(),
                 };

@@ -63,6 +63,9 @@ impl Phase {
     }
 }
 
+/// A model, and the version of its weights.
+pub type Answerer = (String, u64);
+
 /// The memory entries in a prompt, and the turns it had to leave out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PromptMemory {
@@ -137,6 +140,8 @@ pub struct Turn {
     pub call: u64,
     /// The model that it named.
     pub called: String,
+    /// The model that answered and the version of its weights, where calls may name several; else the agent's, with the episode's version.
+    pub answered_by: Option<Answerer>,
     pub parent: u64,
     pub fork: String,
 }
@@ -177,6 +182,8 @@ pub struct Move {
     pub unread: Option<Invalid>,
     /// Why the prompt doesn't go on from the tokens of the turn before, where a program calls.
     pub fork: String,
+    /// As of [`Turn`].
+    pub answered_by: Option<Answerer>,
     /// The texts of its other tagged parts.
     pub parts: Vec<String>,
     /// The response.
@@ -256,7 +263,7 @@ impl Episode {
     /// # Errors
     /// If a program calls once more after the last turn allowed, or rewards a call that it didn't make: no reward follows from a failure.
     pub fn took(&mut self, step: Move, view: EpisodeView, last: bool, parallel: bool) -> Result<Option<String>, Fault> {
-        let Move { request, prompt_memory, action, unread, fork, parts, response } = step;
+        let Move { request, prompt_memory, action, unread, fork, answered_by, parts, response } = step;
         let Some(before) = self.view.take() else { return Ok(None) };
         let after = &view.step;
         // What a program's episode ends with is its last turn's, whichever that is.
@@ -285,6 +292,7 @@ impl Episode {
             seed: request.seed,
             call,
             called,
+            answered_by,
             parent,
             fork,
         });
@@ -350,6 +358,7 @@ mod tests {
                 action: String::new(),
                 unread,
                 fork: String::new(),
+                answered_by: None,
                 parts: vec![],
                 response,
             };

@@ -234,6 +234,7 @@ fn turn(episode: &Transcript, i: usize, line: String) -> Turn {
         seed: 0,
         call: 0,
         called: String::new(),
+        answered_by: None,
         parent: 0,
         fork: String::new(),
     }

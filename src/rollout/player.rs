@@ -7,7 +7,7 @@ use super::branches::{Brancher, Chosen};
 use super::calling::CallWriter;
 use super::context::{ContextSource, Moment, Passage};
 use super::conversation::{PromptWriter, TurnContext};
-use super::episode::{Episode, PromptMemory};
+use super::episode::{Answerer, Episode, PromptMemory};
 use super::error::RolloutError;
 use super::prompt::AgentPrompt;
 use super::rank::Ranker;
@@ -15,6 +15,7 @@ use super::retry::RetryPolicy;
 use super::settings::Actor;
 use crate::env::{Cause, EpisodeView, Fault, Task, Worlds};
 use crate::policy::{Policy, Reply, Request, Sampling, Tally, Tokenizer};
+use crate::row::RowError;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -58,15 +59,33 @@ impl<'a> LiveEpisode<'a> {
 /// or why there can't be one.
 pub type TurnRequest = Result<(Request, PromptMemory, String), Fault>;
 
+/// A model that writes.
+struct Writer {
+    encoder: ActionEncoder,
+    /// Whether it can be told of tools.
+    tools: bool,
+    /// Of a model that calls name: the version of its weights.
+    version: u64,
+}
+
+impl Writer {
+    fn new(policy: &Policy, model: &str) -> Result<Writer, RolloutError> {
+        let encoder = ActionEncoder::new(policy.tokenizer(model)?);
+        // A model that a server runs has no vocabulary to be saved, and is sent messages alone.
+        let tools = !encoder.tokenizer().files().is_empty();
+        Ok(Writer { encoder, tools, version: 0 })
+    }
+}
+
 /// Chooses the actions in running episodes.
 pub struct Player {
     policy: Policy,
     play: Play,
     prompt: AgentPrompt,
     seed: u64,
-    encoder: ActionEncoder,
-    /// Whether the model can be told of tools.
-    tools: bool,
+    own: Writer,
+    /// The models that answer the calls that name them.
+    by_name: BTreeMap<String, Writer>,
     pace: Duration,
     /// The critic that ranks actions, if there is one.
     ranker: Option<Ranker>,
@@ -83,15 +102,15 @@ impl Player {
     /// can't rank what it writes.
     pub fn new(policy: Policy, play: Play, seed: u64) -> Result<Player, RolloutError> {
         let (agent, model) = (&play.agent, &play.agent.model);
-        let (encoder, prompt) = (ActionEncoder::new(policy.tokenizer(model)?), AgentPrompt::new(agent)?);
+        let (own, prompt) = (Writer::new(&policy, model)?, AgentPrompt::new(agent)?);
+        let named = |name: &String| Ok((name.clone(), Writer::new(&policy, name)?));
+        let by_name = agent.by_name.iter().map(named).collect::<Result<_, RolloutError>>()?;
         let settings = agent.rank.clone().unwrap_or_default();
         let by = |critic: &String| Ranker::new(&policy, (model, play.sampling.divisor()), critic, settings);
         let ranker = agent.critic.as_ref().map(by).transpose()?;
         let brancher = agent.branches.as_ref().map(|branches| Brancher::new(&policy, model, branches)).transpose()?;
-        // A model that a server runs has no vocabulary to be saved, and is sent messages alone.
-        let tools = !encoder.tokenizer().files().is_empty();
         let (sources, passages) = Default::default();
-        Ok(Player { policy, play, prompt, seed, encoder, tools, pace: LEAST_PACE, ranker, brancher, sources, passages })
+        Ok(Player { policy, play, prompt, seed, own, by_name, pace: LEAST_PACE, ranker, brancher, sources, passages })
     }
 
     /// The same with these sources of context.
@@ -120,9 +139,30 @@ impl Player {
         chosen || self.prompt.asks("actions")
     }
 
-    /// The tokenizer of the model.
+    /// The tokenizer of the agent's model.
     pub fn tokenizer(&self) -> &Tokenizer {
-        self.encoder.tokenizer()
+        self.own.encoder.tokenizer()
+    }
+
+    /// The tokenizer of the model that answers.
+    pub fn tokenizer_of(&self, answerer: &Option<Answerer>) -> &Tokenizer {
+        let named = answerer.as_ref().and_then(|(model, _)| self.by_name.get(model));
+        named.unwrap_or(&self.own).encoder.tokenizer()
+    }
+
+    /// Takes the versions of the weights that models called by name answer with from now on, from what was the version of each.
+    pub fn renew(&mut self, mut newest: impl FnMut(&str, u64) -> Result<u64, RowError>) -> Result<(), RowError> {
+        for (name, writer) in &mut self.by_name {
+            writer.version = newest(name, writer.version)?;
+        }
+        Ok(())
+    }
+
+    /// The model that answers this episode's call, where there are several.
+    pub fn answerer(&self, live: &LiveEpisode) -> Option<Answerer> {
+        let call = live.view.extras.call.as_ref().filter(|_| !self.by_name.is_empty())?;
+        let named = self.by_name.get_key_value(&call.model).map(|(name, writer)| (name.clone(), writer.version));
+        Some(named.unwrap_or_else(|| (self.play.agent.model.clone(), live.episode.start.version)))
     }
 
     /// How long to wait for further environments once one has answered: as long as the policy's last batch took, so that waiting costs no
@@ -143,20 +183,23 @@ impl Player {
             }
             if let Some(call) = &live.view.extras.call {
                 let seed = live.episode.start.seed_of_call(self.seed, call.id);
-                let (agent, tokenizer) = (&self.play.agent, self.encoder.tokenizer());
-                let writer = CallWriter { agent, tokenizer, tools: self.tools, queried };
+                let answered_by = &self.answerer(live);
+                let writes = self.by_name.get_mut(&call.model).unwrap_or(&mut self.own);
+                let (agent, tokenizer) = (&self.play.agent, writes.encoder.tokenizer());
+                let writer = CallWriter { agent, tokenizer, answered_by, tools: writes.tools, queried };
                 let turn = TurnContext { episode: live.episode, view: live.view, rules: "" };
                 let asked = writer.ask(&turn, call, &passages);
                 // A call may name the answers that it can have.
-                let choices = live.view.actions.iter().map(|action| self.encoder.closed(action)).collect();
+                let choices = live.view.actions.iter().map(|action| writes.encoder.closed(action)).collect();
                 requests.push(asked.map(|(prompt, memory, fork)| (Request { prompt, seed, choices }, memory, fork)));
                 continue;
             }
             let rules = if self.prompt.asks("rules") { worlds.rules(&live.task.game)? } else { String::new() };
             let constrained = self.play.agent.decode == Decode::Constrained;
-            let choices = if constrained { live.view.actions.iter().map(|action| self.encoder.closed(action)).collect() } else { vec![] };
+            let choices =
+                if constrained { live.view.actions.iter().map(|action| self.own.encoder.closed(action)).collect() } else { vec![] };
             let seed = live.episode.start.seed(self.seed, live.episode.turn());
-            let teller = PromptWriter { agent: &self.play.agent, prompt: &self.prompt, tokenizer: self.encoder.tokenizer(), queried };
+            let teller = PromptWriter { agent: &self.play.agent, prompt: &self.prompt, tokenizer: self.own.encoder.tokenizer(), queried };
             let turn = TurnContext { episode: live.episode, view: live.view, rules: &rules };
             let asked = teller.ask(&turn, &passages);
             requests.push(asked.map(|(prompt, prompt_memory)| (Request { prompt, seed, choices }, prompt_memory, String::new())));
@@ -171,7 +214,7 @@ impl Player {
             // A try of an episode that is played again begins anew, and has the same.
             let due: Vec<&LiveEpisode> = live.iter().filter(|live| !source.once() || live.episode.turn() == 0).collect();
             let moments: Vec<Moment> = due.iter().map(|live| live.moment()).collect();
-            let passages = source.contribute(&moments, self.encoder.tokenizer())?;
+            let passages = source.contribute(&moments, self.own.encoder.tokenizer())?;
             self.passages.extend(due.iter().map(|live| (place, live.number)).zip(passages));
             for (live, context) in live.iter().zip(&mut contexts) {
                 context.push(self.passages.get(&(place, live.number)).cloned().unwrap_or_default());
@@ -200,16 +243,22 @@ impl Player {
             let response = answer.and_then(|action| self.advised(&parts, action, &mut requests[i]));
             responses.insert(i, response);
         }
-        let mut by_version: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+        let mut by_weights: BTreeMap<(Option<Answerer>, u64), Vec<usize>> = BTreeMap::new();
         for i in own {
-            by_version.entry(live[i].episode.start.version).or_default().push(i);
+            by_weights.entry((self.answerer(&live[i]), live[i].episode.start.version)).or_default().push(i);
         }
         let start = Instant::now();
-        for (version, which) in by_version {
+        for ((answerer, version), which) in by_weights {
             let batch: Vec<&Request> = which.iter().map(|&i| &requests[i]).collect();
             let agent = &self.play.agent;
             let replies = match (&self.ranker, &self.brancher) {
-                (None, None) => answers(&self.policy, (&agent.model, version), &batch, &self.play.sampling, tokens)?,
+                (None, None) => answers(
+                    &self.policy,
+                    answerer.as_ref().map_or((&agent.model, version), |(model, version)| (model, *version)),
+                    &batch,
+                    &self.play.sampling,
+                    tokens,
+                )?,
                 (None, Some(brancher)) => {
                     let seen: Vec<&str> = which.iter().map(|&i| live[i].view.step.observation.as_str()).collect();
                     let chosen = brancher.answers((agent, version), &batch, &seen, &self.play.sampling, tokens)?;
@@ -226,7 +275,7 @@ impl Player {
                     answers_by(&batch, tokens, |asked, batch| ranker.answer(version, &batch, &asked.iter().map(turn).collect::<Vec<_>>()))?
                 }
             };
-            let tokenizer = self.encoder.tokenizer();
+            let tokenizer = self.tokenizer_of(&answerer);
             let response = |reply: Result<Reply, Fault>| reply.map(|reply| Response::replied(reply, &self.play.sampling, tokenizer));
             responses.extend(which.into_iter().zip(replies.into_iter().map(response)));
         }
@@ -242,7 +291,7 @@ impl Player {
         let decode = self.play.agent.decode;
         if decode == Decode::Constrained {
             let Some(action) = &action else { return Err(Fault::new(Cause::Expert, "the expert knows no way on")) };
-            let code = self.encoder.closed(action);
+            let code = self.own.encoder.closed(action);
             if !request.choices.is_empty() && !request.choices.contains(&code) {
                 if !self.play.join {
                     let text = format!(
@@ -254,7 +303,7 @@ impl Player {
                 request.choices.push(code);
             }
         }
-        Ok(decode.response(parts, action, &mut self.encoder))
+        Ok(decode.response(parts, action, &mut self.own.encoder))
     }
 }
 

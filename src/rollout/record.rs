@@ -65,7 +65,7 @@ const LIST: [RecordColumn; 39] = [
     ("truncated", |rows| texts(rows, |r| r.turn.truncated)),
     ("score", |rows| f32s(rows, |r| r.turn.score)),
     ("info", |rows| texts(rows, |r| &r.turn.info)),
-    ("weights", |rows| u64s(rows, |r| r.start.version)),
+    ("weights", |rows| u64s(rows, |r| r.turn.answered_by.as_ref().map_or(r.start.version, |(_, version)| *version))),
     ("seed", |rows| u64s(rows, |r| r.turn.seed)),
 ];
 
@@ -80,11 +80,15 @@ pub const COLUMNS: &[&str] = &{
     names
 };
 
-/// The records as one batch of rows, in their order; `parts` are the columns of their answers' tagged parts. An error says which column
+/// The records as one batch of rows, in their order; `parts` are the agent's own columns. An error says which column
 /// isn't what the row format declares it to be.
 pub fn table(records: &[Record], parts: &[String]) -> Result<RecordBatch, RowError> {
     let part = |(i, name): (usize, &'_ String)| {
-        let texts = records.iter().map(|record| record.turn.parts.get(i).map_or("", String::as_str));
+        let text = |turn: &'_ Turn| match &turn.answered_by {
+            Some((model, _)) if name == row::ANSWERED_BY => model.clone(),
+            _ => turn.parts.get(i).cloned().unwrap_or_default(),
+        };
+        let texts = records.iter().map(|record| text(record.turn));
         (name.clone(), Arc::new(StringArray::from_iter_values(texts)) as ArrayRef)
     };
     let parts: Vec<(String, ArrayRef)> = parts.iter().enumerate().map(part).collect();
@@ -179,6 +183,7 @@ mod tests {
             seed: 5,
             call: 0,
             called: String::new(),
+            answered_by: None,
             parent: 0,
             fork: String::new(),
         }

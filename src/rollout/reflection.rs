@@ -244,6 +244,7 @@ impl Reflector {
             seed: request.seed,
             call: 0,
             called: String::new(),
+            answered_by: None,
             parent: 0,
             fork: String::new(),
         }

@@ -13,6 +13,7 @@ use super::retry::{FailedEpisode, Retries, RetryPolicy};
 use super::summary::Summary;
 use crate::env::{Act, Cause, EpisodeView, Extras, Fault, ResetRequest, Task, Worlds};
 use crate::policy::{Policy, Tokenizer};
+use crate::row::RowError;
 use crate::stats::revisits;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::BTreeSet;
@@ -55,7 +56,12 @@ impl Sampler {
         self.player.sources()
     }
 
-    /// The columns for the tagged parts of answers.
+    /// As [`Player::renew`].
+    pub fn renew(&mut self, newest: impl FnMut(&str, u64) -> Result<u64, RowError>) -> Result<(), RowError> {
+        self.player.renew(newest)
+    }
+
+    /// The agent's own columns.
     pub fn parts(&self) -> Vec<String> {
         self.player.play().agent.columns()
     }
@@ -128,7 +134,8 @@ impl Sampler {
         for (episode, requested) in all.into_iter().zip(requested) {
             match requested {
                 Ok((request, prompt_memory, fork)) => {
-                    asked.push((episode.view.extras.call.as_ref().map(|call| (call.max_tokens, call.stop.clone())), prompt_memory, fork));
+                    let limits = episode.view.extras.call.as_ref().map(|call| (call.max_tokens, call.stop.clone()));
+                    asked.push((limits, prompt_memory, fork, self.player.answerer(&episode)));
                     live.push(episode);
                     requests.push(request);
                 }
@@ -138,7 +145,7 @@ impl Sampler {
         let numbers: Vec<usize> = live.iter().map(|live| live.number).collect();
         let responses = self.player.responses(&live, &mut requests, &mut self.worlds, &mut self.summary.tokens)?;
         let mut moves = Vec::with_capacity(numbers.len());
-        for ((e, (request, (limits, prompt_memory, fork))), response) in
+        for ((e, (request, (limits, prompt_memory, fork, answered_by))), response) in
             numbers.into_iter().zip(requests.into_iter().zip(asked)).zip(responses)
         {
             match response {
@@ -146,7 +153,7 @@ impl Sampler {
                     let agent = &self.player.play().agent;
                     let (response, action) = match &limits {
                         Some((most, stop)) => {
-                            let (response, said) = response.until(*most, stop, self.player.tokenizer());
+                            let (response, said) = response.until(*most, stop, self.player.tokenizer_of(&answered_by));
                             (response, Some(said))
                         }
                         None => {
@@ -157,7 +164,7 @@ impl Sampler {
                     let parts = agent.read(&response.text);
                     let unread = action.is_none().then(|| Invalid::unread(&response));
                     let action = action.unwrap_or_default();
-                    moves.push((limits.is_some(), e, Move { request, prompt_memory, action, unread, fork, parts, response }))
+                    moves.push((limits.is_some(), e, Move { request, prompt_memory, action, unread, fork, answered_by, parts, response }))
                 }
                 Err(fault) => unasked.push((e, fault)),
             }

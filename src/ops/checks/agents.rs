@@ -1,7 +1,7 @@
 //! Checks an agent where it plays or reflects, and collects the words of its prompts. Templates are rendered once on a sample, so that
 //! their errors are reported before anything runs.
 
-use super::{branches, critics};
+use super::{branches, by_name, critics};
 use crate::ops::memories::reading;
 use crate::pipeline::{Node, Pipeline, Wrong};
 use crate::rollout::action::Decode;
@@ -17,6 +17,7 @@ use crate::rollout::template::TemplateError;
 pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor, attempts: bool) -> Vec<Wrong> {
     let mut wrongs = critics::wrong(node, pipeline, agent, actor);
     wrongs.extend(branches::wrong(node, pipeline, agent));
+    wrongs.extend(by_name::wrong(node, pipeline, agent, actor));
     let at = |setting: &str, message: String| Wrong::in_node(node, &["with", "agent", setting], message);
     match prompt::tried(agent) {
         Err((setting, error)) => wrongs.push(template(node, &["agent", setting], &error)),

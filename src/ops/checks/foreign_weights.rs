@@ -1,5 +1,6 @@
 //! Checks that a node acts with the weights of its own model: versions of one model say nothing about another's.
 
+use super::by_name::named;
 use crate::ops::{is, operator, trained};
 use crate::pipeline::{Carries, Node, Pipeline, Role, Wrong};
 
@@ -16,6 +17,14 @@ fn foreign(node: &Node, own: &str, pipeline: &Pipeline) -> Option<Wrong> {
     let weights = operator(&node.op)?.port(Carries::Weights).map(|port| port.name);
     node.inputs.iter().find_map(|input| {
         let (from, of_weights) = (find(&input.from)?, Some(input.port.as_str()) == weights);
+        if is(node, Role::Reflects) && from.makers().into_iter().any(|maker| is(maker, Role::Plays) && named(maker).next().is_some()) {
+            let message =
+                format!("`{}` reflects with `{own}`, which is trained, on what several models played: its version isn't known", node.id);
+            return Some(
+                Wrong::in_node(node, &["inputs", &input.port], message)
+                    .help(format!("leave `{own}` untrained, or reflect with another model")),
+            );
+        }
         let other = from.model().filter(|model| *model != own)?;
         let message = if of_weights && is(from, Role::Learns) {
             format!("`{}` acts with `{own}`, and `{}` trains `{other}`", node.id, from.id)

@@ -1,6 +1,7 @@
 //! Checks that each model has the head its nodes need: a policy writes, a critic estimates values, and something must produce the targets a
 //! critic learns from.
 
+use super::by_name::BY_NAME;
 use super::upstream::upstream;
 use crate::ops::{is, operator, RequiredHead};
 use crate::pipeline::{Named, Node, Pipeline, Role, Wrong, BASE, MODEL};
@@ -12,7 +13,7 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     for node in pipeline.all() {
         mistakes.extend(node.with.models().filter(|named| named.role() == "critic").filter_map(|named| valueless(pipeline, node, named)));
         let Some(required) = operator(&node.op).and_then(|o| (o.further.head)(&node.with)) else { continue };
-        for named in node.with.models().filter(|named| named.role() == MODEL) {
+        for named in node.with.models().filter(|named| [MODEL, BY_NAME].contains(&named.role())) {
             let value = pipeline.models.get(&named.name).is_some_and(|settings| head(pipeline, settings) == Some("value"));
             if value && required == RequiredHead::Language {
                 let message = format!("`{}` has a value head and writes nothing, so `{}` can't use it", named.name, node.id);

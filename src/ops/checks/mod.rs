@@ -3,6 +3,7 @@
 pub mod acting;
 pub mod agents;
 pub mod branches;
+pub mod by_name;
 pub mod critics;
 pub mod foreign_weights;
 pub mod heads;

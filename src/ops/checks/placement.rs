@@ -31,7 +31,9 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, needs: &RolloutNeeds) -> Vec<Wron
         Some(around) => {
             let mut wrongs = idle(node, &["groups"], &format!("has no meaning in the loop `{}`, which plays all tasks", around.id));
             let outside = |input: &&Input| {
-                !FIXED.contains(&input.port.as_str()) && pipeline.around(&input.from).is_none_or(|other| other.id != around.id)
+                !FIXED.contains(&input.port.as_str())
+                    && !agent.by_name.contains(&input.port)
+                    && pipeline.around(&input.from).is_none_or(|other| other.id != around.id)
             };
             if let Some(input) = node.inputs.iter().find(outside) {
                 let message = format!("in the loop `{}` attempts are told of one another, and `{}` stands outside", around.id, input.from);

@@ -1,6 +1,7 @@
 //! Checks models that learn here while a server generates for them: they need an adapter, which is all that the server is sent, and
 //! log-probabilities that the update can use.
 
+use super::by_name::named;
 use crate::ops::is;
 use crate::pipeline::{Node, Pipeline, Role, Wrong};
 use serde_json::Value;
@@ -16,7 +17,12 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
             mistakes.push(Wrong { at, message, help: None }.help(format!("`{name}: {{ load: ..., lora: {{ rank: 16 }}, serve: ... }}`")));
         }
         if model["serve"]["tempered"] != Value::Bool(true) {
-            mistakes.extend(pipeline.all().filter(|node| node.model() == Some(name)).filter_map(|node| tempered(node, name)));
+            mistakes.extend(
+                pipeline
+                    .all()
+                    .filter(|node| node.model() == Some(name) || named(node).any(|other| other == name))
+                    .filter_map(|node| tempered(node, name)),
+            );
         }
     }
     mistakes

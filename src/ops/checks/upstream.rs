@@ -1,5 +1,6 @@
 //! The nodes upstream of a node, along its main input.
 
+use super::remote::answers;
 use crate::ops::operator;
 use crate::pipeline::{Carries, Input, Node, Pipeline};
 
@@ -13,4 +14,24 @@ pub fn upstream<'a>(pipeline: &'a Pipeline, node: &'a Node) -> impl Iterator<Ite
     };
     // A pipeline's main inputs make no cycle; the bound is for one that isn't checked yet.
     std::iter::successors(Some(node), before).take(pipeline.nodes.len() + 1)
+}
+
+/// The nodes whose models write the rows of `node`, the nearest first.
+pub fn writers<'p>(pipeline: &'p Pipeline, node: &'p Node) -> Vec<&'p Node> {
+    let (mut queue, mut visited, mut found) = (vec![node], vec![node.id.as_str()], Vec::new());
+    while let Some(here) = queue.pop() {
+        for input in &here.inputs {
+            let port = operator(&here.op).and_then(|o| o.ports.iter().find(|port| port.name == input.port));
+            let Some(from) = pipeline.node(&input.from).filter(|_| port.is_none_or(|port| port.carries == Carries::Rows)) else { continue };
+            for maker in from.makers() {
+                if answers(maker) {
+                    found.push(maker);
+                } else if !visited.contains(&maker.id.as_str()) {
+                    visited.push(&maker.id);
+                    queue.push(maker);
+                }
+            }
+        }
+    }
+    found
 }

@@ -107,11 +107,11 @@ impl Select {
         needs
     }
 
-    /// For every row `yes` or the first reason why it isn't trained on: one from upstream, then `empty`, `invalid`, `truncated`, `too_stale`,
+    /// For every row `yes` or the first reason why `model` isn't trained on it: one from upstream, then `other_model`, `empty`, `invalid`, `truncated`, `too_stale`,
     /// `earlier_attempt`, `side_call`. `newest` is the version of the weights that the update starts from.
-    pub fn used(&self, view: &View, objective: Objective, newest: u64) -> Result<Vec<String>, RowError> {
+    pub fn used(&self, view: &View, objective: Objective, (model, newest): (&str, u64)) -> Result<Vec<String>, RowError> {
         let responses = view.lists("response_tokens")?;
-        let read = ["used", "valid", "weights", "attempt", "phase", "called"].into_iter().filter(|name| view.has(name));
+        let read = ["used", "valid", "weights", "attempt", "phase", "called", row::ANSWERED_BY].into_iter().filter(|name| view.has(name));
         let rows = &view.read(&read.collect::<Vec<_>>())?;
         // A critic reads prompts alone.
         let reads = objective != Objective::Value;
@@ -129,7 +129,10 @@ impl Select {
         };
         let called = if self.side.is_empty() { None } else { Some(row::texts(rows, "called")?) };
         let beside = |i: usize| called.is_some_and(|called| self.side.iter().any(|side| side == called.value(i)));
+        let answered = row::texts(rows, row::ANSWERED_BY).ok();
+        let foreign = |i: usize| answered.is_some_and(|by| !["", model].contains(&by.value(i)));
         let reason = |i: usize| match upstream.map_or("yes", |why| why.value(i)) {
+            "yes" if foreign(i) => "other_model",
             "yes" if reads && responses.length(i) == 0 => "empty",
             "yes" if valid.is_some_and(|valid| !valid.value(i)) => "invalid",
             "yes" if cut.get(i) == Some(&true) => "truncated",
@@ -237,7 +240,7 @@ mod tests {
             ]);
             let rows = [rows.unwrap()];
             let select = Select { from_attempt: Some(1), ..Default::default() };
-            select.used(&View::of(&rows).unwrap(), Objective::Sft, 0).unwrap().remove(0)
+            select.used(&View::of(&rows).unwrap(), Objective::Sft, ("actor", 0)).unwrap().remove(0)
         };
         assert_eq!([reason(0, "play"), reason(0, "reflect"), reason(1, "play")], ["earlier_attempt", "yes", "yes"]);
     }
@@ -270,7 +273,7 @@ mod tests {
     #[test]
     fn every_row_has_its_first_reason() {
         let rows = [rows()];
-        let used = |select: Select, objective| select.used(&View::of(&rows).unwrap(), objective, 4).unwrap();
+        let used = |select: Select, objective| select.used(&View::of(&rows).unwrap(), objective, ("actor", 4)).unwrap();
         let all = Select { invalid: Invalid::Drop, max_staleness: Some(1), ..Default::default() };
         assert_eq!(used(all.clone(), Objective::PolicyGradient), ["empty", "invalid", "too_stale", "singleton"]);
         assert_eq!(used(all.clone(), Objective::Sft), ["empty", "invalid", "too_stale", "yes"], "what has no advantage can be imitated");
@@ -289,7 +292,7 @@ mod tests {
         let rows = row::with(&rows, "sample", n([0, 0, 1, 1])).unwrap();
         let rows = [row::with(&rows, "attempt", n([0; 4])).unwrap()];
         let select = Select { truncated: Truncated::Drop, ..Default::default() };
-        let used = |objective| select.used(&View::of(&rows).unwrap(), objective, 4).unwrap();
+        let used = |objective| select.used(&View::of(&rows).unwrap(), objective, ("actor", 4)).unwrap();
         assert_eq!(used(Objective::Sft), ["empty", "yes", "truncated", "truncated"]);
         assert_eq!(used(Objective::PolicyGradient), ["empty", "yes", "truncated", "singleton"], "what came first stands");
     }

@@ -4,7 +4,7 @@
 use crate::dataflow::{Context, Edge, Failed, Figure, Ports};
 use crate::memory::{By, Clusters};
 use crate::ops::{cluster, is, memory_update, operator};
-use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, Wrong};
+use crate::pipeline::{Carries, Delay, Input, Need, Node, Pipeline, Port, Role, Wrong};
 use crate::rollout::agent::Agent;
 use crate::rollout::clustering::ObservationClusters;
 use crate::rollout::context::{self, ContextSource};
@@ -15,7 +15,7 @@ use arrow::array::RecordBatch;
 /// The ports for memories, each named after its source in the agent's context.
 pub const PORT: Port = Port {
     name: "*",
-    about: "a memory, by the name that the agent's context has for it",
+    about: "a memory, by the name that the agent's context has for it, or the update of a model of its `by_name`, by the model's name",
     carries: Carries::Memory,
     needs: &[],
     optional: true,
@@ -95,7 +95,8 @@ pub fn words(node: &Node, agent: &Agent) -> Vec<String> {
 /// declared. A source without an input is no mistake: it contributes nothing.
 pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, fixed: &[&str]) -> Vec<Wrong> {
     let mut wrongs = Vec::new();
-    for input in node.inputs.iter().filter(|input| !fixed.contains(&input.port.as_str())) {
+    let others = |input: &&Input| !fixed.contains(&input.port.as_str()) && !agent.by_name.contains(&input.port);
+    for input in node.inputs.iter().filter(others) {
         let at = |message: String| Wrong::in_node(node, &["inputs", &input.port], message);
         let named = agent.memories().any(|memory| memory.memory == input.port);
         let remembers = pipeline.node(&input.from).is_some_and(|from| is(from, Role::Remembers));

@@ -1,0 +1,81 @@
+//! Checks agents whose program's calls are answered by several models (`by_name`): the models, the inputs that give their weights, and the nodes
+//! that read their rows.
+
+use super::remote::answers;
+use super::upstream::writers;
+use crate::ops::{is, trained};
+use crate::pipeline::{Node, Pipeline, Role, Wrong};
+use crate::rollout::agent::Agent;
+use crate::rollout::settings::Actor;
+
+/// The setting that names the models.
+pub const BY_NAME: &str = "by_name";
+
+/// The models that answer calls of the node's program by their names, besides the agent's own.
+pub fn named(node: &Node) -> impl Iterator<Item = &str> {
+    node.with.models().filter(|named| named.role() == BY_NAME).map(|named| named.name.as_str())
+}
+
+/// Checks the node's use of several models.
+pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor) -> Vec<Wrong> {
+    let at = |path: &[&str], message: String, help: String| Wrong::in_node(node, path, message).help(help);
+    let mut wrongs = Vec::new();
+    let all = ["with", "agent", BY_NAME];
+    let other = if agent.critic.is_some() {
+        Some("`critic` ranks the actions of one model")
+    } else if agent.branches.is_some() {
+        Some("`branches` chooses among answers of one model")
+    } else if actor != Actor::Policy {
+        Some("an expert's answers are written in the tokens of one model")
+    } else if pipeline.around(&node.id).is_some() {
+        Some("in a loop one model answers all calls")
+    } else {
+        None
+    };
+    if let Some(other) = other.filter(|_| !agent.by_name.is_empty()) {
+        wrongs.push(at(&all, format!("{other}, and `{BY_NAME}` names further ones"), format!("leave `{BY_NAME}` out")));
+    }
+    for (i, name) in agent.by_name.iter().enumerate() {
+        let place = i.to_string();
+        let path = ["with", "agent", BY_NAME, &place];
+        if *name == agent.model || agent.by_name[..i].contains(name) {
+            let message = format!("`{name}` answers the calls of `{}` already", node.id);
+            wrongs.push(at(&path, message, "leave it out here: `model` answers all calls that name no other".into()));
+            continue;
+        }
+        let taken = ["tasks", "weights", "memory"].contains(&name.as_str());
+        if taken || agent.memories().any(|memory| memory.memory == *name || memory.clusters.as_ref() == Some(name)) {
+            let message = format!("the input `{name}` of `{}` is no model's, so `{name}` can't be called by its name", node.id);
+            wrongs.push(at(&path, message, "give the model another name".into()));
+            continue;
+        }
+        let learns = |id: &str| pipeline.all().any(|from| from.id == id && is(from, Role::Learns) && from.model() == Some(name));
+        match node.inputs.iter().find(|input| input.port == *name) {
+            Some(input) if !learns(&input.from) => {
+                let message =
+                    format!("the input `{name}` of `{}` gives the weights of that model, and `{}` doesn't train it", node.id, input.from);
+                wrongs.push(at(&["inputs", name], message, format!("name a `gpu-update` with `model: {name}`, or leave the input out")));
+            }
+            None if trained(pipeline, name) => {
+                let message = format!("`{name}` is trained, and `{}` has no input for its weights", node.id);
+                wrongs.push(at(&path, message, format!("connect its update: `inputs: {{ {name}: {{ after: UPDATE }} }}`")));
+            }
+            _ => (),
+        }
+    }
+    wrongs
+}
+
+/// Nodes that read rows in the tokens of several models: only an update leaves out the rows of others, and so learns those of its own.
+pub fn readers(pipeline: &Pipeline) -> Vec<Wrong> {
+    let reader = |node: &Node| {
+        let own = node.model().filter(|_| !answers(node))?;
+        let writer = writers(pipeline, node).into_iter().find(|writer| named(writer).next().is_some())?;
+        let learns = is(node, Role::Learns) && (writer.model() == Some(own) || named(writer).any(|name| name == own));
+        let message =
+            format!("several models write the rows of `{}`, each in its own tokens, and `{}` reads them with `{own}`", writer.id, node.id);
+        let help = "only a `gpu-update` of one of these models, which learns the rows that it answered, can read them";
+        (!learns).then(|| Wrong::in_node(node, &["with", "model"], message).help(help))
+    };
+    pipeline.all().filter_map(reader).collect()
+}

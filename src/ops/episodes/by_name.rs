@@ -1,0 +1,19 @@
+//! The weights of the models that answer calls by their names: each has an input of that name.
+
+use super::inputs::newest;
+use crate::dataflow::{Edge, Ports};
+use crate::ops::operator::port;
+use crate::rollout::agent::Agent;
+use crate::rollout::sampler::Sampler;
+use crate::row::RowError;
+use arrow::array::RecordBatch;
+
+/// The models whose inputs are connected, and their edges.
+pub fn edges<'s>(agent: &Agent, ports: &Ports<'s>) -> (Vec<String>, Vec<Edge<'s>>) {
+    agent.by_name.iter().filter_map(|name| Some((name.clone(), port(ports, name)?))).unzip()
+}
+
+/// Plays on with the newest versions of these models, which came by their inputs.
+pub fn renew(sampler: &mut Sampler, names: &[String], came: &[Vec<RecordBatch>]) -> Result<(), RowError> {
+    sampler.renew(|model, had| newest(had, names.iter().position(|name| name == model).and_then(|place| came.get(place))))
+}
