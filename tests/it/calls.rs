@@ -1,9 +1,9 @@
 //! Agent programs: who asks is the world. The program here asks at the same time, in whatever order the clock brings.
 
-use super::common::{ask as rows, flow, text};
+use super::common::{ask as rows, done, fails, flow, text};
 use serde_json::Value;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
 fn pipeline(folder: &Path, more: &str, batch: usize, agent: &str) -> std::path::PathBuf {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/caller.py");
@@ -173,4 +173,134 @@ fn a_program_is_told_notes() {
     );
     let found = &rows(&out, &sql)[0];
     assert!(found["n"].as_u64().unwrap() > 0 && found["n"] == found["told"], "{found}");
+}
+
+/// Two models behind one door, each with tokens of its own and an update: `left` answers the calls that name nobody else, `right` those that name it.
+fn two(folder: &Path, edit: impl Fn(String) -> String) -> std::path::PathBuf {
+    let file = pipeline(folder, "", 4, ", by_name: [right]");
+    let yaml = std::fs::read_to_string(&file).unwrap();
+    let (head, actor) = yaml.split_once("  actor: ").unwrap();
+    let (sizes, rest) = actor.split_once('\n').unwrap();
+    let rest = rest
+        .replace("model: actor", "model: left")
+        .replace("weights: { after: update } }", "weights: { after: update }, right: { after: update_right, staleness: 1 } }")
+        .replace(", side: [right]", "")
+        .replace(
+            "log: [",
+            "  update_right: { op: gpu-update, inputs: advantage, with: { model: right, lr: 1.0e-2 } }\nlog: [update_right, ",
+        );
+    let right = sizes.replace("new: tiny", "new: tiny, tokens: bytes");
+    std::fs::write(&file, edit(format!("{head}  left: {sizes}\n  right: {right}\n{rest}"))).unwrap();
+    file
+}
+
+/// Every row of a run of two models and the newest weights of both.
+fn both(run: &Path) -> (Vec<Value>, Vec<Vec<u8>>) {
+    let all = ["rollout", "advantage", "\"update\"", "update_right"].map(|node| rows(run, &format!("SELECT * FROM {node} ORDER BY ALL")));
+    let weights = ["left", "right"].map(|model| std::fs::read(run.join("weights/3").join(model).join("model.safetensors")).unwrap());
+    (all.concat(), weights.into())
+}
+
+/// Each model answers its own calls with its own newest weights and learns those rows alone, on any number of workers and after a stop.
+#[test]
+fn two_models_behind_one_door_both_learn() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = two(folder.path(), |yaml| yaml);
+    let mut first = None;
+    for workers in ["1", "2", "4"] {
+        let out = folder.path().join(workers);
+        let output = run(&file, &out, workers, "one credit short swap");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let found = both(&out);
+        assert!(*first.get_or_insert_with(|| found.clone()) == found, "{workers} workers");
+    }
+    let out = folder.path().join("1");
+    let (stopped, replayed) = (folder.path().join("stopped"), folder.path().join("replayed"));
+    let tasks = |command: &mut Command| done(command.env("CALLER_TASKS", "one credit short swap"));
+    tasks(flow().arg("run").arg(&file).args(["--set", "iterations=1", "--out"]).arg(&stopped));
+    tasks(flow().arg("resume").arg(&stopped).args(["--iterations", "3"]));
+    assert!(Some(both(&stopped)) == first, "a run that was stopped");
+    tasks(flow().arg("replay").arg(&out).arg("--out").arg(&replayed));
+    assert!(Some(both(&replayed)) == first, "a replay");
+
+    let count = |sql: &str| rows(&out, &format!("SELECT count(*) n FROM {sql}"))[0]["n"].as_u64().unwrap();
+    assert_eq!(count("rollout WHERE answered_by = called"), 3 * 4 * 3 * 4, "each name has its own model");
+    assert_eq!(count("rollout WHERE weights <> CASE answered_by WHEN 'left' THEN iteration ELSE greatest(iteration::int - 1, 0) END"), 0);
+    for (node, model) in [("\"update\"", "left"), ("update_right", "right")] {
+        let joined = format!("{node} u JOIN rollout r USING (iteration, task, sample, turn)");
+        assert_eq!(count(&format!("{joined} WHERE (u.used = 'other_model') <> (r.answered_by <> '{model}')")), 0, "{model}");
+        assert!(count(&format!("{joined} WHERE u.used = 'yes'")) > 0, "{model}");
+        assert_eq!(count(&format!("{joined} WHERE r.answered_by <> '{model}' AND (u.loss_share <> 0 OR u.logit_grad <> 0)")), 0, "{model}");
+        let versions = rows(&out, &format!("SELECT DISTINCT version FROM {node} ORDER BY version"));
+        assert_eq!(versions.iter().map(|row| row["version"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 3], "{model}");
+    }
+    for (model, wrong) in [("left", ">="), ("right", "<")] {
+        let read = format!("text(prompt_tokens, '{model}')");
+        let sql = format!("rollout WHERE answered_by = '{model}' AND task NOT LIKE '%-swap-%' AND");
+        assert_eq!(count(&format!("{sql} NOT contains({read}, '{model}')")), 0, "its prompts are in its own tokens");
+        assert_eq!(count(&format!("{sql} len(prompt_tokens) {wrong} length({read})")), 0, "`left` reads words, `right` bytes");
+    }
+    let joined = "rollout b JOIN rollout a ON a.iteration = b.iteration AND a.task = b.task AND a.sample = b.sample AND a.call = b.parent";
+    let on =
+        "list_concat(a.prompt_tokens, a.response_tokens) = list_slice(b.prompt_tokens, 1, len(a.prompt_tokens) + len(a.response_tokens))";
+    assert_eq!(count(&format!("{joined} WHERE (a.answered_by = b.answered_by) <> ({on})")), 0, "no chain goes on across models");
+    assert_eq!(count("rollout WHERE task LIKE '%-swap-%' AND fork = 'retokenised'"), 3 * 3 * 2);
+    assert_eq!(count("rollout WHERE task NOT LIKE '%-swap-%' AND fork = 'retokenised'"), 0);
+}
+
+/// A panel is played by both, each with its newest weights, though no input gives those of the agent's own model.
+#[test]
+fn two_models_behind_one_door_are_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/caller.py");
+    let settings =
+        ["name=caller".to_owned(), format!("command=[\"python3\", {program:?}]"), r#"pass=["CALLER_TASKS"]"#.into(), "split=test".into()];
+    let mut freeze = flow();
+    freeze.args(["panel", "process"]).args(settings).args(["--count", "2", "--out"]).arg(folder.path()).env("CALLER_TASKS", "one two");
+    done(&mut freeze);
+    let panel = std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
+    let measured = format!(
+        "  measured: {{ op: evaluate, inputs: {{ right: {{ after: update_right }} }}, with: {{ agent: {{ model: left, max_turns: 6, max_tokens: 5, by_name: [right] }}, panel: {panel:?}, every: 1 }} }}\nlog: [measured, "
+    );
+    let out = folder.path().join("run");
+    let output = run(&two(folder.path(), |yaml| yaml.replace("log: [", &measured)), &out, "2", "one two");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let found = rows(&out, "SELECT iteration, answered_by, any_value(weights) w, count(*) n FROM measured GROUP BY ALL ORDER BY ALL");
+    let expected = [0, 1, 2, 3].map(|i| ["left", "right"].map(|by| (i, by, if by == "left" { 0 } else { i }, 4)));
+    let number = |row: &Value, name: &str| row[name].as_u64().unwrap();
+    let found =
+        found.iter().map(|row| (number(row, "iteration"), row["answered_by"].as_str().unwrap(), number(row, "w"), number(row, "n")));
+    assert_eq!(found.collect::<Vec<_>>(), expected.concat());
+}
+
+/// What can't be answered by name, and rows of several models that one model would read.
+#[test]
+fn what_cannot_be_called_by_name_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |from: &str, to: &str| {
+        let file = two(folder.path(), |yaml| {
+            assert!(yaml.contains(from), "{yaml}");
+            yaml.replace(from, to)
+        });
+        fails(flow().arg("check").arg(&file).env("CALLER_TASKS", "one"))
+    };
+    let own = "by_name: [right]";
+    for (from, to, words) in [
+        (own, "by_name: [wrong]", "there is no model `wrong`"),
+        (own, "by_name: [right, left]", "`left` answers the calls of `rollout` already"),
+        (own, "by_name: [right], branches: {}", "`branches` chooses among answers of one model"),
+        (", right: { after: update_right, staleness: 1 }", "", "`right` is trained, and `rollout` has no input for its weights"),
+        ("right: { after: update_right, staleness: 1 }", "right: { after: update }", "and `update` doesn't train it"),
+        ("tokens: bytes", "tokens: bytes, head: value", "`right` has a value head and writes nothing"),
+        (
+            "  group: { op: group, inputs: rollout",
+            "  reward: { op: reward, inputs: rollout, with: { kl: 0.1, model: left } }\n  group: { op: group, inputs: reward",
+            "several models write the rows of `rollout`, each in its own tokens, and `reward` reads them with `left`",
+        ),
+    ] {
+        let message = check(from, to);
+        assert!(message.contains(words), "{to}: {message}");
+    }
+    let encoder = check("new: tiny, tokens: bytes, layers: 1, width: 16, heads: 2, kv_heads: 1", "encode: models/none");
+    assert!(encoder.contains("`right` is an encoder, which only reads, so `rollout` can't use it as `by_name`"), "{encoder}");
 }

@@ -32,7 +32,8 @@ class Episode:
             self.ask("", [{"role": "system", "content": who}, {"role": "user", "content": f"{task}?"}], 0)
 
     def ask(self, on, messages, since):
-        call = {"id": name(on, messages[since:]), "messages": messages, "since": since, "model": messages[0]["content"]}
+        model = {"left": "right", "right": "left"}[messages[0]["content"]] if on and self.task == "swap" else messages[0]["content"]
+        call = {"id": name(on, messages[since:]), "messages": messages, "since": since, "model": model}
         self.first = self.first or call["id"]
         if on:
             call["on"] = on
@@ -105,7 +106,7 @@ for line in sys.stdin:
         if request["request"] == "hello":
             assert request["newest"] >= 3
             tasks = os.environ.get("CALLER_TASKS", "one two three credit stop short").split()
-            say({"protocol": 3, "splits": {"train": tasks}, "live": 64, "parallel": True, "words": ["a", "b", "left", "right", "and? "]})
+            say({"protocol": 3, "splits": {"train": tasks, "test": tasks}, "live": 64, "parallel": True, "words": ["a", "b", "left", "right", "and? "]})
         else:
             if request["episode"] not in QUEUES:
                 QUEUES[request["episode"]] = queue.Queue()
