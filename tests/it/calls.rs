@@ -256,21 +256,42 @@ fn two_models_behind_one_door_are_measured() {
     let settings =
         ["name=caller".to_owned(), format!("command=[\"python3\", {program:?}]"), r#"pass=["CALLER_TASKS"]"#.into(), "split=test".into()];
     let mut freeze = flow();
-    freeze.args(["panel", "process"]).args(settings).args(["--count", "2", "--out"]).arg(folder.path()).env("CALLER_TASKS", "one two");
+    freeze.args(["panel", "process"]).args(settings).args(["--count", "1", "--out"]).arg(folder.path()).env("CALLER_TASKS", "still");
     done(&mut freeze);
     let panel = std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
     let measured = format!(
         "  measured: {{ op: evaluate, inputs: {{ right: {{ after: update_right }} }}, with: {{ agent: {{ model: left, max_turns: 6, max_tokens: 5, by_name: [right] }}, panel: {panel:?}, every: 1 }} }}\nlog: [measured, "
     );
     let out = folder.path().join("run");
-    let output = run(&two(folder.path(), |yaml| yaml.replace("log: [", &measured)), &out, "2", "one two");
+    let output = run(&two(folder.path(), |yaml| yaml.replace("log: [", &measured)), &out, "2", "still");
     assert!(output.status.success(), "{}", text(&output.stderr));
     let found = rows(&out, "SELECT iteration, answered_by, any_value(weights) w, count(*) n FROM measured GROUP BY ALL ORDER BY ALL");
-    let expected = [0, 1, 2, 3].map(|i| ["left", "right"].map(|by| (i, by, if by == "left" { 0 } else { i }, 4)));
+    let expected = [0, 1, 2, 3].map(|i| ["left", "right"].map(|by| (i, by, if by == "left" { 0 } else { i }, 2)));
     let number = |row: &Value, name: &str| row[name].as_u64().unwrap();
     let found =
         found.iter().map(|row| (number(row, "iteration"), row["answered_by"].as_str().unwrap(), number(row, "w"), number(row, "n")));
     assert_eq!(found.collect::<Vec<_>>(), expected.concat());
+    let mut eval = flow();
+    let scored = done(eval.arg("eval").arg(&out).arg("--panel").arg(&panel).env("CALLER_TASKS", "still"));
+    assert!(scored.contains("(weights 3)") && scored.contains("1 episodes"), "{scored}");
+}
+
+/// A server may run the model that answers all other calls: the one that is called by its name learns from its own rows.
+#[test]
+fn a_local_model_learns_beside_one_that_a_server_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let served = |yaml: String| {
+        let line = |key: &str| yaml.lines().find(|line| line.starts_with(key)).unwrap().to_owned();
+        let yaml = yaml.replace(&line("  left: {"), "  left: { openai: 'http://127.0.0.1:9/v1', model: big }");
+        let yaml = yaml.replace(&line("  update: {"), "").replace("weights: { after: update }, ", "");
+        yaml.replace("advantage, update]", "advantage]")
+    };
+    let check =
+        |edit: &dyn Fn(String) -> String| flow().arg("check").arg(two(folder.path(), edit)).env("CALLER_TASKS", "one").output().unwrap();
+    let output = check(&served);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let alone = |yaml| served(yaml).replace(", by_name: [right]", "").replace(", right: { after: update_right, staleness: 1 }", "");
+    assert!(text(&check(&alone).stderr).contains("those are written by `left`, not in the tokens of `right`"));
 }
 
 /// What can't be answered by name, and rows of several models that one model would read.

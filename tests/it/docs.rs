@@ -133,10 +133,13 @@ fn an_agent_is_trained_as_its_page_says() {
     let (folder, root) = (tempfile::tempdir().unwrap(), Path::new(env!("CARGO_MANIFEST_DIR")));
     let page = page("docs/agents.md");
     let all = blocks(&page);
-    let yaml = all.iter().find(|(_, block)| block.starts_with("# my-agent.yaml")).unwrap().1;
-    let model = yaml.lines().find(|line| line.contains("load: models/")).unwrap();
-    let small = yaml.replace(model, "  actor: { new: tiny, layers: 1, width: 16, heads: 2, kv_heads: 1 }");
-    std::fs::write(folder.path().join("my-agent.yaml"), small).unwrap();
+    let own = ["my-agent.yaml", "team.yaml", "team.py"];
+    for file in own {
+        let block = all.iter().find(|(_, block)| block.starts_with(&format!("# {file}\n"))).unwrap().1;
+        let small = block.replace("load: models/smollm2-135m-instruct", "new: tiny, layers: 1, width: 16, heads: 2, kv_heads: 1");
+        assert!(file.ends_with(".py") || small != block, "{file}");
+        std::fs::write(folder.path().join(file), small).unwrap();
+    }
     for (from, to) in [("examples/agents/calculator.py", "my_agent.py"), ("datasets/calculator.jsonl", "tasks.jsonl")] {
         std::fs::copy(root.join(from), folder.path().join(to)).unwrap();
     }
@@ -148,8 +151,10 @@ fn an_agent_is_trained_as_its_page_says() {
         shell
     };
     if !root.join(".flow/env/program/flow-env.txt").exists() {
-        let errors = fails(&mut shell("flow check my-agent.yaml"));
-        assert!(errors.contains("`flow env install program`") && errors.matches("error").count() == 1, "{errors}");
+        for file in &own[..2] {
+            let errors = fails(&mut shell(&format!("flow check {file}")));
+            assert!(errors.contains("`flow env install program`") && errors.matches("error").count() == 1, "{errors}");
+        }
         return;
     }
     std::os::unix::fs::symlink(root.join(".flow"), folder.path().join(".flow")).unwrap();

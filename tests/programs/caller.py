@@ -51,7 +51,7 @@ class Episode:
         if not self.calls:
             return {"observation": "over", "reward": float(self.said), "done": True, "won": self.said > 3, "info": {"letters": self.said},
                     "credit": [[self.first, 0.5]] if self.task == "credit" else [], "unread": [self.last] if self.task == "unread" else []}
-        self.open = self.calls.pop(random.randrange(len(self.calls)))
+        self.open = self.calls.pop(0 if self.task == "still" else random.randrange(len(self.calls)))
         return {"observation": self.open["messages"][-1]["content"], "state": json.dumps(self.open["messages"]), "reward": 0.0, "done": False, "call": self.open}
 
     def answer(self, text):
