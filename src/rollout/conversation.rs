@@ -246,7 +246,16 @@ mod tests {
             let response = Response::certain("go".into(), tokens_of_answer);
             let request = Request { prompt: tokens, seed: 0, choices: vec![] };
             let over = episode.took(
-                Move { request, prompt_memory, action: "go".into(), unread: None, fork: String::new(), parts: vec![], response },
+                Move {
+                    request,
+                    prompt_memory,
+                    action: "go".into(),
+                    unread: None,
+                    fork: String::new(),
+                    answered_by: None,
+                    parts: vec![],
+                    response,
+                },
                 view(turn + 1),
                 false,
                 false,

@@ -84,11 +84,10 @@ pub const COLUMNS: &[&str] = &{
 /// isn't what the row format declares it to be.
 pub fn table(records: &[Record], parts: &[String]) -> Result<RecordBatch, RowError> {
     let part = |(i, name): (usize, &'_ String)| {
-        let text = |turn: &'_ Turn| match &turn.answered_by {
-            Some((model, _)) if name == row::ANSWERED_BY => model.clone(),
-            _ => turn.parts.get(i).cloned().unwrap_or_default(),
-        };
-        let texts = records.iter().map(|record| text(record.turn));
+        let texts = records.iter().map(|record| match &record.turn.answered_by {
+            Some((model, _)) if name == row::ANSWERED_BY => model,
+            _ => record.turn.parts.get(i).map_or("", String::as_str),
+        });
         (name.clone(), Arc::new(StringArray::from_iter_values(texts)) as ArrayRef)
     };
     let parts: Vec<(String, ArrayRef)> = parts.iter().enumerate().map(part).collect();
