@@ -246,12 +246,10 @@ mod tests {
         for _ in 0..4 {
             let logits: Vec<f32> = (0..11 * 40).map(|_| 3.0 * random.unit() as f32).collect();
             let logits = Tensor::from_slice(&logits).view([11, 40]);
-            let rows = |answers: &mut Vec<PartialAnswer>, next: &dyn Fn(&mut [(usize, &mut PartialAnswer)])| {
+            for (answers, next) in [(&mut here, drawing::next as fn(&_, &mut [_], &_)), (&mut there, drawing::next_there)] {
                 let live = answers.iter_mut().enumerate().filter(|(_, answer)| !answer.done);
-                next(&mut live.map(|(i, answer)| (i.min(10), answer)).collect::<Vec<_>>());
-            };
-            rows(&mut here, &|rows| drawing::next(&logits, rows, &sampling));
-            rows(&mut there, &|rows| drawing::next_there(&logits, rows, &sampling));
+                next(&logits, &mut live.map(|(i, answer)| (i.min(10), answer)).collect::<Vec<_>>(), &sampling);
+            }
         }
         for (here, there) in here.iter().zip(&there) {
             assert_eq!((&here.reply.tokens, here.done), (&there.reply.tokens, there.done));
