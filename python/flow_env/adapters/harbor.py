@@ -141,7 +141,7 @@ class Shell(Conversation):
 
     def variables(self) -> Dict[str, str]:
         # The task itself has the path of its solution.
-        known = {name: value for name, value in super().variables().items() if name != "FLOW_TASK"}
+        known = {name: value for name, value in super().variables().items() if name not in ("FLOW_TASK", "FLOW_TASK_FILE")}
         return {**known, **self.about["env"], "HOME": self.folder}
 
     async def played(self) -> Json:
