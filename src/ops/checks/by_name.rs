@@ -1,20 +1,11 @@
 //! Checks agents whose program's calls are answered by several models (`by_name`): the models, the inputs that give their weights, and the nodes
 //! that read their rows.
 
-use super::remote::answers;
-use super::upstream::writers;
+use super::upstream::{answers, named, writers, BY_NAME};
 use crate::ops::{is, trained};
 use crate::pipeline::{Node, Pipeline, Role, Wrong};
 use crate::rollout::agent::Agent;
 use crate::rollout::settings::Actor;
-
-/// The setting that names the models.
-pub const BY_NAME: &str = "by_name";
-
-/// The models that answer calls of the node's program by their names, besides the agent's own.
-pub fn named(node: &Node) -> impl Iterator<Item = &str> {
-    node.with.models().filter(|named| named.role() == BY_NAME).map(|named| named.name.as_str())
-}
 
 /// Checks the node's use of several models.
 pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor) -> Vec<Wrong> {

@@ -1,6 +1,6 @@
 //! Checks that a node acts with the weights of its own model: versions of one model say nothing about another's.
 
-use super::by_name::named;
+use super::upstream::named;
 use crate::ops::{is, operator, trained};
 use crate::pipeline::{Carries, Node, Pipeline, Role, Wrong};
 

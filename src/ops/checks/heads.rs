@@ -1,8 +1,8 @@
 //! Checks that each model has the head its nodes need: a policy writes, a critic estimates values, and something must produce the targets a
 //! critic learns from.
 
-use super::by_name::BY_NAME;
 use super::upstream::upstream;
+use super::upstream::BY_NAME;
 use crate::ops::{is, operator, RequiredHead};
 use crate::pipeline::{Named, Node, Pipeline, Role, Wrong, BASE, MODEL};
 use serde_json::Value;

@@ -1,10 +1,8 @@
 //! Checks models that a server runs: they can act and reflect, but their weights aren't here, and their rows aren't in the tokens of a
 //! local model.
 
-use super::by_name::{named, BY_NAME};
-use super::upstream::writers;
-use crate::ops::is;
-use crate::pipeline::{Node, Pipeline, Role, Wrong, MODEL};
+use super::upstream::{answers, named, writers, BY_NAME};
+use crate::pipeline::{Node, Pipeline, Wrong, MODEL};
 use serde_json::Value;
 
 /// Whether these are the settings of a model that a server runs.
@@ -41,9 +39,4 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
 
 fn elsewhere(pipeline: &Pipeline, name: &str) -> bool {
     pipeline.models.get(name).is_some_and(remote)
-}
-
-/// Whether the node uses its model for generation only.
-pub fn answers(node: &Node) -> bool {
-    [Role::Plays, Role::Reflects, Role::Measures].into_iter().any(|role| is(node, role))
 }

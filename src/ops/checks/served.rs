@@ -1,7 +1,7 @@
 //! Checks models that learn here while a server generates for them: they need an adapter, which is all that the server is sent, and
 //! log-probabilities that the update can use.
 
-use super::by_name::named;
+use super::upstream::named;
 use crate::ops::is;
 use crate::pipeline::{Node, Pipeline, Role, Wrong};
 use serde_json::Value;

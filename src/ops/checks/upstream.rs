@@ -1,8 +1,20 @@
-//! The nodes upstream of a node, along its main input.
+//! The nodes upstream of a node, and whose models write their rows.
 
-use super::remote::answers;
-use crate::ops::operator;
-use crate::pipeline::{Carries, Input, Node, Pipeline};
+use crate::ops::{is, operator};
+use crate::pipeline::{Carries, Input, Node, Pipeline, Role};
+
+/// The setting that names the models which answer a program's calls by their names.
+pub const BY_NAME: &str = "by_name";
+
+/// The models that answer calls of the node's program by their names, besides the agent's own.
+pub fn named(node: &Node) -> impl Iterator<Item = &str> {
+    node.with.models().filter(|named| named.role() == BY_NAME).map(|named| named.name.as_str())
+}
+
+/// Whether the node uses its model for generation only.
+pub fn answers(node: &Node) -> bool {
+    [Role::Plays, Role::Reflects, Role::Measures].into_iter().any(|role| is(node, role))
+}
 
 /// The node and its ancestors along main inputs, the nearest first: through each node's first input that carries no weights.
 pub fn upstream<'a>(pipeline: &'a Pipeline, node: &'a Node) -> impl Iterator<Item = &'a Node> {
