@@ -109,9 +109,9 @@ impl FoundDevice {
         }
         // The first tensor there makes the context that the driver is asked in.
         let _ = Tensor::zeros([1], (Kind::Float, device));
-        let found = driver();
-        let free = found.as_ref().map(|(_, free, _)| *free);
-        Ok(FoundDevice { gpu: found.map(|(name, _, total)| (name, total)), device, free, idle: None })
+        let gpu = driver();
+        let free = gpu.as_ref().map(|(_, free, _)| *free);
+        Ok(FoundDevice { gpu: gpu.map(|(name, _, total)| (name, total)), device, free, idle: None })
     }
 
     /// Where tensors lie.
@@ -119,7 +119,7 @@ impl FoundDevice {
         self.device
     }
 
-    /// What a user should know of it, where it isn't the processor of a machine without GPU.
+    /// A note for the user: which GPU computes, or that one stands idle.
     pub fn note(&self) -> Option<String> {
         match self.idle {
             Some(why) => {
@@ -143,7 +143,7 @@ impl fmt::Display for FoundDevice {
     }
 }
 
-/// The first GPU's name, its free bytes and all of them, as the driver of the current context says.
+/// The first GPU's name, its free bytes and its total bytes, from the driver of the current context.
 fn driver() -> Option<(String, u64, u64)> {
     let mut name = [0 as c_char; 256];
     let (mut device, mut free, mut total): (c_int, usize, usize) = (0, 0, 0);

@@ -37,11 +37,11 @@ pub fn adapters(model: &NewModel, vocab: usize, lora: &LoraSettings) -> Option<u
 }
 
 thread_local! {
-    /// Bytes of a GPU that were free before the first model was there, and bytes that models and what they keep take of them now.
+    /// Bytes of a GPU that were free before the first model was loaded, and bytes that the models and their caches take now.
     static CARD: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
 }
 
-/// Says what of a GPU's memory this thread's models take: libtorch holds on to what it was given, so the driver can't say what is free.
+/// Notes how much of a GPU's memory this thread's models take. The driver can't tell, because libtorch keeps the memory that it frees.
 pub fn taken(free: Option<u64>, taken: u64) {
     CARD.set(free.map(|free| (free, taken)));
 }

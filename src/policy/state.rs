@@ -29,7 +29,7 @@ type NewWeights = (Tensor, Moments);
 pub struct PolicyState {
     models: BTreeMap<String, VersionedModel>,
     encoders: BTreeMap<String, Encoder>,
-    found: FoundDevice,
+    device: FoundDevice,
     threads: usize,
 }
 
@@ -42,10 +42,10 @@ impl PolicyState {
     ) -> Result<PolicyState, PolicyError> {
         choice::check()?;
         tch::set_num_threads(1);
-        let found = FoundDevice::look(hardware.device)?;
-        let device = found.device();
+        let place = FoundDevice::look(hardware.device)?;
+        let device = place.device();
         let threads = if device.is_cuda() { 1 } else { hardware.threads.max(1) };
-        let mut state = PolicyState { models: BTreeMap::new(), encoders: BTreeMap::new(), found, threads };
+        let mut state = PolicyState { models: BTreeMap::new(), encoders: BTreeMap::new(), device: place, threads };
         let mut shared = Vec::new();
         for (name, settings) in models {
             match settings {
@@ -87,14 +87,14 @@ impl PolicyState {
     }
 
     /// Where the models are computed.
-    pub fn found(&self) -> &FoundDevice {
-        &self.found
+    pub fn device(&self) -> &FoundDevice {
+        &self.device
     }
 
-    /// Says how much of a GPU's memory the models take now; to be called before work whose size follows from what is free.
+    /// Notes how much of a GPU's memory the models take now. The sizes of batches and passes follow from the rest, so this comes before each job.
     pub fn account(&self) {
-        if self.found.device().is_cuda() {
-            room::taken(self.found.free, self.models.values().map(VersionedModel::bytes).sum());
+        if self.device.device().is_cuda() {
+            room::taken(self.device.free, self.models.values().map(VersionedModel::bytes).sum());
         }
     }
 
@@ -283,7 +283,7 @@ impl PolicyState {
     }
 
     pub fn load(&mut self, name: &str, folder: &Path) -> Result<u64, PolicyError> {
-        let device = self.found.device();
+        let device = self.device.device();
         let model = self.models.get_mut(name).ok_or_else(|| PolicyError::NoModel(name.into()))?;
         model.restore(name, folder, device)
     }

@@ -37,7 +37,7 @@ pub struct Policy {
     /// The servers that generate for models of the thread.
     served: Arc<BTreeMap<String, GenerationServer>>,
     pulse: Arc<Pulse>,
-    found: FoundDevice,
+    device: FoundDevice,
     peers: Option<Arc<dyn Peers>>,
 }
 
@@ -72,7 +72,7 @@ impl Policy {
                 Err(error) => drop(ready.send(Err(error))),
                 Ok(state) => {
                     let known = state.models().map(|(name, model)| (name.clone(), (model.tokenizer.clone(), model.start.sizes))).collect();
-                    drop(ready.send(Ok((known, state.found().clone()))));
+                    drop(ready.send(Ok((known, state.device().clone()))));
                     let state = Rc::new(RefCell::new(state));
                     let (meanwhile, read, pulse) = (read_queue.clone(), state.clone(), beat.clone());
                     at_pauses(move || {
@@ -94,7 +94,7 @@ impl Policy {
             }
         };
         std::thread::Builder::new().name("policy".into()).spawn(body).map_err(|e| PolicyError::Torch(format!("no thread: {e}")))?;
-        let (known, found): (BTreeMap<String, (Arc<Tokenizer>, Sizes)>, FoundDevice) = started.recv().map_err(|_| PolicyError::Gone)??;
+        let (known, device): (BTreeMap<String, (Arc<Tokenizer>, Sizes)>, FoundDevice) = started.recv().map_err(|_| PolicyError::Gone)??;
         let mut served = BTreeMap::new();
         for (name, (tokenizer, sizes)) in &known {
             if let Some(ModelSettings::Load(LoadModel { serve: Some(settings), .. })) = serving.get(name) {
@@ -110,7 +110,7 @@ impl Policy {
             remotes: Arc::new(remotes),
             served: Arc::new(served),
             pulse,
-            found,
+            device,
             peers: None,
         })
     }
@@ -156,7 +156,7 @@ impl Policy {
 
     /// Where the models are computed.
     pub fn device(&self) -> &FoundDevice {
-        &self.found
+        &self.device
     }
 
     /// How busy the thread is, and how many jobs wait for it.

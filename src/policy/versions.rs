@@ -307,7 +307,7 @@ impl VersionedModel {
         Ok(lent)
     }
 
-    /// Bytes of what it keeps where it computes: weights, moments, keys and values.
+    /// Bytes of its tensors: weights, moments, cached keys and values.
     pub fn bytes(&self) -> u64 {
         let stores = self.stores.borrow();
         let mut tensors = self.start.tensors();

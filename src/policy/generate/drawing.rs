@@ -10,7 +10,7 @@ use crate::policy::tensors::{indices, values};
 use crate::policy::Sampling;
 use tch::{Kind, Tensor};
 
-/// Tokens whose weights are summed together, before it is known in which block a draw lies.
+/// Tokens of a block. The weights are summed by blocks, and a draw first finds its block.
 const BLOCK: i64 = 1024;
 /// Rows that are drawn at a time: their weights are there a few times over.
 const ROWS: i64 = 256;

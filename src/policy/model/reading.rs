@@ -19,7 +19,7 @@ use tch::{Device, Tensor};
 /// Queries of a dense block; on a GPU, where a call costs more than what is masked in it.
 const QUERIES: usize = 64;
 const MANY_QUERIES: usize = 512;
-/// The most keys of a dense block besides those of its first query are so many times its queries.
+/// The most keys of a dense block besides those of its first query, as a multiple of its queries.
 const MORE_KEYS: usize = 8;
 
 /// How attention is cut into blocks.

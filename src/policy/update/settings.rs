@@ -224,7 +224,8 @@ pub struct UpdateSettings {
     /// Weight of the divergence from the reference model.
     #[schemars(range(min = 0.0))]
     pub kl: f64,
-    /// Weight of an entropy bonus: so many times the entropy of what each token was drawn from, in nats, is taken off its loss.
+    /// Weight of an entropy bonus: the entropy, in nats, of the distribution that a token was drawn from is multiplied by it and subtracted from the token's
+    /// loss.
     #[schemars(range(min = 0.0))]
     pub entropy: f64,
     /// How that divergence is estimated.
