@@ -23,13 +23,13 @@ pub struct Outcomes {
     /// Among which episodes scores are ranked. Where what an episode can earn depends on its task, `task` keeps the tasks that pay most from
     /// supplying all entries.
     #[serde(default)]
-    pub rank: Rank,
+    pub rank: RankIn,
 }
 
 /// Among which episodes scores are ranked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Rank {
+pub enum RankIn {
     /// Those of the iteration (SLEA-RL).
     #[default]
     All,
@@ -55,17 +55,17 @@ impl Outcomes {
     /// one with the smaller draw. A score that is no number belongs to neither.
     ///
     /// ```
-    /// use flow::memory::{Outcomes, Rank, Ranked};
+    /// use flow::memory::{Outcomes, RankIn, Ranked};
     /// let outcomes = |rank| Outcomes { threshold: None, best: 2, worst: 1, rank };
     /// let episode = |task, score, draw| Ranked { task, score, draw };
     /// let episodes = [episode("a", 1.0, 0), episode("a", 3.0, 1), episode("b", 9.0, 2), episode("b", 8.0, 3), episode("b", 8.0, 4)];
     /// // The median of all is 8, and 8 isn't above it.
-    /// assert_eq!(outcomes(Rank::All).of(&episodes), (vec![2], vec![0]));
+    /// assert_eq!(outcomes(RankIn::All).of(&episodes), (vec![2], vec![0]));
     /// // The median of a is 2, that of b 8.
-    /// assert_eq!(outcomes(Rank::Task).of(&episodes), (vec![1, 2], vec![0]));
+    /// assert_eq!(outcomes(RankIn::Task).of(&episodes), (vec![1, 2], vec![0]));
     /// ```
     pub fn of(&self, episodes: &[Ranked]) -> (Vec<usize>, Vec<usize>) {
-        let group = |episode: &Ranked| if self.rank == Rank::Task { episode.task.to_owned() } else { String::new() };
+        let group = |episode: &Ranked| if self.rank == RankIn::Task { episode.task.to_owned() } else { String::new() };
         let mut groups: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for (i, episode) in episodes.iter().enumerate().filter(|(_, episode)| !episode.score.is_nan()) {
             groups.entry(group(episode)).or_default().push(i);

@@ -1,7 +1,7 @@
 //! `advantage`: how much better a row did than its group. The formulas are in `credit`.
 
-use super::checks::{no_spread, small_rewards};
 use super::checks::upstream::upstream;
+use super::checks::{no_spread, small_rewards};
 use super::operator::{must, settings, Further, Operator, Settings};
 use super::reward::charges_tokens;
 use super::value::by_token;

@@ -7,7 +7,7 @@
 
 use super::action::Response;
 use super::agent::{agent_or_name, Agent, TRAINING_TEMPERATURE};
-use super::episode::{EpisodeStart, Phase, Turn};
+use super::episode::{Phase, Turn};
 use super::error::RolloutError;
 use super::record::{self, Record};
 use super::reflection::Reflector;
@@ -265,6 +265,7 @@ fn list(text: &str, kind: &str, most: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::episode::EpisodeStart;
     use super::*;
 
     fn episode(sample: u32, actions: Vec<&'static str>, score: f32) -> Transcript<'static> {

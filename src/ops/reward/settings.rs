@@ -81,12 +81,13 @@ pub struct RewardWeights {
 }
 
 impl RewardWeights {
-    /// The smaller rewards beside the task's: the settings whose weights are at most a tenth of what the task pays, with those weights.
+    /// The smaller rewards beside the task's: the settings whose weights are at most a tenth of what the task pays, with those weights. Novelty
+    /// is one at any weight, since 1/n falls with the visits.
     pub fn small(&self) -> Vec<(&'static str, f32)> {
         let most = self.task.abs().max(self.won.abs()) / 10.0;
         let explore = self.explore.as_ref().map_or(0.0, |explore| explore.weight);
         let rewards = [("format", self.format), ("invalid", self.invalid), ("novelty", self.novelty), ("explore.weight", explore)];
-        rewards.into_iter().filter(|(_, weight)| *weight != 0.0 && weight.abs() <= most).collect()
+        rewards.into_iter().filter(|(name, weight)| *weight != 0.0 && (weight.abs() <= most || *name == "novelty")).collect()
     }
 
     /// Whether a row's numbers depend on the other turns of its attempt.
