@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-python door drift worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce-lamer reproduce-empo2 reproduce-eapo reproduce-scienceworld reproduce-slea-rl reproduce-papers reproduce-smollm2 parity-models parity-webshop interop-models tensorboard bench-gpu
+.PHONY: run test test-python test-view view door drift worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce-lamer reproduce-empo2 reproduce-eapo reproduce-scienceworld reproduce-slea-rl reproduce-papers reproduce-smollm2 parity-models parity-webshop interop-models tensorboard bench-gpu
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -25,6 +25,19 @@ test: test-python $(FETCH)
 # The Python package: its core needs no other package.
 test-python:
 	@cd python && python3 -m unittest
+
+# The pages of `flow view` in a real Chromium, which is installed where there is none; needs npm. PICTURES=FOLDER keeps a picture of each page.
+test-view: view/node_modules/made-from
+	@scripts/get-chromium.sh
+	node --test tests/view/pages.mjs
+
+# The pages of `flow view`, built anew from view/src into src/cli/view/assets, which is committed: building flow needs no npm.
+view: view/node_modules/made-from
+	cd view && npm run build
+
+view/node_modules/made-from: view/package-lock.json
+	cd view && npm ci --no-audit --no-fund --silent
+	cp view/package-lock.json $@
 
 # The field's worlds on their real packages, twice each, written to docs/worlds.md. ARGS names some: ARGS="gymnasium scienceworld".
 worlds:
