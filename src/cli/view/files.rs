@@ -70,7 +70,10 @@ impl Writer<'_> {
             }
         }
         let manifest = run.manifest()?;
-        let last: Vec<u64> = manifest.committed.iter().rev().take(iterations).map(|iteration| iteration.iteration).collect();
+        // A finished run may have measured once more after its last iteration.
+        let (trained, after): (Vec<u64>, Vec<u64>) =
+            manifest.committed.iter().map(|iteration| iteration.iteration).partition(|iteration| *iteration < manifest.info.iterations);
+        let last: Vec<u64> = after.into_iter().chain(trained.into_iter().rev().take(iterations)).collect();
         for (node, role) in told["roles"].as_object().into_iter().flatten() {
             for iteration in &last {
                 let asked = [("node", node.clone()), ("iteration", iteration.to_string())];
