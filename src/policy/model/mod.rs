@@ -30,6 +30,7 @@ pub mod tiny;
 mod views;
 pub mod weights;
 
+use super::learner::RowLimits;
 use super::engine::{AdaptedEngine, Engine, MatrixFormat};
 use super::products::isa::Isa;
 use super::tensors::values;
@@ -215,6 +216,11 @@ impl Net {
     /// What computes in place of libtorch, row by row, where the base was packed.
     pub fn running(&self) -> Option<&AdaptedEngine> {
         self.running.as_ref()
+    }
+
+    /// What a row must fit to be read by it.
+    pub fn limits(&self) -> RowLimits {
+        RowLimits { sizes: self.sizes, ends: self.ends.clone() }
     }
 
     /// What it computes in.
