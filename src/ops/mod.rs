@@ -20,6 +20,7 @@ pub mod import;
 mod memory_update;
 mod novelty;
 mod reflect;
+mod promise;
 mod reward;
 mod rewrite;
 mod rollback;
@@ -33,6 +34,7 @@ pub use checks::remote::remote;
 pub use games::{played, programs, words};
 pub use memory_update::comparing;
 pub use operator::{Further, Operator, RequiredHead};
+pub use promise::Promise;
 pub use tasks::drawn as game;
 
 use crate::dataflow::Render;

@@ -10,7 +10,7 @@ use super::model::saved::published;
 use super::model::tiny::Tiny;
 use super::model::Architecture;
 use super::versions::opened;
-use super::{trainer, Act, FileFault, Head, LoadModel, LoraSettings, ModelFault, ModelSettings, PolicyError, Tokenizer};
+use super::{trainer, Act, FileFault, Head, LoraSettings, ModelFault, ModelSettings, PolicyError, Tokenizer};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -67,10 +67,6 @@ pub fn inspect(name: &str, models: &BTreeMap<String, ModelSettings>) -> Result<O
             Ok(Some(stored.tokenizer))
         }
         ModelSettings::Shared(shared) => {
-            if matches!(models.get(&shared.on), Some(ModelSettings::Load(LoadModel { train: Some(_), .. }))) {
-                let why = format!("`{}` learns in a trainer, which has one adapter: load its folder again with `load`", shared.on);
-                return Err(fault("on")(ModelFault::Train { why }));
-            }
             let layout = match models.get(&shared.on) {
                 Some(ModelSettings::Load(load)) => checkpoint::open(Path::new(&load.load)).map(|stored| {
                     let sizes = stored.architecture.sizes();

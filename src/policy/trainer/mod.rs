@@ -9,7 +9,6 @@ mod learner;
 mod process;
 
 pub use learner::TrainerWeights;
-pub use process::python;
 
 use super::learner::RowLimits;
 use super::model::adapter::{self, BaseLocation, SavedAdapter, StoredAdapter};
@@ -171,11 +170,6 @@ impl TrainedModel {
             passing,
             learning: Cell::new(false),
         })
-    }
-
-    /// What the trainer says of itself: its versions, its ranks, its device.
-    pub fn hello(&self) -> Value {
-        self.connection.borrow().hello.clone()
     }
 
     fn ask(&self, request: Value, payload: &[u8], bytes: usize) -> Result<(Value, Vec<u8>), PolicyError> {
