@@ -30,6 +30,8 @@ class Trainer:
         self.opened = self.folder = message.get("adapter") or message["base"]
         trained = self.net.trained()
         self.optimizer = torch.optim.AdamW(trained.values(), lr=0.0)
+        if self.net.learns_adapter:
+            self.start = [local(p).detach().clone() for p in trained.values()]
         # Through `forward`, so that the parameters are there.
         check, self.net.forward = self.net.forward, self.net.check
         self.net()
@@ -130,6 +132,7 @@ class Trainer:
         trained = self.net.trained().values()
         now = [local(p).clone() for p in trained]
         if self.start is None:
+            # All weights of a model are kept twice only where a reference is asked for.
             if self.folder != self.opened or self.decays is not None:
                 self.net.load(self.opened)
             self.start = [local(p).clone() for p in trained]

@@ -31,8 +31,8 @@ class Client:
         return message
 
     def open(self, base, **options):
-        ask = dict(dtype="f32", gradient_checkpointing=True, tokens=4096, seed=1, vocabulary=300, **options)
-        return self.ask("open", base=str(base), **ask)
+        ask = dict(dtype="f32", gradient_checkpointing=True, tokens=64, seed=1, vocabulary=300)
+        return self.ask("open", base=str(base), **{**ask, **options})
 
     def trace(self, rows, gradient=True, entropy=False, reference=False, temperature=1.0, allowed=None):
         """`rows` are pairs of a prompt and a response. The figures [3 or 5, tokens of all responses]."""
