@@ -18,6 +18,8 @@ def main():
     rank = int(os.environ.get("RANK", "0"))
     if "RANK" not in os.environ:
         parser.error("start it by torchrun, also for one rank: torchrun --nproc-per-node 1 -m flow_train ...")
+    # A model is a folder: nothing is fetched from elsewhere.
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
     # Before torch is imported, since that takes seconds in which flow waits for the port.
     server = None
     if rank == 0 and arguments.listen:
@@ -39,10 +41,13 @@ def serve(arguments, rank, server):
     import torch
     import torch.distributed as dist
 
+    from transformers.utils import logging
+
     from . import PROTOCOL, VERSION
     from .trainer import Trainer
     from .wire import accept, connect, to_all
 
+    logging.disable_progress_bar()
     kind = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
     device = torch.device(kind, int(os.environ.get("LOCAL_RANK", "0"))) if kind == "cuda" else torch.device("cpu")
     if kind == "cuda":

@@ -39,7 +39,8 @@ class Net(torch.nn.Module):
         self.net = self.made()
         base = self.base()
         if ask["gradient_checkpointing"]:
-            base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+            enable = getattr(base, "activation_checkpointing_enable", base.gradient_checkpointing_enable)
+            enable({"use_reentrant": False})
             if self.learns_adapter:
                 base.enable_input_require_grads()
         self.config = base.config.get_text_config()

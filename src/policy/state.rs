@@ -11,14 +11,14 @@ use super::remote::ExportedAdapter;
 use super::room;
 use super::tensors::values;
 use super::trainer::{TrainedModel, TrainerWeights};
-use super::update::parallel::{hash, Parallel};
 use super::update::local::{logprobs, LocalLearner};
+use super::update::parallel::{hash, Parallel};
 use super::update::passes::TrainingRow;
 use super::update::{update, Moments};
 use super::versions::VersionedModel;
 use super::{
-    DeviceChoice, Example, FoundDevice, GenerationOutput, Hardware, Head, ModelFault, ModelSettings, Objective, Peers, PolicyError, RatioDenominator,
-    LoadModel, Request, Sampling, Tokenizer, TrainSettings, UpdateReport, UpdateSettings,
+    DeviceChoice, Example, FoundDevice, GenerationOutput, Hardware, Head, LoadModel, ModelFault, ModelSettings, Objective, Peers,
+    PolicyError, RatioDenominator, Request, Sampling, Tokenizer, TrainSettings, UpdateReport, UpdateSettings,
 };
 use crate::seed::mix;
 use std::collections::{BTreeMap, VecDeque};
@@ -58,7 +58,8 @@ impl PolicyState {
         let place = FoundDevice::look(hardware.device)?;
         let device = place.device();
         let threads = if device.is_cuda() { 1 } else { hardware.threads.max(1) };
-        let mut state = PolicyState { models: BTreeMap::new(), trained: BTreeMap::new(), encoders: BTreeMap::new(), device: place, threads };
+        let mut state =
+            PolicyState { models: BTreeMap::new(), trained: BTreeMap::new(), encoders: BTreeMap::new(), device: place, threads };
         let mut shared = Vec::new();
         for (name, settings) in models {
             match settings {

@@ -30,8 +30,8 @@ pub mod tiny;
 mod views;
 pub mod weights;
 
-use super::learner::RowLimits;
 use super::engine::{AdaptedEngine, Engine, MatrixFormat};
+use super::learner::RowLimits;
 use super::products::isa::Isa;
 use super::tensors::values;
 use super::{FileFault, Head, ModelFault};

@@ -4,6 +4,9 @@ use super::parity::folder;
 use crate::policy::*;
 use crate::seed::Random;
 use std::collections::{BTreeMap, HashMap};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::time::Duration;
 use tch::Tensor;
 
 fn train(settings: TrainSettings, own: &LoadModel) -> ModelSettings {
@@ -84,8 +87,13 @@ fn cases() -> Vec<(String, UpdateSettings)> {
     add("entropy and kl", UpdateSettings { entropy: 0.2, kl: 0.1, ..base.clone() });
     add("dual clip", UpdateSettings { dual_clip: Some(1.01), clip: 0.01, clip_high: Some(0.02), ..base.clone() });
     add("recomputed", UpdateSettings { old: Some(RatioDenominator::Recomputed), truncate: 1.05, ..base.clone() });
-    for (mask_unit, mask_from) in [(MaskUnit::Token, MaskFrom::Current), (MaskUnit::Row, MaskFrom::Current), (MaskUnit::Token, MaskFrom::Start)] {
-        add(&format!("{mask_unit:?} masked, {mask_from:?}"), UpdateSettings { mask_below: Some(0.01), mask_unit, mask_from, ..base.clone() });
+    for (mask_unit, mask_from) in
+        [(MaskUnit::Token, MaskFrom::Current), (MaskUnit::Row, MaskFrom::Current), (MaskUnit::Token, MaskFrom::Start)]
+    {
+        add(
+            &format!("{mask_unit:?} masked, {mask_from:?}"),
+            UpdateSettings { mask_below: Some(0.01), mask_unit, mask_from, ..base.clone() },
+        );
     }
     add("chosen tokens", UpdateSettings { tokens: CountedTokens::Chosen, ..base.clone() });
     let decay = BTreeMap::from([("embed".to_string(), 0.0), ("lora_B".to_string(), 0.5), ("norm".to_string(), 0.3)]);
@@ -126,7 +134,10 @@ fn learns_the_same(model: &str, ranks: usize, lora: Option<LoraSettings>) {
         let [here, there] = policies.each_ref().map(|policy| policy.update("actor", rows.clone(), &settings).unwrap());
         let [ours, theirs] = policies.each_ref().map(weights);
         let (difference, step) = (apart(&ours, &theirs), apart(&before, &ours));
-        assert!(difference < 1e-5 && step > 1e-4, "{model}, {ranks} ranks, {name}: weights differ by {difference:.1e} after steps of {step:.1e}");
+        assert!(
+            difference < 1e-5 && step > 1e-4,
+            "{model}, {ranks} ranks, {name}: weights differ by {difference:.1e} after steps of {step:.1e}"
+        );
         worst = worst.max(difference);
         let close = |a: f64, b: f64| (a - b).abs() < 1e-5 * a.abs().max(1.0);
         let figures = |r: &UpdateReport| [r.loss, r.kl, r.entropy, r.clip_fraction, r.grad_norm, r.gap.unwrap_or(0.0), r.lr];
@@ -167,7 +178,11 @@ fn another_number_of_ranks_goes_on() {
     two.save("actor", &path).unwrap();
     let step = |policy: &Policy| {
         let report = policy.update("actor", rows.clone(), &settings).unwrap();
-        (report.version, weights(policy), policy.generate("actor", 2, vec![Request { prompt: vec![5, 6], ..Default::default() }], Sampling::default()).unwrap())
+        (
+            report.version,
+            weights(policy),
+            policy.generate("actor", 2, vec![Request { prompt: vec![5, 6], ..Default::default() }], Sampling::default()).unwrap(),
+        )
     };
     let expected = step(&two);
     for ranks in [1, 2] {
@@ -179,7 +194,62 @@ fn another_number_of_ranks_goes_on() {
     }
 }
 
-/// What a trainer that dies or keeps silent comes to, and what can't be trained there.
+/// A trainer that answers as `answers` says, request by request, and is gone after the last.
+fn trainer(answers: Vec<&'static str>) -> TrainSettings {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        let mut stream = BufReader::new(listener.accept().unwrap().0);
+        let mut line = String::new();
+        // The secret, then requests.
+        stream.read_line(&mut line).unwrap();
+        for answer in answers {
+            line.clear();
+            stream.read_line(&mut line).unwrap();
+            let request: serde_json::Value = serde_json::from_str(&line).unwrap();
+            stream.read_exact(&mut vec![0; request["bytes"].as_u64().unwrap() as usize]).unwrap();
+            match answer {
+                "silence" => std::thread::sleep(Duration::from_secs(3)),
+                answer => stream.get_mut().write_all(answer.as_bytes()).unwrap(),
+            }
+        }
+    });
+    TrainSettings { torchrun: None, address: Some(address), timeout: 1.0, ..torchrun(1) }
+}
+
+#[test]
+fn a_trainer_that_fails_is_told_with_the_cause() {
+    let own = LoadModel { load: folder("qwen3").display().to_string(), ..Default::default() };
+    let hello = "{\"protocol\": 1}\n";
+    let opened = "{\"context\": 256, \"width\": 32, \"parameters\": 10, \"trained\": 9}\n";
+    let said = |answers: Vec<&'static str>| {
+        let models = BTreeMap::from([("actor".to_string(), train(trainer(answers), &own))]);
+        let policy = Policy::start(&models, &[], 3, 1)?;
+        assert_eq!((policy.parameters("actor")?, policy.trained("actor")?, policy.versions("actor")?), (10, 9, vec![0]));
+        let row = Example { prompt: vec![5, 6], response: vec![7, 8], logprobs: vec![-1.0; 2], advantage: 1.0, ..Default::default() };
+        policy.update("actor", vec![row.clone()], &UpdateSettings::default()).map(drop).inspect_err(|_| {
+            // What it has computed so far is no version; the model here still acts.
+            assert!(policy.generate("actor", 0, vec![Request { prompt: vec![5], ..Default::default() }], Sampling::default()).is_ok());
+        })
+    };
+    let fails = |answers: Vec<&'static str>| said(answers).unwrap_err().to_string();
+    assert!(fails(vec!["{\"protocol\": 7}\n"]).contains("it speaks protocol Some(7) and flow speaks 1"));
+    assert!(fails(vec![hello, "{\"error\": \"rank 1: no such folder\"}\n"]).contains("rank 1: no such folder (asked to `open`)"));
+    assert!(fails(vec![hello, "{\"context\": 256}\n"]).contains("no `width`"));
+    assert!(fails(vec![hello, opened]).contains("it ended while it was asked to `zero`"));
+    assert!(fails(vec![hello, opened, "silence"]).contains("it did not answer `zero` in 1 seconds (`timeout` of `train`)"));
+    assert!(fails(vec![hello, opened, "{}\n", "{}\n"]).contains("`trace` is an answer with 0 bytes where 24 were asked for"));
+    assert!(fails(vec![hello, opened, "{}\n", "what?\n"]).contains("`trace` is an answer that isn't JSON"));
+    // Two log-probabilities, entropies and slopes, in f32.
+    let figures = "{\"bytes\": 24}\n\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+    assert!(fails(vec![hello, opened, "{}\n", figures, "{}\n", "{}\n"]).contains("whether the weights are `finite`"));
+    let lost = "{\"finite\": false, \"grad_norm\": null}\n";
+    assert!(fails(vec![hello, opened, "{}\n", figures, "{}\n", lost]).contains("the gradient isn't a number"));
+    let outgrown = "{\"finite\": false, \"grad_norm\": 1.0}\n";
+    assert!(fails(vec![hello, opened, "{}\n", figures, "{}\n", outgrown]).contains("made weights that are no numbers"));
+}
+
+/// What can't be trained there is refused before a run.
 #[test]
 fn what_cannot_be_trained_there_is_said() {
     let own = LoadModel { load: folder("qwen3").display().to_string(), ..Default::default() };

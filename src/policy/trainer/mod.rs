@@ -81,7 +81,9 @@ pub fn unfit(load: &LoadModel) -> Result<Option<(&'static str, &'static str)>, P
     let published = |folder: &Path| read::<Value>(&folder.join(CONFIG)).map(|config| !config["model_type"].is_null());
     Ok(match () {
         () if train.torchrun.is_some() == train.address.is_some() => Some(("train", "say either `torchrun` or `address`")),
-        () if load.head == Some(Head::Value) => Some(("head", "a trainer has no value head: leave `train` out, so that the critic learns here")),
+        () if load.head == Some(Head::Value) => {
+            Some(("head", "a trainer has no value head: leave `train` out, so that the critic learns here"))
+        }
         () if load.base != Base::Own => Some(("base", "a trainer computes its base itself: leave `base` out")),
         () if load.act != Act::Own => Some(("act", "what acts is what the trainer computes: leave `act` out")),
         () if checkpoint::gguf_at(own).is_some() => Some(("load", "transformers reads a folder of safetensors, and this is a GGUF file")),
@@ -153,8 +155,7 @@ impl TrainedModel {
             return Err(PolicyError::model(name, ModelFault::Trainer { what }));
         };
         let sizes = Sizes { vocab: tokenizer.vocab_size(), context, width, value: false, cached: 0 };
-        let limits =
-            local.map_or_else(|| RowLimits { sizes, ends: tokenizer.ends().into() }, |local| local.start.limits());
+        let limits = local.map_or_else(|| RowLimits { sizes, ends: tokenizer.ends().into() }, |local| local.start.limits());
         let first = adapter.clone().unwrap_or_else(|| base.clone());
         Ok(TrainedModel {
             name: name.into(),
@@ -200,8 +201,10 @@ impl TrainedModel {
         self.versions.push_back((version, folder.clone()));
         while self.versions.len() > keep + 1 {
             let gone = self.versions.pop_front();
-            // What a run has saved is the run's.
-            gone.filter(|(_, folder)| folder.starts_with(&self.passing)).into_iter().for_each(|(_, folder)| drop(fs::remove_dir_all(folder)));
+            // What a run has saved is the run's, and the trainer goes back to the start for a reference.
+            gone.filter(|(version, folder)| *version > 0 && folder.starts_with(&self.passing))
+                .into_iter()
+                .for_each(|(_, folder)| drop(fs::remove_dir_all(folder)));
         }
         self.learning.set(false);
         Ok(folder)
@@ -233,7 +236,8 @@ impl TrainedModel {
     /// If the trainer can't load it.
     pub fn restore(&mut self, folders: &[PathBuf]) -> Result<u64, PolicyError> {
         let progress = |folder: &PathBuf| read::<TrainingProgress>(&folder.join(TRAINED));
-        let versions = folders.iter().map(|folder| Ok((progress(folder)?.version, folder.clone()))).collect::<Result<VecDeque<_>, PolicyError>>()?;
+        let versions =
+            folders.iter().map(|folder| Ok((progress(folder)?.version, folder.clone()))).collect::<Result<VecDeque<_>, PolicyError>>()?;
         if let Some(newest) = folders.last() {
             let TrainingProgress { steps, .. } = progress(newest)?;
             self.ask(json!({ "request": "load", "folder": absolute(newest)?, "steps": steps }), &[], 0)?;
@@ -260,7 +264,8 @@ impl TrainedModel {
         let to = root.join(&lent.name);
         if !to.exists() {
             whole(&to, |to| {
-                let copy = |name: &str| fs::copy(folder.join(name), to.join(name)).map(drop).map_err(|e| PolicyError::file(&to.join(name), e));
+                let copy =
+                    |name: &str| fs::copy(folder.join(name), to.join(name)).map(drop).map_err(|e| PolicyError::file(&to.join(name), e));
                 [adapter::WEIGHTS, adapter::CONFIG].into_iter().try_for_each(copy)
             })?;
         }
@@ -272,7 +277,8 @@ impl TrainedModel {
         if !self.learning.get() {
             return Ok(());
         }
-        let what = "its weights are in the middle of an update, or of one that failed: `flow resume` goes on from the last that was saved".into();
+        let what =
+            "its weights are in the middle of an update, or of one that failed: `flow resume` goes on from the last that was saved".into();
         Err(PolicyError::model(&self.name, ModelFault::Trainer { what }))
     }
 }
@@ -285,7 +291,8 @@ fn fresh(load: &LoadModel, base: &Path, seed: u64, folder: &Path) -> Result<bool
         Err(PolicyError::File { fault: FileFault::Unsupported(_), .. }) => return Ok(false),
         Err(error) => return Err(error),
     };
-    let adapter = Adapter::new(Lora::new(lora), &stored.architecture.layout(), None).map_err(|fault| PolicyError::at(base, fault.into()))?;
+    let adapter =
+        Adapter::new(Lora::new(lora), &stored.architecture.layout(), None).map_err(|fault| PolicyError::at(base, fault.into()))?;
     let flat = Tensor::from_slice(&adapter.layout().random(mix(seed, text("adapter"))));
     let moments = Moments::new(&flat);
     let named = base.display().to_string();

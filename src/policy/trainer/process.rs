@@ -32,7 +32,11 @@ pub fn python() -> Result<PathBuf, String> {
     if python.exists() {
         return Ok(python);
     }
-    let there = if named.is_some() { format!("{PYTHON} names {}, which isn't there", python.display()) } else { "there is no Python with torch".into() };
+    let there = if named.is_some() {
+        format!("{PYTHON} names {}, which isn't there", python.display())
+    } else {
+        "there is no Python with torch".into()
+    };
     Err(format!("{there}: `make train-env` makes {INSTALLED}, or let {PYTHON} name one with torch, transformers and peft"))
 }
 
@@ -153,7 +157,12 @@ mod tests {
 
     #[test]
     fn an_error_quotes_the_ranks_own_words() {
-        let lines = ["Traceback (most recent call last):", "flow_train, rank 1: RuntimeError: out of memory", "====", "rank      : 1 (local_rank: 1)"];
+        let lines = [
+            "Traceback (most recent call last):",
+            "flow_train, rank 1: RuntimeError: out of memory",
+            "====",
+            "rank      : 1 (local_rank: 1)",
+        ];
         let lines: Vec<String> = lines.map(String::from).into();
         assert_eq!(told(&lines), "flow_train, rank 1: RuntimeError: out of memory\n  rank      : 1 (local_rank: 1)");
         let other: Vec<String> = (0..20).map(|i| format!("line {i}")).chain(["----".to_string()]).collect();

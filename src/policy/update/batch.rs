@@ -75,12 +75,7 @@ impl<'a> UpdateBatch<'a> {
 }
 
 /// The log-probabilities of the rows' tokens under the weights as they are.
-fn begin(
-    model: &str,
-    learner: &dyn Learner,
-    rows: &[TrainingRow],
-    settings: &UpdateSettings,
-) -> Result<Vec<Vec<f32>>, PolicyError> {
+fn begin(model: &str, learner: &dyn Learner, rows: &[TrainingRow], settings: &UpdateSettings) -> Result<Vec<Vec<f32>>, PolicyError> {
     let start = learner.logprobs(rows, settings.at(), settings.micro_batch)?;
     let bad: Vec<usize> = (0..rows.len()).filter(|&row| start[row].iter().any(|x| !x.is_finite())).collect();
     if bad.is_empty() {

@@ -61,8 +61,7 @@ impl Learner for LocalLearner<'_> {
         weight: &TokenWeight,
     ) -> Result<Vec<PassResult>, PolicyError> {
         let net = self.net.with(&self.flat, false).seeded(mix(self.seed, number));
-        let step =
-            GradientStep { name: self.name, net: &net, reference: self.reference.as_ref(), batch, weight, parallel: self.parallel };
+        let step = GradientStep { name: self.name, net: &net, reference: self.reference.as_ref(), batch, weight, parallel: self.parallel };
         let (gradient, results) = gradients(&step, passes)?;
         self.gradient = Some(gradient);
         Ok(results)

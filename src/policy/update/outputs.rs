@@ -23,7 +23,13 @@ impl TokenOutputs {
     }
 
     /// Of figures that were computed elsewhere than by libtorch: leaves, of which gradients can be taken where the pass `learns`.
-    pub fn from_figures(logprobs: &[f32], entropy: &[f32], slope: &[f32], bend: Option<(Vec<f32>, Vec<f32>)>, learns: bool) -> TokenOutputs {
+    pub fn from_figures(
+        logprobs: &[f32],
+        entropy: &[f32],
+        slope: &[f32],
+        bend: Option<(Vec<f32>, Vec<f32>)>,
+        learns: bool,
+    ) -> TokenOutputs {
         TokenOutputs {
             logprobs: Tensor::from_slice(logprobs).set_requires_grad(learns),
             entropy: Tensor::from_slice(entropy).set_requires_grad(bend.is_some()),
