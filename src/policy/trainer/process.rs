@@ -1,7 +1,7 @@
 //! The processes of a trainer that flow starts: torchrun on this host, and what they print.
 
 use parking_lot::Mutex;
-use rustix::process::{kill_process_group, Pid, Signal};
+use rustix::process::{kill_process, kill_process_group, Pid, Signal};
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -103,9 +103,20 @@ impl Processes {
         self.kill();
     }
 
-    /// Ends all of it at once.
+    /// Ends all of it at once: torchrun, and the ranks, each of which it has put into a session of its own.
     pub fn kill(&mut self) {
-        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+        if self.ended().is_some() {
+            return;
+        }
+        let torchrun = self.child.id();
+        // While torchrun lives its children are its own, whatever else begins and ends.
+        let ranks = std::fs::read_to_string(format!("/proc/{torchrun}/task/{torchrun}/children")).unwrap_or_default();
+        let pid = |id: &str| id.parse::<i32>().ok().and_then(Pid::from_raw);
+        if let Some(group) = pid(&torchrun.to_string()) {
+            let _ = kill_process_group(group, Signal::STOP);
+            for rank in ranks.split_whitespace().filter_map(pid) {
+                let _ = kill_process(rank, Signal::KILL);
+            }
             let _ = kill_process_group(group, Signal::KILL);
         }
         let _ = self.child.wait();
