@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-python door drift worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce-lamer reproduce-empo2 reproduce-eapo reproduce-scienceworld reproduce-slea-rl reproduce-papers reproduce-smollm2 parity-models parity-webshop interop-models tensorboard bench-gpu train-env train-parity
+.PHONY: run test test-python test-view view door drift worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce-lamer reproduce-empo2 reproduce-eapo reproduce-scienceworld reproduce-slea-rl reproduce-papers reproduce-smollm2 parity-models parity-webshop interop-models tensorboard bench-gpu train-env train-parity
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -25,6 +25,19 @@ test: test-python $(FETCH)
 # The Python package: its core needs no other package.
 test-python:
 	@cd python && python3 -m unittest
+
+# The pages of `flow view` in a real Chromium, which is installed where there is none; needs npm. PICTURES=FOLDER keeps a picture of each page.
+test-view: view/node_modules/made-from
+	@scripts/get-chromium.sh
+	node --test tests/view/pages.mjs
+
+# The pages of `flow view`, built anew from view/src into src/cli/view/assets, which is committed: building flow needs no npm.
+view: view/node_modules/made-from
+	cd view && npm run build
+
+view/node_modules/made-from: view/package-lock.json
+	cd view && npm ci --no-audit --no-fund --silent
+	cp view/package-lock.json $@
 
 # The field's worlds on their real packages, twice each, written to docs/worlds.md. ARGS names some: ARGS="gymnasium scienceworld".
 worlds:
@@ -142,53 +155,52 @@ faults: build
 
 # GRPO against GiGPO from one warm start: three seeds each, going on where it was left. ARGS="--jobs 2" does two runs at a time.
 compare: build
-	target/release/flow study studies/grpo-gigpo.yaml $(ARGS)
+	target/release/flow study papers/worlds/study-sokoban.yaml $(ARGS)
 
-# LaMer's tables, written to docs/lamer.md, docs/lamer-notes.md and docs/lamer-sokoban.md: hours; it goes on where it was left. ARGS="--jobs 2" does two
+# LaMer's tables, written to papers/lamer/README.md, papers/lamer/notes.md and papers/lamer/sokoban.md: hours; it goes on where it was left. ARGS="--jobs 2" does two
 # pieces of work at a time, ARGS=--dry-run says what is left.
 reproduce-lamer: build
-	target/release/flow study studies/lamer.yaml $(ARGS)
-	target/release/flow study studies/lamer-notes.yaml $(ARGS)
-	target/release/flow study studies/lamer-sokoban.yaml $(ARGS)
+	target/release/flow study papers/lamer/study.yaml $(ARGS)
+	target/release/flow study papers/lamer/study-notes.yaml $(ARGS)
+	target/release/flow study papers/lamer/study-sokoban.yaml $(ARGS)
 
-# EMPO2's tables in small, written to docs/empo2.md: half an hour of two cores; it goes on where it was left, as above.
+# EMPO2's tables in small, written to papers/empo2/README.md: half an hour of two cores; it goes on where it was left, as above.
 reproduce-empo2: build
-	target/release/flow study studies/empo2.yaml $(ARGS)
+	target/release/flow study papers/empo2/study.yaml $(ARGS)
 
-# SLEA-RL's tables in small, written to docs/slea-rl.md: forty minutes of one core; it goes on where it was left, as above.
+# SLEA-RL's tables in small, written to papers/slea-rl/README.md: forty minutes of one core; it goes on where it was left, as above.
 reproduce-slea-rl: build
-	target/release/flow study studies/slea-rl.yaml $(ARGS)
+	target/release/flow study papers/slea-rl/study.yaml $(ARGS)
 
-# EAPO's tables in small, written to docs/eapo.md, docs/eapo-search.md and docs/eapo-kitchen.md: some three hours and a half of two cores; it goes on where
+# EAPO's tables in small, written to papers/eapo/README.md, papers/eapo/search.md and papers/eapo/kitchen.md: some three hours and a half of two cores; it goes on where
 # it was left, as above.
 reproduce-eapo: build
-	target/release/flow study studies/eapo.yaml $(ARGS)
-	target/release/flow study studies/eapo-search.yaml $(ARGS)
+	target/release/flow study papers/eapo/study.yaml $(ARGS)
+	target/release/flow study papers/eapo/study-search.yaml $(ARGS)
 	target/release/flow env install textworld-express
-	target/release/flow study studies/eapo-kitchen.yaml $(ARGS)
+	target/release/flow study papers/eapo/study-kitchen.yaml $(ARGS)
 
-# The four papers and their baselines on four worlds, written to docs/papers.md and docs/papers-*.md: some seven and a half hours of two cores; it goes on
+# The four papers and their baselines on four worlds, written to papers/minesweeper/README.md and their other folders: some seven and a half hours of two cores; it goes on
 # where it was left, as above.
 reproduce-papers: build
-	target/release/flow study studies/papers.yaml $(ARGS)
-	target/release/flow study studies/papers-again.yaml $(ARGS)
+	target/release/flow study papers/minesweeper/study.yaml $(ARGS)
 	target/release/flow env install textworld-express
-	target/release/flow study studies/papers-kitchen.yaml $(ARGS)
+	target/release/flow study papers/kitchen/study.yaml $(ARGS)
 	target/release/flow env install alfworld
-	target/release/flow study studies/papers-alfworld.yaml $(ARGS)
+	target/release/flow study papers/alfworld/study.yaml $(ARGS)
 	target/release/flow model fetch smollm2-135m-instruct
-	target/release/flow study studies/papers-smollm2.yaml $(ARGS)
+	target/release/flow study papers/smollm2-house/study.yaml $(ARGS)
 
-# The same methods on ScienceWorld itself, written to docs/scienceworld.md: hours, as above.
+# The same methods on ScienceWorld itself, written to papers/scienceworld/README.md: hours, as above.
 reproduce-scienceworld: build
 	target/release/flow env install scienceworld
-	target/release/flow study studies/scienceworld.yaml $(ARGS)
+	target/release/flow study papers/scienceworld/study.yaml $(ARGS)
 
-# A published language model in a game of TextWorldExpress, written to docs/smollm2.md: minutes.
+# A published language model in a game of TextWorldExpress, written to papers/smollm2/README.md: minutes.
 reproduce-smollm2: build
 	target/release/flow model fetch smollm2-135m-instruct
 	target/release/flow env install textworld-express
-	target/release/flow study studies/smollm2.yaml $(ARGS)
+	target/release/flow study papers/smollm2/study.yaml $(ARGS)
 
 # Tiny random models of every architecture as transformers computes them (tests/golden/models), made anew in a virtual environment of
 # some 6 GB. With SMOLLM2=FILE.gguf (flow model fetch smollm2-135m-instruct), SmolLM2 is compared as well, with MINILM=FOLDER (flow model

@@ -1,4 +1,4 @@
-"""Recomputes the clusters, the library and what every turn was told of a run of pipelines/slea-rl/slea-rl.yaml from its logged rows and the
+"""Recomputes the clusters, the library and what every turn was told of a run of papers/slea-rl/slea-rl.yaml from its logged rows and the
 `above` and `fallback` of its pipeline alone, by lists and loops, and says where the run did otherwise:
 python3 scripts/recount_library.py RUN [FLOW]"""
 import functools, json, math, pathlib, re, subprocess, sys

@@ -117,7 +117,7 @@ mod tests {
         assert!(next("models.actor.wid").contains(&"models.actor.width=".to_owned()));
         assert_eq!(next("nothing"), Vec::<String>::new());
         // What a file takes over from another one is there as well.
-        let like = settable(&root.join("pipelines/empo2/no-novelty.yaml"));
+        let like = settable(&root.join("papers/empo2/no-novelty.yaml"));
         assert!(like.contains("nodes.memory.with.capacity") && !like.iter().any(|path| path.starts_with("nodes.novelty")));
     }
 }

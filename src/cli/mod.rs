@@ -51,6 +51,7 @@ mod together;
 mod tokens;
 mod top;
 mod unusable;
+mod view;
 mod vocabularies;
 
 use crate::dataflow::cluster::end::end_process;
@@ -102,6 +103,8 @@ enum Verb {
     Schema(schema::SchemaArgs),
     /// Asks a run's log in SQL
     Query(query::QueryArgs),
+    /// Shows runs in the browser: graph, curves, episodes token by token, groups, memory, failures, SQL
+    View(view::ViewArgs),
     /// Draws runs as one HTML file: curves, pass@k, exploration, time, trajectories
     Report(report::ReportArgs),
     /// Writes a run's figures for another program, such as TensorBoard
@@ -149,6 +152,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Env(verb) => verb.run(),
         Verb::Schema(verb) => verb.run(),
         Verb::Query(verb) => verb.run(),
+        Verb::View(verb) => verb.run(),
         Verb::Report(verb) => verb.run(),
         Verb::Export(verb) => verb.run(),
         Verb::Show(verb) => verb.run(),

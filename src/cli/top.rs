@@ -26,10 +26,10 @@ pub struct TopArgs {
 
 /// The state of a run at one moment.
 #[derive(Serialize)]
-struct RunSnapshot {
+pub struct RunSnapshot {
     run: String,
     /// `running`, `finished`, `stopped`, `failed`, or `cut off`.
-    state: &'static str,
+    pub state: &'static str,
     /// By node, of the iterations that are committed: tokens computed, and different ones among them.
     tokens: Value,
     #[serde(skip)]
@@ -43,7 +43,7 @@ impl TopArgs {
         let run = log::Run::open(&self.run)?;
         let live = self.format == OutputFormat::Text && std::io::stdout().is_terminal();
         loop {
-            let picture = self.picture(&run)?;
+            let picture = RunSnapshot::of(&run, &self.run.display().to_string())?;
             if self.format == OutputFormat::Json {
                 answer(&serde_json::to_string(&picture)?);
                 return Ok(ExitCode::SUCCESS);
@@ -61,8 +61,11 @@ impl TopArgs {
             std::thread::sleep(Duration::from_secs(1));
         }
     }
+}
 
-    fn picture(&self, run: &log::Run) -> Result<RunSnapshot> {
+impl RunSnapshot {
+    /// How the run in `folder` stands.
+    pub fn of(run: &log::Run, folder: &str) -> Result<RunSnapshot> {
         // Check the lock first: what the writer committed before it released the lock is then in the manifest.
         let held = Lock::held(run);
         let manifest = run.manifest()?;
@@ -77,7 +80,7 @@ impl TopArgs {
         let now = std::fs::read(run.root().join(STATUS)).ok().filter(|_| state == "running");
         let activity = now.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_else(|| logged(&manifest));
         let tokens = TokenCounts::of([&manifest]);
-        Ok(RunSnapshot { run: self.run.display().to_string(), state, tokens: tokens.json(), shared: tokens.line(), activity })
+        Ok(RunSnapshot { run: folder.to_owned(), state, tokens: tokens.json(), shared: tokens.line(), activity })
     }
 }
 

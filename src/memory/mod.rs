@@ -29,7 +29,7 @@ pub use distinct::{exactly, Distinct};
 pub use entry::{keys, table, Change, Entry, COLUMNS};
 pub use library::Library;
 pub use list::{unmarked, Item, ListSettings};
-pub use outcomes::Outcomes;
+pub use outcomes::{Outcomes, RankIn, Ranked};
 pub use rescore::Rescore;
 pub use retrieval::{By, Lookup, Order, Retrieval};
 pub use words::{words, WIDTH};

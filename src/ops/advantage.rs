@@ -1,7 +1,7 @@
 //! `advantage`: how much better a row did than its group. The formulas are in `credit`.
 
-use super::checks::no_spread;
 use super::checks::upstream::upstream;
+use super::checks::{no_spread, small_rewards};
 use super::operator::{must, settings, Further, Operator, Settings};
 use super::reward::charges_tokens;
 use super::value::by_token;
@@ -36,7 +36,7 @@ pub const OPERATOR: Operator = Operator {
     further: Further {
         needs,
         wrong,
-        notes: |node, pipeline| no_spread::note(node, pipeline).into_iter().collect(),
+        notes: |node, pipeline| [no_spread::note(node, pipeline), small_rewards::note(node, pipeline)].into_iter().flatten().collect(),
         targets: |with| with.typed::<AdvantageSettings>().is_some_and(|meant| meant.of.estimator().target.is_some()),
         lacks,
         otherwise: Some("baseline=leave_one_out"),

@@ -8,6 +8,7 @@ mod examples;
 mod games;
 mod memories;
 mod operator;
+mod whose;
 
 mod advantage;
 mod cluster;

@@ -8,8 +8,9 @@ use super::checks::unused;
 use super::memories::buckets::{unlogged, Per};
 use super::memories::keys::Keyed;
 use super::operator::{must, settings, Further, Operator, Settings};
+use super::whose::Whose;
 use crate::dataflow::stage::{stage, Stage};
-use crate::dataflow::{feed, Context, Edge, Failed, Place, Ports};
+use crate::dataflow::{feed, Context, Edge, Failed, Place, Ports, Route};
 use crate::memory::{self, Distinct, Entry};
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::rollout::points::Pointer;
@@ -40,6 +41,9 @@ struct Novelty {
     /// Which states are compared.
     #[serde(default)]
     per: Per,
+    /// Whose `novelty` a row gets: a control of what it is worth. The counts stay its own.
+    #[serde(default)]
+    whose: Whose,
 }
 
 /// What n counts.
@@ -127,20 +131,30 @@ fn notes(node: &Node, pipeline: &Pipeline) -> Vec<String> {
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with = settings::<Novelty>(node)?;
-    let route = with.per.route();
+    // Numbers are shuffled among all rows of an iteration, whatever worker has them.
+    let route = if with.whose == Whose::Another { Route::One } else { with.per.route() };
     let past = feed::past(&node.id, scope, ctx)?;
     let inputs = vec![(must(&ports, "rows")?, route.clone()), (past, route)];
     let pointer = with.keyed.pointer(ctx);
     let mut distinct = Distinct::new(with.at_least as f32);
-    Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread }, ctx, move |_, rows| {
+    let (seed, id) = (ctx.seed, node.id.clone());
+    Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread }, ctx, move |iteration, rows| {
         recount(&mut distinct, &rows[1], with.per)?;
         let Some(view) = View::sorted(&rows[0])? else { return Ok(vec![]) };
-        Ok(view.with(counted(&mut distinct, &view, &with, &pointer)?)?)
+        let order = with.whose.order(seed, iteration, &id, view.len());
+        Ok(view.with(counted(&mut distinct, &view, &with, &pointer, &order)?)?)
     }))
 }
 
-/// The columns of an iteration's rows. Which states are distinct follows from the order of the rows' names; how often they were seen doesn't.
-fn counted(distinct: &mut Distinct, view: &View, with: &Novelty, pointer: &Pointer) -> Result<Vec<(&'static str, ArrayRef)>, Failed> {
+/// The columns of an iteration's rows, row `i` with the novelty of row `order[i]`. Which states are distinct follows from the order of the
+/// rows' names; how often they were seen doesn't.
+fn counted(
+    distinct: &mut Distinct,
+    view: &View,
+    with: &Novelty,
+    pointer: &Pointer,
+    order: &[usize],
+) -> Result<Vec<(&'static str, ArrayRef)>, Failed> {
     let mut key = if with.count == Count::Retrieved { vec!["mode", "retrieved"] } else { vec![with.keyed.key.as_str()] };
     key.extend((with.count == Count::Visits && with.of == Of::NextState).then_some("outcome"));
     let rows = view.read(&row::NAME.into_iter().chain(key).collect::<Vec<_>>())?;
@@ -183,7 +197,7 @@ fn counted(distinct: &mut Distinct, view: &View, with: &Novelty, pointer: &Point
             *n = distinct.count(with.per.bucket(tasks.value(i)), like[i]);
         }
     }
-    let novelty = seen.iter().map(|n| if *n == 0 { 0.0 } else { 1.0 / *n as f32 });
+    let novelty = order.iter().map(|i| if seen[*i] == 0 { 0.0 } else { 1.0 / seen[*i] as f32 });
     Ok(vec![
         ("novelty", Arc::new(Float32Array::from_iter_values(novelty)) as ArrayRef),
         ("like", Arc::new(UInt64Array::from(like))),
@@ -262,7 +276,8 @@ mod tests {
     fn column(distinct: &mut Distinct, rows: &RecordBatch, with: &Novelty) -> Vec<f32> {
         let batches = [rows.clone()];
         let pointer = Pointer::new(with.keyed.points, None, None);
-        let made = counted(distinct, &View::sorted(&batches).unwrap().unwrap(), with, &pointer).unwrap();
+        let order = with.whose.order(1, 0, "novelty", rows.num_rows());
+        let made = counted(distinct, &View::sorted(&batches).unwrap().unwrap(), with, &pointer, &order).unwrap();
         made[0].1.as_any().downcast_ref::<Float32Array>().unwrap().values().to_vec()
     }
 

@@ -16,7 +16,7 @@ use super::settings::{Actor, On, ReflectionSettings};
 use super::template::{Placeholders, PromptTemplate, TemplateError, HOLE};
 use super::transcript::{transcripts, Transcript};
 use crate::env::process::Programs;
-use crate::memory::{unmarked, Outcomes};
+use crate::memory::{unmarked, Outcomes, Ranked};
 use crate::policy::{Policy, Tally};
 use crate::row;
 use crate::seed;
@@ -161,8 +161,7 @@ impl Extractor {
         (tokens, failed): (&mut Tally, &mut Vec<FailedEpisode>),
     ) -> Result<Vec<RecordBatch>, RolloutError> {
         let episodes = transcripts(rows)?;
-        let scores: Vec<f32> = episodes.iter().map(|episode| episode.score).collect();
-        let (well, badly) = self.outcomes.of(&scores);
+        let (well, badly) = self.outcomes.of(&episodes.iter().map(|episode| ranked(run, episode)).collect::<Vec<_>>());
         let mut batches = Vec::new();
         let mut episodes: Vec<Option<Transcript>> = episodes.into_iter().map(Some).collect();
         for ((places, kind), most) in [well, badly].iter().zip(KINDS).zip(self.most) {
@@ -179,6 +178,13 @@ impl Extractor {
         }
         Ok(batches)
     }
+}
+
+/// An episode to be ranked; its draw follows from its name and the run's seed.
+fn ranked<'a>(run: u64, episode: &'a Transcript) -> Ranked<'a> {
+    let start = &episode.start;
+    let name = [start.iteration, seed::text(&start.task), u64::from(start.sample), u64::from(start.attempt)];
+    Ranked { task: &start.task, score: episode.score, draw: name.into_iter().fold(run, seed::mix) }
 }
 
 /// A row for each of the turns that count: the last of each episode, then those before them, and so on.

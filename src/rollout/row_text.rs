@@ -200,7 +200,7 @@ mod tests {
     /// What EAPO's pipelines score for exploring: the door on a note is new; a room without a note leaves the memory as it was.
     #[test]
     fn exploring_is_worth_what_a_note_names_and_nothing_else() {
-        for pipeline in ["pipelines/eapo/eapo.yaml", "pipelines/papers/smollm2/eapo.yaml"] {
+        for pipeline in ["papers/eapo/eapo.yaml", "papers/smollm2-house/eapo.yaml"] {
             let source = crate::pipeline::contents(pipeline.as_ref()).unwrap();
             let template = source["nodes"]["score"]["with"]["targets"]["exploration"].as_str().unwrap();
             let seen = ["attic\nnote: none", "attic\nnote: red", "attic\nnote: dark", "hall"];

@@ -90,13 +90,13 @@ fn what_a_pipeline_names_on_disk_is_looked_for() {
     let load = format!("models.actor={{ load: {}, of: critic }}", run.display());
     let message = fails(flow().args(["check", "pipelines/grpo-minesweeper.yaml", "--set", &load]));
     assert!(message.contains("has no weights of `critic`"), "{message}");
-    let warm = std::fs::read_to_string(flow().get_current_dir().unwrap().join("pipelines/lamer/gigpo.yaml")).unwrap();
+    let warm = std::fs::read_to_string(flow().get_current_dir().unwrap().join("papers/lamer/gigpo.yaml")).unwrap();
     let warm = warm.replace("../../runs/lamer/", "/none/").replace("runs/lamer/", "/none/");
     let message = fails(flow().arg("check").arg(pipeline(folder.path(), &warm)));
-    assert!(message.contains("make it: flow run pipelines/lamer/warmstart.yaml --out /none/warmstart-minesweeper"), "{message}");
+    assert!(message.contains("make it: flow run papers/lamer/warmstart.yaml --out /none/warmstart-minesweeper"), "{message}");
     let device = ["check", "pipelines/grpo-minesweeper.yaml", "--set", "models.actor.load=/dev/stdin"];
     assert!(fails(flow().args(device)).contains("`/dev/stdin` is no folder and no file"));
-    let lamer = ["check", "pipelines/lamer/lamer.yaml", "--set", "agents.writer.prompt=nowhere.txt"];
+    let lamer = ["check", "papers/lamer/lamer.yaml", "--set", "agents.writer.prompt=nowhere.txt"];
     assert!(fails(flow().args(lamer)).contains("`nowhere.txt` can't be read"));
 }
 
@@ -180,7 +180,7 @@ fn shells_complete_verbs_flags_and_what_stands_behind_them() {
         (&["panel", "mine"], "minesweeper\t"),
         (&["model", "fetch", "mini"], "minilm\t"),
         (&["run", "pipelines/quickstart.yaml", "--set", "nodes.update.with.max_g"], "nodes.update.with.max_grad_norm="),
-        (&["check", "pipelines/empo2/no-novelty.yaml", "--set", "nodes.mem"], "nodes.memory."),
+        (&["check", "papers/empo2/no-novelty.yaml", "--set", "nodes.mem"], "nodes.memory."),
     ] {
         let words = next(line);
         assert!(words.lines().any(|next| next.starts_with(word)), "{line:?}: {words}");

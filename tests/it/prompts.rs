@@ -137,7 +137,7 @@ fn what_is_wrong_with_a_template_is_told_before_anything_runs() {
     assert!(check("prompt: fulll", "answer: []").contains("fulll` can't be read: No such file"));
     assert!(check("system: '{% if rules %}'", "answer: []").contains("system: line 1, column"));
     assert!(check("prompt: 'see {{ 1 }}'", "answer: []").contains("no place that an episode fills"));
-    let lamer = ["check", "pipelines/lamer/lamer.yaml", "--set", r#"agents.player.prompt="{{ observation }}""#];
+    let lamer = ["check", "papers/lamer/lamer.yaml", "--set", r#"agents.player.prompt="{{ observation }}""#];
     assert!(fails(flow().args(lamer)).contains("its prompt doesn't say it"));
 }
 

@@ -6,7 +6,7 @@ use std::process::Command;
 
 /// The pipeline of the method with a new model, small enough for a test: by its fifth iteration there are some hundred entries.
 fn trained_library(folder: &Path, name: &str, extra: &[&str]) -> std::path::PathBuf {
-    let pipeline = std::fs::read_to_string("pipelines/slea-rl/slea-rl.yaml").unwrap();
+    let pipeline = std::fs::read_to_string("papers/slea-rl/slea-rl.yaml").unwrap();
     // With the fallback, which links.
     let pipeline = pipeline.replace("fallback: none,", "above: 0.85,");
     let pipeline = pipeline.replace("{ load: ../../runs/slea-rl/warmstart }", "{ new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }");

@@ -257,9 +257,11 @@ tables:
 #[test]
 fn the_studies_can_be_run() {
     let folder = tempfile::tempdir().unwrap();
-    let files = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("studies")).unwrap().map(|entry| entry.unwrap().path());
+    let entries = |folder: &Path| std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    let papers = entries(&Path::new(env!("CARGO_MANIFEST_DIR")).join("papers"));
+    let studies = papers.iter().filter(|paper| paper.is_dir()).flat_map(|paper| entries(paper));
     let mut checked = 0;
-    for file in files.filter(|file| file.extension().is_some_and(|extension| extension == "yaml")) {
+    for file in studies.filter(|file| file.file_name().unwrap().to_str().unwrap().starts_with("study")) {
         // Not what was run here before, perhaps by other settings.
         let home = format!("home={}", folder.path().display());
         let output = flow().arg("study").arg(&file).args(["--dry-run", "--set", &home]).output().unwrap();

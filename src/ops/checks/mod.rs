@@ -14,6 +14,7 @@ pub mod programs;
 pub mod remote;
 pub mod served;
 pub mod shared;
+pub mod small_rewards;
 pub mod templates;
 pub mod unused;
 pub mod update_order;

@@ -4,6 +4,7 @@
 mod explore;
 mod format;
 mod overlong;
+mod score;
 mod settings;
 mod task;
 
@@ -16,6 +17,7 @@ use crate::row::{self, RowError, View, SCORE};
 use arrow::array::{ArrayRef, Float32Array, RecordBatch};
 use explore::Explore;
 use format::Format;
+use score::ScoreOf;
 use settings::{KlPer, RewardWeights};
 use std::sync::Arc;
 use task::TaskOf;
@@ -24,6 +26,11 @@ use timely::dataflow::Scope;
 /// Whether the node charges tokens.
 pub fn charges_tokens(with: &With) -> bool {
     with.typed::<RewardWeights>().is_some_and(|with| with.kl_per == KlPer::Token && with.kl != 0.0)
+}
+
+/// The rewards of the node that are small beside the task's, by their settings.
+pub fn small(with: &With) -> Vec<(&'static str, f32)> {
+    with.typed::<RewardWeights>().map(|with| with.small()).unwrap_or_default()
 }
 
 /// The column of the reward of exploration, before its weight.
@@ -43,7 +50,7 @@ pub const OPERATOR: Operator = Operator {
         delay: Delay::Never,
     }],
     keeps: true,
-    adds: &["reward", "token_rewards"],
+    adds: &["reward", "score", "token_rewards"],
     settings: Settings::of::<RewardWeights>(),
     outside: render,
     inside: None,
@@ -52,13 +59,20 @@ pub const OPERATOR: Operator = Operator {
         makes: |with| {
             with.typed::<RewardWeights>().and_then(|with| with.explore.as_ref().map(|_| EXPLORATION.to_owned())).into_iter().collect()
         },
-        lacks: |with| if charges_tokens(with) { vec![] } else { vec!["token_rewards"] },
+        lacks,
         wrong: |node, _| wrong(node),
         head: |with| with.typed::<RewardWeights>()?.model.as_ref().map(|_| RequiredHead::Language),
         weighs: Some(weighs),
         ..Further::NOTHING
     },
 };
+
+/// The columns that only some settings make.
+fn lacks(with: &With) -> Vec<&'static str> {
+    let world = with.typed::<RewardWeights>().is_none_or(|with| with.score_of == ScoreOf::World);
+    let made = [("score", !world), ("token_rewards", charges_tokens(with))];
+    made.into_iter().filter(|(_, made)| !made).map(|(column, _)| column).collect()
+}
 
 fn needs(with: &With) -> Vec<Need> {
     let Some(with) = with.typed::<RewardWeights>() else { return Vec::new() };
@@ -79,8 +93,9 @@ fn needs(with: &With) -> Vec<Need> {
     let novelty = (with.novelty != 0.0).then(|| need("novelty", "novelty"));
     let read = ["iteration", "task", "sample", "attempt", "turn", "phase", "prompt_tokens", "response_tokens", "choices", "logprobs"];
     let kl = read.iter().filter(|_| with.kl != 0.0).map(|column| need(column, "kl"));
-    let attempts = ["iteration", "task", "sample", "attempt", "turn", "phase"].iter().filter(|_| with.task_of != TaskOf::Turn);
-    let attempts = attempts.map(|column| need(column, "task_of"));
+    let attempts = ["iteration", "task", "sample", "attempt", "turn", "phase"].iter().filter(|_| with.whole_attempts());
+    let at = if with.task_of == TaskOf::Turn { "score_of" } else { "task_of" };
+    let attempts = attempts.map(|column| need(column, at));
     explored.chain(scored).chain(attempts).chain(form).chain(overlong).chain(won).chain(novelty).chain(kl).collect()
 }
 
@@ -109,7 +124,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let step = |name: &str, inputs, place| Stage { name: format!("{}{name}", node.id), inputs, begins: false, place };
     let weighed = with.clone();
     // Whole attempts stand where their task is.
-    let route = if with.task_of == TaskOf::Turn { Route::Stay } else { Route::by(&["task"]) };
+    let route = if with.whole_attempts() { Route::by(&["task"]) } else { Route::Stay };
     let weighed = stage(step("", vec![(rows, route)], Place::Worker), ctx, move |_, rows| Ok(weigh_all(&rows[0], &weighed)?));
     let Some(model) = with.model.clone().filter(|_| with.kl != 0.0) else { return Ok(weighed) };
     let policy = ctx.policy.clone().ok_or(Unfit::Model)?;
@@ -133,7 +148,8 @@ fn weighs(node: &Node, rows: &[RecordBatch]) -> Result<Vec<RecordBatch>, Failed>
 }
 
 fn weigh_all(rows: &[RecordBatch], with: &RewardWeights) -> Result<Vec<RecordBatch>, RowError> {
-    with.task_of.paid(rows, with.gamma)?.iter().map(|batch| weigh(batch, with)).collect()
+    let weighed: Result<Vec<RecordBatch>, RowError> = with.task_of.paid(rows, with.gamma)?.iter().map(|batch| weigh(batch, with)).collect();
+    with.score_of.scored(weighed?)
 }
 
 fn weigh(rows: &RecordBatch, with: &RewardWeights) -> Result<RecordBatch, RowError> {

@@ -3,6 +3,7 @@
 use super::explore::Explore;
 use super::format::FormatPer;
 use super::overlong::Overlong;
+use super::score::ScoreOf;
 use super::task::TaskOf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,9 @@ pub struct RewardWeights {
     /// Added for an action that could not be carried out; -0.1 in GiGPO's scripts.
     #[serde(default)]
     pub invalid: f32,
+    /// What the score of a turn becomes; the score of an episode is that of its last turn.
+    #[serde(default)]
+    pub score_of: ScoreOf,
     /// Weights of scores, by the names of the targets of `score` that made them: a learned reward, or a judge's.
     #[serde(default)]
     pub scores: BTreeMap<String, f32>,
@@ -74,6 +78,22 @@ pub struct RewardWeights {
     #[serde(default)]
     #[schemars(range(max = 10.0), extend("exclusiveMinimum" = 0.0))]
     pub temperature: Option<f32>,
+}
+
+impl RewardWeights {
+    /// The smaller rewards beside the task's: the settings whose weights are at most a tenth of what the task pays, with those weights. Novelty
+    /// is one at any weight, since 1/n falls with the visits.
+    pub fn small(&self) -> Vec<(&'static str, f32)> {
+        let most = self.task.abs().max(self.won.abs()) / 10.0;
+        let explore = self.explore.as_ref().map_or(0.0, |explore| explore.weight);
+        let rewards = [("format", self.format), ("invalid", self.invalid), ("novelty", self.novelty), ("explore.weight", explore)];
+        rewards.into_iter().filter(|(name, weight)| *weight != 0.0 && (weight.abs() <= most || *name == "novelty")).collect()
+    }
+
+    /// Whether a row's numbers depend on the other turns of its attempt.
+    pub fn whole_attempts(&self) -> bool {
+        self.task_of != TaskOf::Turn || self.score_of != ScoreOf::World
+    }
 }
 
 /// What is charged with a divergence from the reference.

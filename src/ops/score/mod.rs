@@ -8,11 +8,11 @@ use super::checks::templates;
 use super::episodes::inputs::newest;
 use super::operator::{must, port, settings, Further, Operator, RequiredHead, Settings, Unfit};
 use super::trained;
+use super::whose::Whose;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::pipeline::{Carries, Delay, Need, Node, Port, Role, With, Wrong};
 use crate::row::{View, SCORE};
-use crate::seed::{mix, text, Random};
 use columns::scores;
 use likelihood::Mode;
 use schemars::JsonSchema;
@@ -43,17 +43,6 @@ struct Score {
     /// Whose score a row gets: a control of what a score is worth.
     #[serde(default)]
     whose: Whose,
-}
-
-/// Whose score a row gets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum Whose {
-    /// Its own.
-    #[default]
-    Own,
-    /// Another row's of the iteration, drawn without replacement: the same scores, shuffled, so that they say nothing of their rows.
-    Another,
 }
 
 /// The schema of the targets: names that columns can have, and templates.
@@ -135,11 +124,8 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         let Some(view) = View::sorted(&rows[0])? else { return Ok(vec![]) };
         let start = Instant::now();
         let mut all = scores(&view, &policy, (&with.model, version), &texts, with.mode)?;
-        if with.whose == Whose::Another {
-            let mut order: Vec<usize> = (0..view.len()).collect();
-            Random::new(mix(mix(seed, iteration), text(&id))).shuffle(&mut order);
-            all.iter_mut().for_each(|(_, scores)| *scores = order.iter().map(|&i| scores[i]).collect());
-        }
+        let order = with.whose.order(seed, iteration, &id, view.len());
+        all.iter_mut().for_each(|(_, scores)| *scores = order.iter().map(|&i| scores[i]).collect());
         for (name, scores) in &all {
             shared.measure(iteration, &id, name, scores.iter().map(|x| f64::from(*x)).sum::<f64>() / scores.len().max(1) as f64);
         }

@@ -1,0 +1,75 @@
+//! Questions in SQL over some iterations of a run, and the columns that one can ask for.
+
+use super::cells;
+use super::runs::ServedRun;
+use super::Answer;
+use crate::cli::error::{Error, Result};
+use crate::log;
+use crate::log::sql::quoted;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// The most rows of an answer: a page shows no more at a time.
+pub const MOST: usize = 500;
+
+/// The columns of a row's name.
+pub const NAME: &str = "task, sample, attempt, turn, phase";
+
+/// A table of a run.
+pub struct RunTable {
+    /// Its name, quoted.
+    pub name: String,
+    columns: BTreeSet<String>,
+}
+
+impl RunTable {
+    /// The table called `name`, which must have the columns of a row's name if it has `turns`.
+    ///
+    /// # Errors
+    /// If there is no such table.
+    pub fn of(served: &ServedRun, name: &str) -> Result<RunTable> {
+        let tables = served.tables()?;
+        let table = tables.iter().find(|table| table.name == name);
+        let table = table.ok_or_else(|| Error::Request(format!("this run has no table `{name}`: name its node in `log`")))?;
+        Ok(RunTable { name: quoted(name), columns: table.columns.iter().map(|(column, _)| column.clone()).collect() })
+    }
+
+    /// Whether it has a column.
+    pub fn has(&self, column: &str) -> bool {
+        self.columns.contains(column)
+    }
+
+    /// `sql` where the table has `column`, else NULL; under the name `as_name`.
+    pub fn maybe(&self, column: &str, sql: &str, as_name: &str) -> String {
+        format!("{} AS {as_name}", if self.has(column) { sql } else { "NULL" })
+    }
+
+    /// Those of the columns that it has, quoted.
+    pub fn having(&self, columns: &[&str]) -> String {
+        columns.iter().filter(|column| self.has(column)).map(|column| format!(", {}", quoted(column))).collect()
+    }
+
+    /// The columns whose names begin or end so.
+    pub fn matching(&self, fits: impl Fn(&str) -> bool) -> Vec<&str> {
+        self.columns.iter().map(String::as_str).filter(|column| fits(column)).collect()
+    }
+}
+
+/// Asks about one iteration.
+pub fn of_iteration(served: &ServedRun, iteration: u64, sql: &str) -> Answer {
+    cells::table(sql, &log::query_within(&served.run, iteration..=iteration, sql)?, MOST)
+}
+
+/// Asks about iterations up to one, or about all.
+pub fn up_to(served: &ServedRun, last: Option<u64>, sql: &str) -> Answer {
+    let answer = match last {
+        Some(last) => log::query_within(&served.run, ..=last, sql)?,
+        None => log::query(&served.run, sql)?,
+    };
+    cells::table(sql, &answer, MOST)
+}
+
+/// The place of a column in an answer.
+pub fn place(answer: &Value, column: &str) -> Option<usize> {
+    answer["columns"].as_array()?.iter().position(|name| name == column)
+}

@@ -1,0 +1,97 @@
+//! `flow view`: runs in the browser. It reads the log alone, so it works beside a run that goes on, and on one that died.
+
+mod answers;
+mod cells;
+mod episode;
+mod files;
+mod guard;
+mod pages;
+mod runs;
+mod server;
+
+use super::error::{Error, Result};
+use super::output::{answer, CommandResult};
+use super::room;
+use clap::Args;
+use guard::Guard;
+use runs::ServedRuns;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+
+#[derive(Args)]
+pub struct ViewArgs {
+    /// Folders of runs; all runs of `runs` unless given
+    runs: Vec<PathBuf>,
+    /// A folder of runs: each run in it is listed
+    #[arg(long, value_name = "DIR", default_value = "runs", conflicts_with = "runs")]
+    folder: PathBuf,
+    /// The port; a free one unless given
+    #[arg(long, default_value_t = 0)]
+    port: u16,
+    /// Serves other machines at this address, too; needs `--token`. The connection isn't encrypted
+    #[arg(long, value_name = "ADDRESS", requires = "token")]
+    host: Option<IpAddr>,
+    /// What a browser must say once to be answered: part of the address that is printed
+    #[arg(long, value_name = "TEXT")]
+    token: Option<String>,
+    /// Starts the browser
+    #[arg(long)]
+    open: bool,
+    /// Writes the pages as files into this new folder and ends: they need no server and no network
+    #[arg(long = "static", value_name = "DIR", conflicts_with_all = ["port", "host", "open"])]
+    pages: Option<PathBuf>,
+    /// Of how many of the newest iterations `--static` writes the rows
+    #[arg(long, value_name = "N", default_value_t = 2, requires = "pages")]
+    rows: usize,
+}
+
+impl ViewArgs {
+    pub fn run(self) -> CommandResult {
+        let runs = ServedRuns::new(self.runs, self.folder)?;
+        if self.token.as_ref().is_some_and(|token| token.len() < 8 || !token.chars().all(|c| c.is_ascii_alphanumeric())) {
+            return Err(Error::request("--token needs eight letters and digits or more"));
+        }
+        room::limit();
+        if let Some(folder) = &self.pages {
+            let files = files::write(&runs, folder, self.rows)?;
+            answer(&format!("{files} files -> {}; open {}", folder.display(), folder.join("index.html").display()));
+            return Ok(ExitCode::SUCCESS);
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        runtime.block_on(async {
+            let at = SocketAddr::new(self.host.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), self.port);
+            let listener = tokio::net::TcpListener::bind(at)
+                .await
+                .map_err(|error| Error::Request(format!("{at}: {error}; --port names another one")))?;
+            let at = listener.local_addr()?;
+            let token = self.token.as_ref().map(|token| format!("?token={token}")).unwrap_or_default();
+            let address = format!("http://{at}/{token}");
+            answer(&format!("{} at {address}", counted(runs.list().len())));
+            if self.open {
+                open(&address);
+            }
+            Ok::<_, Error>(server::serve(listener, runs, Guard::new(at, self.token)).await?)
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn counted(runs: usize) -> String {
+    match runs {
+        1 => "1 run".into(),
+        runs => format!("{runs} runs"),
+    }
+}
+
+/// Starts the desktop's browser. Without one the address, which was printed, is enough.
+fn open(address: &str) {
+    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let started = Command::new(program).arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    if started.is_err() {
+        super::output::warn(&format!("there is no `{program}` to start a browser with"));
+    }
+}
+
+/// What a page is answered with.
+type Answer = Result<serde_json::Value>;

@@ -1,0 +1,133 @@
+//! The runs that are served, each by its number, and what is committed of them, read anew when it has changed.
+
+use crate::cli::error::{Error, Result};
+use crate::cli::vocabularies::Vocabularies;
+use crate::log::{self, Manifest, Run, Table};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
+
+/// The runs that are served.
+pub struct ServedRuns {
+    named: Vec<PathBuf>,
+    folder: PathBuf,
+    /// By their numbers, in the order in which they were found: an address stays what it was when runs come.
+    found: Mutex<Vec<Arc<ServedRun>>>,
+}
+
+/// A run, and what was read of it.
+pub struct ServedRun {
+    pub run: Run,
+    pub folder: String,
+    manifest: Mutex<Option<(Stamp, Arc<Manifest>)>>,
+    tables: Mutex<Option<Arc<Vec<Table>>>>,
+    vocabularies: OnceLock<Vocabularies>,
+}
+
+/// Names, lengths and times of the files that say what is committed.
+type Stamp = BTreeMap<String, (u64, Option<SystemTime>)>;
+
+/// How deep a folder of runs is searched.
+const DEPTH: usize = 3;
+
+impl ServedRuns {
+    /// Those named, or those of a folder.
+    ///
+    /// # Errors
+    /// If one that was named is no run, or there is no such folder.
+    pub fn new(named: Vec<PathBuf>, folder: PathBuf) -> Result<ServedRuns> {
+        for run in &named {
+            Run::open(run)?;
+        }
+        if named.is_empty() && !folder.is_dir() {
+            return Err(Error::Request(format!("there is no folder `{}`: name runs, or their folder by --folder", folder.display())));
+        }
+        Ok(ServedRuns { named, folder, found: Mutex::new(Vec::new()) })
+    }
+
+    /// All runs there are now, by their numbers.
+    pub fn list(&self) -> Vec<Arc<ServedRun>> {
+        let mut there = Vec::new();
+        match self.named.is_empty() {
+            true => search(&self.folder, DEPTH, &mut there),
+            false => there.clone_from(&self.named),
+        }
+        let mut found = self.found.lock();
+        let known: BTreeSet<PathBuf> = found.iter().map(|served| served.run.root().to_path_buf()).collect();
+        let new = there.into_iter().filter(|root| !known.contains(root)).filter_map(|root| Run::open(&root).ok());
+        found.extend(new.map(|run| Arc::new(ServedRun::new(run))));
+        found.clone()
+    }
+
+    /// The run with that number.
+    pub fn get(&self, number: usize) -> Result<Arc<ServedRun>> {
+        let known = self.found.lock().get(number).cloned();
+        known.or_else(|| self.list().get(number).cloned()).ok_or_else(|| Error::Request(format!("there is no run {number}")))
+    }
+}
+
+/// The runs in a folder, in the order of their names.
+fn search(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+    let mut folders: Vec<PathBuf> = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    folders.retain(|path| path.is_dir() && !path.is_symlink());
+    folders.sort();
+    for path in folders {
+        if Run::open(&path).is_ok() {
+            found.push(path);
+        } else if depth > 1 {
+            search(&path, depth - 1, found);
+        }
+    }
+}
+
+impl ServedRun {
+    fn new(run: Run) -> ServedRun {
+        let folder = run.root().display().to_string();
+        ServedRun { run, folder, manifest: Mutex::default(), tables: Mutex::default(), vocabularies: OnceLock::new() }
+    }
+
+    /// What is committed now.
+    ///
+    /// # Errors
+    /// If the manifest can't be read, as where it is damaged.
+    pub fn manifest(&self) -> Result<Arc<Manifest>> {
+        let stamp = stamp(self.run.root());
+        let mut kept = self.manifest.lock();
+        if let Some((_, manifest)) = kept.as_ref().filter(|(of, _)| *of == stamp) {
+            return Ok(manifest.clone());
+        }
+        let manifest = Arc::new(self.run.manifest()?);
+        *kept = Some((stamp, manifest.clone()));
+        Ok(manifest)
+    }
+
+    /// The tables that can be asked, with their columns: they stay what they are once an iteration is committed.
+    ///
+    /// # Errors
+    /// If the log can't be read.
+    pub fn tables(&self) -> Result<Arc<Vec<Table>>> {
+        let mut kept = self.tables.lock();
+        if let Some(tables) = kept.as_ref() {
+            return Ok(tables.clone());
+        }
+        let tables = Arc::new(log::tables(&self.run)?);
+        if !self.manifest()?.committed.is_empty() {
+            *kept = Some(tables.clone());
+        }
+        Ok(tables)
+    }
+
+    /// The vocabularies of its models.
+    pub fn vocabularies(&self) -> &Vocabularies {
+        self.vocabularies.get_or_init(|| Vocabularies::of(&self.run))
+    }
+}
+
+/// What the files that say what is committed look like from outside.
+fn stamp(root: &Path) -> Stamp {
+    let journal = std::fs::read_dir(root.join("journal")).into_iter().flatten().flatten().map(|entry| entry.path());
+    let files = journal.chain([root.join("manifest.json")]).filter_map(|path| Some((path.display().to_string(), path.metadata().ok()?)));
+    files.map(|(name, data)| (name, (data.len(), data.modified().ok()))).collect()
+}

@@ -1,0 +1,172 @@
+//! The pages and their answers over HTTP.
+
+use super::guard::{Guard, Verdict};
+use super::runs::{ServedRun, ServedRuns};
+use super::{episode, pages, Answer};
+use crate::cli::error::{Error, Result};
+use axum::extract::{Path, Query, Request, State};
+use axum::http::{header, HeaderName, HeaderValue, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::Router;
+use serde_json::{json, Value};
+use std::collections::BTreeMap;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+/// How long a question in SQL may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What all requests share.
+struct Shared {
+    runs: ServedRuns,
+    guard: Guard,
+    /// How many questions are worked on at once.
+    slots: Semaphore,
+}
+
+/// What stands after `?` in an address.
+type Asked = BTreeMap<String, String>;
+
+/// The files of the pages: built from `view/` by `make view`.
+pub const FILES: [(&str, &str, &str); 3] = [
+    ("/", "text/html; charset=utf-8", include_str!("assets/index.html")),
+    ("/app.js", "text/javascript; charset=utf-8", include_str!("assets/app.js")),
+    ("/app.css", "text/css; charset=utf-8", include_str!("assets/app.css")),
+];
+
+/// Answers until the process ends.
+pub async fn serve(listener: TcpListener, runs: ServedRuns, guard: Guard) -> std::io::Result<()> {
+    let shared = Arc::new(Shared { runs, guard, slots: Semaphore::new(2) });
+    let mut router = Router::new().route("/api/runs", get(list)).route("/api/runs/{number}/{page}", get(page));
+    for (path, kind, text) in FILES {
+        router = router.route(path, get(move || async move { ([(header::CONTENT_TYPE, kind)], text) }));
+    }
+    let router = router.fallback(|| async { failed(StatusCode::NOT_FOUND, "there is no such page") });
+    axum::serve(listener, router.layer(middleware::from_fn_with_state(shared.clone(), guarded)).with_state(shared)).await
+}
+
+/// Refuses who may not ask, and has the browser load nothing from elsewhere.
+async fn guarded(State(shared): State<Arc<Shared>>, Query(asked): Query<Asked>, request: Request, next: Next) -> Response {
+    let verdict = shared.guard.judge(request.headers(), asked.get("token").map(String::as_str));
+    let mut response = match &verdict {
+        Verdict::Refuse(why) => failed(StatusCode::FORBIDDEN, why),
+        _ => next.run(request).await,
+    };
+    let headers = response.headers_mut();
+    let policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    let fixed = [
+        (header::CONTENT_SECURITY_POLICY, policy),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-store"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    ];
+    headers.extend(fixed.map(|(name, value)| (name, HeaderValue::from_static(value))));
+    if let Verdict::Remember(cookie) = verdict {
+        headers.extend(cookie.parse().ok().map(|cookie: HeaderValue| (header::SET_COOKIE, cookie)));
+    }
+    response
+}
+
+fn failed(status: StatusCode, why: &str) -> Response {
+    (status, [(header::CONTENT_TYPE, "application/json")], json!({ "error": why }).to_string()).into_response()
+}
+
+fn answered(answer: Answer) -> Response {
+    match answer {
+        Ok(value) => ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response(),
+        Err(error) => failed(StatusCode::BAD_REQUEST, &error.to_string()),
+    }
+}
+
+async fn list(State(shared): State<Arc<Shared>>) -> Response {
+    let asked = shared.clone();
+    answered(apart(&shared, move || pages::runs(&asked.runs)).await)
+}
+
+async fn page(State(shared): State<Arc<Shared>>, Path((number, page)): Path<(usize, String)>, Query(asked): Query<Asked>) -> Response {
+    let run = match shared.runs.get(number) {
+        Ok(run) => run,
+        Err(error) => return failed(StatusCode::NOT_FOUND, &error.to_string()),
+    };
+    answered(match page.as_str() {
+        "sql" => sql(&shared, &run, text(&asked, "sql")).await,
+        "diff" => diff(&shared, &run, &asked).await,
+        _ => apart(&shared, move || of_page(&run, &page, &asked)).await,
+    })
+}
+
+/// Works on an answer where waiting is allowed, and no more than some at a time.
+async fn apart(shared: &Shared, work: impl FnOnce() -> Answer + Send + 'static) -> Answer {
+    let _slot = shared.slots.acquire().await;
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(Error::request("the answer was not found: see the terminal")))
+}
+
+fn text<'a>(asked: &'a Asked, name: &str) -> &'a str {
+    asked.get(name).map(String::as_str).unwrap_or_default()
+}
+
+fn number(asked: &Asked, name: &str) -> Result<u64> {
+    text(asked, name).parse().map_err(|_| Error::Request(format!("`{name}` must be a whole number")))
+}
+
+fn of_page(run: &ServedRun, page: &str, asked: &Asked) -> Answer {
+    let iteration = || number(asked, "iteration");
+    let table = asked.get("table").map_or("trajectories", String::as_str);
+    let by = asked.get("by").map_or("group", String::as_str);
+    match page {
+        "run" => pages::run(run),
+        "state" => pages::state(run),
+        "curve" => pages::curve(run, text(asked, "node"), text(asked, "name"), 1000),
+        "episodes" => pages::episodes(run, iteration()?, table),
+        "episode" => episode::episode(run, iteration()?, table, text(asked, "task"), number(asked, "sample")? as u32),
+        "groups" => pages::groups(run, iteration()?, by),
+        "group" => pages::group(run, iteration()?, by, text(asked, "id")),
+        "updates" => pages::updates(run, iteration()?),
+        "uses" => {
+            let name = ["task", "sample", "attempt", "turn", "phase"].map(|column| (column, text(asked, column)));
+            pages::uses(run, iteration()?, &name)
+        }
+        "memory" => pages::memory(run, text(asked, "node"), iteration()?),
+        "told" => pages::told(run, text(asked, "id")),
+        "failures" => pages::failures(run),
+        "panel" => pages::panel(run, text(asked, "node"), iteration()?),
+        _ => Err(Error::Request(format!("there is no page `{page}`"))),
+    }
+}
+
+/// Anybody's SQL, in a process of its own that can be ended: with the bounds of `flow query`.
+async fn sql(shared: &Shared, run: &ServedRun, sql: &str) -> Answer {
+    let rows = program(shared, &["query", &run.folder, sql, "--format", "json"]).await?;
+    let rows: Vec<serde_json::Map<String, Value>> = serde_json::from_str(&rows)?;
+    let columns: Vec<String> = rows.first().map(|row| row.keys().cloned().collect()).unwrap_or_default();
+    let more = rows.len() > super::answers::MOST;
+    let rows: Vec<Vec<Value>> =
+        rows.into_iter().take(super::answers::MOST).map(|row| row.into_iter().map(|(_, value)| value).collect()).collect();
+    Ok(json!({ "sql": sql, "columns": columns, "rows": rows, "more": more }))
+}
+
+/// What `flow diff` says of two runs.
+async fn diff(shared: &Shared, run: &ServedRun, asked: &Asked) -> Answer {
+    let other = shared.runs.get(number(asked, "with")? as usize)?;
+    let told = program(shared, &["diff", &run.folder, &other.folder, "--format", "json"]).await?;
+    Ok(json!({ "with": other.folder, "diff": serde_json::from_str::<Value>(&told)? }))
+}
+
+/// What this program answers to other arguments, in its own process.
+async fn program(shared: &Shared, arguments: &[&str]) -> Result<String> {
+    let _slot = shared.slots.acquire().await;
+    let mut command = tokio::process::Command::new(std::env::current_exe()?);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let output = tokio::time::timeout(PATIENCE, command.spawn()?.wait_with_output()).await;
+    let output = output.map_err(|_| Error::Request(format!("the question took more than {} s and was ended", PATIENCE.as_secs())))??;
+    if output.status.success() || (output.status.code() == Some(1) && !output.stdout.is_empty()) {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(Error::Request(String::from_utf8_lossy(&output.stderr).trim().trim_start_matches("error: ").to_owned()))
+}

@@ -1,0 +1,250 @@
+// The pages of `flow view` in a real Chromium, on real runs: what they show equals what SQL says. `make test-view` runs it.
+import { strict as assert } from "node:assert";
+import { execFileSync, spawn } from "node:child_process";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { createRequire } from "node:module";
+
+const ROOT = new URL("../..", import.meta.url).pathname;
+const { chromium } = createRequire(join(ROOT, "view/package.json"))("playwright-core");
+const FLOW = join(ROOT, "target/release/flow");
+const PICTURES = process.env.PICTURES;
+const folder = mkdtempSync(join(tmpdir(), "flow-view-"));
+const runs = join(folder, "runs");
+
+const flow = (...given) => execFileSync(FLOW, given, { cwd: ROOT, encoding: "utf8", env: { ...process.env, OMP_NUM_THREADS: "1" }, stdio: ["ignore", "pipe", "pipe"] });
+const sql = (run, text) => JSON.parse(flow("query", join(runs, run), text, "--format", "json"));
+
+/** A small run that remembers, is measured and is credited in groups. */
+const SMALL = `
+flow: small
+about: "<img src=x onerror='window.hacked = 1'> & <b>text</b>"
+iterations: 4
+models: { actor: { new: tiny, layers: 1, width: 16, heads: 2, kv_heads: 1 } }
+agents:
+  player: { model: actor, max_turns: 3, context: [{ memory: memory, by: key, of: task, order: newest, most: 1 }] }
+  writer: { model: actor, prompt: "{{ last }}", answer: [], max_tokens: 6 }
+nodes:
+  tasks: { op: tasks, with: { env: minesweeper, size: 3, mines: 2, batch: 3 } }
+  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update }, memory: { after: memory } }, with: { agent: player, samples: 4 } }
+  reflect: { op: reflect, inputs: rollout, with: { agent: writer, on: always } }
+  memory: { op: memory-update, inputs: reflect, with: { key: task, points: none } }
+  group: { op: group, inputs: rollout, with: { by: [task] } }
+  advantage: { op: advantage, inputs: group, with: { of: episode_return } }
+  update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-3 } }
+  evaluate: { op: evaluate, inputs: { weights: update }, with: { agent: player, panel: PANEL, every: 2 } }
+log: [rollout, reflect, memory, group, advantage, update, evaluate]
+`;
+
+let server;
+let browser;
+let page;
+let base;
+const numbers = {};
+
+before(async () => {
+  mkdirSync(runs);
+  const panel = join(folder, "panel.json");
+  writeFileSync(panel, readFileSync(join(ROOT, "datasets/minesweeper-size3-mines2-a9b2ddbb58d1.json")));
+  const pipeline = join(folder, "small.yaml");
+  writeFileSync(pipeline, SMALL.replace("PANEL", panel));
+  flow("run", pipeline, "--out", join(runs, "one"));
+  flow("run", pipeline, "--set", "seed=2", "--out", join(runs, "two"));
+  flow("run", pipeline, "--set", "iterations=0", "--out", join(runs, "empty"));
+  cpSync(join(runs, "one"), join(runs, "damaged"), { recursive: true });
+  writeFileSync(join(runs, "damaged", "manifest.json"), "{ this is no manifest");
+  server = spawn(FLOW, ["view", "--folder", runs], { cwd: ROOT, stdio: ["ignore", "pipe", "inherit"] });
+  base = await new Promise((found, failed) => {
+    server.stdout.on("data", (text) => { const at = /http:\/\/\S+/.exec(text); if (at) found(at[0]); });
+    server.on("exit", () => failed(new Error("flow view ended")));
+  });
+  for (const run of (await (await fetch(`${base}api/runs`)).json()).runs) numbers[run.folder.split("/").at(-1)] = run.number;
+  browser = await chromium.launch({ executablePath: process.env.CHROMIUM || "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking"] });
+  page = await browser.newPage({ viewport: { width: 1280, height: 860 } });
+  page.on("pageerror", (error) => { throw error; });
+});
+
+after(async () => {
+  await browser?.close();
+  server?.kill();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+/** Opens an address of the pages and waits until something that matches is there. */
+async function open(hash, wanted, at = base) {
+  await page.goto("about:blank");
+  await page.goto(at + hash);
+  await page.locator(wanted).first().waitFor();
+}
+
+/** The cells of the table with this heading, row by row. */
+const cells = async (heading) => {
+  const table = page.locator("table", { has: page.locator("th", { hasText: new RegExp(`^${heading}`) }) }).first();
+  const names = (await table.locator("thead th").allInnerTexts()).map((name) => name.trim().replace(/ [↑↓]$/, ""));
+  const rows = await table.locator("tbody tr").all();
+  return Promise.all(rows.map(async (row) => Object.fromEntries((await row.locator("td").allInnerTexts()).map((text, i) => [names[i], text.trim()]))));
+};
+
+const picture = (name) => PICTURES && page.screenshot({ path: join(PICTURES, `${name}.png`) });
+const near = (shown, value) => assert.ok(Math.abs(Number(shown) - value) <= 1e-4 * Math.max(1, Math.abs(value)), `${shown} is not ${value}`);
+
+describe("flow view", () => {
+  it("lists the runs, the damaged one with its reason", async () => {
+    await open("#/", "table a");
+    const rows = await cells("run");
+    assert.equal(rows.length, 4);
+    const one = rows.find((row) => row.run.endsWith("one"));
+    assert.deepEqual([one.name, one.state, one.iteration, one.iterations], ["small", "finished", "4", "4"]);
+    near(one.success, sql("one", "SELECT value FROM metrics WHERE node = 'rollout' AND name = 'success' ORDER BY iteration DESC LIMIT 1")[0].value);
+    assert.match(rows.find((row) => row.run.includes("damaged")).run, /manifest/);
+    await picture("runs");
+  });
+
+  it("draws the graph, and a node says its settings", async () => {
+    await open(`#/r/${numbers.one}`, ".graph .node");
+    assert.deepEqual((await page.locator(".graph .node .name").allInnerTexts()).sort(), ["advantage", "evaluate", "group", "memory", "reflect", "rollout", "tasks", "update"]);
+    await page.locator(".graph .node", { hasText: "advantage" }).click();
+    await page.locator("aside.box pre", { hasText: "of: episode_return" }).waitFor();
+    assert.match(page.url(), /node=advantage/);
+    await picture("overview");
+  });
+
+  it("leaves hostile text as text", async () => {
+    await open(`#/r/${numbers.one}`, ".graph .node");
+    assert.ok((await page.locator("main").innerText()).includes("<img src=x onerror="));
+    assert.equal(await page.evaluate(() => window.hacked), undefined);
+    const response = await page.request.get(base);
+    assert.match(response.headers()["content-security-policy"], /default-src 'none'/);
+  });
+
+  it("shows episodes as SQL counts them, and links to the reader", async () => {
+    await open(`#/r/${numbers.one}/i/2`, "table a");
+    const rows = await cells("task");
+    const asked = sql("one", "SELECT task, sample, count(*) AS turns, sum(reward) AS earned FROM trajectories WHERE iteration = 2 GROUP BY ALL ORDER BY ALL");
+    assert.equal(rows.length, asked.length);
+    asked.forEach((row, i) => {
+      assert.deepEqual([rows[i].task, rows[i].sample, rows[i].turns], [row.task, String(row.sample), String(row.turns)]);
+      near(rows[i].earned, row.earned);
+    });
+    await page.locator("table a").first().click();
+    await page.locator(".turn").first().waitFor();
+    await page.goBack();
+    await page.locator("table a").first().waitFor();
+  });
+
+  it("writes out the sum behind each advantage", async () => {
+    const { group } = sql("one", "SELECT \"group\"::VARCHAR AS \"group\" FROM trajectories WHERE iteration = 1 AND \"group\" IS NOT NULL LIMIT 1")[0];
+    await open(`#/r/${numbers.one}/i/1/g/${group}`, "table.aligned");
+    const rows = await cells("sample");
+    const asked = sql("one", `SELECT sample, turn, "return", baseline, scale, advantage FROM trajectories WHERE iteration = 1 AND "group" = ${group} ORDER BY task, sample, attempt, turn`);
+    assert.equal(rows.length, asked.length);
+    asked.forEach((row, i) => {
+      const [, earned, baseline, scale, advantage] = /^\(?(\S+) − ([^\s)]+)\)?(?: ÷ (\S+))? = (\S+)/.exec(rows[i].credit);
+      near(earned, row.return);
+      near(baseline, row.baseline);
+      near(scale, row.scale);
+      assert.ok(Math.abs(Number(advantage) - row.advantage) < 1e-3, `${advantage} is not ${row.advantage}`);
+    });
+    await picture("group");
+  });
+
+  it("reads an episode token by token", async () => {
+    const { task, sample } = sql("one", "SELECT task, sample FROM rollout WHERE iteration = 3 ORDER BY ALL LIMIT 1")[0];
+    await open(`#/r/${numbers.one}/i/3/e/${encodeURIComponent(task)}/${sample}?numbers=1`, ".turn");
+    const turns = sql("one", `SELECT turn, phase, response, len(response_tokens) AS tokens, text(prompt_tokens) AS prompt FROM trajectories WHERE iteration = 3 AND task = '${task}' AND sample = ${sample} ORDER BY attempt, turn, phase DESC`);
+    assert.equal(await page.locator(".turn").count(), turns.length);
+    for (const [i, turn] of turns.entries()) {
+      const article = page.locator(".turn").nth(i);
+      assert.equal(await article.locator(".answer .token").count(), turn.tokens);
+      const pieces = await article.locator(".answer .token").evaluateAll((tokens) => tokens.map((token) => token.firstChild.textContent).join(""));
+      assert.equal(pieces.replaceAll("∅", "").trim(), turn.response.trim());
+      const read = await article.locator("pre:not(.answer)").allTextContents();
+      assert.ok(read.join("").includes(turn.prompt.slice(-40)), `${turn.prompt} is not in ${read}`);
+    }
+    await page.keyboard.press("j");
+    await page.locator(".turn summary", { hasText: "updates" }).first().click();
+    await page.locator(".turn dt", { hasText: "version" }).first().waitFor();
+    await picture("episode");
+  });
+
+  it("shows what moved the weights, a memory as of an iteration, and a panel", async () => {
+    await open(`#/r/${numbers.one}/i/1?view=updates`, "h2");
+    const largest = sql("one", "SELECT task, sample, turn FROM provenance WHERE iteration = 1 ORDER BY logit_grad DESC NULLS LAST, task, sample, attempt, turn, phase LIMIT 1")[0];
+    await page.locator("table a").first().waitFor();
+    const table = page.locator("table", { has: page.locator("th", { hasText: "logit grad" }) });
+    assert.deepEqual((await table.locator("tbody tr").first().locator("td").allInnerTexts()).slice(2, 4), [largest.task, String(largest.sample)]);
+    await open(`#/r/${numbers.one}/memory/memory?i=1`, "table button.plain");
+    const entries = sql("one", "SELECT count(*) AS n FROM (SELECT id FROM memory WHERE iteration <= 1 GROUP BY id HAVING sum(change) > 0)")[0].n;
+    assert.equal((await cells("id")).length, Math.min(entries, 500));
+    await picture("memory");
+    await open(`#/r/${numbers.one}/panel/evaluate`, "table a");
+    const last = sql("one", "SELECT max(iteration) AS i FROM evaluate")[0].i;
+    const won = sql("one", `SELECT task, avg(won::INT) FILTER (done) AS won FROM evaluate WHERE iteration = ${last} GROUP BY task ORDER BY task`);
+    const shown = (await cells("task")).sort((a, b) => (a.task < b.task ? -1 : 1));
+    assert.deepEqual(shown.map((row) => row.task), won.map((row) => row.task));
+  });
+
+  it("answers questions in SQL, and says what is wrong with one", async () => {
+    const question = "SELECT node, count(*) AS n FROM metrics GROUP BY node ORDER BY node";
+    await open(`#/r/${numbers.one}/sql?${new URLSearchParams({ q: question })}`, "table td");
+    const asked = sql("one", question);
+    assert.deepEqual((await cells("node")).map((row) => [row.node, row.n]), asked.map((row) => [row.node, String(row.n)]));
+    await open(`#/r/${numbers.one}/sql?${new URLSearchParams({ q: "SELECT rewrad FROM rollout" })}`, ".problem");
+    assert.match(await page.locator("pre.problem").innerText(), /did you mean `reward`/);
+    await open(`#/r/${numbers.one}/sql?${new URLSearchParams({ q: "COPY rollout TO '/tmp/x'" })}`, ".problem");
+  });
+
+  it("says where two runs part", async () => {
+    await open(`#/r/${numbers.one}/diff?with=${numbers.two}`, ".tree");
+    assert.match(await page.locator(".tree").first().innerText(), /seed/);
+  });
+
+  it("serves an empty run, and says what a damaged one lacks", async () => {
+    await open(`#/r/${numbers.empty}`, ".graph .node");
+    await open(`#/r/${numbers.damaged}`, ".problem");
+    assert.match(await page.locator(".problem").first().innerText(), /manifest/);
+  });
+
+  it("refuses other sites", async () => {
+    const port = new URL(base).port;
+    const asked = (headers) => page.request.get(`${base}api/runs`, { headers });
+    assert.equal((await asked({ host: `evil.example:${port}` })).status(), 403);
+    assert.equal((await asked({ origin: "http://evil.example" })).status(), 403);
+    assert.equal((await asked({})).status(), 200);
+  });
+
+  it("follows a run that goes on", async () => {
+    const pipeline = join(folder, "small.yaml");
+    const going = spawn(FLOW, ["run", pipeline, "--set", "iterations=400", "--out", join(runs, "going")], { cwd: ROOT, stdio: "ignore", env: { ...process.env, OMP_NUM_THREADS: "1" } });
+    try {
+      const number = async () => (await (await fetch(`${base}api/runs`)).json()).runs.find((run) => run.folder.endsWith("going") && run.next > 0)?.number;
+      let found;
+      for (let i = 0; i < 100 && found === undefined; i += 1) { found = await number(); await new Promise((over) => setTimeout(over, 200)); }
+      await open(`#/r/${found}`, "header .state.running");
+      const first = await page.locator("header .state").innerText();
+      await page.waitForFunction((text) => document.querySelector("header .state")?.innerText !== text, first, { timeout: 30000 });
+      going.kill("SIGKILL");
+      await page.locator("header .state.cut-off").waitFor({ timeout: 30000 });
+    } finally {
+      going.kill("SIGKILL");
+    }
+  });
+
+  it("writes the same pages as files, which need no server", async () => {
+    const out = join(folder, "files");
+    flow("view", join(runs, "one"), "--static", out, "--rows", "1");
+    assert.ok(existsSync(join(out, "index.html")));
+    const at = `file://${out}/index.html`;
+    await open("#/r/0", ".graph .node", at);
+    await open("#/r/0/i/3", "table a", at);
+    await page.locator("table a").first().click();
+    await page.locator(".turn").first().waitFor();
+    await open("#/r/0/i/3?view=groups", "table a", at);
+    await page.locator("table a").first().click();
+    await page.locator("table.aligned").waitFor();
+    await open("#/r/0/i/0", ".problem", at);
+    assert.match(await page.locator(".problem").innerText(), /flow view/);
+  });
+});
