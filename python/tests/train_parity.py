@@ -1,5 +1,6 @@
 """flow_train against a plain loop of transformers and torch, on a tiny Gemma 3, whole and by an adapter, with one process and with two; what happens
-where a rank dies; and another number of ranks. `make train-parity` runs it: it needs torch, transformers and peft.
+where a rank dies; and another number of ranks. `make train-parity` runs it: it needs torch, transformers and peft. With FLOW_TRAIN_DEVICE=cuda in the environment the trainer computes on GPUs, one a rank:
+`python train_parity.py Parity.test_whole_on_one_rank` needs one.
 """
 import json, os, pathlib, signal, sys, tempfile, time, unittest
 import torch

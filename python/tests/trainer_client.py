@@ -12,7 +12,7 @@ class Client:
         server = socket.create_server(("127.0.0.1", 0))
         environment = {**os.environ, "PYTHONPATH": str(PYTHON), "FLOW_TRAIN_SECRET": "s", "OMP_NUM_THREADS": str(threads), "GLOO_SOCKET_IFNAME": "lo"}
         command = [python, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m", "flow_train"]
-        self.process = subprocess.Popen([*command, "--connect", f"127.0.0.1:{server.getsockname()[1]}", "--device", "cpu"], env=environment)
+        self.process = subprocess.Popen([*command, "--connect", f"127.0.0.1:{server.getsockname()[1]}", "--device", os.environ.get("FLOW_TRAIN_DEVICE", "cpu")], env=environment)
         server.settimeout(120)
         self.stream = server.accept()[0].makefile("rwb")
         assert self.read()[0] == {"secret": "s"}

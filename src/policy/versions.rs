@@ -165,6 +165,9 @@ impl VersionedModel {
             Base::F32 => Some(MatrixFormat::F32),
         };
         if let Some(kept) = kept {
+            if !model.start.architecture().in_engine() {
+                return Err(wrong(ModelFault::Base { why: not_in_engine(&model.start) }));
+            }
             model = model.packed(kept, !named);
         }
         if let Some(lora) = &load.lora {
@@ -388,6 +391,11 @@ impl VersionedModel {
         self.moments = moments;
         Ok(version)
     }
+}
+
+/// Why the engine doesn't compute a model of another architecture than it knows.
+pub fn not_in_engine(net: &Net) -> String {
+    format!("its architecture `{}` is of another shape", net.architecture().name())
 }
 
 /// Bytes of a tensor's own numbers; of one that repeats a few, of these.

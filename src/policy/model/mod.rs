@@ -93,6 +93,8 @@ pub trait Architecture: Send + Sync {
     fn config(&self) -> Value;
     /// The sizes and constants of its decoder.
     fn sized(&self) -> config::DecoderConfig;
+    /// Whether the engine computes it (`base: int8`, `act: int8`): it knows decoders that their [`config::DecoderConfig`] says everything of.
+    fn in_engine(&self) -> bool;
 }
 
 /// A model with its weights: what a forward pass computes.

@@ -28,7 +28,7 @@ fn rows(policy: &Policy) -> Vec<Example> {
     let request = |i: usize| {
         let prompt = [vec![20; i % 3], (0..2 + random.below(12)).map(|_| 3 + random.below(250) as u32).collect()].concat();
         let choices = vec![vec![30, 40, end], vec![30, 41, 42, end], vec![50, end]];
-        Request { prompt, seed: random.next(), choices: if i % 4 == 0 { choices } else { vec![] } }
+        Request { prompt, seed: random.next(), choices: if i.is_multiple_of(4) { choices } else { vec![] } }
     };
     let requests: Vec<Request> = (0..18).map(request).collect();
     let mut rows = Vec::new();
@@ -48,7 +48,7 @@ fn rows(policy: &Policy) -> Vec<Example> {
         row.logprobs.iter_mut().for_each(|logprob| *logprob += 0.2 * (random.unit() as f32 - 0.5));
         row.advantage = random.unit() as f32 - 0.5;
         row.trajectory = i as u64 / 2;
-        if i % 5 == 0 {
+        if i.is_multiple_of(5) {
             row.advantages = row.response.iter().map(|_| random.unit() as f32 - 0.5).collect();
         }
     }

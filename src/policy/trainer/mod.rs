@@ -52,6 +52,8 @@ pub struct TrainedModel {
     pub seed: u64,
     /// How many parameters it has, and how many of them learn.
     pub parameters: (usize, usize),
+    /// Before the connection: it must go at once, and a trainer may take a while to end.
+    passing: Passing,
     connection: RefCell<Connection>,
     /// The model's folder as it was opened, whose configuration and tokenizer are those of every version.
     base: PathBuf,
@@ -59,15 +61,36 @@ pub struct TrainedModel {
     steps: Cell<u64>,
     /// The versions that are kept, and where their weights lie, oldest first; never empty.
     versions: VecDeque<(u64, PathBuf)>,
-    /// The folder of the weights in passing, which goes with it.
-    passing: PathBuf,
     /// Whether the trainer's weights are those of no version: in the middle of an update, or after one that failed.
     learning: Cell<bool>,
 }
 
-impl Drop for TrainedModel {
+/// A folder for weights in passing, which goes with this value.
+struct Passing(PathBuf);
+
+impl Passing {
+    /// A new one in `root`, or among the system's temporary files, where those of flows that were killed are removed.
+    fn new(root: Option<&str>) -> Result<Passing, PolicyError> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let temporary = std::env::temp_dir();
+        if root.is_none() {
+            let lost = |name: &str| {
+                let process = name.strip_prefix("flow-train-").and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+                process.is_some_and(|process| Path::new("/proc/self").exists() && !Path::new(&format!("/proc/{process}")).exists())
+            };
+            let all = fs::read_dir(&temporary).into_iter().flatten().flatten();
+            all.filter(|entry| entry.file_name().to_str().is_some_and(lost)).for_each(|entry| drop(fs::remove_dir_all(entry.path())));
+        }
+        let name = format!("flow-train-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
+        let folder = root.map_or(temporary, PathBuf::from).join(name);
+        fs::create_dir_all(&folder).map_err(|e| PolicyError::file(&folder, e))?;
+        Ok(Passing(folder))
+    }
+}
+
+impl Drop for Passing {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.passing);
+        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -125,11 +148,8 @@ impl TrainedModel {
         let Places { base, adapter } = places(load)?;
         let tokenizer = local.map_or_else(|| checkpoint::tokenizer(&base), |local| Ok(local.tokenizer.clone()))?;
         let seed = mix(seed, text(name));
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let root = train.folder.as_ref().map_or_else(std::env::temp_dir, PathBuf::from);
-        let passing = root.join(format!("flow-train-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed)));
-        fs::create_dir_all(&passing).map_err(|e| PolicyError::file(&passing, e))?;
-        let begun = passing.join("start");
+        let passing = Passing::new(train.folder.as_deref())?;
+        let begun = passing.0.join("start");
         let adapter = match local.filter(|local| local.start.adapter().is_some()) {
             // Both begin with the same numbers.
             Some(local) => local.save(&begun).map(|()| Some(begun))?,
@@ -196,13 +216,13 @@ impl TrainedModel {
     /// # Errors
     /// If they can't be written.
     pub fn adopt(&mut self, version: u64, keep: usize) -> Result<PathBuf, PolicyError> {
-        let folder = self.passing.join(version.to_string());
+        let folder = self.passing.0.join(version.to_string());
         self.write("export", version, &folder)?;
         self.versions.push_back((version, folder.clone()));
         while self.versions.len() > keep + 1 {
             let gone = self.versions.pop_front();
             // What a run has saved is the run's, and the trainer goes back to the start for a reference.
-            gone.filter(|(version, folder)| *version > 0 && folder.starts_with(&self.passing))
+            gone.filter(|(version, folder)| *version > 0 && folder.starts_with(&self.passing.0))
                 .into_iter()
                 .for_each(|(_, folder)| drop(fs::remove_dir_all(folder)));
         }

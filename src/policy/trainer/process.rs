@@ -153,11 +153,16 @@ fn keep(stream: impl Read, lines: &Mutex<VecDeque<String>>) {
     }
 }
 
+/// What torchrun writes itself.
+const TORCHRUN: [&str; 2] = ["torch/distributed/run.py", "torch/distributed/elastic/"];
+
 fn told(lines: &[String]) -> String {
-    let said = |line: &&String| line.contains("flow_train, rank") || line.contains("Signal ") || line.trim_start().starts_with("rank  ");
+    let said = |line: &&String| line.contains("flow_train, rank") || line.contains("Signal ");
     let mut own: Vec<&str> = lines.iter().filter(said).map(|line| line.trim()).collect();
     own.dedup();
-    let rest = lines.iter().map(|line| line.trim()).filter(|line| line.chars().any(char::is_alphanumeric));
+    // Behind its first words about a failure come some forty more.
+    let before = lines.iter().take_while(|line| !line.contains(TORCHRUN[1])).map(|line| line.trim());
+    let rest = before.filter(|line| !line.contains(TORCHRUN[0]) && line.chars().any(char::is_alphanumeric));
     let all: Vec<&str> = if own.is_empty() { rest.collect() } else { own };
     all[all.len().saturating_sub(QUOTED)..].join("\n  ")
 }
@@ -168,16 +173,23 @@ mod tests {
 
     #[test]
     fn an_error_quotes_the_ranks_own_words() {
-        let lines = [
+        let texts = |lines: &[&str]| lines.iter().map(|line| line.to_string()).collect::<Vec<String>>();
+        let failed = "E1126 08:27 4 torch/distributed/elastic/multiprocessing/api.py:988] failed (exitcode: 1) local_rank: 0";
+        let lines = texts(&[
             "Traceback (most recent call last):",
             "flow_train, rank 1: RuntimeError: out of memory",
+            failed,
             "====",
-            "rank      : 1 (local_rank: 1)",
-        ];
-        let lines: Vec<String> = lines.map(String::from).into();
-        assert_eq!(told(&lines), "flow_train, rank 1: RuntimeError: out of memory\n  rank      : 1 (local_rank: 1)");
-        let other: Vec<String> = (0..20).map(|i| format!("line {i}")).chain(["----".to_string()]).collect();
-        assert!(told(&other).starts_with("line 12\n  line 13") && told(&other).ends_with("line 19"));
+            "rank      : 1",
+        ]);
+        assert_eq!(told(&lines), "flow_train, rank 1: RuntimeError: out of memory");
+        let killed = texts(&[failed, "  rank      : 1 (local_rank: 1)", "  traceback : Signal 9 (SIGKILL) received by PID 7"]);
+        assert_eq!(told(&killed), "traceback : Signal 9 (SIGKILL) received by PID 7");
+        let other =
+            texts(&["W1126 torch/distributed/run.py:852]", "python: No module named flow_train", "----", failed, "Traceback", "  main()"]);
+        assert_eq!(told(&other), "python: No module named flow_train");
+        let many: Vec<String> = (0..20).map(|i| format!("line {i}")).collect();
+        assert!(told(&many).starts_with("line 12\n  line 13") && told(&many).ends_with("line 19"));
         assert_eq!(told(&[]), "");
     }
 }
