@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-python test-view view door drift worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce-lamer reproduce-empo2 reproduce-eapo reproduce-scienceworld reproduce-slea-rl reproduce-papers reproduce-smollm2 parity-models parity-webshop interop-models tensorboard bench-gpu
+.PHONY: run test test-python test-view view door drift worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce-lamer reproduce-empo2 reproduce-eapo reproduce-scienceworld reproduce-slea-rl reproduce-papers reproduce-smollm2 parity-models parity-webshop interop-models tensorboard bench-gpu train-env train-parity
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -219,6 +219,20 @@ parity-models: .venv-parity/made-from
 	rm -rf .venv-parity && python3.11 -m venv .venv-parity
 	.venv-parity/bin/pip install -q --disable-pip-version-check --no-deps -r scripts/parity-models.txt
 	cp scripts/parity-models.txt $@
+
+# What `train:` of a model runs in: torch, transformers and peft.
+train-env: .flow/train/made-from
+.flow/train/made-from: scripts/parity-models.txt
+	rm -rf .flow/train && python3.11 -m venv .flow/train
+	.flow/train/bin/pip install -q --disable-pip-version-check --no-deps -r scripts/parity-models.txt
+	cp scripts/parity-models.txt .flow/train/made-from
+
+# Trainers: every objective against libtorch and a Gemma 3 against a plain loop, on one rank and on two; then whole runs, with ranks that are killed and that stop.
+train-parity: build .venv-parity/made-from
+	FLOW_TRAIN_PYTHON=$(CURDIR)/.venv-parity/bin/python OMP_NUM_THREADS=1 $(CARGO) test --release --lib policy::tests::trainer -- --include-ignored --nocapture
+	FLOW_TRAIN_PYTHON=$(CURDIR)/.venv-parity/bin/python OMP_NUM_THREADS=1 $(CARGO) test --release --test it of_a_trainer -- --ignored --nocapture
+	.venv-parity/bin/python -W ignore python/tests/train_parity.py
+	FLOW_TRAIN_PYTHON=$(CURDIR)/.venv-parity/bin/python python3 tests/soak/trainer.py
 
 # What `flow model export` writes, loaded by transformers and PEFT: the same logits, weights and text.
 interop-models: build .venv-parity/made-from

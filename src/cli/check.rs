@@ -33,6 +33,9 @@ fn summary(path: &Path, pipeline: &Pipeline) -> String {
             n => format!("{edge}: `{}` may run {n} iteration{} ahead\n", o.to, if n == 1 { "" } else { "s" }),
         });
     }
+    if let Some(promise) = ops::Promise::of(pipeline).weaker() {
+        text.push_str(&format!("  {promise}\n"));
+    }
     for (model, note) in merged(pipeline) {
         text.push_str(&format!("  {}: {note}\n", printable(&model)));
     }

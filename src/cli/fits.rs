@@ -39,8 +39,13 @@ fn large(name: &str, pipeline: &Pipeline, catalog: &Catalog, free: u64) -> Optio
         // Small beside the others, or elsewhere.
         ModelSettings::Shared(_) | ModelSettings::Encode(_) | ModelSettings::Remote(_) => return None,
     };
+    // A trainer learns with memory of its own, and where a server generates nothing of the model is here.
+    let elsewhere = pipeline.models[name]["train"].is_object();
+    if elsewhere && pipeline.models[name]["serve"].is_object() {
+        return None;
+    }
     let trains = |op: &str| catalog.operator(op).is_some_and(|spec| spec.role == Role::Learns);
-    let learns = pipeline.all().any(|n| n.model() == Some(name) && trains(&n.op));
+    let learns = !elsewhere && pipeline.all().any(|n| n.model() == Some(name) && trains(&n.op));
     let needs = match (learns, adapters) {
         (false, _) => count.saturating_mul(playing),
         (true, None) => count.saturating_mul(LEARNING),

@@ -32,6 +32,9 @@ pub struct Machine {
     /// one, and else the processor. FLOW_DEVICE says it where this doesn't
     #[arg(long, value_name = "auto|cpu|cuda")]
     device: Option<DeviceChoice>,
+    /// Processes of each trainer that flow starts (`train: { torchrun: 8 }` of a model), in place of the pipeline's number
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64))]
+    ranks: Option<u32>,
     /// Ends the run when nothing at all has moved for this long, and says who waits for whom; 0 never does
     #[arg(long, default_value_t = 300, value_name = "SECONDS")]
     stall: u64,
@@ -60,6 +63,7 @@ impl Machine {
         let mut all = vec![format!("--workers={}", self.workers), format!("--stall={}", self.stall)];
         all.extend(self.threads.map(|threads| format!("--threads={threads}")));
         all.extend(self.device.map(|device| format!("--device={device}")));
+        all.extend(self.ranks.map(|ranks| format!("--ranks={ranks}")));
         all.into_iter().map(OsString::from).collect()
     }
 
@@ -71,7 +75,7 @@ impl Machine {
     /// What computes the models.
     pub fn hardware(&self) -> Result<Hardware> {
         let device = self.device.map_or_else(DeviceChoice::named, Ok)?;
-        Ok(Hardware { threads: self.threads(), device })
+        Ok(Hardware { threads: self.threads(), device, ranks: self.ranks.map(|ranks| ranks as usize) })
     }
 
     fn threads(&self) -> usize {

@@ -6,7 +6,7 @@ use super::vocabularies;
 use crate::log::{Manifest, Run, SavedWeights};
 use crate::ops;
 use crate::pipeline::Pipeline;
-use crate::policy::{is_adapter, Hardware, LoadModel, ModelSettings, Policy, SharedModel, MOMENTS};
+use crate::policy::{is_adapter, is_moments, Hardware, LoadModel, ModelSettings, Policy, SharedModel};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -133,7 +133,7 @@ pub fn newest(path: &Path, model: &str) -> Result<PathBuf> {
     let Some(run) = run_at(path)? else { return verified(path) };
     let weights = newest_of(&run, model)?;
     let weights = weights.ok_or_else(|| Error::Request(format!("the run {} has no weights of `{model}`", path.display())))?;
-    let files = weights.files.iter().filter(|f| !f.name.ends_with(MOMENTS)).cloned().collect();
+    let files = weights.files.iter().filter(|f| !is_moments(&f.name)).cloned().collect();
     Ok(run.whole_weights(&SavedWeights { files, ..weights })?)
 }
 
@@ -149,7 +149,7 @@ fn verified(path: &Path) -> Result<PathBuf> {
         Some((run, weights))
     };
     if let Some((run, weights)) = saved_here() {
-        let files = weights.files.iter().filter(|f| !f.name.ends_with(MOMENTS)).cloned().collect();
+        let files = weights.files.iter().filter(|f| !is_moments(&f.name)).cloned().collect();
         run.whole_weights(&SavedWeights { files, ..weights })?;
     }
     Ok(path.to_owned())

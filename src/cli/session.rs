@@ -63,8 +63,13 @@ impl TrainingSession<'_> {
             committer: Some(committer.clone()),
             observer: Arc::new(move |committed| eye.record(committed, &evaluations)),
         };
+        let trained = self.pipeline.models.iter().find(|(_, model)| model["train"].is_object()).map(|(name, _)| name);
         let cluster = match self.machine.hosts()? {
             None => None,
+            Some(_) if trained.is_some() => {
+                let name = trained.map_or("", String::as_str);
+                return Err(Error::Request(format!("`{name}` learns in a trainer, and that asks for one process: leave --hosts out; the trainer may have ranks on any number of hosts")));
+            }
             Some(hosts) => {
                 let run = self.folder.root().canonicalize().map_err(Error::file(self.folder.root()))?;
                 let news = serde_json::json!(RunStart { run, first: self.first, iterations });
@@ -180,6 +185,7 @@ pub fn info(pipeline: &Pipeline, policy: Option<&Policy>) -> RunInfo {
         seed: pipeline.seed,
         keep: pipeline.keep.clone(),
         delay,
+        promise: ops::Promise::of(pipeline).level().into(),
         device: policy.map(|policy| policy.device().to_string()).unwrap_or_default(),
         ..RunInfo::default()
     }

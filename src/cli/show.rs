@@ -6,6 +6,7 @@ use super::output::{printed, CommandResult, OutputFormat};
 use super::prompts;
 use crate::log;
 use crate::log::sql::{literal, quoted};
+use crate::ops;
 use crate::pipeline::Role;
 use clap::Args;
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,7 +63,8 @@ const NAMES: usize = 5;
 impl ShowArgs {
     pub fn run(self) -> CommandResult {
         let run = log::Run::open(&self.run)?;
-        let nodes: Vec<String> = run.manifest()?.info.nodes.into_iter().map(|n| n.id).collect();
+        let info = run.manifest()?.info;
+        let nodes: Vec<String> = info.nodes.into_iter().map(|n| n.id).collect();
         let Found { mut turns, others, compared, failed } = self.find(&run)?;
         remembered(&run, &mut turns)?;
         if self.format == OutputFormat::Json {
@@ -77,6 +79,9 @@ impl ShowArgs {
         let mut printer = EpisodePrinter::new(nodes).hashes(self.all);
         printed(|out| {
             turns.into_iter().try_for_each(|turn| out.write_all(printer.render(turn).as_bytes()))?;
+            if let Some(promise) = ops::Promise::named(&info.promise).weaker() {
+                writeln!(out, "\n{promise}")?;
+            }
             if failed > 0 {
                 let wanted = compared + failed;
                 writeln!(out, "\n{compared} of {wanted} samples of the task are compared: {failed} failed (table `errors`)")?;

@@ -45,12 +45,7 @@ impl Run {
         let path = Run::version(version, model);
         let folder = self.root().join(&path);
         let mut files = Vec::new();
-        for entry in fs::read_dir(&folder).map_err(LogError::io(&folder))? {
-            let file = entry.map_err(LogError::io(&folder))?;
-            let Ok(name) = file.file_name().into_string() else { continue };
-            let (bytes, sum) = summed(&file.path())?;
-            files.push(FileChecksum { name, bytes, sum });
-        }
+        note(&folder, "", &mut files)?;
         files.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(SavedWeights { node: node.into(), model: model.into(), version, path, files })
     }
@@ -76,6 +71,21 @@ impl Run {
         }
         Ok(folder)
     }
+}
+
+/// Notes the files in `folder` and in the folders in it, with `prefix` before their names.
+fn note(folder: &Path, prefix: &str, files: &mut Vec<FileChecksum>) -> Result<(), LogError> {
+    for entry in fs::read_dir(folder).map_err(LogError::io(folder))? {
+        let entry = entry.map_err(LogError::io(folder))?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if entry.file_type().map_err(LogError::io(folder))?.is_dir() {
+            note(&entry.path(), &format!("{prefix}{name}/"), files)?;
+            continue;
+        }
+        let (bytes, sum) = summed(&entry.path())?;
+        files.push(FileChecksum { name: format!("{prefix}{name}"), bytes, sum });
+    }
+    Ok(())
 }
 
 /// Length and sum of a file.
@@ -104,10 +114,12 @@ mod tests {
         fs::create_dir_all(&lies).unwrap();
         fs::write(lies.join("model.safetensors"), [7; 1000]).unwrap();
         fs::write(lies.join("config.json"), "{}").unwrap();
+        fs::create_dir(lies.join("optimizer")).unwrap();
+        fs::write(lies.join("optimizer/shard"), "0").unwrap();
         let weights = run.weights_at("update", "actor", 3).unwrap();
         assert_eq!(
             weights.files.iter().map(|f| (f.name.as_str(), f.bytes)).collect::<Vec<_>>(),
-            [("config.json", 2), ("model.safetensors", 1000)]
+            [("config.json", 2), ("model.safetensors", 1000), ("optimizer/shard", 1)]
         );
         assert_eq!(run.whole_weights(&weights).unwrap(), lies);
         let error = || run.whole_weights(&weights).unwrap_err().to_string();

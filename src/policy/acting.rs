@@ -3,6 +3,7 @@
 
 use super::engine::MatrixFormat;
 use super::model::Net;
+use super::versions::not_in_engine;
 use super::{Act, ModelFault};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ impl Acting {
             () if start.adapter().is_some() => Some("beside an adapter `base` says it, and then what acts and what learns are one"),
             () if start.sizes.value => Some("a critic doesn't act"),
             () if start.kind() != Kind::Float => Some("what learns beside it is in f32: leave `dtype` out"),
+            () if !start.architecture().in_engine() => return Err(ModelFault::Act { why: not_in_engine(start) }),
             () => None,
         };
         match why {

@@ -79,11 +79,13 @@ fn without_cuda() -> &'static str {
 pub struct Hardware {
     pub threads: usize,
     pub device: DeviceChoice,
+    /// How many processes a trainer has, in place of what its model says.
+    pub ranks: Option<usize>,
 }
 
 impl From<usize> for Hardware {
     fn from(threads: usize) -> Hardware {
-        Hardware { threads, device: DeviceChoice::Auto }
+        Hardware { threads, device: DeviceChoice::Auto, ranks: None }
     }
 }
 

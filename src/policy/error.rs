@@ -102,6 +102,10 @@ pub enum ModelFault {
          weights have outgrown their kind; train with a smaller `lr` or more `weight_decay`"
     )]
     NoStep { lr: f64 },
+    #[error("it can't be trained in processes of their own, as `train` asks: {why}")]
+    Train { why: String },
+    #[error("its trainer failed: {what}")]
+    Trainer { what: String },
     #[error("its reference `{reference}` has another vocabulary")]
     ReferenceVocabulary { reference: String },
 }

@@ -10,7 +10,7 @@ use super::model::saved::published;
 use super::model::tiny::Tiny;
 use super::model::Architecture;
 use super::versions::opened;
-use super::{Act, FileFault, Head, LoraSettings, ModelFault, ModelSettings, PolicyError, Tokenizer};
+use super::{trainer, Act, FileFault, Head, LoraSettings, ModelFault, ModelSettings, PolicyError, Tokenizer};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -34,7 +34,20 @@ pub fn inspect(name: &str, models: &BTreeMap<String, ModelSettings>) -> Result<O
             Ok(None)
         }
         ModelSettings::Load(load) => {
-            let (stored, adapter) = opened(load)?;
+            if load.train.is_some() {
+                let unfit = trainer::unfit(load).map_err(|error| ("load", error))?;
+                unfit.map_or(Ok(()), |(setting, why)| Err(fault(setting)(ModelFault::Train { why: why.into() })))?;
+            }
+            let (stored, adapter) = match opened(load) {
+                // A trainer knows more architectures, and a server generates.
+                Err((setting, PolicyError::File { fault: FileFault::Unsupported(what), .. })) if load.train.is_some() => {
+                    let own = load.serve.is_some().then(|| checkpoint::tokenizer(Path::new(&load.load)));
+                    let why = format!("flow generates for it itself and can't compute it ({what}): give it `serve`");
+                    let own = own.ok_or_else(|| fault("train")(ModelFault::Train { why }))?;
+                    return own.map(Some).map_err(|error| (setting, error));
+                }
+                opened => opened?,
+            };
             let layout = stored.architecture.layout();
             let dropout = adapter.as_ref().map(|(adapter, _)| adapter.lora.dropout).or(load.lora.as_ref().map(|lora| lora.dropout));
             load.base_fault(dropout).map_or(Ok(()), |why| Err(fault("base")(ModelFault::Base { why: why.into() })))?;

@@ -36,6 +36,7 @@ mod engine;
 mod error;
 mod generate;
 mod inspect;
+mod learner;
 mod model;
 mod pause;
 mod products;
@@ -51,6 +52,7 @@ mod tests;
 mod thread;
 mod threads;
 mod tokenizer;
+mod trainer;
 mod trie;
 mod update;
 mod versions;
@@ -63,11 +65,11 @@ pub use inspect::inspect;
 pub use model::adapter::is_adapter_folder as is_adapter;
 pub use model::description::Description;
 pub use model::export::{export, ExportKind};
-pub use model::saved::MOMENTS;
+pub use model::saved::is_moments;
 pub use room::{adapters, available, parameters, unfit, LEARNING, PLAYING};
 pub use settings::{
     Act, Base, Dtype, EncoderModel, Head, LoadModel, LoraSettings, ModelSettings, NewKind, NewModel, RemoteModel, Sampling, ServeSettings,
-    ServerSettings, SharedModel, TokenKind,
+    ServerSettings, SharedModel, TokenKind, TrainSettings,
 };
 pub use tally::Tally;
 pub use thread::Policy;

@@ -71,6 +71,55 @@ pub struct ServeSettings {
     pub tempered: bool,
 }
 
+/// Trains the model in processes of their own (`flow_train`: transformers, PEFT and FSDP2), which flow gives the gradient of the loss by each token's
+/// log-probability. Either flow starts them (`torchrun`), or they run already (`address`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = json!([{ "required": ["torchrun"] }, { "required": ["address"] }])))]
+pub struct TrainSettings {
+    /// Starts so many processes on this host by torchrun, each with a part of the weights; one for each GPU. `--ranks` of `flow run` and `flow resume`
+    /// says it for one run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 64))]
+    pub torchrun: Option<usize>,
+    /// The host and port at which rank 0 of a trainer waits that was started elsewhere, on any number of hosts: `torchrun ... -m flow_train --listen
+    /// HOST:PORT`. Both sides need the same folders, and the same FLOW_TRAIN_SECRET in their environment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^\S+:[0-9]+$"))]
+    pub address: Option<String>,
+    /// A folder for weights in passing: the start of the adapter, and each version until the next. The system's folder for temporary files when left
+    /// out; a trainer on another host needs one that both sides see.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
+    /// Keeps the states between blocks alone and computes the rest again on the way back: a fraction of the memory, for a third more time.
+    #[serde(default = "yes")]
+    pub gradient_checkpointing: bool,
+    /// The most tokens, padding included, that a process reads at a time.
+    #[serde(default = "tokens_at_a_time")]
+    #[schemars(range(min = 1))]
+    pub tokens: usize,
+    /// Seconds that one answer of the trainer may take, the first one with the time in which it starts and loads the model.
+    #[serde(default = "train_timeout")]
+    #[schemars(range(min = 0.01, max = 86_400.0))]
+    pub timeout: f64,
+}
+
+impl TrainSettings {
+    /// How many processes flow starts.
+    pub fn ranks(&self) -> usize {
+        self.torchrun.unwrap_or(1)
+    }
+}
+
+fn yes() -> bool {
+    true
+}
+fn tokens_at_a_time() -> usize {
+    8192
+}
+fn train_timeout() -> f64 {
+    600.0
+}
 fn timeout() -> f64 {
     60.0
 }
@@ -240,6 +289,10 @@ pub struct LoadModel {
     /// A server that generates in place of this process; the adapter, which the model must have, is trained here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serve: Option<ServeSettings>,
+    /// Trains the model in processes of their own, of any architecture that transformers has. Without `serve` each version is loaded here as well, to
+    /// play and to read texts, and the architecture must be one that flow computes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub train: Option<TrainSettings>,
 }
 
 /// A further adapter on the base of another model of the pipeline. The base's weights are in memory once, and each adapter learns, is kept and is

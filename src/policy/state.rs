@@ -4,30 +4,43 @@ use super::encode::Encoder;
 use super::generate::generate;
 use super::generate::store::Store;
 use super::generate::weigh::{self, ChoiceScores};
-use super::model::Net;
+use super::learner::Tracer;
+use super::model::{Net, Sizes};
 use super::products::choice;
 use super::remote::ExportedAdapter;
 use super::room;
 use super::tensors::values;
+use super::trainer::{TrainedModel, TrainerWeights};
+use super::update::local::{logprobs, LocalLearner};
 use super::update::parallel::{hash, Parallel};
-use super::update::passes::{logprobs, read_rows, TrainingRow};
-use super::update::{update, Moments, UpdateStart};
+use super::update::passes::TrainingRow;
+use super::update::{update, Moments};
 use super::versions::VersionedModel;
 use super::{
-    Example, FoundDevice, GenerationOutput, Hardware, Head, ModelFault, ModelSettings, Objective, Peers, PolicyError, RatioDenominator,
-    Request, Sampling, UpdateReport, UpdateSettings,
+    DeviceChoice, Example, FoundDevice, GenerationOutput, Hardware, Head, LoadModel, ModelFault, ModelSettings, Objective, Peers,
+    PolicyError, RatioDenominator, Request, Sampling, Tokenizer, TrainSettings, UpdateReport, UpdateSettings,
 };
 use crate::seed::mix;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tch::{Kind, Tensor};
 
-/// New weights and moments.
-type NewWeights = (Tensor, Moments);
+/// What an update made.
+pub enum Learnt {
+    /// Nothing: no row was left to learn from.
+    Nothing,
+    /// New weights and moments.
+    Here(Tensor, Moments),
+    /// Weights that a trainer has.
+    InTrainer,
+}
 
 /// All models of a process.
 pub struct PolicyState {
     models: BTreeMap<String, VersionedModel>,
+    /// The models that learn in trainers. Where no server generates for one, it is among `models` as well, with the same versions.
+    trained: BTreeMap<String, TrainedModel>,
     encoders: BTreeMap<String, Encoder>,
     device: FoundDevice,
     threads: usize,
@@ -45,7 +58,8 @@ impl PolicyState {
         let place = FoundDevice::look(hardware.device)?;
         let device = place.device();
         let threads = if device.is_cuda() { 1 } else { hardware.threads.max(1) };
-        let mut state = PolicyState { models: BTreeMap::new(), encoders: BTreeMap::new(), device: place, threads };
+        let mut state =
+            PolicyState { models: BTreeMap::new(), trained: BTreeMap::new(), encoders: BTreeMap::new(), device: place, threads };
         let mut shared = Vec::new();
         for (name, settings) in models {
             match settings {
@@ -54,6 +68,14 @@ impl PolicyState {
                 }
                 // The model whose base it is has to be there.
                 ModelSettings::Shared(settings) => shared.push((name, settings)),
+                ModelSettings::Load(load @ LoadModel { train: Some(train), .. }) => {
+                    let ranks = hardware.ranks.filter(|_| train.torchrun.is_some());
+                    let train = TrainSettings { torchrun: ranks.or(train.torchrun), ..train.clone() };
+                    let local = load.serve.is_none().then(|| VersionedModel::new(name, settings, words, seed, device)).transpose()?;
+                    let model = TrainedModel::open(name, load, &train, local.as_ref(), seed, hardware.device == DeviceChoice::Cpu)?;
+                    state.trained.insert(name.clone(), model);
+                    state.models.extend(local.map(|local| (name.clone(), local)));
+                }
                 _ => {
                     let model = VersionedModel::new(name, settings, words, seed, device)?;
                     if matches!(settings, ModelSettings::Load(load) if load.serve.is_some()) && !model.can_be_served() {
@@ -98,8 +120,17 @@ impl PolicyState {
         }
     }
 
-    pub fn models(&self) -> impl Iterator<Item = (&String, &VersionedModel)> {
-        self.models.iter()
+    /// The models by name, with their vocabularies and their sizes.
+    pub fn models(&self) -> impl Iterator<Item = (&String, &Arc<Tokenizer>, Sizes)> {
+        let here = self.models.iter().map(|(name, model)| (name, &model.tokenizer, model.start.sizes));
+        let only_trained = self.trained.iter().filter(|(name, _)| !self.models.contains_key(*name));
+        here.chain(only_trained.map(|(name, model)| (name, &model.tokenizer, model.limits.sizes)))
+    }
+
+    /// The trainer's weights of a model that learns there: as they are at `version`, or the newest.
+    fn in_trainer(&self, name: &str, version: Option<u64>) -> Option<Result<TrainerWeights<'_>, PolicyError>> {
+        let model = self.trained.get(name)?;
+        Some(version.map_or_else(|| model.weights(), |version| model.weights_at(version)))
     }
 
     /// Work that no other process has a part in.
@@ -118,20 +149,33 @@ impl PolicyState {
     }
 
     fn model(&self, name: &str) -> Result<&VersionedModel, PolicyError> {
-        self.models.get(name).ok_or_else(|| PolicyError::NoModel(name.into()))
+        let why = "a server generates for it and a trainer has its weights, so that it acts, learns and scores texts: for anything else leave `serve` out";
+        self.models.get(name).ok_or_else(|| match self.trained.contains_key(name) {
+            true => PolicyError::model(name, ModelFault::Train { why: why.into() }),
+            false => PolicyError::NoModel(name.into()),
+        })
     }
 
     pub fn versions(&self, name: &str) -> Result<Vec<u64>, PolicyError> {
-        Ok(self.model(name)?.version_numbers())
+        match self.trained.get(name) {
+            Some(model) => Ok(model.version_numbers()),
+            None => Ok(self.model(name)?.version_numbers()),
+        }
     }
 
     pub fn parameters(&self, name: &str) -> Result<usize, PolicyError> {
+        if let Some(model) = self.trained.get(name) {
+            return Ok(model.parameters.0);
+        }
         let start = &self.model(name)?.start;
         let adapter = start.adapter().map_or(0, |adapter| adapter.layout().len());
         Ok((start.base_layout().len() + adapter) as usize)
     }
 
     pub fn trained(&self, name: &str) -> Result<usize, PolicyError> {
+        if let Some(model) = self.trained.get(name) {
+            return Ok(model.parameters.1);
+        }
         Ok(self.model(name)?.start.layout().len() as usize)
     }
 
@@ -148,26 +192,34 @@ impl PolicyState {
     }
 
     pub fn lend(&self, name: &str, version: u64, root: &Path) -> Result<ExportedAdapter, PolicyError> {
-        self.with_head(name, Head::Language)?.lend(name, version, root)
+        match self.trained.get(name) {
+            Some(model) => model.lend(version, root),
+            None => self.with_head(name, Head::Language)?.lend(name, version, root),
+        }
     }
 
     pub fn values(&self, name: &str, version: u64, prompts: &[Example]) -> Result<Vec<Vec<f32>>, PolicyError> {
         let net = self.with_head(name, Head::Value)?.at(name, version)?;
-        let rows = prompts.iter().enumerate().map(|(i, e)| TrainingRow::value(i, e, &net)).collect::<Result<Vec<_>, _>>()?;
-        let size = UpdateSettings::default().micro_batch;
-        read_rows(&net, &rows, size, &self.alone(), |pass, net| pass.values(net))
+        let rows = prompts.iter().enumerate().map(|(i, e)| TrainingRow::value(i, e, &net.limits())).collect::<Result<Vec<_>, _>>()?;
+        logprobs(&net, &rows, None, UpdateSettings::default().micro_batch, &self.alone())
     }
 
     pub fn logprobs(&self, name: &str, rows: &[Example], temperature: Option<f32>) -> Result<Vec<Vec<f32>>, PolicyError> {
+        if let Some(weights) = self.in_trainer(name, None) {
+            return weights?.examples(rows, temperature);
+        }
         let model = self.with_head(name, Head::Language)?;
         let net = model.net(model.newest().1);
-        let rows = rows.iter().enumerate().map(|(i, e)| TrainingRow::new(i, e, &net)).collect::<Result<Vec<_>, _>>()?;
+        let rows = rows.iter().enumerate().map(|(i, e)| TrainingRow::new(i, e, &net.limits())).collect::<Result<Vec<_>, _>>()?;
         logprobs(&net, &rows, temperature, UpdateSettings::default().micro_batch, &self.alone())
     }
 
     pub fn text_logprobs(&self, name: &str, version: u64, rows: &[Example]) -> Result<Vec<Vec<f32>>, PolicyError> {
+        if let Some(weights) = self.in_trainer(name, Some(version)).filter(|_| !self.models.contains_key(name)) {
+            return weights?.examples(rows, None);
+        }
         let net = self.with_head(name, Head::Language)?.at(name, version)?;
-        let rows = rows.iter().enumerate().map(|(i, e)| TrainingRow::new(i, e, &net)).collect::<Result<Vec<_>, _>>()?;
+        let rows = rows.iter().enumerate().map(|(i, e)| TrainingRow::new(i, e, &net.limits())).collect::<Result<Vec<_>, _>>()?;
         logprobs(&net, &rows, None, UpdateSettings::default().micro_batch, &self.alone())
     }
 
@@ -223,68 +275,137 @@ impl PolicyState {
         rows: &[Example],
         temperature: Option<f32>,
     ) -> Result<Vec<Vec<f32>>, PolicyError> {
+        let trained = self.trained.get(other.unwrap_or(name)).filter(|_| !self.models.contains_key(name));
+        if let Some(model) = trained {
+            return if other.is_some() { model.weights()? } else { model.reference() }.examples(rows, temperature);
+        }
         let net = self.reference(name, other)?;
-        let rows = rows.iter().enumerate().map(|(i, e)| TrainingRow::new(i, e, &net)).collect::<Result<Vec<_>, _>>()?;
+        let rows = rows.iter().enumerate().map(|(i, e)| TrainingRow::new(i, e, &net.limits())).collect::<Result<Vec<_>, _>>()?;
         logprobs(&net, &rows, temperature, UpdateSettings::default().micro_batch, &self.alone())
     }
 
-    /// The new weights and moments of one update, or none if no row was trained on; the report has the version before the update.
+    /// What one update makes; the report has the version before the update.
     pub fn learn(
         &self,
         name: &str,
         rows: &[Example],
         settings: &UpdateSettings,
         peers: Option<&dyn Peers>,
-    ) -> Result<(Option<NewWeights>, UpdateReport), PolicyError> {
+    ) -> Result<(Learnt, UpdateReport), PolicyError> {
         let head = if settings.objective == Objective::Value { Head::Value } else { Head::Language };
+        if let Some(model) = self.trained.get(name) {
+            return self.learn_in_trainer(model, rows, settings, peers.is_some());
+        }
         let model = self.with_head(name, head)?;
         let (version, flat) = model.newest();
         // What learns is kept in f32, whatever it is computed with in.
         let flat = &flat.to_kind(Kind::Float);
         let needs_reference = settings.kl != 0.0 && head != Head::Value;
         let reference = if needs_reference { Some(self.reference(name, settings.reference.as_deref())?) } else { None };
-        let net = model.net(flat);
         // What acted may have been rounded.
         let settings =
             &UpdateSettings { old: settings.old.or(model.acting.rounded().then_some(RatioDenominator::Recomputed)), ..settings.clone() };
         let seed = mix(model.seed, version + 1);
         let parallel = Parallel { threads: self.threads, peers, start: peers.map_or(0, |_| hash(&values(flat))) };
-        let before = UpdateStart { name, net: &net, moments: &model.moments, reference, seed, parallel };
-        let (new_weights, report) = update(&before, rows, settings)?;
-        Ok((new_weights, UpdateReport { version, ..report }))
+        let mut learner = LocalLearner::new(name, model.net(flat), model.moments.share(), reference, seed, parallel);
+        let (learnt, report) = update(name, &mut learner, rows, settings, seed)?;
+        let outcome = if learnt { learner.outcome().into() } else { Learnt::Nothing };
+        Ok((outcome, UpdateReport { version, ..report }))
+    }
+
+    fn learn_in_trainer(
+        &self,
+        model: &TrainedModel,
+        rows: &[Example],
+        settings: &UpdateSettings,
+        shared: bool,
+    ) -> Result<(Learnt, UpdateReport), PolicyError> {
+        let refuse = |why: &str| Err(PolicyError::model(&model.name, ModelFault::Train { why: why.into() }));
+        if shared {
+            return refuse("a run of several processes shares the work among these: leave `--hosts` out");
+        }
+        if settings.objective == Objective::Value {
+            return refuse("a trainer has no value head");
+        }
+        let reference: Option<Box<dyn Tracer + '_>> = match settings.reference.as_deref() {
+            _ if settings.kl == 0.0 => None,
+            None => Some(Box::new(model.reference())),
+            Some(other) => match self.in_trainer(other, None) {
+                Some(weights) => Some(Box::new(weights?)),
+                None => {
+                    let other = self.with_head(other, Head::Language)?;
+                    Some(Box::new(other.net(other.newest().1)))
+                }
+            },
+        };
+        if let Some(other) = settings.reference.as_deref().filter(|_| reference.is_some()) {
+            if self.models().any(|(name, tokenizer, _)| name == other && *tokenizer != model.tokenizer) {
+                return Err(PolicyError::model(&model.name, ModelFault::ReferenceVocabulary { reference: other.into() }));
+            }
+        }
+        let (learnt, report) = model.learn(rows, settings, reference.as_deref())?;
+        Ok((if learnt { Learnt::InTrainer } else { Learnt::Nothing }, report))
     }
 
     /// Makes the outcome the newest version, and keeps `keep` older ones.
-    pub fn adopt(&mut self, name: &str, outcome: (Option<NewWeights>, UpdateReport), keep: usize) -> Result<UpdateReport, PolicyError> {
-        let (Some((flat, moments)), mut report) = outcome else { return Ok(outcome.1) };
+    pub fn adopt(&mut self, name: &str, outcome: (Learnt, UpdateReport), keep: usize) -> Result<UpdateReport, PolicyError> {
+        let (learnt, mut report) = outcome;
+        let device = self.device.device();
+        let model = self.models.get_mut(name);
+        let gone = || PolicyError::NoModel(name.into());
         report.version += 1;
-        let model = self.models.get_mut(name).ok_or_else(|| PolicyError::NoModel(name.into()))?;
-        model.moments = moments;
-        model.push(report.version, flat, keep);
+        match learnt {
+            Learnt::Nothing => report.version -= 1,
+            Learnt::Here(flat, moments) => {
+                let model = model.ok_or_else(gone)?;
+                model.moments = moments;
+                model.push(report.version, flat, keep);
+            }
+            Learnt::InTrainer => {
+                let folder = self.trained.get_mut(name).ok_or_else(gone)?.adopt(report.version, keep)?;
+                if let Some(model) = model {
+                    let (_, flat, _) = model.read(name, &folder, device)?;
+                    model.push(report.version, flat, keep);
+                }
+            }
+        }
         Ok(report)
     }
 
     pub fn save(&self, name: &str, folder: &Path) -> Result<(), PolicyError> {
-        self.model(name)?.save(folder)
+        match self.trained.get(name) {
+            Some(model) => model.save(folder),
+            None => self.model(name)?.save(folder),
+        }
     }
 
     /// Takes the versions in `folders`, oldest first, in place of those there are, and the moments of the last one.
     pub fn restore(&mut self, name: &str, folders: &[PathBuf]) -> Result<u64, PolicyError> {
-        let mut versions = VecDeque::new();
-        let mut newest = self.model(name)?.newest().0;
-        for folder in folders {
-            newest = self.load(name, folder)?;
-            versions.extend(self.models.get_mut(name).and_then(|model| model.versions.pop_back()));
+        let device = self.device.device();
+        let mut newest = self.versions(name)?.last().copied().unwrap_or(0);
+        if let Some(model) = self.models.get_mut(name) {
+            let mut versions = VecDeque::new();
+            for folder in folders {
+                newest = model.restore(name, folder, device)?;
+                versions.extend(model.versions.pop_back());
+            }
+            if !versions.is_empty() {
+                model.replace(versions);
+            }
         }
-        if let Some(model) = self.models.get_mut(name).filter(|_| !versions.is_empty()) {
-            model.replace(versions);
+        match self.trained.get_mut(name) {
+            Some(model) => model.restore(folders),
+            None => Ok(newest),
         }
-        Ok(newest)
     }
 
     pub fn load(&mut self, name: &str, folder: &Path) -> Result<u64, PolicyError> {
-        let device = self.device.device();
-        let model = self.models.get_mut(name).ok_or_else(|| PolicyError::NoModel(name.into()))?;
-        model.restore(name, folder, device)
+        self.restore(name, &[folder.to_owned()])
+    }
+}
+
+impl From<(Tensor, Moments)> for Learnt {
+    fn from((flat, moments): (Tensor, Moments)) -> Learnt {
+        Learnt::Here(flat, moments)
     }
 }

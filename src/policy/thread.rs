@@ -71,7 +71,7 @@ impl Policy {
             match state {
                 Err(error) => drop(ready.send(Err(error))),
                 Ok(state) => {
-                    let known = state.models().map(|(name, model)| (name.clone(), (model.tokenizer.clone(), model.start.sizes))).collect();
+                    let known = state.models().map(|(name, tokenizer, sizes)| (name.clone(), (tokenizer.clone(), sizes))).collect();
                     drop(ready.send(Ok((known, state.device().clone()))));
                     let state = Rc::new(RefCell::new(state));
                     let (meanwhile, read, pulse) = (read_queue.clone(), state.clone(), beat.clone());

@@ -165,6 +165,9 @@ impl VersionedModel {
             Base::F32 => Some(MatrixFormat::F32),
         };
         if let Some(kept) = kept {
+            if !model.start.architecture().in_engine() {
+                return Err(wrong(ModelFault::Base { why: not_in_engine(&model.start) }));
+            }
             model = model.packed(kept, !named);
         }
         if let Some(lora) = &load.lora {
@@ -350,20 +353,20 @@ impl VersionedModel {
         adapter::save(&adapter::SavedAdapter { adapter: adapter.clone(), flat, moments, version, base }, folder)
     }
 
-    /// Takes the version in `folder` in place of those that it has, and gives its number. `name` is what the model is called.
+    /// The version in `folder`: its number, what is trained, and its moments. `name` is what the model is called.
     ///
     /// # Errors
     /// If the folder can't be read, or holds another model.
-    pub fn restore(&mut self, name: &str, folder: &Path, device: Device) -> Result<u64, PolicyError> {
+    pub fn read(&self, name: &str, folder: &Path, device: Device) -> Result<(u64, Tensor, Moments), PolicyError> {
         let other = || PolicyError::at(folder, FileFault::OtherModel { model: name.into() });
-        let (version, flat, moments) = match self.start.adapter() {
+        match self.start.adapter() {
             None => {
                 let saved = checkpoint::load(folder, device, Kind::Float)?;
                 let (own, theirs) = (self.start.architecture(), &saved.architecture);
                 if own.name() != theirs.name() || own.config() != theirs.config() || saved.tokenizer != self.tokenizer {
                     return Err(other());
                 }
-                (saved.version, saved.flat, saved.moments)
+                Ok((saved.version, saved.flat, saved.moments))
             }
             Some(own) if adapter::is_adapter_folder(folder) => {
                 let stored = adapter::StoredAdapter::open(folder)?;
@@ -372,14 +375,27 @@ impl VersionedModel {
                     return Err(other());
                 }
                 let flat = stored.read(&theirs, device)?;
-                (stored.trained.version, flat.shallow_clone(), stored.moments(&theirs, &flat)?)
+                Ok((stored.trained.version, flat.shallow_clone(), stored.moments(&theirs, &flat)?))
             }
-            Some(_) => return Err(other()),
-        };
+            Some(_) => Err(other()),
+        }
+    }
+
+    /// Takes the version in `folder` in place of those that it has, and gives its number. `name` is what the model is called.
+    ///
+    /// # Errors
+    /// If the folder can't be read, or holds another model.
+    pub fn restore(&mut self, name: &str, folder: &Path, device: Device) -> Result<u64, PolicyError> {
+        let (version, flat, moments) = self.read(name, folder, device)?;
         self.replace(VecDeque::from([(version, flat)]));
         self.moments = moments;
         Ok(version)
     }
+}
+
+/// Why the engine doesn't compute a model of another architecture than it knows.
+pub fn not_in_engine(net: &Net) -> String {
+    format!("its architecture `{}` is of another shape", net.architecture().name())
 }
 
 /// Bytes of a tensor's own numbers; of one that repeats a few, of these.

@@ -164,6 +164,29 @@ fn a_server_has_the_adapter_of_every_version() {
     assert!(gaps.len() == 3 && gaps.iter().all(|gap| *gap < 1e-4), "{gaps:?}");
 }
 
+/// A trainer of two processes learns and a server generates: of the model nothing is in flow.
+#[test]
+#[ignore = "needs PyTorch, transformers and peft: make train-parity"]
+fn a_server_has_the_adapter_of_every_version_of_a_trainer() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = Machine::default();
+    let says = machine.clone();
+    let server = Server::start(move |_, path, body| says.says(path, body));
+    let slow = |serve: &str| learns(serve, "constrained").replace("lr: 0.05", "lr: 1.0e-3, eps: 1.0e-3, kl: 0.1");
+    let here = trained(folder.path(), "here", &slow(""), &[]);
+    let run = trained(folder.path(), "served", &slow(&format!("{}, train: {{ torchrun: 2 }}", at(&server))), &["--set", "iterations=2"]);
+    done(flow().arg("resume").arg(&run).args(["--iterations", "3", "--ranks", "1"]));
+    let loads = machine.loads();
+    let versions: Vec<&str> = loads.iter().map(|(name, _)| name.split('-').nth(1).unwrap()).collect();
+    assert_eq!(versions, ["0", "1", "2"]);
+    // What it began with flow has written, and what it became the trainer.
+    assert!((1..3).all(|version| loads[version].1 == saved(&run, version)));
+    let played = "select iteration, task, sample, turn, action, weights, reward from rollout order by all";
+    assert_eq!(ask(&run, played), ask(&here, played));
+    let gaps = gaps(&run);
+    assert!(gaps.len() == 3 && gaps.iter().all(|gap| *gap < 1e-4), "{gaps:?}");
+}
+
 #[test]
 fn a_resumed_run_tells_the_server_again() {
     let folder = tempfile::tempdir().unwrap();

@@ -19,6 +19,10 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
             None if remote(base) => {
                 (format!("a server runs `{on}`, whose weights aren't here"), "name a model with `load` or `new`".into())
             }
+            None if base["train"].is_object() => (
+                format!("`{on}` learns in a trainer, which has no second adapter"),
+                format!("load its folder again: `{name}: {{ load: ... }}`"),
+            ),
             None if base["head"] == "value" && settings["head"] == "language" => (
                 format!("`{on}` is a critic, so `{name}` on its base is one, too"),
                 "leave `head` out, or name a model without `head: value`".into(),

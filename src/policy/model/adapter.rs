@@ -20,7 +20,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tch::{Device, Kind, Tensor};
 
-const CONFIG: &str = "adapter_config.json";
+/// What an adapter is, and of which model.
+pub const CONFIG: &str = "adapter_config.json";
 /// The adapters' weights.
 pub const WEIGHTS: &str = "adapter_model.safetensors";
 const MOMENTS: &str = "adapter_optimizer.safetensors";

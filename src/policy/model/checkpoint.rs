@@ -134,19 +134,7 @@ fn open_published(folder: &Path, config: &Value) -> Result<StoredModel, PolicyEr
     let path = folder.join(CONFIG);
     let wrong = |fault| PolicyError::at(&path, fault);
     let mut architecture = described(config).map_err(wrong)?;
-    let mut files = BTreeMap::new();
-    for name in FILES {
-        let path = folder.join(name);
-        match files::text(&path, LONGEST) {
-            Ok(text) => drop(files.insert(name.to_string(), text)),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(PolicyError::file(&path, error)),
-        }
-    }
-    if !files.contains_key(FILES[0]) {
-        return Err(PolicyError::at(folder, FileFault::Unusable(without_tokenizer(folder))));
-    }
-    let tokenizer = Arc::new(Tokenizer::published(&files, config, folder)?);
+    let tokenizer = tokenizer(folder)?;
     let source = Box::new(SafetensorsFiles::of_folder(folder)?);
     // As `transformers`: an output matrix that lies there and isn't the embedding counts, whatever the configuration says.
     if config["tie_word_embeddings"] == true && source.differ(EMBEDDING, OUTPUT)? {
@@ -160,6 +148,27 @@ fn open_published(folder: &Path, config: &Value) -> Result<StoredModel, PolicyEr
     // The output layer of a model that ties it, and tables that follow from the configuration: some checkpoints have them.
     let unread = |name: &str| name == "lm_head.weight" || name.ends_with("rotary_emb.inv_freq");
     StoredModel { architecture, tokenizer, source, trained, moments, adapters: Vec::new() }.checked(unread)
+}
+
+/// The tokenizer of a published model, whatever its architecture.
+///
+/// # Errors
+/// If there is none, or it can't be read.
+pub fn tokenizer(folder: &Path) -> Result<Arc<Tokenizer>, PolicyError> {
+    let config: Value = read(&folder.join(CONFIG))?;
+    let mut files = BTreeMap::new();
+    for name in FILES {
+        let path = folder.join(name);
+        match files::text(&path, LONGEST) {
+            Ok(text) => drop(files.insert(name.to_string(), text)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(PolicyError::file(&path, error)),
+        }
+    }
+    if !files.contains_key(FILES[0]) {
+        return Err(PolicyError::at(folder, FileFault::Unusable(without_tokenizer(folder))));
+    }
+    Ok(Arc::new(Tokenizer::published(&files, &config, folder)?))
 }
 
 /// What is wrong with a folder without `tokenizer.json`, by what it has in its place.

@@ -127,6 +127,10 @@ impl Architecture for DecoderArchitecture {
     fn sized(&self) -> DecoderConfig {
         self.config.clone()
     }
+
+    fn in_engine(&self) -> bool {
+        true
+    }
 }
 
 /// A decoder with its weights.

@@ -31,6 +31,7 @@ mod views;
 pub mod weights;
 
 use super::engine::{AdaptedEngine, Engine, MatrixFormat};
+use super::learner::RowLimits;
 use super::products::isa::Isa;
 use super::tensors::values;
 use super::{FileFault, Head, ModelFault};
@@ -92,6 +93,8 @@ pub trait Architecture: Send + Sync {
     fn config(&self) -> Value;
     /// The sizes and constants of its decoder.
     fn sized(&self) -> config::DecoderConfig;
+    /// Whether the engine computes it (`base: int8`, `act: int8`): it knows decoders that their [`config::DecoderConfig`] says everything of.
+    fn in_engine(&self) -> bool;
 }
 
 /// A model with its weights: what a forward pass computes.
@@ -215,6 +218,11 @@ impl Net {
     /// What computes in place of libtorch, row by row, where the base was packed.
     pub fn running(&self) -> Option<&AdaptedEngine> {
         self.running.as_ref()
+    }
+
+    /// What a row must fit to be read by it.
+    pub fn limits(&self) -> RowLimits {
+        RowLimits { sizes: self.sizes, ends: self.ends.clone() }
     }
 
     /// What it computes in.

@@ -25,6 +25,11 @@ pub const CONFIG: &str = "config.json";
 pub const WEIGHTS: &str = "model.safetensors";
 /// The file with the optimiser's moments, which only those need who train on.
 pub const MOMENTS: &str = "optimizer.safetensors";
+/// Whether a file of a model's folder has moments of the optimiser: that file, an adapter's, or one of a trainer's.
+pub fn is_moments(file: &str) -> bool {
+    file.ends_with(MOMENTS) || file.starts_with("optimizer/")
+}
+
 /// What `flow` adds to a published model's folder.
 pub const TRAINED: &str = "flow.json";
 /// The `config.json` of a new model.

@@ -123,6 +123,10 @@ impl Architecture for Tiny {
         self.decoder()
     }
 
+    fn in_engine(&self) -> bool {
+        true
+    }
+
     fn config(&self) -> Value {
         // Of plain numbers, so it can't fail.
         serde_json::to_value(self).unwrap_or_default()

@@ -12,6 +12,7 @@ mod parity;
 mod remote;
 mod shared;
 mod splits;
+mod trainer;
 mod updating;
 mod weigh;
 

@@ -4,11 +4,10 @@
 //! with a log-probability below -5): by the weights at the start, and a masked token takes no part at all. By the paper's Eq. 2
 //! (`mask_from: current`) it is the terms of each step that are masked, and every mean divides by all tokens.
 
-use super::parallel::Parallel;
-use super::passes::{logprobs, many, TrainingRow};
+use super::passes::{many, TrainingRow};
 use super::report::RowUse;
 use super::settings::{CountedTokens, MaskFrom, MaskUnit, Objective, UpdateSettings};
-use crate::policy::model::Net;
+use crate::policy::learner::Learner;
 use crate::policy::{Example, PolicyError, RowFault, UpdateFault};
 
 /// The rows of an update.
@@ -28,23 +27,23 @@ pub struct UpdateBatch<'a> {
 }
 
 impl<'a> UpdateBatch<'a> {
-    /// Checks the rows and masks the tokens that the weights in `net` find too improbable.
+    /// Checks the rows and masks the tokens that the weights of `learner` find too improbable.
     pub fn new(
         model: &str,
-        net: &Net,
+        learner: &dyn Learner,
         examples: &'a [Example],
         settings: &'a UpdateSettings,
-        parallel: &Parallel,
     ) -> Result<UpdateBatch<'a>, PolicyError> {
         check(examples, settings)?;
         let read = if settings.objective == Objective::Value { TrainingRow::value } else { TrainingRow::new };
-        let rows = examples.iter().enumerate().map(|(i, e)| read(i, e, net)).collect::<Result<Vec<_>, _>>()?;
+        let limits = learner.limits();
+        let rows = examples.iter().enumerate().map(|(i, e)| read(i, e, &limits)).collect::<Result<Vec<_>, _>>()?;
         let mut used = vec![RowUse::Yes; rows.len()];
         let mut part: Vec<Vec<bool>> = rows.iter().map(|row| vec![true; row.len()]).collect();
         let acted = settings.objective == Objective::PolicyGradient;
         let mask = settings.mask_below.filter(|_| settings.mask_from == MaskFrom::Start);
         let needs_start = acted && (mask.is_some() || settings.recomputes());
-        let start = if needs_start { Some(begin(model, net, &rows, settings, parallel)?) } else { None };
+        let start = if needs_start { Some(begin(model, learner, &rows, settings)?) } else { None };
         if let (Some(start), Some(below)) = (&start, mask) {
             for (row, start) in start.iter().enumerate() {
                 part[row] = unmasked(start, below, settings.mask_unit);
@@ -75,15 +74,9 @@ impl<'a> UpdateBatch<'a> {
     }
 }
 
-/// The log-probabilities of the rows' tokens under the weights in `net`.
-fn begin(
-    model: &str,
-    net: &Net,
-    rows: &[TrainingRow],
-    settings: &UpdateSettings,
-    parallel: &Parallel,
-) -> Result<Vec<Vec<f32>>, PolicyError> {
-    let start = logprobs(net, rows, settings.at(), settings.micro_batch, parallel)?;
+/// The log-probabilities of the rows' tokens under the weights as they are.
+fn begin(model: &str, learner: &dyn Learner, rows: &[TrainingRow], settings: &UpdateSettings) -> Result<Vec<Vec<f32>>, PolicyError> {
+    let start = learner.logprobs(rows, settings.at(), settings.micro_batch)?;
     let bad: Vec<usize> = (0..rows.len()).filter(|&row| start[row].iter().any(|x| !x.is_finite())).collect();
     if bad.is_empty() {
         return Ok(start);

@@ -2,9 +2,10 @@
 
 use super::batch::UpdateBatch;
 use super::parallel::{number, Parallel, WireFormat};
-use super::passes::{Pass, Traced};
+use super::passes::Pass;
 use super::settings::Objective;
 use super::terms::{PassTokens, Terms};
+use crate::policy::learner::{Gradients, Tracer, Wanted};
 use crate::policy::model::Net;
 use crate::policy::pause::pause;
 use crate::policy::room;
@@ -33,8 +34,6 @@ pub struct PassResult {
     pub logit_grad: Vec<f32>,
     /// 1 where the weights of the step mask its policy term, else 0; empty where nothing masks by them.
     pub masked: Vec<f32>,
-    /// What isn't a number, if something isn't, and in which rows.
-    wrong: Option<(&'static str, Vec<usize>)>,
 }
 
 /// The passes of one partial sum: the gradient `[parameters]`, if there is one, and the result of each pass.
@@ -72,8 +71,7 @@ impl WireFormat for Lane {
             let pass = number(from)?;
             let mut next = || Vec::<f32>::read(from);
             let (loss, kl, entropy, clipped, ratio, logit_grad, masked) = (next()?, next()?, next()?, next()?, next()?, next()?, next()?);
-            // A pass that found something wrong is sent as an error.
-            results.push((pass, PassResult { loss, kl, entropy, clipped, ratio, logit_grad, masked, wrong: None }));
+            results.push((pass, PassResult { loss, kl, entropy, clipped, ratio, logit_grad, masked }));
         }
         Some(Lane { sum, results })
     }
@@ -113,10 +111,8 @@ pub fn gradients(step: &GradientStep, passes: &[Pass]) -> Result<(Tensor, Vec<Pa
         for &i in &lanes[lane] {
             pause();
             room::fits(passes[i].rows.len(), passes[i].longest(), passes[i].needs(net))?;
-            let (gradient, result) = pass(net, reference.as_ref(), step.batch, &passes[i], step.weight);
-            if let Some((what, rows)) = result.wrong {
-                return Err(PolicyError::NotFinite { model: step.name.into(), what: what.into(), rows });
-            }
+            let reference = reference.as_ref().map(|reference| reference as &dyn Tracer);
+            let (gradient, result) = pass(step.name, net, reference, step.batch, &passes[i], step.weight)?;
             if let Some(gradient) = gradient {
                 sum = Some(match sum {
                     None => gradient,
@@ -139,47 +135,55 @@ pub fn gradients(step: &GradientStep, passes: &[Pass]) -> Result<(Tensor, Vec<Pa
     Ok((total, results.into_iter().map(|(_, result)| result).collect()))
 }
 
-/// Forward and backward of one pass.
-fn pass(net: &Net, reference: Option<&Net>, batch: &UpdateBatch, pass: &Pass, weight: &TokenWeight) -> (Option<Tensor>, PassResult) {
-    let traced = net.running().map(|running| match running.values() {
-        true => pass.traced_values(running, true),
-        false => {
-            let what = if batch.settings.entropy == 0.0 { Traced::Learning } else { Traced::WithEntropy };
-            pass.traced(running, &batch.rows, batch.settings.at(), what)
-        }
-    });
-    let tokens = PassTokens { batch, pass, net, traced: traced.as_ref() };
-    let Terms { loss, kl, clipped, ratio, masked, outputs } = tokens.terms(reference);
+/// Forward and backward of one pass: the gradient by the weights, unless the learner keeps it, and the result.
+///
+/// # Errors
+/// [`PolicyError::NotFinite`] with the rows that have something that isn't a number, and what the learner says.
+pub fn pass(
+    name: &str,
+    tracer: &dyn Tracer,
+    reference: Option<&dyn Tracer>,
+    batch: &UpdateBatch,
+    pass: &Pass,
+    weight: &TokenWeight,
+) -> Result<(Option<Tensor>, PassResult), PolicyError> {
+    let wanted = if batch.settings.entropy == 0.0 { Wanted::Gradient } else { Wanted::WithEntropy };
+    // First, so that only one of the two is in memory at a time.
+    let base = |reference: &dyn Tracer| -> Result<Tensor, PolicyError> {
+        let trace = reference.trace(pass, &batch.rows, batch.settings.at(), Wanted::Figures)?;
+        Ok(trace.outputs().logprobs.shallow_clone())
+    };
+    let base = reference.map(base).transpose()?;
+    let trace = tracer.trace(pass, &batch.rows, batch.settings.at(), wanted)?;
+    let tokens = PassTokens { batch, pass, outputs: trace.outputs(), device: tracer.device() };
+    let Terms { loss, kl, clipped, ratio, masked, outputs } = tokens.terms(base);
     // What takes no part is put aside before it is weighted: infinity times 0 isn't 0.
     let loss = loss.masked_fill(&tokens.part().eq(0.0), 0.0);
     let weights = tokens.each(&|row| weight(row) as f32);
     let total = (&loss * &weights).sum(None);
-    let (gradient, by) = pass
-        .learns()
-        .then(|| {
-            if let Some(both) = traced.as_ref().and_then(|traced| traced.gradient(&total)) {
-                return both;
-            }
-            let by: Vec<&Tensor> = net.leaves().iter().chain(outputs.differentiable()).collect();
-            let mut gradients = Tensor::run_backward(&[total], &by, false, false);
-            let by_outputs = gradients.split_off(net.leaves().len());
-            (Tensor::cat(&gradients.iter().map(|g| g.reshape([-1])).collect::<Vec<_>>(), 0), by_outputs)
-        })
-        .unzip();
+    let wrong = |what: &'static str, rows| Err(PolicyError::NotFinite { model: name.into(), what: what.into(), rows });
+    let logprobs = values(&outputs.logprobs);
+    if let Some(rows) = culprits(batch, pass, &logprobs) {
+        return wrong(if batch.settings.objective == Objective::Value { "a value" } else { "a log-probability" }, rows);
+    }
+    let losses = values(&loss);
+    if let Some(rows) = culprits(batch, pass, &losses) {
+        return wrong("the loss", rows);
+    }
+    let gradients = if pass.learns() { Some(trace.back(&total)?) } else { None };
+    let lost = |gradient: &Tensor| !gradient.sum(None).double_value(&[]).is_finite();
+    if gradients.as_ref().and_then(|gradients| gradients.weights.as_ref()).is_some_and(lost) {
+        return wrong("the gradient", sorted(pass.rows.iter().copied()));
+    }
     let result = tch::no_grad(|| {
+        let by = gradients.as_ref().map(|gradients| &gradients.outputs);
         let logit_grad = by.map_or_else(|| vec![0.0; loss.numel()], |by| values(&outputs.logit_grad(&by[0], by.get(1))));
         let entropy = values(&outputs.entropy);
-        let (outputs, loss) = (values(&outputs.logprobs), values(&loss));
-        let what = if batch.settings.objective == Objective::Value { "a value" } else { "a log-probability" };
-        let wrong = culprits(batch, pass, &outputs).map(|rows| (what, rows));
-        let wrong = wrong.or_else(|| culprits(batch, pass, &loss).map(|rows| ("the loss", rows)));
-        let lost = gradient.as_ref().is_some_and(|gradient| !gradient.sum(None).double_value(&[]).is_finite());
-        let wrong = wrong.or_else(|| lost.then(|| ("the gradient", sorted(pass.rows.iter().copied()))));
         let clipped = values(&clipped.to_kind(Kind::Float));
         let masked = masked.map_or(vec![], |masked| values(&masked.to_kind(Kind::Float)));
-        PassResult { loss, kl: values(&kl), entropy, clipped, ratio: values(&ratio), logit_grad, masked, wrong }
+        PassResult { loss: losses, kl: values(&kl), entropy, clipped, ratio: values(&ratio), logit_grad, masked }
     });
-    (gradient, result)
+    Ok((gradients.and_then(|Gradients { weights, .. }| weights), result))
 }
 
 /// The rows with a token whose value isn't a number, if there are any.
@@ -204,6 +208,8 @@ fn sorted(rows: impl Iterator<Item = usize>) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::adamw::Moments;
+    use super::super::local::LocalLearner;
     use super::super::passes::{passes, PassLimits};
     use super::super::settings::UpdateSettings;
     use super::*;
@@ -269,7 +275,8 @@ mod tests {
         let head = if settings.objective == Objective::Value { Head::Value } else { Head::Language };
         let (net, reference) = (net(head, 1), net(head, 2));
         let parallel = Parallel { threads: 1, peers: None, start: 0 };
-        let batch = UpdateBatch::new("actor", &net, examples, settings, &parallel).unwrap();
+        let learner = LocalLearner::new("actor", net.share(false), Moments::new(net.flat()), None, 0, parallel);
+        let batch = UpdateBatch::new("actor", &learner, examples, settings).unwrap();
         let which = batch.used_rows();
         let weight = |row: usize| 1.0 / (1 + row) as f64;
         let passes = passes(&batch.rows, &which, PassLimits { sequences: size, tokens: None }, cut).passes;

@@ -1,74 +1,57 @@
 //! One update: the next weights from rows, the loss of an optimiser step summed over all its rows however they are split into passes.
 
 mod adamw;
-mod batch;
-mod gradient;
+pub mod batch;
+pub mod gradient;
+pub mod local;
 mod loss;
 mod minibatch;
-mod outputs;
+pub mod outputs;
 pub mod parallel;
 pub mod passes;
 pub mod report;
 mod schedule;
 pub mod settings;
 mod terms;
+mod trace;
 
+use super::learner::Learner;
 use super::model::reading::Cut;
-use super::model::Net;
 use super::{Example, ModelFault, PolicyError};
-use crate::seed::mix;
 pub use adamw::Moments;
-use adamw::{decays, norm, step};
 use batch::UpdateBatch;
-use gradient::{gradients, GradientStep, PassResult, TokenWeight};
+use gradient::{PassResult, TokenWeight};
 use loss::StepCounts;
 use minibatch::{draw, Steps};
-use parallel::Parallel;
 use passes::{passes, Pass, PassLimits, Passes};
 use report::{RowReport, RowUse, UpdateReport};
 use settings::{Objective, RatioKind, UpdateSettings};
 use std::collections::BTreeMap;
-use tch::Tensor;
 
-/// What an update starts from.
-pub struct UpdateStart<'a> {
-    /// The name of the model that learns.
-    pub name: &'a str,
-    /// It with its newest weights.
-    pub net: &'a Net,
-    /// Its optimiser's moments.
-    pub moments: &'a Moments,
-    /// What a KL term measures the divergence from.
-    pub reference: Option<Net>,
-    /// Decides which rows make up each minibatch.
-    pub seed: u64,
-    /// Who shares the work.
-    pub parallel: Parallel<'a>,
-}
-
-/// New weights `[parameters]` and moments, `None` when no row was left to learn from, and the report, whose version is up to the caller.
+/// Has `learner`, the model called `name`, learn from `examples`. Gives the report, whose version is up to the caller, and whether a step was made:
+/// none where no row was left to learn from. `seed` decides which rows make up each minibatch.
 ///
 /// # Errors
-/// If a row or a setting makes no sense, or something isn't a number: then nothing was changed.
+/// If a row or a setting makes no sense, or something isn't a number.
 pub fn update(
-    before: &UpdateStart,
+    name: &str,
+    learner: &mut dyn Learner,
     examples: &[Example],
     settings: &UpdateSettings,
-) -> Result<(Option<(Tensor, Moments)>, UpdateReport), PolicyError> {
-    let mut batch = UpdateBatch::new(before.name, before.net, examples, settings, &before.parallel)?;
+    seed: u64,
+) -> Result<(bool, UpdateReport), PolicyError> {
+    let mut batch = UpdateBatch::new(name, learner, examples, settings)?;
     let used_rows = batch.used_rows();
     let longest = used_rows.iter().map(|&row| batch.rows[row].len()).max().unwrap_or(1) as f64;
-    let Steps { steps, left } = draw(&used_rows, settings, before.seed);
+    let Steps { steps, left } = draw(&used_rows, settings, seed);
     left.iter().for_each(|&row| batch.used[row] = RowUse::Remainder);
     let mut report = UpdateReport { rows: vec![RowReport::default(); examples.len()], ..Default::default() };
     for (row, used) in report.rows.iter_mut().zip(&batch.used) {
         row.used = *used;
     }
     if steps.is_empty() {
-        return Ok((None, report));
+        return Ok((false, report));
     }
-    let decayed = decays(before.net.layout(), settings);
-    let (mut flat, mut moments) = (before.net.flat().shallow_clone(), before.moments.share());
     let mut step_tokens = 0.0;
     for (number, which) in steps.iter().enumerate() {
         let tokens = which.iter().map(|&row| batch.tokens(row)).sum::<usize>();
@@ -80,26 +63,18 @@ pub fn update(
             loss::weight(settings.aggregation, batch.tokens(row), turns, written, &counts)
         };
         let Passes { passes, distinct } = passes(&batch.rows, which, PassLimits::from_settings(settings), Cut::Dense);
-        let net = before.net.with(&flat, false).seeded(mix(before.seed, number as u64));
-        let reference = before.reference.as_ref();
-        let (gradient, results) = gradients(
-            &GradientStep { name: before.name, net: &net, reference, batch: &batch, weight: &weight, parallel: before.parallel },
-            &passes,
-        )?;
-        let size = norm(&gradient);
-        if !size.is_finite() {
-            return Err(PolicyError::NotFinite { model: before.name.into(), what: "the gradient".into(), rows: which.clone() });
-        }
+        let results = learner.gradient(number as u64, &batch, &passes, &weight)?;
         for (pass, result) in passes.iter().zip(&results) {
             collect(&mut report, &batch, pass, result, &weight);
         }
         if number == 0 {
             report.gap = gap(&batch, &passes, &results);
         }
-        let scale = if settings.max_grad_norm > 0.0 { (settings.max_grad_norm / (size + 1e-6)).min(1.0) } else { 1.0 };
-        let _guard = tch::no_grad_guard();
-        report.lr = settings.lr * schedule::share(settings, moments.steps + 1);
-        (flat, moments) = step(&flat, &moments, &(gradient * scale), settings, report.lr, &decayed);
+        report.lr = settings.lr * schedule::share(settings, learner.steps() + 1);
+        let size = learner.step(settings, report.lr)?;
+        if !size.is_finite() {
+            return Err(PolicyError::NotFinite { model: name.into(), what: "the gradient".into(), rows: which.clone() });
+        }
         report.grad_norm += size;
         report.computed += passes.iter().map(Pass::computed).sum::<usize>();
         report.distinct += distinct;
@@ -111,11 +86,11 @@ pub fn update(
     for sum in [&mut report.kl, &mut report.entropy, &mut report.clip_fraction] {
         *sum /= step_tokens;
     }
-    if !norm(&flat).is_finite() {
+    if !learner.finite() {
         // The gradients were numbers, so no row is to blame.
-        return Err(PolicyError::model(before.name, ModelFault::NoStep { lr: report.lr }));
+        return Err(PolicyError::model(name, ModelFault::NoStep { lr: report.lr }));
     }
-    Ok((Some((flat, moments)), report))
+    Ok((true, report))
 }
 
 /// Of each trajectory with rows among `which`: how many these are, and how many of their tokens take part.

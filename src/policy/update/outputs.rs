@@ -22,6 +22,27 @@ impl TokenOutputs {
         TokenOutputs { entropy: values.zeros_like().detach(), slope: values.ones_like().detach(), logprobs: values, bend: None }
     }
 
+    /// Of figures that were computed elsewhere than by libtorch: leaves, of which gradients can be taken where the pass `learns`.
+    pub fn from_figures(
+        logprobs: &[f32],
+        entropy: &[f32],
+        slope: &[f32],
+        bend: Option<(Vec<f32>, Vec<f32>)>,
+        learns: bool,
+    ) -> TokenOutputs {
+        TokenOutputs {
+            logprobs: Tensor::from_slice(logprobs).set_requires_grad(learns),
+            entropy: Tensor::from_slice(entropy).set_requires_grad(bend.is_some()),
+            slope: Tensor::from_slice(slope),
+            bend: bend.map(|(cross, square)| (Tensor::from_slice(&cross), Tensor::from_slice(&square))),
+        }
+    }
+
+    /// The gradients of `loss` by what gradients can be taken of.
+    pub fn gradients(&self, loss: &Tensor) -> Vec<Tensor> {
+        Tensor::run_backward(&[loss], &self.differentiable(), false, false)
+    }
+
     /// What gradients can be taken of.
     pub fn differentiable(&self) -> Vec<&Tensor> {
         std::iter::once(&self.logprobs).chain(self.bend.is_some().then_some(&self.entropy)).collect()

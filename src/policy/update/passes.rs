@@ -4,21 +4,16 @@
 //! is computed once, forward and backward. The loss knows nothing of it: it is made of rows. How rows are cut into passes follows from the
 //! rows alone.
 
-use super::outputs::{chosen, TokenOutputs};
-use super::parallel::Parallel;
 use super::settings::UpdateSettings;
 use crate::policy::choices::ChoiceConstraint;
-use crate::policy::engine::tape::Tape;
-use crate::policy::engine::{self, AdaptedEngine};
+use crate::policy::learner::RowLimits;
 use crate::policy::model::config::DecoderConfig;
-use crate::policy::model::reading::{Cut, TrieTensors};
-use crate::policy::model::{Net, NEVER};
+use crate::policy::model::reading::Cut;
+use crate::policy::model::Net;
 use crate::policy::sequence::{check, known};
-use crate::policy::tensors::{indices, values};
 use crate::policy::trie::{runs, shared, Trie};
 use crate::policy::{Example, PolicyError, RowFault, PAD_TO};
 use std::collections::BTreeMap;
-use tch::{Kind, Tensor};
 
 /// One token that was chosen among several.
 struct TokenChoice {
@@ -37,17 +32,17 @@ pub struct TrainingRow<'a> {
 
 impl<'a> TrainingRow<'a> {
     /// Checks one row; the error names it.
-    pub fn new(row: usize, example: &'a Example, net: &Net) -> Result<TrainingRow<'a>, PolicyError> {
-        TrainingRow::read(example, net).map_err(|fault| PolicyError::Row { row, fault })
+    pub fn new(row: usize, example: &'a Example, limits: &RowLimits) -> Result<TrainingRow<'a>, PolicyError> {
+        TrainingRow::read(example, limits).map_err(|fault| PolicyError::Row { row, fault })
     }
 
-    fn read(example: &'a Example, net: &Net) -> Result<TrainingRow<'a>, RowFault> {
+    fn read(example: &'a Example, limits: &RowLimits) -> Result<TrainingRow<'a>, RowFault> {
         let response = &example.response;
-        check(&example.prompt, &example.choices, response.len(), &net.sizes)?;
+        check(&example.prompt, &example.choices, response.len(), &limits.sizes)?;
         if response.is_empty() {
             return Err(RowFault::EmptyResponse);
         }
-        known(response.iter(), net.sizes.vocab)?;
+        known(response.iter(), limits.sizes.vocab)?;
         std::iter::once(&example.advantage).chain(&example.advantages).try_for_each(|&advantage| number("advantage", advantage))?;
         many("advantages", &example.advantages, response.len(), true)?;
         if let Some(value) = example.temperature.filter(|t| !(t.is_finite() && *t > 0.0)) {
@@ -58,7 +53,7 @@ impl<'a> TrainingRow<'a> {
             choices.extend((0..response.len()).map(|index| TokenChoice { index, allowed: None }));
             return Ok(TrainingRow { example, choices, length: response.len() });
         }
-        let mut walk = ChoiceConstraint::new(&example.choices, &net.ends)?;
+        let mut walk = ChoiceConstraint::new(&example.choices, &limits.ends)?;
         for (index, &token) in response.iter().enumerate() {
             if walk.forced().is_none() {
                 choices.push(TokenChoice { index, allowed: Some(walk.allowed()) });
@@ -71,11 +66,11 @@ impl<'a> TrainingRow<'a> {
     }
 
     /// Checks one row for a value head, whose values are before each response token; without a response, at the end of the prompt.
-    pub fn value(row: usize, example: &'a Example, net: &Net) -> Result<TrainingRow<'a>, PolicyError> {
+    pub fn value(row: usize, example: &'a Example, limits: &RowLimits) -> Result<TrainingRow<'a>, PolicyError> {
         let length = example.response.len().max(1);
         let all = |what, numbers: &[f32]| numbers.iter().try_for_each(|&value| number(what, value));
-        check(&example.prompt, &[], length - 1, &net.sizes)
-            .and_then(|()| known(example.response.iter(), net.sizes.vocab))
+        check(&example.prompt, &[], length - 1, &limits.sizes)
+            .and_then(|()| known(example.response.iter(), limits.sizes.vocab))
             .and_then(|()| all("recorded value", &example.values))
             .and_then(|()| all("value target", &example.targets))
             .map_err(|fault| PolicyError::Row { row, fault })?;
@@ -101,7 +96,7 @@ impl<'a> TrainingRow<'a> {
     }
 
     /// What has to be read: up to the place before the last choice.
-    fn sequence(&self) -> Vec<u32> {
+    pub fn sequence(&self) -> Vec<u32> {
         let until = self.choices.last().map_or(0, |choice| choice.index);
         self.example.prompt.iter().chain(&self.example.response[..until]).copied().collect()
     }
@@ -131,14 +126,14 @@ fn number(what: &'static str, value: f32) -> Result<(), RowFault> {
 
 /// One forward pass: some sequences as a trie, and the rows that it stands for.
 pub struct Pass {
-    trie: Trie,
+    pub(super) trie: Trie,
     /// Its nodes whose final states make choices, ascending.
-    output_nodes: Vec<usize>,
+    pub(super) output_nodes: Vec<usize>,
     /// In their order the rows' choices follow one another, and their tokens.
     pub rows: Vec<usize>,
     /// For each choice which of `output_nodes` it is made from.
-    from: Vec<i64>,
-    cut: Cut,
+    pub(super) from: Vec<i64>,
+    pub(super) cut: Cut,
 }
 
 /// The passes over some rows.
@@ -245,175 +240,56 @@ impl Pass {
         !self.output_nodes.is_empty()
     }
 
-    /// What the model's head makes of the states that the choices are made from: `[choices, vocabulary]`, or with a value head `[choices, 1]`.
-    fn outputs(&self, net: &Net) -> Tensor {
-        let known = vec![false; self.trie.len()];
-        let (states, _) = net.read(&TrieTensors::new(&self.trie, &known, &self.output_nodes, self.cut, net.device()), &[]);
-        net.outputs(&states).index_select(0, &indices(&self.from, net.device()))
+    /// The response tokens of its rows, forced ones with them.
+    pub fn tokens(&self, rows: &[TrainingRow]) -> usize {
+        self.rows.iter().map(|&row| rows[row].len()).sum()
     }
 
-    /// The values of the rows, in order, by a net with a value head.
-    pub fn values(&self, net: &Net) -> Tensor {
-        match net.running() {
-            Some(running) => self.traced_values(running, false).outputs.logprobs,
-            None => self.outputs(net).squeeze_dim(1),
-        }
-    }
-
-    /// What the net makes of each response token of the rows: at `temperature`, or each row at its own.
-    pub fn logprobs(&self, net: &Net, rows: &[TrainingRow], temperature: Option<f32>) -> TokenOutputs {
-        self.outputs_of(net, rows, temperature, false)
-    }
-
-    /// As [`Pass::logprobs`]; with `bends` gradients can be taken of the entropies as well.
-    pub fn outputs_of(&self, net: &Net, rows: &[TrainingRow], temperature: Option<f32>, bends: bool) -> TokenOutputs {
-        if let Some(running) = net.running() {
-            return self.traced(running, rows, temperature, Traced::Only).outputs;
-        }
-        let device = net.device();
-        let tokens: usize = self.rows.iter().map(|&row| rows[row].len()).sum();
-        let none = Tensor::zeros([tokens as i64], (Kind::Float, device));
-        if !self.learns() {
-            let bend = bends.then(|| (none.copy(), none.copy()));
-            return TokenOutputs { logprobs: none.copy(), entropy: none.copy(), slope: none, bend };
-        }
-        let tensor = |values: &[i64]| indices(values, device);
-        let (mut to, mut target, mut token) = (Vec::new(), Vec::new(), 0);
-        let mut temperatures: Vec<f32> = Vec::new();
-        let vocab = net.sizes.vocab;
-        let mut mask: Vec<f32> = Vec::new();
-        let restricted = self.rows.iter().any(|&row| rows[row].choices.iter().any(|choice| choice.allowed.is_some()));
+    /// Those that were chosen, in the order of the rows, at `temperature` or each row at its own.
+    pub fn targets<'r>(&self, rows: &'r [TrainingRow], temperature: Option<f32>) -> Vec<Target<'r>> {
+        let (mut targets, mut before) = (Vec::new(), 0);
         for &row in &self.rows {
-            for choice in &rows[row].choices {
-                to.push((token + choice.index) as i64);
-                target.push(rows[row].example.response[choice.index] as i64);
-                temperatures.push(temperature.or(rows[row].example.temperature).unwrap_or(1.0));
-                if restricted {
-                    let start = mask.len();
-                    mask.resize(start + vocab, if choice.allowed.is_some() { NEVER as f32 } else { 0.0 });
-                    choice.allowed.iter().flatten().for_each(|&token| mask[start + token as usize] = 0.0);
-                }
-            }
-            token += rows[row].len();
+            let TrainingRow { example, choices, length } = &rows[row];
+            targets.extend(choices.iter().map(|choice| Target {
+                row,
+                place: example.prompt.len() + choice.index - 1,
+                to: before + choice.index,
+                token: example.response.get(choice.index).copied().unwrap_or_default(),
+                temperature: temperature.or(example.temperature).unwrap_or(1.0),
+                allowed: choice.allowed.as_deref(),
+            }));
+            before += length;
         }
-        let mask = restricted.then(|| Tensor::from_slice(&mask).view([-1, vocab as i64]).to_device(device));
-        let TokenOutputs { logprobs, entropy, slope, bend } = chosen(self.outputs(net), &tensor(&target), &temperatures, mask, bends);
-        let to = tensor(&to);
-        let spread = |values: &Tensor| none.index_copy(0, &to, values);
-        let bend = bend.map(|(cross, square)| (spread(&cross), spread(&square)));
-        TokenOutputs { logprobs: spread(&logprobs), entropy: spread(&entropy), slope: spread(&slope), bend }
+        targets
     }
 }
 
-/// What is to be had of a pass that is computed row by row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Traced {
-    /// Figures alone.
-    Only,
-    /// Gradients by the log-probabilities.
-    Learning,
-    /// And by the entropies.
-    WithEntropy,
-}
-
-/// What a pass computed row by row: one value a response token, and the way back.
-pub struct TracedPass {
-    /// Of which gradients can be taken.
-    pub outputs: TokenOutputs,
-    tape: Option<Tape>,
-    tokens: TracedTokens,
-}
-
-/// What the tokens' values were made of.
-enum TracedTokens {
-    /// Choices, and which token each of them is.
-    Choices(Vec<engine::tape::StateChoice>, Vec<usize>),
-    /// Of each token which of the states that were asked for.
-    States(Vec<usize>),
-}
-
-impl Pass {
-    /// As [`Pass::logprobs`], for a model that computes row by row.
-    pub fn traced(&self, running: &AdaptedEngine, rows: &[TrainingRow], temperature: Option<f32>, what: Traced) -> TracedPass {
-        let (learns, bends) = (what != Traced::Only, what == Traced::WithEntropy);
-        let tokens: usize = self.rows.iter().map(|&row| rows[row].len()).sum();
-        let (mut choices, mut to, mut before) = (Vec::new(), Vec::new(), 0);
-        for &row in &self.rows {
-            for choice in &rows[row].choices {
-                let example = rows[row].example;
-                to.push(before + choice.index);
-                choices.push(engine::tape::StateChoice {
-                    state: self.from[choices.len()] as usize,
-                    token: example.response[choice.index],
-                    temperature: temperature.or(example.temperature).unwrap_or(1.0),
-                    allowed: choice.allowed.clone(),
-                });
-            }
-            before += rows[row].len();
-        }
-        let (mut logprobs, mut entropy, mut slope) = (vec![0f32; tokens], vec![0f32; tokens], vec![0f32; tokens]);
-        let (mut cross, mut square) = (vec![0f32; tokens], vec![0f32; tokens]);
-        let tape = self.learns().then(|| Tape::new(running, &self.trie, &self.output_nodes, learns));
-        if let Some(tape) = &tape {
-            let figures = tape.figures(&choices, bends);
-            for (i, &to) in to.iter().enumerate() {
-                (logprobs[to], entropy[to], slope[to]) = (figures.logprobs[i], figures.entropies[i], figures.slopes[i]);
-                (cross[to], square[to]) = figures.bends[i];
-            }
-        }
-        let outputs = TokenOutputs {
-            logprobs: Tensor::from_slice(&logprobs).set_requires_grad(learns),
-            entropy: Tensor::from_slice(&entropy).set_requires_grad(bends),
-            slope: Tensor::from_slice(&slope),
-            bend: bends.then(|| (Tensor::from_slice(&cross), Tensor::from_slice(&square))),
-        };
-        TracedPass { outputs, tape, tokens: TracedTokens::Choices(choices, to) }
-    }
-
-    /// As [`Pass::values`], for a critic that computes row by row; with `learns` the gradient can be asked for.
-    pub fn traced_values(&self, running: &AdaptedEngine, learns: bool) -> TracedPass {
-        let tape = Tape::new(running, &self.trie, &self.output_nodes, learns);
-        let (values, states): (_, Vec<usize>) = (tape.values(), self.from.iter().map(|&state| state as usize).collect());
-        let outputs: Vec<f32> = states.iter().map(|&state| values[state]).collect();
-        let outputs = TokenOutputs::of_values(Tensor::from_slice(&outputs).set_requires_grad(learns));
-        TracedPass { outputs, tape: Some(tape), tokens: TracedTokens::States(states) }
-    }
-}
-
-impl TracedPass {
-    /// The gradient of `loss`, made of the outputs, by the adapters' weights, `[weights]`, and by each output: log-probabilities or values, and entropies where the
-    /// loss has them in it.
-    pub fn gradient(&self, loss: &Tensor) -> Option<(Tensor, Vec<Tensor>)> {
-        let tape = self.tape.as_ref()?;
-        let by_outputs = Tensor::run_backward(&[loss], &self.outputs.differentiable(), false, false);
-        let by = values(&by_outputs[0]);
-        let by_entropy = by_outputs.get(1).map_or_else(|| vec![0.0; by.len()], values);
-        let gradient = match &self.tokens {
-            TracedTokens::Choices(choices, to) => tape.back(choices, &to.iter().map(|&to| (by[to], by_entropy[to])).collect::<Vec<_>>()),
-            TracedTokens::States(states) => {
-                // Tokens of several rows may have one state.
-                let mut sums = vec![0.0; states.iter().max().map_or(0, |most| most + 1)];
-                states.iter().zip(&by).for_each(|(&state, by)| sums[state] += by);
-                tape.values_back(&sums)
-            }
-        };
-        Some((Tensor::from_slice(&gradient), by_outputs))
-    }
+/// A token that was chosen.
+pub struct Target<'r> {
+    /// Its row.
+    pub row: usize,
+    /// The place of its row's sequence whose final state it was chosen from.
+    pub place: usize,
+    /// Which of the pass's response tokens it is.
+    pub to: usize,
+    /// It.
+    pub token: u32,
+    /// What the logits are divided by.
+    pub temperature: f32,
+    /// What it was chosen from; none: the whole vocabulary.
+    pub allowed: Option<&'r [u32]>,
 }
 
 /// What `read` finds in each pass over `rows` (`size` sequences a pass, one value a token): one list a row, one value a token.
 pub fn read_rows(
-    net: &Net,
     rows: &[TrainingRow],
     size: usize,
-    parallel: &Parallel,
-    read: impl Fn(&Pass, &Net) -> Tensor + Sync,
+    read: impl FnOnce(&[Pass]) -> Result<Vec<Vec<f32>>, PolicyError>,
 ) -> Result<Vec<Vec<f32>>, PolicyError> {
-    let Passes { passes, .. } =
-        passes(rows, &(0..rows.len()).collect::<Vec<_>>(), PassLimits { sequences: size, tokens: None }, Cut::Alone);
-    let outputs = parallel.spread(|| net.share(false), passes.len(), |net, pass| Ok(values(&tch::no_grad(|| read(&passes[pass], net)))))?;
+    let limits = PassLimits { sequences: size, tokens: None };
+    let Passes { passes, .. } = passes(rows, &(0..rows.len()).collect::<Vec<_>>(), limits, Cut::Alone);
     let mut out = vec![Vec::new(); rows.len()];
-    for (pass, values) in passes.iter().zip(&outputs) {
+    for (pass, values) in passes.iter().zip(&read(&passes)?) {
         let mut rest = values.as_slice();
         for &row in &pass.rows {
             let (own, others) = rest.split_at(rows[row].len());
@@ -422,18 +298,6 @@ pub fn read_rows(
         }
     }
     Ok(out)
-}
-
-/// The log-probability of each response token of `rows`, at `temperature` or each row at its own: at equal weights and temperatures the same
-/// as recorded by generation up to rounding.
-pub fn logprobs(
-    net: &Net,
-    rows: &[TrainingRow],
-    temperature: Option<f32>,
-    size: usize,
-    parallel: &Parallel,
-) -> Result<Vec<Vec<f32>>, PolicyError> {
-    read_rows(net, rows, size, parallel, |pass, net| pass.logprobs(net, rows, temperature).logprobs)
 }
 
 #[cfg(test)]

@@ -3,12 +3,11 @@
 use super::batch::UpdateBatch;
 use super::loss;
 use super::outputs::TokenOutputs;
-use super::passes::{Pass, TracedPass};
+use super::passes::Pass;
 use super::settings::{Aggregation, MaskFrom, MaskUnit, Objective, RatioKind};
-use crate::policy::model::Net;
 use crate::policy::tensors::indices;
 use crate::policy::Example;
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 /// One value for each token of a pass, in the order of its rows: each `[tokens]`.
 pub struct Terms {
@@ -26,21 +25,21 @@ pub struct Terms {
     pub outputs: TokenOutputs,
 }
 
-/// The tokens of a pass: what the rows say of them as tensors `[tokens]` on the net's device.
+/// The tokens of a pass: what the rows say of them as tensors `[tokens]`.
 pub struct PassTokens<'a> {
     /// The update's rows.
     pub batch: &'a UpdateBatch<'a>,
     /// Which of them, and in which order.
     pub pass: &'a Pass,
-    /// What computes.
-    pub net: &'a Net,
-    /// What was computed already, row by row.
-    pub traced: Option<&'a TracedPass>,
+    /// What was computed of them.
+    pub outputs: &'a TokenOutputs,
+    /// Where it lies.
+    pub device: Device,
 }
 
 impl PassTokens<'_> {
     fn tensor(&self, values: Vec<f32>) -> Tensor {
-        Tensor::from_slice(&values).to_device(self.net.device())
+        Tensor::from_slice(&values).to_device(self.device)
     }
 
     /// A row's value, at each of its tokens.
@@ -62,20 +61,20 @@ impl PassTokens<'_> {
     fn place(&self) -> Tensor {
         let rows = self.pass.rows.iter().enumerate();
         let place: Vec<i64> = rows.flat_map(|(i, &row)| std::iter::repeat_n(i as i64, self.batch.rows[row].len())).collect();
-        indices(&place, self.net.device())
+        indices(&place, self.device)
     }
 
-    /// The terms of the objective. `reference` is what a KL term measures the divergence from.
-    pub fn terms(&self, reference: Option<&Net>) -> Terms {
+    /// The terms of the objective. `base` are the tokens' log-probabilities under what a KL term measures the divergence from.
+    pub fn terms(&self, base: Option<Tensor>) -> Terms {
         match self.batch.settings.objective {
             Objective::Value => self.value(),
-            Objective::Reinforce => self.reinforce(reference),
-            _ => self.policy(reference),
+            Objective::Reinforce => self.reinforce(base),
+            _ => self.policy(base),
         }
     }
 
     fn value(&self) -> Terms {
-        let outputs = self.traced.map_or_else(|| TokenOutputs::of_values(self.pass.values(self.net)), |traced| traced.outputs.share());
+        let outputs = self.outputs.share();
         let value = outputs.logprobs.shallow_clone();
         let old = self.own(&|row| self.batch.examples[row].values.clone());
         let target = self.own(&|row| self.batch.examples[row].targets.clone());
@@ -89,19 +88,10 @@ impl PassTokens<'_> {
         Terms { loss, kl: zero.copy(), clipped, ratio: value.ones_like(), masked: None, outputs }
     }
 
-    /// What the rows' tokens are under this net.
-    fn logprobs(&self) -> TokenOutputs {
-        match self.traced {
-            Some(TracedPass { outputs, .. }) => outputs.share(),
-            None => self.pass.outputs_of(self.net, &self.batch.rows, self.batch.settings.at(), self.batch.settings.entropy != 0.0),
-        }
-    }
-
-    fn reinforce(&self, reference: Option<&Net>) -> Terms {
+    fn reinforce(&self, base: Option<Tensor>) -> Terms {
         let (batch, settings) = (self.batch, self.batch.settings);
-        let outputs = self.logprobs();
+        let outputs = self.outputs.share();
         let new = outputs.logprobs.shallow_clone();
-        let base = reference.map(|reference| tch::no_grad(|| self.pass.logprobs(reference, &batch.rows, settings.at()).logprobs));
         let mean = settings.aggregation == Aggregation::SeqMeanTokenMean;
         let rows = (&self.place(), self.pass.rows.len() as i64, mean);
         let advantage = self.each(&|row| batch.examples[row].advantage);
@@ -111,9 +101,9 @@ impl PassTokens<'_> {
         Terms { loss, kl, clipped, ratio: new.ones_like(), masked: None, outputs }
     }
 
-    fn policy(&self, reference: Option<&Net>) -> Terms {
+    fn policy(&self, base: Option<Tensor>) -> Terms {
         let (batch, settings) = (self.batch, self.batch.settings);
-        let outputs = self.logprobs();
+        let outputs = self.outputs.share();
         let new = outputs.logprobs.shallow_clone();
         let imitates = settings.objective == Objective::Sft;
         let acted = if imitates { new.detach() } else { self.own(&|row| batch.examples[row].logprobs.clone()) };
@@ -139,9 +129,8 @@ impl PassTokens<'_> {
         if let Some(start) = &start {
             loss = loss.g_mul(&loss::importance(start, &acted, settings.truncate));
         }
-        let kl = match reference {
-            Some(reference) => {
-                let base = tch::no_grad(|| self.pass.logprobs(reference, &batch.rows, settings.at()).logprobs);
+        let kl = match base {
+            Some(base) => {
                 let kl = loss::divergence(&new, &base, settings.kl_kind);
                 loss = loss.g_add(&(&kl * settings.kl));
                 kl

@@ -1,0 +1,214 @@
+"""The model: one of transformers, with PEFT's adapters or trained whole, sharded by FSDP2 where there are several ranks."""
+import contextlib, json, os, pathlib
+import torch
+import torch.distributed as dist
+from safetensors.torch import load_file, save_file
+from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.utils.checkpoint import checkpoint
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.modeling_outputs import BaseModelOutputWithPast
+
+CONFIG, ADAPTER = "adapter_config.json", "adapter_model.safetensors"
+# Dropout of a base model changes what a token's probability is, so none is left; that of an adapter is asked for by name.
+DROPOUTS = ("attention_dropout", "hidden_dropout", "attn_pdrop", "resid_pdrop", "embd_pdrop", "dropout", "activation_dropout")
+
+
+def full(tensor):
+    """The whole of a tensor, on every rank."""
+    tensor = tensor.detach()
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+class States(torch.nn.Module):
+    """Stands in for the blocks of a model, so that its own head computes the logits of states that are there already."""
+
+    def forward(self, *_, **__):
+        return BaseModelOutputWithPast(last_hidden_state=self.states)
+
+
+class Net(torch.nn.Module):
+    """Figures of tokens. Its `forward` is the root of the sharding: every parameter is used inside of it."""
+
+    def __init__(self, ask, device):
+        super().__init__()
+        self.ask, self.device, self.vocabulary = ask, device, ask["vocabulary"]
+        self.bf16 = ask["dtype"] == "bf16"
+        self.learns_adapter = bool(ask.get("adapter") or ask.get("lora"))
+        self.head_states = [States()]  # in a list, so that it is no submodule
+        self.net = self.made()
+        base = self.base()
+        if ask["gradient_checkpointing"]:
+            enable = getattr(base, "activation_checkpointing_enable", base.gradient_checkpointing_enable)
+            enable({"use_reentrant": False})
+            if self.learns_adapter:
+                base.enable_input_require_grads()
+        self.config = base.config.get_text_config()
+
+    def base(self):
+        return self.net.get_base_model() if self.learns_adapter else self.net
+
+    def made(self):
+        """The model with its weights on rank 0, and without them on the others: these get them from rank 0 once they are sharded."""
+        ask, whole = self.ask, dist.get_rank() == 0
+        config = AutoConfig.from_pretrained(ask["base"])
+        for part in {id(part): part for part in (config, config.get_text_config())}.values():
+            for name in DROPOUTS:
+                if isinstance(getattr(part, name, None), float):
+                    setattr(part, name, 0.0)
+        config.use_cache = False
+        # What is trained is kept in f32; a frozen base as it is computed in.
+        kept = torch.bfloat16 if self.bf16 and self.learns_adapter else torch.float32
+        options = dict(dtype=kept, attn_implementation="sdpa")
+        torch.manual_seed(ask["seed"])
+        with contextlib.nullcontext() if whole else torch.device("meta"):
+            if whole:
+                net = AutoModelForCausalLM.from_pretrained(ask["base"], config=config, use_safetensors=True, **options)
+            else:
+                net = AutoModelForCausalLM.from_config(config, **options)
+            for module in net.modules():
+                if isinstance(module, torch.nn.Dropout):
+                    module.p = 0.0
+            return self.adapted(net, whole) if self.learns_adapter else net
+
+    def adapted(self, net, whole):
+        from peft import LoraConfig, PeftModel, get_peft_model
+
+        folder = self.ask.get("adapter")
+        if folder and whole:
+            return PeftModel.from_pretrained(net, folder, is_trainable=True)
+        if folder:
+            config = LoraConfig.from_pretrained(folder)
+            config.inference_mode = False
+            return get_peft_model(net, config)
+        lora = dict(self.ask["lora"])
+        targets = lora["targets"] if lora["targets"] != ["all-linear"] else "all-linear"
+        return get_peft_model(
+            net, LoraConfig(r=lora["rank"], lora_alpha=lora["alpha"], lora_dropout=lora["dropout"], target_modules=targets, task_type="CAUSAL_LM")
+        )
+
+    def shard(self, mesh):
+        """Over the ranks of `mesh`. One rank that computes in f32 needs none of it."""
+        self.sharded = mesh.size() > 1 or self.bf16
+        if not self.sharded:
+            self.to(self.device)
+            return self
+        weights = {name: p.detach() for name, p in self.state_dict().items()} if dist.get_rank() == 0 else {}
+        blocks = set(getattr(self.base(), "_no_split_modules", None) or [])
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if self.bf16 else MixedPrecisionPolicy()
+        for module in list(self.net.modules()):
+            if type(module).__name__ in blocks:
+                fully_shard(module, mesh=mesh, mp_policy=policy)
+        # The root too is put away after each pass: what a reference or an export is computed with is never a stale copy.
+        fully_shard(self, mesh=mesh, mp_policy=policy, reshard_after_forward=True)
+        self.to_empty(device=self.device) if dist.get_rank() else self.to(self.device)
+        set_model_state_dict(self, weights, options=StateDictOptions(full_state_dict=True, broadcast_from_rank0=True))
+        # Tables that aren't saved with a model.
+        for _, buffer in sorted(self.named_buffers()):
+            dist.broadcast(buffer, 0)
+        return self
+
+    def trained(self):
+        """The parameters that learn, by the names that a file has them under."""
+        named = ((name.removeprefix("net."), p) for name, p in self.named_parameters() if p.requires_grad)
+        return {name.replace(".default.", "."): p for name, p in named}
+
+    def forward(self, ids, at, token, temperature, mask, entropy, learns):
+        """Of each choice its log-probability, the entropy, the slope and, where the loss has an entropy in it, cross and square: [5, choices]."""
+        states = getattr(self.base(), self.base().base_model_prefix)(input_ids=ids, use_cache=False).last_hidden_state
+        states = states.reshape(-1, states.shape[-1])[at]
+        # 64 MB of logits at a time, which are computed again on the way back.
+        size = max(1, (1 << 24) // self.vocabulary)
+        parts = []
+        for i in range(0, len(at), size):
+            part = slice(i, i + size)
+            own = (states[part], token[part], temperature[part], None if mask is None else mask[part], entropy)
+            parts.append(checkpoint(self.figures, *own, use_reentrant=False) if learns else self.figures(*own))
+        return torch.cat(parts, 1)
+
+    def logits(self, states):
+        """By the model's own head, whatever it does beside its matrix, of states `[n, width]`."""
+        base, stub = self.base(), self.head_states[0]
+        blocks = base._modules[base.base_model_prefix]
+        stub.states = states[None]
+        base._modules[base.base_model_prefix] = stub
+        try:
+            return type(base).forward(base, input_ids=None, use_cache=False, return_dict=True).logits[0]
+        finally:
+            base._modules[base.base_model_prefix], stub.states = blocks, None
+
+    def figures(self, states, token, temperature, mask, entropy):
+        logits = self.logits(states).float()[:, : self.vocabulary] / temperature[:, None]
+        if mask is not None:
+            logits = logits + mask.to(logits.device)
+        logs = torch.log_softmax(logits, -1)
+        chosen = logs.gather(1, token[:, None])[:, 0]
+        with contextlib.nullcontext() if entropy else torch.no_grad():
+            entropies = -(logs.exp() * logs).sum(-1)
+        with torch.no_grad():
+            shares = logs.exp()
+            others = shares.scatter(1, token[:, None], 0.0).square().sum(-1)
+            slopes = (torch.expm1(chosen).square() + others).sqrt() / temperature
+            cross = square = torch.zeros_like(chosen)
+            if entropy:
+                bends = -shares * (logs + entropies[:, None]) / temperature[:, None]
+                mean = (shares * bends).sum(-1)
+                cross = (bends.gather(1, token[:, None])[:, 0] - mean) / temperature
+                square = bends.square().sum(-1)
+        return torch.stack([chosen, entropies, slopes, cross, square])
+
+    @torch.no_grad()
+    def check(self):
+        """Refuses a model whose logits aren't what its head makes of its last states."""
+        ids = torch.arange(8, device=self.device)[None] % self.vocabulary
+        base = self.base()
+        states = getattr(base, base.base_model_prefix)(input_ids=ids, use_cache=False).last_hidden_state[0]
+        whole, parts = base(input_ids=ids, use_cache=False).logits[0].float(), self.logits(states).float()
+        if not torch.allclose(whole, parts, rtol=1e-3, atol=1e-3):
+            raise ValueError(f"{type(base).__name__} makes its logits of more than its last states, which flow_train doesn't know how to cut")
+
+    # Weights on disk.
+
+    @torch.no_grad()
+    def export(self, folder):
+        """Writes the weights as transformers or PEFT have them."""
+        whole = {}
+        for name, p in self.trained().items():
+            tensor = full(p)
+            if dist.get_rank() == 0:
+                whole[name] = tensor.cpu().contiguous()
+        if dist.get_rank():
+            return
+        folder = pathlib.Path(folder)
+        if not self.learns_adapter:
+            self.net.save_pretrained(folder, state_dict=whole)
+            return
+        save_file(whole, folder / ADAPTER, metadata={"format": "pt"})
+        if self.ask.get("adapter"):
+            (folder / CONFIG).write_text((pathlib.Path(self.ask["adapter"]) / CONFIG).read_text())
+        else:
+            config = json.loads(json.dumps(self.net.peft_config["default"].to_dict(), default=lambda x: sorted(x) if isinstance(x, set) else str(x)))
+            config["base_model_name_or_path"], config["inference_mode"] = self.ask["base"], True
+            (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
+
+    @torch.no_grad()
+    def load(self, folder):
+        """Takes the trained weights from a folder that `export` wrote, or that the model was opened with."""
+        weights = {}
+        if dist.get_rank() == 0:
+            if self.learns_adapter:
+                found = load_file(os.path.join(folder, ADAPTER))
+            else:
+                found = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, use_safetensors=True).state_dict()
+            named = {name: "net." + name for name in found}
+            if self.learns_adapter:
+                named = {name: "net." + name.removesuffix(".weight") + ".default.weight" for name in found}
+            weights = {named[name]: tensor for name, tensor in found.items()}
+            missing = {name for name, p in self.named_parameters() if p.requires_grad} - set(weights)
+            if missing:
+                raise ValueError(f"{folder} has no `{sorted(missing)[0]}`")
+        options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True, strict=False)
+        if self.sharded:
+            set_model_state_dict(self, weights, options=options)
+        else:
+            self.load_state_dict(weights, strict=False)

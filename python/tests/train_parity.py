@@ -1,0 +1,188 @@
+"""flow_train against a plain loop of transformers and torch, on a tiny Gemma 3, whole and by an adapter, with one process and with two; what happens
+where a rank dies; and another number of ranks. `make train-parity` runs it: it needs torch, transformers and peft. With FLOW_TRAIN_DEVICE=cuda in the environment the trainer computes on GPUs, one a rank:
+`python train_parity.py Parity.test_whole_on_one_rank` needs one.
+"""
+import json, os, pathlib, signal, sys, tempfile, time, unittest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from trainer_client import Client
+
+VOCABULARY = 300
+STEPS = 3
+
+
+def tiny(folder):
+    """A Gemma 3 with sliding windows, its own norms and a tied output, as transformers makes it."""
+    from transformers import Gemma3ForCausalLM, Gemma3TextConfig
+
+    torch.manual_seed(0)
+    sizes = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=16)
+    layers = ["sliding_attention", "sliding_attention", "full_attention"]
+    Gemma3ForCausalLM(Gemma3TextConfig(vocab_size=320, max_position_embeddings=256, sliding_window=8, layer_types=layers, **sizes)).save_pretrained(folder)
+    return folder
+
+
+def rows():
+    g = torch.Generator().manual_seed(1)
+    lengths = torch.randint(2, 24, (9, 2), generator=g).tolist()
+    return [tuple(torch.randint(3, 290, (n,), generator=g).tolist() for n in both) for both in lengths]
+
+
+class Plain:
+    """The loop that anybody would write: one row at a time, nothing shared, nothing cut."""
+
+    def __init__(self, base, lora=None):
+        from transformers import AutoModelForCausalLM
+
+        self.net = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+        if lora:
+            from peft import PeftModel
+
+            self.net = PeftModel.from_pretrained(self.net, lora, is_trainable=True)
+        trained = [p for p in self.net.parameters() if p.requires_grad]
+        groups = [{"params": [p for p in trained if p.dim() > 1], "weight_decay": 0.01}, {"params": [p for p in trained if p.dim() == 1], "weight_decay": 0.0}]
+        self.trained, self.optimizer = trained, torch.optim.AdamW(groups, lr=1e-3, eps=1e-3)
+
+    def figures(self, rows, temperature=1.0):
+        logprobs, entropies = [], []
+        for prompt, response in rows:
+            ids = torch.tensor([prompt + response[:-1]])
+            logs = F.log_softmax(self.net(ids).logits[0, len(prompt) - 1 :, :VOCABULARY] / temperature, -1)
+            logprobs.append(logs.gather(1, torch.tensor(response)[:, None])[:, 0])
+            entropies.append(-(logs.exp() * logs).sum(-1))
+        return torch.cat(logprobs), torch.cat(entropies)
+
+    def step(self, figures, gradients):
+        self.optimizer.zero_grad()
+        torch.autograd.backward(list(figures), list(gradients))
+        norm = torch.nn.utils.clip_grad_norm_(self.trained, 1.0)
+        self.optimizer.step()
+        return norm.item()
+
+
+def loss(logprobs, entropies, acted, advantage):
+    """A clipped ratio and an entropy bonus: any loss of these two numbers will do."""
+    ratio = (logprobs - acted).exp()
+    return -torch.min(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage).mean() - 0.1 * entropies.mean()
+
+
+def elsewhere(client, rows, loss_of):
+    """One step by a trainer, which is given the gradient of the loss by its figures."""
+    client.ask("zero")
+    figures = client.trace(rows, entropy=True, temperature=0.8)
+    leaves = [figures[0].clone().requires_grad_(), figures[1].clone().requires_grad_()]
+    client.back(*torch.autograd.grad(loss_of(*leaves), leaves))
+    return figures, client.step(1e-3, eps=1e-3)
+
+
+class Parity(unittest.TestCase):
+    def check(self, ranks, adapted):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            base = tiny(folder / "base")
+            client = Client(ranks)
+            lora = dict(rank=4, alpha=8.0, dropout=0.0, targets=["all-linear"]) if adapted else None
+            opened = client.open(base, lora=lora)
+            self.assertEqual((opened["model"], client.hello["ranks"]), ("Gemma3ForCausalLM", ranks))
+            self.assertLessEqual(opened["here"], opened["trained"] / ranks + 64, "each rank has its share of what is trained")
+            (folder / "start").mkdir()
+            client.ask("export", folder=str(folder / "start"), version=0)
+            plain, own = Plain(base, folder / "start" if adapted else None), rows()
+            acted = plain.figures(own)[0].detach() + 0.1
+            advantage = torch.randn(len(acted), generator=torch.Generator().manual_seed(2))
+            loss_of = lambda logprobs, entropies: loss(logprobs, entropies, acted, advantage)
+            for _ in range(STEPS):
+                figures = plain.figures(own, 0.8)
+                leaves = [f.detach().clone().requires_grad_() for f in figures]
+                gradients = torch.autograd.grad(loss_of(*leaves), leaves)
+                found, stepped = elsewhere(client, own, loss_of)
+                for ours, theirs in zip(found, figures):
+                    self.assertLess((ours - theirs).abs().max().item(), 2e-5)
+                self.assertAlmostEqual(stepped["grad_norm"], plain.step(figures, gradients), places=4)
+            # The reference is what it began with, and is asked between two passes of the same step.
+            begun = Plain(base, folder / "start" if adapted else None).figures(own)[0]
+            self.assertLess((client.trace(own, gradient=False, reference=True)[0] - begun).abs().max().item(), 2e-5)
+            self.assertLess((client.trace(own, gradient=False)[0] - plain.figures(own)[0]).abs().max().item(), 2e-5)
+            (folder / "saved").mkdir()
+            client.ask("save", folder=str(folder / "saved"), version=STEPS)
+            name = "adapter_model.safetensors" if adapted else "model.safetensors"
+            saved = load_file(folder / "saved" / name)
+            wanted = {n.replace(".default", ""): p for n, p in plain.net.named_parameters() if p.requires_grad}
+            self.assertEqual(sorted(saved), sorted(wanted))
+            worst = max((saved[n] - wanted[n]).abs().max().item() for n in saved)
+            self.assertLess(worst, 1e-5)
+            print(f"Gemma 3, {ranks} ranks, {'an adapter' if adapted else 'whole'}: weights differ by at most {worst:.1e}", file=sys.stderr)
+            expected = elsewhere(client, own, loss_of)[1], client.trace(own, gradient=False)
+            self.assertEqual(client.close(), 0)
+            # On the other number of ranks, with the optimiser's moments.
+            other = Client(3 - ranks)
+            other.open(base, lora=lora)
+            other.ask("load", folder=str(folder / "saved"), steps=STEPS)
+            self.assertAlmostEqual(elsewhere(other, own, loss_of)[1]["grad_norm"], expected[0]["grad_norm"], places=4)
+            self.assertLess((other.trace(own, gradient=False)[0] - expected[1][0]).abs().max().item(), 2e-5)
+            other.close()
+
+    def test_whole_on_one_rank(self):
+        self.check(1, False)
+
+    def test_whole_on_two_ranks(self):
+        self.check(2, False)
+
+    def test_an_adapter_on_one_rank(self):
+        self.check(1, True)
+
+    def test_an_adapter_on_two_ranks(self):
+        self.check(2, True)
+
+    def test_bf16_computes_with_masters_in_f32(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            base, own = tiny(folder / "base"), rows()
+            client = Client(2)
+            client.open(base, dtype="bf16")
+            plain = Plain(base)
+            found = client.trace(own, gradient=False)[0]
+            difference = (found - plain.figures(own)[0]).abs()
+            self.assertTrue(1e-5 < difference.max().item() < 0.1, difference.max())
+            stepped = elsewhere(client, own, lambda logprobs, entropies: -logprobs.mean() + 0 * entropies.sum())[1]
+            self.assertTrue(stepped["finite"])
+            (folder / "saved").mkdir()
+            client.ask("save", folder=str(folder / "saved"), version=1)
+            saved = load_file(folder / "saved/model.safetensors")
+            self.assertEqual({t.dtype for t in saved.values()}, {torch.float32})
+            # A step of 1e-3 is less than what bf16 can tell of a weight of 0.5, and it isn't lost.
+            moved = saved["model.norm.weight"] - dict(plain.net.named_parameters())["model.norm.weight"]
+            self.assertTrue(0 < moved.abs().max().item() < 2e-3)
+            client.close()
+
+    def test_choices_share_the_probability_among_those_allowed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            base = tiny(pathlib.Path(folder) / "base")
+            client = Client(1)
+            client.open(base)
+            own = [([5, 6], [7]), ([5, 6], [9])]
+            found = client.trace(own, gradient=False, allowed=[[7, 8], []])
+            logs = F.log_softmax(Plain(base).net(torch.tensor([[5, 6]])).logits[0, -1, :VOCABULARY], -1)
+            self.assertAlmostEqual(found[0][0].item(), (logs[7] - torch.logsumexp(logs[[7, 8]], 0)).item(), places=5)
+            self.assertAlmostEqual(found[0][1].item(), logs[9].item(), places=5)
+            client.close()
+
+    def test_a_rank_that_dies_ends_the_trainer(self):
+        with tempfile.TemporaryDirectory() as folder:
+            base = tiny(pathlib.Path(folder) / "base")
+            client = Client(2)
+            client.open(base)
+            children = pathlib.Path(f"/proc/{client.process.pid}/task/{client.process.pid}/children").read_text().split()
+            os.kill(int(children[-1]), signal.SIGKILL)
+            begun = time.time()
+            with self.assertRaises((OSError, json.JSONDecodeError)):
+                client.trace(rows())
+            self.assertNotEqual(client.process.wait(60), 0)
+            self.assertLess(time.time() - begun, 60)
+
+
+if __name__ == "__main__":
+    unittest.main()

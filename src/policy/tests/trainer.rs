@@ -1,0 +1,274 @@
+//! A model in a trainer against the same one that learns here. `make train-parity` runs what needs PyTorch from PyPI.
+
+use super::parity::folder;
+use crate::policy::*;
+use crate::seed::Random;
+use std::collections::{BTreeMap, HashMap};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::time::Duration;
+use tch::Tensor;
+
+fn train(settings: TrainSettings, own: &LoadModel) -> ModelSettings {
+    ModelSettings::Load(LoadModel { train: Some(settings), ..own.clone() })
+}
+
+fn torchrun(ranks: usize) -> TrainSettings {
+    serde_json::from_value(serde_json::json!({ "torchrun": ranks })).unwrap()
+}
+
+fn start(model: ModelSettings) -> Policy {
+    Policy::start(&BTreeMap::from([("actor".to_string(), model)]), &[], 3, 1).unwrap()
+}
+
+/// Rows that the model wrote: free ones at two temperatures, ones held to choices, prompts that begin alike, advantages of a row and of each token.
+fn rows(policy: &Policy) -> Vec<Example> {
+    let end = policy.tokenizer("actor").unwrap().end();
+    let mut random = Random::new(5);
+    let request = |i: usize| {
+        let prompt = [vec![20; i % 3], (0..2 + random.below(12)).map(|_| 3 + random.below(250) as u32).collect()].concat();
+        let choices = vec![vec![30, 40, end], vec![30, 41, 42, end], vec![50, end]];
+        Request { prompt, seed: random.next(), choices: if i.is_multiple_of(4) { choices } else { vec![] } }
+    };
+    let requests: Vec<Request> = (0..18).map(request).collect();
+    let mut rows = Vec::new();
+    for (part, temperature) in requests.chunks(9).zip([1.0, 0.7]) {
+        let replies = policy.generate("actor", 0, part.to_vec(), Sampling { temperature, max_tokens: 6, ..Default::default() }).unwrap();
+        rows.extend(part.iter().zip(replies).map(|(request, reply)| Example {
+            prompt: request.prompt.clone(),
+            response: reply.tokens,
+            logprobs: reply.logprobs,
+            choices: request.choices.clone(),
+            temperature: Some(temperature as f32),
+            ..Default::default()
+        }));
+    }
+    for (i, row) in rows.iter_mut().enumerate() {
+        // Another policy wrote them, a little.
+        row.logprobs.iter_mut().for_each(|logprob| *logprob += 0.2 * (random.unit() as f32 - 0.5));
+        row.advantage = random.unit() as f32 - 0.5;
+        row.trajectory = i as u64 / 2;
+        if i.is_multiple_of(5) {
+            row.advantages = row.response.iter().map(|_| random.unit() as f32 - 0.5).collect();
+        }
+    }
+    rows
+}
+
+/// Every objective and aggregation, and each term that a loss may have. Two steps an update.
+fn cases() -> Vec<(String, UpdateSettings)> {
+    let base = UpdateSettings { lr: 1e-3, eps: 1e-3, micro_batch: 5, epochs: 2, ..Default::default() };
+    let mut cases = Vec::new();
+    let mut add = |name: &str, settings: UpdateSettings| cases.push((name.to_string(), settings));
+    let all = [
+        Aggregation::TokenMean,
+        Aggregation::SeqMeanTokenSum,
+        Aggregation::SeqMeanTokenMean,
+        Aggregation::SeqMeanTokenSumNorm,
+        Aggregation::TrajectoryMeanTokenMean,
+        Aggregation::TrajectoryMeanTurnMean,
+    ];
+    for aggregation in all {
+        for objective in [Objective::PolicyGradient, Objective::Sft] {
+            add(&format!("{objective:?}, {aggregation:?}"), UpdateSettings { objective, aggregation, ..base.clone() });
+        }
+    }
+    for aggregation in [Aggregation::SeqMeanTokenSum, Aggregation::SeqMeanTokenMean] {
+        let settings = UpdateSettings { objective: Objective::Reinforce, aggregation, ..base.clone() };
+        add(&format!("Reinforce, {aggregation:?}, kl"), UpdateSettings { kl: 0.5, ..settings.clone() });
+        add(&format!("Reinforce, {aggregation:?}"), settings);
+    }
+    let gspo = UpdateSettings { ratio: RatioKind::Sequence, aggregation: Aggregation::SeqMeanTokenMean, clip: 0.01, ..base.clone() };
+    add("a row's ratio", gspo);
+    for kl_kind in [KlKind::K1, KlKind::K2, KlKind::K3] {
+        add(&format!("{kl_kind:?}"), UpdateSettings { kl: 0.3, kl_kind, ..base.clone() });
+    }
+    add("entropy", UpdateSettings { entropy: 0.2, ..base.clone() });
+    add("entropy and kl", UpdateSettings { entropy: 0.2, kl: 0.1, ..base.clone() });
+    add("dual clip", UpdateSettings { dual_clip: Some(1.01), clip: 0.01, clip_high: Some(0.02), ..base.clone() });
+    add("recomputed", UpdateSettings { old: Some(RatioDenominator::Recomputed), truncate: 1.05, ..base.clone() });
+    for (mask_unit, mask_from) in
+        [(MaskUnit::Token, MaskFrom::Current), (MaskUnit::Row, MaskFrom::Current), (MaskUnit::Token, MaskFrom::Start)]
+    {
+        add(
+            &format!("{mask_unit:?} masked, {mask_from:?}"),
+            UpdateSettings { mask_below: Some(0.01), mask_unit, mask_from, ..base.clone() },
+        );
+    }
+    add("chosen tokens", UpdateSettings { tokens: CountedTokens::Chosen, ..base.clone() });
+    let decay = BTreeMap::from([("embed".to_string(), 0.0), ("lora_B".to_string(), 0.5), ("norm".to_string(), 0.3)]);
+    let adamw = UpdateSettings { weight_decay: 0.2, weight_decay_of: decay, max_grad_norm: 0.05, betas: [0.5, 0.9], ..base.clone() };
+    add("AdamW", UpdateSettings { warmup: 3, ..adamw });
+    add("minibatches", UpdateSettings { minibatch: 7, temperature: Some(0.9), micro_tokens: Some(30), max_grad_norm: 0.0, ..base });
+    cases
+}
+
+/// What is trained, by name.
+fn weights(policy: &Policy) -> HashMap<String, Tensor> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w");
+    policy.save("actor", &path).unwrap();
+    let file = ["adapter_model.safetensors", "model.safetensors"].map(|name| path.join(name)).into_iter().find(|file| file.exists());
+    Tensor::read_safetensors(file.unwrap()).unwrap().into_iter().collect()
+}
+
+/// The largest difference between the same tensors.
+fn apart(a: &HashMap<String, Tensor>, b: &HashMap<String, Tensor>) -> f64 {
+    assert!(a.keys().all(|name| b.contains_key(name)) && a.len() == b.len(), "{:?} {:?}", a.keys(), b.keys());
+    a.iter().map(|(name, tensor)| (tensor - &b[name]).abs().max().double_value(&[])).fold(0.0, f64::max)
+}
+
+/// Every case by `model`, whole and by an adapter, in a trainer of so many ranks.
+fn learns_the_same(model: &str, ranks: usize, lora: Option<LoraSettings>) {
+    let own = LoadModel { load: folder(model).display().to_string(), lora, ..Default::default() };
+    // Under one name, which its random numbers follow from.
+    let policies = [ModelSettings::Load(own.clone()), train(torchrun(ranks), &own)].map(start);
+    let rows = rows(&policies[0]);
+    let folder = tempfile::tempdir().unwrap();
+    let begun = folder.path().join("start");
+    policies[0].save("actor", &begun).unwrap();
+    let mut worst = 0f64;
+    for (name, settings) in cases() {
+        policies.iter().for_each(|policy| drop(policy.load("actor", &begun).unwrap()));
+        let before = weights(&policies[0]);
+        let [here, there] = policies.each_ref().map(|policy| policy.update("actor", rows.clone(), &settings).unwrap());
+        let [ours, theirs] = policies.each_ref().map(weights);
+        let (difference, step) = (apart(&ours, &theirs), apart(&before, &ours));
+        assert!(
+            difference < 1e-5 && step > 1e-4,
+            "{model}, {ranks} ranks, {name}: weights differ by {difference:.1e} after steps of {step:.1e}"
+        );
+        worst = worst.max(difference);
+        let close = |a: f64, b: f64| (a - b).abs() < 1e-5 * a.abs().max(1.0);
+        let figures = |r: &UpdateReport| [r.loss, r.kl, r.entropy, r.clip_fraction, r.grad_norm, r.gap.unwrap_or(0.0), r.lr];
+        let same = figures(&here).into_iter().zip(figures(&there)).all(|(a, b)| close(a, b));
+        assert!(same && here.tokens == there.tokens, "{model}, {name}: {:?} {:?}", figures(&here), figures(&there));
+        for (a, b) in here.rows.iter().zip(&there.rows) {
+            let rows = |r: &RowReport| [r.ratio, r.clip_share, r.loss_share, r.kl, r.logit_grad].map(f64::from);
+            assert!(a.used == b.used && rows(a).into_iter().zip(rows(b)).all(|(a, b)| (a - b).abs() < 1e-4), "{name}: {a:?} {b:?}");
+        }
+    }
+    eprintln!("{model}, {ranks} ranks: weights differ by at most {worst:.1e}");
+}
+
+#[test]
+#[ignore = "needs PyTorch, transformers and peft: make train-parity"]
+fn a_trainer_learns_what_libtorch_learns() {
+    let lora = LoraSettings { rank: 4, alpha: 8.0, dropout: 0.0, targets: vec!["all-linear".into()] };
+    for model in ["llama-tied", "qwen2", "qwen3"] {
+        for ranks in [1, 2] {
+            learns_the_same(model, ranks, None);
+            learns_the_same(model, ranks, Some(lora.clone()));
+        }
+    }
+}
+
+/// A run of two ranks goes on with one, and the other way round, from the files that were saved.
+#[test]
+#[ignore = "needs PyTorch, transformers and peft: make train-parity"]
+fn another_number_of_ranks_goes_on() {
+    let own = LoadModel { load: folder("qwen3").display().to_string(), ..Default::default() };
+    let start = |ranks| start(train(torchrun(ranks), &own));
+    let saved = tempfile::tempdir().unwrap();
+    let settings = UpdateSettings { lr: 1e-3, eps: 1e-3, kl: 0.1, ..Default::default() };
+    let two = start(2);
+    let rows = rows(&two);
+    two.update("actor", rows.clone(), &settings).unwrap();
+    let path = saved.path().join("1");
+    two.save("actor", &path).unwrap();
+    let step = |policy: &Policy| {
+        let report = policy.update("actor", rows.clone(), &settings).unwrap();
+        (
+            report.version,
+            weights(policy),
+            policy.generate("actor", 2, vec![Request { prompt: vec![5, 6], ..Default::default() }], Sampling::default()).unwrap(),
+        )
+    };
+    let expected = step(&two);
+    for ranks in [1, 2] {
+        let other = start(ranks);
+        assert_eq!(other.load("actor", &path).unwrap(), 1);
+        let found = step(&other);
+        let difference = apart(&expected.1, &found.1);
+        assert!(difference < 1e-6 && found.0 == 2 && found.2[0].tokens == expected.2[0].tokens, "{ranks} ranks: {difference:.1e}");
+    }
+}
+
+/// A trainer that answers as `answers` says, request by request, and is gone after the last.
+fn trainer(answers: Vec<&'static str>) -> TrainSettings {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        let mut stream = BufReader::new(listener.accept().unwrap().0);
+        let mut line = String::new();
+        // The secret, then requests.
+        stream.read_line(&mut line).unwrap();
+        for answer in answers {
+            line.clear();
+            stream.read_line(&mut line).unwrap();
+            let request: serde_json::Value = serde_json::from_str(&line).unwrap();
+            stream.read_exact(&mut vec![0; request["bytes"].as_u64().unwrap() as usize]).unwrap();
+            match answer {
+                "silence" => std::thread::sleep(Duration::from_secs(3)),
+                answer => stream.get_mut().write_all(answer.as_bytes()).unwrap(),
+            }
+        }
+    });
+    TrainSettings { torchrun: None, address: Some(address), timeout: 1.0, ..torchrun(1) }
+}
+
+#[test]
+fn a_trainer_that_fails_is_told_with_the_cause() {
+    let own = LoadModel { load: folder("qwen3").display().to_string(), ..Default::default() };
+    let hello = "{\"protocol\": 1}\n";
+    let opened = "{\"context\": 256, \"width\": 32, \"parameters\": 10, \"trained\": 9}\n";
+    let said = |answers: Vec<&'static str>| {
+        let models = BTreeMap::from([("actor".to_string(), train(trainer(answers), &own))]);
+        let policy = Policy::start(&models, &[], 3, 1)?;
+        assert_eq!((policy.parameters("actor")?, policy.trained("actor")?, policy.versions("actor")?), (10, 9, vec![0]));
+        let row = Example { prompt: vec![5, 6], response: vec![7, 8], logprobs: vec![-1.0; 2], advantage: 1.0, ..Default::default() };
+        policy.update("actor", vec![row.clone()], &UpdateSettings::default()).map(drop).inspect_err(|_| {
+            // What it has computed so far is no version; the model here still acts.
+            assert!(policy.generate("actor", 0, vec![Request { prompt: vec![5], ..Default::default() }], Sampling::default()).is_ok());
+        })
+    };
+    let fails = |answers: Vec<&'static str>| said(answers).unwrap_err().to_string();
+    assert!(fails(vec!["{\"protocol\": 7}\n"]).contains("it speaks protocol Some(7) and flow speaks 1"));
+    assert!(fails(vec![hello, "{\"error\": \"rank 1: no such folder\"}\n"]).contains("rank 1: no such folder (asked to `open`)"));
+    assert!(fails(vec![hello, "{\"context\": 256}\n"]).contains("no `width`"));
+    assert!(fails(vec![hello, opened]).contains("it ended while it was asked to `zero`"));
+    assert!(fails(vec![hello, opened, "silence"]).contains("it did not answer `zero` in 1 seconds (`timeout` of `train`)"));
+    assert!(fails(vec![hello, opened, "{}\n", "{}\n"]).contains("`trace` is an answer with 0 bytes where 24 were asked for"));
+    assert!(fails(vec![hello, opened, "{}\n", "what?\n"]).contains("`trace` is an answer that isn't JSON"));
+    // Two log-probabilities, entropies and slopes, in f32.
+    let figures = "{\"bytes\": 24}\n\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+    assert!(fails(vec![hello, opened, "{}\n", figures, "{}\n", "{}\n"]).contains("whether the weights are `finite`"));
+    let lost = "{\"finite\": false, \"grad_norm\": null}\n";
+    assert!(fails(vec![hello, opened, "{}\n", figures, "{}\n", lost]).contains("the gradient isn't a number"));
+    let outgrown = "{\"finite\": false, \"grad_norm\": 1.0}\n";
+    assert!(fails(vec![hello, opened, "{}\n", figures, "{}\n", outgrown]).contains("made weights that are no numbers"));
+}
+
+/// What can't be trained there is refused before a run.
+#[test]
+fn what_cannot_be_trained_there_is_said() {
+    let own = LoadModel { load: folder("qwen3").display().to_string(), ..Default::default() };
+    let said = |settings: ModelSettings| {
+        let models = BTreeMap::from([("actor".to_string(), settings)]);
+        inspect("actor", &models).unwrap_err()
+    };
+    let both = TrainSettings { address: Some("127.0.0.1:1".into()), ..torchrun(2) };
+    assert!(said(train(both, &own)).1.to_string().contains("either `torchrun` or `address`"));
+    for (setting, model) in [
+        ("head", LoadModel { head: Some(Head::Value), ..own.clone() }),
+        ("base", LoadModel { base: Base::Int8, lora: Some(LoraSettings::default()), ..own.clone() }),
+        ("act", LoadModel { act: Act::Int8, ..own.clone() }),
+    ] {
+        let (at, error) = said(train(torchrun(1), &model));
+        assert!(at == setting && error.to_string().contains("`train` asks"), "{at}: {error}");
+    }
+    let gone = TrainSettings { torchrun: None, address: Some("127.0.0.1:1".into()), ..torchrun(1) };
+    let models = BTreeMap::from([("actor".to_string(), train(gone, &own))]);
+    let error = Policy::start(&models, &[], 3, 1).err().unwrap().to_string();
+    assert!(error.contains("there is none at 127.0.0.1:1") && error.contains("--listen"), "{error}");
+}

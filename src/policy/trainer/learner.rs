@@ -1,0 +1,235 @@
+//! Passes and steps of a model in a trainer.
+
+use super::TrainedModel;
+use crate::policy::learner::{Gradients, Learner, RowLimits, Trace, Tracer, Wanted};
+use crate::policy::pause::pause;
+use crate::policy::tensors::values;
+use crate::policy::update::batch::UpdateBatch;
+use crate::policy::update::gradient::{pass, PassResult, TokenWeight};
+use crate::policy::update::outputs::TokenOutputs;
+use crate::policy::update::passes::{read_rows, Pass, Target, TrainingRow};
+use crate::policy::update::update;
+use crate::policy::{Example, ModelFault, PolicyError, UpdateReport, UpdateSettings};
+use crate::seed::mix;
+use serde_json::json;
+use std::collections::BTreeMap;
+use tch::{Device, Tensor};
+
+/// The weights of a trainer: those it has now, or those it was opened with.
+pub struct TrainerWeights<'a> {
+    model: &'a TrainedModel,
+    reference: bool,
+}
+
+impl TrainedModel {
+    /// Its newest weights.
+    ///
+    /// # Errors
+    /// If there are none, in the middle of an update.
+    pub fn weights(&self) -> Result<TrainerWeights<'_>, PolicyError> {
+        self.settled()?;
+        Ok(TrainerWeights { model: self, reference: false })
+    }
+
+    /// The weights of `version`, if they are the newest.
+    ///
+    /// # Errors
+    /// If they aren't: a trainer has one version.
+    pub fn weights_at(&self, version: u64) -> Result<TrainerWeights<'_>, PolicyError> {
+        if version == self.newest() {
+            self.weights()
+        } else {
+            Err(self.no_version(version))
+        }
+    }
+
+    /// The weights that it began with.
+    pub fn reference(&self) -> TrainerWeights<'_> {
+        TrainerWeights { model: self, reference: true }
+    }
+
+    /// Learns from `rows`, and gives whether a step was made; the report has the version before. A KL term measures the divergence from `reference`.
+    ///
+    /// # Errors
+    /// As an update that is computed here, and if the trainer fails. After the first step its weights are those of no version until [`TrainedModel::adopt`].
+    pub fn learn(
+        &self,
+        rows: &[Example],
+        settings: &UpdateSettings,
+        reference: Option<&dyn Tracer>,
+    ) -> Result<(bool, UpdateReport), PolicyError> {
+        let mut learner = TrainerLearner { weights: self.weights()?, reference, finite: true };
+        let version = self.newest();
+        let (learnt, report) = update(&self.name, &mut learner, rows, settings, mix(self.seed, version + 1))?;
+        Ok((learnt, UpdateReport { version, ..report }))
+    }
+}
+
+impl TrainerWeights<'_> {
+    /// As [`TrainerWeights::logprobs`], of rows that aren't checked yet.
+    ///
+    /// # Errors
+    /// [`PolicyError::Row`] with the first row that can't be read.
+    pub fn examples(&self, rows: &[Example], temperature: Option<f32>) -> Result<Vec<Vec<f32>>, PolicyError> {
+        let rows = rows.iter().enumerate().map(|(i, row)| TrainingRow::new(i, row, &self.model.limits)).collect::<Result<Vec<_>, _>>()?;
+        self.logprobs(&rows, temperature, UpdateSettings::default().micro_batch)
+    }
+
+    /// The log-probability of each response token of `rows`.
+    ///
+    /// # Errors
+    /// If a row can't be read, or the trainer fails.
+    pub fn logprobs(&self, rows: &[TrainingRow], temperature: Option<f32>, size: usize) -> Result<Vec<Vec<f32>>, PolicyError> {
+        read_rows(rows, size, |passes| {
+            passes.iter().map(|pass| Ok(values(&self.trace(pass, rows, temperature, Wanted::Figures)?.outputs().logprobs))).collect()
+        })
+    }
+}
+
+/// A pass as a trainer is told of it: the sequences, and the tokens that are chosen in them.
+fn told(pass: &Pass, rows: &[TrainingRow], targets: &[Target]) -> (serde_json::Value, Vec<u8>) {
+    let mut known: BTreeMap<Vec<u32>, u32> = BTreeMap::new();
+    let mut sequences: Vec<Vec<u32>> = Vec::new();
+    let mut of_row: BTreeMap<usize, u32> = BTreeMap::new();
+    for &row in &pass.rows {
+        // Rows that read the same are read once.
+        let sequence = rows[row].sequence();
+        let number = *known.entry(sequence).or_insert_with_key(|sequence| {
+            sequences.push(sequence.clone());
+            sequences.len() as u32 - 1
+        });
+        of_row.insert(row, number);
+    }
+    let mut payload: Vec<u8> = sequences.iter().flatten().flat_map(|token| token.to_le_bytes()).collect();
+    payload.extend(targets.iter().flat_map(|target| of_row[&target.row].to_le_bytes()));
+    payload.extend(targets.iter().flat_map(|target| (target.place as u32).to_le_bytes()));
+    payload.extend(targets.iter().flat_map(|target| target.token.to_le_bytes()));
+    payload.extend(targets.iter().flat_map(|target| target.temperature.to_le_bytes()));
+    let mut head = json!({ "sequences": sequences.iter().map(Vec::len).collect::<Vec<_>>(), "choices": targets.len() });
+    if targets.iter().any(|target| target.allowed.is_some()) {
+        head["allowed"] = targets.iter().map(|target| target.allowed.map_or(0, <[u32]>::len)).collect::<Vec<_>>().into();
+        payload.extend(targets.iter().flat_map(|target| target.allowed.unwrap_or_default()).flat_map(|token| token.to_le_bytes()));
+    }
+    (head, payload)
+}
+
+impl Tracer for TrainerWeights<'_> {
+    fn trace(
+        &self,
+        pass: &Pass,
+        rows: &[TrainingRow],
+        temperature: Option<f32>,
+        wanted: Wanted,
+    ) -> Result<Box<dyn Trace + '_>, PolicyError> {
+        let (learns, bends) = (wanted != Wanted::Figures, wanted == Wanted::WithEntropy);
+        let tokens = pass.tokens(rows);
+        let targets = pass.targets(rows, temperature);
+        let to: Vec<usize> = targets.iter().map(|target| target.to).collect();
+        let count = if bends { 5 } else { 3 };
+        let mut figures: [Vec<f32>; 5] = std::array::from_fn(|_| vec![0.0; tokens]);
+        if !targets.is_empty() {
+            let (mut head, payload) = told(pass, rows, &targets);
+            head["request"] = "trace".into();
+            head["gradient"] = learns.into();
+            head["entropy"] = bends.into();
+            head["reference"] = self.reference.into();
+            let (_, answer) = self.model.ask(head, &payload, 4 * count * to.len())?;
+            let numbers = answer.chunks_exact(4).map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]]));
+            numbers.enumerate().for_each(|(i, number)| figures[i / to.len()][to[i % to.len()]] = number);
+        }
+        let [logprobs, entropy, slope, cross, square] = figures;
+        let outputs = TokenOutputs::from_figures(&logprobs, &entropy, &slope, bends.then_some((cross, square)), learns);
+        Ok(Box::new(TrainerPass { model: self.model, outputs, to }))
+    }
+
+    fn device(&self) -> Device {
+        Device::Cpu
+    }
+}
+
+/// A pass that a trainer computed, and holds until the gradient comes.
+struct TrainerPass<'a> {
+    model: &'a TrainedModel,
+    outputs: TokenOutputs,
+    /// Which token each choice is.
+    to: Vec<usize>,
+}
+
+impl Trace for TrainerPass<'_> {
+    fn outputs(&self) -> &TokenOutputs {
+        &self.outputs
+    }
+
+    fn back(&self, loss: &Tensor) -> Result<Gradients, PolicyError> {
+        let outputs = self.outputs.gradients(loss);
+        let by: Vec<Vec<f32>> = outputs.iter().map(values).collect();
+        let payload: Vec<u8> = by.iter().flat_map(|by| self.to.iter().flat_map(|&to| by[to].to_le_bytes())).collect();
+        self.model.ask(json!({ "request": "back", "entropy": outputs.len() > 1 }), &payload, 0)?;
+        Ok(Gradients { weights: None, outputs })
+    }
+}
+
+/// A model in a trainer during an update.
+struct TrainerLearner<'a> {
+    weights: TrainerWeights<'a>,
+    reference: Option<&'a dyn Tracer>,
+    finite: bool,
+}
+
+impl Learner for TrainerLearner<'_> {
+    fn limits(&self) -> RowLimits {
+        self.weights.model.limits.clone()
+    }
+
+    fn steps(&self) -> u64 {
+        self.weights.model.steps.get()
+    }
+
+    fn logprobs(&self, rows: &[TrainingRow], temperature: Option<f32>, size: usize) -> Result<Vec<Vec<f32>>, PolicyError> {
+        self.weights.logprobs(rows, temperature, size)
+    }
+
+    fn gradient(
+        &mut self,
+        _number: u64,
+        batch: &UpdateBatch,
+        passes: &[Pass],
+        weight: &TokenWeight,
+    ) -> Result<Vec<PassResult>, PolicyError> {
+        let model = self.weights.model;
+        model.ask(json!({ "request": "zero" }), &[], 0)?;
+        let one = |of: &Pass| {
+            pause();
+            Ok(pass(&model.name, &self.weights, self.reference, batch, of, weight)?.1)
+        };
+        passes.iter().map(one).collect()
+    }
+
+    fn step(&mut self, settings: &UpdateSettings, lr: f64) -> Result<f64, PolicyError> {
+        let model = self.weights.model;
+        model.learning.set(true);
+        let ask = json!({
+            "request": "step",
+            "lr": lr,
+            "betas": settings.betas,
+            "eps": settings.eps,
+            "weight_decay": settings.weight_decay,
+            "weight_decay_of": settings.weight_decay_of,
+            "max_grad_norm": settings.max_grad_norm,
+        });
+        let (answer, _) = model.ask(ask, &[], 0)?;
+        let Some(finite) = answer["finite"].as_bool() else {
+            let what = "its answer to `step` doesn't say whether the weights are `finite`".into();
+            return Err(PolicyError::model(&model.name, ModelFault::Trainer { what }));
+        };
+        // A norm that is no number can't be written in JSON.
+        let Some(norm) = answer["grad_norm"].as_f64() else { return Ok(f64::NAN) };
+        model.steps.set(model.steps.get() + 1);
+        self.finite &= finite;
+        Ok(norm)
+    }
+
+    fn finite(&self) -> bool {
+        self.finite
+    }
+}

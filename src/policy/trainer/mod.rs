@@ -1,0 +1,326 @@
+//! A model that learns in processes of its own: `flow_train`, or another program that speaks the protocol of trainers (docs/protocol.md). It gives
+//! log-probabilities, takes the gradient of the loss by them, steps, and writes the weights of each version into a folder. It knows no loss:
+//! that is computed here, as for a model that learns here.
+//!
+//! Where no server generates for it, this process loads each version as a model of its own ([`VersionedModel`]), which plays and reads texts.
+
+mod connection;
+mod learner;
+mod process;
+
+pub use learner::TrainerWeights;
+
+use super::learner::RowLimits;
+use super::model::adapter::{self, BaseLocation, SavedAdapter, StoredAdapter};
+use super::model::folder::{json, read, whole};
+use super::model::lora::{Adapter, Lora};
+use super::model::saved::{TrainingProgress, CONFIG, TRAINED};
+use super::model::{checkpoint, Sizes};
+use super::remote::ExportedAdapter;
+use super::tokenizer::FILES;
+use super::update::Moments;
+use super::versions::VersionedModel;
+use super::{Act, Base, Dtype, FileFault, Head, LoadModel, ModelFault, PolicyError, Tokenizer, TrainSettings};
+use crate::seed::{bytes, mix, text};
+use connection::Connection;
+use serde_json::{json, Value};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use tch::Tensor;
+
+/// Where the weights lie that a trainer loads.
+struct Places {
+    /// The model.
+    base: PathBuf,
+    /// The adapter that it learns on, where it has one already.
+    adapter: Option<PathBuf>,
+}
+
+/// A model that learns in a trainer.
+pub struct TrainedModel {
+    /// What it is called.
+    pub name: String,
+    /// Its vocabulary.
+    pub tokenizer: Arc<Tokenizer>,
+    /// What its rows must fit.
+    pub limits: RowLimits,
+    /// The seed of its random numbers.
+    pub seed: u64,
+    /// How many parameters it has, and how many of them learn.
+    pub parameters: (usize, usize),
+    /// Before the connection: it must go at once, and a trainer may take a while to end.
+    passing: Passing,
+    connection: RefCell<Connection>,
+    /// The model's folder as it was opened, whose configuration and tokenizer are those of every version.
+    base: PathBuf,
+    adapted: bool,
+    steps: Cell<u64>,
+    /// The versions that are kept, and where their weights lie, oldest first; never empty.
+    versions: VecDeque<(u64, PathBuf)>,
+    /// Whether the trainer's weights are those of no version: in the middle of an update, or after one that failed.
+    learning: Cell<bool>,
+}
+
+/// A folder for weights in passing, which goes with this value.
+struct Passing(PathBuf);
+
+impl Passing {
+    /// A new one in `root`, or among the system's temporary files, where those of flows that were killed are removed.
+    fn new(root: Option<&str>) -> Result<Passing, PolicyError> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let temporary = std::env::temp_dir();
+        if root.is_none() {
+            let lost = |name: &str| {
+                let process = name.strip_prefix("flow-train-").and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+                process.is_some_and(|process| Path::new("/proc/self").exists() && !Path::new(&format!("/proc/{process}")).exists())
+            };
+            let all = fs::read_dir(&temporary).into_iter().flatten().flatten();
+            all.filter(|entry| entry.file_name().to_str().is_some_and(lost)).for_each(|entry| drop(fs::remove_dir_all(entry.path())));
+        }
+        let name = format!("flow-train-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
+        let folder = root.map_or(temporary, PathBuf::from).join(name);
+        fs::create_dir_all(&folder).map_err(|e| PolicyError::file(&folder, e))?;
+        Ok(Passing(folder))
+    }
+}
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Why a model can't learn in a trainer, by its settings and its files, if it can't; and the setting that says it.
+///
+/// # Errors
+/// If a file can't be read.
+pub fn unfit(load: &LoadModel) -> Result<Option<(&'static str, &'static str)>, PolicyError> {
+    let Some(train) = &load.train else { return Ok(None) };
+    let own = Path::new(&load.load);
+    let published = |folder: &Path| read::<Value>(&folder.join(CONFIG)).map(|config| !config["model_type"].is_null());
+    Ok(match () {
+        () if train.torchrun.is_some() == train.address.is_some() => Some(("train", "say either `torchrun` or `address`")),
+        () if load.head == Some(Head::Value) => {
+            Some(("head", "a trainer has no value head: leave `train` out, so that the critic learns here"))
+        }
+        () if load.base != Base::Own => Some(("base", "a trainer computes its base itself: leave `base` out")),
+        () if load.act != Act::Own => Some(("act", "what acts is what the trainer computes: leave `act` out")),
+        () if checkpoint::gguf_at(own).is_some() => Some(("load", "transformers reads a folder of safetensors, and this is a GGUF file")),
+        () if adapter::is_adapter_folder(own) && load.adapter.as_ref() != Some(&load.load) => {
+            Some(("load", "an adapter lies there: name its base, and the folder with `adapter`"))
+        }
+        () if !published(&places(load)?.base)? => Some(("load", "transformers doesn't know models that were begun by `new`")),
+        () => None,
+    })
+}
+
+/// Where its weights lie.
+fn places(load: &LoadModel) -> Result<Places, PolicyError> {
+    let adapter = load.adapter.as_ref().map(PathBuf::from);
+    let base = match &adapter {
+        Some(folder) if load.adapter.as_ref() == Some(&load.load) => StoredAdapter::open(folder)?.base()?,
+        _ => PathBuf::from(&load.load),
+    };
+    Ok(Places { base, adapter })
+}
+
+impl TrainedModel {
+    /// The model of that name, as the pipeline describes it, in a trainer; `seed` is the run's. `local` is the same model in this process, where
+    /// no server generates for it.
+    ///
+    /// # Errors
+    /// If there is no trainer, or it can't open the model.
+    pub fn open(
+        name: &str,
+        load: &LoadModel,
+        train: &TrainSettings,
+        local: Option<&VersionedModel>,
+        seed: u64,
+        cpu: bool,
+    ) -> Result<TrainedModel, PolicyError> {
+        if let Some((_, why)) = unfit(load)? {
+            return Err(PolicyError::model(name, ModelFault::Train { why: why.into() }));
+        }
+        let Places { base, adapter } = places(load)?;
+        let tokenizer = local.map_or_else(|| checkpoint::tokenizer(&base), |local| Ok(local.tokenizer.clone()))?;
+        let seed = mix(seed, text(name));
+        let passing = Passing::new(train.folder.as_deref())?;
+        let begun = passing.0.join("start");
+        let adapter = match local.filter(|local| local.start.adapter().is_some()) {
+            // Both begin with the same numbers.
+            Some(local) => local.save(&begun).map(|()| Some(begun))?,
+            None if adapter.is_none() && load.lora.is_some() => fresh(load, &base, seed, &begun)?.then_some(begun),
+            None => adapter,
+        };
+        let mut connection = Connection::open(name, train, cpu)?;
+        let ask = json!({
+            "request": "open",
+            "base": absolute(&base)?,
+            "adapter": adapter.as_deref().map(absolute).transpose()?,
+            "lora": load.lora,
+            "dtype": if load.dtype == Dtype::Bf16 { "bf16" } else { "f32" },
+            "gradient_checkpointing": train.gradient_checkpointing,
+            "tokens": train.tokens,
+            "seed": seed >> 1,
+            "vocabulary": tokenizer.vocab_size(),
+        });
+        let opened = connection.ask(ask, &[], 0)?.0;
+        let number = |field: &str| opened[field].as_u64().map(|number| number as usize);
+        let (Some(context), Some(width)) = (number("context"), number("width")) else {
+            let what = "its answer to `open` has no `context` or no `width`".into();
+            return Err(PolicyError::model(name, ModelFault::Trainer { what }));
+        };
+        let sizes = Sizes { vocab: tokenizer.vocab_size(), context, width, value: false, cached: 0 };
+        let limits = local.map_or_else(|| RowLimits { sizes, ends: tokenizer.ends().into() }, |local| local.start.limits());
+        let first = adapter.clone().unwrap_or_else(|| base.clone());
+        Ok(TrainedModel {
+            name: name.into(),
+            tokenizer,
+            limits,
+            seed,
+            parameters: (number("parameters").unwrap_or(0), number("trained").unwrap_or(0)),
+            connection: RefCell::new(connection),
+            base,
+            adapted: load.lora.is_some() || adapter.is_some(),
+            steps: Cell::new(0),
+            versions: VecDeque::from([(0, first)]),
+            passing,
+            learning: Cell::new(false),
+        })
+    }
+
+    fn ask(&self, request: Value, payload: &[u8], bytes: usize) -> Result<(Value, Vec<u8>), PolicyError> {
+        self.connection.borrow_mut().ask(request, payload, bytes)
+    }
+
+    /// The newest version.
+    pub fn newest(&self) -> u64 {
+        self.versions.back().map_or(0, |(version, _)| *version)
+    }
+
+    /// The versions that are kept, oldest first.
+    pub fn version_numbers(&self) -> Vec<u64> {
+        self.versions.iter().map(|(version, _)| *version).collect()
+    }
+
+    fn no_version(&self, version: u64) -> PolicyError {
+        PolicyError::NoVersion { model: self.name.clone(), version, kept: self.version_numbers() }
+    }
+
+    /// Has what the trainer's weights are now be `version`, keeps `keep` older ones, and gives the folder with the weights.
+    ///
+    /// # Errors
+    /// If they can't be written.
+    pub fn adopt(&mut self, version: u64, keep: usize) -> Result<PathBuf, PolicyError> {
+        let folder = self.passing.0.join(version.to_string());
+        self.write("export", version, &folder)?;
+        self.versions.push_back((version, folder.clone()));
+        while self.versions.len() > keep + 1 {
+            let gone = self.versions.pop_front();
+            // What a run has saved is the run's, and the trainer goes back to the start for a reference.
+            gone.filter(|(version, folder)| *version > 0 && folder.starts_with(&self.passing.0))
+                .into_iter()
+                .for_each(|(_, folder)| drop(fs::remove_dir_all(folder)));
+        }
+        self.learning.set(false);
+        Ok(folder)
+    }
+
+    /// Writes the newest version and the optimiser's moments into `folder`, which appears whole or not at all.
+    ///
+    /// # Errors
+    /// If it can't be written, or the last update failed.
+    pub fn save(&self, folder: &Path) -> Result<(), PolicyError> {
+        self.settled()?;
+        self.write("save", self.newest(), folder)
+    }
+
+    fn write(&self, request: &str, version: u64, folder: &Path) -> Result<(), PolicyError> {
+        whole(folder, |to| {
+            self.ask(json!({ "request": request, "folder": absolute(to)?, "version": version }), &[], 0)?;
+            // A model's configuration and tokenizer are what they were.
+            for name in FILES.iter().chain([&CONFIG]).filter(|name| !self.adapted && self.base.join(name).exists()) {
+                fs::copy(self.base.join(name), to.join(name)).map_err(|e| PolicyError::file(&to.join(name), e))?;
+            }
+            json(&to.join(TRAINED), &TrainingProgress { version, steps: self.steps.get() })
+        })
+    }
+
+    /// Takes the versions in `folders`, oldest first, in place of those there are; the trainer goes on from the last one.
+    ///
+    /// # Errors
+    /// If the trainer can't load it.
+    pub fn restore(&mut self, folders: &[PathBuf]) -> Result<u64, PolicyError> {
+        let progress = |folder: &PathBuf| read::<TrainingProgress>(&folder.join(TRAINED));
+        let versions =
+            folders.iter().map(|folder| Ok((progress(folder)?.version, folder.clone()))).collect::<Result<VecDeque<_>, PolicyError>>()?;
+        if let Some(newest) = folders.last() {
+            let TrainingProgress { steps, .. } = progress(newest)?;
+            self.ask(json!({ "request": "load", "folder": absolute(newest)?, "steps": steps }), &[], 0)?;
+            self.steps.set(steps);
+            self.versions = versions;
+            self.learning.set(false);
+        }
+        Ok(self.newest())
+    }
+
+    /// Writes the adapter of a version for a server to load, into a folder in `root` that is called after what is in it.
+    ///
+    /// # Errors
+    /// If there is no such version, it isn't that of an adapter, or it can't be written.
+    pub fn lend(&self, version: u64, root: &Path) -> Result<ExportedAdapter, PolicyError> {
+        if !self.adapted {
+            return Err(PolicyError::model(&self.name, ModelFault::NotServed));
+        }
+        let (_, folder) = self.versions.iter().find(|(kept, _)| *kept == version).ok_or_else(|| self.no_version(version))?;
+        let path = folder.join(adapter::WEIGHTS);
+        let content = fs::read(&path).map_err(|e| PolicyError::file(&path, e))?;
+        let content = mix(bytes(&content), text(&root.display().to_string()));
+        let lent = ExportedAdapter { name: format!("{}-{version}-{content:016x}", self.name), versions: self.version_numbers() };
+        let to = root.join(&lent.name);
+        if !to.exists() {
+            whole(&to, |to| {
+                let copy =
+                    |name: &str| fs::copy(folder.join(name), to.join(name)).map(drop).map_err(|e| PolicyError::file(&to.join(name), e));
+                [adapter::WEIGHTS, adapter::CONFIG].into_iter().try_for_each(copy)
+            })?;
+        }
+        Ok(lent)
+    }
+
+    /// Refuses to read weights of no version.
+    fn settled(&self) -> Result<(), PolicyError> {
+        if !self.learning.get() {
+            return Ok(());
+        }
+        let what =
+            "its weights are in the middle of an update, or of one that failed: `flow resume` goes on from the last that was saved".into();
+        Err(PolicyError::model(&self.name, ModelFault::Trainer { what }))
+    }
+}
+
+/// Writes a new adapter for a model whose architecture is known here: the one that it would begin with if it learnt here. Gives whether it is known.
+fn fresh(load: &LoadModel, base: &Path, seed: u64, folder: &Path) -> Result<bool, PolicyError> {
+    let Some(lora) = &load.lora else { return Ok(false) };
+    let stored = match checkpoint::open(base) {
+        Ok(stored) => stored,
+        Err(PolicyError::File { fault: FileFault::Unsupported(_), .. }) => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    let adapter =
+        Adapter::new(Lora::new(lora), &stored.architecture.layout(), None).map_err(|fault| PolicyError::at(base, fault.into()))?;
+    let flat = Tensor::from_slice(&adapter.layout().random(mix(seed, text("adapter"))));
+    let moments = Moments::new(&flat);
+    let named = base.display().to_string();
+    adapter::save(&SavedAdapter { adapter: Arc::new(adapter), flat, moments, version: 0, base: BaseLocation::Named(&named) }, folder)?;
+    Ok(true)
+}
+
+fn absolute(path: &Path) -> Result<String, PolicyError> {
+    let path = std::path::absolute(path).map_err(|e| PolicyError::file(path, e))?;
+    Ok(path.display().to_string())
+}

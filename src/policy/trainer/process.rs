@@ -1,0 +1,195 @@
+//! The processes of a trainer that flow starts: torchrun on this host, and what they print.
+
+use parking_lot::Mutex;
+use rustix::process::{kill_process, kill_process_group, Pid, Signal};
+use std::collections::VecDeque;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The variable that names the Python of a trainer, with torch, transformers and peft.
+pub const PYTHON: &str = "FLOW_TRAIN_PYTHON";
+/// What `make train-env` makes.
+const INSTALLED: &str = ".flow/train/bin/python";
+/// The variable with the secret that whoever connects gives.
+pub const SECRET: &str = "FLOW_TRAIN_SECRET";
+/// How many of the last lines are kept, and how many an error quotes.
+const KEPT: usize = 200;
+const QUOTED: usize = 8;
+/// How long a trainer may take to end by itself once it is told to.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// The Python of a trainer: the one that the environment names, or the installed one.
+///
+/// # Errors
+/// If there is none, and what to do.
+pub fn python() -> Result<PathBuf, String> {
+    let named = std::env::var_os(PYTHON).filter(|python| !python.is_empty()).map(PathBuf::from);
+    let python = named.clone().unwrap_or_else(|| INSTALLED.into());
+    if python.exists() {
+        return Ok(python);
+    }
+    let there = if named.is_some() {
+        format!("{PYTHON} names {}, which isn't there", python.display())
+    } else {
+        "there is no Python with torch".into()
+    };
+    Err(format!("{there}: `make train-env` makes {INSTALLED}, or let {PYTHON} name one with torch, transformers and peft"))
+}
+
+/// The folder with the Python package, in the working folder or in the checkout above this program. An installed package needs none.
+fn package() -> Option<PathBuf> {
+    let here = std::env::current_dir().unwrap_or_default();
+    let program = std::env::current_exe().and_then(|program| program.canonicalize()).unwrap_or_default();
+    let folders = std::iter::once(here.as_path()).chain(program.ancestors().skip(1));
+    folders.map(|folder| folder.join("python")).find(|folder| folder.join("flow_train").is_dir())
+}
+
+/// torchrun and its ranks.
+pub struct Processes {
+    child: Child,
+    lines: Arc<Mutex<VecDeque<String>>>,
+}
+
+impl Processes {
+    /// Starts so many ranks, the first of which connects to `address`.
+    ///
+    /// # Errors
+    /// If there is no Python for it, or it can't be started.
+    pub fn start(ranks: usize, address: &str, secret: &str, cpu: bool) -> Result<Processes, String> {
+        let python = python()?;
+        let mut command = Command::new(&python);
+        command.args(["-m", "torch.distributed.run", "--standalone"]).arg(format!("--nproc-per-node={ranks}"));
+        command.args(["-m", "flow_train", "--connect", address]);
+        if cpu {
+            command.args(["--device", "cpu"]);
+        }
+        command.env(SECRET, secret).env("PYTHONUNBUFFERED", "1");
+        if let Some(package) = package() {
+            let path = std::env::var_os("PYTHONPATH").unwrap_or_default();
+            let paths = std::iter::once(package).chain(std::env::split_paths(&path).filter(|path| path != Path::new("")));
+            command.env("PYTHONPATH", std::env::join_paths(paths).map_err(|e| e.to_string())?);
+        }
+        // All ranks are on this host: nothing of theirs is to be reached from another one.
+        for variable in ["GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"].into_iter().filter(|name| std::env::var_os(name).is_none()) {
+            command.env(variable, "lo");
+        }
+        // A group of its own: Ctrl-C ends a run between two iterations, and the whole group can be ended.
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let mut child = command.spawn().map_err(|e| format!("{}: {e}", python.display()))?;
+        let lines = Arc::new(Mutex::new(VecDeque::new()));
+        for stream in [child.stdout.take().map(boxed), child.stderr.take().map(boxed)].into_iter().flatten() {
+            let lines = lines.clone();
+            let read = move || keep(stream, &lines);
+            std::thread::Builder::new().name("trainer".into()).spawn(read).map_err(|e| format!("no thread: {e}"))?;
+        }
+        Ok(Processes { child, lines })
+    }
+
+    /// How torchrun ended, if it has.
+    pub fn ended(&mut self) -> Option<String> {
+        self.child.try_wait().ok().flatten().map(|status| status.to_string())
+    }
+
+    /// Waits until it has ended, and ends it where it doesn't.
+    pub fn end(&mut self) {
+        let start = Instant::now();
+        while self.ended().is_none() && start.elapsed() < GRACE {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.kill();
+    }
+
+    /// Ends all of it at once: torchrun, and the ranks, each of which it has put into a session of its own.
+    pub fn kill(&mut self) {
+        if self.ended().is_some() {
+            return;
+        }
+        let torchrun = self.child.id();
+        // While torchrun lives its children are its own, whatever else begins and ends.
+        let ranks = std::fs::read_to_string(format!("/proc/{torchrun}/task/{torchrun}/children")).unwrap_or_default();
+        let pid = |id: &str| id.parse::<i32>().ok().and_then(Pid::from_raw);
+        if let Some(group) = pid(&torchrun.to_string()) {
+            let _ = kill_process_group(group, Signal::STOP);
+            for rank in ranks.split_whitespace().filter_map(pid) {
+                let _ = kill_process(rank, Signal::KILL);
+            }
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = self.child.wait();
+    }
+
+    /// The last lines that say why it failed: those of the ranks, or else whatever was printed last.
+    pub fn told(&self) -> String {
+        told(self.lines.lock().make_contiguous())
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn boxed(stream: impl Read + Send + 'static) -> Box<dyn Read + Send> {
+    Box::new(stream)
+}
+
+fn keep(stream: impl Read, lines: &Mutex<VecDeque<String>>) {
+    let mut stream = BufReader::new(stream);
+    let mut line = Vec::new();
+    // A line of any length, of which the beginning is kept.
+    while matches!(io::Read::by_ref(&mut stream).take(1 << 16).read_until(b'\n', &mut line), Ok(read) if read > 0) {
+        let text: String = String::from_utf8_lossy(&line).trim_end().chars().take(400).collect();
+        line.clear();
+        let mut lines = lines.lock();
+        if lines.len() == KEPT {
+            lines.pop_front();
+        }
+        lines.push_back(text);
+    }
+}
+
+/// What torchrun writes itself.
+const TORCHRUN: [&str; 2] = ["torch/distributed/run.py", "torch/distributed/elastic/"];
+
+fn told(lines: &[String]) -> String {
+    let said = |line: &&String| line.contains("flow_train, rank") || line.contains("Signal ");
+    let mut own: Vec<&str> = lines.iter().filter(said).map(|line| line.trim()).collect();
+    own.dedup();
+    // Behind its first words about a failure come some forty more.
+    let before = lines.iter().take_while(|line| !line.contains(TORCHRUN[1])).map(|line| line.trim());
+    let rest = before.filter(|line| !line.contains(TORCHRUN[0]) && line.chars().any(char::is_alphanumeric));
+    let all: Vec<&str> = if own.is_empty() { rest.collect() } else { own };
+    all[all.len().saturating_sub(QUOTED)..].join("\n  ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_quotes_the_ranks_own_words() {
+        let texts = |lines: &[&str]| lines.iter().map(|line| line.to_string()).collect::<Vec<String>>();
+        let failed = "E1126 08:27 4 torch/distributed/elastic/multiprocessing/api.py:988] failed (exitcode: 1) local_rank: 0";
+        let lines = texts(&[
+            "Traceback (most recent call last):",
+            "flow_train, rank 1: RuntimeError: out of memory",
+            failed,
+            "====",
+            "rank      : 1",
+        ]);
+        assert_eq!(told(&lines), "flow_train, rank 1: RuntimeError: out of memory");
+        let killed = texts(&[failed, "  rank      : 1 (local_rank: 1)", "  traceback : Signal 9 (SIGKILL) received by PID 7"]);
+        assert_eq!(told(&killed), "traceback : Signal 9 (SIGKILL) received by PID 7");
+        let other =
+            texts(&["W1126 torch/distributed/run.py:852]", "python: No module named flow_train", "----", failed, "Traceback", "  main()"]);
+        assert_eq!(told(&other), "python: No module named flow_train");
+        let many: Vec<String> = (0..20).map(|i| format!("line {i}")).collect();
+        assert!(told(&many).starts_with("line 12\n  line 13") && told(&many).ends_with("line 19"));
+        assert_eq!(told(&[]), "");
+    }
+}
