@@ -37,6 +37,9 @@ pub type OpenedModel = (StoredModel, Option<(Arc<Adapter>, adapter::StoredAdapte
 /// The setting that names what can't be opened, and why.
 pub fn opened(load: &LoadModel) -> Result<OpenedModel, (&'static str, PolicyError)> {
     let mut stored = checkpoint::open(Path::new(&load.load)).map_err(|error| ("load", error))?;
+    if let Some(tokenizer) = Arc::get_mut(&mut stored.tokenizer) {
+        tokenizer.set(&load.template);
+    }
     let adapter = match &load.adapter {
         None => None,
         // The folder of an adapter names its base, too.

@@ -93,7 +93,7 @@ fn written(policy: &Policy, prompt: Vec<u32>, body: &Value) -> Value {
         max_tokens: number("max_tokens") as usize,
         ..Sampling::default()
     };
-    let request = Request { prompt, seed: body["seed"].as_u64().unwrap(), choices: vec![] };
+    let request = Request { prompt, seed: body["seed"].as_u64().unwrap(), choices: vec![], ..Request::default() };
     let reply = policy.generate("actor", 0, vec![request], sampling).unwrap().remove(0);
     let closed = reply.tokens.last().is_some_and(|&token| body["stop_token_ids"].as_array().unwrap().contains(&json!(token)));
     let names: Vec<String> = reply.tokens.iter().map(|token| format!("token_id:{token}")).collect();

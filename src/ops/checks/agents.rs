@@ -38,6 +38,10 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor, atte
         let message = "with `decode: constrained` an answer is an action and has no other part".to_owned();
         wrongs.push(at("answer", message).help("write `decode: free`, or leave `answer` out"));
     }
+    if agent.decode == Decode::Constrained && !agent.stop.is_empty() {
+        let message = "with `decode: constrained` an answer is an action, and no text ends it before".to_owned();
+        wrongs.push(at("stop", message).help("write `decode: free`, or leave `stop` out"));
+    }
     if agent.answer.as_ref().is_some_and(|parts| !parts.iter().any(|part| part.tag == ACTION)) {
         let message = "no part of its answers is the action".to_owned();
         wrongs.push(at("answer", message).help(format!("add `{{ tag: {ACTION}, required: true }}`")));

@@ -1,6 +1,7 @@
 //! An answer in the making: what was written, what may come next, and when it is over.
 
 use super::sample::{draw, draw_row};
+use super::stops::Stops;
 use crate::policy::choices::ChoiceConstraint;
 use crate::policy::model::Net;
 use crate::policy::products::isa::Isa;
@@ -29,6 +30,8 @@ pub struct PartialAnswer<'a> {
     limit: usize,
     /// The tokens that close it.
     ends: &'a [u32],
+    /// The texts that end it.
+    stops: Stops<'a>,
 }
 
 impl<'a> PartialAnswer<'a> {
@@ -36,7 +39,12 @@ impl<'a> PartialAnswer<'a> {
     ///
     /// # Errors
     /// [`PolicyError::Row`] with `index`, if the model can't read the prompt with its longest answer.
-    pub fn new(request: &'a Request, index: usize, sampling: &Sampling, net: &'a Net) -> Result<PartialAnswer<'a>, PolicyError> {
+    pub fn new(
+        request: &'a Request,
+        index: usize,
+        (sampling, stops): (&Sampling, Stops<'a>),
+        net: &'a Net,
+    ) -> Result<PartialAnswer<'a>, PolicyError> {
         let wrong = |fault| PolicyError::Row { row: index, fault };
         let longest = request.choices.iter().map(Vec::len).max();
         let limit = longest.unwrap_or(sampling.max_tokens);
@@ -53,6 +61,7 @@ impl<'a> PartialAnswer<'a> {
             reply: Reply::default(),
             limit,
             ends: &net.ends,
+            stops,
             done: limit == 0,
         };
         while let Some(token) = answer.constraint.as_ref().and_then(ChoiceConstraint::forced) {
@@ -114,7 +123,10 @@ impl<'a> PartialAnswer<'a> {
     pub fn take(&mut self, token: u32, logprob: f32) {
         self.write(token, logprob);
         match &mut self.constraint {
-            None => self.done = self.ends.contains(&token) || self.reply.tokens.len() >= self.limit,
+            None => {
+                let tokens = &self.reply.tokens;
+                self.done = self.ends.contains(&token) || tokens.len() >= self.limit || self.stops.completed(tokens);
+            }
             Some(constraint) => {
                 constraint.push(token);
                 if let Some(rest) = constraint.settled() {

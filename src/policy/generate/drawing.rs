@@ -76,8 +76,7 @@ fn draw_rows(logits: &Tensor, units: &[f64], sampling: &Sampling) -> Vec<(u32, f
         let place = Tensor::arange(vocab, (Kind::Int64, logits.device()));
         place.where_scalarother(&scaled.eq_tensor(&most), vocab).amin([1], false)
     } else {
-        let truncates = sampling.top_k != 0 || sampling.top_p < 1.0;
-        let (blocks, sums) = if truncates {
+        let (blocks, sums) = if sampling.truncates() {
             let blocks = blocks(&truncated(&scaled, &weights, sampling));
             let sums = sums(&blocks);
             (blocks, sums)
@@ -107,17 +106,17 @@ fn first_above(weights: &Tensor, target: &Tensor) -> Tensor {
     weights.cumsum(1, Kind::Double).le_tensor(target).sum_dim_intlist(1, true, Kind::Int64).minimum(&last)
 }
 
-/// The weights `[rows, vocabulary]` of what is drawn from, zero for what is cut off: of the `top_k` likeliest the smallest set that has `top_p` of their
-/// probability, the lower token first among equals.
+/// The weights `[rows, vocabulary]` of what is drawn from, zero for what is cut off: of those that have `min_p` of the largest, which is 1, the `top_k`
+/// likeliest, and of these the smallest set that has `top_p` of their probability, the lower token first among equals.
 fn truncated(scaled: &Tensor, weights: &Tensor, sampling: &Sampling) -> Tensor {
     let vocab = scaled.size()[1];
     let most = if sampling.top_k == 0 { vocab } else { vocab.min(sampling.top_k as i64) };
-    let mut kept = scaled.ones_like().to_kind(Kind::Bool);
+    let mut kept = weights.ge(sampling.min_p);
     if most < vocab {
         let least = scaled.topk(most, 1, true, true).0.narrow(1, most - 1, 1);
         let (above, equal) = (scaled.gt_tensor(&least), scaled.eq_tensor(&least));
         let missing = most - above.sum_dim_intlist(1, true, Kind::Int64);
-        kept = above.logical_or(&equal.logical_and(&equal.cumsum(1, Kind::Int64).le_tensor(&missing)));
+        kept = kept.logical_and(&above.logical_or(&equal.logical_and(&equal.cumsum(1, Kind::Int64).le_tensor(&missing))));
     }
     if sampling.top_p < 1.0 {
         let order = scaled.where_scalarother(&kept, f64::NEG_INFINITY).argsort_stable(true, 1, true);
@@ -166,6 +165,8 @@ mod tests {
             sampling(1.3, 40, 1.0),
             sampling(1.3, 40, 0.5),
             sampling(1.0, 9000, 1.0),
+            Sampling { min_p: 0.3, ..sampling(1.0, 0, 1.0) },
+            Sampling { min_p: 0.3, ..sampling(1.3, 40, 0.8) },
         ] {
             for (row, (token, logprob)) in draw_rows(&logits, &units, &sampling).into_iter().enumerate() {
                 let (expected, expected_logprob) = draw(&numbers[row * vocab..(row + 1) * vocab], None, &sampling, units[row]);

@@ -1,21 +1,30 @@
-//! A server that generates for a model which learns here: it holds the same base, and loads the adapter of each version that is asked for, as
-//! vLLM does (`load_lora_adapter`, `unload_lora_adapter`). Each adapter has a name of its own, which the questions then give as their model.
+//! Servers that generate for a model which learns here: they hold the same base, and load the adapter of each version that is asked for. Each adapter
+//! has a name of its own, which the requests then give.
+//!
+//! The calls of a session go to one server, which follows from the session and the servers that take part (rendezvous hashing), so that its prefix
+//! cache is met. A server that fails is left out, and its calls are asked elsewhere; it takes part again once it has proved the adapters.
 
+use super::api::{self, Call, ServingApi};
+use super::ranked::{choose, pairs, Pair};
+use super::replica::{Adapter, Replica};
 use super::server::{Server, ServerError};
-use super::tokens;
+use super::ticket::{Answered, Ticket};
 use crate::policy::model::Sizes;
 use crate::policy::sequence::check;
 use crate::policy::{
     GenerationOutput, ModelFault, PolicyError, Reply, Request, RowFault, Sampling, ServeSettings, Tally, Tokenizer, Unanswered,
 };
+use crate::seed::{mix, text};
+use crossbeam_channel::{unbounded, Sender};
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
+use std::time::Duration;
 
-/// An adapter that was written for a server.
+/// An adapter that was written for servers.
 pub struct ExportedAdapter {
     /// What it is called, and its folder: the model, the version, and a hash of what is in it.
     pub name: String,
@@ -23,110 +32,229 @@ pub struct ExportedAdapter {
     pub versions: Vec<u64>,
 }
 
-/// The server, and which adapters it has loaded.
+/// What makes a version ready: the adapter that was written into a folder, and the learner's log-probabilities of a prompt from its second token on.
+pub type Exported = (ExportedAdapter, Vec<f32>);
+
+/// What the servers prove an adapter with. Any text does, since the learner computes the same tokens.
+const PROBE: &str =
+    "A server proves that it computes what the learner computes: 1, 2, 3. Which of the two doors leads to the garden, and why?";
+/// Tokens of it, at most.
+const PROBE_TOKENS: usize = 48;
+/// Between two looks at servers of which none takes part.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The servers of a model.
 pub struct GenerationServer {
-    name: String,
-    server: Server,
-    tokenizer: Arc<Tokenizer>,
-    sizes: Sizes,
-    loaded: Mutex<LoadedAdapters>,
+    fleet: Arc<Fleet>,
 }
 
-struct LoadedAdapters {
+struct Fleet {
+    name: String,
+    api: &'static dyn ServingApi,
+    replicas: Vec<Replica>,
+    tokenizer: Arc<Tokenizer>,
+    sizes: Sizes,
+    probe: Vec<u32>,
+    tries: u32,
+    max_gap: f64,
+    adapters: Mutex<Adapters>,
+    /// What ended the run, so that whatever waits ends at once.
+    ended: Mutex<Option<PolicyError>>,
+}
+
+struct Adapters {
     /// Where the adapters lie.
     root: PathBuf,
     /// Whether that is a temporary folder, which is removed at the end.
     passing: bool,
-    /// The names of the versions that the server has loaded.
-    names: BTreeMap<u64, String>,
+    /// Those that may still be requested, by version.
+    known: BTreeMap<u64, Arc<Adapter>>,
+}
+
+/// A request on its way to a server.
+struct Job {
+    session: u64,
+    adapter: Arc<Adapter>,
+    ask: Box<dyn Fn(&Fleet, &str) -> Call + Send>,
+    read: Box<dyn Fn(&Fleet, &Value) -> Result<Reply, ServerError> + Send>,
+    ticket: Ticket,
+    /// Attempts so far.
+    attempt: u32,
+    /// The server that had no answer in time.
+    late: Option<usize>,
 }
 
 impl GenerationServer {
-    /// The server of the model called `name`, which reads these tokens and has those sizes. No request is sent yet.
+    /// The servers of the model called `name`, which reads these tokens and has those sizes. No request is sent yet.
     ///
     /// # Errors
-    /// If the key that the server is to be asked with isn't there.
+    /// If no servers are named, or the environment has no key for them.
     pub fn new(name: &str, settings: &ServeSettings, tokenizer: Arc<Tokenizer>, sizes: Sizes) -> Result<GenerationServer, PolicyError> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let folder = format!("flow-lent-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
-        let loaded = LoadedAdapters { root: std::env::temp_dir().join(folder), passing: true, names: BTreeMap::new() };
-        Ok(GenerationServer {
+        let adapters = Adapters { root: std::env::temp_dir().join(folder), passing: true, known: BTreeMap::new() };
+        let (addresses, sglang) = settings.addresses().ok_or_else(|| PolicyError::model(name, ModelFault::NoServers))?;
+        let api = api::of(sglang);
+        let replica =
+            |address: &String| Ok(Replica::new(Server::new(name, &api.base(address), &settings.server)?, settings.server.parallel));
+        let replicas = addresses.iter().map(replica).collect::<Result<_, PolicyError>>()?;
+        let mut probe = tokenizer.encode(PROBE);
+        probe.truncate(PROBE_TOKENS.min(sizes.context.saturating_sub(1)));
+        let fleet = Fleet {
             name: name.into(),
-            server: Server::new(name, &settings.server)?,
+            api,
+            replicas,
             tokenizer,
             sizes,
-            loaded: Mutex::new(loaded),
-        })
+            probe,
+            tries: settings.server.tries,
+            max_gap: settings.largest_gap(),
+            adapters: Mutex::new(adapters),
+            ended: Mutex::default(),
+        };
+        Ok(GenerationServer { fleet: Arc::new(fleet) })
     }
 
     /// From now on adapters lie in `root`.
     pub fn lend_in(&self, root: &Path) {
-        *self.loaded.lock() = LoadedAdapters { root: root.into(), passing: false, names: BTreeMap::new() };
+        *self.fleet.adapters.lock() = Adapters { root: root.into(), passing: false, known: BTreeMap::new() };
     }
 
-    /// Forgets what the server has loaded, so that adapters are sent again.
+    /// Forgets what the servers have loaded, so that adapters are sent again.
     pub fn forget(&self) {
-        self.loaded.lock().names.clear();
+        self.fleet.adapters.lock().known.clear();
+        self.fleet.replicas.iter().for_each(Replica::forget);
     }
 
-    /// Answers `requests` with the adapter of `version`, which `lend` writes into a folder where the server doesn't have it yet: one reply a
-    /// request, in order.
+    /// How far each server that has proved an adapter is from the learner: its host, and the mean difference of log-probabilities, in nats.
+    pub fn gaps(&self) -> Vec<(String, f64)> {
+        let replicas = self.fleet.replicas.iter().filter(|replica| replica.present());
+        replicas.filter_map(|replica| Some((replica.server.host().to_owned(), replica.gap()?))).collect()
+    }
+
+    /// Answers `requests` with the adapter of `version`, which `lend` writes into a folder, and weighs a prompt with, where the servers don't have it
+    /// yet: one reply a request, in order.
     ///
     /// # Errors
-    /// [`PolicyError::Row`] if the model can't read a request; if the server is gone, doesn't load the adapter, or can't say which tokens it
-    /// wrote and how likely they were.
+    /// [`PolicyError::Row`] if the model can't read a request; if no server takes part any more: what is wrong with each.
     pub fn answer(
         &self,
         version: u64,
         requests: &[Request],
         sampling: &Sampling,
-        lend: impl FnOnce(&Path) -> Result<ExportedAdapter, PolicyError>,
+        lend: impl FnOnce(&Path, &[u32]) -> Result<Exported, PolicyError>,
     ) -> Result<GenerationOutput, PolicyError> {
+        let fleet = &self.fleet;
         for (row, request) in requests.iter().enumerate() {
-            let longest = request.choices.iter().map(Vec::len).max().unwrap_or(sampling.max_tokens);
-            check(&request.prompt, &request.choices, longest, &self.sizes).map_err(|fault| PolicyError::Row { row, fault })?;
+            fleet.check(request, sampling).map_err(|fault| PolicyError::Row { row, fault })?;
         }
-        let adapter = self.adapter(version, lend)?;
-        let client =
-            tokens::CompletionsClient { adapter: &adapter, server: &self.server, ends: self.tokenizer.ends(), vocab: self.sizes.vocab };
-        let (ranked, free): (Vec<usize>, Vec<usize>) = (0..requests.len()).partition(|&i| !requests[i].choices.is_empty());
-        let mut replies: Vec<Result<Reply, RowFault>> = requests.iter().map(|_| Ok(Reply::default())).collect();
-        let choices: Vec<&Request> = ranked.iter().map(|&i| &requests[i]).collect();
-        ranked.into_iter().zip(client.rank(&choices, sampling)?).for_each(|(i, reply)| replies[i] = reply);
-        let written = self.server.each(&free, |&i| client.write(&requests[i], sampling))?;
-        free.into_iter().zip(written).for_each(|(i, reply)| replies[i] = reply);
+        let adapter = fleet.ready(version, lend)?;
+        let (to, answers) = unbounded();
+        // Equal pairs of a prompt and a choice are weighed once.
+        let mut weighed: BTreeMap<Pair, u64> = BTreeMap::new();
+        for request in requests.iter().filter(|request| !request.choices.is_empty()) {
+            weighed.extend(pairs(request).into_iter().map(|pair| (pair, request.session)));
+        }
+        let (pairs, sessions): (Vec<Pair>, Vec<u64>) = weighed.into_iter().unzip();
+        let free: Vec<usize> = (0..requests.len()).filter(|&i| requests[i].choices.is_empty()).collect();
+        for (number, (pair, session)) in pairs.iter().zip(sessions).enumerate() {
+            fleet.send(fleet.weighing(*pair, session, &adapter, Ticket::new(number, &to)));
+        }
+        for (number, &i) in free.iter().enumerate() {
+            fleet.send(fleet.writing(requests[i].clone(), sampling.clone(), &adapter, Ticket::new(pairs.len() + number, &to)));
+        }
+        drop(to);
+        let mut outcomes: BTreeMap<usize, Result<Reply, RowFault>> = BTreeMap::new();
+        for (number, outcome) in answers {
+            outcomes.insert(number, outcome?);
+        }
+        let mut outcome = |number: usize| outcomes.remove(&number).ok_or_else(|| PolicyError::Torch("a request was lost".into()));
+        let logprobs = |reply: Result<Reply, RowFault>| reply.map(|reply| reply.logprobs);
+        let known = (0..pairs.len()).map(|number| Ok((pairs[number], logprobs(outcome(number)?)))).collect::<Result<_, PolicyError>>()?;
+        let mut replies: Vec<Result<Reply, RowFault>> = Vec::with_capacity(requests.len());
+        let mut free = pairs.len()..;
+        for request in requests {
+            replies.push(match request.choices.is_empty() {
+                true => outcome(free.next().unwrap_or_default())?,
+                false => choose(request, &known, sampling, fleet.tokenizer.ends()),
+            });
+        }
         Ok(GenerationOutput { replies, tokens: Tally::default() })
     }
 
-    /// What the server calls the adapter of `version`, once it has loaded it.
-    fn adapter(&self, version: u64, lend: impl FnOnce(&Path) -> Result<ExportedAdapter, PolicyError>) -> Result<String, PolicyError> {
-        let mut loaded = self.loaded.lock();
-        if let Some(name) = loaded.names.get(&version) {
-            return Ok(name.clone());
+    /// Begins a free answer, which `to` will be given with `number`.
+    ///
+    /// # Errors
+    /// As of [`GenerationServer::answer`], where no server has the adapter.
+    pub fn begin(
+        &self,
+        version: u64,
+        request: &Request,
+        sampling: &Sampling,
+        (number, to): (usize, &Sender<Answered>),
+        lend: impl FnOnce(&Path, &[u32]) -> Result<Exported, PolicyError>,
+    ) -> Result<(), PolicyError> {
+        let fleet = &self.fleet;
+        let ticket = Ticket::new(number, to);
+        if let Err(fault) = fleet.check(request, sampling) {
+            ticket.answer(Ok(Err(fault)));
+            return Ok(());
         }
-        let ExportedAdapter { name, versions } = lend(&loaded.root)?;
-        self.take_back(&mut loaded, &versions);
-        let folder = loaded.root.join(&name);
-        let path = std::path::absolute(&folder).map_err(|error| PolicyError::file(&folder, error))?;
-        match self.server.tell("load_lora_adapter", &json!({ "lora_name": name, "lora_path": path })) {
-            Ok(()) => {}
-            // By another process of this run, or before this one was resumed: what has this name is this adapter.
-            Err(ServerError::Row(RowFault::Unanswered { cause: Unanswered::Refused, what })) if what.contains("already been loaded") => {}
-            Err(ServerError::Gone(what)) => return Err(self.server.fault(ModelFault::Server { what })),
-            Err(ServerError::Refused(what)) => return Err(self.server.fault(ModelFault::NotLoaded { what })),
-            Err(ServerError::Row(fault)) => return Err(self.server.fault(ModelFault::NotLoaded { what: fault.to_string() })),
-        }
-        loaded.names.insert(version, name.clone());
-        Ok(name)
+        let adapter = fleet.ready(version, lend)?;
+        fleet.send(fleet.writing(request.clone(), sampling.clone(), &adapter, ticket));
+        Ok(())
+    }
+}
+
+impl Fleet {
+    fn check(&self, request: &Request, sampling: &Sampling) -> Result<(), RowFault> {
+        let longest = request.choices.iter().map(Vec::len).max().unwrap_or(sampling.max_tokens);
+        check(&request.prompt, &request.choices, longest, &self.sizes)
     }
 
-    /// Unloads adapters that won't be requested any more, also those of a process that was killed. If the server doesn't, nothing is lost.
-    fn take_back(&self, loaded: &mut LoadedAdapters, versions: &[u64]) {
-        loaded.names.retain(|version, _| versions.contains(version));
-        for folder in std::fs::read_dir(&loaded.root).into_iter().flatten().flatten() {
+    /// The adapter of `version`, once every server that takes part has proved it.
+    fn ready(
+        self: &Arc<Fleet>,
+        version: u64,
+        lend: impl FnOnce(&Path, &[u32]) -> Result<Exported, PolicyError>,
+    ) -> Result<Arc<Adapter>, PolicyError> {
+        *self.ended.lock() = None;
+        let mut adapters = self.adapters.lock();
+        if let Some(adapter) = adapters.known.get(&version) {
+            return Ok(adapter.clone());
+        }
+        let (ExportedAdapter { name, versions }, expected) = lend(&adapters.root, &self.probe)?;
+        self.take_back(&mut adapters, &versions);
+        let folder = adapters.root.join(&name);
+        let folder = std::path::absolute(&folder).map_err(|error| PolicyError::file(&folder, error))?;
+        let adapter = Arc::new(Adapter { name, folder, expected });
+        let proving: Vec<&Replica> = self.replicas.iter().filter(|replica| replica.present() || replica.claim()).collect();
+        std::thread::scope(|scope| {
+            for replica in &proving {
+                let prove = || replica.prove(self.api, &[&*adapter], &self.probe, self.max_gap);
+                // Where no thread can be had, this one does it.
+                if std::thread::Builder::new().name("policy-server".into()).spawn_scoped(scope, prove).is_err() {
+                    replica.prove(self.api, &[&*adapter], &self.probe, self.max_gap);
+                }
+            }
+        });
+        if !self.replicas.iter().any(|replica| replica.has(&adapter.name)) {
+            return Err(self.none_left());
+        }
+        adapters.known.insert(version, adapter.clone());
+        Ok(adapter)
+    }
+
+    /// Unloads adapters that won't be requested any more, also those of a process that was killed.
+    fn take_back(self: &Arc<Fleet>, adapters: &mut Adapters, versions: &[u64]) {
+        adapters.known.retain(|version, _| versions.contains(version));
+        for folder in std::fs::read_dir(&adapters.root).into_iter().flatten().flatten() {
             let Ok(name) = folder.file_name().into_string() else { continue };
             if self.version(&name).is_some_and(|version| !versions.contains(&version)) {
-                drop(self.server.tell("unload_lora_adapter", &json!({ "lora_name": name })));
+                for i in 0..self.replicas.len() {
+                    let (fleet, name) = (self.clone(), name.clone());
+                    self.replicas[i].pool.push(move || fleet.replicas[i].unload(fleet.api, &name));
+                }
                 drop(std::fs::remove_dir_all(folder.path()));
             }
         }
@@ -138,13 +266,153 @@ impl GenerationServer {
         let (model, version) = rest.rsplit_once('-')?;
         version.parse().ok().filter(|_| model == self.name)
     }
+
+    /// A free answer as a job.
+    fn writing(&self, request: Request, sampling: Sampling, adapter: &Arc<Adapter>, ticket: Ticket) -> Job {
+        let session = request.session;
+        Job {
+            session,
+            adapter: adapter.clone(),
+            ask: Box::new(move |fleet, name| fleet.api.write(name, &request, &sampling, fleet.tokenizer.ends())),
+            read: Box::new(|fleet, response| fleet.api.written(response)?.reply(fleet.sizes.vocab, fleet.tokenizer.ends())),
+            ticket,
+            attempt: 0,
+            late: None,
+        }
+    }
+
+    /// How likely each token of a choice is behind a prompt, as a job.
+    fn weighing(&self, (prompt, choice): Pair, session: u64, adapter: &Arc<Adapter>, ticket: Ticket) -> Job {
+        let (whole, from) = (Arc::new([prompt, choice].concat()), prompt.len());
+        let read = whole.clone();
+        Job {
+            session,
+            adapter: adapter.clone(),
+            ask: Box::new(move |fleet, name| fleet.api.weigh(name, &whole)),
+            read: Box::new(move |fleet, response| Ok(Reply { tokens: vec![], logprobs: fleet.api.weighed(response, &read, from)? })),
+            ticket,
+            attempt: 0,
+            late: None,
+        }
+    }
+
+    /// Which server answers a session: of those that have the adapter the one with the highest hash of both, and another than `late` where there is one.
+    fn place(&self, job: &Job) -> Option<usize> {
+        let has = |i: &usize| self.replicas[*i].has(&job.adapter.name);
+        let score = |i: usize| mix(text(self.replicas[i].server.host()), job.session);
+        let places: Vec<usize> = (0..self.replicas.len()).filter(has).collect();
+        let others = places.iter().copied().filter(|i| Some(*i) != job.late).max_by_key(|&i| score(i));
+        others.or_else(|| places.first().copied())
+    }
+
+    /// Hands a job to a server.
+    fn send(self: &Arc<Fleet>, job: Job) {
+        self.ask_back();
+        // Where none has the adapter, whoever has time waits for one.
+        let at = self.place(&job).unwrap_or(0);
+        let fleet = self.clone();
+        self.replicas[at].pool.push(move || fleet.work(at, job));
+    }
+
+    /// Does a job at a server that had time for it; where that takes no part any more, or fails, elsewhere.
+    fn work(self: &Arc<Fleet>, at: usize, mut job: Job) {
+        let replica = &self.replicas[at];
+        if !replica.has(&job.adapter.name) {
+            return match self.wait_for_one(&job) {
+                Ok(()) if self.place(&job) != Some(at) => self.send(job),
+                Ok(()) => self.work(at, job),
+                Err(error) => job.ticket.answer(Err(error)),
+            };
+        }
+        let call = (job.ask)(self, &job.adapter.name);
+        let failure = match replica.call(&call, |response| (job.read)(self, response)) {
+            Ok(reply) => return job.ticket.answer(Ok(Ok(reply))),
+            Err(failure) => failure,
+        };
+        let pause = failure.pause(job.attempt);
+        job.attempt += 1;
+        replica.check(&failure);
+        if failure.lost() {
+            job.late = Some(at);
+        } else if let ServerError::Refused(what) = &failure.trouble {
+            // It may have begun again, and have no adapters any more.
+            replica.leave_out(ModelFault::Server { what: what.clone() });
+        }
+        // Going elsewhere is no further try.
+        let further = job.attempt < self.tries + self.replicas.len() as u32 - 1;
+        let elsewhere = self.place(&job).is_some_and(|place| place != at);
+        match failure.trouble {
+            _ if further && (failure.again && job.attempt < self.tries || elsewhere || !replica.present()) => {
+                if replica.present() && !elsewhere {
+                    std::thread::sleep(pause);
+                }
+                self.send(job);
+            }
+            ServerError::Row(fault) => job.ticket.answer(Ok(Err(fault))),
+            ServerError::Gone(what) if elsewhere => job.ticket.answer(Ok(Err(RowFault::Unanswered { cause: Unanswered::Refused, what }))),
+            ServerError::Refused(what) | ServerError::Gone(what) => job.ticket.answer(Err(replica.fault(ModelFault::Server { what }))),
+        }
+    }
+
+    /// Waits until a server has the adapter of a job, as long as one may come back.
+    fn wait_for_one(&self, job: &Job) -> Result<(), PolicyError> {
+        for attempt in 0..self.tries {
+            if let Some(error) = self.ended.lock().clone() {
+                return Err(error);
+            }
+            if attempt > 0 {
+                std::thread::sleep(PAUSE * 2u32.saturating_pow(attempt - 1).min(16));
+            }
+            self.replicas.iter().filter(|replica| replica.claim()).for_each(|replica| self.prove_all(replica));
+            if self.place(job).is_some() {
+                return Ok(());
+            }
+        }
+        let error = self.none_left();
+        *self.ended.lock() = Some(error.clone());
+        Err(error)
+    }
+
+    /// Has servers that are due prove themselves, beside what else is done.
+    fn ask_back(self: &Arc<Fleet>) {
+        for i in (0..self.replicas.len()).filter(|&i| self.replicas[i].claim()) {
+            let fleet = self.clone();
+            let prove = move || fleet.prove_all(&fleet.replicas[i]);
+            drop(std::thread::Builder::new().name("policy-server".into()).spawn(prove));
+        }
+    }
+
+    /// Has a server prove all adapters that may be requested.
+    fn prove_all(&self, replica: &Replica) {
+        let adapters: Vec<Arc<Adapter>> = self.adapters.lock().known.values().cloned().collect();
+        let adapters: Vec<&Adapter> = adapters.iter().map(|adapter| &**adapter).collect();
+        if replica.server.healthy() {
+            replica.prove(self.api, &adapters, &self.probe, self.max_gap);
+        } else if let Some(why) = replica.why() {
+            replica.leave_out(why);
+        }
+    }
+
+    /// That no server takes part: what is wrong with each.
+    fn none_left(&self) -> PolicyError {
+        let mut faults: Vec<ModelFault> = self.replicas.iter().filter_map(Replica::why).collect();
+        faults.dedup();
+        let fault = match faults.len() {
+            1 => faults.remove(0),
+            _ => {
+                let named = self.replicas.iter().filter_map(|replica| Some(format!("{}: {}", replica.server.host(), replica.why()?)));
+                ModelFault::Server { what: format!("none of {} takes part; {}", self.replicas.len(), named.collect::<Vec<_>>().join("; ")) }
+            }
+        };
+        PolicyError::model(&self.name, fault)
+    }
 }
 
 impl Drop for GenerationServer {
     fn drop(&mut self) {
-        let loaded = self.loaded.get_mut();
-        if loaded.passing {
-            drop(std::fs::remove_dir_all(&loaded.root));
+        let adapters = self.fleet.adapters.lock();
+        if adapters.passing {
+            drop(std::fs::remove_dir_all(&adapters.root));
         }
     }
 }

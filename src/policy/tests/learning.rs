@@ -12,7 +12,7 @@ fn a_rewarded_choice_becomes_likely() {
     let settings = UpdateSettings { lr: 3e-3, keep: 0, ..Default::default() };
     let (mut first, mut last) = (0, 0);
     for iteration in 0..25u64 {
-        let request = |i: u64| Request { prompt: vec![5, 6, 7], seed: iteration * 64 + i, choices: choices.clone() };
+        let request = |i: u64| Request { prompt: vec![5, 6, 7], seed: iteration * 64 + i, choices: choices.clone(), ..Request::default() };
         let requests: Vec<_> = (0..64).map(request).collect();
         let replies = policy.generate("actor", iteration, requests.clone(), sampling(1.0)).unwrap();
         let mut rows = examples(&requests, &replies);
@@ -38,7 +38,7 @@ fn supervised_learning_fits_a_mapping() {
     let settings = UpdateSettings { objective: Objective::Sft, lr: 5e-3, keep: 0, ..Default::default() };
     let losses: Vec<f64> = (0..80).map(|_| policy.update("actor", rows.clone(), &settings).unwrap().loss).collect();
     assert!(losses[0] > 4.0 && losses[79] < 0.1, "{} to {}", losses[0], losses[79]);
-    let request = |row: &Example| Request { prompt: row.prompt.clone(), seed: 0, choices: vec![] };
+    let request = |row: &Example| Request { prompt: row.prompt.clone(), seed: 0, choices: vec![], ..Request::default() };
     let replies = policy.generate("actor", 80, rows.iter().map(request).collect(), sampling(0.0)).unwrap();
     assert!(rows.iter().zip(&replies).all(|(row, reply)| row.response == reply.tokens));
 }
@@ -82,7 +82,7 @@ fn a_diverged_model_is_told_as_one() {
     let settings = UpdateSettings { objective: Objective::Sft, lr: 1e30, weight_decay: 0.0, keep: 0, ..Default::default() };
     policy.update("actor", rows, &settings).unwrap();
     // Tokens that no row had, so that what the network reads is as it was and what it computes of it overflows.
-    let request = Request { prompt: vec![60, 61], seed: 0, choices: vec![] };
+    let request = Request { prompt: vec![60, 61], seed: 0, choices: vec![], ..Request::default() };
     for choices in [vec![], vec![vec![10, END], vec![11, END]]] {
         let error = policy.generate("actor", 1, vec![Request { choices, ..request.clone() }], sampling(1.0)).unwrap_err();
         let message = error.to_string();

@@ -19,7 +19,8 @@ fn policy(url: &str, tries: u32, timeout: f64) -> Policy {
 
 fn ask(policy: &Policy, texts: &[&str]) -> Result<Vec<Result<Reply, RowFault>>, PolicyError> {
     let tokenizer = policy.tokenizer("actor").unwrap();
-    let requests = texts.iter().map(|text| Request { prompt: tokenizer.ask(text).unwrap(), seed: 7 << 40, choices: vec![] });
+    let requests =
+        texts.iter().map(|text| Request { prompt: tokenizer.ask(text).unwrap(), seed: 7 << 40, choices: vec![], ..Request::default() });
     let sampling = Sampling { temperature: 0.5, top_k: 3, max_tokens: 9, ..Default::default() };
     Ok(policy.answer("actor", 0, requests.collect(), sampling)?.replies)
 }
@@ -39,7 +40,7 @@ fn a_server_answers_as_a_model_here_would() {
     let tokenizer = policy.tokenizer("actor").unwrap();
     let conversation =
         [Message { role: "system".into(), content: "Be brief.".into() }, Message { role: "user".into(), content: "Where?".into() }];
-    let request = Request { prompt: tokenizer.chat(&conversation).unwrap(), seed: 5 << 33, choices: vec![] };
+    let request = Request { prompt: tokenizer.chat(&conversation).unwrap(), seed: 5 << 33, choices: vec![], ..Request::default() };
     let sampling = Sampling { temperature: 0.5, top_k: 3, max_tokens: 9, ..Default::default() };
     let replies = policy.generate("actor", 4, vec![request], sampling).unwrap();
     let mut expected = vec![0.0; 11];
@@ -138,8 +139,12 @@ fn choices_are_drawn_by_their_likelihood() {
     let closed = |text: &str| [tokenizer.encode(text), vec![tokenizer.end()]].concat();
     let choices = vec![closed("up"), closed("u"), closed("down"), closed("up")];
     let draw = |temperature: f64, count: u64| {
-        let requests =
-            (0..count).map(|i| Request { prompt: tokenizer.ask("Go: ").unwrap(), seed: crate::seed::mix(i, 1), choices: choices.clone() });
+        let requests = (0..count).map(|i| Request {
+            prompt: tokenizer.ask("Go: ").unwrap(),
+            seed: crate::seed::mix(i, 1),
+            choices: choices.clone(),
+            ..Request::default()
+        });
         policy.generate("actor", 0, requests.collect(), Sampling { temperature, ..Default::default() }).unwrap()
     };
     // -2.5, -1.5 and -5, with the line break.
@@ -170,7 +175,9 @@ fn a_server_that_cannot_rank_is_told_before_anything_is_played() {
         let server = Server::start(move |_, _, _| response.lock().unwrap().take().unwrap_or_else(|| Said::status(500, "asked twice")));
         let policy = policy(&server.url, 1, 20.0);
         let choices = vec![vec![5, END], vec![6, END]];
-        let error = policy.generate("actor", 0, vec![Request { prompt: vec![4], seed: 1, choices }], Sampling::default()).unwrap_err();
+        let error = policy
+            .generate("actor", 0, vec![Request { prompt: vec![4], seed: 1, choices, ..Request::default() }], Sampling::default())
+            .unwrap_err();
         let error = error.to_string();
         assert!(error.contains("`decode: free`") || error.contains("HTTP 404"), "{error}");
     }
