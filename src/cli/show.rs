@@ -62,7 +62,8 @@ const NAMES: usize = 5;
 impl ShowArgs {
     pub fn run(self) -> CommandResult {
         let run = log::Run::open(&self.run)?;
-        let nodes: Vec<String> = run.manifest()?.info.nodes.into_iter().map(|n| n.id).collect();
+        let info = run.manifest()?.info;
+        let nodes: Vec<String> = info.nodes.into_iter().map(|n| n.id).collect();
         let Found { mut turns, others, compared, failed } = self.find(&run)?;
         remembered(&run, &mut turns)?;
         if self.format == OutputFormat::Json {
@@ -80,6 +81,9 @@ impl ShowArgs {
             if failed > 0 {
                 let wanted = compared + failed;
                 writeln!(out, "\n{compared} of {wanted} samples of the task are compared: {failed} failed (table `errors`)")?;
+            }
+            if !info.promise.is_empty() {
+                writeln!(out, "\n{}", info.promise)?;
             }
             if others > 1 {
                 writeln!(

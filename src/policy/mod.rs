@@ -55,7 +55,7 @@ mod trie;
 mod update;
 mod versions;
 
-pub use device::{DeviceChoice, FoundDevice, Hardware};
+pub use device::{libtorch, DeviceChoice, FoundDevice, Hardware, Libtorch};
 pub use encode::EncoderDescription;
 pub use error::{FileFault, ModelFault, PolicyError, RowFault, Unanswered, UpdateFault};
 pub use generate::weigh::ChoiceScores;
@@ -64,7 +64,7 @@ pub use model::adapter::is_adapter_folder as is_adapter;
 pub use model::description::Description;
 pub use model::export::{export, ExportKind};
 pub use model::saved::MOMENTS;
-pub use remote::Answered;
+pub use remote::{look, Answered, ServerStatus};
 pub use room::{adapters, available, parameters, unfit, LEARNING, PLAYING};
 pub use settings::{
     Act, Base, Dtype, EncoderModel, Head, LoadModel, LoraSettings, ModelSettings, NewKind, NewModel, RemoteModel, Sampling, ServeSettings,

@@ -281,9 +281,9 @@ impl VersionedModel {
         self.versions.iter().map(|(version, _)| *version).collect()
     }
 
-    /// Whether a server can generate for it: with an adapter, of a model that other programs can read.
+    /// Whether a server can generate for it: with an adapter without a head, of a model that other programs can read.
     pub fn can_be_served(&self) -> bool {
-        self.start.adapter().is_some() && self.base.is_some()
+        self.start.adapter().is_some() && self.base.is_some() && !self.values()
     }
 
     /// Writes the adapter of a version that is still kept, for a server to load: into a folder in `root` that is called after what is in it, so

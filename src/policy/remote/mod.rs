@@ -9,6 +9,7 @@
 
 mod api;
 mod chat;
+mod look;
 mod pool;
 mod rank;
 mod ranked;
@@ -19,6 +20,7 @@ mod sglang;
 mod ticket;
 mod vllm;
 
+pub use look::{look, ServerStatus};
 pub use served::{Exported, ExportedAdapter, GenerationServer};
 pub use ticket::Answered;
 

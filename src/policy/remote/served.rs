@@ -94,6 +94,7 @@ impl GenerationServer {
         let folder = format!("flow-lent-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
         let adapters = Adapters { root: std::env::temp_dir().join(folder), passing: true, known: BTreeMap::new() };
         let (addresses, sglang) = settings.addresses().ok_or_else(|| PolicyError::model(name, ModelFault::NoServers))?;
+        let addresses = named_servers()?.unwrap_or(addresses);
         let api = api::of(sglang);
         let replica =
             |address: &String| Ok(Replica::new(Server::new(name, &api.base(address), &settings.server)?, settings.server.parallel));
@@ -203,6 +204,20 @@ impl GenerationServer {
         let adapter = fleet.ready(version, lend)?;
         fleet.send(fleet.writing(request.clone(), sampling.clone(), &adapter, ticket));
         Ok(())
+    }
+}
+
+/// The addresses that the environment variable `FLOW_SERVERS` names in place of the pipeline's, separated by commas: a scheduler says where servers run
+/// after the pipeline was written, and again when a run is resumed.
+///
+/// # Errors
+/// [`PolicyError::Environment`] if something in it is no address.
+fn named_servers() -> Result<Option<Vec<String>>, PolicyError> {
+    let Some(named) = std::env::var("FLOW_SERVERS").ok().filter(|named| !named.trim().is_empty()) else { return Ok(None) };
+    let addresses: Vec<String> = named.split(',').map(|address| address.trim().to_owned()).collect();
+    match addresses.iter().find(|address| address.strip_prefix("http://").is_none_or(str::is_empty)) {
+        Some(wrong) => Err(PolicyError::Environment(format!("FLOW_SERVERS: `{wrong}` is no address such as http://10.0.0.1:8000"))),
+        None => Ok(Some(addresses)),
     }
 }
 

@@ -100,7 +100,12 @@ fn speed() {
         let policy = Policy::start(&models, &[], 3, threads).unwrap();
         let mut random = Random::new(5);
         let choices: Vec<Vec<u32>> = (10..14).map(|token| vec![token, END]).collect();
-        let request = |_| Request { prompt: (0..48).map(|_| 2 + random.below(250) as u32).collect(), seed: 1, choices: choices.clone() };
+        let request = |_| Request {
+            prompt: (0..48).map(|_| 2 + random.below(250) as u32).collect(),
+            seed: 1,
+            choices: choices.clone(),
+            ..Request::default()
+        };
         let requests: Vec<_> = (0..512).map(request).collect();
         let rate = |work: &mut dyn FnMut()| {
             work();
