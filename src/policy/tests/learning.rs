@@ -90,6 +90,27 @@ fn a_diverged_model_is_told_as_one() {
     }
 }
 
+/// With a text that ends answers each is what it was without, up to the token that completes the text.
+#[test]
+fn a_text_ends_an_answer() {
+    let models = BTreeMap::from([("actor".to_string(), ModelSettings::New(NewModel { tokens: TokenKind::Bytes, ..Default::default() }))]);
+    let policy = Policy::start(&models, &[], 3, 2).unwrap();
+    let tokenizer = policy.tokenizer("actor").unwrap();
+    let requests: Vec<Request> =
+        (0..20).map(|seed| Request { prompt: vec![74, 75], seed: crate::seed::mix(seed, 1), ..Request::default() }).collect();
+    let whole = policy.generate("actor", 0, requests.clone(), Sampling { max_tokens: 12, ..Sampling::default() }).unwrap();
+    // What the sixth byte of an answer says, which others may say, too.
+    let stop = whole.iter().map(|reply| tokenizer.decode(&reply.tokens[5.min(reply.tokens.len() - 1)..][..1])).find(|text| text.is_ascii() && !text.is_empty());
+    let stop = vec![stop.unwrap()];
+    let ended = policy.generate("actor", 0, requests, Sampling { max_tokens: 12, stop: stop.clone(), ..Sampling::default() }).unwrap();
+    let has = |tokens: &[u32]| tokenizer.decode(tokens).contains(&stop[0]);
+    for (whole, ended) in whole.iter().zip(&ended) {
+        let first = (1..=whole.tokens.len()).find(|&count| has(&whole.tokens[..count])).unwrap_or(whole.tokens.len());
+        assert_eq!((&ended.tokens[..], &ended.logprobs[..]), (&whole.tokens[..first], &whole.logprobs[..first]));
+    }
+    assert!(ended.iter().any(|reply| reply.tokens.len() < 12 && has(&reply.tokens)));
+}
+
 /// Figures for the documentation: `cargo test --release --lib policy -- --ignored --nocapture`.
 #[test]
 #[ignore = "measures"]
