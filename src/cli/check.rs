@@ -11,7 +11,7 @@ use super::show_prompt::prompts;
 use crate::env::process::{ProcessError, ProcessSettings};
 use crate::env::EnvError;
 use crate::pipeline::{Pipeline, Role};
-use crate::policy::{instructions, is_adapter, DeviceChoice, FoundDevice};
+use crate::policy::{is_adapter, DeviceChoice, FoundDevice};
 use crate::printable::printable;
 use crate::{ops, pipeline};
 use clap::Args;
@@ -29,7 +29,6 @@ fn summary(path: &Path, pipeline: &Pipeline, device: &FoundDevice) -> String {
     );
     if let Some(promise) = Promise::of(pipeline) {
         let place = device.to_string();
-        let place = if place == "cpu" { format!("cpu ({})", instructions()) } else { place };
         text.push_str(&format!("  models are computed on {}\n  {}\n", printable(&place), promise.text(&place)));
     }
     for o in pipeline::overlaps(pipeline).iter().filter(|o| o.staleness > 0) {

@@ -74,7 +74,7 @@ pub type TemplateVariables = std::collections::BTreeMap<String, Value>;
 
 /// Servers that generate for a model which learns here. They hold the same base, and load the adapter of each version that is asked for. Each
 /// proves each version by the log-probabilities of one prompt, which the learner computes as well. Name them by `vllm` or by `sglang`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct ServeSettings {
     /// One server with vLLM's API, as `http://127.0.0.1:8000/v1`: another way to write `vllm: ["http://127.0.0.1:8000/v1"]`.
@@ -99,10 +99,10 @@ pub struct ServeSettings {
     pub tempered: bool,
     /// The largest mean difference, in nats, between a server's log-probabilities of the prompt that proves a version and the learner's. A server
     /// above it is left out, and the run ends when none is left. The figure `gap_HOST:PORT` of the node that plays says how large it is: some 1e-5
-    /// where both compute in f32, some 1e-2 in bf16. A smaller bound than the default of 0.25, which finds another base model, also finds other adapters.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// where both compute in f32. The default finds another base model, a smaller bound also another adapter.
+    #[serde(default = "max_gap")]
     #[schemars(range(min = 0.0))]
-    pub max_gap: Option<f64>,
+    pub max_gap: f64,
 }
 
 impl ServeSettings {
@@ -115,13 +115,11 @@ impl ServeSettings {
             _ => None,
         }
     }
-
-    /// See `max_gap`.
-    pub fn largest_gap(&self) -> f64 {
-        self.max_gap.unwrap_or(0.25)
-    }
 }
 
+fn max_gap() -> f64 {
+    0.25
+}
 fn timeout() -> f64 {
     60.0
 }

@@ -231,9 +231,9 @@ impl Policy {
         served.begin(version, request, sampling, to, |root, probe| self.lend(model, version, root, probe))
     }
 
-    /// How far each server that generates for `model` is from it: its host and port, and the mean difference of log-probabilities, in nats.
-    pub fn gaps(&self, model: &str) -> Vec<(String, f64)> {
-        self.served.get(model).map(GenerationServer::gaps).unwrap_or_default()
+    /// Figures of the servers that generate for `model`, by name.
+    pub fn server_figures(&self, model: &str) -> Vec<(String, f64)> {
+        self.served.get(model).map(GenerationServer::figures).unwrap_or_default()
     }
 
     /// Writes the adapter of a version into a folder in `root`, and weighs the tokens of `probe` with it, from the second one on.

@@ -244,9 +244,9 @@ impl Player {
         reply.map(response).map_err(|fault| unanswered(&fault))
     }
 
-    /// How far the servers that generate for the agent's model are from it, in nats, each by its host and port.
-    pub fn gaps(&self) -> Vec<(String, f64)> {
-        self.policy.gaps(&self.play.agent.model)
+    /// Figures of the servers that generate for the agent's model, by name.
+    pub fn server_figures(&self) -> Vec<(String, f64)> {
+        self.policy.server_figures(&self.play.agent.model)
     }
 
     /// The responses, by the policy with the weights that each episode began with, or by the expert. An episode that can't be answered has a

@@ -383,7 +383,7 @@ impl Sampler {
         }
         self.summary.failed += over.len();
         self.summary.retried = self.retries.retried;
-        self.summary.gaps.extend(self.player.gaps());
+        self.summary.servers.extend(self.player.server_figures());
         if self.retries.too_many() {
             let RetryPolicy { tries, max_failed } = self.player.play().retry;
             let error = TooManyFailed { failed: self.failed(), episodes: self.summary.episodes, tries, max_failed };

@@ -283,18 +283,65 @@ fn many_servers_give_the_rows_of_one() {
 fn a_server_that_dies_is_left_out_and_rejoins_after_a_proof() {
     let folder = tempfile::tempdir().unwrap();
     let here = trained(folder.path(), "here", &learns("", "constrained").replace("iterations: 3", "iterations: 6"), &[]);
+    let six = |serve: &str| {
+        learns(serve, "constrained").replace("iterations: 3", "iterations: 6").replace("tries: 1 }", "tries: 1, max_failed: 0 }")
+    };
     for (name, to) in [("dies", usize::MAX), ("rejoins", 14)] {
         let machines = [Machine::default(), Machine { gone: Some((8, to)), ..Machine::default() }];
         let servers = machines.each_ref().map(start);
-        let serve = many(&servers.each_ref(), "");
-        // Its own pace would be over before the server is asked again.
-        let slow =
-            learns(&serve, "constrained").replace("iterations: 3", "iterations: 6").replace("tries: 1 }", "tries: 1, max_failed: 0 }");
-        let run = trained(folder.path(), name, &slow, &[]);
+        let run = trained(folder.path(), name, &six(&many(&servers.each_ref(), "")), &[]);
         assert_eq!(ask(&run, PLAYED), ask(&here, PLAYED), "{name}");
         let loads = machines[1].loads().len();
         assert!(loads < 6, "{name}: {loads}");
     }
+    // One alone is waited for, and is told its adapters again.
+    let machine = Machine { gone: Some((12, 15)), ..Machine::default() };
+    let server = start(&machine);
+    let run = trained(folder.path(), "alone", &six(&many(&[&server], "")), &[]);
+    assert_eq!(ask(&run, PLAYED), ask(&here, PLAYED), "alone");
+    assert!(machine.loads().len() > 6, "{}", machine.loads().len());
+}
+
+#[test]
+fn a_scheduler_says_where_servers_are_and_a_manifest_what_is_promised() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = Machine::default();
+    let server = start(&machine);
+    let written = pipeline(folder.path(), &learns(", serve: { vllm: [\"http://127.0.0.1:1\"], tries: 1 }", "free"));
+    let run = folder.path().join("elsewhere");
+    done(flow().arg("run").arg(&written).arg("--out").arg(&run).env("FLOW_SERVERS", &server.url));
+    assert_eq!(machine.loads().len(), 3);
+    let manifest = std::fs::read_to_string(run.join("manifest.json")).unwrap();
+    assert!(manifest.contains("L1: servers generate"), "{manifest}");
+    assert!(done(flow().arg("show").arg(&run)).contains("L1: servers generate: rows are exactly what was sampled"));
+    let message = fails(flow().arg("run").arg(&written).env("FLOW_SERVERS", "10.0.0.1:8000"));
+    assert!(message.contains("FLOW_SERVERS: `10.0.0.1:8000` is no address"), "{message}");
+}
+
+#[test]
+fn a_machine_is_looked_at() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(|_, path, _| match path {
+        "/health" => Said::status(200, ""),
+        "/version" => Said::ok(json!({ "version": "0.32.0" })),
+        "/v1/models" => Said::ok(json!({ "data": [{ "id": "base" }] })),
+        "/v1/load_lora_adapter" => Said::status(400, "no name"),
+        _ => Said::status(404, "Not Found"),
+    });
+    let written = pipeline(folder.path(), &learns(&at(&server), "free"));
+    let found: Value = serde_json::from_str(&done(flow().arg("doctor").arg(&written).args(["--format", "json"]))).unwrap();
+    let named = |name: &str| found.as_array().unwrap().iter().find(|finding| finding["name"] == name).unwrap().clone();
+    assert_eq!(named("server")["found"], format!("{} 0.32.0, serves base", server.url));
+    assert!(["good", "slow"].contains(&named("processor")["state"].as_str().unwrap()));
+    for name in ["flow", "memory", "device", "libtorch", "DuckDB", "Python", "worlds"] {
+        assert!(!named(name)["found"].as_str().unwrap().is_empty(), "{found}");
+    }
+    let output = flow().args(["doctor", "http://127.0.0.1:1"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.code() == Some(1) && text.contains("wrong  server     http://127.0.0.1:1") && text.contains("no answer"),
+        "{text}"
+    );
 }
 
 #[test]

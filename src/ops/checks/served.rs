@@ -12,7 +12,8 @@ use serde_json::Value;
 pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     let mut mistakes = Vec::new();
     for (name, model) in pipeline.models.iter().filter(|(_, model)| model["serve"].is_object()) {
-        let serve = ServeSettings::deserialize(&model["serve"]).unwrap_or_default();
+        // What isn't in its form is reported as that.
+        let Ok(serve) = ServeSettings::deserialize(&model["serve"]) else { continue };
         if let Some((message, help)) = fault(name, model, &serve) {
             let at = ["models", name, "serve"].map(String::from).to_vec();
             mistakes.push(Wrong { at, message, help: None }.help(help));

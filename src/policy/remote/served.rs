@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// An adapter that was written for servers.
 pub struct ExportedAdapter {
@@ -69,6 +69,8 @@ struct Adapters {
     passing: bool,
     /// Those that may still be requested, by version.
     known: BTreeMap<u64, Arc<Adapter>>,
+    /// How long it took to write the newest one, and until the servers had it.
+    seconds: Option<f64>,
 }
 
 /// A request on its way to a server.
@@ -92,7 +94,7 @@ impl GenerationServer {
     pub fn new(name: &str, settings: &ServeSettings, tokenizer: Arc<Tokenizer>, sizes: Sizes) -> Result<GenerationServer, PolicyError> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let folder = format!("flow-lent-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
-        let adapters = Adapters { root: std::env::temp_dir().join(folder), passing: true, known: BTreeMap::new() };
+        let adapters = Adapters { root: std::env::temp_dir().join(folder), passing: true, known: BTreeMap::new(), seconds: None };
         let (addresses, sglang) = settings.addresses().ok_or_else(|| PolicyError::model(name, ModelFault::NoServers))?;
         let addresses = named_servers()?.unwrap_or(addresses);
         let api = api::of(sglang);
@@ -109,7 +111,7 @@ impl GenerationServer {
             sizes,
             probe,
             tries: settings.server.tries,
-            max_gap: settings.largest_gap(),
+            max_gap: settings.max_gap,
             adapters: Mutex::new(adapters),
             ended: Mutex::default(),
         };
@@ -118,7 +120,7 @@ impl GenerationServer {
 
     /// From now on adapters lie in `root`.
     pub fn lend_in(&self, root: &Path) {
-        *self.fleet.adapters.lock() = Adapters { root: root.into(), passing: false, known: BTreeMap::new() };
+        *self.fleet.adapters.lock() = Adapters { root: root.into(), passing: false, known: BTreeMap::new(), seconds: None };
     }
 
     /// Forgets what the servers have loaded, so that adapters are sent again.
@@ -127,10 +129,12 @@ impl GenerationServer {
         self.fleet.replicas.iter().for_each(Replica::forget);
     }
 
-    /// How far each server that has proved an adapter is from the learner: its host, and the mean difference of log-probabilities, in nats.
-    pub fn gaps(&self) -> Vec<(String, f64)> {
+    /// Figures of the servers that take part: how far each is from the learner, as the mean difference of log-probabilities in nats (`gap_HOST:PORT`), and
+    /// the seconds that it took until all had the newest adapter (`adapter_seconds`).
+    pub fn figures(&self) -> Vec<(String, f64)> {
         let replicas = self.fleet.replicas.iter().filter(|replica| replica.present());
-        replicas.filter_map(|replica| Some((replica.server.host().to_owned(), replica.gap()?))).collect()
+        let gaps = replicas.filter_map(|replica| Some((format!("gap_{}", replica.server.host()), replica.gap()?)));
+        gaps.chain(self.fleet.adapters.lock().seconds.map(|seconds| ("adapter_seconds".into(), seconds))).collect()
     }
 
     /// Answers `requests` with the adapter of `version`, which `lend` writes into a folder, and weighs a prompt with, where the servers don't have it
@@ -238,6 +242,7 @@ impl Fleet {
         if let Some(adapter) = adapters.known.get(&version) {
             return Ok(adapter.clone());
         }
+        let start = Instant::now();
         let (ExportedAdapter { name, versions }, expected) = lend(&adapters.root, &self.probe)?;
         self.take_back(&mut adapters, &versions);
         let folder = adapters.root.join(&name);
@@ -257,6 +262,7 @@ impl Fleet {
             return Err(self.none_left());
         }
         adapters.known.insert(version, adapter.clone());
+        adapters.seconds = Some(start.elapsed().as_secs_f64());
         Ok(adapter)
     }
 
@@ -378,7 +384,8 @@ impl Fleet {
             if attempt > 0 {
                 std::thread::sleep(PAUSE * 2u32.saturating_pow(attempt - 1).min(16));
             }
-            self.replicas.iter().filter(|replica| replica.claim()).for_each(|replica| self.prove_all(replica));
+            let lacks = |replica: &&Replica| replica.claim() || replica.present() && !replica.has(&job.adapter.name);
+            self.replicas.iter().filter(lacks).for_each(|replica| self.prove_all(replica, Some(&job.adapter)));
             if self.place(job).is_some() {
                 return Ok(());
             }
@@ -392,15 +399,15 @@ impl Fleet {
     fn ask_back(self: &Arc<Fleet>) {
         for i in (0..self.replicas.len()).filter(|&i| self.replicas[i].claim()) {
             let fleet = self.clone();
-            let prove = move || fleet.prove_all(&fleet.replicas[i]);
+            let prove = move || fleet.prove_all(&fleet.replicas[i], None);
             drop(std::thread::Builder::new().name("policy-server".into()).spawn(prove));
         }
     }
 
-    /// Has a server prove all adapters that may be requested.
-    fn prove_all(&self, replica: &Replica) {
-        let adapters: Vec<Arc<Adapter>> = self.adapters.lock().known.values().cloned().collect();
-        let adapters: Vec<&Adapter> = adapters.iter().map(|adapter| &**adapter).collect();
+    /// Has a server prove all adapters that may be requested, and that of a job.
+    fn prove_all(&self, replica: &Replica, own: Option<&Arc<Adapter>>) {
+        let known: Vec<Arc<Adapter>> = self.adapters.lock().known.values().cloned().collect();
+        let adapters: Vec<&Adapter> = known.iter().chain(own).map(|adapter| &**adapter).collect();
         if replica.server.healthy() {
             replica.prove(self.api, &adapters, &self.probe, self.max_gap);
         } else if let Some(why) = replica.why() {

@@ -100,7 +100,10 @@ fn a_text_ends_an_answer() {
         (0..20).map(|seed| Request { prompt: vec![74, 75], seed: crate::seed::mix(seed, 1), ..Request::default() }).collect();
     let whole = policy.generate("actor", 0, requests.clone(), Sampling { max_tokens: 12, ..Sampling::default() }).unwrap();
     // What the sixth byte of an answer says, which others may say, too.
-    let stop = whole.iter().map(|reply| tokenizer.decode(&reply.tokens[5.min(reply.tokens.len() - 1)..][..1])).find(|text| text.is_ascii() && !text.is_empty());
+    let stop = whole
+        .iter()
+        .map(|reply| tokenizer.decode(&reply.tokens[5.min(reply.tokens.len() - 1)..][..1]))
+        .find(|text| text.is_ascii() && !text.is_empty());
     let stop = vec![stop.unwrap()];
     let ended = policy.generate("actor", 0, requests, Sampling { max_tokens: 12, stop: stop.clone(), ..Sampling::default() }).unwrap();
     let has = |tokens: &[u32]| tokenizer.decode(tokens).contains(&stop[0]);
