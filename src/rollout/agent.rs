@@ -112,6 +112,19 @@ pub struct Agent {
     #[serde(default)]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_p: f64,
+    /// Makes tokens that the prompt or the answer has less likely, with `decode: free`, or where it reflects: divides logits above 0 by this, and multiplies
+    /// others by it; 1 changes nothing. Penalties change what is drawn from; what is recorded stays the log-probability under the model.
+    #[serde(default = "all")]
+    #[schemars(range(min = 0.01, max = 2.0))]
+    pub repetition_penalty: f64,
+    /// Lowers the logit of a token that the answer has by this, likewise.
+    #[serde(default)]
+    #[schemars(range(min = -2.0, max = 2.0))]
+    pub presence_penalty: f64,
+    /// The same for each time that the answer has it.
+    #[serde(default)]
+    #[schemars(range(min = -2.0, max = 2.0))]
+    pub frequency_penalty: f64,
     /// Texts that end an answer, as `["</action>"]`: with `decode: free`, or where it reflects. The answer keeps the text, and its tokens up to the one that
     /// completes it.
     #[serde(default)]
@@ -157,6 +170,9 @@ impl Agent {
             top_p: self.top_p,
             top_k: self.top_k,
             min_p: self.min_p,
+            repetition_penalty: self.repetition_penalty,
+            presence_penalty: self.presence_penalty,
+            frequency_penalty: self.frequency_penalty,
             stop: self.stop.clone(),
             max_tokens: self.max_tokens,
         }

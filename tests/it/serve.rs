@@ -382,7 +382,7 @@ fn what_a_server_cannot_generate_for_is_refused() {
     let output = check(&learns(serve, "free").replace("lora: { rank: 4 }", "lora: { rank: 4 }, head: value"));
     assert!(output.contains("`modules_to_save`"), "{output}");
     let cut = learns(", serve: { vllm: [\"http://a:2\"], tempered: true }", "free").replace("max_tokens: 6", "max_tokens: 6, top_p: 0.9");
-    assert!(check(&cut).contains("among the tokens that `top_p` leaves"));
+    assert!(check(&cut).contains("of what `top_p` makes of the model"));
     let warm = learns(", serve: { sglang: [\"http://a:2\"] }", "free").replace("max_tokens: 6", "max_tokens: 6, temperature: 0.7");
     done(flow().arg("check").arg(pipeline(folder.path(), &warm)));
     assert!(check(&learns("", "constrained").replace("max_tokens: 6", "max_tokens: 6, stop: [x]")).contains("no text ends it before"));

@@ -55,19 +55,27 @@ fn unlike(node: &Node, model: &str, serve: &ServeSettings) -> Option<Wrong> {
     let agent = &with["agent"];
     // Where actions are ranked the draw is made here; an expert's rows have no draw.
     let written = is(node, Role::Reflects) || is(node, Role::Plays) && agent["decode"] == "free";
-    if !written || with["actor"] == "expert" || !serve.sglang.is_empty() {
+    if !written || with["actor"] == "expert" {
         return None;
     }
-    if serve.tempered {
-        let cuts = |key: &&str| agent[*key].as_f64().is_some_and(|value| value != if *key == "top_p" { 1.0 } else { 0.0 });
-        let key = ["top_p", "top_k", "min_p"].into_iter().find(cuts)?;
+    let set = |key: &&str| {
+        let neutral = if ["top_p", "repetition_penalty"].contains(key) { 1.0 } else { 0.0 };
+        agent[*key].as_f64().is_some_and(|value| value != neutral)
+    };
+    let changes = |keys: &[&'static str], who: &str| {
+        let key = keys.iter().copied().find(set)?;
         let message = format!(
-            "with `tempered` vLLM tells log-probabilities among the tokens that `{key}` leaves, and an update computes them among all: `{}`",
+            "{who} tells log-probabilities of what `{key}` makes of the model, and an update computes those of the model: `{}`",
             node.id
         );
-        return Some(
-            Wrong::in_node(node, &["with", "agent", key], message).help("leave it out, or `tempered`, and sample at temperature 1"),
-        );
+        Some(Wrong::in_node(node, &["with", "agent", key], message).help("leave it out"))
+    };
+    const PENALTIES: [&str; 3] = ["repetition_penalty", "presence_penalty", "frequency_penalty"];
+    if !serve.sglang.is_empty() {
+        return changes(&PENALTIES, "SGLang");
+    }
+    if serve.tempered {
+        return changes(&[&["top_p", "top_k", "min_p"], &PENALTIES[..]].concat(), "with `tempered` vLLM");
     }
     let temperature =
         with["temperature"].as_f64().or(agent["temperature"].as_f64()).filter(|temperature| ![0.0, 1.0].contains(temperature))?;

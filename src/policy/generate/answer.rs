@@ -1,6 +1,7 @@
 //! An answer in the making: what was written, what may come next, and when it is over.
 
-use super::sample::{draw, draw_row};
+use super::penalties::Said;
+use super::sample::{draw, draw_row, recorded, recorded_row};
 use super::stops::Stops;
 use crate::policy::choices::ChoiceConstraint;
 use crate::policy::model::Net;
@@ -32,6 +33,8 @@ pub struct PartialAnswer<'a> {
     ends: &'a [u32],
     /// The texts that end it.
     stops: Stops<'a>,
+    /// What may make tokens less likely; nothing where decoding isn't free.
+    pub said: Option<Said>,
 }
 
 impl<'a> PartialAnswer<'a> {
@@ -61,6 +64,7 @@ impl<'a> PartialAnswer<'a> {
             reply: Reply::default(),
             limit,
             ends: &net.ends,
+            said: (request.choices.is_empty() && sampling.penalises()).then(|| Said::new(&request.prompt, sampling)),
             stops,
             done: limit == 0,
         };
@@ -92,12 +96,26 @@ impl<'a> PartialAnswer<'a> {
 
     /// Writes the next token, drawn from `logits` (one a token of the vocabulary), and whatever is certain after it.
     pub fn next(&mut self, logits: &[f32], sampling: &Sampling) {
-        self.step(|allowed, unit| draw(logits, allowed, sampling, unit));
+        let changed = self.said.as_ref().and_then(|said| said.changed(logits, sampling));
+        self.step(|allowed, unit| match &changed {
+            None => draw(logits, allowed, sampling, unit),
+            Some(changed) => {
+                let (token, _) = draw(changed, allowed, sampling, unit);
+                (token, recorded(logits, sampling, token))
+            }
+        });
     }
 
     /// The same of logits that were computed row by row.
     pub fn next_of(&mut self, isa: Isa, logits: &[f32], sampling: &Sampling) {
-        self.step(|allowed, unit| draw_row(isa, logits, allowed, sampling, unit));
+        let changed = self.said.as_ref().and_then(|said| said.changed(logits, sampling));
+        self.step(|allowed, unit| match &changed {
+            None => draw_row(isa, logits, allowed, sampling, unit),
+            Some(changed) => {
+                let (token, _) = draw_row(isa, changed, allowed, sampling, unit);
+                (token, recorded_row(isa, logits, sampling, token))
+            }
+        });
     }
 
     /// Writes the next token, which `draw` draws among those allowed with a uniform number, and whatever is certain after it.
@@ -122,6 +140,7 @@ impl<'a> PartialAnswer<'a> {
     /// Writes the next token, as it was drawn, and whatever is certain after it.
     pub fn take(&mut self, token: u32, logprob: f32) {
         self.write(token, logprob);
+        self.said.iter_mut().for_each(|said| said.say(token));
         match &mut self.constraint {
             None => {
                 let tokens = &self.reply.tokens;

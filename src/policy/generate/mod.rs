@@ -6,6 +6,7 @@ mod answer;
 mod decode;
 mod drawing;
 mod page_cache;
+mod penalties;
 mod read;
 mod rows;
 mod sample;
@@ -248,10 +249,17 @@ mod tests {
     fn answers_are_drawn_alike_wherever_their_logits_lie() {
         let (net, mut random) = (net(), Random::new(5));
         let requests = turns().remove(0);
-        let sampling = Sampling { max_tokens: 6, temperature: 0.8, top_p: 0.95, ..Default::default() };
+        for penalty in [1.0, 1.3] {
+            drawn_alike(&net, &requests, &mut random, penalty);
+        }
+    }
+
+    fn drawn_alike(net: &Net, requests: &[Request], random: &mut Random, repetition_penalty: f64) {
+        let penalties = Sampling { repetition_penalty, presence_penalty: repetition_penalty - 1.0, ..Default::default() };
+        let sampling = Sampling { max_tokens: 6, temperature: 0.8, top_p: 0.95, ..penalties };
         let tokenizer = Tokenizer::bytes();
         let stops = Stops { texts: &[], tokenizer: &tokenizer };
-        let begun = |(i, request)| PartialAnswer::new(request, i, (&sampling, stops), &net).unwrap();
+        let begun = |(i, request)| PartialAnswer::new(request, i, (&sampling, stops), net).unwrap();
         let mut here: Vec<PartialAnswer> = requests.iter().enumerate().map(begun).collect();
         let mut there = here.clone();
         for _ in 0..4 {

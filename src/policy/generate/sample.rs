@@ -37,6 +37,21 @@ pub fn draw(logits: &[f32], allowed: Option<&[u32]>, sampling: &Sampling, unit: 
     (token(chosen), logprob(chosen))
 }
 
+/// The log-probability of `token` among all, as [`draw`] records it.
+pub fn recorded(logits: &[f32], sampling: &Sampling, token: u32) -> f32 {
+    let scaled = |logit: f32| f64::from(logit) / sampling.divisor();
+    let best = logits.iter().map(|&logit| scaled(logit)).fold(f64::NEG_INFINITY, f64::max);
+    let total: f64 = logits.iter().map(|&logit| (scaled(logit) - best).exp()).sum();
+    (scaled(logits[token as usize]) - best - total.ln()) as f32
+}
+
+/// The same as [`draw_row`] records it.
+pub fn recorded_row(isa: Isa, logits: &[f32], sampling: &Sampling, token: u32) -> f32 {
+    let temperature = sampling.divisor() as f32;
+    let (_, mass) = masses(isa, logits, temperature);
+    logprob(logits[token as usize], temperature, mass)
+}
+
 /// As [`draw`], with exponentials in f32 and the sums that learning has: see [`crate::policy::engine::head`]. What is recorded has the bits that
 /// learning computes.
 pub fn draw_row(isa: Isa, logits: &[f32], allowed: Option<&[u32]>, sampling: &Sampling, unit: f64) -> (u32, f32) {
@@ -220,6 +235,10 @@ mod tests {
                         token == other && (logprob - other_logprob).abs() < 1e-5,
                         "{sampling:?}: {token} {logprob}, {other} {other_logprob}"
                     );
+                    if allowed.is_none() {
+                        let again = (recorded(&logits, &sampling, token), recorded_row(Isa::chosen(), &logits, &sampling, token));
+                        assert_eq!(again, (logprob, other_logprob));
+                    }
                 }
             }
         }

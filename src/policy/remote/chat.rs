@@ -14,8 +14,8 @@ pub fn answer(running: &RunningModel, request: &Request, sampling: &Sampling) ->
         "messages": running.tokenizer.messages(&request.prompt),
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
-        "presence_penalty": 0.0,
-        "frequency_penalty": 0.0,
+        "presence_penalty": sampling.presence_penalty,
+        "frequency_penalty": sampling.frequency_penalty,
         "max_tokens": sampling.max_tokens,
         // As large as every server reads it.
         "seed": request.seed >> 33,
@@ -55,9 +55,9 @@ fn extensions(running: &RunningModel, sampling: &Sampling) -> Vec<Extension> {
     let mut all = vec![
         ("top_k", top_k, sampling.top_k > 0),
         ("min_p", json!(sampling.min_p), sampling.min_p > 0.0),
-        ("repetition_penalty", json!(1.0), false),
+        ("repetition_penalty", json!(sampling.repetition_penalty), sampling.repetition_penalty != 1.0),
         // As llama.cpp calls it.
-        ("repeat_penalty", json!(1.0), false),
+        ("repeat_penalty", json!(sampling.repetition_penalty), false),
     ];
     if !sampling.stop.is_empty() {
         // The text that ends an answer is a part of it, as with a model here.

@@ -41,6 +41,8 @@ struct ReplicaState {
     proved: BTreeSet<String>,
     /// The mean difference of its newest proof.
     gap: Option<f64>,
+    /// When it last proved something.
+    proof: Option<Instant>,
 }
 
 /// Why a server takes no part, and when it is asked again.
@@ -90,10 +92,15 @@ impl Replica {
 
     /// Leaves it out, and says so the first time.
     pub fn leave_out(&self, why: ModelFault) {
+        let pause = self.state.lock().away.as_ref().map_or(AWAY, |away| (away.pause * 2).min(LONGEST_AWAY));
+        self.away(why, pause);
+    }
+
+    fn away(&self, why: ModelFault, pause: Duration) {
         let mut state = self.state.lock();
         state.proved.clear();
-        let pause = state.away.as_ref().map_or(AWAY, |away| (away.pause * 2).min(LONGEST_AWAY));
-        let first = state.away.replace(Away { why: why.clone(), again: Instant::now() + pause, pause }).is_none();
+        let again = Instant::now() + pause;
+        let first = state.away.replace(Away { why: why.clone(), again, pause: pause.max(AWAY) }).is_none();
         drop(state);
         if first {
             eprintln!("warning: the server {} is left out: {}", self.server.host(), printable(&why.to_string()));
@@ -108,7 +115,9 @@ impl Replica {
             if let Err(why) = self.proves(api, adapter, probe, max_gap) {
                 return self.leave_out(why);
             }
-            self.state.lock().proved.insert(adapter.name.clone());
+            let mut state = self.state.lock();
+            state.proved.insert(adapter.name.clone());
+            state.proof = Some(Instant::now());
         }
         if self.state.lock().away.take().is_some() {
             eprintln!("note: the server {} has proved itself and takes part again", self.server.host());
@@ -153,10 +162,18 @@ impl Replica {
         }
     }
 
-    /// Insists that it is there, after a request found it gone or late.
-    pub fn check(&self, failure: &FailedAttempt) {
-        if failure.lost() && self.present() && !self.server.healthy() {
-            self.leave_out(ModelFault::Server { what: failure.trouble.text() });
+    /// What a failure of a request that was sent at `sent` says of it. One that it refuses has it prove itself again at once: it may have begun
+    /// again, and have no adapters any more. Where a request found it gone or late it is left out unless it says that it is well.
+    pub fn failed(&self, failure: &FailedAttempt, sent: Instant) {
+        // What it was before its last proof tells nothing.
+        if !self.present() || self.state.lock().proof.is_some_and(|proof| proof > sent) {
+            return;
+        }
+        let why = ModelFault::Server { what: failure.trouble.text() };
+        if matches!(failure.trouble, ServerError::Refused(_)) {
+            self.away(why, Duration::ZERO);
+        } else if failure.lost() && !self.server.healthy() {
+            self.leave_out(why);
         }
     }
 

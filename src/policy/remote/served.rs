@@ -345,25 +345,24 @@ impl Fleet {
                 Err(error) => job.ticket.answer(Err(error)),
             };
         }
-        let call = (job.ask)(self, &job.adapter.name);
+        let (call, sent) = ((job.ask)(self, &job.adapter.name), Instant::now());
         let failure = match replica.call(&call, |response| (job.read)(self, response)) {
             Ok(reply) => return job.ticket.answer(Ok(Ok(reply))),
             Err(failure) => failure,
         };
         let pause = failure.pause(job.attempt);
         job.attempt += 1;
-        replica.check(&failure);
+        replica.failed(&failure, sent);
         if failure.lost() {
             job.late = Some(at);
-        } else if let ServerError::Refused(what) = &failure.trouble {
-            // It may have begun again, and have no adapters any more.
-            replica.leave_out(ModelFault::Server { what: what.clone() });
         }
+        // A server that refused may have proved itself since.
+        let retried = failure.again || matches!(failure.trouble, ServerError::Refused(_));
         // Going elsewhere is no further try.
         let further = job.attempt < self.tries + self.replicas.len() as u32 - 1;
         let elsewhere = self.place(&job).is_some_and(|place| place != at);
         match failure.trouble {
-            _ if further && (failure.again && job.attempt < self.tries || elsewhere || !replica.present()) => {
+            _ if further && (retried && job.attempt < self.tries || elsewhere || !replica.present()) => {
                 if replica.present() && !elsewhere {
                     std::thread::sleep(pause);
                 }

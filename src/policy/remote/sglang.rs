@@ -28,9 +28,9 @@ impl ServingApi for Sglang {
             "top_p": sampling.top_p,
             "top_k": if sampling.top_k > 0 { json!(sampling.top_k) } else { json!(-1) },
             "min_p": sampling.min_p,
-            "repetition_penalty": 1.0,
-            "presence_penalty": 0.0,
-            "frequency_penalty": 0.0,
+            "repetition_penalty": sampling.repetition_penalty,
+            "presence_penalty": sampling.presence_penalty,
+            "frequency_penalty": sampling.frequency_penalty,
             "sampling_seed": request.seed >> 33,
             "stop_token_ids": ends,
         });

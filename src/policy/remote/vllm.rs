@@ -38,10 +38,10 @@ impl ServingApi for Vllm {
             // Below 1 every server reads it as all of them.
             "top_k": if sampling.top_k > 0 { json!(sampling.top_k) } else { json!(-1) },
             "min_p": sampling.min_p,
-            // Defaults from the model's `generation_config.json`, switched off.
-            "repetition_penalty": 1.0,
-            "presence_penalty": 0.0,
-            "frequency_penalty": 0.0,
+            // Also where they are neutral, since the model's `generation_config.json` would set them.
+            "repetition_penalty": sampling.repetition_penalty,
+            "presence_penalty": sampling.presence_penalty,
+            "frequency_penalty": sampling.frequency_penalty,
             // As large as every server reads it.
             "seed": request.seed >> 33,
             "stop_token_ids": ends,
