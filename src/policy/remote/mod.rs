@@ -9,6 +9,8 @@
 
 mod api;
 mod chat;
+mod fleet;
+mod job;
 mod look;
 mod pool;
 mod rank;
