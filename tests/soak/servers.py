@@ -41,7 +41,7 @@ nodes:
   rollout:
     op: rollout
     inputs: { tasks: tasks, weights: { after: update } }
-    with: { agent: { model: actor, prompt: full, max_turns: TURNS, decode: free, max_tokens: TOKENS, stop: [".", ","] }, samples: 4, max_failed: 0 }
+    with: { agent: { model: actor, prompt: PROMPT, max_turns: TURNS, decode: free, max_tokens: TOKENS, stop: STOP }, samples: 4, max_failed: 0 }
   # The shorter an answer the better, so that there is something to learn.
   reward: { op: reward, inputs: rollout, with: { overlong: { max: 24, buffer: 24 } } }
   group: { op: group, inputs: reward, with: { by: [task] } }
@@ -116,8 +116,8 @@ class Server:
         return f"127.0.0.1:{self.port}"
 
 
-def pipeline(home, name, servers, iterations=3, settings="timeout: 60, tries: 3, max_gap: 0.001", batch=2, turns=2, tokens=16):
-    given = dict(MODEL=MODEL, ITERATIONS=iterations, SETTINGS=settings, BATCH=batch, TURNS=turns, TOKENS=tokens)
+def pipeline(home, name, servers, iterations=3, settings="timeout: 60, tries: 3, max_gap: 0.001", batch=2, turns=2, tokens=16, prompt="full", stop='[".", ","]'):
+    given = dict(MODEL=MODEL, ITERATIONS=iterations, SETTINGS=settings, BATCH=batch, TURNS=turns, TOKENS=tokens, PROMPT=prompt, STOP=stop)
     text = PIPELINE.replace("SERVERS", ", ".join(f'"{server.address}"' for server in servers))
     for key, value in given.items():
         text = text.replace(key, str(value))
@@ -271,28 +271,31 @@ def stalled(home, a, b):
 
 
 def rates(home, a, b):
-    """One turn of 32 episodes, whose tokens a bare client then asks for again: the same prompts, seeds, lengths and adapter, as many at a time."""
+    """One turn of 24 episodes, eight at a time at a server, whose tokens a bare client then asks for again: the same prompts, lengths, adapter and bound."""
+    few = "timeout: 120, tries: 3, max_gap: 0.001, parallel: 8"
     for servers in ([a], [a, b]):
         for server in servers:
             server.post("/reset_prefix_cache", {})
-        run = Run(home, f"rates-{len(servers)}", servers, iterations=1, batch=8, turns=1, tokens=24)
+        run = Run(home, f"rates-{len(servers)}", servers, iterations=1, batch=6, turns=1, tokens=32, prompt="board", stop="[]", settings=few)
         flights = []
         while run.process.poll() is None:
-            flights.append(sum(server.number("num_requests_running") + server.number("num_requests_waiting") for server in servers))
-            time.sleep(0.25)
+            flights.append([int(server.number("num_requests_running")) for server in servers])
+            time.sleep(0.5)
         run.end()
         rows = ask(run.out, "select prompt_tokens, response_tokens from rollout order by task, sample")
-        tokens, seconds = sum(len(row["response_tokens"]) for row in rows), run.figures("seconds")[0]
+        ready, whole = run.figures("adapter_seconds")[0], run.figures("seconds")[0]
+        tokens, seconds = sum(len(row["response_tokens"]) for row in rows), whole - ready
         adapter = next(path for path in (run.out / "lent").iterdir() if path.name.startswith("actor-0-"))
         asked = home / "asked.json"
-        asked.write_text(json.dumps({"servers": [s.address for s in servers], "adapter": adapter.name, "rows": rows, "parallel": 64}))
+        asked.write_text(json.dumps({"servers": [s.address for s in servers], "adapter": adapter.name, "rows": rows, "parallel": 8}))
         for server in servers:
             server.post("/reset_prefix_cache", {})
         bare = json.loads(subprocess.run([VLLM.parent / "python", "benches/servers_client.py", asked], check=True, capture_output=True, text=True).stdout)
-        busy = [flight for flight in flights if flight > 0]
-        print(f"rates: {len(servers)} server(s), {len(rows)} answers, {tokens} tokens: flow {tokens / seconds:.1f} a second ({seconds:.1f} s, adapter and proof")
-        print(f"  included), bare client {bare['tokens'] / bare['seconds']:.1f} ({bare['seconds']:.1f} s): ratio {tokens / seconds / (bare['tokens'] / bare['seconds']):.2f};")
-        print(f"  in flight through flow: {busy}", flush=True)
+        rate, peer = tokens / seconds, bare["tokens"] / bare["seconds"]
+        print(f"rates: {len(servers)} server(s), {len(rows)} answers, {tokens} tokens: flow {rate:.1f} a second ({seconds:.1f} s, and {ready:.1f} s for the adapter and its proof),")
+        print(f"  bare client {peer:.1f} ({bare['seconds']:.1f} s): ratio {rate / peer:.2f}; in flight at the servers, each half second, as vLLM's gauge shows it:")
+        print(f"  {[flight if len(servers) > 1 else flight[0] for flight in flights]}", flush=True)
+    print(f"  {load()}", flush=True)
 
 
 def main():
