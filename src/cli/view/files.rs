@@ -91,7 +91,7 @@ impl Writer<'_> {
     fn iteration(&mut self, number: usize, run: &ServedRun, iteration: u64) -> Result<()> {
         let path = |page: &str| format!("runs/{number}/{page}");
         let at = ("iteration", iteration.to_string());
-        self.put(&path("updates"), &[at.clone()], pages::updates(run, iteration))?;
+        self.put(&path("updates"), std::slice::from_ref(&at), pages::updates(run, iteration))?;
         let table = "trajectories";
         let episodes = self.put(&path("episodes"), &[at.clone(), ("table", table.into())], pages::episodes(run, iteration, table))?;
         for row in episodes["rows"].as_array().into_iter().flatten() {
