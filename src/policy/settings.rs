@@ -81,8 +81,8 @@ pub struct ServeSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = ADDRESS))]
     pub openai: Option<String>,
-    /// Servers with vLLM's API, as `["http://10.0.0.1:8000", "http://10.0.0.2:8000"]`. All calls of an episode go to one server, so that its
-    /// prefix cache is met. Where a server fails, the others answer its calls; it takes part again once it has proved itself.
+    /// Servers with vLLM's API, as `["http://10.0.0.1:8000", "http://10.0.0.2:8000"]`. The calls of an episode go to one server, so that its
+    /// prefix cache is met, unless another one has nothing to do. Where a server fails, the others answer its calls; it takes part again once it has proved itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(inner(regex(pattern = ADDRESS)))]
     pub vllm: Vec<String>,
@@ -99,7 +99,7 @@ pub struct ServeSettings {
     pub tempered: bool,
     /// The largest mean difference, in nats, between a server's log-probabilities of the prompt that proves a version and the learner's. A server
     /// above it is left out, and the run ends when none is left. The figure `gap_HOST:PORT` of the node that plays says how large it is: some 1e-5
-    /// where both compute in f32. The default finds another base model, a smaller bound also another adapter.
+    /// where both compute in f32, some 0.1 by a server in bf16. The default finds another base model, a smaller bound also another adapter.
     #[serde(default = "max_gap")]
     #[schemars(range(min = 0.0))]
     pub max_gap: f64,

@@ -3,6 +3,7 @@
 
 use super::api::{self, ServingApi};
 use super::job::Job;
+use super::pool::Pool;
 use super::replica::{Adapter, Replica};
 use super::served::{Exported, ExportedAdapter};
 use super::server::{Server, ServerError};
@@ -30,6 +31,8 @@ pub struct Fleet {
     name: String,
     pub api: &'static dyn ServingApi,
     pub replicas: Vec<Replica>,
+    /// The requests that are in flight.
+    pool: Pool,
     pub tokenizer: Arc<Tokenizer>,
     pub sizes: Sizes,
     probe: Vec<u32>,
@@ -84,13 +87,13 @@ impl Fleet {
         let (addresses, sglang) = settings.addresses().ok_or_else(|| PolicyError::model(name, ModelFault::NoServers))?;
         let addresses = named_servers()?.unwrap_or(addresses);
         let api = api::of(sglang);
-        let replica =
-            |address: &String| Ok(Replica::new(Server::new(name, &api.base(address), &settings.server)?, settings.server.parallel));
+        let replica = |address: &String| Ok(Replica::new(Server::new(name, &api.base(address), &settings.server)?));
         let mut probe = tokenizer.encode(PROBE);
         probe.truncate(PROBE_TOKENS.min(sizes.context.saturating_sub(1)));
         Ok(Fleet {
             name: name.into(),
             api,
+            pool: Pool::new(addresses.len(), settings.server.parallel),
             replicas: addresses.iter().map(replica).collect::<Result<_, PolicyError>>()?,
             tokenizer,
             sizes,
@@ -151,7 +154,10 @@ impl Fleet {
             if self.version(&name).is_some_and(|version| !versions.contains(&version)) {
                 for i in 0..self.replicas.len() {
                     let (fleet, name) = (self.clone(), name.clone());
-                    self.replicas[i].pool.push(move || fleet.replicas[i].unload(fleet.api, &name));
+                    self.pool.push(i, &[], move |_| {
+                        fleet.replicas[i].unload(fleet.api, &name);
+                        true
+                    });
                 }
                 drop(std::fs::remove_dir_all(folder.path()));
             }
@@ -179,20 +185,32 @@ impl Fleet {
         self.ask_back();
         // Where none has the adapter, whoever has time waits for one.
         let at = self.place(&job).unwrap_or(0);
+        let can = |i: &usize| *i != at && Some(*i) != job.late && self.replicas[*i].has(&job.adapter.name);
+        let others: Vec<usize> = (0..self.replicas.len()).filter(can).collect();
         let fleet = self.clone();
-        self.replicas[at].pool.push(move || fleet.work(at, job));
+        self.pool.push(at, &others, move |at| fleet.work(at, job));
     }
 
-    /// Does a job at a server that had time for it; where that takes no part any more, or fails, elsewhere.
-    fn work(self: &Arc<Fleet>, at: usize, mut job: Job) {
+    /// Does a job at a server that had time for it; where that takes no part any more, or fails, elsewhere. Whether it was for that server.
+    fn work(self: &Arc<Fleet>, at: usize, job: Job) -> bool {
         let replica = &self.replicas[at];
-        if !replica.has(&job.adapter.name) {
-            return match self.wait_for_one(&job) {
+        let had_its_time = job.late == Some(at) && self.place(&job) != Some(at);
+        if !replica.has(&job.adapter.name) || had_its_time {
+            let own = self.place(&job).is_none_or(|place| place == at);
+            match self.wait_for_one(&job) {
                 Ok(()) if self.place(&job) != Some(at) => self.send(job),
-                Ok(()) => self.work(at, job),
+                Ok(()) => return self.work(at, job),
                 Err(error) => job.ticket.answer(Err(error)),
-            };
+            }
+            return own;
         }
+        self.ask(at, job);
+        true
+    }
+
+    /// Asks a server, and goes on elsewhere where it fails.
+    fn ask(self: &Arc<Fleet>, at: usize, mut job: Job) {
+        let replica = &self.replicas[at];
         let (call, sent) = (job.question.call(self, &job.adapter.name), Instant::now());
         let failure = match replica.call(&call, |response| job.question.read(self, response)) {
             Ok(reply) => return job.ticket.answer(Ok(Ok(reply))),
@@ -210,7 +228,7 @@ impl Fleet {
         let further = job.attempt < self.tries + self.replicas.len() as u32 - 1;
         let elsewhere = self.place(&job).is_some_and(|place| place != at);
         match failure.trouble {
-            _ if further && (retried && job.attempt < self.tries || elsewhere || !replica.present()) => {
+            _ if retried && further && (job.attempt < self.tries || elsewhere || !replica.present()) => {
                 if replica.present() && !elsewhere {
                     std::thread::sleep(pause);
                 }

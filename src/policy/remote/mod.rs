@@ -72,7 +72,7 @@ impl Remote {
             strict: AtomicBool::new(false),
             ranks: AtomicBool::new(false),
         };
-        Ok(Remote { running: Arc::new(running), pool: Pool::new(settings.server.parallel) })
+        Ok(Remote { running: Arc::new(running), pool: Pool::new(1, settings.server.parallel) })
     }
 
     /// What its rows are written in.
@@ -102,13 +102,14 @@ impl Remote {
     /// Begins a free answer, which `to` will be given with `number`.
     pub fn begin(&self, request: &Request, sampling: &Sampling, (number, to): (usize, &Sender<Answered>)) {
         let (running, request, sampling, ticket) = (self.running.clone(), request.clone(), sampling.clone(), Ticket::new(number, to));
-        self.pool.push(move || {
+        self.pool.push(0, &[], move |_| {
             let answer = match chat::answer(&running, &request, &sampling) {
                 Ok(reply) => Ok(Ok(reply)),
                 Err(ServerError::Row(fault)) => Ok(Err(fault)),
                 Err(error) => Err(running.server.fault(ModelFault::Server { what: error.text() })),
             };
             ticket.answer(answer);
+            true
         });
     }
 
@@ -124,15 +125,15 @@ impl Remote {
         let (count, shared, (to, answers)) = (jobs.len(), Arc::new((jobs, ask, AtomicBool::new(false))), unbounded());
         for number in 0..count {
             let (running, shared, to) = (self.running.clone(), shared.clone(), to.clone());
-            self.pool.push(move || {
+            self.pool.push(0, &[], move |_| {
                 let (jobs, ask, gone) = &*shared;
                 // The first error is the one that is reported.
-                if gone.load(Relaxed) {
-                    return;
+                if !gone.load(Relaxed) {
+                    let answer = ask(&running, &jobs[number]);
+                    gone.fetch_or(matches!(answer, Err(ServerError::Refused(_) | ServerError::Gone(_))), Relaxed);
+                    drop(to.send((number, answer)));
                 }
-                let answer = ask(&running, &jobs[number]);
-                gone.fetch_or(matches!(answer, Err(ServerError::Refused(_) | ServerError::Gone(_))), Relaxed);
-                drop(to.send((number, answer)));
+                true
             });
         }
         drop(to);

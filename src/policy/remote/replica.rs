@@ -2,7 +2,6 @@
 //! learner's.
 
 use super::api::{Call, ServingApi};
-use super::pool::Pool;
 use super::server::{FailedAttempt, Server, ServerError};
 use crate::policy::{ModelFault, PolicyError, RowFault, Unanswered};
 use crate::printable::printable;
@@ -27,8 +26,6 @@ pub struct Adapter {
 /// One server.
 pub struct Replica {
     pub server: Server,
-    /// The requests that are in flight there.
-    pub pool: Pool,
     state: Mutex<ReplicaState>,
     /// Held by whoever has it load and prove adapters.
     proving: Mutex<()>,
@@ -53,8 +50,8 @@ struct Away {
 }
 
 impl Replica {
-    pub fn new(server: Server, parallel: usize) -> Replica {
-        Replica { server, pool: Pool::new(parallel), state: Mutex::default(), proving: Mutex::default() }
+    pub fn new(server: Server) -> Replica {
+        Replica { server, state: Mutex::default(), proving: Mutex::default() }
     }
 
     /// Whether it takes part and has proved this adapter.
