@@ -129,7 +129,7 @@ fn learns_the_same(model: &str, ranks: usize, lora: Option<LoraSettings>) {
     policies[0].save("actor", &begun).unwrap();
     let mut worst = 0f64;
     for (name, settings) in cases() {
-        policies.iter().for_each(|policy| drop(policy.load("actor", &begun).unwrap()));
+        policies.iter().for_each(|policy| assert_eq!(policy.load("actor", &begun).unwrap(), 0));
         let before = weights(&policies[0]);
         let [here, there] = policies.each_ref().map(|policy| policy.update("actor", rows.clone(), &settings).unwrap());
         let [ours, theirs] = policies.each_ref().map(weights);
