@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-python test-view view door drift worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce-lamer reproduce-empo2 reproduce-eapo reproduce-scienceworld reproduce-slea-rl reproduce-papers reproduce-smollm2 parity-models parity-webshop interop-models tensorboard bench-gpu train-env train-parity
+.PHONY: run test test-python test-view view door drift worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce-lamer reproduce-empo2 reproduce-eapo reproduce-scienceworld reproduce-slea-rl reproduce-papers reproduce-smollm2 parity-models parity-webshop interop-models tensorboard bench-gpu train-env train-parity servers
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -152,6 +152,17 @@ network: build
 # An environment that dies, hangs or answers garbage in one turn of a hundred: the run completes, each failure is a row.
 faults: build
 	python3 tests/soak/faults.py
+
+# SmolLM2 learns while two vLLM servers on this processor generate, and servers that are killed, hold another model or adapter, or stand still. Half an hour;
+# ARGS="killed stalled" does some.
+servers: build .venv-vllm/made-from
+	target/release/flow model fetch smollm2-135m-instruct
+	python3 tests/soak/servers.py $(ARGS)
+
+# A vLLM that runs on a processor: some 9 GB.
+.venv-vllm/made-from: scripts/get-vllm.sh
+	rm -rf .venv-vllm && scripts/get-vllm.sh .venv-vllm
+	cp scripts/get-vllm.sh $@
 
 # GRPO against GiGPO from one warm start: three seeds each, going on where it was left. ARGS="--jobs 2" does two runs at a time.
 compare: build

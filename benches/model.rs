@@ -51,7 +51,8 @@ fn prompts(random: &mut Random, vocab: usize, rows: usize, tokens: usize) -> Vec
 
 /// Seconds to write `tokens` tokens behind each of `prompts`, and the tokens that were written.
 fn write(policy: &Policy, model: &str, random: &mut Random, prompts: Vec<Vec<u32>>, tokens: usize) -> Result<(f64, usize), Failed> {
-    let requests = prompts.into_iter().map(|prompt| Request { prompt, seed: random.next(), choices: vec![] }).collect();
+    let requests =
+        prompts.into_iter().map(|prompt| Request { prompt, seed: random.next(), choices: vec![], ..Request::default() }).collect();
     let sampling = Sampling { temperature: TEMPERATURE, max_tokens: tokens, ..Sampling::default() };
     let start = Clock::start();
     let replies = policy.generate(model, 0, requests, sampling)?;

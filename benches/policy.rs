@@ -30,7 +30,9 @@ fn prompt(random: &mut Random) -> Vec<u32> {
 
 /// Seconds to answer `rows` prompts, and the tokens that were chosen.
 fn generate(policy: &Policy, random: &mut Random, rows: usize, constrained: bool) -> Result<(f64, usize), String> {
-    let requests = (0..rows).map(|_| Request { prompt: prompt(random), seed: random.next(), choices: choices(constrained) }).collect();
+    let requests = (0..rows)
+        .map(|_| Request { prompt: prompt(random), seed: random.next(), choices: choices(constrained), ..Request::default() })
+        .collect();
     let sampling = Sampling { max_tokens: FREE, ..Sampling::default() };
     let version = policy.versions("actor").map_err(|e| e.to_string())?.last().copied().unwrap_or(0);
     let start = Clock::start();

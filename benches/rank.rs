@@ -23,8 +23,12 @@ type Failed = Box<dyn std::error::Error>;
 fn requests(random: &mut Random, actions: usize) -> Vec<Request> {
     let mut tokens = |count: usize, among: usize| (0..count).map(|_| (40 + random.below(among)) as u32).collect::<Vec<_>>();
     let action = |tokens: &mut dyn FnMut(usize, usize) -> Vec<u32>| [tokens(1, 8), tokens(ACTION - 1, 200), vec![END]].concat();
-    let request =
-        |i: usize| Request { prompt: tokens(PROMPT, 200), choices: (0..actions).map(|_| action(&mut tokens)).collect(), seed: i as u64 };
+    let request = |i: usize| Request {
+        prompt: tokens(PROMPT, 200),
+        choices: (0..actions).map(|_| action(&mut tokens)).collect(),
+        seed: i as u64,
+        ..Request::default()
+    };
     (0..TURNS).map(request).collect()
 }
 

@@ -48,7 +48,8 @@ fn loss(policy: &Policy, rows: &[Vec<u32>]) -> Result<f64, PolicyError> {
 /// mean distance of log-probabilities. Of each token r - 1 - ln r for the ratio r of the two chances, whose mean is the divergence.
 fn divergence(one: &Policy, other: &Policy, rows: &[Vec<u32>]) -> Result<(f64, f64, f64), PolicyError> {
     let prompts = || rows.iter().cycle().take(ANSWERS).map(|row| row[..TOKENS / 2].to_vec());
-    let requests = prompts().enumerate().map(|(seed, prompt)| Request { prompt, seed: seed as u64, choices: vec![] }).collect();
+    let requests =
+        prompts().enumerate().map(|(seed, prompt)| Request { prompt, seed: seed as u64, choices: vec![], ..Request::default() }).collect();
     let version = one.versions("actor")?.last().copied().unwrap_or(0);
     let replies = one.generate("actor", version, requests, Sampling { max_tokens: ANSWER, ..Default::default() })?;
     let said: Vec<Example> =

@@ -69,7 +69,10 @@ impl Play<'_> {
             prompt
         };
         let prompts: Vec<Vec<u32>> = prompts.iter().enumerate().map(marked).collect();
-        let requests = prompts.iter().map(|prompt| Request { prompt: prompt.clone(), seed: self.random.next(), choices: vec![] }).collect();
+        let requests = prompts
+            .iter()
+            .map(|prompt| Request { prompt: prompt.clone(), seed: self.random.next(), choices: vec![], ..Request::default() })
+            .collect();
         let sampling = Sampling { temperature: TEMPERATURE, max_tokens: tokens, ..Sampling::default() };
         let version = self.policy.versions("actor")?.last().copied().unwrap_or(0);
         let clock = Clock::start();

@@ -6,25 +6,31 @@ use super::error::Error;
 use super::missing::missing;
 use super::models::newest;
 use super::output::{answer, paint, CommandResult, OutputFormat};
+use super::promise::Promise;
 use super::show_prompt::prompts;
 use crate::env::process::{ProcessError, ProcessSettings};
 use crate::env::EnvError;
 use crate::pipeline::{Pipeline, Role};
-use crate::policy::is_adapter;
+use crate::policy::{is_adapter, DeviceChoice, FoundDevice};
 use crate::printable::printable;
 use crate::{ops, pipeline};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The summary of a pipeline without mistakes: its size, how far delayed edges let iterations overlap, and the notes of its operators.
-fn summary(path: &Path, pipeline: &Pipeline) -> String {
+/// The summary of a pipeline without mistakes: its size, where its models are computed and what is promised of its rows, how far delayed edges let
+/// iterations overlap, and the notes of its operators.
+fn summary(path: &Path, pipeline: &Pipeline, device: &FoundDevice) -> String {
     let (nodes, iterations) = (pipeline.all().count(), pipeline.iterations);
     let mut text = format!(
         "{}: {} is {GREEN}fine{GREEN:#}: {nodes} nodes, {iterations} iterations\n",
         printable(&path.display().to_string()),
         pipeline.name
     );
+    if let Some(promise) = Promise::of(pipeline) {
+        let place = device.to_string();
+        text.push_str(&format!("  models are computed on {}\n  {}\n", printable(&place), promise.text(&place)));
+    }
     for o in pipeline::overlaps(pipeline).iter().filter(|o| o.staleness > 0) {
         let edge = format!("  {} -> {}.{}: staleness {}", o.from, o.to, o.port, o.staleness);
         text.push_str(&match o.effective {
@@ -32,9 +38,6 @@ fn summary(path: &Path, pipeline: &Pipeline) -> String {
             n if n < o.staleness => format!("{edge}, of which another way through the graph leaves {n}\n"),
             n => format!("{edge}: `{}` may run {n} iteration{} ahead\n", o.to, if n == 1 { "" } else { "s" }),
         });
-    }
-    if let Some(promise) = ops::Promise::of(pipeline).weaker() {
-        text.push_str(&format!("  {promise}\n"));
     }
     for (model, note) in merged(pipeline) {
         text.push_str(&format!("  {}: {note}\n", printable(&model)));
@@ -96,6 +99,9 @@ pub struct CheckArgs {
     /// Prints what each playing node's model reads in its first turn at a real task
     #[arg(long)]
     show_prompt: bool,
+    /// Where models would be computed, as of `flow run`
+    #[arg(long, value_name = "auto|cpu|cuda")]
+    device: Option<DeviceChoice>,
     #[arg(long, value_enum, default_value = "text")]
     format: OutputFormat,
 }
@@ -104,12 +110,13 @@ impl CheckArgs {
     pub fn run(self) -> CommandResult {
         let catalog = ops::catalog();
         let (mut wrong, mut mute) = (Vec::new(), Vec::new());
+        let device = FoundDevice::look(self.device.map_or_else(DeviceChoice::named, Ok)?)?;
         for path in &self.pipelines {
             match pipeline::load_to_run(path, &self.sets, &catalog, true, &|p| missing(p, path, &catalog)) {
                 Ok(pipeline) => match ops::programs(&pipeline).map(|(_, program)| program_summary(&program)).collect::<Result<String, _>>()
                 {
                     Ok(worlds) if self.format == OutputFormat::Text => {
-                        paint(&summary(path, &pipeline));
+                        paint(&summary(path, &pipeline, &device));
                         if !worlds.is_empty() {
                             answer(&worlds);
                         }

@@ -7,6 +7,7 @@ mod completion;
 mod decline;
 mod described;
 mod diff;
+mod doctor;
 mod env;
 mod episode;
 mod error;
@@ -28,6 +29,7 @@ mod output;
 mod panel;
 mod past;
 mod progress;
+mod promise;
 mod prompts;
 mod query;
 mod reference;
@@ -99,6 +101,8 @@ enum Verb {
     Ops(ops::OpsArgs),
     /// Lists the environments, or installs one that isn't ours
     Env(env::EnvArgs),
+    /// Says what this machine has, and what would be slow or missing
+    Doctor(doctor::DoctorArgs),
     /// Prints the JSON Schema of the pipeline language
     Schema(schema::SchemaArgs),
     /// Asks a run's log in SQL
@@ -150,6 +154,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Model(verb) => verb.run(),
         Verb::Ops(verb) => verb.run(),
         Verb::Env(verb) => verb.run(),
+        Verb::Doctor(verb) => verb.run(),
         Verb::Schema(verb) => verb.run(),
         Verb::Query(verb) => verb.run(),
         Verb::View(verb) => verb.run(),

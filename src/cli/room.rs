@@ -17,7 +17,7 @@ pub fn limit() {
 }
 
 /// A number of KiB in one of Linux's own files, in bytes.
-fn field(file: &str, name: &str) -> Option<u64> {
+pub fn field(file: &str, name: &str) -> Option<u64> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix(" kB")?.parse().ok().map(|kib: u64| kib << 10)

@@ -6,6 +6,7 @@ use super::machine::Machine;
 use super::models::saved_start;
 use super::output::CommandResult;
 use super::progress::Progress;
+use super::promise::Promise;
 use super::summary::NextCommands;
 use super::together::{same, RunStart};
 use crate::dataflow::cluster::end::end_process;
@@ -153,6 +154,11 @@ fn otherwise(pipeline: &Pipeline) -> Option<String> {
     pipeline.nodes.iter().filter(|_| played).find_map(setting)
 }
 
+/// What is promised of the rows, where models are computed on this device.
+fn promise(pipeline: &Pipeline, device: &str) -> String {
+    Promise::of(pipeline).map(|promise| promise.text(device)).unwrap_or_default()
+}
+
 /// A logged node whose rows are turns of episodes.
 fn played(pipeline: &Pipeline) -> Option<String> {
     let mut logged = pipeline.nodes.iter().filter(|n| pipeline.log.contains(&n.id));
@@ -177,6 +183,7 @@ pub fn info(pipeline: &Pipeline, policy: Option<&Policy>) -> RunInfo {
         upstream: upstream(&n.id),
     };
     let nodes = logged.map(node).collect();
+    let device = policy.map(|policy| policy.device().to_string()).unwrap_or_default();
     let delay = pipeline.nodes.iter().flat_map(|n| &n.inputs).filter_map(|i| i.staleness).max().unwrap_or(0);
     RunInfo {
         name: pipeline.name.clone(),
@@ -185,8 +192,8 @@ pub fn info(pipeline: &Pipeline, policy: Option<&Policy>) -> RunInfo {
         seed: pipeline.seed,
         keep: pipeline.keep.clone(),
         delay,
-        promise: ops::Promise::of(pipeline).level().into(),
-        device: policy.map(|policy| policy.device().to_string()).unwrap_or_default(),
+        promise: promise(pipeline, &device),
+        device,
         ..RunInfo::default()
     }
 }

@@ -6,7 +6,6 @@ use super::output::{printed, CommandResult, OutputFormat};
 use super::prompts;
 use crate::log;
 use crate::log::sql::{literal, quoted};
-use crate::ops;
 use crate::pipeline::Role;
 use clap::Args;
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,12 +78,12 @@ impl ShowArgs {
         let mut printer = EpisodePrinter::new(nodes).hashes(self.all);
         printed(|out| {
             turns.into_iter().try_for_each(|turn| out.write_all(printer.render(turn).as_bytes()))?;
-            if let Some(promise) = ops::Promise::named(&info.promise).weaker() {
-                writeln!(out, "\n{promise}")?;
-            }
             if failed > 0 {
                 let wanted = compared + failed;
                 writeln!(out, "\n{compared} of {wanted} samples of the task are compared: {failed} failed (table `errors`)")?;
+            }
+            if !info.promise.is_empty() {
+                writeln!(out, "\n{}", info.promise)?;
             }
             if others > 1 {
                 writeln!(

@@ -5,7 +5,7 @@ use crate::env::process::Programs;
 use crate::env::{TrainingTasks, Worlds};
 use crate::ops;
 use crate::pipeline::{Node, Pipeline};
-use crate::policy::{Message, Tokenizer};
+use crate::policy::{Message, TemplateVariables, Tokenizer};
 use crate::rollout::agent::Agent;
 use crate::rollout::prompt::{AgentPrompt, Situation};
 use crate::{files, printable::printable};
@@ -51,9 +51,12 @@ fn first_prompt(node: &Node, agent: &Agent, pipeline: &Pipeline, programs: &Prog
 
 /// The messages by the chat template of a published model; else one after the other, each under its role.
 fn as_read(messages: &[Message], agent: &Agent, pipeline: &Pipeline) -> Result<String> {
-    let load = pipeline.models.get(&agent.model).and_then(|model| model["load"].as_str());
+    let model = pipeline.models.get(&agent.model);
+    let load = model.and_then(|model| model["load"].as_str());
     let tokenizer = load.and_then(|folder| Tokenizer::saved(Path::new(folder), &|path| files::text(path, 256 << 20).ok()));
-    if let Some(tokenizer) = tokenizer.filter(Tokenizer::has_template) {
+    if let Some(mut tokenizer) = tokenizer.filter(Tokenizer::has_template) {
+        let variables = model.and_then(|model| TemplateVariables::deserialize(&model["template"]).ok());
+        tokenizer.set(&variables.unwrap_or_default());
         return Ok(tokenizer.transcribe(&tokenizer.chat(messages)?));
     }
     Ok(match messages {

@@ -46,6 +46,11 @@ pub fn query_within(run: &Run, iterations: impl RangeBounds<u64>, sql: &str) -> 
     ask(&opened.db, sql).map_err(|e| explained(&opened.db, sql, &e.to_string()))
 }
 
+/// The version of DuckDB, which has to open a database to say it.
+pub fn engine_version() -> Result<String, LogError> {
+    Ok(views::alone()?.query_row("select version()", [], |row| row.get(0))?)
+}
+
 /// The answers to several questions over the whole run, each as [`query`] gives it.
 pub(super) fn answers(run: &Run, questions: &[&str]) -> Result<Vec<Result<QueryResult, LogError>>, LogError> {
     let whole = 0..=u64::MAX;

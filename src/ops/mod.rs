@@ -20,7 +20,6 @@ mod group;
 pub mod import;
 mod memory_update;
 mod novelty;
-mod promise;
 mod reflect;
 mod reward;
 mod rewrite;
@@ -35,7 +34,6 @@ pub use checks::remote::remote;
 pub use games::{played, programs, words};
 pub use memory_update::comparing;
 pub use operator::{Further, Operator, RequiredHead};
-pub use promise::Promise;
 pub use tasks::drawn as game;
 
 use crate::dataflow::Render;

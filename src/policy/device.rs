@@ -65,10 +65,35 @@ impl DeviceChoice {
     }
 }
 
+/// The libtorch that this program computes with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Libtorch {
+    /// Its version, where its folder says it.
+    pub version: Option<String>,
+    /// The folder that it was loaded from.
+    pub folder: Option<String>,
+    /// Whether it knows CUDA.
+    pub cuda: bool,
+    /// The GPUs that it finds.
+    pub gpus: usize,
+}
+
+/// Looks at the libtorch that was loaded.
+pub fn libtorch() -> Libtorch {
+    let gpus = usize::try_from(tch::Cuda::device_count()).unwrap_or(0);
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let library = maps.lines().find_map(|line| line.split_once("/").filter(|(_, path)| path.ends_with("/libtorch_cpu.so")));
+    let folder = library.and_then(|(_, path)| Some(std::path::Path::new("/").join(path).parent()?.to_path_buf()));
+    // A folder of libtorch says its version in one file, the Python package in another.
+    let beside = |name: &str| std::fs::read_to_string(folder.as_ref()?.parent()?.join(name)).ok();
+    let package = || beside("version.py").and_then(|text| Some(text.split_once("__version__ = '")?.1.split('\'').next()?.to_owned()));
+    let version = beside("build-version").map(|text| text.trim().to_owned()).or_else(package);
+    Libtorch { version, folder: folder.map(|folder| folder.display().to_string()), cuda: maps.contains("libtorch_cuda"), gpus }
+}
+
 /// Why libtorch finds no GPU.
 fn without_cuda() -> &'static str {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    match maps.contains("libtorch_cuda") {
+    match libtorch().cuda {
         true => "this libtorch knows CUDA and finds no GPU: `nvidia-smi` and CUDA_VISIBLE_DEVICES say what it is shown",
         false => "this libtorch was built without CUDA: put that of a CUDA torch 2.11 first, as `LD_LIBRARY_PATH=SITE-PACKAGES/torch/lib`",
     }

@@ -92,6 +92,13 @@ pub enum ModelFault {
          VLLM_ALLOW_RUNTIME_LORA_UPDATING=True in its environment, where it can read that folder"
     )]
     NotLoaded { what: String },
+    #[error("it names no servers that generate for it: `serve: {{ vllm: [\"http://127.0.0.1:8000\"] }}`, or `sglang`, and one of them")]
+    NoServers,
+    #[error(
+        "the server {server} isn't the model that learns: with `{adapter}` its log-probabilities are {gap:.3} from the learner's, and `max_gap` is {max_gap}. \
+         It may hold another base model, another adapter under that name, or compute in fewer bits"
+    )]
+    Gap { server: String, adapter: String, gap: f64, max_gap: f64 },
     #[error(
         "its training has diverged: with version {version} of its weights it computes numbers that are none (NaN, or infinite); train again from \
          weights before that, with a smaller `lr` or a lower `max_grad_norm`"

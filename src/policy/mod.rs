@@ -19,8 +19,8 @@
 //! All of it is computed on one device ([`DeviceChoice`]): the processor, or a GPU, where the same code runs, tokens are drawn beside the logits, batches are
 //! as large as the memory allows, and a row's last digits may follow from what is beside it.
 //!
-//! An encoder only reads: [`Policy::embed`] gives the vector of a text. A model that a server runs only answers ([`RemoteModel`]), and a
-//! server may answer for one that learns here ([`ServeSettings`]); nothing of the above is promised of what a server computes.
+//! An encoder only reads: [`Policy::embed`] gives the vector of a text. A model that a server runs only answers ([`RemoteModel`]), and
+//! servers may answer for one that learns here ([`ServeSettings`]); nothing of the above is promised of what a server computes.
 //!
 //! A base that stands still beside an adapter can be computed outside of libtorch ([`Base::Int8`], [`Base::F32`]), row by row, so that nothing of it is padded
 //! and what was written is kept as well: rooms `engine` (the decoder, its keys and values, and its gradient) and `products` (of 8 bits and of f32, by
@@ -57,7 +57,7 @@ mod trie;
 mod update;
 mod versions;
 
-pub use device::{DeviceChoice, FoundDevice, Hardware};
+pub use device::{libtorch, DeviceChoice, FoundDevice, Hardware, Libtorch};
 pub use encode::EncoderDescription;
 pub use error::{FileFault, ModelFault, PolicyError, RowFault, Unanswered, UpdateFault};
 pub use generate::weigh::ChoiceScores;
@@ -66,10 +66,11 @@ pub use model::adapter::is_adapter_folder as is_adapter;
 pub use model::description::Description;
 pub use model::export::{export, ExportKind};
 pub use model::saved::is_moments;
+pub use remote::{look, Answered, ServerStatus};
 pub use room::{adapters, available, parameters, unfit, LEARNING, PLAYING};
 pub use settings::{
     Act, Base, Dtype, EncoderModel, Head, LoadModel, LoraSettings, ModelSettings, NewKind, NewModel, RemoteModel, Sampling, ServeSettings,
-    ServerSettings, SharedModel, TokenKind, TrainSettings,
+    ServerSettings, SharedModel, TemplateVariables, TokenKind, TrainSettings,
 };
 pub use tally::Tally;
 pub use thread::Policy;
@@ -96,6 +97,8 @@ pub struct Request {
     pub seed: u64,
     /// The answers allowed, each closed by [`Tokenizer::end`]; empty leaves decoding free.
     pub choices: Vec<Vec<u32>>,
+    /// What it belongs to: where several servers generate, the requests of one session go to one of them.
+    pub session: u64,
 }
 
 /// What the policy wrote.

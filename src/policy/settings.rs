@@ -20,13 +20,9 @@ pub enum ModelSettings {
     Remote(RemoteModel),
 }
 
-/// A server with OpenAI's API, as vLLM, SGLang and llama.cpp provide it.
+/// How a server is called.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerSettings {
-    /// Where the server's API begins, as `http://127.0.0.1:8000/v1`. `https` is not spoken: the server belongs on this machine, into a private
-    /// network, or behind a tunnel.
-    #[schemars(regex(pattern = r"^http://[^\s/?#]+[^\s?#]*$"))]
-    pub openai: String,
     /// The environment variable that holds the key, where the server wants one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -39,10 +35,16 @@ pub struct ServerSettings {
     #[serde(default = "questions")]
     #[schemars(range(min = 1, max = 100))]
     pub tries: u32,
-    /// Requests in parallel.
+    /// Requests in flight at a server, at most: as one is answered the next is sent.
     #[serde(default = "parallel")]
     #[schemars(range(min = 1, max = 1024))]
     pub parallel: usize,
+}
+
+impl Default for ServerSettings {
+    fn default() -> Self {
+        ServerSettings { key: None, timeout: timeout(), tries: questions(), parallel: parallel() }
+    }
 }
 
 /// A model that a server runs: it acts and reflects, and its weights are never changed. `decode: free` takes `chat/completions` with
@@ -50,25 +52,73 @@ pub struct ServerSettings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct RemoteModel {
-    /// The server.
+    /// Where the API of a server begins that speaks OpenAI's protocol (vLLM, SGLang, llama.cpp), as `http://127.0.0.1:8000/v1`. `https` is not
+    /// spoken: the server belongs on this machine, into a private network, or behind a tunnel.
+    #[schemars(regex(pattern = ADDRESS))]
+    pub openai: String,
+    /// How it is called.
     #[serde(flatten)]
     pub server: ServerSettings,
     /// What the server calls the model.
     pub model: String,
+    /// Variables of the server's chat template, as `{ enable_thinking: false }`.
+    #[serde(default, skip_serializing_if = "TemplateVariables::is_empty")]
+    pub template: TemplateVariables,
 }
 
-/// A server that generates for a model which learns here: it holds the same base, and is told to load the adapter of each version that is
-/// asked for (vLLM's `load_lora_adapter`).
+/// What the address of a server looks like.
+const ADDRESS: &str = r"^http://[^\s/?#]+[^\s?#]*$";
+
+/// Variables of a chat template, by name.
+pub type TemplateVariables = std::collections::BTreeMap<String, Value>;
+
+/// Servers that generate for a model which learns here. They hold the same base, and load the adapter of each version that is asked for. Each
+/// proves each version by the log-probabilities of one prompt, which the learner computes as well. Name them by `vllm` or by `sglang`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct ServeSettings {
-    /// The server.
+    /// One server with vLLM's API, as `http://127.0.0.1:8000/v1`: another way to write `vllm: ["http://127.0.0.1:8000/v1"]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = ADDRESS))]
+    pub openai: Option<String>,
+    /// Servers with vLLM's API, as `["http://10.0.0.1:8000", "http://10.0.0.2:8000"]`. The calls of an episode go to one server, so that its
+    /// prefix cache is met, unless another one has nothing to do. Where a server fails, the others answer its calls; it takes part again once it has proved itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(inner(regex(pattern = ADDRESS)))]
+    pub vllm: Vec<String>,
+    /// The same with SGLang's own API (`/generate`), whose log-probabilities are at the sampling temperature.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(inner(regex(pattern = ADDRESS)))]
+    pub sglang: Vec<String>,
+    /// How they are called.
     #[serde(flatten)]
     pub server: ServerSettings,
-    /// Whether the log-probabilities that it reports are those at the sampling temperature (vLLM: `--logprobs-mode
-    /// processed_logprobs`). Else they are the model's own, and where anything can be written it is sampled at temperature 1.
+    /// Whether the log-probabilities that vLLM reports are those at the sampling temperature (`--logprobs-mode processed_logprobs`). Else they
+    /// are the model's own, and where anything can be written it is sampled at temperature 1.
     #[serde(default)]
     pub tempered: bool,
+    /// The largest mean difference, in nats, between a server's log-probabilities of the prompt that proves a version and the learner's. A server
+    /// above it is left out, and the run ends when none is left. The figure `gap_HOST:PORT` of the node that plays says how large it is: some 1e-5
+    /// where both compute in f32, some 0.1 by a server in bf16. The default finds another base model, a smaller bound also another adapter.
+    #[serde(default = "max_gap")]
+    #[schemars(range(min = 0.0))]
+    pub max_gap: f64,
+}
+
+impl ServeSettings {
+    /// The addresses of its servers, and whether they are SGLang's; none where they are named in no way or in several.
+    pub fn addresses(&self) -> Option<(Vec<String>, bool)> {
+        match (&self.openai, &self.vllm[..], &self.sglang[..]) {
+            (Some(one), [], []) => Some((vec![one.clone()], false)),
+            (None, [_, ..], []) => Some((self.vllm.clone(), false)),
+            (None, [], [_, ..]) => Some((self.sglang.clone(), true)),
+            _ => None,
+        }
+    }
+}
+
+fn max_gap() -> f64 {
+    0.25
 }
 
 /// Trains the model in processes of their own (`flow_train`: transformers, PEFT and FSDP2), which flow gives the gradient of the loss by each token's
@@ -127,7 +177,7 @@ fn questions() -> u32 {
     5
 }
 fn parallel() -> usize {
-    8
+    64
 }
 
 /// An encoder on disk: a folder of `sentence-transformers` with a BERT in it, such as `flow model fetch minilm` gets.
@@ -286,13 +336,16 @@ pub struct LoadModel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.001, max = 100_000.0))]
     pub cache_gb: Option<f64>,
-    /// A server that generates in place of this process; the adapter, which the model must have, is trained here.
+    /// Variables of its chat template, as `{ enable_thinking: false }`.
+    #[serde(default, skip_serializing_if = "TemplateVariables::is_empty")]
+    pub template: TemplateVariables,
+    /// Servers that generate in place of this process; the adapter, which the model must have, is trained here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub serve: Option<ServeSettings>,
+    pub serve: Option<Box<ServeSettings>>,
     /// Trains the model in processes of their own, of any architecture that transformers has. Without `serve` each version is loaded here as well, to
     /// play and to read texts, and the architecture must be one that flow computes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub train: Option<TrainSettings>,
+    pub train: Option<Box<TrainSettings>>,
 }
 
 /// A further adapter on the base of another model of the pipeline. The base's weights are in memory once, and each adapter learns, is kept and is
@@ -445,6 +498,20 @@ pub struct Sampling {
     pub top_p: f64,
     /// Samples from this many most likely tokens, before `top_p` is applied; 0 samples from all.
     pub top_k: usize,
+    /// Leaves out tokens that are less likely than this share of the likeliest one, before `top_k` is applied; 0 leaves out none.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub min_p: f64,
+    /// Makes what the prompt or a free answer has said less likely: divides logits above 0 by this, and multiplies others by it; 1 changes nothing.
+    #[schemars(range(min = 0.01, max = 2.0))]
+    pub repetition_penalty: f64,
+    /// Lowers the logit of a token that a free answer has said by this.
+    #[schemars(range(min = -2.0, max = 2.0))]
+    pub presence_penalty: f64,
+    /// The same for each time that it has said it.
+    #[schemars(range(min = -2.0, max = 2.0))]
+    pub frequency_penalty: f64,
+    /// Texts that end a free answer, which keeps its tokens up to the one that completes such a text.
+    pub stop: Vec<String>,
     /// The most tokens of a free answer. A choice is always written to its end.
     #[schemars(range(min = 1))]
     pub max_tokens: usize,
@@ -459,10 +526,30 @@ impl Sampling {
             1.0
         }
     }
+
+    /// Whether what was said before makes tokens less likely.
+    pub fn penalises(&self) -> bool {
+        self.repetition_penalty != 1.0 || self.presence_penalty != 0.0 || self.frequency_penalty != 0.0
+    }
+
+    /// Whether some tokens can't be drawn.
+    pub fn truncates(&self) -> bool {
+        self.top_k > 0 || self.top_p < 1.0 || self.min_p > 0.0
+    }
 }
 
 impl Default for Sampling {
     fn default() -> Self {
-        Sampling { temperature: 1.0, top_p: 1.0, top_k: 0, max_tokens: 64 }
+        Sampling {
+            temperature: 1.0,
+            top_p: 1.0,
+            top_k: 0,
+            min_p: 0.0,
+            repetition_penalty: 1.0,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            stop: vec![],
+            max_tokens: 64,
+        }
     }
 }

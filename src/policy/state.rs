@@ -70,7 +70,7 @@ impl PolicyState {
                 ModelSettings::Shared(settings) => shared.push((name, settings)),
                 ModelSettings::Load(load @ LoadModel { train: Some(train), .. }) => {
                     let ranks = hardware.ranks.filter(|_| train.torchrun.is_some());
-                    let train = TrainSettings { torchrun: ranks.or(train.torchrun), ..train.clone() };
+                    let train = TrainSettings { torchrun: ranks.or(train.torchrun), ..(**train).clone() };
                     let local = load.serve.is_none().then(|| VersionedModel::new(name, settings, words, seed, device)).transpose()?;
                     let model = TrainedModel::open(name, load, &train, local.as_ref(), seed, hardware.device == DeviceChoice::Cpu)?;
                     state.trained.insert(name.clone(), model);
@@ -181,7 +181,8 @@ impl PolicyState {
 
     pub fn generate(&self, name: &str, version: u64, requests: &[Request], sampling: &Sampling) -> Result<GenerationOutput, PolicyError> {
         let net = self.with_head(name, Head::Language)?.acting_at(name, version)?;
-        let answers = self.stored(name, version, &net, |store| generate(&net, version, store, requests, sampling, self.threads))?;
+        let writes = (sampling, &*self.model(name)?.tokenizer);
+        let answers = self.stored(name, version, &net, |store| generate(&net, version, store, requests, writes, self.threads))?;
         // Of a draw among numbers that are none nothing can be learnt, and nobody should be shown what was written.
         let finite = answers.replies.iter().flatten().all(|reply| reply.logprobs.iter().all(|logprob| logprob.is_finite()));
         if finite {

@@ -3,7 +3,7 @@
 use super::generate::weigh::ChoiceScores;
 use super::model::Sizes;
 use super::pause::at_pauses;
-use super::remote::{GenerationServer, Remote};
+use super::remote::{Answered, Exported, GenerationServer, Remote};
 use super::state::PolicyState;
 use super::threads::panic_text;
 use super::{
@@ -201,14 +201,49 @@ impl Policy {
             return remote.answer(&requests, &sampling);
         }
         if let Some(served) = self.served.get(model) {
-            let name = model.to_string();
-            return served.answer(version, &requests, &sampling, |root| {
-                let root = root.to_path_buf();
-                self.read(move |state| state.lend(&name, version, &root))
-            });
+            return served.answer(version, &requests, &sampling, |root, probe| self.lend(model, version, root, probe));
         }
         let model = model.to_string();
         self.read(move |state| state.generate(&model, version, &requests, &sampling))
+    }
+
+    /// Whether answers of this model come one by one, since servers generate them ([`Policy::begin`]).
+    pub fn streams(&self, model: &str) -> bool {
+        self.served.contains_key(model) || self.remotes.contains_key(model)
+    }
+
+    /// Begins a free answer of a model whose answers come one by one; `to` will be given it with its number.
+    ///
+    /// # Errors
+    /// As of [`Policy::answer`], before anything is sent.
+    pub fn begin(
+        &self,
+        (model, version): (&str, u64),
+        request: &Request,
+        sampling: &Sampling,
+        to: (usize, &Sender<Answered>),
+    ) -> Result<(), PolicyError> {
+        if let Some(remote) = self.remotes.get(model) {
+            remote.begin(request, sampling, to);
+            return Ok(());
+        }
+        let served = self.served.get(model).ok_or_else(|| PolicyError::NoModel(model.into()))?;
+        served.begin(version, request, sampling, to, |root, probe| self.lend(model, version, root, probe))
+    }
+
+    /// Figures of the servers that generate for `model`, by name.
+    pub fn server_figures(&self, model: &str) -> Vec<(String, f64)> {
+        self.served.get(model).map(GenerationServer::figures).unwrap_or_default()
+    }
+
+    /// Writes the adapter of a version into a folder in `root`, and weighs the tokens of `probe` with it, from the second one on.
+    fn lend(&self, model: &str, version: u64, root: &Path, probe: &[u32]) -> Result<Exported, PolicyError> {
+        let (model, root) = (model.to_string(), root.to_path_buf());
+        let row = Example { prompt: probe[..1].to_vec(), response: probe[1..].to_vec(), ..Example::default() };
+        self.read(move |state| {
+            let expected = state.text_logprobs(&model, version, &[row])?.concat();
+            Ok((state.lend(&model, version, &root)?, expected))
+        })
     }
 
     /// Makes the next version of the weights from `rows`, whose order is part of the input: sort them. Among [`Peers`] all must

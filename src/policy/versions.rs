@@ -37,6 +37,9 @@ pub type OpenedModel = (StoredModel, Option<(Arc<Adapter>, adapter::StoredAdapte
 /// The setting that names what can't be opened, and why.
 pub fn opened(load: &LoadModel) -> Result<OpenedModel, (&'static str, PolicyError)> {
     let mut stored = checkpoint::open(Path::new(&load.load)).map_err(|error| ("load", error))?;
+    if let Some(tokenizer) = Arc::get_mut(&mut stored.tokenizer) {
+        tokenizer.set(&load.template);
+    }
     let adapter = match &load.adapter {
         None => None,
         // The folder of an adapter names its base, too.
@@ -281,9 +284,9 @@ impl VersionedModel {
         self.versions.iter().map(|(version, _)| *version).collect()
     }
 
-    /// Whether a server can generate for it: with an adapter, of a model that other programs can read.
+    /// Whether a server can generate for it: with an adapter without a head, of a model that other programs can read.
     pub fn can_be_served(&self) -> bool {
-        self.start.adapter().is_some() && self.base.is_some()
+        self.start.adapter().is_some() && self.base.is_some() && !self.values()
     }
 
     /// Writes the adapter of a version that is still kept, for a server to load: into a folder in `root` that is called after what is in it, so

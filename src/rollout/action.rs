@@ -124,8 +124,10 @@ impl Response {
     /// A policy's reply, with these sampling settings.
     pub fn replied(reply: Reply, sampling: &Sampling, tokenizer: &Tokenizer) -> Response {
         let temperature = sampling.divisor() as f32;
-        let cut = !reply.tokens.last().is_some_and(|last| tokenizer.ends().contains(last));
-        Response { text: tokenizer.decode(&reply.tokens), tokens: reply.tokens, logprobs: reply.logprobs, temperature, cut }
+        let text = tokenizer.decode(&reply.tokens);
+        let closed = reply.tokens.last().is_some_and(|last| tokenizer.ends().contains(last));
+        let stopped = sampling.stop.iter().any(|stop| text.contains(stop.as_str()));
+        Response { text, tokens: reply.tokens, logprobs: reply.logprobs, temperature, cut: !closed && !stopped }
     }
 }
 

@@ -108,6 +108,28 @@ pub struct Agent {
     #[serde(default)]
     #[schemars(range(max = 1_000_000))]
     pub top_k: usize,
+    /// Leaves out tokens that are less likely than this share of the likeliest one, before `top_k` is applied; 0 leaves out none.
+    #[serde(default)]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub min_p: f64,
+    /// Makes tokens that the prompt or the answer has less likely, with `decode: free`, or where it reflects: divides logits above 0 by this, and multiplies
+    /// others by it; 1 changes nothing. Penalties change what is drawn from; what is recorded stays the log-probability under the model.
+    #[serde(default = "all")]
+    #[schemars(range(min = 0.01, max = 2.0))]
+    pub repetition_penalty: f64,
+    /// Lowers the logit of a token that the answer has by this, likewise.
+    #[serde(default)]
+    #[schemars(range(min = -2.0, max = 2.0))]
+    pub presence_penalty: f64,
+    /// The same for each time that the answer has it.
+    #[serde(default)]
+    #[schemars(range(min = -2.0, max = 2.0))]
+    pub frequency_penalty: f64,
+    /// Texts that end an answer, as `["</action>"]`: with `decode: free`, or where it reflects. The answer keeps the text, and its tokens up to the one that
+    /// completes it.
+    #[serde(default)]
+    #[schemars(length(max = 16), inner(length(min = 1, max = 200)))]
+    pub stop: Vec<String>,
     /// Tokens of a response, at most.
     #[serde(default = "max_tokens")]
     #[schemars(range(min = 1, max = 100_000))]
@@ -143,7 +165,17 @@ impl Agent {
     /// How it samples: at its own temperature, unless its user has one; at `otherwise` where neither says.
     pub fn sampling(&self, own: Option<f64>, otherwise: f64) -> policy::Sampling {
         let temperature = own.or(self.temperature).unwrap_or(otherwise);
-        policy::Sampling { temperature, top_p: self.top_p, top_k: self.top_k, max_tokens: self.max_tokens }
+        policy::Sampling {
+            temperature,
+            top_p: self.top_p,
+            top_k: self.top_k,
+            min_p: self.min_p,
+            repetition_penalty: self.repetition_penalty,
+            presence_penalty: self.presence_penalty,
+            frequency_penalty: self.frequency_penalty,
+            stop: self.stop.clone(),
+            max_tokens: self.max_tokens,
+        }
     }
 
     /// How it is told of earlier attempts.

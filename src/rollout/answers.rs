@@ -42,7 +42,7 @@ pub fn answers_by(
 }
 
 /// The fault of an episode or a reflection whose request isn't answered.
-fn unanswered(fault: &RowFault) -> Fault {
+pub fn unanswered(fault: &RowFault) -> Fault {
     let cause = match fault {
         RowFault::Unanswered { cause: Unanswered::Late, .. } => Cause::Timeout,
         RowFault::Unanswered { cause: Unanswered::Refused, .. } => Cause::Error,

@@ -231,8 +231,9 @@ mod tests {
             let agent: Agent = serde_json::from_value(with).unwrap();
             let brancher = Brancher::new(&policy, "actor", agent.branches.as_ref().unwrap()).unwrap();
             let choices = vec![row("", "up").response, row("", "down").response];
-            let requests: Vec<Request> =
-                (0..20).map(|seed| Request { prompt: tokenizer.encode("a wall"), seed, choices: choices.clone() }).collect();
+            let requests: Vec<Request> = (0..20)
+                .map(|seed| Request { prompt: tokenizer.encode("a wall"), seed, choices: choices.clone(), ..Request::default() })
+                .collect();
             let sampling = agent.sampling(None, 1.0);
             let requests: Vec<&Request> = requests.iter().collect();
             let mut read = Tally::default();

@@ -102,7 +102,7 @@ mod tests {
             let mut episode = Episode::new(start);
             episode.begin(Some(view(order[0].0, order[0].1)));
             for (place, seed) in seeds.into_iter().enumerate() {
-                let request = Request { prompt: vec![], seed, choices: vec![] };
+                let request = Request { prompt: vec![], seed, choices: vec![], ..Request::default() };
                 let step = Move {
                     request,
                     prompt_memory: PromptMemory::default(),

@@ -244,7 +244,7 @@ mod tests {
             let mut tokens_of_answer = tokenizer.encode("go");
             tokens_of_answer.push(tokenizer.end());
             let response = Response::certain("go".into(), tokens_of_answer);
-            let request = Request { prompt: tokens, seed: 0, choices: vec![] };
+            let request = Request { prompt: tokens, seed: 0, choices: vec![], ..Request::default() };
             let over = episode.took(
                 Move {
                     request,

@@ -351,7 +351,7 @@ mod tests {
         let mut episode = Episode::new(start);
         episode.begin(Some(view("first")));
         for unread in [Some(Invalid::CutOff), None] {
-            let (response, request) = (Response::default(), Request { prompt: vec![], seed: 0, choices: vec![] });
+            let (response, request) = (Response::default(), Request { prompt: vec![], seed: 0, choices: vec![], ..Request::default() });
             let step = Move {
                 request,
                 prompt_memory: PromptMemory::default(),

@@ -28,6 +28,7 @@ pub mod error;
 pub mod exchange;
 pub mod extraction;
 pub mod notes;
+mod pending;
 pub mod player;
 pub mod points;
 pub mod prompt;

@@ -2,7 +2,7 @@
 
 use super::action::{ActionEncoder, Decode, Response};
 use super::agent::Agent;
-use super::answers::{answers, answers_by};
+use super::answers::{answers, answers_by, unanswered};
 use super::branches::{Brancher, Chosen};
 use super::calling::CallWriter;
 use super::context::{ContextSource, Moment, Passage};
@@ -14,8 +14,10 @@ use super::rank::Ranker;
 use super::retry::RetryPolicy;
 use super::settings::Actor;
 use crate::env::{Cause, EpisodeView, Fault, Task, Worlds};
-use crate::policy::{Policy, Reply, Request, Sampling, Tally, Tokenizer};
+use crate::policy::{Answered, Policy, Reply, Request, RowFault, Sampling, Tally, Tokenizer};
 use crate::row::RowError;
+use crate::seed::{mix, text};
+use crossbeam_channel::Sender;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -181,6 +183,7 @@ impl Player {
             if self.play.actor.advises(live.episode.start.attempt) {
                 passages.iter().filter(|passage| passage.retrieved()).for_each(|passage| worlds.tell(live.number, &passage.text));
             }
+            let session = mix(text(&live.episode.start.task), u64::from(live.episode.start.sample));
             if let Some(call) = &live.view.extras.call {
                 let seed = live.episode.start.seed_of_call(self.seed, call.id);
                 let answered_by = &self.answerer(live);
@@ -191,7 +194,7 @@ impl Player {
                 let asked = writer.ask(&turn, call, &passages);
                 // A call may name the answers that it can have.
                 let choices = live.view.actions.iter().map(|action| writes.encoder.closed(action)).collect();
-                requests.push(asked.map(|(prompt, memory, fork)| (Request { prompt, seed, choices }, memory, fork)));
+                requests.push(asked.map(|(prompt, memory, fork)| (Request { prompt, seed, choices, session }, memory, fork)));
                 continue;
             }
             let rules = if self.prompt.asks("rules") { worlds.rules(&live.task.game)? } else { String::new() };
@@ -202,7 +205,7 @@ impl Player {
             let teller = PromptWriter { agent: &self.play.agent, prompt: &self.prompt, tokenizer: self.own.encoder.tokenizer(), queried };
             let turn = TurnContext { episode: live.episode, view: live.view, rules: &rules };
             let asked = teller.ask(&turn, &passages);
-            requests.push(asked.map(|(prompt, prompt_memory)| (Request { prompt, seed, choices }, prompt_memory, String::new())));
+            requests.push(asked.map(|(prompt, prompt_memory)| (Request { prompt, seed, choices, session }, prompt_memory, String::new())));
         }
         Ok(requests)
     }
@@ -221,6 +224,29 @@ impl Player {
             }
         }
         Ok(contexts)
+    }
+
+    /// Begins the answer to an episode's request where servers give answers one by one; `to` will be given it with the episode's number. Whether it did.
+    pub fn begin(&self, live: &LiveEpisode, request: &Request, to: &Sender<Answered>) -> Result<bool, RolloutError> {
+        let answerer = self.answerer(live);
+        let (model, version) = answerer.as_ref().map_or((&self.play.agent.model, live.episode.start.version), |(m, v)| (m, *v));
+        let chosen = !request.choices.is_empty() || self.ranker.is_some() || self.brancher.is_some();
+        if chosen || self.play.actor.advises(live.episode.start.attempt) || !self.policy.streams(model) {
+            return Ok(false);
+        }
+        self.policy.begin((model, version), request, &self.play.sampling, (live.number, to))?;
+        Ok(true)
+    }
+
+    /// The response in an answer of that model.
+    pub fn response(&self, reply: Result<Reply, RowFault>, answerer: &Option<Answerer>) -> Result<Response, Fault> {
+        let response = |reply| Response::replied(reply, &self.play.sampling, self.tokenizer_of(answerer));
+        reply.map(response).map_err(|fault| unanswered(&fault))
+    }
+
+    /// Figures of the servers that generate for the agent's model, by name.
+    pub fn server_figures(&self) -> Vec<(String, f64)> {
+        self.policy.server_figures(&self.play.agent.model)
     }
 
     /// The responses, by the policy with the weights that each episode began with, or by the expert. An episode that can't be answered has a

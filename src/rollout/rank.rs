@@ -219,7 +219,7 @@ mod tests {
             policy.update("critic", vec![row(0), row(1)], &learn(Objective::Value)).unwrap();
             policy.update("actor", vec![row(0)], &learn(Objective::Sft)).unwrap();
         }
-        let request = |seed| Request { prompt: prompt.clone(), seed, choices: choices.clone() };
+        let request = |seed| Request { prompt: prompt.clone(), seed, choices: choices.clone(), ..Request::default() };
         let answers = |rank: RankSettings, turns: [u32; 2]| {
             let ranker = Ranker::new(&policy, ("actor", 1.0), "critic", rank).unwrap();
             let replies = ranker.answer(60, &[request(1), request(2)], &turns).unwrap().replies;

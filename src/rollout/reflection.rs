@@ -207,7 +207,7 @@ impl Reflector {
         let bare = if retrieved.is_empty() { vec![] } else { tokenizer.chat(&messages(&plain)?)? };
         let seed = seed::mix(episode.start.seed(run, episode.turns), seed::text("reflect"));
         let queried = self.sources.iter().any(|source| source.queried() == Some(true));
-        let request = Request { prompt: tokenizer.chat(&whole)?, seed, choices: vec![] };
+        let request = Request { prompt: tokenizer.chat(&whole)?, seed, choices: vec![], ..Request::default() };
         Ok((request, PromptMemory { queried, retrieved, bare, left_out: 0, message: None }))
     }
 

@@ -2,21 +2,28 @@
 //! environments still work. An episode that ends leaves the batch and another may join; one that fails is restarted or given up, and leaves
 //! no turn of an incomplete episode behind.
 
-use super::action::{Decode, Invalid};
+use super::action::{Decode, Invalid, Response};
 use super::context::ContextSource;
 use super::episode::{Episode, EpisodeStart, Finished, Move};
 use super::error::{RolloutError, TooManyFailed};
 use super::exchange::NotesOwner;
 use super::notes;
+use super::pending::{AskedTurn, PendingTurns};
 use super::player::{LiveEpisode, Play, Player};
 use super::retry::{FailedEpisode, Retries, RetryPolicy};
 use super::summary::Summary;
-use crate::env::{Act, Cause, EpisodeView, Extras, Fault, ResetRequest, Task, Worlds};
+use crate::env::{Act, Call, Cause, EpisodeView, Extras, Fault, ResetRequest, Task, Worlds};
 use crate::policy::{Policy, Tokenizer};
 use crate::row::RowError;
 use crate::stats::revisits;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// How long an answer of a server is waited for before environments that work meanwhile are looked at.
+const BETWEEN: Duration = Duration::from_millis(2);
+/// The same where none works.
+const LONG: Duration = Duration::from_secs(1);
 
 /// Plays episodes.
 pub struct Sampler {
@@ -30,6 +37,8 @@ pub struct Sampler {
     started: BTreeSet<usize>,
     /// The actions of episodes whose environment hasn't answered yet.
     moved: BTreeMap<usize, Move>,
+    /// The turns that servers have been asked for.
+    pending: PendingTurns,
     /// Episodes of programs that were told that their call is too long, and haven't answered yet.
     refused: BTreeSet<usize>,
     retries: Retries,
@@ -42,8 +51,8 @@ impl Sampler {
     pub fn new(policy: Policy, play: Play, worlds: Worlds, seed: u64) -> Result<Sampler, RolloutError> {
         let player = Player::new(policy, play, seed)?;
         let retries = Retries::new(player.play().retry, &Summary::default());
-        let (tasks, episodes, queued, started, moved, refused, summary, failed) = Default::default();
-        Ok(Sampler { player, worlds, tasks, episodes, queued, started, moved, refused, retries, summary, failed })
+        let (tasks, episodes, queued, started, moved, pending, refused, summary, failed) = Default::default();
+        Ok(Sampler { player, worlds, tasks, episodes, queued, started, moved, pending, refused, retries, summary, failed })
     }
 
     /// The same with these sources of context.
@@ -78,7 +87,7 @@ impl Sampler {
         self.player.clear();
         self.retries = Retries::new(self.player.play().retry, before);
         (self.tasks, self.episodes, self.queued, self.started, self.moved) = Default::default();
-        (self.refused, self.summary, self.failed) = Default::default();
+        (self.pending, self.refused, self.summary, self.failed) = Default::default();
     }
 
     /// Adds episodes, which join at the next step. An error if a task's name can't be parsed.
@@ -116,57 +125,55 @@ impl Sampler {
     }
 
     /// Plays one turn of every episode whose environment has answered, and returns the episodes that ended, in the order in which they
-    /// began. Waits until at least one environment has answered.
+    /// began. Waits until at least one environment, or a server, has answered.
     ///
     /// # Errors
     /// If the policy can't answer, or more episodes have failed than may.
     pub fn step(&mut self) -> Result<Vec<Finished>, RolloutError> {
         self.start()?;
-        let views = if live(&self.episodes, &self.tasks, &self.moved).is_empty() {
-            self.worlds.views(self.player.pace())
-        } else {
-            self.worlds.shown()
-        };
+        let views = self.views();
         let mut over = self.take(views);
-        let all = live(&self.episodes, &self.tasks, &self.moved);
+        let all = live(&self.episodes, &self.tasks, |number| self.moved.contains_key(number) || self.pending.contains(number));
         let requested = self.player.requests(&all, &mut self.worlds)?;
-        let (mut live, mut requests, mut asked, mut unasked) = (Vec::with_capacity(all.len()), Vec::new(), Vec::new(), Vec::new());
+        let (mut live, mut requests, mut asked, mut sent, mut unasked) =
+            (Vec::with_capacity(all.len()), Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (episode, requested) in all.into_iter().zip(requested) {
             match requested {
                 Ok((request, prompt_memory, fork)) => {
-                    let limits = episode.view.extras.call.as_ref().map(|call| (call.max_tokens, call.stop.clone()));
-                    asked.push((limits, prompt_memory, fork, self.player.answerer(&episode)));
-                    live.push(episode);
-                    requests.push(request);
+                    let stops = |call: &Call| [&call.stop[..], &self.player.play().sampling.stop].concat();
+                    let limits = episode.view.extras.call.as_ref().map(|call| (call.max_tokens, stops(call)));
+                    let (number, answered_by) = (episode.number, self.player.answerer(&episode));
+                    let later = self.player.begin(&episode, &request, self.pending.to())?;
+                    let turn = AskedTurn { request, limits, prompt_memory, fork, answered_by };
+                    if later {
+                        sent.push((number, turn));
+                    } else {
+                        live.push(episode);
+                        requests.push(turn.request.clone());
+                        asked.push((number, turn));
+                    }
                 }
                 Err(fault) => unasked.push((episode.number, fault)),
             }
         }
-        let numbers: Vec<usize> = live.iter().map(|live| live.number).collect();
         let responses = self.player.responses(&live, &mut requests, &mut self.worlds, &mut self.summary.tokens)?;
-        let mut moves = Vec::with_capacity(numbers.len());
-        for ((e, (request, (limits, prompt_memory, fork, answered_by))), response) in
-            numbers.into_iter().zip(requests.into_iter().zip(asked)).zip(responses)
-        {
+        sent.into_iter().for_each(|(number, turn)| self.pending.insert(number, turn));
+        let mut answered: Vec<(usize, AskedTurn, Result<Response, Fault>)> = Vec::with_capacity(asked.len());
+        for (((number, turn), request), response) in asked.into_iter().zip(requests).zip(responses) {
+            answered.push((number, AskedTurn { request, ..turn }, response));
+        }
+        for (number, turn, reply) in self.pending.take()? {
+            let response = self.player.response(reply, &turn.answered_by);
+            answered.push((number, turn, response));
+        }
+        let mut moves = Vec::with_capacity(answered.len());
+        for (number, turn, response) in answered {
             match response {
                 Ok(response) => {
-                    let agent = &self.player.play().agent;
-                    let (response, action) = match &limits {
-                        Some((most, stop)) => {
-                            let (response, said) = response.until(*most, stop, self.player.tokenizer_of(&answered_by));
-                            (response, Some(said))
-                        }
-                        None => {
-                            let action = agent.action(&response.text);
-                            (response, action)
-                        }
-                    };
-                    let parts = agent.read(&response.text);
-                    let unread = action.is_none().then(|| Invalid::unread(&response));
-                    let action = action.unwrap_or_default();
-                    moves.push((limits.is_some(), e, Move { request, prompt_memory, action, unread, fork, answered_by, parts, response }))
+                    let calls = turn.limits.is_some();
+                    moves.push((calls, number, self.moved_by(turn, response)));
                 }
-                Err(fault) => unasked.push((e, fault)),
+                Err(fault) => unasked.push((number, fault)),
             }
         }
         let acts: Vec<(usize, Act)> = moves.iter().map(|(calls, e, step)| (*e, step.act(*calls))).collect();
@@ -175,11 +182,49 @@ impl Sampler {
         for (e, fault) in unasked {
             self.refuse(e, fault)?;
         }
-        let views = self.worlds.views(self.player.pace());
+        let views = if self.pending.is_empty() { self.worlds.views(self.player.pace()) } else { self.worlds.shown() };
         over.extend(self.take(views));
         over.extend(self.give_up()?);
         over.sort_by_key(|finished| finished.number);
         Ok(over)
+    }
+
+    /// What environments show. Where no episode could go on, it waits for one of them or for a server.
+    fn views(&mut self) -> Vec<(usize, Result<EpisodeView, Fault>)> {
+        if !live(&self.episodes, &self.tasks, |number| self.moved.contains_key(number) || self.pending.contains(number)).is_empty() {
+            return self.worlds.shown();
+        }
+        if self.pending.is_empty() {
+            return self.worlds.views(self.player.pace());
+        }
+        let worlds = !(self.moved.is_empty() && self.started.is_empty() && self.refused.is_empty());
+        let patience = if worlds { BETWEEN } else { LONG };
+        loop {
+            let views = self.worlds.shown();
+            if !views.is_empty() || self.pending.wait(patience) {
+                return views;
+            }
+        }
+    }
+
+    /// What an episode does by an answer.
+    fn moved_by(&self, turn: AskedTurn, response: Response) -> Move {
+        let AskedTurn { request, limits, prompt_memory, fork, answered_by } = turn;
+        let agent = &self.player.play().agent;
+        let (response, action) = match &limits {
+            Some((most, stop)) => {
+                let (response, said) = response.until(*most, stop, self.player.tokenizer_of(&answered_by));
+                (response, Some(said))
+            }
+            None => {
+                let action = agent.action(&response.text);
+                (response, action)
+            }
+        };
+        let parts = agent.read(&response.text);
+        let unread = action.is_none().then(|| Invalid::unread(&response));
+        let action = action.unwrap_or_default();
+        Move { request, prompt_memory, action, unread, fork, answered_by, parts, response }
     }
 
     /// Starts the episodes that are due, as far as their environments have free slots. The first observations arrive later.
@@ -338,6 +383,7 @@ impl Sampler {
         }
         self.summary.failed += over.len();
         self.summary.retried = self.retries.retried;
+        self.summary.servers.extend(self.player.server_figures());
         if self.retries.too_many() {
             let RetryPolicy { tries, max_failed } = self.player.play().retry;
             let error = TooManyFailed { failed: self.failed(), episodes: self.summary.episodes, tries, max_failed };
@@ -347,13 +393,13 @@ impl Sampler {
     }
 }
 
-/// The episodes that wait for an action, in the order in which they were begun.
+/// The episodes that wait for an action and aren't `busy`, in the order in which they were begun.
 fn live<'a>(
     episodes: &'a BTreeMap<usize, Episode>,
     tasks: &'a BTreeMap<String, Task>,
-    moved: &BTreeMap<usize, Move>,
+    busy: impl Fn(&usize) -> bool,
 ) -> Vec<LiveEpisode<'a>> {
-    let waiting = episodes.iter().filter(|(number, _)| !moved.contains_key(number));
+    let waiting = episodes.iter().filter(|(number, _)| !busy(number));
     let live = waiting.filter_map(|(number, episode)| {
         Some(LiveEpisode { number: *number, episode, task: tasks.get(&episode.start.task)?, view: episode.view.as_ref()? })
     });

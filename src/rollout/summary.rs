@@ -29,6 +29,8 @@ pub struct Summary {
     pub unread: usize,
     /// The tokens that the policy read.
     pub tokens: Tally,
+    /// Figures of the servers that generate, by name.
+    pub servers: BTreeMap<String, f64>,
     /// Metrics that environments reported at the end of episodes, by name: the sum, and the number of episodes. `score` is the
     /// environment's own.
     pub world: BTreeMap<String, (f64, usize)>,
@@ -48,6 +50,7 @@ impl Summary {
         self.revisited += more.revisited;
         self.unread += more.unread;
         self.tokens.add(&more.tokens);
+        self.servers.extend(more.servers.iter().map(|(name, figure)| (name.clone(), *figure)));
         for (name, (sum, episodes)) in &more.world {
             let world = self.world.entry(name.clone()).or_default();
             *world = (world.0 + sum, world.1 + episodes);

@@ -26,7 +26,7 @@ const LIBRARIES: [(&[&str], &[&str]); 8] = [
     (&["serde_yaml"], &["pipeline"]),
     (&["tokenizers", "ureq"], &["policy"]),
     (&["minijinja"], &["jinja", "policy", "rollout"]),
-    (&["clap", "indicatif"], &["cli"]),
+    (&["axum", "clap", "indicatif", "tokio"], &["cli"]),
 ];
 
 /// A file's folder in `src` and its code, without comments and without its tests.

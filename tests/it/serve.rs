@@ -23,10 +23,27 @@ enum Heard {
 struct Machine {
     heard: Arc<Mutex<Vec<Heard>>>,
     loaded: Arc<Mutex<BTreeMap<String, Policy>>>,
+    /// How far its log-probabilities are from those of the model.
+    off: f64,
+    /// After so many answers it is gone, and after the second number of requests it is there again, knowing nothing.
+    gone: Option<(usize, usize)>,
+    requests: Arc<Mutex<usize>>,
 }
 
 impl Machine {
     fn says(&self, path: &str, body: &Value) -> Said {
+        let count = {
+            let mut requests = self.requests.lock().unwrap();
+            *requests += 1;
+            *requests
+        };
+        match self.gone {
+            Some((from, to)) if (from..to).contains(&count) => {
+                self.loaded.lock().unwrap().clear();
+                return Said::status(0, "");
+            }
+            _ => {}
+        }
         let named = |key: &str| body[key].as_str().unwrap().to_owned();
         match path {
             "/v1/load_lora_adapter" => {
@@ -58,7 +75,11 @@ impl Machine {
                 let Some(policy) = policy else { return Said::status(404, format!("The model `{name}` does not exist.")) };
                 self.heard.lock().unwrap().push(Heard::Asked(name));
                 let prompt: Vec<u32> = serde_json::from_value(body["prompt"].clone()).unwrap();
-                Said::ok(if body["prompt_logprobs"].is_null() { written(&policy, prompt, body) } else { likely(&policy, &prompt) })
+                Said::ok(if body["prompt_logprobs"].is_null() {
+                    written(&policy, prompt, body)
+                } else {
+                    likely(&policy, &prompt, self.off)
+                })
             }
             _ => Said::status(404, "Not Found"),
         }
@@ -93,7 +114,7 @@ fn written(policy: &Policy, prompt: Vec<u32>, body: &Value) -> Value {
         max_tokens: number("max_tokens") as usize,
         ..Sampling::default()
     };
-    let request = Request { prompt, seed: body["seed"].as_u64().unwrap(), choices: vec![] };
+    let request = Request { prompt, seed: body["seed"].as_u64().unwrap(), choices: vec![], ..Request::default() };
     let reply = policy.generate("actor", 0, vec![request], sampling).unwrap().remove(0);
     let closed = reply.tokens.last().is_some_and(|&token| body["stop_token_ids"].as_array().unwrap().contains(&json!(token)));
     let names: Vec<String> = reply.tokens.iter().map(|token| format!("token_id:{token}")).collect();
@@ -101,10 +122,13 @@ fn written(policy: &Policy, prompt: Vec<u32>, body: &Value) -> Value {
     json!({ "choices": [{ "finish_reason": finish, "token_ids": reply.tokens, "logprobs": { "tokens": names, "token_logprobs": reply.logprobs } }] })
 }
 
-fn likely(policy: &Policy, prompt: &[u32]) -> Value {
+fn likely(policy: &Policy, prompt: &[u32], off: f64) -> Value {
     let row = Example { prompt: prompt[..1].to_vec(), response: prompt[1..].to_vec(), ..Example::default() };
     let logprobs = policy.logprobs("actor", &[row], Some(1.0)).unwrap().remove(0);
-    let entries = prompt[1..].iter().zip(logprobs).map(|(token, logprob)| json!({ token.to_string(): { "logprob": logprob, "rank": 1 } }));
+    let entries = prompt[1..]
+        .iter()
+        .zip(logprobs)
+        .map(|(token, logprob)| json!({ token.to_string(): { "logprob": f64::from(logprob) - off, "rank": 1 } }));
     let entries: Vec<Value> = std::iter::once(Value::Null).chain(entries).collect();
     json!({ "choices": [{ "finish_reason": "length", "prompt_logprobs": entries }] })
 }
@@ -238,7 +262,124 @@ fn a_server_that_cannot_load_adapters_ends_the_run() {
             json!({ "choices": [{ "text": "up", "finish_reason": "stop", "logprobs": { "tokens": ["up"], "token_logprobs": [-1.0] } }] }),
         ),
     });
-    assert!(message.contains("`return_token_ids`"), "{message}");
+    assert!(message.contains("`prompt_logprobs`"), "{message}");
+}
+
+/// What a model says of these servers.
+fn many(servers: &[&Server], more: &str) -> String {
+    let urls: Vec<String> = servers.iter().map(|server| format!("\"{}\"", server.url)).collect();
+    format!(", serve: {{ vllm: [{}], tries: 3, timeout: 60{more} }}", urls.join(", "))
+}
+
+fn start(machine: &Machine) -> Server {
+    let says = machine.clone();
+    Server::start(move |_, path, body| says.says(path, body))
+}
+
+const PLAYED: &str = "select iteration, task, sample, turn, action, weights, reward from rollout order by all";
+
+/// The figure of a server in each iteration.
+fn server_gaps(run: &Path, server: &Server) -> Vec<f64> {
+    let host = server.url.trim_start_matches("http://").trim_end_matches("/v1");
+    let rows = ask(run, &format!("select value from metrics where node = 'rollout' and name = 'gap_{host}' order by iteration"));
+    rows.iter().map(|row| row["value"].as_f64().unwrap()).collect()
+}
+
+#[test]
+fn many_servers_give_the_rows_of_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let machines = [Machine::default(), Machine::default()];
+    let servers = machines.each_ref().map(start);
+    let here = trained(folder.path(), "here", &learns("", "constrained"), &[]);
+    let run = trained(folder.path(), "many", &learns(&many(&servers.each_ref(), ""), "constrained"), &[]);
+    assert_eq!(ask(&run, PLAYED), ask(&here, PLAYED));
+    for (machine, server) in machines.iter().zip(&servers) {
+        assert_eq!(machine.loads().len(), 3, "each has the adapter of every version");
+        let asked = machine.heard().iter().filter(|heard| matches!(heard, Heard::Asked(_))).count();
+        assert!(asked > 3, "a proof a version, and the calls of its sessions: {asked}");
+        let gaps = server_gaps(&run, server);
+        assert!(gaps.len() == 3 && gaps.iter().all(|gap| *gap < 1e-4), "{gaps:?}");
+    }
+}
+
+#[test]
+fn a_server_that_dies_is_left_out_and_rejoins_after_a_proof() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = trained(folder.path(), "here", &learns("", "constrained").replace("iterations: 3", "iterations: 6"), &[]);
+    let six = |serve: &str| {
+        learns(serve, "constrained").replace("iterations: 3", "iterations: 6").replace("tries: 1 }", "tries: 1, max_failed: 0 }")
+    };
+    for (name, to) in [("dies", usize::MAX), ("rejoins", 14)] {
+        let machines = [Machine::default(), Machine { gone: Some((8, to)), ..Machine::default() }];
+        let servers = machines.each_ref().map(start);
+        let run = trained(folder.path(), name, &six(&many(&servers.each_ref(), "")), &[]);
+        assert_eq!(ask(&run, PLAYED), ask(&here, PLAYED), "{name}");
+        let loads = machines[1].loads().len();
+        assert!(loads < 6, "{name}: {loads}");
+    }
+    // One alone is waited for, and is told its adapters again.
+    let machine = Machine { gone: Some((12, 15)), ..Machine::default() };
+    let server = start(&machine);
+    let run = trained(folder.path(), "alone", &six(&many(&[&server], "")), &[]);
+    assert_eq!(ask(&run, PLAYED), ask(&here, PLAYED), "alone");
+    assert!(machine.loads().len() > 6, "{}", machine.loads().len());
+}
+
+#[test]
+fn a_scheduler_says_where_servers_are_and_a_manifest_what_is_promised() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = Machine::default();
+    let server = start(&machine);
+    let written = pipeline(folder.path(), &learns(", serve: { vllm: [\"http://127.0.0.1:1\"], tries: 1 }", "free"));
+    let run = folder.path().join("elsewhere");
+    done(flow().arg("run").arg(&written).arg("--out").arg(&run).env("FLOW_SERVERS", &server.url));
+    assert_eq!(machine.loads().len(), 3);
+    let manifest = std::fs::read_to_string(run.join("manifest.json")).unwrap();
+    assert!(manifest.contains("L1: servers generate"), "{manifest}");
+    assert!(done(flow().arg("show").arg(&run)).contains("L1: servers generate: rows are exactly what was sampled"));
+    let message = fails(flow().arg("run").arg(&written).env("FLOW_SERVERS", "10.0.0.1:8000"));
+    assert!(message.contains("FLOW_SERVERS: `10.0.0.1:8000` is no address"), "{message}");
+}
+
+#[test]
+fn a_machine_is_looked_at() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(|_, path, _| match path {
+        "/health" => Said::status(200, ""),
+        "/version" => Said::ok(json!({ "version": "0.32.0" })),
+        "/v1/models" => Said::ok(json!({ "data": [{ "id": "base" }] })),
+        "/v1/load_lora_adapter" => Said::status(400, "no name"),
+        _ => Said::status(404, "Not Found"),
+    });
+    let written = pipeline(folder.path(), &learns(&at(&server), "free"));
+    let found: Value = serde_json::from_str(&done(flow().arg("doctor").arg(&written).args(["--format", "json"]))).unwrap();
+    let named = |name: &str| found.as_array().unwrap().iter().find(|finding| finding["name"] == name).unwrap().clone();
+    assert_eq!(named("server")["found"], format!("{} 0.32.0, serves base", server.url));
+    assert!(["good", "slow"].contains(&named("processor")["state"].as_str().unwrap()));
+    for name in ["flow", "memory", "device", "libtorch", "DuckDB", "Python", "worlds"] {
+        assert!(!named(name)["found"].as_str().unwrap().is_empty(), "{found}");
+    }
+    let output = flow().args(["doctor", "http://127.0.0.1:1"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.code() == Some(1) && text.contains("wrong  server     http://127.0.0.1:1") && text.contains("no answer"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_server_with_another_model_is_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let (own, other) = (Machine::default(), Machine { off: 0.4, ..Machine::default() });
+    let servers = [start(&own), start(&other)];
+    let run = trained(folder.path(), "two", &learns(&many(&servers.each_ref(), ""), "constrained"), &[]);
+    let asked = other.heard().iter().filter(|heard| matches!(heard, Heard::Asked(_))).count();
+    assert_eq!((asked, server_gaps(&run, &servers[1]).len()), (other.loads().len(), 0), "it is asked for proofs alone");
+    let alone = pipeline(folder.path(), &learns(&many(&[&servers[1]], ""), "free"));
+    let message = fails(flow().arg("run").arg(&alone).arg("--out").arg(folder.path().join("one")));
+    assert!(message.contains("isn't the model that learns") && message.contains("`max_gap` is 0.25"), "{message}");
+    let wide = learns(&many(&[&servers[1]], ", max_gap: 0.5"), "free");
+    trained(folder.path(), "wide", &wide, &[]);
 }
 
 #[test]
@@ -248,7 +389,7 @@ fn what_a_server_cannot_generate_for_is_refused() {
     let serve = ", serve: { openai: \"http://127.0.0.1:1/v1\" }";
     let output = check(&learns(serve, "free").replace("lora: { rank: 4 }, ", ""));
     assert!(
-        output.contains("pipeline.yaml:5:") && output.contains("a server is told of the adapters of `actor`, and it has none"),
+        output.contains("pipeline.yaml:5:") && output.contains("servers are told of the adapters of `actor`, and it has none"),
         "{output}"
     );
     let hot = learns(serve, "free").replace("max_tokens: 6", "max_tokens: 6, temperature: 0.7");
@@ -257,4 +398,15 @@ fn what_a_server_cannot_generate_for_is_refused() {
     done(flow().arg("check").arg(pipeline(folder.path(), &hot.replace("/v1\" }", "/v1\", tempered: true }"))));
     let output = check(&learns(", serve: { openai: \"http://127.0.0.1:1/v1\", port: 1 }", "free"));
     assert!(output.contains("`port`"), "{output}");
+    let output = check(&learns(", serve: { openai: \"http://127.0.0.1:1/v1\", vllm: [\"http://127.0.0.1:2\"] }", "free"));
+    assert!(output.contains("are named once"), "{output}");
+    let output = check(&learns(", serve: { vllm: [\"http://a:2\", \"http://a:2\"] }", "free"));
+    assert!(output.contains("http://a:2 is named twice"), "{output}");
+    let output = check(&learns(serve, "free").replace("lora: { rank: 4 }", "lora: { rank: 4 }, head: value"));
+    assert!(output.contains("`modules_to_save`"), "{output}");
+    let cut = learns(", serve: { vllm: [\"http://a:2\"], tempered: true }", "free").replace("max_tokens: 6", "max_tokens: 6, top_p: 0.9");
+    assert!(check(&cut).contains("of what `top_p` makes of the model"));
+    let warm = learns(", serve: { sglang: [\"http://a:2\"] }", "free").replace("max_tokens: 6", "max_tokens: 6, temperature: 0.7");
+    done(flow().arg("check").arg(pipeline(folder.path(), &warm)));
+    assert!(check(&learns("", "constrained").replace("max_tokens: 6", "max_tokens: 6, stop: [x]")).contains("no text ends it before"));
 }

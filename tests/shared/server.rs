@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What it says to one question.
+/// What it says to one question; with the status 0 it hangs up.
 pub struct Said {
     pub status: u16,
     pub headers: &'static str,
@@ -79,6 +79,9 @@ fn serve(
     let Said { status, headers, body, after } = says(number, &path, &body);
     std::thread::sleep(after);
     let mut stream = stream;
+    if status == 0 {
+        return Ok(());
+    }
     write!(stream, "HTTP/1.1 {status} Said\r\nconnection: close\r\n{headers}content-length: {}\r\n\r\n{body}", body.len())
 }
 

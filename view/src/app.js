@@ -56,7 +56,7 @@ function Run({ number, parts, given }) {
   const roles = Object.entries(data.roles);
   const withRole = (role) => roles.filter(([, own]) => own === role).map(([id]) => id);
   const tabs = [["", "Overview"], ["curves", "Curves"]];
-  if (data.iterations.last !== null) tabs.push([`i/${data.iterations.last}`, "Iterations"]);
+  if (data.iterations.last !== null) tabs.push([`i/${Math.min(data.iterations.last, data.info.iterations - 1)}`, "Iterations"]);
   withRole("measures").forEach((id) => tabs.push([`panel/${id}`, `Panel: ${id}`]));
   withRole("remembers").forEach((id) => tabs.push([`memory/${id}`, id === "memory" ? "Memory" : `Memory: ${id}`]));
   tabs.push(["failures", "Failures"], ["diff", "Compare"], ["sql", "SQL"]);

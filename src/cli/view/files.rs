@@ -70,7 +70,10 @@ impl Writer<'_> {
             }
         }
         let manifest = run.manifest()?;
-        let last: Vec<u64> = manifest.committed.iter().rev().take(iterations).map(|iteration| iteration.iteration).collect();
+        // A finished run may have measured once more after its last iteration.
+        let (trained, after): (Vec<u64>, Vec<u64>) =
+            manifest.committed.iter().map(|iteration| iteration.iteration).partition(|iteration| *iteration < manifest.info.iterations);
+        let last: Vec<u64> = after.into_iter().chain(trained.into_iter().rev().take(iterations)).collect();
         for (node, role) in told["roles"].as_object().into_iter().flatten() {
             for iteration in &last {
                 let asked = [("node", node.clone()), ("iteration", iteration.to_string())];
@@ -88,7 +91,7 @@ impl Writer<'_> {
     fn iteration(&mut self, number: usize, run: &ServedRun, iteration: u64) -> Result<()> {
         let path = |page: &str| format!("runs/{number}/{page}");
         let at = ("iteration", iteration.to_string());
-        self.put(&path("updates"), &[at.clone()], pages::updates(run, iteration))?;
+        self.put(&path("updates"), std::slice::from_ref(&at), pages::updates(run, iteration))?;
         let table = "trajectories";
         let episodes = self.put(&path("episodes"), &[at.clone(), ("table", table.into())], pages::episodes(run, iteration, table))?;
         for row in episodes["rows"].as_array().into_iter().flatten() {

@@ -84,9 +84,9 @@ mod tests {
     fn a_token_is_asked_for_once() {
         let guard = Guard::new("0.0.0.0:80".parse().unwrap(), Some("abcdefgh".into()));
         let host = (header::HOST, "lab:80");
-        assert!(matches!(guard.judge(&headers(&[host.clone()]), None), Verdict::Refuse(_)));
-        assert!(matches!(guard.judge(&headers(&[host.clone()]), Some("abcdefgx")), Verdict::Refuse(_)));
-        assert!(matches!(guard.judge(&headers(&[host.clone()]), Some("abcdefgh")), Verdict::Remember(_)));
+        assert!(matches!(guard.judge(&headers(std::slice::from_ref(&host)), None), Verdict::Refuse(_)));
+        assert!(matches!(guard.judge(&headers(std::slice::from_ref(&host)), Some("abcdefgx")), Verdict::Refuse(_)));
+        assert!(matches!(guard.judge(&headers(std::slice::from_ref(&host)), Some("abcdefgh")), Verdict::Remember(_)));
         assert_eq!(guard.judge(&headers(&[host, (header::COOKIE, "a=b; flow-view=abcdefgh")]), None), Verdict::Answer);
     }
 }

@@ -38,6 +38,19 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor, atte
         let message = "with `decode: constrained` an answer is an action and has no other part".to_owned();
         wrongs.push(at("answer", message).help("write `decode: free`, or leave `answer` out"));
     }
+    let penalties = [
+        ("repetition_penalty", agent.repetition_penalty != 1.0),
+        ("presence_penalty", agent.presence_penalty != 0.0),
+        ("frequency_penalty", agent.frequency_penalty != 0.0),
+    ];
+    if let Some((key, _)) = penalties.iter().find(|(_, set)| *set && agent.decode == Decode::Constrained) {
+        let message = format!("with `decode: constrained` an answer is an action, and `{key}` has no meaning");
+        wrongs.push(at(key, message).help("write `decode: free`, or leave it out"));
+    }
+    if agent.decode == Decode::Constrained && !agent.stop.is_empty() {
+        let message = "with `decode: constrained` an answer is an action, and no text ends it before".to_owned();
+        wrongs.push(at("stop", message).help("write `decode: free`, or leave `stop` out"));
+    }
     if agent.answer.as_ref().is_some_and(|parts| !parts.iter().any(|part| part.tag == ACTION)) {
         let message = "no part of its answers is the action".to_owned();
         wrongs.push(at("answer", message).help(format!("add `{{ tag: {ACTION}, required: true }}`")));

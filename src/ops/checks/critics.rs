@@ -35,7 +35,7 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor) -> V
     if actor == Actor::Expert {
         return wrongs;
     }
-    for key in ["top_p", "top_k"].into_iter().filter(|key| node.with.raw()["agent"].get(key).is_some()) {
+    for key in ["top_p", "top_k", "min_p"].into_iter().filter(|key| node.with.raw()["agent"].get(key).is_some()) {
         let message = format!("`{key}` has no meaning beside `critic`, which takes an action by its score");
         wrongs.push(at(key, message, "leave it out; `rank: { temperature: ... }` draws by the scores"));
     }

@@ -1,44 +1,84 @@
-//! Checks models that learn here while a server generates for them: they need an adapter, which is all that the server is sent, and
+//! Checks models that learn here while servers generate for them: they need an adapter, which is all that servers are sent, and
 //! log-probabilities that the update can use.
 
 use super::upstream::named;
 use crate::ops::is;
 use crate::pipeline::{Node, Pipeline, Role, Wrong};
+use crate::policy::ServeSettings;
+use serde::Deserialize;
 use serde_json::Value;
 
-/// Models that a server can't generate for, and nodes whose rows would get log-probabilities at another temperature than they were sampled
-/// at.
+/// Models that servers can't generate for, and nodes whose rows would get log-probabilities of another distribution than the update computes.
 pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     let mut mistakes = Vec::new();
     for (name, model) in pipeline.models.iter().filter(|(_, model)| model["serve"].is_object()) {
-        if model["lora"].is_null() && model["adapter"].is_null() {
+        // What isn't in its form is reported as that.
+        let Ok(serve) = ServeSettings::deserialize(&model["serve"]) else { continue };
+        if let Some((message, help)) = fault(name, model, &serve) {
             let at = ["models", name, "serve"].map(String::from).to_vec();
-            let message = format!("a server is told of the adapters of `{name}`, and it has none");
-            mistakes.push(Wrong { at, message, help: None }.help(format!("`{name}: {{ load: ..., lora: {{ rank: 16 }}, serve: ... }}`")));
+            mistakes.push(Wrong { at, message, help: None }.help(help));
         }
-        if model["serve"]["tempered"] != Value::Bool(true) {
-            mistakes.extend(
-                pipeline
-                    .all()
-                    .filter(|node| node.model() == Some(name) || named(node).any(|other| other == name))
-                    .filter_map(|node| tempered(node, name)),
-            );
-        }
+        let asks = |node: &&Node| node.model() == Some(name) || named(node).any(|other| other == name);
+        mistakes.extend(pipeline.all().filter(asks).filter_map(|node| unlike(node, name, &serve)));
     }
     mistakes
 }
 
-/// A `node` that samples at another temperature than that of the server's log-probabilities.
-fn tempered(node: &Node, model: &str) -> Option<Wrong> {
+/// Why these servers can't generate for that model, and what helps.
+fn fault(name: &str, model: &Value, serve: &ServeSettings) -> Option<(String, String)> {
+    let two = "`serve: { vllm: [\"http://10.0.0.1:8000\", \"http://10.0.0.2:8000\"] }`".to_owned();
+    let Some((addresses, sglang)) = serve.addresses() else {
+        return Some((format!("the servers of `{name}` are named once: by `vllm`, by `sglang`, or one of them by `openai`"), two));
+    };
+    let twice = addresses.iter().enumerate().find(|(i, address)| addresses[..*i].contains(address));
+    if let Some((_, address)) = twice {
+        return Some((format!("{address} is named twice"), "name each server once".into()));
+    }
+    if sglang && serve.tempered {
+        return Some(("`tempered` is of vLLM: SGLang's log-probabilities are at the sampling temperature".into(), "leave it out".into()));
+    }
+    if model["lora"].is_null() && model["adapter"].is_null() {
+        let message = format!("servers are told of the adapters of `{name}`, and it has none: whole weights aren't sent to servers");
+        return Some((message, format!("`{name}: {{ load: ..., lora: {{ rank: 16 }}, serve: ... }}`")));
+    }
+    if model["head"] == "value" {
+        let message =
+            format!("`{name}` is a critic: it writes nothing, and servers load no adapter with a head of its own (`modules_to_save`)");
+        return Some((message, "leave `serve` out".into()));
+    }
+    None
+}
+
+/// A `node` whose servers tell log-probabilities of another distribution than the one that the update computes.
+fn unlike(node: &Node, model: &str, serve: &ServeSettings) -> Option<Wrong> {
     let with = node.with.raw();
     let agent = &with["agent"];
     // Where actions are ranked the draw is made here; an expert's rows have no draw.
     let written = is(node, Role::Reflects) || is(node, Role::Plays) && agent["decode"] == "free";
-    let temperature =
-        with["temperature"].as_f64().or(agent["temperature"].as_f64()).filter(|temperature| ![0.0, 1.0].contains(temperature))?;
     if !written || with["actor"] == "expert" {
         return None;
     }
+    let set = |key: &&str| {
+        let neutral = if ["top_p", "repetition_penalty"].contains(key) { 1.0 } else { 0.0 };
+        agent[*key].as_f64().is_some_and(|value| value != neutral)
+    };
+    let changes = |keys: &[&'static str], who: &str| {
+        let key = keys.iter().copied().find(set)?;
+        let message = format!(
+            "{who} tells log-probabilities of what `{key}` makes of the model, and an update computes those of the model: `{}`",
+            node.id
+        );
+        Some(Wrong::in_node(node, &["with", "agent", key], message).help("leave it out"))
+    };
+    const PENALTIES: [&str; 3] = ["repetition_penalty", "presence_penalty", "frequency_penalty"];
+    if !serve.sglang.is_empty() {
+        return changes(&PENALTIES, "SGLang");
+    }
+    if serve.tempered {
+        return changes(&[&["top_p", "top_k", "min_p"], &PENALTIES[..]].concat(), "with `tempered` vLLM");
+    }
+    let temperature =
+        with["temperature"].as_f64().or(agent["temperature"].as_f64()).filter(|temperature| ![0.0, 1.0].contains(temperature))?;
     let message = format!(
         "a server generates for `{model}` and tells log-probabilities at temperature 1, and `{}` samples at {temperature}",
         node.id

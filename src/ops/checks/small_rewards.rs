@@ -55,7 +55,7 @@ mod tests {
         assert_eq!(notes("task: 0, won: 10", "std"), "");
     }
 
-    /// Two lost games of one and of three turns, paid 0.01 a turn: returns 0.01 and 0.03, and advantages of -0.71 and 0.71, as if one were won.
+    /// Two lost games of one and of three turns, paid 0.01 a turn: returns 0.01 and 0.03, and advantages of -0.71 and 0.71, as where one is won.
     #[test]
     fn in_a_group_of_one_outcome_a_hundredth_is_an_advantage_of_full_size() {
         let numbers = |numbers: [u32; 4]| Arc::new(UInt32Array::from(numbers.to_vec())) as ArrayRef;
@@ -75,6 +75,7 @@ mod tests {
         let settings = AdvantageSettings::default();
         let compared = rows::compare(&rows::value(&[rows], &settings).unwrap(), &settings).unwrap();
         let advantages = row::f32s(&compared[0], "advantage").unwrap().values().to_vec();
-        assert!((advantages[0] + 0.7071).abs() < 1e-3 && (advantages[1] - 0.7071).abs() < 1e-3, "{advantages:?}");
+        let half = std::f32::consts::FRAC_1_SQRT_2;
+        assert!((advantages[0] + half).abs() < 1e-3 && (advantages[1] - half).abs() < 1e-3, "{advantages:?}");
     }
 }

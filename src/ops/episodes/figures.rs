@@ -30,6 +30,7 @@ pub fn figures(summary: &Summary) -> Vec<(String, Figure)> {
         .chain(unread)
         .chain(read)
         .map(|(name, figure)| (name.to_owned(), figure))
+        .chain(summary.servers.iter().map(|(name, figure)| (name.clone(), Figure::Most(*figure))))
         .chain(summary.world.iter().map(world_figure))
         .collect()
 }

@@ -1,6 +1,8 @@
 //! An answer in the making: what was written, what may come next, and when it is over.
 
-use super::sample::{draw, draw_row};
+use super::penalties::Said;
+use super::sample::{draw, draw_row, recorded, recorded_row};
+use super::stops::Stops;
 use crate::policy::choices::ChoiceConstraint;
 use crate::policy::model::Net;
 use crate::policy::products::isa::Isa;
@@ -29,6 +31,10 @@ pub struct PartialAnswer<'a> {
     limit: usize,
     /// The tokens that close it.
     ends: &'a [u32],
+    /// The texts that end it.
+    stops: Stops<'a>,
+    /// What may make tokens less likely; nothing where decoding isn't free.
+    pub said: Option<Said>,
 }
 
 impl<'a> PartialAnswer<'a> {
@@ -36,7 +42,12 @@ impl<'a> PartialAnswer<'a> {
     ///
     /// # Errors
     /// [`PolicyError::Row`] with `index`, if the model can't read the prompt with its longest answer.
-    pub fn new(request: &'a Request, index: usize, sampling: &Sampling, net: &'a Net) -> Result<PartialAnswer<'a>, PolicyError> {
+    pub fn new(
+        request: &'a Request,
+        index: usize,
+        (sampling, stops): (&Sampling, Stops<'a>),
+        net: &'a Net,
+    ) -> Result<PartialAnswer<'a>, PolicyError> {
         let wrong = |fault| PolicyError::Row { row: index, fault };
         let longest = request.choices.iter().map(Vec::len).max();
         let limit = longest.unwrap_or(sampling.max_tokens);
@@ -53,6 +64,8 @@ impl<'a> PartialAnswer<'a> {
             reply: Reply::default(),
             limit,
             ends: &net.ends,
+            said: (request.choices.is_empty() && sampling.penalises()).then(|| Said::new(&request.prompt, sampling)),
+            stops,
             done: limit == 0,
         };
         while let Some(token) = answer.constraint.as_ref().and_then(ChoiceConstraint::forced) {
@@ -83,12 +96,26 @@ impl<'a> PartialAnswer<'a> {
 
     /// Writes the next token, drawn from `logits` (one a token of the vocabulary), and whatever is certain after it.
     pub fn next(&mut self, logits: &[f32], sampling: &Sampling) {
-        self.step(|allowed, unit| draw(logits, allowed, sampling, unit));
+        let changed = self.said.as_ref().and_then(|said| said.changed(logits, sampling));
+        self.step(|allowed, unit| match &changed {
+            None => draw(logits, allowed, sampling, unit),
+            Some(changed) => {
+                let (token, _) = draw(changed, allowed, sampling, unit);
+                (token, recorded(logits, sampling, token))
+            }
+        });
     }
 
     /// The same of logits that were computed row by row.
     pub fn next_of(&mut self, isa: Isa, logits: &[f32], sampling: &Sampling) {
-        self.step(|allowed, unit| draw_row(isa, logits, allowed, sampling, unit));
+        let changed = self.said.as_ref().and_then(|said| said.changed(logits, sampling));
+        self.step(|allowed, unit| match &changed {
+            None => draw_row(isa, logits, allowed, sampling, unit),
+            Some(changed) => {
+                let (token, _) = draw_row(isa, changed, allowed, sampling, unit);
+                (token, recorded_row(isa, logits, sampling, token))
+            }
+        });
     }
 
     /// Writes the next token, which `draw` draws among those allowed with a uniform number, and whatever is certain after it.
@@ -113,8 +140,12 @@ impl<'a> PartialAnswer<'a> {
     /// Writes the next token, as it was drawn, and whatever is certain after it.
     pub fn take(&mut self, token: u32, logprob: f32) {
         self.write(token, logprob);
+        self.said.iter_mut().for_each(|said| said.say(token));
         match &mut self.constraint {
-            None => self.done = self.ends.contains(&token) || self.reply.tokens.len() >= self.limit,
+            None => {
+                let tokens = &self.reply.tokens;
+                self.done = self.ends.contains(&token) || tokens.len() >= self.limit || self.stops.completed(tokens);
+            }
             Some(constraint) => {
                 constraint.push(token);
                 if let Some(rest) = constraint.settled() {

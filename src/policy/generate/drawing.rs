@@ -5,9 +5,11 @@
 //! drawn than on a processor, and a log-probability differs by rounding.
 
 use super::answer::PartialAnswer;
+use super::penalties::Said;
 use super::sample::draw;
 use crate::policy::tensors::{indices, values};
 use crate::policy::Sampling;
+use std::collections::BTreeMap;
 use tch::{Kind, Tensor};
 
 /// Tokens of a block. The weights are summed by blocks, and a draw first finds its block.
@@ -38,11 +40,13 @@ pub fn next_there(logits: &Tensor, answers: &mut [(usize, &mut PartialAnswer)], 
     let few: Vec<i64> = allowed.iter().enumerate().flat_map(wanted).collect();
     let few = if few.is_empty() { vec![] } else { values(&logits.view([-1]).index_select(0, &indices(&few, device))) };
     let free: Vec<usize> = (0..answers.len()).filter(|&i| allowed[i].is_none()).collect();
-    let rows: Vec<i64> = free.iter().map(|&i| answers[i].0 as i64).collect();
-    let units: Vec<f64> = free.iter().map(|&i| answers[i].1.unit()).collect();
     let mut drawn = Vec::new();
-    for (rows, units) in rows.chunks(ROWS as usize).zip(units.chunks(ROWS as usize)) {
-        drawn.extend(draw_rows(&logits.index_select(0, &indices(rows, device)), units, sampling));
+    for free in free.chunks(ROWS as usize) {
+        let rows: Vec<i64> = free.iter().map(|&i| answers[i].0 as i64).collect();
+        let units: Vec<f64> = free.iter().map(|&i| answers[i].1.unit()).collect();
+        let said: Vec<Option<&Said>> = free.iter().map(|&i| answers[i].1.said.as_ref()).collect();
+        let logits = logits.index_select(0, &indices(&rows, device));
+        drawn.extend(draw_rows(&logits, penalised(&logits, &said, sampling).as_ref(), &units, sampling));
     }
     let (mut few, mut drawn) = (few.as_slice(), drawn.into_iter());
     for ((_, answer), allowed) in answers.iter_mut().zip(&allowed) {
@@ -61,41 +65,94 @@ pub fn next_there(logits: &Tensor, answers: &mut [(usize, &mut PartialAnswer)], 
     }
 }
 
-/// For each row of `logits` `[rows, vocabulary]` the token drawn with its uniform number, and its log-probability among all tokens, in nats: see [`draw`].
-fn draw_rows(logits: &Tensor, units: &[f64], sampling: &Sampling) -> Vec<(u32, f32)> {
-    let (count, vocab) = (logits.size()[0], logits.size()[1]);
-    let scaled = if sampling.divisor() == 1.0 { logits.shallow_clone() } else { logits / sampling.divisor() };
-    let most = scaled.amax([1], true);
-    let weights = (&scaled - &most).exp();
-    // Blocks of equal length; what is beyond the vocabulary weighs nothing.
-    let blocks = |weights: &Tensor| weights.constant_pad_nd([0, (BLOCK - vocab % BLOCK) % BLOCK]).view([count, -1, BLOCK]);
-    let sums = |blocks: &Tensor| blocks.sum_dim_intlist(2, false, Kind::Double);
-    let whole = blocks(&weights);
-    let whole_sums = sums(&whole);
-    let tokens = if sampling.temperature <= 0.0 {
-        let place = Tensor::arange(vocab, (Kind::Int64, logits.device()));
-        place.where_scalarother(&scaled.eq_tensor(&most), vocab).amin([1], false)
-    } else {
-        let truncates = sampling.top_k != 0 || sampling.top_p < 1.0;
-        let (blocks, sums) = if truncates {
-            let blocks = blocks(&truncated(&scaled, &weights, sampling));
+/// The logits `[rows, vocabulary]` after penalties on what each row's answer has said; none where nothing is penalised.
+fn penalised(logits: &Tensor, said: &[Option<&Said>], sampling: &Sampling) -> Option<Tensor> {
+    if !sampling.penalises() {
+        return None;
+    }
+    let vocab = logits.size()[1];
+    let tokens = |(row, said): (usize, &Option<&Said>)| {
+        said.iter().flat_map(|said| said.tokens()).map(|token| row as i64 * vocab + i64::from(token)).collect::<Vec<_>>()
+    };
+    let places: Vec<i64> = said.iter().enumerate().flat_map(tokens).collect();
+    let places = indices(&places, logits.device());
+    let flat = logits.reshape([-1]);
+    let mut own = values(&flat.index_select(0, &places)).into_iter();
+    let mut changed = Vec::new();
+    for said in said.iter().flatten() {
+        let logits: Vec<f32> = own.by_ref().take(said.tokens().count()).collect();
+        let by_token: BTreeMap<u32, f32> = said.tokens().zip(logits).collect();
+        changed.extend(said.penalised(|token| by_token[&token], sampling).map(|(_, logit)| logit));
+    }
+    let changed = Tensor::from_slice(&changed).to_device(logits.device()).to_kind(logits.kind());
+    Some(flat.index_copy(0, &places, &changed).view_as(logits))
+}
+
+/// What tokens weigh in a draw: the scaled logits, their largest a row, and exp of the difference, also in blocks of equal length with their sums.
+struct Weights {
+    scaled: Tensor,
+    most: Tensor,
+    weights: Tensor,
+    blocks: Tensor,
+    sums: Tensor,
+}
+
+impl Weights {
+    fn new(logits: &Tensor, sampling: &Sampling) -> Weights {
+        let scaled = if sampling.divisor() == 1.0 { logits.shallow_clone() } else { logits / sampling.divisor() };
+        let most = scaled.amax([1], true);
+        let weights = (&scaled - &most).exp();
+        let blocks = blocks(&weights);
+        let sums = sums(&blocks);
+        Weights { scaled, most, weights, blocks, sums }
+    }
+
+    /// The tokens that are drawn with these uniform numbers, `[rows]`.
+    fn draw(&self, units: &[f64], sampling: &Sampling) -> Tensor {
+        let (count, vocab, device) = (self.scaled.size()[0], self.scaled.size()[1], self.scaled.device());
+        if sampling.temperature <= 0.0 {
+            let place = Tensor::arange(vocab, (Kind::Int64, device));
+            return place.where_scalarother(&self.scaled.eq_tensor(&self.most), vocab).amin([1], false);
+        }
+        let (blocks, sums) = if sampling.truncates() {
+            let blocks = blocks(&truncated(&self.scaled, &self.weights, sampling));
             let sums = sums(&blocks);
             (blocks, sums)
         } else {
-            (whole, whole_sums.shallow_clone())
+            (self.blocks.shallow_clone(), self.sums.shallow_clone())
         };
-        let target = Tensor::from_slice(units).to_device(logits.device()).unsqueeze(1) * sums.sum_dim_intlist(1, true, Kind::Double);
+        let target = Tensor::from_slice(units).to_device(device).unsqueeze(1) * sums.sum_dim_intlist(1, true, Kind::Double);
         let block = first_above(&sums, &target);
         // What stands before the block; of the first one nothing.
         let before = sums.cumsum(1, Kind::Double).gather(1, &block, false) - sums.gather(1, &block, false);
         let within = blocks.gather(1, &block.unsqueeze(2).expand([count, 1, BLOCK], false), false).squeeze_dim(1).to_kind(Kind::Double);
         (block * BLOCK + first_above(&within, &(target - before))).squeeze_dim(1)
+    }
+}
+
+/// Weights `[rows, vocabulary]` in blocks of equal length; what is beyond the vocabulary weighs nothing.
+fn blocks(weights: &Tensor) -> Tensor {
+    let (count, vocab) = (weights.size()[0], weights.size()[1]);
+    weights.constant_pad_nd([0, (BLOCK - vocab % BLOCK) % BLOCK]).view([count, -1, BLOCK])
+}
+
+fn sums(blocks: &Tensor) -> Tensor {
+    blocks.sum_dim_intlist(2, false, Kind::Double)
+}
+
+/// For each row of `logits` `[rows, vocabulary]` the token drawn with its uniform number, of the logits `changed` where there are such, and its
+/// log-probability among all tokens, in nats: see [`draw`].
+fn draw_rows(logits: &Tensor, changed: Option<&Tensor>, units: &[f64], sampling: &Sampling) -> Vec<(u32, f32)> {
+    let own = Weights::new(logits, sampling);
+    let tokens = match changed {
+        None => own.draw(units, sampling),
+        Some(changed) => Weights::new(changed, sampling).draw(units, sampling),
     };
-    let chosen = (scaled - most).gather(1, &tokens.unsqueeze(1), false).squeeze_dim(1).to_kind(Kind::Double);
-    let logprobs = chosen - whole_sums.sum_dim_intlist(1, false, Kind::Double).log();
+    let chosen = (own.scaled - own.most).gather(1, &tokens.unsqueeze(1), false).squeeze_dim(1).to_kind(Kind::Double);
+    let logprobs = chosen - own.sums.sum_dim_intlist(1, false, Kind::Double).log();
     let both = Tensor::stack(&[tokens.to_kind(Kind::Double), logprobs], 1).to_device(tch::Device::Cpu).contiguous();
-    let mut numbers = vec![0f64; 2 * count as usize];
-    both.copy_data(&mut numbers, 2 * count as usize);
+    let mut numbers = vec![0f64; 2 * units.len()];
+    both.copy_data(&mut numbers, 2 * units.len());
     numbers.chunks(2).map(|pair| (pair[0] as u32, pair[1] as f32)).collect()
 }
 
@@ -107,17 +164,17 @@ fn first_above(weights: &Tensor, target: &Tensor) -> Tensor {
     weights.cumsum(1, Kind::Double).le_tensor(target).sum_dim_intlist(1, true, Kind::Int64).minimum(&last)
 }
 
-/// The weights `[rows, vocabulary]` of what is drawn from, zero for what is cut off: of the `top_k` likeliest the smallest set that has `top_p` of their
-/// probability, the lower token first among equals.
+/// The weights `[rows, vocabulary]` of what is drawn from, zero for what is cut off: of those that have `min_p` of the largest, which is 1, the `top_k`
+/// likeliest, and of these the smallest set that has `top_p` of their probability, the lower token first among equals.
 fn truncated(scaled: &Tensor, weights: &Tensor, sampling: &Sampling) -> Tensor {
     let vocab = scaled.size()[1];
     let most = if sampling.top_k == 0 { vocab } else { vocab.min(sampling.top_k as i64) };
-    let mut kept = scaled.ones_like().to_kind(Kind::Bool);
+    let mut kept = weights.ge(sampling.min_p);
     if most < vocab {
         let least = scaled.topk(most, 1, true, true).0.narrow(1, most - 1, 1);
         let (above, equal) = (scaled.gt_tensor(&least), scaled.eq_tensor(&least));
         let missing = most - above.sum_dim_intlist(1, true, Kind::Int64);
-        kept = above.logical_or(&equal.logical_and(&equal.cumsum(1, Kind::Int64).le_tensor(&missing)));
+        kept = kept.logical_and(&above.logical_or(&equal.logical_and(&equal.cumsum(1, Kind::Int64).le_tensor(&missing))));
     }
     if sampling.top_p < 1.0 {
         let order = scaled.where_scalarother(&kept, f64::NEG_INFINITY).argsort_stable(true, 1, true);
@@ -143,11 +200,11 @@ mod tests {
     fn inverse_of_the_distribution() {
         let units = [0.0, 0.12, 0.13, 0.37, 0.38, 0.999];
         let logits = Tensor::from_slice(&[0.0, 2f32.ln(), 5f32.ln()]).repeat([units.len() as i64, 1]);
-        let drawn = draw_rows(&logits, &units, &sampling(1.0, 0, 1.0));
+        let drawn = draw_rows(&logits, None, &units, &sampling(1.0, 0, 1.0));
         assert_eq!(drawn.iter().map(|(token, _)| *token).collect::<Vec<_>>(), [0, 0, 1, 1, 2, 2]);
         assert!((drawn[2].1 - 0.25f32.ln()).abs() < 1e-6);
         // Of the two likeliest the tokens have 2/7 and 5/7; what is recorded is the probability among all.
-        let drawn = draw_rows(&logits.narrow(0, 0, 2), &[0.28, 0.29], &sampling(1.0, 2, 1.0));
+        let drawn = draw_rows(&logits.narrow(0, 0, 2), None, &[0.28, 0.29], &sampling(1.0, 2, 1.0));
         assert!(drawn[0].0 == 1 && drawn[1].0 == 2 && (drawn[0].1 - 0.25f32.ln()).abs() < 1e-6);
     }
 
@@ -166,8 +223,10 @@ mod tests {
             sampling(1.3, 40, 1.0),
             sampling(1.3, 40, 0.5),
             sampling(1.0, 9000, 1.0),
+            Sampling { min_p: 0.3, ..sampling(1.0, 0, 1.0) },
+            Sampling { min_p: 0.3, ..sampling(1.3, 40, 0.8) },
         ] {
-            for (row, (token, logprob)) in draw_rows(&logits, &units, &sampling).into_iter().enumerate() {
+            for (row, (token, logprob)) in draw_rows(&logits, None, &units, &sampling).into_iter().enumerate() {
                 let (expected, expected_logprob) = draw(&numbers[row * vocab..(row + 1) * vocab], None, &sampling, units[row]);
                 assert!(token == expected && (logprob - expected_logprob).abs() < 1e-5, "{sampling:?}, row {row}: {token}, not {expected}");
             }
@@ -180,7 +239,7 @@ mod tests {
         let mut logits = vec![f32::NEG_INFINITY; 5000];
         (logits[7], logits[2100]) = (1.0, 1.0);
         let logits = Tensor::from_slice(&logits).repeat([3, 1]);
-        let drawn = draw_rows(&logits, &[0.0, 0.5, 1.0], &sampling(1.0, 0, 1.0));
+        let drawn = draw_rows(&logits, None, &[0.0, 0.5, 1.0], &sampling(1.0, 0, 1.0));
         assert_eq!(drawn.iter().map(|(token, _)| *token).collect::<Vec<_>>(), [7, 2100, 2100]);
         assert!(drawn.iter().all(|(_, logprob)| (logprob - 0.5f32.ln()).abs() < 1e-6));
     }

@@ -6,9 +6,11 @@ mod answer;
 mod decode;
 mod drawing;
 mod page_cache;
+mod penalties;
 mod read;
 mod rows;
 mod sample;
+mod stops;
 pub mod store;
 pub mod weigh;
 
@@ -18,12 +20,13 @@ use super::model::Net;
 use super::room;
 use super::threads::spread;
 use super::trie::shared;
-use super::{GenerationOutput, PolicyError, Request, Sampling, Tally, PAD_TO};
+use super::{GenerationOutput, PolicyError, Request, Sampling, Tally, Tokenizer, PAD_TO};
 use answer::PartialAnswer;
 use decode::write;
 use read::{read_there, ReadResult};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use stops::Stops;
 use store::Store;
 use tch::Tensor;
 
@@ -38,7 +41,8 @@ const SHARE: u64 = 3;
 /// A prompt, with what is forced before the first choice, and the requests that begin with it.
 type PromptGroup = (Vec<u32>, Vec<usize>);
 
-/// Answers `requests` with the weights in `net`, those of `version`: one reply a request, in order. `store` caches what was read with them.
+/// Answers `requests` with the weights in `net`, those of `version`: one reply a request, in order. `store` caches what was read with them, and
+/// `tokenizer` reads answers that a text may end.
 ///
 /// # Errors
 /// [`PolicyError::Row`] if a request can't be read; [`PolicyError::Torch`] for what libtorch can't do.
@@ -47,10 +51,11 @@ pub fn generate(
     version: u64,
     store: &mut Store,
     requests: &[Request],
-    sampling: &Sampling,
+    (sampling, tokenizer): (&Sampling, &Tokenizer),
     threads: usize,
 ) -> Result<GenerationOutput, PolicyError> {
-    let begun = requests.iter().enumerate().map(|(index, request)| PartialAnswer::new(request, index, sampling, net));
+    let stops = Stops { texts: &sampling.stop, tokenizer };
+    let begun = requests.iter().enumerate().map(|(index, request)| PartialAnswer::new(request, index, (sampling, stops), net));
     let mut answers = begun.collect::<Result<Vec<_>, _>>()?;
     let mut prompts: BTreeMap<Vec<u32>, Vec<usize>> = BTreeMap::new();
     for (answer, request) in answers.iter().zip(requests).filter(|(answer, _)| !answer.done) {
@@ -195,8 +200,12 @@ mod tests {
         for turn in 0..5u64 {
             let constrained = vec![vec![5, 6, END], vec![5, 7, 8, END], vec![9, END]];
             let choices = |i: usize| if i.is_multiple_of(2) { constrained.clone() } else { vec![] };
-            let request =
-                |(i, prompt): (usize, &Vec<u32>)| Request { prompt: prompt.clone(), seed: turn * 100 + i as u64, choices: choices(i) };
+            let request = |(i, prompt): (usize, &Vec<u32>)| Request {
+                prompt: prompt.clone(),
+                seed: turn * 100 + i as u64,
+                choices: choices(i),
+                ..Request::default()
+            };
             turns.push(prompts.iter().enumerate().map(request).collect());
             prompts.iter_mut().enumerate().for_each(|(i, prompt)| prompt.extend(more(5 + i % 4 * 7)));
         }
@@ -204,7 +213,8 @@ mod tests {
     }
 
     fn answers(net: &Net, version: u64, store: &mut Store, requests: &[Request], threads: usize) -> GenerationOutput {
-        generate(net, version, store, requests, &Sampling { max_tokens: 6, ..Default::default() }, threads).unwrap()
+        let sampling = Sampling { max_tokens: 6, ..Default::default() };
+        generate(net, version, store, requests, (&sampling, &Tokenizer::bytes()), threads).unwrap()
     }
 
     /// Whatever is still known and whoever is there: the same bits. And what is known isn't computed again.
@@ -239,8 +249,17 @@ mod tests {
     fn answers_are_drawn_alike_wherever_their_logits_lie() {
         let (net, mut random) = (net(), Random::new(5));
         let requests = turns().remove(0);
-        let sampling = Sampling { max_tokens: 6, temperature: 0.8, top_p: 0.95, ..Default::default() };
-        let begun = |(i, request)| PartialAnswer::new(request, i, &sampling, &net).unwrap();
+        for penalty in [1.0, 1.3] {
+            drawn_alike(&net, &requests, &mut random, penalty);
+        }
+    }
+
+    fn drawn_alike(net: &Net, requests: &[Request], random: &mut Random, repetition_penalty: f64) {
+        let penalties = Sampling { repetition_penalty, presence_penalty: repetition_penalty - 1.0, ..Default::default() };
+        let sampling = Sampling { max_tokens: 6, temperature: 0.8, top_p: 0.95, ..penalties };
+        let tokenizer = Tokenizer::bytes();
+        let stops = Stops { texts: &[], tokenizer: &tokenizer };
+        let begun = |(i, request)| PartialAnswer::new(request, i, (&sampling, stops), net).unwrap();
         let mut here: Vec<PartialAnswer> = requests.iter().enumerate().map(begun).collect();
         let mut there = here.clone();
         for _ in 0..4 {

@@ -37,6 +37,21 @@ pub fn draw(logits: &[f32], allowed: Option<&[u32]>, sampling: &Sampling, unit: 
     (token(chosen), logprob(chosen))
 }
 
+/// The log-probability of `token` among all, as [`draw`] records it.
+pub fn recorded(logits: &[f32], sampling: &Sampling, token: u32) -> f32 {
+    let scaled = |logit: f32| f64::from(logit) / sampling.divisor();
+    let best = logits.iter().map(|&logit| scaled(logit)).fold(f64::NEG_INFINITY, f64::max);
+    let total: f64 = logits.iter().map(|&logit| (scaled(logit) - best).exp()).sum();
+    (scaled(logits[token as usize]) - best - total.ln()) as f32
+}
+
+/// The same as [`draw_row`] records it.
+pub fn recorded_row(isa: Isa, logits: &[f32], sampling: &Sampling, token: u32) -> f32 {
+    let temperature = sampling.divisor() as f32;
+    let (_, mass) = masses(isa, logits, temperature);
+    logprob(logits[token as usize], temperature, mass)
+}
+
 /// As [`draw`], with exponentials in f32 and the sums that learning has: see [`crate::policy::engine::head`]. What is recorded has the bits that
 /// learning computes.
 pub fn draw_row(isa: Isa, logits: &[f32], allowed: Option<&[u32]>, sampling: &Sampling, unit: f64) -> (u32, f32) {
@@ -49,7 +64,7 @@ pub fn draw_row(isa: Isa, logits: &[f32], allowed: Option<&[u32]>, sampling: &Sa
     let (sums, mass) = masses(isa, logits, temperature);
     let chosen = if sampling.temperature <= 0.0 {
         logits.iter().position(|logit| *logit == mass.0).unwrap_or(0)
-    } else if sampling.top_k == 0 && sampling.top_p >= 1.0 {
+    } else if !sampling.truncates() {
         inverse(logits, temperature, mass.0, &sums, unit)
     } else {
         let weights: Vec<f64> = logits.iter().map(|logit| f64::from((logit - mass.0) / temperature).exp()).collect();
@@ -92,24 +107,27 @@ fn inverse(logits: &[f32], temperature: f32, most: f32, sums: &[f32], unit: f64)
     chosen
 }
 
-/// Which tokens are drawn from: of the `top_k` likeliest (Fan et al. 2018) the smallest set that has `top_p` of their probability (Holtzman
-/// et al. 2020), the lower token first among equals. In this order, as vLLM and `transformers` truncate.
+/// Which tokens are drawn from, by their weights, of which the largest is 1: of those that have `min_p` of it (Nguyen et al. 2024) the `top_k` likeliest
+/// (Fan et al. 2018), and of these the smallest set that has `top_p` of their probability (Holtzman et al. 2020), the lower token first among equals. In this
+/// order, as vLLM truncates.
 fn truncated(weights: &[f64], sampling: &Sampling) -> Vec<bool> {
     let most = if sampling.top_k == 0 { weights.len() } else { sampling.top_k.min(weights.len()) };
+    let likely = |weight: &f64| *weight >= sampling.min_p;
     if most == weights.len() && sampling.top_p >= 1.0 {
-        return vec![true; weights.len()];
+        return weights.iter().map(likely).collect();
     }
-    let order = likeliest(weights, most, sampling.top_p);
+    let weights: Vec<f64> = weights.iter().map(|weight| if likely(weight) { *weight } else { 0.0 }).collect();
+    let order = likeliest(&weights, most, sampling.top_p);
     let mut included = vec![false; weights.len()];
     if sampling.top_p >= 1.0 {
-        order.into_iter().for_each(|i| included[i] = true);
+        order.into_iter().for_each(|i| included[i] = likely(&weights[i]));
         return included;
     }
     let all = if most == weights.len() { weights.iter().sum() } else { order.iter().map(|&i| weights[i]).sum::<f64>() };
     let mass = sampling.top_p * all;
     let mut sum = 0.0;
     for i in order {
-        included[i] = true;
+        included[i] = likely(&weights[i]);
         sum += weights[i];
         if sum >= mass {
             break;
@@ -180,6 +198,19 @@ mod tests {
         assert_eq!([draws(0.28), draws(0.29)], [1, 2]);
     }
 
+    /// Probabilities 1/8, 2/8, 5/8: the others have 0.2 and 0.4 of the likeliest. With 0.3 of it two are left, 2/7 and 5/7, of which `top_p: 0.7` is the
+    /// likeliest alone.
+    #[test]
+    fn what_is_much_less_likely_than_the_likeliest_is_left_out() {
+        let logits = [0.0, (2.0f32).ln(), (5.0f32).ln()];
+        let lowest = |min_p, top_p| draw(&logits, None, &Sampling { min_p, ..sampling(1.0, top_p) }, 0.0);
+        assert_eq!([0.0, 0.19, 0.21, 0.3, 0.39, 0.41, 1.0].map(|min_p| lowest(min_p, 1.0).0), [0, 0, 1, 1, 1, 2, 2]);
+        assert_eq!([lowest(0.3, 0.7).0, lowest(0.3, 0.8).0, lowest(0.0, 0.8).0], [2, 1, 1]);
+        assert!((lowest(0.3, 1.0).1 - (0.25f32).ln()).abs() < 1e-6, "what is recorded is the probability among all");
+        let draws = |unit| draw(&logits, None, &Sampling { min_p: 0.3, ..sampling(1.0, 1.0) }, unit).0;
+        assert_eq!([draws(0.28), draws(0.29)], [1, 2]);
+    }
+
     /// Row by row the same tokens are drawn, with the same probabilities up to rounding.
     #[test]
     fn a_row_is_drawn_like_any() {
@@ -192,6 +223,8 @@ mod tests {
             sampling(0.0, 1.0),
             Sampling { top_k: 40, ..sampling(1.3, 1.0) },
             Sampling { top_k: 40, ..sampling(1.3, 0.5) },
+            Sampling { min_p: 0.5, top_k: 400, ..sampling(1.3, 0.9) },
+            Sampling { min_p: 0.5, ..sampling(1.3, 1.0) },
         ] {
             for i in 0..50 {
                 for allowed in [None, Some(&subset[..])] {
@@ -202,6 +235,10 @@ mod tests {
                         token == other && (logprob - other_logprob).abs() < 1e-5,
                         "{sampling:?}: {token} {logprob}, {other} {other_logprob}"
                     );
+                    if allowed.is_none() {
+                        let again = (recorded(&logits, &sampling, token), recorded_row(Isa::chosen(), &logits, &sampling, token));
+                        assert_eq!(again, (logprob, other_logprob));
+                    }
                 }
             }
         }

@@ -7,25 +7,53 @@
 //!
 //! A model that learns here may let a server generate for it ([`GenerationServer`]): then requests and answers are tokens, and the server loads its adapters.
 
+mod api;
 mod chat;
+mod fleet;
+mod job;
+mod look;
+mod pool;
 mod rank;
+mod ranked;
+mod replica;
 mod served;
 mod server;
-mod tokens;
+mod sglang;
+mod ticket;
+mod vllm;
 
-pub use served::{ExportedAdapter, GenerationServer};
+pub use look::{look, ServerStatus};
+pub use served::{Exported, ExportedAdapter, GenerationServer};
+pub use ticket::Answered;
 
-use super::{GenerationOutput, ModelFault, PolicyError, RemoteModel, Reply, Request, RowFault, Sampling, Tally, Tokenizer};
+use super::{
+    GenerationOutput, ModelFault, PolicyError, RemoteModel, Reply, Request, RowFault, Sampling, Tally, TemplateVariables, Tokenizer,
+};
+use crossbeam_channel::{unbounded, Sender};
+use pool::Pool;
 use serde_json::Value;
 use server::{Server, ServerError};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
+use ticket::Ticket;
 
 /// A model that a server runs.
 pub struct Remote {
+    running: Arc<RunningModel>,
+    pool: Pool,
+}
+
+/// The model on its server.
+struct RunningModel {
+    /// What the server calls it.
     served: String,
     server: Server,
     tokenizer: Arc<Tokenizer>,
+    /// Variables of its chat template.
+    template: TemplateVariables,
+    /// Whether the server refuses settings that OpenAI's own API doesn't have.
+    strict: AtomicBool,
     /// Whether the server has shown that it can rank choices.
     ranks: AtomicBool,
 }
@@ -34,16 +62,22 @@ impl Remote {
     /// The model called `name` here. No request is sent yet.
     ///
     /// # Errors
-    /// If the key that it is to be asked with isn't there.
+    /// If the environment has no variable with the server's key.
     pub fn new(name: &str, settings: &RemoteModel) -> Result<Remote, PolicyError> {
-        let server = Server::new(name, &settings.server)?;
-        let tokenizer = Arc::new(Tokenizer::chat_bytes());
-        Ok(Remote { served: settings.model.clone(), server, tokenizer, ranks: AtomicBool::new(false) })
+        let running = RunningModel {
+            served: settings.model.clone(),
+            server: Server::new(name, &settings.openai, &settings.server)?,
+            tokenizer: Arc::new(Tokenizer::chat_bytes()),
+            template: settings.template.clone(),
+            strict: AtomicBool::new(false),
+            ranks: AtomicBool::new(false),
+        };
+        Ok(Remote { running: Arc::new(running), pool: Pool::new(1, settings.server.parallel) })
     }
 
     /// What its rows are written in.
     pub fn tokenizer(&self) -> &Arc<Tokenizer> {
-        &self.tokenizer
+        &self.running.tokenizer
     }
 
     /// Answers `requests`, as many in parallel as the settings say: one reply a request, in order.
@@ -51,36 +85,93 @@ impl Remote {
     /// # Errors
     /// If the server is gone, refuses everything, or can't rank choices though some are given.
     pub fn answer(&self, requests: &[Request], sampling: &Sampling) -> Result<GenerationOutput, PolicyError> {
-        let ranked: Vec<usize> = (0..requests.len()).filter(|&i| !requests[i].choices.is_empty()).collect();
-        let free: Vec<usize> = (0..requests.len()).filter(|&i| requests[i].choices.is_empty()).collect();
+        let (free, ranked): (Vec<usize>, Vec<usize>) = (0..requests.len()).partition(|&i| requests[i].choices.is_empty());
         let mut replies: Vec<Result<Reply, RowFault>> = requests.iter().map(|_| Ok(Reply::default())).collect();
-        let mut fill = |which: Vec<usize>, results: Vec<Result<Reply, RowFault>>| {
-            which.into_iter().zip(results).for_each(|(i, reply)| replies[i] = reply);
-        };
         if !ranked.is_empty() {
             self.can_rank()?;
             let batch: Vec<&Request> = ranked.iter().map(|&i| &requests[i]).collect();
-            fill(ranked, rank::answer(self, &batch, sampling)?);
+            ranked.iter().zip(rank::answer(self, &batch, sampling)?).for_each(|(&i, reply)| replies[i] = reply);
         }
-        let results = self.server.each(&free, |&i| chat::answer(self, &requests[i], sampling))?;
-        fill(free, results);
+        let batch: Vec<Request> = free.iter().map(|&i| requests[i].clone()).collect();
+        let sampling = sampling.clone();
+        let written = self.each(batch, move |running, request| chat::answer(running, request, &sampling))?;
+        free.into_iter().zip(written).for_each(|(i, reply)| replies[i] = reply);
         Ok(GenerationOutput { replies, tokens: Tally::default() })
+    }
+
+    /// Begins a free answer, which `to` will be given with `number`.
+    pub fn begin(&self, request: &Request, sampling: &Sampling, (number, to): (usize, &Sender<Answered>)) {
+        let (running, request, sampling, ticket) = (self.running.clone(), request.clone(), sampling.clone(), Ticket::new(number, to));
+        self.pool.push(0, &[], move |_| {
+            let answer = match chat::answer(&running, &request, &sampling) {
+                Ok(reply) => Ok(Ok(reply)),
+                Err(ServerError::Row(fault)) => Ok(Err(fault)),
+                Err(error) => Err(running.server.fault(ModelFault::Server { what: error.text() })),
+            };
+            ticket.answer(answer);
+            true
+        });
+    }
+
+    /// Runs `ask` for each of `jobs`, as many in parallel as the settings say; the results are in their order.
+    ///
+    /// # Errors
+    /// If no request will succeed.
+    fn each<J: Send + Sync + 'static, T: Send + 'static>(
+        &self,
+        jobs: Vec<J>,
+        ask: impl Fn(&RunningModel, &J) -> Result<T, ServerError> + Send + Sync + 'static,
+    ) -> Result<Vec<Result<T, RowFault>>, PolicyError> {
+        let (count, shared, (to, answers)) = (jobs.len(), Arc::new((jobs, ask, AtomicBool::new(false))), unbounded());
+        for number in 0..count {
+            let (running, shared, to) = (self.running.clone(), shared.clone(), to.clone());
+            self.pool.push(0, &[], move |_| {
+                let (jobs, ask, gone) = &*shared;
+                // The first error is the one that is reported.
+                if !gone.load(Relaxed) {
+                    let answer = ask(&running, &jobs[number]);
+                    gone.fetch_or(matches!(answer, Err(ServerError::Refused(_) | ServerError::Gone(_))), Relaxed);
+                    drop(to.send((number, answer)));
+                }
+                true
+            });
+        }
+        drop(to);
+        let mut results = BTreeMap::new();
+        for (number, answer) in answers {
+            let result = match answer {
+                Ok(answer) => Ok(answer),
+                Err(ServerError::Row(fault)) => Err(fault),
+                Err(error) => return Err(self.running.server.fault(ModelFault::Server { what: error.text() })),
+            };
+            results.insert(number, result);
+        }
+        if results.len() < count {
+            return Err(PolicyError::Torch("a request to a server was lost".into()));
+        }
+        Ok(results.into_values().collect())
     }
 
     /// Before choices are ranked for the first time: whether the server can.
     fn can_rank(&self) -> Result<(), PolicyError> {
-        if self.ranks.load(Relaxed) {
+        let running = &*self.running;
+        if running.ranks.load(Relaxed) {
             return Ok(());
         }
-        match rank::score(self, "1 2 3", " 4") {
+        match rank::score(running, "1 2 3", " 4") {
             Ok(_) => {
-                self.ranks.store(true, Relaxed);
+                running.ranks.store(true, Relaxed);
                 Ok(())
             }
-            Err(ServerError::Refused(what) | ServerError::Gone(what)) => Err(self.server.fault(ModelFault::Server { what })),
-            Err(ServerError::Row(fault)) => Err(self.server.fault(ModelFault::CantRank { what: fault.to_string() })),
+            Err(ServerError::Refused(what) | ServerError::Gone(what)) => Err(running.server.fault(ModelFault::Server { what })),
+            Err(ServerError::Row(fault)) => Err(running.server.fault(ModelFault::CantRank { what: fault.to_string() })),
         }
     }
+}
+
+/// Whether an answer ends as asked: cut off, with one of the tokens `ends`, or by a text that ends it.
+fn ends_as_asked(tokens: &[u32], ends: &[u32], cut: bool, stopped: bool) -> bool {
+    tokens.last().is_some_and(|last| cut || stopped || ends.contains(last))
 }
 
 /// What is below this no model gives to a token: a server writes such a number for one that it knows nothing of, and divided by a temperature it

@@ -5,7 +5,7 @@
 //! always be likelier than that. A choice is drawn with the probability exp(score / temperature) over the sum of all.
 
 use super::server::ServerError;
-use super::{logprob, Remote};
+use super::{logprob, Remote, RunningModel};
 use crate::policy::generate::draw;
 use crate::policy::{PolicyError, Reply, Request, RowFault, Sampling};
 use crate::seed::{mix, Random};
@@ -17,22 +17,23 @@ const CLOSED: &str = "\n";
 
 /// One reply a request, each one of its choices. Equal prompts and choices are sent once.
 pub fn answer(remote: &Remote, requests: &[&Request], sampling: &Sampling) -> Result<Vec<Result<Reply, RowFault>>, PolicyError> {
+    let tokenizer = remote.tokenizer();
     let queries: Vec<(String, Vec<&Vec<u32>>)> = requests
         .iter()
         .map(|request| {
             let choices: BTreeSet<&Vec<u32>> = request.choices.iter().collect();
-            (remote.tokenizer.decode(&request.prompt), choices.into_iter().collect())
+            (tokenizer.decode(&request.prompt), choices.into_iter().collect())
         })
         .collect();
     // Where there is nothing to choose, nothing is sent.
     let pairs = queries.iter().filter(|(_, choices)| choices.len() > 1);
-    let pairs: BTreeSet<(&str, String)> =
-        pairs.flat_map(|(prompt, choices)| choices.iter().map(|choice| (prompt.as_str(), remote.tokenizer.decode(choice)))).collect();
-    let pairs: Vec<(&str, String)> = pairs.into_iter().collect();
-    let scores = remote.server.each(&pairs, |(prompt, choice)| score(remote, prompt, choice))?;
-    let scores: BTreeMap<(&str, String), Result<f64, RowFault>> = pairs.into_iter().zip(scores).collect();
+    let pairs: BTreeSet<(String, String)> =
+        pairs.flat_map(|(prompt, choices)| choices.iter().map(|choice| (prompt.clone(), tokenizer.decode(choice)))).collect();
+    let pairs: Vec<(String, String)> = pairs.into_iter().collect();
+    let scores = remote.each(pairs.clone(), |running, (prompt, choice): &(String, String)| score(running, prompt, choice))?;
+    let scores: BTreeMap<(String, String), Result<f64, RowFault>> = pairs.into_iter().zip(scores).collect();
     let reply = |(request, (prompt, choices)): (&&Request, &(String, Vec<&Vec<u32>>))| {
-        let score = |choice: &&Vec<u32>| scores.get(&(prompt.as_str(), remote.tokenizer.decode(choice))).cloned().unwrap_or(Ok(0.0));
+        let score = |choice: &&Vec<u32>| scores.get(&(prompt.clone(), tokenizer.decode(choice))).cloned().unwrap_or(Ok(0.0));
         let scores = choices.iter().map(|choice| score(choice).map(|score| score as f32)).collect::<Result<Vec<f32>, RowFault>>()?;
         let (drawn, logprob) = draw(&scores, None, sampling, Random::new(mix(request.seed, 0)).unit());
         let tokens = choices[drawn as usize].clone();
@@ -46,16 +47,16 @@ pub fn answer(remote: &Remote, requests: &[&Request], sampling: &Sampling) -> Re
 }
 
 /// The log-probability of `choice`, closed, behind `prompt`.
-pub fn score(remote: &Remote, prompt: &str, choice: &str) -> Result<f64, ServerError> {
+pub fn score(running: &RunningModel, prompt: &str, choice: &str) -> Result<f64, ServerError> {
     let body = json!({
-        "model": remote.served,
+        "model": running.served,
         "prompt": format!("{prompt}{choice}{CLOSED}"),
         "max_tokens": 1,
         "temperature": 0,
         "echo": true,
         "logprobs": 1,
     });
-    remote.server.ask("completions", &body, |response| read(response, &format!("{choice}{CLOSED}")))
+    running.server.ask("completions", &body, |response| read(response, &format!("{choice}{CLOSED}")))
 }
 
 /// The sum over the tokens that `closed` is made of: the last ones of the prompt that is echoed.

@@ -1,21 +1,19 @@
-//! A server that generates for a model which learns here: it holds the same base, and loads the adapter of each version that is asked for, as
-//! vLLM does (`load_lora_adapter`, `unload_lora_adapter`). Each adapter has a name of its own, which the questions then give as their model.
+//! Servers that generate for a model which learns here: they hold the same base, and load the adapter of each version that is asked for. Each adapter
+//! has a name of its own, which the requests then give. How they are chosen, left out and asked back is the [`Fleet`]'s.
 
-use super::server::{Server, ServerError};
-use super::tokens;
+use super::fleet::{Adapters, Fleet};
+use super::job::{Job, Question};
+use super::ranked::{choose, pairs, Pair};
+use super::replica::Replica;
+use super::ticket::{Answered, Ticket};
 use crate::policy::model::Sizes;
-use crate::policy::sequence::check;
-use crate::policy::{
-    GenerationOutput, ModelFault, PolicyError, Reply, Request, RowFault, Sampling, ServeSettings, Tally, Tokenizer, Unanswered,
-};
-use parking_lot::Mutex;
-use serde_json::json;
+use crate::policy::{GenerationOutput, PolicyError, Reply, Request, RowFault, Sampling, ServeSettings, Tally, Tokenizer};
+use crossbeam_channel::{unbounded, Sender};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::path::Path;
 use std::sync::Arc;
 
-/// An adapter that was written for a server.
+/// An adapter that was written for servers.
 pub struct ExportedAdapter {
     /// What it is called, and its folder: the model, the version, and a hash of what is in it.
     pub name: String,
@@ -23,128 +21,124 @@ pub struct ExportedAdapter {
     pub versions: Vec<u64>,
 }
 
-/// The server, and which adapters it has loaded.
-pub struct GenerationServer {
-    name: String,
-    server: Server,
-    tokenizer: Arc<Tokenizer>,
-    sizes: Sizes,
-    loaded: Mutex<LoadedAdapters>,
-}
+/// What makes a version ready: the adapter that was written into a folder, and the learner's log-probabilities of a prompt from its second token on.
+pub type Exported = (ExportedAdapter, Vec<f32>);
 
-struct LoadedAdapters {
-    /// Where the adapters lie.
-    root: PathBuf,
-    /// Whether that is a temporary folder, which is removed at the end.
-    passing: bool,
-    /// The names of the versions that the server has loaded.
-    names: BTreeMap<u64, String>,
+/// The servers of a model.
+pub struct GenerationServer {
+    fleet: Arc<Fleet>,
 }
 
 impl GenerationServer {
-    /// The server of the model called `name`, which reads these tokens and has those sizes. No request is sent yet.
+    /// The servers of the model called `name`, which reads these tokens and has those sizes. No request is sent yet.
     ///
     /// # Errors
-    /// If the key that the server is to be asked with isn't there.
+    /// If no servers are named, or the environment has no key for them.
     pub fn new(name: &str, settings: &ServeSettings, tokenizer: Arc<Tokenizer>, sizes: Sizes) -> Result<GenerationServer, PolicyError> {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let folder = format!("flow-lent-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
-        let loaded = LoadedAdapters { root: std::env::temp_dir().join(folder), passing: true, names: BTreeMap::new() };
-        Ok(GenerationServer {
-            name: name.into(),
-            server: Server::new(name, &settings.server)?,
-            tokenizer,
-            sizes,
-            loaded: Mutex::new(loaded),
-        })
+        Ok(GenerationServer { fleet: Arc::new(Fleet::new(name, settings, tokenizer, sizes)?) })
     }
 
     /// From now on adapters lie in `root`.
     pub fn lend_in(&self, root: &Path) {
-        *self.loaded.lock() = LoadedAdapters { root: root.into(), passing: false, names: BTreeMap::new() };
+        *self.fleet.adapters.lock() = Adapters::new(root.into(), false);
     }
 
-    /// Forgets what the server has loaded, so that adapters are sent again.
+    /// Forgets what the servers have loaded, so that adapters are sent again.
     pub fn forget(&self) {
-        self.loaded.lock().names.clear();
+        self.fleet.adapters.lock().known.clear();
+        self.fleet.replicas.iter().for_each(Replica::forget);
     }
 
-    /// Answers `requests` with the adapter of `version`, which `lend` writes into a folder where the server doesn't have it yet: one reply a
-    /// request, in order.
+    /// Figures of the servers that take part: how far each is from the learner, as the mean difference of log-probabilities in nats (`gap_HOST:PORT`), and
+    /// the seconds that it took until all had the newest adapter (`adapter_seconds`).
+    pub fn figures(&self) -> Vec<(String, f64)> {
+        let replicas = self.fleet.replicas.iter().filter(|replica| replica.present());
+        let gaps = replicas.filter_map(|replica| Some((format!("gap_{}", replica.server.host()), replica.gap()?)));
+        gaps.chain(self.fleet.adapters.lock().seconds.map(|seconds| ("adapter_seconds".into(), seconds))).collect()
+    }
+
+    /// Answers `requests` with the adapter of `version`, which `lend` writes into a folder, and weighs a prompt with, where the servers don't have it
+    /// yet: one reply a request, in order.
     ///
     /// # Errors
-    /// [`PolicyError::Row`] if the model can't read a request; if the server is gone, doesn't load the adapter, or can't say which tokens it
-    /// wrote and how likely they were.
+    /// [`PolicyError::Row`] if the model can't read a request; if no server takes part any more: what is wrong with each.
     pub fn answer(
         &self,
         version: u64,
         requests: &[Request],
         sampling: &Sampling,
-        lend: impl FnOnce(&Path) -> Result<ExportedAdapter, PolicyError>,
+        lend: impl FnOnce(&Path, &[u32]) -> Result<Exported, PolicyError>,
     ) -> Result<GenerationOutput, PolicyError> {
+        let fleet = &self.fleet;
         for (row, request) in requests.iter().enumerate() {
-            let longest = request.choices.iter().map(Vec::len).max().unwrap_or(sampling.max_tokens);
-            check(&request.prompt, &request.choices, longest, &self.sizes).map_err(|fault| PolicyError::Row { row, fault })?;
+            fleet.check(request, sampling).map_err(|fault| PolicyError::Row { row, fault })?;
         }
-        let adapter = self.adapter(version, lend)?;
-        let client =
-            tokens::CompletionsClient { adapter: &adapter, server: &self.server, ends: self.tokenizer.ends(), vocab: self.sizes.vocab };
-        let (ranked, free): (Vec<usize>, Vec<usize>) = (0..requests.len()).partition(|&i| !requests[i].choices.is_empty());
-        let mut replies: Vec<Result<Reply, RowFault>> = requests.iter().map(|_| Ok(Reply::default())).collect();
-        let choices: Vec<&Request> = ranked.iter().map(|&i| &requests[i]).collect();
-        ranked.into_iter().zip(client.rank(&choices, sampling)?).for_each(|(i, reply)| replies[i] = reply);
-        let written = self.server.each(&free, |&i| client.write(&requests[i], sampling))?;
-        free.into_iter().zip(written).for_each(|(i, reply)| replies[i] = reply);
+        let adapter = fleet.ready(version, lend)?;
+        let (to, answers) = unbounded();
+        // Equal pairs of a prompt and a choice are weighed once.
+        let mut weighed: BTreeMap<Pair, u64> = BTreeMap::new();
+        for request in requests.iter().filter(|request| !request.choices.is_empty()) {
+            weighed.extend(pairs(request).into_iter().map(|pair| (pair, request.session)));
+        }
+        let (pairs, sessions): (Vec<Pair>, Vec<u64>) = weighed.into_iter().unzip();
+        let free: Vec<usize> = (0..requests.len()).filter(|&i| requests[i].choices.is_empty()).collect();
+        for (number, (pair, session)) in pairs.iter().zip(sessions).enumerate() {
+            let (prompt, choice) = *pair;
+            let question = Question::Weigh([prompt, choice].concat(), prompt.len());
+            fleet.send(Job::new(question, session, &adapter, Ticket::new(number, &to)));
+        }
+        for (number, &i) in free.iter().enumerate() {
+            let question = Question::Write(requests[i].clone(), sampling.clone());
+            fleet.send(Job::new(question, requests[i].session, &adapter, Ticket::new(pairs.len() + number, &to)));
+        }
+        drop(to);
+        let mut outcomes: BTreeMap<usize, Result<Reply, RowFault>> = BTreeMap::new();
+        for (number, outcome) in answers {
+            outcomes.insert(number, outcome?);
+        }
+        let mut outcome = |number: usize| outcomes.remove(&number).ok_or_else(|| PolicyError::Torch("a request was lost".into()));
+        let logprobs = |reply: Result<Reply, RowFault>| reply.map(|reply| reply.logprobs);
+        let known = (0..pairs.len()).map(|number| Ok((pairs[number], logprobs(outcome(number)?)))).collect::<Result<_, PolicyError>>()?;
+        let mut replies: Vec<Result<Reply, RowFault>> = Vec::with_capacity(requests.len());
+        let mut free = pairs.len()..;
+        for request in requests {
+            replies.push(match request.choices.is_empty() {
+                true => outcome(free.next().unwrap_or_default())?,
+                false => choose(request, &known, sampling, fleet.tokenizer.ends()),
+            });
+        }
         Ok(GenerationOutput { replies, tokens: Tally::default() })
     }
 
-    /// What the server calls the adapter of `version`, once it has loaded it.
-    fn adapter(&self, version: u64, lend: impl FnOnce(&Path) -> Result<ExportedAdapter, PolicyError>) -> Result<String, PolicyError> {
-        let mut loaded = self.loaded.lock();
-        if let Some(name) = loaded.names.get(&version) {
-            return Ok(name.clone());
+    /// Begins a free answer, which `to` will be given with `number`.
+    ///
+    /// # Errors
+    /// As of [`GenerationServer::answer`], where no server has the adapter.
+    pub fn begin(
+        &self,
+        version: u64,
+        request: &Request,
+        sampling: &Sampling,
+        (number, to): (usize, &Sender<Answered>),
+        lend: impl FnOnce(&Path, &[u32]) -> Result<Exported, PolicyError>,
+    ) -> Result<(), PolicyError> {
+        let fleet = &self.fleet;
+        let ticket = Ticket::new(number, to);
+        if let Err(fault) = fleet.check(request, sampling) {
+            ticket.answer(Ok(Err(fault)));
+            return Ok(());
         }
-        let ExportedAdapter { name, versions } = lend(&loaded.root)?;
-        self.take_back(&mut loaded, &versions);
-        let folder = loaded.root.join(&name);
-        let path = std::path::absolute(&folder).map_err(|error| PolicyError::file(&folder, error))?;
-        match self.server.tell("load_lora_adapter", &json!({ "lora_name": name, "lora_path": path })) {
-            Ok(()) => {}
-            // By another process of this run, or before this one was resumed: what has this name is this adapter.
-            Err(ServerError::Row(RowFault::Unanswered { cause: Unanswered::Refused, what })) if what.contains("already been loaded") => {}
-            Err(ServerError::Gone(what)) => return Err(self.server.fault(ModelFault::Server { what })),
-            Err(ServerError::Refused(what)) => return Err(self.server.fault(ModelFault::NotLoaded { what })),
-            Err(ServerError::Row(fault)) => return Err(self.server.fault(ModelFault::NotLoaded { what: fault.to_string() })),
-        }
-        loaded.names.insert(version, name.clone());
-        Ok(name)
-    }
-
-    /// Unloads adapters that won't be requested any more, also those of a process that was killed. If the server doesn't, nothing is lost.
-    fn take_back(&self, loaded: &mut LoadedAdapters, versions: &[u64]) {
-        loaded.names.retain(|version, _| versions.contains(version));
-        for folder in std::fs::read_dir(&loaded.root).into_iter().flatten().flatten() {
-            let Ok(name) = folder.file_name().into_string() else { continue };
-            if self.version(&name).is_some_and(|version| !versions.contains(&version)) {
-                drop(self.server.tell("unload_lora_adapter", &json!({ "lora_name": name })));
-                drop(std::fs::remove_dir_all(folder.path()));
-            }
-        }
-    }
-
-    /// The version in the name of an adapter of this model.
-    fn version(&self, adapter: &str) -> Option<u64> {
-        let (rest, _) = adapter.rsplit_once('-')?;
-        let (model, version) = rest.rsplit_once('-')?;
-        version.parse().ok().filter(|_| model == self.name)
+        let adapter = fleet.ready(version, lend)?;
+        fleet.send(Job::new(Question::Write(request.clone(), sampling.clone()), request.session, &adapter, ticket));
+        Ok(())
     }
 }
 
 impl Drop for GenerationServer {
     fn drop(&mut self) {
-        let loaded = self.loaded.get_mut();
-        if loaded.passing {
-            drop(std::fs::remove_dir_all(&loaded.root));
+        let adapters = self.fleet.adapters.lock();
+        if adapters.passing {
+            drop(std::fs::remove_dir_all(&adapters.root));
         }
     }
 }

@@ -1,9 +1,7 @@
-//! The HTTP client of a server: one request with retries, and many requests in parallel.
+//! The HTTP client of a server: one request, once or with retries.
 
-use crate::policy::threads::spread;
 use crate::policy::{ModelFault, PolicyError, RowFault, ServerSettings, Unanswered};
 use serde_json::Value;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use ureq::Agent;
 
@@ -13,6 +11,10 @@ const LONGEST: u64 = 64 << 20;
 const PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause, also where the server asks for a longer one.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// How long a connection may stay unused: servers close theirs after five seconds.
+const IDLE: Duration = Duration::from_secs(4);
+/// How long a server may take to say that it is there.
+const HEALTH: Duration = Duration::from_secs(5);
 /// Characters of a server's response that an error message quotes.
 const EXCERPT: usize = 200;
 
@@ -28,6 +30,14 @@ pub enum ServerError {
 }
 
 impl ServerError {
+    /// In words.
+    pub fn text(&self) -> String {
+        match self {
+            ServerError::Row(fault) => fault.to_string(),
+            ServerError::Refused(what) | ServerError::Gone(what) => what.clone(),
+        }
+    }
+
     /// A malformed response.
     pub fn malformed(what: impl Into<String>) -> ServerError {
         ServerError::Row(RowFault::Unanswered { cause: Unanswered::Malformed, what: what.into() })
@@ -35,11 +45,24 @@ impl ServerError {
 }
 
 /// One attempt that failed.
-struct FailedAttempt {
-    trouble: ServerError,
+pub struct FailedAttempt {
+    pub trouble: ServerError,
     /// Whether another try may help, and the pause before it that the server asks for.
-    again: bool,
+    pub again: bool,
     pause: Option<Duration>,
+}
+
+impl FailedAttempt {
+    /// The pause after attempt number `attempt`, from 0: as long as the server asks for, else twice the one before.
+    pub fn pause(&self, attempt: u32) -> Duration {
+        self.pause.unwrap_or(PAUSE * 2u32.saturating_pow(attempt)).min(LONGEST_PAUSE)
+    }
+
+    /// Whether the server may be gone: it can't be reached, or took too long.
+    pub fn lost(&self) -> bool {
+        let late = |fault: &RowFault| matches!(fault, RowFault::Unanswered { cause: Unanswered::Late, .. });
+        matches!(&self.trouble, ServerError::Gone(_)) || matches!(&self.trouble, ServerError::Row(fault) if late(fault))
+    }
 }
 
 /// A server's address and how it is called.
@@ -50,15 +73,14 @@ pub struct Server {
     base: String,
     key: Option<String>,
     tries: u32,
-    parallel: usize,
 }
 
 impl Server {
-    /// The server that answers for the model called `model` here. No request is sent yet.
+    /// The server whose API begins at `base`, which answers for the model called `model` here. No request is sent yet.
     ///
     /// # Errors
-    /// If the key that it is to be asked with isn't there.
-    pub fn new(model: &str, settings: &ServerSettings) -> Result<Server, PolicyError> {
+    /// If the environment has no variable with the key.
+    pub fn new(model: &str, base: &str, settings: &ServerSettings) -> Result<Server, PolicyError> {
         let key = settings.key.as_ref().map(|variable| {
             let value = std::env::var(variable).ok().filter(|key| !key.trim().is_empty());
             let wrong = || PolicyError::model(model, ModelFault::NoKey { variable: variable.clone() });
@@ -69,16 +91,17 @@ impl Server {
             .http_status_as_error(false)
             .max_redirects(0)
             .max_redirects_will_error(false)
+            .max_idle_connections(settings.parallel)
             .max_idle_connections_per_host(settings.parallel)
+            .max_idle_age(IDLE)
             .proxy(None)
             .build();
         Ok(Server {
             model: model.into(),
             agent: config.new_agent(),
-            base: settings.openai.trim_end_matches('/').into(),
+            base: base.trim_end_matches('/').into(),
             key: key.transpose()?,
             tries: settings.tries,
-            parallel: settings.parallel,
         })
     }
 
@@ -87,59 +110,49 @@ impl Server {
         PolicyError::model(&self.model, fault)
     }
 
-    /// Runs `ask` for each of `jobs`, as many in parallel as the settings say; the results are in their order.
-    ///
-    /// # Errors
-    /// If no request will succeed.
-    pub fn each<J: Sync, T: Send>(
-        &self,
-        jobs: &[J],
-        ask: impl Fn(&J) -> Result<T, ServerError> + Sync,
-    ) -> Result<Vec<Result<T, RowFault>>, PolicyError> {
-        let gone = AtomicBool::new(false);
-        let run = |(): &(), job: &J| {
-            // The first error is the one that is reported.
-            if gone.load(Relaxed) {
-                return Ok(Err(RowFault::EmptyResponse));
-            }
-            match ask(job) {
-                Ok(answer) => Ok(Ok(answer)),
-                Err(ServerError::Row(fault)) => Ok(Err(fault)),
-                Err(ServerError::Refused(what) | ServerError::Gone(what)) => {
-                    gone.store(true, Relaxed);
-                    Err(self.fault(ModelFault::Server { what }))
-                }
-            }
-        };
-        spread(self.parallel, || (), jobs, run)
+    /// Its host and port.
+    pub fn host(&self) -> &str {
+        let address = self.base.trim_start_matches("http://");
+        address.split('/').next().unwrap_or(address)
     }
 
-    /// The server's response to `body` at `path`, parsed by `read`.
+    /// Whether it says that it is there and in order.
+    pub fn healthy(&self) -> bool {
+        let place = format!("http://{}/health", self.host());
+        let asked = self.agent.get(&place).config().timeout_global(Some(HEALTH)).build().call();
+        asked.is_ok_and(|response| response.status().as_u16() < 500)
+    }
+
+    /// The server's response to `body` at `path`, parsed by `read`; asked again where that may help.
     pub fn ask<T>(&self, path: &str, body: &Value, read: impl Fn(&Value) -> Result<T, ServerError>) -> Result<T, ServerError> {
-        let understood = |text: String| {
-            let trouble = |error: serde_json::Error| {
-                ServerError::malformed(format!("{}: a reply that is no JSON ({error}): {}", self.place(path), short(&text)))
-            };
-            serde_json::from_str(&text).map_err(trouble).and_then(|value| read(&value))
-        };
-        let again = |trouble| FailedAttempt { again: matches!(trouble, ServerError::Row(_)), trouble, pause: None };
-        self.tried(|| self.once(path, body).and_then(|text| understood(text).map_err(again)))
+        self.tried(|| self.ask_once(path, body, &read))
     }
 
-    /// Posts `body` to `path`; only success or failure matters.
+    /// The same, asked once.
+    pub fn ask_once<T>(&self, path: &str, body: &Value, read: impl Fn(&Value) -> Result<T, ServerError>) -> Result<T, FailedAttempt> {
+        let text = self.once(path, body)?;
+        let unread = |error: serde_json::Error| {
+            ServerError::malformed(format!("{}: a reply that is no JSON ({error}): {}", self.place(path), short(&text)))
+        };
+        let answer = serde_json::from_str(&text).map_err(unread).and_then(|value| read(&value));
+        answer.map_err(|trouble| FailedAttempt { again: matches!(trouble, ServerError::Row(_)), trouble, pause: None })
+    }
+
+    /// Posts `body` to `path`; only success or failure matters. Tried again where that may help.
     pub fn tell(&self, path: &str, body: &Value) -> Result<(), ServerError> {
-        self.tried(|| self.once(path, body).map(drop))
+        self.tried(|| self.tell_once(path, body))
+    }
+
+    /// The same, tried once.
+    pub fn tell_once(&self, path: &str, body: &Value) -> Result<(), FailedAttempt> {
+        self.once(path, body).map(drop)
     }
 
     fn tried<T>(&self, once: impl Fn() -> Result<T, FailedAttempt>) -> Result<T, ServerError> {
-        let mut pause = PAUSE;
-        for further in (0..self.tries).rev() {
+        for attempt in 0..self.tries {
             match once() {
                 Ok(answer) => return Ok(answer),
-                Err(failure) if failure.again && further > 0 => {
-                    std::thread::sleep(failure.pause.unwrap_or(pause).min(LONGEST_PAUSE));
-                    pause *= 2;
-                }
+                Err(failure) if failure.again && attempt + 1 < self.tries => std::thread::sleep(failure.pause(attempt)),
                 Err(failure) => return Err(failure.trouble),
             }
         }

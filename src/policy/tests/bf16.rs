@@ -10,7 +10,8 @@ fn start(dtype: Dtype, lora: Option<LoraSettings>) -> Policy {
 }
 
 fn rows(policy: &Policy) -> Vec<Example> {
-    let request = |i: u64| Request { prompt: (0..10 + i as u32).map(|k| 5 + 7 * k % 300).collect(), seed: i, choices: vec![] };
+    let request =
+        |i: u64| Request { prompt: (0..10 + i as u32).map(|k| 5 + 7 * k % 300).collect(), seed: i, choices: vec![], ..Request::default() };
     let requests: Vec<_> = (0..24).map(request).collect();
     let replies = policy.generate("actor", 0, requests.clone(), Sampling { max_tokens: 5, ..Default::default() }).unwrap();
     super::examples(&requests, &replies)
@@ -90,8 +91,12 @@ fn a_row_has_the_same_bits_in_any_company() {
     let wide = Policy::start(&BTreeMap::from([("actor".to_string(), ModelSettings::New(new))]), &[], 3, 1).unwrap();
     wide.save("actor", temporary.path()).unwrap();
     let mut random = crate::seed::Random::new(1);
-    let mut request =
-        |_| Request { prompt: (0..100).map(|_| 2 + random.below(250) as u32).collect(), seed: random.next(), choices: vec![] };
+    let mut request = |_| Request {
+        prompt: (0..100).map(|_| 2 + random.below(250) as u32).collect(),
+        seed: random.next(),
+        choices: vec![],
+        ..Request::default()
+    };
     let requests: Vec<Request> = (0..4).map(&mut request).collect();
     for lora in [None, Some(LoraSettings { targets: vec!["all-linear".into()], ..Default::default() })] {
         let load = LoadModel { load: temporary.path().display().to_string(), dtype: Dtype::Bf16, lora, ..Default::default() };

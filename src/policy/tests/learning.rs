@@ -12,7 +12,7 @@ fn a_rewarded_choice_becomes_likely() {
     let settings = UpdateSettings { lr: 3e-3, keep: 0, ..Default::default() };
     let (mut first, mut last) = (0, 0);
     for iteration in 0..25u64 {
-        let request = |i: u64| Request { prompt: vec![5, 6, 7], seed: iteration * 64 + i, choices: choices.clone() };
+        let request = |i: u64| Request { prompt: vec![5, 6, 7], seed: iteration * 64 + i, choices: choices.clone(), ..Request::default() };
         let requests: Vec<_> = (0..64).map(request).collect();
         let replies = policy.generate("actor", iteration, requests.clone(), sampling(1.0)).unwrap();
         let mut rows = examples(&requests, &replies);
@@ -38,7 +38,7 @@ fn supervised_learning_fits_a_mapping() {
     let settings = UpdateSettings { objective: Objective::Sft, lr: 5e-3, keep: 0, ..Default::default() };
     let losses: Vec<f64> = (0..80).map(|_| policy.update("actor", rows.clone(), &settings).unwrap().loss).collect();
     assert!(losses[0] > 4.0 && losses[79] < 0.1, "{} to {}", losses[0], losses[79]);
-    let request = |row: &Example| Request { prompt: row.prompt.clone(), seed: 0, choices: vec![] };
+    let request = |row: &Example| Request { prompt: row.prompt.clone(), seed: 0, choices: vec![], ..Request::default() };
     let replies = policy.generate("actor", 80, rows.iter().map(request).collect(), sampling(0.0)).unwrap();
     assert!(rows.iter().zip(&replies).all(|(row, reply)| row.response == reply.tokens));
 }
@@ -82,12 +82,36 @@ fn a_diverged_model_is_told_as_one() {
     let settings = UpdateSettings { objective: Objective::Sft, lr: 1e30, weight_decay: 0.0, keep: 0, ..Default::default() };
     policy.update("actor", rows, &settings).unwrap();
     // Tokens that no row had, so that what the network reads is as it was and what it computes of it overflows.
-    let request = Request { prompt: vec![60, 61], seed: 0, choices: vec![] };
+    let request = Request { prompt: vec![60, 61], seed: 0, choices: vec![], ..Request::default() };
     for choices in [vec![], vec![vec![10, END], vec![11, END]]] {
         let error = policy.generate("actor", 1, vec![Request { choices, ..request.clone() }], sampling(1.0)).unwrap_err();
         let message = error.to_string();
         assert!(message.contains("model `actor`: its training has diverged: with version 1 of its weights"), "{message}");
     }
+}
+
+/// With a text that ends answers each is what it was without, up to the token that completes the text.
+#[test]
+fn a_text_ends_an_answer() {
+    let models = BTreeMap::from([("actor".to_string(), ModelSettings::New(NewModel { tokens: TokenKind::Bytes, ..Default::default() }))]);
+    let policy = Policy::start(&models, &[], 3, 2).unwrap();
+    let tokenizer = policy.tokenizer("actor").unwrap();
+    let requests: Vec<Request> =
+        (0..20).map(|seed| Request { prompt: vec![74, 75], seed: crate::seed::mix(seed, 1), ..Request::default() }).collect();
+    let whole = policy.generate("actor", 0, requests.clone(), Sampling { max_tokens: 12, ..Sampling::default() }).unwrap();
+    // What the sixth byte of an answer says, which others may say, too.
+    let stop = whole
+        .iter()
+        .map(|reply| tokenizer.decode(&reply.tokens[5.min(reply.tokens.len() - 1)..][..1]))
+        .find(|text| text.is_ascii() && !text.is_empty());
+    let stop = vec![stop.unwrap()];
+    let ended = policy.generate("actor", 0, requests, Sampling { max_tokens: 12, stop: stop.clone(), ..Sampling::default() }).unwrap();
+    let has = |tokens: &[u32]| tokenizer.decode(tokens).contains(&stop[0]);
+    for (whole, ended) in whole.iter().zip(&ended) {
+        let first = (1..=whole.tokens.len()).find(|&count| has(&whole.tokens[..count])).unwrap_or(whole.tokens.len());
+        assert_eq!((&ended.tokens[..], &ended.logprobs[..]), (&whole.tokens[..first], &whole.logprobs[..first]));
+    }
+    assert!(ended.iter().any(|reply| reply.tokens.len() < 12 && has(&reply.tokens)));
 }
 
 /// Figures for the documentation: `cargo test --release --lib policy -- --ignored --nocapture`.
@@ -100,7 +124,12 @@ fn speed() {
         let policy = Policy::start(&models, &[], 3, threads).unwrap();
         let mut random = Random::new(5);
         let choices: Vec<Vec<u32>> = (10..14).map(|token| vec![token, END]).collect();
-        let request = |_| Request { prompt: (0..48).map(|_| 2 + random.below(250) as u32).collect(), seed: 1, choices: choices.clone() };
+        let request = |_| Request {
+            prompt: (0..48).map(|_| 2 + random.below(250) as u32).collect(),
+            seed: 1,
+            choices: choices.clone(),
+            ..Request::default()
+        };
         let requests: Vec<_> = (0..512).map(request).collect();
         let rate = |work: &mut dyn FnMut()| {
             work();

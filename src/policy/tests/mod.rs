@@ -44,7 +44,7 @@ pub fn requests(count: usize) -> Vec<Request> {
             2 => vec![vec![50, 100, END], vec![50, 101, 7, END], vec![50, 101, END], vec![50, END]],
             _ => vec![vec![60, 61, 62, END], vec![60, 61, 63, 64, END], vec![70, END]],
         };
-        Request { prompt, seed: random.next(), choices }
+        Request { prompt, seed: random.next(), choices, ..Request::default() }
     };
     (0..count).map(request).collect()
 }

@@ -19,7 +19,8 @@ fn policy(url: &str, tries: u32, timeout: f64) -> Policy {
 
 fn ask(policy: &Policy, texts: &[&str]) -> Result<Vec<Result<Reply, RowFault>>, PolicyError> {
     let tokenizer = policy.tokenizer("actor").unwrap();
-    let requests = texts.iter().map(|text| Request { prompt: tokenizer.ask(text).unwrap(), seed: 7 << 40, choices: vec![] });
+    let requests =
+        texts.iter().map(|text| Request { prompt: tokenizer.ask(text).unwrap(), seed: 7 << 40, choices: vec![], ..Request::default() });
     let sampling = Sampling { temperature: 0.5, top_k: 3, max_tokens: 9, ..Default::default() };
     Ok(policy.answer("actor", 0, requests.collect(), sampling)?.replies)
 }
@@ -39,7 +40,7 @@ fn a_server_answers_as_a_model_here_would() {
     let tokenizer = policy.tokenizer("actor").unwrap();
     let conversation =
         [Message { role: "system".into(), content: "Be brief.".into() }, Message { role: "user".into(), content: "Where?".into() }];
-    let request = Request { prompt: tokenizer.chat(&conversation).unwrap(), seed: 5 << 33, choices: vec![] };
+    let request = Request { prompt: tokenizer.chat(&conversation).unwrap(), seed: 5 << 33, choices: vec![], ..Request::default() };
     let sampling = Sampling { temperature: 0.5, top_k: 3, max_tokens: 9, ..Default::default() };
     let replies = policy.generate("actor", 4, vec![request], sampling).unwrap();
     let mut expected = vec![0.0; 11];
@@ -50,10 +51,28 @@ fn a_server_answers_as_a_model_here_would() {
     let (path, key, body) = server.asked.lock().unwrap()[0].clone();
     assert_eq!((path.as_str(), key.as_str()), ("/v1/chat/completions", ""));
     let messages = json!([{ "role": "system", "content": "Be brief." }, { "role": "user", "content": "Where?" }]);
+    // What a server would else choose itself is sent as it is meant.
     let expected = json!({ "model": "big", "messages": messages, "temperature": 0.5, "top_p": 1.0, "max_tokens": 9, "seed": 5, "logprobs": true,
-        "top_k": 3 });
+        "presence_penalty": 0.0, "frequency_penalty": 0.0, "top_k": 3, "min_p": 0.0, "repetition_penalty": 1.0, "repeat_penalty": 1.0 });
     assert_eq!(body, expected);
     assert!(matches!(policy.update("actor", vec![], &UpdateSettings::default()), Err(PolicyError::NoModel(_))));
+}
+
+/// OpenAI's own API refuses settings that it doesn't have: those that are neutral are left out from then on, and one that isn't is refused for good.
+#[test]
+fn a_strict_server_is_sent_what_it_knows() {
+    let server = Server::start(|_, _, body| match ["repetition_penalty", "min_p"].iter().find(|name| !body[**name].is_null()) {
+        Some(name) => Said::status(400, format!("Unrecognized request argument supplied: {name}")),
+        None => Said::ok(spoken(&[("up", -1.0)], "stop")),
+    });
+    let policy = policy(&server.url, 1, 20.0);
+    assert!(ask(&policy, &["a"]).unwrap()[0].is_ok() && ask(&policy, &["b"]).unwrap()[0].is_ok());
+    let asked = server.asked.lock().unwrap().clone();
+    assert_eq!(asked.len(), 3, "refused once, and never asked so again");
+    assert_eq!((&asked[1].2["top_k"], &asked[1].2["min_p"]), (&json!(3), &json!(null)), "what is asked for is sent");
+    let request = Request { prompt: policy.tokenizer("actor").unwrap().ask("c").unwrap(), ..Request::default() };
+    let replies = policy.answer("actor", 0, vec![request], Sampling { min_p: 0.1, ..Sampling::default() }).unwrap().replies;
+    assert!(cause(&replies[0]).1.contains("min_p"), "{replies:?}");
 }
 
 /// An answer that the length cut off isn't closed.
@@ -118,8 +137,9 @@ fn a_server_that_is_gone_or_refuses_everybody_is_an_error() {
 fn the_key_is_sent_and_must_be_there() {
     let server = Server::start(|_, _, _| Said::ok(spoken(&[("up", -1.0)], "stop")));
     let start = |key: &str| {
-        let settings = ServerSettings { openai: server.url.clone(), key: Some(key.into()), timeout: 20.0, tries: 1, parallel: 1 };
-        let settings = RemoteModel { server: settings, model: "big".into() };
+        let settings = ServerSettings { key: Some(key.into()), timeout: 20.0, tries: 1, parallel: 1 };
+        let (openai, template) = (server.url.clone(), TemplateVariables::new());
+        let settings = RemoteModel { openai, server: settings, model: "big".into(), template };
         Policy::start(&BTreeMap::from([("actor".to_string(), ModelSettings::Remote(settings))]), &[], 3, 1)
     };
     ask(&start("PATH").unwrap(), &["a"]).unwrap();
@@ -138,8 +158,12 @@ fn choices_are_drawn_by_their_likelihood() {
     let closed = |text: &str| [tokenizer.encode(text), vec![tokenizer.end()]].concat();
     let choices = vec![closed("up"), closed("u"), closed("down"), closed("up")];
     let draw = |temperature: f64, count: u64| {
-        let requests =
-            (0..count).map(|i| Request { prompt: tokenizer.ask("Go: ").unwrap(), seed: crate::seed::mix(i, 1), choices: choices.clone() });
+        let requests = (0..count).map(|i| Request {
+            prompt: tokenizer.ask("Go: ").unwrap(),
+            seed: crate::seed::mix(i, 1),
+            choices: choices.clone(),
+            ..Request::default()
+        });
         policy.generate("actor", 0, requests.collect(), Sampling { temperature, ..Default::default() }).unwrap()
     };
     // -2.5, -1.5 and -5, with the line break.
@@ -170,7 +194,9 @@ fn a_server_that_cannot_rank_is_told_before_anything_is_played() {
         let server = Server::start(move |_, _, _| response.lock().unwrap().take().unwrap_or_else(|| Said::status(500, "asked twice")));
         let policy = policy(&server.url, 1, 20.0);
         let choices = vec![vec![5, END], vec![6, END]];
-        let error = policy.generate("actor", 0, vec![Request { prompt: vec![4], seed: 1, choices }], Sampling::default()).unwrap_err();
+        let error = policy
+            .generate("actor", 0, vec![Request { prompt: vec![4], seed: 1, choices, ..Request::default() }], Sampling::default())
+            .unwrap_err();
         let error = error.to_string();
         assert!(error.contains("`decode: free`") || error.contains("HTTP 404"), "{error}");
     }

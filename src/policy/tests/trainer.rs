@@ -10,7 +10,7 @@ use std::time::Duration;
 use tch::Tensor;
 
 fn train(settings: TrainSettings, own: &LoadModel) -> ModelSettings {
-    ModelSettings::Load(LoadModel { train: Some(settings), ..own.clone() })
+    ModelSettings::Load(LoadModel { train: Some(Box::new(settings)), ..own.clone() })
 }
 
 fn torchrun(ranks: usize) -> TrainSettings {
@@ -28,7 +28,7 @@ fn rows(policy: &Policy) -> Vec<Example> {
     let request = |i: usize| {
         let prompt = [vec![20; i % 3], (0..2 + random.below(12)).map(|_| 3 + random.below(250) as u32).collect()].concat();
         let choices = vec![vec![30, 40, end], vec![30, 41, 42, end], vec![50, end]];
-        Request { prompt, seed: random.next(), choices: if i.is_multiple_of(4) { choices } else { vec![] } }
+        Request { prompt, seed: random.next(), session: 0, choices: if i.is_multiple_of(4) { choices } else { vec![] } }
     };
     let requests: Vec<Request> = (0..18).map(request).collect();
     let mut rows = Vec::new();
@@ -129,7 +129,9 @@ fn learns_the_same(model: &str, ranks: usize, lora: Option<LoraSettings>) {
     policies[0].save("actor", &begun).unwrap();
     let mut worst = 0f64;
     for (name, settings) in cases() {
-        policies.iter().for_each(|policy| assert_eq!(policy.load("actor", &begun).unwrap(), 0));
+        for policy in &policies {
+            policy.load("actor", &begun).unwrap();
+        }
         let before = weights(&policies[0]);
         let [here, there] = policies.each_ref().map(|policy| policy.update("actor", rows.clone(), &settings).unwrap());
         let [ours, theirs] = policies.each_ref().map(weights);

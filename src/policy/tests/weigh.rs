@@ -35,7 +35,7 @@ fn requests(count: usize) -> Vec<Request> {
         lists
     };
     let lists: Vec<_> = (0..3).map(lists).collect();
-    prompts.into_iter().zip(lists).map(|(prompt, choices)| Request { prompt, choices, seed: 1 }).collect()
+    prompts.into_iter().zip(lists).map(|(prompt, choices)| Request { prompt, choices, seed: 1, ..Request::default() }).collect()
 }
 
 #[test]
@@ -78,8 +78,8 @@ fn a_long_list_reads_its_prompt_once() {
         assert!(distinct > 140 && computed < distinct + distinct / 2 + 4 * PAD_TO, "{computed} places for {distinct} tokens");
     }
     let wrong = |request: Request| policy().likelihoods("actor", 5, vec![requests[0].clone(), request], 1.0).err().unwrap();
-    let open = Request { prompt: vec![60], choices: vec![vec![61], vec![62, END]], seed: 0 };
+    let open = Request { prompt: vec![60], choices: vec![vec![61], vec![62, END]], seed: 0, ..Request::default() };
     assert!(matches!(wrong(open), PolicyError::Row { row: 1, fault: RowFault::OpenChoice { .. } }));
-    let long = Request { prompt: vec![60; 399], choices: vec![vec![61, END], vec![62, END]], seed: 0 };
+    let long = Request { prompt: vec![60; 399], choices: vec![vec![61, END], vec![62, END]], seed: 0, ..Request::default() };
     assert!(matches!(wrong(long), PolicyError::Row { row: 1, fault: RowFault::TooLong { .. } }));
 }

@@ -6,6 +6,7 @@ use minijinja::value::{Kwargs, Value};
 use minijinja::{Environment, Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 use serde_json::ser::{Formatter, PrettyFormatter};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// One message of a conversation.
@@ -23,6 +24,8 @@ pub struct ChatTemplate {
     name: String,
     environment: Environment<'static>,
     specials: Vec<(&'static str, String)>,
+    /// Variables that the pipeline gives, by name.
+    variables: BTreeMap<String, Value>,
 }
 
 impl ChatTemplate {
@@ -40,7 +43,13 @@ impl ChatTemplate {
         environment.add_filter("tojson", json);
         environment.add_template_owned("chat", without_marks(text)).map_err(template_error)?;
         let specials = specials.into_iter().filter_map(|(name, token)| Some((name, token?))).collect();
-        Ok(ChatTemplate { name: name.into(), environment, specials })
+        Ok(ChatTemplate { name: name.into(), environment, specials, variables: BTreeMap::new() })
+    }
+
+    /// From now on the template is rendered with these variables.
+    pub fn set(&mut self, variables: &BTreeMap<String, serde_json::Value>) {
+        let value = |value: &serde_json::Value| Value::deserialize(value.clone()).unwrap_or_default();
+        self.variables = variables.iter().map(|(name, given)| (name.clone(), value(given))).collect();
     }
 
     /// The text of `messages` with the opening of the next answer.
@@ -63,8 +72,8 @@ impl ChatTemplate {
     }
 
     fn rendered(&self, messages: Value, tools: Value, open: bool) -> Result<String, String> {
-        let mut variables: std::collections::BTreeMap<&str, Value> =
-            self.specials.iter().map(|(name, token)| (*name, Value::from(token.clone()))).collect();
+        let mut variables: BTreeMap<&str, Value> = self.variables.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+        variables.extend(self.specials.iter().map(|(name, token)| (*name, Value::from(token.clone()))));
         // What isn't given is there and none, as `transformers` has it.
         variables.extend([
             ("messages", messages),
@@ -263,6 +272,15 @@ mod tests {
         let template = ChatTemplate::new("it", text, [("eos_token", Some("<|im_end|>".to_string())), ("bos_token", None)]).unwrap();
         let expected = "<|im_start|>user\nHi <b>&\"<|im_end|>\n<|im_start|>assistant\n";
         assert_eq!(template.render(&[say("user", " Hi <b>&\" ")]).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_pipeline_gives_variables_of_its_own() {
+        let text = "{{ messages[0].content }}{% if enable_thinking is defined and enable_thinking is false %}<think></think>{% endif %}";
+        let mut template = ChatTemplate::new("it", text, []).unwrap();
+        assert_eq!(template.render(&[say("user", "Hi")]).unwrap(), "Hi");
+        template.set(&[("enable_thinking".to_string(), false.into())].into());
+        assert_eq!(template.render(&[say("user", "Hi")]).unwrap(), "Hi<think></think>");
     }
 
     #[test]

@@ -83,6 +83,13 @@ impl Tokenizer {
         Ok(Tokenizer { kind: Vocabulary::Published(Box::new(tokenizer)), ends })
     }
 
+    /// From now on its chat template, if it has one, is rendered with these variables.
+    pub fn set(&mut self, variables: &BTreeMap<String, Value>) {
+        if let Vocabulary::Published(published) = &mut self.kind {
+            published.set(variables);
+        }
+    }
+
     /// The vocabulary that lies in a folder of saved weights, whose files `read` reads; none where none can be read.
     pub fn saved(folder: &Path, read: &dyn Fn(&Path) -> Option<String>) -> Option<Tokenizer> {
         if let Some(words) = read(&folder.join(WORDS_FILE)) {

@@ -96,6 +96,11 @@ impl PublishedTokenizer {
         Ok((PublishedTokenizer { inner, template, opening, size, files: files.clone() }, ends))
     }
 
+    /// From now on its chat template, if it has one, is rendered with these variables.
+    pub fn set(&mut self, variables: &BTreeMap<String, Value>) {
+        self.template.iter_mut().for_each(|template| template.set(variables));
+    }
+
     /// The tokens of `text`, without any that would open or close it; none of a text of many megabytes.
     pub fn encode(&self, text: &str) -> Vec<u32> {
         self.encoded(text).unwrap_or_default()

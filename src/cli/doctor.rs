@@ -1,0 +1,227 @@
+//! `flow doctor`: what this machine has, and what would be slow or missing.
+
+use super::colours::{GREEN, RED, YELLOW};
+use super::error::Result;
+use super::output::{answer, paint, CommandResult, OutputFormat};
+use super::room::field;
+use crate::env::{installed, TABLE};
+use crate::policy::{instructions, libtorch, look, DeviceChoice, FoundDevice, Libtorch, ServerStatus};
+use crate::printable::printable;
+use crate::{log, ops, pipeline};
+use clap::Args;
+use serde::Serialize;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+#[derive(Args)]
+pub struct DoctorArgs {
+    /// Pipelines whose servers are looked at, or addresses of servers, as http://127.0.0.1:8000
+    subjects: Vec<String>,
+    /// Where models are to be computed; FLOW_DEVICE says it where this doesn't
+    #[arg(long, value_name = "auto|cpu|cuda")]
+    device: Option<DeviceChoice>,
+    #[arg(long, value_enum, default_value = "text")]
+    format: OutputFormat,
+}
+
+/// How good something is.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Good,
+    /// It works, slower than it could.
+    Slow,
+    /// It isn't there; what needs it says so.
+    Missing,
+    /// It was asked for, and can't be had.
+    Wrong,
+}
+
+/// One thing that was looked at.
+#[derive(Serialize)]
+struct Finding {
+    name: String,
+    found: String,
+    state: State,
+    /// Why, and what helps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+}
+
+impl Finding {
+    fn new(name: &str, found: impl Into<String>) -> Finding {
+        Finding { name: name.into(), found: found.into(), state: State::Good, note: None }
+    }
+
+    fn but(self, state: State, note: impl Into<String>) -> Finding {
+        Finding { state, note: Some(note.into()), ..self }
+    }
+}
+
+impl DoctorArgs {
+    pub fn run(self) -> CommandResult {
+        let mut findings = vec![Finding::new("flow", env!("CARGO_PKG_VERSION")), processor(), memory(), self.device()?];
+        findings.extend([torch(&libtorch()), duckdb(), python()]);
+        findings.push(worlds());
+        for address in self.addresses()? {
+            findings.push(server(look(&address)));
+        }
+        match self.format {
+            OutputFormat::Json => answer(&serde_json::to_string_pretty(&findings)?),
+            OutputFormat::Text => findings.iter().for_each(|finding| paint(&line(finding))),
+        }
+        let wrong = findings.iter().any(|finding| finding.state == State::Wrong);
+        Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+
+    fn device(&self) -> Result<Finding> {
+        let choice = self.device.map_or_else(DeviceChoice::named, Ok)?;
+        Ok(match FoundDevice::look(choice) {
+            Ok(device) => {
+                let finding = Finding::new("device", device.to_string());
+                match device.note().filter(|_| !device.device().is_cuda()) {
+                    Some(note) => finding.but(State::Slow, note),
+                    None => finding,
+                }
+            }
+            Err(error) => Finding::new("device", choice.to_string()).but(State::Wrong, error.to_string()),
+        })
+    }
+
+    /// The servers that were named, and those of pipelines that were named.
+    fn addresses(&self) -> Result<Vec<String>> {
+        let mut addresses = Vec::new();
+        for subject in &self.subjects {
+            if subject.starts_with("http://") {
+                addresses.push(subject.clone());
+                continue;
+            }
+            let pipeline = pipeline::load(Path::new(subject), &[], &ops::catalog())?;
+            for model in pipeline.models.values() {
+                let lists = [&model["serve"]["vllm"], &model["serve"]["sglang"]];
+                let one = [&model["serve"]["openai"], &model["openai"]];
+                let listed = lists.into_iter().filter_map(|list| list.as_array()).flatten();
+                addresses.extend(listed.chain(one).filter_map(|address| address.as_str().map(String::from)));
+            }
+        }
+        addresses.sort();
+        addresses.dedup();
+        Ok(addresses)
+    }
+}
+
+fn line(finding: &Finding) -> String {
+    let colour = match finding.state {
+        State::Good => GREEN,
+        State::Slow | State::Missing => YELLOW,
+        State::Wrong => RED,
+    };
+    let mark = match finding.state {
+        State::Good => "ok",
+        State::Slow => "slow",
+        State::Missing => "none",
+        State::Wrong => "wrong",
+    };
+    let note = finding.note.as_ref().map(|note| format!("\n       {}", printable(note))).unwrap_or_default();
+    format!("{colour}{mark:<5}{colour:#}  {:<10} {}{note}\n", finding.name, printable(&finding.found))
+}
+
+fn processor() -> Finding {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map_or("a processor", |(_, name)| name);
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let isa = instructions();
+    let finding = Finding::new("processor", format!("{name}, {cores} cores, {isa}"));
+    let threads = std::env::var("OMP_NUM_THREADS").ok();
+    match (isa.as_str(), threads.as_deref()) {
+        ("plain", _) => finding.but(State::Slow, "without AVX2 `base` and `act` multiply a number at a time"),
+        ("avx2", _) => finding.but(State::Slow, "with AVX-512 or AMX `base: int8` and `act: int8` are several times as fast"),
+        (_, Some("1")) if cores > 1 => {
+            finding.but(State::Slow, format!("OMP_NUM_THREADS=1 leaves {} cores unused: --threads says how many compute", cores - 1))
+        }
+        _ => finding,
+    }
+}
+
+fn memory() -> Finding {
+    let gigabytes = |name: &str| field("/proc/meminfo", name).map(|bytes| bytes as f64 / 1e9);
+    match (gigabytes("MemTotal:"), gigabytes("MemAvailable:")) {
+        (Some(total), Some(free)) => {
+            let finding = Finding::new("memory", format!("{total:.0} GB, {free:.0} GB free"));
+            if free < 2.0 {
+                finding.but(State::Slow, "less than 2 GB are free: a published model of 135 million weights takes as much")
+            } else {
+                finding
+            }
+        }
+        _ => Finding::new("memory", "unknown").but(State::Missing, "the system doesn't say it"),
+    }
+}
+
+fn torch(libtorch: &Libtorch) -> Finding {
+    let cuda = match (libtorch.cuda, libtorch.gpus) {
+        (false, _) => "without CUDA".to_owned(),
+        (true, 0) => "with CUDA, no GPU".into(),
+        (true, 1) => "with CUDA, 1 GPU".into(),
+        (true, gpus) => format!("with CUDA, {gpus} GPUs"),
+    };
+    let version = libtorch.version.as_deref().unwrap_or("of an unknown version");
+    let finding = Finding::new("libtorch", format!("{version}, {cuda}, {}", libtorch.folder.as_deref().unwrap_or("of this program")));
+    if libtorch.gpus > 1 {
+        return finding.but(State::Slow, "a run computes on one of them: let servers generate on the others (`serve`)");
+    }
+    finding
+}
+
+fn duckdb() -> Finding {
+    match log::engine_version() {
+        Ok(version) => Finding::new("DuckDB", version),
+        Err(error) => Finding::new("DuckDB", "none").but(State::Wrong, format!("queries need it: {error}")),
+    }
+}
+
+fn python() -> Finding {
+    let output = Command::new("python3").arg("--version").output();
+    match output.ok().filter(|output| output.status.success()) {
+        Some(output) => Finding::new("Python", String::from_utf8_lossy(&output.stdout).trim().trim_start_matches("Python ").to_owned()),
+        None => Finding::new("Python", "none").but(State::Missing, "worlds in Python and `flow env install` need python3"),
+    }
+}
+
+fn worlds() -> Finding {
+    let adapters: Vec<&str> = TABLE.iter().filter(|kind| kind.adapter).map(|kind| kind.name).collect();
+    let here: Vec<&str> = adapters.iter().copied().filter(|name| installed::is_installed(name)).collect();
+    let own = TABLE.len() - adapters.len();
+    let finding = Finding::new(
+        "worlds",
+        format!("{own} of flow's own; installed: {}", if here.is_empty() { "none".into() } else { here.join(", ") }),
+    );
+    let missing: Vec<&str> = adapters.into_iter().filter(|name| !here.contains(name)).collect();
+    if missing.is_empty() {
+        return finding;
+    }
+    finding.but(State::Missing, format!("`flow env install NAME` installs {}", missing.join(", ")))
+}
+
+fn server(status: ServerStatus) -> Finding {
+    let name = "server";
+    if let Some(fault) = &status.fault {
+        return Finding::new(name, status.address.clone()).but(State::Wrong, format!("no answer: {fault}"));
+    }
+    let version = status.version.as_deref().map(|version| format!(" {version}")).unwrap_or_default();
+    let finding = Finding::new(
+        name,
+        format!(
+            "{}{version}, serves {}",
+            status.address,
+            if status.models.is_empty() { "nothing that it names".into() } else { status.models.join(", ") }
+        ),
+    );
+    if status.adapters {
+        return finding;
+    }
+    finding.but(
+        State::Missing,
+        "it loads no adapters while it runs, as `serve` needs: start vLLM with `--enable-lora` and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True",
+    )
+}

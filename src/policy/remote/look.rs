@@ -1,0 +1,55 @@
+//! What a server says about itself, for whoever looks before a run.
+
+use serde::Serialize;
+use serde_json::{json, Value};
+use std::time::Duration;
+use ureq::Agent;
+
+/// How long a server may take for one answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a server says.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ServerStatus {
+    /// Where it was looked for.
+    pub address: String,
+    /// Why there is no answer, if there is none.
+    pub fault: Option<String>,
+    /// Its version, where it says one (vLLM and SGLang do).
+    pub version: Option<String>,
+    /// The models that it serves.
+    pub models: Vec<String>,
+    /// Whether it loads adapters while it runs.
+    pub adapters: bool,
+}
+
+/// Looks at the server at this address, `http://HOST:PORT` with or without a path.
+pub fn look(address: &str) -> ServerStatus {
+    let host = address.trim_start_matches("http://").split('/').next().unwrap_or_default();
+    let place = |path: &str| format!("http://{host}{path}");
+    let config = Agent::config_builder().timeout_global(Some(PATIENCE)).http_status_as_error(false).proxy(None).build();
+    let agent = config.new_agent();
+    let mut status = ServerStatus { address: address.into(), fault: None, version: None, models: vec![], adapters: false };
+    match agent.get(place("/health")).call() {
+        Ok(response) if response.status().as_u16() < 500 => {}
+        Ok(response) => status.fault = Some(format!("it says HTTP {} of its health", response.status().as_u16())),
+        Err(error) => status.fault = Some(error.to_string()),
+    }
+    if status.fault.is_some() {
+        return status;
+    }
+    let get = |path: &str| {
+        let mut response = agent.get(place(path)).call().ok().filter(|response| response.status().is_success())?;
+        serde_json::from_str::<Value>(&response.body_mut().read_to_string().ok()?).ok()
+    };
+    status.version = get("/version").and_then(|said| Some(said["version"].as_str()?.to_owned()));
+    let models = get("/v1/models").unwrap_or_default();
+    status.models = models["data"].as_array().into_iter().flatten().filter_map(|model| Some(model["id"].as_str()?.to_owned())).collect();
+    // Without a name nothing is loaded, and a server without the route says so in another way.
+    let asked = ["/v1/load_lora_adapter", "/load_lora_adapter"].map(|path| {
+        let request = agent.post(place(path)).header("content-type", "application/json");
+        request.send(json!({}).to_string()).map_or(404, |response| response.status().as_u16())
+    });
+    status.adapters = asked.iter().any(|code| [400, 422].contains(code));
+    status
+}

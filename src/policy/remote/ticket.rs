@@ -1,0 +1,34 @@
+//! The right to one answer: whoever holds it answers once, and where it is lost, that is the answer.
+
+use crate::policy::{PolicyError, Reply, RowFault};
+use crossbeam_channel::Sender;
+
+/// The outcome of a request: a reply, a fault of its row, or what ends the run. It comes with the number that the request was given.
+pub type Answered = (usize, Result<Result<Reply, RowFault>, PolicyError>);
+
+pub struct Ticket {
+    number: usize,
+    /// None once it was used.
+    to: Option<Sender<Answered>>,
+}
+
+impl Ticket {
+    pub fn new(number: usize, to: &Sender<Answered>) -> Ticket {
+        Ticket { number, to: Some(to.clone()) }
+    }
+
+    /// Answers. If nobody waits any more there is nobody to tell.
+    pub fn answer(mut self, outcome: Result<Result<Reply, RowFault>, PolicyError>) {
+        if let Some(to) = self.to.take() {
+            drop(to.send((self.number, outcome)));
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if let Some(to) = self.to.take() {
+            drop(to.send((self.number, Err(PolicyError::Torch("a request to a server was lost".into())))));
+        }
+    }
+}
