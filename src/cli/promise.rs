@@ -56,16 +56,16 @@ mod tests {
     fn promise(models: &str) -> Option<Promise> {
         let text = format!(
             "flow: x\niterations: 1\nmodels: {{ {models} }}\nnodes:\n  tasks: {{ op: tasks, with: {{ env: minesweeper, batch: 2 }} }}\n  \
-             rollout: {{ op: rollout, inputs: tasks, with: {{ agent: {{ model: actor, max_turns: 3, decode: free }} }} }}\n"
+             rollout: {{ op: rollout, inputs: tasks, with: {{ agent: {{ model: actor, max_turns: 3, decode: free }} }} }}\nlog: [rollout]\n"
         );
         let pipeline = pipeline::parse("x", &text, &[], &ops::catalog()).unwrap_or_else(|wrong| panic!("{wrong}"));
         Promise::of(&pipeline)
     }
 
     #[test]
-    fn the_weakest_model_decides() {
+    fn what_is_promised_follows_from_the_models() {
         assert_eq!(promise("actor: { new: tiny }"), Some(Promise::Own));
-        assert_eq!(promise("other: { new: tiny }, actor: { openai: \"http://a/v1\", model: m }"), Some(Promise::Served));
+        assert_eq!(promise("actor: { openai: \"http://a/v1\", model: m }"), Some(Promise::Served));
         assert!(Promise::Own.text("cuda, H100").contains("may differ") && Promise::Own.text("cpu").contains("bit for bit"));
     }
 }
