@@ -41,7 +41,6 @@ export function Curve({ lines, unit = "iteration", title, logarithm, onPoint }) 
       series: [{ label: unit }, ...lines.map((line, i) => ({
         label: line.label, stroke: COLOURS[i % COLOURS.length], dash: DASHES[i % DASHES.length], width: 1.6, spanGaps: true, points: { show: xs.length < 60, size: 4 },
       }))],
-      legend: { show: lines.length > 1 || true },
     }, [xs, ...ys], at.current);
     const clicked = () => onPoint && plot.cursor.idx !== null && plot.cursor.idx !== undefined && onPoint(xs[plot.cursor.idx]);
     plot.over.addEventListener("click", clicked);

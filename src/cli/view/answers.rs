@@ -23,7 +23,7 @@ pub struct RunTable {
 }
 
 impl RunTable {
-    /// The table called `name`, which must have the columns of a row's name if it has `turns`.
+    /// The table called `name`.
     ///
     /// # Errors
     /// If there is no such table.
@@ -49,7 +49,7 @@ impl RunTable {
         columns.iter().filter(|column| self.has(column)).map(|column| format!(", {}", quoted(column))).collect()
     }
 
-    /// The columns whose names begin or end so.
+    /// The columns with names that fit.
     pub fn matching(&self, fits: impl Fn(&str) -> bool) -> Vec<&str> {
         self.columns.iter().map(String::as_str).filter(|column| fits(column)).collect()
     }

@@ -49,9 +49,9 @@ impl Writer<'_> {
     }
 
     /// Writes an answer. What a run doesn't have is no file.
-    fn put(&mut self, path: &str, asked: &[(&str, String)], answer: Answer) -> Result<Value> {
+    fn put(&mut self, path: &str, given: &[(&str, String)], answer: Answer) -> Result<Value> {
         let Ok(answer) = answer else { return Ok(Value::Null) };
-        let given = asked.iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| format!("{name}={value}"));
+        let given = given.iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| format!("{name}={value}"));
         let question = std::iter::once(path.to_owned()).chain(given).collect::<Vec<_>>().join("&");
         let number = self.index.len();
         self.file(&format!("data/{number}.js"), &format!("(window.FLOW_ANSWERS ||= {{}})[{number}] = {answer};"))?;
@@ -61,10 +61,10 @@ impl Writer<'_> {
 
     fn run(&mut self, number: usize, run: &ServedRun, iterations: usize) -> Result<()> {
         let path = |page: &str| format!("runs/{number}/{page}");
-        let told = self.put(&path("run"), &[], pages::run(run))?;
+        let overview = self.put(&path("run"), &[], pages::run(run))?;
         self.put(&path("state"), &[], pages::state(run))?;
         self.put(&path("failures"), &[], pages::failures(run))?;
-        for (node, names) in told["figures"].as_object().into_iter().flatten() {
+        for (node, names) in overview["figures"].as_object().into_iter().flatten() {
             for name in names.as_object().into_iter().flatten().map(|(name, _)| name) {
                 self.put(&path("curve"), &[("node", node.clone()), ("name", name.clone())], pages::curve(run, node, name, 1000))?;
             }
@@ -74,12 +74,12 @@ impl Writer<'_> {
         let (trained, after): (Vec<u64>, Vec<u64>) =
             manifest.committed.iter().map(|iteration| iteration.iteration).partition(|iteration| *iteration < manifest.info.iterations);
         let last: Vec<u64> = after.into_iter().chain(trained.into_iter().rev().take(iterations)).collect();
-        for (node, role) in told["roles"].as_object().into_iter().flatten() {
+        for (node, role) in overview["roles"].as_object().into_iter().flatten() {
             for iteration in &last {
-                let asked = [("node", node.clone()), ("iteration", iteration.to_string())];
+                let given = [("node", node.clone()), ("iteration", iteration.to_string())];
                 match role.as_str() {
-                    Some("remembers") => drop(self.put(&path("memory"), &asked, pages::memory(run, node, *iteration))?),
-                    Some("measures") => drop(self.put(&path("panel"), &asked, pages::panel(run, node, *iteration))?),
+                    Some("remembers") => drop(self.put(&path("memory"), &given, pages::memory(run, node, *iteration))?),
+                    Some("measures") => drop(self.put(&path("panel"), &given, pages::panel(run, node, *iteration))?),
                     _ => {}
                 }
             }
@@ -96,8 +96,8 @@ impl Writer<'_> {
         let episodes = self.put(&path("episodes"), &[at.clone(), ("table", table.into())], pages::episodes(run, iteration, table))?;
         for row in episodes["rows"].as_array().into_iter().flatten() {
             let (Some(task), Some(sample)) = (row[0].as_str(), row[1].as_u64()) else { continue };
-            let asked = [at.clone(), ("table", table.into()), ("task", task.into()), ("sample", sample.to_string())];
-            self.put(&path("episode"), &asked, episode::episode(run, iteration, table, task, sample as u32))?;
+            let given = [at.clone(), ("table", table.into()), ("task", task.into()), ("sample", sample.to_string())];
+            self.put(&path("episode"), &given, episode::episode(run, iteration, table, task, sample as u32))?;
         }
         let groups = pages::groups(run, iteration, "group");
         let groupings: Vec<String> = groups
@@ -109,8 +109,8 @@ impl Writer<'_> {
             let groups = self.put(&path("groups"), &[at.clone(), ("by", by.clone())], pages::groups(run, iteration, &by))?;
             for row in groups["rows"].as_array().into_iter().flatten() {
                 let id = row[0].as_str().map_or_else(|| row[0].to_string(), Into::into);
-                let asked = [at.clone(), ("by", by.clone()), ("id", id.clone())];
-                self.put(&path("group"), &asked, pages::group(run, iteration, &by, &id))?;
+                let given = [at.clone(), ("by", by.clone()), ("id", id.clone())];
+                self.put(&path("group"), &given, pages::group(run, iteration, &by, &id))?;
             }
         }
         Ok(())

@@ -18,8 +18,8 @@ const SHOWN: [&str; 3] = ["success", "return", "loss"];
 pub fn runs(served: &ServedRuns) -> Answer {
     let all = served.list();
     let line = |(number, run): (usize, &std::sync::Arc<ServedRun>)| {
-        let told = run.manifest().and_then(|manifest| Ok((RunSnapshot::of(&run.run, &run.folder)?, manifest)));
-        match told {
+        let read = run.manifest().and_then(|manifest| Ok((RunSnapshot::of(&run.run, &run.folder)?, manifest)));
+        match read {
             Ok((snapshot, manifest)) => {
                 let mut figures = Map::new();
                 for (node, values) in manifest.committed.iter().rev().take(50).flat_map(|iteration| &iteration.metrics) {
@@ -86,7 +86,7 @@ fn graph(pipeline: &Pipeline) -> Value {
     json!({ "name": pipeline.name, "about": pipeline.about, "nodes": pipeline.all().map(node).collect::<Vec<_>>() })
 }
 
-/// The values of a figure by iteration. A long one is thinned to `most` points, of which each is the mean of those that it stands for.
+/// The values of a figure by iteration. A long one is thinned to `most` points, of which each is the mean of the values it stands for.
 pub fn curve(run: &ServedRun, node: &str, name: &str, most: usize) -> Answer {
     let manifest = run.manifest()?;
     let mut seconds = 0.0;
@@ -210,8 +210,8 @@ pub fn memory(run: &ServedRun, node: &str, iteration: u64) -> Answer {
     Ok(json!({ "growth": up_to(run, None, &growth)?, "entries": up_to(run, Some(iteration), &entries)? }))
 }
 
-/// The turns that an entry was told to, and what became of their episodes.
-pub fn told(run: &ServedRun, id: &str) -> Answer {
+/// The turns that retrieved an entry, and whether their episodes were won.
+pub fn retrievals(run: &ServedRun, id: &str) -> Answer {
     let id: u64 = id.parse().map_err(|_| Error::request("an entry is named by a number"))?;
     let rows = RunTable::of(run, "trajectories")?;
     let lists = rows.matching(|column| column == "retrieved" || column.ends_with("_retrieved"));

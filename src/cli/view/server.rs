@@ -30,7 +30,7 @@ struct Shared {
 }
 
 /// What stands after `?` in an address.
-type Asked = BTreeMap<String, String>;
+type Parameters = BTreeMap<String, String>;
 
 /// The files of the pages: built from `view/` by `make view`.
 pub const FILES: [(&str, &str, &str); 3] = [
@@ -51,8 +51,8 @@ pub async fn serve(listener: TcpListener, runs: ServedRuns, guard: Guard) -> std
 }
 
 /// Refuses who may not ask, and has the browser load nothing from elsewhere.
-async fn guarded(State(shared): State<Arc<Shared>>, Query(asked): Query<Asked>, request: Request, next: Next) -> Response {
-    let verdict = shared.guard.judge(request.headers(), asked.get("token").map(String::as_str));
+async fn guarded(State(shared): State<Arc<Shared>>, Query(given): Query<Parameters>, request: Request, next: Next) -> Response {
+    let verdict = shared.guard.judge(request.headers(), given.get("token").map(String::as_str));
     let mut response = match &verdict {
         Verdict::Refuse(why) => failed(StatusCode::FORBIDDEN, why),
         _ => next.run(request).await,
@@ -85,19 +85,19 @@ fn answered(answer: Answer) -> Response {
 }
 
 async fn list(State(shared): State<Arc<Shared>>) -> Response {
-    let asked = shared.clone();
-    answered(apart(&shared, move || pages::runs(&asked.runs)).await)
+    let served = shared.clone();
+    answered(apart(&shared, move || pages::runs(&served.runs)).await)
 }
 
-async fn page(State(shared): State<Arc<Shared>>, Path((number, page)): Path<(usize, String)>, Query(asked): Query<Asked>) -> Response {
+async fn page(State(shared): State<Arc<Shared>>, Path((number, page)): Path<(usize, String)>, Query(given): Query<Parameters>) -> Response {
     let run = match shared.runs.get(number) {
         Ok(run) => run,
         Err(error) => return failed(StatusCode::NOT_FOUND, &error.to_string()),
     };
     answered(match page.as_str() {
-        "sql" => sql(&shared, &run, text(&asked, "sql")).await,
-        "diff" => diff(&shared, &run, &asked).await,
-        _ => apart(&shared, move || of_page(&run, &page, &asked)).await,
+        "sql" => sql(&shared, &run, text(&given, "sql")).await,
+        "diff" => diff(&shared, &run, &given).await,
+        _ => apart(&shared, move || of_page(&run, &page, &given)).await,
     })
 }
 
@@ -107,35 +107,35 @@ async fn apart(shared: &Shared, work: impl FnOnce() -> Answer + Send + 'static) 
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(Error::request("the answer was not found: see the terminal")))
 }
 
-fn text<'a>(asked: &'a Asked, name: &str) -> &'a str {
-    asked.get(name).map(String::as_str).unwrap_or_default()
+fn text<'a>(given: &'a Parameters, name: &str) -> &'a str {
+    given.get(name).map(String::as_str).unwrap_or_default()
 }
 
-fn number(asked: &Asked, name: &str) -> Result<u64> {
-    text(asked, name).parse().map_err(|_| Error::Request(format!("`{name}` must be a whole number")))
+fn number(given: &Parameters, name: &str) -> Result<u64> {
+    text(given, name).parse().map_err(|_| Error::Request(format!("`{name}` must be a whole number")))
 }
 
-fn of_page(run: &ServedRun, page: &str, asked: &Asked) -> Answer {
-    let iteration = || number(asked, "iteration");
-    let table = asked.get("table").map_or("trajectories", String::as_str);
-    let by = asked.get("by").map_or("group", String::as_str);
+fn of_page(run: &ServedRun, page: &str, given: &Parameters) -> Answer {
+    let iteration = || number(given, "iteration");
+    let table = given.get("table").map_or("trajectories", String::as_str);
+    let by = given.get("by").map_or("group", String::as_str);
     match page {
         "run" => pages::run(run),
         "state" => pages::state(run),
-        "curve" => pages::curve(run, text(asked, "node"), text(asked, "name"), 1000),
+        "curve" => pages::curve(run, text(given, "node"), text(given, "name"), 1000),
         "episodes" => pages::episodes(run, iteration()?, table),
-        "episode" => episode::episode(run, iteration()?, table, text(asked, "task"), number(asked, "sample")? as u32),
+        "episode" => episode::episode(run, iteration()?, table, text(given, "task"), number(given, "sample")? as u32),
         "groups" => pages::groups(run, iteration()?, by),
-        "group" => pages::group(run, iteration()?, by, text(asked, "id")),
+        "group" => pages::group(run, iteration()?, by, text(given, "id")),
         "updates" => pages::updates(run, iteration()?),
         "uses" => {
-            let name = ["task", "sample", "attempt", "turn", "phase"].map(|column| (column, text(asked, column)));
+            let name = ["task", "sample", "attempt", "turn", "phase"].map(|column| (column, text(given, column)));
             pages::uses(run, iteration()?, &name)
         }
-        "memory" => pages::memory(run, text(asked, "node"), iteration()?),
-        "told" => pages::told(run, text(asked, "id")),
+        "memory" => pages::memory(run, text(given, "node"), iteration()?),
+        "retrievals" => pages::retrievals(run, text(given, "id")),
         "failures" => pages::failures(run),
-        "panel" => pages::panel(run, text(asked, "node"), iteration()?),
+        "panel" => pages::panel(run, text(given, "node"), iteration()?),
         _ => Err(Error::Request(format!("there is no page `{page}`"))),
     }
 }
@@ -152,10 +152,10 @@ async fn sql(shared: &Shared, run: &ServedRun, sql: &str) -> Answer {
 }
 
 /// What `flow diff` says of two runs.
-async fn diff(shared: &Shared, run: &ServedRun, asked: &Asked) -> Answer {
-    let other = shared.runs.get(number(asked, "with")? as usize)?;
-    let told = program(shared, &["diff", &run.folder, &other.folder, "--format", "json"]).await?;
-    Ok(json!({ "with": other.folder, "diff": serde_json::from_str::<Value>(&told)? }))
+async fn diff(shared: &Shared, run: &ServedRun, given: &Parameters) -> Answer {
+    let other = shared.runs.get(number(given, "with")? as usize)?;
+    let answer = program(shared, &["diff", &run.folder, &other.folder, "--format", "json"]).await?;
+    Ok(json!({ "with": other.folder, "diff": serde_json::from_str::<Value>(&answer)? }))
 }
 
 /// What this program answers to other arguments, in its own process.

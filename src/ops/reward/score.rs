@@ -40,24 +40,13 @@ impl ScoreOf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::array::{ArrayRef, StringArray, UInt32Array, UInt64Array};
+    use crate::ops::reward::task::two_attempts;
 
     /// An attempt that is paid 0.5, 0 and 10, and one that is paid 0.5: 0.5, 0.5, 10.5 and 0.5.
     #[test]
     fn a_score_is_the_sum_of_what_was_paid() {
-        let texts = |text: &str| Arc::new(StringArray::from(vec![text; 4])) as ArrayRef;
-        let numbers = |numbers: [u32; 4]| Arc::new(UInt32Array::from(numbers.to_vec())) as ArrayRef;
-        let rows = vec![row::batch(vec![
-            ("iteration", Arc::new(UInt64Array::from(vec![0; 4])) as ArrayRef),
-            ("task", texts("a")),
-            ("sample", numbers([0, 0, 0, 1])),
-            ("attempt", numbers([0; 4])),
-            ("turn", numbers([0, 1, 2, 0])),
-            ("phase", texts("play")),
-            ("reward", Arc::new(Float32Array::from(vec![0.5, 0.0, 10.0, 0.5]))),
-            ("score", Arc::new(Float32Array::from(vec![2.0, 1.0, 11.0, -1.0]))),
-        ])
-        .unwrap()];
+        let rows = two_attempts([0.5, 0.0, 10.0, 0.5]);
+        let rows = vec![row::with(&rows, "score", Arc::new(Float32Array::from(vec![2.0, 1.0, 11.0, -1.0]))).unwrap()];
         let scores = |of: ScoreOf| row::f32s(&of.scored(rows.clone()).unwrap()[0], "score").unwrap().values().to_vec();
         assert_eq!(scores(ScoreOf::World), [2.0, 1.0, 11.0, -1.0]);
         assert_eq!(scores(ScoreOf::Paid), [0.5, 0.5, 10.5, 0.5]);

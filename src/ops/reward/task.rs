@@ -41,26 +41,32 @@ impl TaskOf {
     }
 }
 
+/// For tests: an attempt of three turns and one of a turn, which earn this.
+#[cfg(test)]
+pub fn two_attempts(rewards: [f32; 4]) -> RecordBatch {
+    use arrow::array::{ArrayRef, StringArray, UInt32Array, UInt64Array};
+    let texts = |text: &str| Arc::new(StringArray::from(vec![text; 4])) as ArrayRef;
+    let numbers = |numbers: [u32; 4]| Arc::new(UInt32Array::from(numbers.to_vec())) as ArrayRef;
+    row::batch(vec![
+        ("iteration", Arc::new(UInt64Array::from(vec![0; 4])) as ArrayRef),
+        ("task", texts("a")),
+        ("sample", numbers([0, 0, 0, 1])),
+        ("attempt", numbers([0; 4])),
+        ("turn", numbers([0, 1, 2, 0])),
+        ("phase", texts("play")),
+        ("reward", Arc::new(Float32Array::from(rewards.to_vec()))),
+    ])
+    .unwrap()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::array::{ArrayRef, StringArray, UInt32Array, UInt64Array};
 
     /// An attempt that earns -0.5, -0.5 and 2, and one that earns -1: 1 for each turn of the first; to go by 0.5 -0.25, 0.5 and 2.
     #[test]
     fn the_parts_of_an_attempt_as_worked_by_hand() {
-        let texts = |text: &str| Arc::new(StringArray::from(vec![text; 4])) as ArrayRef;
-        let numbers = |numbers: [u32; 4]| Arc::new(UInt32Array::from(numbers.to_vec())) as ArrayRef;
-        let rows = [row::batch(vec![
-            ("iteration", Arc::new(UInt64Array::from(vec![0; 4])) as ArrayRef),
-            ("task", texts("a")),
-            ("sample", numbers([0, 0, 0, 1])),
-            ("attempt", numbers([0; 4])),
-            ("turn", numbers([0, 1, 2, 0])),
-            ("phase", texts("play")),
-            ("reward", Arc::new(Float32Array::from(vec![-0.5, -0.5, 2.0, -1.0]))),
-        ])
-        .unwrap()];
+        let rows = [two_attempts([-0.5, -0.5, 2.0, -1.0])];
         let paid = |of: TaskOf| row::f32s(&of.paid(&rows, 0.5).unwrap()[0], "reward").unwrap().values().to_vec();
         assert_eq!(paid(TaskOf::Turn), [-0.5, -0.5, 2.0, -1.0]);
         assert_eq!(paid(TaskOf::Attempt), [1.0, 1.0, 1.0, -1.0]);

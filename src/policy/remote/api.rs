@@ -6,7 +6,7 @@ use super::sglang::Sglang;
 use super::vllm::Vllm;
 use super::{ends_as_asked, logprob};
 use crate::policy::{Reply, Request, Sampling};
-use serde_json::Value;
+use serde_json::{json, Value};
 use std::path::Path;
 
 /// A request: the path below the server's address, and the body.
@@ -17,9 +17,13 @@ pub trait ServingApi: Send + Sync {
     /// Where the API begins, of a server at that address.
     fn base(&self, address: &str) -> String;
     /// Has the server load the adapter in `folder`.
-    fn load(&self, adapter: &str, folder: &Path) -> Call;
+    fn load(&self, adapter: &str, folder: &Path) -> Call {
+        ("load_lora_adapter", json!({ "lora_name": adapter, "lora_path": folder }))
+    }
     /// Has the server forget it.
-    fn unload(&self, adapter: &str) -> Call;
+    fn unload(&self, adapter: &str) -> Call {
+        ("unload_lora_adapter", json!({ "lora_name": adapter }))
+    }
     /// Whether a refusal to load it says that it is loaded.
     fn loaded_already(&self, refusal: &str) -> bool {
         refusal.contains("already been loaded") || refusal.contains("already loaded")
@@ -79,7 +83,7 @@ impl WrittenAnswer {
     }
 }
 
-/// The log-probabilities of a list, where each item has its own at `place`.
+/// The log-probabilities of a list, of which each item has one.
 pub fn logprobs<'v>(items: impl Iterator<Item = &'v Value>) -> Vec<Option<f32>> {
     items.map(logprob).collect()
 }

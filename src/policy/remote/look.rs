@@ -46,10 +46,10 @@ pub fn look(address: &str) -> ServerStatus {
     let models = get("/v1/models").unwrap_or_default();
     status.models = models["data"].as_array().into_iter().flatten().filter_map(|model| Some(model["id"].as_str()?.to_owned())).collect();
     // Without a name nothing is loaded, and a server without the route says so in another way.
-    let asked = ["/v1/load_lora_adapter", "/load_lora_adapter"].map(|path| {
+    let codes = ["/v1/load_lora_adapter", "/load_lora_adapter"].map(|path| {
         let request = agent.post(place(path)).header("content-type", "application/json");
         request.send(json!({}).to_string()).map_or(404, |response| response.status().as_u16())
     });
-    status.adapters = asked.iter().any(|code| [400, 422].contains(code));
+    status.adapters = codes.iter().any(|code| [400, 422].contains(code));
     status
 }

@@ -119,8 +119,8 @@ impl Server {
     /// Whether it says that it is there and in order.
     pub fn healthy(&self) -> bool {
         let place = format!("http://{}/health", self.host());
-        let asked = self.agent.get(&place).config().timeout_global(Some(HEALTH)).build().call();
-        asked.is_ok_and(|response| response.status().as_u16() < 500)
+        let response = self.agent.get(&place).config().timeout_global(Some(HEALTH)).build().call();
+        response.is_ok_and(|response| response.status().as_u16() < 500)
     }
 
     /// The server's response to `body` at `path`, parsed by `read`; asked again where that may help.

@@ -4,21 +4,12 @@ use super::api::{logprobs, Call, ServingApi, WrittenAnswer};
 use super::server::ServerError;
 use crate::policy::{Request, Sampling};
 use serde_json::{json, Value};
-use std::path::Path;
 
 pub struct Sglang;
 
 impl ServingApi for Sglang {
     fn base(&self, address: &str) -> String {
         address.trim_end_matches('/').trim_end_matches("/v1").into()
-    }
-
-    fn load(&self, adapter: &str, folder: &Path) -> Call {
-        ("load_lora_adapter", json!({ "lora_name": adapter, "lora_path": folder }))
-    }
-
-    fn unload(&self, adapter: &str) -> Call {
-        ("unload_lora_adapter", json!({ "lora_name": adapter }))
     }
 
     fn write(&self, adapter: &str, request: &Request, sampling: &Sampling, ends: &[u32]) -> Call {

@@ -5,7 +5,6 @@ use super::logprob;
 use super::server::ServerError;
 use crate::policy::{Request, Sampling};
 use serde_json::{json, Value};
-use std::path::Path;
 
 pub struct Vllm;
 
@@ -18,14 +17,6 @@ impl ServingApi for Vllm {
         } else {
             address.into()
         }
-    }
-
-    fn load(&self, adapter: &str, folder: &Path) -> Call {
-        ("load_lora_adapter", json!({ "lora_name": adapter, "lora_path": folder }))
-    }
-
-    fn unload(&self, adapter: &str) -> Call {
-        ("unload_lora_adapter", json!({ "lora_name": adapter }))
     }
 
     fn write(&self, adapter: &str, request: &Request, sampling: &Sampling, ends: &[u32]) -> Call {

@@ -145,9 +145,9 @@ impl Connection {
                     Silence::Late => processes.kill(),
                     _ => processes.end(),
                 }
-                let told = processes.told();
-                if !told.is_empty() {
-                    what += &format!(". Its last lines:\n  {told}");
+                let lines = processes.last_lines();
+                if !lines.is_empty() {
+                    what += &format!(". Its last lines:\n  {lines}");
                 }
             }
         }
@@ -185,12 +185,15 @@ fn started(ranks: usize, timeout: Duration, cpu: bool) -> Result<(TcpStream, Pro
         if let Some(status) = processes.ended() {
             // What it printed last may still be on its way.
             std::thread::sleep(LOOK);
-            return Err(format!("it ended before it was ready ({status}). Its last lines:\n  {}", processes.told()));
+            return Err(format!("it ended before it was ready ({status}). Its last lines:\n  {}", processes.last_lines()));
         }
         if Instant::now() > end {
             processes.kill();
             let seconds = timeout.as_secs_f64();
-            return Err(format!("it was not ready in {seconds} seconds (`timeout` of `train`). Its last lines:\n  {}", processes.told()));
+            return Err(format!(
+                "it was not ready in {seconds} seconds (`timeout` of `train`). Its last lines:\n  {}",
+                processes.last_lines()
+            ));
         }
     }
 }

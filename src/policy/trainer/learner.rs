@@ -87,7 +87,7 @@ impl TrainerWeights<'_> {
 }
 
 /// A pass as a trainer is told of it: the sequences, and the tokens that are chosen in them.
-fn told(pass: &Pass, rows: &[TrainingRow], targets: &[Target]) -> (serde_json::Value, Vec<u8>) {
+fn request(pass: &Pass, rows: &[TrainingRow], targets: &[Target]) -> (serde_json::Value, Vec<u8>) {
     let mut known: BTreeMap<Vec<u32>, u32> = BTreeMap::new();
     let mut sequences: Vec<Vec<u32>> = Vec::new();
     let mut of_row: BTreeMap<usize, u32> = BTreeMap::new();
@@ -128,7 +128,7 @@ impl Tracer for TrainerWeights<'_> {
         let count = if bends { 5 } else { 3 };
         let mut figures: [Vec<f32>; 5] = std::array::from_fn(|_| vec![0.0; tokens]);
         if !targets.is_empty() {
-            let (mut head, payload) = told(pass, rows, &targets);
+            let (mut head, payload) = request(pass, rows, &targets);
             head["request"] = "trace".into();
             head["gradient"] = learns.into();
             head["entropy"] = bends.into();

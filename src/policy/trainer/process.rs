@@ -123,8 +123,8 @@ impl Processes {
     }
 
     /// The last lines that say why it failed: those of the ranks, or else whatever was printed last.
-    pub fn told(&self) -> String {
-        told(self.lines.lock().make_contiguous())
+    pub fn last_lines(&self) -> String {
+        last_lines(self.lines.lock().make_contiguous())
     }
 }
 
@@ -156,9 +156,9 @@ fn keep(stream: impl Read, lines: &Mutex<VecDeque<String>>) {
 /// What torchrun writes itself.
 const TORCHRUN: [&str; 2] = ["torch/distributed/run.py", "torch/distributed/elastic/"];
 
-fn told(lines: &[String]) -> String {
-    let said = |line: &&String| line.contains("flow_train, rank") || line.contains("Signal ");
-    let mut own: Vec<&str> = lines.iter().filter(said).map(|line| line.trim()).collect();
+fn last_lines(lines: &[String]) -> String {
+    let names_cause = |line: &&String| line.contains("flow_train, rank") || line.contains("Signal ");
+    let mut own: Vec<&str> = lines.iter().filter(names_cause).map(|line| line.trim()).collect();
     own.dedup();
     // Behind its first words about a failure come some forty more.
     let before = lines.iter().take_while(|line| !line.contains(TORCHRUN[1])).map(|line| line.trim());
@@ -182,14 +182,14 @@ mod tests {
             "====",
             "rank      : 1",
         ]);
-        assert_eq!(told(&lines), "flow_train, rank 1: RuntimeError: out of memory");
+        assert_eq!(last_lines(&lines), "flow_train, rank 1: RuntimeError: out of memory");
         let killed = texts(&[failed, "  rank      : 1 (local_rank: 1)", "  traceback : Signal 9 (SIGKILL) received by PID 7"]);
-        assert_eq!(told(&killed), "traceback : Signal 9 (SIGKILL) received by PID 7");
+        assert_eq!(last_lines(&killed), "traceback : Signal 9 (SIGKILL) received by PID 7");
         let other =
             texts(&["W1126 torch/distributed/run.py:852]", "python: No module named flow_train", "----", failed, "Traceback", "  main()"]);
-        assert_eq!(told(&other), "python: No module named flow_train");
+        assert_eq!(last_lines(&other), "python: No module named flow_train");
         let many: Vec<String> = (0..20).map(|i| format!("line {i}")).collect();
-        assert!(told(&many).starts_with("line 12\n  line 13") && told(&many).ends_with("line 19"));
-        assert_eq!(told(&[]), "");
+        assert!(last_lines(&many).starts_with("line 12\n  line 13") && last_lines(&many).ends_with("line 19"));
+        assert_eq!(last_lines(&[]), "");
     }
 }

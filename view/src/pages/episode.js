@@ -65,7 +65,8 @@ export function Episode({ number, run, parts, given }) {
     <${Legend} by=${BY[by]} largest=${largest} />
     ${!data.texts && html`<p class="quiet">The vocabulary isn't in the run's folder: prompts can't be read as text.</p>`}
     ${rows.map((row, i) => (!find || JSON.stringify([row.observation, row.action, row.response, data.texts?.[i]]).includes(find)) && html`<${Turn} key=${key(row)} id=${key(row)} row=${row} texts=${data.texts?.[i]} by=${BY[by]} largest=${largest}
-      numbers=${given.numbers === "1"} number=${number} iteration=${iteration} run=${run} first=${i === 0} />`)}
+      numbers=${given.numbers === "1"} number=${number} iteration=${iteration} run=${run} />`)}
+    ${data.more && html`<p class="quiet">The episode has more rows than these ${rows.length}: ask in SQL for the others.</p>`}
     <${Sql} sql=${data.sql} run=${number} />`;
 }
 
@@ -76,7 +77,7 @@ const Legend = ({ by, largest }) => {
 };
 
 /** One turn: what was seen, what the model read, what it answered, what came of it. */
-function Turn({ id, row, texts, by, largest, numbers, number, iteration, run, first }) {
+function Turn({ id, row, texts, by, largest, numbers, number, iteration, run }) {
   const credit = arithmetic(row);
   const name = row.phase === "play" ? `turn ${row.turn}` : `${row.phase} after turn ${row.turn}`;
   return html`<article class="turn" id=${id}><h3>${row.attempt > 0 && `attempt ${row.attempt}, `}${name}
@@ -96,7 +97,7 @@ function Turn({ id, row, texts, by, largest, numbers, number, iteration, run, fi
     <p class="links">${row.group && html`<a href=${address(["r", number, "i", iteration, "g", String(row.group)])}>compared with</a>`}
       ${row.retrieved?.length > 0 && run.tables.some((table) => table.columns.some(([column]) => column === "change")) && html` <span>told entries ${row.retrieved.map((entry) => html`<code key=${entry}>${entry} </code>`)}</span>`}</p>
     <${Uses} number=${number} iteration=${iteration} row=${row} />
-    <${More} row=${row} open=${false} first=${first} /></article>`;
+    <${More} row=${row} /></article>`;
 }
 
 /** A text of which the first part is drawn; the rest by a click, so that a prompt of 100,000 tokens doesn't stop the page. */

@@ -21,12 +21,12 @@ export function Memory({ number, run, parts, given, tick }) {
   };
   return html`<${Curve} title="entries" lines=${[{ label: "entries", points: growth.map((row) => [row.iteration, row.entries]) }]} onPoint=${(i) => change({ i })} />
     <p><label class="choice">As of iteration <input type="number" min=${first} max=${last} value=${iteration} onChange=${(event) => change({ i: event.target.value })} /></label></p>
-    ${entry !== null && html`<${Told} number=${number} id=${entry} />`}
+    ${entry !== null && html`<${Retrievals} number=${number} id=${entry} />`}
     <${Answer} answer=${data.entries} run=${number} cells=${cells} caption="Entries; a number shows the turns that were told it" />`;
 }
 
-function Told({ number, id }) {
-  const { data, error } = useAnswer(`runs/${number}/told`, { id });
+function Retrievals({ number, id }) {
+  const { data, error } = useAnswer(`runs/${number}/retrievals`, { id });
   if (error) return html`<${Problem} error=${error} />`;
   if (!data) return html`<${Waiting} />`;
   const rows = records(data);
