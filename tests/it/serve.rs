@@ -318,7 +318,7 @@ fn a_server_that_dies_is_left_out_and_rejoins_after_a_proof() {
         assert!(loads < 6, "{name}: {loads}");
     }
     // One alone is waited for, and is told its adapters again.
-    let machine = Machine { gone: Some((12, 15)), ..Machine::default() };
+    let machine = Machine { gone: Some((12, 14)), ..Machine::default() };
     let server = start(&machine);
     let run = trained(folder.path(), "alone", &six(&many(&[&server], "")), &[]);
     assert_eq!(ask(&run, PLAYED), ask(&here, PLAYED), "alone");
