@@ -7,6 +7,7 @@ use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 const BASE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/models/llama-tied");
 
@@ -27,6 +28,8 @@ struct Machine {
     off: f64,
     /// After so many answers it is gone, and after the second number of requests it is there again, knowing nothing.
     gone: Option<(usize, usize)>,
+    /// How long it loads an adapter once it is there again.
+    loads: Duration,
     requests: Arc<Mutex<usize>>,
 }
 
@@ -52,6 +55,9 @@ impl Machine {
                     return Said::status(400, format!("The lora adapter '{name}' has already been loaded."));
                 }
                 assert!(Path::new(&path).is_absolute());
+                if self.gone.is_some_and(|(_, to)| count >= to) {
+                    std::thread::sleep(self.loads);
+                }
                 let weights = std::fs::read(Path::new(&path).join("adapter_model.safetensors")).unwrap();
                 let load = LoadModel { load: BASE.into(), adapter: Some(path), ..LoadModel::default() };
                 let policy = Policy::start(&BTreeMap::from([("actor".to_string(), ModelSettings::Load(load))]), &[], 1, 1).unwrap();
@@ -317,8 +323,8 @@ fn a_server_that_dies_is_left_out_and_rejoins_after_a_proof() {
         let loads = machines[1].loads().len();
         assert!(loads < 6, "{name}: {loads}");
     }
-    // One alone is waited for, and is told its adapters again.
-    let machine = Machine { gone: Some((12, 14)), ..Machine::default() };
+    // One alone is waited for, by every call while it loads its adapters again.
+    let machine = Machine { gone: Some((12, 14)), loads: Duration::from_secs(2), ..Machine::default() };
     let server = start(&machine);
     let run = trained(folder.path(), "alone", &six(&many(&[&server], "")), &[]);
     assert_eq!(ask(&run, PLAYED), ask(&here, PLAYED), "alone");

@@ -25,6 +25,8 @@ const PROBE: &str =
 const PROBE_TOKENS: usize = 48;
 /// Between two looks at servers of which none takes part.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Between two looks at a server that another call asks.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// The servers of a model.
 pub struct Fleet {
@@ -240,20 +242,27 @@ impl Fleet {
         }
     }
 
-    /// Waits until a server has the adapter of a job, as long as one may come back.
+    /// Waits until a server has the adapter of a job: `tries` looks, and as long as another call asks a server that is away.
     fn wait_for_one(&self, job: &Job) -> Result<(), PolicyError> {
-        for attempt in 0..self.tries {
+        let mut looks = 0;
+        loop {
             if let Some(error) = self.ended.lock().clone() {
                 return Err(error);
-            }
-            if attempt > 0 {
-                std::thread::sleep(PAUSE * 2u32.saturating_pow(attempt - 1).min(16));
             }
             let lacks = |replica: &&Replica| replica.claim() || replica.present() && !replica.has(&job.adapter.name);
             self.replicas.iter().filter(lacks).for_each(|replica| self.prove_all(replica, Some(&job.adapter)));
             if self.place(job).is_some() {
                 return Ok(());
             }
+            if self.replicas.iter().any(Replica::asked) {
+                std::thread::sleep(LOOK);
+                continue;
+            }
+            looks += 1;
+            if looks >= self.tries {
+                break;
+            }
+            std::thread::sleep(PAUSE * 2u32.saturating_pow(looks - 1).min(16));
         }
         let error = self.none_left();
         *self.ended.lock() = Some(error.clone());
