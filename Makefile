@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-python test-view view door drift worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce-lamer reproduce-empo2 reproduce-eapo reproduce-scienceworld reproduce-slea-rl reproduce-papers reproduce-smollm2 parity-models parity-webshop interop-models tensorboard bench-gpu train-env train-parity servers
+.PHONY: run test test-python test-view view door drift worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu train-env train-parity servers
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -166,52 +166,12 @@ servers: build .venv-vllm/made-from
 
 # GRPO against GiGPO from one warm start: three seeds each, going on where it was left. ARGS="--jobs 2" does two runs at a time.
 compare: build
-	target/release/flow study papers/worlds/study-sokoban.yaml $(ARGS)
+	target/release/flow study papers/sokoban/study.yaml $(ARGS)
 
-# LaMer's tables, written to papers/lamer/README.md, papers/lamer/notes.md and papers/lamer/sokoban.md: hours; it goes on where it was left. ARGS="--jobs 2" does two
+# The tables of one folder of papers (PAPER=lamer), written there; minutes to hours, as its page says. It goes on where it was left; ARGS="--jobs 2" does two
 # pieces of work at a time, ARGS=--dry-run says what is left.
-reproduce-lamer: build
-	target/release/flow study papers/lamer/study.yaml $(ARGS)
-	target/release/flow study papers/lamer/study-notes.yaml $(ARGS)
-	target/release/flow study papers/lamer/study-sokoban.yaml $(ARGS)
-
-# EMPO2's tables in small, written to papers/empo2/README.md: half an hour of two cores; it goes on where it was left, as above.
-reproduce-empo2: build
-	target/release/flow study papers/empo2/study.yaml $(ARGS)
-
-# SLEA-RL's tables in small, written to papers/slea-rl/README.md: forty minutes of one core; it goes on where it was left, as above.
-reproduce-slea-rl: build
-	target/release/flow study papers/slea-rl/study.yaml $(ARGS)
-
-# EAPO's tables in small, written to papers/eapo/README.md, papers/eapo/search.md and papers/eapo/kitchen.md: some three hours and a half of two cores; it goes on where
-# it was left, as above.
-reproduce-eapo: build
-	target/release/flow study papers/eapo/study.yaml $(ARGS)
-	target/release/flow study papers/eapo/study-search.yaml $(ARGS)
-	target/release/flow env install textworld-express
-	target/release/flow study papers/eapo/study-kitchen.yaml $(ARGS)
-
-# The four papers and their baselines on four worlds, written to papers/minesweeper/README.md and their other folders: some seven and a half hours of two cores; it goes on
-# where it was left, as above.
-reproduce-papers: build
-	target/release/flow study papers/minesweeper/study.yaml $(ARGS)
-	target/release/flow env install textworld-express
-	target/release/flow study papers/kitchen/study.yaml $(ARGS)
-	target/release/flow env install alfworld
-	target/release/flow study papers/alfworld/study.yaml $(ARGS)
-	target/release/flow model fetch smollm2-135m-instruct
-	target/release/flow study papers/smollm2-house/study.yaml $(ARGS)
-
-# The same methods on ScienceWorld itself, written to papers/scienceworld/README.md: hours, as above.
-reproduce-scienceworld: build
-	target/release/flow env install scienceworld
-	target/release/flow study papers/scienceworld/study.yaml $(ARGS)
-
-# A published language model in a game of TextWorldExpress, written to papers/smollm2/README.md: minutes.
-reproduce-smollm2: build
-	target/release/flow model fetch smollm2-135m-instruct
-	target/release/flow env install textworld-express
-	target/release/flow study papers/smollm2/study.yaml $(ARGS)
+reproduce: build
+	for study in papers/$(PAPER)/study*.yaml; do target/release/flow study $$study $(ARGS) || exit 1; done
 
 # Tiny random models of every architecture as transformers computes them (tests/golden/models), made anew in a virtual environment of
 # some 6 GB. With SMOLLM2=FILE.gguf (flow model fetch smollm2-135m-instruct), SmolLM2 is compared as well, with MINILM=FOLDER (flow model

@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FLOW = Path(os.environ.get("FLOW", ROOT / "target" / "release" / "flow"))
-PIPELINE = ROOT / "pipelines" / "worlds" / "speed.yaml"
+PIPELINE = ROOT / "python" / "speed.yaml"
 PAGE = ROOT / "docs" / "worlds.md"
 START, END = "<!-- speed: begin -->", "<!-- speed: end -->"
 # The adapter, what it serves, the iterations that warm it up, those that are measured, and further settings of the pipeline.

@@ -197,23 +197,21 @@ mod tests {
         assert_eq!(texts("{{ task }}: {{ row.turn }}"), ["find the door: 0", "find the door: 1", "find the door: 2", "stay: 0"]);
     }
 
-    /// What EAPO's pipelines score for exploring: the door on a note is new; a room without a note leaves the memory as it was.
+    /// What EAPO's pipeline scores for exploring: the door on a note is new; a room without a note leaves the memory as it was.
     #[test]
     fn exploring_is_worth_what_a_note_names_and_nothing_else() {
-        for pipeline in ["papers/eapo/eapo.yaml", "papers/smollm2-house/eapo.yaml"] {
-            let source = crate::pipeline::contents(pipeline.as_ref()).unwrap();
-            let template = source["nodes"]["score"]["with"]["targets"]["exploration"].as_str().unwrap();
-            let seen = ["attic\nnote: none", "attic\nnote: red", "attic\nnote: dark", "hall"];
-            let texts = |texts: &[&str]| Arc::new(StringArray::from(texts.to_vec())) as ArrayRef;
-            let mut rows = rows();
-            for (column, values) in [("outcome", &seen), ("answer_memory", &[""; 4]), ("answer_explore", &[""; 4])] {
-                rows = row::with(&rows, column, texts(values)).unwrap();
-            }
-            rows = row::with(&rows, "sample", Arc::new(UInt32Array::from(vec![0, 1, 2, 3]))).unwrap();
-            let filled = RowText::new(template).unwrap().texts(&View::sorted(&[rows]).unwrap().unwrap()).unwrap();
-            let memories: Vec<&str> = filled.iter().map(|text| text.split_once("<memory>").unwrap().1).collect();
-            assert_eq!(memories, ["</memory>", "red</memory>", "</memory>", "</memory>"], "{pipeline}");
+        let source = crate::pipeline::contents("papers/eapo/eapo.yaml".as_ref()).unwrap();
+        let template = source["nodes"]["score"]["with"]["targets"]["exploration"].as_str().unwrap();
+        let seen = ["attic\nnote: none", "attic\nnote: red", "attic\nnote: dark", "hall"];
+        let texts = |texts: &[&str]| Arc::new(StringArray::from(texts.to_vec())) as ArrayRef;
+        let mut rows = rows();
+        for (column, values) in [("outcome", &seen), ("answer_memory", &[""; 4]), ("answer_explore", &[""; 4])] {
+            rows = row::with(&rows, column, texts(values)).unwrap();
         }
+        rows = row::with(&rows, "sample", Arc::new(UInt32Array::from(vec![0, 1, 2, 3]))).unwrap();
+        let filled = RowText::new(template).unwrap().texts(&View::sorted(&[rows]).unwrap().unwrap()).unwrap();
+        let memories: Vec<&str> = filled.iter().map(|text| text.split_once("<memory>").unwrap().1).collect();
+        assert_eq!(memories, ["</memory>", "red</memory>", "</memory>", "</memory>"]);
     }
 
     #[test]

@@ -253,7 +253,7 @@ tables:
     assert_eq!(answer["answer"]["tasks"], 3, "{answer}");
 }
 
-/// What `make reproduce-...` runs: each study of the repository, its pipelines, panels and queries, as far as its environments are installed.
+/// What `make reproduce` runs: each study of the repository, its pipelines, panels and queries, as far as its environments are installed.
 #[test]
 fn the_studies_can_be_run() {
     let folder = tempfile::tempdir().unwrap();

@@ -519,7 +519,7 @@ class Hostile:
             for verb in (("query", device, "select 1"), ("show", device), ("tap", device, "x"), ("top", device), ("report", device), ("diff", device, run), ("resume", device), ("replay", device), ("eval", device, "--panel", PANEL),
                          ("export", "--tensorboard", self.out(), device), ("model", "show", device)):
                 self.add("device", f"{verb[0]} of {name}", *verb, code="fails")
-        study = (ROOT / "papers/worlds/study-sokoban.yaml").read_text()
+        study = (ROOT / "papers/sokoban/study.yaml").read_text()
         for n in range(40):
             text = list(study)
             for _ in range(self.random.randrange(1, 30)):
