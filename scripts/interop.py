@@ -1,4 +1,4 @@
-"""Reads a run's Parquet files by one line each in DuckDB and Polars, and holds them against `flow query`.
+"""Reads a run's Parquet files by one line each in DuckDB and Polars, and by the package flow_runs, and holds them against `flow query`.
 
     python3 scripts/interop.py RUN [FLOW]
 
@@ -53,6 +53,25 @@ def differences(name, rows, wanted):
     return None
 
 
+def by_the_reader(run, flow):
+    """How many tables, views and macros the package flow_runs reads otherwise than `flow query`."""
+    sys.path.insert(0, str(HERE / "python"))
+    import flow_runs
+
+    read, wrong = flow_runs.Run(run), 0
+    last = read.iterations[-1]
+    macros = [name for (name,) in read.sql("select function_name from duckdb_functions() where not internal").fetchall()]
+    for table in [*map(json.dumps, read.tables()), *(f"{macro}({last})" for macro in macros)]:
+        question = f"SELECT * FROM {table} ORDER BY ALL"
+        asked = [flow, "query", run, question, "--format", "json"]
+        wanted = json.loads(subprocess.run(asked, check=True, capture_output=True, text=True).stdout)
+        found = read.sql(question)
+        difference = differences("flow_runs", [dict(zip(found.columns, row)) for row in found.fetchall()], wanted)
+        wrong += difference is not None
+        print(f"{table}: {difference or f'{len(wanted)} rows in flow_runs, as flow query gives them'}")
+    return wrong
+
+
 def main():
     import duckdb
     import polars as pl
@@ -87,6 +106,7 @@ def main():
         compared += 1
     if compared == 0:
         sys.exit(f"{run} has no committed rows to compare")
+    failed += by_the_reader(run, flow)
     sys.exit(1 if failed else 0)
 
 

@@ -1,0 +1,18 @@
+"""Runs of `flow` in Python: their rows and figures, as DuckDB relations.
+
+    import flow_runs
+
+    run = flow_runs.Run("runs/quickstart")
+    run.trajectories(iterations=range(10, 20)).df()          # pandas
+    run.metrics().pl()                                       # polars
+    run.sql("select task, avg(reward) from rollout group by all").arrow()
+    run.provenance(iteration=11, task="...", sample=2, turn=0).fetchall()
+
+A run may be going on, finished, dead or a copy: what is committed is seen, as `flow query` sees it, and nothing else. Needs `duckdb`; `df`, `pl` and `arrow`
+need pandas, polars and pyarrow. Files are compared by their lengths; `flow query` verifies checksums, too.
+"""
+
+from .index import DamagedRun
+from .run import Run, runs
+
+__all__ = ["DamagedRun", "Run", "runs"]

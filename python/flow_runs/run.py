@@ -1,0 +1,148 @@
+"""A run, and the questions that it answers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from . import index, views
+from .index import DamagedRun
+from .views import literal, quoted
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover
+    fcntl = None  # type: ignore[assignment]
+
+
+class Run:
+    """The run in a folder, as it is now; `refresh` looks again. Answers are DuckDB relations: `.df()`, `.pl()`, `.arrow()`, `.fetchall()`."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder).resolve()
+        self.refresh()
+
+    def __repr__(self) -> str:
+        return f"<run {self.name} in {self.folder}: {self.status}, {len(self.iterations)} iterations>"
+
+    def refresh(self) -> Run:
+        """Takes in what was committed since."""
+        self._lock = _reading(self.folder)
+        self._index = index.read(self.folder)
+        self._db = self._connected()
+        return self
+
+    @property
+    def name(self) -> str:
+        return str(self._index.info["name"])
+
+    @property
+    def status(self) -> str:
+        """`running`, `finished`, `stopped`, or an object with what failed; a run that was killed says `running`."""
+        status = self._index.info["status"]
+        return status if isinstance(status, str) else next(iter(status))
+
+    @property
+    def iterations(self) -> list[int]:
+        """Those that are committed."""
+        return self._index.iterations
+
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes whose rows were logged."""
+        return [node["id"] for node in self._index.info["nodes"]]
+
+    def sql(self, question: str) -> duckdb.DuckDBPyRelation:
+        """Any question over the tables of `tables()`."""
+        return self._db.sql(question)
+
+    def tables(self) -> list[str]:
+        """A table for each logged node, `errors`, `metrics`, and the joined views."""
+        return [name for (name,) in self._db.sql("select table_name from duckdb_columns() where not internal group by 1 order by min(table_oid)").fetchall()]
+
+    def table(self, name: str, iterations: Iterable[int] | None = None) -> duckdb.DuckDBPyRelation:
+        """The rows of a table, of these iterations alone where they are given."""
+        only = "" if iterations is None else f" where iteration in ({', '.join(str(int(i)) for i in iterations) or 'NULL'})"
+        return self.sql(f"select * from {quoted(name)}{only}")
+
+    def trajectories(self, iterations: Iterable[int] | None = None) -> duckdb.DuckDBPyRelation:
+        """Every turn with what each node made of it."""
+        return self.table("trajectories", iterations)
+
+    def metrics(self, node: str | None = None, name: str | None = None) -> duckdb.DuckDBPyRelation:
+        """The figures: iteration, node, name, value."""
+        wanted = [f"{column} = {literal(value)}" for column, value in (("node", node), ("name", name)) if value is not None]
+        return self.sql("select * from metrics" + (f" where {' and '.join(wanted)}" if wanted else ""))
+
+    def provenance(self, **row: Any) -> duckdb.DuckDBPyRelation:
+        """What each update made of each row; of one row or some, by parts of their names: `iteration`, `task`, `sample`, `attempt`, `turn`, `phase`."""
+        unknown = set(row) - set(views.NAME)
+        if unknown:
+            raise TypeError(f"a row's name has the parts {', '.join(views.NAME)}, and not {', '.join(sorted(unknown))}")
+        wanted = [f"{quoted(part)} = {literal(value) if isinstance(value, str) else int(value)}" for part, value in row.items()]
+        return self.sql("select * from provenance" + (f" where {' and '.join(wanted)}" if wanted else ""))
+
+    def memory_at(self, iteration: int) -> duckdb.DuckDBPyRelation:
+        """The entries of the run's memories after an iteration."""
+        return self.sql(f"from memory_at({int(iteration)})")
+
+    def _connected(self) -> duckdb.DuckDBPyConnection:
+        db = duckdb.connect()
+        nodes = {node["id"]: node for node in self._index.info["nodes"]}
+        for name in [*nodes, "errors"]:
+            db.execute(f"create view {quoted(name)} as {self._rows(name, nodes.get(name))}")
+        db.execute("create table metrics (iteration ubigint, node varchar, name varchar, value double)")
+        figures = [
+            (iteration, node, name, float("nan") if value is None else value)
+            for iteration, by_node in self._index.figures
+            for node, named in sorted(by_node.items())
+            for name, value in sorted(named.items())
+        ]
+        for start in range(0, len(figures), 5000):
+            part = figures[start : start + 5000]
+            db.execute(f"insert into metrics values {', '.join(['(?, ?, ?, ?)'] * len(part))}", [value for row in part for value in row])
+        turns = []
+        for node in nodes.values():
+            columns = [column for (column,) in db.sql(f"select column_name from duckdb_columns() where table_name = {literal(node['id'])} order by column_index").fetchall()]
+            if node.get("role") not in views.APART and all(column in columns for column in views.NAME):
+                turns.append(views.Turns(node["id"], columns, node.get("upstream", [])))
+        for name, view in (("trajectories", views.trajectories(turns)), ("provenance", views.provenance(turns))):
+            if view:
+                db.execute(f"create view {name} as {view}")
+        remembering = [node["id"] for node in nodes.values() if node.get("role") == "remembers" and node["columns"]]
+        if remembering:
+            db.execute(views.memory_at(remembering))
+        clustering = [node["id"] for node in nodes.values() if "prototype" in node["columns"]]
+        if clustering:
+            db.execute(views.clusters_at(clustering))
+        return db
+
+    def _rows(self, name: str, node: dict[str, Any] | None) -> str:
+        files = self._index.files.get(name)
+        if not files:
+            columns = (node or {}).get("columns") or views.NAME
+            return f"select {', '.join(f'NULL::VARCHAR as {quoted(column)}' for column in columns)} where false"
+        # An empty text is no JSON.
+        figures = "select * replace (nullif(info, '') as info) " if "info" in (node or {}).get("columns", ()) else ""
+        return f"{figures}from read_parquet([{', '.join(literal(str(file)) for file in files)}], hive_partitioning = false)"
+
+
+def _reading(folder: Path) -> Any:
+    """A shared lock: while it is held, a run that goes on removes no file that it has merged into another."""
+    with contextlib.suppress(OSError):
+        file = (folder / "readers").open("rb")
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_SH)
+        return file
+    return None
+
+
+def runs(folder: str | Path = "runs") -> Iterator[Run]:
+    """The runs in a folder, by name; what is no run is passed over."""
+    for manifest in sorted(Path(folder).glob("*/manifest.json")):
+        with contextlib.suppress(DamagedRun):
+            yield Run(manifest.parent)
