@@ -127,9 +127,9 @@ door: build .venv-agents/made-from
 	cd python && ../.venv-agents/bin/python -W ignore -m unittest tests.test_door tests.test_door_calls tests.test_door_clients
 	python3 tests/soak/agents.py
 
-.venv-agents/made-from: python/requirements/program.txt python/tests/clients.txt
+.venv-agents/made-from: python/flow_env/requirements/program.txt python/tests/clients.txt
 	python3 -m venv .venv-agents
-	.venv-agents/bin/python -m pip install --quiet -r python/requirements/program.txt
+	.venv-agents/bin/python -m pip install --quiet -r python/flow_env/requirements/program.txt
 	.venv-agents/bin/python -m pip install --quiet -r python/tests/clients.txt # which has no hashes, so it can't be read together with the other
 	cat $^ > $@
 

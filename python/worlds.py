@@ -61,7 +61,7 @@ def environment(name):
     python = folder / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        file = HERE / "requirements" / f"{name}.txt"
+        file = HERE / "flow_env" / "requirements" / f"{name}.txt"
         subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", "--require-hashes", "-r", file], check=True)
     return python
 

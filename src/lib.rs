@@ -84,6 +84,7 @@ pub mod policy;
 pub mod printable;
 pub mod prototypes;
 pub mod pulse;
+mod python_package;
 pub mod rollout;
 pub mod row;
 pub mod seed;

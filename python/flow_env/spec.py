@@ -79,7 +79,7 @@ def imported(head: str, module: str) -> ModuleType:
     try:
         return importlib.import_module(f"flow_env.{module}")
     except ImportError as error:
-        raise Unknown(f"`{head}` needs a package that isn't here ({error}); python/requirements/{head}.txt pins all of them") from error
+        raise Unknown(f"`{head}` needs a package that isn't here ({error}); flow_env/requirements/{head}.txt pins all of them") from error
 
 
 def load(name: str) -> ModuleType:

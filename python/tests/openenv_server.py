@@ -1,4 +1,4 @@
-"""A guessing game on OpenEnv's own server, for the adapter `openenv`: python openenv_server.py PORT (needs requirements/openenv-server.txt).
+"""A guessing game on OpenEnv's own server, for the adapter `openenv`: python openenv_server.py PORT (needs flow_env/requirements/openenv-server.txt).
 
 FAULTS=100 has one step in so many fail on the server, by a hash of the task and the step, and prints a line for each.
 """

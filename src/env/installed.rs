@@ -1,6 +1,7 @@
 //! The installed environments of the package `flow-env`, each in a virtual environment of its own under the project. The package is copied
 //! into them, and the copy is brought up to date before it is used.
 
+use crate::python_package;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
@@ -8,8 +9,6 @@ use std::path::{Path, PathBuf};
 
 /// Where the virtual environments lie, in the project's folder.
 const FOLDER: &str = ".flow/env";
-/// The package's folder in the repository.
-const PACKAGE: &str = "python";
 /// The Python package in it, and in a virtual environment.
 const MODULE: &str = "flow_env";
 /// Written last: its presence says that the rest is whole. It has the pinned packages and, where it isn't that of the repository, the package's folder.
@@ -27,18 +26,14 @@ pub fn is_installed(adapter: &str) -> bool {
     folder(adapter).join(DONE).exists()
 }
 
-/// The package's folder: in the working folder, else in the checkout above this program.
+/// The package's folder.
 pub fn package() -> PathBuf {
-    let here = PathBuf::from(PACKAGE);
-    let program = std::env::current_exe().and_then(|program| program.canonicalize()).unwrap_or_default();
-    let above = program.ancestors().skip(1).map(|folder| folder.join(PACKAGE));
-    let whole = |folder: &PathBuf| folder.join("requirements").is_dir() && folder.join(MODULE).is_dir();
-    std::iter::once(here.clone()).chain(above).find(whole).unwrap_or(here)
+    python_package::holding(MODULE).unwrap_or_else(|| python_package::FOLDER.into())
 }
 
 /// The file with the packages that an adapter needs.
 pub fn requirements(package: &Path, adapter: &str) -> PathBuf {
-    package.join("requirements").join(format!("{adapter}.txt"))
+    package.join(MODULE).join("requirements").join(format!("{adapter}.txt"))
 }
 
 /// Copies the package into the folder of Python's packages of a virtual environment.
@@ -149,7 +144,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let (package, folder) = (root.path().join("python"), root.path().join(".flow/env/toy"));
         let (module, packages) = (package.join(MODULE), folder.join("lib/python3.11/site-packages"));
-        for folder in [&module.join("door"), &package.join("requirements"), &packages] {
+        for folder in [&module.join("door"), &module.join("requirements"), &packages] {
             fs::create_dir_all(folder).unwrap();
         }
         fs::write(requirements(&package, "toy"), "# a comment\naiohttp==1 \\\n    --hash=sha256:0\n").unwrap();

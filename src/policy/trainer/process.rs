@@ -1,5 +1,6 @@
 //! The processes of a trainer that flow starts: torchrun on this host, and what they print.
 
+use crate::python_package;
 use parking_lot::Mutex;
 use rustix::process::{kill_process, kill_process_group, Pid, Signal};
 use std::collections::VecDeque;
@@ -40,14 +41,6 @@ pub fn python() -> Result<PathBuf, String> {
     Err(format!("{there}: `make train-env` makes {INSTALLED}, or let {PYTHON} name one with torch, transformers and peft"))
 }
 
-/// The folder with the Python package, in the working folder or in the checkout above this program. An installed package needs none.
-fn package() -> Option<PathBuf> {
-    let here = std::env::current_dir().unwrap_or_default();
-    let program = std::env::current_exe().and_then(|program| program.canonicalize()).unwrap_or_default();
-    let folders = std::iter::once(here.as_path()).chain(program.ancestors().skip(1));
-    folders.map(|folder| folder.join("python")).find(|folder| folder.join("flow_train").is_dir())
-}
-
 /// torchrun and its ranks.
 pub struct Processes {
     child: Child,
@@ -68,7 +61,8 @@ impl Processes {
             command.args(["--device", "cpu"]);
         }
         command.env(SECRET, secret).env("PYTHONUNBUFFERED", "1");
-        if let Some(package) = package() {
+        // An installed package needs none.
+        if let Some(package) = python_package::holding("flow_train") {
             let path = std::env::var_os("PYTHONPATH").unwrap_or_default();
             let paths = std::iter::once(package).chain(std::env::split_paths(&path).filter(|path| path != Path::new("")));
             command.env("PYTHONPATH", std::env::join_paths(paths).map_err(|e| e.to_string())?);

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Makes a wheel out of target/release/flow, libduckdb and the Python packages: scripts/wheel.sh FOLDER. PyTorch isn't in it: the program takes the one of the
+# environment that it is installed in. auditwheel proves the tag: the oldest glibc whose symbols serve.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=$1 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+tools=.venv-wheel stage=target/wheel
+if [ "$(cat $tools/made-from 2>/dev/null)" != "$(cat scripts/wheel.txt)" ]; then
+  rm -rf $tools && python3 -m venv $tools
+  $tools/bin/pip install -q --disable-pip-version-check -r scripts/wheel.txt
+  cp scripts/wheel.txt $tools/made-from
+fi
+rm -rf $stage && mkdir -p $stage/src "$out"
+for package in flow_env flow_train flow_runs flow_rl; do cp -r python/$package $stage/src/; done
+find $stage/src -name __pycache__ -prune -exec rm -rf {} +
+mkdir -p $stage/src/flow_rl/bin $stage/src/flow_rl/lib $stage/src/flow_rl/share
+cp target/release/flow $stage/src/flow_rl/bin/
+cp .duckdb/libduckdb.so $stage/src/flow_rl/lib/
+cp -r pipelines datasets $stage/src/flow_rl/share/
+strip --strip-all $stage/src/flow_rl/bin/flow
+strip --strip-unneeded $stage/src/flow_rl/lib/libduckdb.so
+# Of the machine that built it nothing stays in the program's search path.
+$tools/bin/patchelf --set-rpath '$ORIGIN/../lib' $stage/src/flow_rl/bin/flow
+sed "s/@version@/$version/" scripts/wheel.toml > $stage/pyproject.toml
+cp python/README.md LICENSE $stage/
+printf 'from setuptools import Distribution, setup\n\n\nclass Binary(Distribution):\n    def has_ext_modules(self):\n        return True\n\n\nsetup(distclass=Binary)\n' > $stage/setup.py
+$tools/bin/pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps -w $stage/made \
+  --config-settings=--build-option=--python-tag=py3 --config-settings=--build-option=--py-limited-api=cp39 $stage
+PATH="$PWD/$tools/bin:$PATH" LD_LIBRARY_PATH=".libtorch/torch/lib:$stage/src/flow_rl/lib" $tools/bin/auditwheel repair -w "$out" \
+  --exclude 'libtorch*.so' --exclude libc10.so --exclude 'libgomp*' --exclude 'libcu*' $stage/made/*.whl
+ls -l "$out"/*.whl
