@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test wheel test-python test-view view door drift worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu train-env train-parity servers
+.PHONY: run test wheel watched test-python test-view view door drift worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu train-env train-parity servers
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -71,6 +71,15 @@ interop: build
 # What `flow export` writes, read by TensorBoard from PyPI, number by number the same as by `flow query`.
 tensorboard: build
 	run=$$(mktemp -d)/run && target/release/flow run pipelines/quickstart.yaml --set iterations=2 --out $$run && python3 scripts/events.py $$run $$run-board
+
+# A run's figures in W&B, MLflow, OpenTelemetry and Prometheus, read back by their own clients and held against `flow query`.
+watched: build .venv-watched/made-from
+	run=$$(mktemp -d)/run && target/release/flow run pipelines/quickstart.yaml --set iterations=2 --out $$run && .venv-watched/bin/python scripts/watch.py $$run
+
+.venv-watched/made-from: scripts/watch.txt
+	rm -rf .venv-watched && python3 -m venv .venv-watched
+	.venv-watched/bin/pip install -q --disable-pip-version-check -r scripts/watch.txt
+	cp scripts/watch.txt $@
 
 # Sokoban against gym-sokoban 0.0.6: 1,000 action sequences on the same rooms.
 parity: $(FETCH)

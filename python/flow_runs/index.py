@@ -59,15 +59,30 @@ def _parse(root: Path, text: str) -> Index:
             index.files.setdefault(node, []).append(_known(root, file))
         for line in _lines(_known(root, segment["details"])):
             _add(index, root, line)
-    block = info["segments"][-1]["last"] // BLOCK + 1 if info["segments"] else 0
-    own = sorted((root / "journal").glob(f"{info['generation']}-{'[0-9]' * 20}.jsonl"))
-    for journal in own:
-        if int(journal.stem.split("-")[1]) >= block:
-            for line in _lines(journal):
-                _add(index, root, line)
+    for journal in _journal(root, info):
+        for line in _lines(journal):
+            _add(index, root, line)
     if info.get("lost"):
         index.files.setdefault(info["lost"]["node"], []).append(_known(root, info["lost"]))
     return index
+
+
+def newest(root: Path) -> tuple[str, int, dict[str, dict[str, float | None]]]:
+    """Of a run the status, how many iterations are committed, and the figures of the newest: without reading the rest."""
+    info = json.loads(_text(root / "manifest.json"))
+    lines = [line for journal in _journal(root, info) for line in journal.read_text().split("\n")[:-1]]
+    count = sum(segment["details"]["rows"] for segment in info["segments"]) + len(lines)
+    if not lines and info["segments"]:
+        lines = (root / info["segments"][-1]["details"]["path"]).read_text().splitlines()
+    status = info["status"] if isinstance(info["status"], str) else next(iter(info["status"]))
+    return status, count, json.loads(lines[-1])["metrics"] if lines else {}
+
+
+def _journal(root: Path, info: dict[str, Any]) -> list[Path]:
+    """The journal's files of iterations that are in no segment."""
+    block = info["segments"][-1]["last"] // BLOCK + 1 if info["segments"] else 0
+    own = sorted((root / "journal").glob(f"{info['generation']}-{'[0-9]' * 20}.jsonl"))
+    return [journal for journal in own if int(journal.stem.split("-")[1]) >= block]
 
 
 def _add(index: Index, root: Path, line: dict[str, Any]) -> None:
@@ -84,7 +99,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 def _known(root: Path, file: dict[str, Any]) -> Path:
     """The place of a committed file, which a kill may have left under its first name."""
-    path = root / file["path"]
+    path = root / str(file["path"])
     if not path.resolve().is_relative_to(root.resolve()):
         raise DamagedRun(f"{root} names {file['path']}, which is outside of it")
     if not path.exists():
