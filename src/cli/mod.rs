@@ -1,5 +1,6 @@
 //! The command line: one file a verb. Answers go to standard output, everything about the work to standard error.
 
+mod bundle;
 mod candidates;
 mod check;
 mod colours;
@@ -53,6 +54,7 @@ mod together;
 mod tokens;
 mod top;
 mod unusable;
+mod verify;
 mod view;
 mod vocabularies;
 
@@ -81,6 +83,10 @@ enum Verb {
     Replay(replay::ReplayArgs),
     /// Reads another trainer's rollouts into a run: verifiers' traces.jsonl, NeMo Gym's rollouts.jsonl
     Import(import::ImportArgs),
+    /// Computes a run's credit and updates again from its logged rollouts, and says what agrees, digit by digit
+    Verify(verify::VerifyArgs),
+    /// Packs what recomputes a run into one file, for `flow verify` on another machine
+    Bundle(bundle::BundleArgs),
     /// Compares two runs row by row
     Diff(diff::DiffArgs),
     /// Plays a frozen panel of tasks: success within 1, 2, ... attempts
@@ -144,6 +150,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Resume(verb) => verb.run(),
         Verb::Replay(verb) => verb.run(),
         Verb::Import(verb) => verb.run(),
+        Verb::Verify(verb) => verb.run(),
+        Verb::Bundle(verb) => verb.run(),
         Verb::Diff(verb) => verb.run(),
         Verb::Eval(verb) => verb.run(),
         Verb::Study(verb) => verb.run(),

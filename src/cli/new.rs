@@ -3,6 +3,7 @@
 use super::error::{Error, Result};
 use super::output::{answer, CommandResult};
 use super::summary::shell_word;
+use crate::env::kind;
 use crate::files;
 use clap::{Args, ValueEnum};
 use std::fs::OpenOptions;
@@ -27,17 +28,29 @@ pub struct NewArgs {
     /// Begins with a world of your own instead, a Python file that flow-env serves
     #[arg(long, value_name = "FILE.py", conflicts_with = "game")]
     world: Option<PathBuf>,
+    /// Begins with an agent program that you have, as one text: "python3 my_agent.py"; it calls a model, and isn't changed
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["game", "world"], requires = "tasks")]
+    program: Option<String>,
+    /// The program's tasks, one JSON object a line
+    #[arg(long, value_name = "FILE.jsonl", requires = "program")]
+    tasks: Option<PathBuf>,
+    /// Begins with a world of the field, as `flow env` names it: textworld-express:simonsays
+    #[arg(long, value_name = "NAME[:WORLD]", conflicts_with_all = ["game", "world", "program"])]
+    env: Option<String>,
 }
 
 const TEMPLATE: &str = include_str!("new.yaml");
 const WORLD: &str = include_str!("new-world.yaml");
+const MODEL: &str = include_str!("new-model.yaml");
 
 impl NewArgs {
     pub fn run(self) -> CommandResult {
         let expert = self.world.as_deref().is_some_and(has_expert);
-        let text = match &self.world {
-            None => text(&self.file, self.game)?,
-            Some(world) => world_text(&self.file, world, expert)?,
+        let text = match (&self.world, &self.program, &self.env) {
+            (Some(world), ..) => world_text(&self.file, world, expert)?,
+            (_, Some(program), _) => program_text(&self.file, program, self.tasks.as_deref().unwrap_or(Path::new("tasks.jsonl")))?,
+            (.., Some(env)) => env_text(&self.file, env)?,
+            _ => text(&self.file, self.game)?,
         };
         // An existing file is somebody's work.
         let created = OpenOptions::new().write(true).create_new(true).open(&self.file);
@@ -53,7 +66,12 @@ impl NewArgs {
             (Some(_), true) => "it begins by imitating the world's `expert`\n",
             (Some(_), false) => "the world has no `expert`: the policy begins with random weights, and must win now and then by itself\n",
         };
-        said += &format!("\nTry next:\n  flow check {word}\n  flow run {word}");
+        said += "\nTry next:\n";
+        if self.program.is_some() || self.env.is_some() {
+            let env = self.env.as_deref().map_or("program", |env| env.split(':').next().unwrap_or(env));
+            said += &format!("  flow model fetch smollm2-135m-instruct\n  flow env install {env}\n");
+        }
+        said += &format!("  flow check {word}\n  flow run {word}");
         if let Some(world) = &self.world {
             said += &format!("\n  {}", panel_command(world)?);
         }
@@ -90,14 +108,14 @@ fn panel_command(world: &Path) -> Result<String> {
     Ok(format!("flow panel process name={} {command} split=test --count 64", label(world)?))
 }
 
-/// The lines of a template that are there with an expert, or without one.
-fn chosen(template: &str, expert: bool) -> String {
+/// The lines of a template with those of its alternatives: the first ones, or the others.
+fn chosen(template: &str, first: bool) -> String {
     let mut keep = true;
     let mut text = String::new();
     for line in template.lines() {
         match line {
-            "{expert}" => keep = expert,
-            "{none}" => keep = !expert,
+            "{if}" => keep = first,
+            "{else}" => keep = !first,
             "{end}" => keep = true,
             line if keep => text += &format!("{line}\n"),
             _ => {}
@@ -121,6 +139,38 @@ fn world_text(path: &Path, world: &Path, expert: bool) -> Result<String> {
     ];
     let text = places.iter().fold(chosen(WORLD, expert), |text, (place, value)| text.replace(place, value));
     Ok(text.replace("{world}", &shell_word(&world)).replace("{file}", &file))
+}
+
+/// The template for an agent program, filled in.
+fn program_text(path: &Path, program: &str, tasks: &Path) -> Result<String> {
+    let words: Vec<&str> = program.split_whitespace().collect();
+    let file = words.iter().rev().find(|word| word.contains('.')).or(words.last());
+    let Some(file) = file else { return Err(Error::request("--program names a command, as \"python3 my_agent.py\"")) };
+    let label = label(Path::new(file))?;
+    let (command, tasks) = (serde_json::json!(words).to_string(), serde_json::json!(tasks.display().to_string()).to_string());
+    let panel = shell_word(&format!("command={command}"));
+    let panel = format!("flow panel program name={label} {panel} {} split=test --count 64", shell_word(&format!("tasks={tasks}")));
+    model_text(path, true, &[("{command}", &command), ("{tasks}", &tasks), ("{label}", &label), ("{panel}", &panel)])
+}
+
+/// The template for a world of the field, filled in.
+fn env_text(path: &Path, named: &str) -> Result<String> {
+    let (env, world) = named.split_once(':').unwrap_or((named, ""));
+    if !kind(env).is_some_and(|kind| kind.adapter) || env == "program" {
+        return Err(Error::Request(format!("`{env}` is no environment of the field")).help("`flow env` lists them"));
+    }
+    let quoted = serde_json::json!(world).to_string();
+    let given = if world.is_empty() { String::new() } else { format!(", world: {quoted}") };
+    let label: String = named.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).take(32).collect();
+    let more = if world.is_empty() { String::new() } else { format!(" {}", shell_word(&format!("world={world}"))) };
+    let panel = format!("flow panel {env} name={label}{more} split=test --count 64");
+    model_text(path, false, &[("{env}", env), ("{world}", named), ("{given}", &given), ("{label}", &label), ("{panel}", &panel)])
+}
+
+fn model_text(path: &Path, program: bool, places: &[(&str, &str)]) -> Result<String> {
+    let name = stem(path, "a pipeline", "my-agent.yaml")?;
+    let text = places.iter().fold(chosen(MODEL, program), |text, (place, value)| text.replace(place, value));
+    Ok(text.replace("{name}", name).replace("{file}", &shell_word(&path.display().to_string())))
 }
 
 /// The template, filled in.
@@ -164,13 +214,28 @@ mod tests {
         for ((world, served), expert) in worlds.into_iter().flat_map(|world| [(world, true), (world, false)]) {
             let text = world_text(Path::new("door.yaml"), Path::new(world), expert).unwrap();
             assert_eq!((text.contains("actor: expert"), text.contains("has no `expert`")), (expert, !expert), "{text}");
-            assert!(!["{expert}", "{none}", "{end}", "{panel}"].iter().any(|mark| text.contains(mark)), "{text}");
+            assert!(!["{if}", "{else}", "{end}", "{panel}"].iter().any(|mark| text.contains(mark)), "{text}");
             let pipeline = pipeline::parse("x", &text, &[], &ops::catalog()).unwrap();
             let tasks = pipeline.node("tasks").unwrap().with.raw().clone();
             assert_eq!(tasks["command"], serde_json::json!(["flow-env", "serve", world]), "{text}");
             assert!(text.contains(&format!("serve, {served}]")) && !text.contains("{world}") && !text.contains("{file}"), "{text}");
         }
         assert!(world_text(Path::new("door.yaml"), Path::new("my world.py"), false).is_err());
+    }
+
+    #[test]
+    fn a_program_and_a_world_of_the_field_have_pipelines_of_their_own() {
+        let program = program_text(Path::new("a.yaml"), "python3 tools/My-agent.py --fast", Path::new("tasks.jsonl")).unwrap();
+        let tasks = pipeline::parse("x", &program, &[], &ops::catalog()).unwrap().node("tasks").unwrap().with.raw().clone();
+        assert_eq!((&tasks["command"][1], &tasks["name"]), (&"tools/My-agent.py".into(), &"my_agent".into()), "{program}");
+        let world = env_text(Path::new("b.yaml"), "textworld-express:cookingworld,numLocations=1").unwrap();
+        let tasks = pipeline::parse("x", &world, &[], &ops::catalog()).unwrap().node("tasks").unwrap().with.raw().clone();
+        assert_eq!((&tasks["env"], &tasks["world"]), (&"textworld-express".into(), &"cookingworld,numLocations=1".into()), "{world}");
+        for text in [&program, &world, &env_text(Path::new("c.yaml"), "scienceworld").unwrap()] {
+            let marks = ["{if}", "{else}", "{end}", "{panel}", "{label}", "{command}", "{env}", "{given}", "{world}", "{name}", "{file}"];
+            assert!(!marks.iter().any(|mark| text.contains(mark)), "{text}");
+        }
+        assert!(env_text(Path::new("d.yaml"), "nowhere").is_err() && program_text(Path::new("e.yaml"), " ", Path::new("t")).is_err());
     }
 
     #[test]

@@ -306,3 +306,34 @@ fn a_column_that_was_not_logged_is_named_with_who_needs_it() {
     let message = refused(folder.path(), folder.path(), &[]);
     assert!(message.contains("isn't a run folder"), "{message}");
 }
+
+#[test]
+fn a_run_and_its_bundle_are_verified_digit_by_digit() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained(folder.path(), "run", &rich(), &[]);
+    let said = done(flow().arg("verify").arg(&run));
+    assert!(said.contains("weights of actor, version") && said.ends_with("every digit agrees\n"), "{said}");
+    // The bundle has the first weights and the last ones, and is enough elsewhere.
+    let bundle = folder.path().join("run.tar");
+    assert!(done(flow().arg("bundle").arg(&run).arg("--out").arg(&bundle)).contains("flow verify"));
+    assert!(fails(flow().arg("bundle").arg(&run).arg("--out").arg(&bundle)).contains("run.tar"), "a file that is there stays");
+    let verified = |extra: &[&str]| -> Value {
+        let output = flow().arg("verify").arg(&bundle).args(["--format", "json"]).args(extra).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let whole = verified(&[]);
+    assert_eq!((&whole["agrees"], &whole["weights"][0]["equal"]), (&Value::Bool(true), &Value::Bool(true)));
+    let part = verified(&["--iterations", "2"]);
+    assert_eq!((&part["agrees"], &part["iterations"], part["weights"].as_array().unwrap().len()), (&Value::Bool(true), &2.into(), 0));
+    let rows = |of: &Value| of["nodes"].as_array().unwrap().iter().map(|node| node["rows"]["both"].as_u64().unwrap()).sum::<u64>();
+    assert!(rows(&part) < rows(&whole));
+    // A log that its pipeline doesn't compute.
+    let file = run.join("pipeline.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("kl: 0.05", "kl: 0.5")).unwrap();
+    let output = flow().arg("verify").arg(&run).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.code() == Some(1) && said.contains("ratio in ") && said.contains(": others"), "{said}");
+    std::fs::write(&bundle, "no archive").unwrap();
+    assert!(fails(flow().arg("verify").arg(&bundle)).contains("isn't a bundle of `flow bundle`"));
+}

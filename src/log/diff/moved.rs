@@ -17,6 +17,8 @@ pub struct RowCounts {
 pub struct NodeDiff {
     pub node: String,
     pub rows: RowCounts,
+    /// How many columns were compared beside the rows' names.
+    pub compared: usize,
     /// In how many of the rows in both a column differs; columns that never do are left out.
     pub differ: BTreeMap<String, u64>,
     /// Columns that only one of the runs logged of it.

@@ -1,0 +1,97 @@
+//! `flow bundle`: what recomputes a run, as one file: rows, pipeline, what the models began and ended with. `flow verify` reads it.
+
+use super::error::{Error, Result};
+use super::output::{answer, CommandResult};
+use super::summary::shell_word;
+use crate::log::{Manifest, Run};
+use clap::Args;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use tempfile::TempDir;
+
+#[derive(Args)]
+pub struct BundleArgs {
+    /// The run's folder
+    run: PathBuf,
+    /// The file to write; the folder's name with `.tar` unless given
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+/// Of a run's folder: everything but weights and what other processes hold.
+const WHOLE: [&str; 5] = ["manifest.json", "pipeline.yaml", "journal", "log", "vocabularies"];
+
+impl BundleArgs {
+    pub fn run(self) -> CommandResult {
+        let run = Run::open(&self.run)?;
+        let name = run.root().canonicalize().ok().and_then(|root| Some(root.file_name()?.to_string_lossy().into_owned()));
+        let out = self.out.clone().unwrap_or_else(|| format!("{}.tar", name.unwrap_or("run".into())).into());
+        let manifest = run.manifest()?;
+        if manifest.committed.is_empty() {
+            return Err(Error::Request(format!("{} has no committed iteration yet", self.run.display())));
+        }
+        let mut tar = tar::Builder::new(BufWriter::new(File::create_new(&out).map_err(Error::file(&out))?));
+        tar.follow_symlinks(false);
+        let places = WHOLE.map(PathBuf::from).into_iter().chain(ends(&manifest));
+        for place in places.filter(|place| run.root().join(place).exists()) {
+            add(&mut tar, run.root(), &place).map_err(Error::file(&run.root().join(&place)))?;
+        }
+        tar.into_inner().and_then(|mut file| file.flush()).map_err(Error::file(&out))?;
+        let bytes = fs::metadata(&out).map_err(Error::file(&out))?.len();
+        let word = shell_word(&out.display().to_string());
+        answer(&format!(
+            "{} iterations -> {}, {:.1} MB\n\nTry next, on any machine:\n  flow verify {word}",
+            manifest.committed.len(),
+            out.display(),
+            bytes as f64 / 1e6
+        ));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The weights that each model began and ended with, where they are still there.
+fn ends(manifest: &Manifest) -> BTreeSet<PathBuf> {
+    let mut last = std::collections::BTreeMap::new();
+    for weights in manifest.committed.iter().flat_map(|iteration| &iteration.weights) {
+        last.insert(&weights.model, &weights.path);
+    }
+    manifest.start.iter().map(|weights| &weights.path).chain(last.into_values()).map(PathBuf::from).collect()
+}
+
+/// Adds a file, or all files below a folder, in the order of their names. Links are left out.
+fn add(tar: &mut tar::Builder<impl Write>, root: &Path, place: &Path) -> std::io::Result<()> {
+    let path = root.join(place);
+    let kind = fs::symlink_metadata(&path)?.file_type();
+    if kind.is_file() {
+        return tar.append_path_with_name(&path, place);
+    }
+    if kind.is_dir() {
+        let mut names = fs::read_dir(&path)?.map(|entry| entry.map(|entry| entry.file_name())).collect::<std::io::Result<Vec<_>>>()?;
+        names.sort();
+        names.iter().try_for_each(|name| add(tar, root, &place.join(name)))?;
+    }
+    Ok(())
+}
+
+/// Unpacks a bundle into a temporary folder.
+///
+/// # Errors
+/// If it isn't a bundle, or has anything in it but files below its folder.
+pub fn unpacked(file: &Path) -> Result<TempDir> {
+    let folder = tempfile::tempdir()?;
+    let mut tar = tar::Archive::new(BufReader::new(File::open(file).map_err(Error::file(file))?));
+    let no_bundle = |why: String| Error::Request(format!("{} isn't a bundle of `flow bundle`: {why}", file.display()));
+    for entry in tar.entries().map_err(|error| no_bundle(error.to_string()))? {
+        let mut entry = entry.map_err(|error| no_bundle(error.to_string()))?;
+        if !entry.header().entry_type().is_file() {
+            return Err(no_bundle("there is something in it that is no file".into()));
+        }
+        if !entry.unpack_in(folder.path()).map_err(|error| no_bundle(error.to_string()))? {
+            return Err(no_bundle("a file in it would lie outside of its folder".into()));
+        }
+    }
+    Ok(folder)
+}

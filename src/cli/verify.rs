@@ -1,0 +1,113 @@
+//! `flow verify`: computes a run's credit and updates again from its logged rollouts, and says column by column what comes out the same.
+
+use super::bundle::unpacked;
+use super::error::{Error, Result};
+use super::output::{answer, CommandResult, OutputFormat};
+use crate::log::{self, NodeDiff, Run, WeightsDiff};
+use clap::Args;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+#[derive(Args)]
+pub struct VerifyArgs {
+    /// The run's folder, or a bundle of it
+    run: PathBuf,
+    /// Of how many iterations, from the first on; of all unless given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    iterations: Option<u64>,
+    #[arg(long, value_enum, default_value = "text")]
+    format: OutputFormat,
+}
+
+/// What was compared with what was computed again.
+struct Verified {
+    name: String,
+    iterations: u64,
+    nodes: Vec<NodeDiff>,
+    /// Those that the run ended with; of a part of its iterations none.
+    weights: Vec<WeightsDiff>,
+}
+
+impl VerifyArgs {
+    pub fn run(self) -> CommandResult {
+        let bundle = if self.run.is_file() { Some(unpacked(&self.run)?) } else { None };
+        let root = bundle.as_ref().map_or(self.run.as_path(), |folder| folder.path());
+        let run = Run::open(root)?;
+        let verified = self.compared(&run, root)?;
+        let agrees = verified.agrees();
+        answer(&match self.format {
+            OutputFormat::Json => serde_json::to_string_pretty(&verified.json())?,
+            OutputFormat::Text => verified.text(),
+        });
+        Ok(if agrees { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// Replays the run in a process of its own, and compares the two.
+    fn compared(&self, run: &Run, root: &Path) -> Result<Verified> {
+        let manifest = run.manifest()?;
+        let all = manifest.committed.iter().filter(|iteration| iteration.iteration < manifest.info.iterations).count() as u64;
+        let iterations = self.iterations.unwrap_or(all).min(all);
+        let folder = tempfile::tempdir()?;
+        let out = folder.path().join("replay");
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("replay").arg(root).arg("--out").arg(&out).args(["--format", "json", "--set", &format!("iterations={iterations}")]);
+        if !command.stdin(Stdio::null()).stdout(Stdio::null()).status()?.success() {
+            return Err(Error::Request(format!("{} can't be computed again: its replay failed, as it says above", self.run.display())));
+        }
+        let replay = Run::open(&out)?;
+        let taken = replay.manifest()?.info.replays.map(|replays| replays.nodes).unwrap_or_default();
+        let nodes = log::diff(run, &replay, None, 0)?.nodes;
+        let mut nodes: Vec<NodeDiff> = nodes.into_iter().filter(|node| !taken.contains_key(&node.node) && node.rows.both > 0).collect();
+        if iterations < all {
+            for node in &mut nodes {
+                // Rows of later iterations weren't computed again.
+                let there = format!("select count(*) as n from \"{}\" where iteration < {iterations}", node.node.replace('"', "\"\""));
+                let counted = log::query(run, &there)?;
+                let counts = counted.batches.first().and_then(|batch| batch.column(0).as_any().downcast_ref::<arrow::array::Int64Array>());
+                node.rows.only_a = counts.map_or(0, |counts| counts.value(0) as u64).saturating_sub(node.rows.both);
+            }
+        }
+        let weights = if iterations == all { log::weights(run, &replay)? } else { Vec::new() };
+        Ok(Verified { name: manifest.info.name, iterations, nodes, weights })
+    }
+}
+
+impl Verified {
+    fn agrees(&self) -> bool {
+        let node = |node: &NodeDiff| node.differ.is_empty() && node.rows.only_a + node.rows.only_b == 0;
+        !self.nodes.is_empty() && self.nodes.iter().all(node) && self.weights.iter().all(|weights| weights.equal != Some(false))
+    }
+
+    fn json(&self) -> serde_json::Value {
+        json!({ "name": self.name, "iterations": self.iterations, "agrees": self.agrees(), "nodes": self.nodes, "weights": self.weights })
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{} iterations of {}, computed again from their logged rollouts\n\n", self.iterations, self.name);
+        let width = self.nodes.iter().map(|node| node.node.len()).max().unwrap_or(4).max(4);
+        text += &format!("{:width$}  {:>9}  {:>7}  {:>5}\n", "node", "rows", "columns", "agree");
+        for node in &self.nodes {
+            let same = node.compared - node.differ.len();
+            text += &format!("{:width$}  {:>9}  {:>7}  {same:>5}", node.node, node.rows.both, node.compared);
+            let missing = node.rows.only_a + node.rows.only_b;
+            let differing = node.differ.iter().map(|(column, rows)| format!("{column} in {rows} rows"));
+            let wrong: Vec<String> = differing.chain((missing > 0).then(|| format!("{missing} rows on one side alone"))).collect();
+            text += &if wrong.is_empty() { "\n".into() } else { format!("  {}\n", wrong.join(", ")) };
+        }
+        for weights in &self.weights {
+            let how = match weights.equal {
+                Some(true) => "the same, bit for bit",
+                Some(false) => "others",
+                None => "not kept, so not compared",
+            };
+            text += &format!("weights of {}, version {}: {how}\n", weights.model, weights.a.unwrap_or_default());
+        }
+        text += if self.agrees() {
+            "\nevery digit agrees"
+        } else {
+            "\nnot every digit agrees; another make of processor rounds otherwise, so look how far apart they are: flow replay, then flow diff"
+        };
+        text
+    }
+}
