@@ -131,7 +131,11 @@ fn share(sums: &Sums, settings: &AdvantageSettings) -> GroupTerms {
     }
     let baseline = if settings.baseline == Baseline::Mean { sums.mean() } else { 0.0 };
     let variance = if sums.all_equal() { 0.0 } else { sums.variance(settings.ddof) };
-    let divisor = if settings.scale == Scale::Std { divisor(variance, settings) } else { 1.0 };
+    let divisor = match settings.scale {
+        Scale::Std => divisor(variance, settings),
+        Scale::Mean if sums.mean() >= 0.0 => sums.mean() + settings.eps,
+        Scale::Mean | Scale::None => 1.0,
+    };
     GroupTerms { baseline, scale: if divisor == 0.0 { 1.0 } else { divisor }, alone: false }
 }
 

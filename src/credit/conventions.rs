@@ -34,6 +34,9 @@ pub enum Scale {
     /// The group's standard deviation, kept above 0 by eps (GRPO; EAPO, Eq. 14).
     #[default]
     Std,
+    /// The group's mean, kept above 0 by eps (MaxRL, arXiv 2602.02710: for returns of 0 and 1 the share that was won, so that rare wins weigh more). For
+    /// returns that are below 0 it means nothing, and there nothing is divided.
+    Mean,
     /// One (Dr.GRPO: Liu et al. 2025; GiGPO's variant without std).
     None,
 }

@@ -20,6 +20,17 @@ fn grpo_without_scale_is_dr_grpo() {
     close(&of_group(&R, &settings).advantage, &[0.5, -0.5, -0.5, 0.5]);
 }
 
+/// MaxRL: one of four wins, so the mean is 1/4 and the win has (1 - 1/4) / (1/4) = 3; where three of four win it has 1/3. Nothing won is nothing learnt, and a
+/// mean below 0 divides nothing.
+#[test]
+fn maxrl_divides_by_the_mean() {
+    let settings = AdvantageSettings { scale: Scale::Mean, eps: 0.0, ..Default::default() };
+    close(&of_group(&[1.0, 0.0, 0.0, 0.0], &settings).advantage, &[3.0, -1.0, -1.0, -1.0]);
+    close(&of_group(&[1.0, 1.0, 1.0, 0.0], &settings).advantage, &[1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0, -1.0]);
+    close(&of_group(&[0.0; 4], &settings).advantage, &[0.0; 4]);
+    close(&of_group(&[-3.0, 1.0], &settings).advantage, &[-2.0, 2.0]);
+}
+
 #[test]
 fn rloo() {
     let settings = AdvantageSettings { baseline: Baseline::LeaveOneOut, scale: Scale::None, ..Default::default() };

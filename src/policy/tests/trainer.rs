@@ -86,6 +86,8 @@ fn cases() -> Vec<(String, UpdateSettings)> {
     add("entropy", UpdateSettings { entropy: 0.2, ..base.clone() });
     add("entropy and kl", UpdateSettings { entropy: 0.2, kl: 0.1, ..base.clone() });
     add("dual clip", UpdateSettings { dual_clip: Some(1.01), clip: 0.01, clip_high: Some(0.02), ..base.clone() });
+    add("CISPO", UpdateSettings { surrogate: Surrogate::Cispo, clip: 0.01, clip_high: Some(0.02), ..base.clone() });
+    add("SAPO", UpdateSettings { surrogate: Surrogate::Sapo, ..base.clone() });
     add("recomputed", UpdateSettings { old: Some(RatioDenominator::Recomputed), truncate: 1.05, ..base.clone() });
     for (mask_unit, mask_from) in
         [(MaskUnit::Token, MaskFrom::Current), (MaskUnit::Row, MaskFrom::Current), (MaskUnit::Token, MaskFrom::Start)]

@@ -38,6 +38,22 @@ pub fn policy(ratio: &Tensor, advantage: &Tensor, low: f64, high: f64, dual: Opt
     (bounded.where_self(&advantage.lt(0.0), &loss), clipped)
 }
 
+/// CISPO's loss (MiniMax-M1, 2025, Eq. 4 and 5), and whether the ratio was clipped: -clamp(ratio, 1 - low, 1 + high) A log pi, where no gradient goes through
+/// the ratio.
+pub fn cispo(new: &Tensor, ratio: &Tensor, advantage: &Tensor, low: f64, high: f64) -> (Tensor, Tensor) {
+    let ratio = ratio.detach();
+    let bounded = ratio.clamp(1.0 - low, 1.0 + high);
+    let clipped = bounded.not_equal_tensor(&ratio);
+    (-(bounded * advantage) * new, clipped)
+}
+
+/// SAPO's loss (Gao et al. 2025): -4 / tau sigmoid(tau (ratio - 1)) A, with `gate` as tau where A > 0 and `gate_below` elsewhere. Nothing is clipped.
+pub fn sapo(ratio: &Tensor, advantage: &Tensor, gate: f64, gate_below: f64) -> (Tensor, Tensor) {
+    let tau = advantage.gt(0.0).to_kind(Kind::Float) * (gate - gate_below) + gate_below;
+    let value = ((ratio - 1.0) * &tau).sigmoid() * 4.0 / tau;
+    (-(value * advantage), ratio.detach().zeros_like())
+}
+
 /// The loss of each token of rows that are learnt by REINFORCE, `[tokens]`: -(beta A - kl (L_q - L_p)) log q, where L is the row's log-probability
 /// under the model and under the reference (EAPO, Eq. 8 and appendix A). The bracket is a coefficient: no gradient goes through it. `rows`
 /// says for each token which of `count` rows it is in; `mean` takes L as a mean over the row's tokens and not as their sum.
@@ -133,6 +149,32 @@ mod tests {
     fn policy_at(advantage: f32, r: f64, high: f64, dual: f64) -> f64 {
         let t = |x: f32| Tensor::from_slice(&[x]);
         policy(&ratio(&t(r.ln() as f32), &t(0.0)), &t(advantage), 0.2, high, Some(dual)).0.double_value(&[0])
+    }
+
+    /// The loss of one token with log-probability ln r where it was 0, and its derivative by the log-probability.
+    fn at(advantage: f32, r: f64, loss: impl Fn(&Tensor, &Tensor, &Tensor) -> (Tensor, Tensor)) -> (f64, f64, bool) {
+        let new = Tensor::from_slice(&[r.ln() as f32]).set_requires_grad(true);
+        let (loss, clipped) = loss(&new, &ratio(&new, &Tensor::from_slice(&[0f32])), &Tensor::from_slice(&[advantage]));
+        loss.sum(None).backward();
+        (loss.double_value(&[0]), new.grad().double_value(&[0]), clipped.to_kind(Kind::Float).double_value(&[0]) == 1.0)
+    }
+
+    /// CISPO: a ratio of 1.5 counts as 1.2, and the token still learns: -1.2 * 2 * ln 1.5, by the log-probability -2.4. Of PPO's loss the derivative is 0 there.
+    /// SAPO: at a ratio of 1 the gate is 2 / tau and its slope 1. At 1.5 sigmoid(0.5) is 0.622459: -4 * 0.622459 and -4 * 0.622459 * 0.377541 * 1.5.
+    #[test]
+    fn other_surrogates_as_worked_by_hand() {
+        let close = |(loss, slope, clipped): (f64, f64, bool), wanted: (f64, f64, bool)| {
+            assert!((loss - wanted.0).abs() < 1e-5 && (slope - wanted.1).abs() < 1e-5 && clipped == wanted.2, "{loss} {slope} {clipped}");
+        };
+        let cispo = |low: f64| move |new: &Tensor, ratio: &Tensor, a: &Tensor| cispo(new, ratio, a, low, 0.2);
+        close(at(2.0, 1.5, cispo(0.2)), (-0.973116, -2.4, true));
+        close(at(-1.0, 0.5, cispo(0.2)), (-0.554518, 0.8, true));
+        close(at(-1.0, 0.5, cispo(1.0)), (-0.346574, 0.5, false));
+        close(at(2.0, 1.5, |_, ratio, a| policy(ratio, a, 0.2, 0.2, None)), (-2.4, 0.0, true));
+        let sapo = |_: &Tensor, ratio: &Tensor, a: &Tensor| sapo(ratio, a, 1.0, 1.05);
+        close(at(1.0, 1.0, sapo), (-2.0, -1.0, false));
+        close(at(-1.0, 1.0, sapo), (2.0 / 1.05, 1.0, false));
+        close(at(1.0, 1.5, sapo), (-2.489837, -1.410022, false));
     }
 
     #[test]

@@ -51,6 +51,21 @@ pub enum RatioKind {
     Sequence,
 }
 
+/// How a token's ratio and advantage become its loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Surrogate {
+    /// The lesser of the ratio times the advantage and the clipped ratio times the advantage (PPO, Schulman et al. 2017, Eq. 7).
+    #[default]
+    Clip,
+    /// The clipped ratio, which no gradient goes through, times the advantage times the log-probability (CISPO of MiniMax-M1, 2025, Eq. 4 and 5): a token
+    /// beyond the clip still learns. The paper has no lower bound: `clip: 1`.
+    Cispo,
+    /// A gate in place of the clip, 4 / tau sigmoid(tau (ratio - 1)), times the advantage (SAPO, Gao et al. 2025): its slope is 1 at a ratio of 1, and falls on
+    /// either side.
+    Sapo,
+}
+
 /// The log-probabilities that a ratio divides by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -148,7 +163,7 @@ pub enum Schedule {
 fn only_where_read() -> Value {
     let equals = |key: &str, value: &str| json!({ "properties": { key: { "const": value } }, "required": [key] });
     let unread = |keys: &[&str]| json!({ "properties": keys.iter().map(|key| (key.to_string(), json!(false))).collect::<Map<_, _>>() });
-    let acted = ["ratio", "old", "truncate", "dual_clip", "mask_below", "mask_unit", "mask_from"];
+    let acted = ["surrogate", "ratio", "old", "truncate", "dual_clip", "mask_below", "mask_unit", "mask_from"];
     json!([
         { "if": equals("objective", "sft"), "then": unread(&acted) },
         { "if": equals("objective", "value"), "then": unread(&[&acted[..], &["tokens", "entropy"]].concat()) },
@@ -160,6 +175,8 @@ fn only_where_read() -> Value {
           "else": unread(&["beta"]) },
         { "if": { "not": equals("objective", "value") }, "then": unread(&["value_clip", "expectile"]) },
         { "if": { "not": equals("old", "recomputed") }, "then": unread(&["truncate"]) },
+        { "if": equals("surrogate", "cispo"), "then": unread(&["dual_clip"]) },
+        { "if": equals("surrogate", "sapo"), "then": unread(&["clip", "clip_high", "dual_clip"]), "else": unread(&["gate", "gate_below"]) },
         { "if": { "not": { "required": ["mask_below"] } }, "then": unread(&["mask_unit", "mask_from"]) },
         { "if": { "anyOf": [equals("schedule", "linear"), equals("schedule", "cosine")] },
           "then": { "required": ["decay_steps"] }, "else": unread(&["decay_steps", "lr_end"]) },
@@ -194,6 +211,14 @@ pub struct UpdateSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
     pub clip_high: Option<f64>,
+    /// How a token's ratio and advantage become its loss.
+    pub surrogate: Surrogate,
+    /// tau of `surrogate: sapo` where the advantage is above 0.
+    #[schemars(range(min = 0.01))]
+    pub gate: f64,
+    /// tau where it isn't: 1.05 in the paper, so that such tokens are let go of sooner.
+    #[schemars(range(min = 0.01))]
+    pub gate_below: f64,
     /// What is clipped: each token's ratio, or one ratio a row.
     pub ratio: RatioKind,
     /// What a ratio divides by: the recorded log-probabilities, or recomputed ones with an importance weight a token. When left out: recorded ones,
@@ -336,6 +361,9 @@ impl Default for UpdateSettings {
             lr_end: 0.0,
             clip: 0.2,
             clip_high: None,
+            surrogate: Surrogate::Clip,
+            gate: 1.0,
+            gate_below: 1.05,
             ratio: RatioKind::Token,
             old: None,
             truncate: 2.0,

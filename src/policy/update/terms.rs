@@ -4,7 +4,7 @@ use super::batch::UpdateBatch;
 use super::loss;
 use super::outputs::TokenOutputs;
 use super::passes::Pass;
-use super::settings::{Aggregation, MaskFrom, MaskUnit, Objective, RatioKind};
+use super::settings::{Aggregation, MaskFrom, MaskUnit, Objective, RatioKind, Surrogate};
 use crate::policy::tensors::indices;
 use crate::policy::Example;
 use tch::{Device, Kind, Tensor};
@@ -120,7 +120,12 @@ impl PassTokens<'_> {
                 Example { advantages, advantage, .. } if advantages.is_empty() => vec![*advantage; batch.rows[row].len()],
                 Example { advantages, .. } => advantages.clone(),
             });
-            loss::policy(&ratio, &advantage, settings.clip, settings.clip_high.unwrap_or(settings.clip), settings.dual_clip)
+            let (low, high) = (settings.clip, settings.clip_high.unwrap_or(settings.clip));
+            match settings.surrogate {
+                Surrogate::Clip => loss::policy(&ratio, &advantage, low, high, settings.dual_clip),
+                Surrogate::Cispo => loss::cispo(&new, &ratio, &advantage, low, high),
+                Surrogate::Sapo => loss::sapo(&ratio, &advantage, settings.gate, settings.gate_below),
+            }
         };
         let masked = self.masked(&new);
         if let Some(masked) = &masked {
