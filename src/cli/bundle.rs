@@ -44,7 +44,7 @@ impl BundleArgs {
         let word = shell_word(&out.display().to_string());
         answer(&format!(
             "{} iterations -> {}, {:.1} MB\n\nTry next, on any machine:\n  flow verify {word}",
-            manifest.committed.len(),
+            manifest.committed.iter().filter(|iteration| iteration.iteration < manifest.info.iterations).count(),
             out.display(),
             bytes as f64 / 1e6
         ));
