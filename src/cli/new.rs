@@ -29,7 +29,7 @@ pub struct NewArgs {
     #[arg(long, value_name = "FILE.py", conflicts_with = "game")]
     world: Option<PathBuf>,
     /// Begins with an agent program that you have, as one text: "python3 my_agent.py"; it calls a model, and isn't changed
-    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["game", "world"], requires = "tasks")]
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["game", "world"])]
     program: Option<String>,
     /// The program's tasks, one JSON object a line
     #[arg(long, value_name = "FILE.jsonl", requires = "program")]
@@ -48,7 +48,11 @@ impl NewArgs {
         let expert = self.world.as_deref().is_some_and(has_expert);
         let text = match (&self.world, &self.program, &self.env) {
             (Some(world), ..) => world_text(&self.file, world, expert)?,
-            (_, Some(program), _) => program_text(&self.file, program, self.tasks.as_deref().unwrap_or(Path::new("tasks.jsonl")))?,
+            (_, Some(program), _) => {
+                let tasks =
+                    self.tasks.as_deref().ok_or_else(|| Error::request("--program needs --tasks FILE.jsonl, with a JSON object a line"))?;
+                program_text(&self.file, program, tasks)?
+            }
             (.., Some(env)) => env_text(&self.file, env)?,
             _ => text(&self.file, self.game)?,
         };
@@ -225,7 +229,8 @@ mod tests {
 
     #[test]
     fn a_program_and_a_world_of_the_field_have_pipelines_of_their_own() {
-        let program = program_text(Path::new("a.yaml"), "python3 tools/My-agent.py --fast", Path::new("tasks.jsonl")).unwrap();
+        let program =
+            program_text(Path::new("a.yaml"), "python3 tools/My-agent.py --fast", Path::new("datasets/calculator.jsonl")).unwrap();
         let tasks = pipeline::parse("x", &program, &[], &ops::catalog()).unwrap().node("tasks").unwrap().with.raw().clone();
         assert_eq!((&tasks["command"][1], &tasks["name"]), (&"tools/My-agent.py".into(), &"my_agent".into()), "{program}");
         let world = env_text(Path::new("b.yaml"), "textworld-express:cookingworld,numLocations=1").unwrap();

@@ -143,7 +143,14 @@ impl RunPair {
             let only =
                 |here: &TypedColumns, there: &TypedColumns| here.iter().filter(|(c, _)| !has(there, c)).map(|(c, _)| c.clone()).collect();
             let (columns_only_a, columns_only_b) = (only(columns, theirs), only(theirs, columns));
-            diffs.push(NodeDiff { node: node.clone(), rows: shared(&counts), compared: compared.len(), differ, columns_only_a, columns_only_b });
+            diffs.push(NodeDiff {
+                node: node.clone(),
+                rows: shared(&counts),
+                compared: compared.len(),
+                differ,
+                columns_only_a,
+                columns_only_b,
+            });
         }
         Ok(diffs)
     }
