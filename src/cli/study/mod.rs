@@ -104,7 +104,7 @@ impl StudyArgs {
             std::fs::write(&file, picture).map_err(Error::file(&file))?;
         }
         std::fs::write(&study.page, &page.text).map_err(Error::file(&study.page))?;
-        answer(&format!("{}\n\nTry next:\n  flow report {}/*-*", study.page.display(), study.home().display()));
+        answer(&format!("{}\n\nTry next:\n  flow view --folder {}", study.page.display(), study.home().display()));
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -6,8 +6,9 @@ use super::Answer;
 use crate::cli::error::{Error, Result};
 use crate::log;
 use crate::log::sql::quoted;
-use serde_json::Value;
+use serde_json::{json, Value};
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 /// The most rows of an answer: a page shows no more at a time.
 pub const MOST: usize = 500;
@@ -57,7 +58,12 @@ impl RunTable {
 
 /// Asks about one iteration.
 pub fn of_iteration(served: &ServedRun, iteration: u64, sql: &str) -> Answer {
-    cells::table(sql, &log::query_within(&served.run, iteration..=iteration, sql)?, MOST)
+    within(served, iteration..=iteration, sql)
+}
+
+/// Asks about some iterations.
+pub fn within(served: &ServedRun, iterations: RangeInclusive<u64>, sql: &str) -> Answer {
+    cells::table(sql, &log::query_within(&served.run, iterations, sql)?, MOST)
 }
 
 /// Asks about iterations up to one, or about all.
@@ -67,6 +73,20 @@ pub fn up_to(served: &ServedRun, last: Option<u64>, sql: &str) -> Answer {
         None => log::query(&served.run, sql)?,
     };
     cells::table(sql, &answer, MOST)
+}
+
+/// The rows of one iteration, parted by the values of some columns, by which they are sorted; each part an answer of at most [`MOST`] rows.
+pub fn split(served: &ServedRun, iteration: u64, sql: &str, by: &[&str]) -> Result<Vec<(Vec<Value>, Value)>> {
+    let mut all = cells::table(sql, &log::query_within(&served.run, iteration..=iteration, sql)?, usize::MAX)?;
+    let Value::Array(rows) = all["rows"].take() else { return Ok(Vec::new()) };
+    let places: Vec<usize> = by.iter().filter_map(|column| place(&all, column)).collect();
+    let name = |row: &Value| places.iter().map(|i| row[*i].clone()).collect::<Vec<Value>>();
+    let part = |rows: &[Value]| {
+        let mut answer = all.clone();
+        (answer["more"], answer["rows"]) = (json!(rows.len() > MOST), rows.iter().take(MOST).cloned().collect());
+        (name(&rows[0]), answer)
+    };
+    Ok(rows.chunk_by(|a, b| name(a) == name(b)).map(part).collect())
 }
 
 /// The place of a column in an answer.

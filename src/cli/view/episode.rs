@@ -1,8 +1,9 @@
 //! One episode, turn by turn: every column that was logged, and the texts of its tokens.
 
-use super::answers::{of_iteration, place, RunTable};
+use super::answers::{self, of_iteration, place, RunTable};
 use super::runs::ServedRun;
 use super::Answer;
+use crate::cli::error::Result;
 use crate::log::sql::literal;
 use crate::policy::Tokenizer;
 use serde_json::{json, Value};
@@ -10,16 +11,36 @@ use serde_json::{json, Value};
 /// The episode of a task's sample; `table` is `trajectories`, or the node that played it.
 pub fn episode(run: &ServedRun, iteration: u64, table: &str, task: &str, sample: u32) -> Answer {
     let rows = RunTable::of(run, table)?;
-    let sql = format!(
-        "SELECT * FROM {} WHERE iteration = {iteration} AND task = {} AND sample = {sample} ORDER BY attempt, turn, phase DESC",
-        rows.name,
-        literal(task)
-    );
-    let mut answer = of_iteration(run, iteration, &sql)?;
+    let answer = of_iteration(run, iteration, &sql(&rows, iteration, task, u64::from(sample)))?;
+    Ok(read(run, table, answer))
+}
+
+/// All episodes of an iteration that were shown to be there: each with its task and its sample.
+pub fn episodes(run: &ServedRun, iteration: u64, table: &str) -> Result<Vec<(String, u64, Value)>> {
+    let rows = RunTable::of(run, table)?;
+    let all = format!("SELECT * FROM {} WHERE iteration = {iteration} ORDER BY task, sample, attempt, turn, phase DESC", rows.name);
+    let split = answers::split(run, iteration, &all, &["task", "sample"])?;
+    let episode = |(name, mut answer): (Vec<Value>, Value)| {
+        let (task, sample) = (name[0].as_str().unwrap_or_default().to_owned(), name[1].as_u64().unwrap_or_default());
+        answer["sql"] = json!(sql(&rows, iteration, &task, sample));
+        (task, sample, read(run, table, answer))
+    };
+    Ok(split.into_iter().map(episode).collect())
+}
+
+fn sql(rows: &RunTable, iteration: u64, task: &str, sample: u64) -> String {
+    let (table, task) = (&rows.name, literal(task));
+    format!(
+        "SELECT * FROM {table} WHERE iteration = {iteration} AND task = {task} AND sample = {sample} ORDER BY attempt, turn, phase DESC"
+    )
+}
+
+/// The answer with the texts of its tokens.
+fn read(run: &ServedRun, table: &str, mut answer: Value) -> Value {
     let node = if table == "trajectories" { "" } else { table };
     let texts = run.vocabularies().of_node(node).map(|tokenizer| texts(&answer, tokenizer));
     answer["texts"] = json!(texts);
-    Ok(answer)
+    answer
 }
 
 /// By row: the prompt as the model read it, parted where it begins to differ from the row before it, and the answer token by token.

@@ -2,19 +2,29 @@
 
 mod answers;
 mod cells;
+mod curves;
 mod episode;
+mod experiments;
 mod files;
+mod folder;
+mod follow;
 mod guard;
-mod pages;
+mod iteration;
+mod memory;
+mod overview;
+mod panel;
 mod runs;
 mod server;
+
+pub use files::write;
+pub use follow::FollowingPages;
+pub use runs::ServedRuns;
 
 use super::error::{Error, Result};
 use super::output::{answer, CommandResult};
 use super::room;
 use clap::Args;
 use guard::Guard;
-use runs::ServedRuns;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
@@ -38,24 +48,29 @@ pub struct ViewArgs {
     /// Starts the browser
     #[arg(long)]
     open: bool,
-    /// Writes the pages as files into this new folder and ends: they need no server and no network
+    /// Writes the pages as files into this folder and ends, as `flow report` does: they need no server and no network
     #[arg(long = "static", value_name = "DIR", conflicts_with_all = ["port", "host", "open"])]
     pages: Option<PathBuf>,
     /// Of how many of the newest iterations `--static` writes the rows
     #[arg(long, value_name = "N", default_value_t = 2, requires = "pages")]
     rows: usize,
+    /// Ends when standard input does: for the run that started it
+    #[arg(long, hide = true)]
+    until_closed: bool,
 }
 
 impl ViewArgs {
     pub fn run(self) -> CommandResult {
+        if self.until_closed {
+            follow::end_with_input()?;
+        }
         let runs = ServedRuns::new(self.runs, self.folder)?;
         if self.token.as_ref().is_some_and(|token| token.len() < 8 || !token.chars().all(|c| c.is_ascii_alphanumeric())) {
             return Err(Error::request("--token needs eight letters and digits or more"));
         }
         room::limit();
         if let Some(folder) = &self.pages {
-            let files = files::write(&runs, folder, self.rows)?;
-            answer(&format!("{files} files -> {}; open {}", folder.display(), folder.join("index.html").display()));
+            answer(&write(&runs, folder, self.rows)?.text(None));
             return Ok(ExitCode::SUCCESS);
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

@@ -1,9 +1,12 @@
 //! The runs that are served, each by its number, and what is committed of them, read anew when it has changed.
 
 use crate::cli::error::{Error, Result};
+use crate::cli::top::RunSnapshot;
 use crate::cli::vocabularies::Vocabularies;
-use crate::log::{self, Manifest, Run, Table};
+use crate::log::{self, Lock, Manifest, Run, Table};
+use crate::pipeline::contents;
 use parking_lot::Mutex;
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -23,6 +26,7 @@ pub struct ServedRun {
     pub folder: String,
     manifest: Mutex<Option<(Stamp, Arc<Manifest>)>>,
     tables: Mutex<Option<Arc<Vec<Table>>>>,
+    pipeline: OnceLock<Option<Arc<Value>>>,
     vocabularies: OnceLock<Vocabularies>,
 }
 
@@ -85,7 +89,14 @@ fn search(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
 impl ServedRun {
     fn new(run: Run) -> ServedRun {
         let folder = run.root().display().to_string();
-        ServedRun { run, folder, manifest: Mutex::default(), tables: Mutex::default(), vocabularies: OnceLock::new() }
+        ServedRun {
+            run,
+            folder,
+            manifest: Mutex::default(),
+            tables: Mutex::default(),
+            pipeline: OnceLock::new(),
+            vocabularies: OnceLock::new(),
+        }
     }
 
     /// What is committed now.
@@ -117,6 +128,22 @@ impl ServedRun {
             *kept = Some(tables.clone());
         }
         Ok(tables)
+    }
+
+    /// How it stands now, and what is committed.
+    ///
+    /// # Errors
+    /// If the manifest can't be read.
+    pub fn snapshot(&self) -> Result<(RunSnapshot, Arc<Manifest>)> {
+        // Check the lock first: what the writer committed before it released the lock is then in the manifest.
+        let held = Lock::held(&self.run);
+        let manifest = self.manifest()?;
+        Ok((RunSnapshot::with(&self.run, &self.folder, held, &manifest), manifest))
+    }
+
+    /// The contents of its pipeline; none where they can't be read.
+    pub fn pipeline(&self) -> Option<Arc<Value>> {
+        self.pipeline.get_or_init(|| contents(&self.run.pipeline()).ok().map(Arc::new)).clone()
     }
 
     /// The vocabularies of its models.

@@ -2,7 +2,7 @@
 
 use super::guard::{Guard, Verdict};
 use super::runs::{ServedRun, ServedRuns};
-use super::{episode, pages, Answer};
+use super::{curves, episode, iteration, memory, overview, panel, Answer};
 use crate::cli::error::{Error, Result};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{header, HeaderName, HeaderValue, StatusCode};
@@ -86,7 +86,7 @@ fn answered(answer: Answer) -> Response {
 
 async fn list(State(shared): State<Arc<Shared>>) -> Response {
     let served = shared.clone();
-    answered(apart(&shared, move || pages::runs(&served.runs)).await)
+    answered(apart(&shared, move || overview::runs(&served.runs)).await)
 }
 
 async fn page(State(shared): State<Arc<Shared>>, Path((number, page)): Path<(usize, String)>, Query(given): Query<Parameters>) -> Response {
@@ -97,6 +97,13 @@ async fn page(State(shared): State<Arc<Shared>>, Path((number, page)): Path<(usi
     answered(match page.as_str() {
         "sql" => sql(&shared, &run, text(&given, "sql")).await,
         "diff" => diff(&shared, &run, &given).await,
+        "band" => {
+            let runs = text(&given, "runs").split(',').map(|number| shared.runs.get(number.parse().unwrap_or(usize::MAX)));
+            match runs.collect::<Result<Vec<_>>>() {
+                Ok(runs) => apart(&shared, move || curves::band(&runs, text(&given, "node"), text(&given, "name"))).await,
+                Err(error) => Err(error),
+            }
+        }
         _ => apart(&shared, move || of_page(&run, &page, &given)).await,
     })
 }
@@ -116,26 +123,27 @@ fn number(given: &Parameters, name: &str) -> Result<u64> {
 }
 
 fn of_page(run: &ServedRun, page: &str, given: &Parameters) -> Answer {
-    let iteration = || number(given, "iteration");
+    let at = || number(given, "iteration");
     let table = given.get("table").map_or("trajectories", String::as_str);
     let by = given.get("by").map_or("group", String::as_str);
     match page {
-        "run" => pages::run(run),
-        "state" => pages::state(run),
-        "curve" => pages::curve(run, text(given, "node"), text(given, "name"), 1000),
-        "episodes" => pages::episodes(run, iteration()?, table),
-        "episode" => episode::episode(run, iteration()?, table, text(given, "task"), number(given, "sample")? as u32),
-        "groups" => pages::groups(run, iteration()?, by),
-        "group" => pages::group(run, iteration()?, by, text(given, "id")),
-        "updates" => pages::updates(run, iteration()?),
+        "run" => overview::run(run),
+        "state" => overview::state(run),
+        "curve" => curves::curve(run, text(given, "node"), text(given, "name")),
+        "episodes" => iteration::episodes(run, at()?, table),
+        "episode" => episode::episode(run, at()?, table, text(given, "task"), number(given, "sample")? as u32),
+        "groups" => iteration::groups(run, at()?, by),
+        "group" => iteration::group(run, at()?, by, text(given, "id")),
+        "updates" => iteration::updates(run, at()?),
         "uses" => {
             let name = ["task", "sample", "attempt", "turn", "phase"].map(|column| (column, text(given, column)));
-            pages::uses(run, iteration()?, &name)
+            iteration::uses(run, at()?, &name)
         }
-        "memory" => pages::memory(run, text(given, "node"), iteration()?),
-        "retrievals" => pages::retrievals(run, text(given, "id")),
-        "failures" => pages::failures(run),
-        "panel" => pages::panel(run, text(given, "node"), iteration()?),
+        "memory" => memory::memory(run, text(given, "node"), at()?),
+        "retrievals" => memory::retrievals(run, text(given, "id")),
+        "told" => memory::told(run, at()?),
+        "failures" => panel::failures(run),
+        "panel" => panel::panel(run, text(given, "node"), at()?),
         _ => Err(Error::Request(format!("there is no page `{page}`"))),
     }
 }

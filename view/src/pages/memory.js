@@ -14,12 +14,12 @@ export function Memory({ number, run, parts, given, tick }) {
   const [entry, setEntry] = useState(null);
   if (error) return html`<${Problem} error=${error} />`;
   if (!data) return html`<${Waiting} />`;
-  const growth = records(data.growth);
+  const growth = data.growth.points;
   const cells = {
     id: (id) => html`<button class="plain" onClick=${() => setEntry(id)}>${id}</button>`,
     task: (task, row) => html`<a href=${episode(number, row.since, row)}>${task}</a>`,
   };
-  return html`<${Curve} title="entries" lines=${[{ label: "entries", points: growth.map((row) => [row.iteration, row.entries]) }]} onPoint=${(i) => change({ i })} />
+  return html`<${Curve} title="entries" lines=${[{ label: "entries", points: growth.map(([at, entries]) => [at, entries]) }]} onPoint=${(i) => change({ i })} />
     <p><label class="choice">As of iteration <input type="number" min=${first} max=${last} value=${iteration} onChange=${(event) => change({ i: event.target.value })} /></label></p>
     ${entry !== null && html`<${Retrievals} number=${number} id=${entry} />`}
     <${Answer} answer=${data.entries} run=${number} cells=${cells} caption="Entries; a number shows the turns that were told it" />`;
