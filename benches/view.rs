@@ -1,10 +1,11 @@
 //! A long run to look at: `cargo bench --bench view -- SHORT LONG ITERATIONS` repeats the iterations of the run in the folder SHORT, as
-//! often as it takes, into a new run in the folder LONG: with the same rows under other iterations, and entries of its memories of their own.
+//! often as it takes, into a new run in the folder LONG: with the same rows under other iterations, and entries of its memories of their own. The last
+//! iteration has an episode of 500 turns besides, in which each prompt goes on from the one before, and the last has 100,000 tokens.
 //! `benches/view.mjs` measures `flow view` on it.
 
-use arrow::array::{Array, ArrayRef, AsArray, ListArray, RecordBatch, UInt64Array};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, UInt64Type};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
+use arrow::compute::{cast, take};
+use arrow::datatypes::{DataType, Field, UInt32Type, UInt64Type};
 use flow::log::{read, write_part, Committer, Run, RunInfo, Status};
 use std::error::Error;
 use std::path::Path;
@@ -42,6 +43,11 @@ fn repeat(short: &Run, long: &Path, iterations: u64) -> Result<()> {
                 parts.push(write_part(&run, node, iteration, 0, &repeated)?);
             }
         }
+        if iteration + 1 == iterations {
+            let rollout = nodes.iter().find(|(node, _)| node == "rollout").and_then(|(_, batches)| batches.first());
+            let long = long_episode(&moved(rollout.ok_or("the short run logged no `rollout`")?, iteration, 0)?)?;
+            parts.push(write_part(&run, "rollout", iteration, 1, &long)?);
+        }
         let committed = manifest.committed.iter().find(|committed| committed.iteration == source);
         committer.commit(iteration, parts, committed.map(|committed| committed.metrics.clone()).unwrap_or_default(), vec![])?;
     }
@@ -76,6 +82,30 @@ fn moved(batch: &RecordBatch, iteration: u64, cycle: u64) -> Result<RecordBatch>
                 )?)
             }
             _ => column.clone(),
+        })
+    };
+    let schema = batch.schema();
+    let columns = schema.fields().iter().zip(batch.columns()).map(column).collect::<Result<Vec<_>>>()?;
+    Ok(RecordBatch::try_new(schema.clone(), columns)?)
+}
+
+/// 500 turns made of the first row.
+fn long_episode(batch: &RecordBatch) -> Result<RecordBatch> {
+    const TURNS: u32 = 500;
+    const LONGEST: usize = 100_000;
+    let column = |(field, column): (&Arc<Field>, &ArrayRef)| -> Result<ArrayRef> {
+        Ok(match field.name().as_str() {
+            "turn" => Arc::new(UInt32Array::from_iter_values(0..TURNS)),
+            "task" => Arc::new(StringArray::from(vec!["long-episode"; TURNS as usize])),
+            "done" | "won" => Arc::new((0..TURNS).map(|turn| Some(turn + 1 == TURNS)).collect::<BooleanArray>()),
+            "prompt_tokens" => {
+                let first = cast(&column.as_list::<i32>().value(0), &DataType::UInt32)?;
+                let first = first.as_primitive::<UInt32Type>().values().to_vec();
+                let tokens = |turn: u32| if turn + 1 == TURNS { LONGEST } else { first.len() * (turn as usize + 1) };
+                let lists = (0..TURNS).map(|turn| Some(first.iter().cycle().take(tokens(turn)).copied().map(Some).collect::<Vec<_>>()));
+                cast(&ListArray::from_iter_primitive::<UInt32Type, _, _>(lists), column.data_type())?
+            }
+            _ => take(column, &UInt32Array::from(vec![0; TURNS as usize]), None)?,
         })
     };
     let schema = batch.schema();

@@ -6,6 +6,7 @@ mod file;
 mod lines;
 mod page;
 mod plan;
+mod tables;
 mod values;
 mod verdict;
 mod work;
@@ -22,6 +23,7 @@ use file::Study;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+pub use tables::ShownStudy;
 use values::StudyValues;
 use work::{remaining, work};
 

@@ -4,9 +4,10 @@ use super::cells;
 use super::runs::ServedRun;
 use super::Answer;
 use crate::cli::error::{Error, Result};
-use crate::log;
 use crate::log::sql::quoted;
-use serde_json::{json, Value};
+use crate::log::{self, QueryResult};
+use arrow::compute::concat_batches;
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
@@ -75,21 +76,21 @@ pub fn up_to(served: &ServedRun, last: Option<u64>, sql: &str) -> Answer {
     cells::table(sql, &answer, MOST)
 }
 
-/// The rows of one iteration, parted by the values of some columns, by which they are sorted; each part an answer of at most [`MOST`] rows.
-pub fn split(served: &ServedRun, iteration: u64, sql: &str, by: &[&str]) -> Result<Vec<(Vec<Value>, Value)>> {
-    let mut all = cells::table(sql, &log::query_within(&served.run, iteration..=iteration, sql)?, usize::MAX)?;
-    let Value::Array(rows) = all["rows"].take() else { return Ok(Vec::new()) };
-    let places: Vec<usize> = by.iter().filter_map(|column| place(&all, column)).collect();
-    let name = |row: &Value| places.iter().map(|i| row[*i].clone()).collect::<Vec<Value>>();
-    let part = |rows: &[Value]| {
-        let mut answer = all.clone();
-        (answer["more"], answer["rows"]) = (json!(rows.len() > MOST), rows.iter().take(MOST).cloned().collect());
-        (name(&rows[0]), answer)
+/// The rows of one iteration, parted by the values of the first `by` columns, by which they are sorted.
+pub fn split(served: &ServedRun, iteration: u64, sql: &str, by: usize) -> Result<Vec<(Vec<Value>, QueryResult)>> {
+    let answer = log::query_within(&served.run, iteration..=iteration, sql)?;
+    let rows = concat_batches(&answer.schema, &answer.batches)?;
+    let name = |row: usize| rows.columns()[..by].iter().map(|column| cells::cell(column, row)).collect::<Result<Vec<Value>>>();
+    let mut parts: Vec<(Vec<Value>, usize)> = Vec::new();
+    for row in 0..rows.num_rows() {
+        let name = name(row)?;
+        if parts.last().is_none_or(|(last, _)| *last != name) {
+            parts.push((name, row));
+        }
+    }
+    let ends: Vec<usize> = parts.iter().skip(1).map(|(_, start)| *start).chain([rows.num_rows()]).collect();
+    let part = |((name, start), end): ((Vec<Value>, usize), usize)| {
+        (name, QueryResult { schema: answer.schema.clone(), batches: vec![rows.slice(start, end - start)] })
     };
-    Ok(rows.chunk_by(|a, b| name(a) == name(b)).map(part).collect())
-}
-
-/// The place of a column in an answer.
-pub fn place(answer: &Value, column: &str) -> Option<usize> {
-    answer["columns"].as_array()?.iter().position(|name| name == column)
+    Ok(parts.into_iter().zip(ends).map(part).collect())
 }

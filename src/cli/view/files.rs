@@ -6,6 +6,7 @@ use super::runs::{ServedRun, ServedRuns};
 use super::server::FILES;
 use super::{curves, episode, iteration, memory, overview, panel, Answer};
 use crate::cli::error::Result;
+use crate::cli::study::ShownStudy;
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -44,6 +45,9 @@ pub fn write(runs: &ServedRuns, folder: &Path, iterations: usize) -> Result<Writ
     let page = folder.path("index.html");
     let mut writer = Writer { folder, index: Map::new(), open: Map::new(), length: 0, full: 0, left_out: BTreeMap::new() };
     writer.put("runs", &[], overview::runs(runs))?;
+    if let Ok(study) = runs.study() {
+        writer.study(study)?;
+    }
     let all = runs.list();
     for (number, run) in all.iter().enumerate() {
         writer.run(number, run, iterations)?;
@@ -125,6 +129,21 @@ impl Writer {
         last.iter().try_for_each(|iteration| self.iteration(number, run, *iteration, "trajectories"))
     }
 
+    /// The tables of a study, and where each cell comes from.
+    fn study(&mut self, study: &ShownStudy) -> Result<()> {
+        let shown = self.put("study", &[], study.tables())?;
+        for table in shown["tables"].as_array().into_iter().flatten() {
+            let (rows, columns) = (table["rows"].as_array().into_iter().flatten(), table["columns"].as_array());
+            for (row, column) in rows.flat_map(|row| columns.into_iter().flatten().map(move |column| (row, column))) {
+                let cell = [&table["title"], &row["name"], column].map(|name| name.as_str().unwrap_or_default().to_owned());
+                let [title, name, column] = &cell;
+                let given = [("table", title.clone()), ("row", name.clone()), ("column", column.clone())];
+                self.put("study", &given, study.origin(title, name, column))?;
+            }
+        }
+        Ok(())
+    }
+
     /// The curves of an experiment: the mean of its runs.
     fn experiment(&mut self, runs: &[(usize, std::sync::Arc<ServedRun>)]) -> Result<()> {
         let Some((first, run)) = runs.first() else { return Ok(()) };
@@ -163,6 +182,7 @@ impl Writer {
     fn iteration(&mut self, number: usize, run: &ServedRun, iteration: u64, table: &str) -> Result<()> {
         let path = |page: &str| format!("runs/{number}/{page}");
         let at = ("iteration", iteration.to_string());
+        self.put(&path("figures"), std::slice::from_ref(&at), overview::figures(run, iteration))?;
         self.put(&path("updates"), std::slice::from_ref(&at), iteration::updates(run, iteration))?;
         self.episodes(number, run, iteration, table)?;
         let groups = iteration::groups(run, iteration, "group");
@@ -177,7 +197,7 @@ impl Writer {
         for by in groupings {
             self.put(&path("groups"), &[at.clone(), ("by", by.clone())], iteration::groups(run, iteration, &by))?;
             for (id, group) in iteration::all_groups(run, iteration, &by).unwrap_or_default() {
-                self.put(&path("group"), &[at.clone(), ("by", by.clone()), ("id", id)], Ok(group))?;
+                self.put(&path("group"), &[at.clone(), ("by", by.clone()), ("id", id)], group)?;
             }
         }
         Ok(())
@@ -190,7 +210,7 @@ impl Writer {
         self.put(&path("episodes"), &[at.clone(), ("table", table.into())], iteration::episodes(run, iteration, table))?;
         for (task, sample, answer) in episode::episodes(run, iteration, table).unwrap_or_default() {
             let given = [at.clone(), ("table", table.into()), ("task", task), ("sample", sample.to_string())];
-            self.put(&path("episode"), &given, Ok(answer))?;
+            self.put(&path("episode"), &given, answer)?;
         }
         Ok(())
     }

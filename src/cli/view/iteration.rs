@@ -1,10 +1,12 @@
 //! An iteration: its episodes, the groups in which rows were compared, what its updates made of each row.
 
 use super::answers::{of_iteration, split, RunTable, MOST, NAME};
+use super::cells;
 use super::runs::ServedRun;
 use super::Answer;
 use crate::cli::error::{Error, Result};
 use crate::log::sql::{literal, quoted};
+use crate::log::QueryResult;
 use serde_json::{json, Value};
 
 /// The episodes of an iteration.
@@ -55,15 +57,15 @@ pub fn group(run: &ServedRun, iteration: u64, by: &str, id: &str) -> Answer {
 }
 
 /// All groups of an iteration, each with its number.
-pub fn all_groups(run: &ServedRun, iteration: u64, by: &str) -> Result<Vec<(String, Value)>> {
-    let all = format!("{} ORDER BY {}, {NAME}", compared(run, iteration, by, None)?, quoted(by));
-    let group = |(name, mut answer): (Vec<Value>, Value)| {
+pub fn all_groups(run: &ServedRun, iteration: u64, by: &str) -> Result<Vec<(String, Answer)>> {
+    let columns = compared(run, iteration, by, None)?.replacen("SELECT ", &format!("SELECT {}, ", quoted(by)), 1);
+    let all = format!("{columns} ORDER BY {}, {NAME}", quoted(by));
+    let group = |(name, part): (Vec<Value>, QueryResult)| {
         let id = name[0].as_str().map_or_else(|| name[0].to_string(), Into::into);
-        answer["sql"] =
-            json!(compared(run, iteration, by, id.parse().ok()).map(|sql| format!("{sql} ORDER BY {NAME}")).unwrap_or_default());
-        (id, answer)
+        let sql = compared(run, iteration, by, id.parse().ok()).map(|sql| format!("{sql} ORDER BY {NAME}"));
+        (id, sql.and_then(|sql| cells::table(&sql, &part, MOST)))
     };
-    Ok(split(run, iteration, &all, &[by])?.into_iter().map(group).collect())
+    Ok(split(run, iteration, &all, 1)?.into_iter().map(group).collect())
 }
 
 /// A question for rows of one group, or of all, with what they were compared by.
@@ -76,7 +78,7 @@ fn compared(run: &ServedRun, iteration: u64, by: &str, id: Option<u64>) -> Resul
         ["observation", "action", "response", "won", "reward", "return", "baseline", "scale", "advantage", "used", "advantage_used"];
     let (columns, by) = (rows.having(&columns), quoted(by));
     let condition = id.map_or_else(|| format!("{by} IS NOT NULL"), |id| format!("{by} = {id}"));
-    Ok(format!("SELECT {NAME}, {by}{columns} FROM trajectories WHERE iteration = {iteration} AND {condition}"))
+    Ok(format!("SELECT {NAME}{columns} FROM trajectories WHERE iteration = {iteration} AND {condition}"))
 }
 
 /// The updates of an iteration, the reasons why rows were left out, and the rows that moved the weights most.

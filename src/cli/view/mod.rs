@@ -2,6 +2,7 @@
 
 mod answers;
 mod cells;
+mod compare;
 mod curves;
 mod episode;
 mod experiments;
@@ -23,6 +24,7 @@ pub use runs::ServedRuns;
 use super::error::{Error, Result};
 use super::output::{answer, CommandResult};
 use super::room;
+use super::study::ShownStudy;
 use clap::Args;
 use guard::Guard;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -36,6 +38,9 @@ pub struct ViewArgs {
     /// A folder of runs: each run in it is listed
     #[arg(long, value_name = "DIR", default_value = "runs", conflicts_with = "runs")]
     folder: PathBuf,
+    /// A study's file: its tables are shown, with the runs behind each cell
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["runs", "folder"])]
+    study: Option<PathBuf>,
     /// The port; a free one unless given
     #[arg(long, default_value_t = 0)]
     port: u16,
@@ -64,7 +69,8 @@ impl ViewArgs {
         if self.until_closed {
             follow::end_with_input()?;
         }
-        let runs = ServedRuns::new(self.runs, self.folder)?;
+        let study = self.study.as_deref().map(ShownStudy::read).transpose()?;
+        let runs = ServedRuns::new(self.runs, study.as_ref().map_or(self.folder, ShownStudy::home))?.with(study);
         if self.token.as_ref().is_some_and(|token| token.len() < 8 || !token.chars().all(|c| c.is_ascii_alphanumeric())) {
             return Err(Error::request("--token needs eight letters and digits or more"));
         }

@@ -3,6 +3,7 @@
 use super::experiments::experiments;
 use super::runs::{ServedRun, ServedRuns};
 use super::Answer;
+use crate::cli::error::Error;
 use crate::pipeline::{Node, Pipeline, Role};
 use crate::{ops, pipeline};
 use serde_json::{json, Map, Value};
@@ -37,7 +38,7 @@ pub fn runs(served: &ServedRuns) -> Answer {
     };
     let experiments = experiments(&all);
     let experiments: Vec<Value> = experiments.into_iter().map(|e| json!({ "label": e.label, "runs": e.runs })).collect();
-    Ok(json!({ "runs": all.iter().enumerate().map(line).collect::<Vec<_>>(), "experiments": experiments }))
+    Ok(json!({ "runs": all.iter().enumerate().map(line).collect::<Vec<_>>(), "experiments": experiments, "study": served.study().is_ok() }))
 }
 
 /// A run: its pipeline as a graph, how it stands, its tables, its figures by node, the iterations that are committed.
@@ -81,4 +82,15 @@ fn graph(pipeline: &Pipeline) -> Value {
         })
     };
     json!({ "name": pipeline.name, "about": pipeline.about, "nodes": pipeline.all().map(node).collect::<Vec<_>>() })
+}
+
+/// The figures of an iteration and of the committed one before it, as far as that measured them.
+pub fn figures(run: &ServedRun, iteration: u64) -> Answer {
+    let manifest = run.manifest()?;
+    let committed = &manifest.committed;
+    let at = committed.iter().position(|committed| committed.iteration == iteration);
+    let now = at.ok_or_else(|| Error::Request(format!("iteration {iteration} isn't committed")))?;
+    let before = |node: &str, name: &str| now.checked_sub(1).and_then(|i| committed[i].metrics.get(node)?.get(name).copied());
+    let figures = committed[now].metrics.iter().flat_map(|(node, values)| values.iter().map(move |(name, value)| (node, name, *value)));
+    Ok(figures.map(|(node, name, value)| json!({ "node": node, "name": name, "value": value, "before": before(node, name) })).collect())
 }

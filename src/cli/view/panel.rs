@@ -1,6 +1,6 @@
 //! Frozen panels, and episodes that failed.
 
-use super::answers::{of_iteration, up_to, RunTable, MOST};
+use super::answers::{of_iteration, up_to, within, RunTable, MOST};
 use super::runs::ServedRun;
 use super::Answer;
 use crate::cli::error::Result;
@@ -11,6 +11,9 @@ use arrow::array::AsArray;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, UInt32Type};
 use serde_json::{json, Value};
+
+/// Over how many measurements a page says how often a task was won.
+const MEASUREMENTS: usize = 50;
 
 /// The seed of the bootstrap: the page of a log is always the same.
 const SEED: u64 = 1;
@@ -33,7 +36,17 @@ pub fn panel(run: &ServedRun, node: &str, iteration: u64) -> Answer {
         MOST + 1
     );
     let mut answer = of_iteration(run, iteration, &sql)?;
-    answer["iterations"] = json!(measured(run, node)?);
+    let measured = measured(run, node)?;
+    let until = measured.partition_point(|other| *other <= iteration);
+    let some = &measured[until.saturating_sub(MEASUREMENTS)..until];
+    if let (Some(first), true) = (some.first(), some.len() > 1) {
+        let ever = format!(
+            "SELECT task, count(DISTINCT iteration) AS measurements, count(DISTINCT iteration) FILTER (won) AS won_in,              max(iteration) FILTER (won) AS won_last FROM {} WHERE iteration BETWEEN {first} AND {iteration} GROUP BY task ORDER BY won_in, task",
+            rows.name
+        );
+        answer["ever"] = within(run, *first..=iteration, &ever)?;
+    }
+    answer["iterations"] = json!(measured);
     answer["pass"] = passes(run, &rows, iteration)?;
     Ok(answer)
 }

@@ -1,6 +1,7 @@
 //! The runs that are served, each by its number, and what is committed of them, read anew when it has changed.
 
 use crate::cli::error::{Error, Result};
+use crate::cli::study::ShownStudy;
 use crate::cli::top::RunSnapshot;
 use crate::cli::vocabularies::Vocabularies;
 use crate::log::{self, Lock, Manifest, Run, Table};
@@ -16,6 +17,7 @@ use std::time::SystemTime;
 pub struct ServedRuns {
     named: Vec<PathBuf>,
     folder: PathBuf,
+    study: Option<ShownStudy>,
     /// By their numbers, in the order in which they were found: an address stays what it was when runs come.
     found: Mutex<Vec<Arc<ServedRun>>>,
 }
@@ -48,7 +50,20 @@ impl ServedRuns {
         if named.is_empty() && !folder.is_dir() {
             return Err(Error::Request(format!("there is no folder `{}`: name runs, or their folder by --folder", folder.display())));
         }
-        Ok(ServedRuns { named, folder, found: Mutex::new(Vec::new()) })
+        Ok(ServedRuns { named, folder, study: None, found: Mutex::new(Vec::new()) })
+    }
+
+    /// The same with the tables of a study of these runs.
+    pub fn with(self, study: Option<ShownStudy>) -> ServedRuns {
+        ServedRuns { study, ..self }
+    }
+
+    /// The study whose runs they are.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn study(&self) -> Result<&ShownStudy> {
+        self.study.as_ref().ok_or_else(|| Error::request("no study was named: `flow view --study FILE` shows one"))
     }
 
     /// All runs there are now, by their numbers.
@@ -60,7 +75,7 @@ impl ServedRuns {
         }
         let mut found = self.found.lock();
         let known: BTreeSet<PathBuf> = found.iter().map(|served| served.run.root().to_path_buf()).collect();
-        let new = there.into_iter().filter(|root| !known.contains(root)).filter_map(|root| Run::open(&root).ok());
+        let new = there.into_iter().filter(|root| !known.contains(root)).filter_map(|root| Some(Run::open(&root).ok()?.remembering()));
         found.extend(new.map(|run| Arc::new(ServedRun::new(run))));
         found.clone()
     }

@@ -2,7 +2,7 @@
 
 use super::guard::{Guard, Verdict};
 use super::runs::{ServedRun, ServedRuns};
-use super::{curves, episode, iteration, memory, overview, panel, Answer};
+use super::{compare, curves, episode, iteration, memory, overview, panel, Answer};
 use crate::cli::error::{Error, Result};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{header, HeaderName, HeaderValue, StatusCode};
@@ -42,7 +42,8 @@ pub const FILES: [(&str, &str, &str); 3] = [
 /// Answers until the process ends.
 pub async fn serve(listener: TcpListener, runs: ServedRuns, guard: Guard) -> std::io::Result<()> {
     let shared = Arc::new(Shared { runs, guard, slots: Semaphore::new(2) });
-    let mut router = Router::new().route("/api/runs", get(list)).route("/api/runs/{number}/{page}", get(page));
+    let mut router =
+        Router::new().route("/api/runs", get(list)).route("/api/study", get(study)).route("/api/runs/{number}/{page}", get(page));
     for (path, kind, text) in FILES {
         router = router.route(path, get(move || async move { ([(header::CONTENT_TYPE, kind)], text) }));
     }
@@ -89,6 +90,19 @@ async fn list(State(shared): State<Arc<Shared>>) -> Response {
     answered(apart(&shared, move || overview::runs(&served.runs)).await)
 }
 
+/// The tables of the study, or where one of its cells comes from.
+async fn study(State(shared): State<Arc<Shared>>, Query(given): Query<Parameters>) -> Response {
+    let served = shared.clone();
+    let answer = move || {
+        let study = served.runs.study()?;
+        match given.get("table") {
+            Some(table) => study.origin(table, text(&given, "row"), text(&given, "column")),
+            None => study.tables(),
+        }
+    };
+    answered(apart(&shared, answer).await)
+}
+
 async fn page(State(shared): State<Arc<Shared>>, Path((number, page)): Path<(usize, String)>, Query(given): Query<Parameters>) -> Response {
     let run = match shared.runs.get(number) {
         Ok(run) => run,
@@ -97,13 +111,8 @@ async fn page(State(shared): State<Arc<Shared>>, Path((number, page)): Path<(usi
     answered(match page.as_str() {
         "sql" => sql(&shared, &run, text(&given, "sql")).await,
         "diff" => diff(&shared, &run, &given).await,
-        "band" => {
-            let runs = text(&given, "runs").split(',').map(|number| shared.runs.get(number.parse().unwrap_or(usize::MAX)));
-            match runs.collect::<Result<Vec<_>>>() {
-                Ok(runs) => apart(&shared, move || curves::band(&runs, text(&given, "node"), text(&given, "name"))).await,
-                Err(error) => Err(error),
-            }
-        }
+        "first" => first(&shared, run, &given).await,
+        "band" => band(&shared, given).await,
         _ => apart(&shared, move || of_page(&run, &page, &given)).await,
     })
 }
@@ -122,6 +131,11 @@ fn number(given: &Parameters, name: &str) -> Result<u64> {
     text(given, name).parse().map_err(|_| Error::Request(format!("`{name}` must be a whole number")))
 }
 
+/// The name of a row within its iteration.
+fn row_name(given: &Parameters) -> [(&str, &str); 5] {
+    ["task", "sample", "attempt", "turn", "phase"].map(|column| (column, text(given, column)))
+}
+
 fn of_page(run: &ServedRun, page: &str, given: &Parameters) -> Answer {
     let at = || number(given, "iteration");
     let table = given.get("table").map_or("trajectories", String::as_str);
@@ -131,14 +145,16 @@ fn of_page(run: &ServedRun, page: &str, given: &Parameters) -> Answer {
         "state" => overview::state(run),
         "curve" => curves::curve(run, text(given, "node"), text(given, "name")),
         "episodes" => iteration::episodes(run, at()?, table),
-        "episode" => episode::episode(run, at()?, table, text(given, "task"), number(given, "sample")? as u32),
+        "figures" => overview::figures(run, at()?),
+        "episode" => {
+            let from = given.get("from").map_or(Ok(0), |_| number(given, "from"))?;
+            episode::episode(run, at()?, table, (text(given, "task"), number(given, "sample")?), from)
+        }
+        "prompt" => episode::prompt(run, at()?, table, &row_name(given)),
         "groups" => iteration::groups(run, at()?, by),
         "group" => iteration::group(run, at()?, by, text(given, "id")),
         "updates" => iteration::updates(run, at()?),
-        "uses" => {
-            let name = ["task", "sample", "attempt", "turn", "phase"].map(|column| (column, text(given, column)));
-            iteration::uses(run, at()?, &name)
-        }
+        "uses" => iteration::uses(run, at()?, &row_name(given)),
         "memory" => memory::memory(run, text(given, "node"), at()?),
         "retrievals" => memory::retrievals(run, text(given, "id")),
         "told" => memory::told(run, at()?),
@@ -157,6 +173,19 @@ async fn sql(shared: &Shared, run: &ServedRun, sql: &str) -> Answer {
     let rows: Vec<Vec<Value>> =
         rows.into_iter().take(super::answers::MOST).map(|row| row.into_iter().map(|(_, value)| value).collect()).collect();
     Ok(json!({ "sql": sql, "columns": columns, "rows": rows, "more": more }))
+}
+
+/// Where the episodes of two runs part.
+async fn first(shared: &Shared, run: Arc<ServedRun>, given: &Parameters) -> Answer {
+    let other = shared.runs.get(number(given, "with")? as usize)?;
+    apart(shared, move || compare::first(&run, &other)).await
+}
+
+/// The mean of several runs.
+async fn band(shared: &Shared, given: Parameters) -> Answer {
+    let runs = text(&given, "runs").split(',').map(|number| shared.runs.get(number.parse().unwrap_or(usize::MAX)));
+    let runs = runs.collect::<Result<Vec<_>>>()?;
+    apart(shared, move || curves::band(&runs, text(&given, "node"), text(&given, "name"))).await
 }
 
 /// What `flow diff` says of two runs.
