@@ -3,9 +3,9 @@
 //! iteration has an episode of 500 turns besides, in which each prompt goes on from the one before, and the last has 100,000 tokens.
 //! `benches/view.mjs` measures `flow view` on it.
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float32Array, ListArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use arrow::compute::{cast, take};
-use arrow::datatypes::{DataType, Field, UInt32Type, UInt64Type};
+use arrow::datatypes::{DataType, Field, Float32Type, UInt32Type, UInt64Type};
 use flow::log::{read, write_part, Committer, Run, RunInfo, Status};
 use std::error::Error;
 use std::path::Path;
@@ -69,6 +69,19 @@ fn moved(batch: &RecordBatch, iteration: u64, cycle: u64) -> Result<RecordBatch>
     let column = |(field, column): (&Arc<Field>, &ArrayRef)| -> Result<ArrayRef> {
         Ok(match field.name().as_str() {
             "iteration" => Arc::new(UInt64Array::from(vec![iteration; column.len()])),
+            // Hashes and log-probabilities of a real run don't repeat, and so aren't compressed away.
+            "state" => Arc::new(UInt64Array::from_iter(
+                column.as_primitive::<UInt64Type>().iter().map(|state| state.map(|state| mixed(state ^ iteration))),
+            )),
+            "logprobs" => {
+                let lists = column.as_list::<i32>();
+                let values = cast(lists.values(), &DataType::Float32)?;
+                let noise =
+                    |(i, value): (usize, Option<f32>)| value.map(|value| value - (mixed(i as u64 ^ iteration << 32) >> 40) as f32 * 1e-9);
+                let values: Float32Array = values.as_primitive::<Float32Type>().iter().enumerate().map(noise).collect();
+                let DataType::List(inner) = lists.data_type() else { return Ok(column.clone()) };
+                Arc::new(ListArray::try_new(inner.clone(), lists.offsets().clone(), Arc::new(values), lists.nulls().cloned())?)
+            }
             "id" => Arc::new(other(column.as_primitive())),
             "retrieved" => {
                 let lists = column.as_list::<i32>();
@@ -87,6 +100,14 @@ fn moved(batch: &RecordBatch, iteration: u64, cycle: u64) -> Result<RecordBatch>
     let schema = batch.schema();
     let columns = schema.fields().iter().zip(batch.columns()).map(column).collect::<Result<Vec<_>>>()?;
     Ok(RecordBatch::try_new(schema.clone(), columns)?)
+}
+
+/// A number that says nothing of the one that it is made of (Steele et al. 2014, SplitMix64).
+fn mixed(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
 }
 
 /// 500 turns made of the first row.

@@ -186,7 +186,7 @@ describe("flow view", () => {
     assert.deepEqual((await table.locator("tbody tr").first().locator("td").allInnerTexts()).slice(2, 4), [largest.task, String(largest.sample)]);
     await open(`#/r/${numbers.one}/memory/memory?i=1`, "table button.plain");
     const entries = sql("one", "SELECT count(*) AS n FROM (SELECT id FROM memory WHERE iteration <= 1 GROUP BY id HAVING sum(change) > 0)")[0].n;
-    assert.equal((await cells("id")).length, Math.min(entries, 500));
+    assert.equal((await cells("since")).length, Math.min(entries, 500));
     await picture("memory");
     await open(`#/r/${numbers.one}/panel/evaluate`, "table a");
     const last = sql("one", "SELECT max(iteration) AS i FROM evaluate")[0].i;

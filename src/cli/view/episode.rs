@@ -130,7 +130,7 @@ mod tests {
     fn what_a_memory_added_stands_between_what_both_prompts_have() {
         assert_eq!(added(&[1, 2, 7, 8, 3], &[1, 2, 3]), [7, 8]);
         assert_eq!(added(&[1, 2, 2, 3], &[1, 2, 3]), [2]);
-        assert_eq!(added(&[1, 2, 3], &[]), []);
-        assert_eq!(added(&[1, 2, 3], &[1, 2, 3]), []);
+        assert!(added(&[1, 2, 3], &[]).is_empty());
+        assert!(added(&[1, 2, 3], &[1, 2, 3]).is_empty());
     }
 }

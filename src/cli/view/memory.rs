@@ -18,9 +18,10 @@ pub fn memory(run: &ServedRun, node: &str, iteration: u64) -> Answer {
         return Err(Error::Request(format!("`{node}` is no memory that was logged")));
     }
     let entries = format!(
-        "SELECT id, arg_max(kind, iteration) AS kind, arg_max(key, iteration) AS key, arg_max(text, iteration) AS text, arg_max(score, iteration) AS score, \
-         min(iteration) AS since, any_value(task) AS task, any_value(sample) AS sample, any_value(attempt) AS attempt, any_value(turn) AS turn \
-         FROM {} WHERE iteration <= {iteration} GROUP BY id HAVING sum(change) > 0 ORDER BY score DESC, id LIMIT {}",
+        "WITH entries AS (SELECT id, min(iteration) AS since FROM {0} WHERE iteration <= {iteration} GROUP BY id HAVING sum(change) > 0) \
+         SELECT id, arg_max(kind, iteration) AS kind, arg_max(key, iteration) AS key, arg_max(text, iteration) AS text, arg_max(score, iteration) AS score, \
+         any_value(since) AS since, any_value(task) AS task, any_value(sample) AS sample, any_value(attempt) AS attempt, any_value(turn) AS turn \
+         FROM {0} JOIN entries USING (id) WHERE iteration <= {iteration} GROUP BY id ORDER BY score DESC, id LIMIT {1}",
         table.name,
         MOST + 1
     );

@@ -50,7 +50,7 @@ pub fn run(run: &ServedRun) -> Answer {
         values.keys().for_each(|name| *known.entry(name).or_default() += 1);
     }
     let yaml = std::fs::read_to_string(run.run.pipeline()).unwrap_or_default();
-    let graph = pipeline::load(&run.run.pipeline(), &[], &ops::replayed(Default::default())).map(|pipeline| graph(&pipeline));
+    let graph = run.graph(|| Ok(graph(&pipeline::load(&run.run.pipeline(), &[], &ops::replayed(Default::default()))?)));
     let committed: Vec<u64> = manifest.committed.iter().map(|iteration| iteration.iteration).collect();
     let tables = run.tables()?;
     let tables: Vec<Value> = tables
@@ -59,7 +59,7 @@ pub fn run(run: &ServedRun) -> Answer {
         .collect();
     Ok(json!({
         "folder": run.folder, "info": manifest.info, "state": snapshot, "yaml": yaml, "graph": graph.as_ref().ok(),
-        "graph_error": graph.as_ref().err().map(ToString::to_string), "figures": figures, "tables": tables,
+        "graph_error": graph.as_ref().err(), "figures": figures, "tables": tables,
         "iterations": { "first": committed.first(), "last": committed.last(), "count": committed.len() },
         "roles": manifest.info.nodes.iter().map(|node| (node.id.clone(), json!(node.role))).collect::<Map<_, _>>(),
     }))

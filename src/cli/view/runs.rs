@@ -29,6 +29,7 @@ pub struct ServedRun {
     manifest: Mutex<Option<(Stamp, Arc<Manifest>)>>,
     tables: Mutex<Option<Arc<Vec<Table>>>>,
     pipeline: OnceLock<Option<Arc<Value>>>,
+    graph: OnceLock<std::result::Result<Value, String>>,
     vocabularies: OnceLock<Vocabularies>,
 }
 
@@ -110,6 +111,7 @@ impl ServedRun {
             manifest: Mutex::default(),
             tables: Mutex::default(),
             pipeline: OnceLock::new(),
+            graph: OnceLock::new(),
             vocabularies: OnceLock::new(),
         }
     }
@@ -159,6 +161,11 @@ impl ServedRun {
     /// The contents of its pipeline; none where they can't be read.
     pub fn pipeline(&self) -> Option<Arc<Value>> {
         self.pipeline.get_or_init(|| contents(&self.run.pipeline()).ok().map(Arc::new)).clone()
+    }
+
+    /// Its pipeline as a graph, drawn once, since a pipeline never changes.
+    pub fn graph(&self, draw: impl FnOnce() -> Result<Value>) -> &std::result::Result<Value, String> {
+        self.graph.get_or_init(|| draw().map_err(|error| error.to_string()))
     }
 
     /// The vocabularies of its models.
