@@ -57,7 +57,7 @@ pub fn retrievals(run: &ServedRun, id: &str) -> Answer {
     up_to(run, None, &sql)
 }
 
-/// Of each entry that was told: the episodes that were told it, and the other episodes of the same tasks in the same iterations.
+/// Of each entry that was told: the episodes that were told it, and the others of the same tasks from the first iteration that it was told in to the last.
 pub fn told(run: &ServedRun, iteration: u64) -> Answer {
     let (rows, list) = readers(run)?;
     let first = (iteration + 1).saturating_sub(COMPARED);
@@ -66,12 +66,13 @@ pub fn told(run: &ServedRun, iteration: u64) -> Answer {
         "WITH episodes AS (SELECT iteration, task, sample, sum(reward) AS earned, {won} AS won, list_distinct(flatten(list({list}))) AS told \
          FROM {0} WHERE iteration BETWEEN {first} AND {iteration} GROUP BY ALL), \
          tasks AS (SELECT iteration, task, count(*) AS n, sum(earned) AS earned, sum(won) AS won FROM episodes GROUP BY ALL), \
-         entries AS (SELECT iteration, task, unnest(told) AS id, earned, won FROM episodes), \
-         both AS (SELECT e.id, e.n, e.earned, e.won, t.n - e.n AS other, t.earned - e.earned AS other_earned, t.won - e.won AS other_won \
-         FROM (SELECT id, iteration, task, count(*) AS n, sum(earned) AS earned, sum(won) AS won FROM entries GROUP BY ALL) e JOIN tasks t USING (iteration, task)) \
+         entries AS (SELECT id, task, min(iteration) AS first, max(iteration) AS last, count(*) AS n, sum(earned) AS earned, sum(won) AS won \
+         FROM (SELECT iteration, task, earned, won, unnest(told) AS id FROM episodes) GROUP BY ALL), \
+         pairs AS (SELECT e.id, e.n, e.earned, e.won, sum(t.n) - e.n AS other, sum(t.earned) - e.earned AS other_earned, sum(t.won) - e.won AS other_won \
+         FROM entries e JOIN tasks t ON t.task = e.task AND t.iteration BETWEEN e.first AND e.last GROUP BY e.id, e.task, e.n, e.earned, e.won) \
          SELECT id, sum(n)::BIGINT AS told, sum(earned) / sum(n) AS return_with, sum(other_earned) / nullif(sum(other), 0) AS return_without, \
          return_with - return_without AS difference, sum(won) / sum(n) AS won_with, sum(other_won) / nullif(sum(other), 0) AS won_without \
-         FROM both GROUP BY id ORDER BY difference DESC NULLS LAST, id LIMIT {1}",
+         FROM pairs GROUP BY id ORDER BY difference DESC NULLS LAST, id LIMIT {1}",
         rows.name,
         MOST + 1
     );

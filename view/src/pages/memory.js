@@ -12,7 +12,9 @@ export function Memory({ number, run, parts, given, tick }) {
   const { data, error } = useAnswer(`runs/${number}/memory`, { node, iteration }, tick);
   if (error) return html`<${Problem} error=${error} />`;
   if (!data) return html`<${Waiting} />`;
-  const growth = data.growth.points;
+  // The figure is logged when the memory changes.
+  const growth = [...data.growth.points];
+  if (growth.length > 0 && growth.at(-1)[0] < last) growth.push([last, growth.at(-1)[1]]);
   const choose = (id) => html`<button class="plain" onClick=${() => change({ entry: id })}>${id}</button>`;
   const cells = { id: choose, task: (task, row) => html`<a href=${episode(number, row.since, row)}>${task}</a>` };
   const texts = new Map(records(data.entries).map((row) => [String(row.id), row.text]));
@@ -30,8 +32,8 @@ function Told({ number, iteration, texts, choose, tick }) {
   if (!data) return html`<h2>Which entries helped</h2><${Waiting} />`;
   const rows = records(data).map((row) => ({ ...row, text: texts.get(String(row.id)) ?? "(no longer in the memory)" }));
   return html`<h2>Which entries helped</h2>
-    <p class="quiet">Of iterations ${data.first} to ${iteration}: the mean return of the episodes that were told an entry, and of the other episodes of the same tasks in the same iterations. It is no experiment:
-      what an entry is told for may be easier. A control that tells entries of other tasks (<code>whose: another</code>) is one.</p>
+    <p class="quiet">Of iterations ${data.first} to ${iteration}: the mean return of the episodes that were told an entry, and of the other episodes of the same tasks between the first and the last
+      iteration in which it was told. It is no experiment: what an entry is told for may be easier. A control that tells entries of other tasks (<code>whose: another</code>) is one.</p>
     <${Table} columns=${["id", "text", "told", "return_with", "return_without", "difference", "won_with", "won_without"]} rows=${rows} cells=${{ id: choose }} more=${data.more} /><${Sql} sql=${data.sql} run=${number} />`;
 }
 
