@@ -1,6 +1,6 @@
 // `flow view` on a run of 1,000,000 turns and 2,000 iterations, in a real Chromium: how long each page takes, how much memory the server has, whether
 // a long episode scrolls without a pause. `node benches/view.mjs FOLDER` makes the run in FOLDER where it isn't there yet (REPEAT names the
-// program that `cargo bench --bench view --no-run` builds), and measures; with `--live` it measures how much pages slow a run that goes on.
+// program that `cargo bench --bench view --no-run` builds), and measures; `--scroll` measures the long episode alone, `--live` how much a page slows a run that it follows.
 import { execFileSync, spawn } from "node:child_process";
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -108,6 +108,15 @@ async function scroll(page, base) {
   console.log("scrolling with the prompt of 100,000 tokens open:", JSON.stringify(await pause(page)), `${(await turn.locator(".parts").allTextContents()).join("").length} characters`);
 }
 
+async function alone() {
+  const { browser, page } = await browse();
+  const { server, base } = serve(long);
+  await scroll(page, await base);
+  console.log("server, MB:", JSON.stringify(memory(server)));
+  await browser.close();
+  server.kill();
+}
+
 /** The seconds of a run alone and with a page that follows it, in turn. */
 async function live() {
   const given = ["run", "benches/view.yaml", "--set", `iterations=${process.env.LIVE || 60}`, "--format", "json", "--out"];
@@ -130,4 +139,4 @@ async function live() {
   await browser.close();
 }
 
-await (process.argv.includes("--live") ? live() : pages());
+await (process.argv.includes("--live") ? live() : process.argv.includes("--scroll") ? alone() : pages());

@@ -202,6 +202,9 @@ describe("flow view", () => {
     assert.deepEqual((await cells("node")).map((row) => [row.node, row.n]), asked.map((row) => [row.node, String(row.n)]));
     await open(`#/r/${numbers.one}/sql?${new URLSearchParams({ q: "SELECT rewrad FROM rollout" })}`, ".problem");
     assert.match(await page.locator("pre.problem").innerText(), /did you mean `reward`/);
+    const saved = await page.request.get(`${base}api/runs/${numbers.one}/file?${new URLSearchParams({ sql: "SELECT * FROM metrics", format: "csv" })}`);
+    assert.equal((await saved.text()).trim().split("\n").length - 1, sql("one", "SELECT count(*) AS n FROM metrics")[0].n);
+    await open(`#/r/${numbers.one}/sql?${new URLSearchParams({ as: "histogram", q: "SELECT reward FROM rollout" })}`, ".bars");
     await open(`#/r/${numbers.one}/sql?${new URLSearchParams({ q: "COPY rollout TO '/tmp/x'" })}`, ".problem");
   });
 
@@ -254,6 +257,38 @@ describe("flow view", () => {
       [mean, mean - reach, mean + reach].forEach((value, at) => near(point[[1, 4, 5][at]], value));
     });
     await picture("curves");
+  });
+
+  it("serves pages beside a run, which end with it", async () => {
+    const run = spawn(FLOW, ["run", join(folder, "small.yaml"), "--set", "iterations=400", "--out", join(runs, "followed"), "--view"], { cwd: ROOT, stdio: ["ignore", "ignore", "pipe"], env: { ...process.env, OMP_NUM_THREADS: "1" } });
+    try {
+      const at = await new Promise((found) => run.stderr.on("data", (text) => { const one = /http:\/\/\S+/.exec(text); if (one) found(one[0]); }));
+      await open("#/r/0", "header .state.running", at);
+      run.kill("SIGKILL");
+      for (let i = 0; i < 100 && await fetch(at).then(() => true, () => false); i += 1) await new Promise((over) => setTimeout(over, 100));
+      await assert.rejects(fetch(at));
+    } finally {
+      run.kill("SIGKILL");
+    }
+  });
+
+  it("shows a study's tables, and the runs behind a cell", async () => {
+    const file = join(folder, "study.yaml");
+    writeFileSync(file, `study: small\nhome: home\npage: page.md\nseeds: [1, 2]\nruns: { small: { pipeline: small.yaml } }\ntables:\n  - title: Rows\n    rows: [{ name: small, run: small }]\n    columns: [{ name: rows, query: "select count(*) from rollout", digits: 0 }]\n`);
+    flow("study", file);
+    const shown = spawn(FLOW, ["view", "--study", file], { cwd: ROOT, stdio: ["ignore", "pipe", "inherit"] });
+    try {
+      const at = await new Promise((found) => shown.stdout.on("data", (text) => { const one = /http:\/\/\S+/.exec(text); if (one) found(one[0]); }));
+      await open("#/study", "table.study button", at);
+      const rows = ["small-1", "small-2"].map((run) => JSON.parse(flow("query", join(folder, "home", run), "SELECT count(*) AS n FROM rollout", "--format", "json"))[0].n);
+      assert.ok(Math.abs(parseFloat(await page.locator("table.study td").first().innerText()) - (rows[0] + rows[1]) / 2) <= 0.5);
+      await page.locator("table.study button").first().click();
+      await page.locator("aside pre", { hasText: "select count(*) from rollout" }).waitFor();
+      await page.locator("aside a", { hasText: "small-2" }).click();
+      await page.locator(".graph .node").first().waitFor();
+    } finally {
+      shown.kill();
+    }
   });
 
   it("writes the same pages as files, which need no server", async () => {

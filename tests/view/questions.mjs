@@ -69,6 +69,7 @@ describe("five questions", () => {
     const plot = page.locator("figure", { hasText: "success (rollout)" }).locator(".u-over");
     await plot.waitFor();
     const { width, height } = await plot.boundingBox();
+    await picture("overview");
     await click(plot, { position: { x: (width * fell) / values.at(-1).iteration, y: height / 2 } });
     await page.waitForURL(new RegExp(`/i/${fell}$`));
     await there(".figures").waitFor();
@@ -121,6 +122,20 @@ describe("five questions", () => {
     await click(link);
     await there(".turn .answer").waitFor();
     await picture("episode");
+  });
+
+  it("has pictures of the other pages", { skip: !process.env.PICTURES }, async () => {
+    const shots = {
+      runs: ["#/", "table a"], curves: [`#/r/0/curves?${new URLSearchParams({ runs: "0,1", smooth: "3", f: "rollout success,evaluate success,update entropy,update grad_norm" })}`, ".curve canvas"],
+      sql: [`#/r/0/sql?${new URLSearchParams({ as: "bars", q: "SELECT action, count(*) AS turns FROM rollout WHERE NOT won GROUP BY action ORDER BY turns DESC LIMIT 12" })}`, ".bars"],
+    };
+    for (const [name, [hash, wanted]] of Object.entries(shots)) {
+      await page.goto("about:blank");
+      await page.goto(base + hash);
+      await there(wanted).waitFor();
+      await page.waitForTimeout(500);
+      await picture(name);
+    }
   });
 
   asked("What did the second run do differently first?", "#/", async () => {

@@ -14,6 +14,8 @@ mod iteration;
 mod memory;
 mod overview;
 mod panel;
+mod programs;
+mod questions;
 mod runs;
 mod server;
 
@@ -79,7 +81,7 @@ impl ViewArgs {
             answer(&write(&runs, folder, self.rows)?.text(None));
             return Ok(ExitCode::SUCCESS);
         }
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).max_blocking_threads(4).enable_all().build()?;
         runtime.block_on(async {
             let at = SocketAddr::new(self.host.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), self.port);
             let listener = tokio::net::TcpListener::bind(at)

@@ -1,8 +1,9 @@
 //! The pages and their answers over HTTP.
 
 use super::guard::{Guard, Verdict};
+use super::questions::questions;
 use super::runs::{ServedRun, ServedRuns};
-use super::{compare, curves, episode, iteration, memory, overview, panel, Answer};
+use super::{compare, curves, episode, iteration, memory, overview, panel, programs, Answer};
 use crate::cli::error::{Error, Result};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{header, HeaderName, HeaderValue, StatusCode};
@@ -12,14 +13,9 @@ use axum::routing::get;
 use axum::Router;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
-use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-
-/// How long a question in SQL may take.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What all requests share.
 struct Shared {
@@ -109,7 +105,11 @@ async fn page(State(shared): State<Arc<Shared>>, Path((number, page)): Path<(usi
         Err(error) => return failed(StatusCode::NOT_FOUND, &error.to_string()),
     };
     answered(match page.as_str() {
-        "sql" => sql(&shared, &run, text(&given, "sql")).await,
+        "file" => return saved(&shared, &run, &given).await,
+        "sql" => {
+            let _slot = shared.slots.acquire().await;
+            programs::sql(&run, text(&given, "sql")).await
+        }
         "diff" => diff(&shared, &run, &given).await,
         "first" => first(&shared, run, &given).await,
         "band" => band(&shared, given).await,
@@ -158,21 +158,24 @@ fn of_page(run: &ServedRun, page: &str, given: &Parameters) -> Answer {
         "memory" => memory::memory(run, text(given, "node"), at()?),
         "retrievals" => memory::retrievals(run, text(given, "id")),
         "told" => memory::told(run, at()?),
+        "questions" => Ok(questions()),
         "failures" => panel::failures(run),
         "panel" => panel::panel(run, text(given, "node"), at()?),
         _ => Err(Error::Request(format!("there is no page `{page}`"))),
     }
 }
 
-/// Anybody's SQL, in a process of its own that can be ended: with the bounds of `flow query`.
-async fn sql(shared: &Shared, run: &ServedRun, sql: &str) -> Answer {
-    let rows = program(shared, &["query", &run.folder, sql, "--format", "json"]).await?;
-    let rows: Vec<serde_json::Map<String, Value>> = serde_json::from_str(&rows)?;
-    let columns: Vec<String> = rows.first().map(|row| row.keys().cloned().collect()).unwrap_or_default();
-    let more = rows.len() > super::answers::MOST;
-    let rows: Vec<Vec<Value>> =
-        rows.into_iter().take(super::answers::MOST).map(|row| row.into_iter().map(|(_, value)| value).collect()).collect();
-    Ok(json!({ "sql": sql, "columns": columns, "rows": rows, "more": more }))
+/// All rows of an answer, to be saved as a file.
+async fn saved(shared: &Shared, run: &ServedRun, given: &Parameters) -> Response {
+    let format = text(given, "format");
+    let _slot = shared.slots.acquire().await;
+    match programs::file(run, text(given, "sql"), format).await {
+        Ok(bytes) => {
+            let name = format!("attachment; filename=\"answer.{format}\"");
+            ([(header::CONTENT_TYPE, "application/octet-stream"), (header::CONTENT_DISPOSITION, name.as_str())], bytes).into_response()
+        }
+        Err(error) => failed(StatusCode::BAD_REQUEST, &error.to_string()),
+    }
 }
 
 /// Where the episodes of two runs part.
@@ -191,19 +194,6 @@ async fn band(shared: &Shared, given: Parameters) -> Answer {
 /// What `flow diff` says of two runs.
 async fn diff(shared: &Shared, run: &ServedRun, given: &Parameters) -> Answer {
     let other = shared.runs.get(number(given, "with")? as usize)?;
-    let answer = program(shared, &["diff", &run.folder, &other.folder, "--format", "json"]).await?;
-    Ok(json!({ "with": other.folder, "diff": serde_json::from_str::<Value>(&answer)? }))
-}
-
-/// What this program answers to other arguments, in its own process.
-async fn program(shared: &Shared, arguments: &[&str]) -> Result<String> {
     let _slot = shared.slots.acquire().await;
-    let mut command = tokio::process::Command::new(std::env::current_exe()?);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    let output = tokio::time::timeout(PATIENCE, command.spawn()?.wait_with_output()).await;
-    let output = output.map_err(|_| Error::Request(format!("the question took more than {} s and was ended", PATIENCE.as_secs())))??;
-    if output.status.success() || (output.status.code() == Some(1) && !output.stdout.is_empty()) {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    Err(Error::Request(String::from_utf8_lossy(&output.stderr).trim().trim_start_matches("error: ").to_owned()))
+    programs::diff(run, &other).await
 }
